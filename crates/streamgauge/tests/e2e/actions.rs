@@ -1,4 +1,4 @@
-//! Clients that pause, seek and ask for fast forward, against real servers and the embedded one.
+//! Clients that pause, seek and ask for fast forward, against the servers of GStreamer and VLC.
 
 use std::fs;
 use std::time::Duration;
@@ -9,8 +9,8 @@ use crate::support::{Process, RUN_WITHIN, Report, at_once, folder, free_port, ha
 
 const CLIENTS: u64 = 3;
 
-/// Runs clients that pause once, seek twice, the second time back, ask for twice the media, and
-/// leave, and gives the report.
+/// Runs clients that pause once, seek twice (the second time back), ask for double speed and leave.
+/// Returns the report.
 fn acts(server: &str, transport: &str) -> Report {
     let folder = folder();
     let port = free_port();
@@ -43,7 +43,7 @@ clients:
     fs::write(folder.path().join("test.yaml"), text).expect("the test's folder can be written");
     let arguments = ["run", "test.yaml", "--json", "out.json"];
     let run = Process::start(streamgauge(arguments), folder.path());
-    // Making the clip is part of it.
+    // The time limit includes making the clip.
     run.finish(RUN_WITHIN + Duration::from_secs(30)).expect(0);
     let report = Report::read(&folder.path().join("out.json"));
     report.tester_was_fit();
@@ -51,8 +51,8 @@ clients:
     assert_eq!(report.clients("stopped"), CLIENTS, "{populations}");
     let count = |name: &str| report.metric(name).as_u64();
     assert_eq!(count("actions"), Some(4 * CLIENTS), "{populations}");
-    // A pause is longer than the playout buffer, which is longer than a busy machine keeps a server
-    // from sending.
+    // The pause is longer than the playout buffer. The playout buffer is longer than a busy machine
+    // keeps a server from sending.
     for none in [
         "actions_refused",
         "range_mismatch",
@@ -62,7 +62,8 @@ clients:
     ] {
         assert_eq!(count(none), Some(0), "{none}: {populations}");
     }
-    // Both say that they do not: one plays as usual, the other calls it `Speed`.
+    // Both servers report that they do not support it: one plays as usual, the other calls it
+    // `Speed`.
     assert_eq!(count("scale_mismatch"), Some(CLIENTS), "{populations}");
     let often = |name: &str| report.metric(name)["count"].as_u64();
     assert_eq!(often("seek_delay"), Some(2 * CLIENTS));
@@ -87,8 +88,8 @@ fn gstreamer_pauses_and_seeks() {
 fn vlc_pauses_and_seeks_late() {
     if have("ffmpeg") && have("vlc") {
         let report = acts("vlc", "udp");
-        // It goes on with what it had in store of the old position, and says nothing of it. So it
-        // does in a pause, which is therefore a gap once it is over.
+        // VLC continues with its buffered media of the old position and does not announce it. It
+        // does the same in a pause, which therefore counts as a gap once it ends.
         assert!(report.metric("clock_jumps").as_u64() > Some(0));
     }
 }

@@ -1,4 +1,4 @@
-//! What a user or a server can get wrong: one clear message each, and the right exit code.
+//! Mistakes of users and servers: each has one clear message and the right exit code.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::support::{
     streamgauge, wait_for,
 };
 
-/// A scenario of one viewer that gives up soon.
+/// Returns a scenario of one viewer with short time-outs.
 fn scenario(url: &str, more: &str) -> String {
     format!(
         "name: test\nclients:\n  viewers:\n    protocol: rtsp\n    urls: [\"{url}\"]\n    \
@@ -24,7 +24,7 @@ fn run_scenario(folder: &Path, text: &str) -> Finished {
     run(folder, ["run", "test.yaml", "--json", "out.json"])
 }
 
-/// A client against `url` fails for one of `reasons`, and the run with it.
+/// Checks that a client of `url` fails for one of `reasons`, and that the run fails with it.
 fn fails_with(url: &str, reasons: &[&str]) {
     let folder = folder();
     let finished = run_scenario(folder.path(), &scenario(url, "")).expect(99);
@@ -42,7 +42,7 @@ fn fails_with(url: &str, reasons: &[&str]) {
 }
 
 #[test]
-fn option_that_is_wrong_is_named_by_its_own_name() {
+fn errors_about_options_name_the_option() {
     let folder = folder();
     for (arguments, said) in [
         (
@@ -69,17 +69,17 @@ fn option_that_is_wrong_is_named_by_its_own_name() {
 }
 
 #[test]
-fn too_few_file_descriptors_name_the_workers_that_are_used() {
+fn too_few_descriptors_error_names_the_workers() {
     let folder = folder();
     let program = env!("CARGO_BIN_EXE_streamgauge");
     for (limit, clients, need) in [
-        // 5 each, and 64 of the worker's own: more workers would not help.
+        // 5 for each client, and 64 for the worker itself: more workers would not help.
         (
             40,
             20,
             "164 file descriptors in its one worker, and may open 40",
         ),
-        // 16 workers would not do, so the limit has to be raised.
+        // 16 workers would not suffice, so the limit has to be raised.
         (
             70,
             2000,
@@ -99,7 +99,7 @@ fn too_few_file_descriptors_name_the_workers_that_are_used() {
 }
 
 #[test]
-fn a_key_that_is_misspelt() {
+fn misspelt_key_is_an_error_with_a_suggestion() {
     let folder = folder();
     let text = scenario("rtsp://127.0.0.1/a", "").replace("transport:", "transprot:");
     run_scenario(folder.path(), &text)
@@ -110,7 +110,7 @@ fn a_key_that_is_misspelt() {
 }
 
 #[test]
-fn a_unit_that_is_missing() {
+fn missing_unit_is_an_error() {
     let folder = folder();
     run_scenario(
         folder.path(),
@@ -124,7 +124,7 @@ fn a_unit_that_is_missing() {
 }
 
 #[test]
-fn arguments_that_do_not_exist() {
+fn unknown_arguments_and_missing_files_are_errors() {
     let folder = folder();
     run(
         folder.path(),
@@ -175,7 +175,7 @@ fn check_names_a_program_that_is_missing() {
     run(folder.path(), ["check", "test.yaml"])
         .expect(104)
         .names("`no-such-server`, which is not in PATH");
-    // Whoever checks on another machine has none of its programs.
+    // A machine that only checks scenarios lacks the programs.
     run(folder.path(), ["check", "--offline", "test.yaml"]).expect(0);
     let varied = "vary.server.command=[[sh], [./relayd]]";
     run(folder.path(), ["check", "test.yaml", "--set", varied])
@@ -191,7 +191,7 @@ fn check_names_a_program_that_is_missing() {
     run(folder.path(), ["check", "test.yaml"])
         .expect(104)
         .names("own is not installed: build it");
-    // The bare word is this executable, wherever PATH leads.
+    // The bare word is this executable, whatever PATH contains.
     with("{command: [streamgauge, serve, rtsp]}");
     let mut check = streamgauge(["check", "test.yaml"]);
     check.env("PATH", "/nowhere");
@@ -201,7 +201,7 @@ fn check_names_a_program_that_is_missing() {
 }
 
 #[test]
-fn a_host_without_a_name() {
+fn unknown_host_fails_the_client() {
     fails_with(
         "rtsp://no-such-host.invalid/a",
         &["name_not_found", "connect_timeout"],
@@ -209,18 +209,19 @@ fn a_host_without_a_name() {
 }
 
 #[test]
-fn a_host_without_a_way() {
-    // The loopback's broadcast address: the kernel knows no way there for TCP, and sends nothing.
+fn unreachable_host_fails_the_client() {
+    // Broadcast address of the loopback network: the kernel has no route to it for TCP, and sends
+    // nothing.
     fails_with("rtsp://127.255.255.255/a", &["unreachable"]);
 }
 
 #[test]
-fn a_port_that_refuses() {
+fn refused_connection_fails_the_client() {
     fails_with(&format!("rtsp://127.0.0.1:{}/a", free_port()), &["refused"]);
 }
 
 #[test]
-fn a_name_and_password_that_are_missing() {
+fn missing_credentials_fail_the_client() {
     let server = Scripted::start(|method| match method {
         "OPTIONS" => Answer::Good,
         _ => Answer::Status(401),
@@ -229,7 +230,7 @@ fn a_name_and_password_that_are_missing() {
 }
 
 #[test]
-fn a_path_that_does_not_exist() {
+fn missing_path_fails_the_client() {
     let server = Scripted::start(|method| match method {
         "OPTIONS" => Answer::Good,
         _ => Answer::Status(404),
@@ -238,7 +239,7 @@ fn a_path_that_does_not_exist() {
 }
 
 #[test]
-fn a_transport_that_the_server_lacks() {
+fn unsupported_transport_fails_the_client() {
     let server = Scripted::start(|method| match method {
         "SETUP" => Answer::Status(461),
         _ => Answer::Good,
@@ -247,13 +248,13 @@ fn a_transport_that_the_server_lacks() {
 }
 
 #[test]
-fn a_server_that_says_nothing() {
+fn silent_server_fails_the_client() {
     let server = Scripted::start(|_| Answer::Silence);
     fails_with(&server.url(), &["timeout_options", "timeout_describe"]);
 }
 
 #[test]
-fn a_server_that_says_nothing_to_play() {
+fn server_that_ignores_play_fails_the_client() {
     let server = Scripted::start(|method| match method {
         "PLAY" => Answer::Silence,
         _ => Answer::Good,
@@ -262,7 +263,7 @@ fn a_server_that_says_nothing_to_play() {
 }
 
 #[test]
-fn a_server_that_hangs_up() {
+fn server_that_hangs_up_fails_the_client() {
     let server = Scripted::start(|method| match method {
         "SETUP" => Answer::Close,
         _ => Answer::Good,
@@ -271,7 +272,7 @@ fn a_server_that_hangs_up() {
 }
 
 #[test]
-fn a_server_that_speaks_something_else() {
+fn garbage_answer_fails_the_client() {
     let server = Scripted::start(|_| Answer::Garbage);
     fails_with(
         &server.url(),
@@ -285,13 +286,13 @@ fn a_server_that_speaks_something_else() {
 }
 
 #[test]
-fn a_server_that_plays_without_media() {
+fn missing_media_fails_the_client() {
     let server = Scripted::start(|_| Answer::Good);
     fails_with(&server.url(), &["no_media"]);
 }
 
 #[test]
-fn a_server_that_dies_in_the_middle() {
+fn server_killed_during_the_run_fails_all_clients() {
     for transport in ["udp", "tcp"] {
         let folder = folder();
         let server = Server::start(folder.path(), &["--bitrate", "100kbps"]);
@@ -313,7 +314,7 @@ fn a_server_that_dies_in_the_middle() {
 }
 
 #[test]
-fn too_few_file_descriptors() {
+fn too_few_file_descriptors_are_an_error() {
     let folder = folder();
     let server = Server::start(folder.path(), &[]);
     let mut command = std::process::Command::new("prlimit");
@@ -334,7 +335,7 @@ fn too_few_file_descriptors() {
 }
 
 #[test]
-fn few_file_descriptors_are_raised_where_that_is_allowed() {
+fn descriptor_limit_is_raised_if_permitted() {
     let folder = folder();
     let server = Server::start(folder.path(), &["--bitrate", "50kbps", "--length", "2s"]);
     let mut limited = std::process::Command::new("prlimit");
@@ -352,7 +353,7 @@ fn escape_sequences_in_a_scenario_do_not_reach_the_terminal() {
     let text =
         scenario("rtsp://127.0.0.1/a", "").replace("name: test", &format!("name: \"{hostile}\""));
     fs::write(folder.path().join("raw.yaml"), &text).expect("the test's folder can be written");
-    // Some YAML readers refuse such characters as they are, but all take them escaped.
+    // Some YAML parsers refuse such characters unless they are escaped; all accept them escaped.
     let escaped = text.replace(hostile, "a\\e]0;title\\a\\x9b2J\\u202eb\\nc");
     fs::write(folder.path().join("escaped.yaml"), escaped)
         .expect("the test's folder can be written");

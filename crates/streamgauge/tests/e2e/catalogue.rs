@@ -1,4 +1,4 @@
-//! `streamgauge servers`: what there is, what is installed, and files of one's own.
+//! `streamgauge servers`: known servers, their installation here, and the user's own files.
 
 use std::fs;
 use std::process::{Command, Output};
@@ -25,7 +25,7 @@ fn ended(mut command: Command) -> Output {
 }
 
 #[test]
-fn servers_are_listed_with_what_is_installed_and_those_of_the_user() {
+fn server_list_shows_installations_and_user_files() {
     let folder = folder();
     fs::write(folder.path().join("my-relay.yaml"), OWN).expect("it can be written");
     let bad = OWN.replace("missing:", "mising:");
@@ -94,7 +94,7 @@ fn servers_are_listed_with_what_is_installed_and_those_of_the_user() {
 }
 
 #[test]
-fn a_scenario_launches_a_file_of_its_own_folder() {
+fn scenario_launches_a_server_file_of_its_own_folder() {
     let folder = folder();
     let scenario = "server: {launch: ./own.yaml}\nclients: {a: {urls: [\"rtsp://127.0.0.1:4999/a\"], load: {clients: 1}}}\nduration: 1s\n";
     let path = folder.path().join("s.yaml");

@@ -1,5 +1,5 @@
-//! Relays compared in a series: one that serves too little or something else wins nothing, whatever
-//! it saves by that.
+//! Series that compare relays: a relay that serves too little or the wrong media wins nothing,
+//! whatever resources it saves that way.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::support::{Finished, Process, RUN_WITHIN, folder, number, streamgauge,
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A namespace in which a source sends to a group.
+/// Returns a namespace in which a source sends to a group.
 fn sent_to(folder: &Path) -> Option<(Namespace, Process)> {
     let space = Namespace::with_multicast()?;
     let send = "send udp://239.81.0.1:4056 --interface lo -b 4Mbps -d 120s";
@@ -20,13 +20,13 @@ fn sent_to(folder: &Path) -> Option<(Namespace, Process)> {
     Some((space, source))
 }
 
-/// The command of a reference relay with these arguments, as a scenario writes it.
+/// Returns the command of a reference relay with these arguments, in the syntax of scenarios.
 fn relay(arguments: &str) -> String {
     let program = env!("CARGO_BIN_EXE_streamgauge");
     format!("[{program}, serve, http-ts, --interface, lo, --port, \"8080\"{arguments}]")
 }
 
-/// Eight clients and one relay after the other.
+/// Runs eight clients against one relay after the other.
 fn compare(space: &Namespace, folder: &Path, relays: &[&str], more: &str) -> Finished {
     let list: Vec<String> = relays.iter().map(|arguments| relay(arguments)).collect();
     let text = format!(
@@ -55,13 +55,13 @@ fn best(row: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn a_relay_that_serves_wrong_or_too_little_wins_nothing() {
+fn relay_with_wrong_or_missing_media_wins_nothing() {
     let folder = folder();
     let Some((space, _source)) = sent_to(folder.path()) else {
         return;
     };
     let relays = ["", ", --fault, replace=20%", ", --max-clients, \"5\""];
-    // No threshold is written: each that wins nothing fails all the same, though clients were
+    // The scenario has no threshold: relays that win nothing fail anyway, although clients were
     // refused in the warm-up.
     compare(&space, folder.path(), &relays, "warm_up: 1s\n").expect(99);
     let report = report(folder.path());
@@ -84,7 +84,8 @@ fn a_relay_that_serves_wrong_or_too_little_wins_nothing() {
         (number(&figures["served"]), number(&figures["asked"]))
     });
     assert_eq!(served, [(8, 8), (0, 8), (5, 8)]);
-    // The honest one is the best where the others differ, though the last has less to do.
+    // The honest relay is the best wherever the others differ, although the last one has less to
+    // do.
     let honest = best(&rows[0]);
     for name in ["served", "loss", "duplicated", "server_cpu"] {
         assert!(honest.contains(&name), "{name}: {rows}");
@@ -109,7 +110,7 @@ fn a_relay_that_serves_wrong_or_too_little_wins_nothing() {
 }
 
 #[test]
-fn what_a_scenario_allows_is_no_failure_and_wins_nothing_either() {
+fn allowed_failures_pass_but_win_nothing() {
     let folder = folder();
     let Some((space, _source)) = sent_to(folder.path()) else {
         return;
@@ -125,7 +126,7 @@ fn what_a_scenario_allows_is_no_failure_and_wins_nothing_either() {
 }
 
 #[test]
-fn a_relay_that_is_left_over_on_the_port_is_not_taken_for_the_one_that_is_measured() {
+fn left_over_relay_on_the_port_is_not_measured() {
     let folder = folder();
     let Some((space, _source)) = sent_to(folder.path()) else {
         return;
@@ -141,7 +142,7 @@ fn a_relay_that_is_left_over_on_the_port_is_not_taken_for_the_one_that_is_measur
         });
         relay
     };
-    // It serves, and the other one idles.
+    // The left-over relay serves, while the observed one is idle.
     let (_left_over, idle) = (start("8080"), start("8081"));
     let load = format!(
         "load http://127.0.0.1:8080/udp/239.81.0.1:4056 -c 2 -d 2s --pid {} --quiet",
@@ -150,7 +151,7 @@ fn a_relay_that_is_left_over_on_the_port_is_not_taken_for_the_one_that_is_measur
     let load = space.within(&streamgauge(load.split(' ')));
     let finished = Process::start(load, folder.path()).finish(RUN_WITHIN);
     finished.expect(110);
-    // One that is to be launched there cannot be.
+    // A relay that is to be launched on this port cannot start.
     let finished = compare(&space, folder.path(), &["", ", --chunked"], "").expect(104);
     let report = report(folder.path());
     for at in [0, 1] {
@@ -161,9 +162,9 @@ fn a_relay_that_is_left_over_on_the_port_is_not_taken_for_the_one_that_is_measur
 }
 
 #[test]
-fn a_remultiplexer_is_compared_by_what_can_be_known_of_it() {
+fn remultiplexer_is_compared_by_known_figures_only() {
     let folder = folder();
-    // It says so itself where there can be none.
+    // Prints itself why there is no namespace.
     if Namespace::with_multicast().is_none() {
         return;
     }
@@ -189,7 +190,7 @@ fn a_remultiplexer_is_compared_by_what_can_be_known_of_it() {
         let served = (number(&relay["served"]), number(&relay["asked"]));
         assert_eq!(served, (2, 2), "{report}");
     }
-    // It makes a stream of its own: what of ours is missing in it nobody can tell.
+    // VLC makes a stream of its own, so losses of the original stream are unknown.
     assert!(vlc["loss"].is_null() && vlc["wrong"].is_null(), "{vlc}");
     assert_eq!(vlc["columns"]["continuity_errors"].as_f64(), Some(0.0));
     let picture = &vlc["columns"]["random_access_delay_p50"];

@@ -1,4 +1,4 @@
-//! The dashboard of a run: what browsers are told, and whom it answers.
+//! Dashboard of a run: updates for browsers, and access control.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -12,7 +12,7 @@ use crate::support::{
 
 const SOON: Duration = Duration::from_secs(30);
 
-/// Sends a request, and gives the connection.
+/// Sends a request and returns the connection.
 fn ask(port: u16, method: &str, target: &str, host: &str) -> Option<TcpStream> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
     stream.set_read_timeout(Some(SOON)).ok()?;
@@ -28,7 +28,7 @@ fn get(port: u16, target: &str, host: &str) -> Option<String> {
     (!answer.is_empty()).then_some(answer)
 }
 
-/// The runs that a browser is told of, until nobody tells it any more.
+/// Iterates over the runs that a browser receives, until the connection ends.
 fn told(stream: TcpStream) -> impl Iterator<Item = Value> {
     let lines = BufReader::new(stream).lines().map_while(Result::ok);
     let mut is_run = false;
@@ -42,7 +42,7 @@ fn told(stream: TcpStream) -> impl Iterator<Item = Value> {
 }
 
 #[test]
-fn browser_is_told_of_a_run_until_its_verdict() {
+fn browser_receives_the_run_until_its_verdict() {
     let folder = folder();
     let port = free_port();
     let dashboard = format!("--dashboard={port}");
@@ -74,14 +74,14 @@ fn browser_is_told_of_a_run_until_its_verdict() {
 }
 
 #[test]
-fn only_who_may_look_is_answered() {
+fn only_authorised_requests_are_answered() {
     let folder = folder();
     let (here, elsewhere) = (free_port(), free_port());
     let dashboard = format!("--dashboard={here}");
     let arguments = ["demo", "-c", "1", "-d", "60s", &dashboard];
     let demo = Process::start(streamgauge(arguments), folder.path());
     wait_for("the page", SOON, || get(here, "/", "127.0.0.1"));
-    // A name of somebody else that leads here.
+    // A name of another site that resolves to this machine.
     let refused = get(here, "/events", "evil.example").expect("it answers");
     assert!(refused.starts_with("HTTP/1.1 403 "), "{refused}");
     let mut answer = String::new();
@@ -109,7 +109,7 @@ fn only_who_may_look_is_answered() {
 }
 
 #[test]
-fn an_address_that_is_taken_is_said_before_the_run() {
+fn address_in_use_is_an_error_before_the_run() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("there is a port");
     let port = taken.local_addr().expect("it is bound").port();
     let folder = folder();

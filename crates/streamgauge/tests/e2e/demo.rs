@@ -1,9 +1,9 @@
-//! The first thing anybody types.
+//! `streamgauge demo`: the first command of a new user.
 
 use crate::support::{Report, assert_one_plain_file, at_once, folder, run};
 
 #[test]
-fn passes_and_reports() {
+fn demo_passes_and_reports() {
     let folder = folder();
     let json = folder.path().join("demo.json");
     let finished = run(
@@ -37,7 +37,7 @@ fn passes_and_reports() {
 }
 
 #[test]
-fn a_fault_shows_and_fails_the_threshold_on_it() {
+fn fault_is_measured_and_fails_its_threshold() {
     let folder = folder();
     let arguments = "demo --clients 20 --ramp 100ms --duration 4s --fault loss=5% --json demo.json";
     let mut arguments: Vec<&str> = arguments.split(' ').collect();
@@ -53,7 +53,7 @@ fn a_fault_shows_and_fails_the_threshold_on_it() {
 }
 
 #[test]
-fn a_run_is_reported_again_with_the_same_figures() {
+fn report_repeats_the_figures_of_the_run() {
     let folder = folder();
     let arguments = "demo --clients 5 --ramp 100ms --duration 2s --json first.json --out x.run";
     run(folder.path(), arguments.split(' ')).expect(0);
@@ -78,7 +78,7 @@ fn every_protocol_that_can_be_demonstrated_passes() {
     let folder = folder();
     let arguments = ["demo", "srt", "--fault", "lose=5%", "-c", "5", "-d", "3s"];
     let arguments = arguments.iter().chain(&["--json", "demo.json"]);
-    // On a busy machine some come after 120 ms, which fails the run.
+    // On a busy machine some packets arrive after 120 ms, which fails the run.
     let finished = run(folder.path(), arguments);
     assert!(
         matches!(finished.status.code(), Some(0 | 99)),

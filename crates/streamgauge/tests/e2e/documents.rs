@@ -1,5 +1,6 @@
-//! Every command that the documents show is run, shortened, against a server of its kind. What no
-//! server of ours can answer is read at least: a renamed option fails here, not at a reader's.
+//! Runs every command that the documents show, shortened, against a server of its kind. Commands
+//! for servers that streamgauge does not have are at least parsed: a renamed option fails here
+//! instead of at a reader's.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -14,7 +15,8 @@ use rcgen::{CertificateParams, KeyPair};
 use crate::namespace::Namespace;
 use crate::support::{Process, RUN_WITHIN, behind, folder, have, streamgauge, wait_for};
 
-/// What documents call beside streamgauge. It is not run: it is not ours, or does too much.
+/// Programs in documents other than streamgauge. They are not run: they are foreign, or do too
+/// much.
 const OTHERS: [&str; 13] = [
     "./test",
     "cargo",
@@ -31,17 +33,17 @@ const OTHERS: [&str; 13] = [
     "unshare",
 ];
 
-/// How many commands run at a time: most of what they do is wait.
+/// Number of commands that run at a time: they wait most of the time.
 const AT_A_TIME: usize = 8;
 
 /// A command of a document.
 #[derive(Debug)]
 struct Shown {
-    /// Where it stands.
+    /// Document and line.
     place: String,
-    /// Its words; the first is the program.
+    /// Words of the command, with the program first.
     words: Vec<String>,
-    /// The file that its standard input is.
+    /// File for standard input.
     input: Option<String>,
 }
 
@@ -52,7 +54,7 @@ fn root() -> PathBuf {
         .expect("the workspace is two folders up")
 }
 
-/// The documents that show commands, by path.
+/// Returns the documents that show commands, sorted by path.
 fn documents() -> Vec<PathBuf> {
     let mut found = vec![root().join("README.md"), root().join("CONTRIBUTING.md")];
     for folder in ["docs", "docs/tutorials"] {
@@ -64,7 +66,7 @@ fn documents() -> Vec<PathBuf> {
     found
 }
 
-/// The words of a line as a shell takes it, up to its comment.
+/// Splits a line into words as a shell does, up to its comment.
 fn words(line: &str) -> Vec<String> {
     let (mut words, mut word) = (Vec::new(), None::<String>);
     let mut quote = None;
@@ -84,7 +86,7 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// The commands in the blocks of a document that are marked `sh`.
+/// Returns the commands in the `sh` blocks of a document.
 fn commands(place: &str, text: &str) -> Vec<Shown> {
     let (mut found, mut inside, mut line) = (Vec::new(), false, String::new());
     for (number, written) in text.lines().enumerate() {
@@ -122,7 +124,7 @@ fn commands(place: &str, text: &str) -> Vec<Shown> {
     found
 }
 
-/// The commands of streamgauge that documents show, without the program's name.
+/// Returns the commands of streamgauge in all documents, without the program's name.
 fn shown() -> Vec<Shown> {
     let mut found = Vec::new();
     for path in documents() {
@@ -141,18 +143,18 @@ fn shown() -> Vec<Shown> {
     found
 }
 
-/// What a command is replaced with so that it ends soon.
+/// How a command is tested, shortened so that it ends soon.
 #[derive(Debug, PartialEq, Eq)]
 enum Plan {
-    /// It is read: options and their values.
+    /// Only its options and their values are parsed.
     Read,
-    /// It runs to its end, beside a server if it plays.
+    /// The command runs to its end, with a server if it plays.
     Run(Vec<String>),
-    /// It serves until it is stopped.
+    /// The command serves until it is stopped.
     Serve(Vec<String>),
 }
 
-/// The value of an option, if it is there.
+/// Sets the value of an option. Returns `false` if the option is absent.
 fn set(words: &mut [String], options: [&str; 2], value: &str) -> bool {
     let at = words
         .iter()
@@ -178,7 +180,7 @@ fn plan(shown: &Shown) -> Plan {
             words = check;
         }
         "demo" => words.extend(["-c", "4", "-d", "2s"].map(str::to_owned)),
-        // Janus has no network of its own here: tests/e2e/webrtc.rs plays from it. LiveKit is not
+        // Janus has no network of its own here; tests/e2e/webrtc.rs plays from it. LiveKit is not
         // packaged.
         "load"
             if ["janus+", "livekit+"]
@@ -188,7 +190,7 @@ fn plan(shown: &Shown) -> Plan {
             return Plan::Read;
         }
         "load" => {
-            // A client that is traced has to be there.
+            // The traced client has to exist.
             let clients = if has("--trace") { "18" } else { "4" };
             set(&mut words, ["-c", "--clients"], clients);
             set(&mut words, ["--ramp", "--ramp"], "500ms");
@@ -229,7 +231,7 @@ fn plan(shown: &Shown) -> Plan {
     Plan::Run(words)
 }
 
-/// A network of a command's own, in which its servers are.
+/// A network namespace for one command and its servers.
 struct Stage {
     space: Namespace,
     folder: tempfile::TempDir,
@@ -237,7 +239,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// `None` where this may not be, which is said.
+    /// Returns `None` if namespaces are not permitted, and prints why.
     fn new() -> Option<Stage> {
         let space = Namespace::with_multicast()?;
         space.ip("address add 10.0.0.1/32 dev lo");
@@ -268,7 +270,7 @@ impl Stage {
             .space
             .within(&streamgauge(words.iter().map(AsRef::as_ref)));
         if let Some(input) = input {
-            // `nsenter` hands its input on.
+            // `nsenter` passes its standard input on.
             let script = format!("exec \"$@\" < {input}");
             let mut shell = Command::new("sh");
             shell.args(["-c", &script, "sh"]);
@@ -278,7 +280,7 @@ impl Stage {
         Process::start(command, self.path())
     }
 
-    /// Runs a server that stays until the command has ended.
+    /// Starts a server that runs until the command has ended.
     fn serve(&mut self, line: &str) {
         let words: Vec<&str> = line.split(' ').collect();
         let mut server = self.start(&words, None);
@@ -290,7 +292,7 @@ impl Stage {
         self.servers.push(server);
     }
 
-    /// Starts what a command plays from, and says where that is.
+    /// Starts the server that a command plays from, and puts its URL into the command.
     fn serve_for(&mut self, words: &mut [String]) {
         let url = words
             .iter_mut()
@@ -342,7 +344,7 @@ impl Stage {
         *url = here;
     }
 
-    /// Makes the file that a command sends; says whether it could.
+    /// Makes the file that a command sends. Returns `false` without ffmpeg.
     fn make_file(&self, name: &str) -> bool {
         if !have("ffmpeg") {
             return false;
@@ -367,7 +369,7 @@ impl Stage {
     }
 }
 
-/// What stands for a reader's scenario.
+/// Stands in for a reader's scenario.
 const SCENARIO: &str = "\
 name: evening
 server: { command: [streamgauge, serve, rtsp, --port, '7001'], ready: { port: 7001 } }
@@ -398,7 +400,8 @@ fn carry_out(shown: &Shown) {
             let ended = stage.start(&words, input).finish(RUN_WITHIN);
             let code = ended.status.code();
             let (told, said) = (ended.stdout, ended.stderr);
-            // Whether figures are true also depends on how busy the machine is: `tests/health`.
+            // Whether figures are right also depends on how busy the machine is; `tests/health`
+            // covers that.
             let judged = words[0] == "calibrate" && code == Some(110);
             assert!(
                 judged || code == Some(0),
@@ -415,9 +418,9 @@ fn carry_out(shown: &Shown) {
     }
 }
 
-/// An option that is there no more, or a value that it does not take, is told before the help.
+/// An unknown option or an invalid value is an error before the help is printed.
 #[test]
-fn every_command_in_the_documents_is_read() {
+fn every_command_in_the_documents_parses() {
     let folder = folder();
     let all = shown();
     assert!(all.len() > 50, "{} commands", all.len());

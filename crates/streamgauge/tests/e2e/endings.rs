@@ -1,4 +1,4 @@
-//! However a run ends, it ends clean and what was measured is kept.
+//! A run ends clean and keeps what it measured, however it ends.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -15,7 +15,7 @@ const CLIENTS: usize = 5;
 
 const SIGABRT: i32 = 6;
 
-/// Starts a run without an end, and waits until its clients play.
+/// Starts a run without an end and waits until its clients are connected.
 fn endless(folder: &Path, url: &str, port: u16) -> Process {
     let arguments = format!("load {url} -c {CLIENTS} --transport tcp --json out.json --out x.run");
     let load = Process::start(streamgauge(arguments.split(' ')), folder);
@@ -25,7 +25,7 @@ fn endless(folder: &Path, url: &str, port: u16) -> Process {
     load
 }
 
-/// How many seconds of a run its file holds so far.
+/// Returns the number of windows that the run file holds so far.
 fn windows(folder: &Path) -> usize {
     let finished = run(folder, ["report", "x.run", "--quiet", "--json", "-"]);
     let report = serde_json::from_str::<serde_json::Value>(&finished.stdout).ok();
@@ -56,13 +56,13 @@ fn ctrl_c_tears_every_session_down_and_reports() {
     assert_eq!(torn_down, CLIENTS as u64);
     report.tester_was_fit();
     assert_eq!(established(server.port), 0);
-    // Up to the TEARDOWN every packet that left was counted.
+    // Every packet that left before the TEARDOWN was counted.
     let (_, done) = server.stop();
     assert_eq!(report.counts().lost, 0, "{done:?}");
 }
 
 #[test]
-fn a_server_that_ignores_teardown_holds_nothing_up() {
+fn server_that_ignores_teardown_does_not_delay_the_end() {
     let folder = folder();
     let server = Scripted::start(|method| match method {
         "TEARDOWN" => Answer::Silence,
@@ -82,7 +82,7 @@ fn a_server_that_ignores_teardown_holds_nothing_up() {
 }
 
 #[test]
-fn a_second_ctrl_c_does_not_wait() {
+fn second_ctrl_c_ends_the_run_at_once() {
     let folder = folder();
     let server = Scripted::start(|method| match method {
         "TEARDOWN" => Answer::Silence,
@@ -108,7 +108,7 @@ fn a_second_ctrl_c_does_not_wait() {
 }
 
 #[test]
-fn after_kill_9_the_run_file_holds_all_but_the_last_second() {
+fn run_file_lacks_only_the_last_second_after_kill_9() {
     let folder = folder();
     let server = Server::start(folder.path(), &["--bitrate", "100kbps"]);
     let begun = Instant::now();
@@ -124,7 +124,7 @@ fn after_kill_9_the_run_file_holds_all_but_the_last_second() {
     let report = Report::read(&folder.path().join("again.json"));
     assert_eq!(report.0["run"]["finished"], false);
     let kept = report.0["windows"].as_array().map_or(0, Vec::len);
-    // The window that ran, and the one that was about to be written, may be missing.
+    // The current window, and the one that was about to be written, may be missing.
     assert!(
         kept >= 3 && kept as u64 + 2 >= lasted.as_secs(),
         "{kept} of {lasted:?}"
@@ -132,7 +132,7 @@ fn after_kill_9_the_run_file_holds_all_but_the_last_second() {
     assert!(report.counts().received > 0);
 }
 
-/// The processes whose parent is this one.
+/// Returns the child processes of a process.
 fn children(parent: u32) -> Vec<u32> {
     let list = Command::new("ps")
         .args(["-o", "pid=", "--ppid", &parent.to_string()])
@@ -145,10 +145,10 @@ fn children(parent: u32) -> Vec<u32> {
 }
 
 #[test]
-fn a_run_whose_supervisor_is_killed_is_invalid_and_says_so() {
+fn killed_supervisor_makes_the_run_invalid() {
     let folder = folder();
     let port = free_port();
-    // The bare name is this executable: none need be installed.
+    // The bare name is this executable, so no server needs to be installed.
     let scenario = format!(
         "server:\n  command: [streamgauge, serve, rtsp, --port, '{port}', --bitrate, 100kbps]\n  \
          ready: {{port: {port}}}\nclients:\n  viewers:\n    urls: ['rtsp://127.0.0.1:{port}/1']\n    \
@@ -185,11 +185,11 @@ fn a_run_whose_supervisor_is_killed_is_invalid_and_says_so() {
     );
 }
 
-/// A small file system that is unmounted with the test.
+/// A small file system that is unmounted when it is dropped.
 struct SmallDisk<'a>(&'a Path);
 
 impl<'a> SmallDisk<'a> {
-    /// `None` where mounting is not allowed.
+    /// Returns `None` if mounting is not permitted.
     fn mount(place: &'a Path) -> Option<SmallDisk<'a>> {
         let mounted = Command::new("mount")
             .args(["-t", "tmpfs", "-o", "size=160k", "tmpfs"])
@@ -207,11 +207,11 @@ impl Drop for SmallDisk<'_> {
 }
 
 #[test]
-fn a_full_disk_is_named_and_ends_the_run() {
+fn full_disk_is_reported_and_ends_the_run() {
     let folder = folder();
     let disk = folder.path().join("disk");
     std::fs::create_dir(&disk).expect("the test's folder can be written");
-    // Only root can mount; others cannot make a disk that is full without filling a real one.
+    // Only root can mount. Other users cannot have a full disk without filling a real one.
     let Some(_mounted) = SmallDisk::mount(&disk) else {
         return;
     };
@@ -232,7 +232,7 @@ fn a_full_disk_is_named_and_ends_the_run() {
     assert_eq!(established(server.port), 0);
 }
 
-/// Starts a reference server of that protocol whose media lasts for a second.
+/// Starts a reference server of this protocol whose media lasts for a second.
 fn serve_a_second(folder: &Path, protocol: &str, port: u16) -> Process {
     let port = port.to_string();
     let arguments = ["serve", protocol, "--port", &port, "--length", "1s"];
@@ -245,11 +245,11 @@ fn serve_a_second(folder: &Path, protocol: &str, port: u16) -> Process {
 }
 
 #[test]
-fn a_stream_that_the_server_ends_fails_its_viewers_unless_streams_end() {
+fn end_of_stream_by_the_server_fails_viewers_unless_expected() {
     let cases = [
         ("webrtc", "whep+http", "/whep/a", Some("ended_by_server")),
         ("srt", "srt", "", Some("peer_shutdown")),
-        // These say how long their media is.
+        // These servers announce the length of their media.
         ("rtsp", "rtsp", "/1", None),
         ("rtmp", "rtmp", "/live/a", None),
     ];
@@ -290,11 +290,11 @@ fn a_stream_that_the_server_ends_fails_its_viewers_unless_streams_end() {
 }
 
 #[test]
-fn a_run_without_memory_is_invalid_and_no_abort() {
+fn run_out_of_memory_is_invalid_instead_of_aborted() {
     let folder = folder();
     let server = Server::start(folder.path(), &["--bitrate", "100kbps"]);
     let mut without = 0;
-    // The memory of the program without clients depends on its build.
+    // The memory that the program needs without clients depends on its build.
     for mebibytes in [25, 50, 100, 200, 400, 800] {
         let words = "exec \"$0\" load $1 -c 2000 -d 3s --transport tcp --workers 1";
         let mut command = Command::new("sh");
@@ -303,7 +303,7 @@ fn a_run_without_memory_is_invalid_and_no_abort() {
             .arg(streamgauge::<&str>([]).get_program())
             .arg(server.url());
         let finished = Process::start(command, folder.path()).finish(Duration::from_secs(60));
-        // The kernel itself ends a program that it cannot load (SIGSEGV).
+        // The kernel itself kills a program that it cannot load (SIGSEGV).
         assert_ne!(finished.status.signal(), Some(SIGABRT), "{finished:?}");
         if finished.stderr.contains("out of memory") {
             without += 1;
@@ -314,7 +314,7 @@ fn a_run_without_memory_is_invalid_and_no_abort() {
 }
 
 #[test]
-fn servers_refuse_more_sessions_than_they_may_have() {
+fn servers_refuse_sessions_above_their_limit() {
     for (protocol, url) in [
         ("rtsp", "rtsp://127.0.0.1:{}/1"),
         ("srt", "srt://127.0.0.1:{}"),

@@ -1,6 +1,5 @@
-//! Every file in `examples/` runs as its own comment says. Each is made shorter by `--set`, and
-//! runs in a network namespace of its own, since the ports and addresses that examples name are not
-//! free everywhere.
+//! Runs every file in `examples/` as its own comment says. Each is shortened by `--set`, and runs
+//! in a network namespace of its own, because the ports and addresses in examples may be in use.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,20 +10,20 @@ use crate::namespace::Namespace;
 use crate::support::{Process, at_once, folder, have, have_built, run, streamgauge, wait_for};
 use crate::webrtc_recordings::webm;
 
-/// How long one example may take, its clips included.
+/// Time limit of an example, including its clips.
 const WITHIN: Duration = Duration::from_secs(120);
 
-/// An example, and what makes it short enough for a test.
+/// An example, and the settings that make it short enough for a test.
 struct Example {
     file: &'static str,
     set: &'static [&'static str],
 }
 
-/// Those that need no other program.
+/// Examples that need no other program.
 const MESSAGES: [Example; 4] = [
     Example {
         file: "messages-12.yaml",
-        // Without a pause both sides take all of two cores, and a tester that waits for one is
+        // Without a pause both sides use all of two cores, and a tester that waits for a core is
         // invalid.
         set: &["duration=4s", "warm_up=1s", "clients.users.plan.sleep=2ms"],
     },
@@ -55,19 +54,19 @@ const SOME_CONNECTIONS: &[&str] = &[
     "clients.users.load.ramp=500ms",
 ];
 
-/// Those of SRT, with streamgauge's own server.
+/// Examples of SRT, with streamgauge's own server.
 const SRT: [Example; 1] = [Example {
     file: "srt-publish.yaml",
     set: &[
         "duration=8s",
         "clients.viewers.load={clients: 4, ramp: 500ms}",
-        // A sender drops what is not acknowledged in time, which a busy machine delays.
+        // A sender drops packets that are not acknowledged in time, and a busy machine delays that.
         "clients.cameras.latency=3s",
         "thresholds=[\"viewers.pkt_loss <= 0%\"]",
     ],
 }];
 
-/// Those of rooms, with Janus where it is installed.
+/// Examples of rooms, with Janus if it is installed.
 const ROOMS: [Example; 8] = [
     Example {
         file: "janus-broadcast.yaml",
@@ -141,13 +140,13 @@ const ROOMS: [Example; 8] = [
     },
 ];
 
-/// Those of rooms of LiveKit, where it is built.
+/// Examples of LiveKit rooms, if LiveKit is built.
 const LIVEKIT: [Example; 1] = [Example {
     file: "livekit-room.yaml",
     set: &["duration=6s", "clients.people.load={clients: 3, ramp: 1s}"],
 }];
 
-/// Those with an emulated link, which the run makes itself.
+/// Examples with an emulated link, which the run makes itself.
 const LINKS: [Example; 7] = [
     Example {
         file: "link-changes.yaml",
@@ -204,7 +203,7 @@ const LINKS: [Example; 7] = [
     },
 ];
 
-/// Those that compare relays. Few machines have the relays, so the reference relay takes their
+/// Examples that compare relays. Few machines have the relays, so the reference relay takes their
 /// place.
 const RELAYS: [Example; 4] = [
     Example {
@@ -244,7 +243,7 @@ const REFERENCE_RELAY: [&str; 6] = [
     "server.ready={port: 5140}",
 ];
 
-/// Those that launch a known server.
+/// Examples that launch a known server.
 const LAUNCHED: [Example; 4] = [
     Example {
         file: "rtsp-actions.yaml",
@@ -282,10 +281,10 @@ const SHORT_CLIPS: &[&str] = &[
     "clients.viewers.load.clients=2",
 ];
 
-/// The one that publishes a file of the user's.
+/// Example that publishes a file of the user's.
 const RECORDING: &str = "janus-recording.yaml";
 
-/// Those before which their comments start something.
+/// Examples whose comments start another process first.
 const PREPARED: [&str; 4] = [
     RECORDING,
     "rtsp-observe.yaml",
@@ -297,7 +296,8 @@ fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples")
 }
 
-/// A namespace with the addresses that examples name; `None` where this may not be, which is said.
+/// Returns a namespace with the addresses that examples name. Returns `None` if namespaces are not
+/// permitted, and prints why.
 fn space() -> Option<Namespace> {
     let space = Namespace::with_multicast()?;
     space.ip("address add 10.0.0.1/32 dev lo");
@@ -305,7 +305,8 @@ fn space() -> Option<Namespace> {
     Some(space)
 }
 
-/// Sets an example's thresholds except those on delays, which depend on how busy the machine is.
+/// Returns a setting of an example's thresholds without those on delays, which depend on how busy
+/// the machine is.
 fn thresholds_without_delays(example: &Path) -> String {
     let text = fs::read_to_string(example).expect("it was just copied");
     let (_, after) = text.split_once("\nthresholds:\n").unwrap_or_default();
@@ -317,7 +318,7 @@ fn thresholds_without_delays(example: &Path) -> String {
     }
 }
 
-/// Runs an example out of a copy of the folder, since clips are made beside it.
+/// Runs an example from a copy of the folder, because its clips are made next to it.
 fn run_it(space: &Namespace, file: &str, set: &[&str], environment: &[(&str, &str)]) {
     let folder = folder();
     let copy = folder.path().join("examples");
@@ -370,7 +371,7 @@ fn every_example_is_run_by_a_test() {
 }
 
 #[test]
-fn every_example_is_a_good_scenario() {
+fn every_example_is_a_valid_scenario() {
     let folder = folder();
     for entry in fs::read_dir(examples()).expect("there are examples") {
         let path = entry.expect("it can be read").path();
@@ -452,7 +453,7 @@ fn examples_that_launch_a_server_run() {
 }
 
 #[test]
-fn examples_before_which_something_is_started_run() {
+fn examples_that_need_another_process_run() {
     let Some(space) = space() else { return };
     let folder = folder();
     let start = |line: &str, until: &str| {

@@ -1,11 +1,11 @@
-//! Against a server that does wrong on purpose: every count of what it really did is found exactly.
+//! Runs against a server with injected faults: every count equals what the server really did.
 
 use crate::support::{Counts, Report, Server, folder, run};
 
-/// How many clients play at a time.
+/// Number of clients that play at a time.
 const CLIENTS: u64 = 8;
 
-/// Media of three seconds, whose numbers wrap around after the first 36 packets.
+/// Media of three seconds, whose sequence numbers wrap around after the first 36 packets.
 const MEDIA: [&str; 8] = [
     "--length",
     "3s",
@@ -17,7 +17,7 @@ const MEDIA: [&str; 8] = [
     "11",
 ];
 
-/// Plays everything to its end over `transport`, and demands what the server's report says.
+/// Plays everything to its end over `transport`, and compares the counts with the server's report.
 fn found_exactly(transport: &str, faults: &[&str]) -> (Report, Counts) {
     let folder = folder();
     let mut arguments = MEDIA.to_vec();
@@ -112,7 +112,8 @@ fn udp_all_at_once() {
 #[test]
 fn tcp_clean() {
     let (report, done) = found_exactly("tcp", &[]);
-    // Without a packet ring more of them, but not where each read brings one segment.
+    // Without a packet ring more packets are timed by reading, but not if each read brings one
+    // segment.
     let (by_reading, received) = (report.metric("timed_by_reading"), report.metric("received"));
     assert!(by_reading.as_f64() < Some(received.as_f64().expect("a count") / 2.0));
     assert_eq!((done.lost, done.duplicated, done.reordered), (0, 0, 0));

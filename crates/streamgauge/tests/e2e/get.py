@@ -1,4 +1,4 @@
-"""Gets a URL, and writes so many bytes of its body to a file. Prints the status; usage: get.py URL BYTES FILE"""
+"""Gets a URL, writes BYTES bytes of its body to FILE, and prints the status. Usage: get.py URL BYTES FILE"""
 
 import sys
 import urllib.error
@@ -14,7 +14,7 @@ with open(path, "wb") as file:
     while wanted > 0:
         part = answer.read(min(wanted, 1316))
         if not part:
-            sys.exit(f"it ended {wanted} bytes before")
+            sys.exit(f"the body ended {wanted} bytes early")
         wanted -= len(part)
         file.write(part)
 print(answer.status)

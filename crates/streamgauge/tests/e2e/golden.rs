@@ -1,5 +1,5 @@
-//! Real browsers beside the clients of a run: what they say of themselves is in the report, and
-//! they end with the run.
+//! Real browsers next to the clients of a run: their own figures are in the report, and they end
+//! with the run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use crate::support::{
     Process, Report, folder, free_port, have, listens, number, run, streamgauge, wait_for,
 };
 
-/// Browsers take their time to start on a busy machine.
+/// Browsers start slowly on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The reference server on that port.
+/// Starts the reference server on this port.
 fn serve(folder: &Path, port: u16) -> Process {
     let port_text = port.to_string();
     let command = streamgauge([
@@ -26,7 +26,7 @@ fn serve(folder: &Path, port: u16) -> Process {
         "--audio",
         "--bitrate",
         "500kbps",
-        // Nothing leaves before the browser has its keys: that would be none of its packets.
+        // No packet leaves before the browser has its keys: the browser would not count it.
         "--fault",
         "delay=2s",
         "--report",
@@ -54,7 +54,7 @@ fn of(report: &Report, population: &str, metric: &str) -> u64 {
 }
 
 #[test]
-fn a_browser_counts_each_packet_that_the_reference_server_sent_to_it() {
+fn browser_counts_each_packet_that_was_sent_to_it() {
     if !have("chromium") {
         return;
     }
@@ -82,7 +82,7 @@ fn a_browser_counts_each_packet_that_the_reference_server_sent_to_it() {
     let theirs = golden("packets_received");
     let at = sent.iter().position(|sent| *sent == theirs);
     sent.swap_remove(at.unwrap_or_else(|| panic!("{theirs} came, and sent were {sent:?}")));
-    // A client of ours counts nothing more once it begins to leave: the browser does.
+    // A client of streamgauge stops counting when it begins to leave; the browser does not.
     assert!(sent.len() == 1 && ours <= sent[0], "{ours} of {sent:?}");
     assert_eq!(golden("packets_lost"), 0);
     assert!(golden("frames_decoded") > 50 && golden("key_frames_decoded") > 0);
@@ -104,7 +104,8 @@ fn a_browser_counts_each_packet_that_the_reference_server_sent_to_it() {
     }
 }
 
-/// The processes of browsers that use a folder of ours, below a process, with their folders.
+/// Returns the browser processes below `parent` that use a folder of streamgauge, with their
+/// folders.
 fn browsers(parent: u32) -> Vec<(u32, PathBuf)> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").expect("this is Linux").flatten() {
@@ -167,7 +168,7 @@ fn nothing_of_a_browser_is_left_after_kill_9() {
 }
 
 #[test]
-fn without_a_browser_the_run_says_at_its_start_what_to_install() {
+fn error_about_a_missing_browser_names_the_package() {
     let folder = folder();
     fs::write(folder.path().join("s.yaml"), viewers(9, "6s")).expect("there is room");
     for command in ["run", "check"] {
@@ -179,7 +180,7 @@ fn without_a_browser_the_run_says_at_its_start_what_to_install() {
 }
 
 #[test]
-fn a_browser_takes_part_in_a_room_of_janus_and_decodes_the_vp8_of_others() {
+fn browser_decodes_the_vp8_of_others_in_a_janus_room() {
     if !have("janus") || !have("chromium") || Namespace::with_multicast().is_none() {
         return;
     }
@@ -199,7 +200,7 @@ duration: 8s
     run(folder.path(), ["run", "room.yaml", "--json", "room.json"]).expect(0);
     let report = Report::read(&folder.path().join("room.json"));
     let golden = |name: &str| of(&report, "people_golden", name);
-    // It sees both of ours, and both see it.
+    // The browser sees both clients, and both see it.
     let streams = &report.0["populations"]["people_golden"]["metrics"]["streams"]["max"];
     assert_eq!(streams.as_f64(), Some(4.0));
     assert_eq!((golden("failed"), golden("packets_lost")), (0, 0));

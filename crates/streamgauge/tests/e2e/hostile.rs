@@ -1,4 +1,4 @@
-//! Peers that take more than their part: their own session ends, and everybody else's goes on.
+//! Hostile peers: their own sessions end, and all others continue.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -8,17 +8,17 @@ use std::time::{Duration, Instant};
 use crate::scripted::{Answer, Scripted};
 use crate::support::{Report, Server, folder, number, run};
 
-/// What looks like the beginning of a message at every fourth byte, and never becomes one.
+/// Returns bytes that look like the start of a message at every fourth byte, and never become one.
 fn flood() -> Vec<u8> {
     b"PLAY".repeat(64 * 1024)
 }
 
 #[test]
-fn one_server_that_floods_its_clients_spoils_nothing_for_others() {
+fn flooding_server_does_not_affect_clients_of_others() {
     let folder = folder();
     let good = Server::start(folder.path(), &["--bitrate", "200kbps"]);
     let hostile = Scripted::start(|_| Answer::Flood);
-    // All on one worker.
+    // All clients are on one worker.
     let text = format!(
         "workers: 1\n\
          clients:\n  viewers:\n    protocol: rtsp\n    urls: [\"{}\"]\n    transport: tcp\n    load: {{ clients: 20 }}\n  \
@@ -41,7 +41,7 @@ fn one_server_that_floods_its_clients_spoils_nothing_for_others() {
 }
 
 #[test]
-fn one_client_that_floods_the_reference_server_keeps_no_other_waiting() {
+fn flooding_client_does_not_delay_other_clients() {
     let folder = folder();
     let server = Server::start(folder.path(), &[]);
     let connect = || {
@@ -52,7 +52,7 @@ fn one_client_that_floods_the_reference_server_keeps_no_other_waiting() {
         stream
     };
     let mut hostile = connect();
-    // It may well be hung up on meanwhile.
+    // The server may hang up meanwhile.
     let _ = hostile.write_all(&flood());
     let asked = Instant::now();
     let mut other = connect();
@@ -62,13 +62,13 @@ fn one_client_that_floods_the_reference_server_keeps_no_other_waiting() {
     let mut answer = [0; 12];
     other.read_exact(&mut answer).expect("an answer");
     assert_eq!(&answer, b"RTSP/1.0 200");
-    // It took seconds where each byte was looked at for each beginning.
+    // This took seconds when each byte was checked for every possible start of a message.
     assert!(
         asked.elapsed() < Duration::from_secs(1),
         "{:?}",
         asked.elapsed()
     );
-    // The hostile one is hung up on, after an answer that says that it is not understood.
+    // The server hangs up on the hostile client, after an answer that it does not understand it.
     let mut heard = Vec::new();
     let _ = hostile.read_to_end(&mut heard);
     assert!(heard.is_empty() || heard.starts_with(b"RTSP/1.0 400"));

@@ -1,5 +1,5 @@
-//! Transport streams over HTTP: what a server did is found exactly, what it does wrong is named,
-//! and real servers are played.
+//! Transport streams over HTTP: counts equal what a server did, its errors are named, and real
+//! servers are played.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -17,8 +17,8 @@ use crate::support::{
     wait_for,
 };
 
-/// Answers each GET by what `answer` writes; its threads end with their connections, which end with
-/// the client.
+/// Answers each GET with what `answer` writes. Its threads end with their connections, which end
+/// with the client.
 fn serve(answer: fn(&str, &mut TcpStream) -> std::io::Result<()>) -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there is a free port");
     let port = listener.local_addr().expect("it is bound").port();
@@ -28,10 +28,10 @@ fn serve(answer: fn(&str, &mut TcpStream) -> std::io::Result<()>) -> u16 {
                 let reader = stream.try_clone().map(BufReader::new)?;
                 let mut lines = reader.lines().map_while(Result::ok);
                 let first = lines.next().unwrap_or_default();
-                // Up to the empty line.
+                // Reads up to the empty line.
                 lines.find(String::is_empty);
                 let target = first.split(' ').nth(1).unwrap_or_default().to_owned();
-                // A client that has gone is no error.
+                // A client that has left is no error.
                 let _ = answer(&target, &mut stream);
                 std::io::Result::Ok(())
             });
@@ -40,12 +40,12 @@ fn serve(answer: fn(&str, &mut TcpStream) -> std::io::Result<()>) -> u16 {
     port
 }
 
-/// Waits a moment, so that a stream takes as long as it says.
+/// Waits a moment, so that a stream is sent in real time.
 fn pace() {
     thread::park_timeout(Duration::from_millis(20));
 }
 
-/// A stamped datagram of three packets, due now.
+/// Returns a stamped datagram of three packets, due now.
 fn datagram(group: &str, number: u64) -> Vec<u8> {
     let mut rest = [0u8; 2 * PACKET];
     for (n, packet) in rest.chunks_mut(PACKET).enumerate() {
@@ -65,7 +65,7 @@ fn datagram(group: &str, number: u64) -> Vec<u8> {
     [&stamp.write()[..], &rest].concat()
 }
 
-/// CRC-32 of IEEE 802.3, bit by bit: no code of the client.
+/// CRC-32 of IEEE 802.3, bit by bit. It shares no code with the client.
 fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, |crc, &byte| {
         (0..8).fold(crc ^ u32::from(byte), |crc, _| {
@@ -76,8 +76,8 @@ fn crc32(bytes: &[u8]) -> u32 {
 
 const GROUP: &str = "239.81.0.1:4056";
 
-/// In each hundred: ten lost, of which five have the one before in their place; two changed places;
-/// one of another group, one damaged.
+/// In each hundred datagrams: ten are lost, of which five are replaced by the one before them; two
+/// are swapped; one of another group is added; one is damaged.
 fn faulty(_: &str, stream: &mut TcpStream) -> std::io::Result<()> {
     stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")?;
     for hundred in 0..40u64 {
@@ -117,7 +117,7 @@ fn every_datagram_of_a_faulty_relay_is_accounted_for() {
         folder.path(),
         ["load", &url, "-c", "2", "--json", "out.json"],
     );
-    // Wrong content has failed though no threshold was written.
+    // Wrong content fails the run although it has no threshold.
     let finished = finished.expect(99);
     assert!(finished.stdout.contains("wrong <= 0.1%"), "{finished:?}");
     let report = Report::read(&folder.path().join("out.json"));
@@ -157,7 +157,7 @@ fn every_datagram_of_a_faulty_relay_is_accounted_for() {
     }
 }
 
-/// What a server can do wrong, by the path that is asked for.
+/// Errors of a server, by the requested path.
 fn wrong(target: &str, stream: &mut TcpStream) -> std::io::Result<()> {
     let mut say = |text: &str| stream.write_all(text.as_bytes());
     match target {
@@ -195,12 +195,12 @@ fn wrong(target: &str, stream: &mut TcpStream) -> std::io::Result<()> {
         }
         _ => say("HTTP/1.1 200 OK\r\nContent-Type: video/mp2t\r\n\r\n")?,
     }
-    // Until the client has had enough.
+    // Waits until the client hangs up.
     std::io::copy(stream, &mut std::io::sink()).map(|_| ())
 }
 
 #[test]
-fn what_a_server_does_wrong_is_named_and_loses_no_client() {
+fn server_errors_are_named_as_the_failure_of_each_client() {
     let port = serve(wrong);
     for (path, reason) in [
         ("html", "not_ts"),
@@ -252,7 +252,7 @@ fn null_packets_are_no_media() {
 }
 
 #[test]
-fn check_reads_a_scenario_of_it() {
+fn check_validates_http_ts_scenarios() {
     let folder = folder();
     let text = "name: relay\nclients:\n  viewers:\n    protocol: http-ts\n    urls: [\"http://127.0.0.1:9/udp/239.81.0.1:4056\"]\n    \
                 grup: 239.81.0.1:4056\n    load: { clients: 3 }\n";
@@ -268,7 +268,7 @@ fn check_reads_a_scenario_of_it() {
     run(folder.path(), ["check", "--offline", "test.yaml"]).expect(0);
 }
 
-/// Plays what another program serves for three seconds; the report, and what was shown.
+/// Plays the stream of another program for three seconds. Returns the report and the output.
 fn plays(url: &str, clients: &str) -> (Report, String) {
     let folder = folder();
     let arguments = ["load", url, "-c", clients, "-d", "3s", "--json", "out.json"];
@@ -281,7 +281,7 @@ fn plays(url: &str, clients: &str) -> (Report, String) {
     )
 }
 
-/// A clip of ten seconds, in this folder.
+/// Makes a clip of ten seconds in this folder.
 fn clip(folder: &Path) {
     let mut command = Command::new("ffmpeg");
     command.args([
@@ -313,7 +313,7 @@ fn vlc_is_played() {
     }
     let folder = folder();
     clip(folder.path());
-    // It refuses to run as root.
+    // VLC refuses to run as root.
     let mut open = Command::new("chmod");
     open.args(["-R", "a+rX", "."]);
     Process::start(open, folder.path())

@@ -1,9 +1,9 @@
-//! What a Janus reads that tests start by themselves.
+//! Configuration of Janus for tests that start it themselves.
 
 use std::fs;
 use std::path::Path;
 
-/// By what it is spoken to.
+/// Transport of the API of Janus.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Over {
     /// Port 8088.
@@ -12,7 +12,7 @@ pub(crate) enum Over {
     WebSockets,
 }
 
-/// Plug-ins that no test needs: each that is there is loaded unless it is named.
+/// Plug-ins that no test needs. Janus loads every installed plug-in that is not disabled.
 const PLUGINS: [&str; 11] = [
     "audiobridge",
     "duktape",
@@ -32,7 +32,7 @@ fn libraries<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     names.collect::<Vec<_>>().join(",")
 }
 
-/// Writes a folder's files of configuration, for one that offers media at that address alone.
+/// Writes the files of configuration for a Janus that offers media at this address only.
 pub(crate) fn configure(folder: &Path, address: &str, over: Over) {
     let (other, transport, api) = match over {
         Over::Http => (

@@ -1,10 +1,10 @@
-//! What limited the server: what is said of it, and that it is said of nothing else.
+//! Limits of the server: the report names what limited it, and nothing else.
 
 use std::fs;
 
 use crate::support::{Report, folder, free_port, have, number, run};
 
-/// The statement of that kind.
+/// Returns the statement about this kind of limit.
 fn limit(report: &Report, kind: &str) -> Option<String> {
     let limits = report.0["server_limits"].as_array().expect("a list");
     let found = limits.iter().find(|limit| limit["kind"] == kind)?;
@@ -12,7 +12,7 @@ fn limit(report: &Report, kind: &str) -> Option<String> {
 }
 
 /// Server for three clients. Once they are connected it opens the wanted number of files, or as
-/// many as its limit allows, and then logs an error.
+/// many as its limit permits, and then logs an error.
 const HOARDER: &str = "
 import os, socket, sys, threading, time
 port, wanted = map(int, sys.argv[1:])
@@ -77,7 +77,7 @@ duration: 7s
 }
 
 #[test]
-fn a_named_log_is_held_against_own_patterns() {
+fn named_log_is_searched_for_own_patterns() {
     let folder = folder();
     let port = free_port();
     fs::write(folder.path().join("server.log"), "overrun 0\n").expect("written");

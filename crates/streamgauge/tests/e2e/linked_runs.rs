@@ -1,4 +1,4 @@
-//! Runs over an emulated link: what it did to packets is what clients and other programs see.
+//! Runs over an emulated link: clients and other programs see exactly what it did to packets.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,16 +14,16 @@ use crate::support::{
     wait_for,
 };
 
-/// Longer than anything takes that is waited for.
+/// Time limit of everything that is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Whether links can be made here; if not, the test says that it was left out.
+/// Returns `true` if links can be made here. If not, the test prints that it was skipped.
 fn may_make_links() -> bool {
-    // It says so itself.
+    // Prints itself why there is no namespace.
     Namespace::with_multicast().is_some() && Path::new("/dev/net/tun").exists()
 }
 
-/// Writes a scenario of the reference server, for RTSP, and what is written below.
+/// Writes a scenario of the RTSP reference server with this text added.
 fn scenario(folder: &Path, rest: &str) {
     let program = env!("CARGO_BIN_EXE_streamgauge");
     let text = format!(
@@ -48,7 +48,7 @@ fn link<'a>(report: &'a Report, direction: &str) -> &'a Value {
     &report.0["links"][direction]["metrics"]
 }
 
-/// How many media packets the server says it sent.
+/// Returns the number of media packets that the server reports as sent.
 fn sent(folder: &Path) -> u64 {
     let served = fs::read_to_string(folder.join("served.jsonl")).expect("it was written");
     let lines = served
@@ -58,13 +58,14 @@ fn sent(folder: &Path) -> u64 {
 }
 
 #[test]
-fn what_the_link_lost_is_what_clients_miss() {
+fn clients_miss_exactly_what_the_link_lost() {
     if !may_make_links() {
         return;
     }
     let folder = folder();
-    // One client, whose answers over TCP come before its media, and whose first report comes after
-    // 5 s: all listed packets are media. None is the last of a stream, which nobody would miss.
+    // The answers to the only client come over TCP before its media, and its first report comes
+    // after 5 s, so all listed packets are media. None is the last of a stream, whose loss would go
+    // unnoticed.
     scenario(
         folder.path(),
         "link: { rtt: 100ms, down: { loss: 'packets 100, 101, 102, 200, 250' } }
@@ -89,10 +90,10 @@ thresholds: ['downlink.lost == 5', 'viewers.lost == 5', 'downlink.delay.p50 >= 5
         (&5.into(), &0.into())
     );
     assert!(finished_said(folder.path()).contains("emulated link 5 (100 %), server 0"));
-    // Window by window it is the same, to the end.
+    // The sums over all windows are the same.
     let windows = report.0["windows"].as_array().expect("there are some");
     for name in ["packets", "lost", "delivered"] {
-        // A last window of some milliseconds may have nothing of the link.
+        // A last window of a few milliseconds may have nothing of the link.
         let of = |window: &Value| match &window["links"]["downlink"] {
             Value::Null => 0,
             link => number(&link[name]),
@@ -104,7 +105,7 @@ thresholds: ['downlink.lost == 5', 'viewers.lost == 5', 'downlink.delay.p50 >= 5
     assert_eq!(counted, number(&down["packets"]), "all had arrived");
 }
 
-/// The summary of the run file.
+/// Returns the summary of the run file.
 fn finished_said(folder: &Path) -> String {
     run(folder, ["report", "x.run"]).stdout
 }
@@ -139,7 +140,7 @@ thresholds: ['far_downlink.lost == 0', 'downlink.lost == 0', 'far.loss <= 0%', '
         assert_eq!(link["planned_delay"]["max"], delay, "{direction}: {link}");
         assert!(number(&link["packets"]) > 0, "{direction}: {link}");
     }
-    // To set up a connection and to play takes three answers at the least.
+    // Connecting and playing takes at least three answers.
     let startup = |population: &str| {
         let found = &report.0["populations"][population]["metrics"]["startup_delay"];
         found["max"].as_f64().expect("it played")
@@ -148,7 +149,7 @@ thresholds: ['far_downlink.lost == 0', 'downlink.lost == 0', 'far.loss <= 0%', '
 }
 
 #[test]
-fn a_link_changes_when_its_stages_say_so() {
+fn link_changes_at_its_stages() {
     if !may_make_links() {
         return;
     }
@@ -186,7 +187,7 @@ duration: 5s",
 }
 
 #[test]
-fn a_trace_that_cannot_be_read_is_found_before_a_run() {
+fn unreadable_trace_is_an_error_before_the_run() {
     let folder = folder();
     scenario(
         folder.path(),
@@ -203,7 +204,7 @@ duration: 1s",
 }
 
 #[test]
-fn a_link_that_stood_still_makes_the_run_invalid() {
+fn stalled_link_makes_the_run_invalid() {
     if !may_make_links() {
         return;
     }
@@ -221,7 +222,7 @@ duration: 8s",
     wait_for("the clients play", PATIENCE, || {
         playing.said().contains("4 playing").then_some(())
     });
-    // In three windows it stands for a moment, in which packets should have left.
+    // In three windows the process is stopped for a moment in which packets should have left.
     for _ in 0..3 {
         playing.signal("STOP");
         passes(Duration::from_millis(300));
@@ -236,7 +237,7 @@ duration: 8s",
     assert!(late.is_some_and(|late| late > 0.1), "{late:?}");
 }
 
-/// Waits until that much time has passed: it is what is tested.
+/// Waits until this time has passed: its passing is part of the test.
 fn passes(time: Duration) {
     let begun = Instant::now();
     wait_for("time to pass", PATIENCE, || {
@@ -244,7 +245,7 @@ fn passes(time: Duration) {
     });
 }
 
-/// When each media packet of a capture was there, by what is in it.
+/// Returns the time of each media packet of a capture, by its content.
 fn captured(file: &Path) -> BTreeMap<String, f64> {
     let output = Command::new("tshark")
         .arg("-r")
@@ -269,7 +270,7 @@ fn captured(file: &Path) -> BTreeMap<String, f64> {
 }
 
 #[test]
-fn captures_at_both_ends_show_the_delay_and_the_loss_of_the_record() {
+fn captures_at_both_ends_agree_with_the_record() {
     if !may_make_links() || !have("tshark") {
         return;
     }
@@ -281,7 +282,7 @@ clients:
   viewers: { urls: ['rtsp://{server}:8554/1'], load: { clients: 2 } }
 duration: 8s",
     );
-    // The server's end is captured from within its namespace, which its process shows.
+    // The server's end is captured inside its namespace, which is found through its process.
     let arguments = ["run", "link.yaml", "--out", "x.run", "--json", "x.json"];
     let playing = Process::start(streamgauge(arguments), folder.path());
     let [near, far] = ["near.pcapng", "far.pcapng"].map(|name| folder.path().join(name));
@@ -324,15 +325,15 @@ duration: 8s",
         let mean = &link(&report, "downlink")[name]["mean"];
         mean.as_f64().expect("packets arrived")
     });
-    // A capture has its time before the link takes a packet, and after it gave it away.
+    // The capture is timed before the link takes a packet, and after the link has delivered it.
     assert!((0.05..0.051).contains(&least), "{least}");
     let differs = (mean - recorded).abs();
     assert!(
         differs <= 0.001 + late,
         "{mean} and {recorded}, late {late}"
     );
-    // Of those that were captured at the server's end between two that arrived, every fiftieth of
-    // all packets is lost, and nothing else.
+    // One in fifty of the packets in the capture at the server's end is lost. Only the time between
+    // two packets that arrived counts.
     let first = arrived.values().copied().fold(f64::INFINITY, f64::min);
     let last = arrived.values().copied().fold(0.0, f64::max);
     let between = sent
@@ -348,7 +349,7 @@ duration: 8s",
 }
 
 #[test]
-fn tcp_of_both_sides_controls_congestion_as_the_scenario_says() {
+fn tcp_uses_the_congestion_control_of_the_scenario() {
     if !may_make_links() || !have("ss") {
         return;
     }
@@ -391,7 +392,7 @@ duration: 60s",
     refused.expect(104).names("this kernel has ");
 }
 
-/// The processes that a process started, and those that they started.
+/// Returns all descendants of a process.
 pub(crate) fn descendants(id: u32) -> Vec<u32> {
     let mut found = Vec::new();
     for task in fs::read_dir(format!("/proc/{id}/task"))

@@ -1,4 +1,4 @@
-//! Rooms of LiveKit. It is not packaged, so these tests run where `livekit-server` is in PATH.
+//! Rooms of LiveKit. It is not packaged, so these tests run only if `livekit-server` is in PATH.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::support::{
 
 const SECRET: &str = "a-secret-of-these-tests-and-of-nobody-else";
 
-/// Starts it; none where it is not there.
+/// Starts LiveKit. Returns `None` if it is not installed.
 fn start(folder: &Path) -> Option<(Process, u16)> {
     if !have_built("livekit-server") {
         return None;
@@ -88,9 +88,9 @@ fn participants_of_a_livekit_room_receive_each_other() {
     );
 }
 
-/// Whose layers have 800, 200 and 50 kb/s. A population that plays them says how much it got.
+/// The layers have 800, 200 and 50 kb/s. A population that plays one reports how much it received.
 #[test]
-fn who_receives_in_a_livekit_room_chooses_a_layer() {
+fn subscribers_in_a_livekit_room_choose_a_layer() {
     let folder = folder();
     let Some((_server, port)) = start(folder.path()) else {
         return;
@@ -126,15 +126,15 @@ fn who_receives_in_a_livekit_room_chooses_a_layer() {
     let report = Report::read(&folder.path().join("layers.json"));
     let populations = &report.0["populations"];
     let count = |name: &str, metric: &str| number(&populations[name]["metrics"][metric]);
-    // In some nine seconds. Each begins with what there is, and is given its layer by the next key
-    // frame: 2 s later at most.
+    // Over about nine seconds. Each client starts with the layer that is available, and gets its
+    // own with the next key frame, after 2 s at most.
     let kilobits = |name: &str| count(name, "payload_bytes") * 8 / 1000 / 9;
     let (best, middle, low) = (kilobits("best"), kilobits("middle"), kilobits("low"));
     assert!(
         best > 650 && (160..380).contains(&middle) && (40..220).contains(&low),
         "{best}, {middle} and {low}"
     );
-    // All three are sent, and none is lost on the way.
+    // All three layers are sent, and none is lost on the way.
     assert!(count("speaker", "sent_bytes") * 8 > 9 * 1_000_000);
     for name in ["best", "middle", "low"] {
         assert_eq!(count(name, "lost"), 0, "{name}");
@@ -142,7 +142,7 @@ fn who_receives_in_a_livekit_room_chooses_a_layer() {
 }
 
 #[test]
-fn a_livekit_server_that_refuses_or_dies_has_its_reason() {
+fn refusal_and_death_of_livekit_have_failure_reasons() {
     let folder = folder();
     let Some((server, port)) = start(folder.path()) else {
         return;

@@ -1,4 +1,4 @@
-//! What servers say of their media before a run, and what of it is warned of.
+//! Media descriptions of servers before a run, and warnings about them.
 
 use std::fs;
 use std::net::TcpListener;
@@ -15,7 +15,7 @@ fn scenario(folder: &Path, urls: &[String], clients: u32) {
 }
 
 #[test]
-fn media_that_differs_too_much_is_warned_of_with_its_figures() {
+fn large_differences_of_media_cause_a_warning() {
     let folder = folder();
     let small = Server::start(folder.path(), &["--bitrate", "1Mbps", "--length", "5s"]);
     let large = Server::start(folder.path(), &["--bitrate", "3Mbps", "--length", "5s"]);
@@ -29,7 +29,7 @@ fn media_that_differs_too_much_is_warned_of_with_its_figures() {
     ];
     scenario(folder.path(), &urls, 4);
     let checked = run(folder.path(), ["check", "s.yaml"]).expect(0);
-    // sd / mean is 0.5 of the two, and four clients make it half of that.
+    // sd / mean is 0.5 for the two, and four clients halve it.
     for text in [
         "H264",
         "1 Mbit/s, 5 s",
@@ -45,7 +45,7 @@ fn media_that_differs_too_much_is_warned_of_with_its_figures() {
         );
     }
     assert!(!checked.stdout.contains("secret"), "{}", checked.stdout);
-    // Enough clients even it out; the one that is not there is said, and no error.
+    // Enough clients even it out. A URL without a server is reported above, and is no error.
     scenario(folder.path(), &urls[..2], 1000);
     let checked = run(folder.path(), ["check", "s.yaml"]).expect(0);
     assert!(!checked.stdout.contains("warning"), "{}", checked.stdout);
@@ -88,7 +88,7 @@ fn media_that_differs_too_much_is_warned_of_with_its_figures() {
 }
 
 #[test]
-fn a_server_is_asked_as_its_clients_would_ask_it() {
+fn check_asks_servers_in_the_way_of_clients() {
     let folder = folder();
     let server = Server::start(folder.path(), &["--user", "ann:secret", "--length", "5s"]);
     let port = server.port;
@@ -109,7 +109,7 @@ fn a_server_is_asked_as_its_clients_would_ask_it() {
 }
 
 #[test]
-fn silent_server_holds_a_run_up_for_a_share_of_its_duration_only() {
+fn silent_server_delays_a_run_by_a_share_of_its_duration() {
     let folder = folder();
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = silent.local_addr().expect("bound").port();
@@ -117,13 +117,14 @@ fn silent_server_holds_a_run_up_for_a_share_of_its_duration_only() {
     let begun = std::time::Instant::now();
     let finished = run(folder.path(), ["load", &url, "-d", "4s", "-o", "a.run"]);
     let took = begun.elapsed();
-    // Asked for 1 s before, and half a second to let go; on a busy machine the rest takes longer.
+    // The server is asked for 1 s before the run, and half a second is for the end; on a busy
+    // machine the rest takes longer.
     assert!(took.as_secs_f64() < 20.0, "{took:?}: {finished:?}");
     assert!(finished.stdout.contains("not known: "), "{finished:?}");
 }
 
 #[test]
-fn a_server_that_says_nothing_holds_a_check_up_for_some_seconds_only() {
+fn silent_server_delays_a_check_by_some_seconds() {
     let folder = folder();
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = silent.local_addr().expect("bound").port();

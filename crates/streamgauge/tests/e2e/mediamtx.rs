@@ -1,5 +1,5 @@
-//! MediaMTX over RTMP and SRT, in both roles. It is not packaged, so these tests run where it is in
-//! PATH.
+//! MediaMTX over RTMP and SRT, in both roles. It is not packaged, so these tests run only if it is
+//! in PATH.
 
 use std::process::Command;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::support::{
     Process, Report, folder, free_port, have_built, listens, number, run, wait_for,
 };
 
-/// Starts it with RTMP and SRT on these ports; none where it is not installed.
+/// Starts MediaMTX with RTMP and SRT on these ports. Returns `None` if it is not installed.
 fn start(folder: &std::path::Path, rtmp: u16, srt: u16) -> Option<Process> {
     if !have_built("mediamtx") {
         return None;
@@ -20,7 +20,7 @@ fn start(folder: &std::path::Path, rtmp: u16, srt: u16) -> Option<Process> {
     );
     write(folder, "mediamtx.yml", &config);
     let mut command = Command::new("mediamtx");
-    // Of versions that have it; it would want a port of its own.
+    // Versions that have MOQ would need a port for it.
     command.arg("mediamtx.yml").env("MTX_MOQ", "no");
     let server = Process::start(command, folder);
     wait_for("MediaMTX listens", Duration::from_secs(60), || {
@@ -41,7 +41,7 @@ fn scenario(protocol: &str, publish: &str, [to, from]: [String; 2]) -> String {
 }
 
 #[test]
-fn what_is_published_by_rtmp_and_srt_is_played_from_mediamtx() {
+fn mediamtx_passes_on_what_rtmp_and_srt_publish() {
     let folder = folder();
     let (rtmp, srt) = (free_port(), srt::free_port());
     let Some(_server) = start(folder.path(), rtmp, srt) else {
@@ -54,7 +54,7 @@ fn what_is_published_by_rtmp_and_srt_is_played_from_mediamtx() {
     run(folder.path(), ["run", "rtmp.yaml", "--json", "rtmp.json"]).expect(0);
     let report = Report::read(&folder.path().join("rtmp.json"));
     let count = |name: &str| number(report.metric(name));
-    // It begins with a key frame, of which there is one every two seconds.
+    // Each viewer begins with a key frame, of which there is one every two seconds.
     let pictures = count("video_frames");
     assert!(pictures > 4 * 60, "{pictures}");
     assert_eq!(count("frames_delivered"), pictures);
@@ -77,7 +77,7 @@ fn what_is_published_by_rtmp_and_srt_is_played_from_mediamtx() {
 }
 
 #[test]
-fn what_mediamtx_does_not_have_has_its_reason() {
+fn missing_streams_of_mediamtx_have_failure_reasons() {
     let folder = folder();
     let (rtmp, srt) = (free_port(), srt::free_port());
     let Some(_server) = start(folder.path(), rtmp, srt) else {

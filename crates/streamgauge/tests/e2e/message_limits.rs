@@ -21,7 +21,7 @@ fn go_by(time: Duration) {
 }
 
 #[test]
-fn a_server_that_stands_still_makes_no_round_slower() {
+fn stalled_server_does_not_delay_rounds() {
     if !have("python3") {
         return;
     }
@@ -31,7 +31,7 @@ fn a_server_that_stands_still_makes_no_round_slower() {
     let arguments = [
         "load", &url, "-c", "5", "--every", "10ms", "--size", "65536",
     ];
-    // A busy machine may leave some unread in the server at the end.
+    // On a busy machine the server may have unread messages at the end.
     let lost = ["--threshold", "senders.lost_in_flight < 1000"];
     let more = ["-d", "6s", "--json", "out.json"];
     let command = streamgauge(arguments.iter().chain(&more).chain(&lost));
@@ -47,9 +47,9 @@ fn a_server_that_stands_still_makes_no_round_slower() {
     let (sent, not_sent) = (count(&report, "sent"), count(&report, "due_not_sent"));
     assert!(not_sent > 300, "{sent} sent, {not_sent} not");
     let rounds = count(&report, "rounds");
-    // 600 were due. If none began while the server stood still, it would be 400.
+    // 600 were due. There would be 400 if none began while the server was stopped.
     assert!((500..=700).contains(&rounds), "{rounds} rounds");
-    // Nothing of what was due is forgotten: each round is of five.
+    // Every message that was due is accounted for: each round has five.
     let due = count(&report, "due");
     assert!(due == sent + not_sent && due >= 5 * (rounds - 2), "{due}");
     report.tester_was_fit();
@@ -62,7 +62,7 @@ fn a_server_that_stands_still_makes_no_round_slower() {
 }
 
 #[test]
-fn a_stand_still_of_the_tester_is_no_back_pressure() {
+fn stalled_tester_is_no_back_pressure() {
     let folder = folder();
     let server = Server::start(folder.path(), &["--mode", "sink"]);
     let arguments = format!(
@@ -88,11 +88,11 @@ fn a_stand_still_of_the_tester_is_no_back_pressure() {
     assert_eq!(count(&report, "sent"), number(&served["messages"]));
 }
 
-/// How many ports the kernel has to choose from in the tests below.
+/// Number of ports from which the kernel chooses in the tests below.
 const PORTS: usize = 20;
 
 #[test]
-fn connections_come_from_the_next_address_and_the_last_one_is_told() {
+fn connections_use_the_next_source_address_until_none_is_left() {
     let folder = folder();
     let Some(space) = Namespace::with_multicast() else {
         return;
@@ -123,13 +123,14 @@ fn connections_come_from_the_next_address_and_the_last_one_is_told() {
         let shown = finished.expect(code).stdout;
         (Report::read(&folder.path().join("out.json")), shown)
     };
-    // To 127.0.0.0/8 there are more.
+    // Destinations in 127.0.0.0/8 have more source addresses.
     scenario("", 5 * PORTS);
     let (report, _) = run(0);
     assert_eq!(report.clients("stopped"), 5 * PORTS as u64);
-    // Others than those of the connections before, whose ports the kernel keeps for a minute.
+    // Other addresses than before, because the kernel keeps the ports of closed connections for a
+    // minute.
     scenario("source_addresses: [127.0.1.2, 127.0.1.3]", 2 * PORTS + 7);
-    // The limit is the tester's.
+    // The tester is the limit.
     let (report, shown) = run(110);
     assert_eq!(
         report.failures("local_ports"),

@@ -1,13 +1,13 @@
-"""A server of messages that is not our own: it echoes, over TCP, TLS, WebSockets and Unix sockets, with nothing but Python's library.
+"""A message server that is not streamgauge's: it echoes over TCP, TLS, WebSockets and Unix sockets, with nothing but Python's library.
 
-Arguments: its kind (tcp, tls, ws, wss or unix), where its figures go when SIGTERM ends it, and words of the form name=value:
-  size=36       how many bytes a message has, where no WebSocket says it
-  late=0.05     answers come so many seconds later; what is not answered when the client has closed its side never is
+Arguments: its kind (tcp, tls, ws, wss or unix), the file for its figures, which it writes on SIGTERM, and words of the form name=value:
+  size=36       bytes of a message, unless a WebSocket delimits it
+  late=0.05     delay of answers in seconds; answers that are pending when the client has closed its side are never sent
   pieces=1      a WebSocket's answers come in two frames, with a ping between them
-  hostile=NAME  what a WebSocket says instead of answers: masked, pings, endless or handshake
+  hostile=NAME  what a WebSocket sends instead of answers: masked, pings, endless or handshake
   cert=, key=   files for TLS
   path=         of the Unix socket
-The port it listens on is the first line it writes.
+Its first line of output is the port that it listens on.
 """
 
 import asyncio
@@ -121,7 +121,7 @@ async def serve(reader, writer):
     except (ConnectionError, ssl.SSLError):
         counts["broken"] += 1
     finally:
-        # At once, as many servers do: what is still to be answered is not.
+        # Closes at once, as many servers do: pending answers are never sent.
         writer.close()
 
 

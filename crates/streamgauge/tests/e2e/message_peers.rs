@@ -1,5 +1,4 @@
-//! Messages against a server that is not ours, over everything that they go over; and servers of
-//! WebSockets that are out to do harm.
+//! Messages to a foreign server, over every transport; and hostile WebSocket servers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,10 +10,10 @@ use serde_json::Value;
 use crate::messages::{count, load};
 use crate::support::{Process, folder, have, number, wait_for};
 
-/// Longer than it takes to begin or to end.
+/// Time limit for starting and stopping.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A server in Python.
+/// A message server in Python.
 pub(crate) struct Peer {
     process: Process,
     kind: &'static str,
@@ -57,7 +56,7 @@ impl Peer {
         self.process.signal(name);
     }
 
-    /// Stops it; what it counted.
+    /// Stops the server and returns its counts.
     pub(crate) fn stop(self) -> Value {
         self.process.signal("TERM");
         self.process.finish(PATIENCE).expect(0);
@@ -66,7 +65,7 @@ impl Peer {
     }
 }
 
-/// A certificate of our own for 127.0.0.1, and the words that name it.
+/// Makes a self-signed certificate for 127.0.0.1. Returns the arguments that name it.
 fn certificate(folder: &Path) -> [String; 2] {
     let key = rcgen::KeyPair::generate().expect("a key");
     let certificate = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()])
@@ -93,7 +92,7 @@ const ECHO: [&str; 8] = [
 ];
 
 #[test]
-fn a_server_of_anothers_counts_the_same_over_each_transport() {
+fn foreign_server_counts_the_same_over_each_transport() {
     if !have("python3") {
         return;
     }
@@ -123,7 +122,7 @@ fn a_server_of_anothers_counts_the_same_over_each_transport() {
         }
         assert_eq!(count(&report, "closed_in_order"), 10, "{kind}");
         if kind.starts_with("ws") {
-            // Each said that it was done (RFC 6455, 7.4.1).
+            // Each client closed with status 1000 (RFC 6455, 7.4.1).
             assert_eq!(number(&counted["codes"]["1000"]), 10, "{kind}: {counted}");
             assert!(counted["cut"].is_null(), "{kind}: {counted}");
         } else {
@@ -131,14 +130,14 @@ fn a_server_of_anothers_counts_the_same_over_each_transport() {
         }
         if kind == "wss" {
             let pongs = number(&counted["pongs"]);
-            // Those of the last answers come behind the close, if at all.
+            // Pongs to the last answers come after the close, if at all.
             assert!(pongs + 10 >= sent, "{pongs} of {sent}");
         }
     }
 }
 
 #[test]
-fn who_answers_nothing_after_the_end_is_asked_no_sooner() {
+fn client_waits_for_late_answers_before_it_closes() {
     if !have("python3") {
         return;
     }
@@ -148,7 +147,7 @@ fn who_answers_nothing_after_the_end_is_asked_no_sooner() {
     let counted = peer.stop();
     let sent = count(&report, "sent");
     assert_eq!(number(&counted["messages"]), sent, "{counted}");
-    // A tenth of a second of them was on its way when the run ended.
+    // A tenth of a second of messages was in flight when the run ended.
     assert_eq!(count(&report, "answered"), sent);
     assert_eq!(count(&report, "unanswered"), 0);
 }
@@ -163,7 +162,7 @@ fn hostile_websockets_are_named_and_bounded() {
         ("masked", "malformed_answer"),
         ("endless", "malformed_answer"),
         ("handshake", "websocket_refused"),
-        // Without end, from a server that reads nothing: their pongs are not kept.
+        // Endless pings from a server that reads nothing: their pongs are not kept.
         ("pings", "flooded"),
     ] {
         let peer = Peer::start(folder.path(), "ws", &[&format!("hostile={hostile}")]);

@@ -1,5 +1,5 @@
-//! Messages: both sides count alike, faults are found exactly, back-pressure does not slow the
-//! schedule, and hostile servers are named.
+//! Messages: the counts of both sides agree, faults are counted exactly, back-pressure does not
+//! slow the schedule, and hostile servers are named.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -17,7 +17,7 @@ use crate::support::{
     streamgauge, wait_for,
 };
 
-/// A reference server of messages.
+/// A reference server for messages.
 pub(crate) struct Server {
     process: Process,
     port: u16,
@@ -47,14 +47,14 @@ impl Server {
         format!("tcp://127.0.0.1:{}", self.port)
     }
 
-    /// Stops it; what it counted in all.
+    /// Stops the server and returns its totals.
     pub(crate) fn stop(self) -> Value {
         self.process.signal("TERM");
         self.process.finish(Duration::from_secs(10)).expect(0);
         let text = fs::read_to_string(&self.report).expect("the server wrote its report");
         let last = text.lines().last().expect("a last line");
         let last: Value = serde_json::from_str(last).expect("it is JSON");
-        // Each second has a line, and together they are all.
+        // Each second has a line, and their sum is the total.
         let seconds = text
             .lines()
             .filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -132,7 +132,7 @@ fn both_sides_count_every_message() {
 }
 
 #[test]
-fn stopped_in_the_middle_both_sides_still_count_alike() {
+fn counts_of_both_sides_agree_after_a_stop() {
     let folder = folder();
     let server = Server::start(folder.path(), &["--mode", "echo"]);
     let json = folder.path().join("report.json");
@@ -167,7 +167,7 @@ fn stopped_in_the_middle_both_sides_still_count_alike() {
 }
 
 #[test]
-fn what_the_server_does_wrong_is_found_exactly() {
+fn faults_of_the_server_are_counted_exactly() {
     let folder = folder();
     for framing in [&[][..], &["--delimiter", "\\r\\n"]] {
         let faults = [
@@ -193,7 +193,7 @@ fn what_the_server_does_wrong_is_found_exactly() {
             folder.path(),
             &server.url(),
             &[&pattern, framing].concat(),
-            // Wrong content fails a run, though nobody wrote a threshold on it.
+            // Wrong content fails the run although it has no threshold on it.
             99,
         );
         let served = server.stop();
@@ -210,7 +210,7 @@ fn what_the_server_does_wrong_is_found_exactly() {
             count(&report, "answers_missed") + count(&report, "unanswered"),
             number(&served["dropped"])
         );
-        // A wrong answer behind one that was left out is taken for the one before it.
+        // A wrong answer after one that was left out is taken for the answer to the message before.
         assert_eq!(count(&report, "answers_wrong"), number(&served["spoilt"]));
         let delay = report.metric("round_trip_from_sent")["p50"]
             .as_f64()
@@ -234,16 +234,16 @@ fn what_the_server_does_wrong_is_found_exactly() {
 }
 
 #[test]
-fn a_server_that_does_not_read_shows_as_messages_not_sent() {
+fn deaf_server_shows_as_messages_not_sent() {
     let folder = folder();
     let server = Server::start(folder.path(), &["--fault", "deaf"]);
     let pattern = ["-c", "5", "--every", "10ms", "--size", "100000", "-d", "3s"];
-    // So does what is lost.
+    // Lost messages fail the run.
     let report = load(folder.path(), &server.url(), &pattern, 99);
     server.stop();
     let (sent, not_sent) = (count(&report, "sent"), count(&report, "due_not_sent"));
     assert!(not_sent > 100, "{sent} sent, {not_sent} not");
-    // Three seconds of a hundred rounds: the schedule went on.
+    // Three seconds of a hundred rounds each: the schedule continued.
     assert!(
         (200..=400).contains(&count(&report, "rounds")),
         "{}",
@@ -259,7 +259,7 @@ fn a_server_that_does_not_read_shows_as_messages_not_sent() {
 }
 
 #[test]
-fn a_launched_server_is_known_to_own_its_port_and_its_cost_is_told() {
+fn cost_of_a_launched_server_is_reported_per_message() {
     let folder = folder();
     let port = free_port();
     let file = folder.path().join("scenario.yaml");
@@ -278,16 +278,17 @@ fn a_launched_server_is_known_to_own_its_port_and_its_cost_is_told() {
     assert!(shown.contains("acknowledged"), "{shown}");
 }
 
-/// What a server does with a connection.
+/// Behaviour of a server towards a connection.
 type Act = fn(TcpStream) -> std::io::Result<()>;
 
-/// Does this with each connection; its threads end with the connections, which end with the client.
+/// Handles each connection with `act`. Its threads end with the connections, which end with the
+/// client.
 fn each(act: Act) -> String {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there is a free port");
     let port = listener.local_addr().expect("it is bound").port();
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            // A client that has gone is no error.
+            // A client that has left is no error.
             thread::spawn(move || act(stream));
         }
     });
@@ -344,7 +345,7 @@ fn hostile_servers_are_named() {
             .strip_prefix('{')
             .and_then(|keys| keys.strip_suffix('}'));
         let keys = keys.expect("each is in braces");
-        // Every key on a line of its own.
+        // Each key is on a line of its own.
         let file = folder.path().join("scenario.yaml");
         let keys = split_keys(keys).join("\n    ");
         fs::write(&file, scenario(&each(act), &keys)).expect("it can be written");
@@ -391,7 +392,7 @@ fn hostile_servers_are_named() {
     );
 }
 
-/// Keys of a flow mapping, told apart at commas that are in no brackets.
+/// Splits the keys of a flow mapping at commas outside brackets.
 fn split_keys(text: &str) -> Vec<&str> {
     let (mut depth, mut from, mut keys) = (0, 0, Vec::new());
     for (at, c) in text.char_indices() {
@@ -488,7 +489,7 @@ fn messages_go_over_unix_sockets() {
     let report = load(
         folder.path(),
         &url,
-        // At a rate, or a fast machine would be through before anything is measured.
+        // At a rate: otherwise a fast machine would finish before anything is measured.
         &[
             "-c",
             "5",
@@ -528,7 +529,7 @@ fn socat_echoes() {
     let report = load(
         folder.path(),
         &format!("tcp://127.0.0.1:{port}"),
-        // At a rate, or a fast machine would be through before anything is measured.
+        // At a rate: otherwise a fast machine would finish before anything is measured.
         &[
             "-c",
             "5",

@@ -1,5 +1,5 @@
-//! Multicast between two network namespaces: one copy on the wire serves all clients, and each is
-//! measured.
+//! Multicast between two network namespaces: one copy on the wire serves all clients, and each
+//! client is measured.
 
 use std::fs;
 use std::io::Write;
@@ -14,13 +14,13 @@ use crate::support::{
     Process, RUN_WITHIN, Report, folder, have, number, run, streamgauge, wait_for,
 };
 
-/// How many clients play at a time.
+/// Number of clients that play at a time.
 const CLIENTS: u64 = 8;
 
-/// Longer than anything takes that is waited for.
+/// Time limit of everything that is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Two namespaces with a cable between them.
+/// Two namespaces, connected by a virtual cable.
 struct Cable {
     server: Namespace,
     clients: Namespace,
@@ -29,7 +29,7 @@ struct Cable {
 impl Cable {
     fn new() -> Option<Cable> {
         let (Some(server), Some(clients)) = (Namespace::new(), Namespace::new()) else {
-            // On purpose: who reads the test's output is to know.
+            // Printed on purpose: readers of the test's output must know.
             let why = "making a network namespace needs the capability CAP_SYS_ADMIN";
             let _ = writeln!(std::io::stderr(), "left out: {why}");
             return None;
@@ -47,13 +47,13 @@ impl Cable {
             ));
             end.ip("link set cable up");
         }
-        // For servers that leave the interface to the routes.
+        // For servers that leave the choice of the interface to the routes.
         server.ip("route add 224.0.0.0/4 dev cable");
         Some(Cable { server, clients })
     }
 
-    /// Waits until both ends are ready for IPv6: their own addresses of the link are theirs, which
-    /// the kernel finds out first (RFC 4862, 5.4).
+    /// Waits until both ends are ready for IPv6: the kernel first checks that their link-local
+    /// addresses are unique (RFC 4862, 5.4).
     fn settle_ipv6(&self) {
         const TENTATIVE: u32 = 0x40;
         for end in [&self.server, &self.clients] {
@@ -69,7 +69,7 @@ impl Cable {
         }
     }
 
-    /// Starts a server, and waits until it listens at 8554.
+    /// Starts a server and waits until it listens on port 8554.
     fn serve(&self, command: &Command, folder: &Path) -> Process {
         let mut process = Process::start(self.server.within(command), folder);
         wait_for("the server listens", PATIENCE, || {
@@ -87,7 +87,7 @@ impl Cable {
         process
     }
 
-    /// How many packets have come to the clients' end.
+    /// Returns the number of packets that have arrived at the clients' end.
     fn arrived(&self) -> u64 {
         let table = self.clients.table("dev");
         let row = table
@@ -107,8 +107,8 @@ impl Cable {
     }
 }
 
-/// Plays a stream of the reference server's with faults to its end. `joined` is what a table of the
-/// kernel's shows while it does.
+/// Plays a stream of the reference server with faults to its end. Meanwhile, a table of the kernel
+/// must contain `joined`.
 fn one_copy_serves_all(group: &str, server: &str, host: &str, (table, joined): (&str, &str)) {
     let Some(cable) = Cable::new() else { return };
     if server.contains(':') {
@@ -151,7 +151,7 @@ fn one_copy_serves_all(group: &str, server: &str, host: &str, (table, joined): (
     report.tester_was_fit();
     assert_eq!(report.clients("completed"), CLIENTS);
     let counts = report.counts();
-    // Each from its PLAY on; the first few packets were gone by then for those who asked last.
+    // Each client counts from its PLAY on, so the last clients miss the first few packets.
     for (counted, done) in [
         (counts.received, of("sent")),
         (counts.lost, of("lost")),
@@ -172,40 +172,40 @@ fn one_copy_serves_all(group: &str, server: &str, host: &str, (table, joined): (
 }
 
 #[test]
-fn over_ipv4() {
+fn multicast_over_ipv4_is_counted() {
     let joined = ("igmp", "012AFFEF");
     one_copy_serves_all("239.255.42.1", "10.81.0.1", "10.81.0.1", joined);
 }
 
 #[test]
-fn over_ipv6() {
+fn multicast_over_ipv6_is_counted() {
     let joined = ("igmp6", "ff150000000000000000000000420001");
     one_copy_serves_all("ff15::42:1", "2001:db8:81::1", "[2001:db8:81::1]", joined);
 }
 
 #[test]
-fn from_one_source_alone() {
-    // The group, and the source that is let in.
+fn source_specific_multicast_is_counted() {
+    // The group and its only permitted source.
     let joined = ("mcfilter", "0xe8050607 0x0a510001");
     one_copy_serves_all("232.5.6.7", "10.81.0.1", "10.81.0.1", joined);
 }
 
 #[test]
-fn gstreamer_over_multicast() {
+fn multicast_of_gstreamer_is_counted() {
     if !have("python3") {
         return;
     }
     let Some(cable) = Cable::new() else { return };
     let folder = folder();
-    // The program that `launch: gstreamer` starts, in which braces that stand for nothing are
-    // written twice.
+    // The program that `launch: gstreamer` starts. In its template, braces that are not
+    // placeholders are doubled.
     let listed = run(folder.path(), ["servers", "gstreamer", "--json"]).expect(0);
     let listed: Value = serde_json::from_str(&listed.stdout).expect("it is JSON");
     let text = listed["config"]["text"].as_str().expect("a program");
     let program = folder.path().join("server.py");
     let written = fs::write(&program, text.replace("{{", "{").replace("}}", "}"));
     written.expect("there is room");
-    // The system's, which has the bindings.
+    // The Python of the system has the bindings.
     let mut python = Command::new("/usr/bin/python3");
     python.arg(&program).args(["--port", "8554", "--"]);
     let mut attempts = 0..3;
@@ -216,8 +216,8 @@ fn gstreamer_over_multicast() {
         let finished = load.finish(RUN_WITHIN);
         let arrived = cable.arrived() - before;
         attempts.next();
-        // GStreamer 1.22 now and then crashes when several clients begin at once; what that looks
-        // like is not tested here.
+        // GStreamer 1.22 sometimes crashes when several clients begin at once, which is not tested
+        // here.
         if serving.runs() || attempts.is_empty() {
             break (finished, arrived);
         }
@@ -231,11 +231,12 @@ fn gstreamer_over_multicast() {
     );
     let received = number(report.metric("received"));
     assert!(
-        // Clients that begin late receive less, but a packet that came is counted by several.
+        // Clients that begin late receive less, but several clients count each packet that arrived.
         arrived > 0 && received > arrived,
         "{received} counted of {arrived} that came"
     );
-    // It leaves out a packet for all whenever another client begins to play; else nothing is lost.
+    // GStreamer leaves out a packet for all clients whenever another one begins to play; nothing
+    // else is lost.
     assert!(report.counts().lost <= CLIENTS * CLIENTS);
     assert_eq!(number(report.metric("malformed")), 0);
 }

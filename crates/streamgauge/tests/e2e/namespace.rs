@@ -7,17 +7,17 @@ use std::time::Duration;
 
 use crate::support::{behind, wait_for};
 
-/// Longer than making one takes.
+/// Time limit for making a namespace.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A network namespace without a name, which ends with this value.
+/// A network namespace without a name, which ends when this value is dropped.
 pub(crate) struct Namespace(Child);
 
 impl Namespace {
-    /// A new one; `None` where this may not be.
+    /// Makes a namespace. Returns `None` if that is not permitted.
     pub(crate) fn new() -> Option<Namespace> {
         let own = fs::read_link("/proc/self/ns/net").expect("Linux has namespaces");
-        // It lives until its standard input ends, also if this process is killed.
+        // It lives until its standard input ends, even if this process is killed.
         let mut holder = Command::new("unshare")
             .args(["--net", "cat"])
             .stdin(Stdio::piped())
@@ -34,11 +34,11 @@ impl Namespace {
         stands.then_some(Namespace(holder))
     }
 
-    /// One whose only interface is the loopback, which carries multicast; `None` where this may not
-    /// be, which is said.
+    /// Makes a namespace whose only interface is the loopback interface, which carries multicast.
+    /// Returns `None` if that is not permitted, and prints why.
     pub(crate) fn with_multicast() -> Option<Namespace> {
         let Some(space) = Namespace::new() else {
-            // On purpose: who reads the test's output is to know.
+            // Printed on purpose: readers of the test's output must know.
             let why = "making a network namespace needs the capability CAP_SYS_ADMIN";
             let _ = writeln!(std::io::stderr(), "left out: {why}");
             return None;
@@ -50,12 +50,12 @@ impl Namespace {
         Some(space)
     }
 
-    /// The process that holds it.
+    /// Returns the process that holds the namespace.
     pub(crate) fn id(&self) -> u32 {
         self.0.id()
     }
 
-    /// The command, to be run in it.
+    /// Returns a command that runs this one in the namespace.
     pub(crate) fn within(&self, command: &Command) -> Command {
         let mut within = Command::new("nsenter");
         within.args(["--net", "--target", &self.0.id().to_string(), "--"]);
@@ -70,7 +70,7 @@ impl Namespace {
         assert!(output.status.success(), "ip {arguments}: {said}");
     }
 
-    /// One of the kernel's tables of it.
+    /// Returns a table of the namespace in /proc/net.
     pub(crate) fn table(&self, name: &str) -> String {
         let path = format!("/proc/{}/net/{name}", self.0.id());
         fs::read_to_string(path).unwrap_or_default()

@@ -1,5 +1,5 @@
-//! Scenarios that bring their sources and their network: what is sent is accounted for, nothing is
-//! left, and nobody outside sees any of it.
+//! Scenarios with sources and networks of their own: everything sent is accounted for, nothing is
+//! left behind, and nothing gets out.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,21 +14,21 @@ use crate::support::{
     streamgauge_with_bound, wait_for,
 };
 
-/// Longer than anything takes that is waited for.
+/// Time limit of everything that is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// 800 datagrams a second to a group.
+/// 800 datagrams a second to each group.
 const RATE: &str = "8422400bps";
 const A_SECOND: u64 = 800;
 
-/// Whether networks can be made here; if not, the test says that it was left out.
+/// Returns `true` if networks can be made here. If not, the test prints that it was skipped.
 fn may_make_networks() -> bool {
-    // It says so itself.
+    // Prints itself why there is no namespace.
     Namespace::with_multicast().is_some()
 }
 
-/// A scenario of a source, the reference relay and two clients, in such a network. The relay's
-/// command names `folder`, by which it is found.
+/// Writes a scenario of a source, the reference relay and two clients in this kind of network. The
+/// relay's command contains `folder`, so that its process can be found.
 fn scenario(folder: &Path, network: &str, port: u16, rest: &str) {
     let interface = if network == "veth" { "sources" } else { "lo" };
     let program = env!("CARGO_BIN_EXE_streamgauge");
@@ -53,7 +53,7 @@ seed: 7
     fs::write(folder.join("relay.yaml"), text).expect("there is room");
 }
 
-/// The processes whose command names the folder.
+/// Returns the processes whose command contains the folder.
 fn processes(folder: &Path) -> Vec<u32> {
     let folder = folder.to_string_lossy().into_owned();
     let all = fs::read_dir("/proc").expect("Linux has it").flatten();
@@ -65,7 +65,7 @@ fn processes(folder: &Path) -> Vec<u32> {
     ids.filter(names).collect()
 }
 
-/// The interfaces of this machine's own network.
+/// Returns the interfaces of this machine's own network.
 pub(crate) fn interfaces() -> BTreeSet<String> {
     let all = fs::read_dir("/sys/class/net").expect("Linux has it");
     let names = all.map(|entry| entry.expect("it can be read").file_name());
@@ -74,7 +74,7 @@ pub(crate) fn interfaces() -> BTreeSet<String> {
         .collect()
 }
 
-/// Somebody in this machine's own network who would hear the first group.
+/// Joins the first group in this machine's own network, where it must not be received.
 fn outsider() -> (UdpSocket, u16) {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).expect("there is a free port");
     let port = socket.local_addr().expect("it is bound").port();
@@ -95,8 +95,8 @@ fn play(folder: &Path) -> (Finished, Report) {
     (finished, report)
 }
 
-/// Every datagram that was due while it was measured came once, out of those that the sources say
-/// they sent.
+/// Checks that every datagram that was due during the measurement arrived once, of those that the
+/// sources report as sent.
 fn is_accounted_for(report: &Report) {
     report.tester_was_fit();
     assert_eq!(report.result(), "pass", "{}", report.0["verdict"]);
@@ -119,7 +119,8 @@ fn is_accounted_for(report: &Report) {
     assert_eq!(counts.received, counts.expected);
     assert_eq!((counts.lost, counts.duplicated), (0, 0));
     assert_eq!(number(report.metric("foreign")), 0);
-    // What is measured is what was due in that time, but for what was under way at both ends.
+    // Clients expect what was due in the measured time, except for datagrams in flight at both
+    // ends.
     let windows = report.0["windows"].as_array().expect("there are some");
     let measured = windows
         .iter()
@@ -128,13 +129,13 @@ fn is_accounted_for(report: &Report) {
         .filter_map(|window| window["seconds"].as_f64())
         .sum();
     let due = 2.0 * A_SECOND as f64 * seconds;
-    // On a busy machine clients begin late, and datagrams come late.
+    // On a busy machine clients begin late, and datagrams arrive late.
     let share = counts.expected as f64 / due;
     assert!((0.6..1.2).contains(&share), "{counts:?} of {due}");
     assert!(counts.expected < sent, "{counts:?} of {sent}");
 }
 
-/// Plays source, relay and clients in such a network, which nobody outside of it notices.
+/// Plays source, relay and clients in this kind of network, which is invisible from outside.
 fn in_a_network(network: &str) {
     if !may_make_networks() {
         return;
@@ -157,7 +158,7 @@ fn in_a_network(network: &str) {
     assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
     assert_eq!(interfaces(), before);
     assert_eq!(processes(folder.path()), Vec::<u32>::new());
-    // The relay agrees: what it was given for each group, it passed on.
+    // The relay agrees: it passed on everything that it received for each group.
     let relayed = fs::read_to_string(folder.path().join("relayed.jsonl")).expect("it was written");
     let sums: serde_json::Value = relayed
         .lines()
@@ -168,12 +169,12 @@ fn in_a_network(network: &str) {
 }
 
 #[test]
-fn source_relay_and_clients_are_in_a_loopback_of_their_own() {
+fn source_relay_and_clients_share_their_own_loopback() {
     in_a_network("loopback");
 }
 
 #[test]
-fn source_relay_and_clients_are_tied_by_virtual_ethernet() {
+fn source_relay_and_clients_are_linked_by_virtual_ethernet() {
     in_a_network("veth");
 }
 
@@ -214,7 +215,7 @@ duration: 3s
 }
 
 #[test]
-fn after_kill_9_nothing_is_left_of_a_network() {
+fn nothing_is_left_of_a_network_after_kill_9() {
     if !may_make_networks() {
         return;
     }
@@ -231,7 +232,7 @@ fn after_kill_9_nothing_is_left_of_a_network() {
         let apart = |id: &u32| {
             let space = fs::read_link(format!("/proc/{id}/ns/net"));
             let joined = fs::read_to_string(format!("/proc/{id}/net/igmp")).unwrap_or_default();
-            // Both groups, as a little-endian machine writes them.
+            // The first group, in the notation of little-endian or of big-endian machines.
             space.is_ok_and(|space| space != own)
                 && (joined.contains("010051EF") || joined.contains("EF510001"))
         };
@@ -247,7 +248,7 @@ fn after_kill_9_nothing_is_left_of_a_network() {
 }
 
 #[test]
-fn a_series_goes_from_network_to_network_and_a_late_source_is_the_testers_fault() {
+fn late_source_invalidates_only_its_run_of_a_series() {
     if !may_make_networks() {
         return;
     }
@@ -264,7 +265,8 @@ vary:
     );
     let path = folder.path().join("relay.yaml");
     let text = fs::read_to_string(&path).expect("it was just written");
-    // More than can be sent, to nobody. To one group it is not: 10 Gb/s leave in time here.
+    // More than can be sent, to groups without receivers. One group is not enough: 10 Gb/s to it
+    // leave in time.
     let flood = "sources:\n  flood: { to: ['udp://239.81.1.{1..20}:4056'], bitrate: 1Mbps }\n";
     fs::write(&path, text.replace("sources:\n", flood)).expect("there is room");
     let command = streamgauge_with_bound(
@@ -283,7 +285,7 @@ vary:
 }
 
 #[test]
-fn what_keeps_a_source_or_a_network_from_being_made_is_said() {
+fn errors_about_sources_and_networks_name_the_cause() {
     let folder = folder();
     let text = "sources: { channels: { to: 'udp://239.81.0.1:4056', interface: nosuch0 } }
 clients: { viewers: { urls: ['http://127.0.0.1:9/udp/239.81.0.1:4056'], load: { clients: 1 } } }
@@ -292,7 +294,7 @@ duration: 1s
     fs::write(folder.path().join("relay.yaml"), text).expect("there is room");
     let finished = run(folder.path(), ["run", "relay.yaml", "--out", "x.run"]);
     finished.expect(104).names("no interface is called nosuch0");
-    // Whoever is root gives the right away to be told that it is missing.
+    // Root drops the capability, so that the error about it is tested as well.
     scenario(folder.path(), "loopback", 4056, "duration: 1s");
     let plain = streamgauge(["run", "relay.yaml", "--out", "y.run"]);
     let mut denied = Command::new("setpriv");

@@ -1,5 +1,5 @@
-//! Clients that publish and clients that play what they publish, in one scenario, through the
-//! reference server.
+//! Clients that publish and clients that play their streams, in one scenario, through the reference
+//! server.
 
 use std::fs;
 use std::process::Command;
@@ -33,9 +33,9 @@ fn of<'a>(report: &'a Report, population: &str, metric: &str) -> &'a Value {
     &report.0["populations"][population]["metrics"][metric]
 }
 
-/// Publishes over `up`, plays over `down`, with media over UDP received as `receive` says, and
-/// demands that every frame has come. Says by what it was received; `None` where this machine gives
-/// no ring and one is demanded.
+/// Publishes over `up`, plays over `down`, receives media over UDP by `receive`, and checks that
+/// every frame arrives. Returns the receive path, or `None` if a ring is demanded that this machine
+/// does not have.
 fn every_frame_comes(up: &str, down: &str, receive: &str) -> Option<String> {
     let folder = folder();
     let server = Server::start(folder.path(), &[]);
@@ -63,7 +63,7 @@ fn every_frame_comes(up: &str, down: &str, receive: &str) -> Option<String> {
     assert_eq!(number(&delays["count"]), published);
     let p50 = delays["p50"].as_f64().expect("a time");
     assert!(p50 > 0.0 && p50 < 2.0, "{p50} s");
-    // Of two publishers: pictures, and a tone of 50 frames a second.
+    // Two publishers send pictures, and sound of 50 frames a second.
     let sent = count("publishers", "sent_frames");
     assert!((300..=720).contains(&sent), "{sent}");
     assert_eq!(count("publishers", "stopped"), 2);
@@ -86,13 +86,13 @@ fn every_frame_comes_over_udp_by_sockets() {
 
 #[test]
 fn every_frame_comes_over_udp_by_ring() {
-    // Nothing where there is no ring to be had.
+    // `None` if there is no ring.
     let path = every_frame_comes("udp", "udp", "ring");
     assert!(path.is_none_or(|path| path == "ring"));
 }
 
 #[test]
-fn a_server_that_takes_nothing_fails_publishers_and_those_who_wait() {
+fn refused_publishing_fails_publishers_and_waiting_viewers() {
     let folder = folder();
     let server = Server::start(folder.path(), &["--fault", "refuse=ANNOUNCE:405"]);
     let text = scenario(&server.url(), "tcp", "tcp").replace("4s", "2s");
@@ -114,7 +114,7 @@ fn ffmpeg_decodes_what_is_published() {
         return;
     }
     let folder = folder();
-    // Streams of its own have other names: what ffmpeg finds is what was published.
+    // The server's own stream has another name, so ffmpeg can only find what was published.
     let server = Server::start(folder.path(), &["--streams", "1"]);
     let text = scenario(&server.url(), "tcp", "tcp").replace("4s", "60s");
     fs::write(folder.path().join("relay.yaml"), text).expect("the folder is ours");
@@ -146,7 +146,7 @@ fn ffmpeg_decodes_what_is_published() {
 }
 
 #[test]
-fn files_are_published_over_and_over() {
+fn files_are_published_in_a_loop() {
     if !have("ffmpeg") {
         return;
     }
@@ -183,7 +183,7 @@ fn files_are_published_over_and_over() {
 ",
             server.url()
         );
-    // Thresholds stand at the end, and populations before them.
+    // Thresholds are at the end, and populations before them.
     let (before, thresholds) = text.split_once("thresholds:").expect("there are some");
     let (thresholds, more) = thresholds.split_once('\n').expect("a line of its own");
     let text = format!("{before}{more}thresholds:{thresholds}\n");
@@ -193,7 +193,7 @@ fn files_are_published_over_and_over() {
     report.tester_was_fit();
     for (players, clients) in [("viewers", 4), ("watchers", 2)] {
         let published = number(of(&report, players, "frames_published"));
-        // Two loops at the least; of each, every frame.
+        // At least two loops, with every frame of each.
         assert!(published >= clients * 100, "{published} {players}");
         assert_eq!(number(of(&report, players, "frames_delivered")), published);
         assert_eq!(number(of(&report, players, "restarts")), 0);

@@ -1,6 +1,6 @@
-"""Receives datagrams of a multicast group on the loopback interface, and writes them to a file, each behind its length.
+"""Receives datagrams of a multicast group on the loopback interface, and writes each to a file, after its length.
 
-Arguments: group, port, how many, file. Ends when there are so many, or after ten seconds without one.
+Arguments: group, port, number of datagrams, file. Ends after that many, or after ten seconds without one.
 """
 
 import socket
@@ -10,7 +10,7 @@ import sys
 group, port, count, path = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
 family = socket.AF_INET6 if ":" in group else socket.AF_INET
 with socket.socket(family, socket.SOCK_DGRAM) as receiver, open(path, "wb") as out:
-    # SO_RCVBUFFORCE, which goes beyond the system's bound; where it is not granted, the usual buffer has to do.
+    # SO_RCVBUFFORCE exceeds the system's limit. If it is not permitted, the default buffer has to suffice.
     try:
         receiver.setsockopt(socket.SOL_SOCKET, 33, 8 << 20)
     except PermissionError:

@@ -1,5 +1,5 @@
-//! `streamgauge serve http-ts`: what others get over HTTP is what was sent to the group, or as
-//! wrong as was asked for.
+//! `streamgauge serve http-ts`: HTTP clients get what was sent to the group, with the faults that
+//! were asked for.
 
 use std::collections::HashMap;
 use std::fs;
@@ -16,19 +16,19 @@ use crate::support::{
     Finished, Process, RUN_WITHIN, Report, folder, have, number, streamgauge, wait_for,
 };
 
-/// Longer than anything takes that is waited for.
+/// Time limit of everything that is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// 800 datagrams a second to a group.
+/// 800 datagrams a second to each group.
 const RATE: &str = "8422400bps";
 
-/// How many datagrams are asked for.
+/// Number of datagrams that a client asks for.
 const WANTED: usize = 800;
 
-/// Bytes of one.
+/// Bytes of a datagram.
 const DATAGRAM: usize = 7 * PACKET;
 
-/// A relay in a namespace in which groups are sent to.
+/// A relay, and a source that sends to its groups, in a namespace.
 struct Relayed {
     space: Namespace,
     relay: Process,
@@ -59,7 +59,7 @@ impl Relayed {
         })
     }
 
-    /// A client that writes so many bytes of the body to a file.
+    /// Starts a client that writes this many bytes of the body to a file.
     fn get(&self, path: &str, bytes: usize, to: &str, folder: &Path) -> Process {
         let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/e2e/get.py");
         let mut python = Command::new("python3");
@@ -68,8 +68,8 @@ impl Relayed {
         Process::start(self.space.within(&python), folder)
     }
 
-    /// Stops the source and the relay, and gives what the relay says of its connections, by what
-    /// they asked for.
+    /// Stops the source and the relay. Returns the relay's report about its connections, by
+    /// requested target.
     fn stop(self, folder: &Path) -> HashMap<String, Value> {
         self.source.signal("INT");
         self.source.finish(PATIENCE);
@@ -84,7 +84,7 @@ impl Relayed {
     }
 }
 
-/// The numbers of the stamps of a stream that is to begin with one.
+/// Returns the numbers of the stamps in a stream of whole packets.
 fn numbers(stream: &[u8], group: &str) -> Vec<u64> {
     let packets = stream.as_chunks::<PACKET>().0.iter();
     let stamps = packets.filter_map(|packet| {
@@ -143,7 +143,7 @@ fn clients_get_every_datagram_of_their_group() {
 }
 
 #[test]
-fn what_is_lost_may_be_hidden_by_what_came_before_and_clients_be_refused() {
+fn replacing_fault_and_limit_of_clients_are_applied() {
     if !have("python3") {
         return;
     }
@@ -164,7 +164,7 @@ fn what_is_lost_may_be_hidden_by_what_came_before_and_clients_be_refused() {
     served.finish(PATIENCE).expect(0);
     let report = relayed.stop(folder.path());
     let stream = fs::read(folder.path().join("served")).expect("it was written");
-    // As many as without a fault, and some of them twice.
+    // As many datagrams as without a fault, some of them twice.
     let numbers = numbers(&stream, "239.81.0.1:4056");
     assert_eq!(numbers.len(), MANY);
     let twice = numbers.windows(2).filter(|two| two[0] == two[1]).count() as u64;
@@ -180,7 +180,7 @@ fn what_is_lost_may_be_hidden_by_what_came_before_and_clients_be_refused() {
     );
 }
 
-/// Plays clients against the relay, in its namespace, and gives their report and how the run ended.
+/// Runs clients against the relay, in its namespace. Returns their report and the end of the run.
 fn play(relayed: &Relayed, clients: &str, folder: &Path) -> (Report, Finished) {
     let url = "http://127.0.0.1:8080/udp/239.81.0.1:4056";
     let mut load = streamgauge(["load", url, "-c", clients, "-d", "3s", "--json", "out.json"]);
@@ -189,7 +189,7 @@ fn play(relayed: &Relayed, clients: &str, folder: &Path) -> (Report, Finished) {
     (Report::read(&folder.join("out.json")), finished)
 }
 
-/// What the relay says of connections that were served.
+/// Returns the relay's report about the connections that it served.
 fn told(folder: &Path) -> Vec<Value> {
     let report = fs::read_to_string(folder.join("relayed.jsonl")).expect("it was written");
     let lines = report
@@ -199,7 +199,7 @@ fn told(folder: &Path) -> Vec<Value> {
 }
 
 #[test]
-fn content_that_is_wrong_is_seen_though_the_number_of_bytes_is_right() {
+fn wrong_content_is_detected_despite_the_right_length() {
     let folder = folder();
     for (fault, hides) in [("replace=5%", true), ("lose=5%", false)] {
         let faults = ["--fault", fault];
@@ -208,16 +208,16 @@ fn content_that_is_wrong_is_seen_though_the_number_of_bytes_is_right() {
             return;
         };
         let (report, finished) = play(&relayed, "2", folder.path());
-        // Though no threshold was written.
+        // It fails although the run has no threshold.
         finished.expect(99);
         relayed.stop(folder.path());
         let told = told(folder.path());
         assert_eq!(told.len(), 2);
         let sum = |key: &str| told.iter().map(|line| number(&line[key])).sum::<u64>();
         let counts = report.counts();
-        // What was left out before the first that came, or after the last, no receiver can know of;
-        // nor does it get what was still on its way when it left, here a quarter of a second's at
-        // most.
+        // A receiver cannot know of datagrams that were left out before the first or after the last
+        // that it received. It also misses those in flight when it left, here at most those of a
+        // quarter of a second.
         let near = |seen: u64, done: u64, few| seen <= done && seen + few >= done;
         let (received, passed_on) = (counts.received, sum("passed_on"));
         assert!(near(received, passed_on, 400), "{counts:?} {told:?}");
@@ -236,7 +236,7 @@ fn content_that_is_wrong_is_seen_though_the_number_of_bytes_is_right() {
 }
 
 #[test]
-fn who_is_refused_is_no_client_that_was_served() {
+fn refused_clients_do_not_count_as_served() {
     let folder = folder();
     let most = ["--max-clients", "3"];
     let Some(relayed) = Relayed::new(folder.path(), &["udp://239.81.0.1:4056"], &most) else {

@@ -1,5 +1,5 @@
-//! Media that goes to another address than the signalling: of this machine, and of another on which
-//! a receiver counts it.
+//! Media that goes to another address than the signalling: to another one of this machine, and to
+//! another machine on which a receiver counts it.
 
 use std::fs;
 use std::io::Write;
@@ -16,12 +16,12 @@ use crate::support::{
     wait_for,
 };
 
-/// Longer than anything takes that is waited for.
+/// Time limit of everything that is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const SECRET: &str = "not to be guessed";
 
-/// Writes a scenario of six clients that play to the media's end.
+/// Writes a scenario of six clients that play to the end of the media.
 fn scenario(folder: &Path, url: &str, media: &str) {
     let text = format!(
         "clients: {{viewers: {{urls: ['{url}'], media: {media}, load: {{clients: 6, ramp: 500ms}}}}}}\n"
@@ -29,7 +29,7 @@ fn scenario(folder: &Path, url: &str, media: &str) {
     fs::write(folder.join("apart.yaml"), text).expect("the test's folder can be written");
 }
 
-/// What runs the scenario.
+/// Returns the command that runs the scenario.
 fn run() -> Command {
     let mut run = streamgauge(["run", "apart.yaml", "--json", "apart.json"]);
     run.args(["-o", "apart.run"]);
@@ -37,13 +37,13 @@ fn run() -> Command {
     run
 }
 
-/// What receives at that address.
+/// Returns the command of a receiver at this address.
 fn receive(folder: &Path, at: &str) -> Command {
     fs::write(folder.join("secret"), SECRET).expect("the test's folder can be written");
     streamgauge(["receive", "--listen", at, "--secret-file", "secret"])
 }
 
-/// The receiver on this machine, and where it listens.
+/// Starts a receiver on this machine. Returns it with its address.
 fn receiver(folder: &Path) -> (Process, String) {
     let port = free_port();
     let at = format!("127.0.0.3:{port}");
@@ -74,7 +74,7 @@ fn faulty(more: &[&'static str]) -> Vec<&'static str> {
 }
 
 #[test]
-fn to_another_address_of_this_machine() {
+fn media_to_another_local_address_is_counted_exactly() {
     let folder = folder();
     let server = Server::start(
         folder.path(),
@@ -95,7 +95,7 @@ fn to_another_address_of_this_machine() {
 }
 
 #[test]
-fn servers_that_send_media_to_nobody_else_are_told_so() {
+fn refused_destination_is_a_failure_reason() {
     let folder = folder();
     let server = Server::start(folder.path(), &[]);
     scenario(folder.path(), &server.url(), "{address: 127.0.0.2}");
@@ -110,9 +110,9 @@ fn servers_that_send_media_to_nobody_else_are_told_so() {
 }
 
 #[test]
-fn an_address_of_another_machine_or_a_wrong_secret_starts_nothing() {
+fn foreign_address_or_wrong_secret_starts_nothing() {
     let folder = folder();
-    // Of documentation: nobody's (RFC 5737).
+    // An address for documentation, which nobody has (RFC 5737).
     scenario(
         folder.path(),
         "rtsp://127.0.0.1:9/a",
@@ -173,7 +173,7 @@ fn idle_strangers_do_not_keep_a_run_out() {
 }
 
 #[test]
-fn a_receiver_that_is_lost_spoils_the_run_and_its_ports_are_closed_with_the_run() {
+fn lost_receiver_invalidates_and_lost_tester_closes_ports() {
     let folder = folder();
     let server = Server::start(folder.path(), &["--allow-destination", "127.0.0.3"]);
     let playing = |at: &str| {
@@ -188,14 +188,14 @@ fn a_receiver_that_is_lost_spoils_the_run_and_its_ports_are_closed_with_the_run(
         run
     };
     let (receiver, at) = receiver(folder.path());
-    // The tester dies: nobody is sent anything any more.
+    // The tester is killed: the receiver closes its ports.
     let run = playing(&at);
     run.signal("KILL");
     run.finish(PATIENCE);
     wait_for("ports are given back", PATIENCE, || {
         (ports_from(7200) == 0).then_some(())
     });
-    // The receiver dies: what it counted since is unknown.
+    // The receiver is killed: what arrived since is unknown.
     fs::remove_file(folder.path().join("apart.run")).expect("it was begun");
     let run = playing(&at);
     receiver.signal("KILL");
@@ -208,7 +208,7 @@ fn a_receiver_that_is_lost_spoils_the_run_and_its_ports_are_closed_with_the_run(
     drop(server);
 }
 
-/// How many UDP sockets are on that port and the next few.
+/// Returns the number of UDP sockets on this port and the 99 above it.
 fn ports_from(first: u16) -> usize {
     let table = fs::read_to_string("/proc/net/udp").expect("Linux has it");
     let port = |line: &str| {
@@ -221,7 +221,7 @@ fn ports_from(first: u16) -> usize {
         .count()
 }
 
-/// Adds up what a server says it did to each stream.
+/// Returns the sums of a server's report over all streams.
 fn done(path: &Path) -> Counts {
     let text = fs::read_to_string(path).expect("the server wrote its report");
     let lines: Vec<Value> = text
@@ -240,15 +240,15 @@ fn done(path: &Path) -> Counts {
 }
 
 #[test]
-fn to_another_machine_whose_figures_are_the_runs() {
+fn media_to_another_machine_is_counted_exactly() {
     let namespaces = (Namespace::new(), Namespace::new(), Namespace::new());
     let (Some(server), Some(clients), Some(apart)) = namespaces else {
-        // On purpose: who reads the test's output is to know.
+        // Printed on purpose: readers of the test's output must know.
         let why = "making a network namespace needs the capability CAP_SYS_ADMIN";
         let _ = writeln!(std::io::stderr(), "left out: {why}");
         return;
     };
-    // Three machines on one switch, which stands in the clients'.
+    // Three machines on one switch, which is in the clients' namespace.
     clients.ip("link add switch type bridge");
     clients.ip("address add 10.82.0.2/24 dev switch");
     clients.ip("link set switch up");
@@ -295,8 +295,8 @@ fn to_another_machine_whose_figures_are_the_runs() {
     report.tester_was_fit();
     assert_eq!(report.clients("completed"), 6);
     assert_eq!(report.counts(), done(&folder.path().join("served.jsonl")));
-    // The clients' machine has received no datagram at all: what the switch in it passes on is not
-    // for it.
+    // The clients' machine itself has received no datagram: those that its switch passes on are not
+    // addressed to it.
     let table = clients.table("snmp");
     let mut udp = table.lines().filter_map(|row| row.strip_prefix("Udp: "));
     let (names, values) = (udp.next(), udp.next());

@@ -1,5 +1,5 @@
-//! RTMP: what a reference server did is found exactly, real servers are played, and other programs
-//! play and publish.
+//! RTMP: counts equal what a reference server did, real servers are played, and other programs play
+//! and publish.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::support::{
     streamgauge, wait_for,
 };
 
-/// nginx with its module for RTMP, and what it keeps.
+/// Starts nginx with its RTMP module and its files in this folder.
 fn nginx(folder: &Path, port: u16) -> Process {
     let own = folder.display();
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
@@ -56,7 +56,8 @@ fn ffmpeg(folder: &Path, arguments: &[&str]) -> Process {
     Process::start(command, folder)
 }
 
-/// A clip of pictures and sound; how many packets it has of each, as ffprobe counts them.
+/// Makes a clip of pictures and sound. Returns the number of packets of each, as ffprobe counts
+/// them.
 fn clip(folder: &Path) -> [u64; 2] {
     let made = ffmpeg(
         folder,
@@ -113,7 +114,7 @@ fn every_frame_that_ffmpeg_publishes_comes_through_nginx() {
     let url = format!("rtmp://127.0.0.1:{port}/live/one");
     let load = streamgauge(["load", &url, "-c", "3", "--json", "out.json"]);
     let load = Process::start(load, folder.path());
-    // Who plays before anybody publishes hears all of it.
+    // Players that join before the stream is published receive all of it.
     wait_for("the players are there", Duration::from_secs(60), || {
         (established(port) == 3).then_some(())
     });
@@ -140,7 +141,7 @@ fn every_frame_that_ffmpeg_publishes_comes_through_nginx() {
 }
 
 #[test]
-fn every_frame_of_the_reference_server_is_found() {
+fn every_frame_of_the_reference_server_is_counted() {
     let folder = folder();
     let port = free_port();
     let number_of_port = port.to_string();
@@ -180,7 +181,7 @@ fn every_frame_of_the_reference_server_is_found() {
     let report = Report::read(&folder.path().join("out.json"));
     report.tester_was_fit();
     let metric = |name: &str| number(report.metric(name));
-    // What leaves in the last moment is not waited for.
+    // Frames that leave in the last moment are not waited for.
     assert!(sum("video_frames") - metric("video_frames") <= 5 * 2);
     assert!(sum("audio_frames") - metric("audio_frames") <= 5 * 2);
     let lost = metric("frames_published") - metric("frames_delivered");
@@ -189,7 +190,7 @@ fn every_frame_of_the_reference_server_is_found() {
 }
 
 #[test]
-fn what_is_published_comes_back_through_nginx_with_every_frames_delay() {
+fn published_frames_return_through_nginx_with_their_delays() {
     if !have_nginx_rtmp() {
         return;
     }
@@ -250,7 +251,7 @@ fn ffmpeg_publishes_to_the_reference_server_and_plays_from_it() {
     wait_for("ffmpeg publishes", Duration::from_secs(60), || {
         (established(port) >= 1).then_some(())
     });
-    // What is played is decoded: errors in it are said.
+    // The player decodes, and prints errors in the stream.
     let own = format!("rtmp://127.0.0.1:{port}/live/stream1");
     let player = ffmpeg(folder.path(), &["-i", &own, "-t", "2", "-f", "null", "-"]);
     let played = player.finish(RUN_WITHIN).expect(0);

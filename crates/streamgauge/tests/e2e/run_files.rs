@@ -1,11 +1,12 @@
-//! What is given to `report` in place of a sound run file: one sentence each, that says what to do.
+//! Damaged or foreign files in place of a run file: `report` refuses each with one sentence that
+//! says what to do.
 
 use std::fs;
 use std::path::Path;
 
 use crate::support::{folder, run};
 
-/// The report of `name` is refused in one line that says all this.
+/// Checks that the report of `name` is refused in one line with all these parts.
 #[track_caller]
 fn refused(folder: &Path, name: &str, says: &[&str]) {
     let finished = run(folder, ["report", name]).expect(104);
@@ -15,12 +16,12 @@ fn refused(folder: &Path, name: &str, says: &[&str]) {
     for part in says {
         assert!(said.contains(part), "no `{part}` in: {said}");
     }
-    // First what is wrong, then what to do.
+    // First the problem, then the remedy.
     assert!(said.contains("; "), "{said}");
 }
 
 #[test]
-fn what_is_no_sound_run_file_is_refused_in_one_sentence_that_says_what_to_do() {
+fn unsound_run_files_are_refused_with_a_remedy() {
     let folder = folder();
     let path = |name: &str| folder.path().join(name);
     let write = |name: &str, bytes: &[u8]| fs::write(path(name), bytes).expect("there is room");
@@ -51,7 +52,7 @@ fn what_is_no_sound_run_file_is_refused_in_one_sentence_that_says_what_to_do() {
         "scratched.run",
         &["is damaged", "copy it again"],
     );
-    // The version of the format: https://www.sqlite.org/fileformat2.html, "User Version".
+    // Version of the format: https://www.sqlite.org/fileformat2.html, "User Version".
     let mut newer = sound.clone();
     newer[60..64].copy_from_slice(&99_u32.to_be_bytes());
     write("newer.run", &newer);
@@ -60,7 +61,7 @@ fn what_is_no_sound_run_file_is_refused_in_one_sentence_that_says_what_to_do() {
         "newer.run",
         &["version 99", "use a newer streamgauge"],
     );
-    // Another program's: "Application ID".
+    // The file of another program: "Application ID".
     let mut other = sound;
     other[68..72].fill(0);
     write("places.sqlite", &other);
@@ -109,7 +110,7 @@ fn what_is_no_sound_run_file_is_refused_in_one_sentence_that_says_what_to_do() {
 }
 
 #[test]
-fn a_report_that_cannot_be_written_says_where_and_what_to_do() {
+fn unwritable_report_is_an_error_with_a_remedy() {
     let folder = folder();
     let arguments = "demo -c 2 --ramp 0s -d 2s -q -o x.run";
     run(folder.path(), arguments.split(' ')).expect(0);

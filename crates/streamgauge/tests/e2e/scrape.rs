@@ -1,4 +1,4 @@
-//! A real Prometheus scrapes a run, and knows what the run file says.
+//! A real Prometheus scrapes a run and has the figures of the run file.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -15,7 +15,7 @@ use crate::support::{
 
 const SOON: Duration = Duration::from_secs(30);
 
-/// The answer to a request, if there is one.
+/// Returns the answer to a request, if any.
 fn get(port: u16, target: &str) -> Option<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
     stream.set_read_timeout(Some(SOON)).ok()?;
@@ -26,9 +26,10 @@ fn get(port: u16, target: &str) -> Option<String> {
     Some(answer)
 }
 
-/// What Prometheus knows of a metric: its last value, and when it was scraped.
+/// Returns the last sample of a metric in Prometheus: its time and its value.
 fn known(port: u16, name: &str) -> Option<(f64, f64)> {
-    // The stored sample with its own time: of an instant query that is the query's.
+    // A range query has the time of the stored sample; an instant query would have that of the
+    // query.
     let answer = get(port, &format!("/api/v1/query?query={name}[1h]"))?;
     let (_, body) = answer.split_once("\r\n\r\n")?;
     let body: Value = serde_json::from_str(body).ok()?;
@@ -36,7 +37,8 @@ fn known(port: u16, name: &str) -> Option<(f64, f64)> {
     Some((last[0].as_f64()?, last[1].as_str()?.parse().ok()?))
 }
 
-/// The queries of each panel of the Grafana dashboard, as Grafana asks them when nothing is chosen.
+/// Returns the queries of each panel of the Grafana dashboard, as Grafana sends them without a
+/// selection.
 fn panels() -> Vec<(String, Vec<String>)> {
     let dashboard = include_str!("../../../../packaging/grafana.json");
     let dashboard: Value = serde_json::from_str(dashboard).expect("it is JSON");
@@ -55,7 +57,8 @@ fn panels() -> Vec<(String, Vec<String>)> {
     panels.collect()
 }
 
-/// How many series answer a query; none if Prometheus refuses it or is not there.
+/// Returns the number of series in the answer to a query. `None` if Prometheus refuses it or is
+/// unreachable.
 fn answered(port: u16, query: &str) -> Option<usize> {
     let coded: String = query.bytes().map(|byte| format!("%{byte:02X}")).collect();
     let answer = get(port, &format!("/api/v1/query?query={coded}"))?;
@@ -64,7 +67,7 @@ fn answered(port: u16, query: &str) -> Option<usize> {
     (body["status"] == "success").then(|| body["data"]["result"].as_array().map_or(0, Vec::len))
 }
 
-/// The sum of a counter over the first windows of a run.
+/// Returns the sum of a counter over the first windows of a run.
 fn counted(folder: &Path, metric: &str, windows: usize) -> f64 {
     let table = fs::read_to_string(folder.join("tables/windows.csv")).expect("it was written");
     let rows = table.lines().skip(1).map(|line| line.split(',').collect());
@@ -83,7 +86,7 @@ fn counted(folder: &Path, metric: &str, windows: usize) -> f64 {
 }
 
 #[test]
-fn prometheus_knows_what_the_run_file_says() {
+fn prometheus_agrees_with_the_run_file() {
     let folder = folder();
     let (metrics, own) = (free_port(), free_port());
     let config = format!(
@@ -121,8 +124,9 @@ fn prometheus_knows_what_the_run_file_says() {
         let (then, received) = known(own, "streamgauge_received_total")?;
         (windows >= 3.0 && at == then).then_some((at, windows, received))
     });
-    // Prometheus understands every query of the dashboard, and every panel comes to show something:
-    // but the one of failures, of which there are none, and that of the link, which is not there.
+    // Prometheus understands every query of the dashboard, and every panel eventually shows
+    // something. The exceptions are the panels of failures and of the link, of which this run has
+    // none.
     for (title, queries) in panels() {
         let shown = || {
             let series = queries.iter().map(|query| {
@@ -146,13 +150,13 @@ fn prometheus_knows_what_the_run_file_says() {
         counted(folder.path(), "received", windows as usize),
         received
     );
-    // Nobody listens there once the run is over.
+    // The port is closed once the run has ended.
     assert!(TcpStream::connect(("127.0.0.1", metrics)).is_err());
 }
 
-/// Prometheus sends the token as its configuration says: `authorization: { credentials: TOKEN }`.
+/// Prometheus sends the token if it is configured with `authorization: { credentials: TOKEN }`.
 #[test]
-fn from_other_machines_metrics_need_the_token() {
+fn metrics_for_other_machines_require_the_token() {
     let folder = folder();
     let port = free_port();
     let metrics = format!("0.0.0.0:{port}");
@@ -190,7 +194,7 @@ fn from_other_machines_metrics_need_the_token() {
 }
 
 #[test]
-fn an_address_that_is_taken_is_said_before_the_run() {
+fn metrics_address_in_use_is_an_error_before_the_run() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("there is a port");
     let port = taken.local_addr().expect("it is bound").port().to_string();
     let folder = folder();

@@ -1,4 +1,5 @@
-//! A server that answers as a test wants it to: no code of the reference server, nor of the client.
+//! A server that answers as a test demands. It shares no code with the reference server or the
+//! client.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -6,27 +7,27 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// What it does about a request.
+/// Reaction to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// What a server without faults would.
+    /// The answer of a server without faults.
     Good,
     /// This status, without a body.
     Status(u16),
-    /// Nothing.
+    /// No answer.
     Silence,
-    /// It closes the connection.
+    /// The connection is closed.
     Close,
-    /// Bytes that are no RTSP.
+    /// Bytes that are not RTSP.
     Garbage,
-    /// What looks like the beginning of a message over and over, as fast as it is taken, for as
-    /// long as it is.
+    /// Bytes that look like the start of a message, repeated as fast and as long as they are
+    /// accepted.
     Flood,
-    /// What a server without faults would; then it reads no more.
+    /// The answer of a server without faults; after it nothing more is read.
     Deaf,
 }
 
-/// How many requests of each method came.
+/// Number of requests by method.
 type Seen = Arc<Mutex<BTreeMap<String, usize>>>;
 
 /// A scripted server. Its threads end with their connections, which end with the client.
@@ -39,7 +40,7 @@ const SDP: &str = "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=scripted\r\nt=0 0\r\na=c
     a=range:npt=0-60\r\nm=video 0 RTP/AVP 96\r\na=rtpmap:96 H264/90000\r\na=control:video\r\n";
 
 impl Scripted {
-    /// Starts it; `script` is asked about the method of each request.
+    /// Starts the server. `script` is called with the method of each request.
     pub(crate) fn start(script: fn(&str) -> Answer) -> Scripted {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there is a free port");
         let port = listener.local_addr().expect("it is bound").port();
@@ -54,7 +55,7 @@ impl Scripted {
         Scripted { port, seen }
     }
 
-    /// How many requests of a method came.
+    /// Returns the number of requests with this method.
     pub(crate) fn seen(&self, method: &str) -> usize {
         let counts = self.seen.lock().expect("nobody panics with it");
         counts.get(method).copied().unwrap_or(0)

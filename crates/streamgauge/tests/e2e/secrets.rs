@@ -1,14 +1,14 @@
-//! What a scenario keeps secret is in no file that a run leaves, and in nothing that it says.
+//! A scenario's secrets are in no file that a run leaves and in no output.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::support::{Finished, folder, free_port, run};
 
-/// Every secret of these tests begins so.
+/// Start of every secret in these tests.
 const SECRET: &str = "hush";
 
-/// All files in a folder and those below it.
+/// Returns all files below a folder.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).expect("the test's folder can be read");
     let paths = entries.map(|entry| entry.expect("it can be read").path());
@@ -20,7 +20,8 @@ fn files(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Demands that no secret is in any file of the folder, nor in its name. The scenario has them all.
+/// Checks that no file of the folder contains a secret, in its content or its name. Scenario files
+/// are left out: they contain all secrets.
 #[track_caller]
 fn nothing_is_left_in(folder: &Path) {
     let mut looked_at = 0;
@@ -46,8 +47,8 @@ fn nothing_is_left_in(folder: &Path) {
     assert!(looked_at > 0);
 }
 
-/// A server that prints all it knows and then serves, and clients with a secret of each kind.
-/// `then` is what its script ends with.
+/// Writes a scenario of a server that prints everything it knows and then serves, and of clients
+/// with a secret of each kind. The server's script ends with `then`.
 fn scenario(folder: &Path, port: u16, then: &str) {
     let text = format!(
         r#"
@@ -89,7 +90,7 @@ duration: 2s
     fs::write(folder.join("s.yaml"), text).expect("it can be written");
 }
 
-/// The reference server, which wants the viewers' password.
+/// Returns the command of the reference server, which demands the viewers' password.
 fn serves(port: u16) -> String {
     let program = env!("CARGO_BIN_EXE_streamgauge");
     format!("exec {program} serve rtsp --port {port} --bitrate 100kbps --user me:hush-user-pw")
@@ -102,7 +103,7 @@ fn said(finished: &Finished) {
 }
 
 #[test]
-fn a_run_keeps_and_says_no_secret() {
+fn run_keeps_and_prints_no_secret() {
     let folder = folder();
     let port = free_port();
     scenario(folder.path(), port, &serves(port));
@@ -111,7 +112,7 @@ fn a_run_keeps_and_says_no_secret() {
     ];
     let finished = run(folder.path(), arguments);
     said(&finished);
-    // The viewers' password was right all the same, and each failure is there with its reason.
+    // The viewers' password was correct nevertheless, and each failure has its reason.
     let text = fs::read_to_string(folder.path().join("out.json")).expect("there is a report");
     let report: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
     let ended = |name: &str, how: &str| report["populations"][name]["clients"][how].as_u64();
@@ -129,7 +130,7 @@ fn a_run_keeps_and_says_no_secret() {
 }
 
 #[test]
-fn a_run_that_cannot_begin_says_no_secret() {
+fn run_that_cannot_begin_prints_no_secret() {
     let folder = folder();
     scenario(folder.path(), 9, "echo $API_KEY >&2; exit 3");
     let arguments = [
@@ -148,10 +149,10 @@ fn a_run_that_cannot_begin_says_no_secret() {
 }
 
 #[test]
-fn a_series_keeps_no_secret_and_tells_its_runs_apart() {
+fn series_keeps_no_secret_and_tells_its_runs_apart() {
     let folder = folder();
     let port = free_port();
-    // The second value lets the server end at once.
+    // With the second value the server ends at once.
     let then = format!("test ${{API_KEY#*-}} = one || exit 3; {}", serves(port));
     scenario(folder.path(), port, &then);
     let vary = "vary.server.environment.API_KEY=[hush-one, hush-two]";
@@ -169,7 +170,7 @@ fn a_series_keeps_no_secret_and_tells_its_runs_apart() {
 }
 
 #[test]
-fn a_line_of_arguments_leaves_no_secret() {
+fn secrets_in_arguments_leave_no_trace() {
     let folder = folder();
     let url = "rtsp://me:hush-line@127.0.0.1:9/a?token=hush-token";
     let finished = run(folder.path(), ["load", url, "-d", "1s"]);

@@ -1,5 +1,4 @@
-//! Over TLS and over IPv6: media is counted exactly as ever, and what cannot be trusted is told by
-//! its reason.
+//! TLS and IPv6: media is counted exactly, and untrusted peers have a failure reason of their own.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -12,10 +11,10 @@ use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 
 use crate::support::{Report, Server, folder, number, run};
 
-/// How many clients play.
+/// Number of clients.
 const CLIENTS: u64 = 6;
 
-/// A certificate for a name and its key, as files in a folder.
+/// Writes a certificate for a name and its key to a folder.
 fn certificate(folder: &Path, name: &str, expired: bool) -> (PathBuf, PathBuf) {
     let key = KeyPair::generate().expect("a key");
     let mut params = CertificateParams::new(vec![name.to_owned()]).expect("a good name");
@@ -39,15 +38,15 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("made of ASCII")
 }
 
-/// A server over TLS whose media takes a second.
+/// Starts a TLS server whose media lasts a second.
 fn serve_briefly(folder: &Path) -> Server {
     let (cert, key) = certificate(folder, "localhost", false);
     let files = ["--tls-cert", text(&cert), "--tls-key", text(&key)];
     Server::start(folder, &[&files[..], &["--length", "1s"]].concat())
 }
 
-/// Clients of a server with `serving` arguments play all that it has to `url`, with the port put
-/// in; every count is found exactly.
+/// Plays all media of a server with the arguments `serving` from `url`, in which `PORT` is
+/// replaced, and checks that every count is exact.
 fn plays(url: &str, transport: &str, folder: &Path, serving: &[&str], playing: &[&str]) -> Report {
     let media = ["--length", "2s", "--bitrate", "400kbps", "--seed", "5"];
     let faults = ["--fault", "loss=2%", "--fault", "duplicate=1%"];
@@ -109,7 +108,7 @@ fn media_over_ipv6_is_counted_exactly() {
     }
 }
 
-/// One client at `url`, with that below `tls:` in its scenario, fails for that reason.
+/// Checks that a client of `url`, with `tls` below `tls:` in its scenario, fails for this reason.
 fn fails(folder: &Path, url: &str, tls: &str, reason: &str) {
     let scenario = format!(
         "clients:\n  viewers:\n    urls: [\"{url}\"]\n    transport: tcp\n    connect_timeout: 1s\n    \
@@ -123,7 +122,7 @@ fn fails(folder: &Path, url: &str, tls: &str, reason: &str) {
 }
 
 #[test]
-fn a_certificate_that_will_not_do() {
+fn unsuitable_certificates_have_failure_reasons() {
     let folder = folder();
     let of = |name, expired| certificate(folder.path(), name, expired);
     let (good, key) = of("localhost", false);
@@ -142,7 +141,7 @@ fn a_certificate_that_will_not_do() {
     fails(folder.path(), &by_address, &named(&good), "tls_wrong_name");
     let other_name = format!("{}, server_name: example.net", named(&good));
     fails(folder.path(), &url, &other_name, "tls_wrong_name");
-    // Who does not speak TLS is not heard.
+    // The server hangs up on clients without TLS.
     let plain = url.replace("rtsps", "rtsp");
     fails(folder.path(), &plain, "", "closed_in_options");
     let old_server = serve(&old, &old_key);
@@ -151,7 +150,7 @@ fn a_certificate_that_will_not_do() {
 }
 
 #[test]
-fn a_file_of_certificates_that_is_not_there() {
+fn missing_certificate_file_is_an_error() {
     let folder = folder();
     let load = ["load", "rtsps://127.0.0.1:9/1", "--tls-ca", "nowhere.pem"];
     run(folder.path(), load).expect(104).names("nowhere.pem");
@@ -166,7 +165,8 @@ fn a_file_of_certificates_that_is_not_there() {
     run(folder.path(), serve).expect(104).names("nowhere.pem");
 }
 
-/// Who waits for a client, hears its first message, and does something other than TLS.
+/// Starts a server that reads the start of a client's first message and then does something other
+/// than TLS.
 fn peer(act: fn(TcpStream)) -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there is a free port");
     let address = listener.local_addr().expect("it is bound");
@@ -183,7 +183,7 @@ fn peer(act: fn(TcpStream)) -> SocketAddr {
     address
 }
 
-/// Waits for the other side to go.
+/// Waits until the other side hangs up.
 fn wait(mut stream: TcpStream) {
     let _ = stream.set_read_timeout(Some(Duration::from_secs(60)));
     let _ = stream.read_to_end(&mut Vec::new());
@@ -195,7 +195,7 @@ fn says(stream: TcpStream, bytes: &[u8]) {
 }
 
 #[test]
-fn a_server_that_does_something_else_in_the_handshake() {
+fn faults_in_the_tls_handshake_have_failure_reasons() {
     let folder = folder();
     for (address, reason) in [
         (peer(drop), "tls_closed"),
@@ -204,7 +204,7 @@ fn a_server_that_does_something_else_in_the_handshake() {
             peer(|stream| says(stream, b"RTSP/1.0 400 Bad Request\r\n\r\n")),
             "tls_not_tls",
         ),
-        // The head of a message, and no more of it.
+        // The head of a message without the rest.
         (
             peer(|stream| says(stream, &[22, 3, 3, 0, 100, 2, 0])),
             "tls_timeout",
@@ -224,7 +224,7 @@ fn a_server_that_does_something_else_in_the_handshake() {
 }
 
 #[test]
-fn a_client_that_stops_in_the_handshake_keeps_nobody_waiting() {
+fn client_that_stops_in_the_handshake_delays_nobody() {
     let folder = folder();
     let server = serve_briefly(folder.path());
     let stopped: Vec<TcpStream> = [&b""[..], &[22, 3, 1, 2], b"OPTIONS * RTSP/1.0\r\n\r\n"]
@@ -248,14 +248,14 @@ fn a_client_that_stops_in_the_handshake_keeps_nobody_waiting() {
     run(folder.path(), load).expect(0);
     let report = Report::read(&folder.path().join("out.json"));
     assert_eq!(report.clients("completed"), 2);
-    // It ends though two are still in the middle of it.
+    // The server ends although two clients are still in the handshake.
     let (streams, _) = server.stop();
     assert_eq!(streams.len(), 2);
     drop(stopped);
 }
 
 #[test]
-fn a_trace_over_tls_is_plain() {
+fn trace_over_tls_is_plain() {
     let folder = folder();
     let server = serve_briefly(folder.path());
     let url = format!("rtsps://127.0.0.1:{}/1", server.port);

@@ -1,4 +1,4 @@
-//! `streamgauge send`: every stamp arrives, and others decode what is sent.
+//! `streamgauge send`: every stamp arrives, and other programs decode the stream.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use mediagen::ts::stamp::Stamp;
 use crate::namespace::Namespace;
 use crate::support::{Process, folder, have, number, streamgauge, wait_for};
 
-/// Longer than anything takes that is waited for.
+/// Time limit of everything that is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// 400 datagrams a second.
@@ -19,7 +19,7 @@ const RATE: &str = "4211200bps";
 const EACH: u64 = 1200;
 const LENGTH: &str = "3s";
 
-/// Receives a group, and has joined it when this returns.
+/// Starts a receiver of a group, which has joined the group when this returns.
 fn receiver(space: &Namespace, group: &str, joined: (&str, &str), folder: &Path) -> Process {
     let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/e2e/receive_group.py");
     let mut python = Command::new("python3");
@@ -32,7 +32,7 @@ fn receiver(space: &Namespace, group: &str, joined: (&str, &str), folder: &Path)
     receiving
 }
 
-/// The datagrams that were received of a group.
+/// Returns the datagrams that were received from a group.
 fn received(folder: &Path, group: &str) -> Vec<Vec<u8>> {
     let bytes = fs::read(folder.join(group)).expect("the receiver wrote it");
     let (mut rest, mut datagrams) = (&bytes[..], Vec::new());
@@ -44,7 +44,7 @@ fn received(folder: &Path, group: &str) -> Vec<Vec<u8>> {
     datagrams
 }
 
-/// Demands that all datagrams came, in order, each with the stamp of that group, and gives the
+/// Checks that all datagrams arrived in order, each with the stamp of this group. Returns the
 /// transport stream.
 fn stream_of(datagrams: &[Vec<u8>], header: usize, group: &str) -> Vec<u8> {
     assert_eq!(datagrams.len() as u64, EACH);
@@ -57,7 +57,7 @@ fn stream_of(datagrams: &[Vec<u8>], header: usize, group: &str) -> Vec<u8> {
         let stamp = Stamp::read(&first, &packets[0]).expect("a stamp");
         assert_eq!((stamp.number, stamp.packets), (number, 7));
         assert_eq!(stamp.group.to_string(), group);
-        // 2.5 ms apart.
+        // Due times are 2.5 ms apart.
         assert!(number == 0 || stamp.due - last_due == 2_500_000, "{number}");
         last_due = stamp.due;
         stream.extend_from_slice(packets.as_flattened());
@@ -65,7 +65,8 @@ fn stream_of(datagrams: &[Vec<u8>], header: usize, group: &str) -> Vec<u8> {
     stream
 }
 
-/// Demands that others find the video in a stream, and decode two seconds of it without an error.
+/// Checks that other programs find the video in a stream, and decode two seconds of it without an
+/// error.
 fn decodes(folder: &Path, stream: &[u8]) {
     let path = folder.join("received.ts");
     fs::write(&path, stream).expect("there is room");
@@ -84,7 +85,7 @@ fn decodes(folder: &Path, stream: &[u8]) {
 }
 
 #[test]
-fn every_stamp_of_every_group_arrives_and_others_decode_it() {
+fn every_stamp_arrives_and_ffmpeg_decodes_the_stream() {
     if !have("python3") || !have("ffmpeg") {
         return;
     }
@@ -120,7 +121,7 @@ fn every_stamp_of_every_group_arrives_and_others_decode_it() {
     assert_eq!(number(&lines[2]["pacing"]["packets"]), 2 * EACH);
 }
 
-/// Sends to one group, and gives what came.
+/// Sends to one group and returns what arrived.
 fn sent_to(
     group: &str,
     joined: (&str, &str),
@@ -171,7 +172,7 @@ fn over_ipv6_every_stamp_arrives() {
 }
 
 #[test]
-fn a_file_is_sent_over_and_over() {
+fn file_is_sent_in_a_loop() {
     if !have("python3") || !have("ffmpeg") {
         return;
     }
@@ -193,7 +194,7 @@ fn a_file_is_sent_over_and_over() {
     };
     let stream = stream_of(&datagrams, 0, "239.81.0.4:4056");
     decodes(folder.path(), &stream);
-    // Too much for a bit rate.
+    // The bit rate is too low for the file.
     let send = [
         "send",
         "udp://239.81.0.4:4056",
@@ -209,7 +210,7 @@ fn a_file_is_sent_over_and_over() {
 }
 
 #[test]
-fn what_is_no_group_is_sent_nothing() {
+fn only_multicast_groups_are_accepted() {
     let folder = folder();
     for (url, why) in [
         ("udp://10.0.0.1:4056", "not a multicast group"),

@@ -1,4 +1,4 @@
-//! Against real servers: what they send arrives, is counted, and ends when the media does.
+//! Real servers: what they send arrives and is counted, and clients end with the media.
 
 use std::fs;
 use std::path::Path;
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use crate::support::{Process, RUN_WITHIN, Report, folder, free_port, have, number, streamgauge};
 
-/// How many clients play.
+/// Number of clients.
 const CLIENTS: u64 = 5;
 
-/// Runs a scenario in which a known server plays clips of four seconds, video a little, to their end.
+/// Runs a scenario in which a known server plays video clips of four seconds to their end.
 fn plays_to_the_end(server: &str, transport: &str) -> Report {
     let folder = folder();
     let port = free_port();
@@ -33,7 +33,7 @@ thresholds:
     fs::write(folder.path().join("test.yaml"), text).expect("the test's folder can be written");
     let arguments = ["run", "test.yaml", "--json", "out.json"];
     let run = Process::start(streamgauge(arguments), folder.path());
-    // Making the clips is part of it.
+    // The time limit includes making the clips.
     run.finish(RUN_WITHIN + Duration::from_secs(30)).expect(0);
     let report = Report::read(&folder.path().join("out.json"));
     report.tester_was_fit();
@@ -51,7 +51,7 @@ thresholds:
         (0, 0, 0),
         "{counts:?}"
     );
-    // A megabit a second for about four seconds each; VLC ends a little before its clip does.
+    // One megabit a second for about four seconds each. VLC ends slightly before its clip.
     let bytes = number(report.metric("payload_bytes"));
     let whole = CLIENTS * 4 * 125_000;
     assert!(
@@ -67,28 +67,28 @@ thresholds:
 }
 
 #[test]
-fn vlc_over_udp() {
+fn vlc_plays_to_the_end_over_udp() {
     if have("vlc") && have("ffmpeg") {
         plays_to_the_end("vlc", "udp");
     }
 }
 
 #[test]
-fn gstreamer_over_udp() {
+fn gstreamer_plays_to_the_end_over_udp() {
     if have("ffmpeg") && have_gstreamer() {
         plays_to_the_end("gstreamer", "udp");
     }
 }
 
 #[test]
-fn gstreamer_over_tcp() {
+fn gstreamer_plays_to_the_end_over_tcp() {
     if have("ffmpeg") && have_gstreamer() {
         plays_to_the_end("gstreamer", "tcp");
     }
 }
 
 #[test]
-fn vlc_refuses_tcp_and_every_client_says_so() {
+fn refusal_of_tcp_by_vlc_is_the_failure_of_every_client() {
     if !(have("vlc") && have("ffmpeg")) {
         return;
     }

@@ -1,4 +1,4 @@
-//! SRT: what a reference server did is found exactly, and libsrt's own programs are played,
+//! SRT: counts equal what a reference server did, and libsrt's own programs are played from,
 //! published to and served.
 
 use std::fs;
@@ -13,13 +13,13 @@ use crate::support::{
     Process, RUN_WITHIN, Report, folder, have, number, run, streamgauge, wait_for,
 };
 
-/// A free UDP port.
+/// Returns a free UDP port.
 pub(crate) fn free_port() -> u16 {
     let socket = std::net::UdpSocket::bind(("127.0.0.1", 0)).expect("a free port");
     socket.local_addr().expect("bound").port()
 }
 
-/// How many UDP sockets have that port, or are connected to it.
+/// Returns the number of UDP sockets that are bound or, with `connected`, connected to this port.
 pub(crate) fn sockets(port: u16, connected: bool) -> usize {
     let table = fs::read_to_string("/proc/net/udp").expect("Linux has it");
     let table_6 = fs::read_to_string("/proc/net/udp6").unwrap_or_default();
@@ -40,7 +40,7 @@ pub(crate) fn wait_for_port(port: u16) {
     });
 }
 
-/// The reference server on that port.
+/// Starts the reference server on this port.
 pub(crate) fn serve(folder: &Path, port: u16, with: &[&str]) -> Process {
     let mut command = streamgauge(["serve", "srt", "--port", &port.to_string()]);
     command.args(["--report", "served.jsonl"]).args(with);
@@ -49,7 +49,7 @@ pub(crate) fn serve(folder: &Path, port: u16, with: &[&str]) -> Process {
     server
 }
 
-/// What it did for each connection.
+/// Stops the server and returns its report about each connection.
 pub(crate) fn served(server: Process, folder: &Path) -> Vec<Value> {
     server.signal("TERM");
     server.finish(Duration::from_secs(10));
@@ -71,7 +71,7 @@ pub(crate) fn write(folder: &Path, name: &str, text: &str) {
 }
 
 #[test]
-fn what_is_published_comes_whole_through_srt_live_transmit() {
+fn published_stream_passes_srt_live_transmit_complete() {
     if !have("srt-live-transmit") {
         return;
     }
@@ -127,8 +127,8 @@ fn what_is_published_comes_whole_through_srt_live_transmit() {
 }
 
 #[test]
-fn every_packet_that_the_reference_server_leaves_out_is_found() {
-    // A ring where this process may have one.
+fn every_packet_that_the_server_leaves_out_is_counted() {
+    // A ring if this process may have one.
     for receive in ["auto", "sockets"] {
         what_is_left_out_is_found(receive);
     }
@@ -216,7 +216,7 @@ fn ffmpeg_plays_from_the_reference_server_and_publishes_to_it() {
         url("read:cam")
     );
     write(folder.path(), "run.yaml", &scenario);
-    // What is not published is not there.
+    // A stream that is not published yet is refused.
     wait_for("ffmpeg publishes", Duration::from_secs(60), || {
         let url = url("read:cam");
         let arguments = [
@@ -230,14 +230,14 @@ fn ffmpeg_plays_from_the_reference_server_and_publishes_to_it() {
     run(folder.path(), ["run", "run.yaml", "--json", "out.json"]).expect(0);
     publisher.signal("TERM");
     publisher.finish(RUN_WITHIN);
-    // What is played is decoded: errors in it are said.
+    // The player decodes, and prints errors in the stream.
     let player = ffmpeg(&["-i", &url("stream1"), "-t", "2", "-f", "null", "-"]);
     let played = player.finish(RUN_WITHIN).expect(0);
     assert_eq!(played.stderr, "");
     let report = Report::read(&folder.path().join("out.json"));
     let count = |name: &str| number(report.metric(name));
     assert_eq!((count("continuity_errors"), count("pkt_rcv_drop")), (0, 0));
-    // Unstamped: it is ffmpeg's own.
+    // Unstamped, because ffmpeg made the stream.
     assert_eq!(count("expected"), 0);
     assert!(count("non_null_packets") > 1000);
     let served = served(server, folder.path());
@@ -251,7 +251,7 @@ fn ffmpeg_plays_from_the_reference_server_and_publishes_to_it() {
 }
 
 #[test]
-fn a_passphrase_that_is_wrong_is_named_and_so_is_a_key_that_is_not_known() {
+fn wrong_passphrases_and_unknown_keys_are_named() {
     let folder = folder();
     let port = free_port();
     let server = serve(folder.path(), port, &["--passphrase", "hush-hush-hush"]);
@@ -287,7 +287,7 @@ fn srt_live_transmit_is_launched_by_its_name() {
          load: {{ clients: 1, start: at_once }}\n"
     );
     write(folder.path(), "run.yaml", &scenario);
-    // Nobody sends anything to it, so the client fails.
+    // Nobody sends to it, so the client fails.
     run(folder.path(), ["run", "run.yaml", "--json", "out.json"]);
     let report = Report::read(&folder.path().join("out.json"));
     assert_eq!(report.failures("no_media"), 1);
@@ -295,7 +295,7 @@ fn srt_live_transmit_is_launched_by_its_name() {
 }
 
 #[test]
-fn the_first_latency_that_will_do_is_found_in_few_runs() {
+fn find_needs_few_runs_for_the_first_latency_that_passes() {
     let folder = folder();
     let port = free_port();
     let scenario = format!(
@@ -319,12 +319,12 @@ fn the_first_latency_that_will_do_is_found_in_few_runs() {
         (&found["passed"], &found["not_passed"]),
         (&"200ms".into(), &"150ms".into())
     );
-    // 350, 200, 100 and 150 ms.
+    // Runs with 350, 200, 100 and 150 ms.
     assert_eq!(series["runs"].as_array().map(Vec::len), Some(4));
 }
 
 #[test]
-fn server_on_all_addresses_answers_from_the_one_that_was_asked() {
+fn server_on_all_addresses_answers_from_the_asked_one() {
     let folder = folder();
     let port = free_port();
     let server = serve(folder.path(), port, &["--listen", "0.0.0.0"]);

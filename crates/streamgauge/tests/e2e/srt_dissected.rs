@@ -1,5 +1,5 @@
-//! SRT as tshark sees it: each packet that libsrt's program and ours exchange is read as its
-//! dissector reads it, and as many are counted as it finds.
+//! SRT as tshark sees it: each packet between libsrt's program and streamgauge is parsed as its
+//! dissector parses it, and counts equal those of the capture.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,7 +16,7 @@ use crate::support::{
     Process, RUN_WITHIN, Report, folder, have, number, run, streamgauge, wait_for,
 };
 
-/// The fields that are compared: those that both know of a packet.
+/// Compared fields: those that both sides know of a packet.
 const FIELDS: [&str; 24] = [
     "srt.iscontrol",
     "srt.type",
@@ -44,10 +44,10 @@ const FIELDS: [&str; 24] = [
     "srt.hs.cookie",
 ];
 
-/// A packet of media: its header, and seven of a transport stream.
+/// Length of a media packet: its header and seven transport packets.
 const PACKET: usize = 16 + 7 * 188;
 
-/// Said once all is over.
+/// Last packet of the capture.
 const END: &[u8] = b"nothing of interest comes behind this";
 
 type Fields = Vec<(&'static str, String)>;
@@ -57,7 +57,7 @@ struct Seen {
     from: u16,
     to: u16,
     payload: Vec<u8>,
-    /// What the dissector says of it.
+    /// Fields as the dissector reads them.
     fields: Fields,
 }
 
@@ -67,14 +67,15 @@ fn capture(folder: &Path, ports: &[u16]) -> Process {
         .map(|port| format!("udp port {port}"))
         .collect();
     let mut command = Command::new("tshark");
-    // Room for all: what the capture lost, nobody could compare.
+    // A large buffer: packets that the capture lost could not be compared.
     command.args(["-i", "lo", "-B", "64", "-w", "capture.pcapng", "-f"]);
     command.arg(filters.join(" or "));
     let capture = Process::start(command, folder);
     wait_for("tshark captures", Duration::from_secs(60), || {
         capture.said().contains("Capturing on").then_some(())
     });
-    // It says so before the kernel has its filter: what it is to see is what comes now.
+    // tshark prints this before the kernel has its filter. It is ready when it has captured a
+    // probe.
     let probe = std::net::UdpSocket::bind(("127.0.0.1", 0)).expect("a free port");
     wait_for("tshark sees packets", Duration::from_secs(60), || {
         let _ = probe.send_to(b"?", ("127.0.0.1", ports[0]));
@@ -85,13 +86,13 @@ fn capture(folder: &Path, ports: &[u16]) -> Process {
     capture
 }
 
-/// An attribute of an element of PDML.
+/// Returns an attribute of an element of PDML.
 fn attribute<'a>(line: &'a str, name: &str) -> Option<&'a str> {
     let begin = line.find(&format!(" {name}=\""))? + name.len() + 3;
     line[begin..].split('"').next()
 }
 
-/// What tshark says of each packet of SRT.
+/// Returns tshark's reading of each SRT packet.
 fn dissected(folder: &Path, ports: &[u16]) -> Vec<Seen> {
     let mut command = Command::new("tshark");
     command.args([
@@ -127,19 +128,20 @@ fn dissected(folder: &Path, ports: &[u16]) -> Vec<Seen> {
                 }
                 _ => {}
             }
-            // The version of SRT, in an extension, has the name of the handshake's version.
+            // The version of SRT in an extension has the same field name as the version of the
+            // handshake.
             let mut before = seen.fields.iter();
             let again = name != "srt.nak_seqno" && before.any(|(field, _)| *field == name);
             if let Some(&field) = FIELDS.iter().find(|field| **field == name && !again) {
                 let shown = match field {
-                    // It stands in its text alone.
+                    // Its value is only in the text.
                     "srt.nak_seqno" => attribute(line, "showname").unwrap_or_default(),
                     _ => show,
                 };
                 seen.fields.push((field, shown.to_owned()));
             }
         }
-        // Whatever made tshark see something.
+        // Leaves out the probes.
         if seen.payload != b"?" && seen.payload != END {
             all.push(seen);
         }
@@ -147,7 +149,7 @@ fn dissected(folder: &Path, ports: &[u16]) -> Vec<Seen> {
     all
 }
 
-/// The same, as we read it.
+/// Returns the same fields as streamgauge parses them, and the kind of packet.
 fn read(payload: &[u8]) -> (Fields, &'static str) {
     let mut fields: Fields = Vec::new();
     let packet = Packet::parse(payload).expect("it is one");
@@ -249,7 +251,7 @@ fn read(payload: &[u8]) -> (Fields, &'static str) {
 }
 
 #[test]
-fn each_packet_is_read_as_tshark_reads_it_and_as_many_are_counted() {
+fn packets_are_parsed_and_counted_as_by_tshark() {
     if !have("srt-live-transmit") || !have("tshark") {
         return;
     }
@@ -261,14 +263,15 @@ fn each_packet_is_read_as_tshark_reads_it_and_as_many_are_counted() {
     let [from_us, relayed, direct] = [(); 3].map(|()| free_port());
     let ports = [from_us, relayed, direct];
     let capture = capture(folder.path(), &ports);
-    // Our server loses, and libsrt asks for it; another one loses, and we do.
+    // One server loses packets that libsrt requests again; the other loses packets that streamgauge
+    // requests again.
     let lossy = ["--fault", "lose=8%", "--length", "5s"];
     let first = serve(folder.path(), from_us, &lossy);
     let second = folder.path().join("second");
     fs::create_dir(&second).expect("the folder can be written to");
     let encrypted = [&lossy[..], &["--passphrase", "hush-hush-hush"]].concat();
     let second = serve(&second, direct, &encrypted);
-    // With 2 s of latency, retransmissions arrive in time on a busy machine too.
+    // With 2 s of latency, retransmissions arrive in time even on a busy machine.
     let clients = |port: u16, with: &str| {
         format!(
             "name: seen\nduration: 20s\nclients:\n  viewers:\n    protocol: srt\n    \
@@ -298,14 +301,14 @@ fn each_packet_is_read_as_tshark_reads_it_and_as_many_are_counted() {
         ["run", "direct.yaml", "--json", "direct.json"],
     )
     .expect(0);
-    // It leaves when the server's stream is over.
+    // The player leaves when the server's stream ends.
     player.finish(RUN_WITHIN).expect(0);
     drop(relay);
     for server in [first, second] {
         server.signal("TERM");
         server.finish(Duration::from_secs(10));
     }
-    // What is still on its way into the file would be lost with the capture.
+    // Packets that are not in the file yet would be lost with the capture.
     wait_for("tshark has seen all", Duration::from_secs(60), || {
         let probe = std::net::UdpSocket::bind(("127.0.0.1", 0)).expect("a free port");
         let _ = probe.send_to(END, ("127.0.0.1", ports[0]));
@@ -317,7 +320,7 @@ fn each_packet_is_read_as_tshark_reads_it_and_as_many_are_counted() {
     capture.finish(Duration::from_secs(60));
 
     let mut kinds: BTreeMap<&str, u64> = BTreeMap::new();
-    // By the port that it came from: data packets, sent again; by where it went: ACKs, NAKs.
+    // By source port: data packets and retransmissions; by destination port: ACKs and NAKs.
     let mut counts: BTreeMap<(u16, &str), u64> = BTreeMap::new();
     let mut ranges = 0;
     for seen in dissected(folder.path(), &ports) {
@@ -325,7 +328,8 @@ fn each_packet_is_read_as_tshark_reads_it_and_as_many_are_counted() {
         assert_eq!(fields, seen.fields, "{kind}: {:02x?}", seen.payload);
         *kinds.entry(kind).or_default() += 1;
         ranges += u64::from(seen.fields.iter().any(|(_, text)| text.contains("range")));
-        // Packets that left together are one in the capture, of which tshark reads the first.
+        // Packets that left together are one packet in the capture, of which tshark reads the
+        // first.
         let further = seen.payload.chunks(PACKET).skip(1);
         let further = further.map(|packet| read(packet).0);
         for fields in std::iter::once(seen.fields).chain(further) {
@@ -359,7 +363,7 @@ fn each_packet_is_read_as_tshark_reads_it_and_as_many_are_counted() {
         ] {
             assert_eq!(count(metric), counts[&(port, what)], "{metric} of {port}");
         }
-        // The relay to which libsrt plays loses nothing, so there may be nothing to ask for.
+        // The relay of libsrt loses nothing, so there may be nothing to request again.
         let delay = &report.0["tester"]["feedback_delay"]["count"];
         let asks = counts[&(port, "naks")] > 0;
         assert_eq!(

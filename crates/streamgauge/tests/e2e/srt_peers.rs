@@ -1,4 +1,4 @@
-//! SRT against other programs, beyond a caller that plays or publishes live media.
+//! SRT with other programs, beyond callers that play or publish live media.
 
 use std::process::Command;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::support::{
 };
 
 #[test]
-fn srt_live_transmit_is_met_by_rendezvous_on_both_of_its_sides() {
+fn rendezvous_with_both_sides_of_srt_live_transmit_works() {
     if !have("srt-live-transmit") {
         return;
     }
@@ -29,7 +29,7 @@ fn srt_live_transmit_is_met_by_rendezvous_on_both_of_its_sides() {
     write(folder.path(), "publish.yaml", &publish);
     let player = streamgauge(["run", "play.yaml", "--json", "play.json"]);
     let player = Process::start(player, folder.path());
-    // It hears that nobody is there, and calls on.
+    // The server rejects the player because nobody publishes, and the player keeps calling.
     wait_for("the player calls", Duration::from_secs(60), || {
         (sockets(plays, false) > 0).then_some(())
     });
@@ -59,13 +59,13 @@ fn srt_live_transmit_is_met_by_rendezvous_on_both_of_its_sides() {
 }
 
 #[test]
-fn messages_of_many_packets_that_srt_live_transmit_sends_are_counted_whole() {
+fn multi_packet_messages_of_srt_live_transmit_are_whole() {
     if !have("srt-live-transmit") {
         return;
     }
     let folder = folder();
     let port = free_port();
-    // Seven packets each.
+    // Seven packets per message.
     let chunk = 10_000;
     let bytes = 40 * chunk;
     std::fs::write(folder.path().join("file"), vec![7; bytes]).expect("it can be written");
@@ -76,8 +76,8 @@ fn messages_of_many_packets_that_srt_live_transmit_sends_are_counted_whole() {
          load: {{ clients: 1, start: at_once }}\n"
     );
     write(folder.path(), "run.yaml", &scenario);
-    // It begins to read when somebody is there, and does not end with its input: the client must not
-    // give it up before it is ended.
+    // The program starts to read when a client is connected, and outlives its input: the client
+    // must not give up before it is stopped.
     let mut command = Command::new("sh");
     command.args([
         "-c",
@@ -105,11 +105,11 @@ fn messages_of_many_packets_that_srt_live_transmit_sends_are_counted_whole() {
     ] {
         assert_eq!(count(name), 0, "{name}");
     }
-    // Nothing is due at a certain time.
+    // Without a transport stream, no data has a due time.
     assert_eq!(count("ts_packets"), 0);
 }
 
-/// Whether these bytes are `count` messages of that size, as they are made: each begins with its
+/// Checks that these bytes are `count` generated messages of this size: each begins with its
 /// number.
 fn demand_messages(bytes: &[u8], size: usize, count: u64) {
     assert_eq!(bytes.len() as u64, count * size as u64);
@@ -122,7 +122,7 @@ fn demand_messages(bytes: &[u8], size: usize, count: u64) {
 }
 
 #[test]
-fn messages_that_clients_publish_come_whole_and_in_order_to_srt_live_transmit() {
+fn published_messages_reach_srt_live_transmit_in_order() {
     if !have("srt-live-transmit") {
         return;
     }
@@ -152,7 +152,7 @@ fn messages_that_clients_publish_come_whole_and_in_order_to_srt_live_transmit() 
         let report = Report::read(&folder.path().join("out.json"));
         let count = |name: &str| number(report.metric(name));
         let sent = count("messages_sent");
-        // 25 a second.
+        // 25 messages a second.
         assert!(sent > 60, "{sent}");
         assert_eq!(count("messages_acknowledged"), sent);
         assert_eq!(count("messages_dropped"), 0);
@@ -168,7 +168,7 @@ fn messages_that_clients_publish_come_whole_and_in_order_to_srt_live_transmit() 
 }
 
 #[test]
-fn messages_of_the_reference_server_come_whole_to_srt_live_transmit_whatever_is_left_out() {
+fn messages_of_a_lossy_server_reach_srt_live_transmit_whole() {
     if !have("srt-live-transmit") {
         return;
     }

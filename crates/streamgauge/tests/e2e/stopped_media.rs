@@ -1,11 +1,11 @@
-//! Media that comes, and then stops: a run that ends before the time-out of silence does not pass
-//! either. Nor does one in which nobody takes the media.
+//! Media that stops during a run: a run that ends before the time-out of silence fails as well. So
+//! does a run in which the server does not read published media.
 
 use crate::scripted::{Answer, Scripted};
 use crate::support::{Report, Server, folder, run};
 
 #[test]
-fn media_that_has_stopped_when_the_run_ends_fails_it() {
+fn media_that_stops_before_the_end_fails_the_run() {
     for transport in ["udp", "tcp"] {
         let folder = folder();
         let server = Server::start(folder.path(), &["--fault", "stop=1s"]);
@@ -29,7 +29,7 @@ fn media_that_has_stopped_when_the_run_ends_fails_it() {
 }
 
 #[test]
-fn a_server_that_does_not_read_what_is_published_fails_a_run() {
+fn server_that_does_not_read_published_media_fails_the_run() {
     let folder = folder();
     let server = Scripted::start(|method| match method {
         "RECORD" => Answer::Deaf,
@@ -47,10 +47,10 @@ fn a_server_that_does_not_read_what_is_published_fails_a_run() {
 }
 
 #[test]
-fn a_server_that_reads_a_fast_publisher_passes() {
+fn fast_publisher_with_a_reading_server_passes() {
     let folder = folder();
     let server = Server::start(folder.path(), &[]);
-    // A picture that is sent at once is larger than what is queued for a connection.
+    // A picture that is sent at once is larger than the queue of a connection.
     let scenario = format!(
         "clients: {{publishers: {{urls: [{}], transport: tcp, publish: {{bitrate: 40Mbps}}, load: {{clients: 1}}}}}}\n\
          duration: 4s\n",

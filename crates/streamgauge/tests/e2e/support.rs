@@ -1,4 +1,4 @@
-//! Processes that end with their test, free ports, and waiting for what must come.
+//! Processes that end with their test, free ports, and waiting for conditions.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -14,13 +14,13 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// How long a run may take that has nothing special about it.
+/// Time limit of an ordinary run.
 pub(crate) const RUN_WITHIN: Duration = Duration::from_secs(180);
 
-/// Health bounds that a busy machine does not cross. The environment of every [`Process`] sets
-/// them, unless its command does: a test of a feature passes however late the tester is. The bounds
-/// on what the tester loses (`overflow`, `kernel_drops`) stay as they are, because counts depend on
-/// them.
+/// Health bounds that a busy machine does not exceed. Every [`Process`] sets them in its
+/// environment, unless its command does: a test of a feature passes however late the tester is. The
+/// bounds on losses of the tester (`overflow`, `kernel_drops`) are unchanged, because counts depend
+/// on them.
 pub(crate) const RELAXED_HEALTH: [(&str, &str); 10] = [
     ("CPU_WAIT", "100%"),
     ("FEEDBACK_DELAY_P99", "60s"),
@@ -34,14 +34,14 @@ pub(crate) const RELAXED_HEALTH: [(&str, &str); 10] = [
     ("WORKER_CPU", "100%"),
 ];
 
-/// A packet ring for a worker that a busy machine keeps from its work for two seconds. The default
-/// holds 0.6 s: 64 blocks, handed over after 10 ms each.
+/// Packet ring for a worker that a busy machine interrupts for two seconds. The default ring holds
+/// 0.6 s: 64 blocks, handed over after 10 ms each.
 pub(crate) const ROOMY_RING: (&str, &str) = ("STREAMGAUGE_TESTER__RING", "32MiB");
 
-/// How often a condition is looked at.
+/// Interval between checks of a condition.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// Asserts that the run of a folder is one plain file, and none of a database's others is left.
+/// Asserts that the run in a folder is one file, without the other files of a database.
 #[track_caller]
 pub(crate) fn assert_one_plain_file(folder: &Path) {
     let entries = fs::read_dir(folder).expect("it can be read");
@@ -52,7 +52,7 @@ pub(crate) fn assert_one_plain_file(folder: &Path) {
     assert_eq!(found, [1, 0, 0], "{names:?}");
 }
 
-/// A folder of the test's own, in which everything it starts works.
+/// Creates a folder for the test, in which all its processes run.
 pub(crate) fn folder() -> TempDir {
     tempfile::Builder::new()
         .prefix("streamgauge-test-")
@@ -60,10 +60,10 @@ pub(crate) fn folder() -> TempDir {
         .expect("the system's folder for temporary files can be written")
 }
 
-/// A TCP port that nobody listens on. Somebody else may take it before it is used, which is why it
-/// comes from the kernel's choice: that goes round and does not give one out twice in a row.
+/// Returns a TCP port on which nobody listens. Another process may take it before it is used. The
+/// kernel chooses it, as it cycles through ports and does not return the same one twice in a row.
 pub(crate) fn free_port() -> u16 {
-    /// What other tests were given, and may not have bound yet.
+    /// Ports of other tests, which may not be bound yet.
     static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
     loop {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there is a free port");
@@ -74,8 +74,8 @@ pub(crate) fn free_port() -> u16 {
     }
 }
 
-/// Whether a program is in PATH that no package brings; if not, that is said, and the test is left
-/// out.
+/// Returns `true` if a program that no package provides is in PATH. If not, prints that the test is
+/// skipped.
 pub(crate) fn have_built(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
@@ -86,7 +86,7 @@ pub(crate) fn have_built(program: &str) -> bool {
     found
 }
 
-/// Looks at a condition until it gives something, or fails the test.
+/// Checks a condition until it returns a value, or fails the test at the time limit.
 pub(crate) fn wait_for<T>(
     what: &str,
     within: Duration,
@@ -102,7 +102,8 @@ pub(crate) fn wait_for<T>(
     }
 }
 
-/// A command that runs another, such as `nsenter`: with its arguments and environment at the end.
+/// Returns a command that runs another, such as `nsenter`: with its arguments at the end, and its
+/// environment.
 pub(crate) fn behind(mut wrapper: Command, command: &Command) -> Command {
     wrapper.arg(command.get_program()).args(command.get_args());
     for (name, value) in command.get_envs() {
@@ -114,13 +115,13 @@ pub(crate) fn behind(mut wrapper: Command, command: &Command) -> Command {
     wrapper
 }
 
-/// Does something with each item at the same time: for runs that mostly wait. All tests together do
-/// so with no more items at a time than a quarter of the tests that run, and four at least: more
-/// would keep a hundred threads waiting for a processor, and servers would fall behind.
+/// Calls `act` for all items at the same time, for runs that mostly wait. All tests together run at
+/// most a quarter as many items as test threads, but at least four: more would keep a hundred
+/// threads waiting for a processor, and servers would fall behind.
 pub(crate) fn at_once<T: Sync>(items: &[T], act: impl Fn(&T) + Sync) {
     static RUNNING: Mutex<usize> = Mutex::new(0);
     static ENDED: Condvar = Condvar::new();
-    /// Gives the place back, also if the item fails.
+    /// Releases the slot, even if the item fails.
     struct Running;
     impl Running {
         fn begin(most: usize) -> Running {
@@ -157,7 +158,7 @@ pub(crate) struct Process {
     what: String,
 }
 
-/// What a process that has ended left behind.
+/// Result of a process that has ended.
 #[derive(Debug)]
 pub(crate) struct Finished {
     pub(crate) status: ExitStatus,
@@ -166,7 +167,7 @@ pub(crate) struct Finished {
 }
 
 impl Process {
-    /// Starts a command in a folder, its outputs into files there.
+    /// Starts a command in a folder, with its output in files there.
     pub(crate) fn start(mut command: Command, folder: &Path) -> Process {
         let what = format!("{command:?}");
         let own: BTreeSet<OsString> = command.get_envs().map(|(name, _)| name.into()).collect();
@@ -208,22 +209,22 @@ impl Process {
         self.child.id()
     }
 
-    /// Whether it still runs.
+    /// Returns `true` if it is still running.
     pub(crate) fn runs(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// What it has said so far on standard error.
+    /// Returns its standard error so far.
     pub(crate) fn said(&self) -> String {
         fs::read_to_string(&self.stderr).unwrap_or_default()
     }
 
-    /// What it has said so far on standard output.
+    /// Returns its standard output so far.
     pub(crate) fn told(&self) -> String {
         fs::read_to_string(&self.stdout).unwrap_or_default()
     }
 
-    /// Sends a signal, by its name.
+    /// Sends a signal by its name.
     pub(crate) fn signal(&self, name: &str) {
         let sent = Command::new("kill")
             .args([&format!("-{name}"), &self.id().to_string()])
@@ -237,7 +238,7 @@ impl Process {
         );
     }
 
-    /// Waits for its end.
+    /// Waits until it ends.
     pub(crate) fn finish(mut self, within: Duration) -> Finished {
         let deadline = Instant::now() + within;
         let status = loop {
@@ -270,7 +271,7 @@ impl Drop for Process {
 }
 
 impl Finished {
-    /// Demands an exit code; what was said shows why it was another.
+    /// Asserts the exit code; shows the output if it differs.
     #[track_caller]
     pub(crate) fn expect(self, code: i32) -> Finished {
         assert_eq!(
@@ -283,7 +284,7 @@ impl Finished {
         self
     }
 
-    /// Demands that the message names something.
+    /// Asserts that the error output contains a text.
     #[track_caller]
     pub(crate) fn names(self, text: &str) -> Finished {
         assert!(
@@ -295,20 +296,20 @@ impl Finished {
     }
 }
 
-/// The variable that sets a health bound.
+/// Returns the variable that sets a health bound.
 pub(crate) fn variable(bound: &str) -> String {
     format!("STREAMGAUGE_TESTER__HEALTH__{bound}")
 }
 
-/// The command under test. [`Process::start`] relaxes its health bounds.
+/// Returns the command under test. [`Process::start`] relaxes its health bounds.
 pub(crate) fn streamgauge<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_streamgauge"));
     command.args(arguments).env("NO_COLOR", "1");
     command
 }
 
-/// The command under test with relaxed health bounds, except for one, such as `LONGEST_STALL`: for
-/// a test that makes the tester cross that bound.
+/// Returns the command under test with relaxed health bounds except for one, such as
+/// `LONGEST_STALL`, which a test makes the tester exceed.
 pub(crate) fn streamgauge_with_bound<S: AsRef<OsStr>>(
     (bound, value): (&str, &str),
     arguments: impl IntoIterator<Item = S>,
@@ -335,7 +336,7 @@ pub(crate) struct Server {
     report: PathBuf,
 }
 
-/// What the reference server did to all streams together.
+/// Totals of the reference server over all streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) expected: u64,
@@ -346,7 +347,7 @@ pub(crate) struct Counts {
 }
 
 impl Server {
-    /// Starts one with further arguments, and waits until it listens.
+    /// Starts a server with additional arguments and waits until it listens.
     pub(crate) fn start(folder: &Path, arguments: &[&str]) -> Server {
         let port = free_port();
         let report = folder.join(format!("served-{port}.jsonl"));
@@ -376,7 +377,7 @@ impl Server {
         self.process.signal(name);
     }
 
-    /// Stops it, and adds up what it did to each stream.
+    /// Stops the server. Returns its report about each stream, and the totals.
     pub(crate) fn stop(self) -> (Vec<Value>, Counts) {
         self.process.signal("TERM");
         let report = self.report.clone();
@@ -406,20 +407,20 @@ impl Server {
     }
 }
 
-/// Whether somebody listens on a TCP port. Read from the kernel's table: a connection
-/// made to find out would be one more client.
+/// Returns `true` if a process listens on a TCP port. Reads the kernel's table, because a
+/// connection would be one more client.
 pub(crate) fn listens(port: u16) -> bool {
     connections(port, "0A") > 0
 }
 
-/// How many TCP connections a server on that port has.
+/// Returns the number of TCP connections to a server on this port.
 pub(crate) fn established(port: u16) -> usize {
     connections(port, "01")
 }
 
 fn connections(port: u16, state: &str) -> usize {
     let table = fs::read_to_string("/proc/net/tcp").expect("Linux has it");
-    // Without IPv6 there is none.
+    // The table is missing without IPv6.
     let table_6 = fs::read_to_string("/proc/net/tcp6").unwrap_or_default();
     let local = format!(":{port:04X}");
     let lines = table.lines().skip(1).chain(table_6.lines().skip(1));
@@ -449,7 +450,7 @@ impl Report {
             .expect("a verdict is a word")
     }
 
-    /// The population of `load`: `viewers`, or `senders` of messages.
+    /// Returns the population of `load`: `viewers`, or `senders` of messages.
     fn population(&self) -> &Value {
         let populations = &self.0["populations"];
         populations
@@ -457,12 +458,12 @@ impl Report {
             .unwrap_or(&populations["senders"])
     }
 
-    /// How many clients of the population it says so of: `started`, `completed`, ...
+    /// Returns the number of clients in a state: `started`, `completed`, ...
     pub(crate) fn clients(&self, how: &str) -> u64 {
         number(&self.population()["clients"][how])
     }
 
-    /// How many clients failed for a reason.
+    /// Returns the number of clients that failed for a reason.
     pub(crate) fn failures(&self, reason: &str) -> u64 {
         let failures = &self.population()["clients"]["failures"];
         failures[reason].as_u64().unwrap_or(0)
@@ -482,7 +483,7 @@ impl Report {
         }
     }
 
-    /// Demands that the tester lost nothing itself: then a difference is a wrong count.
+    /// Asserts that the tester lost nothing itself, so that any difference is a wrong count.
     #[track_caller]
     pub(crate) fn tester_was_fit(&self) {
         assert_eq!(
@@ -502,8 +503,8 @@ pub(crate) fn number(value: &Value) -> u64 {
         .unwrap_or_else(|| panic!("not a count: {value}"))
 }
 
-/// Whether a test that needs another program can do its work. If it cannot, that is a failure
-/// unless the environment says that it is meant to be left out.
+/// Returns `true` if a program that a test needs is in PATH. If it is missing, the test fails
+/// unless the environment permits to leave it out.
 pub(crate) fn have(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());

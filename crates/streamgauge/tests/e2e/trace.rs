@@ -1,4 +1,4 @@
-//! `--trace`: what one client sent and received, as tshark reads it, is what the report says of it.
+//! `--trace`: the packets of one client, as tshark reads them, agree with the report.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use crate::support::{
     Finished, Process, Report, Server, folder, free_port, have, number, run, streamgauge, wait_for,
 };
 
-/// The clock of the reference server's video, in Hz.
+/// Clock rate of the reference server's video, in Hz.
 const CLOCK_RATE: f64 = 90_000.0;
 
 /// A capture file of a client of the server on `port`.
@@ -20,11 +20,11 @@ struct Capture {
 
 /// An RTP packet as tshark prints it.
 struct Rtp {
-    /// Seconds since 1970, in nanoseconds.
+    /// Nanoseconds since 1970.
     at: i64,
     timestamp: u32,
     ssrc: u64,
-    /// Of the datagram, header included; of a connection's 0.
+    /// Length of the datagram, header included. 0 on a connection.
     length: u64,
 }
 
@@ -36,7 +36,7 @@ impl Capture {
         }
     }
 
-    /// What tshark says with these arguments.
+    /// Returns tshark's output with these arguments.
     fn tshark(&self, arguments: &[&str]) -> String {
         let output = Command::new("tshark")
             .args(["-n", "-d", &format!("tcp.port=={},rtsp", self.port)])
@@ -51,8 +51,8 @@ impl Capture {
         String::from_utf8(output.stdout).expect("it prints text")
     }
 
-    /// The fields of each packet that passes a filter. What one frame holds several of stands
-    /// behind the other.
+    /// Returns the fields of each packet that passes a filter. If a frame has several values of a
+    /// field, they follow each other.
     fn fields(&self, filter: &str, fields: &[&str]) -> Vec<Vec<String>> {
         let mut arguments = vec!["-Y", filter, "-T", "fields"];
         for field in fields {
@@ -86,11 +86,11 @@ impl Capture {
         packets
     }
 
-    /// Demands what holds for every trace that is whole.
+    /// Asserts what holds for every trace that is complete.
     #[track_caller]
     fn is_sound(&self) {
-        // Wireshark leaves the emulation prevention bytes (H.264, 7.4.1) in the parameter sets of a
-        // session description, and stumbles over them.
+        // Wireshark does not remove the emulation prevention bytes (H.264, 7.4.1) from the
+        // parameter sets of a session description, and reports them as malformed.
         let wrong = [
             "ip.checksum.status == 0",
             "tcp.checksum.status == 0",
@@ -127,7 +127,7 @@ impl Capture {
     }
 }
 
-/// The mean of the interarrival jitter after each packet, in seconds: RFC 3550, 6.4.1.
+/// Returns the mean of the interarrival jitter after each packet, in seconds: RFC 3550, 6.4.1.
 fn mean_jitter(packets: &[Rtp]) -> f64 {
     let (mut jitter, mut sum) = (0.0, 0.0);
     for pair in packets.windows(2) {
@@ -140,7 +140,7 @@ fn mean_jitter(packets: &[Rtp]) -> f64 {
     sum / (packets.len() - 1) as f64
 }
 
-/// One client plays from a faulty server; its trace says what the report says.
+/// Plays from a faulty server with one client, whose trace must agree with the report.
 fn says_what_the_report_says(transport: &str) {
     if !have("tshark") {
         return;
@@ -184,17 +184,17 @@ fn says_what_the_report_says(transport: &str) {
 }
 
 #[test]
-fn of_udp_says_what_the_report_says() {
+fn trace_of_udp_agrees_with_the_report() {
     says_what_the_report_says("udp");
 }
 
 #[test]
-fn of_tcp_says_what_the_report_says() {
+fn trace_of_tcp_agrees_with_the_report() {
     says_what_the_report_says("tcp");
 }
 
-/// Of several clients on several workers, each trace holds one client's packets, all of them and
-/// whole.
+/// Plays with several clients on several workers. Each trace must hold all packets of one client,
+/// and no others. Returns `None` if tshark or the ring is missing.
 fn keeps_clients_apart(receive: &str) -> Option<()> {
     if !have("tshark") {
         return None;
@@ -245,18 +245,18 @@ fn keeps_clients_apart(receive: &str) -> Option<()> {
 }
 
 #[test]
-fn keeps_clients_apart_by_sockets() {
+fn traces_with_sockets_keep_clients_apart() {
     keeps_clients_apart("sockets");
 }
 
 #[test]
-fn keeps_clients_apart_beside_a_ring() {
-    // Nothing where there is no ring to be had.
+fn traces_with_a_ring_keep_clients_apart() {
+    // `None` if there is no ring.
     let _ = keeps_clients_apart("ring");
 }
 
 #[test]
-fn of_a_run_that_was_killed_can_be_read() {
+fn trace_of_a_killed_run_can_be_read() {
     if !have("tshark") {
         return;
     }
@@ -276,10 +276,10 @@ fn of_a_run_that_was_killed_can_be_read() {
 }
 
 #[test]
-fn of_a_full_disk_is_said_to_be_incomplete_and_the_run_goes_on() {
+fn trace_on_a_full_disk_is_incomplete_and_the_run_continues() {
     let folder = folder();
     let server = Server::start(folder.path(), &["--length", "2s"]);
-    // What is written there finds no room.
+    // Every write to this file fails.
     std::os::unix::fs::symlink("/dev/full", folder.path().join("x.run.viewers-0.pcapng"))
         .expect("the folder can be written");
     let url = server.url();
@@ -301,7 +301,7 @@ fn of_a_full_disk_is_said_to_be_incomplete_and_the_run_goes_on() {
 }
 
 #[test]
-fn of_a_client_that_is_not_there_is_refused_before_anything_begins() {
+fn trace_of_an_unknown_client_is_an_error_before_the_run() {
     let folder = folder();
     let url = format!("rtsp://127.0.0.1:{}/1", free_port());
     for name in ["5", "viewers/5", "watchers/1"] {

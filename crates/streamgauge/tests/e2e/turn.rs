@@ -1,5 +1,5 @@
-//! WebRTC by way of coturn: clients count what the reference server sent them, and coturn tells of
-//! their relayed addresses.
+//! WebRTC through coturn: clients count what the reference server sent them, and coturn logs their
+//! relayed addresses.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,8 +12,8 @@ use crate::support::{
     Process, Report, at_once, folder, free_port, have, listens, number, run, streamgauge, wait_for,
 };
 
-/// coturn with a user `me`, whose password is `hush-hush`, on that port; none where it is not
-/// there.
+/// Starts coturn on this port, with a user `me` whose password is `hush-hush`. Returns `None` if it
+/// is not installed.
 fn relays(folder: &Path, port: u16, with: &[&str]) -> Option<Process> {
     if !have("turnserver") {
         return None;
@@ -34,7 +34,7 @@ fn relays(folder: &Path, port: u16, with: &[&str]) -> Option<Process> {
     Some(server)
 }
 
-/// The reference server on that port.
+/// Starts the reference server on this port.
 fn serve(folder: &Path, port: u16, with: &[&str]) -> Process {
     let mut command = streamgauge(["serve", "webrtc", "--port", &port.to_string()]);
     command.args(["--report", "served.jsonl"]).args(with);
@@ -45,7 +45,7 @@ fn serve(folder: &Path, port: u16, with: &[&str]) -> Process {
     server
 }
 
-/// The sum of what it did for its sessions.
+/// Stops the server. Returns the sums of two of its counts over all sessions.
 fn served(server: Process, folder: &Path, places: [&str; 2]) -> [u64; 2] {
     server.signal("TERM");
     server.finish(Duration::from_secs(10));
@@ -73,7 +73,7 @@ fn turn(port: u16, transport: &str, password: &str) -> String {
 }
 
 #[test]
-fn what_comes_through_coturn_is_what_the_server_sent() {
+fn media_through_coturn_is_counted_exactly() {
     at_once(
         &[
             ("udp", "nack: false", Some("sockets")),
@@ -145,7 +145,7 @@ fn what_comes_through_coturn_is_what_the_server_sent() {
 }
 
 #[test]
-fn what_is_published_through_coturn_is_played_through_it() {
+fn streams_are_published_and_played_through_coturn() {
     at_once(&["udp", "tcp"], |&transport| {
         let folder = folder();
         let (relay, port) = (free_port(), free_port());
@@ -192,7 +192,7 @@ fn what_is_published_through_coturn_is_played_through_it() {
 }
 
 #[test]
-fn each_way_in_which_coturn_refuses_has_a_reason() {
+fn refusals_of_coturn_have_failure_reasons() {
     for (with, password, reason, said) in [
         (
             &["--allow-loopback-peers"][..],
@@ -239,7 +239,7 @@ fn each_way_in_which_coturn_refuses_has_a_reason() {
             assert!(!shown, "the password is in {}", path.display());
         }
     }
-    // Nobody is there.
+    // No TURN server listens there.
     let folder = folder();
     let port = free_port();
     let _server = serve(folder.path(), port, &[]);

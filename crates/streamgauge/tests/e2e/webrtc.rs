@@ -1,5 +1,5 @@
-//! WebRTC against Janus, in a network of the run's own: Janus offers no address of the loopback
-//! interface.
+//! WebRTC against Janus, in a network of the run's own, because Janus offers no address of the
+//! loopback interface.
 
 use std::fs;
 
@@ -9,12 +9,13 @@ use crate::janus::{Over, configure};
 use crate::namespace::Namespace;
 use crate::support::{Report, folder, have, number, run};
 
-/// The report of four that meet in a room of Janus; none where that cannot be.
+/// Returns the report of four participants in a room of Janus, or `None` if Janus or namespaces are
+/// not available.
 fn meet(keys: &str, audio: &str) -> Option<Report> {
     meet_in("publishers: 10", keys, audio)
 }
 
-/// The same, in such a room.
+/// As `meet`, with these settings of the room.
 fn meet_in(room: &str, keys: &str, audio: &str) -> Option<Report> {
     if !have("janus") || Namespace::with_multicast().is_none() {
         return None;
@@ -45,7 +46,7 @@ fn count(report: &Report, name: &str) -> u64 {
 }
 
 #[test]
-fn participants_of_a_janus_room_receive_each_other_over_one_connection() {
+fn janus_participants_receive_each_other_over_one_peer() {
     let Some(report) = meet("subscribe: together", "") else {
         return;
     };
@@ -54,7 +55,7 @@ fn participants_of_a_janus_room_receive_each_other_over_one_connection() {
     assert_eq!(count(&report, "peers_connected"), 8);
     assert_eq!(report.clients("failed"), 0);
     let (sent, received) = (count(&report, "sent_packets"), count(&report, "received"));
-    // Each packet goes to three, of those that are there.
+    // Each packet goes to the three others, as far as they have joined.
     assert!(
         received > sent && received <= 3 * sent,
         "{sent} and {received}"
@@ -62,17 +63,18 @@ fn participants_of_a_janus_room_receive_each_other_over_one_connection() {
     assert_eq!(count(&report, "expected"), received);
     assert!(count(&report, "receiver_reports") > 0);
     assert!(count(&report, "reports_sent") > 0);
-    // Janus asks for a key frame for each who comes; that for the last has long gone by the end.
+    // Janus requests a key frame for each participant that joins. The one for the last came long
+    // before the end.
     assert!(count(&report, "early_key_frames") >= 3);
 }
 
 #[test]
-fn what_janus_counts_itself_is_what_its_receivers_counted() {
+fn counts_of_janus_agree_with_those_of_its_receivers() {
     if !have("janus") || Namespace::with_multicast().is_none() {
         return;
     }
     let folder = folder();
-    // Who publishes has left when Janus is asked for the last time, so nothing is under way.
+    // The publishers have left when Janus is asked for the last time, so nothing is in flight.
     let scenario = "network: veth
 server: { launch: janus }
 clients:
@@ -106,7 +108,7 @@ duration: 7s
 }
 
 #[test]
-fn what_a_janus_room_passes_on_can_be_decrypted_and_has_time_codes() {
+fn media_of_a_janus_room_decrypts_and_has_time_codes() {
     let Some(report) = meet(
         "subscribe: each\n    receive: decrypted",
         ", audio_codec: opus",
@@ -127,14 +129,14 @@ fn what_a_janus_room_passes_on_can_be_decrypted_and_has_time_codes() {
 }
 
 #[test]
-fn receivers_in_a_janus_room_read_who_talks_in_headers_that_are_not_encrypted() {
+fn receivers_read_who_talks_in_plain_headers() {
     let talk = ", audio_codec: opus, talk: { speakers: 2, turn: 1s }";
     let Some(report) = meet("subscribe: together", talk) else {
         return;
     };
     let sent = count(&report, "sent_voice_packets");
     let voice = count(&report, "voice_packets");
-    // Each of four receives three, from when it has joined. Two of them talk at a time.
+    // Each of four participants receives three, once it has joined. Two of them talk at a time.
     assert!(
         sent > 50 && voice > sent && voice <= 3 * sent,
         "{voice} of {sent}"
@@ -146,7 +148,7 @@ fn receivers_in_a_janus_room_read_who_talks_in_headers_that_are_not_encrypted() 
 }
 
 #[test]
-fn publishers_that_follow_keep_to_the_bit_rate_of_their_janus_room() {
+fn following_publishers_keep_to_the_bit_rate_of_the_room() {
     let room = "publishers: 10, bitrate: 150kbps";
     let keys = "congestion: follow\n    transport_cc: false";
     let Some(report) = meet_in(room, keys, "") else {
@@ -155,7 +157,7 @@ fn publishers_that_follow_keep_to_the_bit_rate_of_their_janus_room() {
     assert!(count(&report, "rembs_received") > 0);
     assert!(count(&report, "transport_feedback_received") > 0);
     let estimate = report.metric("estimated_bitrate");
-    // Exact but for the buckets of a distribution.
+    // Exact except for the buckets of the distribution.
     assert!(
         estimate["p50"].as_f64().is_some_and(|p50| p50 < 155_000.0),
         "{estimate}"
@@ -168,12 +170,12 @@ fn publishers_that_follow_keep_to_the_bit_rate_of_their_janus_room() {
 }
 
 #[test]
-fn receivers_in_a_janus_room_get_the_layer_of_a_simulcast_that_they_choose() {
+fn janus_receivers_get_the_h264_layer_that_they_choose() {
     layers_of("h264");
 }
 
 #[test]
-fn they_do_so_of_vp8_whose_time_codes_come_through() {
+fn janus_receivers_get_the_vp8_layer_that_they_choose() {
     layers_of("vp8");
 }
 
@@ -182,7 +184,7 @@ fn layers_of(codec: &str) {
         return;
     }
     let folder = folder();
-    // Whoever comes first makes the room.
+    // The first client creates the room.
     let viewers = |name: &str| {
         format!(
             "  {name}:
@@ -221,7 +223,7 @@ clients:
         let value = &report.0["populations"][name]["metrics"][metric];
         value.as_f64().unwrap_or_else(|| panic!("{name}.{metric}"))
     };
-    // Three layers: one, a quarter and a sixteenth of it.
+    // Three layers: the full bit rate, a quarter and a sixteenth of it.
     let sent = of("camera", "sent_bitrate");
     assert!((1.2e6..2.3e6).contains(&sent), "{sent}");
     for (name, bitrate) in [("high", 1.6e6), ("middle", 0.4e6), ("low", 0.1e6)] {
@@ -230,19 +232,19 @@ clients:
         assert!(of(name, "expected") > 0.0);
         assert_eq!(of(name, "lost"), 0.0, "{name}");
         assert_eq!(of(name, "unauthentic"), 0.0, "{name}");
-        // Each frame has its code, and none was missed between the first and the last.
+        // Each frame has its time code, and none was missed between the first and the last.
         let delays = &report.0["populations"][name]["metrics"]["frame_delay"];
         assert!(delays["count"].as_f64() > Some(100.0), "{name}: {delays}");
         assert!(delays["p50"].as_f64() > Some(0.0), "{name}: {delays}");
-        // If the layer that was asked for is late by 250 ms, as on a busy machine, Janus shows the
-        // one below for a moment (`fallback`), and a frame is missing between them.
+        // If the requested layer is late by 250 ms, as on a busy machine, Janus sends the one below
+        // for a moment (`fallback`), and a frame is missing between them.
         let missed = of(name, "frame_loss") * delays["count"].as_f64().unwrap_or_default();
         assert!(missed < 1.5, "{name}: {missed}");
     }
 }
 
 #[test]
-fn who_watches_a_mount_point_gets_all_that_is_fed_to_it() {
+fn viewers_of_a_mount_point_get_all_that_is_fed_to_it() {
     if !have("janus") || Namespace::with_multicast().is_none() {
         return;
     }
@@ -279,14 +281,15 @@ duration: 7s
     assert_eq!(of("viewers", "streams_silent"), 0);
     let delays = &report.0["populations"]["viewers"]["metrics"]["frame_delay"];
     assert!(delays["count"].as_f64() > Some(100.0), "{delays}");
-    // Janus passes on that viewers who come later ask for a key frame, which no loop would have.
+    // Janus passes on the key frame requests of viewers that join later. A loop alone would have no
+    // key frame then.
     assert!(of("camera", "key_frame_requests") > 0);
     assert!(of("camera", "early_key_frames") > 0);
     assert!(of("viewers", "key_frames") >= 3);
 }
 
 #[test]
-fn whoever_talks_in_a_janus_room_is_seen_and_nobody_else() {
+fn only_the_speaker_of_a_janus_room_is_seen() {
     if !have("janus") || Namespace::with_multicast().is_none() {
         return;
     }
@@ -325,8 +328,8 @@ clients:
     assert_eq!(number(&viewers["video_switches"]), 2, "one for each");
     assert_eq!(viewers["switch_delay"]["count"], 2);
     assert_eq!(number(&viewers["streams_silent"]), 0);
-    // By their bit rates it is known whose videos come: of one who was silent, and then of the
-    // speaker alone.
+    // The bit rate tells whose video is received: first that of a silent participant, then that of
+    // the speaker alone.
     let windows = report.0["windows"].as_array().expect("each second");
     let rate = |own: &Value| own["populations"]["viewers"]["metrics"]["bitrate"].as_f64();
     let rates: Vec<f64> = windows
@@ -335,7 +338,7 @@ clients:
         .map(|own| own / 2.0)
         .collect();
     let before = (rates[1] + rates[2]) / 2.0;
-    // A busy machine moves bytes from one second into the next, but not over four.
+    // On a busy machine bytes move into the next second, but not beyond four.
     let means = rates.windows(4).map(|some| some.iter().sum::<f64>() / 4.0);
     let after = means.fold(0.0, f64::max);
     assert!((40e3..200e3).contains(&before), "{before}");
@@ -343,11 +346,10 @@ clients:
 }
 
 #[test]
-fn media_of_a_population_goes_by_the_link_that_it_has_for_itself() {
+fn media_of_a_population_uses_its_own_link() {
     if !have("janus") || Namespace::with_multicast().is_none() {
         return;
     }
-    // Beside others its link would be late.
     let folder = folder();
     let far = |name: &str, link: &str, keys: &str| {
         format!(
@@ -371,7 +373,7 @@ clients:
 {}{}duration: 8s
 ",
         far("camera", "delay: 20ms, up: { loss: 4% }", camera),
-        // Whoever comes first makes the room: the camera's first packet may be lost.
+        // The first client creates the room, and the camera's first packet may be lost.
         far(
             "viewers",
             "delay: 50ms, down: { loss: 4% }",
@@ -395,7 +397,7 @@ clients:
 }
 
 #[test]
-fn people_of_a_room_meet_over_http_as_over_a_websocket() {
+fn participants_meet_over_http_as_over_a_websocket() {
     if !have("janus") || Namespace::with_multicast().is_none() {
         return;
     }

@@ -1,5 +1,5 @@
-//! What is left of people in a Janus room when streamgauge is killed: nothing, and the next run
-//! passes.
+//! Participants of a Janus room after streamgauge was killed: nothing is left of them, and the next
+//! run passes.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::support::{Process, Report, folder, have, number, run, streamgauge, wa
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Three who meet in a room that the run makes.
+/// Returns a scenario of three participants in a room that the run creates.
 fn people(server: &str, host: &str) -> String {
     format!(
         "{server}
@@ -29,13 +29,13 @@ clients:
     )
 }
 
-/// The network namespace of a process.
+/// Returns the network namespace of a process.
 fn space_of(id: u32) -> Option<String> {
     let link = fs::read_link(format!("/proc/{id}/ns/net")).ok()?;
     Some(link.to_string_lossy().into_owned())
 }
 
-/// The processes that are in a network namespace.
+/// Returns the processes in a network namespace.
 fn within(space: &str) -> Vec<u32> {
     let all = fs::read_dir("/proc").expect("Linux has it").flatten();
     let ids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -53,12 +53,12 @@ fn killed_in_the_midst(mut playing: Process) {
     playing.finish(PATIENCE);
 }
 
-/// The next run meets nobody but itself.
+/// Checks that the next run has only its own participants.
 fn meets_nobody_else(folder: &Path) {
     let report = Report::read(&folder.join("next.json"));
     let count = |name: &str| number(report.metric(name));
     assert_eq!(report.clients("failed"), 0);
-    // Each sends over one, and receives the two others over another.
+    // Each participant sends over one peer connection, and receives the two others over another.
     assert_eq!(count("peers_connected"), 6);
     let (sent, received) = (count("sent_packets"), count("received"));
     assert!(
@@ -69,7 +69,7 @@ fn meets_nobody_else(folder: &Path) {
 }
 
 #[test]
-fn after_kill_9_ports_sockets_the_room_and_the_network_are_free_again() {
+fn kill_9_frees_ports_sockets_room_and_network() {
     if !have("janus") || Namespace::with_multicast().is_none() {
         return;
     }
@@ -89,7 +89,7 @@ fn after_kill_9_ports_sockets_the_room_and_the_network_are_free_again() {
     });
     assert!(!started.is_empty());
     killed_in_the_midst(playing);
-    // Sockets, ports and the room end with the processes, and with the namespace where they were.
+    // Sockets, ports and the room end with the processes, and with their namespace.
     for space in spaces.iter().filter(|space| **space != own) {
         wait_for("nobody is in the network", PATIENCE, || {
             within(space).is_empty().then_some(())
@@ -111,7 +111,7 @@ fn after_kill_9_ports_sockets_the_room_and_the_network_are_free_again() {
 }
 
 #[test]
-fn a_janus_that_goes_on_forgets_people_that_were_killed() {
+fn running_janus_forgets_killed_participants() {
     if !have("janus") {
         return;
     }
@@ -132,7 +132,7 @@ fn a_janus_that_goes_on_forgets_people_that_were_killed() {
         .arg("--disable-colors");
     let _janus = Process::start(space.within(&command), folder.path());
     wait_for("Janus listens", PATIENCE, || {
-        // In hexadecimal digits, and listening.
+        // Port 8188 in hexadecimal, in the state LISTEN.
         let table = space.table("tcp") + &space.table("tcp6");
         let listens = |line: &str| line.contains(":1FFC ") && line.contains(" 0A ");
         table.lines().any(listens).then_some(())

@@ -1,4 +1,4 @@
-//! Files that WebRTC clients publish: WebM of another program, and what Janus recorded of it.
+//! Files that WebRTC clients publish: WebM of another program, and Janus' recording of it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use crate::janus::{Over, configure};
 use crate::namespace::Namespace;
 use crate::support::{Report, folder, have, number, run};
 
-/// Five seconds of VP8 and Opus; none where ffmpeg cannot make them.
+/// Makes five seconds of VP8 and Opus. Returns `false` if ffmpeg cannot make them.
 pub(crate) fn webm(folder: &Path) -> bool {
     let options = "-v error -y -f lavfi -i testsrc2=size=320x240:rate=25 -f lavfi -i \
                    sine=sample_rate=48000 -t 5 -c:v libvpx -deadline realtime -cpu-used 8 -g 25 \
@@ -20,7 +20,7 @@ pub(crate) fn webm(folder: &Path) -> bool {
     made.is_ok_and(|status| status.success())
 }
 
-/// One publishes that file in the room, and two look at it.
+/// Runs a client that publishes this file in the room, and two that watch it.
 fn publish(folder: &Path, file: &str) -> Report {
     let place = folder.display();
     let scenario = format!(
@@ -54,7 +54,7 @@ duration: 9s
 }
 
 #[test]
-fn a_file_is_published_in_a_room_and_so_is_what_janus_recorded_of_it() {
+fn file_and_its_recording_by_janus_are_published_in_a_room() {
     if !have("janus") || Namespace::with_multicast().is_none() {
         return;
     }
@@ -75,7 +75,7 @@ fn a_file_is_published_in_a_room_and_so_is_what_janus_recorded_of_it() {
     let entries = fs::read_dir(folder.path()).expect("it is there");
     let of_video = |path: &PathBuf| {
         let name = path.to_string_lossy();
-        // The names of all begin with the plug-in's, `videoroom`.
+        // All names begin with the name of the plug-in, `videoroom`.
         name.ends_with(".mjr") && name.contains("-video-")
     };
     let mut paths = entries.map(|entry| entry.expect("it can be read").path());
@@ -84,7 +84,8 @@ fn a_file_is_published_in_a_room_and_so_is_what_janus_recorded_of_it() {
     looks_right(&report, 5 * 25);
 }
 
-/// More frames than the file has in half of its length, of which the whole has `five`, and all came.
+/// Checks that the number of sent frames fits a file that has `five` frames in five seconds, and
+/// that all packets arrived.
 fn looks_right(report: &Report, five: u64) {
     let of = |population: &str, name: &str| {
         number(&report.0["populations"][population]["metrics"][name])
@@ -99,6 +100,6 @@ fn looks_right(report: &Report, five: u64) {
         received > sent && received <= 2 * sent,
         "{received} of {sent}"
     );
-    // Each second begins with one.
+    // Each second begins with a key frame.
     assert!(of("viewers", "key_frames") >= 2 * 2);
 }

@@ -1,4 +1,4 @@
-//! WebRTC: what the reference server did is found exactly, by WHEP and through WHIP.
+//! WebRTC: counts equal what the reference server did, over WHEP and through WHIP.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::support::{
     Process, Report, at_once, folder, free_port, listens, number, run, streamgauge, wait_for,
 };
 
-/// The reference server on that port.
+/// Starts the reference server on this port.
 fn serve(folder: &Path, port: u16, with: &[&str]) -> Process {
     let mut command = streamgauge(["serve", "webrtc", "--port", &port.to_string()]);
     command.args(["--report", "served.jsonl"]).args(with);
@@ -21,7 +21,7 @@ fn serve(folder: &Path, port: u16, with: &[&str]) -> Process {
     server
 }
 
-/// What it did for each session, and in all.
+/// Stops the server. Returns its report about each session, and the totals.
 fn served(server: Process, folder: &Path) -> (Vec<Value>, Value) {
     server.signal("TERM");
     server.finish(Duration::from_secs(10));
@@ -46,7 +46,7 @@ fn play(folder: &Path, scenario: &str) -> Report {
 }
 
 #[test]
-fn every_count_of_the_faulty_reference_server_is_found_by_headers_and_decrypted() {
+fn every_count_of_the_faulty_reference_server_is_exact() {
     at_once(
         &[
             ("nack: false", false),
@@ -93,8 +93,9 @@ fn every_count_of_the_faulty_reference_server_is_found_by_headers_and_decrypted(
 }
 
 #[test]
-fn people_in_a_room_of_the_reference_server_receive_each_other() {
-    // All over one PeerConnection, each over one of its own, and with what the server leaves out.
+fn participants_in_a_reference_room_receive_each_other() {
+    // All over one peer connection, each over one of its own, and with packets that the server
+    // leaves out.
     at_once(
         &[
             ("receive: decrypted", 2 * 4, &[][..]),
@@ -147,7 +148,7 @@ fn people_in_a_room_of_the_reference_server_receive_each_other() {
 }
 
 #[test]
-fn what_is_left_out_is_asked_for_and_what_clients_publish_is_passed_on() {
+fn lost_packets_are_recovered_and_publications_passed_on() {
     let folder = folder();
     let port = free_port();
     let with = ["--fault", "loss=3%", "--token", "hush-hush"];
@@ -184,7 +185,7 @@ fn what_is_left_out_is_asked_for_and_what_clients_publish_is_passed_on() {
     ] {
         assert_eq!(of("viewers", name), truth, "{name} {all}");
     }
-    // Pictures come again in a stream of their own, and sound in the stream itself.
+    // Pictures are retransmitted in a stream of their own, sound in the same stream.
     let twice = of("viewers", "replayed") + of("viewers", "duplicated");
     assert_eq!(twice, sent("again_in_vain"), "{all}");
     assert!(of("viewers", "rtx_packets") > 10);
@@ -194,7 +195,7 @@ fn what_is_left_out_is_asked_for_and_what_clients_publish_is_passed_on() {
 }
 
 #[test]
-fn a_wrong_token_and_a_wrong_fault_are_named() {
+fn wrong_token_and_wrong_fault_are_named() {
     let folder = folder();
     let port = free_port();
     let finished = run(folder.path(), ["serve", "webrtc", "--fault", "lose=1%"]);

@@ -9,7 +9,7 @@ fn load(folder: &std::path::Path, url: &str, pid: u32) -> crate::support::Finish
 }
 
 #[test]
-fn the_right_one_is_measured() {
+fn process_that_serves_is_measured() {
     let folder = folder();
     let server = Server::start(folder.path(), &["--bitrate", "1Mbps"]);
     load(folder.path(), &server.url(), server.id()).expect(0);
@@ -21,7 +21,7 @@ fn the_right_one_is_measured() {
 }
 
 #[test]
-fn another_one_makes_the_run_invalid_and_is_named() {
+fn wrong_process_makes_the_run_invalid_and_is_named() {
     let folder = folder();
     let server = Server::start(folder.path(), &[]);
     let other = Server::start(folder.path(), &[]);
@@ -33,10 +33,10 @@ fn another_one_makes_the_run_invalid_and_is_named() {
 }
 
 #[test]
-fn one_that_does_not_listen_where_the_urls_point_makes_the_run_invalid() {
+fn process_without_the_port_makes_the_run_invalid() {
     let folder = folder();
     let server = Server::start(folder.path(), &[]);
-    // The discard port: nobody listens there.
+    // The discard port, on which nobody listens.
     load(folder.path(), "rtsp://127.0.0.1:9/a", server.id()).expect(110);
     let report = Report::read(&folder.path().join("out.json"));
     let reasons = report.0["verdict"]["reasons"].to_string();
@@ -47,7 +47,7 @@ fn one_that_does_not_listen_where_the_urls_point_makes_the_run_invalid() {
 }
 
 #[test]
-fn one_that_does_not_run_cannot_be_measured() {
+fn process_that_does_not_run_is_an_error() {
     let folder = folder();
     let gone = Process::start(streamgauge(["--version"]), folder.path());
     let pid = gone.id();

@@ -1,4 +1,4 @@
-//! Clients that change channel, and what a relay gives back when they have left.
+//! Clients that change channel, and what a relay releases after they have left.
 
 use std::fs;
 use std::path::Path;
@@ -8,11 +8,11 @@ use serde_json::Value;
 use crate::namespace::Namespace;
 use crate::support::{Finished, Process, RUN_WITHIN, Report, folder, number, streamgauge};
 
-/// How often each client changes.
+/// Number of channel changes per client.
 const CHANGES: u64 = 3;
 
-/// Plays so many clients, each of which changes channel [`CHANGES`] times among four, against the
-/// reference relay with these faults. `None` where no namespace can be made.
+/// Runs this many clients, each of which changes channel [`CHANGES`] times among four, against the
+/// reference relay with these faults. Returns `None` if no namespace can be made.
 fn zap(clients: u64, faults: &[&str], folder: &Path) -> Option<(Report, Finished)> {
     let space = Namespace::with_multicast()?;
     let faults: String = faults
@@ -52,7 +52,7 @@ fn held(report: &Report, what: &str) -> [u64; 3] {
 }
 
 #[test]
-fn changes_are_counted_exactly_and_an_honest_relay_gives_everything_back() {
+fn zaps_are_counted_and_an_honest_relay_releases_all() {
     let folder = folder();
     let Some((report, finished)) = zap(4, &[], folder.path()) else {
         return;
@@ -103,7 +103,7 @@ fn changes_are_counted_exactly_and_an_honest_relay_gives_everything_back() {
 }
 
 #[test]
-fn a_relay_that_keeps_groups_and_sockets_is_found() {
+fn relay_that_keeps_groups_and_sockets_is_detected() {
     let folder = folder();
     let Some((report, finished)) = zap(4, &["keep-groups", "keep-files"], folder.path()) else {
         return;
@@ -115,7 +115,7 @@ fn a_relay_that_keeps_groups_and_sockets_is_found() {
     assert_eq!(number(&gave_back["groups_kept"]), 4);
     assert!(gave_back["groups_left_within"].is_null(), "{gave_back}");
     assert_eq!(gave_back["kept"][0], "239.81.0.1");
-    // Two for each time that a client has left a channel.
+    // Two for each time that a client left a channel.
     let [before, _, after] = held(&report, "file_descriptors");
     assert!(after >= before + 2 * 4 * (CHANGES + 1), "{before} {after}");
     let reasons = report.0["verdict"]["reasons"].to_string();
@@ -126,12 +126,12 @@ fn a_relay_that_keeps_groups_and_sockets_is_found() {
 }
 
 #[test]
-fn datagrams_of_the_channel_before_are_counted_as_such() {
+fn datagrams_of_the_previous_channel_are_counted() {
     let folder = folder();
     let Some((report, finished)) = zap(1, &["old-channel=20"], folder.path()) else {
         return;
     };
-    // Nobody wrote a threshold: what is of another channel is wrong.
+    // The run has no threshold, but datagrams of another channel are wrong content.
     finished.expect(99);
     let reasons = report.0["verdict"]["reasons"].to_string();
     assert!(reasons.contains(".wrong <= 0.1%"), "{reasons}");

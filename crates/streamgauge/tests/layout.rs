@@ -1,4 +1,4 @@
-//! The repository's rules, as tests: what ARCHITECTURE.md says of the crates holds.
+//! The repository's rules, as tests of what ARCHITECTURE.md says about the crates.
 
 #[path = "layout/book.rs"]
 mod book;
@@ -12,7 +12,7 @@ use std::process::Command;
 
 use protocol::registry::{FOLDERS, PROTOCOLS};
 
-/// The crates, in the order in which they may depend on each other: on earlier ones only.
+/// The crates in their order of dependency: each may depend on earlier ones only.
 const ORDER: [&str; 12] = [
     "measure",
     "load",
@@ -28,13 +28,13 @@ const ORDER: [&str; 12] = [
     "streamgauge",
 ];
 
-/// The crates that do no I/O and read no clock.
+/// Crates that do no I/O and read no clock.
 const PURE: [&str; 5] = ["measure", "load", "mediagen", "link", "protocol"];
 
-/// The longest a source file may be, in lines.
+/// Maximum length of a source file, in lines.
 const LONGEST_FILE: usize = 800;
 
-/// The longest a line of a document may be, in characters.
+/// Maximum length of a line of a document, in characters.
 const LONGEST_LINE: usize = 100;
 
 fn root() -> PathBuf {
@@ -44,7 +44,8 @@ fn root() -> PathBuf {
         .expect("the workspace is two folders up")
 }
 
-/// The package of a crate: its name with the command's before it, so that it could be published.
+/// Returns the package of a crate: its name with the command's name in front, so that it could be
+/// published.
 fn package(name: &str) -> String {
     match name {
         "streamgauge" => name.to_owned(),
@@ -52,8 +53,8 @@ fn package(name: &str) -> String {
     }
 }
 
-/// The names of all crates that a crate needs to run, except itself, on any platform. Crates of
-/// this workspace have their short names.
+/// Returns the names of all crates that a crate needs at run time, on any platform, except itself.
+/// Crates of this workspace have their short names.
 fn dependencies(name: &str, depth: Option<u32>) -> BTreeSet<String> {
     let mut command = Command::new(env!("CARGO"));
     command
@@ -81,14 +82,14 @@ fn dependencies(name: &str, depth: Option<u32>) -> BTreeSet<String> {
         .collect()
 }
 
-/// All source files of a crate, by path.
+/// Returns all source files of a crate with their paths.
 fn sources(crate_name: &str) -> Vec<(PathBuf, String)> {
     let found = files(&root().join("crates").join(crate_name), "rs");
     assert!(!found.is_empty(), "{crate_name} has sources");
     found
 }
 
-/// All files below a folder whose names end in `extension`, by path.
+/// Returns all files below a folder with this extension, with their paths.
 fn files(folder: &Path, extension: &str) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -107,7 +108,7 @@ fn files(folder: &Path, extension: &str) -> Vec<(PathBuf, String)> {
     found
 }
 
-/// The documents for readers, by path.
+/// Returns the documents for readers, with their paths.
 fn documents() -> Vec<(PathBuf, String)> {
     let mut found = files(&root().join("docs"), "md");
     for name in ["README", "ARCHITECTURE", "CONTRIBUTING", "CHANGELOG"] {
@@ -118,7 +119,7 @@ fn documents() -> Vec<(PathBuf, String)> {
     found
 }
 
-/// The numbers of the lines that are too long.
+/// Returns the numbers of the lines that are too long.
 fn long_lines(text: &str) -> impl Iterator<Item = usize> {
     text.lines()
         .zip(1..)
@@ -126,7 +127,7 @@ fn long_lines(text: &str) -> impl Iterator<Item = usize> {
         .map(|(_, number)| number)
 }
 
-/// The files that a document links to, and the heading of each if one is named.
+/// Returns the files that a document links to, each with the linked heading, if any.
 fn links(text: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
     text.split("](")
         .skip(1)
@@ -138,7 +139,7 @@ fn links(text: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
         })
 }
 
-/// Whether a document has a heading that is named so in links.
+/// Returns `true` if a document has a heading with this name in links.
 fn has_heading(text: &str, name: &str) -> bool {
     text.lines()
         .filter(|line| line.starts_with('#'))
@@ -150,7 +151,7 @@ fn has_heading(text: &str, name: &str) -> bool {
         })
 }
 
-/// The code of a source file: without comments, and without tests, which are written below it.
+/// Iterates over the code of a source file: without comments, and without the tests at its end.
 fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
     without_tests(text)
         .lines()
@@ -158,7 +159,7 @@ fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
         .map(|(index, line)| (index + 1, without_comment(line)))
 }
 
-/// A source file up to its tests.
+/// Returns a source file up to its tests.
 fn without_tests(text: &str) -> &str {
     let marks = [
         "#[cfg(test)]\nmod tests {",
@@ -168,14 +169,14 @@ fn without_tests(text: &str) -> &str {
     &text[..end.unwrap_or(text.len())]
 }
 
-/// A line up to its comment. What follows a colon is a URL.
+/// Returns a line up to its comment. Slashes after a colon belong to a URL.
 fn without_comment(line: &str) -> &str {
     let mut places = line.match_indices("//").map(|(place, _)| place);
     let end = places.find(|&place| !line[..place].ends_with(':'));
     &line[..end.unwrap_or(line.len())]
 }
 
-/// Whether a file holds nothing but tests.
+/// Returns `true` if a file contains only tests.
 fn is_test(path: &Path) -> bool {
     let inside = path.strip_prefix(root()).expect("it is in the workspace");
     inside.components().any(|part| {
@@ -184,7 +185,7 @@ fn is_test(path: &Path) -> bool {
     })
 }
 
-/// Whether `line` holds `word`, not as a part of a longer name.
+/// Returns `true` if `line` contains `word`, but not as a part of a longer name.
 fn has_word(line: &str, word: &str) -> bool {
     let part_of_name = |c: char| c.is_alphanumeric() || c == '_';
     line.match_indices(word).any(|(place, _)| {
@@ -195,7 +196,7 @@ fn has_word(line: &str, word: &str) -> bool {
 }
 
 #[test]
-fn every_crate_has_its_place() {
+fn every_crate_is_in_the_order_of_dependency() {
     let mut found: Vec<String> = fs::read_dir(root().join("crates"))
         .expect("it exists")
         .map(|entry| entry.expect("it can be read").file_name())
@@ -257,8 +258,8 @@ fn pure_crates_have_no_means_to_do_io() {
     for name in PURE {
         let found = dependencies(name, None);
         for other in forbidden {
-            // sha2's look at the processor's features reads through libc on some platforms. The
-            // handshake of DTLS draws its elliptic-curve keys, which no seed can give.
+            // sha2 detects processor features through libc on some platforms. The DTLS handshake
+            // generates elliptic-curve keys, which no seed can provide.
             let excused = name == "protocol" && ["libc", "getrandom"].contains(&other);
             assert!(
                 excused || !found.contains(other),
@@ -311,7 +312,7 @@ fn pure_crates_open_nothing_and_read_no_clock() {
 #[test]
 fn reports_are_made_from_run_files_alone() {
     let found = dependencies("report", None);
-    // `load` is arithmetic: it says how many clients the scenario in a run file wanted.
+    // `load` is arithmetic: it computes how many clients the scenario in a run file wanted.
     for other in [
         "engine", "net", "sut", "scenario", "mio", "socket2", "procfs",
     ] {
@@ -320,14 +321,14 @@ fn reports_are_made_from_run_files_alone() {
 }
 
 #[test]
-fn nothing_waits_for_futures() {
+fn no_async_runtime_is_used() {
     let found = dependencies("streamgauge", None);
     for other in ["tokio", "async-std", "smol", "futures-executor"] {
         assert!(!found.contains(other), "an async runtime came in: {other}");
     }
 }
 
-/// Where a protocol may be named outside of `protocol`, by the beginning of the path, and why.
+/// Places outside `protocol` where a protocol may be named: the start of the path, and why.
 const MAY_NAME_PROTOCOLS: &[(&str, &str)] = &[
     (
         "scenario/src/entry.rs",
@@ -343,12 +344,11 @@ const MAY_NAME_PROTOCOLS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Names of protocols that are ordinary words too: they are looked for as modules and as values
-/// alone.
+/// Names of protocols that are ordinary words as well. Only modules and values with these names are
+/// found.
 const ORDINARY_WORDS: &[&str] = &["messages", "proof"];
 
-/// How a line of code names a protocol; none where it does not. A URL names none: it is an example
-/// in a text.
+/// Returns the protocol that a line of code names. URLs do not count: they are examples in texts.
 fn named_in(line: &str) -> Option<String> {
     for (protocol, folder) in PROTOCOLS.iter().zip(FOLDERS) {
         let module = format!("protocol::{folder}");
@@ -368,7 +368,7 @@ fn named_in(line: &str) -> Option<String> {
     None
 }
 
-/// What a file imports of `protocol` by one `use protocol::{...}`, as lines of their own.
+/// Splits each `use protocol::{...}` of a file into lines of one import.
 fn unfolded_imports(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for (place, start) in text.match_indices("protocol::{") {
@@ -420,7 +420,7 @@ fn no_crate_but_protocol_knows_a_protocol_by_name() {
     }
     assert!(
         wrong.is_empty(),
-        "what is of one protocol belongs into its folder in protocol, declared in its descriptor:\n{}",
+        "code of one protocol belongs into its folder in protocol, declared in its descriptor:\n{}",
         wrong.join("\n")
     );
     for (place, _) in MAY_NAME_PROTOCOLS {
@@ -485,7 +485,7 @@ fn unsafe_code_is_in_net_alone() {
             "{name} does not take the workspace's lints"
         );
         for (path, text) in sources(name) {
-            // This file names what it looks for.
+            // This file names what it searches for.
             if path.ends_with("tests/layout.rs") {
                 continue;
             }
@@ -501,7 +501,7 @@ fn unsafe_code_is_in_net_alone() {
 }
 
 #[test]
-fn files_can_be_read_in_a_sitting() {
+fn source_files_have_a_maximum_length() {
     for name in ORDER {
         for (path, text) in sources(name) {
             let lines = text.lines().count();
@@ -523,7 +523,7 @@ fn documents_fit_a_terminal() {
 }
 
 #[test]
-fn readme_and_architecture_can_be_read_in_a_sitting() {
+fn readme_and_architecture_have_a_maximum_length() {
     for (name, most) in [("README.md", 125), ("ARCHITECTURE.md", 150)] {
         let text = fs::read_to_string(root().join(name)).expect("it is in the repository");
         let lines = text.lines().count();
@@ -532,7 +532,7 @@ fn readme_and_architecture_can_be_read_in_a_sitting() {
 }
 
 #[test]
-fn documents_link_to_what_is_there() {
+fn links_of_documents_have_a_target() {
     for (path, text) in documents() {
         let folder = path.parent().expect("it is in a folder");
         for (file, heading) in links(&text) {
@@ -553,7 +553,7 @@ fn documents_link_to_what_is_there() {
 }
 
 #[test]
-fn words_are_told_from_parts_of_names() {
+fn words_are_distinguished_from_parts_of_names() {
     assert!(has_word("let a = Instant::now();", "Instant"));
     assert!(!has_word("let a = Instantaneous;", "Instant"));
     assert!(!has_word("forbid(unsafe_code)", "unsafe"));

@@ -1,6 +1,6 @@
-//! A protocol that is a folder and a line of the registry has all of the command: its server, its
-//! clients, its rows. It is in a command that is built with the feature `proof` alone:
-//! `cargo test -p streamgauge --features proof --test proof`.
+//! A protocol that consists of a folder and a line of the registry has everything in the command:
+//! its server, its clients, its rows. It is only in a command that is built with the feature
+//! `proof`: `cargo test -p streamgauge --features proof --test proof`.
 
 #[path = "e2e/support.rs"]
 #[allow(dead_code, reason = "others need more of it")]
@@ -16,7 +16,7 @@ use support::{Finished, Process, Report, folder, free_port, number, run, streamg
 
 const CLIENTS: u64 = 3;
 
-/// How many packets each client is sent, and how many of these are left out at first.
+/// Number of packets for each client, and how many of them are left out at first.
 const PACKETS: u64 = 500;
 const LEFT_OUT: u64 = PACKETS / 7;
 
@@ -50,7 +50,7 @@ impl Server {
         Server { process, url }
     }
 
-    /// Writes a scenario with these keys of the population's and of its own.
+    /// Writes a scenario with these keys of the population and of the scenario.
     fn scenario(&self, folder: &Path, keys: &str, more: &str) {
         let url = &self.url;
         let text = format!(
@@ -60,7 +60,8 @@ impl Server {
         fs::write(folder.join("s.yaml"), text).expect("the test's folder can be written");
     }
 
-    /// Stops it, and gives the lines of its report, the last of which is for all.
+    /// Stops the server. Returns the lines of its report, and separately the last one, with the
+    /// totals.
     fn stop(self, folder: &Path) -> (Vec<Value>, Value) {
         self.process.signal("TERM");
         self.process.finish(Duration::from_secs(10)).expect(0);
@@ -82,10 +83,10 @@ fn play(folder: &Path) -> (Finished, Report) {
 }
 
 #[test]
-fn what_the_server_leaves_out_is_asked_for_and_counted_exactly() {
+fn packets_left_out_are_recovered_and_counted_exactly() {
     let folder = folder();
     let server = Server::start(folder.path());
-    // Nothing is asked for twice, however busy this machine is.
+    // The limits are long, so that no packet is requested twice on a busy machine.
     server.scenario(
         folder.path(),
         "ask_again: 5s, give_up: 20s, silence: 30s",
@@ -116,7 +117,7 @@ fn what_the_server_leaves_out_is_asked_for_and_counted_exactly() {
     assert_eq!(number(&report.metric("startup_delay")["count"]), CLIENTS);
     let rows = format!("{lost} of {lost} missed packets; {lost} sent again, 0 given up");
     assert!(finished.stdout.contains(&rows), "{}", finished.stdout);
-    // The run file alone says it again.
+    // The run file alone gives the same report.
     let again = run(folder.path(), ["report", "x.run"]).expect(0);
     assert_eq!(again.stdout, finished.stdout);
 
@@ -135,7 +136,7 @@ fn what_the_server_leaves_out_is_asked_for_and_counted_exactly() {
 }
 
 #[test]
-fn without_recovery_as_much_is_lost_and_a_series_shows_both() {
+fn series_shows_the_loss_without_recovery_and_none_with_it() {
     let folder = folder();
     let server = Server::start(folder.path());
     let vary = "vary: {clients.viewers.recovery: [false, true]}\nsettle: 0s";
@@ -180,7 +181,7 @@ fn without_recovery_as_much_is_lost_and_a_series_shows_both() {
 }
 
 #[test]
-fn one_line_plays_it_and_the_command_knows_its_flags_keys_and_metrics() {
+fn command_knows_the_flags_keys_and_metrics_of_a_protocol() {
     let folder = folder();
     let server = Server::start(folder.path());
     let arguments = [
@@ -210,7 +211,7 @@ fn one_line_plays_it_and_the_command_knows_its_flags_keys_and_metrics() {
     assert_eq!(number(report.metric("received")), PACKETS - LEFT_OUT);
     server.stop(folder.path());
 
-    // Launched by the run, whose port it is then known to have.
+    // Launched by the run, which then knows that the server owns the port.
     let port = free_port();
     let (url, program) = (
         format!("proof://127.0.0.1:{port}"),

@@ -1,4 +1,4 @@
-//! Undisturbed use of the machine.
+//! Exclusive use of the machine.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -9,14 +9,14 @@ use crate::support::{
     Finished, Process, RELAXED_HEALTH, ROOMY_RING, RUN_WITHIN, behind, streamgauge, variable,
 };
 
-/// Held by each test of this program while it runs.
+/// Lock that each test of this program holds while it runs.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static MACHINE: Mutex<()> = Mutex::new(());
     // A failed test leaves nothing behind that could disturb the next.
     MACHINE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The command under test with its own health bounds.
+/// Returns the command under test with its default health bounds.
 pub(crate) fn strict<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
     let mut command = streamgauge(arguments);
     command.env_remove(ROOMY_RING.0);
@@ -26,7 +26,7 @@ pub(crate) fn strict<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) ->
     command
 }
 
-/// Runs the command with its own health bounds, before all programs of normal priority.
+/// Runs the command with its default health bounds, ahead of all programs of normal priority.
 pub(crate) fn run_first<S: AsRef<OsStr>>(
     folder: &Path,
     arguments: impl IntoIterator<Item = S>,
@@ -34,8 +34,8 @@ pub(crate) fn run_first<S: AsRef<OsStr>>(
     Process::start(first(&strict(arguments)), folder).finish(RUN_WITHIN)
 }
 
-/// The command with real-time priority, if this user may set it: then programs of normal priority
-/// do not delay it.
+/// Returns the command with real-time priority, if this user may set it: programs of normal
+/// priority then do not delay it.
 pub(crate) fn first(command: &Command) -> Command {
     const CHRT: [&str; 3] = ["chrt", "--rr", "1"];
     let may = Command::new(CHRT[0])

@@ -1,4 +1,4 @@
-//! The proof that what is measured is true, and that the proof would notice if it were not.
+//! Calibration: measured figures are right, and wrong ones are detected.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +17,7 @@ fn figures(path: &Value) -> &Vec<Value> {
     path["figures"].as_array().expect("a list")
 }
 
-/// Calibrates a protocol, which is to be true, and gives what was found.
+/// Calibrates a protocol, which must pass, and returns the results.
 fn calibrated(folder: &Path, protocol: &str) -> Value {
     let arguments = [
         "calibrate",
@@ -52,7 +52,7 @@ fn every_figure_is_true_over_every_receive_path() {
                 .find(|row| row["streams"] == streams && row["metric"] == metric)
                 .unwrap_or_else(|| panic!("no {metric} of {streams}"))
         };
-        // That there was something to be found.
+        // The faults did occur.
         for metric in ["lost", "duplicated", "reordered", "loss_bursts"] {
             assert!(
                 of("faulty", metric)["true"].as_f64() > Some(10.0),
@@ -66,7 +66,7 @@ fn every_figure_is_true_over_every_receive_path() {
     }
 }
 
-/// The true value of a figure.
+/// Returns the true value of a figure.
 fn truth(path: &Value, streams: &str, metric: &str) -> f64 {
     let rows = figures(path).iter();
     let mut rows = rows.filter(|row| row["streams"] == streams && row["metric"] == metric);
@@ -76,8 +76,8 @@ fn truth(path: &Value, streams: &str, metric: &str) -> f64 {
     row["true"].as_f64().expect("it is known")
 }
 
-/// The paths without a link, by ring and by sockets as far as this process may have them, and the
-/// one over a link.
+/// Returns the paths without a link, by ring and by sockets as far as this process may use them,
+/// and the path over a link.
 fn near_and_far(found: &Value) -> (Vec<&Value>, Vec<&Value>) {
     let paths = found["paths"].as_array().expect("a list");
     let missing = found["missing"].as_array().map_or(0, Vec::len);
@@ -87,7 +87,7 @@ fn near_and_far(found: &Value) -> (Vec<&Value>, Vec<&Value>) {
     (near, far)
 }
 
-/// Whether no link could be had.
+/// Returns `true` if no link could be made.
 fn misses_the_link(found: &Value) -> bool {
     let missing = found["missing"].as_array().expect("a list");
     missing.iter().any(|path| path["over_link"] == true)
@@ -100,7 +100,7 @@ fn every_figure_of_srt_is_true_also_over_a_link() {
     let found = calibrated(folder.path(), "srt");
     let (near, far) = near_and_far(&found);
     for path in near {
-        // That there was something to be found.
+        // The faults did occur.
         for (streams, metric) in [
             ("recovered", "pkt_rcv_recovered"),
             ("recovered", "pkt_rcv_retrans"),
@@ -125,7 +125,7 @@ fn every_figure_of_webrtc_is_true_by_headers_and_decrypted() {
     let found = calibrated(folder.path(), "webrtc");
     let (near, far) = near_and_far(&found);
     for path in near {
-        // That there was something to be found.
+        // The faults did occur.
         for (streams, metric) in [
             ("faulty", "lost"),
             ("faulty", "duplicated"),
@@ -150,7 +150,7 @@ fn every_figure_of_rtmp_is_true_also_over_a_link() {
     let found = calibrated(folder.path(), "rtmp");
     let paths = found["paths"].as_array().expect("a list");
     let of = truth;
-    // That there was something to be found.
+    // The faults did occur.
     let near = &paths[0];
     assert_eq!(
         (&near["path"], &near["over_link"]),
@@ -166,7 +166,8 @@ fn every_figure_of_rtmp_is_true_also_over_a_link() {
     }
     assert_eq!(of(near, "faulty", "stalls"), 20.0);
     assert!(of(near, "publishers", "sent_frames") > 1000.0);
-    // Without leave to make a link that is said, and else each way has its own delay.
+    // The lack of permission to make a link is reported. With a link, each direction has its own
+    // delay.
     let missing = found["missing"].as_array().expect("a list");
     let Some(far) = paths.get(1) else {
         assert_eq!(missing[0]["over_link"], true, "{found:#}");
@@ -178,7 +179,7 @@ fn every_figure_of_rtmp_is_true_also_over_a_link() {
 }
 
 #[test]
-fn a_tester_that_loses_packets_is_found_out() {
+fn calibration_detects_a_tester_that_loses_packets() {
     let _alone = alone();
     let folder = folder();
     let arguments = "calibrate --protocol rtsp --quick --skip-capacity --path sockets \
@@ -196,14 +197,14 @@ fn a_tester_that_loses_packets_is_found_out() {
 }
 
 #[test]
-fn a_capacity_is_found() {
+fn capacity_is_reported_unless_figures_are_wrong() {
     let _alone = alone();
     let folder = folder();
     let arguments = "calibrate --protocol rtsp --quick --path sockets --json out.json";
     run_first(folder.path(), arguments.split(' '));
     let found = document(&folder.path().join("out.json"));
     let path = &found["paths"][0];
-    // An untrue tester claims no capacity.
+    // A tester with wrong figures has no capacity.
     assert_eq!(
         path["capacity"].is_null(),
         path["result"] == "off",
@@ -215,7 +216,7 @@ fn a_capacity_is_found() {
 }
 
 #[test]
-fn what_cannot_be_set_is_named() {
+fn errors_about_arguments_name_them() {
     let folder = folder();
     run(folder.path(), ["calibrate", "--set", "tester.recieve=ring"])
         .expect(104)

@@ -1,5 +1,6 @@
-//! Tests of the tester's health, with its real bounds. They run one at a time, and with real-time
-//! priority where that is allowed, because they measure how much of the machine the tester gets.
+//! Tests of the tester's health, with its default bounds. They run one at a time, and with
+//! real-time priority if that is permitted, because they measure how much of the machine the tester
+//! gets.
 
 mod alone;
 mod calibrate;

@@ -13,10 +13,10 @@ use crate::support::{
     streamgauge, wait_for,
 };
 
-/// Number of busy loops that starve a tester on the same core.
+/// Busy loops that starve a tester on the same core.
 const BUSY_LOOPS: usize = 24;
 
-/// The first and the last core that this process may run on.
+/// Returns the first and the last core that this process may run on.
 fn cores() -> (String, String) {
     let status = fs::read_to_string("/proc/self/status").expect("Linux has it");
     let list = status
@@ -34,7 +34,7 @@ fn pinned(core: &str, command: &Command) -> Command {
     behind(pinned, command)
 }
 
-/// Processes that keep a core busy until they are dropped.
+/// Starts processes that keep a core busy until they are dropped.
 fn busy_loops(core: &str, folder: &Path) -> Vec<Process> {
     let mut busy = Command::new("sh");
     busy.args(["-c", "while :; do :; done"]);
@@ -42,7 +42,7 @@ fn busy_loops(core: &str, folder: &Path) -> Vec<Process> {
     (0..BUSY_LOOPS).map(start).collect()
 }
 
-/// Finding of a health bound in the report.
+/// Returns the finding of a health bound in the report.
 #[track_caller]
 fn finding<'a>(report: &'a Report, bound: &str) -> &'a Value {
     let findings = report.0["tester"]["health"].as_array();
@@ -86,7 +86,7 @@ fn one_core_shared_with_busy_loops_makes_the_run_invalid() {
     let reasons = reasons(&report);
     assert!(reasons.contains("tester.lag"), "{reasons}");
     assert!(reasons.contains("more or faster cores"), "{reasons}");
-    // Known where the kernel accounts for it; the lag alone has to do elsewhere.
+    // Not every kernel accounts for it. Without it, the lag alone makes the run invalid.
     let wait = finding(&report, "cpu_wait");
     if !wait["worst"].is_null() {
         assert_eq!(wait["invalid"], true, "{wait}");
@@ -95,7 +95,7 @@ fn one_core_shared_with_busy_loops_makes_the_run_invalid() {
 }
 
 #[test]
-fn messages_are_counted_by_a_tester_that_has_no_processor() {
+fn starved_tester_still_counts_messages_exactly() {
     let _alone = alone();
     if !have("taskset") {
         return;
@@ -131,7 +131,7 @@ fn messages_are_counted_by_a_tester_that_has_no_processor() {
 }
 
 #[test]
-fn sockets_with_a_tiny_buffer_make_the_run_invalid_and_the_loss_the_testers() {
+fn loss_at_tiny_socket_buffers_is_the_testers() {
     let _alone = alone();
     let folder = folder();
     let server = Server::start(folder.path(), &["--bitrate", "60Mbps"]);
@@ -139,7 +139,7 @@ fn sockets_with_a_tiny_buffer_make_the_run_invalid_and_the_loss_the_testers() {
     let arguments = format!(
         "load {url} -c 10 -d 4s --receive sockets --receive-buffer 4KiB --json out.json --threshold"
     );
-    // A few packets are lost on a quick machine, thousands on a busy one.
+    // Few packets are lost on a fast machine, thousands on a busy one.
     let threshold = "viewers.loss == 0";
     let command = strict(arguments.split(' ').chain([threshold]));
     let finished = Process::start(command, folder.path())
@@ -157,7 +157,7 @@ fn sockets_with_a_tiny_buffer_make_the_run_invalid_and_the_loss_the_testers() {
     }
     let lost = &report.0["populations"]["viewers"]["where_lost"];
     assert!(number(&lost["in_tester"]) > 0, "{lost}");
-    // The server lost nothing, and between processes of one machine there is no network.
+    // The server lost nothing, and there is no network between processes of one machine.
     assert_eq!(number(&lost["elsewhere"]), 0, "{lost}");
     assert_eq!(
         number(&lost["lost"]),
@@ -169,13 +169,13 @@ fn sockets_with_a_tiny_buffer_make_the_run_invalid_and_the_loss_the_testers() {
 }
 
 #[test]
-fn a_stand_still_of_two_seconds_makes_a_run_invalid_that_forgives_windows() {
+fn stall_of_two_seconds_makes_the_run_invalid() {
     let _alone = alone();
     let folder = folder();
     let server = Server::start(folder.path(), &[]);
     let scenario = format!(
         "clients: {{viewers: {{urls: [\"{}\"], load: {{clients: 5}}}}}}\nduration: 6s\n\
-         # As if the run were long: then two seconds are few of its windows.\n\
+         # As in a long run, in which two seconds are few of the windows.\n\
          tester: {{health: {{windows: 90%, cpu_wait: 100%}}}}\n",
         server.url()
     );
@@ -202,7 +202,7 @@ fn a_stand_still_of_two_seconds_makes_a_run_invalid_that_forgives_windows() {
 }
 
 #[test]
-fn a_fit_tester_is_trusted_and_shows_why() {
+fn fit_tester_is_trusted_and_shows_its_findings() {
     let _alone = alone();
     let folder = folder();
     let server = Server::start(folder.path(), &["--bitrate", "200kbps"]);

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::{files, links, root};
 
-/// The guides of protocols, and of what is sent and received beside them.
+/// Guides to protocols, and to sending and receiving.
 const GUIDES: [&str; 9] = [
     "http-ts.md",
     "messages.md",
@@ -19,14 +19,14 @@ const GUIDES: [&str; 9] = [
     "webrtc.md",
 ];
 
-/// What each guide answers.
+/// Headings of each guide.
 const HEADINGS: [&str; 3] = [
     "## What is measured",
     "## How to read it",
     "## Usual causes",
 ];
 
-/// What each tutorial answers.
+/// Headings of each tutorial.
 const STEPS: [&str; 4] = [
     "## What was published",
     "## The command",
@@ -34,10 +34,10 @@ const STEPS: [&str; 4] = [
     "## What differs, and why",
 ];
 
-/// The largest picture, in bytes.
+/// Maximum size of a picture, in bytes.
 const LARGEST_PICTURE: u64 = 150 * 1024;
 
-/// The pages below `docs`, by their paths in it.
+/// Returns the pages below `docs`, by their paths in it.
 fn pages() -> BTreeSet<String> {
     let docs = root().join("docs");
     let found = files(&docs, "md").into_iter().map(|(path, _)| {

@@ -1,28 +1,28 @@
-//! No files of a crate import each other in a circle: whoever reads one would have to read all.
+//! No files of a crate import each other in a circle: to understand one, a reader would need all.
 //!
-//! A file is a module here. What it imports is found in its text: `use` with nested braces, and
-//! paths that begin with `crate`, `super`, `self` or a module that was imported. A name that a
-//! module only passes on (`pub use`) counts as that of the file that has it. A module and those
-//! within it may know each other.
+//! Each file is a module. Its imports are found in its text: `use` with nested braces, and paths
+//! that begin with `crate`, `super`, `self` or an imported module. A name that a module only
+//! re-exports (`pub use`) belongs to the file that defines it. A module and its submodules may
+//! import each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path};
 
 use super::{ORDER, is_test, root, sources, without_tests};
 
-/// The circles that there still are: the crate, its files, and why. Take out every file that is in
-/// no circle any more.
+/// Circles that are still allowed: the crate, its files, and why. Remove files that are no longer
+/// in a circle.
 const STILL_ALLOWED: &[(&str, &[&str], &str)] = &[];
 
-/// The names that lead to a module from its crate's root: none for the root itself.
+/// Names that lead from the root of a crate to a module; empty for the root.
 type Module = Vec<String>;
 
-/// A module by what it imports and passes on.
+/// Imports and re-exports of a module.
 #[derive(Debug, Default)]
 struct File {
-    /// Names that `use` brings in, each with its path as it is written.
+    /// Names that `use` imports, each with its path as written.
     names: BTreeMap<String, Vec<String>>,
-    /// All paths that lead to something of this crate or of an imported module.
+    /// All paths that lead to something in this crate or in an imported module.
     paths: BTreeSet<Vec<String>>,
 }
 
@@ -59,7 +59,7 @@ fn no_files_of_a_crate_import_each_other_in_a_circle() {
     );
 }
 
-/// The files of a crate that import each other, as groups of modules.
+/// Returns the groups of modules of a crate that import each other.
 fn circles(texts: &BTreeMap<Module, String>) -> Vec<Vec<String>> {
     let files: BTreeMap<&Module, File> = texts
         .iter()
@@ -101,7 +101,7 @@ fn circles(texts: &BTreeMap<Module, String>) -> Vec<Vec<String>> {
     found
 }
 
-/// The module that a source file is, by its path below `src`.
+/// Returns the module of a source file, by its path below `src`.
 fn module_of(path: &Path) -> Module {
     let path = path.with_extension("");
     let names = path.components().map(|part| match part {
@@ -116,7 +116,8 @@ fn module_of(path: &Path) -> Module {
     module
 }
 
-/// The file that has what a path leads to, seen from a module; none of another crate.
+/// Finds the file that defines what a path leads to, seen from a module. Returns `None` for other
+/// crates.
 fn resolve<'a>(
     files: &BTreeMap<&'a Module, File>,
     from: &Module,
@@ -154,13 +155,13 @@ fn resolve<'a>(
             continue;
         }
         at.pop();
-        // A name that is only passed on is of the file that has it.
+        // A re-exported name belongs to the file that defines it.
         if let Some(import) = files.get(&at).and_then(|file| file.names.get(name))
             && depth < 8
         {
             let mut full = import.clone();
             full.extend(path.cloned());
-            // What it passes on may be of another crate, or a macro of its own.
+            // The re-export may be from another crate, or a macro of this file.
             let passed_on = resolve(files, &at, &full, depth + 1);
             return passed_on.or_else(|| found(&at));
         }
@@ -169,14 +170,14 @@ fn resolve<'a>(
     found(&at)
 }
 
-/// What a file imports and names.
+/// Finds the imports and paths in the text of a file.
 fn read(text: &str) -> File {
     let words = words(text);
     let mut file = File::default();
     let mut at = 0;
     while at < words.len() {
         if words[at..].starts_with(&["#", "[", "cfg", "(", "test", ")", "]"].map(str::to_owned)) {
-            // What is for tests alone is left out if it is an import; other things have bodies.
+            // Imports for tests only are skipped; other things for tests have bodies.
             at += 7;
             let statement = words[at..]
                 .iter()
@@ -209,7 +210,7 @@ fn read(text: &str) -> File {
     file
 }
 
-/// Adds what one `use` brings in: a path, which may branch in braces.
+/// Adds the imports of one `use`: a path, which may branch in braces.
 fn imports(words: &[String], before: &[String], file: &mut File) {
     let mut path = before.to_vec();
     let mut words = words.iter().enumerate();
@@ -250,8 +251,8 @@ fn is_name(word: &str) -> bool {
     word.starts_with(|c: char| c.is_alphabetic() || c == '_')
 }
 
-/// The words of a source file: names, `::`, and every other letter for itself. Comments, texts and
-/// characters are left out.
+/// Splits a source file into words: names, `::`, and every other character by itself. Comments,
+/// strings and character literals are left out.
 fn words(text: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut rest = text;
@@ -290,7 +291,7 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// The length of a text in quotation marks.
+/// Returns the length of a string literal.
 fn quoted(text: &str) -> usize {
     let mut letters = text.char_indices().skip(1);
     while let Some((at, letter)) = letters.next() {
@@ -303,7 +304,7 @@ fn quoted(text: &str) -> usize {
     text.len()
 }
 
-/// The length of `r"..."` or `r#"..."#`; of `r#name` that of the mark.
+/// Returns the length of `r"..."` or `r#"..."#`; for `r#name`, the length of the prefix.
 fn raw_text(text: &str) -> usize {
     let marks = text[1..].len() - text[1..].trim_start_matches('#').len();
     if !text[1 + marks..].starts_with('"') {
@@ -316,7 +317,7 @@ fn raw_text(text: &str) -> usize {
         .map_or(text.len(), |at| begin + at + end.len())
 }
 
-/// The circles of a crate with these files, each given by its path and text.
+/// Returns the circles of a crate with these files, each given by its path and text.
 fn circles_of(files: &[(&str, &str)]) -> Vec<Vec<String>> {
     let files = files.iter();
     let texts = files.map(|(path, text)| (module_of(Path::new(path)), (*text).to_owned()));
@@ -324,7 +325,7 @@ fn circles_of(files: &[(&str, &str)]) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn circles_are_found_however_they_are_written() {
+fn circles_are_found_in_every_notation() {
     let other = ("b.rs", "pub struct B(crate::a::A); pub(crate) use words;");
     for text in [
         "use crate::b::B;",
@@ -343,7 +344,7 @@ fn circles_are_found_however_they_are_written() {
 }
 
 #[test]
-fn a_circle_of_three_is_one_and_deeper_files_count() {
+fn circle_of_three_includes_deeper_files() {
     let files = [
         ("a/mod.rs", "pub mod deep;"),
         ("a/deep.rs", "use crate::b;\nfn f() { b::inner::g() }"),
@@ -355,7 +356,7 @@ fn a_circle_of_three_is_one_and_deeper_files_count() {
 }
 
 #[test]
-fn what_is_no_import_makes_no_circle() {
+fn text_without_imports_makes_no_circle() {
     let uses_a = ("b.rs", "use crate::a::A;");
     for text in [
         "// use crate::b::B;",
@@ -371,7 +372,7 @@ fn what_is_no_import_makes_no_circle() {
             "{text}"
         );
     }
-    // A module and what is within it.
+    // A module and its submodule.
     let files = [("a.rs", "mod c; use c::C;"), ("a/c.rs", "use super::A;")];
     assert_eq!(circles_of(&files), [[""; 0]; 0]);
 }

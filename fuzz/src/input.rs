@@ -1,4 +1,4 @@
-//! Taking an input apart: numbers that steer the target, and the bytes that it reads.
+//! Splits a fuzz input into numbers that control the target and bytes that it parses.
 
 /// An input that is read from its beginning.
 pub(crate) struct Input<'a>(&'a [u8]);
@@ -8,7 +8,7 @@ impl<'a> Input<'a> {
         Input(bytes)
     }
 
-    /// The next byte; 0 at the end.
+    /// Returns the next byte; 0 at the end.
     pub(crate) fn byte(&mut self) -> u8 {
         let Some((&byte, rest)) = self.0.split_first() else {
             return 0;
@@ -21,25 +21,26 @@ impl<'a> Input<'a> {
         self.0.is_empty()
     }
 
-    /// As many bytes; fewer at the end.
+    /// Returns this many bytes; fewer at the end.
     pub(crate) fn take(&mut self, length: usize) -> &'a [u8] {
         let (taken, rest) = self.0.split_at(length.min(self.0.len()));
         self.0 = rest;
         taken
     }
 
-    /// A piece with its length before it: one byte.
+    /// Returns a piece that follows its length, which is one byte.
     pub(crate) fn piece(&mut self) -> &'a [u8] {
         let length = usize::from(self.byte());
         self.take(length)
     }
 
-    /// The rest.
+    /// Returns the rest of the input.
     pub(crate) fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.0)
     }
 
-    /// How a stream is cut: up to seven sizes, used in turn. Without any it comes in one piece.
+    /// Returns the sizes by which a stream is cut: up to seven, used in turn. Without any, the
+    /// stream comes in one piece.
     pub(crate) fn cuts(&mut self) -> Cuts {
         let count = usize::from(self.byte() % 8);
         let sizes = self.take(count).iter().map(|&size| match size {
@@ -50,11 +51,11 @@ impl<'a> Input<'a> {
     }
 }
 
-/// The sizes of a stream's pieces.
+/// Sizes of the pieces of a stream.
 pub(crate) struct Cuts(Vec<usize>);
 
 impl Cuts {
-    /// The stream in pieces.
+    /// Cuts a stream into pieces.
     pub(crate) fn pieces<'a>(&self, stream: &'a [u8]) -> Vec<&'a [u8]> {
         if self.0.is_empty() {
             return vec![stream];
@@ -72,7 +73,7 @@ impl Cuts {
     }
 }
 
-/// The text that the bytes are, wrong ones replaced.
+/// Returns the bytes as text, with invalid ones replaced.
 pub(crate) fn text(bytes: &[u8]) -> std::borrow::Cow<'_, str> {
     String::from_utf8_lossy(bytes)
 }

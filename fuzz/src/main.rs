@@ -1,4 +1,4 @@
-//! One program for all fuzz targets; `STREAMGAUGE_FUZZ` names the one that is meant. See
+//! One program for all fuzz targets; `STREAMGAUGE_FUZZ` names the target to run. See
 //! docs/fuzzing.md.
 #![no_main]
 
@@ -13,8 +13,8 @@ use targets::{TARGETS, Target};
 
 static TARGET: OnceLock<Target> = OnceLock::new();
 
-/// Finds the target, or does what is asked in place of fuzzing: `list` prints the names, and with
-/// `STREAMGAUGE_FUZZ_SEED=FOLDER` the target's seeds are written there.
+/// Selects the target. Two special uses exit here: the name `list` prints the names, and
+/// `STREAMGAUGE_FUZZ_SEED=FOLDER` writes the target's seeds to a folder.
 fn choose() {
     let name = std::env::var("STREAMGAUGE_FUZZ").unwrap_or_default();
     if name == "list" {
@@ -24,7 +24,7 @@ fn choose() {
         std::process::exit(0);
     }
     let Some((_, target)) = TARGETS.into_iter().find(|(known, _)| *known == name) else {
-        eprintln!("fuzz: STREAMGAUGE_FUZZ={name} is no target; `fuzz/run list` names them");
+        eprintln!("fuzz: STREAMGAUGE_FUZZ={name} is not a target; `fuzz/run list` prints them");
         std::process::exit(2);
     };
     if let Some(folder) = std::env::var_os("STREAMGAUGE_FUZZ_SEED") {

@@ -1,4 +1,4 @@
-//! Inputs to begin with: the vectors of unit tests, examples, and what our own writers write.
+//! Seed inputs: test vectors of unit tests, examples, and the output of our own writers.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use protocol::rtmp::codec::amf0::Value;
 use protocol::rtmp::codec::message::{Command, Event, Kind};
 use protocol::rtmp::codec::write::{self, Head};
 
-/// Two frames of VP8, in an IVF.
+/// Returns an IVF file with two VP8 frames.
 fn ivf() -> Vec<u8> {
     let mut file = b"\0DKIF\0\0\x20\0VP80\x10\0\x10\0\x19\0\0\0\x01\0\0\0".to_vec();
     file.resize(33, 0);
@@ -20,7 +20,7 @@ fn ivf() -> Vec<u8> {
     file
 }
 
-/// A target's seeds.
+/// Returns the seeds of a target.
 pub(crate) fn of(target: &str) -> Vec<Vec<u8>> {
     match target {
         "apart_lines" => apart()
@@ -101,7 +101,7 @@ pub(crate) fn of(target: &str) -> Vec<Vec<u8>> {
         "urls" => texts(URLS),
         "webrtc_client" => webrtc_client(),
         "webrtc_feedback" => webrtc_feedback(),
-        // Each side in turn is handed what the other sent, and 20 ms go by.
+        // Alternately, each side receives what the other sent and 20 ms pass.
         "webrtc_peer" => vec![[0x38, 0x39].repeat(20), [0x29, 0x38, 0x2e, 0x39].repeat(15)],
         "webrtc_room" => vec![webrtc_room()],
         "webrtc_sdp" => captures("crates/protocol/src/webrtc/sdp/testdata"),
@@ -116,8 +116,8 @@ pub(crate) fn of(target: &str) -> Vec<Vec<u8>> {
     }
 }
 
-/// Two who enter a room. One publishes, the other receives what is published in it, answers, and
-/// leaves it again. Each step: who, which handle, a number, and what is said.
+/// Returns the steps of two participants in a room. One publishes. The other subscribes to it,
+/// answers, and leaves. A step is a participant, a handle, a number, and a message type.
 fn webrtc_room() -> Vec<u8> {
     let steps: [[u8; 4]; 15] = [
         [0, 0, 0, 1],
@@ -147,12 +147,12 @@ fn texts(texts: &[&str]) -> Vec<Vec<u8>> {
     texts.iter().map(|text| text.as_bytes().to_vec()).collect()
 }
 
-/// The files of a folder of the repository that are YAML.
+/// Returns the YAML files in a folder of the repository.
 fn files(folder: &str) -> Vec<Vec<u8>> {
     files_named(folder, "yaml")
 }
 
-/// Those that are session descriptions.
+/// Returns the session descriptions in a folder of the repository.
 fn captures(folder: &str) -> Vec<Vec<u8>> {
     files_named(folder, "sdp")
 }
@@ -162,16 +162,16 @@ fn files_named(folder: &str, end: &str) -> Vec<Vec<u8>> {
         .join("..")
         .join(folder);
     let mut paths: Vec<PathBuf> = std::fs::read_dir(folder)
-        .expect("it is in the repository")
-        .map(|entry| entry.expect("it can be read").path())
+        .expect("the folder is in the repository")
+        .map(|entry| entry.expect("the folder can be read").path())
         .filter(|path| path.extension().is_some_and(|name| name == end))
         .collect();
     paths.sort();
-    let read = |path: &PathBuf| std::fs::read(path).expect("it can be read");
+    let read = |path: &PathBuf| std::fs::read(path).expect("the file can be read");
     paths.iter().map(read).collect()
 }
 
-/// The scenarios that have been wrong.
+/// Scenarios that once caused failures.
 fn testdata() -> Vec<Vec<u8>> {
     texts(&[
         "clients: {viewers: {urls: ['rtsp://h/a'], load: {clients: 10, ramp: 5s}}}\nduration: 10s\nthresholds: ['viewers.loss < 7%']\n",
@@ -244,7 +244,7 @@ fn rtmp_amf() -> Vec<Vec<u8>> {
     ]
 }
 
-/// What a server sends from the answer to `connect` on.
+/// Returns the messages of a server, starting with the response to `connect`.
 fn rtmp_server() -> Vec<u8> {
     let mut out = Vec::new();
     write::window_size(2_500_000, &mut out);
@@ -312,8 +312,8 @@ fn rtmp_session() -> Vec<Vec<u8>> {
     ]
 }
 
-/// What `srt-live-transmit` said: each handshake and key message alone, and all of them to each
-/// kind of end.
+/// Datagrams of `srt-live-transmit`: each handshake and key message alone, and all of them for each
+/// kind of endpoint.
 fn srt_handshake() -> Vec<Vec<u8>> {
     let capture = include_str!("../../crates/protocol/src/srt/testdata/srt-live-transmit_encrypted.txt");
     let datagrams = capture.lines().filter_map(|line| {
@@ -338,7 +338,7 @@ fn srt_handshake() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// A data packet and one of each kind of control packet, by hand.
+/// Returns a data packet and one control packet of each type, written by hand.
 fn srt_packets() -> Vec<Vec<u8>> {
     let control = |kind: u8, info: u8, words: &[u32]| {
         let mut packet = vec![0x80, kind, 0, 0, 0, 0, 0, info, 0, 0, 1, 0, 0, 0, 0, 8];
@@ -358,8 +358,8 @@ fn srt_packets() -> Vec<Vec<u8>> {
     packets
 }
 
-/// What a peer sends: settings, then `before`, a time, whether it is near, and a packet with its
-/// length.
+/// Returns the input of a peer: the settings, and for each packet `before`, a time step, whether
+/// the packet is near the expected sequence number, and the packet with its length.
 fn srt_peer(settings: u8, before: &[u8]) -> Vec<u8> {
     let mut input = vec![settings];
     for (number, packet) in (0u8..).zip(srt_packets().iter().cycle().take(40)) {
@@ -425,7 +425,7 @@ fn rtcp_seeds() -> Vec<Vec<u8>> {
     rtcp::write_receiver_report(&mut second, 1, &[block, block]);
     rtcp::write_bye(&mut second, &[1, 2], Some("why"));
     rtcp::write_bye(&mut second, &[], None);
-    // An application's own packet, with padding.
+    // An application-defined packet (APP) with padding.
     second.extend_from_slice(&[
         0xa1, 204, 0, 3, 0, 0, 0, 1, b'n', b'a', b'm', b'e', 0, 0, 0, 4,
     ]);
@@ -484,10 +484,13 @@ fn blobs() -> Vec<Vec<u8>> {
     all
 }
 
-/// What Janus and MediaMTX said, and over HTTP too.
+/// Messages of Janus and MediaMTX, plain and over HTTP.
 fn webrtc_client() -> Vec<Vec<u8>> {
     let folder = "crates/protocol/src/webrtc/testdata";
-    let read = |name| std::fs::read_to_string(format!("{folder}/{name}")).expect("it is kept");
+    let read = |name| {
+        std::fs::read_to_string(format!("{folder}/{name}"))
+            .expect("the capture is in the repository")
+    };
     let over_http = |text: &str| {
         let answer = |line| format!("HTTP/1.1 200 OK|Content-Length: {}||{line}\n", str::len(line));
         text.lines().map(answer).collect::<String>()
@@ -521,8 +524,8 @@ fn webrtc_feedback() -> Vec<Vec<u8>> {
     vec![all]
 }
 
-/// A packet with an extension, another, and a report, for each profile.
-/// A relayed address is granted, then a permission and a channel; data comes on it.
+/// Returns the responses of a TURN server: it grants an allocation, a permission and a channel.
+/// Then data arrives on the channel.
 fn webrtc_turn() -> Vec<u8> {
     let answer = |kind: u16, attributes: &[u8]| {
         let head = [&kind.to_be_bytes()[..], &[0, attributes.len() as u8]].concat();
@@ -537,6 +540,7 @@ fn webrtc_turn() -> Vec<u8> {
     [&[0][..], &granted, &[130], &permitted, &[180], &bound, &data, &[250]].concat()
 }
 
+/// Returns an RTP packet with a header extension, a second RTP packet, and an RTCP report.
 fn webrtc_srtp(profile: u8) -> Vec<u8> {
     let media = [0x90, 96, 0, 1, 0, 0, 0, 0, 0, 0, 0, 9, 0xbe, 0xde, 0, 1, 0x10, 5, 0, 0, 1, 2, 3];
     let next = [0x80, 96, 0, 2, 0, 0, 0, 0, 0, 0, 0, 9, 4];
@@ -548,7 +552,7 @@ const MAP: &[u8] = &[
     0, 7, 0xc1, 0, 0, 0xe1, 0, 0xf0, 0, 0x1b, 0xe1, 0, 0xf0, 0, 0x0f, 0xe1, 1, 0xf0, 0,
 ];
 
-/// A section with its length and check (ISO/IEC 13818-1, annex A).
+/// Returns a section with its length and its CRC (ISO/IEC 13818-1, annex A).
 fn section(table: u8, data: &[u8]) -> Vec<u8> {
     let mut section = vec![table, 0xb0, (data.len() + 4) as u8];
     section.extend_from_slice(data);
@@ -561,8 +565,8 @@ fn section(table: u8, data: &[u8]) -> Vec<u8> {
     section
 }
 
-/// The beginnings of packets, each behind its length, as targets take them: tables, a clock, a
-/// picture, sound, a loop's end.
+/// Returns the first bytes of packets, each with its length in front, as the targets expect them:
+/// tables, a PCR, a picture, audio, and the end of a loop.
 fn transport_stream() -> Vec<u8> {
     let mut all = Vec::new();
     let mut put = |pid: u16, start: bool, number: u8, payload: &[u8], adaptation: &[u8]| {
@@ -603,7 +607,7 @@ fn transport_stream() -> Vec<u8> {
     all
 }
 
-/// A file of one track with two pictures (ISO/IEC 14496-12).
+/// Returns an MP4 file with one track of two pictures (ISO/IEC 14496-12).
 fn mp4() -> Vec<u8> {
     let atom = |kind: &[u8; 4], parts: &[&[u8]]| {
         let body = parts.concat();

@@ -1,12 +1,12 @@
-//! HTTP/1: answers, and the requests of a relay's clients.
+//! HTTP/1: responses, and the requests of a relay's clients.
 
 use protocol::http_ts::relay;
 use protocol::http1::{AtClose, Decoder, Head, Item, Malformed};
 
 use crate::input::Input;
 
-/// What is read out of a connection in these pieces: the head, the body, whether the end was told,
-/// and how it ended.
+/// The result of decoding a connection: the head, the body, `true` if the decoder reported the end,
+/// and the state when the connection closes.
 type Read = (Option<Head>, Vec<u8>, bool, Result<AtClose, Malformed>);
 
 fn decode(pieces: &[&[u8]]) -> Read {
@@ -39,7 +39,8 @@ fn decode(pieces: &[&[u8]]) -> Read {
     (head, all, over, Ok(decoder.at_close()))
 }
 
-/// An answer: pieces give what the whole gives, and its head can be written and read again.
+/// Decodes a response: pieces give the same result as the whole. The head can be written and read
+/// back.
 pub(super) fn http1(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let cuts = input.cuts();
@@ -64,7 +65,7 @@ pub(super) fn http1(bytes: &[u8]) {
     }
 }
 
-/// The head of a request to a relay.
+/// Reads the head of a request to a relay.
 pub(super) fn relay_request(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let size = usize::from(input.byte());

@@ -1,4 +1,4 @@
-//! Media: RTP, RTCP, transport streams, files.
+//! Media: RTP, RTCP, transport streams and files.
 
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -18,20 +18,20 @@ use protocol::session::{Arrival, Times};
 
 use crate::input::Input;
 
-/// All that populations of that protocol measure.
+/// Returns the metrics of a protocol's populations.
 fn catalogue(protocol: &str) -> Catalogue {
     let found = PROTOCOLS.iter().find(|known| known.name == protocol);
-    found.expect("it is known").catalogue
+    found.expect("the protocol is registered").catalogue
 }
 
 thread_local! {
-    /// Made once: that takes longer than to read an input.
+    /// Created once, because that takes longer than reading an input.
     static RTSP: RefCell<Recorder> = RefCell::new(Recorder::new(catalogue("rtsp")));
     static HTTP: RefCell<Recorder> = RefCell::new(Recorder::new(catalogue("http-ts")));
 }
 
-/// Packets of a stream: of each first how long it is and how long after the one before it came, in
-/// ms.
+/// Receives the packets of a stream. In front of each packet, the input has a byte whose square is
+/// the time since the previous packet in ms, and the packet's length.
 pub(super) fn rtp(bytes: &[u8]) {
     RTSP.with_borrow_mut(|recorder| rtp_packets(bytes, recorder));
 }
@@ -53,7 +53,7 @@ fn rtp_packets(bytes: &[u8], recorder: &mut Recorder) {
         let step = u64::from(input.byte());
         now += Duration::from_millis(step * step);
         let packet = input.piece();
-        // Not all of a long packet is captured.
+        // A long packet is not captured completely.
         let length = packet.len() + if kind & 32 != 0 { 100 } else { 0 };
         if let Ok(header) = Header::parse(packet, length) {
             assert!(header.payload_offset + header.payload_length <= length);
@@ -87,7 +87,7 @@ fn rtp_packets(bytes: &[u8], recorder: &mut Recorder) {
     assert!(counts.reordered <= counts.received);
 }
 
-/// A time code and a sequence parameter set, wherever they stand.
+/// Looks for a time code and a sequence parameter set anywhere in a payload.
 fn code(payload: &[u8]) {
     if let Some(code) = TimeCode::find(payload) {
         let nal = code.to_nal();
@@ -97,7 +97,7 @@ fn code(payload: &[u8]) {
     h264::sps::picture_size(payload);
 }
 
-/// A compound of RTCP: what is read can be written, and is read again as the same.
+/// Reads an RTCP compound packet. What was read can be written and reads back unchanged.
 pub(super) fn rtcp(bytes: &[u8]) {
     let mut count = 0;
     for packet in rtcp::packets(bytes) {
@@ -136,7 +136,7 @@ pub(super) fn rtcp(bytes: &[u8]) {
     rtcp::is_of_sender(bytes);
 }
 
-/// A transport stream: pieces give what the whole gives.
+/// Checks a transport stream: pieces give the same result as the whole.
 pub(super) fn ts(bytes: &[u8]) {
     HTTP.with_borrow_mut(|recorder| ts_stream(bytes, recorder));
 }
@@ -175,8 +175,9 @@ fn ts_stream(bytes: &[u8], recorder: &mut Recorder) {
     assert!(counts.ts_packets * 188 + counts.out_of_sync_bytes <= stream.len() as u64);
 }
 
-/// Packets of which the input has the beginnings, so that it can be short: of each first how long
-/// that is. 255 stands for as many bytes that begin no packet.
+/// Expands packets of which the input has only the first bytes, so that inputs stay short. Each
+/// packet is its length and its first bytes. The length 255 marks a piece that is no packet and is
+/// copied unchanged.
 fn stuffed(input: &mut Input<'_>) -> Vec<u8> {
     let mut stream = Vec::new();
     while !input.is_empty() && stream.len() < 1 << 14 {
@@ -193,7 +194,7 @@ fn stuffed(input: &mut Input<'_>) -> Vec<u8> {
     stream
 }
 
-/// A file of a transport stream that is to be sent over and over.
+/// Reads a file of a transport stream that is to be sent in a loop.
 pub(super) fn ts_file(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let kind = input.byte();
@@ -207,7 +208,7 @@ pub(super) fn ts_file(bytes: &[u8]) {
     }
 }
 
-/// A file of media to publish: MP4 or a transport stream.
+/// Reads a media file to publish: MP4, a transport stream, or another container.
 pub(super) fn media_file(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let kind = input.byte();
@@ -221,7 +222,7 @@ pub(super) fn media_file(bytes: &[u8]) {
         0 => input.rest().to_vec(),
         _ => stuffed(&mut input),
     };
-    // The first takes fewer kinds of files.
+    // `new` accepts fewer kinds of files than `live`.
     for made in [
         MediaSource::new(&config, Some(&stream)),
         MediaSource::live(&config, Some(&stream)),
@@ -230,7 +231,8 @@ pub(super) fn media_file(bytes: &[u8]) {
             Ok(source) => {
                 assert!(!source.clips.is_empty());
                 let bytes: u64 = source.clips.iter().map(|clip| clip.loop_bytes()).sum();
-                // A sample can be named any number of times by its tables, but each name takes room.
+                // Tables can refer to a sample any number of times, but each reference takes space
+                // in the file.
                 assert!(bytes <= (stream.len() as u64 + 16) * (stream.len() as u64 + 16));
             }
             Err(error) => assert!(!error.is_empty()),

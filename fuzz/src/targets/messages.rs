@@ -1,4 +1,4 @@
-//! Messages: framing, WebSockets and their handshake, templates.
+//! Messages: framing, WebSocket with its handshake, and templates.
 
 use protocol::http1;
 use protocol::messages::frame::{
@@ -50,8 +50,8 @@ fn read(
     (found, None)
 }
 
-/// Pieces give what the whole gives; but which bodies are kept is up to where reads end, and how
-/// long one is that is refused.
+/// Checks that pieces give the same result as the whole, except for which bodies are kept and for
+/// the length of a refused frame. These depend on where reads end.
 fn pieces_as_whole(framing: &Framing, wanted: &ReadLimits, stream: &[u8], cuts: &Cuts) {
     let (whole, wrong) = read(framing, wanted, &[stream]);
     let (cut, cut_wrong) = read(framing, wanted, &cuts.pieces(stream));
@@ -77,7 +77,7 @@ fn pieces_as_whole(framing: &Framing, wanted: &ReadLimits, stream: &[u8], cuts: 
     }
 }
 
-/// What is written is read again.
+/// Checks that written messages are read back unchanged.
 fn round_trip(framing: &Framing, wanted: &ReadLimits, input: &mut Input<'_>, cuts: &Cuts) {
     let delimiter = match framing {
         Framing::Delimiter(delimiter) => Some(delimiter),
@@ -87,7 +87,7 @@ fn round_trip(framing: &Framing, wanted: &ReadLimits, input: &mut Input<'_>, cut
     let mask = u32::from_be_bytes([input.byte(), 7, input.byte(), 9]);
     while !input.is_empty() {
         let body = input.piece();
-        // With a byte of the delimiter in it, its end would be found too early.
+        // A body with a byte of the delimiter would end too early.
         let torn = delimiter.is_some_and(|bytes| body.iter().any(|byte| bytes.contains(byte)));
         if body.len() as u64 <= framing.longest().min(wanted.longest) && !torn {
             framing.write(body, mask, &mut stream);
@@ -99,7 +99,7 @@ fn round_trip(framing: &Framing, wanted: &ReadLimits, input: &mut Input<'_>, cut
         .map(|body| body.len() + framing.overhead(body.len()))
         .sum();
     assert_eq!(written, stream.len());
-    // Of a WebSocket one side masks, and the other reads so.
+    // One side of a WebSocket masks its frames, and the other expects that.
     let theirs = match framing {
         Framing::WebSocket { masked, text } => Framing::WebSocket {
             masked: !masked,
@@ -130,7 +130,7 @@ fn wanted(input: &mut Input<'_>) -> ReadLimits {
     }
 }
 
-/// Messages with a length before them, or a delimiter behind them.
+/// Messages with a length prefix or a delimiter.
 pub(super) fn frames(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let kind = input.byte();
@@ -176,7 +176,7 @@ pub(super) fn websocket(bytes: &[u8]) {
     }
 }
 
-/// The subprotocols that both sides of a handshake speak.
+/// The subprotocols that both sides of a handshake support.
 const PROTOCOLS: &[&str] = &["janus-protocol", "b"];
 
 fn handshake(stream: &[u8], cuts: &Cuts) {
@@ -203,14 +203,14 @@ fn handshake(stream: &[u8], cuts: &Cuts) {
     let url = http1::Url::parse("http://h/a").expect("a URL");
     let (mut upgrade, request) = Upgrade::begin(&url, PROTOCOLS, 1);
     let (right, _) = accepted(&[&request])
-        .expect("it is a request")
-        .expect("it is whole");
-    // The right answer, with whatever behind it, in pieces; and any other.
+        .expect("the request is valid")
+        .expect("the request is complete");
+    // The correct answer, in pieces and followed by other bytes. Then any other answer.
     let answer = [&right[..], stream].concat();
     let mut taken = 0;
     for piece in cuts.pieces(&answer) {
         let mut rest = piece;
-        let done = upgrade.answered(&mut rest).expect("it is right");
+        let done = upgrade.answered(&mut rest).expect("the answer is correct");
         taken += piece.len() - rest.len();
         if done {
             break;
@@ -224,7 +224,7 @@ fn handshake(stream: &[u8], cuts: &Cuts) {
             match upgrade.answered(&mut piece) {
                 Ok(false) => {}
                 Ok(true) => return Ok(true),
-                // What a server says beside its status is what came with it.
+                // The text after the status depends on how much of the answer has arrived.
                 Err(error) => {
                     let status = error.split_once(": ").map(|(status, _)| status.to_owned());
                     return Err(status.unwrap_or(error));
@@ -236,7 +236,7 @@ fn handshake(stream: &[u8], cuts: &Cuts) {
     assert_eq!(result(&[stream]), result(&cuts.pieces(stream)));
 }
 
-/// Templates: messages are as long as was said.
+/// Templates: a message has the announced length.
 pub(super) fn templates(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let mut number = [0; 8];
@@ -250,7 +250,7 @@ pub(super) fn templates(bytes: &[u8]) {
     let Ok(template) = Template::parse(&text(input.rest())) else {
         return;
     };
-    // Megabytes of drawn letters would be all that is done.
+    // Otherwise, generating megabytes of random letters would take all the time.
     if template.longest() > 100_000 {
         return;
     }

@@ -1,4 +1,4 @@
-//! What is fuzzed. Each target takes any bytes, and panics where something does not hold.
+//! The fuzz targets. A target accepts any bytes and panics if an invariant does not hold.
 
 mod http;
 mod media;
@@ -16,10 +16,10 @@ mod webrtc_room;
 mod webrtc_server;
 mod webrtc_turn;
 
-/// Reads any bytes.
+/// Processes any bytes.
 pub(crate) type Target = fn(&[u8]);
 
-/// All targets, by name.
+/// All targets by name.
 pub(crate) const TARGETS: [(&str, Target); 42] = [
     ("apart_lines", runs::apart_lines),
     ("apart_session", runs::apart_session),

@@ -1,4 +1,4 @@
-//! RTMP: chunks, AMF, the handshake, and a client whose server says anything.
+//! RTMP: chunks, AMF, the handshake, and a client that receives anything from its server.
 
 use std::collections::VecDeque;
 
@@ -18,11 +18,11 @@ use protocol::session::{ChannelId, Context, Flows, Input as Heard, Outbox, Outpu
 
 use crate::input::{Cuts, Input};
 
-/// A message: type, timestamp, stream, length, what it took on the wire, and what was kept of it.
+/// A message: type, timestamp, stream, length, size on the wire, and the bytes that were kept.
 type Row = (u8, u32, u32, u32, u32, Vec<u8>);
 
-/// What is kept of a connection without media, and of one with: what has begun, and what is known
-/// of the chunk streams.
+/// Maximum memory of a reader without media and of one that keeps media: unfinished messages and
+/// the state of the chunk streams.
 const MEMORY_MAX: usize = 256 * 1024 + 4096 + 64 * 512;
 const MEMORY_WITH_MEDIA_MAX: usize = (8 << 20) + 4096 + 64 * 512;
 
@@ -66,7 +66,8 @@ fn read(pieces: &[&[u8]], keeps_media: bool) -> (Vec<Row>, Option<Malformed>) {
     (rows, None)
 }
 
-/// Pieces give what the whole gives; what is written is read again; what is kept is bounded.
+/// Checks that pieces give the same result as the whole, that written messages are read back
+/// unchanged, and that memory is bounded.
 pub(crate) fn chunks(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let choice = input.byte();
@@ -78,7 +79,7 @@ pub(crate) fn chunks(bytes: &[u8]) {
         return;
     }
     let (mut stream, mut written) = (Vec::new(), Vec::new());
-    // The size of chunks that both sides begin with.
+    // Both sides start with a chunk size of 128.
     while !input.is_empty() {
         let kind = [Kind::Audio, Kind::Video, Kind::Data, Kind::Command][usize::from(input.byte() % 4)];
         let timestamp = u32::from_be_bytes([input.byte(), input.byte(), input.byte(), input.byte()]);
@@ -103,7 +104,7 @@ pub(crate) fn chunks(bytes: &[u8]) {
     }
 }
 
-/// Values, commands and events are written as they were read; metadata is read.
+/// Values, commands and events are written as they were read. Metadata can be read.
 pub(crate) fn amf(bytes: &[u8]) {
     let written = |values: &[Value]| {
         let mut out = Vec::new();
@@ -112,7 +113,8 @@ pub(crate) fn amf(bytes: &[u8]) {
     };
     if let Ok(values) = read_all(bytes) {
         let once = written(&values);
-        // A property without a name, whose value begins as an object's end does, is read as that.
+        // A property without a name whose value starts like an object end marker is read as that
+        // marker.
         if let Ok(again) = read_all(&once) {
             let twice = written(&again);
             if let Ok(third) = read_all(&twice) {
@@ -152,13 +154,14 @@ fn shake(pieces: &[&[u8]], server: bool) -> (Vec<u8>, usize, Result<bool, Malfor
     (sent, taken, Ok(false))
 }
 
-/// A handshake gives the same in pieces and as a whole, on both sides; what is behind it is left
-/// alone.
+/// Checks that a handshake gives the same result in pieces and as a whole, on both sides, and that
+/// it consumes nothing of what follows.
 pub(crate) fn handshake(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let server = input.byte() & 1 != 0;
     let cuts = input.cuts();
-    // Inputs are short, and packets are long: what is missing is what the other side would say.
+    // Inputs are short and handshake packets are long, so the rest of what the peer would send is
+    // added here.
     let mut stream = input.rest().to_vec();
     if let Some(3) = stream.first() {
         let own = match server {
@@ -172,8 +175,8 @@ pub(crate) fn handshake(bytes: &[u8]) {
     assert_eq!(shake(&[&stream], server), shake(&cuts.pieces(&stream), server));
 }
 
-/// A client's session ends or goes on, whatever a server says once hands are shaken; it says little
-/// in return.
+/// Checks that a client's session ends or continues, whatever the server sends after the handshake,
+/// and that the client sends little in response.
 pub(crate) fn session(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let cuts: Cuts = input.cuts();
@@ -209,7 +212,7 @@ pub(crate) fn session(bytes: &[u8]) {
     let (hello, _) = handle(Heard::Opened { channel, local, remote: None }, 2);
     let mut server = Handshake::server(2);
     let Ok(Step::Send(answer)) = server.take(&hello, &mut 0) else {
-        panic!("a client's hello is answered");
+        panic!("the client's hello gets a response");
     };
     let hear = |bytes| Heard::Bytes { channel, bytes, at: Time::from_nanos(3), runs: &[] };
     handle(hear(&answer), 3);

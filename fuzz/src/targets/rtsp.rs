@@ -1,4 +1,4 @@
-//! RTSP: the stream of a connection, header fields, descriptions.
+//! RTSP: the byte stream of a connection, header fields and session descriptions.
 
 use protocol::auth::{
     Accepts, Algorithm, Answer, Authenticator, Verifier, parse_challenges, parse_params,
@@ -12,7 +12,7 @@ use protocol::rtsp::url::Url;
 
 use crate::input::{Input, text};
 
-/// An item without borrows, neighbouring garbage added up.
+/// An item without borrows. Adjacent garbage is merged.
 #[derive(Debug, PartialEq)]
 enum Owned {
     Frame(u8, Vec<u8>, usize),
@@ -22,7 +22,8 @@ enum Owned {
     Malformed(&'static str),
 }
 
-/// What is read out of a stream in these pieces, and whether it was given up.
+/// Decodes a stream that arrives in these pieces. Returns the items, and `true` if the decoder gave
+/// up.
 fn decode(pieces: &[&[u8]]) -> (Vec<Owned>, bool) {
     let mut decoder = Decoder::new();
     let mut items = Vec::new();
@@ -52,7 +53,7 @@ fn decode(pieces: &[&[u8]]) -> (Vec<Owned>, bool) {
     (items, false)
 }
 
-/// A frame, as far as it does not depend on where reads end.
+/// Returns the part of a frame that does not depend on where reads end.
 fn frame(channel: u8, payload: &[u8], length: usize) -> Owned {
     assert!(payload.len() <= length);
     let in_part =
@@ -61,7 +62,8 @@ fn frame(channel: u8, payload: &[u8], length: usize) -> Owned {
     Owned::Frame(channel, payload[..wanted].to_vec(), length)
 }
 
-/// A connection: pieces give what the whole gives, and what is read can be written and read again.
+/// Decodes a connection: pieces give the same result as the whole. What was read can be written and
+/// read back.
 pub(super) fn rtsp(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let cuts = input.cuts();
@@ -69,7 +71,7 @@ pub(super) fn rtsp(bytes: &[u8]) {
     let (mut items, given_up) = decode(&[stream]);
     let (mut cut, cut_given_up) = decode(&cuts.pieces(stream));
     assert_eq!(given_up, cut_given_up);
-    // How much of what is garbage was already called so at the end is up to the reads.
+    // The amount of trailing garbage that was already reported depends on the reads.
     for items in [&mut items, &mut cut] {
         if matches!(items.last(), Some(Owned::Garbage(_))) {
             items.pop();
@@ -104,7 +106,7 @@ fn is_read_as(written: &[u8], expected: &Owned) {
     assert_eq!(again.first(), Some(expected), "{:?}", text(written));
 }
 
-/// Fields as they are written: what could end a line becomes a space.
+/// Returns the header fields as they are written: line ends in a value become spaces.
 fn writable(headers: &Headers) -> Headers {
     let mut all = Headers::new();
     for (name, value) in headers.iter() {
@@ -121,7 +123,7 @@ fn fields(headers: &Headers) {
     }
 }
 
-/// A field's value, read as each that is known.
+/// Parses a value as every known header field.
 fn field(value: &str) {
     let _ = (parse_cseq(value), parse_params(value), parse_methods(value));
     for transport in Transport::parse_all(value) {
@@ -147,9 +149,9 @@ fn field(value: &str) {
     }
 }
 
-/// Header fields: as each that is known, and as what either side of an authentication says.
+/// Header fields: parsed as every known field, and as input of both sides of an authentication.
 pub(super) fn headers(bytes: &[u8]) {
-    // A decoder hands out no line ends.
+    // A decoder never returns line ends in a value.
     let value = text(bytes).replace('\r', " ");
     for line in value.split('\n') {
         field(line);
@@ -169,12 +171,14 @@ pub(super) fn headers(bytes: &[u8]) {
         headers.push("WWW-Authenticate", line);
     }
     if client.challenged(&headers, false, false) == Answer::Retry {
-        let answer = client.authorize("PLAY", "rtsp://h/a").expect("it is to");
+        let answer = client
+            .authorize("PLAY", "rtsp://h/a")
+            .expect("the client has an answer");
         assert!(!answer.contains(['\r', '\n']), "{answer:?}");
     }
 }
 
-/// A description of media.
+/// Parses a session description.
 pub(super) fn sdp(bytes: &[u8]) {
     let Ok(description) = Description::parse(bytes) else {
         return;

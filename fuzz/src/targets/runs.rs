@@ -1,5 +1,5 @@
-//! What other machines, the kernel and old runs say: a remote receiver and its clients, exporters,
-//! netlink, run files.
+//! Input from other machines, the kernel and old runs: a remote receiver and its clients,
+//! exporters, netlink, run files.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -17,8 +17,8 @@ use runfile::{
 
 use crate::input::{Input, text};
 
-/// Lines between a client and its receiver: pieces give what the whole gives, and what is
-/// understood is written as the same.
+/// Lines between a client and its remote receiver: pieces give the same result as the whole, and a
+/// parsed message is written unchanged.
 pub(super) fn apart_lines(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let most = usize::from(input.byte()) * 8;
@@ -53,8 +53,8 @@ pub(super) fn apart_lines(bytes: &[u8]) {
     }
 }
 
-/// A receiver's session, to which a client speaks that knows the secret, or does not: never more
-/// streams are open than may be, and after the end all are given back.
+/// The session of a remote receiver, whose client may or may not know the secret: at most the
+/// permitted number of streams are open, and all of them are released at the end.
 pub(super) fn apart_session(bytes: &[u8]) {
     const STREAMS: usize = 3;
     let mut input = Input::new(bytes);
@@ -64,7 +64,7 @@ pub(super) fn apart_session(bytes: &[u8]) {
     let terms = Arc::new(Terms::new(secret.clone(), [1; 32], STREAMS));
     let mut session = Receiver::new(terms.clone(), 7);
     let protocol = PROTOCOLS.iter().find(|known| known.name == "rtsp");
-    let mut recorder = Recorder::new(protocol.expect("it is known").catalogue);
+    let mut recorder = Recorder::new(protocol.expect("the protocol is registered").catalogue);
     let (mut sinks, mut flows, mut out) = (Sinks::default(), Flows::default(), VecDeque::new());
     let mut now = Time::from_start(Duration::from_secs(1));
     let mut ended = false;
@@ -131,17 +131,17 @@ pub(super) fn apart_session(bytes: &[u8]) {
     assert_eq!((terms.streams(), terms.unproven()), (0, 0));
 }
 
-/// An exporter's answer.
+/// Parses the response of an exporter.
 pub(super) fn exporter_text(bytes: &[u8]) {
     sut::read_any_samples(&text(bytes));
 }
 
-/// What the kernel says of a request.
+/// Parses the kernel's response to a request.
 pub(super) fn netlink(bytes: &[u8]) {
     net::namespace::read_any(bytes);
 }
 
-/// A distribution in a run file: what is read can be written, and is read again as the same.
+/// A distribution in a run file: what was read can be written and reads back unchanged.
 pub(super) fn blob(bytes: &[u8]) {
     if let Some(sparse) = runfile::blob::decode(bytes) {
         let written = runfile::blob::encode(&sparse);
@@ -171,7 +171,7 @@ fn catalogue(kind: &str) -> Option<Catalogue> {
     }
 }
 
-/// Where the file is that is read. In memory, where that is possible.
+/// Returns the path of the run file that is read, in memory if possible.
 fn place() -> &'static PathBuf {
     static PLACE: OnceLock<PathBuf> = OnceLock::new();
     PLACE.get_or_init(|| {
@@ -185,7 +185,7 @@ fn place() -> &'static PathBuf {
     })
 }
 
-/// A small run file, as it is written.
+/// Returns a small run file as it is written.
 fn base() -> &'static [u8] {
     static BASE: OnceLock<Vec<u8>> = OnceLock::new();
     BASE.get_or_init(|| {
@@ -203,14 +203,14 @@ fn base() -> &'static [u8] {
                 .map(|(name, kind)| SubjectHeader {
                     name: name.to_owned(),
                     kind: kind.to_owned(),
-                    catalogue: catalogue(kind).expect("it is known"),
+                    catalogue: catalogue(kind).expect("the subject's kind is known"),
                 })
                 .into(),
         };
         let file = RunFile::create_over(path, &header).expect("the folder can be written");
         for index in 0..2 {
             let windows = subjects.map(|(name, kind)| {
-                let mut recorder = Recorder::new(catalogue(kind).expect("it is known"));
+                let mut recorder = Recorder::new(catalogue(kind).expect("its kind is known"));
                 recorder.record(measure::HistogramId(0), 1000);
                 (name.to_owned(), recorder.take_window())
             });
@@ -243,8 +243,8 @@ fn base() -> &'static [u8] {
     })
 }
 
-/// A run file with changes: of each its place (three bytes, in the file's length), how long it is,
-/// and what is written there.
+/// Reads a run file with changes. Each change is an offset of three bytes (modulo the file's
+/// length), a length, and the new bytes.
 pub(super) fn runfile(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let mut file = base().to_vec();

@@ -1,4 +1,4 @@
-//! SRT: packets, and both sides of a transmission whose peer says anything.
+//! SRT: packets, and both sides of a transmission whose peer sends anything.
 
 use std::time::Duration;
 
@@ -16,7 +16,8 @@ const START: Time = Time::from_nanos(1_000_000_000);
 const FIRST: SeqNumber = SeqNumber::MAX.minus(20);
 const LATENCY: Duration = Duration::from_millis(120);
 
-/// What is read is written again as the same; a loss list is no longer than its bytes.
+/// Checks that a packet that was read is written unchanged, and that a loss list is no longer than
+/// its bytes allow.
 pub(crate) fn packets(bytes: &[u8]) {
     let Ok(packet) = Packet::parse(bytes) else {
         return;
@@ -41,8 +42,8 @@ pub(crate) fn packets(bytes: &[u8]) {
     }
 }
 
-/// Time goes on, and datagrams come: each with its length before it. Those of which the first byte
-/// says so are near to what is expected.
+/// Advances the time and returns the next datagram, which has its length in front. If the lowest
+/// bit of `near` is set, a data packet gets a sequence number near the expected one.
 fn datagrams(input: &mut Input<'_>, now: &mut Time) -> Vec<u8> {
     *now += Duration::from_millis(u64::from(input.byte()));
     let near = input.byte();
@@ -56,7 +57,8 @@ fn datagrams(input: &mut Input<'_>, now: &mut Time) -> Vec<u8> {
     bytes
 }
 
-/// Every packet is accounted for; what is kept is bounded; what is delivered is in order and due.
+/// Checks that every packet is accounted for, that memory is bounded, and that delivery is in order
+/// and not early.
 pub(crate) fn receiver(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let settings = input.byte();
@@ -128,7 +130,7 @@ pub(crate) fn receiver(bytes: &[u8]) {
     assert_eq!(receiver.statistics().pkt_rcv_missing, 0);
 }
 
-/// Nothing is sent that was not handed in; what is kept is bounded, and forgotten in the end.
+/// Checks that only accepted data is sent, and that the buffer is bounded and empty in the end.
 pub(crate) fn sender(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let settings = input.byte();
@@ -153,7 +155,7 @@ pub(crate) fn sender(bytes: &[u8]) {
         for _ in 0..input.byte() % 16 {
             taken += match messages {
                 false => u64::from(sender.push(now, vec![0x47; 5].into()).is_ok()),
-                // Three packets.
+                // A message of three packets.
                 true => match sender.push_message(now, &vec![0x47; 3000].into(), true) {
                     Ok(_) => 3,
                     Err(_) => 0,
@@ -168,7 +170,7 @@ pub(crate) fn sender(bytes: &[u8]) {
         while let Some(packet) = sender.next_packet(now) {
             assert!(packet.due <= now && packet.sequence.is_before(next));
             let Ok(Packet::Data(header, _)) = Packet::parse(&packet.header) else {
-                panic!("it is data");
+                panic!("the sender's packet is data");
             };
             assert_eq!(header.retransmitted, packet.retransmitted);
         }

@@ -1,4 +1,4 @@
-//! SRT: handshakes, key material, and each kind of end whose peer says anything.
+//! SRT: handshakes, key material, and each kind of endpoint with a peer that sends anything.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -25,7 +25,8 @@ fn settings() -> Settings {
     }
 }
 
-/// What was written is read again as the same; ends end once, and say no more than they may.
+/// Checks that written handshakes are read back unchanged, and that endpoints finish once and send
+/// no more than permitted.
 pub(crate) fn handshake(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     match input.byte() % 5 {
@@ -56,7 +57,7 @@ fn codec(bytes: &[u8]) {
                 if let Some(read) = AccessControl::parse(text) {
                     assert_eq!(AccessControl::parse(&read.to_string()), Some(read));
                 }
-                // One of zeros alone is none that would be written.
+                // A text that contains only zeros is never written.
                 if text.is_empty() {
                     return;
                 }
@@ -68,9 +69,9 @@ fn codec(bytes: &[u8]) {
             Extension::Unknown(_) => write_extension(kind, &[], &mut written),
         }
     }
-    let (fixed_again, again) = Handshake::parse(&written).expect("it was written here");
+    let (fixed_again, again) = Handshake::parse(&written).expect("it was written above");
     assert_eq!(fixed_again, fixed);
-    let again: Vec<_> = again.map(|extension| extension.expect("it was written here")).collect();
+    let again: Vec<_> = again.map(|extension| extension.expect("it was written above")).collect();
     assert_eq!(again, read);
 }
 
@@ -83,7 +84,7 @@ fn key_material(bytes: &[u8]) {
     }
 }
 
-/// Time goes on, and a datagram comes, for the end if it is a control packet.
+/// Advances the time and returns the next datagram. A control packet is addressed to the endpoint.
 fn datagram(input: &mut Input<'_>, now: &mut Time) -> Vec<u8> {
     *now += Duration::from_millis(u64::from(input.byte()));
     let mut bytes = input.piece().to_vec();
@@ -93,7 +94,7 @@ fn datagram(input: &mut Input<'_>, now: &mut Time) -> Vec<u8> {
     bytes
 }
 
-/// All that is due now: a bounded number of datagrams.
+/// Writes everything that is due now: at most two datagrams.
 fn say(now: Time, mut write_next: impl FnMut(Time, &mut Vec<u8>) -> bool) {
     let mut out = Vec::new();
     for _ in 0..3 {
@@ -103,7 +104,7 @@ fn say(now: Time, mut write_next: impl FnMut(Time, &mut Vec<u8>) -> bool) {
         }
         assert!(out.len() - before <= 1456);
     }
-    panic!("it says more than it may");
+    panic!("the endpoint sends more datagrams than permitted");
 }
 
 fn caller(input: &mut Input<'_>) {
@@ -143,7 +144,7 @@ fn listener(input: &mut Input<'_>) {
     let mut later = now;
     while !input.is_empty() {
         let mut bytes = datagram(input, &mut later);
-        // A good cookie, or all would end there.
+        // With a wrong cookie, every packet would be ignored.
         let cookie = cookie(&listener, from, now);
         if let Some(place) = bytes.get_mut(HEADER + 28..HEADER + 32) {
             place.copy_from_slice(&cookie);
@@ -154,7 +155,7 @@ fn listener(input: &mut Input<'_>) {
         let mut answer = Vec::new();
         match listener.handle(from, &bytes, now, &mut answer) {
             Heard::Ignored => assert!(answer.is_empty()),
-            // It must not be of use to who lies about his address.
+            // The response must not amplify traffic to a forged source address.
             Heard::Answered => assert!(answer.len() <= bytes.len()),
             Heard::Request(request) => {
                 request.reject(Rejection::FORBIDDEN, now, &mut answer);

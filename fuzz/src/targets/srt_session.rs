@@ -1,4 +1,4 @@
-//! SRT: a client whose server says anything, and a server to which anybody says anything.
+//! SRT: a client whose server sends anything, and a server that receives anything from anybody.
 
 use std::collections::VecDeque;
 use std::sync::OnceLock;
@@ -19,7 +19,7 @@ use crate::input::Input;
 
 const CHANNEL: ChannelId = ChannelId(0);
 
-/// A session, and what it said: datagrams, and whether it has ended.
+/// A session with what its context needs.
 struct Played<S> {
     session: S,
     recorder: Recorder,
@@ -65,7 +65,7 @@ impl<S: Session> Played<S> {
     }
 }
 
-/// The next datagram; where its first byte says so, it is for that socket.
+/// Returns the next datagram. If its control byte says so, it is addressed to `socket`.
 fn datagram(input: &mut Input<'_>, now: &mut Time, socket: u32) -> Vec<u8> {
     *now += Duration::from_millis(u64::from(input.byte()));
     let own = input.byte() & 1 != 0;
@@ -76,7 +76,7 @@ fn datagram(input: &mut Input<'_>, now: &mut Time, socket: u32) -> Vec<u8> {
     bytes
 }
 
-/// Both end or go on, and say little in return.
+/// Checks that client and server end or continue, and send little in response.
 pub(crate) fn session(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     match input.byte() & 3 {
@@ -98,13 +98,13 @@ fn client(input: &mut Input<'_>, messages: bool) {
     let (mut said, _) = client.hear(Heard::Opened { channel: CHANNEL, local, remote: Some(from) });
     let mut socket = 0;
     for _ in 0..2 {
-        let hello = said.pop().expect("a client calls");
+        let hello = said.pop().expect("the client sends a handshake");
         let mut answer = Vec::new();
         if let Hears::Request(request) = listener.handle(local, &hello, client.now, &mut answer) {
             socket = request.peer_socket_id();
             let settings = Settings::live(8, SeqNumber::new(0), clock, local.ip(), 1);
             let settings = if messages { settings.messages() } else { settings };
-            request.accept(&settings, client.now, &mut answer).expect("it fits");
+            request.accept(&settings, client.now, &mut answer).expect("the settings match");
         }
         let datagrams = [Datagram { from, at: client.now, bytes: &answer }];
         said = client.hear(Heard::Datagrams { channel: CHANNEL, datagrams: &datagrams }).0;
@@ -125,9 +125,9 @@ fn client(input: &mut Input<'_>, messages: bool) {
 }
 
 fn server(input: &mut Input<'_>) {
-    // Its media takes a while to make.
+    // Generating the server's media takes a while.
     static SERVER: OnceLock<Server> = OnceLock::new();
-    let make = || Server::new(ServerConfig::default()).expect("it can be made");
+    let make = || Server::new(ServerConfig::default()).expect("the configuration is valid");
     let mut endpoint = SERVER.get_or_init(make).endpoint(0);
     let mut now = Time::from_nanos(1_000_000_000);
     while !input.is_empty() {
@@ -136,7 +136,7 @@ fn server(input: &mut Input<'_>) {
         let mut answer = Vec::new();
         let heard = Datagram { from, at: now, bytes: &bytes };
         match endpoint.route(now, &heard, true, &mut answer) {
-            // Nobody gets more out of it than he puts in, but for what a header needs.
+            // A response is no larger than the request, except for what a header needs.
             Route::Answer => assert!(answer.len() <= bytes.len().max(64) + 16),
             Route::Accept(peer, _) => endpoint.ended(peer),
             Route::Session(_) | Route::Drop => {}

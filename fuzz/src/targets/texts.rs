@@ -1,4 +1,4 @@
-//! Texts that users write, or that servers send: scenarios, entries of known servers, thresholds,
+//! Texts that users write or servers send: scenarios, entries of known servers, thresholds,
 //! quantities, URLs.
 
 use std::fmt::Display;
@@ -13,7 +13,7 @@ use scenario::{Overrides, Plan, ServerEntry};
 
 use crate::input::text;
 
-/// A scenario; a first line that begins with `#set ` is an override.
+/// Parses a scenario. If the first line starts with `#set `, it is an override.
 pub(super) fn scenario(bytes: &[u8]) {
     let all = text(bytes);
     let mut overrides = Overrides::default();
@@ -31,31 +31,31 @@ pub(super) fn scenario(bytes: &[u8]) {
         }
         Ok(Plan::Series(series)) => {
             assert!(series.runs() > 0);
-            let _ = series.scenario(0).expect("each was checked");
+            let _ = series.scenario(0).expect("each run was checked");
         }
         Err(error) => assert!(!error.to_string().is_empty()),
     }
 }
 
-/// The file of a known server.
+/// Parses the file of a known server.
 pub(super) fn server_entry(bytes: &[u8]) {
     if let Err(error) = ServerEntry::parse("fuzz.yaml", &text(bytes)) {
         assert!(!error.to_string().is_empty());
     }
 }
 
-/// What is written out is read as the same.
+/// Checks that a displayed value parses to the same value.
 fn same<T: FromStr + Display>(line: &str) {
     if let Ok(value) = line.parse::<T>() {
         let written = value.to_string();
         let Ok(again) = written.parse::<T>() else {
-            panic!("{line:?} is written {written:?}, which is not read");
+            panic!("{line:?} is displayed as {written:?}, which cannot be parsed");
         };
         assert_eq!(again.to_string(), written, "{line:?}");
     }
 }
 
-/// Thresholds and quantities, one a line.
+/// Parses thresholds and quantities, one per line.
 pub(super) fn thresholds(bytes: &[u8]) {
     let all = text(bytes);
     let subjects = [
@@ -66,7 +66,7 @@ pub(super) fn thresholds(bytes: &[u8]) {
     for line in all.lines() {
         match Threshold::parse(line) {
             Ok(threshold) => {
-                let again = Threshold::parse(threshold.text()).expect("it was read");
+                let again = Threshold::parse(threshold.text()).expect("it was parsed before");
                 assert_eq!(again.text(), threshold.text());
                 let _ = threshold.check(&subjects);
             }
@@ -84,7 +84,8 @@ pub(super) fn thresholds(bytes: &[u8]) {
     }
 }
 
-/// URLs of each protocol, one a line; each is also where the first redirects to.
+/// Parses URLs of each protocol, one per line. Each line is also a redirect target of the first
+/// one.
 pub(super) fn urls(bytes: &[u8]) {
     let all = text(bytes);
     let first = all.lines().next().unwrap_or_default();
@@ -92,8 +93,8 @@ pub(super) fn urls(bytes: &[u8]) {
     for line in all.lines() {
         if let Ok(url) = rtsp::url::Url::parse(line) {
             assert!(!url.host().is_empty() && url.port() > 0);
-            let again = rtsp::url::Url::parse(url.as_str()).expect("it was read");
-            // A zone is left out of what is sent.
+            let again = rtsp::url::Url::parse(url.as_str()).expect("it was parsed before");
+            // Requests contain no zone.
             let zone = url.host().strip_prefix(again.host());
             assert!(zone.is_some_and(|zone| zone.is_empty() || zone.starts_with('%')));
             assert_eq!(again.port(), url.port());
@@ -106,8 +107,8 @@ pub(super) fn urls(bytes: &[u8]) {
         }
         if let Ok(url) = http1::Url::parse(line) {
             let shown = url.to_string();
-            let again = http1::Url::parse(&shown).expect("it was read");
-            // A zone is left out of what is sent.
+            let again = http1::Url::parse(&shown).expect("it was parsed before");
+            // Requests contain no zone.
             assert!(
                 again.is_same_place(&url) || url.host().contains('%'),
                 "{shown}"
@@ -115,7 +116,7 @@ pub(super) fn urls(bytes: &[u8]) {
             assert_eq!(again.target(), url.target());
             let request = http1::write_request("GET", &url, http1::Version::Http11, &[]);
             let ends = request.windows(2).filter(|end| end == b"\r\n").count();
-            assert_eq!(ends, 3, "a URL must not write lines of a request");
+            assert_eq!(ends, 3, "a URL must not add lines to a request");
         }
         if let Ok(Ok(url)) = rtsp_first.as_ref().map(|url| url.redirect(line)) {
             assert!(url.port() > 0);

@@ -1,4 +1,5 @@
-//! WebRTC: descriptions, feedback, protected packets, and a peer whose other side says anything.
+//! WebRTC: session descriptions, feedback, protected packets, and a peer whose remote peer sends
+//! anything.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -26,8 +27,8 @@ fn address(side: u8) -> SocketAddr {
     ([127, 0, 0, side], 5000).into()
 }
 
-/// What is read can be written and read again; an answer has a section for each of the offer's, and
-/// is read as what it was.
+/// Checks that a description can be written and read back. An answer has a section for each section
+/// of the offer and is read back.
 pub(crate) fn sdp(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
@@ -45,12 +46,12 @@ pub(crate) fn sdp(bytes: &[u8]) {
             Ok(again) => return Some(again),
             Err(error) => error,
         };
-        // What one line said of all codecs is a line for each of them.
+        // An attribute for all codecs is written as one line per codec.
         let too_large = [SdpReason::TooManyLines, SdpReason::TooLong].contains(&error.reason);
         assert!(too_large, "{error}");
         None
     };
-    // What means nothing in a section is not written.
+    // Attributes without effect in a section are not written.
     let Some(first) = again(&read) else {
         return;
     };
@@ -66,7 +67,8 @@ pub(crate) fn sdp(bytes: &[u8]) {
     let _ = again(&answer);
 }
 
-/// What is read is bounded by its bytes; what a receiver keeps is bounded whatever comes.
+/// Checks that parsed feedback is bounded by its bytes, and that a receiver's state is always
+/// bounded.
 pub(crate) fn feedback(bytes: &[u8]) {
     for message in messages(bytes).flatten() {
         match message {
@@ -101,7 +103,7 @@ pub(crate) fn feedback(bytes: &[u8]) {
             out.clear();
             let mut before = 0;
             while arrivals.write(1, 2, &mut out) {
-                // It fits into a datagram.
+                // Each message fits into a datagram.
                 assert!(out.len() - before <= 1200);
                 before = out.len();
             }
@@ -115,14 +117,14 @@ pub(crate) fn feedback(bytes: &[u8]) {
     assert!(counts.missing >= counts.recovered + counts.reordered + counts.given_up);
 }
 
-/// What is sealed is opened; what was changed on its way is not, nor what came before; nothing
-/// else is ever opened.
+/// Checks that a protected packet can be opened once, and that neither modified and replayed
+/// packets nor other bytes can be opened.
 pub(crate) fn srtp(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let profile = SrtpProfile::ALL[usize::from(input.byte() % 3)];
     let material = vec![7; 2 * (profile.key_length() + profile.salt_length())];
     let keys = |client| {
-        SrtpKeys::exported(profile, &material, client).expect("it is as long as it must be")
+        SrtpKeys::exported(profile, &material, client).expect("the material has the right length")
     };
     let (here, there) = (keys(true), keys(false));
     let (mut sealer, mut opener) = (here.rtp_sealer(), there.rtp_opener());
@@ -132,7 +134,7 @@ pub(crate) fn srtp(bytes: &[u8]) {
         let what = input.byte();
         let plain = input.piece();
         if what & 1 == 0 {
-            let _ = opener.open(plain, &mut out).is_ok_and(|_| panic!("nobody sealed it"));
+            let _ = opener.open(plain, &mut out).is_ok_and(|_| panic!("it was never sealed"));
             let mut packet = plain.to_vec();
             if sealer.seal(&mut packet).is_err() {
                 assert_eq!(packet, plain);
@@ -146,7 +148,7 @@ pub(crate) fn srtp(bytes: &[u8]) {
             }
             match opener.open(&packet, &mut out) {
                 Ok(opened) => assert_eq!(opened, plain),
-                // The input sealed one index twice, or far apart.
+                // The input sealed one index twice, or jumped far ahead.
                 Err(SrtpError::Replayed | SrtpError::Unauthentic) => {}
                 Err(error) => panic!("{error}"),
             }
@@ -162,8 +164,8 @@ pub(crate) fn srtp(bytes: &[u8]) {
     }
 }
 
-/// Two peers whose datagrams are lost, changed, repeated and mixed with others: what each sends is
-/// bounded, and nobody is connected to anybody else.
+/// Connects two peers whose datagrams are lost, modified, repeated and mixed with others. The
+/// number of datagrams is bounded, and the peers connect only to each other.
 pub(crate) fn peer(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let mut now = START;
@@ -204,7 +206,7 @@ pub(crate) fn peer(bytes: &[u8]) {
         for bytes in datagrams {
             let from = address(2 - to as u8);
             let received = peers[to].handle_datagram(now, from, &bytes);
-            assert!(!matches!(received, Received::Rtcp(_)), "nobody has sealed any");
+            assert!(!matches!(received, Received::Rtcp(_)), "no RTCP was sent");
         }
         if what & 0x10 != 0 {
             now += Duration::from_millis(u64::from(what >> 5) * 20);

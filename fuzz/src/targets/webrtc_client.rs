@@ -1,4 +1,4 @@
-//! A WebRTC client whose signalling server says anything.
+//! A WebRTC client whose signalling server sends anything.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
@@ -17,7 +17,8 @@ use protocol::websocket::{self, Acceptance};
 
 use crate::input::Input;
 
-/// Of a room, in which it publishes nothing; of a mount point; and of both over HTTP, and WHEP.
+/// URLs of a room in which the client publishes nothing, of a mount point, of a room over HTTP, and
+/// of WHEP.
 const URLS: [&str; 4] = [
     "janus+ws://10.0.0.1:8188/videoroom/1234",
     "janus+ws://10.0.0.1:8188/streaming/1",
@@ -25,10 +26,11 @@ const URLS: [&str; 4] = [
     "whep+http://10.0.0.1:8889/live/whep",
 ];
 
-/// How many sockets there are; what is asked beyond fails.
+/// Maximum number of sockets. Further ones fail to open.
 const SOCKETS: usize = 64;
 
-/// The most that a client says to one thing that it hears: Janus may ask for all of a room.
+/// Maximum response of a client to one input, in bytes: Janus may require requests for all streams
+/// of a room.
 const SAID_MAX: usize = 64 * 1024;
 
 struct Played {
@@ -37,12 +39,12 @@ struct Played {
     sinks: Sinks,
     flows: Flows,
     now: Time,
-    /// What was asked for and not answered.
+    /// Channels that the client asked for and that are not open yet, with `true` for UDP.
     asked: VecDeque<(ChannelId, bool)>,
     sockets: usize,
-    /// The connection of the signalling.
+    /// The signalling connection.
     signalling: Option<ChannelId>,
-    /// What it said there.
+    /// Bytes that the client sent on the signalling connection.
     said: Vec<u8>,
     ended: bool,
 }
@@ -82,7 +84,7 @@ impl Played {
         assert!(self.said.len() - before <= SAID_MAX);
     }
 
-    /// Opens what was asked for; says whether a connection of the signalling is new.
+    /// Opens the requested channels. Returns `true` if there is a new signalling connection.
     fn open(&mut self) -> bool {
         let mut new = false;
         while let Some((channel, udp)) = self.asked.pop_front() {
@@ -108,7 +110,7 @@ impl Played {
         }
     }
 
-    /// Lets its WebSocket begin, if that is what it asked for.
+    /// Accepts the client's WebSocket upgrade, if it sent one.
     fn accept(&mut self) {
         let mut acceptance = Acceptance::new(&["janus-protocol"]);
         let said = std::mem::take(&mut self.said);
@@ -118,7 +120,7 @@ impl Played {
     }
 }
 
-/// It ends or goes on, says little, and ends when it is told to.
+/// Checks that the client ends or continues, sends little, and ends on request.
 pub(crate) fn client(bytes: &[u8]) {
     static CERTIFICATE: OnceLock<Arc<Certificate>> = OnceLock::new();
     let certificate = CERTIFICATE.get_or_init(|| Arc::new(Certificate::generate(1)));
@@ -147,7 +149,7 @@ pub(crate) fn client(bytes: &[u8]) {
         }
         let Some(line) = lines.next() else { break };
         match line {
-            // Time passes, or the connection ends.
+            // Time passes, or the connection is closed.
             [b'+', rest @ ..] => {
                 let seconds = rest.first().copied().unwrap_or(1);
                 played.now += Duration::from_secs(u64::from(seconds % 64));
@@ -174,7 +176,7 @@ pub(crate) fn client(bytes: &[u8]) {
             text => {
                 let length = text.len();
                 let head = format!("HTTP/1.1 201 x\r\nLocation: /a\r\nContent-Length: {length}\r\n\r\n");
-                // Its own head where it has one.
+                // The input may contain its own head.
                 match text.starts_with(b"HTTP/") {
                     true => {
                         let own = String::from_utf8_lossy(text).replace('|', "\r\n");
@@ -188,5 +190,5 @@ pub(crate) fn client(bytes: &[u8]) {
     played.now += Duration::from_secs(1);
     played.hear(Heard::Stop { until: Time::ZERO });
     played.hear(Heard::Deadline);
-    assert!(played.ended, "it ends when it is told to");
+    assert!(played.ended, "the client ends on request");
 }

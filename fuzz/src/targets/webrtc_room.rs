@@ -1,4 +1,4 @@
-//! Two people on WebSockets of the WebRTC server's rooms, who say anything.
+//! Two participants on WebSockets of the WebRTC server's rooms, who send anything.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -26,23 +26,23 @@ const NOW: Time = Time::from_nanos(1_000_000_000);
 const CLIENT: ([u8; 4], u16) = ([10, 0, 0, 9], 6000);
 const SERVER: ([u8; 4], u16) = ([10, 0, 0, 2], 8889);
 
-/// How many PeerConnections the server has at most: what one run leaves behind is missed by the
-/// next.
+/// Maximum number of PeerConnections of the server. What one input leaves behind is missing for the
+/// next one.
 const SESSIONS: usize = 20;
 
-/// The most steps of a run.
+/// Maximum number of steps of an input.
 const STEPS: usize = 60;
 
 const LIMITS: Limits = Limits { keep: 1 << 20, longest: 1 << 20 };
 
 struct Kept {
     server: Server,
-    /// An offer that sends sound and pictures.
+    /// An offer that sends audio and video.
     offer: String,
     certificate: Arc<Certificate>,
-    /// Publishes in room 1, so that there is something to receive. It stays.
+    /// Publishes in room 1 for all inputs, so that there is something to receive.
     _publisher: (Person, Carried),
-    /// What it publishes.
+    /// The number of the publisher's feed.
     feed: u64,
 }
 
@@ -50,7 +50,7 @@ thread_local! {
     static KEPT: RefCell<Option<Kept>> = const { RefCell::new(None) };
 }
 
-/// Each message gets an answer, and nothing of a connection stays when it is over.
+/// Checks that each message gets a response, and that a closed connection leaves nothing behind.
 pub(crate) fn room(bytes: &[u8]) {
     KEPT.with_borrow_mut(|kept| {
         let kept = kept.get_or_insert_with(|| {
@@ -74,24 +74,25 @@ pub(crate) fn room(bytes: &[u8]) {
         }
         for who in 0..2 {
             people[who].hear(Heard::Closed { channel: CHANNEL, how: Closed::End });
-            assert!(people[who].ended, "a connection that is closed ends");
+            assert!(people[who].ended, "a closed connection ends its session");
             tell(&mut people);
         }
-        // Nobody has taken a place for good.
+        // All PeerConnections are free again.
         let mut last = Person::new(&kept.server, 7);
         last.publishes(&kept.offer);
         last.hear(Heard::Closed { channel: CHANNEL, how: Closed::End });
     });
 }
 
-/// Somebody publishes in room 1: the room's person and connection, and the number of the feed.
+/// Publishes in room 1. Returns the participant with its PeerConnection, and the number of the
+/// feed.
 fn publish(server: &Server, certificate: &Arc<Certificate>) -> ((Person, Carried), u64) {
     let (mut peer, offer) = offer(certificate);
     let mut person = Person::new(server, 8);
     let answer = person.publishes(&offer);
-    let answer = SessionDescription::parse(&answer).expect("the server's can be read");
-    let theirs = answer.transport().expect("the server's can be used");
-    peer.set_remote(NOW, &theirs).expect("it can be connected to");
+    let answer = SessionDescription::parse(&answer).expect("the server's answer is valid");
+    let theirs = answer.transport().expect("the server's transport is valid");
+    peer.set_remote(NOW, &theirs).expect("the transport is accepted");
     let (endpoint, catalogue) = (server.endpoint(0), server.catalogue());
     let mut carried = Carried { endpoint, catalogue, session: None };
     for _ in 0..50 {
@@ -105,15 +106,15 @@ fn publish(server: &Server, certificate: &Arc<Certificate>) -> ((Person, Carried
         peer.handle_timeout(NOW);
     }
     assert_eq!(peer.state(), PeerState::Connected, "datagrams are not lost here");
-    // The room tells those who come what there is.
+    // The room announces its publishers to a new participant.
     let mut second = Person::new(server, 9);
     second.enters();
-    let feed = second.feed.expect("it is published");
+    let feed = second.feed.expect("the feed is announced");
     second.hear(Heard::Closed { channel: CHANNEL, how: Closed::End });
     ((person, carried), feed)
 }
 
-/// The server's end of one PeerConnection.
+/// The server's side of a PeerConnection.
 struct Carried {
     endpoint: Box<dyn Endpoint>,
     catalogue: Catalogue,
@@ -121,7 +122,7 @@ struct Carried {
 }
 
 impl Carried {
-    /// What is answered to a datagram.
+    /// Handles a datagram and returns the responses.
     fn carry(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
         let datagram = Datagram { from: CLIENT.into(), at: NOW, bytes };
         let mut answer = Vec::new();
@@ -157,7 +158,7 @@ impl Carried {
     }
 }
 
-/// Passes on what is said on topics, until nothing more is.
+/// Delivers messages on topics until there are no more.
 fn tell(people: &mut [Person; 2]) {
     for _ in 0..100 {
         let words: Vec<_> = people.iter_mut().flat_map(|person| person.words.drain(..)).collect();
@@ -170,7 +171,7 @@ fn tell(people: &mut [Person; 2]) {
             }
         }
     }
-    panic!("they never stop to speak to each other");
+    panic!("the participants send messages without end");
 }
 
 fn offer(certificate: &Arc<Certificate>) -> (Peer, String) {
@@ -204,9 +205,9 @@ struct Person {
     upgrade: Option<Upgrade>,
     id: u64,
     handles: Vec<u64>,
-    /// The last description of the server.
+    /// The server's last session description.
     sdp: Option<String>,
-    /// What somebody publishes.
+    /// The feed of another publisher.
     feed: Option<u64>,
     words: VecDeque<(String, Arc<str>)>,
     answers: usize,
@@ -215,7 +216,7 @@ struct Person {
 
 impl Person {
     fn new(server: &Server, seed: u64) -> Person {
-        let url = websocket::parse_url("ws://10.0.0.2:8889/").expect("it is one");
+        let url = websocket::parse_url("ws://10.0.0.2:8889/").expect("the URL is valid");
         let (upgrade, request) = Upgrade::begin(&url, &["janus-protocol"], seed);
         let mut person = Person {
             session: server.session(),
@@ -234,7 +235,7 @@ impl Person {
         };
         person.hear(Heard::Opened { channel: CHANNEL, local: SERVER.into(), remote: None });
         person.bytes(&request);
-        assert!(person.upgrade.is_none(), "it is a WebSocket");
+        assert!(person.upgrade.is_none(), "the upgrade was accepted");
         person
     }
 
@@ -243,7 +244,7 @@ impl Person {
         message
     }
 
-    /// It comes into room 1.
+    /// Joins room 1.
     fn enters(&mut self) {
         self.say(json!({"janus": "create"}).to_string().as_bytes());
         let attach = json!({"janus": "attach", "plugin": "janus.plugin.videoroom"});
@@ -252,11 +253,11 @@ impl Person {
         self.asks(json!({"request": "join", "ptype": "publisher", "room": 1}), Value::Null);
     }
 
-    /// It comes into room 1 and publishes: the server's answer.
+    /// Joins room 1 and publishes. Returns the server's answer.
     fn publishes(&mut self, offer: &str) -> String {
         self.enters();
         self.asks(json!({"request": "publish"}), json!({"type": "offer", "sdp": offer}));
-        self.sdp.take().expect("there is room for one more")
+        self.sdp.take().expect("there is a free PeerConnection")
     }
 
     fn asks(&mut self, body: Value, jsep: Value) {
@@ -265,7 +266,7 @@ impl Person {
         self.say(message.to_string().as_bytes());
     }
 
-    /// What this one says next.
+    /// Returns the participant's next message.
     fn message(&mut self, input: &mut Input<'_>, kept: &Kept) -> Vec<u8> {
         let handle = usize::from(input.byte());
         let handle = self.handles.get(handle % self.handles.len().max(1)).copied();
@@ -328,13 +329,13 @@ impl Person {
         message.to_string().into_bytes()
     }
 
-    /// An answer to the server's last description.
+    /// Returns an answer to the server's last offer.
     fn answer(&self, kept: &Kept) -> Option<String> {
         let offer = SessionDescription::parse(self.sdp.as_ref()?);
-        let offer = offer.expect("the server's can be read");
+        let offer = offer.expect("the server's offer is valid");
         let mut peer = Peer::answerer(NOW, &PeerConfig::new(kept.certificate.clone(), 2));
-        let theirs = offer.transport().expect("the server's can be used");
-        // An answer of the server is none to be answered.
+        let theirs = offer.transport().expect("the server's transport is valid");
+        // The last description may be an answer, which cannot be answered.
         peer.set_remote(NOW, &theirs).ok()?;
         let config = AnswerConfig::receive_all(1);
         Some(offer.answer(&config, &peer.local_transport()).to_string())
@@ -345,7 +346,7 @@ impl Person {
         let mut out = Vec::new();
         websocket::write_message(websocket::TEXT, message, Some(7), &mut out);
         self.bytes(&out);
-        assert!(self.ended || self.answers > before, "each message gets an answer");
+        assert!(self.ended || self.answers > before, "each message gets a response");
     }
 
     fn bytes(&mut self, bytes: &[u8]) {
@@ -378,14 +379,14 @@ impl Person {
 
     fn answered(&mut self, mut bytes: &[u8]) {
         if let Some(upgrade) = &mut self.upgrade {
-            let whole = upgrade.answered(&mut bytes).expect("it is taken");
-            assert!(whole, "the answer comes at once");
+            let whole = upgrade.answered(&mut bytes).expect("the upgrade is accepted");
+            assert!(whole, "the response is complete");
             self.upgrade = None;
         }
         let mut frames = std::mem::take(&mut self.frames);
         while let Some(item) = frames.next(false, &LIMITS, &mut bytes).expect("frames") {
             let Item::Frame(frame) = item else { continue };
-            let body = frame.body.expect("it is kept");
+            let body = frame.body.expect("the body is within the limit");
             self.heard(&serde_json::from_slice(body).expect("JSON"));
         }
         self.frames = frames;

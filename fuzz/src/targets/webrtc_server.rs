@@ -1,4 +1,4 @@
-//! The WebRTC server's doors, at which anybody says anything.
+//! The HTTP endpoints and the UDP port of the WebRTC server, which receive anything from anybody.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -14,15 +14,15 @@ use crate::input::Input;
 
 const CHANNEL: ChannelId = ChannelId(0);
 
-/// How many sessions the server has at most.
+/// Maximum number of sessions of the server.
 const SESSIONS: usize = 50;
 
 thread_local! {
     static SERVER: RefCell<Option<(Server, Box<dyn Endpoint>)>> = const { RefCell::new(None) };
 }
 
-/// Each request gets an answer, or the connection waits for more; an offer that is taken gets a
-/// description that can be read. No datagram of a stranger begins a session or is answered.
+/// Checks that each request gets a response or waits for more bytes, and that an accepted offer
+/// gets a valid description. A stranger's datagram starts no session and gets no response.
 pub(crate) fn server(bytes: &[u8]) {
     SERVER.with_borrow_mut(|kept| {
         let (server, endpoint) = kept.get_or_insert_with(|| {
@@ -53,19 +53,19 @@ fn posted(server: &Server, path: &str, sdp: &[u8]) {
         "POST {path} HTTP/1.1\r\nContent-Type: application/sdp\r\nContent-Length: {length}\r\n\r\n"
     );
     let answer = said(server, &[head.as_bytes(), sdp].concat());
-    let (head, body) = answer.split_once("\r\n\r\n").expect("each offer gets an answer");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("each offer gets a response");
     if head.starts_with("HTTP/1.1 201 ") {
-        let read = SessionDescription::parse(body).expect("an answer can be read");
+        let read = SessionDescription::parse(body).expect("the answer is valid");
         assert!(read.transport().is_ok() && read.ice_lite);
         let id = head.lines().find_map(|line| line.strip_prefix("Location: "));
-        let id = id.expect("it says where the session is");
-        // So that there is room for the next.
+        let id = id.expect("the response has the session's location");
+        // This frees the session for the next input.
         let gone = said(server, format!("DELETE {id} HTTP/1.1\r\n\r\n").as_bytes());
         assert!(gone.starts_with("HTTP/1.1 200 "));
     }
 }
 
-/// What is answered to that on a connection.
+/// Returns the response to a text on a new connection.
 fn said(server: &Server, text: &[u8]) -> String {
     let mut session = server.session();
     let (mut out, mut outbox) = (VecDeque::new(), Outbox::default());
@@ -92,7 +92,7 @@ fn said(server: &Server, text: &[u8]) -> String {
             }
         }
     }
-    // Those on a WebSocket are in frames.
+    // Responses on a WebSocket are in frames.
     String::from_utf8_lossy(&answer).into_owned()
 }
 

@@ -1,4 +1,4 @@
-//! A TURN server that says anything.
+//! A TURN client whose server sends anything.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::input::Input;
 
 const START: Time = Time::from_nanos(1_000_000_000);
 
-/// How long the head of a message is, and where its transaction begins.
+/// Length of a message header, and offset of the transaction ID in it.
 const HEAD: usize = 20;
 const TRANSACTION: usize = 8;
 
@@ -32,8 +32,9 @@ fn cut(bytes: &[u8], size: usize) -> Vec<Vec<u8>> {
     all
 }
 
-/// What is cut in pieces is what is cut as a whole. A client takes in whatever comes, with the
-/// transaction of its last request where the input says so; what it keeps and says is bounded.
+/// Checks that framing gives the same result in pieces and as a whole. The client accepts any
+/// messages, which have the transaction ID of its last request if the input says so. Its state and
+/// its output are bounded.
 pub(crate) fn turn(bytes: &[u8]) {
     if let Ok(text) = std::str::from_utf8(bytes)
         && let Some(url) = TurnUrl::parse(text)
@@ -73,7 +74,7 @@ pub(crate) fn turn(bytes: &[u8]) {
             more => {
                 now += Duration::from_millis(u64::from(more) * 50);
                 allocation.handle_timeout(now);
-                // What is due is done, and not at once due again.
+                // All timers that were due have fired, and none of them is due again at once.
                 assert!(allocation.deadline().is_none_or(|due| due > now));
             }
         }
@@ -85,7 +86,10 @@ pub(crate) fn turn(bytes: &[u8]) {
             }
             out.clear();
             messages += 1;
-            assert!(messages <= 200, "it says too much at a time");
+            assert!(
+                messages <= 200,
+                "the client sends too many messages at once"
+            );
         }
         while let Some(event) = allocation.poll_event() {
             if let TurnEvent::Allocated { relayed } = event {

@@ -1,8 +1,9 @@
 // A small RTSP client on gortsplib: many viewers in one process, which count what they receive.
 //
-// It is spoken to over its standard streams, a line at a time. Once all clients have had a packet it says
-// {"event":"playing"}. Each line that comes in is answered by the counts up to then. When its input ends, it
-// tears the sessions down, says {"event":"done"} with the counts of the whole time, and ends.
+// It is controlled over its standard streams, line by line. Once every client has received a
+// packet, it prints {"event":"playing"}. It answers each line of input with the counts so far. When
+// its input ends, it tears the sessions down, prints {"event":"done"} with the total counts, and
+// exits.
 package main
 
 import (
@@ -30,7 +31,7 @@ import (
 type viewer struct {
 	client *gortsplib.Client
 	began  time.Time
-	// How long from the beginning of the connection to the first packet; 0 before it.
+	// Time from the start of the connection to the first packet; 0 before it.
 	setup    atomic.Int64
 	packets  atomic.Uint64
 	bytes    atomic.Uint64
@@ -45,11 +46,11 @@ type report struct {
 	Playing int    `json:"playing"`
 	Failed  int64  `json:"failed"`
 	Packets uint64 `json:"packets"`
-	// Payload and header of RTP.
+	// RTP headers and payload.
 	Bytes uint64 `json:"bytes"`
-	// By sequence number, between the first and the last packet of each client.
+	// Lost packets by sequence number, between the first and the last packet of each client.
 	Lost int64 `json:"lost"`
-	// From the beginning of the connection to the first packet, in seconds.
+	// Time from the start of the connection to the first packet, in seconds.
 	SetupP50 float64 `json:"setup_p50"`
 	SetupP95 float64 `json:"setup_p95"`
 	Error    string  `json:"error,omitempty"`
@@ -76,7 +77,7 @@ func (v *viewer) play(url string, protocol gortsplib.Protocol) error {
 	v.began = time.Now()
 	client := &gortsplib.Client{
 		Scheme: u.Scheme, Host: u.Host, Protocol: &protocol,
-		// Else each is written to the log.
+		// Without these, each event is written to the log.
 		OnPacketsLost: func(uint64) {},
 		OnDecodeError: func(error) {},
 	}
@@ -102,7 +103,7 @@ func counts(event string, viewers []*viewer, failed int64) report {
 	r := report{Event: event, Failed: failed}
 	var setup []int64
 	for _, v := range viewers {
-		// What is expected first: a packet that comes meanwhile must not look lost.
+		// The expected count is read first: a packet that arrives in between must not look lost.
 		expected := v.expected.Load()
 		packets := v.packets.Load()
 		r.Packets += packets
@@ -126,7 +127,7 @@ func counts(event string, viewers []*viewer, failed int64) report {
 func run() error {
 	url := flag.String("url", "", "what to play")
 	clients := flag.Int("clients", 1, "how many clients")
-	ramp := flag.Duration("ramp", 0, "over how long they begin, evenly")
+	ramp := flag.Duration("ramp", 0, "time over which they start evenly")
 	transport := flag.String("transport", "udp", "udp or tcp")
 	flag.Parse()
 	protocols := map[string]gortsplib.Protocol{"udp": gortsplib.ProtocolUDP, "tcp": gortsplib.ProtocolTCP}
@@ -190,7 +191,7 @@ func run() error {
 	}
 
 	started.Wait()
-	// A few at a time: each waits for the server's answer.
+	// A limited number at a time, because each waits for the server's answer.
 	var closed sync.WaitGroup
 	places := make(chan struct{}, 64)
 	for _, v := range viewers {

@@ -1,15 +1,15 @@
-/* The least that an emulated link can do: one thread carries packets from one TUN interface to
- * another after a fixed delay, and back at once. No loss, no rate; it records only how late packets
+/* A minimal emulated link: one thread carries packets from one TUN interface to another after a fixed
+ * delay, and back without delay. There is no loss and no rate limit; it records only how late packets
  * left.
  *
  *   bare_link DELAY_US PROGRAM ARGUMENTS...
  *
- * The program runs in a network behind the link; this machine is 10.83.0.1 there.
+ * The program runs in a network behind the link, where this machine is 10.83.0.1.
  *
- * Like streamgauge it sleeps until 40 us before a packet is due, runs before all other threads
- * where it may, and takes and sends up to 16 packets at a time. It prints JSON about the direction
- * from the program: packets; how many were dropped by the interface or for lack of room; and how
- * late they left (p50, p99 and at most, in microseconds). */
+ * Like streamgauge, it sleeps until 40 us before a packet is due, has real-time priority if
+ * permitted, and reads and sends up to 16 packets at a time. It prints JSON about the direction from
+ * the program: packets; packets dropped by the interface or for lack of room; and lateness (p50, p99
+ * and maximum, in microseconds). */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -37,7 +37,7 @@ struct packet {
 
 static struct packet *ring;
 static unsigned long head, tail, packets, dropped;
-static uint32_t late[BINS + 1]; /* By 100 ns. */
+static uint32_t late[BINS + 1]; /* In bins of 100 ns. */
 static int64_t latest;
 
 static void die(const char *what) {
@@ -94,7 +94,7 @@ int main(int count, char **words) {
     int near = tun("barelink");
     run("ip link set lo up; ip addr add 10.83.0.2/30 dev barelink && "
         "ip link set barelink up mtu 1500 txqueuelen 10000");
-    /* Has /sys show the new network. */
+    /* Makes /sys show the new network. */
     if (unshare(CLONE_NEWNS) < 0)
         die("unshare");
     run("mount --make-rprivate / && mount -t sysfs none /sys");

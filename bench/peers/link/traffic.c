@@ -1,11 +1,11 @@
-/* UDP packets at a steady rate, as bursts every 100 us.
+/* Sends UDP packets at a steady rate, in bursts every 100 us.
  *
  *   traffic HOST PORT PACKETS_A_SECOND BYTES SECONDS
  *
- * BYTES is the size of the whole IP packet. The kernel gets a burst in one call and splits it
- * (UDP_SEGMENT), so that this program keeps up. If it is late by more than two bursts it leaves out
- * the rest, so that no burst is measured which only this program made. Prints how many packets it
- * sent. */
+ * BYTES is the size of the whole IP packet. The kernel gets each burst in one call and splits it
+ * (UDP_SEGMENT), so that this program keeps up. If it is late by more than two bursts, it skips the
+ * bursts that were due, so that no burst is measured that this program caused. It prints the number of
+ * packets sent. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,9 +1,10 @@
-/* The least that messages over TCP cost: connections that stand, and a loop of send() over them.
+/* The minimal cost of messages over TCP: open connections, and a loop of send() over them.
  *
  *   bare_send HOST PORT[,PORT...] CONNECTIONS BYTES SLEEP_MS SECONDS
  *
- * One message on each connection in turn, then a sleep, and again, as the experiment's client does it. It prints one line of JSON: messages, seconds, and
- * processor time of the loop alone, in nanoseconds. */
+ * It sends one message on each connection in turn, sleeps, and repeats, like the client of the
+ * experiment. It prints one line of JSON: messages, refused messages, seconds, and CPU time of the
+ * loop alone, in nanoseconds. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>

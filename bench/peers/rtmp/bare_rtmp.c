@@ -1,10 +1,11 @@
-/* The least that clients of RTMP can do: shake hands, ask, and then read without looking, or write messages of the same
- * lengths at the same times. One thread, epoll, no checks.
+/* Minimal RTMP clients: they perform the handshake, send their requests, and then read without inspecting
+ * anything, or write messages of the same lengths at the same times as streamgauge. One thread, epoll, no
+ * checks.
  *
  *   bare_rtmp play PORT CLIENTS SECONDS
  *   bare_rtmp publish PORT CLIENTS SECONDS VIDEO_KBPS     25 pictures a second, and 192 kb/s of sound
  *
- * Prints `begun`, then what was read or written in bytes. */
+ * Prints `begun`, then the number of bytes read or written. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -52,7 +53,7 @@ static void number(double value) {
 
 static void null(void) { put("\5", 1); }
 
-/* Puts a header before what was put since `at`. Commands are shorter than 128 bytes. */
+/* Inserts a header before the bytes put since `at`. Commands are shorter than 128 bytes. */
 static void command(size_t at, int stream) {
     size_t payload = length - at;
     unsigned char head[12] = {3, 0, 0, 0, 0, 0, (unsigned char)payload, 20, (unsigned char)stream, 0, 0, 0};
@@ -141,7 +142,7 @@ int main(int count, char **words) {
     fflush(stdout);
     unsigned long long bytes = 0;
     int64_t begin = now(), end = begin + (int64_t)(seconds * 1e9);
-    /* Pictures every 40 ms, sound every 21.333 ms; clients one behind the other. */
+    /* Pictures every 40 ms, sound every 21.333 ms; clients are staggered evenly. */
     int64_t video = 40000000, audio = 21333333;
     uint64_t next_video = 0, next_audio = 0;
     for (int64_t at = begin; at < end; at = now()) {
@@ -163,7 +164,7 @@ int main(int count, char **words) {
                 continue;
             }
             wait = due - at;
-            /* As streamgauge: what falls due within 250 us leaves together. */
+            /* Like streamgauge: messages due within 250 us leave together. */
             if (wait < 250000)
                 wait = 250000;
         }

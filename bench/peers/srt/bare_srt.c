@@ -1,11 +1,11 @@
-/* The least that callers of SRT can do: shake hands, and then take packets without looking, or send packets of the same
- * length at the same times. One thread; no encryption, nothing is asked for again, nothing is checked.
+/* Minimal SRT callers: they perform the handshake, and then take packets without inspecting them, or send packets of the same
+ * length at the same times as streamgauge. One thread; no encryption, no requests for retransmission, no checks.
  *
- *   bare_srt receive PORT CLIENTS SECONDS     all sockets every 5 ms, an acknowledgement each every 10 ms
- *   bare_srt send PORT CLIENTS SECONDS KBPS   1316 bytes a packet, evenly; acknowledgements are read every 5 ms and answered
- *   bare_srt deaf PORT CLIENTS SECONDS KBPS   the same, and nothing is read
+ *   bare_srt receive PORT CLIENTS SECONDS     reads all sockets every 5 ms, and acknowledges on each every 10 ms
+ *   bare_srt send PORT CLIENTS SECONDS KBPS   1316 bytes a packet, evenly; reads acknowledgements every 5 ms and answers them
+ *   bare_srt deaf PORT CLIENTS SECONDS KBPS   the same, but reads nothing
  *
- * Prints `begun`, and at the end how many packets came or went. The layouts are those of draft-sharabayko-srt-01, 3. */
+ * Prints `begun`, and at the end how many packets it received or sent. Layouts: draft-sharabayko-srt-01, 3. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -62,7 +62,7 @@ static uint32_t get(const unsigned char *from) {
     return ntohl(word);
 }
 
-/* A control packet of that many words behind the header. */
+/* Sends a control packet with `count` words after the header. */
 static void say(const struct client *to, int type, uint32_t information, const uint32_t *words, int count) {
     unsigned char packet[256];
     put(packet, 0x80000000U | (uint32_t)type << 16);
@@ -75,7 +75,7 @@ static void say(const struct client *to, int type, uint32_t information, const u
         die("send");
 }
 
-/* Says a handshake until it is answered; the answer is in the first room. */
+/* Sends a handshake until it is answered. The answer is in the first buffer. */
 static void ask(const struct client *to, const uint32_t *words, int count) {
     for (int turn = 0; turn < 40; turn++) {
         say(to, HANDSHAKE, 0, words, count);
@@ -92,30 +92,30 @@ static struct client join(int port, int number, int sends) {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     if (client.fd < 0 || connect(client.fd, (struct sockaddr *)&to, sizeof to) < 0)
         die("connect");
-    /* Version, extension, first number, MTU, window, kind, own id, cookie, address. */
+    /* Version, extension, first sequence number, MTU, window, type, own socket id, cookie, address. */
     uint32_t words[32] = {4, 2, FIRST, 1500, 8192, 1, 0x10000U + (uint32_t)number, 0, 0x0100007f};
     ask(&client, words, 12);
     words[0] = 5, words[1] = 1 | 4, words[5] = 0xffffffff, words[7] = get(rooms[0] + HEADER + 28);
-    /* HSREQ: version 1.5.1; TSBPD both ways, crypto, late packets dropped, NAK again, flag of retransmission; 120 ms. */
+    /* HSREQ: version 1.5.1; TSBPD both ways, crypto, too-late packet drop, periodic NAK, retransmission flag; 120 ms. */
     words[12] = 1U << 16 | 3, words[13] = 0x00010501, words[14] = 0x3f, words[15] = 120U << 16 | 120;
     char name[32] = {0};
     int length = snprintf(name, sizeof name, sends ? "publish:bare%d" : "bare", number);
     int count = (length + 3) / 4;
     words[16] = 5U << 16 | (uint32_t)count;
     for (int word = 0; word < count; word++)
-        memcpy(&words[17 + word], name + 4 * word, 4); /* Backwards on the wire: as the word of a little-endian host. */
+        memcpy(&words[17 + word], name + 4 * word, 4); /* Reversed on the wire, like a word of a little-endian host. */
     ask(&client, words, 17 + count);
     if (get(rooms[0] + HEADER + 20) != 0xffffffff) {
         fprintf(stderr, "rejected: %u\n", get(rooms[0] + HEADER + 20));
         exit(1);
     }
     client.peer = get(rooms[0] + HEADER + 24);
-    /* Its own number counts where it sends. */
+    /* The peer's first sequence number, which counts if the peer sends. */
     client.last = client.acknowledged = get(rooms[0] + HEADER + 8) - 1;
     return client;
 }
 
-/* Everything that has come for a client: how many packets of media. ACKs are answered where it sends. */
+/* Reads all packets of a client and returns the number of media packets. Answers ACKs if the client sends. */
 static unsigned long sweep(struct client *client) {
     unsigned long media = 0;
     for (int count = BATCH; count == BATCH;) {
@@ -144,7 +144,7 @@ static unsigned long receive(struct client *clients, int count, int64_t end) {
     for (int64_t at = now(); at < end; at += SWEEP, turn++) {
         for (int client = 0; client < count; client++) {
             media += sweep(&clients[client]);
-            /* Half of them each time. */
+            /* Half of the clients each time. */
             if ((turn + (unsigned)client) % 2 == 0)
                 acknowledge(&clients[client]);
         }
@@ -161,7 +161,7 @@ static unsigned long transmit(struct client *clients, int count, int64_t end, do
     int64_t begin = now(), swept = begin;
     unsigned long sent = 0;
     for (int64_t at = begin; at < end; at = now()) {
-        /* As streamgauge: what falls due within 250 us leaves together. */
+        /* Like streamgauge: packets due within 250 us leave together. */
         while (begin + (int64_t)((double)sent * apart) <= at) {
             struct client *client = &clients[sent % (unsigned)count];
             put(packet, client->next++ & 0x7fffffff);

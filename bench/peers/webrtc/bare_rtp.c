@@ -1,12 +1,12 @@
-/* Plain RTP over UDP, without looking at anything: what a receiver of so many streams pays at least, and a source of them.
+/* Plain RTP over UDP without inspection of anything: the minimal cost of a receiver of this many streams, and a source of them.
  *
  *   bare_rtp send ADDRESS PORT COUNT EVERY_MS PACKETS SIZE SECONDS   PACKETS of SIZE bytes to each of COUNT ports, every EVERY_MS
- *   bare_rtp publish ADDRESS PORT COUNT EVERY_MS PACKETS SIZE SECONDS the same to one port, as clients do: from a socket for each of
- *                                                                   COUNT, one after the other within EVERY_MS, a call for PACKETS
+ *   bare_rtp publish ADDRESS PORT COUNT EVERY_MS PACKETS SIZE SECONDS the same to one port, like clients: from COUNT sockets, one
+ *                                                                   after the other within EVERY_MS, with one call for PACKETS
  *   bare_rtp receive ADDRESS PORT COUNT SECONDS SWEEP_MS             COUNT ports, all of which are read every SWEEP_MS
  *
- * Both end after SECONDS, or with a signal, and say how many packets they sent or received, and how many the kernel did not take
- * or dropped. A receiver says `ready` first.
+ * Both exit after SECONDS or on a signal, and print how many packets they sent or received, and how many the kernel refused or
+ * dropped. A receiver prints `ready` first.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -72,7 +72,7 @@ static void send_all(const char *host, int port, int count, int every_ms, int pa
   uint32_t stamp = 0;
   while (!over && now() < began + (uint64_t)(seconds * 1e9)) {
     for (int packet = 0; packet < packets; packet++) {
-      /* RFC 3550, 5.1: version 2, payload type 96, the marker with the last packet of a picture. */
+      /* RFC 3550, 5.1: version 2, payload type 96, marker on the last packet of a picture. */
       uint8_t head[12] = {0x80, (uint8_t)(96 | (packet == packets - 1 ? 0x80 : 0)), (uint8_t)(number >> 8), (uint8_t)number,
                           (uint8_t)(stamp >> 24), (uint8_t)(stamp >> 16), (uint8_t)(stamp >> 8), (uint8_t)stamp, 1, 2, 3, 4};
       number++;

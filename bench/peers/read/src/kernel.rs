@@ -1,4 +1,4 @@
-//! The system calls: epoll, read.
+//! System calls: epoll, read.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -10,7 +10,7 @@ fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
     Ok(result)
 }
 
-/// A descriptor a client is soon more than the usual 1024.
+/// Raises the limit of descriptors: one per client soon exceeds the usual 1024.
 pub fn raise_descriptor_limit() {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
@@ -25,9 +25,10 @@ pub fn raise_descriptor_limit() {
     }
 }
 
-/// Reads once. Gives how many bytes, 0 at the end, and nothing where nothing is there.
+/// Reads once. Returns the number of bytes, 0 at the end of the stream, or `None` if nothing is
+/// available.
 pub fn read(socket: RawFd, buffer: &mut [u8]) -> io::Result<Option<usize>> {
-    // SAFETY: `buffer` has that many bytes, and nothing else refers to it meanwhile.
+    // SAFETY: `buffer` has that many bytes, and nothing else refers to it during the call.
     let count = unsafe {
         libc::recv(
             socket,
@@ -45,7 +46,7 @@ pub fn read(socket: RawFd, buffer: &mut [u8]) -> io::Result<Option<usize>> {
     }
 }
 
-/// Reads standard input: how many lines ended in it; `None` when it has ended.
+/// Reads standard input. Returns the number of lines that ended, or `None` at its end.
 pub fn read_lines() -> Option<usize> {
     let mut bytes = [0u8; 4096];
     // SAFETY: `bytes` has that many bytes.
@@ -59,7 +60,7 @@ pub fn read_lines() -> Option<usize> {
 /// An epoll instance.
 pub struct Poll(OwnedFd);
 
-/// What a wait found: the places that can be read.
+/// Result of a wait: the places of readable descriptors.
 pub struct Ready([libc::epoll_event; 512], usize);
 
 impl Ready {
@@ -85,7 +86,7 @@ impl Poll {
             events: libc::EPOLLIN as u32,
             u64: place,
         };
-        // SAFETY: the event lives until the call is over.
+        // SAFETY: the event lives until the call returns.
         checked(unsafe {
             libc::epoll_ctl(self.0.as_raw_fd(), libc::EPOLL_CTL_ADD, socket, &mut event)
         })?;
@@ -93,7 +94,7 @@ impl Poll {
     }
 
     pub fn remove(&self, socket: RawFd) -> io::Result<()> {
-        // SAFETY: no event is passed, as no kernel since 2.6.9 wants one.
+        // SAFETY: no event is passed; no kernel since 2.6.9 needs one.
         checked(unsafe {
             libc::epoll_ctl(
                 self.0.as_raw_fd(),
@@ -105,9 +106,9 @@ impl Poll {
         Ok(())
     }
 
-    /// Waits at most so many milliseconds; -1 is for ever.
+    /// Waits at most `timeout` milliseconds; -1 means forever.
     pub fn wait(&self, ready: &mut Ready, timeout: i32) -> io::Result<()> {
-        // SAFETY: `ready` has as many events as is said.
+        // SAFETY: `ready` has as many events as the call is told.
         let result = checked(unsafe {
             libc::epoll_wait(
                 self.0.as_raw_fd(),

@@ -1,8 +1,7 @@
-//! The least a receiver of streams over HTTP can do: it asks, waits for bytes, reads them, and
-//! counts how many there are.
+//! A minimal receiver of streams over HTTP: sends requests, waits for bytes, reads and counts them.
 //!
-//! It looks at nothing: neither at the answer nor at the stream. What it costs is what any receiver
-//! pays that reads connections when something has come.
+//! It inspects neither the answer nor the stream. Its cost is the minimum for any receiver that
+//! reads connections when bytes are available.
 
 mod kernel;
 
@@ -13,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use kernel::{Poll, Ready};
 
-/// The place of standard input among those that are waited for.
+/// Place of standard input in the poll.
 const INPUT: u64 = u64::MAX;
 
 struct Options {
@@ -64,7 +63,7 @@ fn main() {
     }
 }
 
-/// Connects and asks.
+/// Connects and sends the request.
 fn ask(url: &str) -> Result<TcpStream, String> {
     let rest = url.strip_prefix("http://").ok_or("not a URL of HTTP")?;
     let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
@@ -150,7 +149,7 @@ fn run(options: &Options) -> Result<(), String> {
     }
 }
 
-/// Writes a line of output: what was received up to now.
+/// Writes a line of output: the bytes received so far.
 fn report(event: &str, clients: &[Client], failed: usize) -> Result<(), String> {
     let began: Vec<&Client> = clients.iter().filter(|client| client.bytes > 0).collect();
     let bytes: u64 = began.iter().map(|client| client.bytes).sum();

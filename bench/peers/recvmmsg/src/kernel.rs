@@ -1,14 +1,14 @@
-//! The system calls: epoll, recvmmsg, filters, drop counts.
+//! System calls: epoll, recvmmsg, filters, drop counts.
 
 use std::io;
 use std::mem::{self, MaybeUninit};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// How many datagrams one call may bring.
+/// Maximum number of datagrams in one call.
 const BATCH: usize = 64;
 /// Larger than any packet here.
 const PACKET: usize = 2048;
-/// `SO_MEMINFO`, and the place of the drops in what it gives (linux/sock_diag.h).
+/// `SO_MEMINFO`, and the index of the drops in its result (linux/sock_diag.h).
 const SO_MEMINFO: libc::c_int = 55;
 const SK_MEMINFO_DROPS: usize = 8;
 
@@ -19,7 +19,7 @@ fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
     Ok(result)
 }
 
-/// Three descriptors a client are soon more than the usual 1024.
+/// Raises the limit of descriptors: three per client soon exceed the usual 1024.
 pub fn raise_descriptor_limit() {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
@@ -34,7 +34,7 @@ pub fn raise_descriptor_limit() {
     }
 }
 
-/// Lets a socket take nothing: a classic BPF program of one instruction, "return 0 bytes".
+/// Drops every datagram of a socket (classic BPF: `ret 0`).
 pub fn drop_all(socket: i32) -> io::Result<()> {
     let mut code = libc::sock_filter {
         code: (libc::BPF_RET | libc::BPF_K) as u16,
@@ -46,7 +46,7 @@ pub fn drop_all(socket: i32) -> io::Result<()> {
         len: 1,
         filter: &mut code,
     };
-    // SAFETY: the program and its instruction live until the call is over; the kernel copies them.
+    // SAFETY: the program and its instruction live until the call returns; the kernel copies them.
     checked(unsafe {
         libc::setsockopt(
             socket,
@@ -59,7 +59,7 @@ pub fn drop_all(socket: i32) -> io::Result<()> {
     Ok(())
 }
 
-/// How many packets the kernel dropped for a socket; 0 where it does not say.
+/// Returns the number of packets that the kernel dropped for a socket; 0 if unknown.
 pub fn drops(socket: i32) -> u32 {
     let mut values = [0u32; SK_MEMINFO_DROPS + 1];
     let mut length = mem::size_of_val(&values) as libc::socklen_t;
@@ -80,7 +80,7 @@ pub fn drops(socket: i32) -> u32 {
     }
 }
 
-/// Reads standard input: how many lines ended in it; `None` when it has ended.
+/// Reads standard input. Returns the number of lines that ended, or `None` at its end.
 pub fn read_lines() -> Option<usize> {
     let mut bytes = [0u8; 4096];
     // SAFETY: `bytes` has that many bytes.
@@ -91,10 +91,10 @@ pub fn read_lines() -> Option<usize> {
     }
 }
 
-/// An epoll instance. One thread waits, any may add.
+/// An epoll instance. One thread waits; any thread may add sockets.
 pub struct Poll(OwnedFd);
 
-/// What a wait found: the places that can be read.
+/// Result of a wait: the places of readable sockets.
 pub struct Ready([libc::epoll_event; 512], usize);
 
 impl Ready {
@@ -120,16 +120,16 @@ impl Poll {
             events: libc::EPOLLIN as u32,
             u64: place,
         };
-        // SAFETY: the event lives until the call is over.
+        // SAFETY: the event lives until the call returns.
         checked(unsafe {
             libc::epoll_ctl(self.0.as_raw_fd(), libc::EPOLL_CTL_ADD, socket, &mut event)
         })?;
         Ok(())
     }
 
-    /// Waits at most so many milliseconds; -1 is for ever.
+    /// Waits at most `timeout` milliseconds; -1 means forever.
     pub fn wait(&self, ready: &mut Ready, timeout: i32) -> io::Result<()> {
-        // SAFETY: `ready` has as many events as is said.
+        // SAFETY: `ready` has as many events as the call is told.
         let result = checked(unsafe {
             libc::epoll_wait(
                 self.0.as_raw_fd(),
@@ -147,10 +147,10 @@ impl Poll {
     }
 }
 
-/// Room for the datagrams of one call.
+/// Buffers for the datagrams of one call.
 pub struct Batch {
     packets: Box<[[u8; PACKET]; BATCH]>,
-    // Points into `packets` and `vectors`, whose memory stays where it is.
+    // Points into `packets` and `_vectors`, whose memory does not move.
     headers: Box<[libc::mmsghdr; BATCH]>,
     _vectors: Box<[libc::iovec; BATCH]>,
 }
@@ -181,7 +181,7 @@ impl Batch {
         }
     }
 
-    /// Reads a socket once, and hands out what came: the bytes, and how many the packet had.
+    /// Reads a socket once and hands out each datagram: its bytes, and its full length.
     pub fn receive(&mut self, socket: i32, mut each: impl FnMut(&[u8], usize)) {
         // SAFETY: the headers point to buffers that live as long as `self`, and nothing else refers
         // to them during the call.
@@ -194,7 +194,7 @@ impl Batch {
                 std::ptr::null_mut(),
             )
         };
-        // An error here is that of a socket with nothing in it: the poll tells again.
+        // An error means that the socket is empty; the poll reports further datagrams.
         let count = usize::try_from(count).unwrap_or(0);
         for (packet, header) in self.packets.iter().zip(self.headers.iter()).take(count) {
             let length = header.msg_len as usize;

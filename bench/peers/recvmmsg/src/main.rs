@@ -1,13 +1,12 @@
-//! The least that a receiver of many RTP streams can do over sockets: epoll, recvmmsg, and a count.
+//! A minimal receiver of many RTP streams over sockets: epoll, recvmmsg and counters.
 //!
-//! It is spoken to over its standard streams, a line at a time. Once all clients play it says
-//! `{"event":"playing"}`. Each line that comes in is answered by the counts up to then. When its
-//! input ends, it tears the sessions down, says `{"event":"done"}` with the counts of the whole
-//! time, and ends.
+//! It is controlled over its standard streams, line by line. Once all clients play, it prints
+//! `{"event":"playing"}`. It answers each line of input with the counts so far. When its input
+//! ends, it tears the sessions down, prints `{"event":"done"}` with the total counts, and exits.
 //!
-//! With `--drop` its sockets have a filter that drops every packet, and nobody reads them: what the
-//! same traffic costs the machine when there is no receiver at all. The kernel's count of drops is
-//! then the count of packets.
+//! With `--drop`, its sockets have a filter that drops every packet, and nothing reads them. That
+//! shows what the same traffic costs the machine without a receiver. The number of packets is then
+//! the kernel's count of drops.
 
 mod kernel;
 mod rtsp;
@@ -22,14 +21,14 @@ use std::time::{Duration, Instant};
 use kernel::{Batch, Poll, Ready};
 use rtsp::Session;
 
-/// How many clients are connected at the same time: each waits for the server's answers.
+/// Number of clients that connect at the same time, because each waits for the server's answers.
 const CONNECTING: usize = 32;
-/// The clock of the RTP timestamps of video.
+/// Clock rate of RTP timestamps of video, in Hz.
 const CLOCK: f64 = 90_000.0;
-/// What standard input is in the poll.
+/// Place of standard input in the poll.
 const INPUT: u64 = u64::MAX;
 
-/// What one client received.
+/// Counts of one client.
 #[derive(Clone, Default)]
 struct Counts {
     packets: u64,
@@ -37,7 +36,7 @@ struct Counts {
     expected: u64,
     last: u16,
     timestamp: u32,
-    /// Of the media, in ticks of its clock, from the first packet to the last.
+    /// Duration of the media from the first packet to the last, in ticks of its clock.
     ticks: u64,
     setup: Duration,
 }
@@ -62,11 +61,11 @@ impl Counts {
     }
 }
 
-/// What the threads that connect tell the one that receives.
+/// State that the connecting threads report to the receiving one.
 struct Progress {
-    /// When each client began to connect, in nanoseconds from the start.
+    /// Start of each client's connection, in nanoseconds since the start of the program.
     began: Vec<AtomicU64>,
-    /// How long it took until PLAY was answered.
+    /// Time until PLAY was answered.
     answered: Vec<AtomicU64>,
     done: AtomicUsize,
     failed: AtomicUsize,
@@ -211,7 +210,7 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).max(1)
 }
 
-/// Writes a line of output: what was received up to now.
+/// Writes a line of output: the counts so far.
 fn report(
     event: &str,
     counts: &[Counts],

@@ -1,4 +1,4 @@
-//! As much of RTSP as it takes to be sent packets: DESCRIBE, SETUP, PLAY, TEARDOWN.
+//! Minimal RTSP for receiving packets: DESCRIBE, SETUP, PLAY, TEARDOWN.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, UdpSocket};
@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use crate::kernel;
 
-/// How long an answer may take.
+/// Time limit of an answer.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// The longest answer that is read.
+/// Maximum length of the body of an answer.
 const LONGEST: usize = 64 * 1024;
 
-/// The next even port to try. Below those that Linux hands out by itself.
+/// Next even port to try, below the range of ephemeral ports on Linux.
 static NEXT_PORT: AtomicU16 = AtomicU16::new(10_000);
 
 /// A client: its connection and its pair of ports.
@@ -62,7 +62,7 @@ fn pair(address: std::net::IpAddr) -> io::Result<(UdpSocket, UdpSocket)> {
 }
 
 impl Session {
-    /// Connects and asks for the first media, which the server is not told to send yet.
+    /// Connects and sets up the first media. The server does not send it before PLAY.
     pub fn set_up(url: &str, drop: bool) -> io::Result<Session> {
         let host = url
             .strip_prefix("rtsp://")
@@ -169,7 +169,7 @@ impl Session {
     }
 }
 
-/// Ends all sessions: asks for every end before it waits for any.
+/// Ends all sessions: sends every TEARDOWN before it waits for an answer.
 pub fn tear_down(mut sessions: Vec<Session>) {
     for session in &mut sessions {
         let url = session.url.clone();

@@ -1,12 +1,13 @@
-//! Subscribers on the whole of str0m: ICE, DTLS, SRTP, RTCP and feedback are the library's, and
-//! every packet is decrypted. One thread, a socket for each subscriber, `epoll`; the library gives
-//! RTP packets, not frames (`set_rtp_mode`), which is its cheapest way.
+//! Subscribers that use all of str0m: the library handles ICE, DTLS, SRTP, RTCP and feedback, and
+//! decrypts every packet. One thread, one socket per subscriber, `epoll`. The library hands out RTP
+//! packets instead of frames (`set_rtp_mode`), which is its cheapest mode.
 //!
-//!   str0m-peer whep  URL  ADDRESS SUBSCRIBERS SECONDS   of a WHEP endpoint
-//!   str0m-peer janus URL  ADDRESS SUBSCRIBERS SECONDS   of a mount point of Janus, by its HTTP
-//!                                                       interface: `http://host:8080/janus/1`
+//!   str0m-peer whep  URL  ADDRESS SUBSCRIBERS SECONDS   subscribe at a WHEP endpoint
+//!   str0m-peer janus URL  ADDRESS SUBSCRIBERS SECONDS   subscribe to a mount point of Janus over
+//!                                                       HTTP: `http://host:8080/janus/1`
 //!
-//! ADDRESS is the local one. It ends after SECONDS and says in JSON what all subscribers received.
+//! ADDRESS is the local address. The program exits after SECONDS and prints what all subscribers
+//! received, as JSON.
 
 mod signalling;
 
@@ -27,14 +28,14 @@ use signalling::Signalling;
 
 pub type Failure = Box<dyn Error>;
 
-/// A datagram that is longer is cut. Servers keep below the MTU.
+/// Size of the receive buffer. Longer datagrams are truncated, but servers keep below the MTU.
 const LONGEST: usize = 2_000;
 
-/// What one subscriber received.
+/// Counts of one subscriber.
 #[derive(Default)]
 struct Counts {
     packets: u64,
-    /// The lowest and the highest sequence number, extended.
+    /// Lowest and highest extended sequence number.
     range: Option<(u64, u64)>,
     first: Option<Instant>,
 }
@@ -58,22 +59,24 @@ struct Subscriber {
     rtc: Rtc,
     socket: UdpSocket,
     local: SocketAddr,
-    /// What its newest entry among the timers has.
+    /// Time of its newest entry in the timers.
     deadline: Option<Instant>,
     due: Instant,
     counts: Counts,
 }
 
 impl Subscriber {
-    /// Sends and takes all that the library has to say; gives when it wants to be asked again.
+    /// Handles all output of the library. Returns the time at which the library must be called
+    /// again.
     fn drain(&mut self, now: Instant) -> Result<Instant, Failure> {
         loop {
             match self.rtc.poll_output()? {
                 Output::Timeout(at) => return Ok(at),
                 Output::Transmit(out) => {
                     match self.socket.send_to(&out.contents, out.destination) {
-                        // What the kernel has no room for is lost, as it would be on a network. An
-                        // address that cannot be reached is a candidate that does not work.
+                        // A datagram for which the kernel has no room is lost, as it would be on a
+                        // network. An address that cannot be reached is a candidate that does not
+                        // work.
                         Ok(_) => {}
                         Err(error) if error.kind() != ErrorKind::InvalidInput => {}
                         Err(error) => return Err(error.into()),
@@ -85,14 +88,14 @@ impl Subscriber {
         }
     }
 
-    /// Reads its socket until that is empty.
+    /// Reads the socket until it is empty.
     fn read(&mut self, buffer: &mut [u8]) -> Result<Instant, Failure> {
         let mut at = None;
         loop {
             let (length, source) = match self.socket.recv_from(buffer) {
                 Ok(came) => came,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                // ICMP's word of a candidate that nobody listens at.
+                // ICMP error from a candidate at which nobody listens.
                 Err(error) if error.kind() == ErrorKind::ConnectionRefused => continue,
                 Err(error) => return Err(error.into()),
             };
@@ -121,7 +124,7 @@ struct Subscribers {
     poll: Poll,
     events: Events,
     all: Vec<Subscriber>,
-    /// When each is to be asked again. Entries that another one replaced are skipped.
+    /// Times at which each subscriber must be called again. Replaced entries are skipped.
     timers: BinaryHeap<Reverse<(Instant, usize)>>,
     buffer: Vec<u8>,
 }
@@ -150,7 +153,7 @@ impl Subscribers {
         self.advance(index, Instant::now())
     }
 
-    /// Tells a subscriber the time.
+    /// Passes the time to a subscriber.
     fn advance(&mut self, index: usize, now: Instant) -> Result<(), Failure> {
         let subscriber = &mut self.all[index];
         subscriber.rtc.handle_input(Input::Timeout(now))?;
@@ -166,7 +169,7 @@ impl Subscribers {
         }
     }
 
-    /// Handles what came and what is due; waits for it until `end` at most.
+    /// Handles due timers and received datagrams. Waits for them until `end` at most.
     fn turn(&mut self, end: Instant) -> Result<(), Failure> {
         let now = Instant::now();
         while let Some(&Reverse((at, index))) = self.timers.peek() {
@@ -200,8 +203,8 @@ impl Subscribers {
         Ok(())
     }
 
-    /// What all of them had: packets, those that are missing, seconds from the first packet on, and
-    /// how long the first packet took.
+    /// Returns the totals of all subscribers: packets, lost packets, seconds since the first
+    /// packet, and the delay of the first packet.
     fn report(&self, now: Instant) -> serde_json::Value {
         let delays: Vec<f64> = self
             .all
@@ -242,7 +245,7 @@ fn main() -> Result<(), Failure> {
     };
     for _ in 0..count.parse::<usize>()? {
         subscribers.add(&signalling, local)?;
-        // Those that are there already go on meanwhile.
+        // Existing subscribers continue meanwhile.
         subscribers.turn(Instant::now())?;
     }
     while Instant::now() < end {

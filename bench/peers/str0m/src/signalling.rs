@@ -1,4 +1,4 @@
-//! How a subscriber and a server exchange offer and answer.
+//! Exchange of offer and answer between a subscriber and a server.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use ureq::Agent;
 
 use crate::Failure;
 
-/// How long a server may take for one answer.
+/// Time limit of a server's answer.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Answers without an offer that Janus may give first: it says that a session is still there.
+/// Maximum number of answers without an offer: Janus may send keep-alives first.
 const IDLE: usize = 3;
 
 pub struct Signalling {
@@ -45,7 +45,7 @@ impl Signalling {
         Ok(Self { agent, kind })
     }
 
-    /// Does not wait for ICE and DTLS.
+    /// Exchanges offer and answer. Does not wait for ICE and DTLS.
     pub fn connect(&self, rtc: &mut Rtc) -> Result<(), Failure> {
         match &self.kind {
             Kind::Whep { url } => self.whep(rtc, url),
@@ -70,7 +70,7 @@ impl Signalling {
         Ok(())
     }
 
-    /// The session ends at the server when nothing came for it for a minute.
+    /// The server ends the session after a minute without a request.
     fn janus(&self, rtc: &mut Rtc, api: &str, mount_point: u64) -> Result<(), Failure> {
         let session = self.ask(api, json!({ "janus": "create" }))?;
         let session = format!("{api}/{}", id(&session)?);
@@ -89,7 +89,7 @@ impl Signalling {
         Ok(())
     }
 
-    /// Asks for events until one has an offer.
+    /// Polls for events until one contains an offer.
     fn offer(&self, session: &str) -> Result<String, Failure> {
         for _ in 0..IDLE {
             let text = self

@@ -48,7 +48,7 @@ pub(crate) fn new_seed() -> u64 {
 /// Options of every command.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Global {
-    /// Print no progress, and only the verdict and its cause as the summary
+    /// Print only the verdict and its cause, and no progress
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
     /// Print every metric and event in the summary
@@ -180,7 +180,7 @@ pub(crate) struct Results {
     /// streamgauge-NAME-TIME.run in this folder, or .series]
     #[arg(short, long, value_name = "RUNFILE")]
     pub(crate) out: Option<PathBuf>,
-    /// Overwrite the run file that --out names, and existing reports
+    /// Overwrite an existing run file and existing reports
     #[arg(long, requires = "replaceable")]
     pub(crate) force: bool,
     /// Keep no run file, only the report

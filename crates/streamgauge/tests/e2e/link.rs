@@ -173,7 +173,7 @@ fn invalid_links_are_refused_before_the_program_starts() {
         (&["--loss", "0.5"], "0.5%"),
         (&["--queue", "100ms"], "--rate"),
         (&["--up", "lost=1%"], "unknown key `lost`"),
-        (&["--outage", "3s..1s"], "over after it has begun"),
+        (&["--outage", "3s..1s"], "must end after its begin"),
         (&["--trace", "no-such-file"], "no-such-file"),
         (&["--mtu", "100"], "576"),
     ] {

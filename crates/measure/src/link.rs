@@ -91,7 +91,7 @@ pub fn unfit(totals: &Totals) -> Option<String> {
     if dropped > 0 {
         let packets = crate::human::plural(dropped as f64, "packet", "packets");
         return Some(format!(
-            "{packets} were dropped because the emulator could not keep up"
+            "the emulator dropped {packets} because it could not keep up"
         ));
     }
     let late = totals

@@ -267,8 +267,9 @@ impl Compare<'_> {
             shown.push(format!("{} more formats", counts.len() - shown.len()));
         }
         let text = format!(
-            "the formats of the URLs differ: {}{}; the share of {} clients that pick one of them at random then varies by \
-             {:.1} percentage points from seed to seed (standard deviation)",
+            "the formats of the URLs differ: {}{}; of {} clients that pick at random, the share that \
+             plays one of them then varies by {:.1} percentage points from seed to seed (standard \
+             deviation)",
             shown.join(", "),
             self.of(described.len()),
             self.clients,

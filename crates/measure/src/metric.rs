@@ -83,6 +83,7 @@ pub enum MetricSource {
     /// A counter.
     Counter(CounterId),
     /// A gauge, sampled once a window. Over the run it has a mean, a minimum and a maximum.
+    /// Messages and reports call it a level.
     Gauge(GaugeId, Join),
     /// A distribution of single values.
     Distribution(HistogramId),

@@ -90,7 +90,8 @@ impl Recorder {
         self.waiting = waiting;
     }
 
-    /// Returns a copy of the distribution of the current window, or `None` if it is empty.
+    /// Returns a copy of the distribution of the current window, or `None` if nothing was ever
+    /// recorded.
     pub fn histogram(&self, histogram: HistogramId) -> Option<Histogram> {
         let mut found = self.histograms[usize::from(histogram.0)]
             .as_deref()

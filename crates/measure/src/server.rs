@@ -35,8 +35,8 @@ pub struct GivenBack {
     pub looked_for: f64,
     /// Joined multicast groups. `null` if the scenario names none, or if they could not be read.
     pub groups: Option<Held>,
-    /// Time from the departure of the last client until the server had left the last group that it
-    /// joined for clients, in seconds. `null` if some groups are still joined.
+    /// Time from the departure of the last client until the last group that was joined for clients
+    /// had been left, in seconds. `null` if some groups are still joined.
     pub groups_left_within: Option<f64>,
     /// Number of groups that are still joined and were not joined before the first client.
     pub groups_kept: u64,

@@ -614,7 +614,7 @@ fn percentile(digits: &str) -> Option<f64> {
     }
 }
 
-/// Rounds off binary fractions: 0.07 times 100 is shown as 7.
+/// Removes the rounding error of binary fractions: 0.07 times 100 is shown as 7.
 fn tidy(value: f64) -> f64 {
     format!("{value:.9}").parse().unwrap_or(value)
 }

@@ -17,8 +17,8 @@ pub struct Run {
     pub end: usize,
     /// Time at which the last byte of the run first became readable.
     pub at: Time,
-    /// True if the time holds for every byte of the run: they arrived in one segment, or became
-    /// readable when that segment filled a gap before them. Otherwise `at` is only an upper bound.
+    /// True if the time holds for every byte of the run: they arrived in one segment, or one
+    /// segment filled the gap before them. Otherwise `at` is only an upper bound.
     pub exact: bool,
 }
 

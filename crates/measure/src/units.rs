@@ -96,7 +96,7 @@ pub enum QuantityError {
         /// The text.
         text: String,
     },
-    /// The number has no unit, although it could have several.
+    /// The number has no unit, so its meaning is unclear.
     #[error("`{text}`: a unit is missing; {}", .kind.hint())]
     MissingUnit {
         /// The text.

@@ -242,7 +242,8 @@ fn bounded([lambda, sigma, kappa]: Parameters) -> Parameters {
 }
 
 /// Starting point of the fit. `N / X = (1 + sigma (N - 1) + kappa N (N - 1)) / lambda` is linear in
-/// `1 / lambda`, `sigma / lambda` and `kappa / lambda`. The weights minimize the error of X.
+/// `1 / lambda`, `sigma / lambda` and `kappa / lambda`. The weights make it minimize the error of
+/// X.
 fn linearised(points: &[Point]) -> Option<Parameters> {
     let mut normal = [[0.0; 3]; 3];
     let mut right = [0.0; 3];

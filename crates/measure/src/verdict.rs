@@ -24,7 +24,7 @@ pub enum VerdictResult {
     Pass,
     /// A threshold did not hold, and the measurement can be trusted.
     Fail,
-    /// The measurement cannot be trusted, so it has no result.
+    /// The measurement cannot be trusted, so nothing is concluded from it.
     Invalid,
     /// The user stopped the run before its planned end, so there is no verdict.
     Stopped,

@@ -49,8 +49,8 @@ pub struct HealthBounds {
     /// waiting time grows faster than load.
     pub worker_cpu: f64,
     /// Maximum of [`tester::CPU_WAIT`] in a window: share of the time in which a worker was
-    /// runnable but did not run. Default 50 %: other processes then take half of the processor time
-    /// that the worker asked for.
+    /// runnable but waited for a processor. Default 50 %: others then take half of the processor
+    /// time that the worker asks for.
     pub cpu_wait: f64,
     /// Maximum of [`tester::STEAL`] in a window: share of this machine's processor time that its
     /// hypervisor gave to other machines. Default 80 %: the machine then has a fifth of its nominal

@@ -6,7 +6,7 @@ use crate::metric::Unit;
 use crate::tester;
 use crate::totals::Totals;
 
-/// How a check is judged.
+/// How a bound is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Judged {
     /// The bound may be crossed in a share of the windows.
@@ -166,7 +166,7 @@ impl Check {
             Check::SocketsRefused | Check::FileDescriptors => {
                 "raise the limit of open files (`ulimit -n`), use more workers or source addresses, or run fewer clients"
             }
-            Check::Ports => "run fewer clients over UDP, or split the run over several machines",
+            Check::Ports => "run fewer clients over UDP, or start several runs on several machines",
             Check::Lag | Check::WorkerCpu | Check::FeedbackDelay => MORE_PROCESSOR,
             Check::CpuWait => {
                 "stop other programs on this machine, raise the tester's priority (tester.priority: \
@@ -180,8 +180,8 @@ impl Check {
                 "give the tester more or faster cores or a dedicated machine, or send less over the link"
             }
             Check::LinkLateness => {
-                "raise the priority of the link's thread (CAP_SYS_NICE), give it a dedicated core, or send \
-                 less over the link"
+                "let the link's thread run before others (CAP_SYS_NICE), give it a dedicated core, \
+                 or send less over the link"
             }
             Check::LateStarts | Check::LateClients => {
                 "start the clients over a longer ramp, or run fewer clients"

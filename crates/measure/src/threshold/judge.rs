@@ -292,7 +292,7 @@ fn could_differ(comparison: Comparison, limit: f64, losses: Losses, ours: f64) -
     let highest = losses.lost / losses.of;
     let lowest = (losses.lost - ours) / losses.of;
     match comparison {
-        // The value may be equal to the limit or not, anywhere between the two.
+        // Between the two there are values that equal the limit and values that do not.
         Comparison::Equal | Comparison::NotEqual => lowest <= limit && limit <= highest,
         _ => comparison.holds(highest, limit) != comparison.holds(lowest, limit),
     }

@@ -149,7 +149,12 @@ fn errors_state_their_position() {
             "unknown statistic",
             "`max`",
         ),
-        ("viewers.startup_delay.p9x < 2s", 22, "statistic", ""),
+        (
+            "viewers.startup_delay.p9x < 2s",
+            22,
+            "unknown statistic",
+            "",
+        ),
         ("viewers.startup_delay.worst.p95 < 2s", 22, "", "comes last"),
         ("viewers.active.p95 > 5", 15, "a level", "mean, min and max"),
         ("viewers.loss.max < 7%", 13, "single value", "`loss.worst`"),

@@ -83,7 +83,8 @@ impl Clip {
     }
 
     /// Like [`Clip::video`], with room for a time code in each picture, which the sender fills in.
-    /// The bit rate includes it, except for a few bytes of overhead in pictures of several packets.
+    /// The bit rate includes it, except for the overhead of an additional packet in pictures of
+    /// several packets.
     pub fn coded_video(settings: &VideoSettings) -> Result<Clip, SettingsError> {
         let stream = H264Stream::new(&without_codes(settings));
         let stream = stream.map_err(|error| with_codes(error, settings))?;
@@ -280,7 +281,8 @@ impl Clip {
         self.frame_rate
     }
 
-    /// Media time of the last key frame at or before `time`: each loop has one, at its beginning.
+    /// Media time of the key frame at the beginning of the loop that `time` is in. Later key frames
+    /// of the loop do not count.
     pub fn key_frame_before(&self, time: Duration) -> Duration {
         let before = self.frames_within(time);
         // The first frame at or after `time` may be exactly there.

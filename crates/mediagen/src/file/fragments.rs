@@ -70,7 +70,7 @@ fn patches(bytes: &[u8], moof: usize, track: &Found) -> Result<Vec<(usize, Vec<u
         let Some(([_, _, _, flags, _, _, _, _], rest)) = body.split_first_chunk::<8>() else {
             continue;
         };
-        let outside = || "data offsets of the MP4 fragments are out of range".to_owned();
+        let outside = || "the MP4 fragments have unsupported data offsets".to_owned();
         if flags & DATA_OFFSET == 0 {
             // The run starts at the base offset, or follows the previous run.
             if shift == 0 {
@@ -212,7 +212,7 @@ mod tests {
         let error = with_own_offsets(&far).map(|_| ());
         assert_eq!(
             error,
-            Err("data offsets of the MP4 fragments are out of range".to_owned())
+            Err("the MP4 fragments have unsupported data offsets".to_owned())
         );
     }
 }

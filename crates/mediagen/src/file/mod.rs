@@ -108,8 +108,8 @@ pub fn clips(bytes: &[u8], mtu: usize, audio: bool) -> Result<Vec<Arc<Clip>>, St
     Ok(clips)
 }
 
-/// End of a stream. The last unit lasts as long as the previous one. `None` if the end precedes
-/// `begins`, or overflows.
+/// End of a stream. The last unit lasts as long as the previous one. `None` if there are no units,
+/// if the end precedes `begins`, or if it overflows.
 fn end<T>(units: &[Unit<T>], begins: u64) -> Option<u64> {
     let last = units.last()?.decode;
     let before = units.iter().rev().nth(1).map(|unit| unit.decode);

@@ -9,7 +9,7 @@ use mpeg2ts::ts::{ReadTsPacket, TsPacket, TsPacketReader, TsPayload};
 
 use super::{FREQUENCIES, PPS, SPS, Track, Unit, kind};
 
-/// Times have a resolution of 90 kHz and wrap around at 33 bits.
+/// Times count ticks of 90 kHz and wrap around at 33 bits.
 const WRAP: u64 = 1 << 33;
 
 /// Content of a PES packet.

@@ -137,7 +137,9 @@ impl Reader {
         };
         if is_encoded {
             let name = coding.name;
-            return Err(format!("the {name} has an unsupported content encoding"));
+            return Err(format!(
+                "the {name} track has an unsupported content encoding"
+            ));
         }
         // Only the first track of each kind is used.
         let mut found = self.found.iter();

@@ -188,8 +188,8 @@ impl LoopedStream {
             looped.add_sound(late);
         }
         looped.set_rate(rate).map_err(|no_room| {
-            // The video takes only a small part of the available rate, so a rate at which it does
-            // not fit has no room for any video.
+            // The video takes at most `SHARE` of the available rate, so a rate at which it does not
+            // fit has no room for any video.
             let needed = no_room.needs.max(rate_for(0.0, looped.tables.len()));
             SettingsError::BitRateTooLow {
                 asked: rate,

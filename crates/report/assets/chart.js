@@ -50,13 +50,13 @@ class Charts {
     document.body.classList.toggle("zoomed", !this.isWhole());
   }
 
-  // Identifies the charts of a running run, to find out whether they are the ones drawn.
+  // Identifies the charts of a run in progress, to find out whether they are the ones drawn.
   static form(course) {
     const labels = (chart) => chart.lines.map((line) => line.label);
     return JSON.stringify(course.charts.map((chart) => [chart.subject, chart.title, labels(chart)]));
   }
 
-  // Draws the new data of a running run. Returns false if its charts have changed.
+  // Draws the new data of a run in progress. Returns false if its charts have changed.
   refresh(run) {
     if (Charts.form(run.course) !== Charts.form(this.course)) return false;
     const whole = this.isWhole();
@@ -168,7 +168,7 @@ class View {
     return [this.all.times, ...this.shown().map((line) => positive(line.values))];
   }
 
-  // Draws the new data of a running run.
+  // Draws the new data of a run in progress.
   refresh(chart) {
     const wasLog = this.isLog;
     this.chart = chart;

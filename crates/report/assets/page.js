@@ -33,7 +33,7 @@ function show() {
   document.body.append(tip);
 }
 
-// Running run: the server of this page sends new data once a second.
+// Run in progress: the server of this page sends new data once a second.
 function listen() {
   const note = (text) => el("p", { class: "note" }, text);
   let last = null;

@@ -28,7 +28,7 @@ class RunPage {
     return made || el("div", { hidden: true });
   }
 
-  // Shows the new data of a running run. Returns false if its charts have changed.
+  // Shows the new data of a run in progress. Returns false if its charts have changed.
   refresh(run) {
     if (!this.charts.refresh(run)) return false;
     this.run = run;
@@ -158,10 +158,10 @@ class RunPage {
     return table("Clients that failed", ["reason", "clients", "for example"], rows);
   }
 
-  // Text on a limit that was exceeded, but no more often than is tolerated.
+  // Text on a bound that was crossed, but no more often than is forgiven.
   forgiven(one) {
     if (!one.crossed || one.invalid) return "";
-    return `; exceeded in ${one.windows} ${one.windows === 1 ? "second" : "seconds"}, which is tolerated`;
+    return `; crossed in ${one.windows} ${one.windows === 1 ? "second" : "seconds"}, which is forgiven`;
   }
 
   tester() {
@@ -171,21 +171,21 @@ class RunPage {
       .reduce((a, b) => (a === null || b.share > a.share ? b : a), null);
     const cards = [
       { label: "lost in the tester", metric: "overflow", first: tester.lost_here, rest: "packets" },
-      nearest ? { label: "closest to its limit", metric: nearest.metric, first: cores(nearest.share),
+      nearest ? { label: "closest to its bound", metric: nearest.metric, first: cores(nearest.share),
         rest: `${nearest.bound}: ${nearest.worst}, at most ${nearest.limit}${this.forgiven(nearest)}` } : null,
     ].filter(Boolean);
     const rows = tester.health.map((one) => [
       term(one.bound, definition(this.definitions, "tester", one.metric)),
-      one.invalid ? "! invalid" : one.crossed ? "exceeded" : "✓ held",
+      one.invalid ? "! invalid" : one.crossed ? "crossed" : "✓ held",
       one.worst || "no data", one.limit,
       one.window === null ? "" : String(one.window), String(one.windows),
     ]);
-    const bounds = () => table("Health limits of the tester",
-      ["limit on", "", "worst", "at most", "in window", "windows above it"], rows);
+    const bounds = () => table("Health bounds of the tester",
+      ["bound", "", "worst", "at most", "in window", "windows above it"], rows);
     return el("div", { class: "group" }, el("h3", {}, "tester", word),
       el("div", { class: "cards" }, cards.map((one) => this.card("tester", one))),
       tester.hint ? el("p", { class: "note" }, tester.hint) : null,
-      tester.fit ? closed("All health limits", bounds) : bounds());
+      tester.fit ? closed("All health bounds", bounds) : bounds());
   }
 
   course() {
@@ -199,8 +199,8 @@ class RunPage {
     }
     const keys = [];
     if (warm_up > 0 || course.end - duration > 0.05) keys.push(["left-out", "warm-up and end: excluded from all figures"]);
-    if (course.shades.length) keys.push(["untrusted", "the tester exceeded a health limit"]);
-    if (course.charts.some((chart) => chart.limits.length)) keys.push(["limit", "threshold or health limit"]);
+    if (course.shades.length) keys.push(["untrusted", "the tester crossed a health bound"]);
+    if (course.charts.some((chart) => chart.limits.length)) keys.push(["limit", "threshold or health bound"]);
     if (this.charts.marks.length) keys.push(["event", "event (listed below)"]);
     const legend = el("ul", { class: "keys" }, keys.map(([name, text]) =>
       el("li", {}, el("span", { class: `key ${name}`, "aria-hidden": "true" }), text)));
@@ -223,7 +223,7 @@ class RunPage {
   events() {
     const { events, events_left_out, course } = this.run;
     const shaded = course.shades.map(([from, to, bounds]) =>
-      ({ at: from, kind: "health limit exceeded", subject: "tester", text: `${bounds}, until ${clock(to, true)}` }));
+      ({ at: from, kind: "health bound crossed", subject: "tester", text: `${bounds}, until ${clock(to, true)}` }));
     const all = [...events, ...shaded].sort((a, b) => a.at - b.at);
     if (!all.length) return null;
     const rows = all.map((event) => [clock(event.at, true), event.kind, event.subject || "", event.text]);

@@ -10,7 +10,7 @@ use crate::metrics::{MetricFigures, Metrics};
 /// the ring's, if the run was cut off), and some kernels do not report their drops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, JsonSchema)]
 pub struct WhereLost {
-    /// Packets that never arrived: expected less received, at least zero.
+    /// Packets that never arrived: expected minus received, at least zero.
     pub lost: u64,
     /// Part of `lost` that was dropped in the tester's own packet ring or at its sockets.
     pub in_tester: Option<u64>,

@@ -10,8 +10,8 @@ use crate::shorten::shorten;
 /// Maximum columns of a URL. The description of its media needs space next to it.
 const URL_MAX: usize = 48;
 
-/// Returns a line for each URL, and one for each difference between URLs that makes random
-/// selection unreliable.
+/// Returns a line for each URL, and one for each difference between URLs that makes picking at
+/// random uncertain.
 pub fn lines(media: &Media) -> Vec<String> {
     let of_several = media
         .urls
@@ -29,7 +29,7 @@ pub fn lines(media: &Media) -> Vec<String> {
         .collect()
 }
 
-/// Returns a line for each difference that makes random selection unreliable.
+/// Returns a line for each difference that makes picking at random uncertain.
 pub fn warnings(media: &Media) -> Vec<String> {
     let warnings = media.differences.iter();
     warnings

@@ -258,7 +258,7 @@ pub struct Tester {
     pub receive_path: Option<String>,
     /// Requirement for a better receive path, if one exists that this process may not use.
     pub receive_hint: Option<String>,
-    /// Results for each limit of the tester's health; empty for a run that was cut off.
+    /// Results for each health bound of the tester; empty for a run that was cut off.
     pub health: Vec<Finding>,
     /// Figures of each worker, by its number; empty for a run that was cut off.
     pub workers: Vec<WorkerFigures>,

@@ -1,4 +1,4 @@
-//! Figures of a running run for Prometheus, in its text format, version 0.0.4
+//! Figures of a run in progress for Prometheus, in its text format, version 0.0.4
 //! (prometheus.io/docs/instrumenting/exposition_formats).
 //!
 //! Names are those of the metrics, with the prefix `streamgauge_` and the base unit as a suffix:

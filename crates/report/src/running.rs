@@ -1,5 +1,5 @@
-//! Figures of a running run, kept up to date from its run file, and their names in other programs.
-//! The text for Prometheus and the messages of OTLP are made from them.
+//! Figures of a run in progress, kept up to date from its run file, and their names in other
+//! programs. The text for Prometheus and the messages of OTLP are made from them.
 //!
 //! Counters and distributions cover the whole run so far, including the warm-up. Levels, shares and
 //! rates cover one window.

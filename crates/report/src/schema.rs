@@ -195,7 +195,7 @@ fn tester_schema(tester: Catalogue) -> Value {
         (
             "health",
             "Finding",
-            "Results for each limit of the tester's health; empty for a run that was cut off.",
+            "Results for each health bound of the tester; empty for a run that was cut off.",
         ),
         (
             "workers",

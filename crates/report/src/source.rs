@@ -83,7 +83,7 @@ impl Sums {
         Ok(sums)
     }
 
-    /// Creates the sums of a running run, without windows.
+    /// Creates the sums of a run in progress, without windows.
     pub(crate) fn new(reader: &Reader) -> Sums {
         let subjects = reader.subjects().iter();
         Sums {

@@ -251,7 +251,7 @@ fn charts_follow_from_the_catalogues() {
             "Jitter",
             "Server: processor",
             "Server: memory",
-            "Tester: use of each health limit",
+            "Tester: use of each health bound",
             "Tester: lag of its event loop",
         ]
     );
@@ -267,7 +267,7 @@ fn charts_follow_from_the_catalogues() {
     );
     assert_eq!(charts[3]["limits"][0]["value"], 0.005);
     assert_eq!(charts[3]["limits"][0]["passed"], false);
-    // Lateness of the tester as a share of its limit.
+    // Lateness of the tester as a share of its bound.
     let late = line(7, 0)[8].as_f64().expect("a number");
     assert!((late - 3.0).abs() < 0.01, "{late}");
     let heat = charts[4]["heat"]["columns"].as_array().expect("a list");

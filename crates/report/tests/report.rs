@@ -393,7 +393,7 @@ fn interrupted_run_is_reported_as_invalid() {
 }
 
 #[test]
-fn other_files_are_rejected_by_name() {
+fn error_for_other_files_names_the_path() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let path = folder.path().join("notes.txt");
     std::fs::write(&path, "hello").expect("it can be written");

@@ -26,7 +26,7 @@ pub(super) enum Probe {
     Wanted(Load),
     /// Lost packets of a subject, as a share of the expected packets.
     Lost(usize, Place),
-    /// A statistic of the tester, as a share of its health limit.
+    /// A statistic of the tester, as a share of its health bound.
     OfBound(usize, &'static Metric, Statistic, f64),
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Line {
     pub(super) probe: Probe,
     /// True for a plan or a limit, false for a measurement.
     pub(super) planned: bool,
-    /// True if the line is hidden while it is zero throughout the run.
+    /// True if the line is hidden when it is zero throughout the run.
     pub(super) only_seen: bool,
 }
 
@@ -61,7 +61,7 @@ pub(super) enum Form {
     Bands,
 }
 
-/// Limit of a threshold, drawn into a chart.
+/// Limit of a threshold or of the health bounds, drawn into a chart.
 pub(super) struct Limit {
     pub(super) value: f64,
     pub(super) text: String,
@@ -380,10 +380,10 @@ fn tester(at: usize, catalogue: Catalogue, report: &Report, charts: &mut Vec<Cha
             only_seen: true,
         })
     });
-    let mut chart = Chart::new("Tester: use of each health limit", at, Unit::Ratio).with(lines);
+    let mut chart = Chart::new("Tester: use of each health bound", at, Unit::Ratio).with(lines);
     chart.limits.push(Limit {
         value: 1.0,
-        text: "limit".to_owned(),
+        text: "bound".to_owned(),
         passed: !report.tester.health.iter().any(|finding| finding.invalid),
     });
     chart.note = "Seconds with a line above 100 % cannot be trusted.";
@@ -396,8 +396,8 @@ fn tester(at: usize, catalogue: Catalogue, report: &Report, charts: &mut Vec<Cha
     }
 }
 
-/// Returns the value of a window that a health limit applies to. Returns `None` for a limit on the
-/// whole run, whose value has another unit than its metric.
+/// Returns the metric and the statistic of a window that are compared with a health bound. Returns
+/// `None` for a bound that is judged over the run, whose value has another unit than its metric.
 pub(super) fn held(
     catalogue: Catalogue,
     finding: &Finding,
@@ -494,7 +494,7 @@ pub(super) fn capital(text: &str) -> String {
     first.into_iter().flatten().chain(letters).collect()
 }
 
-/// Formats a health limit.
+/// Formats the limit of a health bound.
 pub(super) fn bound(finding: &Finding) -> String {
     figure(finding.unit, finding.limit)
 }

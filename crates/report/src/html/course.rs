@@ -56,7 +56,7 @@ pub(super) struct Course {
     duration: f64,
 }
 
-/// Period in which the tester exceeded health limits.
+/// Period in which the tester crossed health bounds.
 struct Shade {
     from: f64,
     to: f64,
@@ -209,7 +209,7 @@ impl Course {
         Ok(course)
     }
 
-    /// Creates the charts of a running run, without windows.
+    /// Creates the charts of a run in progress, without windows.
     pub(super) fn new(reader: &Reader, report: &Report, fineness: Fineness) -> Course {
         let charts = charts(reader, report);
         let lines = charts.iter().map(|chart| chart.lines.len()).sum();
@@ -233,8 +233,8 @@ impl Course {
         }
     }
 
-    /// Reads the times at which the user held the plan. Call it before each further window of a
-    /// running run.
+    /// Reads the times at which the user held the plan. Call it before each further window of a run
+    /// in progress.
     pub(super) fn look_at_holds(&mut self, reader: &Reader) -> Result<(), ReportError> {
         self.holds = holds(reader)?;
         Ok(())
@@ -306,7 +306,7 @@ impl Course {
                 Some((metric, statistic)) => seen
                     .figure(at, metric, statistic)
                     .is_some_and(|value| value > finding.limit),
-                // A limit on the whole run: the windows with anything to count are shaded.
+                // A bound that is judged over the run: windows with anything to count are shaded.
                 None => {
                     let name = finding.metric.split('.').nth(1).unwrap_or_default();
                     let value = catalogue

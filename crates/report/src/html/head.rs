@@ -464,7 +464,7 @@ fn tester(report: &Report) -> Value {
     let word = match (fit, report.verdict.result) {
         (false, _) => "not to be trusted",
         // The run is invalid for another reason than the tester's health.
-        (true, Outcome::Invalid) => "within its limits",
+        (true, Outcome::Invalid) => "within its bounds",
         (true, _) => "fit",
     };
     let findings = health.iter().map(|finding| {

@@ -1,4 +1,5 @@
-//! Page of a running run: its frame, and its content, which is kept up to date from the run file.
+//! Page of a run in progress: its frame, and its content, which is kept up to date from the run
+//! file.
 //!
 //! Each window is read once, after it was written. All other content is computed from sums, so an
 //! update costs as much as the new windows and the clients that ended.
@@ -19,7 +20,7 @@ use crate::human::{count, plural, span};
 use crate::model::Report;
 use crate::source::{Sums, cut_off};
 
-/// Resolution of the charts of a running run.
+/// Resolution of the charts of a run in progress.
 const FINENESS: Fineness = Fineness {
     points: 1_200,
     columns: 200,
@@ -40,7 +41,7 @@ pub fn write_live(out: &mut dyn Write) -> Result<(), ReportError> {
     page::write_live(title, data, out)
 }
 
-/// State of the page of a running run.
+/// State of the page of a run in progress.
 pub struct Live {
     sums: Sums,
     judge: Judge,
@@ -50,7 +51,7 @@ pub struct Live {
 }
 
 impl Live {
-    /// Creates the page of a run with its thresholds and the health limits of the tester. No window
+    /// Creates the page of a run with its thresholds and the health bounds of the tester. No window
     /// has been read yet.
     ///
     /// # Errors
@@ -172,7 +173,7 @@ fn sentence(report: &Report) -> String {
         ),
     };
     let fit = match report.tester.health.iter().any(|finding| finding.invalid) {
-        true => "the tester exceeds its health limits",
+        true => "the tester crosses its health bounds",
         false => "the tester is fit",
     };
     format!("{time}: {thresholds}, {fit}.")

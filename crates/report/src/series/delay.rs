@@ -60,7 +60,8 @@ const TOLERANCE: f64 = 0.001;
 
 /// Returns the parts of the delay. `shortest` returns the smallest value of a distribution over all
 /// players. Returns `None` unless every population has a link and all players know when media was
-/// due. All parts therefore cover the same populations.
+/// due, so that all parts cover the same populations. Also returns `None` if the parts exceed the
+/// whole by more than [`TOLERANCE`].
 pub(super) fn parts(report: &Report, shortest: impl Fn(&str) -> Option<f64>) -> Option<DelayParts> {
     let populations = || report.populations.iter().map(|one| &one.metrics);
     let publishers = || populations().filter(|metrics| publishes(metrics));

@@ -65,8 +65,8 @@ pub struct Figures {
     pub server_memory: Option<f64>,
     /// Number of failed clients.
     pub failed: u64,
-    /// True if no limit of the tester's health was exceeded so far that the measurement is invalid;
-    /// null for a run that was cut off.
+    /// True if no health bound of the tester makes the measurement invalid; null for a run that was
+    /// cut off.
     pub tester_fit: Option<bool>,
     /// Values of the other columns of the table, by name: each a metric of the clients' protocol,
     /// with the statistic behind it.

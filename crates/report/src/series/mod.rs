@@ -119,7 +119,7 @@ pub enum RowOutcome {
     Stopped,
     /// The run could not begin.
     NotBegun,
-    /// The run was not made: the series ended before, or is still going on.
+    /// The run was not made: the series ended before, or is still running.
     Planned,
 }
 

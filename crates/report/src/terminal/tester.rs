@@ -17,7 +17,7 @@ impl Screen {
         let word = match (fit, report.verdict.result) {
             (false, _) => "not to be trusted: see above",
             // The run is invalid for another reason than the tester's health.
-            (true, Outcome::Invalid) => "within its limits",
+            (true, Outcome::Invalid) => "within its bounds",
             (true, _) => "fit",
         };
         self.heading("tester", word);
@@ -60,7 +60,7 @@ impl Screen {
             })
             .collect();
         if !crossed.is_empty() {
-            self.row("limits exceeded", &crossed.join(", "));
+            self.row("bounds crossed", &crossed.join(", "));
         }
     }
 
@@ -86,11 +86,11 @@ impl Screen {
         self.row("CPU", &format!("{cpu}{hottest}, of one core{waited}"));
     }
 
-    /// Writes each health limit with its worst value, and each worker.
+    /// Writes each health bound with its worst value, and each worker.
     pub(super) fn tester_in_full(&mut self, report: &Report) {
         let health = &report.tester.health;
         if !health.is_empty() {
-            self.heading("health limits of the tester", "docs/health.md");
+            self.heading("health bounds of the tester", "docs/health.md");
         }
         for finding in health {
             let mark = match (finding.invalid, is_crossed(finding)) {

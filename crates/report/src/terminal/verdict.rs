@@ -49,7 +49,11 @@ impl Screen {
         let run = &report.run;
         let mut about = format!("  ({}", length(run.duration));
         if run.closing >= 1.0 {
-            let _ = write!(about, ", then {} until all had ended", span(run.closing));
+            let _ = write!(
+                about,
+                ", then {} until all clients had ended",
+                span(run.closing)
+            );
         }
         if run.warm_up > 0.0 {
             let _ = write!(about, ", the first {} left out", span(run.warm_up));
@@ -108,7 +112,7 @@ impl Screen {
         }
     }
 
-    /// Writes the thresholds. Implied thresholds are only shown if they failed.
+    /// Writes the thresholds. Implied thresholds that held are shown with `-v` only.
     pub(super) fn thresholds(&mut self, report: &Report) {
         if report.thresholds.is_empty() {
             return;

@@ -146,7 +146,7 @@ impl Reader {
     }
 
     /// Iterates over the windows with an index above `index`, like [`Reader::windows`]: those that
-    /// a running run has added since.
+    /// a run in progress has added since.
     pub fn windows_after(&self, index: u64) -> Rows<'_, WindowRow> {
         Rows {
             last: i64::try_from(index).unwrap_or(i64::MAX),

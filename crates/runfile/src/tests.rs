@@ -429,7 +429,7 @@ fn full_disk_keeps_committed_windows() {
 }
 
 #[test]
-fn running_run_can_be_read() {
+fn run_in_progress_can_be_read() {
     let (_directory, path) = place();
     let file = RunFile::create(&path, &header()).expect("a new file");
     file.window(lossy(0));

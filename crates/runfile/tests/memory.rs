@@ -16,7 +16,7 @@ fn resident() -> usize {
 }
 
 #[test]
-fn memory_after_an_hour_equals_memory_after_a_minute() {
+fn hour_takes_hardly_more_memory_than_a_minute() {
     const MINUTE: u64 = 60;
     const HOUR: u64 = 3600;
     /// Far below the 50 MiB that an hour of windows takes.

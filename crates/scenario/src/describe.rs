@@ -391,7 +391,7 @@ fn population_lines(
         Leave::WithRun if has_duration => {
             let stays = population.config.stays();
             stays.unwrap_or_else(|| {
-                "stay until the run ends, or their media, if its length is known".to_owned()
+                "stay until the run ends, or their media if its length is known".to_owned()
             })
         }
         Leave::WithRun | Leave::AtEnd => {

@@ -52,9 +52,9 @@ pub struct ServerEntry {
     /// Regular expressions: a log line that matches one is not a complaint, whatever it contains.
     /// Default: none.
     pub log_ignore: Vec<String>,
-    /// Whether it plays clips. Default: [`Use::No`].
+    /// Whether it uses the `clips` of a scenario. Default: [`Use::No`].
     pub clips: Use,
-    /// Whether it needs to know multicast groups. Default: [`Use::No`].
+    /// Whether it uses the multicast `groups` of a scenario. Default: [`Use::No`].
     pub groups: Use,
     /// Default port that it listens on, with the transport of its first protocol.
     pub port: u16,

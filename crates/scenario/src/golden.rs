@@ -48,7 +48,7 @@ pub(crate) fn check(populations: &[Population], root: &Node, problems: &mut Vec<
         if let Some(message) = urls.find_map(|url| population.config.golden_page(url).err()) {
             problems.push(
                 Problem::new(&golden.key_origin, message)
-                    .help("take `golden` out, or put it to another population"),
+                    .help("remove `golden`, or move it to another population"),
             );
         }
     }

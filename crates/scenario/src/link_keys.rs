@@ -56,13 +56,13 @@ macro_rules! with_keys_of_a_direction {
             /// Packet loss: `0.5%`, `1% in bursts of 4`, `every 100`, `packets 3, 7, 9`. Default:
             /// none.
             loss: Key<Loss>,
-            /// Bit rate of packets with their IP headers. Default: unlimited.
+            /// Bit rate of the link; IP headers count. Default: unlimited.
             rate: Key<BitRate>,
             /// Queue in front of the rate limit: `100ms`, `64KiB`, `100ms codel`. Default 100ms.
             queue: Key<Queue>,
             /// Share of packets that arrive twice. Default 0%.
             duplicate: Key<Ratio>,
-            /// Share of packets that are held back, and the time: `1% by 10ms`. Default: none.
+            /// Share of packets that are held back, and for how long: `1% by 10ms`. Default: none.
             reorder: Key<HeldBack>,
             /// Share of packets that arrive with a wrong bit. Default 0%.
             corrupt: Key<Ratio>,

@@ -56,7 +56,8 @@ pub struct Scenario {
     /// has ended.
     #[serde(with = "optional_duration")]
     pub duration: Option<Duration>,
-    /// Time at the beginning that is excluded from all figures and thresholds. Default: 0.
+    /// Time at the beginning that is excluded from all figures and thresholds, except the numbers
+    /// of clients and of failures. Default: 0.
     #[serde(with = "duration")]
     pub warm_up: Duration,
     /// Thresholds in the order of the file.

@@ -20,7 +20,7 @@ pub(crate) fn read_as(path: &Path, what: &str) -> Result<(String, String), Scena
     let unreadable = |error: std::io::Error| {
         let help = match error.kind() {
             std::io::ErrorKind::NotFound => {
-                "check the path: it is relative to the current directory"
+                "check the path: a relative path starts at the current directory"
             }
             std::io::ErrorKind::PermissionDenied => "this user may not read it",
             _ => "",

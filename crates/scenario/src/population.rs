@@ -39,10 +39,10 @@ pub(crate) struct PopulationKeys {
     /// that publish `own`.
     #[schemars(schema_with = "anything", extend("enum" = ["random", "in_turn", "own"]))]
     pick: Key<Raw>,
-    /// When a client leaves: `with_run` (default), `at_end` of its media, or `{after: 60s}`. A client
-    /// that is to stay fails if the server ends its stream before, unless the length of the media is
-    /// known. In a run without a `duration`, clients leave with their media, but fail if the server
-    /// only closes the connection.
+    /// When a client leaves: `with_run` (default), `at_end` of its media, or `{after: 60s}`. A
+    /// client that is to stay fails if the server ends its stream before, unless the length of the
+    /// media is known. In a run without a `duration`, clients leave with their media, but fail if
+    /// the server only closes the connection.
     #[schemars(schema_with = "leave_schema")]
     leave: Key<Raw>,
     /// Population whose streams the clients wait for. If both have the same number of URLs, a
@@ -52,9 +52,9 @@ pub(crate) struct PopulationKeys {
     /// Maximum time that a client waits for its stream, if the scenario publishes it. After that it
     /// fails with `no_publisher`. Its delays count from the publication. Default 30s.
     wait_for_publisher: Key<TimeSpan>,
-    /// Time between the publication of a stream and the request of a client that waited for it. Some
-    /// servers have a stream only after they have seen some of its media: MediaMTX takes up to a
-    /// second. Delays count from the request. Default 0s.
+    /// Time between the publication of a stream and the request of a client that waited for it.
+    /// Some servers have a stream only after they have seen some of its media: MediaMTX takes up to
+    /// a second. Delays count from the request. Default 0s.
     join_after: Key<TimeSpan>,
     /// True: another client replaces one that ended or died. Default false.
     rejoin: Key<bool>,

@@ -68,7 +68,8 @@ pub(crate) struct ScenarioKeys {
     seed: Key<Whole<0, { u64::MAX }>>,
     /// Maximum time for the graceful shutdown of sessions. Default 5s.
     stop_timeout: Key<TimeSpan>,
-    /// Number of worker threads. Default: one for each 1000 clients, up to the number of cores.
+    /// Number of worker threads. Default: one for each 1000 clients, up to the number of cores, or
+    /// more if the limit of file descriptors requires it.
     workers: Key<Whole<1, 1_024>>,
     tester: Key<TesterKeys>,
     /// A series of runs: dotted keys of this file, each with a list of values, such as
@@ -301,7 +302,8 @@ pub(crate) fn whole(
     }
 }
 
-/// Reports a server or receiver that cannot be in a network created for the run.
+/// Reports the lack of a server that the run starts, or a receiver elsewhere, if the network is
+/// created for the run.
 fn check_network(
     entry: &Entry,
     network: Network,
@@ -523,7 +525,7 @@ fn check_threshold(
             &node.origin,
             named("the scenario has no `server` to measure"),
         )
-        .help("launch it with `server: {command: [...]}` or watch it with `server: {observe: {pid: 123}}`"));
+        .help("launch it with `server: {command: [...]}` or observe it with `server: {observe: {pid: 123}}`"));
     }
     let no_such = subjects
         .iter()

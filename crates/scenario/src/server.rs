@@ -298,7 +298,7 @@ pub(crate) fn read(
     if matches!(server.start, ServerStart::Exporters { .. })
         && let Some(entry) = node.entry("linger")
     {
-        let text = "`linger` observes a server on its own machine only";
+        let text = "`linger` needs a server on this machine";
         problems.push(
             Problem::new(&entry.key_origin, text).help(
                 "remove `linger`, or run streamgauge there and observe the server by its `pid`",

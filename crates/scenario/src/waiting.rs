@@ -7,7 +7,8 @@ use crate::error::Problem;
 use crate::model::Population;
 use crate::node::Node;
 
-/// Refuses a `waits_for` that names no publishers, and keys that do nothing because no client waits.
+/// Refuses a `waits_for` that names no publishers, and keys that have no effect because no client
+/// waits.
 pub(crate) fn check(populations: &[Population], root: &Node, problems: &mut Vec<Problem>) {
     let Some(clients) = root.get("clients") else {
         return;

@@ -88,7 +88,7 @@ fn create(directory: &Path) -> Result<(), SutError> {
     fs::create_dir_all(directory).map_err(SutError::file("create", directory))?;
     for path in missing {
         fs::set_permissions(path, fs::Permissions::from_mode(0o755))
-            .map_err(SutError::file("make readable for all users", path))?;
+            .map_err(SutError::file("change the permissions of", path))?;
     }
     Ok(())
 }

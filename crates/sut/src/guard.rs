@@ -5,8 +5,8 @@
 //! that streamgauge made. It starts before the first of them, so none escapes.
 //!
 //! The programs stay in their terminal's process group, so they are not started by the supervisor
-//! ([`crate::supervise_main`]). A parent-death signal (`PR_SET_PDEATHSIG` in prctl(2)) would be sent
-//! at the end of the thread that starts the program.
+//! ([`crate::supervise_main`]). A parent-death signal (`PR_SET_PDEATHSIG` in prctl(2)) would be
+//! sent at the end of the thread that starts the program.
 
 use std::ffi::OsString;
 use std::fs;
@@ -104,7 +104,7 @@ fn kill_all(network: u64) -> bool {
             let of = fs::metadata(format!("/proc/{id}/ns/net"));
             of.is_ok_and(|of| of.ino() == network)
         };
-        // The second look is for a number that was used again before the pidfd named its process.
+        // The second check is for an ID that was reused before the pidfd was opened.
         if is_inside()
             && let Some(id) = Pid::from_raw(id)
             && let Ok(process) = pidfd_open(id, PidfdFlags::empty())

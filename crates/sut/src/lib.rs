@@ -4,7 +4,7 @@
 //! A server is launched through a supervisor, a small process of the same executable (see
 //! [`supervise_main`]), so that none of its processes outlives streamgauge, however streamgauge
 //! ends. If possible the server runs in its own control group, from which its processor time is
-//! read. A running server is only observed.
+//! read. A server that is already running is only observed.
 
 mod allowance;
 mod browser;
@@ -536,7 +536,8 @@ impl Sut {
         }
     }
 
-    /// Returns complaints in the log since the last call: the first three of each pattern.
+    /// Returns the complaints in the log since the last call. Of each pattern only the first three
+    /// of the run are returned.
     pub fn take_log_lines(&mut self) -> Vec<LogLine> {
         let log = &mut self.log;
         let mut lines = log.found.take_fresh(&log.patterns);

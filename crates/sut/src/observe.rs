@@ -391,8 +391,7 @@ impl Drops {
             current.insert(row.inode, row.drops);
             let last = match self.last.get(&row.inode) {
                 Some(&last) => last,
-                // A socket that is new since the last reading has dropped all its datagrams since
-                // then.
+                // All drops of a socket that is new since the last reading happened since then.
                 None if self.begun => 0,
                 None => row.drops,
             };

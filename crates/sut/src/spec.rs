@@ -205,8 +205,8 @@ impl Launch {
         }
     }
 
-    /// Returns a hint about the user, for a server that did not start; empty if the user is not the
-    /// cause.
+    /// Returns a hint about the user, for a server that did not start; empty if the user cannot be
+    /// the cause.
     pub(crate) fn user_hint(&self) -> String {
         match &self.user {
             Some(user) if self.may_be_root => format!(

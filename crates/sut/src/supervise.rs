@@ -148,7 +148,7 @@ fn supervise(order: Order, socket: UnixStream) -> i32 {
     } else {
         Cgroup::enter()
     };
-    // This thread waits below for the end of the server: the kernel kills the server if it ends.
+    // The kernel kills the server if this thread ends, so it waits below for the server's end.
     let started = Stage {
         parent: std::process::id(),
         user: order.user,

@@ -17,9 +17,9 @@ fn main() {
     std::process::exit(status);
 }
 
-/// Launches the command, which prints `ready`, prints the IDs of its processes, and waits for the
-/// end of standard input. `--no-group` before the command means no control group, `--nobody` runs
-/// it as that user.
+/// Launches the command and waits until it prints `ready`. Then prints the IDs of the server's
+/// processes, and stops the server at the end of standard input. `--no-group` before the command
+/// means no control group, `--nobody` runs it as that user.
 fn hold(mut command: Vec<OsString>) -> i32 {
     let mut asked_for = |option: &str| {
         let given = command.first().is_some_and(|word| word == option);

@@ -345,7 +345,8 @@ pub(crate) fn check(name: &str, wanted: Option<&str>) -> Result<(), SutError> {
     program(&entry, user.as_ref()).map(|_| ())
 }
 
-/// Returns the user to run as if the scenario names `wanted`; `None`: our own user.
+/// Returns the user that the server runs as. `wanted` is the user that the scenario names, if any.
+/// `None`: our own user.
 fn user_of(entry: &ServerEntry, wanted: Option<&str>) -> Result<Option<User>, SutError> {
     let user = match wanted {
         Some(name) => User::wanted(name)?,

@@ -52,7 +52,7 @@ pub(crate) fn scratch() -> Result<TempDir, SutError> {
 
 fn open_to_all(path: &Path, mode: u32) -> Result<(), SutError> {
     fs::set_permissions(path, fs::Permissions::from_mode(mode))
-        .map_err(SutError::file("make readable for all users", path))
+        .map_err(SutError::file("change the permissions of", path))
 }
 
 /// Writes a file that every user may read.

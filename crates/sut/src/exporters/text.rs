@@ -10,7 +10,7 @@ pub(super) struct Sample<'a> {
 }
 
 /// Returns the samples of a text. Other lines (comments, unknown syntax) are skipped, so that
-/// further exporters are accepted.
+/// exporters of other makes are accepted.
 pub(super) fn samples(text: &str) -> impl Iterator<Item = Sample<'_>> {
     text.lines().filter_map(sample)
 }

@@ -180,7 +180,7 @@ pub(crate) struct Results {
     /// streamgauge-NAME-TIME.run in this folder, or .series]
     #[arg(short, long, value_name = "RUNFILE")]
     pub(crate) out: Option<PathBuf>,
-    /// Overwrite an existing run file and existing reports
+    /// Overwrite an existing run file or series, and reports
     #[arg(long, requires = "replaceable")]
     pub(crate) force: bool,
     /// Keep no run file, only the report

@@ -60,7 +60,7 @@ impl Block {
         }
     }
 
-    /// Writes a line above the block, which stays.
+    /// Writes a line above the block. The line stays on the screen.
     pub(super) fn write_above(&mut self, text: &str) {
         let lines = std::mem::take(&mut self.shown);
         let terminal = terminal();
@@ -79,7 +79,7 @@ impl Block {
     }
 
     /// Returns what a terminal of these columns and rows receives to replace the shown lines. Each
-    /// line overwrites the previous one and nothing is cleared first, so nothing flickers.
+    /// line overwrites the old line in its row and nothing is cleared first, so nothing flickers.
     fn frame(&mut self, lines: Vec<ScreenLine>, terminal: (usize, usize)) -> String {
         let mut text = format!("{BEGIN}{}", up(&self.shown, terminal));
         for line in &lines {

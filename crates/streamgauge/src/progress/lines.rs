@@ -61,7 +61,8 @@ struct Track {
 }
 
 impl History {
-    /// Adds a window. A window that was cut short has no rates, so only its failures are added.
+    /// Adds a window. A window that was cut short has no rates, so only its failures and its
+    /// numbers of clients are added.
     pub(super) fn add(&mut self, progress: &Progress) {
         self.curves.add(progress);
         let at = progress.elapsed;
@@ -129,7 +130,7 @@ impl History {
     }
 }
 
-/// Maximum length of a step before the run in a plain line, in characters; such a step is the
+/// Maximum length of a step before the run in a plain line, in characters. Long steps contain the
 /// command of a server.
 const LAUNCHING_MAX: usize = 200;
 

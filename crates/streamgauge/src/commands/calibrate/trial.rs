@@ -344,8 +344,9 @@ fn compare_jitter(group: &Group, served: &[Served], metrics: &Metrics, rows: &mu
     }
 }
 
-/// Compares the start-up delay of each client: from the planned time of its first request, computed
-/// here independently, to the time at which the server sent its first packet.
+/// Compares the start-up delays of the clients, as their mean and for the client with the largest
+/// deviation. The truth is the time from the planned first request, computed here independently, to
+/// the time at which the server sent its first packet.
 fn compare_startup(
     group: &Group,
     served: &[Served],

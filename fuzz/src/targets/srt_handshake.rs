@@ -144,7 +144,7 @@ fn listener(input: &mut Input<'_>) {
     let mut later = now;
     while !input.is_empty() {
         let mut bytes = datagram(input, &mut later);
-        // With a wrong cookie, every packet would be ignored.
+        // With a wrong cookie, every conclusion would be ignored.
         let cookie = cookie(&listener, from, now);
         if let Some(place) = bytes.get_mut(HEADER + 28..HEADER + 32) {
             place.copy_from_slice(&cookie);

@@ -164,8 +164,8 @@ pub(crate) fn srtp(bytes: &[u8]) {
     }
 }
 
-/// Connects two peers whose datagrams are lost, modified, repeated and mixed with others. The
-/// number of datagrams is bounded, and the peers connect only to each other.
+/// Connects two peers whose datagrams are lost, modified, repeated and mixed with others. Checks
+/// that the size of each datagram is bounded, and that the peers connect only to each other.
 pub(crate) fn peer(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let mut now = START;

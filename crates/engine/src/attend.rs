@@ -7,18 +7,18 @@ use crossbeam_channel::RecvTimeoutError;
 use measure::{Catalogue, tester};
 use net::Clock;
 
-use crate::collect::{Assembled, Assembly};
+use crate::collect::{MergedWindow, WindowMerger};
 use crate::control::Control;
-use crate::crew::Crew;
+use crate::crew::WorkerPool;
 use crate::error::EngineError;
 use crate::messages::{Command, WorkerReport};
 
 /// Interval between checks of the stop and kill flags.
-const LOOK_UP: Duration = Duration::from_millis(50);
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Report of a crew, with windows merged over its workers.
-pub(crate) enum Heard {
-    Window(Assembled),
+pub(crate) enum CrewReport {
+    Window(MergedWindow),
     /// Any report except windows and `Finished`.
     WorkerReport(WorkerReport),
 }
@@ -27,18 +27,18 @@ pub(crate) enum Heard {
 /// of the user to the workers; after a stop, sessions have `stop_timeout` to end.
 ///
 /// `catalogue` belongs to the crew's only population, `what` names the crew in error messages.
-pub(crate) fn attend(
-    crew: &Crew,
+pub(crate) fn handle_reports(
+    crew: &WorkerPool,
     clock: &Clock,
     (catalogue, what): (Catalogue, &str),
     control: &Control,
     stop_timeout: Duration,
-    hear: &mut dyn FnMut(Heard) -> Result<(), EngineError>,
+    hear: &mut dyn FnMut(CrewReport) -> Result<(), EngineError>,
 ) -> Result<(), EngineError> {
-    let mut assembly = Assembly::new(crew.len(), vec![catalogue], tester::TESTER_CATALOGUE);
+    let mut assembly = WindowMerger::new(crew.len(), vec![catalogue], tester::TESTER_CATALOGUE);
     let (mut stopping, mut killed) = (false, false);
     while !assembly.is_over() {
-        match crew.reports.recv_timeout(LOOK_UP) {
+        match crew.reports.recv_timeout(STOP_CHECK_INTERVAL) {
             Ok(WorkerReport::Window {
                 worker,
                 index,
@@ -49,7 +49,7 @@ pub(crate) fn attend(
             }) => {
                 assembly.add(
                     worker,
-                    Assembled {
+                    MergedWindow {
                         index,
                         begins,
                         seconds,
@@ -65,36 +65,36 @@ pub(crate) fn attend(
                         error,
                     });
                 }
-                assembly.ended(worker);
+                assembly.worker_ended(worker);
             }
-            Ok(report) => hear(Heard::WorkerReport(report))?,
+            Ok(report) => hear(CrewReport::WorkerReport(report))?,
             Err(RecvTimeoutError::Timeout) => {
                 // A worker that ended normally has a `Finished` report in the queue, which is
                 // handled first.
                 let dead = |worker| crew.is_gone(worker) && crew.reports.is_empty();
-                if assembly.at_work().any(dead) {
-                    return Err(broke_down(what));
+                if assembly.running_workers().any(dead) {
+                    return Err(worker_crashed(what));
                 }
             }
-            Err(RecvTimeoutError::Disconnected) => return Err(broke_down(what)),
+            Err(RecvTimeoutError::Disconnected) => return Err(worker_crashed(what)),
         }
         while let Some(window) = assembly.take() {
-            hear(Heard::Window(window))?;
+            hear(CrewReport::Window(window))?;
         }
         if control.is_stopped() && !stopping {
             stopping = true;
             let until = clock.now() + stop_timeout;
-            crew.tell(|| Command::Stop { until });
+            crew.broadcast(|| Command::Stop { until });
         }
         if control.is_killed() && !killed {
             killed = true;
-            crew.tell(|| Command::Kill);
+            crew.broadcast(|| Command::Kill);
         }
     }
     Ok(())
 }
 
-fn broke_down(what: &str) -> EngineError {
+fn worker_crashed(what: &str) -> EngineError {
     EngineError::System {
         what: format!("a worker of the {what} crashed"),
         error: io::Error::other("its thread panicked"),

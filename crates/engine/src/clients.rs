@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use protocol::media::source::FILE_MAX;
-use protocol::registry::{Clients, Crowd, Surroundings};
-use protocol::waiting::{Awaited, Waiting};
+use protocol::registry::{Clients, PopulationPlan, RunContext};
+use protocol::waiting::{AwaitedStreams, WaitingClient};
 use scenario::{Pick, Population, Scenario, mask_text};
 
 use crate::error::EngineError;
@@ -19,7 +19,7 @@ use crate::worker::MakeClient;
 pub(crate) fn tls(population: &Population) -> Result<Arc<net::tls::Client>, EngineError> {
     let config = population.config.tls().cloned().unwrap_or_default();
     let tls = net::tls::Client::new(net::tls::Trust {
-        anybody: !config.verify,
+        accept_any: !config.verify,
         authorities: config.ca,
     });
     let protocol = population.config.protocol();
@@ -33,8 +33,8 @@ pub(crate) fn tls(population: &Population) -> Result<Arc<net::tls::Client>, Engi
 }
 
 /// Shared state of all clients of a scenario.
-pub(crate) fn surroundings(scenario: &Scenario) -> Surroundings {
-    Surroundings::new(scenario.populations.iter().map(Population::member))
+pub(crate) fn surroundings(scenario: &Scenario) -> RunContext {
+    RunContext::new(scenario.populations.iter().map(Population::member))
 }
 
 /// Reads a file that is to be published or sent.
@@ -54,9 +54,9 @@ pub fn read_source(path: &Path) -> std::io::Result<Vec<u8>> {
 }
 
 /// Returns the factory that creates the clients of a population.
-pub(crate) fn maker(
+pub(crate) fn client_factory(
     population: &Population,
-    surroundings: &Surroundings,
+    surroundings: &RunContext,
 ) -> Result<MakeClient, EngineError> {
     let refused = |message: String| EngineError::Source {
         population: population.name.clone(),
@@ -73,10 +73,10 @@ pub(crate) fn maker(
         .map_err(|error| of_file(&error.to_string()))?;
     let clients = Clients::new(&population.config, file.as_deref(), surroundings)
         .map_err(|error| of_file(&error))?
-        .among(&Crowd {
+        .among(&PopulationPlan {
             urls: &population.urls,
             in_turn: population.pick != Pick::Random,
-            moves: population.pick != Pick::Own && population.load.rejoin,
+            may_change_url: population.pick != Pick::Own && population.load.rejoin,
             clients: population.load.clients_max(),
         })
         .map_err(refused)?;
@@ -84,22 +84,25 @@ pub(crate) fn maker(
     Ok(Arc::new(move |url, seat| {
         let client = clients.client(url, seat)?;
         Ok(match awaited.get(url) {
-            Some(awaited) => Box::new(Waiting::new(client, awaited.clone())),
+            Some(awaited) => Box::new(WaitingClient::new(client, awaited.clone())),
             None => client,
         })
     }))
 }
 
 /// Streams that clients wait for, by URL.
-fn awaited(population: &Population, surroundings: &Surroundings) -> HashMap<String, Arc<Awaited>> {
+fn awaited(
+    population: &Population,
+    surroundings: &RunContext,
+) -> HashMap<String, Arc<AwaitedStreams>> {
     let mut all = HashMap::new();
     for url in &population.urls {
         let topics = population.awaited(surroundings, url);
         if !topics.is_empty() {
-            let awaited = Awaited {
+            let awaited = AwaitedStreams {
                 url: mask_text(url),
                 topics,
-                patience: population.wait_for_publisher,
+                timeout: population.wait_for_publisher,
                 join_after: population.join_after,
             };
             all.insert(url.clone(), Arc::new(awaited));

@@ -8,18 +8,18 @@ use measure::{Catalogue, Time, Window};
 ///
 /// Buffers as many windows as the fastest worker is ahead of the slowest.
 #[derive(Debug)]
-pub(crate) struct Assembly {
+pub(crate) struct WindowMerger {
     catalogues: Vec<Catalogue>,
     tester: Catalogue,
     /// Number of windows that each worker has sent; `None` once it has ended.
     sent: Vec<Option<u64>>,
-    open: BTreeMap<u64, Assembled>,
+    open: BTreeMap<u64, MergedWindow>,
     next: u64,
 }
 
 /// A window of the run, merged over workers.
 #[derive(Clone, Debug)]
-pub(crate) struct Assembled {
+pub(crate) struct MergedWindow {
     pub(crate) index: u64,
     pub(crate) begins: Time,
     pub(crate) seconds: f64,
@@ -27,9 +27,13 @@ pub(crate) struct Assembled {
     pub(crate) tester: Window,
 }
 
-impl Assembly {
-    pub(crate) fn new(workers: usize, catalogues: Vec<Catalogue>, tester: Catalogue) -> Assembly {
-        Assembly {
+impl WindowMerger {
+    pub(crate) fn new(
+        workers: usize,
+        catalogues: Vec<Catalogue>,
+        tester: Catalogue,
+    ) -> WindowMerger {
+        WindowMerger {
             catalogues,
             tester,
             sent: vec![Some(0); workers],
@@ -39,7 +43,7 @@ impl Assembly {
     }
 
     /// Adds one worker's part of a window.
-    pub(crate) fn add(&mut self, worker: u32, part: Assembled) {
+    pub(crate) fn add(&mut self, worker: u32, part: MergedWindow) {
         if let Some(Some(sent)) = self.sent.get_mut(worker as usize) {
             *sent = part.index + 1;
         }
@@ -60,14 +64,14 @@ impl Assembly {
     }
 
     /// Marks a worker as ended: it sends no more windows.
-    pub(crate) fn ended(&mut self, worker: u32) {
+    pub(crate) fn worker_ended(&mut self, worker: u32) {
         if let Some(sent) = self.sent.get_mut(worker as usize) {
             *sent = None;
         }
     }
 
     /// Returns the next window once all running workers have sent their part of it.
-    pub(crate) fn take(&mut self) -> Option<Assembled> {
+    pub(crate) fn take(&mut self) -> Option<MergedWindow> {
         let complete = self.sent.iter().flatten().all(|&sent| sent > self.next);
         if !complete {
             return None;
@@ -83,7 +87,7 @@ impl Assembly {
     }
 
     /// Workers that have not ended.
-    pub(crate) fn at_work(&self) -> impl Iterator<Item = u32> + '_ {
+    pub(crate) fn running_workers(&self) -> impl Iterator<Item = u32> + '_ {
         (0..)
             .zip(&self.sent)
             .filter(|(_, sent)| sent.is_some())
@@ -96,10 +100,10 @@ mod tests {
     use super::*;
     use measure::tester::{SOCKET_OVERFLOW, TESTER_CATALOGUE};
 
-    fn part(index: u64, overflow: u64, seconds: f64) -> Assembled {
+    fn part(index: u64, overflow: u64, seconds: f64) -> MergedWindow {
         let mut recorder = measure::Recorder::new(TESTER_CATALOGUE);
         recorder.add(SOCKET_OVERFLOW, overflow);
-        Assembled {
+        MergedWindow {
             index,
             begins: Time::from_nanos(index),
             seconds,
@@ -110,22 +114,22 @@ mod tests {
 
     #[test]
     fn window_waits_for_slow_workers_but_not_for_ended_ones() {
-        let mut assembly = Assembly::new(3, Vec::new(), TESTER_CATALOGUE);
+        let mut assembly = WindowMerger::new(3, Vec::new(), TESTER_CATALOGUE);
         assembly.add(0, part(0, 1, 1.0));
         assembly.add(0, part(1, 2, 1.0));
         assembly.add(1, part(0, 4, 1.0));
         assert!(assembly.take().is_none());
         assembly.add(2, part(0, 8, 0.5));
-        assembly.ended(2);
+        assembly.worker_ended(2);
         let first = assembly.take().expect("complete");
         assert_eq!((first.index, first.seconds), (0, 1.0));
         assert_eq!(first.tester.counters[usize::from(SOCKET_OVERFLOW.0)], 13);
         assert!(assembly.take().is_none());
-        assembly.ended(1);
+        assembly.worker_ended(1);
         assert_eq!(assembly.take().expect("worker 0's alone").index, 1);
         assert!(assembly.take().is_none());
         assert!(!assembly.is_over());
-        assembly.ended(0);
+        assembly.worker_ended(0);
         assert!(assembly.is_over());
     }
 }

@@ -34,12 +34,12 @@ impl Control {
 
     /// Holds the load plan at its current number of clients, or resumes it if it is held.
     /// Noticed within 200 ms, and only while clients are active.
-    pub fn hold_or_go_on(&self) {
+    pub fn toggle_hold(&self) {
         self.0.hold.fetch_xor(true, Ordering::Relaxed);
     }
 
     /// Resumes the load plan if it is held.
-    pub fn go_on(&self) {
+    pub fn resume(&self) {
         self.0.hold.store(false, Ordering::Relaxed);
     }
 

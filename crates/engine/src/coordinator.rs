@@ -9,8 +9,8 @@ use load::{Holds, HoldsSpec};
 use measure::health::LATE_START;
 use measure::tester::WorkerFigures;
 use measure::threshold::Judge;
-use measure::totals::{Statistic, seconds_until};
-use measure::{Grounds, Health, Recorder, Time, Totals, Verdict, Window, server, tester};
+use measure::totals::{Statistic, measured_seconds};
+use measure::{Health, Recorder, Time, Totals, Verdict, VerdictInput, Window, server, tester};
 use net::Clock;
 use protocol::session::{Outcome, StreamRow};
 use runfile::{ClientOutcome, ClientRow, EventRow, RunFile, WindowRow};
@@ -18,16 +18,16 @@ use scenario::{Scenario, Secrets, mask_text};
 use sut::{CpuSource, Sut};
 
 use crate::browsers::Browsers;
-use crate::collect::{Assembled, Assembly};
+use crate::collect::{MergedWindow, WindowMerger};
 use crate::control::Control;
 use crate::coverage::Coverage;
-use crate::crew::Crew;
-use crate::linger::{self, Holding, Lingering};
+use crate::crew::WorkerPool;
+use crate::linger::{self, PeakHoldings, ReleaseObserver};
 use crate::links::Links;
 use crate::messages::{ClientState, Command, WorkerReport};
 use crate::ownership;
 use crate::process::Process;
-use crate::progress::{self, Does, Failures, Finished, Phase, PopulationProgress, Progress};
+use crate::progress::{self, ClientRole, Failures, Finished, Phase, PopulationProgress, Progress};
 use crate::progress::{Rates, TesterProgress};
 use crate::sources::Sources;
 use crate::trace::{Trace, Traces};
@@ -35,7 +35,7 @@ use crate::trace::{Trace, Traces};
 /// Interval between checks for a stop request, a hold or a dead worker when no reports arrive. One
 /// wake-up costs 60 µs on a virtual machine, which matters when the tester's CPU use is compared
 /// with that of other testers.
-const LOOK_UP: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Timeout for reading the server's own counters at the end of a run.
 const COUNTERS_WITHIN: Duration = Duration::from_secs(2);
@@ -48,12 +48,12 @@ pub(crate) struct Coordinator<'a> {
     pub(crate) scenario: &'a Scenario,
     pub(crate) control: &'a Control,
     pub(crate) clock: Clock,
-    pub(crate) crew: Crew,
-    pub(crate) assembly: Assembly,
+    pub(crate) crew: WorkerPool,
+    pub(crate) assembly: WindowMerger,
     pub(crate) warm_up_windows: u64,
     pub(crate) totals: BTreeMap<String, Totals>,
     /// Clients started and failed per population, warm-up included.
-    pub(crate) whole: Vec<(i64, i64)>,
+    pub(crate) started_and_failed: Vec<(i64, i64)>,
     /// Tester metrics of each worker, without the warm-up.
     pub(crate) workers: Vec<Totals>,
     pub(crate) overflow: i64,
@@ -62,13 +62,13 @@ pub(crate) struct Coordinator<'a> {
     pub(crate) server: Recorder,
     pub(crate) process: Process,
     /// Time of the last check for dead workers.
-    pub(crate) dead_looked_for: Time,
+    pub(crate) crash_checked_at: Time,
     pub(crate) sources: Option<Sources>,
     pub(crate) links: Links,
     pub(crate) browsers: Browsers,
     pub(crate) sut: Option<Sut>,
     /// Resources that the server holds; `Some` if `linger` is set.
-    pub(crate) holding: Option<Holding>,
+    pub(crate) holding: Option<PeakHoldings>,
     /// Number of windows so far.
     pub(crate) windows: u64,
     pub(crate) server_is_gone: bool,
@@ -78,10 +78,10 @@ pub(crate) struct Coordinator<'a> {
     pub(crate) path: PathBuf,
     pub(crate) traces: Traces,
     /// Reasons known so far why the measurement is invalid.
-    pub(crate) invalid: Vec<String>,
+    pub(crate) invalid_reasons: Vec<String>,
     pub(crate) phase: Phase,
     /// Shutdown deadline of the sessions; `None` until they are told to stop.
-    pub(crate) until: Option<Time>,
+    pub(crate) stop_deadline: Option<Time>,
     /// End of the measurement: the planned end of the run, or the time at which it was stopped.
     pub(crate) stopped_at: Time,
     /// Times in which the user held the plan. The planned end of the run moves by the same
@@ -89,7 +89,7 @@ pub(crate) struct Coordinator<'a> {
     pub(crate) holds: Holds,
     /// Reasons for failure other than thresholds at the end of the run: the server ended, or a
     /// threshold with `abort` ended the run.
-    pub(crate) failed: Vec<String>,
+    pub(crate) failure_reasons: Vec<String>,
     /// True if a threshold with `abort` was violated.
     pub(crate) aborted: bool,
     /// Whether each population was measured long enough.
@@ -102,35 +102,35 @@ impl Coordinator<'_> {
     pub(crate) fn run(mut self, progress: &mut dyn FnMut(&Progress)) -> Finished {
         let mut killed = false;
         // A hold that was requested before the run began is discarded.
-        self.control.go_on();
+        self.control.resume();
         while !self.assembly.is_over() {
             match self.crew.reports.recv_timeout(self.look_up()) {
-                Ok(report) => self.take(report),
+                Ok(report) => self.handle_report(report),
                 Err(RecvTimeoutError::Timeout) => {}
                 // All worker threads are gone and their reports are handled.
-                Err(RecvTimeoutError::Disconnected) => self.look_for_the_dead(),
+                Err(RecvTimeoutError::Disconnected) => self.detect_crashed_workers(),
             }
             // Checked by the clock because reports of live workers may arrive without a pause.
             let now = self.clock.now();
-            if now.since(self.dead_looked_for) >= LOOK_UP {
-                self.dead_looked_for = now;
-                self.look_for_the_dead();
+            if now.since(self.crash_checked_at) >= POLL_INTERVAL {
+                self.crash_checked_at = now;
+                self.detect_crashed_workers();
             }
             while let Some(window) = self.assembly.take() {
-                let seen = self.window(window);
+                let seen = self.add_window(window);
                 progress(&seen);
             }
-            self.crew.release(self.assembly.at_work());
+            self.crew.release(self.assembly.running_workers());
             self.tell_of_traces();
-            self.hold_when_wanted();
+            self.apply_hold_request();
             self.stop_when_due();
             if self.control.is_killed() && !killed {
                 killed = true;
-                self.crew.tell(|| Command::Kill);
+                self.crew.broadcast(|| Command::Kill);
             }
         }
         while let Some(window) = self.assembly.take() {
-            self.window(window);
+            self.add_window(window);
         }
         self.linger(progress);
         self.finish()
@@ -150,13 +150,13 @@ impl Coordinator<'_> {
         };
         let left = self.clock.now();
         let until = left + time;
-        let mut lingering = Lingering::new(holding, left);
+        let mut lingering = ReleaseObserver::new(holding, left);
         // A user who stopped the run does not wait, and a stop request during the wait ends it.
         let mut goes_on = !self.stopped_by_user;
         let mut told = false;
         while goes_on && !self.server_is_gone {
             let now = self.clock.now();
-            lingering.saw_groups(now, sut.groups().as_ref());
+            lingering.add_groups(now, sut.groups().as_ref());
             if now >= until || self.control.is_killed() || sut.has_exited().is_some() {
                 break;
             }
@@ -197,7 +197,7 @@ impl Coordinator<'_> {
         });
     }
 
-    fn take(&mut self, report: WorkerReport) {
+    fn handle_report(&mut self, report: WorkerReport) {
         match report {
             WorkerReport::Window {
                 worker,
@@ -212,7 +212,7 @@ impl Coordinator<'_> {
                 {
                     totals.add_until(&tester, begins, seconds, self.stopped_at);
                 }
-                let part = Assembled {
+                let part = MergedWindow {
                     index,
                     begins,
                     seconds,
@@ -234,30 +234,30 @@ impl Coordinator<'_> {
             WorkerReport::Record(_) => {}
             WorkerReport::Finished { worker, error } => {
                 if let Some(error) = error {
-                    self.invalid
+                    self.invalid_reasons
                         .push(format!("worker {worker} of the tester failed: {error}"));
                 }
-                self.assembly.ended(worker);
+                self.assembly.worker_ended(worker);
             }
         }
     }
 
     /// Finds workers that panicked: their thread has ended without a `Finished` report.
-    fn look_for_the_dead(&mut self) {
+    fn detect_crashed_workers(&mut self) {
         let dead: Vec<u32> = self
             .assembly
-            .at_work()
+            .running_workers()
             .filter(|&worker| self.crew.is_gone(worker))
             .collect();
         for worker in dead {
             // Reports that it sent before may still be queued.
             while let Ok(report) = self.crew.reports.try_recv() {
-                self.take(report);
+                self.handle_report(report);
             }
-            if self.assembly.at_work().any(|other| other == worker) {
-                self.invalid
+            if self.assembly.running_workers().any(|other| other == worker) {
+                self.invalid_reasons
                     .push(format!("worker {worker} of the tester crashed"));
-                self.assembly.ended(worker);
+                self.assembly.worker_ended(worker);
             }
         }
     }
@@ -273,9 +273,9 @@ impl Coordinator<'_> {
 
     /// Time until the coordinator has something to do other than handling reports.
     fn look_up(&self) -> Duration {
-        match self.until {
-            None => LOOK_UP.min(self.planned_end().since(self.clock.now())),
-            Some(_) => LOOK_UP,
+        match self.stop_deadline {
+            None => POLL_INTERVAL.min(self.planned_end().since(self.clock.now())),
+            Some(_) => POLL_INTERVAL,
         }
     }
 
@@ -291,16 +291,16 @@ impl Coordinator<'_> {
     }
 
     /// Holds or resumes the plan if the user requested it.
-    fn hold_when_wanted(&mut self) {
+    fn apply_hold_request(&mut self) {
         let wanted = self.control.is_held();
-        if self.until.is_some() || wanted == self.holds.is_held() {
+        if self.stop_deadline.is_some() || wanted == self.holds.is_held() {
             return;
         }
         // A time in the future, so that all workers receive the command before it takes effect.
         let at = self.clock.now() + NOTICE;
         if !wanted {
-            self.go_on(at);
-            self.crew.tell(|| Command::GoOn { at });
+            self.resume_plan(at);
+            self.crew.broadcast(|| Command::Resume { at });
         } else if at < self.planned_end() && self.holds.begin(at) {
             let levels = self.scenario.populations.iter().map(|population| {
                 let wanted = self.holds.wanted(&population.load, at);
@@ -311,14 +311,14 @@ impl Coordinator<'_> {
             let text = format!("the user held the plan: {levels}");
             self.event(at, "held", None, text);
             self.keep_holds();
-            self.crew.tell(|| Command::Hold { from: at });
+            self.crew.broadcast(|| Command::Hold { from: at });
         } else {
-            self.control.go_on();
+            self.control.resume();
         }
     }
 
     /// Records that the plan resumes.
-    fn go_on(&mut self, at: Time) {
+    fn resume_plan(&mut self, at: Time) {
         if let Some(held) = self.holds.end(at) {
             let seconds = held.as_secs_f64();
             let text = format!("the user resumed the plan after {seconds:.1} s");
@@ -337,14 +337,14 @@ impl Coordinator<'_> {
         let now = self.clock.now();
         let over = now >= self.planned_end();
         let user = self.control.is_stopped();
-        let cut_short = self.run_file.failed().is_some() || self.aborted;
-        if self.until.is_some() || !(over || user || cut_short) {
+        let cut_short = self.run_file.error().is_some() || self.aborted;
+        if self.stop_deadline.is_some() || !(over || user || cut_short) {
             return;
         }
         self.stopped_by_user = user && !over;
         // A hold ends with the run and must not carry over to the next run of a series.
-        self.go_on(now);
-        self.control.go_on();
+        self.resume_plan(now);
+        self.control.resume();
         self.stopped_at = self.stopped_at.min(now);
         // Written at once, so that a run that is killed during shutdown can be reported.
         let stopped_at = self.stopped_at.as_secs_f64();
@@ -353,31 +353,31 @@ impl Coordinator<'_> {
             && over
         {
             // Clients are still connected here.
-            holding.saw(&sut.holdings());
+            holding.add(&sut.holdings());
         }
         if let Some(sut) = &self.sut {
             // Clients are still connected here.
-            sut.look_at_counters(COUNTERS_WITHIN);
+            sut.read_counters(COUNTERS_WITHIN);
         }
         let until = self.clock.now() + self.scenario.stop_timeout;
-        self.until = Some(until);
+        self.stop_deadline = Some(until);
         self.phase = Phase::Stopping;
         self.browsers.leave();
-        self.crew.tell(|| Command::Stop { until });
+        self.crew.broadcast(|| Command::Stop { until });
     }
 
     /// Adds a complete window to the run file, thresholds, health and totals.
-    fn window(&mut self, window: Assembled) -> Progress {
-        let Assembled {
+    fn add_window(&mut self, window: MergedWindow) -> Progress {
+        let MergedWindow {
             index,
             begins,
             seconds,
             populations,
             tester,
         } = window;
-        let server = self.look_at_server(begins);
+        let server = self.sample_server(begins);
         if let (Some(holding), Some(server)) = (&mut self.holding, &server) {
-            holding.saw_window(server);
+            holding.add_window(server);
         }
         self.windows = index + 1;
         let mut tester = tester;
@@ -400,7 +400,7 @@ impl Coordinator<'_> {
         subjects.extend(server.map(|window| ("server".to_owned(), window)));
         subjects.insert("tester".to_owned(), tester);
 
-        let measured = seconds_until(begins, seconds, self.stopped_at);
+        let measured = measured_seconds(begins, seconds, self.stopped_at);
         self.judge.window(index, measured.unwrap_or(0.0), &subjects);
         self.health.window(index, seconds, &subjects);
         let counts = measured.filter(|_| index >= self.warm_up_windows);
@@ -413,7 +413,7 @@ impl Coordinator<'_> {
                 }
             }
         }
-        self.abort_where_wanted(begins + Duration::from_secs_f64(seconds));
+        self.abort_on_threshold(begins + Duration::from_secs_f64(seconds));
         let progress = self.progress(begins, seconds, &subjects);
         self.run_file.window(WindowRow {
             index,
@@ -425,9 +425,9 @@ impl Coordinator<'_> {
     }
 
     /// Ends the run if a threshold with `abort` is violated and its delay has passed.
-    fn abort_where_wanted(&mut self, now: Time) {
+    fn abort_on_threshold(&mut self, now: Time) {
         // Thresholds do not read the warm-up.
-        if self.until.is_some() || self.aborted || self.windows <= self.warm_up_windows {
+        if self.stop_deadline.is_some() || self.aborted || self.windows <= self.warm_up_windows {
             return;
         }
         for (number, threshold) in self.scenario.thresholds.iter().enumerate() {
@@ -444,14 +444,14 @@ impl Coordinator<'_> {
                     violated.explain()
                 );
                 self.event(now, "aborted", Some(violated.subject), why.clone());
-                self.failed.push(why);
+                self.failure_reasons.push(why);
                 self.aborted = true;
                 return;
             }
         }
     }
 
-    fn look_at_server(&mut self, at: Time) -> Option<Window> {
+    fn sample_server(&mut self, at: Time) -> Option<Window> {
         let sut = self.sut.as_mut()?;
         sut.sample(&mut self.server);
         let lines = sut.take_log_lines();
@@ -460,7 +460,7 @@ impl Coordinator<'_> {
             let text = format!("matches `{}`: {}", line.pattern, line.text);
             self.event(at, "server_log", Some("server".to_owned()), text);
         }
-        self.note_the_servers_end(at, ended);
+        self.record_server_exit(at, ended);
         Some(self.server.take_window())
     }
 
@@ -478,13 +478,13 @@ impl Coordinator<'_> {
 
     /// Records that the server exited on its own. The run then fails whatever the clients measured,
     /// even if the server crashed while they were leaving.
-    fn note_the_servers_end(&mut self, at: Time, ended: Option<String>) {
+    fn record_server_exit(&mut self, at: Time, ended: Option<String>) {
         let (Some(how), false, Some(sut)) = (ended, self.server_is_gone, &self.sut) else {
             return;
         };
         self.server_is_gone = true;
         if let Some(reason) = supervisor_lost(sut) {
-            self.invalid.push(reason.clone());
+            self.invalid_reasons.push(reason.clone());
             self.event(at, "supervisor_lost", Some("server".to_owned()), reason);
             return;
         }
@@ -496,7 +496,7 @@ impl Coordinator<'_> {
             .unwrap_or_default();
         let text = format!("the server ended during the run: {how}; last log line: {last}");
         let after = at.as_secs_f64();
-        self.failed.push(format!(
+        self.failure_reasons.push(format!(
             "the server ended, {after:.1} s after the run began: {how}"
         ));
         self.event(at, "server_ended", Some("server".to_owned()), text);
@@ -510,7 +510,12 @@ impl Coordinator<'_> {
     ) -> Progress {
         let mut populations = Vec::new();
         let mut failures = Vec::new();
-        for (population, whole) in self.scenario.populations.iter().zip(&mut self.whole) {
+        for (population, whole) in self
+            .scenario
+            .populations
+            .iter()
+            .zip(&mut self.started_and_failed)
+        {
             let catalogue = population.config.protocol().catalogue;
             let window = &subjects[&population.name];
             let figures = Totals::of_window(catalogue, window, seconds);
@@ -518,10 +523,10 @@ impl Coordinator<'_> {
             whole.0 += value("started") as i64;
             whole.1 += value("failed") as i64;
             let progress = PopulationProgress {
-                does: match (population.config.has_media(), population.config.publishes()) {
-                    (false, _) => Does::Send,
-                    (true, true) => Does::Publish,
-                    (true, false) => Does::Play,
+                role: match (population.config.has_media(), population.config.publishes()) {
+                    (false, _) => ClientRole::Send,
+                    (true, true) => ClientRole::Publish,
+                    (true, false) => ClientRole::Play,
                 },
                 active: value("active") as u64,
                 playing: value("playing") as u64,
@@ -565,15 +570,15 @@ impl Coordinator<'_> {
 
     fn finish(mut self) -> Finished {
         let ended = self.sut.as_mut().and_then(|sut| sut.has_exited());
-        self.note_the_servers_end(self.clock.now(), ended);
+        self.record_server_exit(self.clock.now(), ended);
         if let Some(sut) = &self.sut
             && !self.server_is_gone
         {
             // After the last window.
-            self.invalid.extend(supervisor_lost(sut));
+            self.invalid_reasons.extend(supervisor_lost(sut));
             for reason in ownership::check(self.scenario, sut, true) {
-                if !self.invalid.contains(&reason) {
-                    self.invalid.push(reason);
+                if !self.invalid_reasons.contains(&reason) {
+                    self.invalid_reasons.push(reason);
                 }
             }
         }
@@ -601,28 +606,32 @@ impl Coordinator<'_> {
             }
         }
         // After the server, which receives its stop command over the link, and after the clients.
-        self.invalid.extend(std::mem::take(&mut self.links).stop());
+        self.invalid_reasons
+            .extend(std::mem::take(&mut self.links).stop());
         let thresholds = self.judge.finish(&self.totals);
-        let mut invalid = std::mem::take(&mut self.invalid);
+        let mut invalid = std::mem::take(&mut self.invalid_reasons);
         invalid.extend(self.health.reasons());
         let mut invalid: Vec<String> = invalid
             .iter()
             .map(|reason| self.secrets.mask(reason))
             .collect();
-        let broken = self.run_file.failed().map(|error| error.to_string());
+        let broken = self.run_file.error().map(|error| error.to_string());
         if let Some(error) = &broken {
             invalid.push(format!(
                 "the run ended early because its run file could not be written: {error}"
             ));
         }
         // Clients that are due within the last second may start late, so they are not expected.
-        let due_by = match self.until {
+        let due_by = match self.stop_deadline {
             Some(_) => (self.stopped_at >= Time::from_start(LATE_START))
                 .then(|| Time::ZERO + self.stopped_at.since(Time::from_start(LATE_START))),
             None => Some(Time::NEVER),
         };
         let due_by = due_by.map(|at| self.holds.plan_time(at));
-        let clients_failed = self.whole.iter().any(|&(_, failed)| failed > 0)
+        let clients_failed = self
+            .started_and_failed
+            .iter()
+            .any(|&(_, failed)| failed > 0)
             && thresholds
                 .iter()
                 .any(|found| !found.passed && !found.no_data);
@@ -630,9 +639,9 @@ impl Coordinator<'_> {
         if !self.stopped_by_user {
             invalid.extend(self.coverage.gaps(self.scenario, due_by, clients_failed));
         }
-        let grounds = Grounds {
+        let grounds = VerdictInput {
             invalid,
-            failed: std::mem::take(&mut self.failed),
+            failed: std::mem::take(&mut self.failure_reasons),
             stopped_by_user: self.stopped_by_user,
         };
         let verdict = Verdict::decide(&thresholds, grounds);
@@ -654,12 +663,12 @@ impl Coordinator<'_> {
         match self.sources.take().map(Sources::stop) {
             None => {}
             Some(Ok(sources)) => {
-                self.invalid.extend(sources.fault());
+                self.invalid_reasons.extend(sources.fault());
                 let kept = serde_json::to_value(sources).unwrap_or_default();
                 self.run_file.meta("sources", kept);
             }
             Some(Err(error)) => self
-                .invalid
+                .invalid_reasons
                 .push(format!("the run's own sources ended early: {error}")),
         }
     }

@@ -12,12 +12,12 @@ use crate::error::EngineError;
 use crate::messages::{Command, WorkerReport};
 use crate::remote_worker::RemoteWorker;
 use crate::resolver::Resolver;
-use crate::worker::{self, Config, EndpointPlan, Mailbox, PopulationPlan, RingPlan, Serving};
+use crate::worker::{self, Config, EndpointPlan, ListenerPlan, Mailbox, PopulationPlan, RingPlan};
 
 /// Capacity of the report queue. A worker that meets a full queue blocks, which shows as its `lag`.
 const REPORTS: usize = 1 << 13;
 
-pub(crate) struct Crew {
+pub(crate) struct WorkerPool {
     pub(crate) reports: Receiver<WorkerReport>,
     mailboxes: Vec<Mailbox>,
     threads: Vec<JoinHandle<()>>,
@@ -31,9 +31,9 @@ pub(crate) struct Crew {
 }
 
 /// Work assigned to one worker.
-pub(crate) struct Duty {
+pub(crate) struct WorkerPlan {
     pub(crate) populations: Vec<PopulationPlan>,
-    pub(crate) serving: Vec<(TcpListener, Serving)>,
+    pub(crate) serving: Vec<(TcpListener, ListenerPlan)>,
     /// Reference servers over UDP. A worker with endpoints shares the process's descriptor table.
     pub(crate) endpoints: Vec<EndpointPlan>,
     pub(crate) ports: PortRange,
@@ -45,13 +45,14 @@ pub(crate) struct Duty {
     pub(crate) in_real_time: bool,
 }
 
-impl Crew {
-    /// Starts one worker for each duty. Workers are ready on return and wait for [`Crew::begin`].
+impl WorkerPool {
+    /// Starts one worker for each duty. Workers are ready on return and wait for
+    /// [`WorkerPool::begin`].
     pub(crate) fn start(
-        duties: Vec<Duty>,
+        duties: Vec<WorkerPlan>,
         stop_timeout: Duration,
         seed: u64,
-    ) -> Result<Crew, EngineError> {
+    ) -> Result<WorkerPool, EngineError> {
         let failed = || EngineError::system("cannot start a worker");
         let (reports, inbox) = bounded(REPORTS);
         let resolver = Resolver::start().map_err(failed())?;
@@ -62,7 +63,7 @@ impl Crew {
             mailboxes.push(mailbox);
             inboxes.push(commands);
         }
-        let mut crew = Crew {
+        let mut crew = WorkerPool {
             reports: inbox,
             mailboxes,
             threads: Vec::new(),
@@ -86,8 +87,8 @@ impl Crew {
                 mailbox,
                 ports: duty.ports,
                 ring: duty.ring,
-                goes_first: duty.goes_first,
-                in_real_time: duty.in_real_time,
+                raised_priority: duty.goes_first,
+                realtime_pacer: duty.in_real_time,
                 populations: duty.populations,
                 serving: duty.serving,
                 endpoints: duty.endpoints,
@@ -130,7 +131,7 @@ impl Crew {
     }
 
     /// Adds a receiver on another machine, before the crew begins.
-    pub(crate) fn join(&mut self, mut receiver: RemoteWorker) {
+    pub(crate) fn add_remote_worker(&mut self, mut receiver: RemoteWorker) {
         let worker = u32::try_from(self.threads.len()).unwrap_or(u32::MAX);
         if let Some(thread) = receiver.report_to(worker, self.reporter.clone()) {
             self.threads.push(thread);
@@ -155,9 +156,9 @@ impl Crew {
     }
 
     /// Sends a command to all local workers.
-    pub(crate) fn tell(&self, command: impl Fn() -> Command) {
+    pub(crate) fn broadcast(&self, command: impl Fn() -> Command) {
         for mailbox in &self.mailboxes {
-            mailbox.tell(command());
+            mailbox.send(command());
         }
     }
 
@@ -169,11 +170,11 @@ impl Crew {
     }
 }
 
-impl Drop for Crew {
+impl Drop for WorkerPool {
     fn drop(&mut self) {
         self.gates.clear();
         self.remote_workers.clear();
-        self.tell(|| Command::Kill);
+        self.broadcast(|| Command::Kill);
         // Drains the report queue, so that no worker blocks on it.
         while self.threads.iter().any(|thread| !thread.is_finished()) {
             let _ = self.reports.recv_timeout(Duration::from_millis(1));

@@ -13,7 +13,7 @@ pub enum EngineError {
     Browser(sut::SutError),
     /// A browser of `golden` started but is not usable.
     #[error("the browser of `golden`: {why} {log}")]
-    BrowserIdle {
+    BrowserUnusable {
         why: String,
         /// Last lines of its output.
         log: String,
@@ -85,7 +85,7 @@ pub enum EngineError {
         message: String,
     },
     /// The network of the scenario cannot be made.
-    #[error("`network: {network}`: {error}{}", what_it_takes(error))]
+    #[error("`network: {network}`: {error}{}", network_hint(error))]
     Network {
         /// Kind of network: the value of the scenario key `network`.
         network: &'static str,
@@ -101,14 +101,14 @@ pub enum EngineError {
         error: io::Error,
     },
     /// The emulated link of the scenario cannot be made.
-    #[error("`link`: {error}{}", what_a_link_takes(error))]
+    #[error("`link`: {error}{}", link_hint(error))]
     Link {
         /// Error of the operating system.
         error: io::Error,
     },
     /// The settings of an emulated link are not valid.
     #[error("`link`: {0}")]
-    LinkPlan(String),
+    LinkSettings(String),
     /// The stream of a source cannot be made.
     #[error("`sources.{name}`: {message}")]
     SourceFile {
@@ -128,7 +128,7 @@ pub enum EngineError {
 }
 
 /// Hint for an error while creating a network.
-fn what_it_takes(error: &io::Error) -> &'static str {
+fn network_hint(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {
             "\n  creating network namespaces requires CAP_SYS_ADMIN and CAP_NET_ADMIN: run it as root (`sudo streamgauge ...`), \
@@ -139,10 +139,10 @@ fn what_it_takes(error: &io::Error) -> &'static str {
 }
 
 /// Hint for an error while creating a link.
-fn what_a_link_takes(error: &io::Error) -> &'static str {
+fn link_hint(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::NotFound => "\n  there is no /dev/net/tun: load the kernel module `tun`",
-        _ => what_it_takes(error),
+        _ => network_hint(error),
     }
 }
 

@@ -38,11 +38,11 @@ pub use clients::read_source;
 pub use control::Control;
 pub use error::EngineError;
 pub use measure::Pacing;
-pub use media::{DESCRIBE_WITHIN, describe};
+pub use media::{DESCRIBE_TIMEOUT, describe};
 pub use progress::{
-    Does, Failures, Finished, Phase, PopulationProgress, Progress, Rates, TesterProgress,
+    ClientRole, Failures, Finished, Phase, PopulationProgress, Progress, Rates, TesterProgress,
 };
-pub use reach::{Reached, reach};
+pub use reach::{Reachability, check_reachability};
 pub use receive::{ReceiveOptions, ReceiveProgress, draw_secret, receive};
 pub use run::{Options, run};
 pub use send::{SendFinished, SendOptions, SendProgress, looped_stream, send};

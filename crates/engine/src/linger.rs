@@ -8,7 +8,7 @@ use std::time::Duration;
 use measure::server::{self, GivenBack, Held};
 use measure::{Recorder, Time, Window};
 use scenario::Scenario;
-use sut::{Holdings, Sut};
+use sut::{HeldResources, Sut};
 
 /// Interval between checks of the joined groups.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -29,32 +29,32 @@ pub(crate) fn groups(scenario: &Scenario) -> BTreeSet<IpAddr> {
 
 /// Resources that a server held before the run, and their peaks during it.
 #[derive(Debug)]
-pub(crate) struct Holding {
-    before: Holdings,
+pub(crate) struct PeakHoldings {
+    before: HeldResources,
     groups: BTreeSet<IpAddr>,
     groups_peak: u64,
     file_descriptors_peak: u64,
     uss_peak: u64,
 }
 
-impl Holding {
+impl PeakHoldings {
     /// Takes the baseline of a server that has no clients yet.
-    pub(crate) fn before(sut: &Sut) -> Holding {
+    pub(crate) fn baseline(sut: &Sut) -> PeakHoldings {
         let before = sut.holdings();
-        let mut holding = Holding {
-            before: Holdings::default(),
+        let mut holding = PeakHoldings {
+            before: HeldResources::default(),
             groups: BTreeSet::new(),
             groups_peak: 0,
             file_descriptors_peak: 0,
             uss_peak: 0,
         };
-        holding.saw(&before);
+        holding.add(&before);
         holding.before = before;
         holding
     }
 
     /// Adds an observation.
-    pub(crate) fn saw(&mut self, seen: &Holdings) {
+    pub(crate) fn add(&mut self, seen: &HeldResources) {
         let groups = seen.groups.iter().flatten().copied();
         self.groups.extend(groups);
         let count = seen.groups.as_ref().map_or(0, BTreeSet::len) as u64;
@@ -65,7 +65,7 @@ impl Holding {
     }
 
     /// Adds a window of the server.
-    pub(crate) fn saw_window(&mut self, window: &Window) {
+    pub(crate) fn add_window(&mut self, window: &Window) {
         let gauge = |id: measure::GaugeId| {
             let level = window.gauges.get(usize::from(id.0)).copied().flatten();
             level.map(|level| level as u64)
@@ -73,7 +73,7 @@ impl Holding {
         self.groups_peak = self
             .groups_peak
             .max(gauge(server::MULTICAST_GROUPS).unwrap_or(0));
-        self.saw(&Holdings {
+        self.add(&HeldResources {
             groups: None,
             file_descriptors: gauge(server::FILE_DESCRIPTORS),
             uss: gauge(server::USS),
@@ -90,36 +90,38 @@ impl Holding {
 
 /// Observation of a server after its last client has left.
 #[derive(Debug)]
-pub(crate) struct Lingering {
-    holding: Holding,
-    left: Time,
+pub(crate) struct ReleaseObserver {
+    holding: PeakHoldings,
+    last_client_left_at: Time,
     /// Time from which no group is joined except those joined before the first client.
-    free: Option<Time>,
+    groups_released_at: Option<Time>,
 }
 
-impl Lingering {
-    pub(crate) fn new(holding: Holding, left: Time) -> Lingering {
-        Lingering {
+impl ReleaseObserver {
+    pub(crate) fn new(holding: PeakHoldings, left: Time) -> ReleaseObserver {
+        ReleaseObserver {
             holding,
-            left,
-            free: None,
+            last_client_left_at: left,
+            groups_released_at: None,
         }
     }
 
     /// Adds an observation of the joined groups.
-    pub(crate) fn saw_groups(&mut self, now: Time, joined: Option<&BTreeSet<IpAddr>>) {
+    pub(crate) fn add_groups(&mut self, now: Time, joined: Option<&BTreeSet<IpAddr>>) {
         let is_free = joined.is_some_and(|joined| self.holding.kept(joined).is_empty());
-        self.free = match is_free {
+        self.groups_released_at = match is_free {
             // The resolution is one check: groups left by the first check count as left at once.
-            true if now.since(self.left) < LOOK_EVERY => self.free.or(Some(self.left)),
-            true => self.free.or(Some(now)),
+            true if now.since(self.last_client_left_at) < LOOK_EVERY => {
+                self.groups_released_at.or(Some(self.last_client_left_at))
+            }
+            true => self.groups_released_at.or(Some(now)),
             false => None,
         };
     }
 
     /// Result, with the last observation `after`.
-    pub(crate) fn finish(mut self, now: Time, after: &Holdings) -> GivenBack {
-        self.saw_groups(now, after.groups.as_ref());
+    pub(crate) fn finish(mut self, now: Time, after: &HeldResources) -> GivenBack {
+        self.add_groups(now, after.groups.as_ref());
         let holding = &self.holding;
         let held = |before: Option<u64>, peak: u64, after: Option<u64>| {
             let (before, after) = (before?, after?);
@@ -134,13 +136,15 @@ impl Lingering {
         let joined = after.groups.as_ref().unwrap_or(&none);
         let kept = holding.kept(joined);
         GivenBack {
-            looked_for: now.since(self.left).as_secs_f64(),
+            looked_for: now.since(self.last_client_left_at).as_secs_f64(),
             groups: held(
                 count(&holding.before.groups),
                 holding.groups_peak,
                 count(&after.groups),
             ),
-            groups_left_within: self.free.map(|free| free.since(self.left).as_secs_f64()),
+            groups_left_within: self
+                .groups_released_at
+                .map(|free| free.since(self.last_client_left_at).as_secs_f64()),
             groups_kept: kept.len() as u64,
             kept: kept.iter().take(NAMED).map(IpAddr::to_string).collect(),
             file_descriptors: held(
@@ -177,28 +181,28 @@ pub(crate) fn window(given_back: &GivenBack) -> Window {
 mod tests {
     use super::*;
 
-    fn holdings(groups: &[&str], file_descriptors: u64, uss: u64) -> Holdings {
+    fn holdings(groups: &[&str], file_descriptors: u64, uss: u64) -> HeldResources {
         let groups = groups
             .iter()
             .map(|group| group.parse().expect("an address"));
-        Holdings {
+        HeldResources {
             groups: Some(groups.collect()),
             file_descriptors: Some(file_descriptors),
             uss: Some(uss),
         }
     }
 
-    fn lingering(before: Holdings, peak: &Holdings) -> Lingering {
-        let mut holding = Holding {
+    fn lingering(before: HeldResources, peak: &HeldResources) -> ReleaseObserver {
+        let mut holding = PeakHoldings {
             before: before.clone(),
             groups: BTreeSet::new(),
             groups_peak: 0,
             file_descriptors_peak: 0,
             uss_peak: 0,
         };
-        holding.saw(&before);
-        holding.saw(peak);
-        Lingering::new(holding, Time::from_start(Duration::from_secs(10)))
+        holding.add(&before);
+        holding.add(peak);
+        ReleaseObserver::new(holding, Time::from_start(Duration::from_secs(10)))
     }
 
     fn at(millis: u64) -> Time {
@@ -210,7 +214,7 @@ mod tests {
         let before = holdings(&["239.0.0.9"], 9, 1000);
         let peak = holdings(&["239.0.0.1", "239.0.0.2", "239.0.0.9"], 29, 3000);
         let mut lingering = lingering(before, &peak);
-        lingering.saw_groups(at(10_000), peak.groups.as_ref());
+        lingering.add_groups(at(10_000), peak.groups.as_ref());
         // The second entry joins a group again, so the first one does not count.
         for (millis, groups) in [
             (10_100, &["239.0.0.9"][..]),
@@ -218,7 +222,7 @@ mod tests {
             (10_400, &["239.0.0.9"]),
             (11_000, &[]),
         ] {
-            lingering.saw_groups(at(millis), holdings(groups, 0, 0).groups.as_ref());
+            lingering.add_groups(at(millis), holdings(groups, 0, 0).groups.as_ref());
         }
         let given_back = lingering.finish(at(15_000), &holdings(&["239.0.0.9"], 10, 900));
         let held = |before, peak, after| {
@@ -257,7 +261,7 @@ mod tests {
         let kept = usize::from(server::GROUPS_KEPT.0);
         assert_eq!(window(&given_back).gauges[kept], Some(2.0));
         assert_eq!(given_back.groups_left_within, None);
-        let nothing = Holdings::default();
+        let nothing = HeldResources::default();
         let given_back = lingering(nothing.clone(), &nothing).finish(at(12_000), &nothing);
         let unknown = GivenBack {
             looked_for: 2.0,

@@ -3,12 +3,12 @@
 
 use std::io;
 
-use link::Course;
+use link::SettingsTimeline;
 use measure::Window;
-use net::namespace::Tie;
+use net::namespace::InterfaceConfig;
 use net::{Clock, Namespace, Tun};
 
-use crate::link::{Emulator, Plan};
+use crate::link::{Emulator, LinkPlan};
 
 /// A link and the subjects of its record.
 #[derive(Debug)]
@@ -23,11 +23,11 @@ pub(crate) struct Links(Vec<RunLink>);
 
 /// One end of a link that is to be created.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct End<'a> {
+pub(crate) struct LinkEnd<'a> {
     /// Namespace of the interface.
     pub(crate) space: &'a Namespace,
     /// Interface and its addresses.
-    pub(crate) tie: Tie<'a>,
+    pub(crate) tie: InterfaceConfig<'a>,
 }
 
 impl Links {
@@ -39,13 +39,13 @@ impl Links {
     pub(crate) fn tie(
         &mut self,
         subjects: [String; 2],
-        [near, far]: [End<'_>; 2],
+        [near, far]: [LinkEnd<'_>; 2],
         mtu: u16,
-        courses: [Course; 2],
+        courses: [SettingsTimeline; 2],
         seed: u64,
     ) -> io::Result<()> {
-        let open = |end: &End<'_>| {
-            let tun = end.space.within(|| {
+        let open = |end: &LinkEnd<'_>| {
+            let tun = end.space.run_in(|| {
                 let tun = Tun::open(end.tie.interface)?;
                 tun.set_up(mtu)?;
                 Ok(tun)
@@ -53,8 +53,8 @@ impl Links {
             end.space.set_up(&end.tie)?;
             Ok::<Tun, io::Error>(tun)
         };
-        let plan = Plan {
-            courses,
+        let plan = LinkPlan {
+            timelines: courses,
             // Each link has its own seed.
             seed: seed.wrapping_add(self.0.len() as u64),
         };
@@ -64,8 +64,8 @@ impl Links {
     }
 
     /// True if the threads of all links run at real-time priority.
-    pub(crate) fn go_first(&self) -> bool {
-        self.0.iter().all(|link| link.emulator.goes_first())
+    pub(crate) fn all_realtime(&self) -> bool {
+        self.0.iter().all(|link| link.emulator.is_realtime())
     }
 
     /// Starts the record of each link at time 0 of `clock`.

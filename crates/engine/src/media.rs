@@ -9,20 +9,20 @@ use load::{Load, Shape, Share};
 use measure::Time;
 use measure::media::{self, DescribedUrl, Media, MediaDescription, Picking};
 use net::{Clock, PortRange};
-use protocol::registry::{self, Surroundings};
+use protocol::registry::{self, RunContext};
 use protocol::session::Outcome;
 use scenario::{Leave, Pick, Population, Scenario};
 
 use crate::clients::{surroundings, tls};
 use crate::control::Control;
-use crate::crew::{Crew, Duty};
+use crate::crew::{WorkerPlan, WorkerPool};
 use crate::error::EngineError;
 use crate::messages::{ClientState, Command, WorkerReport};
 use crate::trace::Traced;
 use crate::worker::{ClientPlan, MakeClient, PopulationPlan};
 
 /// Default and upper limit of the time for asking the servers of a scenario, for all URLs together.
-pub const DESCRIBE_WITHIN: Duration = Duration::from_secs(10);
+pub const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Limit of the time for asking, as a fraction of the run's duration: one fourth.
 const SHARE_OF_RUN: u32 = 4;
@@ -44,26 +44,26 @@ type Answers = BTreeMap<String, Result<MediaDescription, String>>;
 
 /// Time limit for asking before a run of this duration. It keeps a silent server from delaying a
 /// short run. The run itself finds out what is missing then.
-pub(crate) fn within(duration: Option<Duration>) -> Duration {
+pub(crate) fn describe_timeout(duration: Option<Duration>) -> Duration {
     let allowed = duration.map(|duration| (duration / SHARE_OF_RUN).max(DESCRIBE_AT_LEAST));
-    allowed.unwrap_or(DESCRIBE_WITHIN).min(DESCRIBE_WITHIN)
+    allowed.unwrap_or(DESCRIBE_TIMEOUT).min(DESCRIBE_TIMEOUT)
 }
 
 /// URLs of a population whose server can be asked for a media description.
-fn asked_for<'a>(population: &'a Population, surroundings: &Surroundings) -> Vec<&'a String> {
+fn describable_urls<'a>(population: &'a Population, surroundings: &RunContext) -> Vec<&'a String> {
     let urls = population.urls.iter();
     // Streams that the scenario itself publishes do not exist yet.
     urls.filter(|url| population.awaited(surroundings, url).is_empty())
-        .filter(|url| registry::asking(&population.config, url, 0).is_some())
+        .filter(|url| registry::describe_session(&population.config, url, 0).is_some())
         .collect()
 }
 
 /// Number of URLs of a scenario that [`describe`] asks about.
-pub(crate) fn askable(scenario: &Scenario) -> usize {
+pub(crate) fn describable_url_count(scenario: &Scenario) -> usize {
     let surroundings = surroundings(scenario);
     let populations = scenario.populations.iter();
     populations
-        .map(|population| asked_for(population, &surroundings).len())
+        .map(|population| describable_urls(population, &surroundings).len())
         .sum()
 }
 
@@ -86,11 +86,11 @@ pub fn describe(
     let surroundings = surroundings(scenario);
     let secrets = scenario.secrets();
     for population in &scenario.populations {
-        let urls = asked_for(population, &surroundings);
+        let urls = describable_urls(population, &surroundings);
         if urls.is_empty() {
             continue;
         }
-        let answers = ask(population, &urls, scenario.seed, deadline, control)?;
+        let answers = request_descriptions(population, &urls, scenario.seed, deadline, control)?;
         let too_late = || {
             let within = within.as_secs_f64();
             Err(format!("not asked: the {within} s for all URLs were over"))
@@ -128,7 +128,7 @@ pub fn describe(
 }
 
 /// Asks for the URLs of a population, [`AT_ONCE`] at a time.
-fn ask(
+fn request_descriptions(
     population: &Population,
     urls: &[&String],
     seed: u64,
@@ -141,7 +141,7 @@ fn ask(
     let tls = tls(population)?;
     let config = population.config.clone();
     let client: MakeClient = Arc::new(move |url, seat| {
-        registry::asking(&config, url, seat.seed)
+        registry::describe_session(&config, url, seat.seed)
             .unwrap_or_else(|| Err("its protocol has no media description".to_owned()))
     });
     let mut answers = Answers::new();
@@ -174,7 +174,7 @@ fn ask(
                 sources: Vec::new(),
             }),
         };
-        let duty = Duty {
+        let duty = WorkerPlan {
             populations: vec![plan],
             serving: Vec::new(),
             endpoints: Vec::new(),
@@ -184,7 +184,7 @@ fn ask(
             goes_first: false,
             in_real_time: false,
         };
-        let mut crew = Crew::start(vec![duty], STOP_WITHIN, seed)?;
+        let mut crew = WorkerPool::start(vec![duty], STOP_WITHIN, seed)?;
         crew.begin(&Clock::start());
         hear(&mut answers, &crew, deadline, control);
     }
@@ -192,7 +192,7 @@ fn ask(
 }
 
 /// Collects the answers of a crew until it has ended or the deadline has passed.
-fn hear(answers: &mut Answers, crew: &Crew, deadline: Instant, control: &Control) {
+fn hear(answers: &mut Answers, crew: &WorkerPool, deadline: Instant, control: &Control) {
     let begun = Clock::start();
     let mut told = false;
     loop {
@@ -216,7 +216,7 @@ fn hear(answers: &mut Answers, crew: &Crew, deadline: Instant, control: &Control
         if now >= deadline && !told {
             told = true;
             let until = begun.now() + STOP_WITHIN;
-            crew.tell(|| Command::Stop { until });
+            crew.broadcast(|| Command::Stop { until });
         }
     }
 }
@@ -240,7 +240,8 @@ mod tests {
 
     #[test]
     fn asking_takes_no_more_than_a_share_of_the_run() {
-        let within = |seconds: Option<u64>| within(seconds.map(Duration::from_secs)).as_millis();
+        let within =
+            |seconds: Option<u64>| describe_timeout(seconds.map(Duration::from_secs)).as_millis();
         assert_eq!(within(Some(1)), 1000);
         assert_eq!(within(Some(6)), 1500);
         assert_eq!(within(Some(20)), 5000);

@@ -7,7 +7,7 @@ use measure::{Time, Window};
 use protocol::session::Record;
 use protocol::session::StreamRow;
 
-use crate::resolver::Answer;
+use crate::resolver::ResolverAnswer;
 
 /// Command to a worker.
 #[derive(Debug)]
@@ -19,11 +19,11 @@ pub(crate) enum Command {
     /// Hold the load plan from `from` on.
     Hold { from: Time },
     /// Resume the load plan at `at`.
-    GoOn { at: Time },
+    Resume { at: Time },
     /// Result of a name lookup.
-    Resolved(Answer),
+    Resolved(ResolverAnswer),
     /// Topic message of a session on another worker.
-    Told { topic: Arc<str>, message: Arc<str> },
+    TopicMessage { topic: Arc<str>, message: Arc<str> },
 }
 
 /// Report of a worker.

@@ -5,15 +5,15 @@ use std::marker::PhantomData;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use link::Course;
+use link::SettingsTimeline;
 use net::Namespace;
-use net::namespace::Tie;
+use net::namespace::InterfaceConfig;
 use scenario::{
     Network, PlacedLink, Scenario, VETH_CLIENTS, VETH_SERVER, VETH_SERVER_ADDRESS, VETH_SOURCES,
 };
 
 use crate::error::EngineError;
-use crate::links::{End, Links};
+use crate::links::{LinkEnd, Links};
 
 /// IPv4 prefix length of every network.
 const PREFIX: u8 = 24;
@@ -53,10 +53,10 @@ impl Networks {
             error,
         })?;
         if let Some(congestion) = &scenario.congestion {
-            made.control_congestion_by(congestion)?;
+            made.set_congestion_control(congestion)?;
         }
         for placed in scenario.links() {
-            let courses = placed.link.courses().map_err(EngineError::LinkPlan)?;
+            let courses = placed.link.courses().map_err(EngineError::LinkSettings)?;
             let tied = made.link(placed, courses, scenario.seed);
             tied.map_err(|error| EngineError::Link { error })?;
         }
@@ -64,12 +64,12 @@ impl Networks {
     }
 
     /// Sets the TCP congestion control of clients and server. Applies to new connections.
-    fn control_congestion_by(&self, name: &str) -> Result<(), EngineError> {
+    fn set_congestion_control(&self, name: &str) -> Result<(), EngineError> {
         for space in [&self.clients, &self.server] {
-            let set = space.within(|| std::fs::write(CONGESTION, name));
+            let set = space.run_in(|| std::fs::write(CONGESTION, name));
             set.map_err(|error| EngineError::Congestion {
                 name: name.to_owned(),
-                help: not_controlled(name, &error),
+                help: congestion_hint(name, &error),
                 error,
             })?;
         }
@@ -77,7 +77,12 @@ impl Networks {
     }
 
     /// Connects clients and server by an emulated link.
-    fn link(&mut self, placed: PlacedLink<'_>, courses: [Course; 2], seed: u64) -> io::Result<()> {
+    fn link(
+        &mut self,
+        placed: PlacedLink<'_>,
+        courses: [SettingsTimeline; 2],
+        seed: u64,
+    ) -> io::Result<()> {
         let network = placed.network;
         let own = format!("link{network}");
         // The link of network 0 replaces the veth pair and takes over its interface names.
@@ -87,16 +92,16 @@ impl Networks {
         };
         let [near_addresses, far_addresses] = [1, 2].map(|last| addresses(network, last));
         let ends = [
-            End {
+            LinkEnd {
                 space: &self.clients,
-                tie: Tie {
+                tie: InterfaceConfig {
                     interface: near,
                     addresses: &near_addresses,
                 },
             },
-            End {
+            LinkEnd {
                 space: &self.server,
-                tie: Tie {
+                tie: InterfaceConfig {
                     interface: far,
                     addresses: &far_addresses,
                 },
@@ -108,13 +113,13 @@ impl Networks {
         if network != 0 {
             // Servers may announce addresses at which clients would bypass the link.
             for end in ends {
-                end.space.keep_apart(&end.tie, network)?;
+                end.space.isolate(&end.tie, network)?;
             }
         }
         if network == 0 {
-            self.clients.multicast_by(near)?;
+            self.clients.route_multicast_through(near)?;
             if Arc::ptr_eq(&self.sources, &self.clients) {
-                self.server.multicast_by(far)?;
+                self.server.route_multicast_through(far)?;
             }
         }
         Ok(())
@@ -123,7 +128,7 @@ impl Networks {
     /// One namespace for clients, server and sources.
     fn loopback() -> io::Result<Networks> {
         let one = Arc::new(Namespace::new()?);
-        one.loop_multicast()?;
+        one.route_multicast_to_loopback()?;
         Ok(Networks {
             clients: one.clone(),
             server: one.clone(),
@@ -138,20 +143,20 @@ impl Networks {
         let (clients, server) = (Namespace::new()?, Namespace::new()?);
         if !linked {
             let to_clients = addresses(0, 2);
-            let own = Tie {
+            let own = InterfaceConfig {
                 interface: VETH_CLIENTS,
                 addresses: &to_clients,
             };
             let from_clients = addresses(0, 1);
-            let theirs = Tie {
+            let theirs = InterfaceConfig {
                 interface: VETH_SERVER,
                 addresses: &from_clients,
             };
-            server.tie(&own, &clients, &theirs)?;
-            clients.multicast_by(VETH_SERVER)?;
+            server.connect_by_veth(&own, &clients, &theirs)?;
+            clients.route_multicast_through(VETH_SERVER)?;
             if !with_sources {
                 // All multicast comes from the server.
-                server.multicast_by(VETH_CLIENTS)?;
+                server.route_multicast_through(VETH_CLIENTS)?;
             }
         }
         let (clients, server) = (Arc::new(clients), Arc::new(server));
@@ -165,18 +170,18 @@ impl Networks {
         }
         let sources = Namespace::new()?;
         let to_sources = addresses(1, 2);
-        let own = Tie {
+        let own = InterfaceConfig {
             interface: VETH_SOURCES,
             addresses: &to_sources,
         };
         let from_sources = addresses(1, 1);
-        let theirs = Tie {
+        let theirs = InterfaceConfig {
             interface: VETH_SERVER,
             addresses: &from_sources,
         };
-        server.tie(&own, &sources, &theirs)?;
-        server.multicast_by(VETH_SOURCES)?;
-        sources.multicast_by(VETH_SERVER)?;
+        server.connect_by_veth(&own, &sources, &theirs)?;
+        server.route_multicast_through(VETH_SOURCES)?;
+        sources.route_multicast_through(VETH_SERVER)?;
         Ok(Networks {
             clients,
             server,
@@ -205,11 +210,11 @@ impl Networks {
     ///
     /// # Errors
     /// The kernel refuses to change the namespace.
-    pub(crate) fn stay(&self) -> Result<Stay, EngineError> {
+    pub(crate) fn enter(&self) -> Result<NamespaceGuard, EngineError> {
         let failed = || EngineError::system("cannot enter the network of the run");
         let back = Namespace::current().map_err(failed())?;
         self.clients.enter().map_err(failed())?;
-        Ok(Stay {
+        Ok(NamespaceGuard {
             back,
             thread: PhantomData,
         })
@@ -218,13 +223,13 @@ impl Networks {
 
 /// Guard of a thread's stay in another namespace. Dropping it moves the thread back.
 #[derive(Debug)]
-pub(crate) struct Stay {
+pub(crate) struct NamespaceGuard {
     back: Namespace,
     /// Not `Send`: the guard belongs to the thread that created it.
     thread: PhantomData<*const ()>,
 }
 
-impl Drop for Stay {
+impl Drop for NamespaceGuard {
     fn drop(&mut self) {
         // Leaving needs the same privilege as entering, which succeeded.
         let _ = self.back.enter();
@@ -232,7 +237,7 @@ impl Drop for Stay {
 }
 
 /// Hint for an error while setting the congestion control.
-fn not_controlled(name: &str, error: &io::Error) -> String {
+fn congestion_hint(name: &str, error: &io::Error) -> String {
     let list = |path: &str| {
         let list = std::fs::read_to_string(path).unwrap_or_default();
         list.trim().to_owned()

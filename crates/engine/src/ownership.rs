@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 
-use protocol::url::Parts;
+use protocol::url::UrlParts;
 use scenario::Scenario;
 use sut::{PortOwner, Sut, Transport};
 
@@ -51,14 +51,14 @@ pub(crate) fn check(scenario: &Scenario, sut: &Sut, at_end: bool) -> Vec<String>
 
 /// Host and port of a URL.
 pub(crate) fn endpoint(url: &str, default: u16) -> Option<(String, u16)> {
-    let parts = Parts::of(url).ok()?;
+    let parts = UrlParts::parse(url).ok()?;
     Some((parts.host, parts.port.unwrap_or(default)))
 }
 
 /// True if `host` is the server's address in a network that was made for the run.
 fn is_of_the_server(host: &str, scenario: &Scenario) -> bool {
     let address: Option<IpAddr> = host.parse().ok();
-    address.is_some_and(|address| scenario.is_made_for_the_server(address))
+    address.is_some_and(|address| scenario.is_created_server_address(address))
 }
 
 /// True if `host` resolves to an address of this machine, to which a socket can be bound.

@@ -56,7 +56,7 @@ pub enum Phase {
 /// State of a population.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PopulationProgress {
-    pub does: Does,
+    pub role: ClientRole,
     /// Running clients.
     pub active: u64,
     /// Clients that have received their first media, or sent it if they publish.
@@ -72,7 +72,7 @@ pub struct PopulationProgress {
 
 /// Role of the clients of a population.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Does {
+pub enum ClientRole {
     /// Receive media.
     #[default]
     Play,

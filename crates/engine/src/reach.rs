@@ -18,7 +18,7 @@ const ALL_WITHIN: Duration = Duration::from_secs(10);
 
 /// Address that clients would connect to, and the result of a connection attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reached {
+pub struct Reachability {
     /// Host and port, or the path of a Unix socket.
     pub address: String,
     /// Reason why the connection failed. `None` if it succeeded or the time limit was reached
@@ -29,7 +29,7 @@ pub struct Reached {
 /// Connects once to every address that a scenario's URLs name and closes the connection. One
 /// attempt may take 2 s, all of them 10 s. UDP servers are skipped: only a client of the protocol
 /// can interpret an answer.
-pub fn reach(scenario: &Scenario) -> Vec<Reached> {
+pub fn check_reachability(scenario: &Scenario) -> Vec<Reachability> {
     let mut addresses = BTreeSet::new();
     for population in &scenario.populations {
         let protocol = population.config.protocol();
@@ -54,7 +54,7 @@ pub fn reach(scenario: &Scenario) -> Vec<Reached> {
     let deadline = Instant::now() + ALL_WITHIN;
     addresses
         .into_iter()
-        .map(|address| Reached {
+        .map(|address| Reachability {
             error: match Instant::now() < deadline {
                 true => address.connect().err().map(|error| in_words(&error)),
                 false => None,
@@ -131,7 +131,7 @@ mod tests {
         );
         let scenario = Scenario::parse("test", &text, &scenario::Overrides::default())
             .unwrap_or_else(|error| panic!("{error:?}"));
-        let found = reach(&scenario);
+        let found = check_reachability(&scenario);
         assert_eq!(found.len(), 2);
         for reached in found {
             match reached.error {

@@ -18,23 +18,24 @@ use measure::{Catalogue, tester};
 use net::{Clock, PortRange};
 use protocol::registry;
 use protocol::remote_receiver::messages::LINE_MAX;
-use protocol::remote_receiver::{Ports, Receiver, Secret, Terms};
+use protocol::remote_receiver::{Receiver, ReceiverPorts, Secret, Terms};
 use scenario::{Receive, Tester};
 
-use crate::collect::{Assembled, Assembly};
+use crate::collect::{MergedWindow, WindowMerger};
 use crate::control::Control;
-use crate::crew::{Crew, Duty};
+use crate::crew::{WorkerPlan, WorkerPool};
 use crate::error::EngineError;
 use crate::messages::{Command, WorkerReport};
 use crate::process::Process;
 use crate::receive_path::ReceivePath;
 use crate::remote_worker::{
-    ALIVE_EVERY, Answer, Figures, Order, ReceptionOrder, SILENCE, Seen, TURN, Talk,
+    ALIVE_EVERY, LineConnection, READ_TIMEOUT, ReceptionOrder, RunMessage, SILENCE_TIMEOUT,
+    TransferredMetrics, TransferredWindow, WorkerMessage,
 };
 use crate::serve::listen;
-use crate::worker::{Accept, PopulationPlan, Serving};
+use crate::worker::{Accept, ListenerPlan, PopulationPlan};
 
-use door::Door;
+use door::Admission;
 
 #[derive(Clone, Debug)]
 pub struct ReceiveOptions {
@@ -44,7 +45,7 @@ pub struct ReceiveOptions {
     /// Secret that runs must know.
     pub secret: Secret,
     /// Ports for media. Default: a range that no run on this machine uses.
-    pub ports: Option<Ports>,
+    pub ports: Option<ReceiverPorts>,
     /// Maximum number of concurrent streams.
     pub streams_max: usize,
     /// Receive path for media.
@@ -89,7 +90,7 @@ pub fn receive(
     let listening = listener.local_addr().map_err(failed())?;
     let terms = Terms::new(options.secret.clone(), random_key()?, options.streams_max);
     let terms = Arc::new(terms);
-    let (_door, runs) = Door::open(listener, terms.clone()).map_err(failed())?;
+    let (_door, runs) = Admission::open(listener, terms.clone()).map_err(failed())?;
     let mut seen = ReceiveProgress {
         listening,
         run: None,
@@ -99,7 +100,7 @@ pub fn receive(
     };
     progress(&seen);
     while !control.is_stopped() {
-        let run = match runs.recv_timeout(TURN) {
+        let run = match runs.recv_timeout(READ_TIMEOUT) {
             Ok(run) => Some(run),
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => {
@@ -113,7 +114,7 @@ pub fn receive(
                 while let Ok((mut other, _)) = runs.try_recv() {
                     terms.refuse();
                     let why = "it is receiving for another run".to_owned();
-                    let _ = other.say(&Answer::Refused { why });
+                    let _ = other.send(&WorkerMessage::Refused { why });
                 }
                 seen.streams = streams;
                 seen.refused = terms.refused() + refused;
@@ -155,48 +156,48 @@ fn random_key() -> Result<[u8; 32], EngineError> {
 fn serve_run(
     options: &ReceiveOptions,
     listening: SocketAddr,
-    mut talk: Talk,
+    mut talk: LineConnection,
     wanted: &ReceptionOrder,
     control: &Control,
     turn: &mut dyn FnMut(usize, u64),
 ) -> u64 {
-    let (run, answer) = match Run::prepare(options, listening, wanted) {
+    let (run, answer) = match Reception::prepare(options, listening, wanted) {
         Ok(run) => run,
         Err(why) => {
-            let _ = talk.say(&Answer::Refused { why });
+            let _ = talk.send(&WorkerMessage::Refused { why });
             return 0;
         }
     };
     let terms = run.terms.clone();
     let result = talk
-        .say(&answer)
+        .send(&answer)
         .and_then(|()| run.work(&mut talk, control, turn));
     // The run may be gone already.
-    let _ = talk.say(&Answer::Ended {
+    let _ = talk.send(&WorkerMessage::Ended {
         error: result.err(),
     });
     let _ = talk.stream.shutdown(Shutdown::Write);
     // Closing a socket with unread input resets the connection, and the last message may be lost.
     let until = Instant::now() + STOP_WITHIN;
-    while Instant::now() < until && talk.hear::<Order>(LINE_MAX).is_ok() {}
+    while Instant::now() < until && talk.receive::<RunMessage>(LINE_MAX).is_ok() {}
     terms.refused()
 }
 
-struct Run {
-    crew: Crew,
-    assembly: Assembly,
+struct Reception {
+    crew: WorkerPool,
+    assembly: WindowMerger,
     terms: Arc<Terms>,
     process: Process,
     /// Keeps the ports claimed, so that other runs on this machine do not use them.
     _receive_path: ReceivePath,
 }
 
-impl Run {
+impl Reception {
     fn prepare(
         options: &ReceiveOptions,
         listening: SocketAddr,
         wanted: &ReceptionOrder,
-    ) -> Result<(Run, Answer), String> {
+    ) -> Result<(Reception, WorkerMessage), String> {
         if wanted.version != options.version {
             return Err(format!(
                 "it is streamgauge {}, but the run uses {}: use the same version on both machines",
@@ -257,8 +258,8 @@ impl Run {
                 clients: None,
             });
             // The sessions of a listener count for the population with the same index.
-            let service = Serving {
-                apart: false,
+            let service = ListenerPlan {
+                no_segmentation: false,
                 own_files: false,
                 max_sessions: usize::MAX,
                 accept: accept.clone(),
@@ -268,7 +269,7 @@ impl Run {
         }
         let ports = PortRange::new(receive_path.ports())
             .with_receive_buffer(usize::try_from(tester.receive_buffer).unwrap_or(usize::MAX));
-        let duty = Duty {
+        let duty = WorkerPlan {
             populations: plans,
             serving,
             endpoints: Vec::new(),
@@ -277,23 +278,23 @@ impl Run {
             goes_first: false,
             in_real_time: false,
         };
-        let crew = Crew::start(vec![duty], STOP_WITHIN, 1).map_err(in_words)?;
+        let crew = WorkerPool::start(vec![duty], STOP_WITHIN, 1).map_err(in_words)?;
         let path = receive_path.name().unwrap_or("sockets").to_owned();
-        let run = Run {
-            assembly: Assembly::new(1, catalogues, tester::TESTER_CATALOGUE),
+        let run = Reception {
+            assembly: WindowMerger::new(1, catalogues, tester::TESTER_CATALOGUE),
             crew,
             terms,
             process: Process::new(),
             _receive_path: receive_path,
         };
         let ports = heard_at;
-        Ok((run, Answer::Ready { ports, path }))
+        Ok((run, WorkerMessage::Ready { ports, path }))
     }
 
-    /// Works until the run ends, or until its connection has been silent for [`SILENCE`].
+    /// Works until the run ends, or until its connection has been silent for [`SILENCE_TIMEOUT`].
     fn work(
         mut self,
-        talk: &mut Talk,
+        talk: &mut LineConnection,
         control: &Control,
         turn: &mut dyn FnMut(usize, u64),
     ) -> Result<(), String> {
@@ -303,10 +304,10 @@ impl Run {
         let (mut heard, mut stopping) = (Instant::now(), false);
         while !self.assembly.is_over() {
             let mut stop = control.is_stopped();
-            if let Some(order) = talk.hear::<Order>(LINE_MAX)? {
+            if let Some(order) = talk.receive::<RunMessage>(LINE_MAX)? {
                 heard = Instant::now();
-                stop |= matches!(order, Order::Stop);
-            } else if heard.elapsed() >= SILENCE {
+                stop |= matches!(order, RunMessage::Stop);
+            } else if heard.elapsed() >= SILENCE_TIMEOUT {
                 return Err("the run sent nothing for too long".to_owned());
             }
             while let Ok(report) = self.crew.reports.try_recv() {
@@ -314,22 +315,22 @@ impl Run {
             }
             while let Some(window) = self.assembly.take() {
                 let seen = self.seen(window);
-                talk.say(&Answer::Window(Box::new(seen)))?;
+                talk.send(&WorkerMessage::Window(Box::new(seen)))?;
             }
             let dead = |worker| self.crew.is_gone(worker) && self.crew.reports.is_empty();
-            if self.assembly.at_work().any(dead) {
+            if self.assembly.running_workers().any(dead) {
                 return Err("its worker crashed".to_owned());
             }
             turn(self.terms.streams(), self.terms.refused());
             if stop && !stopping {
                 stopping = true;
                 let until = clock.now() + STOP_WITHIN;
-                self.crew.tell(|| Command::Stop { until });
+                self.crew.broadcast(|| Command::Stop { until });
             }
         }
         while let Some(window) = self.assembly.take() {
             let seen = self.seen(window);
-            talk.say(&Answer::Window(Box::new(seen)))?;
+            talk.send(&WorkerMessage::Window(Box::new(seen)))?;
         }
         match control.is_stopped() {
             true => Err("it was stopped".to_owned()),
@@ -339,17 +340,17 @@ impl Run {
 
     fn wait_for_begin(
         &self,
-        talk: &mut Talk,
+        talk: &mut LineConnection,
         control: &Control,
         turn: &mut dyn FnMut(usize, u64),
     ) -> Result<(), String> {
         let (mut heard, mut said) = (Instant::now(), Instant::now());
         loop {
-            match talk.hear::<Order>(LINE_MAX)? {
-                Some(Order::Begin) => return Ok(()),
-                Some(Order::Stop) => return Err("it was stopped before it began".to_owned()),
+            match talk.receive::<RunMessage>(LINE_MAX)? {
+                Some(RunMessage::Begin) => return Ok(()),
+                Some(RunMessage::Stop) => return Err("it was stopped before it began".to_owned()),
                 Some(_) => heard = Instant::now(),
-                None if heard.elapsed() >= SILENCE => {
+                None if heard.elapsed() >= SILENCE_TIMEOUT => {
                     return Err("the run sent nothing for too long".to_owned());
                 }
                 None if control.is_stopped() => return Err("it was stopped".to_owned()),
@@ -358,12 +359,12 @@ impl Run {
             turn(0, self.terms.refused());
             if said.elapsed() >= ALIVE_EVERY {
                 said = Instant::now();
-                talk.say(&Answer::Alive)?;
+                talk.send(&WorkerMessage::Alive)?;
             }
         }
     }
 
-    fn take(&mut self, report: WorkerReport, talk: &mut Talk) -> Result<(), String> {
+    fn take(&mut self, report: WorkerReport, talk: &mut LineConnection) -> Result<(), String> {
         match report {
             WorkerReport::Window {
                 worker,
@@ -373,7 +374,7 @@ impl Run {
                 populations,
                 tester,
             } => {
-                let part = Assembled {
+                let part = MergedWindow {
                     index,
                     begins,
                     seconds,
@@ -384,10 +385,10 @@ impl Run {
             }
             WorkerReport::Event { kind, text, .. } => {
                 let text = format!("{kind}: {text}");
-                talk.say(&Answer::Event { text })?;
+                talk.send(&WorkerMessage::Event { text })?;
             }
             WorkerReport::Finished { worker, error } => {
-                self.assembly.ended(worker);
+                self.assembly.worker_ended(worker);
                 if let Some(error) = error {
                     return Err(format!("its worker failed: {error}"));
                 }
@@ -397,20 +398,24 @@ impl Run {
         Ok(())
     }
 
-    fn seen(&mut self, window: Assembled) -> Seen {
+    fn seen(&mut self, window: MergedWindow) -> TransferredWindow {
         let mut tester = window.tester;
         tester.merge(&self.process.window(), tester::TESTER_CATALOGUE);
-        Seen {
+        TransferredWindow {
             index: window.index,
             seconds: window.seconds,
-            populations: window.populations.iter().map(Figures::of).collect(),
-            tester: Figures::of(&tester),
+            populations: window
+                .populations
+                .iter()
+                .map(TransferredMetrics::of)
+                .collect(),
+            tester: TransferredMetrics::of(&tester),
         }
     }
 }
 
 /// True if `all` contains all ports of `some`.
-fn within(all: Ports, some: Ports) -> bool {
+fn within(all: ReceiverPorts, some: ReceiverPorts) -> bool {
     let (all, some) = (all.range(), some.range());
     all.start <= some.start && some.end <= all.end
 }

@@ -7,10 +7,10 @@ use std::ops::{Range, RangeInclusive};
 use std::time::Duration;
 
 use net::ports::DEFAULT_RANGE;
-use net::ring::{BLOCK_BYTES_MIN, Brief, Family, PacketRing, RingSettings};
-use net::{Claim, PortRange};
-use protocol::remote_receiver::{NEEDS, Ports};
-use protocol::session::Needs;
+use net::ring::{BLOCK_BYTES_MIN, Family, PacketRing, RingSettings, ShortCapture};
+use net::{PortClaim, PortRange};
+use protocol::remote_receiver::{READ_NEEDS, ReceiverPorts};
+use protocol::session::CaptureNeeds;
 use scenario::{PopulationPlan, Receive, Scenario, Tester};
 
 use crate::error::EngineError;
@@ -23,14 +23,14 @@ pub(crate) struct ReceivePath {
     path: Path,
     ports: Range<u16>,
     /// Keeps other runs from using these ports.
-    _claim: Option<Claim>,
+    _claim: Option<PortClaim>,
     hint: Option<String>,
     /// True if media arrives in datagrams.
     datagrams: bool,
     /// True if media also arrives over TCP, whose segments a ring can show.
     segments: bool,
     /// Part of each datagram that is read; `None` if no media arrives in datagrams.
-    needs: Option<Needs>,
+    needs: Option<CaptureNeeds>,
     /// True if the beginnings of payloads are searched for time codes.
     time_codes: bool,
 }
@@ -98,14 +98,14 @@ impl ReceivePath {
             ),
             Receive::Auto => match ring(tester) {
                 Ok(ring) => (ring, None),
-                Err(why_not) => (Path::Sockets { udp }, Some(why_not.in_passing())),
+                Err(why_not) => (Path::Sockets { udp }, Some(why_not.hint())),
             },
         };
         Ok(ReceivePath {
             path,
             ports: match named {
                 Some(named) => needed_of(named, ports, workers(scenario)),
-                None => claim.as_ref().map_or(DEFAULT_RANGE, Claim::range),
+                None => claim.as_ref().map_or(DEFAULT_RANGE, PortClaim::range),
             },
             _claim: claim,
             hint,
@@ -115,11 +115,11 @@ impl ReceivePath {
                 .populations
                 .iter()
                 .filter_map(|population| population.config.datagrams())
-                .reduce(Needs::and),
+                .reduce(CaptureNeeds::union),
             time_codes: scenario
                 .populations
                 .iter()
-                .any(|population| population.config.brings_time_codes()),
+                .any(|population| population.config.allows_time_codes()),
         })
     }
 
@@ -130,7 +130,7 @@ impl ReceivePath {
     /// The ring is requested and is not available.
     pub(crate) fn for_others(
         tester: &Tester,
-        ports: Option<Ports>,
+        ports: Option<ReceiverPorts>,
         streams: u64,
     ) -> Result<ReceivePath, EngineError> {
         let claim = match ports {
@@ -151,13 +151,13 @@ impl ReceivePath {
             path,
             ports: match ports {
                 Some(ports) => ports.range(),
-                None => claim.as_ref().map_or(DEFAULT_RANGE, Claim::range),
+                None => claim.as_ref().map_or(DEFAULT_RANGE, PortClaim::range),
             },
             _claim: claim,
             hint: None,
             datagrams: true,
             segments: false,
-            needs: Some(NEEDS),
+            needs: Some(READ_NEEDS),
             time_codes: false,
         })
     }
@@ -194,7 +194,7 @@ impl ReceivePath {
                     },
                     ..usual
                 };
-                let within = self.needs.and_then(|needs| needs.within);
+                let within = self.needs.and_then(|needs| needs.delay_max);
                 Some(RingPlan {
                     settings,
                     wakes: within.is_some(),
@@ -223,8 +223,8 @@ const WHOLE_TIMEOUT: Duration = Duration::from_millis(4);
 const SHARED: &str = "other runs on this machine leave no port range for this run alone, and a packet ring also captures their packets";
 
 /// Port range that the scenario names. A run has one range, which its workers share.
-fn named_ports(scenario: &Scenario) -> Result<Option<Ports>, EngineError> {
-    let mut named: Option<(&str, Ports)> = None;
+fn named_ports(scenario: &Scenario) -> Result<Option<ReceiverPorts>, EngineError> {
+    let mut named: Option<(&str, ReceiverPorts)> = None;
     for population in &scenario.populations {
         // The ports of a receiver belong to another machine.
         let media = population.config.media();
@@ -256,9 +256,9 @@ fn named_ports(scenario: &Scenario) -> Result<Option<Ports>, EngineError> {
 
 /// Port range of a run, out of the range that the scenario names. An open-ended range is cut to the
 /// number of ports needed, so that the shares of several workers adjoin; one worker uses all of it.
-fn needed_of(named: Ports, ports: u64, workers: u32) -> Range<u16> {
+fn needed_of(named: ReceiverPorts, ports: u64, workers: u32) -> Range<u16> {
     let range = named.range();
-    if named.ends() || workers == 1 {
+    if named.has_last() || workers == 1 {
         return range;
     }
     let needed = u16::try_from(needed(ports)).unwrap_or(u16::MAX);
@@ -272,32 +272,32 @@ fn needed(ports: u64) -> u64 {
 }
 
 /// Claims at least the needed number of ports for this run. Returns `None` if they are not free.
-fn claim(ports: u64) -> Result<Option<Claim>, EngineError> {
+fn claim(ports: u64) -> Result<Option<PortClaim>, EngineError> {
     // `ports` is an upper bound of the need. If it exceeds the range, the whole range is tried.
-    let most = Claim::most(&DEFAULT_RANGE);
+    let most = PortClaim::ports_max(&DEFAULT_RANGE);
     let needed = needed(ports).min(most);
     // Twice the number, so that a port rests before another client uses it.
     let wanted = (2 * ports).clamp(needed, most);
-    let claimed = Claim::take(DEFAULT_RANGE, needed, wanted);
+    let claimed = PortClaim::take(DEFAULT_RANGE, needed, wanted);
     claimed.map_err(EngineError::system("cannot claim ports"))
 }
 
 /// Reason why no packet ring is available.
-enum WhyNot {
+enum RingError {
     NotAllowed,
     Refused(io::Error),
 }
 
-impl WhyNot {
+impl RingError {
     /// Hint for a run that continues with sockets.
-    fn in_passing(&self) -> String {
+    fn hint(&self) -> String {
         match self {
-            WhyNot::NotAllowed => format!(
+            RingError::NotAllowed => format!(
                 "a packet ring would take a fraction of the processor time: `sudo setcap cap_net_raw+ep {}` \
                  allows it",
                 program()
             ),
-            WhyNot::Refused(error) => {
+            RingError::Refused(error) => {
                 format!(
                     "a packet ring would take a fraction of the processor time, but this machine provides none: {error}"
                 )
@@ -306,16 +306,16 @@ impl WhyNot {
     }
 }
 
-impl fmt::Display for WhyNot {
+impl fmt::Display for RingError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            WhyNot::NotAllowed => write!(
+            RingError::NotAllowed => write!(
                 f,
                 "this process lacks CAP_NET_RAW, which `sudo setcap cap_net_raw+ep {}` \
                  grants",
                 program()
             ),
-            WhyNot::Refused(error) => write!(f, "this machine provides none: {error}"),
+            RingError::Refused(error) => write!(f, "this machine provides none: {error}"),
         }
     }
 }
@@ -329,13 +329,13 @@ fn program() -> String {
 }
 
 /// Checks whether this process may open a packet ring.
-fn ring(tester: &Tester) -> Result<Path, WhyNot> {
+fn ring(tester: &Tester) -> Result<Path, RingError> {
     let bytes = usize::try_from(tester.ring).unwrap_or(usize::MAX);
     // Any port serves to check whether a ring can be opened.
     match PacketRing::open(&settings(bytes, 0..=0, None, false)) {
         Ok(_) => Ok(Path::Ring(bytes)),
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(WhyNot::NotAllowed),
-        Err(error) => Err(WhyNot::Refused(error)),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(RingError::NotAllowed),
+        Err(error) => Err(RingError::Refused(error)),
     }
 }
 
@@ -352,12 +352,12 @@ fn block_timeout(within: Duration) -> Duration {
 pub(crate) fn settings(
     bytes: usize,
     ports: RangeInclusive<u16>,
-    needs: Option<Needs>,
+    needs: Option<CaptureNeeds>,
     time_codes: bool,
 ) -> RingSettings {
     let usual = RingSettings::new(Family::V4, ports);
     // A short timeout hands over nearly empty blocks, so more and smaller blocks are needed.
-    let usual = match needs.and_then(|needs| needs.within) {
+    let usual = match needs.and_then(|needs| needs.delay_max) {
         Some(within) => RingSettings {
             block_bytes: BLOCK_BYTES_MIN,
             block_timeout: usual.block_timeout.min(block_timeout(within)),
@@ -368,7 +368,7 @@ pub(crate) fn settings(
     if needs.is_some_and(|needs| needs.all) {
         return RingSettings {
             bytes: bytes.saturating_mul(WHOLE_TIMES),
-            snapshot: usize::MAX,
+            snaplen: usize::MAX,
             block_timeout: usual.block_timeout.min(WHOLE_TIMEOUT),
             ..usual
         };
@@ -377,9 +377,9 @@ pub(crate) fn settings(
         bytes,
         whole_if: needs.map_or(0, |needs| needs.whole_if),
         whole_sample: needs.and_then(|needs| needs.whole_sample),
-        brief: needs.filter(|_| !time_codes).map(|needs| Brief {
-            unless: needs.more_if,
-            bytes: needs.first,
+        brief: needs.filter(|_| !time_codes).map(|needs| ShortCapture {
+            unless: needs.longer_if,
+            bytes: needs.prefix_bytes,
         }),
         ..usual
     }
@@ -423,19 +423,22 @@ mod tests {
     #[test]
     fn feedback_ring_hands_over_in_time_and_holds_enough() {
         let ring = |needs| settings(8 << 20, 40_000..=40_100, needs, false);
-        let headers = Needs {
+        let headers = CaptureNeeds {
             all: false,
             whole_if: 0,
-            ..Needs::ALL
+            ..CaptureNeeds::ALL
         };
         for (needs, within, timeout) in [
             (headers, 10, 5),
             (headers, 1, 1),
-            (Needs::ALL, 10, 4),
-            (Needs::ALL, 1, 1),
+            (CaptureNeeds::ALL, 10, 4),
+            (CaptureNeeds::ALL, 1, 1),
         ] {
             let within = Some(Duration::from_millis(within));
-            let ring = ring(Some(Needs { within, ..needs }));
+            let ring = ring(Some(CaptureNeeds {
+                delay_max: within,
+                ..needs
+            }));
             assert_eq!(ring.block_timeout, Duration::from_millis(timeout));
             let blocks = (ring.bytes / ring.block_bytes) as u32;
             let held = blocks * ring.block_timeout;

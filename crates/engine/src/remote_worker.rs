@@ -13,8 +13,10 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
 use measure::{Catalogue, HistogramId, Time, Window, tester};
-use protocol::remote_receiver::messages::{LINE_MAX, Lines, Said, VERSION, line};
-use protocol::remote_receiver::{Ports, Secret, proof};
+use protocol::remote_receiver::messages::{
+    LINE_MAX, LineSplitter, ReceiverMessage, VERSION, to_line,
+};
+use protocol::remote_receiver::{ReceiverPorts, Secret, proof};
 use scenario::{Scenario, Tester};
 use serde::{Deserialize, Serialize};
 
@@ -23,16 +25,16 @@ use crate::messages::WorkerReport;
 use crate::worker::WINDOW;
 
 /// Silence after which the peer counts as lost. Both sides send a message every second.
-pub(crate) const SILENCE: Duration = Duration::from_secs(10);
+pub(crate) const SILENCE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time limit for connecting and preparing.
-const WITHIN: Duration = Duration::from_secs(10);
+const PREPARE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Interval between keep-alive messages.
 pub(crate) const ALIVE_EVERY: Duration = Duration::from_secs(1);
 
 /// Read timeout of a connection, after which other work is checked.
-pub(crate) const TURN: Duration = Duration::from_millis(50);
+pub(crate) const READ_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// Maximum length of a line from a receiver in bytes: windows contain histograms.
 const WINDOW_LINE_MAX: usize = 16 << 20;
@@ -40,7 +42,7 @@ const WINDOW_LINE_MAX: usize = 16 << 20;
 /// Message of a run to its receiver, sent after the challenge.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Order {
+pub(crate) enum RunMessage {
     /// First message: proof of the secret.
     Proof { proof: String },
     /// Prepare for the run.
@@ -61,7 +63,7 @@ pub(crate) struct ReceptionOrder {
     /// Name and protocol of each population.
     pub(crate) populations: Vec<(String, String)>,
     /// Ports for media; `None` for any.
-    pub(crate) ports: Option<Ports>,
+    pub(crate) ports: Option<ReceiverPorts>,
     /// Receive buffer of each socket, in bytes.
     pub(crate) receive_buffer: u64,
     /// Size of the packet ring, in bytes.
@@ -71,7 +73,7 @@ pub(crate) struct ReceptionOrder {
 /// Message of a receiver to its run.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Answer {
+pub(crate) enum WorkerMessage {
     /// The receiver is ready.
     Ready {
         /// Port at which the clients of each population connect.
@@ -82,7 +84,7 @@ pub(crate) enum Answer {
     /// The receiver refuses the run and closes the connection.
     Refused { why: String },
     /// Metrics of a window.
-    Window(Box<Seen>),
+    Window(Box<TransferredWindow>),
     /// Entry for the event list.
     Event { text: String },
     /// Keep-alive.
@@ -93,26 +95,26 @@ pub(crate) enum Answer {
 
 /// A window in transfer format.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Seen {
+pub(crate) struct TransferredWindow {
     pub(crate) index: u64,
     pub(crate) seconds: f64,
-    pub(crate) populations: Vec<Figures>,
-    pub(crate) tester: Figures,
+    pub(crate) populations: Vec<TransferredMetrics>,
+    pub(crate) tester: TransferredMetrics,
 }
 
 /// Metrics of one subject in a window.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Figures {
+pub(crate) struct TransferredMetrics {
     counters: Vec<i64>,
     gauges: Vec<Option<f64>>,
     /// By histogram ID: the run file's blob, in hexadecimal.
     histograms: Vec<(u16, String)>,
 }
 
-impl Figures {
-    pub(crate) fn of(window: &Window) -> Figures {
+impl TransferredMetrics {
+    pub(crate) fn of(window: &Window) -> TransferredMetrics {
         let text = |bytes: Vec<u8>| bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        Figures {
+        TransferredMetrics {
             counters: window.counters.clone(),
             gauges: window.gauges.clone(),
             histograms: window
@@ -160,7 +162,7 @@ pub(crate) struct RemoteWorker {
     address: SocketAddr,
     /// Second handle of the connection, for commands.
     stream: TcpStream,
-    orders: Sender<Tell>,
+    orders: Sender<ReportTarget>,
     thread: Option<JoinHandle<()>>,
     stopped: bool,
     populations: Vec<String>,
@@ -168,7 +170,7 @@ pub(crate) struct RemoteWorker {
 }
 
 /// Message to its thread.
-enum Tell {
+enum ReportTarget {
     /// Report channel and worker number.
     WorkerReport {
         worker: u32,
@@ -250,21 +252,25 @@ fn prepare(
         }
         _ => error.to_string(),
     };
-    let stream = TcpStream::connect_timeout(&address, WITHIN).map_err(system)?;
+    let stream = TcpStream::connect_timeout(&address, PREPARE_TIMEOUT).map_err(system)?;
     stream.set_nodelay(true).map_err(system)?;
-    stream.set_read_timeout(Some(TURN)).map_err(system)?;
-    stream.set_write_timeout(Some(SILENCE)).map_err(system)?;
-    let mut talk = Talk::new(stream);
-    match talk.wait::<Said>(WITHIN)? {
-        Said::Hello {
+    stream
+        .set_read_timeout(Some(READ_TIMEOUT))
+        .map_err(system)?;
+    stream
+        .set_write_timeout(Some(SILENCE_TIMEOUT))
+        .map_err(system)?;
+    let mut talk = LineConnection::new(stream);
+    match talk.wait::<ReceiverMessage>(PREPARE_TIMEOUT)? {
+        ReceiverMessage::Hello {
             version: VERSION,
             challenge,
         } => {
             let proof = proof(secret, &challenge);
-            talk.say(&Order::Proof { proof })?;
+            talk.send(&RunMessage::Proof { proof })?;
         }
-        Said::Hello { .. } => return Err(other_version()),
-        Said::Refused { why } => return Err(why),
+        ReceiverMessage::Hello { .. } => return Err(other_version()),
+        ReceiverMessage::Refused { why } => return Err(why),
         _ => return Err("it is not a receiver".to_owned()),
     }
     let named = |index: &usize| {
@@ -283,16 +289,16 @@ fn prepare(
         ring,
         ..
     } = scenario.tester;
-    talk.say(&Order::Prepare(Box::new(ReceptionOrder {
+    talk.send(&RunMessage::Prepare(Box::new(ReceptionOrder {
         version: version.to_owned(),
         populations: populations.iter().map(named).collect(),
         ports: first,
         receive_buffer,
         ring,
     })))?;
-    let (ports, path) = match talk.wait::<Answer>(WITHIN)? {
-        Answer::Ready { ports, path } if ports.len() == populations.len() => (ports, path),
-        Answer::Refused { why } => return Err(why),
+    let (ports, path) = match talk.wait::<WorkerMessage>(PREPARE_TIMEOUT)? {
+        WorkerMessage::Ready { ports, path } if ports.len() == populations.len() => (ports, path),
+        WorkerMessage::Refused { why } => return Err(why),
         _ => return Err("it is not a receiver".to_owned()),
     };
     let stream = talk.stream.try_clone().map_err(system)?;
@@ -302,7 +308,7 @@ fn prepare(
         .iter()
         .map(|population| population.config.protocol().catalogue)
         .collect();
-    let listening = Listening {
+    let listening = ReceiverReader {
         talk,
         inbox,
         catalogues,
@@ -337,20 +343,22 @@ impl RemoteWorker {
         worker: u32,
         reports: Sender<WorkerReport>,
     ) -> Option<JoinHandle<()>> {
-        let _ = self.orders.send(Tell::WorkerReport { worker, reports });
+        let _ = self
+            .orders
+            .send(ReportTarget::WorkerReport { worker, reports });
         self.thread.take()
     }
 
     /// Tells the receiver that the run begins.
     pub(crate) fn begin(&mut self) {
         // A failure is noticed by the receiver's thread.
-        let _ = self.stream.write_all(&line(&Order::Begin));
+        let _ = self.stream.write_all(&to_line(&RunMessage::Begin));
     }
 
     /// Tells the receiver that the run has ended.
     pub(crate) fn stop(&mut self) {
         if !std::mem::replace(&mut self.stopped, true) {
-            let _ = self.stream.write_all(&line(&Order::Stop));
+            let _ = self.stream.write_all(&to_line(&RunMessage::Stop));
         }
     }
 }
@@ -362,29 +370,29 @@ impl Drop for RemoteWorker {
 }
 
 /// A connection that carries messages as lines of JSON.
-pub(crate) struct Talk {
+pub(crate) struct LineConnection {
     pub(crate) stream: TcpStream,
-    lines: Lines,
+    lines: LineSplitter,
     heard: std::collections::VecDeque<Vec<u8>>,
 }
 
-impl Talk {
-    pub(crate) fn new(stream: TcpStream) -> Talk {
-        Talk {
+impl LineConnection {
+    pub(crate) fn new(stream: TcpStream) -> LineConnection {
+        LineConnection {
             stream,
-            lines: Lines::default(),
+            lines: LineSplitter::default(),
             heard: std::collections::VecDeque::new(),
         }
     }
 
-    pub(crate) fn say(&mut self, message: &impl Serialize) -> Result<(), String> {
-        let sent = self.stream.write_all(&line(message));
+    pub(crate) fn send(&mut self, message: &impl Serialize) -> Result<(), String> {
+        let sent = self.stream.write_all(&to_line(message));
         sent.map_err(|error| format!("the connection broke: {error}"))
     }
 
     /// Returns the next message. Reads once if it has none yet; `None` if that takes longer than
     /// the read timeout, or does not complete a message.
-    pub(crate) fn hear<T: for<'a> Deserialize<'a>>(
+    pub(crate) fn receive<T: for<'a> Deserialize<'a>>(
         &mut self,
         most: usize,
     ) -> Result<Option<T>, String> {
@@ -424,7 +432,7 @@ impl Talk {
     ) -> Result<T, String> {
         let until = Instant::now() + within;
         while Instant::now() < until {
-            if let Some(heard) = self.hear(LINE_MAX)? {
+            if let Some(heard) = self.receive(LINE_MAX)? {
                 return Ok(heard);
             }
         }
@@ -433,16 +441,16 @@ impl Talk {
 }
 
 /// Reads the messages of a receiver, on its own thread.
-struct Listening {
-    talk: Talk,
-    inbox: Receiver<Tell>,
+struct ReceiverReader {
+    talk: LineConnection,
+    inbox: Receiver<ReportTarget>,
     catalogues: Vec<Catalogue>,
     /// Indices of the scenario's populations that it receives for.
     places: Vec<usize>,
     next: u64,
 }
 
-impl Listening {
+impl ReceiverReader {
     fn run(mut self, address: SocketAddr) {
         let mut to: Option<(u32, Sender<WorkerReport>)> = None;
         let result = self.listen(&mut to);
@@ -452,7 +460,7 @@ impl Listening {
                 .inbox
                 .recv()
                 .ok()
-                .map(|Tell::WorkerReport { worker, reports }| (worker, reports));
+                .map(|ReportTarget::WorkerReport { worker, reports }| (worker, reports));
         }
         if let Some((worker, reports)) = to {
             let error = result
@@ -467,22 +475,27 @@ impl Listening {
         loop {
             if to.is_none() {
                 match self.inbox.try_recv() {
-                    Ok(Tell::WorkerReport { worker, reports }) => *to = Some((worker, reports)),
+                    Ok(ReportTarget::WorkerReport { worker, reports }) => {
+                        *to = Some((worker, reports))
+                    }
                     Err(TryRecvError::Empty) => {}
                     Err(TryRecvError::Disconnected) => return Ok(()),
                 }
             }
             if alive_last.elapsed() >= ALIVE_EVERY {
                 alive_last = Instant::now();
-                self.talk.say(&Order::Alive)?;
+                self.talk.send(&RunMessage::Alive)?;
             }
-            match self.talk.hear::<Answer>(WINDOW_LINE_MAX)? {
-                None if heard_last.elapsed() >= SILENCE => {
-                    return Err(format!("it sent nothing for {} s", SILENCE.as_secs()));
+            match self.talk.receive::<WorkerMessage>(WINDOW_LINE_MAX)? {
+                None if heard_last.elapsed() >= SILENCE_TIMEOUT => {
+                    return Err(format!(
+                        "it sent nothing for {} s",
+                        SILENCE_TIMEOUT.as_secs()
+                    ));
                 }
                 None => continue,
-                Some(Answer::Window(seen)) => self.window(*seen, to.as_ref())?,
-                Some(Answer::Event { text }) => {
+                Some(WorkerMessage::Window(seen)) => self.window(*seen, to.as_ref())?,
+                Some(WorkerMessage::Event { text }) => {
                     if let Some((_, reports)) = to {
                         let _ = reports.send(WorkerReport::Event {
                             at: Time::from_start(WINDOW * u32::try_from(self.next).unwrap_or(0)),
@@ -492,11 +505,13 @@ impl Listening {
                         });
                     }
                 }
-                Some(Answer::Ended { error: None }) => return Ok(()),
-                Some(Answer::Ended { error: Some(why) } | Answer::Refused { why }) => {
+                Some(WorkerMessage::Ended { error: None }) => return Ok(()),
+                Some(
+                    WorkerMessage::Ended { error: Some(why) } | WorkerMessage::Refused { why },
+                ) => {
                     return Err(why);
                 }
-                Some(Answer::Alive | Answer::Ready { .. }) => {}
+                Some(WorkerMessage::Alive | WorkerMessage::Ready { .. }) => {}
             }
             heard_last = Instant::now();
         }
@@ -504,7 +519,7 @@ impl Listening {
 
     fn window(
         &mut self,
-        seen: Seen,
+        seen: TransferredWindow,
         to: Option<&(u32, Sender<WorkerReport>)>,
     ) -> Result<(), String> {
         let wrong = || "its metrics do not match this program's".to_owned();
@@ -557,8 +572,9 @@ mod tests {
             recorder.record(tester::LAG, value);
         }
         let window = recorder.take_window();
-        let text = serde_json::to_string(&Figures::of(&window)).expect("plain data");
-        let read = |text: &str| serde_json::from_str::<Figures>(text).expect("as written");
+        let text = serde_json::to_string(&TransferredMetrics::of(&window)).expect("plain data");
+        let read =
+            |text: &str| serde_json::from_str::<TransferredMetrics>(text).expect("as written");
         assert_eq!(read(&text).window(catalogue), Some(window));
         let other = protocol::registry::PROTOCOLS[0].catalogue;
         assert_eq!(read(&text).window(other), None);

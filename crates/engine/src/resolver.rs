@@ -8,17 +8,17 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 /// Resolves names for all workers.
 #[derive(Clone, Debug)]
 pub(crate) struct Resolver {
-    questions: Sender<Question>,
+    questions: Sender<Lookup>,
 }
 
-struct Question {
+struct Lookup {
     host: String,
-    answer: Box<dyn FnOnce(Answer) + Send>,
+    answer: Box<dyn FnOnce(ResolverAnswer) + Send>,
 }
 
 /// Result of a lookup. Empty if it failed.
 #[derive(Clone, Debug)]
-pub(crate) struct Answer {
+pub(crate) struct ResolverAnswer {
     pub(crate) host: String,
     pub(crate) addresses: Vec<SocketAddr>,
 }
@@ -29,7 +29,7 @@ const QUESTIONS: usize = 1024;
 impl Resolver {
     /// Starts the thread. It ends when the last handle is dropped.
     pub(crate) fn start() -> std::io::Result<Resolver> {
-        let (questions, inbox): (Sender<Question>, Receiver<Question>) = bounded(QUESTIONS);
+        let (questions, inbox): (Sender<Lookup>, Receiver<Lookup>) = bounded(QUESTIONS);
         std::thread::Builder::new()
             .name("resolver".to_owned())
             .spawn(move || {
@@ -38,7 +38,7 @@ impl Resolver {
                         .to_socket_addrs()
                         .map(|found| found.collect())
                         .unwrap_or_default();
-                    (question.answer)(Answer {
+                    (question.answer)(ResolverAnswer {
                         host: question.host,
                         addresses,
                     });
@@ -49,9 +49,13 @@ impl Resolver {
 
     /// Looks up the addresses of a name and calls `answer` on the resolver's thread. Returns
     /// `false` if the queue is full.
-    pub(crate) fn ask(&self, host: String, answer: impl FnOnce(Answer) + Send + 'static) -> bool {
+    pub(crate) fn ask(
+        &self,
+        host: String,
+        answer: impl FnOnce(ResolverAnswer) + Send + 'static,
+    ) -> bool {
         self.questions
-            .try_send(Question {
+            .try_send(Lookup {
                 host,
                 answer: Box::new(answer),
             })
@@ -59,7 +63,7 @@ impl Resolver {
     }
 }
 
-impl std::fmt::Debug for Question {
+impl std::fmt::Debug for Lookup {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Question")
             .field("host", &self.host)

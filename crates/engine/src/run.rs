@@ -10,20 +10,20 @@ use measure::threshold::{Judge, Threshold};
 use measure::{Catalogue, Health, Recorder, Time, Totals, server, tester};
 use net::{Clock, Namespace, PortRange};
 use protocol::browser;
-use protocol::registry::Surroundings;
+use protocol::registry::RunContext;
 use runfile::{EventRow, Header, RunFile, SubjectHeader};
 use scenario::{Priority, Scenario};
 use sut::Sut;
 
 use crate::browsers::{self, Browsers};
-use crate::clients::{maker, surroundings, tls};
-use crate::collect::Assembly;
+use crate::clients::{client_factory, surroundings, tls};
+use crate::collect::WindowMerger;
 use crate::control::Control;
 use crate::coordinator::Coordinator;
 use crate::coverage::Coverage;
-use crate::crew::{Crew, Duty};
+use crate::crew::{WorkerPlan, WorkerPool};
 use crate::error::EngineError;
-use crate::linger::{self, Holding};
+use crate::linger::{self, PeakHoldings};
 use crate::machine::{self, since_1970};
 use crate::media;
 use crate::network::Networks;
@@ -73,45 +73,45 @@ pub fn run(
     browsers::check(scenario)?;
     let networks = Networks::make(scenario)?;
     // Worker threads inherit the namespace of the thread that starts them.
-    let _stay = networks.as_ref().map(Networks::stay).transpose()?;
+    let _stay = networks.as_ref().map(Networks::enter).transpose()?;
     let mut resolved = None;
     let elsewhere = remote_worker::connect(scenario, &options.version, &mut resolved)?;
     let scenario = resolved.as_ref().unwrap_or(scenario);
     let receive_path = ReceivePath::choose(scenario)?;
     let surroundings = surroundings(scenario);
-    let team = Team {
-        duties: duties(scenario, &receive_path, &surroundings)?,
-        elsewhere,
+    let team = PreparedRun {
+        duties: worker_plans(scenario, &receive_path, &surroundings)?,
+        remote_workers: elsewhere,
         surroundings,
         networks,
     };
-    run_team(scenario, team, &receive_path, options, control, progress)
+    run_prepared(scenario, team, &receive_path, options, control, progress)
 }
 
 /// Workers of a run, and what they share.
-struct Team {
+struct PreparedRun {
     /// One duty per local worker.
-    duties: Vec<Duty>,
+    duties: Vec<WorkerPlan>,
     /// Receivers on other machines.
-    elsewhere: Vec<RemoteWorker>,
+    remote_workers: Vec<RemoteWorker>,
     /// State that the clients of all workers share.
-    surroundings: Surroundings,
+    surroundings: RunContext,
     /// Namespaces that were created for the run.
     networks: Option<Networks>,
 }
 
 /// Runs a scenario with these workers.
-fn run_team(
+fn run_prepared(
     scenario: &Scenario,
-    team: Team,
+    team: PreparedRun,
     receive_path: &ReceivePath,
     options: &Options,
     control: &Control,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Finished, EngineError> {
-    let Team {
+    let PreparedRun {
         mut duties,
-        elsewhere,
+        remote_workers: elsewhere,
         surroundings,
         mut networks,
     } = team;
@@ -131,7 +131,7 @@ fn run_team(
     // Before the server: some servers look up their multicast groups when they start.
     let links = networks.as_mut().map(Networks::take_links);
     let links = links.unwrap_or_default();
-    if !links.go_first() {
+    if !links.all_realtime() {
         let text = "the emulated link has no real-time priority (CAP_SYS_NICE): on a busy machine packets leave late";
         progress(&before_it_begins(Phase::Warning(text.to_owned())));
     }
@@ -168,10 +168,10 @@ fn run_team(
             }
         }
     }
-    let mut crew = Crew::start(duties, scenario.stop_timeout, scenario.seed)?;
+    let mut crew = WorkerPool::start(duties, scenario.stop_timeout, scenario.seed)?;
     let receivers: Vec<String> = elsewhere.iter().map(RemoteWorker::to_string).collect();
     for receiver in elsewhere {
-        crew.join(receiver);
+        crew.add_remote_worker(receiver);
     }
     let workers = crew.len();
     // The run begins here: everything is ready.
@@ -183,11 +183,11 @@ fn run_team(
         .server
         .as_ref()
         .is_some_and(|server| server.linger.is_some());
-    let holding = sut.as_ref().filter(|_| lingers).map(Holding::before);
+    let holding = sut.as_ref().filter(|_| lingers).map(PeakHoldings::baseline);
     if let Some(sources) = &sources {
         sources.begin();
     }
-    surroundings.begin(since_1970(&clock));
+    surroundings.set_wall_clock(since_1970(&clock));
     traces.begin(&clock);
     links.begin(&clock);
     browsers.begin();
@@ -222,7 +222,7 @@ fn run_team(
         scenario,
         control,
         clock,
-        assembly: Assembly::new(
+        assembly: WindowMerger::new(
             crew.len(),
             scenario
                 .populations
@@ -237,7 +237,7 @@ fn run_team(
             .iter()
             .map(|subject| (subject.name.clone(), Totals::new(subject.catalogue)))
             .collect(),
-        whole: scenario.populations.iter().map(|_| (0, 0)).collect(),
+        started_and_failed: scenario.populations.iter().map(|_| (0, 0)).collect(),
         workers: (0..workers)
             .map(|_| Totals::new(tester::TESTER_CATALOGUE))
             .collect(),
@@ -246,7 +246,7 @@ fn run_team(
         health,
         server: Recorder::new(server::SERVER_CATALOGUE),
         process: Process::new(),
-        dead_looked_for: Time::ZERO,
+        crash_checked_at: Time::ZERO,
         sources,
         links,
         browsers,
@@ -258,12 +258,12 @@ fn run_team(
         secrets: scenario.secrets(),
         path: options.run_file.clone(),
         traces,
-        invalid,
+        invalid_reasons: invalid,
         phase: Phase::Running,
-        until: None,
+        stop_deadline: None,
         stopped_at: scenario.duration.map_or(Time::NEVER, Time::from_start),
         holds: Holds::default(),
-        failed: Vec::new(),
+        failure_reasons: Vec::new(),
         aborted: false,
         coverage: Coverage::new(scenario),
         stopped_by_user: false,
@@ -273,7 +273,7 @@ fn run_team(
 
 /// Checks whether threads of this process may raise their priority, on a thread of its own.
 fn may_go_first() -> Result<(), EngineError> {
-    let tried = std::thread::spawn(net::thread::go_first).join();
+    let tried = std::thread::spawn(net::thread::raise_priority).join();
     match tried.unwrap_or_else(|_| Err(std::io::Error::other("the thread that tried panicked"))) {
         Ok(()) => Ok(()),
         Err(error) => Err(EngineError::Priority(error)),
@@ -290,7 +290,7 @@ fn subjects(scenario: &Scenario) -> Vec<SubjectHeader> {
             kind: protocol.name.to_owned(),
             catalogue: protocol.catalogue,
         });
-        if population.config.golden().is_some() {
+        if population.config.golden_browsers().is_some() {
             subjects.push(SubjectHeader {
                 name: browser::subject(&population.name),
                 kind: browser::KIND.to_owned(),
@@ -354,7 +354,7 @@ fn judge(
     let mut judge =
         Judge::new(thresholds, subjects, warm_up_windows).map_err(|error| refused("", error))?;
     for population in &scenario.populations {
-        for demand in population.config.unwritten() {
+        for demand in population.config.default_thresholds() {
             let text = format!("{}.{demand}", population.name);
             judge = judge
                 .with(&text, subjects)
@@ -379,7 +379,7 @@ fn start_server(
         ..sut::Options::default()
     };
     let address = scenario.network.server_address();
-    let spec = sut::ServerSpec::from(server).at(address);
+    let spec = sut::ServerSpec::from(server).with_host(address);
     let secrets = scenario.secrets();
     let mut tell = |step: sut::Progress| {
         let text = secrets.mask(&in_words(&step));
@@ -403,7 +403,7 @@ fn start_server(
                 Ok(Sut::start_with(&spec, Path::new(""), &options, &told))
             };
             let ended = std::thread::scope(|scope| {
-                let thread = scope.spawn(|| space.within(start));
+                let thread = scope.spawn(|| space.run_in(start));
                 steps.iter().for_each(&mut tell);
                 thread.join()
             });
@@ -425,14 +425,18 @@ fn ask_about_media(
     control: &Control,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Media, EngineError> {
-    let what = match media::askable(scenario) {
+    let what = match media::describable_url_count(scenario) {
         0 => return Ok(Media::default()),
         1 => "its URL",
         _ => "all URLs",
     };
     let asking = Phase::Launching(format!("requesting the media description of {what}"));
     progress(&before_it_begins(asking));
-    let media = media::describe(scenario, media::within(scenario.duration), control)?;
+    let media = media::describe(
+        scenario,
+        media::describe_timeout(scenario.duration),
+        control,
+    )?;
     for difference in &media.differences {
         let (population, text) = (&difference.population, &difference.text);
         let warning = Phase::Warning(format!("{population}: {text}"));
@@ -480,11 +484,11 @@ fn in_words(step: &sut::Progress) -> String {
 }
 
 /// Duties of the local workers.
-fn duties(
+fn worker_plans(
     scenario: &Scenario,
     receive_path: &ReceivePath,
-    surroundings: &Surroundings,
-) -> Result<Vec<Duty>, EngineError> {
+    surroundings: &RunContext,
+) -> Result<Vec<WorkerPlan>, EngineError> {
     let workers = workers(scenario);
     let tls: Vec<_> = scenario
         .populations
@@ -494,14 +498,14 @@ fn duties(
     let makers: Vec<MakeClient> = scenario
         .populations
         .iter()
-        .map(|population| maker(population, surroundings))
+        .map(|population| client_factory(population, surroundings))
         .collect::<Result<_, _>>()?;
     let receive_buffer = usize::try_from(scenario.tester.receive_buffer).unwrap_or(usize::MAX);
     let ports = |worker| {
         PortRange::share(receive_path.ports(), worker, workers).with_receive_buffer(receive_buffer)
     };
     let duties = (0..workers)
-        .map(|worker| Duty {
+        .map(|worker| WorkerPlan {
             populations: scenario
                 .populations
                 .iter()
@@ -575,8 +579,8 @@ mod tests {
             ..Options::default()
         };
         let receive_path = ReceivePath::choose(&scenario).expect("sockets at the least");
-        let surroundings = Surroundings::default();
-        let duties = duties(&scenario, &receive_path, &surroundings);
+        let surroundings = RunContext::default();
+        let duties = worker_plans(&scenario, &receive_path, &surroundings);
         let mut duties = duties.expect("nothing to read");
         assert_eq!(duties.len(), 2);
         let mut plan = duties[0].populations[0].clients.take().expect("clients");
@@ -584,13 +588,13 @@ mod tests {
         plan.client = Arc::new(|_, _| Ok(Box::new(Broken)));
         duties[0].populations[0].clients = Some(plan);
         let control = Control::new();
-        let team = Team {
+        let team = PreparedRun {
             duties,
-            elsewhere: Vec::new(),
+            remote_workers: Vec::new(),
             surroundings,
             networks: None,
         };
-        let run = run_team(
+        let run = run_prepared(
             &scenario,
             team,
             &receive_path,

@@ -13,13 +13,13 @@ use net::{Clock, PortRange};
 use protocol::media::ts::flow::SentStream;
 use protocol::metrics::CLIENTS;
 use protocol::session::{Interface, Outcome};
-use protocol::source::{DEFAULT_RATE, GroupSender, SourceSettings, Target};
+use protocol::source::{DEFAULT_RATE, Destination, GroupSender, SourceSettings};
 use scenario::{Leave, Pick};
 
-use crate::attend::{Heard, attend};
+use crate::attend::{CrewReport, handle_reports};
 use crate::clients::read_source;
 use crate::control::Control;
-use crate::crew::{Crew, Duty};
+use crate::crew::{WorkerPlan, WorkerPool};
 use crate::error::EngineError;
 use crate::machine::since_1970;
 use crate::messages::WorkerReport;
@@ -34,7 +34,7 @@ const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS]);
 #[derive(Clone, Debug)]
 pub struct SendOptions {
     /// Targets, one stream each.
-    pub targets: Vec<Target>,
+    pub targets: Vec<Destination>,
     /// Stream that is sent to every target.
     pub looped: Arc<LoopedStream>,
     /// Outgoing interface. Default: that of the route.
@@ -73,7 +73,7 @@ pub struct SendFinished {
 /// A stream to be sent.
 #[derive(Clone, Debug)]
 pub(crate) struct Stream {
-    pub(crate) target: Target,
+    pub(crate) target: Destination,
     pub(crate) looped: Arc<LoopedStream>,
     /// Outgoing interface; `None` for that of the route.
     pub(crate) interface: Option<Interface>,
@@ -106,18 +106,18 @@ pub fn send(
         .as_ref()
         .map(ReportFile::create)
         .transpose()?;
-    let sending = Sending::start(settings, clock, options.stop_timeout, seed)?;
+    let sending = RunningSources::start(settings, clock, options.stop_timeout, seed)?;
     progress(&SendProgress {
         elapsed: Duration::ZERO,
         pacing: Pacing::default(),
     });
-    let finished = sending.follow(control, options.stop_timeout, &mut |news| {
+    let finished = sending.run_to_end(control, options.stop_timeout, &mut |news| {
         match news {
-            News::Window { ended, pacing, .. } => progress(&SendProgress {
+            SendEvent::Window { ended, pacing, .. } => progress(&SendProgress {
                 elapsed: ended,
                 pacing,
             }),
-            News::Stream(stream) => {
+            SendEvent::Stream(stream) => {
                 if let Some(report) = &mut report {
                     report.write(stream)?;
                 }
@@ -133,7 +133,7 @@ pub fn send(
 }
 
 /// Event of running sources.
-pub(crate) enum News<'a> {
+pub(crate) enum SendEvent<'a> {
     /// A window is complete.
     Window {
         /// End of the window, since the start.
@@ -148,19 +148,19 @@ pub(crate) enum News<'a> {
 }
 
 /// Running sources.
-pub(crate) struct Sending {
-    crew: Crew,
+pub(crate) struct RunningSources {
+    crew: WorkerPool,
     clock: Clock,
 }
 
-impl Sending {
+impl RunningSources {
     /// Starts sources with this clock.
     pub(crate) fn start(
         settings: Vec<SourceSettings>,
         clock: Clock,
         stop_timeout: Duration,
         seed: u64,
-    ) -> Result<Sending, EngineError> {
+    ) -> Result<RunningSources, EngineError> {
         let urls: Vec<String> = settings.iter().map(|s| s.target.to_string()).collect();
         let load = Load {
             shape: Shape::AtOnce {
@@ -182,14 +182,14 @@ impl Sending {
             client,
             // TLS is not used.
             tls: Arc::new(net::tls::Client::new(net::tls::Trust {
-                anybody: false,
+                accept_any: false,
                 authorities: None,
             })),
             traced: Traced::default(),
             media: true,
             sources: Vec::new(),
         };
-        let duty = Duty {
+        let duty = WorkerPlan {
             populations: vec![PopulationPlan {
                 name: "source".to_owned(),
                 catalogue: CATALOGUE,
@@ -202,18 +202,18 @@ impl Sending {
             goes_first: false,
             in_real_time: true,
         };
-        let mut crew = Crew::start(vec![duty], stop_timeout, seed)?;
+        let mut crew = WorkerPool::start(vec![duty], stop_timeout, seed)?;
         crew.begin(&clock);
-        Ok(Sending { crew, clock })
+        Ok(RunningSources { crew, clock })
     }
 
     /// Handles the reports of the sources until all have ended. If one fails, the others are
     /// stopped.
-    pub(crate) fn follow(
+    pub(crate) fn run_to_end(
         &self,
         control: &Control,
         stop_timeout: Duration,
-        hear: &mut dyn FnMut(News<'_>) -> Result<(), EngineError>,
+        hear: &mut dyn FnMut(SendEvent<'_>) -> Result<(), EngineError>,
     ) -> Result<SendFinished, EngineError> {
         let mut finished = SendFinished {
             streams: Vec::new(),
@@ -221,7 +221,7 @@ impl Sending {
         };
         let mut totals = Totals::new(tester::TESTER_CATALOGUE);
         let mut failure = None;
-        attend(
+        handle_reports(
             &self.crew,
             &self.clock,
             (CATALOGUE, "source"),
@@ -229,30 +229,30 @@ impl Sending {
             stop_timeout,
             &mut |heard| {
                 match heard {
-                    Heard::Window(window) => {
+                    CrewReport::Window(window) => {
                         totals.add(&window.tester, window.seconds);
                         finished.pacing = Pacing::of(&totals);
                         let began = window.begins.since_start();
-                        hear(News::Window {
+                        hear(SendEvent::Window {
                             ended: began + Duration::from_secs_f64(window.seconds),
                             tester: &window.tester,
                             pacing: finished.pacing,
                         })?;
                     }
-                    Heard::WorkerReport(WorkerReport::Record(record)) => {
-                        if let Some(stream) = record.take::<SentStream>() {
-                            hear(News::Stream(&stream))?;
+                    CrewReport::WorkerReport(WorkerReport::Record(record)) => {
+                        if let Some(stream) = record.downcast::<SentStream>() {
+                            hear(SendEvent::Stream(&stream))?;
                             finished.streams.push(*stream);
                         }
                     }
-                    Heard::WorkerReport(WorkerReport::Client(client)) => {
+                    CrewReport::WorkerReport(WorkerReport::Client(client)) => {
                         if let Some((_, Outcome::Failed(failed))) = client.ended {
                             failure.get_or_insert(failed.detail);
                             // The other sources stop as well.
                             control.stop();
                         }
                     }
-                    Heard::WorkerReport(_) => {}
+                    CrewReport::WorkerReport(_) => {}
                 }
                 Ok(())
             },
@@ -275,11 +275,11 @@ pub(crate) fn settings(
     let settings = streams.iter().enumerate().map(|(index, stream)| {
         let target = stream.target;
         let interface = stream.interface.clone().map(|interface| match interface {
-            Interface::With(address) => net::multicast::Interface::With(address),
-            Interface::Named(name) => net::multicast::Interface::Named(name),
+            Interface::Address(address) => net::multicast::Interface::WithAddress(address),
+            Interface::Name(name) => net::multicast::Interface::Named(name),
         });
         let failed = || EngineError::system(format!("cannot send to {target}"));
-        let local = net::multicast::source_of(target.group, interface.as_ref());
+        let local = net::multicast::source_address_to(target.group, interface.as_ref());
         let local: IpAddr = local.map_err(failed())?;
         Ok(SourceSettings {
             target,

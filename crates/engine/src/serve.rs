@@ -9,21 +9,21 @@ use std::time::Duration;
 
 use measure::Time;
 use net::{Clock, PortRange};
-use protocol::reference::{ReferenceServer, Second, Serve, Settings};
+use protocol::reference::{ReferenceServer, RunningServer, Second, ServerSettings};
 
-use crate::attend::{Heard, attend};
+use crate::attend::{CrewReport, handle_reports};
 use crate::control::Control;
-use crate::crew::{Crew, Duty};
+use crate::crew::{WorkerPlan, WorkerPool};
 use crate::error::EngineError;
 use crate::messages::WorkerReport;
-use crate::worker::{Accept, EndpointPlan, PopulationPlan, Serving};
+use crate::worker::{Accept, EndpointPlan, ListenerPlan, PopulationPlan};
 
 /// Options of a reference server.
 #[derive(Debug)]
 pub struct ServeOptions {
     pub server: &'static ReferenceServer,
     /// Streams to serve, and faults to inject.
-    pub settings: Box<dyn Settings>,
+    pub settings: Box<dyn ServerSettings>,
     /// Addresses to listen on, one worker each. Port 0 takes a free one.
     pub listen: Vec<SocketAddr>,
     /// PEM files of the certificate chain, the server's own certificate first, and of the key. All
@@ -34,7 +34,7 @@ pub struct ServeOptions {
     /// Whether each datagram is passed to the kernel separately, instead of several of a stream in
     /// one buffer that the kernel splits (UDP_SEGMENT, udp(7)). A capture on the same machine shows
     /// such a buffer as one packet.
-    pub apart: bool,
+    pub without_gso: bool,
     /// Maximum number of sessions per address. Further connections are closed at once; UDP callers
     /// are refused.
     pub max_sessions: usize,
@@ -69,7 +69,7 @@ pub fn serve(
     let clock = Clock::start();
     let wall_clock = Duration::from_nanos(u64::try_from(clock.started_at()).unwrap_or(0));
     let server = options.settings.server(wall_clock);
-    let server: Arc<dyn Serve> = Arc::from(server.map_err(EngineError::Settings)?);
+    let server: Arc<dyn RunningServer> = Arc::from(server.map_err(EngineError::Settings)?);
     let catalogue = server.catalogue();
     let accept: Accept = {
         let server = server.clone();
@@ -84,17 +84,18 @@ pub fn serve(
         Some((chain, key)) => Some(net::tls::Server::from_files(chain, key).map_err(settings)?),
         None => None,
     };
-    let serving = || Serving {
-        apart: options.apart,
-        own_files: options.server.own_files,
+    let serving = || ListenerPlan {
+        no_segmentation: options.without_gso,
+        own_files: options.server.own_descriptor_tables,
         max_sessions: options.max_sessions,
         accept: accept.clone(),
         tls: tls.clone(),
     };
-    let (duties, listening) = stand(&options.listen, &*server, options.max_sessions, serving)?;
+    let (duties, listening) =
+        bind_servers(&options.listen, &*server, options.max_sessions, serving)?;
     let url = |&address| server.url(address, options.tls.is_some());
     let listening: Vec<String> = listening.iter().map(url).collect();
-    let mut crew = Crew::start(duties, options.stop_timeout, server.seed())?;
+    let mut crew = WorkerPool::start(duties, options.stop_timeout, server.seed())?;
     crew.begin(&clock);
     let mut tally = server.tally(clock.to_monotonic_nanos(Time::ZERO));
     let mut tell = |so_far: &str| {
@@ -103,9 +104,9 @@ pub fn serve(
             so_far,
         });
     };
-    tell(&tally.so_far());
+    tell(&tally.progress());
     let mut refused = Vec::new();
-    attend(
+    handle_reports(
         &crew,
         &clock,
         (catalogue, options.server.title),
@@ -113,21 +114,23 @@ pub fn serve(
         options.stop_timeout,
         &mut |heard| {
             let line = match heard {
-                Heard::Window(window) => {
+                CrewReport::Window(window) => {
                     let Some(served) = window.populations.first() else {
                         return Ok(());
                     };
                     let line = tally.second(Second {
-                        begins: window.begins,
+                        start: window.begins,
                         seconds: window.seconds,
-                        served,
+                        sessions: served,
                         tester: &window.tester,
                     });
-                    tell(&tally.so_far());
+                    tell(&tally.progress());
                     line
                 }
-                Heard::WorkerReport(WorkerReport::Record(record)) => tally.done(record),
-                Heard::WorkerReport(WorkerReport::Event {
+                CrewReport::WorkerReport(WorkerReport::Record(record)) => {
+                    tally.session_ended(record)
+                }
+                CrewReport::WorkerReport(WorkerReport::Event {
                     kind: "sessions_refused",
                     text,
                     ..
@@ -135,7 +138,7 @@ pub fn serve(
                     refused.push(format!("{text} (--max-sessions)"));
                     None
                 }
-                Heard::WorkerReport(_) => None,
+                CrewReport::WorkerReport(_) => None,
             };
             match (&mut report, line) {
                 (Some(report), Some(line)) => report.line(&line),
@@ -144,21 +147,21 @@ pub fn serve(
         },
     )?;
     if let Some(report) = &mut report {
-        report.line(&tally.last_line())?;
+        report.line(&tally.final_line())?;
         report.finish()?;
     }
-    let mut lines = tally.at_the_end();
+    let mut lines = tally.result();
     lines.append(&mut refused);
     Ok(lines)
 }
 
 /// Duties of the workers that serve these addresses, one each, and the bound addresses.
-fn stand(
+fn bind_servers(
     listen_on: &[SocketAddr],
-    server: &dyn Serve,
+    server: &dyn RunningServer,
     max_sessions: usize,
-    serving: impl Fn() -> Serving,
-) -> Result<(Vec<Duty>, Vec<SocketAddr>), EngineError> {
+    serving: impl Fn() -> ListenerPlan,
+) -> Result<(Vec<WorkerPlan>, Vec<SocketAddr>), EngineError> {
     let mut duties = Vec::new();
     let mut listening = Vec::new();
     let count = u32::try_from(listen_on.len()).unwrap_or(1);
@@ -176,7 +179,7 @@ fn stand(
         });
         let connections = ports.connections.map(|listener| (listener, serving()));
         listening.push(ports.bound);
-        duties.push(Duty {
+        duties.push(WorkerPlan {
             populations: vec![PopulationPlan {
                 name: "serving".to_owned(),
                 catalogue: server.catalogue(),

@@ -18,7 +18,7 @@ use scenario::Scenario;
 use crate::control::Control;
 use crate::error::EngineError;
 use crate::machine::since_1970;
-use crate::send::{News, SendFinished, Sending, Stream, looped_stream, settings};
+use crate::send::{RunningSources, SendEvent, SendFinished, Stream, looped_stream, settings};
 
 /// Capacity of the window queue. A running coordinator takes every window; windows that overflow
 /// before the run begins are not needed.
@@ -82,11 +82,11 @@ impl Sources {
                 let settings = settings(&streams, None, &clock)?;
                 // Runs of one scenario share its seed, but their source numbers must differ.
                 let seed = seed.wrapping_add(since_1970(&clock).as_nanos() as u64);
-                let sending = Sending::start(settings, clock, stop_timeout, seed)?;
+                let sending = RunningSources::start(settings, clock, stop_timeout, seed)?;
                 // The thread that started this one waits for it.
                 let _ = standing.send(());
-                sending.follow(&own, stop_timeout, &mut |news| {
-                    if let News::Window { tester, .. } = news {
+                sending.run_to_end(&own, stop_timeout, &mut |news| {
+                    if let SendEvent::Window { tester, .. } = news {
                         // The queue is full only before the run begins, when windows are not
                         // needed.
                         let _ = tell.try_send(tester.clone());
@@ -103,7 +103,7 @@ impl Sources {
         };
         match stand.recv() {
             Ok(()) => Ok(Some(sources)),
-            Err(_) => Err(sources.join().err().unwrap_or_else(broke_down)),
+            Err(_) => Err(sources.join().err().unwrap_or_else(thread_panicked)),
         }
     }
 
@@ -137,7 +137,7 @@ impl Sources {
         let ended = self.thread.take().map(JoinHandle::join);
         ended
             .and_then(Result::ok)
-            .unwrap_or_else(|| Err(broke_down()))
+            .unwrap_or_else(|| Err(thread_panicked()))
     }
 }
 
@@ -151,15 +151,15 @@ impl Drop for Sources {
     }
 }
 
-fn broke_down() -> EngineError {
+fn thread_panicked() -> EngineError {
     EngineError::Sending("the thread of the sources panicked".to_owned())
 }
 
 /// Interface as written in the scenario: an address or a name.
 fn interface(text: &str) -> Interface {
     match text.parse() {
-        Ok(address) => Interface::With(address),
-        Err(_) => Interface::Named(text.to_owned()),
+        Ok(address) => Interface::Address(address),
+        Err(_) => Interface::Name(text.to_owned()),
     }
 }
 

@@ -27,7 +27,7 @@ pub fn workers(scenario: &Scenario) -> u32 {
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
     let by_clients = description.clients_max.div_ceil(CLIENTS_A_WORKER);
     let by_clients = by_clients.clamp(1, cores);
-    let by_files = net::files::limit().map_or(1, |limit| {
+    let by_files = net::files::open_files_limit().map_or(1, |limit| {
         workers_by_files(description.file_descriptors, limit)
     });
     u32::try_from(by_clients.max(by_files)).unwrap_or(1)

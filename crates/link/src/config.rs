@@ -18,7 +18,7 @@ const MOST_CHANGES: usize = 100_000;
 
 /// Settings of a link, all optional.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Keys {
+pub struct PartialSettings {
     /// One-way delay.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay: Option<TimeSpan>,
@@ -50,19 +50,19 @@ pub struct Keys {
 
 /// Configuration of a link from some time on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Phase {
+pub struct PhaseConfig {
     /// Round-trip time; half of it is the delay of each direction.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rtt: Option<TimeSpan>,
     /// Settings of both directions.
     #[serde(flatten)]
-    pub both: Keys,
+    pub both: PartialSettings,
     /// Settings from the clients to the server. They override those of both directions.
     #[serde(skip_serializing_if = "is_default")]
-    pub up: Keys,
+    pub up: PartialSettings,
     /// Settings from the server to the clients. They override those of both directions.
     #[serde(skip_serializing_if = "is_default")]
-    pub down: Keys,
+    pub down: PartialSettings,
 }
 
 /// Configuration of a link.
@@ -70,23 +70,23 @@ pub struct Phase {
 pub struct LinkConfig {
     /// Initial settings.
     #[serde(flatten)]
-    pub first: Phase,
+    pub first: PhaseConfig,
     /// Maximum length of packets in both directions, in bytes with the IP header. Default 1,500.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u16>,
     /// Changes over time. Settings that a stage omits stay as they were.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub stages: Vec<Stage>,
+    pub stages: Vec<StageConfig>,
 }
 
 /// Change of a link's settings at a time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Stage {
+pub struct StageConfig {
     /// Time since the start of the run.
     pub at: TimeSpan,
     /// Settings that change.
     #[serde(flatten)]
-    pub phase: Phase,
+    pub phase: PhaseConfig,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -95,16 +95,16 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 
 /// Settings of one direction over time.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Course {
+pub struct SettingsTimeline {
     /// Initial settings.
     pub settings: Settings,
     /// Changes, with their time since the start of the run; in order.
     pub changes: Vec<(Time, Settings)>,
 }
 
-impl Keys {
+impl PartialSettings {
     /// Overrides settings by those that `other` has.
-    pub fn overlay(&mut self, other: &Keys) {
+    pub fn overlay(&mut self, other: &PartialSettings) {
         fn put<T: Clone>(own: &mut Option<T>, other: &Option<T>) {
             if other.is_some() {
                 own.clone_from(other);
@@ -156,9 +156,9 @@ impl Keys {
     }
 }
 
-impl Phase {
+impl PhaseConfig {
     /// Applies this phase to the settings of both directions.
-    fn onto(&self, [up, down]: &mut [Keys; 2]) -> Result<(), String> {
+    fn apply_to(&self, [up, down]: &mut [PartialSettings; 2]) -> Result<(), String> {
         if self.rtt.is_some() && self.both.delay.is_some() {
             return Err("`rtt` is twice the `delay`: write one of them".to_owned());
         }
@@ -177,11 +177,11 @@ impl LinkConfig {
     ///
     /// # Errors
     /// The configuration is contradictory or out of range; the text says why.
-    pub fn courses(&self) -> Result<[Course; 2], String> {
-        let mut keys = <[Keys; 2]>::default();
-        self.first.onto(&mut keys)?;
+    pub fn timelines(&self) -> Result<[SettingsTimeline; 2], String> {
+        let mut keys = <[PartialSettings; 2]>::default();
+        self.first.apply_to(&mut keys)?;
         let first = [keys[0].settings()?, keys[1].settings()?];
-        let mut courses = first.map(|settings| Course {
+        let mut courses = first.map(|settings| SettingsTimeline {
             settings,
             changes: Vec::new(),
         });
@@ -198,7 +198,7 @@ impl LinkConfig {
             }
             before = Some(stage.at);
             let at = Time::from_start(stage.at.0);
-            let said = stage.phase.onto(&mut keys);
+            let said = stage.phase.apply_to(&mut keys);
             said.map_err(|error| format!("at {}: {error}", stage.at))?;
             for (course, keys) in courses.iter_mut().zip(&keys) {
                 let settings = keys.settings();
@@ -215,7 +215,7 @@ impl LinkConfig {
     ///
     /// # Errors
     /// A line cannot be parsed; the text has its number.
-    pub fn stages_of_trace(text: &str) -> Result<Vec<Stage>, String> {
+    pub fn stages_of_trace(text: &str) -> Result<Vec<StageConfig>, String> {
         let mut stages = Vec::new();
         for (index, line) in text.lines().enumerate() {
             let line = line.trim();
@@ -233,7 +233,7 @@ impl LinkConfig {
     }
 
     /// Summary of the configuration in one line.
-    pub fn line(&self) -> String {
+    pub fn summary(&self) -> String {
         let mut words = Vec::new();
         if let Some(rtt) = self.first.rtt {
             words.push(format!("RTT {rtt}"));
@@ -258,7 +258,7 @@ impl LinkConfig {
     }
 }
 
-impl Keys {
+impl PartialSettings {
     fn words(&self) -> Vec<String> {
         let outages = self.outages.iter().flatten();
         let outages: Vec<String> = outages.map(Outage::to_string).collect();
@@ -280,7 +280,7 @@ impl Keys {
     }
 }
 
-fn stage(line: &str) -> Result<Stage, String> {
+fn stage(line: &str) -> Result<StageConfig, String> {
     let fields: Vec<&str> = line.split(',').map(str::trim).collect();
     let [time, rate, delay, loss] = fields[..] else {
         return Err("a line must have four fields: `time,rate,delay,loss`".to_owned());
@@ -301,19 +301,19 @@ fn stage(line: &str) -> Result<Stage, String> {
         return Err("a loss is a share from 0 to 1".to_owned());
     }
     let delay = number("delay", delay)?.map(span).transpose();
-    Ok(Stage {
+    Ok(StageConfig {
         at: span(at).map_err(|error| error.to_string())?,
-        phase: Phase {
-            both: Keys {
+        phase: PhaseConfig {
+            both: PartialSettings {
                 delay: delay.map_err(|error| error.to_string())?,
                 rate: number("rate", rate)?.map(|rate| BitRate(rate as u64)),
                 loss: share.map(|share| match share {
                     0.0 => Loss::None,
                     share => Loss::Random(share),
                 }),
-                ..Keys::default()
+                ..PartialSettings::default()
             },
-            ..Phase::default()
+            ..PhaseConfig::default()
         },
     })
 }
@@ -331,31 +331,31 @@ mod tests {
     #[test]
     fn direction_overrides_both_and_stage_overrides_earlier_ones() {
         let config = LinkConfig {
-            first: Phase {
+            first: PhaseConfig {
                 rtt: Some(ms(100)),
-                both: Keys {
+                both: PartialSettings {
                     loss: Some(Loss::Random(0.5)),
-                    ..Keys::default()
+                    ..PartialSettings::default()
                 },
-                down: Keys {
+                down: PartialSettings {
                     delay: Some(ms(70)),
-                    ..Keys::default()
+                    ..PartialSettings::default()
                 },
-                ..Phase::default()
+                ..PhaseConfig::default()
             },
-            stages: vec![Stage {
+            stages: vec![StageConfig {
                 at: ms(2000),
-                phase: Phase {
-                    up: Keys {
+                phase: PhaseConfig {
+                    up: PartialSettings {
                         loss: Some(Loss::None),
-                        ..Keys::default()
+                        ..PartialSettings::default()
                     },
-                    ..Phase::default()
+                    ..PhaseConfig::default()
                 },
             }],
             ..LinkConfig::default()
         };
-        let [up, down] = config.courses().expect("it can be");
+        let [up, down] = config.timelines().expect("it can be");
         assert_eq!(up.settings.delay, ms(50).0);
         assert_eq!(down.settings.delay, ms(70).0);
         assert_eq!(up.settings.loss, Loss::Random(0.5));
@@ -369,38 +369,38 @@ mod tests {
 
     #[test]
     fn contradictory_settings_are_refused() {
-        let refused = |keys: Keys, rtt: Option<TimeSpan>| {
-            let first = Phase {
+        let refused = |keys: PartialSettings, rtt: Option<TimeSpan>| {
+            let first = PhaseConfig {
                 rtt,
                 both: keys,
-                ..Phase::default()
+                ..PhaseConfig::default()
             };
             let config = LinkConfig {
                 first,
                 ..LinkConfig::default()
             };
-            config.courses().expect_err("it cannot be")
+            config.timelines().expect_err("it cannot be")
         };
-        let delay = Keys {
+        let delay = PartialSettings {
             delay: Some(ms(1)),
-            ..Keys::default()
+            ..PartialSettings::default()
         };
         assert!(refused(delay, Some(ms(2))).contains("write one"));
-        let queue = Keys {
+        let queue = PartialSettings {
             queue: Some(Queue::default()),
-            ..Keys::default()
+            ..PartialSettings::default()
         };
         assert!(refused(queue, None).contains("`rate`"));
-        assert!(refused(Keys::default(), Some(ms(200_000))).contains("60s"));
-        let stage = |at| Stage {
+        assert!(refused(PartialSettings::default(), Some(ms(200_000))).contains("60s"));
+        let stage = |at| StageConfig {
             at: ms(at),
-            ..Stage::default()
+            ..StageConfig::default()
         };
         let config = LinkConfig {
             stages: vec![stage(2), stage(1)],
             ..LinkConfig::default()
         };
-        assert!(config.courses().expect_err("no").contains("in order"));
+        assert!(config.timelines().expect_err("no").contains("in order"));
     }
 
     #[test]
@@ -435,7 +435,7 @@ mod tests {
         ) {
             if let Ok(stages) = LinkConfig::stages_of_trace(&text) {
                 // Their order, and settings that contradict each other, may still be refused.
-                let _ = LinkConfig { stages, ..LinkConfig::default() }.courses();
+                let _ = LinkConfig { stages, ..LinkConfig::default() }.timelines();
             }
         }
     }

@@ -15,7 +15,7 @@ mod settings;
 mod text;
 mod wander;
 
-pub use config::{Course, Keys, LinkConfig, Phase, Stage};
+pub use config::{LinkConfig, PartialSettings, PhaseConfig, SettingsTimeline, StageConfig};
 pub use counts::Counts;
 pub use model::{Delivery, Link};
 pub use settings::{Discipline, Jitter, Loss, Lost, Outage, Queue, QueueLimit, Settings, Shape};

@@ -7,9 +7,9 @@ use measure::Time;
 
 use crate::codel::CoDel;
 use crate::counts::Counts;
-use crate::random::{Chance, Draws, delay, least};
+use crate::random::{Draws, RandomSource, delay, delay_min};
 use crate::settings::{Discipline, Lost, QueueLimit, Settings};
-use crate::wander::Wander;
+use crate::wander::OrderedJitter;
 use departures::{Departure, Departures};
 
 pub use departures::Delivery;
@@ -25,16 +25,16 @@ pub struct Link<T> {
     settings: Settings,
     /// Future settings, in order of time.
     changes: VecDeque<(Time, Settings)>,
-    chance: Chance,
-    wander: Wander,
+    chance: RandomSource,
+    wander: OrderedJitter,
     queue: VecDeque<Waiting<T>>,
     queued: u64,
     codel: CoDel,
     /// Time until which the serialiser is busy.
-    busy: Time,
+    busy_until: Time,
     under_way: Departures<T>,
     /// Departure of the last packet that may not be overtaken.
-    last: Time,
+    last_departure: Time,
     /// One more than the highest packet number that has left.
     highest: u64,
     counts: Counts,
@@ -55,14 +55,14 @@ impl<T: Clone> Link<T> {
         Link {
             settings,
             changes: changes.into(),
-            chance: Chance::new(seed),
-            wander: Wander::new(seed),
+            chance: RandomSource::new(seed),
+            wander: OrderedJitter::new(seed),
             queue: VecDeque::new(),
             queued: 0,
             codel: CoDel::default(),
-            busy: Time::ZERO,
+            busy_until: Time::ZERO,
             under_way: Departures::new(),
-            last: Time::ZERO,
+            last_departure: Time::ZERO,
             highest: 0,
             counts: Counts::default(),
         }
@@ -120,10 +120,10 @@ impl<T: Clone> Link<T> {
         match self.settings.queue.limit {
             QueueLimit::Bytes(most) => {
                 // A packet that finds the serialiser idle does not wait.
-                self.busy > now && self.queued + bytes as u64 > most
+                self.busy_until > now && self.queued + bytes as u64 > most
             }
             QueueLimit::Time(most) => {
-                self.busy.since(now) + serialisation(self.queued, rate) > most
+                self.busy_until.since(now) + serialisation(self.queued, rate) > most
             }
         }
     }
@@ -131,7 +131,10 @@ impl<T: Clone> Link<T> {
     /// Serialises queued packets and applies changes of settings up to `now`.
     fn advance(&mut self, now: Time) {
         loop {
-            let begins = self.queue.front().map(|first| first.came.max(self.busy));
+            let begins = self
+                .queue
+                .front()
+                .map(|first| first.came.max(self.busy_until));
             let changes = self.changes.front().map(|&(at, _)| at);
             match (begins, changes) {
                 (begins, Some(at)) if at <= now && begins.is_none_or(|begins| at <= begins) => {
@@ -164,9 +167,9 @@ impl<T: Clone> Link<T> {
             return;
         }
         if let Some(rate) = rate {
-            self.busy = at + serialisation(first.bytes as u64, rate);
+            self.busy_until = at + serialisation(first.bytes as u64, rate);
         }
-        let sent = if rate.is_some() { self.busy } else { at };
+        let sent = if rate.is_some() { self.busy_until } else { at };
         self.propagate(first, sent);
     }
 
@@ -191,8 +194,10 @@ impl<T: Clone> Link<T> {
         let mut due = match jitter.reorders {
             true => sent + delay(mean, &jitter, draws.jitter[0]),
             false => {
-                self.last = self.last.max(sent + self.wander.delay(sent, mean, &jitter));
-                self.last
+                self.last_departure = self
+                    .last_departure
+                    .max(sent + self.wander.delay(sent, mean, &jitter));
+                self.last_departure
             }
         };
         let second = (draws.duplicate < duplicate)
@@ -219,7 +224,7 @@ impl<T: Clone> Link<T> {
             let delivery = Delivery {
                 packet,
                 number,
-                came,
+                sent_at: came,
                 due,
                 copy: true,
                 wrong_bit: None,
@@ -229,7 +234,7 @@ impl<T: Clone> Link<T> {
         let delivery = Delivery {
             packet,
             number,
-            came,
+            sent_at: came,
             due,
             copy: false,
             wrong_bit,
@@ -239,9 +244,9 @@ impl<T: Clone> Link<T> {
 
     /// Time at which [`Link::take`] is to be called next, because a packet may leave then. `None`
     /// if the link is empty.
-    pub fn next(&self) -> Option<Time> {
-        let soonest = least(self.settings.delay, &self.settings.jitter);
-        let queued = self.queue.front().map(|_| self.busy + soonest);
+    pub fn next_departure(&self) -> Option<Time> {
+        let soonest = delay_min(self.settings.delay, &self.settings.jitter);
+        let queued = self.queue.front().map(|_| self.busy_until + soonest);
         queued.into_iter().chain(self.under_way.next()).min()
     }
 

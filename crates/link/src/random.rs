@@ -25,15 +25,15 @@ pub(crate) struct Draws {
 
 /// Source of random values of one direction.
 #[derive(Clone, Debug)]
-pub(crate) struct Chance {
+pub(crate) struct RandomSource {
     rng: Pcg64,
     /// True within a burst of losses.
     in_burst: bool,
 }
 
-impl Chance {
-    pub(crate) fn new(seed: u64) -> Chance {
-        Chance {
+impl RandomSource {
+    pub(crate) fn new(seed: u64) -> RandomSource {
+        RandomSource {
             rng: Pcg64::seed_from_u64(seed),
             in_burst: false,
         }
@@ -97,7 +97,7 @@ pub(crate) fn delay(mean: Duration, jitter: &Jitter, [first, second]: [f64; 2]) 
 }
 
 /// Minimum delay for a mean and jitter.
-pub(crate) fn least(mean: Duration, jitter: &Jitter) -> Duration {
+pub(crate) fn delay_min(mean: Duration, jitter: &Jitter) -> Duration {
     let spreads = match jitter.shape {
         Shape::Uniform => 1.0,
         Shape::Normal => 4.0,

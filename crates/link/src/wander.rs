@@ -19,15 +19,15 @@ use crate::settings::{Jitter, Shape};
 
 /// Delay as a function of time, in steps with one drawn level each.
 #[derive(Clone, Debug)]
-pub(crate) struct Wander {
+pub(crate) struct OrderedJitter {
     seed: u64,
     /// Step number and draws of the last two levels.
     drawn: [(u64, [f64; 2]); 2],
 }
 
-impl Wander {
-    pub(crate) fn new(seed: u64) -> Wander {
-        let mut wander = Wander {
+impl OrderedJitter {
+    pub(crate) fn new(seed: u64) -> OrderedJitter {
+        let mut wander = OrderedJitter {
             seed,
             drawn: [(0, [0.0; 2]); 2],
         };

@@ -43,7 +43,7 @@ pub fn started(load: &Load, at: Time) -> u64 {
                 .filter(|piece| piece.to > piece.from);
             let begun = rises.filter(|piece| piece.begin <= at);
             begun
-                .map(|piece| piece.level(at) - piece.from - u64::from(piece.spared_first))
+                .map(|piece| piece.level(at) - piece.from - u64::from(piece.skips_first))
                 .sum()
         }
     }
@@ -65,11 +65,11 @@ pub(crate) struct Piece {
     length: u64,
     from: u64,
     to: u64,
-    /// Omits the last step of this fall (and, for `spared_first`, the first step of this rise). At
+    /// Omits the last step of this fall (and, for `skips_first`, the first step of this rise). At
     /// the bottom of a valley, a client would otherwise be stopped and another started in the same
     /// slot at the same instant.
-    spared_last: bool,
-    spared_first: bool,
+    skips_last: bool,
+    skips_first: bool,
 }
 
 /// A slot that enters or leaves.
@@ -87,8 +87,8 @@ impl Piece {
             length,
             from,
             to,
-            spared_last: false,
-            spared_first: false,
+            skips_last: false,
+            skips_first: false,
         }
     }
 
@@ -107,11 +107,11 @@ impl Piece {
     pub(crate) fn next_step(&self, number: u64, worker: u64, workers: u64) -> Option<(u64, Step)> {
         let rises = self.to > self.from;
         let mut number = number;
-        if rises && self.spared_first {
+        if rises && self.skips_first {
             number = number.max(1);
         }
         let mut count = self.steps();
-        if !rises && self.spared_last {
+        if !rises && self.skips_last {
             count = count.saturating_sub(1);
         }
         if number >= count {
@@ -187,8 +187,8 @@ pub(crate) fn pieces(shape: &Shape) -> Vec<Piece> {
                     && last.to < last.from
                     && piece.to > piece.from
                 {
-                    last.spared_last = true;
-                    piece.spared_first = true;
+                    last.skips_last = true;
+                    piece.skips_first = true;
                 }
                 pieces.push(piece);
                 begin += stage.over;

@@ -51,7 +51,7 @@ pub struct Share {
     closed: bool,
     /// Clients that have started and not ended.
     active: u64,
-    source: Counts,
+    source: StepSource,
     /// Indexed by slot / workers; covers the slots used so far.
     slots: Vec<Slot>,
     /// Slots that start again. An entry is valid only while its slot waits for that time.
@@ -64,7 +64,7 @@ pub struct Share {
 }
 
 #[derive(Clone, Debug)]
-enum Counts {
+enum StepSource {
     Plan {
         pieces: Vec<Piece>,
         /// Index of the current piece.
@@ -87,7 +87,7 @@ enum Counts {
 
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    phase: Phase,
+    phase: SlotState,
     /// Whether the plan wants the slot.
     wanted: bool,
     /// Generation of the next client in this slot.
@@ -96,7 +96,7 @@ struct Slot {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum SlotState {
     Empty,
     Active,
     /// Told to stop and not ended yet.
@@ -120,7 +120,7 @@ impl Share {
                 // Worker w has the slots k with k % workers == w. A worker without slots gets no
                 // arrivals, because it would turn away clients for whom other workers have room.
                 let places = max_clients.saturating_sub(worker).div_ceil(workers);
-                Counts::Arrivals {
+                StepSource::Arrivals {
                     rate: ArrivalRate::new(*per_second),
                     next: worker,
                     step: workers.min(*max_clients).max(1),
@@ -129,7 +129,7 @@ impl Share {
                 }
             }
             shape => {
-                let mut source = Counts::Plan {
+                let mut source = StepSource::Plan {
                     pieces: pieces(shape),
                     piece: 0,
                     next: None,
@@ -156,13 +156,13 @@ impl Share {
     /// Holds the plan from `from` on: later steps are delayed. Active clients stay, and clients
     /// that end are still replaced if `rejoin` is set. Arrivals continue.
     pub fn hold(&mut self, from: Time) {
-        if matches!(self.source, Counts::Plan { .. }) && self.held_from.is_none() {
+        if matches!(self.source, StepSource::Plan { .. }) && self.held_from.is_none() {
             self.held_from = Some(from);
         }
     }
 
     /// Resumes the plan at `at`: the remaining steps are delayed by the duration of the hold.
-    pub fn go_on(&mut self, at: Time) {
+    pub fn resume(&mut self, at: Time) {
         if let Some(from) = self.held_from.take() {
             self.held += at.since(from);
         }
@@ -221,21 +221,21 @@ impl Share {
             return;
         };
         let was = entry.phase;
-        if !matches!(was, Phase::Active | Phase::Stopping) {
+        if !matches!(was, SlotState::Active | SlotState::Stopping) {
             return;
         }
-        entry.phase = Phase::Empty;
+        entry.phase = SlotState::Empty;
         self.active -= 1;
-        if let Counts::Arrivals { free, .. } = &mut self.source {
+        if let StepSource::Arrivals { free, .. } = &mut self.source {
             free.push(Reverse(slot));
             return;
         }
         // A slot that was stopped and is wanted again waits for the end of its client.
-        let again = entry.wanted && (self.rejoin || was == Phase::Stopping);
+        let again = entry.wanted && (self.rejoin || was == SlotState::Stopping);
         if again && !self.closed {
             let due = at.max(entry.last_start + REJOIN_PAUSE);
-            let rejoins = was == Phase::Active;
-            entry.phase = Phase::Waiting { due, rejoins };
+            let rejoins = was == SlotState::Active;
+            entry.phase = SlotState::Waiting { due, rejoins };
             self.waiting.push(Reverse((due, slot)));
             self.waiting_slots += 1;
         }
@@ -273,7 +273,7 @@ impl Share {
             self.slots.resize(
                 index + 1,
                 Slot {
-                    phase: Phase::Empty,
+                    phase: SlotState::Empty,
                     wanted: false,
                     generation: 0,
                     last_start: Time::ZERO,
@@ -286,7 +286,7 @@ impl Share {
     fn planned_action(&mut self) -> Option<Action> {
         let (worker, workers) = (self.worker, self.workers);
         match &mut self.source {
-            Counts::Plan { next, .. } => {
+            StepSource::Plan { next, .. } => {
                 let (number, mut step) = (*next)?;
                 step.at += self.held;
                 self.source.advance(number + 1, worker, workers);
@@ -296,7 +296,7 @@ impl Share {
                     self.leave(step)
                 }
             }
-            Counts::Arrivals {
+            StepSource::Arrivals {
                 rate,
                 next,
                 step,
@@ -320,30 +320,30 @@ impl Share {
         let entry = self.slot(step.slot);
         entry.wanted = true;
         // A client that is still stopping is replaced once it has ended.
-        (entry.phase == Phase::Empty).then(|| self.start(step.slot, step.at, false))
+        (entry.phase == SlotState::Empty).then(|| self.start(step.slot, step.at, false))
     }
 
     fn leave(&mut self, step: Step) -> Option<Action> {
         let entry = self.slot(step.slot);
         entry.wanted = false;
         match entry.phase {
-            Phase::Active => {
-                entry.phase = Phase::Stopping;
+            SlotState::Active => {
+                entry.phase = SlotState::Stopping;
                 Some(Action::Stop { slot: step.slot })
             }
-            Phase::Waiting { .. } => {
-                entry.phase = Phase::Empty;
+            SlotState::Waiting { .. } => {
+                entry.phase = SlotState::Empty;
                 self.waiting_slots -= 1;
                 None
             }
-            Phase::Empty | Phase::Stopping => None,
+            SlotState::Empty | SlotState::Stopping => None,
         }
     }
 
     fn waiting_action(&mut self) -> Option<Action> {
         let Reverse((due, slot)) = self.waiting.pop()?;
         let rejoins = match self.slot(slot).phase {
-            Phase::Waiting { due: at, rejoins } if at == due => rejoins,
+            SlotState::Waiting { due: at, rejoins } if at == due => rejoins,
             _ => return None,
         };
         self.waiting_slots -= 1;
@@ -354,7 +354,7 @@ impl Share {
         self.active += 1;
         let entry = self.slot(slot);
         let generation = entry.generation;
-        entry.phase = Phase::Active;
+        entry.phase = SlotState::Active;
         entry.generation = generation.wrapping_add(1);
         entry.last_start = due;
         Action::Start {
@@ -366,11 +366,11 @@ impl Share {
     }
 }
 
-impl Counts {
+impl StepSource {
     fn next_at(&self) -> Option<Time> {
         match self {
-            Counts::Plan { next, .. } => next.map(|(_, step)| step.at),
-            Counts::Arrivals {
+            StepSource::Plan { next, .. } => next.map(|(_, step)| step.at),
+            StepSource::Arrivals {
                 rate, next, places, ..
             } => (*places > 0)
                 .then(|| rate.time_of(*next))
@@ -380,7 +380,7 @@ impl Counts {
 
     /// Finds this worker's next step, from step `number` of the current piece on.
     fn advance(&mut self, number: u64, worker: u64, workers: u64) {
-        let Counts::Plan {
+        let StepSource::Plan {
             pieces,
             piece,
             next,

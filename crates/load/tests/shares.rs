@@ -407,7 +407,7 @@ proptest! {
             // Workers are notified before the hold begins.
             share.hold(from);
             work(&mut share, to);
-            share.go_on(to);
+            share.resume(to);
             work(&mut share, at(1_000_000));
             let later = |time: Time| match time <= from {
                 true => time,

@@ -23,21 +23,21 @@ use crate::metric::Statistic;
 use crate::metric::{Catalogue, CounterId, MetricSource, Unit};
 use crate::recorder::Window;
 use crate::tester;
-use crate::totals::{SHORTEST_WINDOW, Totals};
-use crate::verdict::figure;
+use crate::totals::{Totals, WINDOW_SECONDS_MIN};
+use crate::verdict::figure_four_digits;
 pub use bounds::HealthBounds;
-use check::{Check, Judged};
-use links::{Late, Links};
+use check::{Check, JudgedBy};
+use links::{LinkLateness, Links};
 
 /// A client that starts later than this after its due time counts as
 /// [`tester::NOT_STARTED_IN_TIME`].
 pub const LATE_START: Duration = Duration::from_secs(1);
 
 /// Number of judged windows from which one bad window is always forgiven.
-const WINDOWS_TO_FORGIVE_ONE: u64 = 4;
+const FORGIVING_WINDOWS_MIN: u64 = 4;
 
 /// Maximum number of ranges of consecutive windows that a reason lists.
-const STRETCHES_NAMED: usize = 4;
+const RANGES_LISTED_MAX: usize = 4;
 
 /// Result of checking one bound.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -65,35 +65,31 @@ pub struct Finding {
 
 /// Crossings of one bound.
 #[derive(Clone, Debug, Default)]
-struct Seen {
+struct Crossings {
     worst: Option<(f64, u64)>,
     crossed: u64,
     /// Ranges of consecutive windows in which the bound was crossed, as first and last. At most
-    /// [`STRETCHES_NAMED`] + 1 are kept.
-    stretches: Vec<(u64, u64)>,
+    /// [`RANGES_LISTED_MAX`] + 1 are kept.
+    ranges: Vec<(u64, u64)>,
 }
 
-impl Seen {
-    fn value(&mut self, value: f64, index: u64) {
+impl Crossings {
+    fn record_value(&mut self, value: f64, index: u64) {
         if self.worst.is_none_or(|(worst, _)| value > worst) {
             self.worst = Some((value, index));
         }
     }
 
     /// Counts each window once, even if called several times. Windows must come in order.
-    fn crossed_in(&mut self, index: u64) {
-        if self
-            .stretches
-            .last()
-            .is_some_and(|&(_, last)| index <= last)
-        {
+    fn record_crossing(&mut self, index: u64) {
+        if self.ranges.last().is_some_and(|&(_, last)| index <= last) {
             return;
         }
         self.crossed += 1;
-        let room = self.stretches.len() <= STRETCHES_NAMED;
-        match self.stretches.last_mut() {
+        let room = self.ranges.len() <= RANGES_LISTED_MAX;
+        match self.ranges.last_mut() {
             Some((_, last)) if *last + 1 == index => *last = index,
-            _ if room => self.stretches.push((index, index)),
+            _ if room => self.ranges.push((index, index)),
             _ => {}
         }
     }
@@ -105,9 +101,9 @@ impl Seen {
             _ => format!("{first} to {last}"),
         };
         let named: Vec<String> = self
-            .stretches
+            .ranges
             .iter()
-            .take(STRETCHES_NAMED)
+            .take(RANGES_LISTED_MAX)
             .map(stretch)
             .collect();
         let (word, more) = (
@@ -116,7 +112,7 @@ impl Seen {
             } else {
                 "windows"
             },
-            if self.stretches.len() > STRETCHES_NAMED {
+            if self.ranges.len() > RANGES_LISTED_MAX {
                 " and later"
             } else {
                 ""
@@ -128,7 +124,7 @@ impl Seen {
 
 /// Counters of a population that the health checks read.
 #[derive(Clone, Debug)]
-struct Counters {
+struct PopulationCounters {
     name: String,
     expected: Option<CounterId>,
     received: Option<CounterId>,
@@ -140,11 +136,11 @@ struct Counters {
 pub struct Health {
     bounds: HealthBounds,
     warm_up_windows: u64,
-    populations: Vec<Counters>,
+    populations: Vec<PopulationCounters>,
     links: Links,
     /// Number of judged windows.
     windows: u64,
-    seen: BTreeMap<Check, Seen>,
+    seen: BTreeMap<Check, Crossings>,
     ring_overflow: i64,
     socket_overflow: i64,
     softnet_drops: i64,
@@ -152,7 +148,7 @@ pub struct Health {
     received: i64,
     late_clients: i64,
     started: i64,
-    last: Vec<String>,
+    last_window: Vec<String>,
 }
 
 impl Health {
@@ -172,14 +168,14 @@ impl Health {
             warm_up_windows,
             populations: subjects
                 .iter()
-                .map(|(name, catalogue)| Counters {
+                .map(|(name, catalogue)| PopulationCounters {
                     name: (*name).to_owned(),
                     expected: counter(catalogue, "expected"),
                     received: counter(catalogue, "received"),
                     started: counter(catalogue, "started"),
                 })
                 .collect(),
-            links: Links::among(subjects),
+            links: Links::of_subjects(subjects),
             windows: 0,
             seen: BTreeMap::new(),
             ring_overflow: 0,
@@ -189,32 +185,32 @@ impl Health {
             received: 0,
             late_clients: 0,
             started: 0,
-            last: Vec::new(),
+            last_window: Vec::new(),
         }
     }
 
     /// Adds a window that lasted `seconds`, with the figures of each subject, including `tester`.
     pub fn window(&mut self, index: u64, seconds: f64, subjects: &BTreeMap<String, Window>) {
-        self.last.clear();
+        self.last_window.clear();
         let Some(window) = subjects.get("tester") else {
             return;
         };
         let tester = Totals::of_window(tester::TESTER_CATALOGUE, window, seconds);
         let counted = index >= self.warm_up_windows;
         // A run may have no other window, so the first one is judged whatever its length.
-        let whole = seconds >= SHORTEST_WINDOW || index == self.warm_up_windows;
+        let whole = seconds >= WINDOW_SECONDS_MIN || index == self.warm_up_windows;
         for check in Check::ALL {
             if let Some(value) = check.value(&tester) {
-                self.hold(check, value, index, counted, whole);
+                self.check_value(check, value, index, counted, whole);
             }
         }
-        self.hold_links(subjects, index, seconds, counted);
+        self.check_links(subjects, index, seconds, counted);
         let overflow = tester
             .named("overflow", Statistic::Value)
             .unwrap_or_default() as i64;
         if overflow > 0 {
             let overflow = human::count(overflow as f64);
-            self.last.push(format!(
+            self.last_window.push(format!(
                 "{overflow} packets were lost in the tester's own queues (tester.overflow)"
             ));
         }
@@ -230,7 +226,7 @@ impl Health {
             (Check::LateClients, late),
         ] {
             if count > 0 {
-                self.seen.entry(check).or_default().crossed_in(index);
+                self.seen.entry(check).or_default().record_crossing(index);
             }
         }
         self.ring_overflow += tester.counter(tester::RING_OVERFLOW);
@@ -252,29 +248,29 @@ impl Health {
     }
 
     /// Checks a window's value against its bound.
-    fn hold(&mut self, check: Check, value: f64, index: u64, counted: bool, whole: bool) {
+    fn check_value(&mut self, check: Check, value: f64, index: u64, counted: bool, whole: bool) {
         let bound = check.bound(&self.bounds);
         let crossed = value > bound;
         if crossed {
-            self.last.push(format!(
+            self.last_window.push(format!(
                 "{} is {} ({})",
-                check.what(),
-                figure(value, check.unit()),
+                check.description(),
+                figure_four_digits(value, check.unit()),
                 check.metric()
             ));
         }
-        if !counted || (check.judged() == Judged::ByWindows && !whole) {
+        if !counted || (check.judged_by() == JudgedBy::ByWindows && !whole) {
             return;
         }
         let seen = self.seen.entry(check).or_default();
-        seen.value(value, index);
+        seen.record_value(value, index);
         if crossed {
-            seen.crossed_in(index);
+            seen.record_crossing(index);
         }
     }
 
     /// Checks the emulated links' figures of a window against their bounds.
-    fn hold_links(
+    fn check_links(
         &mut self,
         subjects: &BTreeMap<String, Window>,
         index: u64,
@@ -285,50 +281,50 @@ impl Health {
             return;
         };
         // A dropped packet counts however short the window was.
-        self.hold(Check::LinkOverload, overload, index, counted, true);
+        self.check_value(Check::LinkOverload, overload, index, counted, true);
         if !counted {
             return;
         }
         for late in self.links.lateness(subjects, index, seconds) {
-            self.hold_late(late);
+            self.check_lateness(late);
         }
     }
 
-    fn hold_late(&mut self, late: Late) {
+    fn check_lateness(&mut self, late: LinkLateness) {
         let (first, last) = late.windows;
         let crossed = late.p99 > Check::LinkLateness.bound(&self.bounds);
         // Earlier windows of the range had too few packets to be judged on their own.
         let seen = self.seen.entry(Check::LinkLateness).or_default();
         (first..last)
             .filter(|_| crossed)
-            .for_each(|window| seen.crossed_in(window));
-        self.hold(Check::LinkLateness, late.p99, last, true, true);
+            .for_each(|window| seen.record_crossing(window));
+        self.check_value(Check::LinkLateness, late.p99, last, true, true);
     }
 
     /// Returns a copy that also judges the pending link windows, as at the end of the run.
-    fn settled(&self) -> Health {
+    fn with_pending_links(&self) -> Health {
         let mut settled = self.clone();
-        for late in settled.links.rest() {
-            settled.hold_late(late);
+        for late in settled.links.take_pending() {
+            settled.check_lateness(late);
         }
         settled
     }
 
     /// Bounds that the last window crossed, for a live display. Empty if it crossed none.
     pub fn last_window(&self) -> &[String] {
-        &self.last
+        &self.last_window
     }
 
     /// Number of windows in which a bound may be crossed.
     fn windows_allowed(&self) -> u64 {
         let share = self.bounds.windows;
         let allowed = (self.windows as f64 * share) as u64;
-        let forgiven = share > 0.0 && self.windows >= WINDOWS_TO_FORGIVE_ONE;
+        let forgiven = share > 0.0 && self.windows >= FORGIVING_WINDOWS_MIN;
         allowed.max(u64::from(forgiven))
     }
 
     /// Count and denominator of a check that is judged over the run.
-    fn over_the_run(&self, check: Check) -> (i64, i64) {
+    fn run_count_and_total(&self, check: Check) -> (i64, i64) {
         match check {
             Check::Overflow => (
                 self.ring_overflow + self.socket_overflow,
@@ -346,11 +342,11 @@ impl Health {
 
     fn is_invalid(&self, check: Check) -> bool {
         let crossed = self.seen.get(&check).map_or(0, |seen| seen.crossed);
-        match check.judged() {
-            Judged::ByWindows => crossed > self.windows_allowed(),
-            Judged::Once => crossed > 0,
-            Judged::OverTheRun => {
-                let (count, of) = self.over_the_run(check);
+        match check.judged_by() {
+            JudgedBy::ByWindows => crossed > self.windows_allowed(),
+            JudgedBy::Once => crossed > 0,
+            JudgedBy::OverTheRun => {
+                let (count, of) = self.run_count_and_total(check);
                 count as f64 > of as f64 * check.bound(&self.bounds)
                     // Reported for the windows already.
                     && !(check == Check::LateClients && self.is_invalid(Check::LateStarts))
@@ -361,17 +357,17 @@ impl Health {
     /// Returns the result of every check, whether its bound was crossed or not: the evidence that
     /// the tester was healthy, or that it was not.
     pub fn findings(&self) -> Vec<Finding> {
-        self.settled().found_so_far()
+        self.with_pending_links().current_findings()
     }
 
-    fn found_so_far(&self) -> Vec<Finding> {
+    fn current_findings(&self) -> Vec<Finding> {
         Check::ALL
             .into_iter()
             .map(|check| {
                 let seen = self.seen.get(&check);
-                let (worst, worst_window) = match check.judged() {
-                    Judged::OverTheRun => {
-                        let (count, of) = self.over_the_run(check);
+                let (worst, worst_window) = match check.judged_by() {
+                    JudgedBy::OverTheRun => {
+                        let (count, of) = self.run_count_and_total(check);
                         let share = count as f64 / of.max(count).max(1) as f64;
                         ((self.windows > 0).then_some(share), None)
                     }
@@ -401,21 +397,21 @@ impl Health {
     /// Reasons why the measurement cannot be trusted; empty if it can. Each states the finding, the
     /// windows, the worst value, and the remedy.
     pub fn reasons(&self) -> Vec<String> {
-        let settled = self.settled();
+        let settled = self.with_pending_links();
         let invalid = Check::ALL.into_iter();
         let invalid = invalid.filter(|&check| settled.is_invalid(check));
         invalid
-            .map(|check| format!("{}: {}", settled.found(check), check.advice()))
+            .map(|check| format!("{}: {}", settled.describe(check), check.advice()))
             .collect()
     }
 
     /// Describes the finding.
-    fn found(&self, check: Check) -> String {
+    fn describe(&self, check: Check) -> String {
         let Some(seen) = self.seen.get(&check) else {
-            return format!("{} ({})", check.what(), check.metric());
+            return format!("{} ({})", check.description(), check.metric());
         };
         let unit = check.unit();
-        let bound = figure(check.bound(&self.bounds), unit);
+        let bound = figure_four_digits(check.bound(&self.bounds), unit);
         let windows = seen.windows();
         let count = |packets: i64| human::count(packets as f64);
         match check {
@@ -447,18 +443,18 @@ impl Health {
                 let (worst, worst_window) = seen.worst.unwrap_or_default();
                 let mut text = format!(
                     "{} ({}) was over {bound} in {} of {} windows",
-                    check.what(),
+                    check.description(),
                     check.metric(),
                     seen.crossed,
                     self.windows,
                 );
-                if check.judged() == Judged::ByWindows {
+                if check.judged_by() == JudgedBy::ByWindows {
                     let allowed = self.windows_allowed();
                     text += &format!(" ({allowed} allowed)");
                 }
                 text += &format!(
                     "; in {windows}, worst {} in window {worst_window}",
-                    figure(worst, unit)
+                    figure_four_digits(worst, unit)
                 );
                 text
             }

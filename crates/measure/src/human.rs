@@ -50,12 +50,12 @@ pub fn seconds(value: f64) -> String {
     } else if size < 120.0 {
         format!("{} s", digits(value))
     } else {
-        span(value)
+        duration(value)
     }
 }
 
 /// Formats a duration, rounded to seconds: `7 s`, `2 min 5 s`, `1 h 3 min`.
-pub fn span(value: f64) -> String {
+pub fn duration(value: f64) -> String {
     let whole = value.max(0.0).round() as u64;
     let (hours, minutes, seconds) = (whole / 3600, whole / 60 % 60, whole % 60);
     match (hours, minutes, seconds) {
@@ -67,11 +67,11 @@ pub fn span(value: f64) -> String {
     }
 }
 
-/// Formats a duration like [`span`], but with a tenth of a second below one minute: `4.5 s`.
-pub fn length(value: f64) -> String {
+/// Formats a duration like [`duration`], but with a tenth of a second below one minute: `4.5 s`.
+pub fn short_duration(value: f64) -> String {
     match value < 60.0 && (value - value.round()).abs() >= 0.05 {
         true => format!("{value:.1} s"),
-        false => span(value),
+        false => duration(value),
     }
 }
 
@@ -167,9 +167,9 @@ mod tests {
         ] {
             assert_eq!(seconds(value), text);
         }
-        assert_eq!(length(4.5), "4.5 s");
-        assert_eq!(length(5.01), "5 s");
-        assert_eq!(length(75.5), "1 min 16 s");
+        assert_eq!(short_duration(4.5), "4.5 s");
+        assert_eq!(short_duration(5.01), "5 s");
+        assert_eq!(short_duration(75.5), "1 min 16 s");
     }
 
     #[test]

@@ -32,8 +32,8 @@ pub use health::{Finding, Health, HealthBounds};
 pub use histogram::{Histogram, Sparse};
 pub use link::LINK_CATALOGUE;
 pub use metric::{
-    Better, Catalogue, ContentCheck, CounterId, Disqualifier, GaugeId, Group, HistogramId, Meaning,
-    Metric, Statistic, TableColumn, Unit,
+    BetterWhen, Catalogue, ContentCheck, CounterId, Disqualifier, GaugeId, Group, HistogramId,
+    Meaning, Metric, Statistic, TableColumn, Unit,
 };
 pub use recorder::{Recorder, Window};
 pub use server::SERVER_CATALOGUE;
@@ -41,6 +41,6 @@ pub use sources::{Pacing, SourceStream, Sources};
 pub use summary::SummaryRow;
 pub use tester::TESTER_CATALOGUE;
 pub use threshold::{Judge, Threshold, ThresholdError, ThresholdResult};
-pub use time::{Run, Time};
+pub use time::{ArrivalRun, Time};
 pub use totals::Totals;
-pub use verdict::{Grounds, Verdict, VerdictResult};
+pub use verdict::{Verdict, VerdictInput, VerdictResult};

@@ -86,7 +86,7 @@ pub fn subjects(population: Option<&str>) -> [String; 2] {
 pub static LINK_CATALOGUE: Catalogue = Catalogue(&GROUPS);
 
 /// Reason why a direction did not work as configured because of the tester, or `None`.
-pub fn unfit(totals: &Totals) -> Option<String> {
+pub fn invalid_reason(totals: &Totals) -> Option<String> {
     let dropped = totals.counter(OVERLOAD);
     if dropped > 0 {
         let packets = crate::human::plural(dropped as f64, "packet", "packets");

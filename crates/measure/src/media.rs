@@ -6,7 +6,7 @@
 //! of the load between seeds is therefore cv / √n, where cv = sd(r) / mean(r) is the coefficient of
 //! variation over the URLs. The same holds for play times. If a share p of the URLs has one format,
 //! the share of clients that play it has the standard deviation √(p (1 - p) / n). Each of these is
-//! compared with [`UNCERTAIN`].
+//! compared with [`DEVIATION_MAX`].
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 /// Relative standard deviation above which picking at random makes a result uncertain: one run in
 /// twenty then differs by more than twice this value.
-pub const UNCERTAIN: f64 = 0.02;
+pub const DEVIATION_MAX: f64 = 0.02;
 
 /// A server's description of the media of one URL, before it is played.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -135,7 +135,7 @@ impl MediaDescription {
     }
 
     /// Types of the streams that state no bit rate; empty if the bit rate of the whole is stated.
-    pub fn unstated(&self) -> Vec<&str> {
+    pub fn kinds_without_bitrate(&self) -> Vec<&str> {
         let stated: u64 = self.streams.iter().filter_map(|s| s.bitrate).sum();
         if self.bitrate.is_some_and(|whole| whole != stated) {
             return Vec::new();
@@ -163,7 +163,7 @@ pub fn differences(population: &str, urls: &[DescribedUrl], picking: Picking) ->
     if described.len() < 2 || picking.clients == 0 {
         return Vec::new();
     }
-    let compare = Compare {
+    let compare = UrlComparison {
         population,
         all,
         clients: picking.clients,
@@ -178,21 +178,21 @@ pub fn differences(population: &str, urls: &[DescribedUrl], picking: Picking) ->
     .collect()
 }
 
-struct Compare<'a> {
+struct UrlComparison<'a> {
     population: &'a str,
     /// Number of URLs of the population.
     all: usize,
     clients: u64,
 }
 
-impl Compare<'_> {
+impl UrlComparison<'_> {
     fn bit_rates(&self, described: &[&MediaDescription]) -> Option<Difference> {
         // Only descriptions that lack the same bit rates are compared: video alone must not be
         // compared with video and audio.
         let mut alike: BTreeMap<Vec<&str>, Vec<f64>> = BTreeMap::new();
         for media in described {
             if let Some(rate) = media.bitrate {
-                let rates = alike.entry(media.unstated()).or_default();
+                let rates = alike.entry(media.kinds_without_bitrate()).or_default();
                 rates.push(rate as f64);
             }
         }
@@ -206,7 +206,7 @@ impl Compare<'_> {
         let text = format!(
             "the bit rates of the URLs differ: {figures}{}; the total bit rate of {} clients that pick at \
              random then varies by {:.1} % from seed to seed (standard deviation)",
-            self.of(rates.len()),
+            self.known_suffix(rates.len()),
             self.clients,
             deviation * 100.0
         );
@@ -229,7 +229,7 @@ impl Compare<'_> {
         let text = format!(
             "the play times of the URLs differ: {figures}{}; the total play time of {} clients that pick at random \
              then varies by {:.1} % from seed to seed (standard deviation)",
-            self.of(lengths.len()),
+            self.known_suffix(lengths.len()),
             self.clients,
             deviation * 100.0
         );
@@ -255,7 +255,7 @@ impl Compare<'_> {
             .iter()
             .map(|&(_, count)| deviation_of(count))
             .fold(0.0, f64::max);
-        if deviation <= UNCERTAIN {
+        if deviation <= DEVIATION_MAX {
             return None;
         }
         let mut shown: Vec<String> = counts
@@ -271,7 +271,7 @@ impl Compare<'_> {
              plays one of them then varies by {:.1} percentage points from seed to seed (standard \
              deviation)",
             shown.join(", "),
-            self.of(described.len()),
+            self.known_suffix(described.len()),
             self.clients,
             deviation * 100.0
         );
@@ -300,7 +300,7 @@ impl Compare<'_> {
         let deviation = variation / (self.clients as f64).sqrt();
         let least = figures.iter().copied().fold(f64::INFINITY, f64::min);
         let most = figures.iter().copied().fold(0.0, f64::max);
-        (deviation > UNCERTAIN).then(|| {
+        (deviation > DEVIATION_MAX).then(|| {
             let text = format!(
                 "{} to {} {unit}, on average {}, coefficient of variation {variation:.2}",
                 show(least),
@@ -312,7 +312,7 @@ impl Compare<'_> {
     }
 
     /// States for how many URLs the value is known; empty if for all.
-    fn of(&self, known: usize) -> String {
+    fn known_suffix(&self, known: usize) -> String {
         if known == self.all {
             return String::new();
         }
@@ -468,7 +468,7 @@ mod tests {
             resolution: None,
             bitrate: None,
         });
-        assert_eq!(media.unstated(), ["audio"]);
+        assert_eq!(media.kinds_without_bitrate(), ["audio"]);
         assert_eq!(media.format(), "H264 1280x720 + PCMU 8000 Hz x2");
         let urls = [
             url(Some(1_000_000), None, "H264"),

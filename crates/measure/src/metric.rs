@@ -70,7 +70,7 @@ pub struct HistogramId(pub u16);
 
 /// How the gauges of several workers are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Join {
+pub enum GaugeMerge {
     /// The sum.
     Sum,
     /// The maximum.
@@ -84,7 +84,7 @@ pub enum MetricSource {
     Counter(CounterId),
     /// A gauge, sampled once a window. Over the run it has a mean, a minimum and a maximum.
     /// Messages and reports call it a level.
-    Gauge(GaugeId, Join),
+    Gauge(GaugeId, GaugeMerge),
     /// A distribution of single values.
     Distribution(HistogramId),
     /// The sum of two counters.
@@ -97,7 +97,7 @@ pub enum MetricSource {
     Share(CounterId, CounterId),
     /// The share of the sum of the first counters that is not correct. Correct is the second
     /// counter minus the third.
-    NotRight(&'static [CounterId], CounterId, CounterId),
+    WrongShare(&'static [CounterId], CounterId, CounterId),
     /// A counter times a factor, per second.
     Rate(CounterId, u32),
     /// A counter times a power of ten: -9 shows nanoseconds in seconds.
@@ -182,7 +182,7 @@ pub struct Disqualifier {
     /// Metric of which the sum is a share.
     pub of: &'static str,
     /// Description of what happened to that share.
-    pub words: &'static str,
+    pub description: &'static str,
     /// Metric whose threshold may allow a larger share than the default.
     pub allowed_by: Option<&'static str>,
 }
@@ -218,7 +218,7 @@ pub struct TableColumn {
     /// Mb/s, bytes in MiB.
     pub heading: [&'static str; 2],
     /// Direction of improvement.
-    pub better: Better,
+    pub better: BetterWhen,
     /// Counters of which at least one must be above zero; otherwise the figure is unknown instead
     /// of zero. Empty: always known.
     pub known_with: &'static [&'static str],
@@ -227,14 +227,14 @@ pub struct TableColumn {
     pub only_without: &'static [&'static str],
     /// True if the figure is computed from packets' arrival times, some of which may be times of
     /// reading (`timed_by_reading`).
-    pub of_times: bool,
+    pub from_arrival_times: bool,
     /// Meaning of the column, in addition to or instead of its metric.
     pub meaning: Meaning,
     /// True if a run with media shows the column as unknown when it has no value.
-    pub says_unknown: bool,
+    pub shows_unknown: bool,
     /// Order in which columns are dropped from a table that is too wide, smallest first. `None`:
     /// dropped only if it is zero in every run.
-    pub hidden_at: Option<u8>,
+    pub drop_order: Option<u8>,
 }
 
 /// Meaning of a column when runs are compared.
@@ -246,18 +246,18 @@ pub enum Meaning {
     BitRate,
     /// Rate of operations that are counted as a whole, such as acknowledged messages: half of the
     /// seconds had at least this much.
-    Done,
+    Operations,
     /// Clients that were served, of those that requested something.
     Served,
     /// The server's processor time per Gb/s of correctly received media, in cores.
     CpuPerGbit,
-    /// The server's processor time per operation of [`Meaning::Done`].
-    CpuPerDone,
+    /// The server's processor time per operation of [`Meaning::Operations`].
+    CpuPerOperation,
 }
 
 /// Direction in which a column improves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Better {
+pub enum BetterWhen {
     /// The largest figure is the best.
     Larger,
     /// The smallest figure is the best.
@@ -277,13 +277,13 @@ impl TableColumn {
             metric,
             statistic,
             heading,
-            better: Better::Smaller,
+            better: BetterWhen::Smaller,
             known_with: &[],
             only_without: &[],
-            of_times: false,
+            from_arrival_times: false,
             meaning: Meaning::Figure,
-            says_unknown: false,
-            hidden_at: None,
+            shows_unknown: false,
+            drop_order: None,
         }
     }
 
@@ -295,7 +295,7 @@ impl TableColumn {
         heading: [&'static str; 2],
     ) -> TableColumn {
         TableColumn {
-            better: Better::Larger,
+            better: BetterWhen::Larger,
             ..TableColumn::smaller(name, metric, statistic, heading)
         }
     }
@@ -319,7 +319,7 @@ impl TableColumn {
     /// Marks the figure as computed from packets' arrival times.
     pub const fn of_times(self) -> TableColumn {
         TableColumn {
-            of_times: true,
+            from_arrival_times: true,
             ..self
         }
     }
@@ -332,7 +332,7 @@ impl TableColumn {
     /// Shows the figure as unknown in runs with media that have no value.
     pub const fn says_unknown(self) -> TableColumn {
         TableColumn {
-            says_unknown: true,
+            shows_unknown: true,
             ..self
         }
     }
@@ -340,7 +340,7 @@ impl TableColumn {
     /// Sets the order in which the column is dropped from a table that is too wide.
     pub const fn hidden_at(self, order: u8) -> TableColumn {
         TableColumn {
-            hidden_at: Some(order),
+            drop_order: Some(order),
             ..self
         }
     }
@@ -397,7 +397,7 @@ impl Catalogue {
     }
 
     /// Returns the counter whose rate is shown by the column with this meaning.
-    pub fn counter_behind(self, meaning: Meaning) -> Option<CounterId> {
+    pub fn rate_counter(self, meaning: Meaning) -> Option<CounterId> {
         let column = self.table().find(|shown| shown.meaning == meaning)?;
         match self.find(column.metric)?.source {
             MetricSource::Rate(counter, _) => Some(counter),
@@ -405,9 +405,9 @@ impl Catalogue {
         }
     }
 
-    /// Returns the metric of [`Catalogue::counter_behind`].
-    pub fn metric_behind(self, meaning: Meaning) -> Option<&'static Metric> {
-        let source = MetricSource::Counter(self.counter_behind(meaning)?);
+    /// Returns the metric of [`Catalogue::rate_counter`].
+    pub fn rate_counter_metric(self, meaning: Meaning) -> Option<&'static Metric> {
+        let source = MetricSource::Counter(self.rate_counter(meaning)?);
         self.metrics().find(|metric| metric.source == source)
     }
 
@@ -493,7 +493,7 @@ macro_rules! metrics {
                 }, )*
                 $( $crate::metric::Metric {
                     name: $gname, unit: $crate::metric::Unit::$gunit,
-                    source: $crate::metric::MetricSource::Gauge($G, $crate::metric::Join::$gjoin),
+                    source: $crate::metric::MetricSource::Gauge($G, $crate::metric::GaugeMerge::$gjoin),
                     doc: $crate::metric::trim_doc(concat!($($gdoc, "\n"),+)), reference: $gref,
                 }, )*
                 $( $crate::metric::Metric {

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use crate::histogram::{Histogram, Sparse};
-use crate::metric::{Catalogue, CounterId, GaugeId, HistogramId, Join, MetricSource};
+use crate::metric::{Catalogue, CounterId, GaugeId, GaugeMerge, HistogramId, MetricSource};
 
-/// Number of values that [`Recorder::record_together`] batches.
-const TOGETHER: usize = 64;
+/// Number of values that [`Recorder::record_batched`] batches.
+const BATCH_LEN: usize = 64;
 
 /// Figures of one subject on one worker in the current window.
 ///
@@ -18,7 +18,7 @@ pub struct Recorder {
     gauges: Vec<Option<f64>>,
     histograms: Vec<Option<Box<Histogram>>>,
     /// Batched values, not yet in the histograms.
-    waiting: Vec<(HistogramId, u64)>,
+    batch: Vec<(HistogramId, u64)>,
     failures: BTreeMap<&'static str, u64>,
 }
 
@@ -30,7 +30,7 @@ impl Recorder {
             counters: vec![0; catalogue.counters()],
             gauges: vec![None; catalogue.gauges()],
             histograms: (0..catalogue.histograms()).map(|_| None).collect(),
-            waiting: Vec::new(),
+            batch: Vec::new(),
             failures: BTreeMap::new(),
         }
     }
@@ -66,7 +66,7 @@ impl Recorder {
         let slot = &mut self.histograms[usize::from(histogram.0)];
         match slot {
             Some(histogram) => histogram.record(value),
-            None => slot.insert(first_of_its_kind()).record(value),
+            None => slot.insert(new_histogram()).record(value),
         }
     }
 
@@ -75,19 +75,19 @@ impl Recorder {
     /// overlaps the cache misses of several: 10 ns instead of 39 ns a value, measured with one
     /// value for each 1,316 bytes of 400 Mb/s.
     #[inline]
-    pub fn record_together(&mut self, histogram: HistogramId, value: u64) {
-        self.waiting.push((histogram, value));
-        if self.waiting.len() >= TOGETHER {
-            self.record_waiting();
+    pub fn record_batched(&mut self, histogram: HistogramId, value: u64) {
+        self.batch.push((histogram, value));
+        if self.batch.len() >= BATCH_LEN {
+            self.flush_batch();
         }
     }
 
-    fn record_waiting(&mut self) {
-        let mut waiting = std::mem::take(&mut self.waiting);
+    fn flush_batch(&mut self) {
+        let mut waiting = std::mem::take(&mut self.batch);
         for (histogram, value) in waiting.drain(..) {
             self.record(histogram, value);
         }
-        self.waiting = waiting;
+        self.batch = waiting;
     }
 
     /// Returns a copy of the distribution of the current window, or `None` if nothing was ever
@@ -96,7 +96,7 @@ impl Recorder {
         let mut found = self.histograms[usize::from(histogram.0)]
             .as_deref()
             .cloned();
-        for &(_, value) in self.waiting.iter().filter(|&&(of, _)| of == histogram) {
+        for &(_, value) in self.batch.iter().filter(|&&(of, _)| of == histogram) {
             found.get_or_insert_default().record(value);
         }
         found
@@ -121,9 +121,9 @@ impl Recorder {
     /// Returns the current window and continues with the next one, whose counts so far are in
     /// `next`. `next` is empty afterwards and can be used for the window after that. Gauges keep
     /// their values; those of `next` are ignored.
-    pub fn take_window_before(&mut self, next: &mut Recorder) -> Window {
+    pub fn take_window_and_continue(&mut self, next: &mut Recorder) -> Window {
         let window = self.take_window();
-        next.record_waiting();
+        next.flush_batch();
         std::mem::swap(&mut self.counters, &mut next.counters);
         std::mem::swap(&mut self.histograms, &mut next.histograms);
         std::mem::swap(&mut self.failures, &mut next.failures);
@@ -132,7 +132,7 @@ impl Recorder {
 
     /// Returns the current window and begins the next one.
     pub fn take_window(&mut self) -> Window {
-        self.record_waiting();
+        self.flush_batch();
         let counters = self.counters.clone();
         self.counters.fill(0);
         let mut histograms = BTreeMap::new();
@@ -159,7 +159,7 @@ impl Recorder {
 }
 
 #[cold]
-fn first_of_its_kind() -> Box<Histogram> {
+fn new_histogram() -> Box<Histogram> {
     Box::new(Histogram::new())
 }
 
@@ -198,8 +198,8 @@ impl Window {
                 let index = usize::from(id.0);
                 let (ours, theirs) = (&mut self.gauges[index], other.gauges[index]);
                 *ours = match (*ours, theirs, join) {
-                    (Some(a), Some(b), Join::Sum) => Some(a + b),
-                    (Some(a), Some(b), Join::Max) => Some(a.max(b)),
+                    (Some(a), Some(b), GaugeMerge::Sum) => Some(a + b),
+                    (Some(a), Some(b), GaugeMerge::Max) => Some(a.max(b)),
                     (a, b, _) => a.or(b),
                 };
             }
@@ -222,17 +222,24 @@ mod tests {
     fn batched_values_belong_to_the_window_of_their_recording() {
         let new = || Recorder::new(tester::TESTER_CATALOGUE);
         let (mut together, mut next, mut at_once) = (new(), new(), new());
-        for count in [0, 1, TOGETHER - 1, TOGETHER, TOGETHER + 1, 5 * TOGETHER + 3] {
+        for count in [
+            0,
+            1,
+            BATCH_LEN - 1,
+            BATCH_LEN,
+            BATCH_LEN + 1,
+            5 * BATCH_LEN + 3,
+        ] {
             for value in (0..count as u64).map(|n| n * n) {
-                together.record_together(tester::LAG, value);
-                next.record_together(tester::SEND_LATENESS, value);
+                together.record_batched(tester::LAG, value);
+                next.record_batched(tester::SEND_LATENESS, value);
                 at_once.record(tester::LAG, value);
                 let seen = together.histogram(tester::LAG).expect("some were recorded");
                 let expected = at_once.histogram(tester::LAG).expect("as many");
                 assert_eq!(seen.to_sparse(), expected.to_sparse());
             }
             assert_eq!(
-                together.take_window_before(&mut next),
+                together.take_window_and_continue(&mut next),
                 at_once.take_window()
             );
             // The next window contains its earlier values, and `next` is empty.

@@ -9,14 +9,14 @@ pub struct SummaryRow {
     /// Label on the left.
     pub label: &'static str,
     /// Conditions under which the row is shown. All must hold.
-    pub when: &'static [When],
+    pub when: &'static [RowCondition],
     /// Content on the right.
-    pub shows: Shows,
+    pub shows: RowContent,
 }
 
 /// Condition of a row. Names are those of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum When {
+pub enum RowCondition {
     /// The value is above zero.
     Above(&'static str),
     /// The value is not above zero, or is unknown.
@@ -32,14 +32,14 @@ pub enum When {
     /// The first is more than one percent of the second.
     MoreThanPercentOf(&'static str, &'static str),
     /// At least one client started after the warm-up, or no client started at all.
-    Began,
+    StartedAfterWarmUp,
     /// All clients started during the warm-up.
-    NotBegan,
+    OnlyStartedInWarmUp,
 }
 
 /// Content of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Shows {
+pub enum RowContent {
     /// Parts of a text, concatenated. The row is omitted if all are empty.
     Text(&'static [Part]),
     /// Mean or median of a distribution, as named by the second field, and its tail. The row is
@@ -81,36 +81,36 @@ impl SummaryRow {
     /// Creates a row with one text.
     pub const fn text(
         label: &'static str,
-        when: &'static [When],
+        when: &'static [RowCondition],
         parts: &'static [Part],
     ) -> SummaryRow {
         SummaryRow {
             label,
             when,
-            shows: Shows::Text(parts),
+            shows: RowContent::Text(parts),
         }
     }
 
     /// Creates a row for a distribution with its `first` figure, `mean` or `p50`.
     pub const fn distribution(
         label: &'static str,
-        when: &'static [When],
+        when: &'static [RowCondition],
         metric: &'static str,
         first: &'static str,
     ) -> SummaryRow {
         SummaryRow {
             label,
             when,
-            shows: Shows::Distribution(metric, first),
+            shows: RowContent::Distribution(metric, first),
         }
     }
 
     /// Ends the summary if all conditions hold.
-    pub const fn end(when: &'static [When]) -> SummaryRow {
+    pub const fn end(when: &'static [RowCondition]) -> SummaryRow {
         SummaryRow {
             label: "",
             when,
-            shows: Shows::End,
+            shows: RowContent::End,
         }
     }
 
@@ -119,20 +119,20 @@ impl SummaryRow {
         let mut names = Vec::new();
         for when in self.when {
             match *when {
-                When::Above(name)
-                | When::NotAbove(name)
-                | When::Zero(name)
-                | When::NotZero(name)
-                | When::HasData(name)
-                | When::NoData(name) => names.push(name),
-                When::MoreThanPercentOf(name, other) => names.extend([name, other]),
-                When::Began | When::NotBegan => {}
+                RowCondition::Above(name)
+                | RowCondition::NotAbove(name)
+                | RowCondition::Zero(name)
+                | RowCondition::NotZero(name)
+                | RowCondition::HasData(name)
+                | RowCondition::NoData(name) => names.push(name),
+                RowCondition::MoreThanPercentOf(name, other) => names.extend([name, other]),
+                RowCondition::StartedAfterWarmUp | RowCondition::OnlyStartedInWarmUp => {}
             }
         }
         match self.shows {
-            Shows::Text(parts) => parts.iter().for_each(|part| part.metrics(&mut names)),
-            Shows::Distribution(name, _) => names.push(name),
-            Shows::WhereLost | Shows::End => {}
+            RowContent::Text(parts) => parts.iter().for_each(|part| part.metrics(&mut names)),
+            RowContent::Distribution(name, _) => names.push(name),
+            RowContent::WhereLost | RowContent::End => {}
         }
         names
     }
@@ -157,26 +157,28 @@ impl Part {
 }
 
 fn named_in(text: &'static str) -> impl Iterator<Item = &'static str> {
-    let names = pieces(text).flat_map(|piece| match piece {
-        Piece::Text(_) | Piece::Figure("", _) => [None, None],
-        Piece::Figure(name, How::Less(other) | How::Of(other)) => [Some(name), Some(other)],
-        Piece::Figure(name, _) => [Some(name), None],
+    let names = tokens(text).flat_map(|piece| match piece {
+        Token::Text(_) | Token::Figure("", _) => [None, None],
+        Token::Figure(name, FigureFormat::Less(other) | FigureFormat::Of(other)) => {
+            [Some(name), Some(other)]
+        }
+        Token::Figure(name, _) => [Some(name), None],
     });
     names.flatten()
 }
 
 /// A token of a part's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Piece<'a> {
+pub enum Token<'a> {
     /// Literal text.
     Text(&'a str),
     /// A metric, empty for the metric of the part, and its format.
-    Figure(&'a str, How<'a>),
+    Figure(&'a str, FigureFormat<'a>),
 }
 
 /// Format of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How<'a> {
+pub enum FigureFormat<'a> {
     /// With its unit.
     Plain,
     /// Without decimals.
@@ -194,7 +196,7 @@ pub enum How<'a> {
 }
 
 /// Splits a part's text into tokens.
-pub fn pieces(text: &str) -> impl Iterator<Item = Piece<'_>> {
+pub fn tokens(text: &str) -> impl Iterator<Item = Token<'_>> {
     let mut rest = text;
     std::iter::from_fn(move || {
         if let Some(inside) = rest.strip_prefix('{') {
@@ -205,26 +207,26 @@ pub fn pieces(text: &str) -> impl Iterator<Item = Piece<'_>> {
         let end = rest.find('{').unwrap_or(rest.len());
         let (plain, after) = rest.split_at(end);
         rest = after;
-        (!plain.is_empty()).then_some(Piece::Text(plain))
+        (!plain.is_empty()).then_some(Token::Text(plain))
     })
 }
 
-fn figure(inside: &str) -> Piece<'_> {
+fn figure(inside: &str) -> Token<'_> {
     let end = inside.find([':', '-', '/', '.']).unwrap_or(inside.len());
     let (name, how) = inside.split_at(end);
     let how = match (how.get(..1), how.get(1..)) {
-        (Some(":"), Some("0")) => How::Whole,
+        (Some(":"), Some("0")) => FigureFormat::Whole,
         (Some(":"), Some(words)) => {
             let (one, many) = words.split_once('|').unwrap_or((words, words));
-            How::Counted(one, many)
+            FigureFormat::Counted(one, many)
         }
-        (Some("-"), Some(other)) => How::Less(other),
-        (Some("/"), Some(other)) => How::Of(other),
-        (Some("."), Some("p50")) => How::Median,
-        (Some("."), Some("max")) => How::Max,
-        _ => How::Plain,
+        (Some("-"), Some(other)) => FigureFormat::Less(other),
+        (Some("/"), Some(other)) => FigureFormat::Of(other),
+        (Some("."), Some("p50")) => FigureFormat::Median,
+        (Some("."), Some("max")) => FigureFormat::Max,
+        _ => FigureFormat::Plain,
     };
-    Piece::Figure(name, how)
+    Token::Figure(name, how)
 }
 
 #[cfg(test)]
@@ -233,27 +235,27 @@ mod tests {
 
     #[test]
     fn texts_are_split_into_tokens() {
-        let found: Vec<Piece<'_>> =
-            pieces("{} of {a-b}, {c:0}/s {d:one|two things}{e.max}{f.p50}{g.p95}").collect();
+        let found: Vec<Token<'_>> =
+            tokens("{} of {a-b}, {c:0}/s {d:one|two things}{e.max}{f.p50}{g.p95}").collect();
         assert_eq!(
             found,
             [
-                Piece::Figure("", How::Plain),
-                Piece::Text(" of "),
-                Piece::Figure("a", How::Less("b")),
-                Piece::Text(", "),
-                Piece::Figure("c", How::Whole),
-                Piece::Text("/s "),
-                Piece::Figure("d", How::Counted("one", "two things")),
-                Piece::Figure("e", How::Max),
-                Piece::Figure("f", How::Median),
+                Token::Figure("", FigureFormat::Plain),
+                Token::Text(" of "),
+                Token::Figure("a", FigureFormat::Less("b")),
+                Token::Text(", "),
+                Token::Figure("c", FigureFormat::Whole),
+                Token::Text("/s "),
+                Token::Figure("d", FigureFormat::Counted("one", "two things")),
+                Token::Figure("e", FigureFormat::Max),
+                Token::Figure("f", FigureFormat::Median),
                 // An unknown suffix does not show another figure.
-                Piece::Figure("g", How::Plain),
+                Token::Figure("g", FigureFormat::Plain),
             ]
         );
         assert_eq!(
-            pieces("{a/b}").collect::<Vec<_>>(),
-            [Piece::Figure("a", How::Of("b"))]
+            tokens("{a/b}").collect::<Vec<_>>(),
+            [Token::Figure("a", FigureFormat::Of("b"))]
         );
     }
 
@@ -261,7 +263,7 @@ mod tests {
     fn rows_list_the_metrics_they_read() {
         const ROW: SummaryRow = SummaryRow::text(
             "lost",
-            &[When::Above("a")],
+            &[RowCondition::Above("a")],
             &[Part::List(&[("b", "{} of {c}")]), Part::Text("{d-e}")],
         );
         assert_eq!(ROW.metrics(), ["a", "c", "b", "d", "e"]);

@@ -152,17 +152,17 @@ fn error(offset: usize, message: impl Into<String>, help: impl Into<String>) -> 
 }
 
 /// Maximum length of a threshold, in bytes.
-const LONGEST: usize = 500;
+const THRESHOLD_BYTES_MAX: usize = 500;
 
 impl Threshold {
     /// Parses a threshold.
     pub fn parse(text: &str) -> Result<Threshold, ThresholdError> {
         const FORM: &str =
             "write it as SUBJECT.METRIC OPERATOR QUANTITY, such as `viewers.loss < 7%`";
-        if text.len() > LONGEST {
+        if text.len() > THRESHOLD_BYTES_MAX {
             return Err(error(
                 0,
-                format!("the threshold is longer than {LONGEST} bytes"),
+                format!("the threshold is longer than {THRESHOLD_BYTES_MAX} bytes"),
                 FORM,
             ));
         }
@@ -301,8 +301,8 @@ impl Threshold {
 
     /// Name of the statistic that is read, such as `mean` or `p95`; `None` if the metric has only
     /// one figure. For a gauge without an explicit statistic it is the mean.
-    fn statistic_name(&self, reads: &Reads) -> Option<String> {
-        let Reads::Metric(metric, statistic) = reads else {
+    fn statistic_name(&self, reads: &ThresholdFigure) -> Option<String> {
+        let ThresholdFigure::Metric(metric, statistic) = reads else {
             return None;
         };
         let is_level = matches!(metric.source, MetricSource::Gauge(..));
@@ -314,7 +314,7 @@ impl Threshold {
             Statistic::Min => "min".to_owned(),
             Statistic::Max => "max".to_owned(),
             Statistic::Count => "count".to_owned(),
-            Statistic::Quantile(share) => format!("p{}", tidy(share * 100.0)),
+            Statistic::Quantile(share) => format!("p{}", without_binary_noise(share * 100.0)),
         })
     }
 
@@ -340,7 +340,7 @@ impl Threshold {
                     "leave the statistic out",
                 ));
             }
-            (Reads::Failures(self.reason.clone()), Unit::Count)
+            (ThresholdFigure::Failures(self.reason.clone()), Unit::Count)
         } else {
             let Some(metric) = catalogue.find(self.metric()) else {
                 return Err(error(
@@ -354,7 +354,7 @@ impl Threshold {
                 Statistic::Count => Unit::Count,
                 _ => metric.unit,
             };
-            (Reads::Metric(metric, self.statistic), unit)
+            (ThresholdFigure::Metric(metric, self.statistic), unit)
         };
         Ok(Resolved {
             catalogue: *catalogue,
@@ -417,7 +417,10 @@ impl Threshold {
             (Unit::Ratio, Unit::Count) => bad(
                 format!("`{value}` has no unit: `{}` is a share", self.metric()),
                 match value <= 1.0 {
-                    true => format!("write `{value}%`, or `{}%`", tidy(value * 100.0)),
+                    true => format!(
+                        "write `{value}%`, or `{}%`",
+                        without_binary_noise(value * 100.0)
+                    ),
                     false => format!("write `{value}%`"),
                 },
             ),
@@ -454,45 +457,49 @@ impl Threshold {
 #[derive(Clone, Debug)]
 struct Resolved {
     catalogue: Catalogue,
-    reads: Reads,
+    reads: ThresholdFigure,
     unit: Unit,
     limit: f64,
 }
 
 /// Figure that a threshold reads.
 #[derive(Clone, Debug)]
-enum Reads {
+enum ThresholdFigure {
     Metric(&'static Metric, Statistic),
     /// Clients that failed for this reason, or for any reason.
     Failures(Option<String>),
 }
 
 /// Counters of a population that count clients.
-const OF_CLIENTS: [&str; 5] = ["started", "completed", "stopped", "failed", "turned_away"];
+const CLIENT_COUNTERS: [&str; 5] = ["started", "completed", "stopped", "failed", "turned_away"];
 
 impl Resolved {
     /// Number of clients that a window counts, or `None` if the threshold does not count clients.
     fn clients(&self, window: &Window) -> Option<i64> {
         match &self.reads {
-            Reads::Metric(metric, _) if self.catalogue.find("failed").is_some() => {
+            ThresholdFigure::Metric(metric, _) if self.catalogue.find("failed").is_some() => {
                 match metric.source {
-                    MetricSource::Counter(id) if OF_CLIENTS.contains(&metric.name) => {
+                    MetricSource::Counter(id) if CLIENT_COUNTERS.contains(&metric.name) => {
                         window.counters.get(usize::from(id.0)).copied()
                     }
                     _ => None,
                 }
             }
-            Reads::Metric(..) => None,
-            Reads::Failures(None) => Some(window.failures.values().sum::<u64>() as i64),
-            Reads::Failures(Some(reason)) => Some(of_reason(&window.failures, reason) as i64),
+            ThresholdFigure::Metric(..) => None,
+            ThresholdFigure::Failures(None) => Some(window.failures.values().sum::<u64>() as i64),
+            ThresholdFigure::Failures(Some(reason)) => {
+                Some(failures_for_reason(&window.failures, reason) as i64)
+            }
         }
     }
 
     fn value(&self, totals: &Totals) -> Option<f64> {
         let value = match &self.reads {
-            Reads::Metric(metric, statistic) => totals.figure(metric, *statistic),
-            Reads::Failures(None) => Some(totals.failures().values().sum::<u64>() as f64),
-            Reads::Failures(Some(reason)) => Some(of_reason(totals.failures(), reason) as f64),
+            ThresholdFigure::Metric(metric, statistic) => totals.figure(metric, *statistic),
+            ThresholdFigure::Failures(None) => Some(totals.failures().values().sum::<u64>() as f64),
+            ThresholdFigure::Failures(Some(reason)) => {
+                Some(failures_for_reason(totals.failures(), reason) as f64)
+            }
         };
         // Without any measured time, even a count of zero is no data.
         value.filter(|value| !value.is_nan() && totals.seconds() > 0.0)
@@ -503,7 +510,7 @@ impl Resolved {
 pub const WRONG: &str = "wrong";
 
 /// Default limit on the share of expected or received content that may be wrong: 0.1 %.
-pub const WRONG_ALLOWED: f64 = 0.001;
+pub const WRONG_MAX_DEFAULT: f64 = 0.001;
 
 /// Thresholds that apply without being written, in the order of the subjects:
 ///
@@ -513,7 +520,7 @@ pub const WRONG_ALLOWED: f64 = 0.001;
 ///   it;
 /// * `NAME.wrong <= 0.1%` of each population with that metric, unless there is a threshold on its
 ///   `wrong`, `loss` or `lost`. It is not judged if the correct content is unknown.
-pub fn unwritten(written: &[Threshold], subjects: &[(&str, Catalogue)]) -> Vec<String> {
+pub fn implied_thresholds(written: &[Threshold], subjects: &[(&str, Catalogue)]) -> Vec<String> {
     let mut found = Vec::new();
     for (name, catalogue) in subjects {
         let is_written = |is_on: fn(&Threshold) -> bool| {
@@ -530,14 +537,14 @@ pub fn unwritten(written: &[Threshold], subjects: &[(&str, Catalogue)]) -> Vec<S
             found.push(format!("{name}.{TURNED_AWAY} == 0"));
         }
         if catalogue.find(WRONG).is_some() && !is_written(Threshold::is_on_content) {
-            found.push(format!("{name}.{WRONG} <= {}%", WRONG_ALLOWED * 100.0));
+            found.push(format!("{name}.{WRONG} <= {}%", WRONG_MAX_DEFAULT * 100.0));
         }
     }
     found
 }
 
 /// Number of failures for a reason, including more specific reasons that begin with it and `_`.
-fn of_reason(failures: &BTreeMap<String, u64>, reason: &str) -> u64 {
+fn failures_for_reason(failures: &BTreeMap<String, u64>, reason: &str) -> u64 {
     let finer = |name: &str| {
         name.strip_prefix(reason)
             .is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
@@ -615,7 +622,7 @@ fn percentile(digits: &str) -> Option<f64> {
 }
 
 /// Removes the rounding error of binary fractions: 0.07 times 100 is shown as 7.
-fn tidy(value: f64) -> f64 {
+fn without_binary_noise(value: f64) -> f64 {
     format!("{value:.9}").parse().unwrap_or(value)
 }
 

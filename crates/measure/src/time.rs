@@ -12,7 +12,7 @@ pub struct Time(u64);
 
 /// A run of bytes of a stream that arrived together, from the end of the previous run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run {
+pub struct ArrivalRun {
     /// End of the run, in bytes from the beginning of the examined bytes.
     pub end: usize,
     /// Time at which the last byte of the run first became readable.

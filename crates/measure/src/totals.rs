@@ -10,13 +10,13 @@ use crate::time::Time;
 
 /// Minimum length, in seconds, of a window that is judged, charted or compared as a whole one: a
 /// rate or a share over a few milliseconds is far too large, or zero.
-pub const SHORTEST_WINDOW: f64 = 0.5;
+pub const WINDOW_SECONDS_MIN: f64 = 0.5;
 
 /// Mean, minimum and maximum of a gauge that is sampled once a window.
 ///
 /// The mean is weighted by the windows' lengths. A gauge that is itself an average over a window,
-/// such as cores in use, has its extremes over intervals of at least [`SHORTEST_WINDOW`]: a shorter
-/// window is joined with the next one, or with the previous one if it is the last.
+/// such as cores in use, has its extremes over intervals of at least [`WINDOW_SECONDS_MIN`]: a
+/// shorter window is joined with the next one, or with the previous one if it is the last.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct GaugeFigures {
     /// Extremes of all windows, including short ones.
@@ -24,13 +24,13 @@ pub struct GaugeFigures {
     /// Sum over the windows of length zero, and their number.
     untimed: (f64, u64),
     /// Value times seconds, and seconds, of all other windows.
-    weighted: Stretch,
+    weighted: Integral,
     /// Extremes of the completed intervals, except the last.
     over_time: Option<Extremes>,
     /// The last completed interval.
-    last: Stretch,
+    last: Integral,
     /// Windows since then, which are not long enough yet.
-    rest: Stretch,
+    rest: Integral,
 }
 
 /// Lowest and highest value.
@@ -57,12 +57,12 @@ impl Extremes {
 
 /// Integral of a value over time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Stretch {
+struct Integral {
     sum: f64,
     seconds: f64,
 }
 
-impl Stretch {
+impl Integral {
     fn add(&mut self, value: f64, seconds: f64) {
         self.sum += value * seconds;
         self.seconds += seconds;
@@ -83,7 +83,7 @@ impl GaugeFigures {
         }
         self.weighted.add(value, seconds);
         self.rest.add(value, seconds);
-        if self.rest.seconds >= SHORTEST_WINDOW {
+        if self.rest.seconds >= WINDOW_SECONDS_MIN {
             if let Some(mean) = self.last.mean() {
                 self.over_time = Some(Extremes::with(self.over_time, mean));
             }
@@ -110,22 +110,22 @@ impl GaugeFigures {
         Some(self.any?.max)
     }
 
-    /// Smallest mean of any interval of at least [`SHORTEST_WINDOW`], or of the whole time if that
-    /// is shorter.
+    /// Smallest mean of any interval of at least [`WINDOW_SECONDS_MIN`], or of the whole time if
+    /// that is shorter.
     pub fn min_over_time(&self) -> Option<f64> {
         let found = self.extremes_over_time().or(self.any)?;
         Some(found.min.max(self.any?.min).min(self.mean()?))
     }
 
-    /// Largest mean of any interval of at least [`SHORTEST_WINDOW`], or of the whole time if that
-    /// is shorter.
+    /// Largest mean of any interval of at least [`WINDOW_SECONDS_MIN`], or of the whole time if
+    /// that is shorter.
     pub fn max_over_time(&self) -> Option<f64> {
         let found = self.extremes_over_time().or(self.any)?;
         Some(found.max.min(self.any?.max).max(self.mean()?))
     }
 
     fn extremes_over_time(&self) -> Option<Extremes> {
-        let last = Stretch {
+        let last = Integral {
             sum: self.last.sum + self.rest.sum,
             seconds: self.last.seconds + self.rest.seconds,
         };
@@ -135,14 +135,14 @@ impl GaugeFigures {
 
 /// Maximum time after the stop, in seconds, at which a window may end and still belong to the time
 /// before the stop: a loop ends its window on its next turn.
-const LATE_END: f64 = 0.05;
+const STOP_TOLERANCE: f64 = 0.05;
 
 /// Measured time of a window that lasted `seconds`: all of it, or `None` if the window began after
 /// the run was told to stop or continued after that. It is unknown how many of such a window's
 /// counts precede the stop.
-pub fn seconds_until(begins: Time, seconds: f64, stopped_at: Time) -> Option<f64> {
+pub fn measured_seconds(begins: Time, seconds: f64, stopped_at: Time) -> Option<f64> {
     let before = stopped_at.since(begins).as_secs_f64();
-    let counts = begins < stopped_at && seconds <= before + LATE_END;
+    let counts = begins < stopped_at && seconds <= before + STOP_TOLERANCE;
     (counts || seconds == 0.0).then_some(seconds)
 }
 
@@ -187,7 +187,7 @@ impl Totals {
     /// Adds a window that lasted `seconds`.
     pub fn add(&mut self, window: &Window, seconds: f64) {
         self.seconds += seconds;
-        self.add_closing(window);
+        self.add_shutdown(window);
         for (ours, theirs) in self.timed.iter_mut().zip(&window.counters) {
             *ours += theirs;
         }
@@ -201,7 +201,7 @@ impl Totals {
     /// Adds a window of the shutdown, in which sessions disconnect and packets in flight still
     /// arrive. It counts towards counters, distributions and failures, but not towards rates and
     /// means of gauges, which cover the time before.
-    pub fn add_closing(&mut self, window: &Window) {
+    pub fn add_shutdown(&mut self, window: &Window) {
         for (ours, theirs) in self.counters.iter_mut().zip(&window.counters) {
             *ours += theirs;
         }
@@ -214,11 +214,11 @@ impl Totals {
     }
 
     /// Adds a window that began at `begins`, of a run that was told to stop at `stopped_at`: with
-    /// [`Totals::add`] if it ended before the stop, otherwise with [`Totals::add_closing`].
+    /// [`Totals::add`] if it ended before the stop, otherwise with [`Totals::add_shutdown`].
     pub fn add_until(&mut self, window: &Window, begins: Time, seconds: f64, stopped_at: Time) {
-        match seconds_until(begins, seconds, stopped_at) {
+        match measured_seconds(begins, seconds, stopped_at) {
             Some(seconds) => self.add(window, seconds),
-            None => self.add_closing(window),
+            None => self.add_shutdown(window),
         }
     }
 
@@ -280,7 +280,7 @@ impl Totals {
             MetricSource::LossRatio(a, b) => {
                 (counter(a) > 0.0).then(|| (counter(a) - counter(b)) / counter(a))
             }
-            MetricSource::NotRight(all, right, less) => {
+            MetricSource::WrongShare(all, right, less) => {
                 let all: f64 = all.iter().copied().map(counter).sum();
                 (all > 0.0).then(|| (all - (counter(right) - counter(less))) / all)
             }
@@ -327,7 +327,7 @@ impl Totals {
                     above += counter(a) - counter(b);
                     below += counter(a);
                 }
-                MetricSource::NotRight(all, right, less) => {
+                MetricSource::WrongShare(all, right, less) => {
                     let all: f64 = all.iter().copied().map(counter).sum();
                     above += all - (counter(right) - counter(less));
                     below += all;

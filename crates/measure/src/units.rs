@@ -6,7 +6,7 @@
 //!
 //! [`parse_quantity`] accepts any quantity. [`TimeSpan`], [`BitRate`], [`Size`], [`Ratio`] and
 //! [`Frequency`] accept one kind each; configuration structs hold these types or deserialize
-//! through them (`#[serde(with = "measure::units::duration")]` for a plain [`Duration`]).
+//! through them (`#[serde(with = "add_drift_sample::units::duration")]` for a plain [`Duration`]).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -35,7 +35,7 @@ pub struct Quantity {
 
 /// Kinds of quantity that a configuration key can require.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum QuantityKind {
     /// A duration.
     Duration,
     /// Bits per second.
@@ -48,32 +48,32 @@ pub enum Kind {
     Frequency,
 }
 
-impl Kind {
+impl QuantityKind {
     /// Name of the kind, for messages.
     pub const fn noun(self) -> &'static str {
         match self {
-            Kind::Duration => "duration",
-            Kind::BitRate => "bit rate",
-            Kind::Size => "size",
-            Kind::Ratio => "share",
-            Kind::Frequency => "rate",
+            QuantityKind::Duration => "duration",
+            QuantityKind::BitRate => "bit rate",
+            QuantityKind::Size => "size",
+            QuantityKind::Ratio => "share",
+            QuantityKind::Frequency => "rate",
         }
     }
 
     /// Notation of the kind: its units, with examples.
     pub const fn hint(self) -> &'static str {
         match self {
-            Kind::Duration => {
+            QuantityKind::Duration => {
                 "a duration is written with ns, us, ms, s, m or h, such as `500ms`, `60s` or `1m30s`"
             }
-            Kind::BitRate => {
+            QuantityKind::BitRate => {
                 "a bit rate is written with bps, kbps, Mbps or Gbps, such as `100kbps` or `1.5Mbps`"
             }
-            Kind::Size => {
+            QuantityKind::Size => {
                 "a size is written with B, kB, MB, GB, KiB, MiB or GiB, such as `64KiB` or `4MB`"
             }
-            Kind::Ratio => "a share is written with %, such as `0.5%`, from 0% to 100%",
-            Kind::Frequency => "a rate is written `5/s`, `300/m` or `1000/h`",
+            QuantityKind::Ratio => "a share is written with %, such as `0.5%`, from 0% to 100%",
+            QuantityKind::Frequency => "a rate is written `5/s`, `300/m` or `1000/h`",
         }
     }
 }
@@ -102,7 +102,7 @@ pub enum QuantityError {
         /// The text.
         text: String,
         /// Required kind.
-        kind: Kind,
+        kind: QuantityKind,
     },
     /// The unit is unknown.
     #[error("`{text}`: unknown unit `{unit}`; {hint}")]
@@ -120,7 +120,7 @@ pub enum QuantityError {
         /// The text.
         text: String,
         /// Required kind.
-        kind: Kind,
+        kind: QuantityKind,
     },
     /// The number is too large to represent, or a share is above 1.
     #[error("`{text}` is too large: {limit}")]
@@ -141,32 +141,32 @@ pub fn parse_quantity(text: &str) -> Result<Quantity, QuantityError> {
     let trimmed = text.trim();
     if suffix.is_empty() {
         return Ok(Quantity {
-            value: number.times(1, 0),
+            value: number.multiply(1, 0),
             unit: Unit::Count,
         });
     }
     if let Some((factor, exponent)) = bit_rate_factor(suffix) {
         return Ok(Quantity {
-            value: number.times(factor, exponent),
+            value: number.multiply(factor, exponent),
             unit: Unit::BitsPerSecond,
         });
     }
     if let Some(factor) = size_factor(suffix) {
         return Ok(Quantity {
-            value: number.times(factor, 0),
+            value: number.multiply(factor, 0),
             unit: Unit::Bytes,
         });
     }
     match suffix {
         "%" => {
             return Ok(Quantity {
-                value: number.times(1, -2),
+                value: number.multiply(1, -2),
                 unit: Unit::Ratio,
             });
         }
         "core" | "cores" => {
             return Ok(Quantity {
-                value: number.times(1, 0),
+                value: number.multiply(1, 0),
                 unit: Unit::Cores,
             });
         }
@@ -185,7 +185,7 @@ pub fn parse_quantity(text: &str) -> Result<Quantity, QuantityError> {
             mantissa: u128::from(nanos),
             decimals: 9,
         }
-        .times(1, 0),
+        .multiply(1, 0),
         unit: Unit::Seconds,
     })
 }
@@ -214,7 +214,7 @@ impl fmt::Display for Quantity {
 }
 
 /// Maximum number of digits, including those before the decimal point.
-const DIGITS_READ: usize = 24;
+const DIGITS_MAX: usize = 24;
 
 /// An exact decimal number: `mantissa` / 10^`decimals`.
 #[derive(Clone, Copy)]
@@ -225,7 +225,7 @@ struct Number {
 
 impl Number {
     /// Returns the number times `factor` times 10^`exponent`, correctly rounded.
-    fn times(self, factor: u64, exponent: i64) -> f64 {
+    fn multiply(self, factor: u64, exponent: i64) -> f64 {
         let mantissa = self.mantissa.saturating_mul(u128::from(factor));
         let exponent = exponent - i64::from(self.decimals);
         format!("{mantissa}e{exponent}")
@@ -248,19 +248,19 @@ fn split(text: &str) -> Result<(Number, &str), QuantityError> {
         return Err(QuantityError::Empty);
     }
     let not_a_number = || QuantityError::NotANumber {
-        text: shown(text).into_owned(),
+        text: truncated(text).into_owned(),
     };
     if let Some(rest) = text.strip_prefix('-') {
         return Err(if rest.starts_with(|c: char| c.is_ascii_digit()) {
             QuantityError::Negative {
-                text: shown(text).into_owned(),
+                text: truncated(text).into_owned(),
             }
         } else {
             not_a_number()
         });
     }
     let too_long = || QuantityError::TooLarge {
-        text: shown(text).into_owned(),
+        text: truncated(text).into_owned(),
         limit: "at most 18 digits before the decimal point and 24 in total",
     };
     let (number, rest) = digits(text).map_err(|is_too_long| match is_too_long {
@@ -268,7 +268,7 @@ fn split(text: &str) -> Result<(Number, &str), QuantityError> {
         false => not_a_number(),
     })?;
     // Numbers that round up to 1e18 are printed with one more digit.
-    if number.times(1, 0) >= 1e18 {
+    if number.multiply(1, 0) >= 1e18 {
         return Err(too_long());
     }
     Ok((number, rest.trim_start()))
@@ -294,7 +294,7 @@ fn digits(text: &str) -> Result<(Number, &str), bool> {
     let fraction = fraction.trim_end_matches('0');
     let whole = whole.trim_start_matches('0');
     // This limit keeps the arithmetic below within 128 bits.
-    if whole.len() > 18 || whole.len() + fraction.len() > DIGITS_READ {
+    if whole.len() > 18 || whole.len() + fraction.len() > DIGITS_MAX {
         return Err(true);
     }
     let mantissa = whole
@@ -314,7 +314,7 @@ fn end_of_digits(text: &str) -> usize {
 }
 
 /// Truncates a text that is too long for a message.
-fn shown(text: &str) -> Cow<'_, str> {
+fn truncated(text: &str) -> Cow<'_, str> {
     match text.char_indices().nth(40) {
         Some((end, _)) => Cow::Owned(format!("{}...", &text[..end])),
         None => Cow::Borrowed(text),
@@ -377,7 +377,7 @@ fn parse_nanos(text: &str) -> Result<u64, QuantityError> {
         let (number, after) = split(rest).map_err(|error| match error {
             // The message for `1mfoo` quotes all of it, not only `foo`.
             QuantityError::NotANumber { .. } => QuantityError::NotANumber {
-                text: shown(text).into_owned(),
+                text: truncated(text).into_owned(),
             },
             other => other,
         })?;
@@ -387,21 +387,21 @@ fn parse_nanos(text: &str) -> Result<u64, QuantityError> {
         let unit = &after[..end];
         if unit.is_empty() {
             return Err(QuantityError::MissingUnit {
-                text: shown(text).into_owned(),
-                kind: Kind::Duration,
+                text: truncated(text).into_owned(),
+                kind: QuantityKind::Duration,
             });
         }
         let factor = duration_factor(unit).ok_or_else(|| QuantityError::UnknownUnit {
-            text: shown(text).into_owned(),
-            unit: shown(unit).into_owned(),
-            hint: Kind::Duration.hint(),
+            text: truncated(text).into_owned(),
+            unit: truncated(unit).into_owned(),
+            hint: QuantityKind::Duration.hint(),
         })?;
         total = number
             .times_integer(factor)
             .and_then(|nanos| total.checked_add(nanos))
             .filter(|nanos| *nanos <= 500 * 365 * 86_400 * 1_000_000_000)
             .ok_or_else(|| QuantityError::TooLarge {
-                text: shown(text).into_owned(),
+                text: truncated(text).into_owned(),
                 limit: LIMIT,
             })?;
         rest = after[end..].trim_start();
@@ -412,8 +412,8 @@ fn parse_nanos(text: &str) -> Result<u64, QuantityError> {
 }
 
 /// Returns the error for a unit that does not fit `kind`.
-fn misfit(text: &str, unit: &str, kind: Kind) -> QuantityError {
-    let text = shown(text.trim()).into_owned();
+fn unit_error(text: &str, unit: &str, kind: QuantityKind) -> QuantityError {
+    let text = truncated(text.trim()).into_owned();
     if unit.is_empty() {
         return QuantityError::MissingUnit { text, kind };
     }
@@ -428,10 +428,10 @@ fn misfit(text: &str, unit: &str, kind: Kind) -> QuantityError {
         QuantityError::UnknownUnit {
             text,
             hint: match kind {
-                Kind::BitRate => bytes_per_second_hint(unit).unwrap_or(kind.hint()),
+                QuantityKind::BitRate => bytes_per_second_hint(unit).unwrap_or(kind.hint()),
                 _ => kind.hint(),
             },
-            unit: shown(unit).into_owned(),
+            unit: truncated(unit).into_owned(),
         }
     }
 }
@@ -475,7 +475,9 @@ impl FromStr for TimeSpan {
         let (_, suffix) = split(text)?;
         match parse_nanos(text) {
             Ok(nanos) => Ok(TimeSpan(Duration::from_nanos(nanos))),
-            Err(QuantityError::UnknownUnit { .. }) => Err(misfit(text, suffix, Kind::Duration)),
+            Err(QuantityError::UnknownUnit { .. }) => {
+                Err(unit_error(text, suffix, QuantityKind::Duration))
+            }
             Err(other) => Err(other),
         }
     }
@@ -535,7 +537,7 @@ impl FromStr for BitRate {
     fn from_str(text: &str) -> Result<BitRate, QuantityError> {
         let (number, unit) = split(text)?;
         let (_, exponent) =
-            bit_rate_factor(unit).ok_or_else(|| misfit(text, unit, Kind::BitRate))?;
+            bit_rate_factor(unit).ok_or_else(|| unit_error(text, unit, QuantityKind::BitRate))?;
         let factor = 10u64.pow(u32::try_from(exponent).unwrap_or(0));
         number
             .times_integer(factor)
@@ -568,7 +570,7 @@ impl FromStr for Size {
 
     fn from_str(text: &str) -> Result<Size, QuantityError> {
         let (number, unit) = split(text)?;
-        let factor = size_factor(unit).ok_or_else(|| misfit(text, unit, Kind::Size))?;
+        let factor = size_factor(unit).ok_or_else(|| unit_error(text, unit, QuantityKind::Size))?;
         number
             .times_integer(factor)
             .map(Size)
@@ -621,9 +623,9 @@ impl FromStr for Frequency {
             Some("s" | "sec") => 1.0,
             Some("m" | "min") => 60.0,
             Some("h") => 3600.0,
-            _ => return Err(misfit(text, unit, Kind::Frequency)),
+            _ => return Err(unit_error(text, unit, QuantityKind::Frequency)),
         };
-        Ok(Frequency(number.times(1, 0) / divisor))
+        Ok(Frequency(number.multiply(1, 0) / divisor))
     }
 }
 
@@ -632,7 +634,7 @@ impl fmt::Display for Frequency {
         let shortest = self.0.to_string();
         // A division by 60 or 3600 can produce more digits than the parser accepts. All such values
         // are below 10^-7, where 20 decimals are more than sufficient.
-        match shortest.len() > 2 + DIGITS_READ && shortest.starts_with("0.") {
+        match shortest.len() > 2 + DIGITS_MAX && shortest.starts_with("0.") {
             true => {
                 let rounded = format!("{:.20}", self.0);
                 let rounded = rounded.trim_end_matches('0').trim_end_matches('.');
@@ -645,7 +647,7 @@ impl fmt::Display for Frequency {
 
 fn too_large(text: &str, limit: &'static str) -> QuantityError {
     QuantityError::TooLarge {
-        text: shown(text.trim()).into_owned(),
+        text: truncated(text.trim()).into_owned(),
         limit,
     }
 }
@@ -710,15 +712,15 @@ macro_rules! as_text {
 }
 
 as_text! {
-    TimeSpan, Kind::Duration, "Duration", "string", r"^([0-9]+(\.[0-9]+)?\s*(ns|us|µs|ms|s|sec|m|min|h)\s*)+$";
-    BitRate, Kind::BitRate, "BitRate", "string", r"^[0-9]+(\.[0-9]+)?\s*[kKmMgG]?(bps|bit/s|b/s)$";
-    Size, Kind::Size, "Size", "string", r"^[0-9]+(\.[0-9]+)?\s*(B|kB|KB|MB|GB|[kK]iB|MiB|GiB)$";
-    Ratio, Kind::Ratio, "Ratio", ["string", "number"], r"^(0|[0-9]+(\.[0-9]+)?\s*%)$";
-    Frequency, Kind::Frequency, "Frequency", "string", r"^[0-9]+(\.[0-9]+)?\s*/\s*(s|sec|m|min|h)$";
+    TimeSpan, QuantityKind::Duration, "Duration", "string", r"^([0-9]+(\.[0-9]+)?\s*(ns|us|µs|ms|s|sec|m|min|h)\s*)+$";
+    BitRate, QuantityKind::BitRate, "BitRate", "string", r"^[0-9]+(\.[0-9]+)?\s*[kKmMgG]?(bps|bit/s|b/s)$";
+    Size, QuantityKind::Size, "Size", "string", r"^[0-9]+(\.[0-9]+)?\s*(B|kB|KB|MB|GB|[kK]iB|MiB|GiB)$";
+    Ratio, QuantityKind::Ratio, "Ratio", ["string", "number"], r"^(0|[0-9]+(\.[0-9]+)?\s*%)$";
+    Frequency, QuantityKind::Frequency, "Frequency", "string", r"^[0-9]+(\.[0-9]+)?\s*/\s*(s|sec|m|min|h)$";
 }
 
-/// For `#[serde(with = "measure::units::duration")]` on a [`Duration`]. Its schema is that of
-/// [`TimeSpan`] (`#[schemars(with = "measure::units::TimeSpan")]`).
+/// For `#[serde(with = "add_drift_sample::units::duration")]` on a [`Duration`]. Its schema is that
+/// of [`TimeSpan`] (`#[schemars(with = "add_drift_sample::units::TimeSpan")]`).
 pub mod duration {
     use super::{Deserialize, Deserializer, Duration, Serialize, Serializer, TimeSpan};
 
@@ -733,8 +735,8 @@ pub mod duration {
     }
 }
 
-/// For `#[serde(with = "measure::units::optional_duration")]` on an `Option<Duration>`. Add
-/// `default` if the key is optional.
+/// For `#[serde(with = "add_drift_sample::units::optional_duration")]` on an `Option<Duration>`.
+/// Add `default` if the key is optional.
 pub mod optional_duration {
     use super::{Deserialize, Deserializer, Duration, Serialize, Serializer, TimeSpan};
 

@@ -86,7 +86,7 @@ pub struct Knee {
 
 /// Reason why there is no fit.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
-pub enum Refusal {
+pub enum FitError {
     /// Too few distinct N.
     #[error("{found} different numbers of clients are too few: at least {DISTINCT_MIN} are needed")]
     TooFew {
@@ -105,12 +105,12 @@ pub enum Refusal {
 ///
 /// # Errors
 /// Returns the reason if the points do not allow a fit.
-pub fn fit(points: &[Point]) -> Result<Fit, Refusal> {
+pub fn fit(points: &[Point]) -> Result<Fit, FitError> {
     let mut distinct: Vec<f64> = points.iter().map(|point| point.clients).collect();
     distinct.sort_by(f64::total_cmp);
     distinct.dedup();
     if distinct.len() < DISTINCT_MIN {
-        return Err(Refusal::TooFew {
+        return Err(FitError::TooFew {
             found: distinct.len(),
         });
     }
@@ -119,7 +119,7 @@ pub fn fit(points: &[Point]) -> Result<Fit, Refusal> {
         .iter()
         .all(|point| good(point.clients) && good(point.output))
     {
-        return Err(Refusal::NoOutput);
+        return Err(FitError::NoOutput);
     }
     let range = (distinct[0], distinct[distinct.len() - 1]);
     // Scaled to the largest output, so that the unit does not affect the numerical accuracy.
@@ -131,13 +131,13 @@ pub fn fit(points: &[Point]) -> Result<Fit, Refusal> {
             output: point.output / scale,
         })
         .collect();
-    let start = linearised(&scaled).ok_or(Refusal::Undetermined)?;
-    let found = descend(&scaled, start);
+    let start = linearised(&scaled).ok_or(FitError::Undetermined)?;
+    let found = levenberg_marquardt(&scaled, start);
     let squares = sum_of_squares(&scaled, found);
     let freedom = points.len() - 3;
     let variance = squares / freedom as f64;
     let (normal, _) = normal_equations(&scaled, found);
-    let covariance = inverse(normal).ok_or(Refusal::Undetermined)?;
+    let covariance = inverse(normal).ok_or(FitError::Undetermined)?;
     let t = t_quantile_975(freedom);
     let estimate = |index: usize, unit: f64, most: f64| {
         let half = t * (variance * covariance[index][index]).max(0.0).sqrt();
@@ -158,7 +158,10 @@ pub fn fit(points: &[Point]) -> Result<Fit, Refusal> {
     let knee = curved.then(|| {
         let clients = ((1.0 - sigma.value) / kappa.value).sqrt();
         let around = |value: f64, slopes: Parameters, unit: f64| {
-            let half = t * (variance * quadratic(&covariance, slopes)).max(0.0).sqrt();
+            let half = t
+                * (variance * propagated_variance(&covariance, slopes))
+                    .max(0.0)
+                    .sqrt();
             Estimate {
                 value: value * unit,
                 low: (value - half).max(0.0) * unit,
@@ -216,7 +219,7 @@ fn slopes([lambda, sigma, kappa]: Parameters, n: f64) -> Parameters {
 }
 
 /// Variance of a value with these derivatives with respect to the parameters.
-fn quadratic(covariance: &Matrix, slopes: Parameters) -> f64 {
+fn propagated_variance(covariance: &Matrix, slopes: Parameters) -> f64 {
     let each = covariance.iter().zip(slopes);
     each.map(|(row, slope)| {
         let inner: f64 = row
@@ -290,7 +293,7 @@ fn normal_equations(points: &[Point], at: Parameters) -> (Matrix, Parameters) {
 
 /// Levenberg-Marquardt iterations. A parameter at its bound whose step would leave the bounds is
 /// held fixed.
-fn descend(points: &[Point], start: Parameters) -> Parameters {
+fn levenberg_marquardt(points: &[Point], start: Parameters) -> Parameters {
     let mut at = start;
     let mut squares = sum_of_squares(points, at);
     let mut damping = 1e-3;
@@ -344,7 +347,7 @@ fn descend(points: &[Point], start: Parameters) -> Parameters {
 /// Solves three linear equations. Rows and columns are scaled first, because those of `kappa` are
 /// 10^5 times those of `lambda`. Returns `None` if the equations are linearly dependent.
 fn solve(matrix: Matrix, right: Parameters) -> Option<Parameters> {
-    let sizes = sizes(&matrix)?;
+    let sizes = scale_factors(&matrix)?;
     let mut rows: [[f64; 4]; 3] = [[0.0; 4]; 3];
     for i in 0..3 {
         for j in 0..3 {
@@ -379,7 +382,7 @@ fn solve(matrix: Matrix, right: Parameters) -> Option<Parameters> {
     found.iter().all(|value| value.is_finite()).then_some(found)
 }
 
-fn sizes(matrix: &Matrix) -> Option<Parameters> {
+fn scale_factors(matrix: &Matrix) -> Option<Parameters> {
     let sizes = [0, 1, 2].map(|i| matrix[i][i].sqrt());
     sizes
         .iter()
@@ -407,7 +410,7 @@ pub fn t_quantile_975(freedom: usize) -> f64 {
     let (mut low, mut high) = (0.0_f64, std::f64::consts::FRAC_PI_2);
     for _ in 0..100 {
         let middle = f64::midpoint(low, high);
-        if within(freedom, middle) < 0.95 {
+        if t_probability(freedom, middle) < 0.95 {
             low = middle;
         } else {
             high = middle;
@@ -417,7 +420,7 @@ pub fn t_quantile_975(freedom: usize) -> f64 {
 }
 
 /// Probability that `|t| < sqrt(freedom) tan(angle)`.
-fn within(freedom: usize, angle: f64) -> f64 {
+fn t_probability(freedom: usize, angle: f64) -> f64 {
     let (sine, cosine) = angle.sin_cos();
     let square = cosine * cosine;
     let odd = !freedom.is_multiple_of(2);
@@ -583,10 +586,10 @@ mod tests {
     #[test]
     fn too_few_points_are_refused() {
         let few = points(TRUTH, &[10.0, 20.0, 30.0, 30.0, 20.0], || 0.0);
-        assert_eq!(fit(&few), Err(Refusal::TooFew { found: 3 }));
-        assert_eq!(fit(&[]), Err(Refusal::TooFew { found: 0 }));
+        assert_eq!(fit(&few), Err(FitError::TooFew { found: 3 }));
+        assert_eq!(fit(&[]), Err(FitError::TooFew { found: 0 }));
         let silent = points([0.0, 0.0, 0.0], &CLIENTS, || 0.0);
-        assert_eq!(fit(&silent), Err(Refusal::NoOutput));
+        assert_eq!(fit(&silent), Err(FitError::NoOutput));
     }
 
     proptest! {

@@ -56,7 +56,7 @@ pub struct Verdict {
 
 /// Input of a verdict in addition to the thresholds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Grounds {
+pub struct VerdictInput {
     /// Reasons why the measurement cannot be trusted: [`crate::Health::reasons`] and other
     /// findings.
     pub invalid: Vec<String>,
@@ -68,7 +68,7 @@ pub struct Grounds {
 
 impl Verdict {
     /// Decides the verdict. A threshold in doubt makes the run invalid.
-    pub fn decide(thresholds: &[ThresholdResult], grounds: Grounds) -> Verdict {
+    pub fn decide(thresholds: &[ThresholdResult], grounds: VerdictInput) -> Verdict {
         let mut reasons = grounds.invalid;
         for threshold in thresholds.iter().filter(|threshold| threshold.in_doubt) {
             reasons.push(format!(
@@ -121,12 +121,12 @@ impl ThresholdResult {
         match (self.value, self.window) {
             (None, _) => text += ": there was no data, so it failed",
             (Some(value), None) => {
-                text += &format!(": {statistic} {}", figure(value, self.unit));
+                text += &format!(": {statistic} {}", figure_four_digits(value, self.unit));
             }
             (Some(value), Some(window)) => {
                 text += &format!(
                     ": {statistic} {} in window {window}, the worst",
-                    figure(value, self.unit)
+                    figure_four_digits(value, self.unit)
                 );
             }
         }
@@ -143,7 +143,7 @@ impl ThresholdResult {
 /// assert_eq!(figure(20e6, Unit::BitsPerSecond), "20 Mbit/s");
 /// assert_eq!(figure(1234.0, Unit::Count), "1234");
 /// ```
-pub fn figure(value: f64, unit: Unit) -> String {
+pub fn figure_four_digits(value: f64, unit: Unit) -> String {
     let magnitude = value.abs();
     let thousands = |base: f64, steps: &[&str]| {
         let mut shown = value;
@@ -206,34 +206,34 @@ mod tests {
 
     #[test]
     fn exit_codes_follow_their_precedence() {
-        let invalid = Grounds {
+        let invalid = VerdictInput {
             invalid: vec!["the tester was too slow".to_owned()],
-            ..Grounds::default()
+            ..VerdictInput::default()
         };
-        let stopped = |grounds: &Grounds| Grounds {
+        let stopped = |grounds: &VerdictInput| VerdictInput {
             stopped_by_user: true,
             ..grounds.clone()
         };
-        let code = |thresholds: &[ThresholdResult], grounds: &Grounds| {
+        let code = |thresholds: &[ThresholdResult], grounds: &VerdictInput| {
             Verdict::decide(thresholds, grounds.clone()).exit_code()
         };
         let (held, missed) = ([result(true, false)], [result(false, false)]);
-        let good = Grounds::default();
+        let good = VerdictInput::default();
         assert_eq!(code(&held, &good), 0);
         assert_eq!(code(&missed, &good), 99);
         assert_eq!(code(&missed, &invalid), 110);
         assert_eq!(code(&missed, &stopped(&invalid)), 105);
         assert_eq!(code(&held, &stopped(&good)), 105);
-        let doubtful = Verdict::decide(&[result(true, true)], Grounds::default());
+        let doubtful = Verdict::decide(&[result(true, true)], VerdictInput::default());
         assert_eq!(doubtful.result, VerdictResult::Invalid);
     }
 
     #[test]
     fn stopped_run_neither_passes_nor_fails() {
         for passed in [true, false] {
-            let grounds = Grounds {
+            let grounds = VerdictInput {
                 stopped_by_user: true,
-                ..Grounds::default()
+                ..VerdictInput::default()
             };
             let verdict = Verdict::decide(&[result(passed, false)], grounds);
             assert_eq!(verdict.result, VerdictResult::Stopped);
@@ -243,9 +243,9 @@ mod tests {
 
     #[test]
     fn aborted_run_fails_even_if_the_threshold_holds_at_the_end() {
-        let grounds = Grounds {
+        let grounds = VerdictInput {
             failed: vec!["stopped early".to_owned()],
-            ..Grounds::default()
+            ..VerdictInput::default()
         };
         let verdict = Verdict::decide(&[result(true, false)], grounds);
         assert_eq!(verdict.exit_code(), EXIT_FAIL);
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn reasons_state_the_measured_value() {
-        let verdict = Verdict::decide(&[result(false, false)], Grounds::default());
+        let verdict = Verdict::decide(&[result(false, false)], VerdictInput::default());
         assert_eq!(verdict.reasons, ["`viewers.loss < 7%`: it was 8.17 %"]);
         let nothing = ThresholdResult {
             value: None,
@@ -266,13 +266,16 @@ mod tests {
 
     #[test]
     fn figures_have_four_digits() {
-        assert_eq!(figure(123_456.0, Unit::Count), "123456");
-        assert_eq!(figure(0.000_012_345_6, Unit::Ratio), "0.001235 %");
-        assert_eq!(figure(3_600.5, Unit::Seconds), "3600 s");
-        assert_eq!(figure(2.5e-7, Unit::Seconds), "250 ns");
-        assert_eq!(figure(1_536.0, Unit::Bytes), "1.5 KiB");
-        assert_eq!(figure(-0.5, Unit::Ratio), "-50 %");
-        assert_eq!(figure(0.0, Unit::Cores), "0 %");
-        assert_eq!(figure(1.25, Unit::Cores), "125 %");
+        assert_eq!(figure_four_digits(123_456.0, Unit::Count), "123456");
+        assert_eq!(
+            figure_four_digits(0.000_012_345_6, Unit::Ratio),
+            "0.001235 %"
+        );
+        assert_eq!(figure_four_digits(3_600.5, Unit::Seconds), "3600 s");
+        assert_eq!(figure_four_digits(2.5e-7, Unit::Seconds), "250 ns");
+        assert_eq!(figure_four_digits(1_536.0, Unit::Bytes), "1.5 KiB");
+        assert_eq!(figure_four_digits(-0.5, Unit::Ratio), "-50 %");
+        assert_eq!(figure_four_digits(0.0, Unit::Cores), "0 %");
+        assert_eq!(figure_four_digits(1.25, Unit::Cores), "125 %");
     }
 }

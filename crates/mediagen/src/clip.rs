@@ -301,7 +301,7 @@ impl Clip {
         match &self.times {
             None => self.frame_rate.nanos(frame),
             Some(times) => {
-                let (whole, place) = self.place(frame);
+                let (whole, place) = self.loop_position(frame);
                 whole
                     .saturating_mul(times.length)
                     .saturating_add(times.frames[place].0)
@@ -315,7 +315,7 @@ impl Clip {
         match &self.times {
             None => self.frame_rate.ticks(frame, self.clock_rate) as u32,
             Some(times) => {
-                let (whole, place) = self.place(frame);
+                let (whole, place) = self.loop_position(frame);
                 let before = u128::from(whole) * u128::from(times.length);
                 let before = before * u128::from(self.clock_rate) / 1_000_000_000;
                 (before as u32).wrapping_add(times.frames[place].1)
@@ -324,7 +324,7 @@ impl Clip {
     }
 
     /// Number of loops before a frame, and its index in its loop.
-    fn place(&self, frame: u64) -> (u64, usize) {
+    fn loop_position(&self, frame: u64) -> (u64, usize) {
         let frames = u64::from(self.frames);
         (frame / frames, (frame % frames) as usize)
     }
@@ -357,7 +357,7 @@ impl Clip {
 }
 
 /// Bit rate of the time codes.
-fn of_codes(settings: &VideoSettings) -> u64 {
+fn code_bit_rate(settings: &VideoSettings) -> u64 {
     let pictures = settings.frame_rate.frames_within(Duration::from_secs(1));
     pictures * (time_code::NAL_BYTES as u64 + 2) * 8
 }
@@ -365,7 +365,9 @@ fn of_codes(settings: &VideoSettings) -> u64 {
 /// Returns the settings with the bit rate that time codes leave.
 pub(crate) fn without_codes(settings: &VideoSettings) -> VideoSettings {
     VideoSettings {
-        bits_per_second: settings.bits_per_second.saturating_sub(of_codes(settings)),
+        bits_per_second: settings
+            .bits_per_second
+            .saturating_sub(code_bit_rate(settings)),
         ..*settings
     }
 }
@@ -380,7 +382,7 @@ pub(crate) fn with_codes(error: SettingsError, settings: &VideoSettings) -> Sett
             ..
         } => SettingsError::BitRateTooLow {
             asked: settings.bits_per_second,
-            needed: needed.saturating_add(of_codes(settings)),
+            needed: needed.saturating_add(code_bit_rate(settings)),
             frame_rate,
             gop,
         },

@@ -24,7 +24,7 @@ const PARTS: i64 = 1 << 16;
 
 /// Position of a picture in a rung.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct PictureRange {
     /// Index of its first packet, and number of packets.
     first: u32,
     count: u32,
@@ -35,7 +35,7 @@ struct Place {
 #[derive(Debug)]
 struct Rung {
     clip: Arc<Clip>,
-    pictures: Vec<Place>,
+    pictures: Vec<PictureRange>,
     /// Mean bytes per picture, in parts.
     mean: i64,
 }
@@ -46,8 +46,8 @@ impl Rung {
         for (at, packet) in (0..).zip(&clip.packets) {
             let bytes = packet.payload.len() as u32;
             match (packet.part.0, pictures.last_mut()) {
-                (1.., Some(Place { bytes: before, .. })) => *before += bytes,
-                _ => pictures.push(Place {
+                (1.., Some(PictureRange { bytes: before, .. })) => *before += bytes,
+                _ => pictures.push(PictureRange {
                     first: at,
                     count: packet.part.1,
                     bytes,
@@ -70,7 +70,7 @@ pub struct Ladder {
     rungs: Vec<Rung>,
     gop: u32,
     /// Minimum distance between requested key frames, in pictures.
-    apart: u32,
+    key_distance_min: u32,
 }
 
 impl Ladder {
@@ -83,7 +83,7 @@ impl Ladder {
         let mut lower = *settings;
         while clips.len() < RUNGS_MAX {
             lower.bits_per_second = lower.bits_per_second * STEP.0 / STEP.1;
-            let Ok(stream) = top.alike(&without_codes(&lower)) else {
+            let Ok(stream) = top.at_bit_rate(&without_codes(&lower)) else {
                 break;
             };
             clips.push(Clip::of_stream(&stream, &lower, true));
@@ -99,7 +99,7 @@ impl Ladder {
         let mut lower = *settings;
         while clips.len() < RUNGS_MAX {
             lower.bits_per_second = lower.bits_per_second * STEP.0 / STEP.1;
-            let Ok(stream) = top.alike(&lower) else {
+            let Ok(stream) = top.at_bit_rate(&lower) else {
                 break;
             };
             clips.push(Clip::of_vp8(&stream, &lower));
@@ -116,7 +116,7 @@ impl Ladder {
             gop,
             // Consecutive IDR pictures need different IDs (H.264, 7.4.3), which a loop of one GOP
             // does not have.
-            apart: u32::try_from(apart).unwrap_or(u32::MAX).max(2),
+            key_distance_min: u32::try_from(apart).unwrap_or(u32::MAX).max(2),
         }
     }
 
@@ -157,7 +157,7 @@ pub struct Encoder {
     /// Lowest rung that reaches the bit rate, and how far the bit rate lies on the way from there
     /// to the next lower rung, in parts.
     rung: usize,
-    below: i64,
+    rung_fraction: i64,
     /// Position of the next picture in the loop.
     next: u32,
     /// Number of pictures since the last key frame, including it.
@@ -167,7 +167,7 @@ pub struct Encoder {
     debt: i64,
     /// Bytes by which the current GOP is above its mean so far, because GOPs begin with a larger
     /// picture, in parts.
-    ahead: i64,
+    gop_excess: i64,
     early: u64,
 }
 
@@ -178,12 +178,12 @@ impl Encoder {
             bitrate: ladder.highest().bits_per_second(),
             ladder,
             rung: 0,
-            below: 0,
+            rung_fraction: 0,
             next: 0,
             since_key: 0,
             wanted: false,
             debt: 0,
-            ahead: 0,
+            gop_excess: 0,
             early: 0,
         }
     }
@@ -204,7 +204,7 @@ impl Encoder {
         self.bitrate = bits_per_second.clamp(rate(last), rate(0));
         let reaches = |rung: &Rung| rung.clip.bits_per_second() >= self.bitrate;
         self.rung = rungs.partition_point(reaches).saturating_sub(1);
-        self.below = match self.rung < last {
+        self.rung_fraction = match self.rung < last {
             true => {
                 let (above, under) = (rate(self.rung), rate(self.rung + 1));
                 let share = u128::from(above - self.bitrate) * PARTS as u128;
@@ -229,7 +229,7 @@ impl Encoder {
     fn due(&self, of: impl Fn(&Rung) -> i64) -> i64 {
         let above = of(&self.ladder.rungs[self.rung]);
         match self.ladder.rungs.get(self.rung + 1) {
-            Some(under) => above - (above - of(under)) * self.below / PARTS,
+            Some(under) => above - (above - of(under)) * self.rung_fraction / PARTS,
             None => above,
         }
     }
@@ -240,7 +240,7 @@ impl Encoder {
         let gop = ladder.gop;
         let frames = ladder.rungs[0].clip.frames;
         let mut is_key = self.next.is_multiple_of(gop);
-        if self.wanted && !is_key && self.since_key >= ladder.apart {
+        if self.wanted && !is_key && self.since_key >= ladder.key_distance_min {
             self.next = self.next.next_multiple_of(gop) % frames;
             self.early += 1;
             is_key = true;
@@ -249,7 +249,7 @@ impl Encoder {
             self.wanted = false;
             self.since_key = 0;
             // Charges the excess of an interrupted GOP to this one.
-            self.debt += std::mem::take(&mut self.ahead);
+            self.debt += std::mem::take(&mut self.gop_excess);
         }
         self.since_key = self.since_key.saturating_add(1);
         let place = self.next as usize;
@@ -263,9 +263,9 @@ impl Encoder {
         let candidates = self.rung..ladder.rungs.len();
         let nearest = candidates.min_by_key(|&rung| bytes(&ladder.rungs[rung]).abs_diff(wanted));
         let rung = nearest.unwrap_or(self.rung);
-        let Place { first, count, .. } = ladder.rungs[rung].pictures[place];
+        let PictureRange { first, count, .. } = ladder.rungs[rung].pictures[place];
         self.debt += bytes(&ladder.rungs[rung]) - due;
-        self.ahead += due - mean;
+        self.gop_excess += due - mean;
         self.next = (self.next + 1) % frames;
         Picture {
             is_key,

@@ -4,7 +4,7 @@
 
 /// Counts `bytes` bytes as examined or moved. Decoders call it wherever they visit bytes.
 #[inline(always)]
-pub fn took(bytes: usize) {
+pub fn count_bytes(bytes: usize) {
     #[cfg(all(any(test, feature = "testing"), debug_assertions))]
     TAKEN.with(|taken| taken.set(taken.get() + bytes as u64));
     #[cfg(not(all(any(test, feature = "testing"), debug_assertions)))]
@@ -15,7 +15,7 @@ pub fn took(bytes: usize) {
 #[inline(always)]
 pub fn find(bytes: &[u8], wanted: u8) -> Option<usize> {
     let found = bytes.iter().position(|&byte| byte == wanted);
-    took(found.map_or(bytes.len(), |at| at + 1));
+    count_bytes(found.map_or(bytes.len(), |at| at + 1));
     found
 }
 

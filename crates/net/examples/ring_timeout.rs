@@ -91,7 +91,7 @@ fn measure(rate: u64, timeout: Duration, duration: Duration) -> io::Result<Strin
             each(latency) / 1e6,
             latency_max as f64 / 1e6,
             packets,
-            ring.seen()?.dropped,
+            ring.kernel_counts()?.dropped,
         ))
     })
 }

@@ -17,13 +17,13 @@ const BLOCK_PORTS: u16 = 512;
 
 /// A port range that no other program using this module has, until it is dropped.
 #[derive(Debug)]
-pub struct Claim {
+pub struct PortClaim {
     range: Range<u16>,
     /// One name per block.
     _names: Vec<UnixDatagram>,
 }
 
-impl Claim {
+impl PortClaim {
     /// Claims contiguous ports within `within`: `wanted` of them if possible, and at least
     /// `needed`. Returns `None` if there are not enough contiguous free ports.
     ///
@@ -33,7 +33,7 @@ impl Claim {
     ///
     /// # Errors
     /// Names for the blocks cannot be bound, for another reason than being in use.
-    pub fn take(within: Range<u16>, needed: u64, wanted: u64) -> io::Result<Option<Claim>> {
+    pub fn take(within: Range<u16>, needed: u64, wanted: u64) -> io::Result<Option<PortClaim>> {
         let blocks = usize::from(within.end.saturating_sub(within.start) / BLOCK_PORTS);
         let of = |ports: u64| {
             let blocks = ports.div_ceil(u64::from(BLOCK_PORTS)).max(1);
@@ -64,11 +64,11 @@ impl Claim {
             let (free, rest): (Vec<usize>, Vec<usize>) = order().partition(is_free);
             for place in free.into_iter().chain(rest) {
                 let names: Option<Vec<UnixDatagram>> = (place..place + size)
-                    .map(|block| hold(first_port(block)).transpose())
+                    .map(|block| bind_block_name(first_port(block)).transpose())
                     .collect::<Option<io::Result<_>>>()
                     .transpose()?;
                 if let Some(names) = names {
-                    return Ok(Some(Claim {
+                    return Ok(Some(PortClaim {
                         range: first_port(place)..first_port(place + size),
                         _names: names,
                     }));
@@ -79,7 +79,7 @@ impl Claim {
     }
 
     /// Maximum number of ports that can be claimed within `within`.
-    pub fn most(within: &Range<u16>) -> u64 {
+    pub fn ports_max(within: &Range<u16>) -> u64 {
         u64::from(within.end.saturating_sub(within.start) / BLOCK_PORTS * BLOCK_PORTS)
     }
 
@@ -89,7 +89,7 @@ impl Claim {
 }
 
 /// Binds the name of the block that begins with port `first`. Returns `None` if it is in use.
-fn hold(first: u16) -> io::Result<Option<UnixDatagram>> {
+fn bind_block_name(first: u16) -> io::Result<Option<UnixDatagram>> {
     let name = format!("streamgauge/udp/{first}");
     match UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(name)?) {
         Ok(name) => Ok(Some(name)),
@@ -129,14 +129,14 @@ mod tests {
         first..first + blocks * BLOCK_PORTS
     }
 
-    fn take(within: Range<u16>, needed: u64, wanted: u64) -> Option<Claim> {
-        Claim::take(within, needed, wanted).expect("names can be had")
+    fn take(within: Range<u16>, needed: u64, wanted: u64) -> Option<PortClaim> {
+        PortClaim::take(within, needed, wanted).expect("names can be had")
     }
 
     #[test]
     fn claims_are_exclusive_until_dropped() {
         let within = ports(0, 4);
-        let claims: Vec<Claim> = (0..4)
+        let claims: Vec<PortClaim> = (0..4)
             .map(|_| take(within.clone(), 1, 1).expect("there are four"))
             .collect();
         let mut starts: Vec<u16> = claims.iter().map(|claim| claim.range().start).collect();
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn claim_gets_wanted_else_needed_else_no_ports() {
         let within = ports(1, 4);
-        let length = |claim: &Claim| claim.range().len();
+        let length = |claim: &PortClaim| claim.range().len();
         let all = take(within.clone(), 513, 100_000).expect("free");
         assert_eq!(length(&all), 2048);
         drop(all);

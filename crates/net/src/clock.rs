@@ -8,7 +8,7 @@ use rustix::time::{ClockId, clock_gettime};
 /// Reads the monotonic clock, and converts kernel timestamps, which are in real time.
 ///
 /// Copies of a clock ([`Clock::same_start`]) agree on the start of the run. Each has its own offset
-/// between the two clocks and measures it again on request ([`Clock::renew`]), so that an
+/// between the two clocks and measures it again on request ([`Clock::refresh_offset`]), so that an
 /// adjustment of the real-time clock shows up as jitter for one window at most.
 #[derive(Debug)]
 pub struct Clock {
@@ -63,7 +63,7 @@ impl Clock {
 
     /// Measures the offset between real time and monotonic time again. Returns its change in
     /// nanoseconds if that is a step ([`STEP_NANOS`]).
-    pub fn renew(&self) -> Option<i64> {
+    pub fn refresh_offset(&self) -> Option<i64> {
         let new = offset();
         let moved = new - self.offset.replace(new);
         (moved.abs() >= STEP_NANOS).then_some(moved)

@@ -9,7 +9,7 @@ use std::path::Path;
 use socket2::{Domain, Protocol, Socket, Type};
 
 /// Ports tried for one connection if others are in use.
-const TRIES: usize = 64;
+const PORT_ATTEMPTS_MAX: usize = 64;
 
 /// Local ports for connections. They are taken in rotation, so that a released port is reused as
 /// late as possible: the kernel holds the port of a closed connection for a minute.
@@ -61,7 +61,7 @@ impl ConnectPorts {
                 Err(error) => return Err(error),
             }
             tries += 1;
-            if tries >= TRIES {
+            if tries >= PORT_ATTEMPTS_MAX {
                 break;
             }
         }
@@ -88,10 +88,10 @@ pub fn connect_from(source: Option<IpAddr>, to: SocketAddr) -> io::Result<TcpStr
     let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
     if let Some(source) = source {
-        crate::options::choose_port_late(&socket)?;
+        crate::options::choose_port_on_connect(&socket)?;
         socket.bind(&SocketAddr::new(source, 0).into())?;
     }
-    begin(socket, &to.into())
+    start_connect(socket, &to.into())
 }
 
 /// Connects to a Unix stream socket (unix(7)) without blocking. Returns it as a `TcpStream`,
@@ -123,10 +123,10 @@ fn connect(port: u16, to: SocketAddr) -> io::Result<TcpStream> {
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
     socket.bind(&SocketAddr::new(any, port).into())?;
-    begin(socket, &to.into())
+    start_connect(socket, &to.into())
 }
 
-fn begin(socket: Socket, to: &socket2::SockAddr) -> io::Result<TcpStream> {
+fn start_connect(socket: Socket, to: &socket2::SockAddr) -> io::Result<TcpStream> {
     // linux/errno.h
     const EINPROGRESS: i32 = 115;
     match socket.connect(to) {

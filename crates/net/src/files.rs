@@ -18,7 +18,7 @@ use rustix::process::{Resource, getrlimit};
 use crate::Waker;
 
 /// Maximum number of files per table. `None` means no limit.
-pub fn limit() -> Option<u64> {
+pub fn open_files_limit() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 

@@ -29,7 +29,7 @@ pub mod tun;
 pub mod waker;
 
 pub use batch::{ReceiveBatch, SendBatch};
-pub use claim::Claim;
+pub use claim::PortClaim;
 pub use clock::Clock;
 pub use connect::ConnectPorts;
 pub use namespace::Namespace;

@@ -7,11 +7,11 @@ use std::alloc::{GlobalAlloc, Layout, System};
 ///
 /// Fallible allocations, such as [`Vec::try_reserve`], end the process too.
 #[derive(Debug)]
-pub struct OrExit(pub i32);
+pub struct ExitOnOutOfMemory(pub i32);
 
 // SAFETY: each call is passed to the system's allocator unchanged, and its result is returned
 // unless it is null.
-unsafe impl GlobalAlloc for OrExit {
+unsafe impl GlobalAlloc for ExitOnOutOfMemory {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller upholds the contract of `alloc`.
@@ -49,7 +49,7 @@ unsafe impl GlobalAlloc for OrExit {
     }
 }
 
-impl OrExit {
+impl ExitOnOutOfMemory {
     #[cold]
     fn exit(&self) -> ! {
         const TEXT: &str = "Error: out of memory. The run file, if there is one, keeps what was \

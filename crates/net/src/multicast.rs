@@ -12,7 +12,7 @@ use crate::options;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Interface {
     /// Interface with this local address: the one used to reach a peer from that address.
-    With(IpAddr),
+    WithAddress(IpAddr),
     /// Interface with this name.
     Named(String),
 }
@@ -25,14 +25,14 @@ impl Interface {
     pub fn index(&self) -> io::Result<u32> {
         let found = match self {
             Interface::Named(name) => index_of_name(name),
-            Interface::With(address) => {
+            Interface::WithAddress(address) => {
                 let address = address.to_canonical();
                 let with = |own: IpAddr| own == address;
-                let found = name_with(with)?.and_then(|name| index_of_name(&name));
+                let found = name_where(with)?.and_then(|name| index_of_name(&name));
                 // All of 127.0.0.0/8 is local, but an interface has only one of these addresses.
                 match found {
                     None if address.is_loopback() => {
-                        name_with(|own| own.is_loopback())?.and_then(|name| index_of_name(&name))
+                        name_where(|own| own.is_loopback())?.and_then(|name| index_of_name(&name))
                     }
                     found => found,
                 }
@@ -41,7 +41,9 @@ impl Interface {
         found.ok_or_else(|| {
             let which = match self {
                 Interface::Named(name) => format!("no interface is called {name}"),
-                Interface::With(address) => format!("no interface has the address {address}"),
+                Interface::WithAddress(address) => {
+                    format!("no interface has the address {address}")
+                }
             };
             io::Error::new(io::ErrorKind::NotFound, which)
         })
@@ -56,7 +58,7 @@ fn index_of_name(name: &str) -> Option<u32> {
 }
 
 /// Returns the name of the first interface with a matching address.
-fn name_with(is_wanted: impl Fn(IpAddr) -> bool) -> io::Result<Option<String>> {
+fn name_where(is_wanted: impl Fn(IpAddr) -> bool) -> io::Result<Option<String>> {
     let mut first: *mut libc::ifaddrs = std::ptr::null_mut();
     // SAFETY: `first` is valid for the write of a pointer.
     if unsafe { libc::getifaddrs(&raw mut first) } != 0 {
@@ -135,7 +137,7 @@ pub fn join(
     if receive_buffer > 0 {
         socket.set_recv_buffer_size(receive_buffer)?;
     }
-    options::ask_arrival_time_and_drops(&socket)?;
+    options::enable_timestamps_and_drop_counts(&socket)?;
     socket.set_reuse_address(true)?;
     // Without this, groups joined by other sockets of this machine would be received too, from
     // other interfaces and other sources.
@@ -169,8 +171,8 @@ fn join_source(
 ) -> io::Result<()> {
     let request = libc::group_source_req {
         gsr_interface: interface,
-        gsr_group: storage(group),
-        gsr_source: storage(source),
+        gsr_group: to_sockaddr_storage(group),
+        gsr_source: to_sockaddr_storage(source),
     };
     let level = match group {
         IpAddr::V4(_) => libc::IPPROTO_IP,
@@ -194,7 +196,7 @@ fn join_source(
 }
 
 /// Converts an address to the kernel's format for addresses of any family.
-fn storage(address: IpAddr) -> libc::sockaddr_storage {
+fn to_sockaddr_storage(address: IpAddr) -> libc::sockaddr_storage {
     let address = SockAddr::from(SocketAddr::new(address, 0));
     // SAFETY: an all-zero storage is valid: it has no family.
     let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
@@ -220,7 +222,12 @@ fn storage(address: IpAddr) -> libc::sockaddr_storage {
 ///
 /// # Errors
 /// The operating system's error.
-pub fn send_by(socket: &impl AsFd, from: IpAddr, interface: u32, ttl: u8) -> io::Result<()> {
+pub fn set_outgoing_interface(
+    socket: &impl AsFd,
+    from: IpAddr,
+    interface: u32,
+    ttl: u8,
+) -> io::Result<()> {
     let reference = SockRef::from(socket);
     let IpAddr::V4(from) = from else {
         reference.set_multicast_if_v6(interface)?;
@@ -258,7 +265,7 @@ pub fn send_by(socket: &impl AsFd, from: IpAddr, interface: u32, ttl: u8) -> io:
 /// # Errors
 /// `NotFound` if this machine has no such interface; `NetworkUnreachable` if there is no route;
 /// `AddrNotAvailable` if the interface has no address of that IP version.
-pub fn source_of(to: SocketAddr, interface: Option<&Interface>) -> io::Result<IpAddr> {
+pub fn source_address_to(to: SocketAddr, interface: Option<&Interface>) -> io::Result<IpAddr> {
     let socket = Socket::new(Domain::for_address(to), Type::DGRAM, Some(Protocol::UDP))?;
     let index = interface.map(Interface::index).transpose()?;
     if let (Some(index), true) = (index, to.ip().is_multicast()) {
@@ -266,11 +273,11 @@ pub fn source_of(to: SocketAddr, interface: Option<&Interface>) -> io::Result<Ip
             SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
             SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
         };
-        send_by(&socket, any, index, 1)?;
+        set_outgoing_interface(&socket, any, index, 1)?;
     }
     // Connecting a UDP socket only looks up the route.
     socket.connect(&to.into())?;
-    let loopback = Interface::With(Ipv4Addr::LOCALHOST.into());
+    let loopback = Interface::WithAddress(Ipv4Addr::LOCALHOST.into());
     if index.is_some() && index == loopback.index().ok() {
         // The kernel may select the address of another interface here.
         return Ok(match to {
@@ -301,7 +308,8 @@ mod tests {
         let lo = Interface::Named("lo".to_owned())
             .index()
             .expect("it is there");
-        let with = |address: &str| Interface::With(address.parse().expect("an address")).index();
+        let with =
+            |address: &str| Interface::WithAddress(address.parse().expect("an address")).index();
         assert_eq!(with("127.0.0.1").expect("it has it"), lo);
         assert_eq!(with("127.9.8.7").expect("as good as"), lo);
         assert_eq!(

@@ -22,13 +22,13 @@ pub use netlink::read_any;
 
 /// Value of `net.ipv4.igmp_max_memberships`: how many groups one socket may join. The system's
 /// default is 20.
-const MEMBERSHIPS: &str = "10000";
+const MEMBERSHIPS_MAX: &str = "10000";
 
 /// Multicast addresses of IPv4 (RFC 5771).
-const GROUPS: (Ipv4Addr, u8) = (Ipv4Addr::new(224, 0, 0, 0), 4);
+const MULTICAST_V4: (Ipv4Addr, u8) = (Ipv4Addr::new(224, 0, 0, 0), 4);
 
 /// Multicast addresses of IPv6 (RFC 4291, 2.7).
-const GROUPS_V6: (Ipv6Addr, u8) = (Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8);
+const MULTICAST_V6: (Ipv6Addr, u8) = (Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8);
 
 /// A network namespace, kept alive by a file descriptor.
 #[derive(Debug)]
@@ -36,14 +36,14 @@ pub struct Namespace(File);
 
 impl Namespace {
     /// Creates a namespace in the user namespace of this process. It has a loopback interface,
-    /// which is up, and nothing else; [`Namespace::loop_multicast`] adds routes for multicast. The
-    /// calling thread stays in its namespace.
+    /// which is up, and nothing else; [`Namespace::route_multicast_to_loopback`] adds routes for
+    /// multicast. The calling thread stays in its namespace.
     ///
     /// # Errors
     /// `PermissionDenied` without CAP_SYS_ADMIN (unshare(2)); otherwise the operating system's
     /// error.
     pub fn new() -> io::Result<Namespace> {
-        on_a_thread(|| {
+        run_on_thread(|| {
             // SAFETY: `unshare(CLONE_NEWNET)` takes no pointer and moves only the calling thread:
             // open sockets stay in the namespace in which they were created.
             if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
@@ -51,7 +51,7 @@ impl Namespace {
             }
             let own = Namespace::current()?;
             // If /proc/sys is not writable, a socket has the default number of groups.
-            let _ = std::fs::write("/proc/sys/net/ipv4/igmp_max_memberships", MEMBERSHIPS);
+            let _ = std::fs::write("/proc/sys/net/ipv4/igmp_max_memberships", MEMBERSHIPS_MAX);
             let mut netlink = Netlink::open()?;
             netlink.set_up("lo")?;
             Ok(own)
@@ -88,8 +88,8 @@ impl Namespace {
     ///
     /// # Errors
     /// Those of [`Namespace::enter`] and of `work`.
-    pub fn within<T: Send>(&self, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
-        on_a_thread(|| {
+    pub fn run_in<T: Send>(&self, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+        run_on_thread(|| {
             self.enter()?;
             work()
         })
@@ -99,13 +99,13 @@ impl Namespace {
     ///
     /// # Errors
     /// `PermissionDenied` without CAP_NET_ADMIN; otherwise the operating system's error.
-    pub fn loop_multicast(&self) -> io::Result<()> {
-        self.within(|| {
+    pub fn route_multicast_to_loopback(&self) -> io::Result<()> {
+        self.run_in(|| {
             let mut netlink = Netlink::open()?;
-            netlink.add_route(GROUPS.0.into(), GROUPS.1, "lo")?;
+            netlink.add_route(MULTICAST_V4.0.into(), MULTICAST_V4.1, "lo")?;
             // The kernel drops all IPv6 multicast if the route is not `local`. The call fails if
             // the kernel lacks IPv6.
-            let _ = netlink.add_local_route(GROUPS_V6.0.into(), GROUPS_V6.1, "lo");
+            let _ = netlink.add_local_route(MULTICAST_V6.0.into(), MULTICAST_V6.1, "lo");
             Ok(())
         })
     }
@@ -114,9 +114,9 @@ impl Namespace {
     ///
     /// # Errors
     /// `PermissionDenied` without CAP_NET_ADMIN; otherwise the operating system's error.
-    pub fn multicast_by(&self, interface: &str) -> io::Result<()> {
+    pub fn route_multicast_through(&self, interface: &str) -> io::Result<()> {
         // For IPv6 the kernel adds such a route to each interface.
-        self.within(|| Netlink::open()?.add_route(GROUPS.0.into(), GROUPS.1, interface))
+        self.run_in(|| Netlink::open()?.add_route(MULTICAST_V4.0.into(), MULTICAST_V4.1, interface))
     }
 
     /// Connects two namespaces by a pair of virtual Ethernet interfaces (veth(4)), which are up on
@@ -124,8 +124,13 @@ impl Namespace {
     ///
     /// # Errors
     /// `PermissionDenied` without CAP_NET_ADMIN; otherwise the operating system's error.
-    pub fn tie(&self, own: &Tie<'_>, other: &Namespace, theirs: &Tie<'_>) -> io::Result<()> {
-        self.within(|| {
+    pub fn connect_by_veth(
+        &self,
+        own: &InterfaceConfig<'_>,
+        other: &Namespace,
+        theirs: &InterfaceConfig<'_>,
+    ) -> io::Result<()> {
+        self.run_in(|| {
             Netlink::open()?.add_veth(own.interface, theirs.interface, other.0.as_fd())
         })?;
         self.set_up(own)?;
@@ -137,8 +142,8 @@ impl Namespace {
     /// # Errors
     /// `PermissionDenied` without CAP_NET_ADMIN; `NotFound` if there is no such interface;
     /// otherwise the operating system's error.
-    pub fn set_up(&self, end: &Tie<'_>) -> io::Result<()> {
-        self.within(|| {
+    pub fn set_up(&self, end: &InterfaceConfig<'_>) -> io::Result<()> {
+        self.run_in(|| {
             let mut netlink = Netlink::open()?;
             for &(address, prefix) in end.addresses {
                 let added = netlink.add_address(end.interface, address, prefix);
@@ -155,8 +160,8 @@ impl Namespace {
     ///
     /// # Errors
     /// `PermissionDenied` without CAP_NET_ADMIN; otherwise the operating system's error.
-    pub fn all_by(&self, interface: &str) -> io::Result<()> {
-        self.within(|| {
+    pub fn add_default_route(&self, interface: &str) -> io::Result<()> {
+        self.run_in(|| {
             let mut netlink = Netlink::open()?;
             netlink.add_route(Ipv4Addr::UNSPECIFIED.into(), 0, interface)?;
             // This machine may lack IPv6.
@@ -170,7 +175,7 @@ impl Namespace {
 /// (ip-sysctl). `arp_ignore`: it does not answer ARP requests for that address. `rp_filter`: it
 /// drops a packet whose reply would leave through another interface (RFC 3704, 2.2); a TUN has no
 /// ARP.
-const STRICT: [&str; 2] = [
+const ISOLATION_SETTINGS: [&str; 2] = [
     "/proc/sys/net/ipv4/conf/all/arp_ignore",
     "/proc/sys/net/ipv4/conf/all/rp_filter",
 ];
@@ -184,9 +189,9 @@ impl Namespace {
     /// # Errors
     /// `PermissionDenied` without CAP_NET_ADMIN; `NotFound` if there is no such interface;
     /// otherwise the operating system's error, `EOPNOTSUPP` if the kernel lacks policy routing.
-    pub fn keep_apart(&self, end: &Tie<'_>, number: u8) -> io::Result<()> {
-        self.within(|| {
-            for setting in STRICT {
+    pub fn isolate(&self, end: &InterfaceConfig<'_>, number: u8) -> io::Result<()> {
+        self.run_in(|| {
+            for setting in ISOLATION_SETTINGS {
                 std::fs::write(setting, "1").map_err(|error| {
                     io::Error::new(
                         error.kind(),
@@ -196,7 +201,7 @@ impl Namespace {
             }
             let mut netlink = Netlink::open()?;
             for &(address, _) in end.addresses {
-                let added = netlink.add_way_from(address, end.interface, number);
+                let added = netlink.add_source_route(address, end.interface, number);
                 // This machine may lack IPv6, which does not answer for the addresses of other
                 // interfaces.
                 if address.is_ipv4() {
@@ -210,7 +215,7 @@ impl Namespace {
 
 /// An interface and its addresses.
 #[derive(Clone, Copy, Debug)]
-pub struct Tie<'a> {
+pub struct InterfaceConfig<'a> {
     /// Name of the interface, at most 15 bytes.
     pub interface: &'a str,
     /// Addresses, each with the prefix length of its network. IPv6 addresses are skipped if the
@@ -219,7 +224,7 @@ pub struct Tie<'a> {
 }
 
 /// Runs `work` on a thread that ends afterwards, so that the calling thread stays in its namespace.
-fn on_a_thread<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+fn run_on_thread<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
     let ended = std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().spawn_scoped(scope, work)?;
         Ok::<_, io::Error>(thread.join())

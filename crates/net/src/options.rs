@@ -8,13 +8,13 @@ use socket2::{SockFilter, SockRef};
 
 /// Requests the kernel's arrival time and the count of dropped datagrams with each datagram
 /// (`SO_TIMESTAMPNS`, `SO_RXQ_OVFL`; socket(7)).
-pub fn ask_arrival_time_and_drops(socket: &impl AsRawFd) -> io::Result<()> {
-    ask_arrival_time(socket)?;
+pub fn enable_timestamps_and_drop_counts(socket: &impl AsRawFd) -> io::Result<()> {
+    enable_timestamps(socket)?;
     set_int(socket.as_raw_fd(), libc::SO_RXQ_OVFL, 1)
 }
 
 /// Requests the kernel's arrival time (`SO_TIMESTAMPNS`; socket(7)).
-pub(crate) fn ask_arrival_time(socket: &impl AsRawFd) -> io::Result<()> {
+pub(crate) fn enable_timestamps(socket: &impl AsRawFd) -> io::Result<()> {
     set_int(socket.as_raw_fd(), libc::SO_TIMESTAMPNS, 1)
 }
 
@@ -23,7 +23,7 @@ pub(crate) fn ask_arrival_time(socket: &impl AsRawFd) -> io::Result<()> {
 ///
 /// # Errors
 /// The operating system's error.
-pub fn ask_destination(socket: &UdpSocket) -> io::Result<()> {
+pub fn enable_destination_address(socket: &UdpSocket) -> io::Result<()> {
     let (level, name) = match socket.local_addr()? {
         SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_PKTINFO),
         SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
@@ -72,13 +72,13 @@ pub fn drop_all(socket: &impl AsFd) -> io::Result<()> {
     SockRef::from(socket).attach_filter(&[SockFilter::new(refuse, 0, 0, 0)])
 }
 
-/// Selects the datagrams that a socket drops: see [`drop_marked`].
+/// Selects the datagrams that a socket drops: see [`drop_matching`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Marked {
+pub struct DropRule {
     /// Smallest and largest first byte of datagrams that are dropped.
-    pub first: [u8; 2],
+    pub first_byte: [u8; 2],
     /// Smallest and largest second byte of datagrams that are delivered nevertheless.
-    pub but_second: Option<[u8; 2]>,
+    pub except_second_byte: Option<[u8; 2]>,
 }
 
 /// Drops the datagrams whose first bytes match `marked` when they arrive at this UDP socket
@@ -88,23 +88,23 @@ pub struct Marked {
 ///
 /// # Errors
 /// The operating system's error.
-pub fn drop_marked(socket: &impl AsFd, marked: Marked) -> io::Result<()> {
-    SockRef::from(socket).attach_filter(&refusing(marked))
+pub fn drop_matching(socket: &impl AsFd, marked: DropRule) -> io::Result<()> {
+    SockRef::from(socket).attach_filter(&drop_filter(marked))
 }
 
-/// Returns the filter of [`drop_marked`]. It sees a datagram from its UDP header on. A load beyond
-/// the end would drop the datagram, so the length is checked before each load.
-fn refusing(marked: Marked) -> Vec<SockFilter> {
+/// Returns the filter of [`drop_matching`]. It sees a datagram from its UDP header on. A load
+/// beyond the end would drop the datagram, so the length is checked before each load.
+fn drop_filter(marked: DropRule) -> Vec<SockFilter> {
     const UDP_BYTES: u32 = 8;
     const ALL: u32 = 0x4_0000;
     /// Target of a jump.
     #[derive(Clone, Copy, PartialEq)]
-    enum To {
+    enum JumpTarget {
         Next,
         Pass,
         Refuse,
     }
-    use To::{Next, Pass, Refuse};
+    use JumpTarget::{Next, Pass, Refuse};
     let length = (libc::BPF_LD | libc::BPF_W | libc::BPF_LEN, 0, Next, Next);
     let at_least = libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K;
     let above = libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K;
@@ -116,7 +116,7 @@ fn refusing(marked: Marked) -> Vec<SockFilter> {
             Next,
         )
     };
-    let [least, greatest] = marked.first.map(u32::from);
+    let [least, greatest] = marked.first_byte.map(u32::from);
     let mut steps = vec![
         length,
         (at_least, UDP_BYTES + 1, Next, Pass),
@@ -124,7 +124,7 @@ fn refusing(marked: Marked) -> Vec<SockFilter> {
         (at_least, least, Next, Pass),
         (above, greatest, Pass, Next),
     ];
-    if let Some(bounds) = marked.but_second {
+    if let Some(bounds) = marked.except_second_byte {
         let [least, greatest] = bounds.map(u32::from);
         steps.extend([
             length,
@@ -136,7 +136,7 @@ fn refusing(marked: Marked) -> Vec<SockFilter> {
     }
     // The last two instructions: refuse, then pass.
     let count = steps.len();
-    let jump = |from: usize, to: To| match to {
+    let jump = |from: usize, to: JumpTarget| match to {
         Next => 0,
         Refuse => u8::try_from(count - from - 1).expect("a short filter"),
         Pass => u8::try_from(count - from).expect("a short filter"),
@@ -188,7 +188,7 @@ const TCP_DELACK_MAX_US: libc::c_int = 46;
 ///
 /// # Errors
 /// The operating system's error if it is older than Linux 6.15.
-pub fn acknowledge_soon(socket: &impl AsRawFd) -> io::Result<()> {
+pub fn limit_ack_delay(socket: &impl AsRawFd) -> io::Result<()> {
     let set_to = |us| set(socket.as_raw_fd(), libc::IPPROTO_TCP, TCP_DELACK_MAX_US, us);
     // The kernel refuses less than two ticks.
     set_to(2000)
@@ -210,7 +210,7 @@ pub fn receive_buffer(socket: &impl AsFd) -> io::Result<usize> {
 ///
 /// # Errors
 /// The operating system's error.
-pub fn choose_port_late(socket: &impl AsRawFd) -> io::Result<()> {
+pub fn choose_port_on_connect(socket: &impl AsRawFd) -> io::Result<()> {
     set(
         socket.as_raw_fd(),
         libc::IPPROTO_IP,
@@ -241,9 +241,9 @@ mod tests {
     use super::*;
 
     /// Returns what a socket with this filter receives of all test datagrams.
-    fn passed(marked: Marked) -> Vec<Vec<u8>> {
+    fn passed(marked: DropRule) -> Vec<Vec<u8>> {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-        drop_marked(&socket, marked).expect("the filter is sound");
+        drop_matching(&socket, marked).expect("the filter is sound");
         let sender = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let to = socket.local_addr().expect("it is bound");
         for datagram in datagrams() {
@@ -280,7 +280,10 @@ mod tests {
             ([0, 255], None),
             ([128, 191], Some([0, 255])),
         ] {
-            let marked = Marked { first, but_second };
+            let marked = DropRule {
+                first_byte: first,
+                except_second_byte: but_second,
+            };
             let is_marked = |datagram: &[u8]| {
                 let within = |byte, [least, greatest]: [u8; 2]| (least..=greatest).contains(&byte);
                 let other = but_second.zip(datagram.get(1));

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::options::{self, Marked};
+use crate::options::{self, DropRule};
 
 /// Default port range for media: below the range from which Linux takes ephemeral ports (32768 and
 /// up), so that no connection of this machine uses one of them.
@@ -97,7 +97,7 @@ impl PortRange {
     /// `AddrInUse` if no pair is left; otherwise the operating system's error if a socket cannot be
     /// created or `local` is not a local address.
     pub fn bind(&mut self, local: IpAddr) -> io::Result<Pair> {
-        self.bind_next(local, Media::Received)
+        self.bind_next(local, MediaDelivery::Received)
     }
 
     /// Binds the next free pair, but drops and counts what arrives at the media port
@@ -106,29 +106,29 @@ impl PortRange {
     /// # Errors
     /// Those of [`PortRange::bind`].
     pub fn reserve(&mut self, local: IpAddr) -> io::Result<Pair> {
-        self.bind_next(local, Media::Dropped)
+        self.bind_next(local, MediaDelivery::Dropped)
     }
 
     /// Binds one socket on the next free even port, and none on the odd port above it. The kernel
-    /// drops and counts marked datagrams ([`options::drop_marked`]). For media that is taken from a
-    /// packet ring and shares its port with datagrams to be received.
+    /// drops and counts marked datagrams ([`options::drop_matching`]). For media that is taken from
+    /// a packet ring and shares its port with datagrams to be received.
     ///
     /// # Errors
     /// Those of [`PortRange::bind`].
     pub fn reserve_single(
         &mut self,
         local: IpAddr,
-        marked: Marked,
+        marked: DropRule,
     ) -> io::Result<std::net::UdpSocket> {
         let buffer = self.receive_buffer;
         self.take_next(|port| {
-            let socket = unbound(SocketAddr::new(local, port))?;
-            options::drop_marked(&socket, marked)?;
-            bound(socket, SocketAddr::new(local, port), buffer)
+            let socket = new_socket(SocketAddr::new(local, port))?;
+            options::drop_matching(&socket, marked)?;
+            bind_socket(socket, SocketAddr::new(local, port), buffer)
         })
     }
 
-    fn bind_next(&mut self, local: IpAddr, media: Media) -> io::Result<Pair> {
+    fn bind_next(&mut self, local: IpAddr, media: MediaDelivery) -> io::Result<Pair> {
         let buffer = self.receive_buffer;
         self.take_next(|port| bind_pair(local, port, media, buffer))
     }
@@ -167,11 +167,11 @@ impl PortRange {
     }
 }
 
-fn bind_pair(local: IpAddr, port: u16, media: Media, buffer: usize) -> io::Result<Pair> {
+fn bind_pair(local: IpAddr, port: u16, media: MediaDelivery, buffer: usize) -> io::Result<Pair> {
     let address = SocketAddr::new(local, port);
     let media = match media {
-        Media::Received => bind(address, buffer)?,
-        Media::Dropped => bind_dropping(address)?,
+        MediaDelivery::Received => bind(address, buffer)?,
+        MediaDelivery::Dropped => bind_dropping(address)?,
     };
     let control = bind(SocketAddr::new(local, port + 1), 0)?;
     Ok(Pair {
@@ -183,12 +183,12 @@ fn bind_pair(local: IpAddr, port: u16, media: Media, buffer: usize) -> io::Resul
 
 /// Treatment of datagrams that arrive at a media port.
 #[derive(Clone, Copy)]
-enum Media {
+enum MediaDelivery {
     Received,
     Dropped,
 }
 
-fn unbound(address: SocketAddr) -> io::Result<Socket> {
+fn new_socket(address: SocketAddr) -> io::Result<Socket> {
     let domain = Domain::for_address(address);
     let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_nonblocking(true)?;
@@ -198,7 +198,7 @@ fn unbound(address: SocketAddr) -> io::Result<Socket> {
 /// Opens a UDP socket that only holds its port, and sends. It drops datagrams from the first one
 /// on.
 fn bind_dropping(address: SocketAddr) -> io::Result<std::net::UdpSocket> {
-    let socket = unbound(address)?;
+    let socket = new_socket(address)?;
     options::drop_all(&socket)?;
     socket.bind(&address.into())?;
     Ok(socket.into())
@@ -207,10 +207,10 @@ fn bind_dropping(address: SocketAddr) -> io::Result<std::net::UdpSocket> {
 /// Opens a non-blocking UDP socket with kernel timestamps. A receive buffer of 0 keeps the system's
 /// default.
 pub fn bind(address: SocketAddr, receive_buffer: usize) -> io::Result<std::net::UdpSocket> {
-    bound(unbound(address)?, address, receive_buffer)
+    bind_socket(new_socket(address)?, address, receive_buffer)
 }
 
-fn bound(
+fn bind_socket(
     socket: Socket,
     address: SocketAddr,
     receive_buffer: usize,
@@ -218,7 +218,7 @@ fn bound(
     if receive_buffer > 0 {
         socket.set_recv_buffer_size(receive_buffer)?;
     }
-    options::ask_arrival_time_and_drops(&socket)?;
+    options::enable_timestamps_and_drop_counts(&socket)?;
     socket.bind(&address.into())?;
     Ok(socket.into())
 }

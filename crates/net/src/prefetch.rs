@@ -6,14 +6,14 @@
 //! another packet is counted.
 
 /// Size of a cache line in bytes.
-const LINE: usize = 64;
+const CACHE_LINE_BYTES: usize = 64;
 
 /// Prefetches all memory of `value`, but not what it points to. Does nothing on other architectures
 /// than x86_64.
 #[inline(always)]
 pub fn prefetch<T: ?Sized>(value: &T) {
     let begin = std::ptr::from_ref(value).cast::<u8>();
-    for at in (0..size_of_val(value)).step_by(LINE) {
+    for at in (0..size_of_val(value)).step_by(CACHE_LINE_BYTES) {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: a prefetch is a hint. It has no effect that the program could observe, and never
         // faults, whatever the address; the instruction exists in every processor with SSE, and

@@ -15,15 +15,15 @@ const CONTROL_BYTES: usize = 64;
 #[repr(align(8))]
 struct Control([u8; CONTROL_BYTES]);
 
-/// Requests the kernel's arrival times for [`read`] on this connection (`SO_TIMESTAMPNS`; Linux
-/// 4.13).
-pub fn ask_arrival_time(socket: &impl AsRawFd) -> io::Result<()> {
-    options::ask_arrival_time(socket)
+/// Requests the kernel's arrival times for [`read_timed`] on this connection (`SO_TIMESTAMPNS`;
+/// Linux 4.13).
+pub fn enable_timestamps(socket: &impl AsRawFd) -> io::Result<()> {
+    options::enable_timestamps(socket)
 }
 
-/// Result of [`read`].
+/// Result of [`read_timed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Read {
+pub struct TimedRead {
     /// Number of bytes; 0 at the end of the stream.
     pub count: usize,
     /// Arrival time of the last byte: when the kernel received its segment. Bytes of earlier
@@ -38,7 +38,11 @@ pub struct Read {
 ///
 /// # Errors
 /// Those of `recvmsg(2)`; `WouldBlock` if nothing has arrived.
-pub fn read(socket: &impl AsRawFd, buffer: &mut [u8], clock: &Clock) -> io::Result<Read> {
+pub fn read_timed(
+    socket: &impl AsRawFd,
+    buffer: &mut [u8],
+    clock: &Clock,
+) -> io::Result<TimedRead> {
     let mut control = Control([0; CONTROL_BYTES]);
     let mut part = libc::iovec {
         iov_base: buffer.as_mut_ptr().cast(),
@@ -55,8 +59,8 @@ pub fn read(socket: &impl AsRawFd, buffer: &mut [u8], clock: &Clock) -> io::Resu
     // it.
     let count = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, libc::MSG_DONTWAIT) };
     let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
-    let told = arrival(&header);
-    Ok(Read {
+    let told = arrival_nanos(&header);
+    Ok(TimedRead {
         count,
         at: told.map_or_else(|| clock.now(), |nanos| clock.from_realtime(nanos)),
         exact: told.is_some() && count < buffer.len(),
@@ -64,7 +68,7 @@ pub fn read(socket: &impl AsRawFd, buffer: &mut [u8], clock: &Clock) -> io::Resu
 }
 
 /// Reads the bytes that have arrived, without their time, which is known from another source
-/// ([`crate::segments`]). Cheaper than [`read`].
+/// ([`crate::segments`]). Cheaper than [`read_timed`].
 ///
 /// # Errors
 /// Those of `recv(2)`; `WouldBlock` if nothing has arrived.
@@ -91,7 +95,7 @@ pub fn unacknowledged(socket: &impl AsRawFd) -> io::Result<u64> {
 }
 
 /// Returns the timestamp in the control messages of the kernel.
-fn arrival(header: &libc::msghdr) -> Option<i64> {
+fn arrival_nanos(header: &libc::msghdr) -> Option<i64> {
     // SAFETY: the kernel filled in `header`, so its control area holds whole control messages in
     // `msg_controllen` bytes; the CMSG functions stay within them, and the payload is read,
     // unaligned, as the type that belongs to its level and kind.
@@ -129,11 +133,11 @@ mod tests {
     #[test]
     fn read_returns_the_arrival_time() {
         let (ours, mut theirs) = pair();
-        ask_arrival_time(&ours).expect("linux has it");
+        enable_timestamps(&ours).expect("linux has it");
         let clock = Clock::start();
         let slack = std::time::Duration::from_micros(200);
         let mut buffer = [0; 100];
-        let nothing = read(&ours, &mut buffer, &clock).expect_err("nothing came yet");
+        let nothing = read_timed(&ours, &mut buffer, &clock).expect_err("nothing came yet");
         assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
         // The kernel enables these timestamps a little after the first socket requests them.
         let late = std::time::Duration::from_millis(20);
@@ -144,7 +148,7 @@ mod tests {
             while clock.now() < sent + late {
                 std::hint::spin_loop();
             }
-            let read = read(&ours, &mut buffer, &clock).expect("loopback has delivered");
+            let read = read_timed(&ours, &mut buffer, &clock).expect("loopback has delivered");
             assert_eq!(&buffer[..read.count], b"abc");
             if read.at <= sent + slack {
                 assert!(read.exact);
@@ -162,9 +166,9 @@ mod tests {
         theirs.write_all(b"abc").expect("it takes them");
         drop(theirs);
         let before = clock.now();
-        let two = read(&ours, &mut buffer, &clock).expect("loopback has delivered");
+        let two = read_timed(&ours, &mut buffer, &clock).expect("loopback has delivered");
         assert_eq!((two.count, two.at >= before, two.exact), (2, true, false));
-        let mut rest = || read(&ours, &mut buffer, &clock).expect("there is no more to come");
+        let mut rest = || read_timed(&ours, &mut buffer, &clock).expect("there is no more to come");
         assert_eq!((rest().count, rest().count), (1, 0));
     }
 

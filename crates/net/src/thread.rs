@@ -6,7 +6,7 @@ use std::num::NonZeroU64;
 /// Sets the timer slack of the calling thread to one nanosecond, so that it wakes as exactly as the
 /// kernel can. By default a thread may wake 50 µs late, so that several wake together
 /// (`PR_SET_TIMERSLACK`, prctl(2)).
-pub fn wake_exactly() -> io::Result<()> {
+pub fn minimize_timer_slack() -> io::Result<()> {
     rustix::thread::set_current_timer_slack(NonZeroU64::new(1))?;
     Ok(())
 }
@@ -14,8 +14,8 @@ pub fn wake_exactly() -> io::Result<()> {
 /// Raises the priority of the calling thread over others that want the same processor. Needs
 /// CAP_SYS_NICE or a limit that allows it (RLIMIT_NICE; setpriority(2), where Linux accepts a
 /// thread's number).
-pub fn go_first() -> io::Result<()> {
-    rustix::process::setpriority_process(Some(rustix::thread::gettid()), FIRST)?;
+pub fn raise_priority() -> io::Result<()> {
+    rustix::process::setpriority_process(Some(rustix::thread::gettid()), RAISED_NICE)?;
     Ok(())
 }
 
@@ -23,7 +23,7 @@ pub fn go_first() -> io::Result<()> {
 /// sched(7)). Needs CAP_SYS_NICE or a limit that allows it (RLIMIT_RTPRIO). For threads that work
 /// in short bursts: such a thread gives up its processor only by waiting, and the kernel takes it
 /// away for at most 50 ms per second.
-pub fn go_before_all() -> io::Result<()> {
+pub fn set_realtime_priority() -> io::Result<()> {
     let wanted = libc::sched_param { sched_priority: 1 };
     // SAFETY: the structure is valid for the read, and 0 is the calling thread.
     match unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const wanted) } {
@@ -34,7 +34,7 @@ pub fn go_before_all() -> io::Result<()> {
 
 /// Nice value: about nine times the share of a thread at 0 (sched(7)), and so usually enough to
 /// preempt it.
-const FIRST: i32 = -10;
+const RAISED_NICE: i32 = -10;
 
 /// Processor time of one thread, readable by other threads of the process.
 #[derive(Clone, Copy, Debug)]
@@ -75,7 +75,7 @@ mod tests {
         let (told, tell) = std::sync::mpsc::channel();
         let (end, ended) = std::sync::mpsc::channel::<()>();
         let thread = std::thread::spawn(move || {
-            wake_exactly().expect("linux can");
+            minimize_timer_slack().expect("linux can");
             let clock = CpuClock::of_this_thread().expect("it runs");
             let before = thread_cpu_nanos();
             while thread_cpu_nanos() < before + 5_000_000 {}

@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use measure::Run;
+use measure::ArrivalRun;
 use rustls::client::Resumption;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
@@ -30,7 +30,7 @@ use verify::{Checked, Unchecked};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trust {
     /// Accept any certificate, even if it has expired or belongs to another server.
-    pub anybody: bool,
+    pub accept_any: bool,
     /// PEM file with the trusted certificates: of authorities, or of the server itself. `None`
     /// selects those that this machine trusts.
     pub authorities: Option<PathBuf>,
@@ -78,7 +78,7 @@ impl Client {
     ///
     /// # Errors
     /// Those of [`Client::prepare`]; or a certificate cannot contain the name.
-    pub fn layer(&self, name: &str) -> Result<Layer, Fault> {
+    pub fn layer(&self, name: &str) -> Result<TlsLayer, Fault> {
         let config = self.config()?;
         // A certificate contains no zones.
         let host = name.split_once('%').map_or(name, |(address, _)| address);
@@ -88,7 +88,7 @@ impl Client {
                 .map_err(|_| Fault::unusable(format!("`{host}` is not a valid server name")))?,
         };
         let connection = ClientConnection::new(config, name).map_err(|error| Fault::of(&error))?;
-        Ok(Layer::new(connection.into()))
+        Ok(TlsLayer::new(connection.into()))
     }
 }
 
@@ -103,7 +103,7 @@ fn warm_up() {
 
 fn client(trust: &Trust) -> Result<Arc<ClientConfig>, Fault> {
     let provider = provider();
-    let verifier: Arc<dyn rustls::client::danger::ServerCertVerifier> = if trust.anybody {
+    let verifier: Arc<dyn rustls::client::danger::ServerCertVerifier> = if trust.accept_any {
         Arc::new(Unchecked::new(&provider))
     } else {
         let own = match &trust.authorities {
@@ -192,9 +192,9 @@ impl Server {
     ///
     /// # Errors
     /// The settings are invalid.
-    pub fn layer(&self) -> Result<Layer, Fault> {
+    pub fn layer(&self) -> Result<TlsLayer, Fault> {
         let connection = rustls::ServerConnection::new(self.0.clone());
-        Ok(Layer::new(
+        Ok(TlsLayer::new(
             connection.map_err(|error| Fault::of(&error))?.into(),
         ))
     }
@@ -204,12 +204,12 @@ impl Server {
 ///
 /// Received bytes are buffered up to the longest record or handshake message that is accepted (64
 /// KiB). Bytes to be sent are passed on at once, so the connection bounds them.
-pub struct Layer {
+pub struct TlsLayer {
     connection: Box<Connection>,
     handshaking: bool,
 }
 
-impl fmt::Debug for Layer {
+impl fmt::Debug for TlsLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Layer")
             .field("handshaking", &self.handshaking)
@@ -217,23 +217,23 @@ impl fmt::Debug for Layer {
     }
 }
 
-/// Result of [`Layer::open`].
+/// Result of [`TlsLayer::open`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Taken {
+pub struct OpenStatus {
     /// True if the handshake has completed.
-    pub stands: bool,
+    pub handshake_done: bool,
     /// True if the peer announced that it sends no more (close_notify).
-    pub ended: bool,
+    pub peer_closed: bool,
 }
 
 /// Maximum number of bytes that one call encrypts, and that wait for the handshake to complete.
 /// Encrypted bytes are passed at once to a queue that has its own bound.
-const MOST_AT_ONCE: usize = 512 * 1024;
+const SEAL_BYTES_MAX: usize = 512 * 1024;
 
-impl Layer {
-    fn new(mut connection: Connection) -> Layer {
-        connection.set_buffer_limit(Some(MOST_AT_ONCE));
-        Layer {
+impl TlsLayer {
+    fn new(mut connection: Connection) -> TlsLayer {
+        connection.set_buffer_limit(Some(SEAL_BYTES_MAX));
+        TlsLayer {
             connection: Box::new(connection),
             handshaking: true,
         }
@@ -253,12 +253,12 @@ impl Layer {
     pub fn open(
         &mut self,
         bytes: &[u8],
-        runs: &[Run],
+        runs: &[ArrivalRun],
         plain: &mut Vec<u8>,
-        plain_runs: &mut Vec<Run>,
+        plain_runs: &mut Vec<ArrivalRun>,
         out: &mut impl Write,
-    ) -> Result<Taken, Fault> {
-        let mut taken = Taken::default();
+    ) -> Result<OpenStatus, Fault> {
+        let mut taken = OpenStatus::default();
         let mut begin = 0;
         for together in runs.chunk_by(|one, next| (one.at, one.exact) == (next.at, next.exact)) {
             let Some(last) = together.last() else { break };
@@ -268,7 +268,7 @@ impl Layer {
             let _ = self.flush(out);
             result?;
             if plain.len() > plain_runs.last().map_or(0, |run| run.end) {
-                plain_runs.push(Run {
+                plain_runs.push(ArrivalRun {
                     end: plain.len(),
                     ..*last
                 });
@@ -277,7 +277,7 @@ impl Layer {
         }
         if self.handshaking && !self.connection.is_handshaking() {
             self.handshaking = false;
-            taken.stands = true;
+            taken.handshake_done = true;
         }
         Ok(taken)
     }
@@ -286,7 +286,7 @@ impl Layer {
         &mut self,
         mut bytes: &[u8],
         plain: &mut Vec<u8>,
-        taken: &mut Taken,
+        taken: &mut OpenStatus,
     ) -> Result<(), Fault> {
         while !bytes.is_empty() {
             let read = self.connection.read_tls(&mut bytes);
@@ -309,7 +309,7 @@ impl Layer {
                     .read_exact(&mut plain[begin..])
                     .map_err(|error| Fault::too_long(&error))?;
             }
-            taken.ended |= state.peer_has_closed();
+            taken.peer_closed |= state.peer_has_closed();
         }
         Ok(())
     }
@@ -368,7 +368,7 @@ impl Layer {
 
 /// Maximum length of `bytes` bytes once encrypted: with header, nonce and tag of each record (RFC
 /// 5246, 6.2.3.3; RFC 8446, 5.2).
-pub fn sealed(bytes: usize) -> usize {
+pub fn sealed_length_max(bytes: usize) -> usize {
     const RECORD: usize = 16 * 1024;
     const ADDED: usize = 5 + 8 + 16 + 1;
     bytes + bytes.div_ceil(RECORD).max(1) * ADDED

@@ -13,7 +13,7 @@ use crate::waker::Waker;
 
 /// Maximum number of packets that wait to be read. The system's default is 500, which is 2 ms at
 /// 250,000 packets/s.
-const QUEUE: libc::c_int = 10_000;
+const QUEUE_PACKETS: libc::c_int = 10_000;
 
 /// A TUN interface with the program's end of it. Dropping it removes the interface.
 #[derive(Debug)]
@@ -81,7 +81,7 @@ impl Tun {
             request.ifr_ifru.ifru_mtu = mtu.into();
         })?;
         ask(libc::SIOCSIFTXQLEN, &|request| {
-            request.ifr_ifru.ifru_metric = QUEUE;
+            request.ifr_ifru.ifru_metric = QUEUE_PACKETS;
         })
     }
 
@@ -115,7 +115,7 @@ impl Tun {
         table.rewind()?;
         let mut text = String::new();
         table.read_to_string(&mut text)?;
-        Ok(sent_and_dropped(&text, &self.name).unwrap_or(0))
+        Ok(parse_transmit_drops(&text, &self.name).unwrap_or(0))
     }
 }
 
@@ -124,7 +124,7 @@ impl Tun {
 ///
 /// # Errors
 /// The operating system's error; a signal is not an error.
-pub fn wait(ends: [&Tun; 2], waker: &Waker, most: Duration) -> io::Result<()> {
+pub fn wait_for_packet(ends: [&Tun; 2], waker: &Waker, most: Duration) -> io::Result<()> {
     let [first, second] = ends;
     let mut polled = [
         PollFd::new(first, PollFlags::IN),
@@ -148,7 +148,7 @@ impl AsFd for Tun {
 }
 
 /// Returns the column `drop` of an interface's transmit statistics (proc(5), /proc/net/dev).
-fn sent_and_dropped(table: &str, name: &str) -> Option<u64> {
+fn parse_transmit_drops(table: &str, name: &str) -> Option<u64> {
     let line = table.lines().find_map(|line| {
         let (interface, figures) = line.split_once(':')?;
         (interface.trim() == name).then_some(figures)
@@ -179,33 +179,33 @@ mod tests {
         let table = "Inter-|   Receive        |  Transmit\n face |bytes packets errs drop\n\
                      lo: 1 2 0 0 0 0 0 0 1 2 0 9 0 0 0 0\n\
                     link: 1 2 0 3 0 0 0 0 1 2 0 7 0 0 0 0\n";
-        assert_eq!(sent_and_dropped(table, "link"), Some(7));
-        assert_eq!(sent_and_dropped(table, "ink"), None);
-        assert_eq!(sent_and_dropped("link: 1 2", "link"), None);
+        assert_eq!(parse_transmit_drops(table, "link"), Some(7));
+        assert_eq!(parse_transmit_drops(table, "ink"), None);
+        assert_eq!(parse_transmit_drops("link: 1 2", "link"), None);
     }
 
     #[test]
     fn sent_packet_is_read_and_written_packet_arrives() {
         use crate::Namespace;
-        use crate::namespace::Tie;
+        use crate::namespace::InterfaceConfig;
         use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 
         // Without permission to create one there is nothing to test.
         let Ok(space) = Namespace::new() else { return };
         let address = |last| IpAddr::V4(Ipv4Addr::new(10, 9, 8, last));
-        let made = space.within(|| {
+        let made = space.run_in(|| {
             let tun = Tun::open("link")?;
             tun.set_up(1400)?;
             Ok(tun)
         });
         let Ok(tun) = made else { return };
-        let tie = Tie {
+        let tie = InterfaceConfig {
             interface: tun.name(),
             addresses: &[(address(1), 30)],
         };
         space.set_up(&tie).expect("it is there");
         let socket = space
-            .within(|| UdpSocket::bind((address(1), 0)))
+            .run_in(|| UdpSocket::bind((address(1), 0)))
             .expect("a free port");
         let port = socket.local_addr().expect("it is bound").port();
         socket

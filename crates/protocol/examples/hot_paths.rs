@@ -9,16 +9,16 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use bytes::Bytes;
-use measure::{Recorder, Run, Time};
-use mediagen::ts::packet::{PACKET as TRANSPORT_PACKET, SYNC};
+use measure::{ArrivalRun, Recorder, Time};
+use mediagen::ts::packet::{PACKET_LEN as TRANSPORT_PACKET, SYNC};
 use mediagen::ts::stamp::Stamp;
 use protocol::media::rtp::header::Header;
 use protocol::media::rtp::{ReceiverConfig, RtpReceiver};
-use protocol::media::ts::checker::{Checker, CheckerConfig};
+use protocol::media::ts::checker::{TsChecker, TsCheckerConfig};
 use protocol::media::ts::metrics as ts;
 use protocol::registry::{HTTP_TS_PROTOCOL, RTSP_PROTOCOL};
 use protocol::rtsp::codec::{Decoder, Item};
-use protocol::session::{Arrival, Times};
+use protocol::session::{Arrival, ArrivalTimes};
 use protocol::srt::arq::TsbpdConfig;
 use protocol::srt::arq::receiver::{Receiver, ReceiverConfig as SrtReceiverConfig};
 use protocol::srt::arq::sender::{Sender, SenderConfig};
@@ -30,12 +30,12 @@ const PACKETS_A_PICTURE: usize = 5;
 const TICKS_A_PICTURE: u32 = 3600;
 const NANOS_A_PACKET: u64 = 8_000_000;
 /// Number of packets after which one-time work, such as making histograms, is done.
-const BEGINNING: usize = 1000;
+const WARM_UP_PACKETS: usize = 1000;
 const PACKET: usize = 1000;
 /// Length of the IPv4 and UDP headers in bytes.
 const OVERHEAD: usize = 28;
 /// Bytes of one read.
-const READ: usize = 64 * 1024;
+const READ_BYTES: usize = 64 * 1024;
 
 fn header(number: usize) -> Header {
     let picture = (number / PACKETS_A_PICTURE) as u32;
@@ -53,7 +53,7 @@ fn measured_header(packets: &[[u8; 12]]) {
 
 #[inline(never)]
 fn measured_stream(packets: &[[u8; 12]], receiver: &mut RtpReceiver, recorder: &mut Recorder) {
-    stream(BEGINNING, packets, receiver, recorder);
+    stream(WARM_UP_PACKETS, packets, receiver, recorder);
 }
 
 #[inline(always)]
@@ -72,7 +72,7 @@ fn stream(first: usize, packets: &[[u8; 12]], receiver: &mut RtpReceiver, record
 #[inline(never)]
 fn measured_frames(bytes: &[u8], decoder: &mut Decoder) -> usize {
     let mut frames = 0;
-    for read in bytes.chunks(READ) {
+    for read in bytes.chunks(READ_BYTES) {
         let fed = decoder.feed(read, |item| {
             if let Item::Frame { .. } = black_box(item) {
                 frames += 1;
@@ -105,30 +105,30 @@ fn datagram(number: u64) -> Vec<u8> {
 }
 
 #[inline(never)]
-fn measured_transport(bytes: &[u8], checker: &mut Checker, recorder: &mut Recorder) {
+fn measured_transport(bytes: &[u8], checker: &mut TsChecker, recorder: &mut Recorder) {
     transport(bytes, checker, recorder);
 }
 
 /// Each datagram arrives in a segment of its own.
 #[inline(always)]
-fn transport(bytes: &[u8], checker: &mut Checker, recorder: &mut Recorder) {
+fn transport(bytes: &[u8], checker: &mut TsChecker, recorder: &mut Recorder) {
     let segment = PACKETS_A_DATAGRAM * TRANSPORT_PACKET;
     let at = Time::from_nanos(u64::MAX / 4);
-    let runs: Vec<Run> = (1..=READ / segment)
-        .map(|number| Run {
+    let runs: Vec<ArrivalRun> = (1..=READ_BYTES / segment)
+        .map(|number| ArrivalRun {
             end: number * segment,
             at,
             exact: true,
         })
         .collect();
-    for read in bytes.chunks(READ / segment * segment) {
-        let mut times = Times::new(black_box(&runs), at);
+    for read in bytes.chunks(READ_BYTES / segment * segment) {
+        let mut times = ArrivalTimes::new(black_box(&runs), at);
         checker.feed(black_box(read), 0, &mut times, recorder);
     }
 }
 
 /// Interval between SRT packets; 245 a second are 2.6 Mb/s.
-const SRT_EVERY: Duration = Duration::from_millis(4);
+const SRT_PACKET_INTERVAL: Duration = Duration::from_millis(4);
 const SRT_FIRST: SeqNumber = SeqNumber::new(1);
 
 fn srt_clock() -> SocketClock {
@@ -144,7 +144,7 @@ fn srt_sender() -> Sender {
 fn srt_send(numbers: std::ops::Range<u32>, sender: &mut Sender, payload: &Bytes) {
     let mut said = Vec::with_capacity(64);
     for number in numbers {
-        let now = Time::ZERO + SRT_EVERY * number;
+        let now = Time::ZERO + SRT_PACKET_INTERVAL * number;
         let pushed = sender.push(now, black_box(payload.clone()));
         black_box(pushed).expect("it is acknowledged soon");
         black_box(sender.next_packet(now)).expect("it is due");
@@ -152,7 +152,7 @@ fn srt_send(numbers: std::ops::Range<u32>, sender: &mut Sender, payload: &Bytes)
             let report = AckReport {
                 rtt: 40_000,
                 rtt_variance: 2_000,
-                room: 8000,
+                free_packets: 8000,
                 rates: None,
             };
             let ack = Ack {
@@ -209,10 +209,10 @@ fn main() -> ExitCode {
                 playout_buffer: Duration::from_millis(200),
             });
             let mut recorder = Recorder::new(RTSP_PROTOCOL.catalogue);
-            let packets: Vec<_> = (0..BEGINNING + number)
+            let packets: Vec<_> = (0..WARM_UP_PACKETS + number)
                 .map(|number| header(number).to_bytes())
                 .collect();
-            let (beginning, rest) = packets.split_at(BEGINNING);
+            let (beginning, rest) = packets.split_at(WARM_UP_PACKETS);
             stream(0, beginning, &mut receiver, &mut recorder);
             measured_stream(rest, &mut receiver, &mut recorder);
         }
@@ -228,14 +228,14 @@ fn main() -> ExitCode {
             assert_eq!(frames, number, "each frame is handed out once");
         }
         "transport" => {
-            let mut checker = Checker::new(&CheckerConfig {
+            let mut checker = TsChecker::new(&TsCheckerConfig {
                 due: Time::ZERO,
                 group: None,
-                before: None,
+                previous_channel: None,
                 wall_clock: Some(Duration::from_secs(1)),
             });
             let mut recorder = Recorder::new(HTTP_TS_PROTOCOL.catalogue);
-            let beginning = BEGINNING.next_multiple_of(PACKETS_A_DATAGRAM);
+            let beginning = WARM_UP_PACKETS.next_multiple_of(PACKETS_A_DATAGRAM);
             let all = (beginning + number).div_ceil(PACKETS_A_DATAGRAM);
             let mut bytes: Vec<u8> = (0..all as u64).flat_map(datagram).collect();
             bytes.truncate((beginning + number) * TRANSPORT_PACKET);
@@ -251,9 +251,9 @@ fn main() -> ExitCode {
         "srt_receive" => {
             let mut sender = srt_sender();
             let payload = Bytes::from(vec![0x47; PACKETS_A_DATAGRAM * TRANSPORT_PACKET]);
-            let datagrams: Vec<Vec<u8>> = (0..(BEGINNING + number) as u32)
+            let datagrams: Vec<Vec<u8>> = (0..(WARM_UP_PACKETS + number) as u32)
                 .map(|number| {
-                    let now = Time::ZERO + SRT_EVERY * number;
+                    let now = Time::ZERO + SRT_PACKET_INTERVAL * number;
                     let pushed = sender.push(now, payload.clone());
                     pushed.expect("late packets are dropped");
                     let packet = sender.next_packet(now).expect("it is due");
@@ -267,16 +267,16 @@ fn main() -> ExitCode {
             };
             let config = SrtReceiverConfig::live(SRT_FIRST, 8, srt_clock(), tsbpd);
             let mut receiver = Receiver::new(config);
-            let (beginning, rest) = datagrams.split_at(BEGINNING);
+            let (beginning, rest) = datagrams.split_at(WARM_UP_PACKETS);
             srt_receive(beginning, &mut receiver);
             measured_srt_receive(rest, &mut receiver);
             let received = receiver.statistics().pkt_recv_unique;
-            assert_eq!(received, (BEGINNING + number) as u64);
+            assert_eq!(received, (WARM_UP_PACKETS + number) as u64);
         }
         "srt_send" => {
             let mut sender = srt_sender();
             let payload = Bytes::from(vec![0x47; PACKETS_A_DATAGRAM * TRANSPORT_PACKET]);
-            let (beginning, end) = (BEGINNING as u32, (BEGINNING + number) as u32);
+            let (beginning, end) = (WARM_UP_PACKETS as u32, (WARM_UP_PACKETS + number) as u32);
             srt_send(0..beginning, &mut sender, &payload);
             measured_srt_send(beginning..end, &mut sender, &payload);
             assert_eq!(sender.statistics().pkt_sent, u64::from(end));

@@ -51,7 +51,7 @@ pub fn basic(user_info: &str) -> String {
 }
 
 /// Inputs of a Digest response.
-struct Ingredients<'a> {
+struct DigestInputs<'a> {
     algorithm: Algorithm,
     /// `true` if the hash of the password is bound to the nonces (`MD5-sess`).
     session: bool,
@@ -64,7 +64,7 @@ struct Ingredients<'a> {
     uri: &'a str,
 }
 
-impl Ingredients<'_> {
+impl DigestInputs<'_> {
     /// Computes the response (RFC 7616, 3.4.1; RFC 2617, 3.2.2.1).
     fn response(&self, credentials: &Credentials) -> String {
         let hash = |text: &str| self.algorithm.hash(text);
@@ -92,7 +92,7 @@ enum Scheme {
         session: bool,
         /// `true` if the challenge named an algorithm. Old servers that did not may reject the
         /// parameter.
-        named: bool,
+        algorithm_named: bool,
         realm: String,
         nonce: String,
         opaque: Option<String>,
@@ -125,7 +125,7 @@ impl Scheme {
     }
 
     /// Parses a challenge. Returns `None` for an unsupported scheme.
-    fn of(challenge: &Challenge) -> Option<Scheme> {
+    fn from_challenge(challenge: &Challenge) -> Option<Scheme> {
         if challenge.scheme.eq_ignore_ascii_case("Basic") {
             return Some(Scheme::Basic);
         }
@@ -156,7 +156,7 @@ impl Scheme {
         Some(Scheme::Digest {
             algorithm,
             session,
-            named: named.is_some(),
+            algorithm_named: named.is_some(),
             realm: challenge.param("realm").unwrap_or_default().to_owned(),
             nonce: challenge.param("nonce")?.to_owned(),
             opaque: challenge.param("opaque").map(str::to_owned),
@@ -177,7 +177,7 @@ pub struct Authenticator {
 
 /// Reaction to a 401 response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum ChallengeOutcome {
     /// Repeat the request with the value of [`Authenticator::authorize`].
     Retry,
     /// Fail: the URL has no credentials.
@@ -203,9 +203,14 @@ impl Authenticator {
     ///
     /// `sent` is `true` if the request carried an authorization, `again` if it was already the
     /// second one to do so: a server may replace its nonce once.
-    pub fn challenged(&mut self, headers: &Headers, sent: bool, again: bool) -> Answer {
+    pub fn handle_challenges(
+        &mut self,
+        headers: &Headers,
+        sent: bool,
+        again: bool,
+    ) -> ChallengeOutcome {
         if self.credentials.is_none() {
-            return Answer::NoCredentials;
+            return ChallengeOutcome::NoCredentials;
         }
         let strongest = headers
             .all("WWW-Authenticate")
@@ -214,7 +219,7 @@ impl Authenticator {
                 let stale = challenge
                     .param("stale")
                     .is_some_and(|stale| stale.eq_ignore_ascii_case("true"));
-                Some((Scheme::of(&challenge)?, stale))
+                Some((Scheme::from_challenge(&challenge)?, stale))
             })
             // Of equally strong ones the first: the order is the server's preference.
             .reduce(|best, next| {
@@ -225,7 +230,7 @@ impl Authenticator {
                 }
             });
         let Some((scheme, stale)) = strongest else {
-            return Answer::NoScheme;
+            return ChallengeOutcome::NoScheme;
         };
         // A nonce other than the one just answered is a new challenge, with or without `stale`.
         let is_fresh = stale
@@ -234,11 +239,11 @@ impl Authenticator {
                 .as_ref()
                 .is_some_and(|own| scheme.has_other_nonce(own));
         if sent && (again || !is_fresh) {
-            return Answer::Refused;
+            return ChallengeOutcome::Refused;
         }
         self.scheme = Some(scheme);
         self.count = 0;
-        Answer::Retry
+        ChallengeOutcome::Retry
     }
 
     /// Returns the value of `Authorization` for a request; `None` without credentials or before the
@@ -253,7 +258,7 @@ impl Authenticator {
             Scheme::Digest {
                 algorithm,
                 session,
-                named,
+                algorithm_named: named,
                 realm,
                 nonce,
                 opaque,
@@ -262,7 +267,7 @@ impl Authenticator {
                 self.count = self.count.wrapping_add(1);
                 let count = format!("{:08x}", self.count);
                 let cnonce = format!("{:016x}", self.random.next_u64());
-                let response = Ingredients {
+                let response = DigestInputs {
                     algorithm: *algorithm,
                     session: *session,
                     realm,
@@ -275,16 +280,16 @@ impl Authenticator {
                 .response(credentials);
                 let mut value = format!(
                     "Digest username=\"{}\", realm=\"{}\", nonce=\"{}\", uri=\"{uri}\", response=\"{response}\"",
-                    quoted(&credentials.user),
-                    quoted(realm),
-                    quoted(nonce),
+                    escape_quotes(&credentials.user),
+                    escape_quotes(realm),
+                    escape_quotes(nonce),
                 );
                 if *named {
                     let suffix = if *session { "-sess" } else { "" };
                     value += &format!(", algorithm={}{suffix}", algorithm.name());
                 }
                 if let Some(opaque) = opaque {
-                    value += &format!(", opaque=\"{}\"", quoted(opaque));
+                    value += &format!(", opaque=\"{}\"", escape_quotes(opaque));
                 }
                 if *qop {
                     value += &format!(", qop=auth, nc={count}, cnonce=\"{cnonce}\"");
@@ -297,13 +302,13 @@ impl Authenticator {
     }
 }
 
-fn quoted(text: &str) -> String {
+fn escape_quotes(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"")
 }
 
 /// Scheme that a server accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Accepts {
+pub enum AcceptedScheme {
     Basic,
     /// Digest with this algorithm and `qop=auth`.
     Digest(Algorithm),
@@ -314,7 +319,7 @@ pub enum Accepts {
 pub struct Verifier {
     realm: String,
     credentials: Credentials,
-    accepts: Vec<Accepts>,
+    accepts: Vec<AcceptedScheme>,
 }
 
 /// Result of verifying a request's authorization.
@@ -335,7 +340,7 @@ impl Verifier {
     pub fn new(
         realm: impl Into<String>,
         credentials: Credentials,
-        accepts: Vec<Accepts>,
+        accepts: Vec<AcceptedScheme>,
     ) -> Verifier {
         Verifier {
             realm: realm.into(),
@@ -346,12 +351,12 @@ impl Verifier {
 
     /// Returns the values of `WWW-Authenticate`, one for each header field.
     pub fn challenges(&self, nonce: &str, stale: bool) -> Vec<String> {
-        let realm = quoted(&self.realm);
+        let realm = escape_quotes(&self.realm);
         self.accepts
             .iter()
             .map(|accepts| match accepts {
-                Accepts::Basic => format!("Basic realm=\"{realm}\""),
-                Accepts::Digest(algorithm) => format!(
+                AcceptedScheme::Basic => format!("Basic realm=\"{realm}\""),
+                AcceptedScheme::Digest(algorithm) => format!(
                     "Digest realm=\"{realm}\", nonce=\"{nonce}\", algorithm={}, qop=\"auth\"{}",
                     algorithm.name(),
                     if stale { ", stale=true" } else { "" }
@@ -375,7 +380,7 @@ impl Verifier {
         };
         if scheme.eq_ignore_ascii_case("Basic") {
             let pair = format!("{}:{}", self.credentials.user, self.credentials.password);
-            let right = self.accepts.contains(&Accepts::Basic)
+            let right = self.accepts.contains(&AcceptedScheme::Basic)
                 && BASE64
                     .decode(rest.trim())
                     .is_ok_and(|got| got == pair.as_bytes());
@@ -414,7 +419,7 @@ impl Verifier {
             Some(_) => return Verdict::Denied,
         };
         let said = param("nonce").unwrap_or_default();
-        let response = Ingredients {
+        let response = DigestInputs {
             algorithm,
             session,
             realm: &self.realm,
@@ -425,7 +430,7 @@ impl Verifier {
             uri,
         }
         .response(&self.credentials);
-        let right = self.accepts.contains(&Accepts::Digest(algorithm))
+        let right = self.accepts.contains(&AcceptedScheme::Digest(algorithm))
             && param("username") == Some(&self.credentials.user)
             && param("realm") == Some(&self.realm)
             && param("uri") == Some(uri)
@@ -459,7 +464,7 @@ mod tests {
 
     #[test]
     fn digest_matches_the_rfc_2617_example() {
-        let mut ingredients = Ingredients {
+        let mut ingredients = DigestInputs {
             algorithm: Algorithm::Md5,
             session: false,
             realm: "testrealm@host.com",
@@ -492,7 +497,7 @@ mod tests {
             ),
         ] {
             let cnonce = "f2/wE4q74E6zIJEtWaHKaf5wv/H5QzzpXusqGemxURZJ";
-            let ingredients = Ingredients {
+            let ingredients = DigestInputs {
                 algorithm,
                 session: false,
                 realm: "http-auth@example.org",
@@ -514,7 +519,10 @@ mod tests {
         let mut auth = Authenticator::new(Some(credentials("Aladdin", "open sesame")), 1);
         assert_eq!(auth.authorize("OPTIONS", "*"), None, "no challenge yet");
         let headers = unauthorized(&["Basic realm=\"WallyWorld\""]);
-        assert_eq!(auth.challenged(&headers, false, false), Answer::Retry);
+        assert_eq!(
+            auth.handle_challenges(&headers, false, false),
+            ChallengeOutcome::Retry
+        );
         assert_eq!(
             auth.authorize("OPTIONS", "*").as_deref(),
             Some("Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==")
@@ -531,7 +539,10 @@ mod tests {
             "Digest realm=\"r\", nonce=\"4\", algorithm=SHA-256, qop=\"auth-int\"",
             "Negotiate",
         ]);
-        assert_eq!(auth.challenged(&headers, false, false), Answer::Retry);
+        assert_eq!(
+            auth.handle_challenges(&headers, false, false),
+            ChallengeOutcome::Retry
+        );
         let value = auth.authorize("DESCRIBE", "rtsp://h/a").expect("challenge");
         assert!(
             value.contains("nonce=\"2\"") && value.contains("algorithm=SHA-256"),
@@ -544,35 +555,53 @@ mod tests {
         let headers = unauthorized(&["Digest realm=\"r\", nonce=\"1\""]);
         let mut nobody = Authenticator::new(None, 1);
         assert_eq!(
-            nobody.challenged(&headers, false, false),
-            Answer::NoCredentials
+            nobody.handle_challenges(&headers, false, false),
+            ChallengeOutcome::NoCredentials
         );
         let mut auth = Authenticator::new(Some(credentials("u", "p")), 1);
         assert_eq!(
-            auth.challenged(&unauthorized(&["Negotiate"]), false, false),
-            Answer::NoScheme
+            auth.handle_challenges(&unauthorized(&["Negotiate"]), false, false),
+            ChallengeOutcome::NoScheme
         );
         assert_eq!(
-            auth.challenged(&unauthorized(&[]), false, false),
-            Answer::NoScheme
+            auth.handle_challenges(&unauthorized(&[]), false, false),
+            ChallengeOutcome::NoScheme
         );
-        assert_eq!(auth.challenged(&headers, true, false), Answer::Refused);
+        assert_eq!(
+            auth.handle_challenges(&headers, true, false),
+            ChallengeOutcome::Refused
+        );
         let stale = unauthorized(&["Digest realm=\"r\", nonce=\"2\", stale=TRUE"]);
-        assert_eq!(auth.challenged(&stale, true, false), Answer::Retry);
-        assert_eq!(auth.challenged(&stale, true, true), Answer::Refused);
+        assert_eq!(
+            auth.handle_challenges(&stale, true, false),
+            ChallengeOutcome::Retry
+        );
+        assert_eq!(
+            auth.handle_challenges(&stale, true, true),
+            ChallengeOutcome::Refused
+        );
         // Another nonce is a new challenge, also without `stale`.
-        assert_eq!(auth.challenged(&headers, true, false), Answer::Retry);
-        assert_eq!(auth.challenged(&headers, true, false), Answer::Refused);
-        assert_eq!(auth.challenged(&stale, true, true), Answer::Refused);
+        assert_eq!(
+            auth.handle_challenges(&headers, true, false),
+            ChallengeOutcome::Retry
+        );
+        assert_eq!(
+            auth.handle_challenges(&headers, true, false),
+            ChallengeOutcome::Refused
+        );
+        assert_eq!(
+            auth.handle_challenges(&stale, true, true),
+            ChallengeOutcome::Refused
+        );
     }
 
     #[test]
     fn client_and_server_agree_on_each_scheme() {
         let right = credentials("us\"er", "p:w");
         for accepts in [
-            Accepts::Basic,
-            Accepts::Digest(Algorithm::Md5),
-            Accepts::Digest(Algorithm::Sha256),
+            AcceptedScheme::Basic,
+            AcceptedScheme::Digest(Algorithm::Md5),
+            AcceptedScheme::Digest(Algorithm::Sha256),
         ] {
             let verifier = Verifier::new("a \"realm\"", right.clone(), vec![accepts]);
             for (used, verdict) in [
@@ -586,12 +615,12 @@ mod tests {
                 );
                 let challenges = verifier.challenges("n1", false);
                 let challenges: Vec<&str> = challenges.iter().map(String::as_str).collect();
-                auth.challenged(&unauthorized(&challenges), false, false);
+                auth.handle_challenges(&unauthorized(&challenges), false, false);
                 let value = auth.authorize("PLAY", "rtsp://h/");
                 let verify =
                     |method, uri, nonce| verifier.verify(value.as_deref(), method, uri, nonce);
                 assert_eq!(verify("PLAY", "rtsp://h/", "n1"), verdict, "{value:?}");
-                if let (Accepts::Digest(_), Verdict::Granted) = (accepts, verdict) {
+                if let (AcceptedScheme::Digest(_), Verdict::Granted) = (accepts, verdict) {
                     assert_eq!(verify("PLAY", "rtsp://h/", "n2"), Verdict::Stale);
                     assert_eq!(verify("PAUSE", "rtsp://h/", "n1"), Verdict::Denied);
                     assert_eq!(verify("PLAY", "rtsp://x/", "n1"), Verdict::Denied);

@@ -54,7 +54,7 @@ pub struct Check {
     pub clients: &'static str,
     pub metric: &'static str,
     /// Statistic of the metric.
-    pub figure: Figure,
+    pub figure: Statistic,
     /// Source of the true value.
     pub truth: Truth,
     /// Permitted deviation.
@@ -63,7 +63,7 @@ pub struct Check {
 
 /// A statistic of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Figure {
+pub enum Statistic {
     /// Value of a counter.
     Value,
     /// Mean of a distribution.
@@ -74,14 +74,14 @@ pub enum Figure {
     Count,
 }
 
-impl Figure {
+impl Statistic {
     /// Suffix after the name of the metric.
     pub fn suffix(self) -> &'static str {
         match self {
-            Figure::Value => "",
-            Figure::Mean => ".mean",
-            Figure::Max => ".max",
-            Figure::Count => ".count",
+            Statistic::Value => "",
+            Statistic::Mean => ".mean",
+            Statistic::Max => ".max",
+            Statistic::Count => ".count",
         }
     }
 }
@@ -93,7 +93,7 @@ pub enum Truth {
     /// 0 without pointers.
     Sum(&'static [&'static str]),
     /// Computed value; `None` if it cannot be computed.
-    Known(fn(&Evidence) -> Option<Known>),
+    Known(fn(&Evidence) -> Option<TrueValue>),
 }
 
 /// Permitted deviation of a figure.
@@ -104,19 +104,19 @@ pub enum Tolerance {
     /// Absolute deviation in the figure's unit.
     Absolute(f64),
     /// The larger of a share of the true value and an absolute deviation in the figure's unit.
-    ShareOr(f64, f64),
+    RelativeOrAbsolute(f64, f64),
 }
 
 /// Tolerance of delays: 1 ms.
-pub const DELAY: Tolerance = Tolerance::Absolute(1e-3);
+pub const DELAY_TOLERANCE: Tolerance = Tolerance::Absolute(1e-3);
 
 impl Tolerance {
     /// Permitted deviation for a true value, in its unit.
-    pub fn of(self, truth: f64) -> f64 {
+    pub fn for_value(self, truth: f64) -> f64 {
         match self {
             Tolerance::Exact => 0.0,
             Tolerance::Absolute(most) => most,
-            Tolerance::ShareOr(share, most) => (truth.abs() * share).max(most),
+            Tolerance::RelativeOrAbsolute(share, most) => (truth.abs() * share).max(most),
         }
     }
 }
@@ -131,14 +131,14 @@ impl Check {
         Check {
             clients,
             metric,
-            figure: Figure::Value,
+            figure: Statistic::Value,
             truth: Truth::Sum(places),
             tolerance: Tolerance::Exact,
         }
     }
 
     /// A counter that must be 0.
-    pub const fn none(clients: &'static str, metric: &'static str) -> Check {
+    pub const fn zero(clients: &'static str, metric: &'static str) -> Check {
         Check::count(clients, metric, &[])
     }
 
@@ -146,41 +146,44 @@ impl Check {
     pub const fn delay(
         clients: &'static str,
         metric: &'static str,
-        truth: fn(&Evidence) -> Option<Known>,
+        truth: fn(&Evidence) -> Option<TrueValue>,
     ) -> Check {
         Check {
             clients,
             metric,
-            figure: Figure::Mean,
+            figure: Statistic::Mean,
             truth: Truth::Known(truth),
-            tolerance: DELAY,
+            tolerance: DELAY_TOLERANCE,
         }
     }
 }
 
 /// A true value with its uncertainty.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Known {
+pub struct TrueValue {
     pub value: f64,
     /// Uncertainty of the value: its source may have been interrupted between reading the clock and
     /// the action that it timed.
-    pub unsure: f64,
+    pub uncertainty: f64,
 }
 
-impl Known {
+impl TrueValue {
     /// An exactly known value.
-    pub const fn exactly(value: f64) -> Known {
-        Known { value, unsure: 0.0 }
+    pub const fn exactly(value: f64) -> TrueValue {
+        TrueValue {
+            value,
+            uncertainty: 0.0,
+        }
     }
 }
 
-impl std::ops::Add for Known {
-    type Output = Known;
+impl std::ops::Add for TrueValue {
+    type Output = TrueValue;
 
-    fn add(self, other: Known) -> Known {
-        Known {
+    fn add(self, other: TrueValue) -> TrueValue {
+        TrueValue {
             value: self.value + other.value,
-            unsure: self.unsure + other.unsure,
+            uncertainty: self.uncertainty + other.uncertainty,
         }
     }
 }
@@ -192,15 +195,15 @@ pub struct Evidence {
     pub served: Vec<Value>,
     /// Start of the run, in nanoseconds of `CLOCK_MONOTONIC`, which all processes of a machine
     /// share.
-    pub began_nanos: f64,
+    pub start_nanos: f64,
     /// Interval between the planned starts of a population's clients, in nanoseconds.
-    pub one_every_nanos: f64,
+    pub start_interval_nanos: f64,
     /// Delay of a packet from the clients to the server, in seconds, with the lateness of the link
     /// itself as uncertainty. 0 on the loopback interface.
-    pub up: Known,
+    pub up: TrueValue,
     /// Delay of a packet from the server to the clients, in seconds, with the same uncertainty.
     /// 0 on the loopback interface.
-    pub down: Known,
+    pub down: TrueValue,
     /// Means of the distributions that clients measured, in seconds, by population and metric. Used
     /// for figures that must be consistent with each other.
     pub means: BTreeMap<(String, &'static str), f64>,
@@ -234,12 +237,12 @@ impl Evidence {
 
 impl Truth {
     /// Returns the true value, or `None` if it is unknown.
-    pub fn of(self, evidence: &Evidence) -> Option<Known> {
+    pub fn value(self, evidence: &Evidence) -> Option<TrueValue> {
         match self {
             Truth::Known(truth) => truth(evidence),
             Truth::Sum(places) => {
                 let sums = places.iter().map(|place| evidence.sum(place));
-                sums.sum::<Option<f64>>().map(Known::exactly)
+                sums.sum::<Option<f64>>().map(TrueValue::exactly)
             }
         }
     }
@@ -278,14 +281,14 @@ mod tests {
                     );
                 }
                 let server = protocol.server.expect("calibration needs a server");
-                let flags = Flags::usual(server.flags);
+                let flags = Flags::defaults(server.flags);
                 for word in trial.server.iter().filter_map(|w| w.strip_prefix("--")) {
                     let mut known = server.flags.iter();
                     assert!(known.any(|flag| flag.name == word), "--{word}");
                 }
                 let faults = trial.server.windows(2).filter(|pair| pair[0] == "--fault");
                 let faults: Vec<String> = faults.map(|pair| pair[1].to_owned()).collect();
-                (server.read)(&flags.with("fault", faults)).expect("faults of trials are valid");
+                (server.read)(&flags.set("fault", faults)).expect("faults of trials are valid");
             }
         }
     }
@@ -300,9 +303,12 @@ mod tests {
             ],
             ..Evidence::default()
         };
-        let sum = |places| Truth::Sum(places).of(&evidence);
-        assert_eq!(sum(&["/sent/frames", "/lost"]), Some(Known::exactly(8.0)));
-        assert_eq!(sum(&[]), Some(Known::exactly(0.0)));
+        let sum = |places| Truth::Sum(places).value(&evidence);
+        assert_eq!(
+            sum(&["/sent/frames", "/lost"]),
+            Some(TrueValue::exactly(8.0))
+        );
+        assert_eq!(sum(&[]), Some(TrueValue::exactly(0.0)));
         assert_eq!(evidence.mean("/sent/frames"), Some(3.5));
         // A pointer that no line has is an error, unlike a sum of 0.
         assert_eq!(sum(&["/sent/frames", "/sent/lost"]), None);

@@ -44,14 +44,17 @@ reasons! {
         /// This machine had no free port, or for UDP no free port pair: a limit of the tester.
         NoPorts = "local_ports";
         /// This process had no free file descriptor: a limit of the tester.
-        NoFiles = "local_files";
+        NoDescriptors = "local_files";
     }
 }
 
 impl ConnectFailure {
     /// Returns `true` for a limit of the tester, which says nothing about the server.
     pub const fn is_local(self) -> bool {
-        matches!(self, ConnectFailure::NoPorts | ConnectFailure::NoFiles)
+        matches!(
+            self,
+            ConnectFailure::NoPorts | ConnectFailure::NoDescriptors
+        )
     }
 }
 
@@ -64,7 +67,7 @@ impl From<ChannelError> for ConnectFailure {
             ChannelError::TimedOut => ConnectFailure::TimedOut,
             ChannelError::Tls(error) => error.into(),
             ChannelError::NoPorts => ConnectFailure::NoPorts,
-            ChannelError::NoFiles => ConnectFailure::NoFiles,
+            ChannelError::NoDescriptors => ConnectFailure::NoDescriptors,
             ChannelError::NoMembership | ChannelError::NoInterface | ChannelError::Other(_) => {
                 ConnectFailure::Other
             }

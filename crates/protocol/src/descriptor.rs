@@ -16,7 +16,7 @@ use crate::media::source::SourceConfig;
 use crate::options::ClientOptions;
 use crate::reference::ReferenceServer;
 use crate::remote_receiver::MediaConfig;
-use crate::session::{Needs, Session};
+use crate::session::{CaptureNeeds, Session};
 use crate::tls::TlsConfig;
 
 /// Declaration of a protocol that clients speak.
@@ -34,12 +34,12 @@ pub struct Protocol {
     pub catalogue: Catalogue,
     /// Bytes that the clients' sinks read of each datagram. `None` if all media arrives on
     /// connections.
-    pub datagrams: Option<Needs>,
+    pub datagrams: Option<CaptureNeeds>,
     /// Columns of the streams' rows in the run file ([`crate::session::StreamRow`]), as JSON
     /// pointers (RFC 6901). A name never changes, because run files are kept.
     pub stream_columns: &'static [&'static [&'static str]],
     /// Parses a URL. The error says why it is not valid for a client.
-    pub read_url: fn(&str) -> Result<Location, String>,
+    pub parse_url: fn(&str) -> Result<Location, String>,
     /// Readiness probe of a server; `None` if the protocol has none.
     pub probe: Option<Probe>,
     /// The protocol's reference server; `None` if it has none.
@@ -94,11 +94,11 @@ pub struct Location {
 /// Name of a stream among the clients of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamName {
-    /// Topic of the publisher's messages ([`crate::session::Output::Tell`]).
+    /// Topic of the publisher's messages ([`crate::session::Output::Publish`]).
     pub topic: String,
     /// Host of the server and path of the stream without query, which all protocols of a server
     /// share. `None` if the URL names no path.
-    pub place: Option<(String, String)>,
+    pub host_and_path: Option<(String, String)>,
     /// `true` if players of the same URL wait for the stream. `false` in rooms, in which every
     /// participant may publish.
     pub is_awaited: bool,
@@ -111,23 +111,24 @@ impl StreamName {
         let place = (host.to_ascii_lowercase(), path.to_owned());
         StreamName {
             topic,
-            place: (!path.is_empty()).then_some(place),
+            host_and_path: (!path.is_empty()).then_some(place),
             is_awaited: true,
         }
     }
 
     /// Returns `true` if players of `self` wait for `published`.
-    fn is(&self, published: &StreamName) -> bool {
-        let same_place = self.place.is_some() && self.place == published.place;
+    fn awaits(&self, published: &StreamName) -> bool {
+        let same_place =
+            self.host_and_path.is_some() && self.host_and_path == published.host_and_path;
         self.is_awaited && published.is_awaited && (self.topic == published.topic || same_place)
     }
 }
 
 /// Assumed number of streams where it must be known before the media: video and audio.
-pub const USUAL_STREAMS: usize = 2;
+pub const ASSUMED_STREAMS: usize = 2;
 
 /// Protocol-independent access to the keys of a population.
-pub trait Keys: Debug + Send + Sync {
+pub trait PopulationKeys: Debug + Send + Sync {
     /// The protocol that the keys belong to.
     fn protocol(&self) -> &'static Protocol;
 
@@ -146,10 +147,10 @@ pub trait Keys: Debug + Send + Sync {
     }
 
     /// Default thresholds of the population, in addition to those of
-    /// [`measure::threshold::unwritten`]. Each applies unless the scenario has a threshold on the
-    /// same metric. They require that anything was measured at all, and that errors of the protocol
-    /// are absent.
-    fn unwritten(&self) -> &'static [&'static str];
+    /// [`measure::threshold::implied_thresholds`]. Each applies unless the scenario has a threshold
+    /// on the same metric. They require that anything was measured at all, and that errors of the
+    /// protocol are absent.
+    fn default_thresholds(&self) -> &'static [&'static str];
 
     /// All paths in the keys, to be resolved by the reader of the scenario: they are relative to
     /// its file. Default: none.
@@ -158,19 +159,19 @@ pub trait Keys: Debug + Send + Sync {
     }
 
     /// Prepares what the clients of a population share, which may take some seconds. `file` holds
-    /// the contents of [`Keys::source_file`].
+    /// the contents of [`PopulationKeys::source_file`].
     ///
     /// # Errors
     /// If the media to publish cannot be made; the text says why.
     fn clients(
         &self,
         file: Option<&[u8]>,
-        surroundings: &Surroundings,
-    ) -> Result<Box<dyn MakeClients>, String>;
+        surroundings: &RunContext,
+    ) -> Result<Box<dyn ClientFactory>, String>;
 
     /// Returns a session that asks the server for a description of the media of `url`. `None` if
     /// the protocol has no such request; an error if the URL is invalid.
-    fn asking(&self, _url: &str, _seed: u64) -> Option<Result<Box<dyn Session>, String>> {
+    fn describe_session(&self, _url: &str, _seed: u64) -> Option<Result<Box<dyn Session>, String>> {
         None
     }
 
@@ -189,13 +190,13 @@ pub trait Keys: Debug + Send + Sync {
 
     /// Bytes that the clients' sinks read of each datagram, if a packet ring may receive them.
     /// `None` if only sockets receive them. Default: [`Protocol::datagrams`].
-    fn datagrams(&self) -> Option<Needs> {
+    fn datagrams(&self) -> Option<CaptureNeeds> {
         self.protocol().datagrams
     }
 
     /// Returns `true` if media arrives in datagrams that only sockets receive. Default: `true` for
     /// protocols over UDP that no packet ring serves.
-    fn by_sockets(&self) -> bool {
+    fn is_sockets_only(&self) -> bool {
         self.protocol().transport == Transport::Udp && self.datagrams().is_none()
     }
 
@@ -219,7 +220,7 @@ pub trait Keys: Debug + Send + Sync {
         None
     }
 
-    /// Mutable [`Keys::media`]: the receiver's address is known only when the run begins.
+    /// Mutable [`PopulationKeys::media`]: the receiver's address is known only when the run begins.
     fn media_mut(&mut self) -> Option<&mut MediaConfig> {
         None
     }
@@ -245,7 +246,7 @@ pub trait Keys: Debug + Send + Sync {
     }
 
     /// Real browsers that do the same as the clients, for comparison; `None` if there are none.
-    fn golden(&self) -> Option<Golden> {
+    fn golden_browsers(&self) -> Option<Golden> {
         None
     }
 
@@ -259,7 +260,7 @@ pub trait Keys: Debug + Send + Sync {
 
     /// Returns `true` if the frames of a run with such clients may bear time codes, for all players
     /// of the run.
-    fn brings_time_codes(&self) -> bool {
+    fn allows_time_codes(&self) -> bool {
         self.publishes()
     }
 
@@ -270,12 +271,12 @@ pub trait Keys: Debug + Send + Sync {
 
     /// Description of how long a client stays if no plan ends it. `None` if it ends with the media
     /// that it receives.
-    fn stays(&self) -> Option<String> {
+    fn stay_description(&self) -> Option<String> {
         None
     }
 
     /// Returns `true` if a client ends on its own, with its media or after its last action.
-    fn leaves(&self) -> bool {
+    fn ends_on_its_own(&self) -> bool {
         true
     }
 
@@ -292,12 +293,12 @@ pub trait Keys: Debug + Send + Sync {
 }
 
 /// Factory of a population's clients.
-pub trait MakeClients: Debug + Send + Sync {
+pub trait ClientFactory: Debug + Send + Sync {
     /// Passes properties of the whole population. Called once, before the first client is made.
     ///
     /// # Errors
     /// If a URL or the combination of keys is invalid; the text says why.
-    fn among(&mut self, _crowd: &Crowd<'_>) -> Result<(), String> {
+    fn set_population(&mut self, _crowd: &PopulationPlan<'_>) -> Result<(), String> {
         Ok(())
     }
 
@@ -305,36 +306,36 @@ pub trait MakeClients: Debug + Send + Sync {
     ///
     /// # Errors
     /// If the URL is invalid; the text says why.
-    fn client(&self, url: &str, seat: Seat) -> Result<Box<dyn Session>, String>;
+    fn client(&self, url: &str, seat: ClientIdentity) -> Result<Box<dyn Session>, String>;
 }
 
 /// Properties that the clients of a population share by their plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Crowd<'a> {
+pub struct PopulationPlan<'a> {
     /// URLs of the clients, which are also the channels that clients switch between.
     pub urls: &'a [String],
     /// `true` if the URLs are used in their order, `false` if they are drawn at random.
     pub in_turn: bool,
     /// `true` if a client that replaces another may get another URL.
-    pub moves: bool,
+    pub may_change_url: bool,
     /// Maximum number of concurrent clients.
     pub clients: u64,
 }
 
 /// Identity of a client within its population.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seat {
+pub struct ClientIdentity {
     /// Seed of this client.
     pub seed: u64,
     /// Seed that all clients of the population share.
     pub shared_seed: u64,
     /// Index among the population's clients, from 0. A client that replaces another has its index.
-    pub place: u64,
+    pub index: u64,
 }
 
 /// Facts about a run that its clients need.
 #[derive(Clone, Debug, Default)]
-pub struct Surroundings {
+pub struct RunContext {
     /// Wall-clock time since 1970 at the start of the run's clock.
     wall_clock: Arc<OnceLock<Duration>>,
     /// Streams that the run's clients publish.
@@ -353,23 +354,23 @@ struct Published {
 
 /// A population as seen by other populations of its run.
 #[derive(Clone, Copy, Debug)]
-pub struct Member<'a> {
+pub struct PopulationView<'a> {
     /// Name of the population.
     pub name: &'a str,
     /// Configuration of the clients.
-    pub keys: &'a dyn Keys,
+    pub keys: &'a dyn PopulationKeys,
     /// URLs of the clients.
     pub urls: &'a [String],
 }
 
-impl Surroundings {
+impl RunContext {
     /// Surroundings in a run of the given populations.
-    pub fn new<'a>(populations: impl IntoIterator<Item = Member<'a>>) -> Surroundings {
-        let mut surroundings = Surroundings::default();
+    pub fn new<'a>(populations: impl IntoIterator<Item = PopulationView<'a>>) -> RunContext {
+        let mut surroundings = RunContext::default();
         let mut published = Vec::new();
         for own in populations {
             let protocol = own.keys.protocol();
-            surroundings.time_codes |= own.keys.brings_time_codes();
+            surroundings.time_codes |= own.keys.allows_time_codes();
             if own.keys.is_awaited() {
                 published.push(Published {
                     population: own.name.to_owned(),
@@ -387,7 +388,12 @@ impl Surroundings {
     /// By default, a player waits for the stream at the same host and path, whatever the protocol
     /// and the port. With `waits_for` it waits for that population: for the stream at the same
     /// position if both populations have the same number of URLs, otherwise for any of its streams.
-    pub fn awaited(&self, player: Member<'_>, waits_for: Option<&str>, url: &str) -> Vec<String> {
+    pub fn awaited(
+        &self,
+        player: PopulationView<'_>,
+        waits_for: Option<&str>,
+        url: &str,
+    ) -> Vec<String> {
         if let Some(name) = waits_for {
             let mut all = self.published.iter();
             let Some(own) = all.find(|own| own.population == name) else {
@@ -412,7 +418,7 @@ impl Surroundings {
             .published
             .iter()
             .flat_map(|own| own.streams.iter().flatten());
-        let found = all.filter(|published| own.is(published));
+        let found = all.filter(|published| own.awaits(published));
         found.map(|published| published.topic.clone()).collect()
     }
 
@@ -425,12 +431,13 @@ impl Surroundings {
 
     /// Sets the wall-clock time at the start of the run's clock. Must be called before the first
     /// client is made. Only the first call counts, so that all clients of the run share one clock.
-    pub fn begin(&self, wall_clock: Duration) {
+    pub fn set_wall_clock(&self, wall_clock: Duration) {
         // A second call changes nothing.
         let _ = self.wall_clock.set(wall_clock);
     }
 
-    /// Wall-clock time at the start of the run's clock; `None` before [`Surroundings::begin`].
+    /// Wall-clock time at the start of the run's clock; `None` before
+    /// [`RunContext::set_wall_clock`].
     pub fn wall_clock(&self) -> Option<Duration> {
         self.wall_clock.get().copied()
     }
@@ -449,7 +456,7 @@ impl Protocol {
     }
 
     /// Returns `true` if the URL's scheme belongs to this protocol.
-    pub fn is_meant_by(&self, url: &str) -> bool {
+    pub fn has_scheme_of(&self, url: &str) -> bool {
         let scheme = url.split_once("://").map(|(scheme, _)| scheme);
         let mut own = self.schemes.iter();
         scheme.is_some_and(|scheme| own.any(|own| own.eq_ignore_ascii_case(scheme)))
@@ -457,22 +464,22 @@ impl Protocol {
 
     /// Stream that a URL of this protocol leads to.
     fn stream(&self, url: &str) -> Option<StreamName> {
-        (self.read_url)(url).ok()?.stream
+        (self.parse_url)(url).ok()?.stream
     }
 
     /// Returns `true` if clients of this URL use TLS.
     pub fn is_secure(&self, url: &str) -> bool {
-        (self.read_url)(url).is_ok_and(|location| location.is_secure)
+        (self.parse_url)(url).is_ok_and(|location| location.is_secure)
     }
 
     /// Port of this URL if it has none of its own.
     pub fn default_port_of(&self, url: &str) -> u16 {
-        (self.read_url)(url).map_or(self.default_port, |location| location.default_port)
+        (self.parse_url)(url).map_or(self.default_port, |location| location.default_port)
     }
 
     /// Checks that a client can be sent to this URL. The error says why not.
     pub fn check_url(&self, url: &str) -> Result<(), String> {
-        (self.read_url)(url).map(|_| ())
+        (self.parse_url)(url).map(|_| ())
     }
 
     /// Names of the protocol's keys.

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 /// Maximum length of a failure's detail in bytes.
-const MAX_DETAIL: usize = 400;
+const DETAIL_BYTES_MAX: usize = 400;
 
 /// Declares an enum of failure reasons, each with its meaning and its stable name. `with` names an
 /// enum of shared reasons, whose rows come first.
@@ -51,7 +51,7 @@ macro_rules! reasons {
                 pub fn with(self, detail: impl Into<String>) -> $crate::session::Failure {
                     $crate::session::Failure {
                         reason: self.name(),
-                        detail: $crate::failure::bounded(detail.into()),
+                        detail: $crate::failure::truncate_detail(detail.into()),
                     }
                 }
             }
@@ -68,10 +68,10 @@ macro_rules! reasons {
 pub(crate) use reasons;
 
 /// Truncates a detail to the limit of the run file and escapes control characters.
-pub(crate) fn bounded(detail: String) -> String {
-    let mut out = String::with_capacity(detail.len().min(MAX_DETAIL));
+pub(crate) fn truncate_detail(detail: String) -> String {
+    let mut out = String::with_capacity(detail.len().min(DETAIL_BYTES_MAX));
     for c in detail.chars() {
-        if out.len() + c.len_utf8() > MAX_DETAIL - "…".len() {
+        if out.len() + c.len_utf8() > DETAIL_BYTES_MAX - "…".len() {
             out.push('…');
             break;
         }
@@ -90,10 +90,10 @@ mod tests {
 
     #[test]
     fn details_are_bounded_and_plain() {
-        let detail = bounded(format!("a\r\n\u{1b}{}", "ä".repeat(1000)));
-        assert!(detail.len() <= MAX_DETAIL);
+        let detail = truncate_detail(format!("a\r\n\u{1b}{}", "ä".repeat(1000)));
+        assert!(detail.len() <= DETAIL_BYTES_MAX);
         assert!(detail.starts_with("a\\r\\n\\u{1b}ä"));
         assert!(detail.ends_with('…'));
-        assert_eq!(bounded("short".to_owned()), "short");
+        assert_eq!(truncate_detail("short".to_owned()), "short");
     }
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// server could direct all clients of a run at an uninvolved host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Follow {
+pub enum RedirectPolicy {
     /// Only the host of the URL, at any port.
     #[default]
     SameHost,
@@ -19,7 +19,7 @@ pub enum Follow {
     None,
 }
 
-impl Follow {
+impl RedirectPolicy {
     /// Checks whether a client may be directed to `host`. `own` is the host of its URL, `reached`
     /// the address of its connection. IPv6 addresses have no brackets.
     ///
@@ -34,18 +34,18 @@ impl Follow {
         let is_own =
             own.eq_ignore_ascii_case(host) || reached.is_some_and(|own| host.parse() == Ok(own));
         match self {
-            Follow::Any => Ok(()),
-            Follow::SameHost if is_own => Ok(()),
-            Follow::SameHost => Err(format!(
+            RedirectPolicy::Any => Ok(()),
+            RedirectPolicy::SameHost if is_own => Ok(()),
+            RedirectPolicy::SameHost => Err(format!(
                 "{host} is not the host of the URL ({own}); `follow: any` allows other hosts"
             )),
-            Follow::None => Err(format!("`follow: none` forbids the redirect to {host}")),
+            RedirectPolicy::None => Err(format!("`follow: none` forbids the redirect to {host}")),
         }
     }
 
     /// Returns `true` if a client may send datagrams to an address other than that of its server.
-    pub(crate) fn lets_send_elsewhere(self) -> bool {
-        self == Follow::Any
+    pub(crate) fn allows_other_addresses(self) -> bool {
+        self == RedirectPolicy::Any
     }
 }
 
@@ -57,14 +57,14 @@ mod tests {
     fn same_host_matches_the_name_or_its_address() {
         let reached = "10.0.0.1".parse().ok();
         for (follow, host, allowed) in [
-            (Follow::SameHost, "cam.example", true),
-            (Follow::SameHost, "CAM.example", true),
-            (Follow::SameHost, "10.0.0.1", true),
-            (Follow::SameHost, "10.0.0.2", false),
-            (Follow::SameHost, "cam.example.com", false),
-            (Follow::SameHost, "xcam.example", false),
-            (Follow::Any, "10.0.0.2", true),
-            (Follow::None, "cam.example", false),
+            (RedirectPolicy::SameHost, "cam.example", true),
+            (RedirectPolicy::SameHost, "CAM.example", true),
+            (RedirectPolicy::SameHost, "10.0.0.1", true),
+            (RedirectPolicy::SameHost, "10.0.0.2", false),
+            (RedirectPolicy::SameHost, "cam.example.com", false),
+            (RedirectPolicy::SameHost, "xcam.example", false),
+            (RedirectPolicy::Any, "10.0.0.2", true),
+            (RedirectPolicy::None, "cam.example", false),
         ] {
             let checked = follow.check("cam.example", reached, host);
             assert_eq!(checked.is_ok(), allowed, "{follow:?} {host}");
@@ -72,7 +72,7 @@ mod tests {
                 assert!(why.contains(host), "{why}");
             }
         }
-        let nowhere = Follow::SameHost.check("cam.example", None, "10.0.0.1");
+        let nowhere = RedirectPolicy::SameHost.check("cam.example", None, "10.0.0.1");
         assert!(nowhere.is_err());
     }
 }

@@ -14,7 +14,7 @@ mod url;
 
 pub(crate) use cookies::Cookies;
 pub(crate) use head::{
-    FieldError, FieldRules, HeadReader, RequestLine, TooLong, check_further, lines,
+    FieldError, FieldRules, HeadReader, RequestLine, TooLong, check_additional_fields, lines,
     parse_status_line, start_line, write_field, write_head,
 };
 pub use head::{Head, Headers, is_token, is_value};
@@ -68,7 +68,7 @@ impl Version {
 
 /// A part of a response.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Item<'a> {
+pub enum ResponseItem<'a> {
     /// The status line and the header fields. Returned once: interim responses (1xx) except 101 are
     /// skipped.
     Head(Box<Head>),
@@ -85,7 +85,7 @@ pub enum Item<'a> {
 
 /// Reason why the received bytes are not a valid response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Malformed {
+pub enum ResponseError {
     /// The response does not begin with `HTTP/1.`.
     #[error("response does not begin with HTTP/1.")]
     NotHttp,
@@ -118,27 +118,27 @@ pub enum Malformed {
     ChunkEnd,
 }
 
-/// Printable beginning of a field's value: at most [`FieldText::MOST`] bytes.
+/// Printable beginning of a field's value: at most [`FieldText::BYTES_MAX`] bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct FieldText {
-    bytes: [u8; FieldText::MOST],
+    bytes: [u8; FieldText::BYTES_MAX],
     length: u8,
-    cut: bool,
+    truncated: bool,
 }
 
 impl FieldText {
     /// Maximum number of bytes kept.
-    pub const MOST: usize = 40;
+    pub const BYTES_MAX: usize = 40;
 
     /// Keeps the first bytes of `value`.
     pub fn new(value: &str) -> FieldText {
-        let mut bytes = [0; FieldText::MOST];
-        let kept = &value.as_bytes()[..value.len().min(FieldText::MOST)];
+        let mut bytes = [0; FieldText::BYTES_MAX];
+        let kept = &value.as_bytes()[..value.len().min(FieldText::BYTES_MAX)];
         bytes[..kept.len()].copy_from_slice(kept);
         FieldText {
             bytes,
             length: kept.len() as u8,
-            cut: kept.len() < value.len(),
+            truncated: kept.len() < value.len(),
         }
     }
 }
@@ -146,7 +146,7 @@ impl FieldText {
 impl fmt::Display for FieldText {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kept = String::from_utf8_lossy(&self.bytes[..usize::from(self.length)]);
-        write!(out, "{kept}{}", if self.cut { "..." } else { "" })
+        write!(out, "{kept}{}", if self.truncated { "..." } else { "" })
     }
 }
 
@@ -158,13 +158,13 @@ impl fmt::Debug for FieldText {
 
 /// State of a response when its connection has closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AtClose {
+pub enum CloseState {
     /// No byte of a response has arrived.
-    Nothing,
+    Empty,
     /// Only part of the head has arrived.
-    CutInHead,
+    TruncatedHead,
     /// The body is incomplete, or its last chunk is missing.
-    CutInBody,
+    TruncatedBody,
     /// The body extends to the end of the connection (RFC 9112, 6.3, 8): truncation cannot be
     /// detected.
     UntilClose,
@@ -184,42 +184,42 @@ enum State {
     /// The line end after a chunk.
     ChunkEnd,
     Trailers,
-    /// [`Item::End`] is still to be returned.
+    /// [`ResponseItem::End`] is still to be returned.
     Ending,
     Over,
 }
 
 /// Decoder of one response, fed in pieces that are split anywhere.
 #[derive(Debug)]
-pub struct Decoder {
+pub struct ResponseDecoder {
     state: State,
     /// Received part of a head, a line or trailers.
-    gathered: Vec<u8>,
+    buffer: Vec<u8>,
     /// Bytes of blank lines and interim responses before the head.
-    before: usize,
+    skipped_bytes: usize,
     /// Bytes of chunk framing in excess of a quarter of the chunks' bytes.
-    framing: usize,
+    excess_framing: usize,
     /// Bytes of chunks that have not yet been deducted from `framing`.
-    in_chunks: usize,
-    failed: Option<Malformed>,
+    undeducted_bytes: usize,
+    failed: Option<ResponseError>,
 }
 
-impl Default for Decoder {
-    fn default() -> Decoder {
-        Decoder::new()
+impl Default for ResponseDecoder {
+    fn default() -> ResponseDecoder {
+        ResponseDecoder::new()
     }
 }
 
-impl Decoder {
+impl ResponseDecoder {
     /// Creates a decoder of the response to a GET: a body may follow any head that does not forbid
     /// it.
-    pub fn new() -> Decoder {
-        Decoder {
+    pub fn new() -> ResponseDecoder {
+        ResponseDecoder {
             state: State::Head,
-            gathered: Vec::new(),
-            before: 0,
-            framing: 0,
-            in_chunks: 0,
+            buffer: Vec::new(),
+            skipped_bytes: 0,
+            excess_framing: 0,
+            undeducted_bytes: 0,
             failed: None,
         }
     }
@@ -229,13 +229,13 @@ impl Decoder {
     /// from its first byte.
     ///
     /// # Errors
-    /// [`Malformed`]. Every later call then returns the same error.
+    /// [`ResponseError`]. Every later call then returns the same error.
     #[inline]
     pub fn next<'a>(
         &mut self,
         bytes: &'a [u8],
         at: &mut usize,
-    ) -> Result<Option<Item<'a>>, Malformed> {
+    ) -> Result<Option<ResponseItem<'a>>, ResponseError> {
         if let Some(malformed) = self.failed {
             return Err(malformed);
         }
@@ -245,7 +245,11 @@ impl Decoder {
     }
 
     #[inline]
-    fn read<'a>(&mut self, bytes: &'a [u8], at: &mut usize) -> Result<Option<Item<'a>>, Malformed> {
+    fn read<'a>(
+        &mut self,
+        bytes: &'a [u8],
+        at: &mut usize,
+    ) -> Result<Option<ResponseItem<'a>>, ResponseError> {
         loop {
             let rest = bytes.get(*at..).unwrap_or_default();
             match self.state {
@@ -266,7 +270,7 @@ impl Decoder {
                     let Some((item, taken)) = body(rest, left, at) else {
                         return Ok(None);
                     };
-                    self.in_chunks += taken as usize;
+                    self.undeducted_bytes += taken as usize;
                     self.state = match left - taken {
                         0 => State::ChunkEnd,
                         left => State::Chunk(left),
@@ -275,22 +279,24 @@ impl Decoder {
                 }
                 State::Ending => {
                     self.state = State::Over;
-                    return Ok(Some(Item::End));
+                    return Ok(Some(ResponseItem::End));
                 }
                 State::Over => return Ok(None),
                 _ if rest.is_empty() => return Ok(None),
                 State::Head => {
                     if let Some(head) = self.head(rest, at)? {
-                        return Ok(Some(Item::Head(Box::new(head))));
+                        return Ok(Some(ResponseItem::Head(Box::new(head))));
                     }
                 }
                 State::ChunkSize => self.chunk_size(rest, at)?,
                 State::ChunkEnd => {
-                    let whole = self.gather(rest, at, 2).ok_or(Malformed::ChunkEnd)?;
-                    match (&self.gathered[..], whole) {
+                    let whole = self
+                        .buffer_line(rest, at, 2)
+                        .ok_or(ResponseError::ChunkEnd)?;
+                    match (&self.buffer[..], whole) {
                         (b"\r\n" | b"\n", true) => self.begin(State::ChunkSize),
                         (b"\r", false) => {}
-                        _ => return Err(Malformed::ChunkEnd),
+                        _ => return Err(ResponseError::ChunkEnd),
                     }
                 }
                 State::Trailers => self.trailers(rest, at)?,
@@ -299,56 +305,58 @@ impl Decoder {
     }
 
     fn begin(&mut self, state: State) {
-        self.gathered.clear();
+        self.buffer.clear();
         self.state = state;
     }
 
     /// Buffers bytes up to a line end, and returns whether the line is complete. Returns `None` if
     /// more than `most` bytes would be buffered.
-    fn gather(&mut self, rest: &[u8], at: &mut usize, most: usize) -> Option<bool> {
+    fn buffer_line(&mut self, rest: &[u8], at: &mut usize, most: usize) -> Option<bool> {
         let end = steps::find(rest, b'\n');
         let taken = end.map_or(rest.len(), |end| end + 1);
-        let room = most.saturating_sub(self.gathered.len());
-        self.gathered.extend_from_slice(&rest[..taken.min(room)]);
+        let room = most.saturating_sub(self.buffer.len());
+        self.buffer.extend_from_slice(&rest[..taken.min(room)]);
         *at += taken;
         (taken <= room).then_some(end.is_some())
     }
 
-    fn chunk_size(&mut self, rest: &[u8], at: &mut usize) -> Result<(), Malformed> {
+    fn chunk_size(&mut self, rest: &[u8], at: &mut usize) -> Result<(), ResponseError> {
         let whole = self
-            .gather(rest, at, MAX_CHUNK_LINE)
-            .ok_or(Malformed::ChunkSize)?;
+            .buffer_line(rest, at, MAX_CHUNK_LINE)
+            .ok_or(ResponseError::ChunkSize)?;
         if !whole {
             return Ok(());
         }
         // The line, and the line end after the chunk.
-        self.framing += self.gathered.len() + 2;
-        self.framing = self.framing.saturating_sub(self.in_chunks / 4);
-        self.in_chunks %= 4;
-        if self.framing > MAX_FRAMING {
-            return Err(Malformed::ChunksTooSmall);
+        self.excess_framing += self.buffer.len() + 2;
+        self.excess_framing = self
+            .excess_framing
+            .saturating_sub(self.undeducted_bytes / 4);
+        self.undeducted_bytes %= 4;
+        if self.excess_framing > MAX_FRAMING {
+            return Err(ResponseError::ChunksTooSmall);
         }
-        let line = &self.gathered;
+        let line = &self.buffer;
         // Extensions are ignored (RFC 9112, 7.1.1).
         let size = line.split(|&byte| byte == b';').next().unwrap_or_default();
         let size = std::str::from_utf8(size.trim_ascii()).ok();
         let size = size.filter(|size| size.bytes().all(|byte| byte.is_ascii_hexdigit()));
         let size = size.and_then(|size| u64::from_str_radix(size, 16).ok());
-        match size.ok_or(Malformed::ChunkSize)? {
+        match size.ok_or(ResponseError::ChunkSize)? {
             0 => self.begin(State::Trailers),
             size => self.begin(State::Chunk(size)),
         }
         Ok(())
     }
 
-    fn trailers(&mut self, rest: &[u8], at: &mut usize) -> Result<(), Malformed> {
+    fn trailers(&mut self, rest: &[u8], at: &mut usize) -> Result<(), ResponseError> {
         // Trailers are skipped; only their end matters.
-        let before = self.gathered.len();
+        let before = self.buffer.len();
         let whole = self
-            .gather(rest, at, MAX_HEAD)
-            .ok_or(Malformed::HeadTooLong)?;
+            .buffer_line(rest, at, MAX_HEAD)
+            .ok_or(ResponseError::HeadTooLong)?;
         if whole {
-            let line = &self.gathered[line_start(&self.gathered, before)..];
+            let line = &self.buffer[line_start(&self.buffer, before)..];
             if matches!(line, b"\r\n" | b"\n") {
                 self.begin(State::Ending);
             }
@@ -356,62 +364,62 @@ impl Decoder {
         Ok(())
     }
 
-    fn head(&mut self, rest: &[u8], at: &mut usize) -> Result<Option<Head>, Malformed> {
+    fn head(&mut self, rest: &[u8], at: &mut usize) -> Result<Option<Head>, ResponseError> {
         const NAME: &[u8] = b"HTTP/1.";
-        let before = self.gathered.len();
-        let whole = self.gather(rest, at, MAX_HEAD);
+        let before = self.buffer.len();
+        let whole = self.buffer_line(rest, at, MAX_HEAD);
         // Another protocol on this port is detected by the first bytes.
-        let begin = &self.gathered[..self.gathered.len().min(NAME.len())];
+        let begin = &self.buffer[..self.buffer.len().min(NAME.len())];
         if !NAME.starts_with(begin) && !matches!(begin, [b'\r' | b'\n', ..]) {
-            return Err(Malformed::NotHttp);
+            return Err(ResponseError::NotHttp);
         }
-        if !whole.ok_or(Malformed::HeadTooLong)? {
+        if !whole.ok_or(ResponseError::HeadTooLong)? {
             return Ok(None);
         }
-        let start = line_start(&self.gathered, before);
-        if !matches!(&self.gathered[start..], b"\r\n" | b"\n") {
+        let start = line_start(&self.buffer, before);
+        if !matches!(&self.buffer[start..], b"\r\n" | b"\n") {
             return Ok(None);
         }
         if start == 0 {
             // Empty lines before a request are ignored (RFC 9112, 2.2); those before a response
             // too.
-            self.came_before()?;
-            self.gathered.clear();
+            self.skip_buffered()?;
+            self.buffer.clear();
             return Ok(None);
         }
-        steps::took(start);
-        let head = Head::parse(&self.gathered[..start])?;
+        steps::count_bytes(start);
+        let head = Head::parse(&self.buffer[..start])?;
         if (100..200).contains(&head.status) && head.status != 101 {
-            self.came_before()?;
-            self.gathered.clear();
+            self.skip_buffered()?;
+            self.buffer.clear();
             return Ok(None);
         }
-        self.gathered = Vec::new();
+        self.buffer = Vec::new();
         self.state = framing(&head)?;
         Ok(Some(head))
     }
 
     /// Counts the buffered bytes as skipped bytes before the head.
-    fn came_before(&mut self) -> Result<(), Malformed> {
-        self.before += self.gathered.len();
-        match self.before > MAX_HEAD {
-            true => Err(Malformed::HeadTooLong),
+    fn skip_buffered(&mut self) -> Result<(), ResponseError> {
+        self.skipped_bytes += self.buffer.len();
+        match self.skipped_bytes > MAX_HEAD {
+            true => Err(ResponseError::HeadTooLong),
             false => Ok(()),
         }
     }
 
     /// State of the response if the connection has closed now.
-    pub fn at_close(&self) -> AtClose {
+    pub fn at_close(&self) -> CloseState {
         match self.state {
-            State::Head if self.gathered.is_empty() => AtClose::Nothing,
-            State::Head => AtClose::CutInHead,
-            State::UntilClose => AtClose::UntilClose,
-            State::Ending | State::Over => AtClose::Over,
+            State::Head if self.buffer.is_empty() => CloseState::Empty,
+            State::Head => CloseState::TruncatedHead,
+            State::UntilClose => CloseState::UntilClose,
+            State::Ending | State::Over => CloseState::Over,
             State::Length(_)
             | State::ChunkSize
             | State::Chunk(_)
             | State::ChunkEnd
-            | State::Trailers => AtClose::CutInBody,
+            | State::Trailers => CloseState::TruncatedBody,
         }
     }
 }
@@ -421,26 +429,26 @@ fn line_start(gathered: &[u8], before: usize) -> usize {
     let before = &gathered[..before];
     let start = before.iter().rposition(|&byte| byte == b'\n');
     let start = start.map_or(0, |end| end + 1);
-    steps::took(before.len() - start);
+    steps::count_bytes(before.len() - start);
     start
 }
 
 /// Takes at most `most` bytes of body from the front of `rest`.
 #[inline]
-fn body<'a>(rest: &'a [u8], most: u64, at: &mut usize) -> Option<(Item<'a>, u64)> {
+fn body<'a>(rest: &'a [u8], most: u64, at: &mut usize) -> Option<(ResponseItem<'a>, u64)> {
     let taken = usize::try_from(most).unwrap_or(usize::MAX).min(rest.len());
     if taken == 0 {
         return None;
     }
     let start = *at;
     *at += taken;
-    steps::took(1);
+    steps::count_bytes(1);
     let bytes = &rest[..taken];
-    Some((Item::Body { bytes, start }, taken as u64))
+    Some((ResponseItem::Body { bytes, start }, taken as u64))
 }
 
 /// Body framing of the response to a GET (RFC 9112, 6.3).
-fn framing(head: &Head) -> Result<State, Malformed> {
+fn framing(head: &Head) -> Result<State, ResponseError> {
     if matches!(head.status, 101 | 204 | 304) {
         return Ok(State::Ending);
     }
@@ -453,7 +461,9 @@ fn framing(head: &Head) -> Result<State, Malformed> {
             true => Ok(State::ChunkSize),
             false => {
                 let all: Vec<_> = head.headers.list("Transfer-Encoding").collect();
-                Err(Malformed::TransferCoding(FieldText::new(&all.join(", "))))
+                Err(ResponseError::TransferCoding(FieldText::new(
+                    &all.join(", "),
+                )))
             }
         };
     }
@@ -466,11 +476,11 @@ fn framing(head: &Head) -> Result<State, Malformed> {
 
 /// Length stated by `Content-Length`. `None` if the field is missing, or negative, which servers
 /// send if they do not know the length.
-fn content_length(headers: &Headers) -> Result<Option<u64>, Malformed> {
+fn content_length(headers: &Headers) -> Result<Option<u64>, ResponseError> {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let mut length = None;
     for (place, text) in headers.list("Content-Length").enumerate() {
-        let wrong = Malformed::Length(FieldText::new(text));
+        let wrong = ResponseError::Length(FieldText::new(text));
         // Servers of live streams that print an unknown length send -1. Browsers and players then
         // read until the connection ends.
         let own = match text.strip_prefix('-') {

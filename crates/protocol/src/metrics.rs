@@ -60,7 +60,7 @@ measure::metrics! {
 }
 
 /// Metrics that are measured only when a client starts.
-pub const OF_THE_START: [&str; 5] = [
+pub const START_METRICS: [&str; 5] = [
     "startup_delay",
     "startup_delay_from_sent",
     "start_lateness",

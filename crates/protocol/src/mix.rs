@@ -3,7 +3,7 @@
 /// Hashes numbers to a pseudo-random one (finalizer of SplitMix64). Equal inputs give equal
 /// outputs.
 #[inline]
-pub fn mix(numbers: &[u64]) -> u64 {
+pub fn derive_seed(numbers: &[u64]) -> u64 {
     numbers
         .iter()
         .fold(0x9e37_79b9_7f4a_7c15, |state, &number| {

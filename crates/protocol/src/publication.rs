@@ -14,8 +14,8 @@ const LIVE: &str = "live";
 const GONE: &str = "gone";
 
 /// Publishes a message to the players of a stream.
-pub(crate) fn tell(cx: &mut Context<'_>, topic: String, message: Arc<str>) {
-    cx.out.push_back(Output::Tell { topic, message });
+pub(crate) fn publish_message(cx: &mut Context<'_>, topic: String, message: Arc<str>) {
+    cx.out.push_back(Output::Publish { topic, message });
 }
 
 /// Message of a client that starts to publish a stream with these kinds of media.
@@ -45,20 +45,20 @@ pub(crate) fn is_live(message: &str) -> Option<bool> {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Publisher {
     /// Time at which the publisher left.
-    left: Option<Time>,
+    left_at: Option<Time>,
     audio: bool,
     video: bool,
     /// Source of the stamps of an ended stream, and its number of packets.
-    had: Option<(u64, u64)>,
+    final_counts: Option<(u64, u64)>,
 }
 
 impl Publisher {
     /// Handles a message about the stream.
-    pub(crate) fn hear(&mut self, message: &str, now: Time) {
+    pub(crate) fn handle_message(&mut self, message: &str, now: Time) {
         let mut words = message.split(' ').skip(1);
         match is_live(message) {
             Some(true) => {
-                self.left = None;
+                self.left_at = None;
                 for kind in words {
                     self.audio |= kind == MediaKind::Audio.name();
                     self.video |= kind == MediaKind::Video.name();
@@ -66,8 +66,8 @@ impl Publisher {
             }
             Some(false) => {
                 let mut number = || words.next()?.parse().ok();
-                self.had = number().zip(number());
-                self.left = Some(now);
+                self.final_counts = number().zip(number());
+                self.left_at = Some(now);
             }
             None => {}
         }
@@ -76,12 +76,12 @@ impl Publisher {
     /// Returns `true` if the publisher has left. The end of its stream is then not a failure of the
     /// server.
     pub(crate) fn has_left(&self) -> bool {
-        self.left.is_some()
+        self.left_at.is_some()
     }
 
     /// Time at which the publisher left.
     pub(crate) fn left_at(&self) -> Option<Time> {
-        self.left
+        self.left_at
     }
 
     /// Returns `true` if the publisher announced media of this kind.
@@ -94,8 +94,8 @@ impl Publisher {
     }
 
     /// Source of the stamps of the ended stream, and its number of packets.
-    pub(crate) fn had(&self) -> Option<(u64, u64)> {
-        self.had
+    pub(crate) fn final_counts(&self) -> Option<(u64, u64)> {
+        self.final_counts
     }
 }
 
@@ -107,19 +107,22 @@ mod tests {
     fn publisher_follows_live_and_gone_messages() {
         let mut publisher = Publisher::default();
         let now = Time::from_nanos(7);
-        publisher.hear(&live(&["audio"]), now);
+        publisher.handle_message(&live(&["audio"]), now);
         assert!(publisher.sends(MediaKind::Audio) && !publisher.sends(MediaKind::Video));
-        publisher.hear("something else", now);
+        publisher.handle_message("something else", now);
         assert!(!publisher.has_left());
-        publisher.hear(&gone(Some((3, 500))), now);
+        publisher.handle_message(&gone(Some((3, 500))), now);
         assert_eq!(
-            (publisher.left_at(), publisher.had()),
+            (publisher.left_at(), publisher.final_counts()),
             (Some(now), Some((3, 500)))
         );
         // The stream returns.
-        publisher.hear(&live(&[]), now);
+        publisher.handle_message(&live(&[]), now);
         assert!(!publisher.has_left());
-        publisher.hear(&gone(None), now);
-        assert_eq!((publisher.has_left(), publisher.had()), (true, None));
+        publisher.handle_message(&gone(None), now);
+        assert_eq!(
+            (publisher.has_left(), publisher.final_counts()),
+            (true, None)
+        );
     }
 }

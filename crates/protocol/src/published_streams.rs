@@ -12,15 +12,15 @@ pub(crate) const ITEMS_MAX: usize = 4096;
 const BYTES_MAX: usize = 8 << 20;
 const ALL_BYTES_MAX: usize = 256 << 20;
 /// Maximum number of items that a player needs before the others, such as metadata.
-const BEFORE_MAX: usize = 3;
+const INIT_ITEMS_MAX: usize = 3;
 
 /// An item that is relayed.
-pub(crate) trait Item: Clone {
+pub(crate) trait RelayedItem: Clone {
     /// Size in bytes.
     fn bytes(&self) -> usize;
 }
 
-impl Item for bytes::Bytes {
+impl RelayedItem for bytes::Bytes {
     fn bytes(&self) -> usize {
         self.len()
     }
@@ -35,7 +35,7 @@ struct Stream<T> {
     /// name apart.
     serial: u64,
     /// Items that players need before the others.
-    before: [Option<T>; BEFORE_MAX],
+    init_items: [Option<T>; INIT_ITEMS_MAX],
     /// Number of players. Without players no item is queued.
     players: usize,
     items: VecDeque<T>,
@@ -64,9 +64,9 @@ pub(crate) enum Refusal {
 
 /// Starting point of a player.
 #[derive(Clone, Debug)]
-pub(crate) struct Joined<T> {
+pub(crate) struct JoinedPlayer<T> {
     /// Items that it needs first.
-    pub(crate) before: Vec<T>,
+    pub(crate) init_items: Vec<T>,
     /// Number of the next item.
     pub(crate) next: u64,
     /// Index of the stream.
@@ -89,7 +89,7 @@ impl<T> Default for PublishedStreams<T> {
     }
 }
 
-impl<T: Item> PublishedStreams<T> {
+impl<T: RelayedItem> PublishedStreams<T> {
     fn streams(&self) -> MutexGuard<'_, Streams<T>> {
         // Each change is atomic, so a panic leaves no inconsistent state.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -109,7 +109,7 @@ impl<T: Item> PublishedStreams<T> {
         let stream = Stream {
             index,
             serial,
-            before: [const { None }; BEFORE_MAX],
+            init_items: [const { None }; INIT_ITEMS_MAX],
             players: 0,
             items: VecDeque::new(),
             bytes: 0,
@@ -135,7 +135,7 @@ impl<T: Item> PublishedStreams<T> {
         let Some(stream) = streams.all.get_mut(name) else {
             return false;
         };
-        if let Some(kept) = before.and_then(|place| stream.before.get_mut(place)) {
+        if let Some(kept) = before.and_then(|place| stream.init_items.get_mut(place)) {
             *kept = Some(item.clone());
         }
         if stream.players == 0 {
@@ -165,12 +165,12 @@ impl<T: Item> PublishedStreams<T> {
     }
 
     /// Adds a player. Returns `None` if the stream is not published.
-    pub(crate) fn join(&self, name: &str) -> Option<Joined<T>> {
+    pub(crate) fn join(&self, name: &str) -> Option<JoinedPlayer<T>> {
         let mut streams = self.streams();
         let stream = streams.all.get_mut(name)?;
         stream.players += 1;
-        Some(Joined {
-            before: stream.before.iter().flatten().cloned().collect(),
+        Some(JoinedPlayer {
+            init_items: stream.init_items.iter().flatten().cloned().collect(),
             next: stream.first + stream.items.len() as u64,
             index: stream.index,
             serial: stream.serial,
@@ -204,7 +204,7 @@ impl<T: Item> PublishedStreams<T> {
 
     /// Returns the queued items from number `next` on, and the number after them. Items that are no
     /// longer queued are missing.
-    pub(crate) fn take(&self, name: &str, next: u64) -> (Vec<T>, u64) {
+    pub(crate) fn items_from(&self, name: &str, next: u64) -> (Vec<T>, u64) {
         let streams = self.streams();
         let Some(stream) = streams.all.get(name) else {
             return (Vec::new(), next);
@@ -235,23 +235,23 @@ mod tests {
         assert!(!streams.push("a", item(b"0"), Some(1)));
         let joined = streams.join("a").expect("the stream is published");
         assert_eq!(
-            (joined.before.concat(), joined.next, joined.index),
+            (joined.init_items.concat(), joined.next, joined.index),
             (b"0".to_vec(), 1, 0)
         );
         assert!(streams.push("a", item(b"1"), None) && streams.push("a", item(b"2"), None));
-        let (items, next) = streams.take("a", 1);
+        let (items, next) = streams.items_from("a", 1);
         assert_eq!((items.concat(), next), (b"12".to_vec(), 3));
-        assert_eq!(streams.take("a", 3), (Vec::new(), 3));
+        assert_eq!(streams.items_from("a", 3), (Vec::new(), 3));
         assert_eq!(streams.get("a", 2), Some((item(b"2"), 2)));
         for _ in 0..ITEMS_MAX {
             assert!(streams.push("a", item(b"3"), None));
         }
         assert_eq!(streams.get("a", 1), Some((item(b"3"), 3)));
-        let (items, next) = streams.take("a", 1);
+        let (items, next) = streams.items_from("a", 1);
         assert_eq!((items.len(), next), (ITEMS_MAX, 3 + ITEMS_MAX as u64));
         // Without players no item is queued, and numbers continue.
         streams.leave("a", joined.serial);
-        assert_eq!(streams.take("a", next), (Vec::new(), next));
+        assert_eq!(streams.items_from("a", next), (Vec::new(), next));
         assert_eq!(streams.join("a").map(|joined| joined.next), Some(next));
         streams.end("a");
         assert!(streams.join("a").is_none() && streams.get("a", next).is_none());
@@ -281,7 +281,7 @@ mod tests {
         for _ in 0..20 {
             assert!(streams.push("a", Bytes::from(vec![0; 1 << 20]), None));
         }
-        assert_eq!(streams.take("a", 0).0.len(), 8);
+        assert_eq!(streams.items_from("a", 0).0.len(), 8);
     }
 
     #[test]

@@ -23,9 +23,9 @@ pub struct ReferenceServer {
     /// Flags in the order of `--help`.
     pub flags: &'static [Flag],
     /// `true` if each serving worker has a file descriptor table of its own.
-    pub own_files: bool,
+    pub own_descriptor_tables: bool,
     /// Reads the flags. The error names the invalid one.
-    pub read: fn(&Flags) -> Result<Box<dyn Settings>, String>,
+    pub read: fn(&Flags) -> Result<Box<dyn ServerSettings>, String>,
     /// Demonstration by `demo`; `None` if there is none.
     pub demo: Option<Demo>,
 }
@@ -73,13 +73,13 @@ pub struct Flag {
     /// Heading in `--help`.
     pub section: Section,
     /// Type of the value.
-    pub takes: Takes,
+    pub value: FlagValue,
     /// Value if the flag is absent.
     pub default: Option<&'static str>,
     /// Value if the flag is given without one.
-    pub bare: Option<&'static str>,
+    pub bare_value: Option<&'static str>,
     /// Number of times that the flag may be given.
-    pub times: Times,
+    pub occurrence: Occurrence,
     /// Flags that must be given with it.
     pub requires: &'static [&'static str],
     /// Flags that must not be given with it.
@@ -103,7 +103,7 @@ pub enum Section {
 
 /// Number of times that a flag may be given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Times {
+pub enum Occurrence {
     /// Once.
     Once,
     /// Any number of times.
@@ -114,7 +114,7 @@ pub enum Times {
 
 /// Type of a flag's value.
 #[derive(Clone, Copy, Debug)]
-pub enum Takes {
+pub enum FlagValue {
     /// No value: the flag is present or absent.
     Nothing,
     /// Path of a file.
@@ -123,14 +123,14 @@ pub enum Takes {
     OneOf(&'static str, &'static [(&'static str, &'static str)]),
     /// A whole number between two bounds, both included.
     Number(&'static str, u64, u64),
-    /// A text that the function accepts; its error says what is wrong. See [`parses`].
+    /// A text that the function accepts; its error says what is wrong. See [`check_parse`].
     Text(&'static str, fn(&str) -> Result<(), String>),
 }
 
-impl Takes {
+impl FlagValue {
     /// Any text.
-    pub const fn any(name: &'static str) -> Takes {
-        Takes::Text(name, |_| Ok(()))
+    pub const fn any(name: &'static str) -> FlagValue {
+        FlagValue::Text(name, |_| Ok(()))
     }
 }
 
@@ -138,7 +138,7 @@ impl Takes {
 ///
 /// # Errors
 /// The error of the parser.
-pub fn parses<T: FromStr<Err: ToString>>(text: &str) -> Result<(), String> {
+pub fn check_parse<T: FromStr<Err: ToString>>(text: &str) -> Result<(), String> {
     text.parse::<T>()
         .map(|_| ())
         .map_err(|error| error.to_string())
@@ -149,17 +149,17 @@ impl Flag {
     pub const fn new(
         section: Section,
         name: &'static str,
-        takes: Takes,
+        takes: FlagValue,
         help: &'static str,
     ) -> Flag {
         Flag {
             name,
             help,
             section,
-            takes,
+            value: takes,
             default: None,
-            bare: None,
-            times: Times::Once,
+            bare_value: None,
+            occurrence: Occurrence::Once,
             requires: &[],
             conflicts: &[],
         }
@@ -176,14 +176,17 @@ impl Flag {
     /// Sets the value of a flag that is given without one.
     pub const fn bare(self, value: &'static str) -> Flag {
         Flag {
-            bare: Some(value),
+            bare_value: Some(value),
             ..self
         }
     }
 
     /// Sets the number of times that the flag may be given.
-    pub const fn times(self, times: Times) -> Flag {
-        Flag { times, ..self }
+    pub const fn times(self, times: Occurrence) -> Flag {
+        Flag {
+            occurrence: times,
+            ..self
+        }
     }
 
     /// Sets the flags that must be given with this one.
@@ -209,7 +212,7 @@ pub struct Flags(BTreeMap<&'static str, Vec<String>>);
 
 impl Flags {
     /// The defaults of the declared flags.
-    pub fn usual(declared: &[Flag]) -> Flags {
+    pub fn defaults(declared: &[Flag]) -> Flags {
         let defaults = declared
             .iter()
             .filter_map(|flag| Some((flag.name, vec![flag.default?.to_owned()])));
@@ -218,7 +221,7 @@ impl Flags {
 
     /// Sets the values of a flag, which must be valid by its declaration. A flag without a value is
     /// set with an empty text.
-    pub fn with(mut self, name: &'static str, values: Vec<String>) -> Flags {
+    pub fn set(mut self, name: &'static str, values: Vec<String>) -> Flags {
         self.0.insert(name, values);
         self
     }
@@ -275,7 +278,7 @@ fn read<T: FromStr>(name: &str, text: &str) -> T {
 }
 
 /// Replaces `\n`, `\r`, `\t` and `\0` by the characters that they stand for.
-pub fn unescaped(text: &str) -> std::borrow::Cow<'_, str> {
+pub fn unescape(text: &str) -> std::borrow::Cow<'_, str> {
     if !text.contains('\\') {
         return text.into();
     }
@@ -287,23 +290,23 @@ pub fn unescaped(text: &str) -> std::borrow::Cow<'_, str> {
 /// Reads an interface of this machine, given by one of its addresses or by its name.
 pub fn interface(text: &str) -> Interface {
     match text.parse() {
-        Ok(address) => Interface::With(address),
-        Err(_) => Interface::Named(text.to_owned()),
+        Ok(address) => Interface::Address(address),
+        Err(_) => Interface::Name(text.to_owned()),
     }
 }
 
 /// Validated settings of a reference server.
-pub trait Settings: Debug {
+pub trait ServerSettings: Debug {
     /// Makes the server, which may take some seconds. `wall_clock` is the wall-clock time since
     /// 1970 at the start of its clock.
     ///
     /// # Errors
     /// If settings contradict each other; the text says how.
-    fn server(self: Box<Self>, wall_clock: Duration) -> Result<Box<dyn Serve>, String>;
+    fn server(self: Box<Self>, wall_clock: Duration) -> Result<Box<dyn RunningServer>, String>;
 }
 
 /// A reference server that is ready to run.
-pub trait Serve: Debug + Send + Sync {
+pub trait RunningServer: Debug + Send + Sync {
     /// Metrics of the server's sessions.
     fn catalogue(&self) -> Catalogue;
 
@@ -324,8 +327,9 @@ pub trait Serve: Debug + Send + Sync {
         None
     }
 
-    /// Returns `true` if the server accepts TCP connections; together with an [`Serve::endpoint`],
-    /// on the TCP port of the same number as the UDP port. Default: `true` without an endpoint.
+    /// Returns `true` if the server accepts TCP connections; together with an
+    /// [`RunningServer::endpoint`], on the TCP port of the same number as the UDP port. Default:
+    /// `true` without an endpoint.
     fn accepts_connections(&self) -> bool {
         self.endpoint(0).is_none()
     }
@@ -339,11 +343,11 @@ pub trait Serve: Debug + Send + Sync {
 #[derive(Clone, Copy, Debug)]
 pub struct Second<'a> {
     /// Start of the second.
-    pub begins: Time,
+    pub start: Time,
     /// Exact length in seconds.
     pub seconds: f64,
     /// Metrics of the server's sessions.
-    pub served: &'a Window,
+    pub sessions: &'a Window,
     /// Metrics of this process itself: [`measure::TESTER_CATALOGUE`].
     pub tester: &'a Window,
 }
@@ -354,22 +358,22 @@ pub trait Tally: Debug {
     fn second(&mut self, second: Second<'_>) -> Option<String>;
 
     /// Adds the record of a session. Returns its line of the report, if it has one.
-    fn done(&mut self, _done: Record) -> Option<String> {
+    fn session_ended(&mut self, _done: Record) -> Option<String> {
         None
     }
 
     /// Progress in words.
-    fn so_far(&self) -> String;
+    fn progress(&self) -> String;
 
     /// Result in words, after the end.
-    fn at_the_end(&self) -> Vec<String>;
+    fn result(&self) -> Vec<String>;
 
     /// Last line of the report.
-    fn last_line(&self) -> String;
+    fn final_line(&self) -> String;
 }
 
 /// Serializes a line of a report.
-pub(crate) fn line(of: &impl serde::Serialize) -> String {
+pub(crate) fn to_line(of: &impl serde::Serialize) -> String {
     serde_json::to_string(of).expect("reports are plain data with texts as keys")
 }
 
@@ -377,7 +381,7 @@ pub(crate) fn line(of: &impl serde::Serialize) -> String {
 ///
 /// # Errors
 /// If there is none of that name; the text lists the names.
-pub(crate) fn one_of<T: Copy>(all: &[(&str, T)], value: &str) -> Result<T, String> {
+pub(crate) fn find_by_name<T: Copy>(all: &[(&str, T)], value: &str) -> Result<T, String> {
     let found = all.iter().find(|(name, _)| *name == value);
     found.map(|(_, fault)| *fault).ok_or_else(|| {
         let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
@@ -396,22 +400,22 @@ mod tests {
         PROTOCOLS.iter().filter_map(with_server)
     }
 
-    fn is_good(takes: Takes, value: &str) -> bool {
+    fn is_good(takes: FlagValue, value: &str) -> bool {
         match takes {
-            Takes::Nothing => false,
-            Takes::File => true,
-            Takes::OneOf(_, values) => values.iter().any(|(name, _)| *name == value),
-            Takes::Number(_, least, most) => value
+            FlagValue::Nothing => false,
+            FlagValue::File => true,
+            FlagValue::OneOf(_, values) => values.iter().any(|(name, _)| *name == value),
+            FlagValue::Number(_, least, most) => value
                 .parse()
                 .is_ok_and(|number: u64| (least..=most).contains(&number)),
-            Takes::Text(_, check) => check(value).is_ok(),
+            FlagValue::Text(_, check) => check(value).is_ok(),
         }
     }
 
     #[test]
     fn every_server_can_be_made_without_flags() {
         for (protocol, server) in servers() {
-            let usual = Flags::usual(server.flags);
+            let usual = Flags::defaults(server.flags);
             let settings = (server.read)(&usual).expect("defaults are valid");
             let made = settings.server(Duration::ZERO).expect("defaults agree");
             assert_eq!(made.seed(), 1, "{}", protocol.name);
@@ -431,8 +435,8 @@ mod tests {
                 for other in flag.requires.iter().chain(flag.conflicts) {
                     assert_eq!(known(other), 1, "--{other} of --{}", flag.name);
                 }
-                for value in flag.default.iter().chain(flag.bare.iter()) {
-                    assert!(is_good(flag.takes, value), "{value} of --{}", flag.name);
+                for value in flag.default.iter().chain(flag.bare_value.iter()) {
+                    assert!(is_good(flag.value, value), "{value} of --{}", flag.name);
                 }
             }
         }
@@ -442,7 +446,7 @@ mod tests {
     fn schemes_of_servers_are_those_of_their_protocol() {
         let address = SocketAddr::from(([127, 0, 0, 1], 9));
         for (protocol, server) in servers() {
-            let usual = Flags::usual(server.flags);
+            let usual = Flags::defaults(server.flags);
             let settings = (server.read)(&usual).expect("defaults are valid");
             let made = settings.server(Duration::ZERO).expect("defaults agree");
             for tls in [false, true] {

@@ -9,15 +9,15 @@ use std::ops::{Deref, DerefMut};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer, Serialize};
 
-pub use crate::descriptor::{Crowd, Member, Protocol, Seat, Surroundings};
-use crate::descriptor::{Keys, MakeClients};
+use crate::descriptor::{ClientFactory, PopulationKeys};
+pub use crate::descriptor::{ClientIdentity, PopulationPlan, PopulationView, Protocol, RunContext};
 use crate::session::Session;
 
 /// Generates the list and the type that holds the keys of any protocol.
 ///
 /// A line names the protocol's folder, which has a `PROTOCOL` and a `config::ClientConfig` that
-/// implements [`Keys`]: its keys in a scenario with their defaults. Attributes of a line, such as
-/// `cfg`, apply to all code generated from it.
+/// implements [`PopulationKeys`]: its keys in a scenario with their defaults. Attributes of a line,
+/// such as `cfg`, apply to all code generated from it.
 macro_rules! protocols {
     ($( $(#[$meta:meta])* $NAME:ident = $folder:ident as $Variant:ident; )+) => {
         $( $(#[$meta])* pub use crate::$folder::PROTOCOL as $NAME; )+
@@ -28,7 +28,8 @@ macro_rules! protocols {
         /// Modules of this crate that belong to one protocol, in the order of [`PROTOCOLS`].
         pub const FOLDERS: &[&str] = &[$( $(#[$meta])* stringify!($folder) ),+];
 
-        /// Configuration of a population's clients of any protocol. Dereferences to its [`Keys`].
+        /// Configuration of a population's clients of any protocol. Dereferences to its
+        /// [`PopulationKeys`].
         #[derive(Clone, Debug, PartialEq, Serialize)]
         #[serde(untagged)]
         #[expect(clippy::large_enum_variant, reason = "a run has one for each population")]
@@ -39,7 +40,7 @@ macro_rules! protocols {
         }
 
         impl Deref for ClientConfig {
-            type Target = dyn Keys;
+            type Target = dyn PopulationKeys;
 
             fn deref(&self) -> &Self::Target {
                 match self { $( $(#[$meta])* ClientConfig::$Variant(keys) => keys, )+ }
@@ -112,23 +113,23 @@ pub fn find(name: &str) -> Option<&'static Protocol> {
 /// Returns the protocol of a URL's scheme.
 pub fn find_by_url(url: &str) -> Option<&'static Protocol> {
     let mut protocols = PROTOCOLS.iter().copied();
-    protocols.find(|protocol| protocol.is_meant_by(url))
+    protocols.find(|protocol| protocol.has_scheme_of(url))
 }
 
 /// Factory of a population's clients, with their published media prepared.
 #[derive(Debug)]
-pub struct Clients(Box<dyn MakeClients>);
+pub struct Clients(Box<dyn ClientFactory>);
 
 impl Clients {
     /// Prepares the media that the clients publish, if any, which may take some seconds. `file`
-    /// holds the contents of [`Keys::source_file`].
+    /// holds the contents of [`PopulationKeys::source_file`].
     ///
     /// # Errors
     /// If the media cannot be made; the text says why.
     pub fn new(
         config: &ClientConfig,
         file: Option<&[u8]>,
-        surroundings: &Surroundings,
+        surroundings: &RunContext,
     ) -> Result<Clients, String> {
         config.clients(file, surroundings).map(Clients)
     }
@@ -137,8 +138,8 @@ impl Clients {
     ///
     /// # Errors
     /// If a URL or the combination of keys is invalid; the text says why.
-    pub fn among(mut self, crowd: &Crowd<'_>) -> Result<Clients, String> {
-        self.0.among(crowd)?;
+    pub fn among(mut self, crowd: &PopulationPlan<'_>) -> Result<Clients, String> {
+        self.0.set_population(crowd)?;
         Ok(self)
     }
 
@@ -146,7 +147,7 @@ impl Clients {
     ///
     /// # Errors
     /// If the URL is invalid; the text says why.
-    pub fn client(&self, url: &str, seat: Seat) -> Result<Box<dyn Session>, String> {
+    pub fn client(&self, url: &str, seat: ClientIdentity) -> Result<Box<dyn Session>, String> {
         self.0.client(url, seat)
     }
 }
@@ -156,14 +157,14 @@ impl Clients {
 /// ends. `None` if there is no such request, for example for clients that publish.
 ///
 /// The error says why the URL is invalid.
-pub fn asking(
+pub fn describe_session(
     config: &ClientConfig,
     url: &str,
     seed: u64,
 ) -> Option<Result<Box<dyn Session>, String>> {
     match config.publishes() {
         true => None,
-        false => config.asking(url, seed),
+        false => config.describe_session(url, seed),
     }
 }
 
@@ -236,7 +237,7 @@ mod tests {
     #[test]
     fn publishers_do_not_ask_for_a_description() {
         let url = "rtsp://127.0.0.1:8554/live1";
-        let asks = |config: &ClientConfig| asking(config, url, 0).is_some();
+        let asks = |config: &ClientConfig| describe_session(config, url, 0).is_some();
         assert!(asks(&RTSP_PROTOCOL.default_config()));
         assert!(!asks(&publishing(&RTSP_PROTOCOL)));
     }
@@ -254,7 +255,7 @@ mod tests {
             .map(|(protocol, url)| (publishing(protocol), [(*url).to_owned()]))
             .collect();
         let members = publishers.iter().enumerate();
-        let surroundings = Surroundings::new(members.map(|(number, (keys, urls))| Member {
+        let surroundings = RunContext::new(members.map(|(number, (keys, urls))| PopulationView {
             name: ["rtmp", "srt", "webrtc", "rtsp"][number],
             keys: &**keys,
             urls,
@@ -281,7 +282,7 @@ mod tests {
             let protocol = find_by_url(url).expect(url);
             let (keys, urls) = (protocol.default_config(), [url.to_owned()]);
             let (name, urls) = ("players", &urls[..]);
-            let player = Member {
+            let player = PopulationView {
                 name,
                 keys: &*keys,
                 urls,
@@ -308,13 +309,13 @@ mod tests {
                 .collect()
         };
         let (published, played) = (urls(3, "rtmp://h/a/"), urls(3, "srt://g:1?streamid=b"));
-        let surroundings = Surroundings::new([Member {
+        let surroundings = RunContext::new([PopulationView {
             name: "encoders",
             keys: &*keys,
             urls: &published,
         }]);
         let keys = SRT_PROTOCOL.default_config();
-        let mut player = Member {
+        let mut player = PopulationView {
             name: "players",
             keys: &*keys,
             urls: &played,
@@ -331,15 +332,15 @@ mod tests {
     fn invalid_url_is_rejected() {
         let config = RTSP_PROTOCOL.default_config();
         let clients =
-            Clients::new(&config, None, &Surroundings::default()).expect("no media to make");
+            Clients::new(&config, None, &RunContext::default()).expect("no media to make");
         assert!(
             clients
-                .client("rtsp://127.0.0.1/a", Seat::default())
+                .client("rtsp://127.0.0.1/a", ClientIdentity::default())
                 .is_ok()
         );
         assert!(
             clients
-                .client("http://127.0.0.1/a", Seat::default())
+                .client("http://127.0.0.1/a", ClientIdentity::default())
                 .is_err()
         );
         assert!(RTSP_PROTOCOL.check_url("rtsp://").is_err());

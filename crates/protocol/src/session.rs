@@ -26,7 +26,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use measure::{Recorder, Run, Time};
+use measure::{ArrivalRun, Recorder, Time};
 
 mod datagrams;
 pub mod exchange;
@@ -37,12 +37,12 @@ mod sinks;
 mod streams;
 
 pub use crate::tls::TlsError;
-pub use datagrams::{Datagram, Endpoint, Outbox, PeerId, Reading, Route, Transmit};
-pub use exchange::{Ended as ExchangeEnded, Exchange};
-pub use flows::{Flow, FlowId, FlowPacket, Flows, Handover, Lender, PacketHeader, Tag};
+pub use datagrams::{Datagram, Endpoint, Outbox, PeerId, ReadTiming, Route, Transmit};
+pub use exchange::{Exchange, ExchangeEnd as ExchangeEnded};
+pub use flows::{Flow, FlowId, FlowPacket, Flows, Handover, LentFlow, PacketHeader, Tag};
 pub use record::Record;
 pub use schedule::Pace;
-pub use sinks::{Arrival, Media, MediaEvent, MediaMark, Needs, Sink, SinkId, Sinks};
+pub use sinks::{Arrival, CaptureNeeds, MediaEvent, MediaFilter, Sink, SinkId, Sinks, SocketMedia};
 pub use streams::StreamRow;
 
 /// One side of one conversation.
@@ -64,7 +64,7 @@ pub trait Session {
     /// The engine then reads the session's sockets before it delivers [`Input::Deadline`]. It may
     /// delay the deadline of a session that returns `false`, because that session only has
     /// something to send. Default: `true`.
-    fn awaits(&self, now: Time) -> bool {
+    fn awaits_input(&self, now: Time) -> bool {
         let _ = now;
         true
     }
@@ -161,7 +161,7 @@ pub enum Input<'a> {
         at: Time,
         /// Arrival times of parts of `bytes`, in order; the last part ends with `bytes`. Empty if
         /// unknown: then all bytes arrived by `at`.
-        runs: &'a [Run],
+        runs: &'a [ArrivalRun],
     },
     /// A datagram of a port pair or multicast channel that no sink counts.
     Datagram {
@@ -176,8 +176,8 @@ pub enum Input<'a> {
         /// Kernel arrival time.
         at: Time,
     },
-    /// Datagrams of a channel that [`Open::Udp`] or [`Open::UdpTo`] opened, in order, as many as
-    /// one read returned. On a channel that an [`Endpoint`] accepted, each datagram is delivered
+    /// Datagrams of a channel that [`Open::Udp`] or [`Open::UdpToHost`] opened, in order, as many
+    /// as one read returned. On a channel that an [`Endpoint`] accepted, each datagram is delivered
     /// alone.
     Datagrams {
         /// Channel that the datagrams came from.
@@ -190,7 +190,7 @@ pub enum Input<'a> {
         /// Channel that is closed.
         channel: ChannelId,
         /// Cause of the end.
-        how: Closed,
+        reason: CloseReason,
     },
     /// A sink reports an event that the session must act on.
     Media {
@@ -209,19 +209,19 @@ pub enum Input<'a> {
         flow: FlowId,
     },
     /// Message from another session of this run, on a topic that this session subscribed to with
-    /// [`Output::Listen`].
-    Told {
+    /// [`Output::Subscribe`].
+    TopicMessage {
         /// Topic of the message.
         topic: &'a str,
         /// Text of the message.
         message: &'a Arc<str>,
     },
     /// An exchange that took over a channel ([`Output::Exchange`]) ended. The channel is closed.
-    Exchanged {
+    ExchangeEnded {
         /// Channel that was handed over.
         channel: ChannelId,
         /// Cause of the end.
-        how: ExchangeEnded,
+        reason: ExchangeEnded,
     },
     /// The time that [`Session::deadline`] returned has come.
     Deadline,
@@ -251,7 +251,7 @@ pub enum Output {
     /// instead.
     ///
     /// A stream channel queues what the kernel does not take. If the bounded queue overflows, the
-    /// channel ends with [`Closed::Stuck`].
+    /// channel ends with [`CloseReason::SendQueueFull`].
     Send {
         /// Channel to send on.
         channel: ChannelId,
@@ -290,15 +290,15 @@ pub enum Output {
         /// TCP channel.
         channel: ChannelId,
         /// Maximum delay of acknowledgements.
-        acks: Acks,
+        delay: AckDelay,
     },
-    /// Change how soon a channel that [`Open::Udp`] or [`Open::UdpTo`] opened is read. A session
-    /// may thus wait for an answer at once and have the media after it read late.
-    Read {
+    /// Change how soon a channel that [`Open::Udp`] or [`Open::UdpToHost`] opened is read. A
+    /// session may thus wait for an answer at once and have the media after it read late.
+    SetReadTiming {
         /// UDP channel.
         channel: ChannelId,
         /// New reading mode.
-        reading: Reading,
+        reading: ReadTiming,
     },
     /// Start a flow. It sends by its own schedule until it ends ([`Input::FlowEnded`]).
     StartFlow {
@@ -317,7 +317,7 @@ pub enum Output {
     /// Hand a stream channel over to an exchange, which sends and receives messages by its own
     /// plan, without the session.
     ///
-    /// The session receives no other input of the channel before [`Input::Exchanged`].
+    /// The session receives no other input of the channel before [`Input::ExchangeEnded`].
     Exchange {
         /// Stream channel to hand over.
         channel: ChannelId,
@@ -333,12 +333,12 @@ pub enum Output {
     /// Subscribe to a topic. The last message published on it, if any, is delivered at once.
     ///
     /// The engine bounds the number of topics and notes `topic_refused` for one beyond the bound.
-    Listen {
+    Subscribe {
         /// Topic to subscribe to.
         topic: String,
     },
     /// Publish a message to all sessions of the run that subscribed to the topic.
-    Tell {
+    Publish {
         /// Topic of the message.
         topic: String,
         /// Text of the message.
@@ -367,7 +367,7 @@ pub enum Output {
 
 /// Maximum delay of TCP acknowledgements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Acks {
+pub enum AckDelay {
     /// Two ticks of the kernel's clock (2 to 20 ms), on Linux 6.15 or newer. Costs nothing.
     Soon,
     /// Immediately, because the connection is read as soon as data arrives. Each segment costs a
@@ -411,19 +411,19 @@ pub enum Open {
         /// Local address to bind. Port 0 means any port, an unspecified address any address.
         local: SocketAddr,
         /// The only peer (connect(2)). If it is unreachable (ICMP port unreachable), the channel
-        /// ends with [`Closed::Reset`].
+        /// ends with [`CloseReason::Reset`].
         peer: Option<SocketAddr>,
         /// How soon the socket is read.
-        reading: Reading,
+        reading: ReadTiming,
         /// Datagrams that are media, and the sink that counts them; `None` if there are none.
-        media: Option<Media>,
+        media: Option<SocketMedia>,
     },
     /// A UDP socket with any local address, connected to a named peer.
     ///
     /// The name is resolved as for a TCP connection. The socket connects to the first address that
     /// has a route, IPv4 addresses first: before a datagram is sent, UDP cannot tell whether a peer
     /// listens at an address. [`Input::Opened`] has the peer's address as `remote`.
-    UdpTo {
+    UdpToHost {
         /// Host name or address.
         host: String,
         /// UDP port of the peer.
@@ -434,9 +434,9 @@ pub enum Open {
         /// Maximum time to resolve the name.
         timeout: Duration,
         /// How soon the socket is read.
-        reading: Reading,
+        reading: ReadTiming,
         /// Datagrams that are media, and the sink that counts them; `None` if there are none.
-        media: Option<Media>,
+        media: Option<SocketMedia>,
     },
     /// A pair of UDP ports: an even one for media and the next one for RTCP.
     UdpPair {
@@ -496,16 +496,16 @@ pub enum Open {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Interface {
     /// The interface that has this address.
-    With(IpAddr),
+    Address(IpAddr),
     /// The interface of this name.
-    Named(String),
+    Name(String),
 }
 
 /// Returns the address to bind a pair of UDP ports to, for the peer of a connection from `local`.
 ///
 /// A link-local IPv6 address is ambiguous without its interface (RFC 4007, section 6). For it the
 /// result is the unspecified address, and the peer's address decides the interface.
-pub fn bind_beside(local: IpAddr) -> IpAddr {
+pub fn udp_bind_address(local: IpAddr) -> IpAddr {
     match local {
         IpAddr::V6(address) if address.is_unicast_link_local() => Ipv6Addr::UNSPECIFIED.into(),
         local => local,
@@ -514,7 +514,7 @@ pub fn bind_beside(local: IpAddr) -> IpAddr {
 
 /// Returns the peer address of a connection with another port. The scope of an IPv6 link-local
 /// address is kept.
-pub fn beside(remote: SocketAddr, port: u16) -> SocketAddr {
+pub fn with_port(remote: SocketAddr, port: u16) -> SocketAddr {
     let mut address = remote;
     address.set_port(port);
     address
@@ -536,7 +536,7 @@ pub enum ChannelError {
     /// No free local port or port pair: a limit of the tester.
     NoPorts,
     /// No free file descriptor in this process: a limit of the tester.
-    NoFiles,
+    NoDescriptors,
     /// The kernel refused another multicast membership: a limit of the tester.
     NoMembership,
     /// The network interface does not exist on this machine.
@@ -554,7 +554,7 @@ impl fmt::Display for ChannelError {
             ChannelError::TimedOut => "connection timed out",
             ChannelError::Tls(error) => return error.fmt(out),
             ChannelError::NoPorts => "this machine has no free port left",
-            ChannelError::NoFiles => "this process has no file descriptor left",
+            ChannelError::NoDescriptors => "this process has no file descriptor left",
             ChannelError::NoMembership => {
                 "this machine grants no more multicast memberships or group sources (sysctl \
                  net.ipv4.igmp_max_memberships, net.ipv4.igmp_max_msf, net.ipv6.mld_max_msf)"
@@ -567,13 +567,13 @@ impl fmt::Display for ChannelError {
 
 /// Cause of the end of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Closed {
+pub enum CloseReason {
     /// The peer closed it in order.
     End,
     /// The peer reset it, or it broke.
     Reset,
     /// The peer read nothing for so long that the bounded send queue overflowed.
-    Stuck,
+    SendQueueFull,
     /// The peer violated or aborted TLS.
     Tls(TlsError),
 }
@@ -632,28 +632,28 @@ pub struct Note {
 
 /// Arrival times of the bytes of one read, looked up at increasing offsets.
 #[derive(Clone, Debug)]
-pub struct Times<'a> {
-    runs: &'a [Run],
-    by: Time,
+pub struct ArrivalTimes<'a> {
+    runs: &'a [ArrivalRun],
+    at: Time,
 }
 
-impl<'a> Times<'a> {
+impl<'a> ArrivalTimes<'a> {
     /// Takes `runs` and `at` of [`Input::Bytes`].
-    pub fn new(runs: &'a [Run], at: Time) -> Times<'a> {
-        Times { runs, by: at }
+    pub fn new(runs: &'a [ArrivalRun], at: Time) -> ArrivalTimes<'a> {
+        ArrivalTimes { runs, at }
     }
 
     /// Returns the time by which all bytes before offset `end` had arrived, and `true` if that is
     /// the arrival time of the segment that brought the last of them. Offsets must not decrease
     /// from call to call.
     #[inline]
-    pub fn of(&mut self, end: usize) -> (Time, bool) {
+    pub fn arrival_of(&mut self, end: usize) -> (Time, bool) {
         while let [run, rest @ ..] = self.runs {
             if end <= run.end {
                 return (run.at, run.exact);
             }
             self.runs = rest;
         }
-        (self.by, false)
+        (self.at, false)
     }
 }

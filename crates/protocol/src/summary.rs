@@ -1,13 +1,13 @@
 //! Summary rows that all media protocols share.
 
 use measure::SummaryRow;
-use measure::summary::{Part, Shows, When};
+use measure::summary::{Part, RowCondition, RowContent};
 
 /// Packet loss and bit rate.
-pub(crate) const MEDIA: &[SummaryRow] = &[
+pub(crate) const MEDIA_ROWS: &[SummaryRow] = &[
     SummaryRow::text(
         "loss",
-        &[When::NotZero("expected")],
+        &[RowCondition::NotZero("expected")],
         &[Part::Text(
             "{loss}   {lost} of {expected} packets; {duplicated} duplicated, {reordered} reordered",
         )],
@@ -15,21 +15,26 @@ pub(crate) const MEDIA: &[SummaryRow] = &[
     SummaryRow {
         label: "lost by",
         when: &[],
-        shows: Shows::WhereLost,
+        shows: RowContent::WhereLost,
     },
     SummaryRow::text(
         "bit rate",
-        &[When::Above("bitrate")],
+        &[RowCondition::Above("bitrate")],
         &[Part::Text("{bitrate} of media, {wire_bitrate} on the wire")],
     ),
 ];
 
 /// Startup delay. The row is replaced by a note if all clients started in the warm-up.
-pub(crate) const STARTUP: &[SummaryRow] = &[
+pub(crate) const STARTUP_ROWS: &[SummaryRow] = &[
     SummaryRow::text(
         "startup delay",
-        &[When::NotBegan],
+        &[RowCondition::OnlyStartedInWarmUp],
         &[Part::Text("unknown: all clients started in the warm-up")],
     ),
-    SummaryRow::distribution("startup delay", &[When::Began], "startup_delay", "p50"),
+    SummaryRow::distribution(
+        "startup delay",
+        &[RowCondition::StartedAfterWarmUp],
+        "startup_delay",
+        "p50",
+    ),
 ];

@@ -38,12 +38,12 @@ impl fmt::Debug for Credentials {
 pub struct UrlError {
     /// URL without credentials, for display; empty if it is too long.
     pub url: String,
-    pub why: Why,
+    pub why: UrlProblem,
 }
 
 /// Reason why a URL is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Why {
+pub enum UrlProblem {
     /// The scheme is not one of the protocol's.
     #[error("is not a valid {kind}: it must begin with {schemes}")]
     Scheme {
@@ -73,8 +73,8 @@ impl fmt::Display for UrlError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let UrlError { url, why } = self;
         match why {
-            Why::TooLong => write!(out, "{why}"),
-            Why::Other(_) => write!(out, "`{url}`: {why}"),
+            UrlProblem::TooLong => write!(out, "{why}"),
+            UrlProblem::Other(_) => write!(out, "`{url}`: {why}"),
             _ => write!(out, "`{url}` {why}"),
         }
     }
@@ -82,11 +82,11 @@ impl fmt::Display for UrlError {
 
 impl std::error::Error for UrlError {}
 
-impl Why {
+impl UrlProblem {
     /// Returns the error for a URL, which is shown without credentials.
-    pub fn of(self, url: &str) -> UrlError {
+    pub fn error_for(self, url: &str) -> UrlError {
         let url = match self {
-            Why::TooLong => String::new(),
+            UrlProblem::TooLong => String::new(),
             _ => without_credentials(url),
         };
         UrlError { url, why: self }
@@ -96,10 +96,10 @@ impl Why {
 /// Returns the scheme of a URL in lowercase; empty if it has none.
 ///
 /// # Errors
-/// [`Why::TooLong`].
+/// [`UrlProblem::TooLong`].
 pub fn scheme(url: &str) -> Result<String, UrlError> {
     match url.split_once("://") {
-        _ if url.len() > MAX_URL => Err(Why::TooLong.of(url)),
+        _ if url.len() > MAX_URL => Err(UrlProblem::TooLong.error_for(url)),
         Some((scheme, _)) => Ok(scheme.to_ascii_lowercase()),
         None => Ok(String::new()),
     }
@@ -107,7 +107,7 @@ pub fn scheme(url: &str) -> Result<String, UrlError> {
 
 /// The parts of a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Parts<'a> {
+pub struct UrlParts<'a> {
     /// Text before the `@`, not decoded; `None` without an `@`.
     pub user_info: Option<&'a str>,
     /// Host name or address; an IPv6 address has no brackets, but keeps its zone.
@@ -122,20 +122,23 @@ pub struct Parts<'a> {
     pub target: &'a str,
 }
 
-impl Parts<'_> {
+impl UrlParts<'_> {
     /// Splits an absolute URL of any scheme.
     ///
     /// # Errors
-    /// [`Why::TooLong`], [`Why::Character`], [`Why::Host`] or [`Why::Port`].
-    pub fn of(url: &str) -> Result<Parts<'_>, UrlError> {
-        let wrong = |why: Why| why.of(url);
+    /// [`UrlProblem::TooLong`], [`UrlProblem::Character`], [`UrlProblem::Host`] or
+    /// [`UrlProblem::Port`].
+    pub fn parse(url: &str) -> Result<UrlParts<'_>, UrlError> {
+        let wrong = |why: UrlProblem| why.error_for(url);
         if url.len() > MAX_URL {
-            return Err(wrong(Why::TooLong));
+            return Err(wrong(UrlProblem::TooLong));
         }
         if url.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
-            return Err(wrong(Why::Character));
+            return Err(wrong(UrlProblem::Character));
         }
-        let (_, rest) = url.split_once("://").ok_or_else(|| wrong(Why::Host))?;
+        let (_, rest) = url
+            .split_once("://")
+            .ok_or_else(|| wrong(UrlProblem::Host))?;
         let (authority, target) = split_authority(rest);
         // A fragment is not sent to the server.
         let target = target.split_once('#').map_or(target, |(target, _)| target);
@@ -148,8 +151,8 @@ impl Parts<'_> {
                 let (host, port) = bracketed
                     .split_once(']')
                     .filter(|(_, port)| port.is_empty() || port.starts_with(':'))
-                    .ok_or_else(|| wrong(Why::Host))?;
-                let (address, zone) = split_zone(host).ok_or_else(|| wrong(Why::Host))?;
+                    .ok_or_else(|| wrong(UrlProblem::Host))?;
+                let (address, zone) = split_zone(host).ok_or_else(|| wrong(UrlProblem::Host))?;
                 let host = match zone {
                     Some(zone) => format!("{address}%{zone}"),
                     None => address.to_owned(),
@@ -164,16 +167,16 @@ impl Parts<'_> {
             }
         };
         if host.is_empty() {
-            return Err(wrong(Why::Host));
+            return Err(wrong(UrlProblem::Host));
         }
         let port = match port {
             "" => None,
             port => match port.parse() {
-                Ok(0) | Err(_) => return Err(wrong(Why::Port)),
+                Ok(0) | Err(_) => return Err(wrong(UrlProblem::Port)),
                 Ok(port) => Some(port),
             },
         };
-        Ok(Parts {
+        Ok(UrlParts {
             user_info,
             host,
             zone,
@@ -247,12 +250,12 @@ pub fn percent_decode(text: &str) -> String {
 /// [`crate::http1::Headers`] does for fields that hold a URL.
 ///
 /// # Errors
-/// [`Why::TooLong`] if the reference or the result is longer than [`MAX_URL`]. Host and scheme of
-/// the result are checked by the protocol's own parser.
+/// [`UrlProblem::TooLong`] if the reference or the result is longer than [`MAX_URL`]. Host and
+/// scheme of the result are checked by the protocol's own parser.
 pub fn resolve(base: &str, reference: &str) -> Result<String, UrlError> {
     let reference = reference.trim();
     if reference.len() > MAX_URL || base.len() > MAX_URL {
-        return Err(Why::TooLong.of(reference));
+        return Err(UrlProblem::TooLong.error_for(reference));
     }
     let base = without_credentials(base);
     let (scheme, rest) = base.split_once("://").unwrap_or(("", &base));
@@ -286,7 +289,7 @@ pub fn resolve(base: &str, reference: &str) -> Result<String, UrlError> {
     let target = percent_encode(&(remove_dot_segments(path) + behind));
     let url = format!("{scheme}://{authority}{target}");
     match url.len() > MAX_URL {
-        true => Err(Why::TooLong.of(&url)),
+        true => Err(UrlProblem::TooLong.error_for(&url)),
         false => Ok(url),
     }
 }
@@ -366,12 +369,12 @@ mod tests {
 
     use super::*;
 
-    fn parts(url: &str) -> Parts<'_> {
-        Parts::of(url).expect(url)
+    fn parts(url: &str) -> UrlParts<'_> {
+        UrlParts::parse(url).expect(url)
     }
 
-    fn why(url: &str) -> Why {
-        Parts::of(url).expect_err(url).why
+    fn why(url: &str) -> UrlProblem {
+        UrlParts::parse(url).expect_err(url).why
     }
 
     #[test]
@@ -402,24 +405,27 @@ mod tests {
             assert_eq!(url.authority, "[fe80::1]");
         }
         for url in ["x://[::1", "x://[::1]9/", "x://[x]/", "x://[fe80::1%]/"] {
-            assert_eq!(why(url), Why::Host, "{url}");
+            assert_eq!(why(url), UrlProblem::Host, "{url}");
         }
     }
 
     #[test]
     fn invalid_urls_are_rejected_with_the_reason() {
         for url in ["h/a", "x://", "x://:1/", "x://u:p@/"] {
-            assert_eq!(why(url), Why::Host, "{url}");
+            assert_eq!(why(url), UrlProblem::Host, "{url}");
         }
         for url in ["x://h:0/", "x://h:65536", "x://h:y/", "x://h:1:2"] {
-            assert_eq!(why(url), Why::Port, "{url}");
+            assert_eq!(why(url), UrlProblem::Port, "{url}");
         }
         for url in ["x://h/a b", "x://h/\r\nX: y", "x://h/\x7f"] {
-            assert_eq!(why(url), Why::Character, "{url}");
+            assert_eq!(why(url), UrlProblem::Character, "{url}");
         }
         let long = format!("x://h/{}", "a".repeat(MAX_URL));
-        assert_eq!(why(&long), Why::TooLong);
-        assert_eq!(scheme(&long).map_err(|error| error.why), Err(Why::TooLong));
+        assert_eq!(why(&long), UrlProblem::TooLong);
+        assert_eq!(
+            scheme(&long).map_err(|error| error.why),
+            Err(UrlProblem::TooLong)
+        );
         assert_eq!(scheme("RtSp://h").as_deref(), Ok("rtsp"));
         assert_eq!(scheme("h/a").as_deref(), Ok(""));
     }
@@ -427,13 +433,16 @@ mod tests {
     #[test]
     fn errors_do_not_reveal_passwords() {
         for url in ["x://u:secret@:80/", "x://u:secret@h:0/@", "u:secret@h"] {
-            let error = Parts::of(url).expect_err(url).to_string();
+            let error = UrlParts::parse(url).expect_err(url).to_string();
             assert!(!error.contains("secret"), "{error}");
         }
-        let error = Why::Other("something else".to_owned()).of("x://u:p@h");
+        let error = UrlProblem::Other("something else".to_owned()).error_for("x://u:p@h");
         assert_eq!(error.to_string(), "`x://h`: something else");
-        assert_eq!(Why::Host.of("x://u@/").to_string(), "`x:///` has no host");
-        let long = Why::TooLong.of("x://h").to_string();
+        assert_eq!(
+            UrlProblem::Host.error_for("x://u@/").to_string(),
+            "`x:///` has no host"
+        );
+        let long = UrlProblem::TooLong.error_for("x://h").to_string();
         assert_eq!(long, "the URL is longer than 4096 bytes");
     }
 
@@ -527,10 +536,10 @@ mod tests {
 
         #[test]
         fn authority_and_target_parse_again(url in "x://([a-z:%@]{0,9}@)?([a-z]{1,9}|\\[[a-f0-9:]{2,9}\\])(:[0-9]{0,5})?[/?#a-z]{0,9}") {
-            if let Ok(read) = Parts::of(&url) {
+            if let Ok(read) = UrlParts::parse(&url) {
                 let again = format!("x://{}{}", read.authority, read.target);
-                let again = Parts::of(&again).expect("the URL was parsed before");
-                prop_assert_eq!(again, Parts { user_info: None, ..read });
+                let again = UrlParts::parse(&again).expect("the URL was parsed before");
+                prop_assert_eq!(again, UrlParts { user_info: None, ..read });
             }
         }
     }

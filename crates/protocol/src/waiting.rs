@@ -13,29 +13,29 @@ pub const NO_PUBLISHER: &str = "no_publisher";
 
 /// Minimum wait without a stream after which a stopped client counts as failed. Otherwise a short
 /// run would pass although no client published anything.
-const IN_VAIN: Duration = Duration::from_secs(1);
+const FAILED_WAIT_MIN: Duration = Duration::from_secs(1);
 
 /// The streams that a client waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Awaited {
+pub struct AwaitedStreams {
     /// URL of the client, as shown in reports.
     pub url: String,
     /// Topics of the publishers. The client joins the first stream that is published.
     pub topics: Vec<String>,
     /// Maximum wait.
-    pub patience: Duration,
+    pub timeout: Duration,
     /// Delay between the publication of the stream and the client's request.
     pub join_after: Duration,
 }
 
-impl Awaited {
+impl AwaitedStreams {
     /// Waits for one stream, for at most 30 s.
-    pub fn stream(topic: impl Into<String>) -> Awaited {
+    pub fn stream(topic: impl Into<String>) -> AwaitedStreams {
         let topic = topic.into();
-        Awaited {
+        AwaitedStreams {
             url: topic.clone(),
             topics: vec![topic],
-            patience: Duration::from_secs(30),
+            timeout: Duration::from_secs(30),
             join_after: Duration::ZERO,
         }
     }
@@ -43,9 +43,9 @@ impl Awaited {
 
 /// A client of any protocol that waits for its stream. It starts when the stream is published, and
 /// its delays are measured from then.
-pub struct Waiting {
+pub struct WaitingClient {
     client: Box<dyn Session>,
-    awaited: Arc<Awaited>,
+    awaited: Arc<AwaitedStreams>,
     state: State,
 }
 
@@ -57,7 +57,7 @@ enum State {
         since: Time,
         /// Time to join, or to give up if `live` is `None`.
         until: Time,
-        live: Option<Live>,
+        live: Option<LiveStream>,
         /// `true` if the stream was published and ended before the client joined.
         missed: bool,
     },
@@ -67,16 +67,16 @@ enum State {
 }
 
 #[derive(Debug)]
-struct Live {
+struct LiveStream {
     /// Position of the stream's topic.
     topic: usize,
     message: Arc<str>,
 }
 
-impl Waiting {
+impl WaitingClient {
     /// Wraps a client that has not started.
-    pub fn new(client: Box<dyn Session>, awaited: Arc<Awaited>) -> Waiting {
-        Waiting {
+    pub fn new(client: Box<dyn Session>, awaited: Arc<AwaitedStreams>) -> WaitingClient {
+        WaitingClient {
             client,
             awaited,
             state: State::Idle,
@@ -86,12 +86,12 @@ impl Waiting {
     fn begin(&mut self, cx: &mut Context<'_>, due: Time) {
         for topic in &self.awaited.topics {
             let topic = topic.clone();
-            cx.out.push_back(Output::Listen { topic });
+            cx.out.push_back(Output::Subscribe { topic });
         }
         self.state = State::Waits {
             due,
             since: cx.now,
-            until: cx.now + self.awaited.patience,
+            until: cx.now + self.awaited.timeout,
             live: None,
             missed: false,
         };
@@ -110,7 +110,7 @@ impl Waiting {
             return;
         };
         match input {
-            Input::Told { topic, message } => {
+            Input::TopicMessage { topic, message } => {
                 let mut topics = self.awaited.topics.iter();
                 let position = topics.position(|own| own == topic);
                 let (Some(position), Some(is_live)) = (position, is_live(message)) else {
@@ -119,19 +119,19 @@ impl Waiting {
                 let is_own = live.as_ref().is_none_or(|own| own.topic == position);
                 if is_live && live.is_none() {
                     let message = Arc::clone(message);
-                    *live = Some(Live {
+                    *live = Some(LiveStream {
                         topic: position,
                         message,
                     });
                     *until = cx.now + self.awaited.join_after;
                 } else if !is_live && is_own && live.take().is_some() {
                     *missed = true;
-                    *until = cx.now + self.awaited.patience;
+                    *until = cx.now + self.awaited.timeout;
                 }
             }
             Input::Stop { .. } => {
                 let waited = cx.now.since(*since);
-                let in_vain = waited >= IN_VAIN && live.is_none() && !*missed;
+                let in_vain = waited >= FAILED_WAIT_MIN && live.is_none() && !*missed;
                 let outcome = match in_vain {
                     true => self.failed(&format!(
                         "{:.3} s, until the client was stopped",
@@ -143,11 +143,11 @@ impl Waiting {
             }
             _ => {}
         }
-        self.look(cx);
+        self.join_or_give_up(cx);
     }
 
     /// Joins or gives up if the time has come.
-    fn look(&mut self, cx: &mut Context<'_>) {
+    fn join_or_give_up(&mut self, cx: &mut Context<'_>) {
         let State::Waits {
             due, until, live, ..
         } = &mut self.state
@@ -157,8 +157,8 @@ impl Waiting {
         if cx.now < *until {
             return;
         }
-        let Some(Live { topic, message }) = live.take() else {
-            let within = measure::units::TimeSpan(self.awaited.patience).to_string();
+        let Some(LiveStream { topic, message }) = live.take() else {
+            let within = measure::units::TimeSpan(self.awaited.timeout).to_string();
             let outcome = self.failed(&within);
             return self.end(cx, outcome);
         };
@@ -167,7 +167,8 @@ impl Waiting {
         self.state = State::Joined(topic);
         let message = &message;
         let topic = &*self.awaited.topics[topic];
-        self.client.handle(cx, Input::Told { topic, message });
+        self.client
+            .handle(cx, Input::TopicMessage { topic, message });
         self.client.handle(cx, Input::Start { due });
     }
 
@@ -184,10 +185,10 @@ impl Waiting {
     }
 }
 
-impl Session for Waiting {
+impl Session for WaitingClient {
     fn handle(&mut self, cx: &mut Context<'_>, input: Input<'_>) {
         match (&self.state, &input) {
-            (State::Joined(own), Input::Told { topic, .. }) => {
+            (State::Joined(own), Input::TopicMessage { topic, .. }) => {
                 // Messages of the other topics belong to other streams.
                 if self.awaited.topics[*own] == *topic {
                     self.client.handle(cx, input);
@@ -209,9 +210,9 @@ impl Session for Waiting {
         }
     }
 
-    fn awaits(&self, now: Time) -> bool {
+    fn awaits_input(&self, now: Time) -> bool {
         match self.state {
-            State::Joined(_) => self.client.awaits(now),
+            State::Joined(_) => self.client.awaits_input(now),
             _ => true,
         }
     }

@@ -5,7 +5,7 @@ mod frames;
 mod handshake;
 
 pub use frames::{
-    Assembly, BINARY, CLOSE, Frame, Item, Limits, Malformed, NORMAL, PING, PONG, TEXT, mask,
-    overhead, write_control, write_header, write_message,
+    BINARY, CLOSE, FrameError, Limits, Message, NORMAL, PING, PONG, Reassembler, Received, TEXT,
+    header_len, mask, write_control, write_header, write_message,
 };
-pub use handshake::{Acceptance, Upgrade, parse_url};
+pub use handshake::{ClientHandshake, ServerHandshake, parse_url};

@@ -15,7 +15,7 @@ use protocol::rtsp::config::{ClientConfig, Transport};
 use protocol::rtsp::metrics::{self as rtsp, RTSP};
 use protocol::rtsp::server::{Server, ServerConfig};
 use protocol::session::{Outcome, Output};
-use protocol::testing::{End, Pair, PairSettings, SessionNumber, Side, summaries};
+use protocol::testing::{Pair, PairSettings, RunEnd, SessionNumber, Side, summaries};
 
 const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &RTP, &RTSP]);
 const FIRST: SessionNumber = SessionNumber(0);
@@ -48,7 +48,7 @@ fn pair(settings: PairSettings, client: ClientConfig, server: ServerConfig) -> P
 
 fn played(settings: PairSettings, client: ClientConfig, server: ServerConfig) -> Pair {
     let mut pair = pair(settings, client, server);
-    assert_eq!(pair.run(Duration::from_secs(300)), End::Ended);
+    assert_eq!(pair.run(Duration::from_secs(300)), RunEnd::Ended);
     pair
 }
 
@@ -57,13 +57,13 @@ fn settings() -> PairSettings {
 }
 
 /// Counts of the client and records of the server, stream by stream.
-fn told(pair: &Pair) -> Vec<(StreamSummary, ServedStream)> {
+fn counts_and_records(pair: &Pair) -> Vec<(StreamSummary, ServedStream)> {
     let mut counted = Vec::new();
     let mut served = Vec::new();
-    for (_, output) in pair.said() {
+    for (_, output) in pair.outputs() {
         match output {
             Output::Streams(streams) => counted.extend(summaries(streams)),
-            Output::Record(record) => served.extend(record.get::<ServedStream>().cloned()),
+            Output::Record(record) => served.extend(record.downcast_ref::<ServedStream>().cloned()),
             _ => {}
         }
     }
@@ -85,7 +85,7 @@ fn delay(pair: &mut Pair, histogram: HistogramId) -> (u64, f64) {
     }
 }
 
-fn near(got: (u64, f64), count: u64, ms: f64) {
+fn assert_delay(got: (u64, f64), count: u64, ms: f64) {
     assert_eq!(got.0, count, "{got:?}");
     assert!(
         (got.1 - ms).abs() <= 0.01 * ms + 0.1,
@@ -106,7 +106,7 @@ fn pause_and_seek_cause_no_loss_gap_or_stall() {
         // 5 s, a pause of 20 s, 3 s more, and the last 10 s.
         let took = pair.now().as_secs_f64();
         assert!((38.0..39.5).contains(&took), "{took}");
-        for (summary, served) in told(&pair) {
+        for (summary, served) in counts_and_records(&pair) {
             let counts = summary.counts;
             assert_eq!(
                 (counts.expected, counts.received, counts.restarts),
@@ -139,12 +139,12 @@ fn pause_and_seek_cause_no_loss_gap_or_stall() {
         assert_eq!(count(&mut pair, rtsp::RANGE_MISMATCH), 0);
         assert_eq!(count(&mut pair, rtsp::POSITION_UNTOLD), 0);
         // Each action sends a PAUSE first; a round trip is 40 ms.
-        near(delay(&mut pair, rtsp::PAUSE_DELAY), 2, 40.0);
-        near(delay(&mut pair, rtsp::PLAY_DELAY), 3, 40.0);
-        near(delay(&mut pair, rtsp::RESUME_DELAY), 1, 40.0);
-        near(delay(&mut pair, rtsp::SEEK_DELAY), 1, 80.0);
-        near(delay(&mut pair, rtsp::SEEK_TO_MEDIA), 1, 80.0);
-        near(delay(&mut pair, rtsp::RESUME_TO_MEDIA), 1, 40.0);
+        assert_delay(delay(&mut pair, rtsp::PAUSE_DELAY), 2, 40.0);
+        assert_delay(delay(&mut pair, rtsp::PLAY_DELAY), 3, 40.0);
+        assert_delay(delay(&mut pair, rtsp::RESUME_DELAY), 1, 40.0);
+        assert_delay(delay(&mut pair, rtsp::SEEK_DELAY), 1, 80.0);
+        assert_delay(delay(&mut pair, rtsp::SEEK_TO_MEDIA), 1, 80.0);
+        assert_delay(delay(&mut pair, rtsp::RESUME_TO_MEDIA), 1, 40.0);
     }
 }
 
@@ -156,8 +156,8 @@ fn seek_starts_at_the_previous_key_frame() {
     let mut pair = played(settings(), client, server_config());
     assert_eq!(pair.outcome(FIRST), Some(&Outcome::Stopped));
     // A key frame every two seconds: 12 s for 13 s, 30 s for 31.5 s.
-    near(delay(&mut pair, rtsp::SEEK_DISTANCE), 2, 1500.0);
-    for (_, served) in told(&pair) {
+    assert_delay(delay(&mut pair, rtsp::SEEK_DISTANCE), 2, 1500.0);
+    for (_, served) in counts_and_records(&pair) {
         let rate = if served.media == "video" {
             400_000.0
         } else {
@@ -180,7 +180,7 @@ fn ranges_are_played_one_after_the_other() {
         assert_eq!(pair.outcome(FIRST), Some(&Outcome::Completed));
         let took = pair.now().as_secs_f64();
         assert!((7.0..11.0).contains(&took), "{took}");
-        for (summary, served) in told(&pair) {
+        for (summary, served) in counts_and_records(&pair) {
             assert_eq!(summary.counts.received, served.sent);
             let rate = if served.media == "video" {
                 400_000.0
@@ -212,7 +212,7 @@ fn counts_match_the_server_on_a_lossy_network() {
         let transport = BOTH[seed as usize % 2];
         let mut pair = played(network, client_config(transport, actions), server);
         assert_eq!(pair.outcome(FIRST), Some(&Outcome::Stopped));
-        for (summary, served) in told(&pair) {
+        for (summary, served) in counts_and_records(&pair) {
             let counts = summary.counts;
             // The client does not see packets in transit when it leaves.
             assert!(served.sent - counts.received <= 10, "{counts:?} {served:?}");
@@ -262,7 +262,7 @@ fn refused_actions_are_counted_and_playback_continues() {
     assert_eq!(pair.outcome(FIRST), Some(&Outcome::Stopped));
     assert_eq!(count(&mut pair, rtsp::ACTIONS_REFUSED), 1);
     assert_eq!(count(&mut pair, rtsp::ACTIONS_REFUSED_457), 1);
-    for (summary, served) in told(&pair) {
+    for (summary, served) in counts_and_records(&pair) {
         assert_eq!(summary.counts.lost(), 0);
         let rate = if served.media == "video" {
             400_000.0
@@ -279,7 +279,7 @@ fn refused_actions_are_counted_and_playback_continues() {
     assert_eq!(pair.outcome(FIRST), Some(&Outcome::Stopped));
     assert_eq!(count(&mut pair, rtsp::ACTIONS_REFUSED_501), 1);
     assert_eq!(delay(&mut pair, rtsp::SEEK_TO_MEDIA).0, 1);
-    for (summary, _) in told(&pair) {
+    for (summary, _) in counts_and_records(&pair) {
         assert_eq!(summary.counts.lost(), 0, "{summary:?}");
     }
 }
@@ -296,7 +296,7 @@ fn without_rtp_info_no_delay_to_media_is_recorded() {
     assert_eq!(delay(&mut pair, rtsp::SEEK_DELAY).0, 1);
     assert_eq!(delay(&mut pair, rtsp::SEEK_TO_MEDIA).0, 0);
     assert_eq!(count(&mut pair, rtp::STALLS), 0);
-    for (summary, _) in told(&pair) {
+    for (summary, _) in counts_and_records(&pair) {
         assert_eq!(summary.counts.lost(), 0, "{summary:?}");
     }
 }
@@ -332,7 +332,7 @@ fn scale_changes_how_much_media_passes_at_the_same_bit_rate() {
             let client = client_config(transport, &actions);
             let mut pair = played(settings(), client, server_config());
             assert_eq!(pair.outcome(FIRST), Some(&Outcome::Completed), "{scale}");
-            for (summary, served) in told(&pair) {
+            for (summary, served) in counts_and_records(&pair) {
                 let counts = summary.counts;
                 assert_eq!((counts.lost(), counts.restarts), (0, 0));
                 assert_eq!(counts.received, served.sent);
@@ -358,7 +358,7 @@ fn speed_changes_the_delivery_rate_of_all_media() {
             assert_eq!(pair.outcome(FIRST), Some(&Outcome::Completed), "{speed}");
             let now = pair.now().as_secs_f64();
             assert!((now - took).abs() < 1.5, "{speed}: {now}");
-            for (summary, served) in told(&pair) {
+            for (summary, served) in counts_and_records(&pair) {
                 let counts = summary.counts;
                 assert_eq!((counts.lost(), counts.restarts), (0, 0));
                 assert!((sent(&served) - 60.0).abs() < 0.7, "{speed}: {served:?}");
@@ -381,7 +381,7 @@ fn playback_returns_to_normal_after_changes() {
         let client = client_config(transport, actions);
         let mut pair = played(settings(), client, server_config());
         assert_eq!(pair.outcome(FIRST), Some(&Outcome::Completed));
-        for (summary, served) in told(&pair) {
+        for (summary, served) in counts_and_records(&pair) {
             let counts = summary.counts;
             assert_eq!((counts.lost(), counts.restarts), (0, 0), "{summary:?}");
             // 4 s, 20 s, 5 s, and from 50 s to the end.
@@ -460,7 +460,7 @@ fn range_without_a_start_continues_at_the_current_position() {
     let client = client_config(Transport::Udp, actions);
     let mut pair = played(settings(), client, server_config());
     assert_eq!(pair.outcome(FIRST), Some(&Outcome::Completed));
-    for (summary, served) in told(&pair) {
+    for (summary, served) in counts_and_records(&pair) {
         assert_eq!(summary.counts.lost(), 0, "{summary:?}");
         // Playback restarts at a key frame; there is one every two seconds.
         assert!((20.0..24.5).contains(&sent(&served)), "{served:?}");

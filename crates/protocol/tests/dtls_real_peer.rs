@@ -12,7 +12,7 @@ use protocol::webrtc::certificate::Certificate;
 use protocol::webrtc::dtls::{Dtls, DtlsEvent, DtlsSettings};
 
 /// Timeout of a handshake: the machine may be busy with other tests.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A running OpenSSL process. It is killed at the end of the test.
 struct OpenSsl(Child);
@@ -91,16 +91,16 @@ fn shake_hands(folder: &Path, is_client: bool) -> (Vec<u8>, bool) {
     };
     let start = Instant::now();
     let settings = DtlsSettings {
-        client: is_client,
+        is_client,
         first_retransmission: Duration::from_millis(50),
-        timeout: PATIENCE,
+        timeout: TIMEOUT,
         seed: 7,
     };
     let own = Certificate::generate(5);
     let mut dtls = Dtls::new(Time::ZERO, &own, settings);
     let mut shown = Vec::new();
     let mut buffer = [0; 4096];
-    while start.elapsed() < PATIENCE {
+    while start.elapsed() < TIMEOUT {
         let now = Time::from_start(start.elapsed());
         dtls.handle_timeout(now).expect("the peer answers");
         while let Some(datagram) = dtls.poll_transmit() {

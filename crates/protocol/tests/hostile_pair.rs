@@ -12,7 +12,7 @@ use protocol::rtsp::config::{ClientConfig, Transport};
 use protocol::rtsp::metrics::RTSP;
 use protocol::rtsp::server::{Server, ServerConfig};
 use protocol::session::{ChannelId, Context, Input, Outcome, Output, Port, Session};
-use protocol::testing::{End, Pair, PairSettings, Side};
+use protocol::testing::{Pair, PairSettings, RunEnd, Side};
 
 const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &RTP, &RTSP]);
 
@@ -71,7 +71,7 @@ fn only_the_client_of_a_flooding_server_fails() {
         for number in 1..20 {
             pair.add_client(client(number));
         }
-        assert_eq!(pair.run(Duration::from_secs(60)), End::Ended);
+        assert_eq!(pair.run(Duration::from_secs(60)), RunEnd::Ended);
         let clients: Vec<_> = pair.sessions(Side::Client).collect();
         let outcomes: Vec<&Outcome> = clients
             .iter()

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use measure::{Recorder, Time};
-use mediagen::ts::packet::{PACKET, SYNC};
+use mediagen::ts::packet::{PACKET_LEN, SYNC};
 use mediagen::ts::stamp::Stamp;
 use protocol::http_ts::client::Client;
 use protocol::http_ts::config::ClientConfig;
@@ -14,8 +14,8 @@ use protocol::session::{ChannelId, Context, Flows, Input, Session, Sinks};
 
 /// A chunk with one stamped datagram.
 fn chunk(number: u64) -> Vec<u8> {
-    let mut rest = [0u8; 6 * PACKET];
-    for (n, packet) in rest.chunks_mut(PACKET).enumerate() {
+    let mut rest = [0u8; 6 * PACKET_LEN];
+    for (n, packet) in rest.chunks_mut(PACKET_LEN).enumerate() {
         let continuity = (number * 6 + n as u64) % 16;
         packet[..4].copy_from_slice(&[SYNC, 1, 0, 0x10 | continuity as u8]);
     }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use measure::metric::CounterId;
-use measure::{Recorder, Run, Time};
+use measure::{ArrivalRun, Recorder, Time};
 use protocol::media::rtp::metrics as rtp;
 use protocol::registry::RTSP_PROTOCOL;
 use protocol::rtsp::client::Client;
@@ -40,7 +40,7 @@ impl Bench {
         self.read_runs(bytes, &[]);
     }
 
-    fn read_runs(&mut self, bytes: &[u8], runs: &[Run]) {
+    fn read_runs(&mut self, bytes: &[u8], runs: &[ArrivalRun]) {
         let (channel, at) = (self.channel, self.now);
         self.input(Input::Bytes {
             channel,
@@ -154,7 +154,7 @@ fn packets_with_segment_times_allocate_nothing_and_use_them() {
         let mut bench = Bench::playing();
         bench.out.clear();
         let (first, then) = (frames(0..200), frames(200..1000));
-        let mut runs: Vec<Run> = Vec::with_capacity(100);
+        let mut runs: Vec<ArrivalRun> = Vec::with_capacity(100);
         let mut feed = |stream: &[u8], missed: bool| {
             for read in stream.chunks(10 * segment) {
                 bench.now += Duration::from_millis(1);
@@ -163,7 +163,7 @@ fn packets_with_segment_times_allocate_nothing_and_use_them() {
                     let end = (begin + segment).min(read.len());
                     let at = bench.now + Duration::from_nanos(begin as u64);
                     let exact = !missed;
-                    runs.push(Run { end, at, exact });
+                    runs.push(ArrivalRun { end, at, exact });
                 }
                 bench.read_runs(read, &runs);
             }

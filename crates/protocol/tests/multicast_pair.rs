@@ -14,7 +14,7 @@ use protocol::rtsp::config::{ClientConfig, Transport};
 use protocol::rtsp::metrics::RTSP;
 use protocol::rtsp::server::{MulticastConfig, Server, ServerConfig};
 use protocol::session::{Outcome, Output};
-use protocol::testing::{End, Pair, PairSettings, SessionNumber, Side, summaries};
+use protocol::testing::{Pair, PairSettings, RunEnd, SessionNumber, Side, summaries};
 
 const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &RTP, &RTSP]);
 const URL: &str = "rtsp://server/a";
@@ -51,7 +51,7 @@ fn pair(settings: PairSettings, url: &str, server: Server) -> Pair {
 }
 
 fn counted(pair: &Pair, session: SessionNumber) -> Vec<StreamSummary> {
-    let said = pair.said().iter().filter(|(who, _)| *who == session);
+    let said = pair.outputs().iter().filter(|(who, _)| *who == session);
     said.filter_map(|(_, output)| match output {
         Output::Streams(streams) => Some(summaries(streams)),
         _ => None,
@@ -61,9 +61,9 @@ fn counted(pair: &Pair, session: SessionNumber) -> Vec<StreamSummary> {
 }
 
 fn served(pair: &Pair) -> Vec<ServedStream> {
-    let said = pair.said().iter();
+    let said = pair.outputs().iter();
     said.filter_map(|(_, output)| match output {
-        Output::Record(record) => record.get::<ServedStream>().cloned(),
+        Output::Record(record) => record.downcast_ref::<ServedStream>().cloned(),
         _ => None,
     })
     .collect()
@@ -78,7 +78,7 @@ fn one_copy_serves_all_and_every_count_agrees() {
             pair.add_client(client(URL, 2)),
             pair.add_client(client(URL, 3)),
         ];
-        assert_eq!(pair.run(Duration::from_secs(60)), End::Ended);
+        assert_eq!(pair.run(Duration::from_secs(60)), RunEnd::Ended);
         let served = served(&pair);
         assert_eq!(served.len(), 2, "each media was sent once");
         for session in [SessionNumber(0), others[0], others[1]] {
@@ -123,7 +123,7 @@ fn network_loss_affects_all_members_alike() {
     };
     let mut pair = pair(settings, URL, server(&[]));
     let other = pair.add_client(client(URL, 2));
-    assert_eq!(pair.run(Duration::from_secs(60)), End::Ended);
+    assert_eq!(pair.run(Duration::from_secs(60)), RunEnd::Ended);
     let sent: u64 = served(&pair).iter().map(|stream| stream.sent).sum();
     let of = |session| -> (u64, u64) {
         let counted = counted(&pair, session);
@@ -141,12 +141,12 @@ fn network_loss_affects_all_members_alike() {
 #[test]
 fn first_member_may_leave_and_late_members_lose_nothing() {
     let mut pair = pair(PairSettings::new(1, CATALOGUE), URL, server(&[]));
-    assert_eq!(pair.run(Duration::from_secs(3)), End::TimeUp);
+    assert_eq!(pair.run(Duration::from_secs(3)), RunEnd::TimeUp);
     let late = pair.add_client(client(URL, 2));
-    assert_eq!(pair.run(Duration::from_secs(2)), End::TimeUp);
+    assert_eq!(pair.run(Duration::from_secs(2)), RunEnd::TimeUp);
     // The flow has used the first session's channel so far.
     pair.stop(SessionNumber(0), Duration::from_secs(1));
-    assert_eq!(pair.run(Duration::from_secs(60)), End::Ended);
+    assert_eq!(pair.run(Duration::from_secs(60)), RunEnd::Ended);
     assert_eq!(pair.outcome(SessionNumber(0)), Some(&Outcome::Stopped));
     assert_eq!(pair.outcome(late), Some(&Outcome::Completed));
     let served = served(&pair);
@@ -175,7 +175,7 @@ fn stream_restarts_after_all_members_have_left() {
     pair.run(Duration::from_secs(2));
     assert_eq!(served(&pair).len(), 2);
     let second = pair.add_client(client(URL, 9));
-    assert_eq!(pair.run(Duration::from_secs(60)), End::Ended);
+    assert_eq!(pair.run(Duration::from_secs(60)), RunEnd::Ended);
     assert_eq!(pair.outcome(second), Some(&Outcome::Completed));
     let served = served(&pair);
     assert_eq!(served.len(), 4);
@@ -190,7 +190,7 @@ fn stream_restarts_after_all_members_have_left() {
 fn streams_have_groups_of_their_own() {
     let mut pair = pair(PairSettings::new(1, CATALOGUE), URL, server(&[]));
     let other = pair.add_client(client("rtsp://server/b", 2));
-    assert_eq!(pair.run(Duration::from_secs(60)), End::Ended);
+    assert_eq!(pair.run(Duration::from_secs(60)), RunEnd::Ended);
     assert_eq!(served(&pair).len(), 4);
     for session in [SessionNumber(0), other] {
         for summary in counted(&pair, session) {
@@ -212,7 +212,7 @@ fn streams_have_groups_of_their_own() {
 fn server_without_multicast_answers_461() {
     let server = Server::new(ServerConfig::default()).unwrap();
     let mut pair = pair(PairSettings::new(1, CATALOGUE), URL, server);
-    assert_eq!(pair.run(Duration::from_secs(60)), End::Ended);
+    assert_eq!(pair.run(Duration::from_secs(60)), RunEnd::Ended);
     match pair.outcome(SessionNumber(0)) {
         Some(Outcome::Failed(failure)) => assert_eq!(failure.reason, "status_461"),
         other => panic!("{other:?}"),

@@ -18,8 +18,8 @@ use protocol::rtsp::metrics::{self as m, RTSP};
 use protocol::rtsp::server::{Server, ServerConfig};
 use protocol::rtsp::url::Url;
 use protocol::session::{Outcome, Output, Session};
-use protocol::testing::{End, Pair, PairSettings, SessionNumber, Side, summaries};
-use protocol::waiting::{Awaited, Waiting};
+use protocol::testing::{Pair, PairSettings, RunEnd, SessionNumber, Side, summaries};
+use protocol::waiting::{AwaitedStreams, WaitingClient};
 
 const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &RTP, &RTSP]);
 const URL: &str = "rtsp://server/live";
@@ -41,13 +41,16 @@ fn publisher(transport: Transport, seed: u64) -> Box<Client> {
         ..SourceConfig::default()
     };
     let source = MediaSource::new(&config, None);
-    Box::new(client(transport, seed).publishing(Arc::new(source.expect("valid"))))
+    Box::new(client(transport, seed).with_source(Arc::new(source.expect("valid"))))
 }
 
-fn player(transport: Transport, seed: u64) -> Box<Waiting> {
+fn player(transport: Transport, seed: u64) -> Box<WaitingClient> {
     let url = Url::parse(URL).expect("a valid URL");
-    let awaited = Arc::new(Awaited::stream(url.stream_name()));
-    Box::new(Waiting::new(Box::new(client(transport, seed)), awaited))
+    let awaited = Arc::new(AwaitedStreams::stream(url.stream_name()));
+    Box::new(WaitingClient::new(
+        Box::new(client(transport, seed)),
+        awaited,
+    ))
 }
 
 /// A publisher, and a server with a session for each connection.
@@ -63,7 +66,7 @@ fn pair(settings: PairSettings, first: Box<dyn Session>) -> Pair {
 }
 
 fn streams(pair: &Pair, session: SessionNumber) -> Vec<StreamSummary> {
-    let said = pair.said().iter().filter(|(who, _)| *who == session);
+    let said = pair.outputs().iter().filter(|(who, _)| *who == session);
     said.filter_map(|(_, output)| match output {
         Output::Streams(streams) => Some(summaries(streams)),
         _ => None,
@@ -81,15 +84,15 @@ fn published_streams_reach_all_players_over_any_transport() {
             pair.add_client(player(down, 2)),
             pair.add_client(player(down, 3)),
         ];
-        assert_eq!(pair.run(Duration::from_secs(10)), End::TimeUp);
+        assert_eq!(pair.run(Duration::from_secs(10)), RunEnd::TimeUp);
         for session in players {
             pair.stop(session, Duration::from_secs(2));
         }
-        assert_eq!(pair.run(Duration::from_secs(1)), End::TimeUp);
+        assert_eq!(pair.run(Duration::from_secs(1)), RunEnd::TimeUp);
         pair.stop(SessionNumber(0), Duration::from_secs(2));
         assert_eq!(
             pair.run(Duration::from_secs(10)),
-            End::Ended,
+            RunEnd::Ended,
             "{up:?} {down:?}"
         );
         for session in [SessionNumber(0), players[0], players[1]] {
@@ -152,7 +155,7 @@ fn frames_lost_by_the_network_are_counted() {
     pair.run(Duration::from_secs(20));
     pair.stop(player, Duration::from_secs(2));
     pair.stop(SessionNumber(0), Duration::from_secs(2));
-    assert_eq!(pair.run(Duration::from_secs(10)), End::Ended);
+    assert_eq!(pair.run(Duration::from_secs(10)), RunEnd::Ended);
     let recorder = pair.recorder(Side::Client);
     let [published, delivered, whole] =
         [rtp::FRAMES_PUBLISHED, rtp::FRAMES_DELIVERED, rtp::FRAMES].map(|id| recorder.counter(id));
@@ -176,7 +179,7 @@ fn players_wait_for_their_stream_and_leave_with_it() {
     let publisher = pair.add_client(publisher(Transport::Tcp, 1));
     pair.run(Duration::from_secs(5));
     pair.stop(publisher, Duration::from_secs(2));
-    assert_eq!(pair.run(Duration::from_secs(30)), End::Ended);
+    assert_eq!(pair.run(Duration::from_secs(30)), RunEnd::Ended);
     assert_eq!(pair.outcome(SessionNumber(0)), Some(&Outcome::Completed));
     let recorder = pair.recorder(Side::Client);
     // Measured from the publication of the stream, not from the start of the wait.
@@ -192,7 +195,7 @@ fn players_wait_for_their_stream_and_leave_with_it() {
 #[test]
 fn player_fails_if_its_stream_is_never_published() {
     let mut pair = pair(PairSettings::new(1, CATALOGUE), player(Transport::Tcp, 2));
-    assert_eq!(pair.run(Duration::from_secs(60)), End::Ended);
+    assert_eq!(pair.run(Duration::from_secs(60)), RunEnd::Ended);
     match pair.outcome(SessionNumber(0)) {
         Some(Outcome::Failed(failure)) => assert_eq!(failure.reason, "no_publisher"),
         other => panic!("{other:?}"),
@@ -213,12 +216,12 @@ fn stream_has_one_publisher_at_a_time() {
         other => panic!("{other:?}"),
     }
     pair.stop(SessionNumber(0), Duration::from_secs(2));
-    assert_eq!(pair.run(Duration::from_secs(10)), End::Ended);
+    assert_eq!(pair.run(Duration::from_secs(10)), RunEnd::Ended);
     let third = pair.add_client(publisher(Transport::Udp, 3));
     pair.run(Duration::from_secs(2));
     assert_eq!(pair.outcome(third), None, "the stream is free again");
     pair.break_connections();
-    assert_eq!(pair.run(Duration::from_secs(10)), End::Ended);
+    assert_eq!(pair.run(Duration::from_secs(10)), RunEnd::Ended);
     match pair.outcome(third) {
         Some(Outcome::Failed(failure)) => assert_eq!(failure.reason, "reset_in_record"),
         other => panic!("{other:?}"),

@@ -14,7 +14,9 @@ use protocol::rtsp::config::{ClientConfig, Transport};
 use protocol::rtsp::metrics::{self as rtsp, RTSP};
 use protocol::rtsp::server::{AuthScheme, Server, ServerConfig, Transports};
 use protocol::session::{Outcome, Output};
-use protocol::testing::{Door, End, Pair, PairSettings, SessionNumber, Side, summaries};
+use protocol::testing::{
+    Pair, PairSettings, RunEnd, ServerReaction, SessionNumber, Side, summaries,
+};
 
 const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &RTP, &RTSP]);
 const FIRST: SessionNumber = SessionNumber(0);
@@ -38,7 +40,7 @@ fn with_faults(faults: &[&str]) -> ServerConfig {
     config
 }
 
-fn over(transport: Transport) -> ClientConfig {
+fn client_config(transport: Transport) -> ClientConfig {
     ClientConfig {
         transport,
         ..ClientConfig::default()
@@ -70,13 +72,13 @@ fn settings(seed: u64) -> PairSettings {
 const URL: &str = "rtsp://server/a";
 
 /// Counts of the client and records of the server, stream by stream.
-fn told(pair: &Pair) -> Vec<(StreamSummary, ServedStream)> {
+fn counts_and_records(pair: &Pair) -> Vec<(StreamSummary, ServedStream)> {
     let mut counted = Vec::new();
     let mut served = Vec::new();
-    for (_, output) in pair.said() {
+    for (_, output) in pair.outputs() {
         match output {
             Output::Streams(streams) => counted.extend(summaries(streams)),
-            Output::Record(record) => served.extend(record.get::<ServedStream>().cloned()),
+            Output::Record(record) => served.extend(record.downcast_ref::<ServedStream>().cloned()),
             _ => {}
         }
     }
@@ -102,7 +104,7 @@ fn reason(pair: &Pair) -> &'static str {
 }
 
 fn notes(pair: &Pair) -> Vec<&'static str> {
-    pair.said()
+    pair.outputs()
         .iter()
         .filter_map(|(_, output)| match output {
             Output::Note(note) => Some(note.kind),
@@ -113,9 +115,9 @@ fn notes(pair: &Pair) -> Vec<&'static str> {
 
 /// Runs a pair to its end, and compares every count of the client with the server's.
 fn counts_agree(pair: &mut Pair) -> Vec<(StreamSummary, ServedStream)> {
-    assert_eq!(pair.run(Duration::from_secs(60)), End::Ended);
+    assert_eq!(pair.run(Duration::from_secs(60)), RunEnd::Ended);
     assert_eq!(pair.outcome(FIRST), Some(&Outcome::Completed));
-    let told = told(pair);
+    let told = counts_and_records(pair);
     for (summary, served) in &told {
         let counts = summary.counts;
         assert_eq!(
@@ -150,7 +152,7 @@ fn counts_agree(pair: &mut Pair) -> Vec<(StreamSummary, ServedStream)> {
 #[test]
 fn clean_play_to_the_end() {
     for transport in [Transport::Udp, Transport::Tcp] {
-        let mut pair = pair(settings(1), &over(transport), URL, server_config());
+        let mut pair = pair(settings(1), &client_config(transport), URL, server_config());
         let told = counts_agree(&mut pair);
         assert_eq!(told.len(), 2);
         let (video, audio) = (&told[0].1, &told[1].1);
@@ -194,7 +196,7 @@ fn faults_of_the_server_are_found_exactly() {
         for (seed, faults) in (0..).zip(cases) {
             let mut config = with_faults(faults);
             config.seed = seed;
-            let mut pair = pair(settings(seed), &over(transport), URL, config);
+            let mut pair = pair(settings(seed), &client_config(transport), URL, config);
             let told = counts_agree(&mut pair);
             let video = &told[0].1;
             let struck = video.lost + video.duplicated + video.reordered;
@@ -223,10 +225,10 @@ fn faults_of_the_network_are_found_exactly() {
         audio: false,
         ..server_config()
     };
-    let mut pair = pair(settings, &over(Transport::Udp), URL, config);
-    assert_eq!(pair.run(Duration::from_secs(60)), End::Ended);
+    let mut pair = pair(settings, &client_config(Transport::Udp), URL, config);
+    assert_eq!(pair.run(Duration::from_secs(60)), RunEnd::Ended);
     assert_eq!(pair.outcome(FIRST), Some(&Outcome::Completed));
-    let (summary, served) = &told(&pair)[0];
+    let (summary, served) = &counts_and_records(&pair)[0];
     assert_eq!((served.lost, served.reordered), (0, 0));
     let path = pair
         .paths()
@@ -250,9 +252,9 @@ fn without_a_first_number_counting_starts_at_the_first_packet() {
     let mut config = with_faults(&["loss=20%"]);
     config.rtp_info = false;
     config.seed = 11;
-    let mut pair = pair(settings(1), &over(Transport::Udp), URL, config);
-    assert_eq!(pair.run(Duration::from_secs(60)), End::Ended);
-    for (summary, served) in told(&pair) {
+    let mut pair = pair(settings(1), &client_config(Transport::Udp), URL, config);
+    assert_eq!(pair.run(Duration::from_secs(60)), RunEnd::Ended);
+    for (summary, served) in counts_and_records(&pair) {
         assert!(!served.base_told);
         let expected = served.last_left_extended_seq - served.first_left_extended_seq + 1;
         assert_eq!(summary.counts.expected, expected);
@@ -275,11 +277,11 @@ fn all_authentication_schemes_work() {
             ..server_config()
         };
         let url = "rtsp://ann:p%3Aw%20d@server/a";
-        let mut right = pair(settings(1), &over(Transport::Tcp), url, config());
+        let mut right = pair(settings(1), &client_config(Transport::Tcp), url, config());
         counts_agree(&mut right);
         for wrong in ["rtsp://ann:no@server/a", URL] {
-            let mut pair = pair(settings(1), &over(Transport::Tcp), wrong, config());
-            assert_eq!(pair.run(Duration::from_secs(60)), End::Ended);
+            let mut pair = pair(settings(1), &client_config(Transport::Tcp), wrong, config());
+            assert_eq!(pair.run(Duration::from_secs(60)), RunEnd::Ended);
             assert_eq!(reason(&pair), "status_401", "{auth:?}");
         }
     }
@@ -341,8 +343,12 @@ fn each_failure_has_its_reason() {
         (all_lost, "no_media", ""),
     ];
     for (config, expected, note) in cases {
-        let mut pair = pair(settings(1), &over(Transport::Tcp), URL, config);
-        assert_eq!(pair.run(Duration::from_secs(120)), End::Ended, "{expected}");
+        let mut pair = pair(settings(1), &client_config(Transport::Tcp), URL, config);
+        assert_eq!(
+            pair.run(Duration::from_secs(120)),
+            RunEnd::Ended,
+            "{expected}"
+        );
         assert_eq!(reason(&pair), expected);
         assert!(note.is_empty() || notes(&pair).contains(&note), "{note}");
     }
@@ -355,10 +361,10 @@ fn silent_end_of_media_is_detected() {
             length: Some(Duration::from_secs(60)),
             ..with_faults(&["stop=3s"])
         };
-        let mut pair = pair(settings(1), &over(transport), URL, config);
-        assert_eq!(pair.run(Duration::from_secs(60)), End::Ended);
+        let mut pair = pair(settings(1), &client_config(transport), URL, config);
+        assert_eq!(pair.run(Duration::from_secs(60)), RunEnd::Ended);
         assert_eq!(reason(&pair), "media_stopped");
-        for (summary, served) in told(&pair) {
+        for (summary, served) in counts_and_records(&pair) {
             assert!(!served.ended);
             assert_eq!(summary.counts.received, served.sent);
         }
@@ -367,11 +373,19 @@ fn silent_end_of_media_is_detected() {
 
 #[test]
 fn refused_and_silent_servers_are_reported() {
-    for (door, expected) in [(Door::Shut, "refused"), (Door::Silent, "connect_timeout")] {
+    for (door, expected) in [
+        (ServerReaction::Refuse, "refused"),
+        (ServerReaction::Ignore, "connect_timeout"),
+    ] {
         let mut settings = settings(1);
-        settings.door = door;
-        let mut pair = pair(settings, &over(Transport::Udp), URL, server_config());
-        assert_eq!(pair.run(Duration::from_secs(60)), End::Ended);
+        settings.server_reaction = door;
+        let mut pair = pair(
+            settings,
+            &client_config(Transport::Udp),
+            URL,
+            server_config(),
+        );
+        assert_eq!(pair.run(Duration::from_secs(60)), RunEnd::Ended);
         assert_eq!(reason(&pair), expected);
     }
 }
@@ -381,7 +395,7 @@ fn client_keeps_its_session_alive() {
     for transport in [Transport::Udp, Transport::Tcp] {
         let client = ClientConfig {
             receiver_reports: false,
-            ..over(transport)
+            ..client_config(transport)
         };
         let config = ServerConfig {
             session_timeout: Duration::from_secs(2),
@@ -397,7 +411,7 @@ fn client_keeps_its_session_alive() {
 #[test]
 fn garbage_and_late_responses_are_tolerated() {
     let config = with_faults(&["garbage=50%", "slow=300ms"]);
-    let mut pair = pair(settings(1), &over(Transport::Tcp), URL, config);
+    let mut pair = pair(settings(1), &client_config(Transport::Tcp), URL, config);
     counts_agree(&mut pair);
     let notes = notes(&pair);
     assert!(notes.contains(&"fault_garbage") && notes.contains(&"fault_slow"));
@@ -411,10 +425,10 @@ fn wrong_content_length_never_hangs() {
         config.seed = seed;
         let client = ClientConfig {
             request_timeout: TimeSpan(Duration::from_secs(2)),
-            ..over(Transport::Tcp)
+            ..client_config(Transport::Tcp)
         };
         let mut pair = pair(settings(seed), &client, URL, config);
-        assert_eq!(pair.run(Duration::from_secs(120)), End::Ended, "{seed}");
+        assert_eq!(pair.run(Duration::from_secs(120)), RunEnd::Ended, "{seed}");
         assert!(notes(&pair).contains(&"fault_content_length"));
     }
 }
@@ -426,12 +440,12 @@ fn stopped_client_tears_down() {
             length: None,
             ..server_config()
         };
-        let mut pair = pair(settings(1), &over(transport), URL, config);
-        assert_eq!(pair.run(Duration::from_secs(20)), End::TimeUp);
+        let mut pair = pair(settings(1), &client_config(transport), URL, config);
+        assert_eq!(pair.run(Duration::from_secs(20)), RunEnd::TimeUp);
         pair.stop(FIRST, Duration::from_secs(5));
-        assert_eq!(pair.run(Duration::from_secs(10)), End::Ended);
+        assert_eq!(pair.run(Duration::from_secs(10)), RunEnd::Ended);
         assert_eq!(pair.outcome(FIRST), Some(&Outcome::Stopped));
-        for (summary, served) in told(&pair) {
+        for (summary, served) in counts_and_records(&pair) {
             // The client does not see packets in transit when it leaves.
             assert!(served.sent - summary.counts.received <= 10, "{served:?}");
             assert_eq!(served.lost, 0);
@@ -455,9 +469,15 @@ fn counts_agree_for_many_seeds() {
         } else {
             Transport::Tcp
         };
-        let mut pair = pair_with(settings(seed), &over(transport), URL, &server, seed);
-        assert_eq!(pair.run(Duration::from_secs(60)), End::Ended);
-        for (summary, served) in told(&pair) {
+        let mut pair = pair_with(
+            settings(seed),
+            &client_config(transport),
+            URL,
+            &server,
+            seed,
+        );
+        assert_eq!(pair.run(Duration::from_secs(60)), RunEnd::Ended);
+        for (summary, served) in counts_and_records(&pair) {
             let counts = summary.counts;
             assert_eq!(
                 (
@@ -490,13 +510,13 @@ fn describing_client_gets_the_description_and_plays_nothing() {
         })
         .unwrap();
         let url = "rtsp://me:secret@server/a";
-        let client = Client::asking(over(transport), url, 1).unwrap();
+        let client = Client::describing(client_config(transport), url, 1).unwrap();
         let sessions = server.clone();
         let mut pair = Pair::new(settings(1), Box::new(client), move |_| sessions.session(1));
-        assert_eq!(pair.run(Duration::from_secs(60)), End::Ended);
+        assert_eq!(pair.run(Duration::from_secs(60)), RunEnd::Ended);
         assert_eq!(pair.outcome(FIRST), Some(&Outcome::Completed));
         let said: Vec<_> = pair
-            .said()
+            .outputs()
             .iter()
             .filter_map(|(_, output)| match output {
                 Output::Described(said) => Some(said),
@@ -508,7 +528,7 @@ fn describing_client_gets_the_description_and_plays_nothing() {
             .collect();
         assert_eq!(said.len(), 1, "{transport:?}");
         assert_eq!(said[0].length, Some(10.0));
-        assert_eq!(said[0].unstated(), [] as [&str; 0]);
+        assert_eq!(said[0].kinds_without_bitrate(), [] as [&str; 0]);
         let [video, audio] = &said[0].streams[..] else {
             panic!("two streams: {said:?}");
         };

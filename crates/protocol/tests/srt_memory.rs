@@ -11,7 +11,7 @@ use protocol::srt::codec::packet::Packet;
 use protocol::srt::seq::{SeqNumber, SocketClock};
 
 const START: Time = Time::from_nanos(1_000_000_000);
-const EVERY: Duration = Duration::from_millis(4);
+const PACKET_INTERVAL: Duration = Duration::from_millis(4);
 const LATENCY: Duration = Duration::from_millis(120);
 const FIRST: SeqNumber = SeqNumber::MAX.minus(3000);
 
@@ -50,7 +50,7 @@ impl Ends {
 
     fn play(&mut self, packets: u32) {
         for _ in 0..packets {
-            self.now += EVERY;
+            self.now += PACKET_INTERVAL;
             let pushed = self.sender.push(self.now, self.payload.clone());
             pushed.expect("there is room");
             while let Some(packet) = self.sender.next_packet(self.now) {

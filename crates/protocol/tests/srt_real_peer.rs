@@ -9,12 +9,14 @@ use bytes::BytesMut;
 use measure::Time;
 use protocol::srt::codec::handshake::{Extension, Rejection};
 use protocol::srt::codec::packet::{
-    Ack, AckReport, Control, ControlHeader, DataHeader, Key, Packet, Position, destination,
+    Ack, AckReport, Control, ControlHeader, DataHeader, KeyFlag, Packet, Position,
+    destination_socket_id,
 };
 use protocol::srt::codec::stream_id::StreamId;
 use protocol::srt::crypto::{KeyLength, Secret};
 use protocol::srt::handshake::{
-    Caller, Failure, Heard, Listener, ListenerConfig, Negotiated, Rendezvous, Security, Settings,
+    Caller, HandshakeFailure, HandshakeSettings, Listener, ListenerConfig, ListenerResult,
+    Negotiated, Rendezvous, Security,
 };
 use protocol::srt::seq::{SeqNumber, SocketClock};
 
@@ -22,21 +24,21 @@ const PASSPHRASE: &str = "a passphrase of the test";
 const OWN: u32 = 0x1234_5678;
 
 /// A running `srt-live-transmit`. It is killed at the end of the test.
-struct Real(Child);
+struct RealPeer(Child);
 
-impl Real {
-    fn start(input: &str, output: &str) -> Real {
+impl RealPeer {
+    fn start(input: &str, output: &str) -> RealPeer {
         let child = Command::new("srt-live-transmit")
             .args(["-q", "-t", "10", input, output])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn();
-        Real(child.expect("srt-live-transmit is installed"))
+        RealPeer(child.expect("srt-live-transmit is installed"))
     }
 }
 
-impl Drop for Real {
+impl Drop for RealPeer {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -89,7 +91,7 @@ impl Wire {
         Some((buffer[..length].to_vec(), from))
     }
 
-    fn until<T>(&self, mut found: impl FnMut() -> Option<T>) -> T {
+    fn wait_for<T>(&self, mut found: impl FnMut() -> Option<T>) -> T {
         let end = Instant::now() + Duration::from_secs(8);
         while Instant::now() < end {
             if let Some(found) = found() {
@@ -104,13 +106,13 @@ fn free_port() -> u16 {
     Wire::bind("127.0.0.1:0").port()
 }
 
-fn settings(secret: Option<Secret>) -> Settings {
+fn settings(secret: Option<Secret>) -> HandshakeSettings {
     let clock = SocketClock::new(Time::from_start(Duration::from_secs(1)));
     let ip = [127, 0, 0, 1].into();
-    Settings {
+    HandshakeSettings {
         secret,
         timeout: Duration::from_secs(6),
-        ..Settings::live(OWN, SeqNumber::new(1000), clock, ip, 42)
+        ..HandshakeSettings::live(OWN, SeqNumber::new(1000), clock, ip, 42)
     }
 }
 
@@ -118,10 +120,15 @@ fn secret(passphrase: &str, length: KeyLength) -> Secret {
     Secret::new(passphrase).unwrap().with_key_length(length)
 }
 
-fn call(wire: &Wire, port: u16, settings: Settings, id: &str) -> Result<Negotiated, Failure> {
+fn call(
+    wire: &Wire,
+    port: u16,
+    settings: HandshakeSettings,
+    id: &str,
+) -> Result<Negotiated, HandshakeFailure> {
     let to = SocketAddr::from(([127, 0, 0, 1], port));
     let mut caller = Caller::new(settings, StreamId::new(id).ok(), wire.now());
-    wire.until(|| {
+    wire.wait_for(|| {
         let mut out = Vec::new();
         while caller.write_next(wire.now(), &mut out) {
             let _ = wire.socket.send_to(&out, to);
@@ -135,17 +142,20 @@ fn call(wire: &Wire, port: u16, settings: Settings, id: &str) -> Result<Negotiat
 }
 
 /// Accepts one caller. Returns its address too.
-fn accept(wire: &Wire, settings: &Settings) -> (Result<Negotiated, Failure>, SocketAddr) {
+fn accept(
+    wire: &Wire,
+    settings: &HandshakeSettings,
+) -> (Result<Negotiated, HandshakeFailure>, SocketAddr) {
     let listener = Listener::new(ListenerConfig {
         secret: 7,
         clock: settings.clock,
         advertised_key: None,
     });
-    wire.until(|| {
+    wire.wait_for(|| {
         let (datagram, from) = wire.receive()?;
         let mut answer = Vec::new();
         let ended = match listener.handle(from, &datagram, wire.now(), &mut answer) {
-            Heard::Request(request) => {
+            ListenerResult::Request(request) => {
                 let accepted = request.accept(settings, wire.now(), &mut answer);
                 Some((accepted.map(|(negotiated, _)| negotiated), from))
             }
@@ -184,7 +194,7 @@ fn acknowledge(wire: &Wire, to: SocketAddr, destination: u32, last: &DataHeader)
         report: Some(AckReport {
             rtt: 1000,
             rtt_variance: 100,
-            room: 8192,
+            free_packets: 8192,
             rates: None,
         }),
     })
@@ -194,21 +204,21 @@ fn acknowledge(wire: &Wire, to: SocketAddr, destination: u32, last: &DataHeader)
 
 /// Receives media until there are `count` first transmissions, and checks that it is the media that
 /// was fed. Answers key changes. Returns the keys that were used.
-fn receive_media(wire: &Wire, ended: &mut Negotiated, input: u16, count: usize) -> Vec<Key> {
+fn receive_media(wire: &Wire, ended: &mut Negotiated, input: u16, count: usize) -> Vec<KeyFlag> {
     let feeder = Wire::bind("127.0.0.1:0");
     let mut keys = Vec::new();
     let mut number = 0u8;
     let mut server = None;
-    wire.until(|| {
+    wire.wait_for(|| {
         feed(&feeder, input, number);
         number = number.wrapping_add(1);
         let (datagram, from) = wire.receive()?;
-        assert_eq!(destination(&datagram), Some(OWN));
+        assert_eq!(destination_socket_id(&datagram), Some(OWN));
         server.get_or_insert(from);
         match Packet::parse(&datagram).unwrap() {
             Packet::Data(header, payload) => {
                 let payload = match &mut ended.decryptor {
-                    Some(decryptor) => decryptor.open(&header, payload).unwrap(),
+                    Some(decryptor) => decryptor.decrypt_copy(&header, payload).unwrap(),
                     None => payload,
                 };
                 assert_eq!(payload.len(), 1316);
@@ -256,7 +266,7 @@ fn caller_receives_from_a_real_listener() {
             Some(length) => format!("&passphrase={PASSPHRASE}&pbkeylen={}", length.bytes()),
             None => String::new(),
         };
-        let _real = Real::start(
+        let _real = RealPeer::start(
             &format!("udp://127.0.0.1:{input}"),
             &format!("srt://127.0.0.1:{port}?mode=listener&latency=250{encryption}"),
         );
@@ -266,7 +276,7 @@ fn caller_receives_from_a_real_listener() {
         assert_eq!(ended.version, 0x0001_0501);
         assert_eq!(ended.receive_latency, Duration::from_millis(250));
         let keys = receive_media(&wire, &mut ended, input, 20);
-        let key = length.map_or(Key::None, |_| Key::Even);
+        let key = length.map_or(KeyFlag::None, |_| KeyFlag::Even);
         assert!(keys.iter().all(|used| *used == key), "{length:?}");
     }
 }
@@ -279,7 +289,7 @@ fn listener_receives_from_a_real_caller_that_changes_keys() {
     let input = free_port();
     let wire = Wire::bind("127.0.0.1:0");
     let port = wire.port();
-    let _real = Real::start(
+    let _real = RealPeer::start(
         &format!("udp://127.0.0.1:{input}"),
         &format!(
             "srt://127.0.0.1:{port}?mode=caller&passphrase={PASSPHRASE}&pbkeylen=32\
@@ -293,7 +303,7 @@ fn listener_receives_from_a_real_caller_that_changes_keys() {
     let id = ended.stream_id.as_ref().unwrap().as_str();
     assert_eq!(id, "#!::r=one,m=publish");
     let keys = receive_media(&wire, &mut ended, input, 350);
-    assert!(keys.contains(&Key::Even) && keys.contains(&Key::Odd));
+    assert!(keys.contains(&KeyFlag::Even) && keys.contains(&KeyFlag::Odd));
 }
 
 #[test]
@@ -302,7 +312,7 @@ fn real_listener_decrypts_media_of_a_caller() {
         return;
     }
     let (port, output) = (free_port(), Wire::bind("127.0.0.1:0"));
-    let _real = Real::start(
+    let _real = RealPeer::start(
         &format!("srt://127.0.0.1:{port}?mode=listener&latency=20&passphrase={PASSPHRASE}"),
         &format!("udp://127.0.0.1:{}", output.port()),
     );
@@ -312,13 +322,13 @@ fn real_listener_decrypts_media_of_a_caller() {
     let mut ended = call(&wire, port, settings, "live").unwrap();
     let mut encryptor = ended.encryptor.take().unwrap();
     encryptor.set_refresh(protocol::srt::crypto::Refresh {
-        every: 100,
-        announced_before: 40,
+        packets_per_key: 100,
+        announce_before_packets: 40,
     });
     let to = SocketAddr::from(([127, 0, 0, 1], port));
     let (mut sequence, mut received) = (ended.initial_sequence, 0);
     let mut answered = 0;
-    output.until(|| {
+    output.wait_for(|| {
         let mut out = Vec::new();
         let timestamp = clock.timestamp(wire.now());
         let destination = ended.peer_socket_id;
@@ -334,7 +344,7 @@ fn real_listener_decrypts_media_of_a_caller() {
             sequence,
             position: Position::Solo,
             in_order: false,
-            key: Key::None,
+            key: KeyFlag::None,
             retransmitted: false,
             message: sequence.value() & 0xffff,
             timestamp,
@@ -371,15 +381,19 @@ fn real_peers_reject_with_the_expected_reason() {
         (
             Some(PASSPHRASE),
             Some("quite another one"),
-            Failure::WrongPassphrase,
+            HandshakeFailure::WrongPassphrase,
         ),
-        (Some(PASSPHRASE), None, Failure::PassphraseMissing),
-        (None, Some(PASSPHRASE), Failure::PassphraseMissingAtPeer),
+        (Some(PASSPHRASE), None, HandshakeFailure::PassphraseMissing),
+        (
+            None,
+            Some(PASSPHRASE),
+            HandshakeFailure::PassphraseMissingAtPeer,
+        ),
     ];
     for (theirs, ours, reason) in cases {
         let (input, port) = (free_port(), free_port());
         let encryption = theirs.map_or(String::new(), |text| format!("&passphrase={text}"));
-        let _real = Real::start(
+        let _real = RealPeer::start(
             &format!("udp://127.0.0.1:{input}"),
             &format!("srt://127.0.0.1:{port}?mode=listener{encryption}"),
         );
@@ -401,7 +415,7 @@ fn real_peers_reject_with_the_expected_reason() {
     for (theirs, ours, code) in cases {
         let wire = Wire::bind("127.0.0.1:0");
         let encryption = theirs.map_or(String::new(), |text| format!("&passphrase={text}"));
-        let _real = Real::start(
+        let _real = RealPeer::start(
             &format!("udp://127.0.0.1:{}", free_port()),
             &format!("srt://127.0.0.1:{}?mode=caller{encryption}", wire.port()),
         );
@@ -424,7 +438,7 @@ fn rendezvous_with_a_real_peer_is_encrypted() {
         let mut settings = settings(Some(secret(PASSPHRASE, KeyLength::Aes128)));
         settings.seed = seed;
         let start = || {
-            Real::start(
+            RealPeer::start(
                 &format!("udp://127.0.0.1:{input}"),
                 &format!(
                     "srt://127.0.0.2:{port}?mode=rendezvous&adapter=127.0.0.1\
@@ -435,7 +449,7 @@ fn rendezvous_with_a_real_peer_is_encrypted() {
         let _real = start();
         let to = SocketAddr::from(([127, 0, 0, 1], port));
         let mut end = Rendezvous::new(settings, None, wire.now());
-        let mut ended = wire.until(|| {
+        let mut ended = wire.wait_for(|| {
             let mut out = Vec::new();
             if let Some((datagram, _)) = wire.receive() {
                 end.handle(&datagram, wire.now());
@@ -449,6 +463,6 @@ fn rendezvous_with_a_real_peer_is_encrypted() {
         let ended = ended.as_mut().unwrap();
         assert_eq!(ended.security, Security::Encrypted);
         let keys = receive_media(&wire, ended, input, 10);
-        assert!(keys.iter().all(|key| *key == Key::Even));
+        assert!(keys.iter().all(|key| *key == KeyFlag::Even));
     }
 }

@@ -16,10 +16,10 @@ use protocol::media::rtp::{
 };
 use protocol::metrics::CLIENTS;
 use protocol::session::{
-    Arrival, ChannelError, ChannelId, Closed, Context, Failure, FlowId, Input, MediaEvent, Note,
-    Open, Outcome, Output, Port, Record, Session, SinkId,
+    Arrival, ChannelError, ChannelId, CloseReason, Context, Failure, FlowId, Input, MediaEvent,
+    Note, Open, Outcome, Output, Port, Record, Session, SinkId,
 };
-use protocol::testing::{Door, End, Pair, PairSettings, SessionNumber, Side};
+use protocol::testing::{Pair, PairSettings, RunEnd, ServerReaction, SessionNumber, Side};
 
 static GROUPS: [&Group; 2] = [&CLIENTS, &RTP];
 
@@ -44,7 +44,7 @@ struct Client {
     port: u16,
     timeout: Duration,
     /// Time after which it gives up.
-    patience: Option<Duration>,
+    give_up_after: Option<Duration>,
     deadline: Option<Time>,
     sink: Option<SinkId>,
     buffer: Vec<u8>,
@@ -56,7 +56,7 @@ impl Client {
             interleaved,
             port: 554,
             timeout: Duration::from_secs(5),
-            patience: None,
+            give_up_after: None,
             deadline: None,
             sink: None,
             buffer: Vec::new(),
@@ -86,7 +86,7 @@ impl Session for Client {
         match input {
             Input::Start { due } => {
                 assert_eq!(due, cx.now);
-                self.deadline = self.patience.map(|patience| cx.now + patience);
+                self.deadline = self.give_up_after.map(|patience| cx.now + patience);
                 let receiver = RtpReceiver::new(&ReceiverConfig {
                     clock_rate: 90_000,
                     payload_types: vec![],
@@ -163,9 +163,9 @@ impl Session for Client {
             } => cx
                 .out
                 .push_back(note("first", format!("{}", at.as_nanos()))),
-            Input::Closed { how, .. } => {
+            Input::Closed { reason: how, .. } => {
                 let outcome = match how {
-                    Closed::End => Outcome::Completed,
+                    CloseReason::End => Outcome::Completed,
                     _ => failed("reset"),
                 };
                 self.end(cx, outcome);
@@ -221,7 +221,7 @@ impl Server {
             seed: 1,
             log: false,
         });
-        flow.interleave(self.interleaved);
+        flow.set_interleaved_channel(self.interleaved);
         flow.start(cx.now);
         let flow = cx.flows.insert(flow);
         self.flow = Some(flow);
@@ -230,8 +230,8 @@ impl Server {
 
     fn leave(&mut self, cx: &mut Context<'_>) {
         if let Some(flow) = self.flow.take() {
-            let flow: Box<RtpFlow> = cx.flows.take(flow);
-            let served = flow.served();
+            let flow: Box<RtpFlow> = cx.flows.remove_as(flow);
+            let served = flow.statistics();
             cx.out.push_back(Output::Record(Record::new(served)));
         }
         cx.out.push_back(Output::Ended(Outcome::Completed));
@@ -321,7 +321,7 @@ fn rough(delay: u64) -> Settings {
 }
 
 /// All outputs and counts of a run, for comparison with another run.
-fn diary(pair: &mut Pair) -> String {
+fn run_log(pair: &mut Pair) -> String {
     let paths: Vec<_> = pair.paths().collect();
     let counters = [m::EXPECTED, m::RECEIVED, m::DUPLICATED, m::REORDERED];
     let counts = counters.map(|counter| pair.recorder(Side::Client).counter(counter));
@@ -330,7 +330,7 @@ fn diary(pair: &mut Pair) -> String {
         "{:?} {} {paths:?} {counts:?} {:?} {:?}",
         pair.now(),
         pair.steps(),
-        pair.said(),
+        pair.outputs(),
         jitter.map(|jitter| jitter.to_sparse())
     )
 }
@@ -341,7 +341,7 @@ fn receiver_counts_match_a_lossy_path() {
         let mut settings = settings(seed);
         settings.down = rough(20);
         let mut pair = Pair::new(settings, Client::boxed(UDP), server(Some(20)));
-        assert_eq!(pair.run(Duration::from_secs(60)), End::Ended);
+        assert_eq!(pair.run(Duration::from_secs(60)), RunEnd::Ended);
         assert_eq!(pair.outcome(FIRST), Some(&Outcome::Completed));
 
         let down = pair.paths().find(|path| path.to.port() == 20_000).unwrap();
@@ -359,8 +359,10 @@ fn receiver_counts_match_a_lossy_path() {
         // Losses before the first and after the last received packet are invisible.
         assert!(expected <= truth.packets && expected + 5 > truth.packets);
         assert_eq!(pair.foreign(), 0);
-        let served = pair.said().iter().find_map(|(_, said)| match said {
-            Output::Record(record) => record.get::<ServedStream>().map(|served| served.sent),
+        let served = pair.outputs().iter().find_map(|(_, said)| match said {
+            Output::Record(record) => record
+                .downcast_ref::<ServedStream>()
+                .map(|served| served.sent),
             _ => None,
         });
         assert_eq!(served, Some(truth.packets));
@@ -374,8 +376,8 @@ fn equal_seeds_give_equal_runs() {
         settings.down = rough(10);
         let mut pair = Pair::new(settings, Client::boxed(UDP), server(Some(5)));
         pair.add_client(Client::boxed(TCP));
-        assert_eq!(pair.run(Duration::from_secs(60)), End::Ended);
-        diary(&mut pair)
+        assert_eq!(pair.run(Duration::from_secs(60)), RunEnd::Ended);
+        run_log(&mut pair)
     };
     assert_eq!(run(4), run(4));
     assert_ne!(run(4), run(5));
@@ -388,14 +390,16 @@ fn many_clients_share_ports_without_loss() {
     for number in 1..30 {
         pair.add_client(Client::boxed(transports[number % 2]));
     }
-    assert_eq!(pair.run(Duration::from_secs(10)), End::Ended);
+    assert_eq!(pair.run(Duration::from_secs(10)), RunEnd::Ended);
     assert_eq!(pair.sessions(Side::Client).count(), 30);
     assert_eq!(pair.sessions(Side::Server).count(), 30);
     let sent: u64 = pair
-        .said()
+        .outputs()
         .iter()
         .map(|(_, said)| match said {
-            Output::Record(record) => record.get::<ServedStream>().map_or(0, |served| served.sent),
+            Output::Record(record) => record
+                .downcast_ref::<ServedStream>()
+                .map_or(0, |served| served.sent),
             _ => 0,
         })
         .sum();
@@ -413,7 +417,7 @@ fn first_packet_arrives_after_the_expected_round_trips() {
     settings.down.delay = Duration::from_millis(50);
     let mut pair = Pair::new(settings, Client::boxed(UDP), server(Some(1)));
     pair.run(Duration::from_secs(10));
-    let first = pair.said().iter().find_map(|(_, said)| match said {
+    let first = pair.outputs().iter().find_map(|(_, said)| match said {
         Output::Note(note) if note.kind == "first" => note.text.parse::<u64>().ok(),
         _ => None,
     });
@@ -426,16 +430,16 @@ fn first_packet_arrives_after_the_expected_round_trips() {
 #[test]
 fn refused_and_silent_connections_are_reported() {
     for (door, port, reason, after) in [
-        (Door::Shut, 554, "refused", 2),
-        (Door::Open, 555, "refused", 2),
-        (Door::Silent, 554, "timed out", 5000),
+        (ServerReaction::Refuse, 554, "refused", 2),
+        (ServerReaction::Accept, 555, "refused", 2),
+        (ServerReaction::Ignore, 554, "timed out", 5000),
     ] {
         let mut settings = settings(1);
-        settings.door = door;
+        settings.server_reaction = door;
         let mut client = Client::new(TCP);
         client.port = port;
         let mut pair = Pair::new(settings, Box::new(client), server(None));
-        assert_eq!(pair.run(Duration::from_secs(60)), End::Ended);
+        assert_eq!(pair.run(Duration::from_secs(60)), RunEnd::Ended);
         assert_eq!(pair.outcome(FIRST), Some(&failed(reason)));
         assert_eq!(pair.now(), Time::from_start(Duration::from_millis(after)));
     }
@@ -445,9 +449,9 @@ fn refused_and_silent_connections_are_reported() {
 fn deadlines_stops_and_resets_are_delivered() {
     let endless = || Pair::new(settings(1), Client::boxed(TCP), server(None));
     let mut pair = endless();
-    assert_eq!(pair.run(Duration::from_secs(3)), End::TimeUp);
+    assert_eq!(pair.run(Duration::from_secs(3)), RunEnd::TimeUp);
     pair.stop(FIRST, Duration::from_secs(1));
-    assert_eq!(pair.run(Duration::from_secs(3)), End::Ended);
+    assert_eq!(pair.run(Duration::from_secs(3)), RunEnd::Ended);
     assert_eq!(pair.outcome(FIRST), Some(&Outcome::Stopped));
     assert_eq!(
         pair.outcome(SessionNumber(1)),
@@ -456,17 +460,17 @@ fn deadlines_stops_and_resets_are_delivered() {
     );
 
     let mut pair = endless();
-    assert_eq!(pair.run(Duration::from_secs(3)), End::TimeUp);
+    assert_eq!(pair.run(Duration::from_secs(3)), RunEnd::TimeUp);
     pair.break_connections();
-    assert_eq!(pair.run(Duration::ZERO), End::Ended);
+    assert_eq!(pair.run(Duration::ZERO), RunEnd::Ended);
     assert_eq!(pair.outcome(FIRST), Some(&failed("reset")));
 
     let mut client = Client::new(UDP);
-    client.patience = Some(Duration::from_millis(1500));
+    client.give_up_after = Some(Duration::from_millis(1500));
     let mut settings = settings(1);
     settings.stream_delay = Duration::from_millis(50);
     let mut pair = Pair::new(settings, Box::new(client), server(None));
-    assert_eq!(pair.run(Duration::from_secs(3)), End::Ended);
+    assert_eq!(pair.run(Duration::from_secs(3)), RunEnd::Ended);
     assert_eq!(pair.outcome(FIRST), Some(&failed("impatient")));
     assert!(
         pair.foreign() > 0,
@@ -475,19 +479,19 @@ fn deadlines_stops_and_resets_are_delivered() {
 }
 
 /// A session with an endless deadline loop, or one that waits forever.
-struct Restless(Option<Time>);
+struct ToySession(Option<Time>);
 
-impl Session for Restless {
+impl Session for ToySession {
     fn handle(&mut self, cx: &mut Context<'_>, input: Input<'_>) {
         if let Input::Start { .. } = input {
             for topic in ["a", "b"] {
                 let topic = topic.to_owned();
-                cx.out.push_back(Output::Listen { topic });
+                cx.out.push_back(Output::Subscribe { topic });
             }
             let (topic, message) = ("a".to_owned(), Arc::from("hello"));
-            cx.out.push_back(Output::Tell { topic, message });
+            cx.out.push_back(Output::Publish { topic, message });
         }
-        if let Input::Told { topic, message } = input {
+        if let Input::TopicMessage { topic, message } = input {
             cx.out.push_back(note("told", format!("{topic} {message}")));
         }
     }
@@ -501,20 +505,24 @@ impl Session for Restless {
 fn endless_runs_are_stopped() {
     let mut settings = settings(1);
     settings.steps_max = 1000;
-    let restless = Box::new(Restless(Some(Time::ZERO)));
+    let restless = Box::new(ToySession(Some(Time::ZERO)));
     let mut pair = Pair::new(settings.clone(), restless, server(None));
-    assert_eq!(pair.run(Duration::from_secs(1)), End::StepsUp);
-    let mut pair = Pair::new(settings, Box::new(Restless(None)), server(None));
-    assert_eq!(pair.run(Duration::from_secs(1)), End::Idle);
+    assert_eq!(pair.run(Duration::from_secs(1)), RunEnd::StepsUp);
+    let mut pair = Pair::new(settings, Box::new(ToySession(None)), server(None));
+    assert_eq!(pair.run(Duration::from_secs(1)), RunEnd::Idle);
 }
 
 #[test]
 fn topic_messages_reach_current_and_later_subscribers() {
-    let mut pair = Pair::new(settings(1), Box::new(Restless(None)), server(None));
-    assert_eq!(pair.run(Duration::from_secs(1)), End::Idle);
-    pair.add_client(Box::new(Restless(None)));
-    assert_eq!(pair.run(Duration::from_secs(1)), End::Idle);
-    let told: Vec<usize> = pair.said().iter().map(|(session, _)| session.0).collect();
+    let mut pair = Pair::new(settings(1), Box::new(ToySession(None)), server(None));
+    assert_eq!(pair.run(Duration::from_secs(1)), RunEnd::Idle);
+    pair.add_client(Box::new(ToySession(None)));
+    assert_eq!(pair.run(Duration::from_secs(1)), RunEnd::Idle);
+    let told: Vec<usize> = pair
+        .outputs()
+        .iter()
+        .map(|(session, _)| session.0)
+        .collect();
     // The first session receives its own message and the second's; the second receives the earlier
     // message and its own.
     assert_eq!(told.iter().filter(|&&session| session == 0).count(), 2);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use measure::Time;
 use protocol::webrtc::certificate::Certificate;
-use protocol::webrtc::feedback::{Arrivals, Missing};
+use protocol::webrtc::feedback::{Arrivals, NackTracker};
 use protocol::webrtc::peer::{Peer, PeerConfig, PeerState, Received};
 
 const START: Time = Time::from_nanos(1_000_000_000);
@@ -18,7 +18,7 @@ fn address(side: usize) -> SocketAddr {
 
 /// An offerer, the DTLS server, and an answerer, the DTLS client, which have exchanged
 /// descriptions.
-fn described() -> [Peer; 2] {
+fn described_peers() -> [Peer; 2] {
     let certificate = Arc::new(Certificate::generate(1));
     let config = |seed| PeerConfig::new(certificate.clone(), seed);
     let now = START;
@@ -36,8 +36,8 @@ fn described() -> [Peer; 2] {
     peers
 }
 
-fn connected() -> [Peer; 2] {
-    let (mut peers, mut now) = (described(), START);
+fn connected_peers() -> [Peer; 2] {
+    let (mut peers, mut now) = (described_peers(), START);
     for _ in 0..1000 {
         for side in [0, 1] {
             let mut bytes = Vec::new();
@@ -68,10 +68,10 @@ fn heap<T>(value: T) -> i64 {
 
 #[test]
 fn media_allocates_nothing() {
-    let mut peers = connected();
+    let mut peers = connected_peers();
     let mut sealer = peers[0].rtp_sealer().expect("it is connected");
     let mut opener = peers[1].take_rtp_opener().expect("it is connected");
-    let (mut missing, mut arrivals) = (Missing::new(Duration::ZERO), Arrivals::default());
+    let (mut missing, mut arrivals) = (NackTracker::new(Duration::ZERO), Arrivals::default());
     let mut packet = Vec::with_capacity(1500);
     let mut plain = Vec::with_capacity(1500);
     let mut sequence = 65_000u16;
@@ -90,8 +90,8 @@ fn media_allocates_nothing() {
                 Received::Rtp
             );
             opener.open(&packet, &mut plain).expect("it is authentic");
-            missing.packet(sequence, now);
-            arrivals.packet(sequence, now);
+            missing.record_arrival(sequence, now);
+            arrivals.record_arrival(sequence, now);
         }
     };
     play(1900);
@@ -101,12 +101,12 @@ fn media_allocates_nothing() {
 
 #[test]
 fn connected_peer_uses_less_than_6_kib() {
-    let [server, client] = connected();
+    let [server, client] = connected_peers();
     let size = size_of::<Peer>() as i64;
     let client = heap(client) + size;
     assert!(client < 6 * 1024, "{client}");
     // Before the first DTLS datagram there is no DTLS state.
-    let [waiting, _client] = described();
+    let [waiting, _client] = described_peers();
     let waiting = heap(waiting) + size;
     assert!(waiting < 7 * 1024, "{waiting}");
     // The server keeps its last flight for some time, but not the state that made it.

@@ -13,17 +13,17 @@ use std::time::{Duration, Instant};
 use measure::Time;
 use protocol::media::rtcp::{self, Packet, ReportBlock};
 use protocol::webrtc::certificate::Certificate;
-use protocol::webrtc::feedback::{Arrivals, Missing, original, write_nack, write_pli};
+use protocol::webrtc::feedback::{Arrivals, NackTracker, parse_rtx, write_nack, write_pli};
 use protocol::webrtc::peer::{Peer, PeerConfig, PeerEvent, PeerState, Received};
 use protocol::webrtc::sdp::{
-    Agreed, AnswerConfig, Direction, Feedback, LocalSource, MediaKind, OfferConfig, OfferedMedia,
-    SessionDescription, agreed, extension, known,
+    AnswerConfig, Direction, FeedbackTypes, LocalSource, MediaKind, NegotiatedMedia, OfferConfig,
+    OfferedMedia, SessionDescription, extension, known, negotiated_media,
 };
 
 const OWN: u32 = 7;
 
 /// Timeout of each step: the machine may be busy with other tests.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn program() -> Option<&'static str> {
     let names = ["chromium", "chromium-headless-shell", "chromium-browser"];
@@ -123,7 +123,7 @@ impl Site {
 
 fn read_request(stream: &TcpStream) -> std::io::Result<(String, String)> {
     stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
     let mut reader = BufReader::new(stream);
     let (mut line, mut length) = (String::new(), 0);
     reader.read_line(&mut line)?;
@@ -145,15 +145,15 @@ fn read_request(stream: &TcpStream) -> std::io::Result<(String, String)> {
 }
 
 /// A peer with its socket.
-struct Driven {
+struct DrivenPeer {
     peer: Peer,
     socket: UdpSocket,
     start: Instant,
     connected: bool,
 }
 
-impl Driven {
-    fn new(offers: bool) -> Driven {
+impl DrivenPeer {
+    fn new(offers: bool) -> DrivenPeer {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
         let timeout = Some(Duration::from_millis(2));
         socket.set_read_timeout(timeout).expect("it is not zero");
@@ -165,7 +165,7 @@ impl Driven {
         };
         let address = socket.local_addr().expect("it is bound");
         assert!(peer.add_local_candidate(now, address));
-        Driven {
+        DrivenPeer {
             peer,
             socket,
             start: Instant::now(),
@@ -199,7 +199,7 @@ impl Driven {
     }
 }
 
-const SENDING: &str = "<script>(async () => {
+const SENDING_PAGE: &str = "<script>(async () => {
   const offer = await (await fetch('/offer', {method: 'POST'})).text();
   const canvas = document.createElement('canvas');
   const context = canvas.getContext('2d');
@@ -231,7 +231,7 @@ const SENDING: &str = "<script>(async () => {
 struct Stats {
     nacks: u64,
     plis: u64,
-    sent_again: u64,
+    retransmitted: u64,
     key_frames: u64,
 }
 
@@ -242,7 +242,7 @@ impl Stats {
         Stats {
             nacks: next(),
             plis: next(),
-            sent_again: next(),
+            retransmitted: next(),
             key_frames: next(),
         }
     }
@@ -253,7 +253,7 @@ fn media_of_chromium_is_decrypted_and_lost_packets_recovered() {
     let Some(program) = program() else {
         return;
     };
-    let mut driven = Driven::new(true);
+    let mut driven = DrivenPeer::new(true);
     let vp8 = known::vp8();
     let rtx = known::rtx(&vp8);
     let config = OfferConfig {
@@ -268,19 +268,19 @@ fn media_of_chromium_is_decrypted_and_lost_packets_recovered() {
             ],
             source: None,
         }],
-        feedback: Feedback::default(),
+        feedback: FeedbackTypes::default(),
     };
     let offer = SessionDescription::offer(&config, &driven.peer.local_transport());
-    let site = Site::new(SENDING.to_owned());
+    let site = Site::new(SENDING_PAGE.to_owned());
     let _browser = Browser::open(program, &site.url());
 
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     let (mut buffer, mut out) = ([0; 2048], Vec::new());
     let mut opener = None;
-    let mut missing = Missing::new(Duration::ZERO);
+    let mut missing = NackTracker::new(Duration::ZERO);
     missing.set_round_trip(Duration::from_millis(20));
     let mut arrivals = Arrivals::default();
-    let mut media: Option<Agreed> = None;
+    let mut media: Option<NegotiatedMedia> = None;
     let (mut came, mut again, mut dropped) = (0u64, BTreeSet::new(), BTreeSet::new());
     let (mut reports, mut reported, mut pli_sent) = (0, Instant::now(), false);
     let mut stats = Stats::default();
@@ -305,7 +305,7 @@ fn media_of_chromium_is_decrypted_and_lost_packets_recovered() {
                     .peer
                     .set_remote(now, &transport)
                     .expect("it is usable");
-                media = agreed(&offer, &answer, false).pop();
+                media = negotiated_media(&offer, &answer, false).pop();
             }
             Some((path, body)) if path == "/stats" => stats = Stats::parse(&body),
             _ => {}
@@ -331,17 +331,17 @@ fn media_of_chromium_is_decrypted_and_lost_packets_recovered() {
                     let header = header_length(plain);
                     // Treated as lost in the network, because Chromium forgets packets that have
                     // arrived.
-                    let lose = codec.is("VP8") && came % 10 == 3 && dropped.len() < 20;
+                    let lose = codec.has_name("VP8") && came % 10 == 3 && dropped.len() < 20;
                     if let Some(number) = transport_number(plain).filter(|_| !lose) {
-                        arrivals.packet(number, now);
+                        arrivals.record_arrival(number, now);
                     }
                     if lose {
                         dropped.insert(sequence);
-                    } else if codec.is("VP8") {
-                        missing.packet(sequence, now);
-                    } else if let Some((sequence, payload)) = original(unpadded(plain, header)) {
+                    } else if codec.has_name("VP8") {
+                        missing.record_arrival(sequence, now);
+                    } else if let Some((sequence, payload)) = parse_rtx(unpadded(plain, header)) {
                         assert!(!payload.is_empty());
-                        if missing.packet(sequence, now) {
+                        if missing.record_arrival(sequence, now) {
                             again.insert(sequence);
                         }
                     }
@@ -367,7 +367,7 @@ fn media_of_chromium_is_decrypted_and_lost_packets_recovered() {
             };
             rtcp::write_receiver_report(&mut compound, OWN, &[block]);
             let mut asked = Vec::new();
-            missing.take_due(now, &mut asked);
+            missing.take_requests(now, &mut asked);
             write_nack(&mut compound, OWN, source.ssrc, &asked);
             while arrivals.write(OWN, source.ssrc, &mut compound) {}
             if came > 50 && !pli_sent {
@@ -386,7 +386,7 @@ fn media_of_chromium_is_decrypted_and_lost_packets_recovered() {
             && reports > 0
             && stats.plis > 0
             && stats.nacks > 0
-            && stats.sent_again >= 18
+            && stats.retransmitted >= 18
             && stats.key_frames >= 2
         {
             break;
@@ -433,7 +433,7 @@ fn transport_number(packet: &[u8]) -> Option<u16> {
     None
 }
 
-const HEARING: &str = "<script>(async () => {
+const RECEIVING_PAGE: &str = "<script>(async () => {
   const peer = new RTCPeerConnection();
   peer.addTransceiver('audio', {direction: 'recvonly'});
   await peer.setLocalDescription(await peer.createOffer());
@@ -456,10 +456,10 @@ fn chromium_receives_the_media_sent_to_it() {
     let Some(program) = program() else {
         return;
     };
-    let mut driven = Driven::new(false);
-    let site = Site::new(HEARING.to_owned());
+    let mut driven = DrivenPeer::new(false);
+    let site = Site::new(RECEIVING_PAGE.to_owned());
     let _browser = Browser::open(program, &site.url());
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     let mut buffer = [0; 2048];
     let mut sealer = None;
     let (mut sent, mut left_out, mut payload_type) = (0u16, 0i64, None);
@@ -488,8 +488,8 @@ fn chromium_receives_the_media_sent_to_it() {
                 ssrc: OWN,
                 rtx_ssrc: None,
                 cname: "test".to_owned(),
-                stream: "stream".to_owned(),
-                track: "track".to_owned(),
+                stream_id: "stream".to_owned(),
+                track_id: "track".to_owned(),
                 layers: Vec::new(),
             };
             let config = AnswerConfig {
@@ -499,7 +499,7 @@ fn chromium_receives_the_media_sent_to_it() {
                 ..AnswerConfig::receive_all(1)
             };
             let answer = offer.answer(&config, &driving.peer.local_transport());
-            let agreed = agreed(&answer, &offer, true);
+            let agreed = negotiated_media(&answer, &offer, true);
             assert_eq!(agreed[0].direction, Direction::SendOnly);
             payload_type = Some(agreed[0].codecs[0].payload_type);
             answer.to_string()

@@ -1,6 +1,6 @@
 //! Cause of a run's verdict in one sentence: the line that is read first, and often alone.
 
-use crate::human::{count, length, plural};
+use crate::human::{count, plural, short_duration};
 use crate::model::{Outcome, Population, Report};
 
 /// Returns the cause of a verdict, or `None` for a pass.
@@ -48,7 +48,7 @@ fn servers_end(report: &Report) -> Option<String> {
 }
 
 fn stopped(report: &Report) -> String {
-    let after = length(report.run.duration);
+    let after = short_duration(report.run.duration);
     let known = || {
         let thresholds = report.thresholds.iter();
         thresholds.filter(|threshold| threshold.value.is_some())

@@ -80,21 +80,21 @@ pub const TABLES: [Table; 3] = [WINDOWS, CLIENTS, STREAMS];
 
 /// Writer of the tables of one run, or of several runs in sequence.
 #[derive(Debug)]
-pub struct Tables<W> {
+pub struct TableWriter<W> {
     windows: W,
     clients: W,
     streams: W,
 }
 
-impl<W: Write> Tables<W> {
+impl<W: Write> TableWriter<W> {
     /// Creates the tables with their first lines. `open` opens the file of a table.
-    pub fn begin(mut open: impl FnMut(Table) -> io::Result<W>) -> io::Result<Tables<W>> {
+    pub fn begin(mut open: impl FnMut(Table) -> io::Result<W>) -> io::Result<TableWriter<W>> {
         let mut begun = |table: Table| {
             let mut out = open(table)?;
             out.write_all(table.head().as_bytes())?;
             Ok::<W, io::Error>(out)
         };
-        Ok(Tables {
+        Ok(TableWriter {
             windows: begun(WINDOWS)?,
             clients: begun(CLIENTS)?,
             streams: begun(STREAMS)?,
@@ -213,14 +213,14 @@ fn line<const N: usize>(out: &mut impl Write, cells: [&str; N]) -> io::Result<()
         if index > 0 {
             out.write_all(b",")?;
         }
-        out.write_all(written(cell).as_bytes())?;
+        out.write_all(format_cell(cell).as_bytes())?;
     }
     out.write_all(b"\n")
 }
 
 /// Formats a cell.
-fn written(cell: &str) -> String {
-    let mut text = gate::plain(cell).into_owned();
+fn format_cell(cell: &str) -> String {
+    let mut text = gate::single_line(cell).into_owned();
     let is_number = text.parse::<f64>().is_ok();
     if text.starts_with(['=', '+', '-', '@']) && !is_number {
         text.insert(0, '\'');
@@ -233,7 +233,7 @@ fn written(cell: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::written;
+    use super::format_cell;
 
     #[test]
     fn cells_are_quoted_and_never_formulas() {
@@ -246,7 +246,7 @@ mod tests {
             ("-cmd", "'-cmd"),
             ("two\nlines", "two\u{240a}lines"),
         ] {
-            assert_eq!(written(cell), expected);
+            assert_eq!(format_cell(cell), expected);
         }
     }
 }

@@ -13,7 +13,7 @@ const LONGEST_STYLE: usize = 12;
 
 /// Sanitizes a value for a single line: control characters, including line ends, and invisible
 /// characters become visible.
-pub fn plain(text: &str) -> Cow<'_, str> {
+pub fn single_line(text: &str) -> Cow<'_, str> {
     if !text.contains(is_unsafe) {
         return Cow::Borrowed(text);
     }
@@ -26,7 +26,7 @@ pub fn plain(text: &str) -> Cow<'_, str> {
 
 /// Sanitizes a text of several lines for a terminal: line ends and tabs pass, and with `colour`
 /// also the sequences that [`Paint`](crate::paint::Paint) writes.
-pub fn lines(text: &str, colour: bool) -> Cow<'_, str> {
+pub fn multi_line(text: &str, colour: bool) -> Cow<'_, str> {
     let passes = |c: char| matches!(c, '\n' | '\t');
     if !text.contains(|c| is_unsafe(c) && !passes(c)) {
         return Cow::Borrowed(text);
@@ -160,7 +160,7 @@ mod tests {
             ("\u{feff}\u{e0041}", "<U+FEFF><U+E0041>"),
             ("one\r\ntwo\tthree", "one␍␊two␉three"),
         ] {
-            assert_eq!(plain(text), shown);
+            assert_eq!(single_line(text), shown);
         }
     }
 
@@ -168,11 +168,11 @@ mod tests {
     fn own_colours_pass_only_if_enabled() {
         let paint = crate::paint::Paint { colour: true };
         let text = paint.strong(&paint.bad("FAIL")) + "\n\tnext\r\n";
-        assert_eq!(lines(&text, true), text.replace('\r', ""));
-        assert_eq!(lines(&text, false), "␛[1m␛[31mFAIL␛[0m␛[0m\n\tnext\n");
+        assert_eq!(multi_line(&text, true), text.replace('\r', ""));
+        assert_eq!(multi_line(&text, false), "␛[1m␛[31mFAIL␛[0m␛[0m\n\tnext\n");
         // Concealed, black, another background, another function, too long, cut off.
         for hostile in ["8m", "30m", "0;41m", "2J", "1;1;1;1;1;1;1m", "1", ""] {
-            let shown = lines(&format!("\u{1b}[{hostile}"), true).into_owned();
+            let shown = multi_line(&format!("\u{1b}[{hostile}"), true).into_owned();
             assert_eq!(shown, format!("␛[{hostile}"));
         }
     }
@@ -180,12 +180,12 @@ mod tests {
     proptest! {
         #[test]
         fn nothing_unsafe_passes(text in "(\\PC|\\x1b|\\[|[0-9;m]|\\x9b|\\r|\\n|\\t|\u{202e}|\u{200d}){0,40}") {
-            prop_assert!(!plain(&text).contains(is_unsafe));
-            let kept = lines(&text, false).into_owned();
+            prop_assert!(!single_line(&text).contains(is_unsafe));
+            let kept = multi_line(&text, false).into_owned();
             prop_assert!(!kept.contains(|c| is_unsafe(c) && !matches!(c, '\n' | '\t')));
             // Sanitized text passes unchanged.
-            prop_assert_eq!(lines(&kept, false), kept.as_str());
-            let coloured = lines(&text, true).into_owned();
+            prop_assert_eq!(multi_line(&kept, false), kept.as_str());
+            let coloured = multi_line(&text, true).into_owned();
             let escapes = coloured.matches('\x1b').count();
             prop_assert!(escapes <= coloured.matches('m').count());
         }

@@ -8,7 +8,7 @@ use crate::ReportError;
 use crate::gate;
 use crate::model::Report;
 use crate::series::Series;
-use crate::window::WindowRow;
+use crate::window::ReportWindow;
 
 /// Writes the report of a series as one JSON object.
 pub fn write_series(series: &Series, out: &mut dyn Write) -> Result<(), ReportError> {
@@ -23,7 +23,7 @@ pub fn write_series(series: &Series, out: &mut dyn Write) -> Result<(), ReportEr
 /// The windows come last, one per line, so that the first part is easy to read.
 pub fn write(
     report: &Report,
-    windows: impl Iterator<Item = Result<WindowRow, ReportError>>,
+    windows: impl Iterator<Item = Result<ReportWindow, ReportError>>,
     out: &mut dyn Write,
 ) -> Result<(), ReportError> {
     let head = serde_json::to_string_pretty(report).map_err(io::Error::from)?;

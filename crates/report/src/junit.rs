@@ -38,31 +38,31 @@ pub fn write_series(
         let name = name_of(series, row);
         suites.push(match report_of(&row.file) {
             // Failed runs are part of a search. Only its result counts.
-            Some(_) if searches && row.outcome == RowOutcome::Fail => of_search(row, &name),
+            Some(_) if searches && row.outcome == RowOutcome::Fail => search_suite(row, &name),
             Some(report) => suite(&report, &name),
             None => without_run_file(row, &name),
         });
     }
     if searches {
-        let mut suite = TestSuite::new(gate::plain(&series.name).into_owned());
+        let mut suite = TestSuite::new(gate::single_line(&series.name).into_owned());
         for found in &series.found {
             let text = words::found(found);
             let status = match found.passed.is_some() && found.finished {
                 true => TestCaseStatus::success(),
                 false => not_passed(NonSuccessKind::Failure, &text),
             };
-            suite.add_test_case(case(&gate::plain(&text), &series.name, status));
+            suite.add_test_case(case(&gate::single_line(&text), &series.name, status));
         }
         suites.push(suite);
     }
     write_suites(suites, out)
 }
 
-fn of_search(row: &Row, name: &str) -> TestSuite {
-    let name = gate::plain(name).into_owned();
+fn search_suite(row: &Row, name: &str) -> TestSuite {
+    let name = gate::single_line(name).into_owned();
     let mut suite = TestSuite::new(name.clone());
     let mut status = TestCaseStatus::skipped();
-    status.set_message(gate::plain(&row.reasons.join("; ")).into_owned());
+    status.set_message(gate::single_line(&row.reasons.join("; ")).into_owned());
     suite.add_test_case(case("run", &name, status));
     suite
 }
@@ -86,7 +86,7 @@ fn name_of(series: &Series, row: &Row) -> String {
 }
 
 fn suite(report: &Report, name: &str) -> TestSuite {
-    let name = gate::plain(name).into_owned();
+    let name = gate::single_line(name).into_owned();
     let mut suite = TestSuite::new(name.clone());
     suite.set_time(Duration::from_secs_f64(report.run.duration.max(0.0)));
     suite.add_property(("seed", report.run.seed.to_string().as_str()));
@@ -95,7 +95,7 @@ fn suite(report: &Report, name: &str) -> TestSuite {
     for threshold in &report.thresholds {
         suite.add_test_case(of_threshold(threshold, &name));
     }
-    let others = beside_thresholds(report);
+    let others = reasons_without_threshold(report);
     if report.verdict.result == Outcome::Fail && !others.is_empty() {
         let status = not_passed(NonSuccessKind::Failure, &others.join("; "));
         suite.add_test_case(case("run", &name, status));
@@ -113,7 +113,7 @@ fn suite(report: &Report, name: &str) -> TestSuite {
 }
 
 fn without_run_file(row: &Row, name: &str) -> TestSuite {
-    let name = gate::plain(name).into_owned();
+    let name = gate::single_line(name).into_owned();
     let mut suite = TestSuite::new(name.clone());
     let status = match row.outcome {
         RowOutcome::Planned => TestCaseStatus::skipped(),
@@ -137,7 +137,7 @@ fn of_threshold(threshold: &Threshold, suite: &str) -> TestCase {
             not_passed(NonSuccessKind::Failure, &text)
         }
     };
-    case(&gate::plain(&threshold.threshold), suite, status)
+    case(&gate::single_line(&threshold.threshold), suite, status)
 }
 
 fn case(name: &str, suite: &str, status: TestCaseStatus) -> TestCase {
@@ -148,12 +148,12 @@ fn case(name: &str, suite: &str, status: TestCaseStatus) -> TestCase {
 
 fn not_passed(kind: NonSuccessKind, text: &str) -> TestCaseStatus {
     let mut status = TestCaseStatus::non_success(kind);
-    status.set_message(gate::plain(text).into_owned());
+    status.set_message(gate::single_line(text).into_owned());
     status
 }
 
 /// Returns the reasons of the verdict other than thresholds.
-fn beside_thresholds(report: &Report) -> Vec<&str> {
+fn reasons_without_threshold(report: &Report) -> Vec<&str> {
     let of_threshold = |reason: &str| {
         let thresholds = report.thresholds.iter();
         thresholds

@@ -5,7 +5,7 @@
 
 use measure::metric::MetricSource;
 use measure::server::ServerLog;
-use measure::totals::SHORTEST_WINDOW;
+use measure::totals::WINDOW_SECONDS_MIN;
 use measure::{Catalogue, Window};
 use schemars::JsonSchema;
 
@@ -21,14 +21,14 @@ const COMPLAINTS_SHOWN: usize = 3;
 /// Minimum number of windows with an observation: a single one may have any cause.
 const WINDOWS_MIN: usize = 3;
 
-/// Shares of the highest number of clients. Windows within `BELOW` are compared with those from
-/// `NEAR_THE_TOP` to see whether the bit rate still increases with the clients.
-const BELOW: (f64, f64) = (0.6, 0.8);
+/// Shares of the highest number of clients. Windows within `FEWER_CLIENTS_SHARES` are compared with
+/// those from `NEAR_THE_TOP` to see whether the bit rate still increases with the clients.
+const FEWER_CLIENTS_SHARES: (f64, f64) = (0.6, 0.8);
 const NEAR_THE_TOP: f64 = 0.95;
 
 /// The bit rate is flat if its relative increase is less than this share of the increase in
 /// clients.
-const FOLLOWS: f64 = 0.25;
+const FLAT_RATIO: f64 = 0.25;
 
 /// Memory growth: samples are taken while the number of clients is within this share of its
 /// maximum.
@@ -41,7 +41,7 @@ const SAMPLES_MIN: usize = 6;
 const GROWS_BY: f64 = 0.1;
 const GROWS_BY_BYTES: f64 = (8 << 20) as f64;
 /// Minimum coefficient of determination of a straight line through the memory samples.
-const EVENLY: f64 = 0.9;
+const DETERMINATION_MIN: f64 = 0.9;
 
 /// Kind of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, JsonSchema)]
@@ -79,7 +79,7 @@ pub struct Limit {
 
 /// Values of one window.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Point {
+pub(crate) struct WindowValues {
     start: f64,
     playing: f64,
     /// Payload bit rate of all populations, in bit/s.
@@ -103,7 +103,7 @@ pub(crate) struct Point {
 
 /// Owner of the values in a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Whose {
+pub(crate) enum SubjectKind {
     Population,
     Server,
     Tester,
@@ -112,7 +112,7 @@ pub(crate) enum Whose {
 /// Values of a run's windows that the statements need: less than 200 bytes per window.
 #[derive(Debug, Default)]
 pub(crate) struct Evidence {
-    points: Vec<Point>,
+    points: Vec<WindowValues>,
     /// True if the current window is too short to count as a window of its own.
     is_short: bool,
     /// True if the run sent media to the server.
@@ -123,11 +123,11 @@ impl Evidence {
     /// Begins a window. The fraction of a second at the end of a run is not a window of its own:
     /// its counts are added to the previous window.
     pub(crate) fn window(&mut self, start: f64, seconds: f64) {
-        self.is_short = seconds < SHORTEST_WINDOW && !self.points.is_empty();
+        self.is_short = seconds < WINDOW_SECONDS_MIN && !self.points.is_empty();
         if !self.is_short {
-            self.points.push(Point {
+            self.points.push(WindowValues {
                 start,
-                ..Point::default()
+                ..WindowValues::default()
             });
         }
     }
@@ -135,7 +135,7 @@ impl Evidence {
     /// Adds the values of a subject in the current window.
     pub(crate) fn add(
         &mut self,
-        whose: Whose,
+        whose: SubjectKind,
         catalogue: Catalogue,
         window: &Window,
         seconds: f64,
@@ -147,16 +147,16 @@ impl Evidence {
             MetricSource::Counter(id) => window.counters.get(usize::from(id.0)).copied(),
             _ => None,
         };
-        if whose == Whose::Server {
+        if whose == SubjectKind::Server {
             let count = |name| counter(name).unwrap_or(0) as f64;
             point.log_complaints += count("log_complaints");
             point.socket_drops += count("socket_drops");
             point.receive_errors += count("udp_receive_errors");
         }
         let sent = match whose {
-            Whose::Population => counter("sent_bytes"),
-            Whose::Tester => counter("sent_packets"),
-            Whose::Server => None,
+            SubjectKind::Population => counter("sent_bytes"),
+            SubjectKind::Tester => counter("sent_packets"),
+            SubjectKind::Server => None,
         };
         self.sends_media |= sent.unwrap_or(0) > 0;
         if self.is_short {
@@ -167,14 +167,14 @@ impl Evidence {
             _ => None,
         };
         match whose {
-            Whose::Population => {
+            SubjectKind::Population => {
                 point.playing += gauge("playing").unwrap_or(0.0);
                 let bytes = counter("payload_bytes").unwrap_or(0) as f64;
                 if seconds > 0.0 {
                     point.bit_rate += bytes * 8.0 / seconds;
                 }
             }
-            Whose::Server => {
+            SubjectKind::Server => {
                 point.cpu = gauge("cpu");
                 point.hottest_thread = gauge("cpu_hottest_thread");
                 point.allowed = gauge("cpu_allowed");
@@ -184,7 +184,7 @@ impl Evidence {
                 point.machine_cpu = gauge("machine_cpu");
                 point.machine_cores = gauge("machine_cores");
             }
-            Whose::Tester => point.tester_cpu = gauge("cpu"),
+            SubjectKind::Tester => point.tester_cpu = gauge("cpu"),
         }
     }
 
@@ -196,7 +196,7 @@ impl Evidence {
             self.cores(cores),
             self.allowed_cores(cores),
             self.other_machines_cores(),
-            self.flat(),
+            self.flat_bit_rate(),
             self.socket_drops(),
             self.receive_errors(),
             self.descriptors(),
@@ -209,7 +209,7 @@ impl Evidence {
     }
 
     fn thread(&self) -> Option<Limit> {
-        let seen: Vec<&Point> = self.where_at_least(|point| point.hottest_thread, SATURATED);
+        let seen: Vec<&WindowValues> = self.where_at_least(|point| point.hottest_thread, SATURATED);
         let most = largest(&seen, |point| point.hottest_thread);
         limit(
             LimitKind::Thread,
@@ -226,7 +226,7 @@ impl Evidence {
 
     /// Statement on a server that may use fewer cores than the machine has.
     fn allowed_cores(&self, cores: u32) -> Option<Limit> {
-        let share = |point: &Point| {
+        let share = |point: &WindowValues| {
             let fewer = |&allowed: &f64| allowed > 0.0 && allowed < f64::from(cores);
             Some(point.cpu? / point.allowed.filter(fewer)?)
         };
@@ -242,8 +242,9 @@ impl Evidence {
     }
 
     fn other_machines_cores(&self) -> Option<Limit> {
-        let share =
-            |point: &Point| Some(point.machine_cpu? / point.machine_cores.filter(|&n| n > 0.0)?);
+        let share = |point: &WindowValues| {
+            Some(point.machine_cpu? / point.machine_cores.filter(|&n| n > 0.0)?)
+        };
         let seen = self.where_at_least(share, SATURATED);
         let most = largest(&seen, |point| point.machine_cpu);
         let cores = largest(&seen, |point| point.machine_cores);
@@ -269,7 +270,7 @@ impl Evidence {
                 "a process of the server had up to {most:.0} % of the file descriptors open that it is allowed ({open:.0} in all of its \
                  processes) {}, {}: at 100 % it can accept no further connection",
                 times(seen.len(), self.points.len()),
-                from(first)
+                first_seen(first)
             ),
             first_at: first.start,
             windows: seen.len() as u64,
@@ -277,7 +278,7 @@ impl Evidence {
     }
 
     fn log(&self, log: &ServerLog) -> Option<Limit> {
-        let seen: Vec<&Point> = self
+        let seen: Vec<&WindowValues> = self
             .points
             .iter()
             .filter(|p| p.log_complaints > 0.0)
@@ -288,7 +289,7 @@ impl Evidence {
         let mut text = format!(
             "the server's log complained in {lines:.0} lines{more}, {}, {}",
             times(seen.len(), self.points.len()),
-            from(first)
+            first_seen(first)
         );
         for (index, complaint) in log.complaints.iter().take(COMPLAINTS_SHOWN).enumerate() {
             text += if index == 0 { ": " } else { "; " };
@@ -306,7 +307,7 @@ impl Evidence {
     }
 
     fn receive_errors(&self) -> Option<Limit> {
-        let seen: Vec<&Point> = self
+        let seen: Vec<&WindowValues> = self
             .points
             .iter()
             .filter(|p| p.receive_errors > 0.0)
@@ -318,7 +319,7 @@ impl Evidence {
             text: format!(
                 "the server's machine dropped {errors:.0} datagrams at full receive queues, those of the server or of other programs, {}, {}",
                 times(seen.len(), self.points.len()),
-                from(first)
+                first_seen(first)
             ),
             first_at: first.start,
             windows: seen.len() as u64,
@@ -327,8 +328,8 @@ impl Evidence {
 
     fn cores(&self, cores: u32) -> Option<Limit> {
         // The processor usage of another machine is not added to that of the tester on this one.
-        let here = |point: &Point| point.machine_cpu.is_none();
-        let both = |point: &Point| {
+        let here = |point: &WindowValues| point.machine_cpu.is_none();
+        let both = |point: &WindowValues| {
             let server = point.cpu.filter(|_| here(point))?;
             Some(server + point.tester_cpu.unwrap_or(0.0))
         };
@@ -345,7 +346,7 @@ impl Evidence {
     }
 
     fn socket_drops(&self) -> Option<Limit> {
-        let seen: Vec<&Point> = self
+        let seen: Vec<&WindowValues> = self
             .points
             .iter()
             .filter(|p| p.socket_drops > 0.0)
@@ -366,7 +367,7 @@ impl Evidence {
                 "the kernel dropped {drops:.0} datagrams at the server's sockets, because it did not fetch them in \
                  time, {}, {}{hit}",
                 times(seen.len(), self.points.len()),
-                from(first)
+                first_seen(first)
             ),
             first_at: first.start,
             windows: seen.len() as u64,
@@ -374,7 +375,7 @@ impl Evidence {
     }
 
     /// Compares windows near the highest number of clients with earlier windows of fewer clients.
-    fn flat(&self) -> Option<Limit> {
+    fn flat_bit_rate(&self) -> Option<Limit> {
         let top = largest_of(self.points.iter().map(|point| point.playing));
         // Later windows, in which clients leave, are not compared with those in which clients
         // arrive.
@@ -383,15 +384,15 @@ impl Evidence {
             .iter()
             .rposition(|p| p.playing >= NEAR_THE_TOP * top)?;
         let rising = &self.points[..=last];
-        let (low, high) = (BELOW.0 * top, BELOW.1 * top);
+        let (low, high) = (FEWER_CLIENTS_SHARES.0 * top, FEWER_CLIENTS_SHARES.1 * top);
         let first_at_top = rising
             .iter()
             .position(|p| p.playing >= NEAR_THE_TOP * top)?;
-        let below: Vec<&Point> = rising[..first_at_top]
+        let below: Vec<&WindowValues> = rising[..first_at_top]
             .iter()
             .filter(|point| (low..=high).contains(&point.playing))
             .collect();
-        let above: Vec<&Point> = rising[first_at_top..]
+        let above: Vec<&WindowValues> = rising[first_at_top..]
             .iter()
             .filter(|point| point.playing >= NEAR_THE_TOP * top)
             .collect();
@@ -404,7 +405,7 @@ impl Evidence {
             return None;
         }
         let (more_clients, more_rate) = (clients.1 / clients.0 - 1.0, rates.1 / rates.0 - 1.0);
-        (more_rate < FOLLOWS * more_clients).then(|| Limit {
+        (more_rate < FLAT_RATIO * more_clients).then(|| Limit {
             kind: LimitKind::FlatBitRate,
             text: format!(
                 "the bit rate did not follow the clients: from {:.0} to {:.0} playing clients ({:+.0} %) it went from \
@@ -446,7 +447,7 @@ impl Evidence {
             && end - begin >= GROWS_FOR
             && grown >= GROWS_BY * at_first
             && grown >= GROWS_BY_BYTES
-            && line.explains >= EVENLY)
+            && line.determination >= DETERMINATION_MIN)
             .then(|| Limit {
                 kind: LimitKind::MemoryGrowth,
                 text: format!(
@@ -462,8 +463,12 @@ impl Evidence {
             })
     }
 
-    fn where_at_least(&self, figure: impl Fn(&Point) -> Option<f64>, bound: f64) -> Vec<&Point> {
-        let seen = |point: &&Point| figure(point).is_some_and(|value| value >= bound);
+    fn where_at_least(
+        &self,
+        figure: impl Fn(&WindowValues) -> Option<f64>,
+        bound: f64,
+    ) -> Vec<&WindowValues> {
+        let seen = |point: &&WindowValues| figure(point).is_some_and(|value| value >= bound);
         self.points.iter().filter(seen).collect()
     }
 }
@@ -471,20 +476,20 @@ impl Evidence {
 /// Makes a statement if enough windows have the observation.
 fn limit(
     kind: LimitKind,
-    seen: &[&Point],
+    seen: &[&WindowValues],
     of: usize,
     text: impl FnOnce(String, String) -> String,
 ) -> Option<Limit> {
     let first = seen.first()?;
     (seen.len() >= WINDOWS_MIN).then(|| Limit {
         kind,
-        text: text(from(first), times(seen.len(), of)),
+        text: text(first_seen(first), times(seen.len(), of)),
         first_at: first.start,
         windows: seen.len() as u64,
     })
 }
 
-fn from(first: &Point) -> String {
+fn first_seen(first: &WindowValues) -> String {
     format!(
         "first at {:.0} s with {:.0} clients playing",
         first.start, first.playing
@@ -499,11 +504,11 @@ fn largest_of(figures: impl Iterator<Item = f64>) -> f64 {
     figures.fold(0.0, f64::max)
 }
 
-fn largest(points: &[&Point], figure: impl Fn(&Point) -> Option<f64>) -> f64 {
+fn largest(points: &[&WindowValues], figure: impl Fn(&WindowValues) -> Option<f64>) -> f64 {
     largest_of(points.iter().filter_map(|point| figure(point)))
 }
 
-fn mean(points: &[&Point], figure: impl Fn(&Point) -> f64) -> f64 {
+fn mean(points: &[&WindowValues], figure: impl Fn(&WindowValues) -> f64) -> f64 {
     points.iter().map(|point| figure(point)).sum::<f64>() / points.len() as f64
 }
 
@@ -512,7 +517,7 @@ struct FittedLine {
     slope: f64,
     offset: f64,
     /// Coefficient of determination.
-    explains: f64,
+    determination: f64,
 }
 
 impl FittedLine {
@@ -532,7 +537,7 @@ impl FittedLine {
         (xx > 0.0 && yy > 0.0).then(|| FittedLine {
             slope: xy / xx,
             offset: mean_y - xy / xx * mean_x,
-            explains: xy * xy / (xx * yy),
+            determination: xy * xy / (xx * yy),
         })
     }
 

@@ -6,7 +6,7 @@ use crate::human::{count, plural, ratio, seconds};
 use crate::metrics::{Distribution, MetricFigures, Metrics};
 
 /// Reasons of loss on a link: the metric, and its description.
-pub(crate) const RULES: [(&str, &str); 5] = [
+pub(crate) const LOSS_REASONS: [(&str, &str); 5] = [
     ("lost_by_chance", "by chance"),
     ("lost_in_outages", "in outages"),
     ("lost_too_long", "too long"),
@@ -34,7 +34,7 @@ fn packets(metrics: &Metrics) -> String {
     let mut line = plural(value("packets"), "packet", "packets");
     let lost = value("lost");
     if lost > 0.0 {
-        let why: Vec<String> = RULES
+        let why: Vec<String> = LOSS_REASONS
             .into_iter()
             .filter(|&(metric, _)| value(metric) > 0.0)
             .map(|(metric, words)| format!("{} {words}", count(value(metric))))

@@ -56,7 +56,7 @@ fn on_way_up(metrics: &Metrics) -> u64 {
 
 /// Counts of the tester for all populations together.
 #[derive(Clone, Copy, Debug)]
-struct Own {
+struct TesterCounts {
     ring: u64,
     /// Drops of the ring whose population is known.
     missed: u64,
@@ -64,9 +64,9 @@ struct Own {
     overflow: u64,
 }
 
-impl Own {
-    fn of(tester: &Metrics) -> Own {
-        Own {
+impl TesterCounts {
+    fn of(tester: &Metrics) -> TesterCounts {
+        TesterCounts {
             ring: count(tester, "ring_overflow").unwrap_or(0),
             missed: count(tester, "ring_missed").unwrap_or(0),
             kernel: count(tester, "softnet_drops"),
@@ -77,24 +77,30 @@ impl Own {
 
 /// Emulated link to a population.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct OnLink {
+pub(crate) struct PopulationLink {
     /// Number of packets that the link dropped on their way to the clients.
     pub(crate) dropped: u64,
     /// True if no other population uses the link.
-    pub(crate) own: bool,
+    pub(crate) is_exclusive: bool,
 }
 
-impl OnLink {
+impl PopulationLink {
     /// Returns the link to a population, if it has one. `dropped` returns the number of packets
     /// that the link with that name dropped.
-    pub(crate) fn of(population: &str, dropped: impl Fn(&str) -> Option<u64>) -> Option<OnLink> {
+    pub(crate) fn of(
+        population: &str,
+        dropped: impl Fn(&str) -> Option<u64>,
+    ) -> Option<PopulationLink> {
         let [_, own] = measure::link::subjects(Some(population));
-        let own = dropped(&own).map(|dropped| OnLink { dropped, own: true });
+        let own = dropped(&own).map(|dropped| PopulationLink {
+            dropped,
+            is_exclusive: true,
+        });
         own.or_else(|| {
             let dropped = dropped(measure::link::DOWNLINK)?;
-            Some(OnLink {
+            Some(PopulationLink {
                 dropped,
-                own: false,
+                is_exclusive: false,
             })
         })
     }
@@ -103,10 +109,10 @@ impl OnLink {
 /// Attributes the losses of each population, and of all together. Returns `None` for a population
 /// without packets.
 pub(crate) fn attribute(
-    populations: &[(&Metrics, Option<OnLink>)],
+    populations: &[(&Metrics, Option<PopulationLink>)],
     tester: &Metrics,
 ) -> (Vec<Option<WhereLost>>, WhereLost) {
-    let own = Own::of(tester);
+    let own = TesterCounts::of(tester);
     let lost: Vec<Option<u64>> = populations
         .iter()
         .map(|(metrics, _)| count(metrics, "lost"))
@@ -122,11 +128,11 @@ pub(crate) fn attribute(
     let unknown = own.ring.saturating_sub(own.missed);
     let in_tester = known.map_or(own.overflow, |known| known + unknown);
     let links = || populations.iter().filter_map(|(_, link)| *link);
-    let shared = links().find(|link| !link.own);
-    let dropped = links().filter(|link| link.own).chain(shared);
+    let shared = links().find(|link| !link.is_exclusive);
+    let dropped = links().filter(|link| link.is_exclusive).chain(shared);
     let dropped = dropped.map(|link| link.dropped).sum();
     let up: Vec<u64> = populations.iter().map(|(own, _)| on_way_up(own)).collect();
-    let whole = split(
+    let whole = attribute_parts(
         all,
         Some(in_tester),
         own.kernel,
@@ -135,8 +141,8 @@ pub(crate) fn attribute(
     );
     // Drops of a link are attributed to a population only if no other population uses it.
     let sharing = populations.iter().zip(&lost);
-    let sharing =
-        sharing.filter(|((_, link), lost)| lost.is_some() && link.is_some_and(|link| !link.own));
+    let sharing = sharing
+        .filter(|((_, link), lost)| lost.is_some() && link.is_some_and(|link| !link.is_exclusive));
     let sharing = sharing.count();
     let alone = lost.iter().flatten().count() == 1;
     let each = populations
@@ -150,16 +156,16 @@ pub(crate) fn attribute(
             let known =
                 count(metrics, "lost_in_tester").filter(|_| own.ring == 0 || own.missed > 0);
             let dropped = link.map_or(Some(0), |link| {
-                let known = link.own || sharing == 1 || link.dropped == 0;
+                let known = link.is_exclusive || sharing == 1 || link.dropped == 0;
                 known.then_some(link.dropped)
             });
             let kernel = own.kernel.filter(|&drops| drops == 0);
-            Some(split(lost, known, kernel, dropped, *up))
+            Some(attribute_parts(lost, known, kernel, dropped, *up))
         });
     (each.collect(), whole)
 }
 
-fn split(
+fn attribute_parts(
     lost: u64,
     in_tester: Option<u64>,
     in_kernel: Option<u64>,
@@ -248,10 +254,10 @@ impl WhereLost {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::Named;
+    use crate::metrics::NamedFigures;
 
     fn metrics(values: &[(&'static str, Option<f64>)]) -> Metrics {
-        let named = values.iter().map(|&(name, value)| Named {
+        let named = values.iter().map(|&(name, value)| NamedFigures {
             name,
             unit: Unit::Count,
             figures: MetricFigures::Value(value),
@@ -380,7 +386,12 @@ mod tests {
 
     #[test]
     fn link_drops_are_not_attributed_to_the_server() {
-        let link = |dropped, own| Some(OnLink { dropped, own });
+        let link = |dropped, own| {
+            Some(PopulationLink {
+                dropped,
+                is_exclusive: own,
+            })
+        };
         let (one, other) = (population(500.0, 3.0), population(40.0, 0.0));
         let fit = own(0.0, 3.0, Some(0.0));
         let (each, whole) = attribute(&[(&one, link(490, false))], &fit);
@@ -411,9 +422,10 @@ mod tests {
             "downlink" => Some(2),
             _ => None,
         };
-        let of = |name| OnLink::of(name, dropped).map(|link| (link.dropped, link.own));
+        let of =
+            |name| PopulationLink::of(name, dropped).map(|link| (link.dropped, link.is_exclusive));
         assert_eq!(of("far"), Some((3, true)));
         assert_eq!(of("near"), Some((2, false)));
-        assert!(OnLink::of("far", |_| None).is_none());
+        assert!(PopulationLink::of("far", |_| None).is_none());
     }
 }

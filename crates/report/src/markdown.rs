@@ -6,12 +6,12 @@ use std::io::Write;
 use crate::ReportError;
 use crate::cause::{cause, other_reasons};
 use crate::gate;
-use crate::human::{count, figure, figure_or_dash, length};
+use crate::human::{count, figure, figure_or_dash, short_duration};
 use crate::link;
 use crate::metrics::MetricFigures;
 use crate::model::{Population, Report, Threshold};
 use crate::paint::Paint;
-use crate::rows::{Shown, rows};
+use crate::rows::{RenderedRow, rows};
 use crate::series::Series;
 use crate::terminal::Layout;
 
@@ -75,7 +75,7 @@ pub fn write(report: &Report, out: &mut dyn Write) -> Result<(), ReportError> {
         out,
         "\nstreamgauge {}, {} from {}, seed {}",
         safe(&report.streamgauge),
-        length(run.duration),
+        short_duration(run.duration),
         run.started_at,
         run.seed
     )?;
@@ -136,8 +136,8 @@ fn write_population(
     )?;
     for (row, shown) in rows(population, server_is_here) {
         let text = match shown {
-            Shown::Text(text) => text.split("   ").collect::<Vec<_>>().join("; "),
-            Shown::Distribution(named, first) => {
+            RenderedRow::Text(text) => text.split("   ").collect::<Vec<_>>().join("; "),
+            RenderedRow::Distribution(named, first) => {
                 let MetricFigures::Distribution(Some(found)) = named.figures else {
                     continue;
                 };
@@ -172,7 +172,7 @@ fn write_population(
 /// Escapes a text for Markdown: it cannot become a link, a mention, HTML or a further cell.
 fn safe(text: &str) -> String {
     let mut safe = String::with_capacity(text.len() + 8);
-    for c in gate::plain(text).chars() {
+    for c in gate::single_line(text).chars() {
         match c {
             '&' => safe.push_str("&amp;"),
             '<' => safe.push_str("&lt;"),

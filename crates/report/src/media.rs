@@ -4,7 +4,7 @@ use measure::Unit;
 use measure::media::{DescribedUrl, Media, MediaDescription};
 
 use crate::gate;
-use crate::human::{figure, span};
+use crate::human::{duration, figure};
 use crate::shorten::shorten;
 
 /// Maximum columns of a URL. The description of its media needs space next to it.
@@ -25,7 +25,7 @@ pub fn lines(media: &Media) -> Vec<String> {
         }
     });
     urls.chain(warnings(media))
-        .map(|line| gate::plain(&line).into_owned())
+        .map(|line| gate::single_line(&line).into_owned())
         .collect()
 }
 
@@ -47,7 +47,7 @@ fn of_url(url: &DescribedUrl) -> String {
 
 /// Describes formats, bit rate and length. What the server did not state is called unknown.
 pub fn of_description(description: &MediaDescription) -> String {
-    let rate = match (description.bitrate, description.unstated()) {
+    let rate = match (description.bitrate, description.kinds_without_bitrate()) {
         (None, _) => "bit rate unknown".to_owned(),
         (Some(rate), unstated) => {
             let rate = figure(Unit::BitsPerSecond, rate as f64);
@@ -58,7 +58,7 @@ pub fn of_description(description: &MediaDescription) -> String {
         }
     };
     let length = match description.length {
-        Some(length) => span(length),
+        Some(length) => duration(length),
         None => "length unknown".to_owned(),
     };
     format!("{}, {rate}, {length}", description.format())

@@ -7,11 +7,11 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 
 /// All metrics of one subject, in the order of its catalogue.
 #[derive(Clone, Debug, Default)]
-pub struct Metrics(pub Vec<Named>);
+pub struct Metrics(pub Vec<NamedFigures>);
 
 /// A metric with its figures.
 #[derive(Clone, Debug)]
-pub struct Named {
+pub struct NamedFigures {
     /// Stable name of the metric.
     pub name: &'static str,
     /// Unit of the values.
@@ -61,11 +61,15 @@ impl Metrics {
     /// Computes every metric of the catalogue from the totals of a run or a window.
     pub fn of(totals: &Totals) -> Metrics {
         let metrics = totals.catalogue().metrics();
-        Metrics(metrics.map(|metric| Named::of(totals, metric)).collect())
+        Metrics(
+            metrics
+                .map(|metric| NamedFigures::of(totals, metric))
+                .collect(),
+        )
     }
 
     /// Removes the figures of unknown metrics.
-    pub(crate) fn forget(&mut self, unknown: impl Fn(&'static str) -> bool) {
+    pub(crate) fn clear_unknown(&mut self, unknown: impl Fn(&'static str) -> bool) {
         for named in self.0.iter_mut().filter(|named| unknown(named.name)) {
             named.figures = match named.figures {
                 MetricFigures::Value(_) => MetricFigures::Value(None),
@@ -75,7 +79,7 @@ impl Metrics {
         }
     }
 
-    pub fn find(&self, name: &str) -> Option<&Named> {
+    pub fn find(&self, name: &str) -> Option<&NamedFigures> {
         self.0.iter().find(|named| named.name == name)
     }
 
@@ -106,10 +110,10 @@ impl Metrics {
     }
 }
 
-impl Named {
-    fn of(totals: &Totals, metric: &'static Metric) -> Named {
+impl NamedFigures {
+    fn of(totals: &Totals, metric: &'static Metric) -> NamedFigures {
         use measure::metric::MetricSource;
-        let figure = |statistic| totals.figure(metric, statistic).map(tidy);
+        let figure = |statistic| totals.figure(metric, statistic).map(round_figure);
         let figures = match metric.source {
             MetricSource::Distribution(_) => {
                 MetricFigures::Distribution(figure(Statistic::Count).and_then(|count| {
@@ -134,7 +138,7 @@ impl Named {
             }
             _ => MetricFigures::Value(figure(Statistic::Value)),
         };
-        Named {
+        NamedFigures {
             name: metric.name,
             unit: metric.unit,
             figures,
@@ -144,7 +148,7 @@ impl Named {
 
 /// Rounds a value to twelve significant digits. This removes artefacts of binary fractions, such as
 /// 0.030000000000000002, and is finer than any measurement. Whole numbers stay unchanged.
-pub(crate) fn tidy(value: f64) -> f64 {
+pub(crate) fn round_figure(value: f64) -> f64 {
     if value.fract() == 0.0 {
         return value;
     }

@@ -122,7 +122,7 @@ impl Run {
                     1 => "once".to_owned(),
                     times => format!("{times} times"),
                 },
-                crate::human::length(seconds)
+                crate::human::short_duration(seconds)
             )
         })
     }

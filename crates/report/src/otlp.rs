@@ -16,7 +16,7 @@ use std::time::Duration;
 use measure::metric::{MetricSource, Unit};
 use prost::Message;
 
-use crate::running::{Family, Kind, PREFIX, Running, Series};
+use crate::running::{Family, LiveFigures, MetricType, PREFIX, Series};
 use crate::time::rfc3339;
 use exponential::exponential;
 use message::{
@@ -57,7 +57,7 @@ struct Levels {
 
 /// Response of a collector that accepted a message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Taken {
+pub struct CollectorResponse {
     /// Number of data points that the collector rejected.
     pub rejected: u64,
     /// Reason of the rejection, or another message; empty if everything was accepted.
@@ -66,7 +66,7 @@ pub struct Taken {
 
 impl Push {
     /// Adds the window that `running` has just added.
-    pub fn window(&mut self, running: &Running) {
+    pub fn window(&mut self, running: &LiveFigures) {
         self.has_news = true;
         if !running.had_levels() {
             return;
@@ -89,12 +89,12 @@ impl Push {
     }
 
     /// Returns `true` if anything has not been sent.
-    pub fn has_news(&self) -> bool {
+    pub fn has_unsent(&self) -> bool {
         self.has_news
     }
 
     /// Encodes the message (`ExportMetricsServiceRequest`) with all figures.
-    pub fn message(&self, running: &Running) -> Vec<u8> {
+    pub fn message(&self, running: &LiveFigures) -> Vec<u8> {
         let times = Times {
             start: nanos(running.started_at),
             now: nanos(now(running)),
@@ -140,7 +140,7 @@ impl Push {
         self.left_out
     }
 
-    fn of_the_run(&self, running: &Running, times: Times) -> Vec<Metric> {
+    fn of_the_run(&self, running: &LiveFigures, times: Times) -> Vec<Metric> {
         let seconds = NumberPoint {
             value: Some(NumberValue::Double(running.seconds)),
             ..times.point(Vec::new())
@@ -168,17 +168,17 @@ impl Push {
     }
 
     /// Returns `None` if the metric has no points.
-    fn metric(&self, family: Family<'_>, running: &Running, times: Times) -> Option<Metric> {
+    fn metric(&self, family: Family<'_>, running: &LiveFigures, times: Times) -> Option<Metric> {
         let series = family.series.iter();
         let data = match family.name.kind {
-            Kind::Counter => {
+            MetricType::Counter => {
                 let points = series.map(|series| count(series, times)).collect();
                 Data::Sum(Sum::monotonic(points))
             }
-            Kind::Gauge => Data::Gauge(Gauge {
+            MetricType::Gauge => Data::Gauge(Gauge {
                 data_points: series.flat_map(|series| self.levels(series)).collect(),
             }),
-            Kind::Histogram => Data::ExponentialHistogram(ExponentialHistogram {
+            MetricType::Histogram => Data::ExponentialHistogram(ExponentialHistogram {
                 data_points: series
                     .filter_map(|series| distribution(series, running, times))
                     .collect(),
@@ -243,7 +243,11 @@ fn count(series: &Series<'_>, times: Times) -> NumberPoint {
     }
 }
 
-fn distribution(series: &Series<'_>, running: &Running, times: Times) -> Option<ExponentialPoint> {
+fn distribution(
+    series: &Series<'_>,
+    running: &LiveFigures,
+    times: Times,
+) -> Option<ExponentialPoint> {
     let metric = series.metric?;
     let values = running.distribution(series.subject, metric)?;
     let scale = metric.unit.scale();
@@ -281,12 +285,12 @@ fn ucum(unit: Unit) -> &'static str {
 }
 
 /// Returns the id of a run: its start and its seed, which every report shows.
-fn run_id(running: &Running) -> String {
+fn run_id(running: &LiveFigures) -> String {
     format!("{}-{}", rfc3339(running.started_at), running.seed)
 }
 
 /// Returns the end of the measured time, since 1970.
-fn now(running: &Running) -> Duration {
+fn now(running: &LiveFigures) -> Duration {
     running.started_at + Duration::try_from_secs_f64(running.seconds).unwrap_or_default()
 }
 
@@ -296,10 +300,10 @@ fn nanos(time: Duration) -> u64 {
 
 /// Parses the response to an accepted message (`ExportMetricsServiceResponse`). A malformed
 /// response counts as empty.
-pub fn taken(answer: &[u8]) -> Taken {
+pub fn parse_response(answer: &[u8]) -> CollectorResponse {
     let answer = Response::decode(answer).unwrap_or_default();
     let partial = answer.partial_success.unwrap_or_default();
-    Taken {
+    CollectorResponse {
         rejected: u64::try_from(partial.rejected_data_points).unwrap_or(0),
         text: partial.error_message,
     }

@@ -45,10 +45,10 @@ mod tests {
     use measure::metric::Unit;
 
     use super::*;
-    use crate::metrics::{MetricFigures, Named};
+    use crate::metrics::{MetricFigures, NamedFigures};
 
     fn server(values: &[(&'static str, f64)]) -> Metrics {
-        let named = values.iter().map(|&(name, value)| Named {
+        let named = values.iter().map(|&(name, value)| NamedFigures {
             name,
             unit: Unit::Count,
             figures: MetricFigures::Value(Some(value)),

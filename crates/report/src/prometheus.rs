@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use measure::Sparse;
 use measure::metric::Unit;
 
-use crate::running::{Kind, Running, Series};
+use crate::running::{LiveFigures, MetricType, Series};
 
 /// Content type of the text.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -25,18 +25,18 @@ const SECONDS: [f64; 18] = [
 /// Upper bounds of the buckets of all other distributions.
 const NUMBERS: [f64; 10] = [1.0, 10.0, 100.0, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
 
-impl Kind {
+impl MetricType {
     fn in_prometheus(self) -> &'static str {
         match self {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
+            MetricType::Counter => "counter",
+            MetricType::Gauge => "gauge",
+            MetricType::Histogram => "histogram",
         }
     }
 }
 
 /// Formats all figures of a run.
-pub fn write(running: &Running) -> String {
+pub fn write(running: &LiveFigures) -> String {
     let mut out = String::new();
     let _ = write!(
         out,
@@ -72,24 +72,30 @@ pub fn write(running: &Running) -> String {
     out
 }
 
-fn series_of(lines: &mut String, name: &str, kind: Kind, series: &Series<'_>, running: &Running) {
+fn series_of(
+    lines: &mut String,
+    name: &str,
+    kind: MetricType,
+    series: &Series<'_>,
+    running: &LiveFigures,
+) {
     let labels = series.labels.iter();
     let labels = labels.map(|(key, value)| format!("{key}=\"{}\"", escaped(value)));
     let label = labels.collect::<Vec<_>>().join(",");
     match (kind, series.metric) {
-        (Kind::Counter, _) => sample(lines, name, &label, series.count),
-        (Kind::Gauge, Some(metric)) => {
+        (MetricType::Counter, _) => sample(lines, name, &label, series.count),
+        (MetricType::Gauge, Some(metric)) => {
             if let Some(value) = running.level(series.subject, metric) {
                 sample(lines, name, &label, value);
             }
         }
-        (Kind::Histogram, Some(metric)) => {
+        (MetricType::Histogram, Some(metric)) => {
             if let Some(values) = running.distribution(series.subject, metric) {
                 histogram(lines, name, &label, values, metric.unit);
             }
         }
         // A series without a metric is a counter.
-        (Kind::Gauge | Kind::Histogram, None) => {}
+        (MetricType::Gauge | MetricType::Histogram, None) => {}
     }
 }
 

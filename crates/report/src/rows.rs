@@ -1,26 +1,26 @@
 //! Rows of a population: those that its protocol declares and whose conditions hold, with their
 //! figures.
 
-use measure::summary::{How, Part, Piece, Shows, When, pieces};
+use measure::summary::{FigureFormat, Part, RowCondition, RowContent, Token, tokens};
 use measure::{SummaryRow, Unit};
 
 use crate::human::{count, figure, figure_or_dash, plural};
-use crate::metrics::{Distribution, MetricFigures, Metrics, Named};
+use crate::metrics::{Distribution, MetricFigures, Metrics, NamedFigures};
 use crate::model::Population;
 
 /// Content of a row.
-pub(crate) enum Shown<'a> {
+pub(crate) enum RenderedRow<'a> {
     /// A text. Three blanks in it separate the main part from its explanation.
     Text(String),
     /// A distribution, and the first statistic that is shown: `mean` or `p50`.
-    Distribution(&'a Named, &'static str),
+    Distribution(&'a NamedFigures, &'static str),
 }
 
 /// Returns the rows of a population, as declared and as shown.
 pub(crate) fn rows(
     population: &Population,
     server_is_here: bool,
-) -> Vec<(&'static SummaryRow, Shown<'_>)> {
+) -> Vec<(&'static SummaryRow, RenderedRow<'_>)> {
     let metrics = &population.metrics;
     let mut rows = Vec::new();
     for row in population.catalogue.summary() {
@@ -28,45 +28,45 @@ pub(crate) fn rows(
             continue;
         }
         let shown = match row.shows {
-            Shows::Text(parts) => {
-                let text: String = parts.iter().map(|part| written(*part, metrics)).collect();
-                (!text.is_empty()).then_some(Shown::Text(text))
+            RowContent::Text(parts) => {
+                let text: String = parts.iter().map(|part| part_text(*part, metrics)).collect();
+                (!text.is_empty()).then_some(RenderedRow::Text(text))
             }
-            Shows::Distribution(name, first) => metrics
+            RowContent::Distribution(name, first) => metrics
                 .find(name)
-                .map(|found| Shown::Distribution(found, first)),
-            Shows::WhereLost => {
+                .map(|found| RenderedRow::Distribution(found, first)),
+            RowContent::WhereLost => {
                 let lost = population.where_lost.as_ref();
                 lost.and_then(|lost| lost.in_words(server_is_here))
-                    .map(Shown::Text)
+                    .map(RenderedRow::Text)
             }
-            Shows::End => break,
+            RowContent::End => break,
         };
         rows.extend(shown.map(|shown| (row, shown)));
     }
     rows
 }
 
-fn holds(when: When, population: &Population) -> bool {
+fn holds(when: RowCondition, population: &Population) -> bool {
     let metrics = &population.metrics;
     let known = |name, is: fn(f64) -> bool| metrics.value(name).is_some_and(is);
     let began = || metrics.value("started") != Some(0.0) || population.clients.started == 0;
     match when {
-        When::Above(name) => known(name, |value| value > 0.0),
-        When::NotAbove(name) => !known(name, |value| value > 0.0),
-        When::Zero(name) => known(name, |value| value == 0.0),
-        When::NotZero(name) => known(name, |value| value != 0.0),
-        When::HasData(name) => data(metrics, name).is_some(),
-        When::NoData(name) => {
+        RowCondition::Above(name) => known(name, |value| value > 0.0),
+        RowCondition::NotAbove(name) => !known(name, |value| value > 0.0),
+        RowCondition::Zero(name) => known(name, |value| value == 0.0),
+        RowCondition::NotZero(name) => known(name, |value| value != 0.0),
+        RowCondition::HasData(name) => data(metrics, name).is_some(),
+        RowCondition::NoData(name) => {
             let found = metrics.find(name).map(|named| &named.figures);
             matches!(found, Some(MetricFigures::Distribution(None)))
         }
-        When::MoreThanPercentOf(name, whole) => {
+        RowCondition::MoreThanPercentOf(name, whole) => {
             let values = metrics.value(name).zip(metrics.value(whole));
             values.is_some_and(|(value, whole)| value > whole / 100.0)
         }
-        When::Began => began(),
-        When::NotBegan => !began(),
+        RowCondition::StartedAfterWarmUp => began(),
+        RowCondition::OnlyStartedInWarmUp => !began(),
     }
 }
 
@@ -77,17 +77,19 @@ fn data(metrics: &Metrics, name: &str) -> Option<Distribution> {
     }
 }
 
-fn written(part: Part, metrics: &Metrics) -> String {
+fn part_text(part: Part, metrics: &Metrics) -> String {
     let above = |name: &str| metrics.value(name).is_some_and(|value| value > 0.0);
     let listed = |items: &[(&str, &str)]| {
         let items = items.iter().filter(|(name, _)| above(name));
-        let items = items.map(|(name, text)| filled(text, name, metrics));
+        let items = items.map(|(name, text)| fill_figures(text, name, metrics));
         items.collect::<Vec<_>>().join(", ")
     };
     match part {
-        Part::Text(text) => filled(text, "", metrics),
-        Part::If(name, text) if above(name) => filled(text, name, metrics),
-        Part::IfData(name, text) if data(metrics, name).is_some() => filled(text, name, metrics),
+        Part::Text(text) => fill_figures(text, "", metrics),
+        Part::If(name, text) if above(name) => fill_figures(text, name, metrics),
+        Part::IfData(name, text) if data(metrics, name).is_some() => {
+            fill_figures(text, name, metrics)
+        }
         Part::If(..) | Part::IfData(..) => String::new(),
         Part::List(items) => listed(items),
         Part::ListOr(items, otherwise) => match listed(items) {
@@ -98,27 +100,29 @@ fn written(part: Part, metrics: &Metrics) -> String {
 }
 
 /// Fills the figures into the text of a part. `about` is the metric of the part.
-fn filled(text: &str, about: &str, metrics: &Metrics) -> String {
+fn fill_figures(text: &str, about: &str, metrics: &Metrics) -> String {
     let value = |name: &str| metrics.value(name).unwrap_or(0.0);
-    let one = |piece: Piece<'_>| {
+    let one = |piece: Token<'_>| {
         let (name, how) = match piece {
-            Piece::Text(text) => return text.to_owned(),
-            Piece::Figure("", how) => (about, how),
-            Piece::Figure(name, how) => (name, how),
+            Token::Text(text) => return text.to_owned(),
+            Token::Figure("", how) => (about, how),
+            Token::Figure(name, how) => (name, how),
         };
         let unit = metrics.find(name).map_or(Unit::Count, |named| named.unit);
         match how {
-            How::Plain if unit == Unit::Count => count(value(name)),
-            How::Plain => figure_or_dash(unit, metrics.value(name)),
-            How::Whole => count(value(name).round()),
-            How::Counted(one, many) => plural(value(name), one, many),
-            How::Less(other) => count((value(name) - value(other)).max(0.0)),
-            How::Of(other) => format!("{:.0} %", 100.0 * value(name) / value(other)),
-            How::Median => {
+            FigureFormat::Plain if unit == Unit::Count => count(value(name)),
+            FigureFormat::Plain => figure_or_dash(unit, metrics.value(name)),
+            FigureFormat::Whole => count(value(name).round()),
+            FigureFormat::Counted(one, many) => plural(value(name), one, many),
+            FigureFormat::Less(other) => count((value(name) - value(other)).max(0.0)),
+            FigureFormat::Of(other) => format!("{:.0} %", 100.0 * value(name) / value(other)),
+            FigureFormat::Median => {
                 data(metrics, name).map_or_else(String::new, |all| figure(unit, all.p50))
             }
-            How::Max => data(metrics, name).map_or_else(String::new, |all| figure(unit, all.max)),
+            FigureFormat::Max => {
+                data(metrics, name).map_or_else(String::new, |all| figure(unit, all.max))
+            }
         }
     };
-    pieces(text).map(one).collect()
+    tokens(text).map(one).collect()
 }

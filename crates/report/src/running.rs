@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use measure::metric::{Metric, MetricSource, Statistic, Unit};
-use measure::totals::SHORTEST_WINDOW;
+use measure::totals::WINDOW_SECONDS_MIN;
 use measure::{Catalogue, Totals};
 use runfile::{Reader, Subject};
 
@@ -20,7 +20,7 @@ pub(crate) const PREFIX: &str = "streamgauge";
 
 /// Type of a metric in other programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum MetricType {
     /// Value that only increases.
     Counter,
     /// Level, share or rate.
@@ -29,19 +29,19 @@ pub(crate) enum Kind {
     Histogram,
 }
 
-impl Kind {
-    fn of(source: MetricSource) -> Kind {
+impl MetricType {
+    fn of(source: MetricSource) -> MetricType {
         match source {
             MetricSource::Counter(_) | MetricSource::Sum(..) | MetricSource::Scaled(..) => {
-                Kind::Counter
+                MetricType::Counter
             }
-            MetricSource::Distribution(_) => Kind::Histogram,
+            MetricSource::Distribution(_) => MetricType::Histogram,
             MetricSource::Gauge(..)
             | MetricSource::Difference(..)
             | MetricSource::LossRatio(..)
             | MetricSource::Share(..)
-            | MetricSource::NotRight(..)
-            | MetricSource::Rate(..) => Kind::Gauge,
+            | MetricSource::WrongShare(..)
+            | MetricSource::Rate(..) => MetricType::Gauge,
         }
     }
 }
@@ -49,17 +49,17 @@ impl Kind {
 /// Name of a metric in other programs. A Prometheus name includes the base unit; OTLP has a
 /// separate field for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Name {
+pub(crate) struct ExportName {
     /// Prefix for the subject, such as `server`. Empty for a population.
     of: Vec<String>,
     base: String,
     pub(crate) unit: Unit,
-    pub(crate) kind: Kind,
+    pub(crate) kind: MetricType,
 }
 
-impl Name {
-    fn new(of: &[&str], metric: &Metric, kind: Kind) -> Name {
-        Name {
+impl ExportName {
+    fn new(of: &[&str], metric: &Metric, kind: MetricType) -> ExportName {
+        ExportName {
             of: of.iter().map(|part| plain(part)).collect(),
             base: plain(metric.name),
             unit: metric.unit,
@@ -68,12 +68,12 @@ impl Name {
     }
 
     /// Name of the failed clients by reason.
-    fn failures() -> Name {
-        Name {
+    fn failures() -> ExportName {
+        ExportName {
             of: Vec::new(),
             base: "failures".to_owned(),
             unit: Unit::Count,
-            kind: Kind::Counter,
+            kind: MetricType::Counter,
         }
     }
 
@@ -81,8 +81,8 @@ impl Name {
     /// counter.
     pub(crate) fn prometheus(&self) -> String {
         let total = match self.kind {
-            Kind::Counter => "_total",
-            Kind::Gauge | Kind::Histogram => "",
+            MetricType::Counter => "_total",
+            MetricType::Gauge | MetricType::Histogram => "",
         };
         let name = self.joined("_");
         let suffix = suffix(self.unit);
@@ -135,7 +135,7 @@ fn plain(name: &str) -> String {
 
 /// Figures of one subject.
 #[derive(Debug)]
-struct Figures {
+struct SubjectFigures {
     subject: Subject,
     /// Totals of all windows.
     whole: Totals,
@@ -148,7 +148,7 @@ struct Figures {
 
 /// The figures of a run, kept up to date from its run file.
 #[derive(Debug)]
-pub struct Running {
+pub struct LiveFigures {
     /// Name of the scenario.
     pub name: String,
     /// Seed of all randomness.
@@ -163,13 +163,13 @@ pub struct Running {
     last_window: Option<u64>,
     /// True if the last window had levels of its own.
     had_levels: bool,
-    subjects: Vec<Figures>,
+    subjects: Vec<SubjectFigures>,
 }
 
 /// All metrics with one name.
 #[derive(Debug)]
 pub(crate) struct Family<'a> {
-    pub(crate) name: Name,
+    pub(crate) name: ExportName,
     pub(crate) doc: &'static str,
     pub(crate) series: Vec<Series<'a>>,
 }
@@ -187,18 +187,18 @@ pub(crate) struct Series<'a> {
     pub(crate) count: f64,
 }
 
-impl Running {
+impl LiveFigures {
     /// Creates the figures of a run, without windows.
-    pub fn new(reader: &Reader) -> Running {
+    pub fn new(reader: &Reader) -> LiveFigures {
         let header = reader.header();
         let name = header.scenario.get("name").and_then(|name| name.as_str());
-        let subjects = reader.subjects().iter().map(|subject| Figures {
+        let subjects = reader.subjects().iter().map(|subject| SubjectFigures {
             subject: subject.clone(),
             whole: Totals::new(subject.catalogue),
             last: None,
             shown: BTreeMap::new(),
         });
-        Running {
+        LiveFigures {
             name: name.unwrap_or_default().to_owned(),
             seed: header.seed,
             version: header.version.clone(),
@@ -220,7 +220,7 @@ impl Running {
     pub fn update(
         &mut self,
         reader: &Reader,
-        mut each: impl FnMut(&Running),
+        mut each: impl FnMut(&LiveFigures),
     ) -> Result<(), ReportError> {
         let rows = match self.last_window {
             None => {
@@ -237,11 +237,11 @@ impl Running {
         for row in rows {
             let row = row?;
             self.last_window = Some(row.index);
-            self.had_levels = row.seconds == 0.0 || row.seconds >= SHORTEST_WINDOW;
+            self.had_levels = row.seconds == 0.0 || row.seconds >= WINDOW_SECONDS_MIN;
             self.seconds = self.seconds.max(row.start.as_secs_f64() + row.seconds);
             for figures in &mut self.subjects {
                 if let Some(window) = row.subjects.get(&figures.subject.name) {
-                    figures.take_in(window, row.seconds);
+                    figures.add_window(window, row.seconds);
                 }
             }
             each(self);
@@ -284,14 +284,14 @@ impl Running {
         let subjects = self.subjects.iter().enumerate();
         subjects.flat_map(|(place, figures)| {
             let gauges = figures.metrics();
-            let gauges = gauges.filter(|metric| Kind::of(metric.source) == Kind::Gauge);
+            let gauges = gauges.filter(|metric| MetricType::of(metric.source) == MetricType::Gauge);
             gauges.map(move |metric| (place, metric))
         })
     }
 }
 
-impl Figures {
-    fn take_in(&mut self, window: &measure::Window, seconds: f64) {
+impl SubjectFigures {
+    fn add_window(&mut self, window: &measure::Window, seconds: f64) {
         let catalogue: Catalogue = self.subject.catalogue;
         self.whole.add(window, seconds);
         if seconds == 0.0 {
@@ -299,11 +299,12 @@ impl Figures {
             // second.
             let last = self.last.get_or_insert_with(|| Totals::new(catalogue));
             last.add(window, 0.0);
-        } else if seconds >= SHORTEST_WINDOW {
+        } else if seconds >= WINDOW_SECONDS_MIN {
             self.last = Some(Totals::of_window(catalogue, window, seconds));
         }
         let counters = catalogue.metrics();
-        for metric in counters.filter(|metric| Kind::of(metric.source) == Kind::Counter) {
+        for metric in counters.filter(|metric| MetricType::of(metric.source) == MetricType::Counter)
+        {
             let value = self.whole.figure(metric, Statistic::Value).unwrap_or(0.0);
             let shown = self.shown.entry(metric.name).or_default();
             *shown = shown.max(value);
@@ -324,13 +325,13 @@ impl Figures {
             _ => (&[], vec![("population", subject.name.as_str())]),
         };
         for metric in self.metrics() {
-            let kind = Kind::of(metric.source);
-            let mut name = Name::new(of, metric, kind);
+            let kind = MetricType::of(metric.source);
+            let mut name = ExportName::new(of, metric, kind);
             let known = families.get(&name.prometheus());
             if known.is_some_and(|other| other.name.kind != kind) {
                 // A name may have different kinds in two protocols.
                 let of: Vec<&str> = of.iter().copied().chain([subject.kind.as_str()]).collect();
-                name = Name::new(&of, metric, kind);
+                name = ExportName::new(&of, metric, kind);
             }
             let family = families.entry(name.prometheus()).or_insert_with(|| Family {
                 name,
@@ -345,7 +346,7 @@ impl Figures {
             });
         }
         for (reason, count) in self.whole.failures() {
-            let name = Name::failures();
+            let name = ExportName::failures();
             let family = families.entry(name.prometheus()).or_insert_with(|| Family {
                 name,
                 doc: "Clients that failed, by reason.",

@@ -7,7 +7,7 @@ use std::time::Duration;
 use load::{Holds, HoldsSpec};
 use measure::link::{DOWNLINK, UPLINK};
 use measure::server::ServerLog;
-use measure::totals::seconds_until;
+use measure::totals::measured_seconds;
 use measure::{
     Catalogue, Finding, Meaning, ThresholdResult, Time, Totals, Verdict as MeasuredVerdict,
     VerdictResult,
@@ -15,15 +15,15 @@ use measure::{
 use runfile::{ClientOutcome, Reader, Subject};
 
 use crate::ReportError;
-use crate::limits::{Evidence, Whose};
-use crate::loss::{self, OnLink};
-use crate::metrics::{Metrics, tidy};
+use crate::limits::{Evidence, SubjectKind};
+use crate::loss::{self, PopulationLink};
+use crate::metrics::{Metrics, round_figure};
 use crate::model::{
     Clients, Event, Failure, Held, Link, Outcome, Population, Report, Run, SCHEMA_VERSION, Setting,
     Tester, Threshold, Verdict,
 };
 use crate::time::rfc3339;
-use crate::window::{SubjectWindow, WindowRow};
+use crate::window::{ReportWindow, SubjectWindow};
 
 /// Kinds of subjects that are not populations.
 pub(crate) const SERVER: &str = "server";
@@ -50,7 +50,7 @@ pub fn open(
 
 /// Counts of clients over the whole run, including the warm-up.
 #[derive(Clone, Debug, Default)]
-struct Whole {
+struct ClientCounts {
     started: i64,
     completed: i64,
     stopped: i64,
@@ -62,7 +62,7 @@ struct Whole {
 /// Sums over the windows of a run.
 pub(crate) struct Sums {
     totals: BTreeMap<String, Totals>,
-    whole: BTreeMap<String, Whole>,
+    whole: BTreeMap<String, ClientCounts>,
     evidence: Evidence,
     /// Time at which the run was told to stop. Later windows are in no rate.
     stopped_at: Time,
@@ -105,7 +105,7 @@ impl Sums {
     }
 
     /// Reads the time at which the run was told to stop.
-    pub(crate) fn look_at_stop(&mut self, reader: &Reader) -> Result<Time, ReportError> {
+    pub(crate) fn read_stop(&mut self, reader: &Reader) -> Result<Time, ReportError> {
         self.stopped_at = reader.stopped_at()?;
         Ok(self.stopped_at)
     }
@@ -121,7 +121,7 @@ impl Sums {
             self.evidence.window(row.start.as_secs_f64(), row.seconds);
         }
         if is_counted {
-            let counts = seconds_until(row.start, row.seconds, self.stopped_at);
+            let counts = measured_seconds(row.start, row.seconds, self.stopped_at);
             self.measured += counts.unwrap_or(0.0);
         }
         for (name, window) in &row.subjects {
@@ -134,10 +134,10 @@ impl Sums {
             let catalogue = totals.catalogue();
             let subject = reader.subjects().iter().find(|one| one.name == *name);
             let whose = match subject {
-                Some(subject) if subject.kind == SERVER => Some(Whose::Server),
-                Some(subject) if subject.kind == TESTER => Some(Whose::Tester),
+                Some(subject) if subject.kind == SERVER => Some(SubjectKind::Server),
+                Some(subject) if subject.kind == TESTER => Some(SubjectKind::Tester),
                 Some(subject) if is_link(subject) => None,
-                _ => Some(Whose::Population),
+                _ => Some(SubjectKind::Population),
             };
             if let Some(whose) = whose
                 && row.seconds > 0.0
@@ -173,7 +173,7 @@ impl Sums {
             Some(totals) => Metrics::of(totals),
             None => Metrics::default(),
         };
-        metrics.forget(|name| subject.absent.contains(&name));
+        metrics.clear_unknown(|name| subject.absent.contains(&name));
         metrics
     }
 }
@@ -186,7 +186,7 @@ impl Report {
             Some((verdict, thresholds)) => (verdict.into(), thresholds),
             None => (cut_off(), Vec::new()),
         };
-        let health = noted(reader, "health")?;
+        let health = read_meta(reader, "health")?;
         Report::of(reader, &sums, verdict, thresholds, health)
     }
 
@@ -218,9 +218,9 @@ impl Report {
         let mut tester = of_name(TESTER)
             .map(|subject| sums.metrics(subject))
             .unwrap_or_default();
-        let unknown: Vec<String> = noted(reader, "unknown")?;
-        tester.forget(|name| unknown.iter().any(|unknown| unknown == name));
-        let asked: BTreeMap<String, String> = noted(reader, LINKS)?;
+        let unknown: Vec<String> = read_meta(reader, "unknown")?;
+        tester.clear_unknown(|name| unknown.iter().any(|unknown| unknown == name));
+        let asked: BTreeMap<String, String> = read_meta(reader, LINKS)?;
         let links = reader.subjects().iter().filter(|subject| is_link(subject));
         let links: Vec<Link> = links
             .map(|subject| Link {
@@ -234,23 +234,23 @@ impl Report {
             let overload = link.metrics.value("overload").unwrap_or(0.0);
             Some((link.metrics.value("lost")? + overload).max(0.0) as u64)
         };
-        let seen: Vec<(&Metrics, Option<OnLink>)> = populations
+        let seen: Vec<(&Metrics, Option<PopulationLink>)> = populations
             .iter()
-            .map(|found| (&found.metrics, OnLink::of(&found.name, dropped)))
+            .map(|found| (&found.metrics, PopulationLink::of(&found.name, dropped)))
             .collect();
         let (each, where_lost) = loss::attribute(&seen, &tester);
         for (population, lost) in populations.iter_mut().zip(each) {
             population.where_lost = lost;
         }
-        let server_log: ServerLog = noted(reader, "server_log")?;
+        let server_log: ServerLog = read_meta(reader, "server_log")?;
         let holds = holds(reader)?;
         let last = Duration::try_from_secs_f64(sums.duration + sums.closing);
         let last = Time::from_start(last.unwrap_or_default());
-        let counts: bool = noted(reader, "server_counts")?;
+        let counts: bool = read_meta(reader, "server_counts")?;
         let server = of_name(SERVER).map(|subject| {
             let mut metrics = sums.metrics(subject);
             // A server that was not queried has no counts of its own.
-            metrics.forget(|name| !counts && is_own_count(name));
+            metrics.clear_unknown(|name| !counts && is_own_count(name));
             metrics
         });
         let cpu_per_message = cpu_per_message(server.as_ref(), &populations, sums.measured);
@@ -264,11 +264,11 @@ impl Report {
                     .to_owned(),
                 seed: header.seed,
                 started_at: rfc3339(header.started_at),
-                duration: tidy(sums.duration),
+                duration: round_figure(sums.duration),
                 planned: planned(reader)
-                    .map(|planned| tidy(planned + holds.held_by(last).as_secs_f64())),
+                    .map(|planned| round_figure(planned + holds.held_by(last).as_secs_f64())),
                 held: held(&holds),
-                closing: tidy(sums.closing),
+                closing: round_figure(sums.closing),
                 warm_up: header.warm_up.as_secs_f64(),
                 finished,
                 varied: varied(reader),
@@ -277,18 +277,18 @@ impl Report {
             thresholds: thresholds.into_iter().map(Into::into).collect(),
             populations,
             links,
-            media: noted(reader, "media")?,
-            sources: noted(reader, "sources")?,
+            media: read_meta(reader, "media")?,
+            sources: read_meta(reader, "sources")?,
             server,
             cpu_per_message,
             server_limits: sums.evidence.limits(header.machine.cores, &server_log),
             server_log,
-            server_gave_back: noted(reader, "given_back")?,
+            server_gave_back: read_meta(reader, "given_back")?,
             tester: Tester {
                 receive_path: text(reader, "receive_path")?,
                 receive_hint: text(reader, "receive_hint")?,
                 health,
-                workers: noted(reader, "workers")?,
+                workers: read_meta(reader, "workers")?,
                 where_lost,
                 metrics: tester,
             },
@@ -310,7 +310,7 @@ fn is_own_count(name: &str) -> bool {
 
 /// Returns the periods in which the user held the run's plan.
 pub(crate) fn holds(reader: &Reader) -> Result<Holds, ReportError> {
-    let spec: HoldsSpec = noted(reader, "held")?;
+    let spec: HoldsSpec = read_meta(reader, "held")?;
     Ok(spec.into())
 }
 
@@ -318,8 +318,8 @@ fn held(holds: &Holds) -> Vec<Held> {
     let spec = HoldsSpec::from(holds);
     let holds = spec.0.into_iter();
     let holds = holds.map(|(from, to)| Held {
-        from: tidy(from),
-        to: to.map(tidy),
+        from: round_figure(from),
+        to: to.map(round_figure),
     });
     holds.collect()
 }
@@ -348,7 +348,7 @@ fn varied(reader: &Reader) -> Vec<Setting> {
 
 /// Iterates over the windows of a run file in the form of the JSON report. Only a few are in memory
 /// at a time.
-pub fn windows(reader: &Reader) -> impl Iterator<Item = Result<WindowRow, ReportError>> {
+pub fn windows(reader: &Reader) -> impl Iterator<Item = Result<ReportWindow, ReportError>> {
     let of_no_length = |row: &Result<runfile::WindowRow, _>| matches!(row, Ok(row) if row.seconds == 0.0 && row.subjects.len() < reader.subjects().len());
     let windows = reader.windows().filter(move |row| !of_no_length(row));
     windows.map(|row| {
@@ -357,10 +357,10 @@ pub fn windows(reader: &Reader) -> impl Iterator<Item = Result<WindowRow, Report
             let window = row.subjects.remove(&subject.name)?;
             Some(SubjectWindow::of(subject.catalogue, window, row.seconds))
         };
-        let mut line = WindowRow {
-            start: tidy(row.start.as_secs_f64()),
-            seconds: tidy(row.seconds),
-            ..WindowRow::default()
+        let mut line = ReportWindow {
+            start: round_figure(row.start.as_secs_f64()),
+            seconds: round_figure(row.seconds),
+            ..ReportWindow::default()
         };
         for subject in reader.subjects() {
             match (take(subject), subject.kind.as_str()) {
@@ -379,7 +379,7 @@ pub fn windows(reader: &Reader) -> impl Iterator<Item = Result<WindowRow, Report
 
 /// Returns a fact that was noted about the run. Returns the default if it is missing, or if this
 /// program cannot read it.
-fn noted<T>(reader: &Reader, key: &str) -> Result<T, ReportError>
+fn read_meta<T>(reader: &Reader, key: &str) -> Result<T, ReportError>
 where
     T: serde::de::DeserializeOwned + Default,
 {
@@ -398,11 +398,13 @@ fn cpu_per_message(
 ) -> Option<f64> {
     let mut messages = 0.0;
     for population in populations {
-        let metric = population.catalogue.metric_behind(Meaning::Done)?;
+        let metric = population
+            .catalogue
+            .rate_counter_metric(Meaning::Operations)?;
         messages += population.metrics.value(metric.name).unwrap_or(0.0);
     }
     let cpu = server?.level("cpu")?.mean;
-    (messages > 0.0).then(|| tidy(cpu * seconds / messages))
+    (messages > 0.0).then(|| round_figure(cpu * seconds / messages))
 }
 
 /// Returns `true` for a population, that is, neither the server, the tester nor a link.
@@ -505,9 +507,9 @@ impl From<ThresholdResult> for Threshold {
             threshold: result.text,
             subject: result.subject,
             passed: result.passed,
-            value: result.value.map(tidy),
+            value: result.value.map(round_figure),
             statistic: result.statistic,
-            limit: tidy(result.limit),
+            limit: round_figure(result.limit),
             worst_window: result.window,
             implied: result.implied,
             in_doubt: result.in_doubt,

@@ -18,11 +18,11 @@ pub use verdict::headline;
 
 use crate::gate;
 use crate::human::{count, figure, figure_or_dash, plural};
-use crate::metrics::{Distribution, MetricFigures, Metrics, Named};
+use crate::metrics::{Distribution, MetricFigures, Metrics, NamedFigures};
 use crate::model::{Clients, Event, Population, Report};
 use crate::own_counts::OwnCounts;
 use crate::paint::Paint;
-use crate::rows::{Shown, rows};
+use crate::rows::{RenderedRow, rows};
 
 /// Layout of the summary.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +33,7 @@ pub struct Layout {
     pub paint: Paint,
     /// True for every metric and every event, instead of as much as fits one screen. Default:
     /// false.
-    pub everything: bool,
+    pub verbose: bool,
 }
 
 impl Default for Layout {
@@ -41,7 +41,7 @@ impl Default for Layout {
         Layout {
             width: 80,
             paint: Paint::default(),
-            everything: false,
+            verbose: false,
         }
     }
 }
@@ -79,11 +79,11 @@ pub fn summary(report: &Report, layout: Layout) -> String {
     screen.limits(report);
     screen.sources(report);
     screen.tester(report);
-    if layout.everything {
+    if layout.verbose {
         screen.everything(report);
     }
     screen.run_file(report);
-    gate::lines(&screen.text, layout.paint.colour).into_owned()
+    gate::multi_line(&screen.text, layout.paint.colour).into_owned()
 }
 
 struct Screen {
@@ -98,7 +98,7 @@ impl Screen {
 
     /// Writes a line, cut at the width of the terminal.
     fn line(&mut self, plain: &str) {
-        let line = cut(plain, self.layout.width);
+        let line = truncate(plain, self.layout.width);
         self.text.push_str(&line);
         self.text.push('\n');
     }
@@ -107,7 +107,7 @@ impl Screen {
     fn row(&mut self, name: &str, text: &str) {
         let room = self.layout.width.saturating_sub(NAME + 2).max(20);
         let mut name = name;
-        for part in fold(text, room) {
+        for part in wrap(text, room) {
             let padded = format!("  {name:<width$}", width = NAME - 1);
             let _ = writeln!(self.text, "{} {part}", self.layout.paint.faint(&padded));
             name = "";
@@ -118,8 +118,8 @@ impl Screen {
         self.blank();
         let room = self.layout.width.saturating_sub(name.chars().count() + 2);
         self.text
-            .push_str(&self.layout.paint.strong(&gate::plain(name)));
-        let mut parts = fold(text, room.max(20)).into_iter();
+            .push_str(&self.layout.paint.strong(&gate::single_line(name)));
+        let mut parts = wrap(text, room.max(20)).into_iter();
         if let Some(first) = parts.next().filter(|first| !first.is_empty()) {
             self.text.push_str("  ");
             self.text.push_str(&first);
@@ -150,7 +150,7 @@ impl Screen {
         self.heading("media", "as its server describes it");
         let lines = crate::media::lines(media);
         let (urls, warnings) = lines.split_at(media.urls.len());
-        let shown = match self.layout.everything {
+        let shown = match self.layout.verbose {
             true => urls.len(),
             false => MEDIA_SHOWN,
         };
@@ -159,9 +159,9 @@ impl Screen {
             // At most two rows each: the whole text is in the run file.
             let line = match line.starts_with("warning") {
                 true => one_line(line),
-                false => cut(&one_line(line), 2 * room),
+                false => truncate(&one_line(line), 2 * room),
             };
-            for (index, part) in fold(&line, room).iter().enumerate() {
+            for (index, part) in wrap(&line, room).iter().enumerate() {
                 let _ = writeln!(self.text, "  {} {part}", if index == 0 { "-" } else { " " });
             }
         }
@@ -176,15 +176,17 @@ impl Screen {
         // An observed server runs on this machine.
         for (row, shown) in rows(population, report.server.is_some()) {
             match shown {
-                Shown::Text(text) => self.row(row.label, &text),
-                Shown::Distribution(found, first) => self.distribution(row.label, found, first),
+                RenderedRow::Text(text) => self.row(row.label, &text),
+                RenderedRow::Distribution(found, first) => {
+                    self.distribution(row.label, found, first)
+                }
             }
         }
         self.failures(clients);
     }
 
     fn failures(&mut self, clients: &Clients) {
-        let shown = if self.layout.everything {
+        let shown = if self.layout.verbose {
             clients.failures.len()
         } else {
             FAILURES_SHOWN
@@ -204,7 +206,7 @@ impl Screen {
                 failure.reason
             );
             // At most three rows per reason: the whole text is in the run file.
-            let text = cut(
+            let text = truncate(
                 &text,
                 3 * (self.layout.width.saturating_sub(NAME + 4)).max(20),
             );
@@ -214,7 +216,7 @@ impl Screen {
     }
 
     /// Writes four figures in columns: the mean or the median, then the tail.
-    fn distribution(&mut self, label: &str, named: &Named, first: &str) {
+    fn distribution(&mut self, label: &str, named: &NamedFigures, first: &str) {
         let MetricFigures::Distribution(Some(found)) = named.figures else {
             self.row(label, "no data");
             return;
@@ -248,7 +250,7 @@ impl Screen {
         // The figures below describe a server that no longer exists.
         for event in events.iter().filter(|event| event.kind == ENDED) {
             let text = format!("{:.1} s: {}", event.at, one_line(&event.text));
-            self.row("ENDED", &cut(&text, ENDED_MAX));
+            self.row("ENDED", &truncate(&text, ENDED_MAX));
         }
         let peak = |name: &str, unit| {
             server.level(name).map_or_else(
@@ -273,7 +275,7 @@ impl Screen {
         let text = format!(
             "RSS {}{}; {}",
             most("rss", Unit::Bytes),
-            match self.layout.everything {
+            match self.layout.verbose {
                 true => format!(", USS {}", most("uss", Unit::Bytes)),
                 false => String::new(),
             },
@@ -322,7 +324,7 @@ impl Screen {
         self.heading("what limited the server", "");
         for limit in &report.server_limits {
             let room = self.layout.width.saturating_sub(4).max(20);
-            for (index, part) in fold(&limit.text, room).iter().enumerate() {
+            for (index, part) in wrap(&limit.text, room).iter().enumerate() {
                 let _ = writeln!(self.text, "  {} {part}", if index == 0 { "-" } else { " " });
             }
         }
@@ -336,7 +338,7 @@ impl Screen {
         let path = if path.is_empty() {
             "not kept".into()
         } else {
-            gate::plain(&path)
+            gate::single_line(&path)
         };
         let _ = writeln!(self.text, "{}  {path}", paint.strong("run file"));
         let seed = report.run.seed;
@@ -365,7 +367,7 @@ impl Screen {
                 event.kind,
                 one_line(&event.text)
             );
-            for (index, part) in fold(&text, self.layout.width.saturating_sub(4).max(20))
+            for (index, part) in wrap(&text, self.layout.width.saturating_sub(4).max(20))
                 .iter()
                 .enumerate()
             {
@@ -453,13 +455,13 @@ fn distribution_columns(unit: Unit, found: Distribution) -> [(&'static str, Stri
 /// Converts a text to one line, with single blanks for all blanks and line ends, and sanitizes it:
 /// see [`gate`].
 pub(crate) fn one_line(text: &str) -> String {
-    let words = text.split_whitespace().map(gate::plain);
+    let words = text.split_whitespace().map(gate::single_line);
     words.collect::<Vec<_>>().join(" ")
 }
 
 /// Truncates a text to `width` columns, with an ellipsis if it does not fit.
-pub(crate) fn cut(text: &str, width: usize) -> String {
-    let text = gate::plain(text);
+pub(crate) fn truncate(text: &str, width: usize) -> String {
+    let text = gate::single_line(text);
     if text.chars().count() <= width {
         return text.into_owned();
     }
@@ -469,8 +471,8 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
 }
 
 /// Folds a text into lines of at most `width`, at blanks if possible.
-pub(crate) fn fold(text: &str, width: usize) -> Vec<String> {
-    let text = gate::plain(text);
+pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
+    let text = gate::single_line(text);
     let mut lines = Vec::new();
     let mut line = String::new();
     for word in text.split(' ') {

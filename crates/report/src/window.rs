@@ -5,11 +5,11 @@ use measure::totals::Statistic;
 use measure::{Catalogue, Sparse, Totals, Window};
 use serde::ser::{Serialize, SerializeMap, SerializeStruct, Serializer};
 
-use crate::metrics::{Distribution, MetricFigures, tidy};
+use crate::metrics::{Distribution, MetricFigures, round_figure};
 
 /// Figures of all subjects in one window.
 #[derive(Clone, Debug, Default)]
-pub struct WindowRow {
+pub struct ReportWindow {
     /// Start, in seconds since the start of the run.
     pub start: f64,
     /// Length in seconds.
@@ -56,7 +56,9 @@ impl SubjectWindow {
                         found.and_then(|sparse| distribution(sparse, metric.unit.scale())),
                     )
                 }
-                _ => MetricFigures::Value(totals.figure(metric, Statistic::Value).map(tidy)),
+                _ => {
+                    MetricFigures::Value(totals.figure(metric, Statistic::Value).map(round_figure))
+                }
             };
             (metric.name, figures)
         });
@@ -68,14 +70,14 @@ impl SubjectWindow {
 }
 
 fn distribution(sparse: &Sparse, scale: f64) -> Option<Distribution> {
-    let quantile = |share: f64| Some(tidy(sparse.quantile(share)? as f64 * scale));
+    let quantile = |share: f64| Some(round_figure(sparse.quantile(share)? as f64 * scale));
     Some(Distribution {
         count: sparse.count(),
-        mean: tidy(sparse.mean()? * scale),
+        mean: round_figure(sparse.mean()? * scale),
         p50: quantile(0.5)?,
         p95: quantile(0.95)?,
         p99: quantile(0.99)?,
-        max: tidy(sparse.max as f64 * scale),
+        max: round_figure(sparse.max as f64 * scale),
     })
 }
 
@@ -104,7 +106,7 @@ impl Serialize for PopulationPart<'_> {
     }
 }
 
-impl Serialize for WindowRow {
+impl Serialize for ReportWindow {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let populations: Vec<_> = self
             .populations
@@ -183,11 +185,11 @@ mod tests {
         recorder.add(CAME, 3);
         recorder.fail("timed_out");
         let window = SubjectWindow::of(CATALOGUE, recorder.take_window(), 1.0);
-        let row = WindowRow {
+        let row = ReportWindow {
             start: 2.0,
             seconds: 1.0,
             populations: vec![("viewers".to_owned(), window)],
-            ..WindowRow::default()
+            ..ReportWindow::default()
         };
         assert_eq!(
             serde_json::to_string(&row).expect("it has string keys"),

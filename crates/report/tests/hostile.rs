@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use measure::{
-    Catalogue, Grounds, Recorder, SERVER_CATALOGUE, TESTER_CATALOGUE, ThresholdResult, Time, Unit,
-    Verdict,
+    Catalogue, Recorder, SERVER_CATALOGUE, TESTER_CATALOGUE, ThresholdResult, Time, Unit, Verdict,
+    VerdictInput,
 };
 use protocol::metrics as clients;
 use report::paint::Paint;
@@ -101,9 +101,9 @@ fn make(path: &Path) {
     }];
     let verdict = Verdict::decide(
         &thresholds,
-        Grounds {
+        VerdictInput {
             invalid: vec![HOSTILE.to_owned()],
-            ..Grounds::default()
+            ..VerdictInput::default()
         },
     );
     file.verdict(&verdict, &thresholds);
@@ -139,7 +139,7 @@ fn hostile_text_does_not_control_a_terminal() {
             let layout = Layout {
                 width,
                 paint: Paint { colour },
-                everything,
+                verbose: everything,
             };
             check(&summary(&report, layout), colour);
         }

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use measure::{
-    Catalogue, Finding, Grounds, Recorder, SERVER_CATALOGUE, TESTER_CATALOGUE, ThresholdResult,
-    Time, Unit, Verdict, server, tester,
+    Catalogue, Finding, Recorder, SERVER_CATALOGUE, TESTER_CATALOGUE, ThresholdResult, Time, Unit,
+    Verdict, VerdictInput, server, tester,
 };
 use protocol::media::rtp::metrics as rtp;
 use protocol::metrics as clients;
@@ -130,7 +130,7 @@ fn make(path: &Path, name: &str, viewers: &str, threshold: &str, windows: u64) {
         implied: false,
         in_doubt: false,
     }];
-    let verdict = Verdict::decide(&thresholds, Grounds::default());
+    let verdict = Verdict::decide(&thresholds, VerdictInput::default());
     file.verdict(&verdict, &thresholds);
     file.finish().expect("nothing is in its way");
 }
@@ -175,7 +175,7 @@ fn page_loads_nothing_and_runs_only_its_own_scripts() {
     let path = folder.path().join("x.run");
     make(&path, "evening", "viewers", "viewers.loss < 0.5%", 10);
     let page = page(&path);
-    assert!(page.starts_with(html::BEGINS));
+    assert!(page.starts_with(html::FIRST_LINES));
     for bad in [
         " src=",
         " href=",

@@ -123,7 +123,7 @@ fn summary_shows_link_losses_next_to_client_losses() {
     }
     let all = with_report(|report, _| {
         let everything = Layout {
-            everything: true,
+            verbose: true,
             ..Layout::default()
         };
         summary(report, everything)
@@ -217,7 +217,7 @@ fn tables_have_rows_of_links() {
     with_report(|_, reader| {
         let open =
             |table: report::csv::Table| std::fs::File::create(folder.path().join(table.file));
-        let mut tables = report::csv::Tables::begin(open).expect("there is room");
+        let mut tables = report::csv::TableWriter::begin(open).expect("there is room");
         tables.add("far", reader).expect("it can be written");
         tables.end().expect("it can be written");
     });

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use measure::{
-    Catalogue, Grounds, Recorder, SERVER_CATALOGUE, TESTER_CATALOGUE, ThresholdResult, Time, Unit,
-    Verdict, server, tester,
+    Catalogue, Recorder, SERVER_CATALOGUE, TESTER_CATALOGUE, ThresholdResult, Time, Unit, Verdict,
+    VerdictInput, server, tester,
 };
 use protocol::browser::BROWSER_CATALOGUE;
 use protocol::media::rtp::metrics as rtp;
@@ -154,7 +154,7 @@ fn make(windows: u64, warm_up: Duration, with_verdict: bool) -> Made {
             threshold("viewers.reordered < 100", Some(12.0), true),
             threshold("viewers.received > 1", None, false),
         ];
-        let verdict = Verdict::decide(&thresholds, Grounds::default());
+        let verdict = Verdict::decide(&thresholds, VerdictInput::default());
         file.verdict(&verdict, &thresholds);
     }
     file.finish().expect("the run file can be finished");
@@ -250,7 +250,7 @@ fn summary_fits_a_narrow_terminal() {
 fn verbose_summary_has_every_metric_and_event() {
     let made = make(2, Duration::ZERO, true);
     let layout = Layout {
-        everything: true,
+        verbose: true,
         ..Layout::default()
     };
     let text = summary(&report_of(&made.path), layout);

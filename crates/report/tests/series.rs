@@ -386,7 +386,7 @@ fn block(page: &str, name: &str) -> Option<Value> {
 fn page_has_conclusions_and_a_page_for_every_run() {
     let (folder, series) = scaling_series();
     let page = page(folder.path(), &series);
-    assert!(page.starts_with(report::html::BEGINS));
+    assert!(page.starts_with(report::html::FIRST_LINES));
     let data = block(&page, "data").expect("there is data");
     let shown = &data["series"];
     let sentence = shown["sentence"].as_str().expect("a sentence");

@@ -9,22 +9,22 @@ use measure::Sparse;
 
 /// Maximum number of values in a stored distribution. No window comes close; the limit keeps sums
 /// over damaged files from overflowing.
-const MOST: u64 = 1 << 44;
+const VALUES_MAX: u64 = 1 << 44;
 
 /// Encodes a distribution.
 pub fn encode(sparse: &Sparse) -> Vec<u8> {
     let mut blob = Vec::with_capacity(16 + sparse.buckets.len() * 4);
-    put(&mut blob, sparse.buckets.len() as u128);
+    write_varint(&mut blob, sparse.buckets.len() as u128);
     if sparse.buckets.is_empty() {
         return blob;
     }
-    put(&mut blob, sparse.sum);
-    put(&mut blob, u128::from(sparse.min));
-    put(&mut blob, u128::from(sparse.max));
+    write_varint(&mut blob, sparse.sum);
+    write_varint(&mut blob, u128::from(sparse.min));
+    write_varint(&mut blob, u128::from(sparse.max));
     let mut last = 0;
     for &(value, count) in &sparse.buckets {
-        put(&mut blob, u128::from(value - last));
-        put(&mut blob, u128::from(count));
+        write_varint(&mut blob, u128::from(value - last));
+        write_varint(&mut blob, u128::from(count));
         last = value;
     }
     blob
@@ -32,13 +32,13 @@ pub fn encode(sparse: &Sparse) -> Vec<u8> {
 
 /// Decodes a distribution. Returns `None` if the blob is damaged.
 pub fn decode(mut blob: &[u8]) -> Option<Sparse> {
-    let buckets = usize::try_from(take(&mut blob)?).ok()?;
+    let buckets = usize::try_from(read_varint(&mut blob)?).ok()?;
     if buckets == 0 {
         return blob.is_empty().then(Sparse::default);
     }
-    let sum = take(&mut blob)?;
-    let min = u64::try_from(take(&mut blob)?).ok()?;
-    let max = u64::try_from(take(&mut blob)?).ok()?;
+    let sum = read_varint(&mut blob)?;
+    let min = u64::try_from(read_varint(&mut blob)?).ok()?;
+    let max = u64::try_from(read_varint(&mut blob)?).ok()?;
     // A bucket takes at least two bytes, so a short blob cannot request a large allocation.
     if buckets > blob.len() / 2 {
         return None;
@@ -51,20 +51,22 @@ pub fn decode(mut blob: &[u8]) -> Option<Sparse> {
     };
     let (mut value, mut total) = (0u64, 0u64);
     for index in 0..buckets {
-        let step = u64::try_from(take(&mut blob)?).ok()?;
-        let count = u64::try_from(take(&mut blob)?).ok()?;
+        let step = u64::try_from(read_varint(&mut blob)?).ok()?;
+        let count = u64::try_from(read_varint(&mut blob)?).ok()?;
         if (step == 0 && index > 0) || count == 0 {
             return None;
         }
         value = value.checked_add(step)?;
-        total = total.checked_add(count).filter(|total| *total <= MOST)?;
+        total = total
+            .checked_add(count)
+            .filter(|total| *total <= VALUES_MAX)?;
         sparse.buckets.push((value, count));
     }
     let possible = u128::from(min) * u128::from(total)..=u128::from(max) * u128::from(total);
     (blob.is_empty() && min <= max && possible.contains(&sum)).then_some(sparse)
 }
 
-fn put(blob: &mut Vec<u8>, mut value: u128) {
+fn write_varint(blob: &mut Vec<u8>, mut value: u128) {
     while value >= 0x80 {
         blob.push(value as u8 | 0x80);
         value >>= 7;
@@ -72,7 +74,7 @@ fn put(blob: &mut Vec<u8>, mut value: u128) {
     blob.push(value as u8);
 }
 
-fn take(blob: &mut &[u8]) -> Option<u128> {
+fn read_varint(blob: &mut &[u8]) -> Option<u128> {
     let mut value = 0u128;
     for shift in (0..u128::BITS).step_by(7) {
         let (&byte, rest) = blob.split_first()?;

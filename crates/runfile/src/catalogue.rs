@@ -3,13 +3,13 @@
 //! Figures are stored by index. The metric names are stored too, so a file written by a streamgauge
 //! with other metrics is read by name.
 
-use measure::metric::{Join, MetricSource};
+use measure::metric::{GaugeMerge, MetricSource};
 use measure::{Catalogue, HistogramId, Unit, Window};
 use serde::{Deserialize, Serialize};
 
 /// Catalogue as stored in the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Stored {
+pub(crate) struct StoredCatalogue {
     /// Counter names, by index.
     pub(crate) counters: Vec<String>,
     /// Level names, by index.
@@ -34,9 +34,9 @@ struct StoredMetric {
     reference: String,
 }
 
-impl Stored {
-    pub(crate) fn new(catalogue: Catalogue) -> Stored {
-        let mut stored = Stored {
+impl StoredCatalogue {
+    pub(crate) fn new(catalogue: Catalogue) -> StoredCatalogue {
+        let mut stored = StoredCatalogue {
             counters: vec![String::new(); catalogue.counters()],
             gauges: vec![String::new(); catalogue.gauges()],
             distributions: vec![String::new(); catalogue.histograms()],
@@ -55,15 +55,15 @@ impl Stored {
             let counter = |id: measure::CounterId| &stored.counters[usize::from(id.0)];
             let source = match metric.source {
                 MetricSource::Counter(_) => "counter".to_owned(),
-                MetricSource::Gauge(_, Join::Sum) => "level, sum over workers".to_owned(),
-                MetricSource::Gauge(_, Join::Max) => "level, maximum over workers".to_owned(),
+                MetricSource::Gauge(_, GaugeMerge::Sum) => "level, sum over workers".to_owned(),
+                MetricSource::Gauge(_, GaugeMerge::Max) => "level, maximum over workers".to_owned(),
                 MetricSource::Distribution(_) => "distribution".to_owned(),
                 MetricSource::Sum(a, b) => format!("{} + {}", counter(a), counter(b)),
                 MetricSource::Difference(a, b) => format!("{} - {}", counter(a), counter(b)),
                 MetricSource::LossRatio(a, b) => {
                     format!("({0} - {1}) / {0}", counter(a), counter(b))
                 }
-                MetricSource::NotRight(all, right, less) => {
+                MetricSource::WrongShare(all, right, less) => {
                     let all: Vec<&str> = all.iter().map(|&id| counter(id).as_str()).collect();
                     let all = all.join(" + ");
                     format!("1 - ({} - {}) / ({all})", counter(right), counter(less))
@@ -101,7 +101,7 @@ pub(crate) struct Mapping {
 }
 
 impl Mapping {
-    pub(crate) fn new(stored: &Stored, catalogue: Catalogue) -> Mapping {
+    pub(crate) fn new(stored: &StoredCatalogue, catalogue: Catalogue) -> Mapping {
         let mut unknown = Vec::new();
         let mut places = |names: &[String], wanted: fn(MetricSource) -> Option<usize>| {
             names

@@ -18,24 +18,24 @@ use crate::schema;
 const LONGEST_VALUE: i32 = 32 << 20;
 
 /// Maximum total length of the texts and blobs in the result of one query, in bytes.
-const MOST_BYTES: usize = 64 << 20;
+const RESULT_BYTES_MAX: usize = 64 << 20;
 
 /// Steps of SQLite's virtual machine between two calls of the progress handler.
-const STEPS: i32 = 100_000;
+const STEPS_PER_PROGRESS_CALL: i32 = 100_000;
 
 /// Maximum number of progress handler calls in a query. A query of sixteen windows of a hundred
 /// populations takes about 10^6 steps; the limit is 2 * 10^7 steps, which take seconds.
-const LOOKS: u32 = 200;
+const PROGRESS_CALLS_MAX: u32 = 200;
 
 /// Time that a reader waits for a writer's lock.
-const BUSY: Duration = Duration::from_secs(5);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// An open run file.
 #[derive(Debug)]
 pub(crate) struct Database {
     connection: Connection,
     /// Progress handler calls during the current query.
-    looks: Arc<AtomicU32>,
+    progress_calls: Arc<AtomicU32>,
     /// Temporary copy of the file, if it could not be read in place.
     pub(crate) copy: Option<tempfile::TempDir>,
 }
@@ -43,7 +43,7 @@ pub(crate) struct Database {
 impl Database {
     /// Applies the limits to a connection that was opened read-only.
     pub(crate) fn new(mut connection: Connection) -> Result<Database, rusqlite::Error> {
-        connection.busy_timeout(BUSY)?;
+        connection.busy_timeout(BUSY_TIMEOUT)?;
         for (option, on) in [
             // A schema cannot call functions with side effects.
             (DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false),
@@ -58,12 +58,12 @@ impl Database {
         connection.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0)?;
         let looks = Arc::new(AtomicU32::new(0));
         let looked = Arc::clone(&looks);
-        let too_long = move || looked.fetch_add(1, Ordering::Relaxed) >= LOOKS;
-        connection.progress_handler(STEPS, Some(too_long))?;
+        let too_long = move || looked.fetch_add(1, Ordering::Relaxed) >= PROGRESS_CALLS_MAX;
+        connection.progress_handler(STEPS_PER_PROGRESS_CALL, Some(too_long))?;
         connection.pragma_update(None, "cell_size_check", true)?;
         let database = Database {
             connection,
-            looks,
+            progress_calls: looks,
             copy: None,
         };
         // Damage to the file shows at the first read.
@@ -123,7 +123,7 @@ impl Database {
         most: usize,
         mut read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<Vec<T>, String> {
-        self.looks.store(0, Ordering::Relaxed);
+        self.progress_calls.store(0, Ordering::Relaxed);
         let said = |error: rusqlite::Error| match error.sqlite_error_code() {
             Some(rusqlite::ErrorCode::OperationInterrupted) => {
                 "reading it takes far longer than reading an intact file".to_owned()
@@ -144,7 +144,7 @@ impl Database {
                     _ => 0,
                 };
             }
-            if rows.len() >= most || bytes > MOST_BYTES {
+            if rows.len() >= most || bytes > RESULT_BYTES_MAX {
                 return Err("it holds far more data than a run writes in one place".to_owned());
             }
             rows.push(read(row).map_err(said)?);

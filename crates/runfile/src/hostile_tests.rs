@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
-use super::tests::{catalogue, header, lossy, place, read};
+use super::tests::{catalogue, header, lossy, read, temporary_path};
 use super::*;
 
 /// Limit for the duration of a rejection, which takes far less.
@@ -52,7 +52,7 @@ fn only_tables_made_by_this_program_are_read() {
             "DROP TABLE client; CREATE TABLE client AS SELECT 1 AS id;".to_owned(),
         ),
     ] {
-        let (_directory, path) = place();
+        let (_directory, path) = temporary_path();
         changed(&path, &sql);
         let begun = Instant::now();
         let error = refused(&path);
@@ -64,7 +64,7 @@ fn only_tables_made_by_this_program_are_read() {
 
 #[test]
 fn unknown_tables_and_indexes_are_ignored() {
-    let (_directory, path) = place();
+    let (_directory, path) = temporary_path();
     changed(
         &path,
         "CREATE TABLE notes (text); CREATE INDEX when_due ON client (due);",
@@ -74,7 +74,7 @@ fn unknown_tables_and_indexes_are_ignored() {
 
 #[test]
 fn endless_query_is_interrupted() {
-    let (_directory, path) = place();
+    let (_directory, path) = temporary_path();
     changed(&path, "");
     let database = open::open_database(&path).expect("a run file");
     let endless =
@@ -93,7 +93,7 @@ fn endless_query_is_interrupted() {
 
 #[test]
 fn oversized_query_result_is_rejected() {
-    let (_directory, path) = place();
+    let (_directory, path) = temporary_path();
     changed(&path, "");
     let database = open::open_database(&path).expect("a run file");
     let numbers = "WITH RECURSIVE r(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM r)";
@@ -112,13 +112,13 @@ fn oversized_query_result_is_rejected() {
 
 #[test]
 fn subjects_and_reasons_are_bounded() {
-    let (_directory, path) = place();
+    let (_directory, path) = temporary_path();
     let numbers = "(WITH RECURSIVE r(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM r LIMIT 1001) SELECT x FROM r)";
     let sql = "INSERT INTO subject SELECT x + 2, 'n' || x, kind, catalogue FROM subject,";
     changed(&path, &format!("{sql} {numbers} WHERE id = 0;"));
     assert!(refused(&path).to_string().contains("far more"));
 
-    let (_directory, path) = place();
+    let (_directory, path) = temporary_path();
     let sql = "INSERT INTO failure SELECT 0, 0, 'reason ' || x, 1 FROM";
     changed(&path, &format!("{sql} {numbers};"));
     let error = read(&path).totals().expect_err("too many reasons");
@@ -130,7 +130,7 @@ fn subjects_and_reasons_are_bounded() {
 
 #[test]
 fn truncated_file_is_reported_as_truncated() {
-    let (_directory, path) = place();
+    let (_directory, path) = temporary_path();
     changed(&path, "");
     let whole = std::fs::read(&path).expect("it is there");
     for (length, said) in [
@@ -149,7 +149,7 @@ fn truncated_file_is_reported_as_truncated() {
 
 #[test]
 fn pipe_in_place_of_a_file_or_its_log_is_rejected() {
-    let (directory, path) = place();
+    let (directory, path) = temporary_path();
     let pipe = |path: &Path| {
         let made = Command::new("mkfifo").arg(path).status();
         assert!(
@@ -167,7 +167,7 @@ fn pipe_in_place_of_a_file_or_its_log_is_rejected() {
 
 #[test]
 fn reading_leaves_no_files_and_ignores_a_journal() {
-    let (directory, path) = place();
+    let (directory, path) = temporary_path();
     changed(&path, "");
     // A journal that SQLite would roll back if it opened the file for writing.
     let journal = open::companion(&path, "-journal");
@@ -185,7 +185,7 @@ fn reading_leaves_no_files_and_ignores_a_journal() {
 
 #[test]
 fn paths_with_special_characters_can_be_opened() {
-    let (directory, path) = place();
+    let (directory, path) = temporary_path();
     changed(&path, "");
     for name in ["a b?c#d%41&e.run", "größe.run", "file:x?mode=rw.run"] {
         let odd = directory.path().join(name);

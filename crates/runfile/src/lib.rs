@@ -46,7 +46,7 @@ pub mod series;
 mod writer;
 
 pub use error::{RunFileError, io_reason};
-pub use plain::make_plain;
+pub use plain::merge_log;
 pub use reader::{Reader, Rows, Subject};
 pub use rows::{
     ClientOutcome, ClientRow, EventRow, FailureRow, Header, Machine, SubjectHeader, WindowRow,

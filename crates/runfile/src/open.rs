@@ -72,7 +72,7 @@ pub(crate) fn open_database(path: &Path) -> Result<Database, RunFileError> {
         has_log |= suffix == "-wal" && metadata.len() > 0;
     }
     let plain = !is_written && !has_log;
-    if plain && let Some(whole) = whole_length(&head).filter(|&whole| whole > length) {
+    if plain && let Some(whole) = length_in_header(&head).filter(|&whole| whole > length) {
         return Err(damaged(format!(
             "its end is missing: it has {length} of {whole} bytes"
         )));
@@ -80,7 +80,7 @@ pub(crate) fn open_database(path: &Path) -> Result<Database, RunFileError> {
     let database = match connect(path, plain) {
         // The log cannot be read in place: reading it takes an index file, and the directory is
         // read-only or has no space.
-        Err(error) if is_about_the_place(&error) => {
+        Err(error) if is_location_error(&error) => {
             let copy = copy(path).map_err(|error| {
                 let folder = std::env::temp_dir();
                 let (why, folder) = (io_reason(&error), folder.display());
@@ -129,7 +129,7 @@ pub(crate) fn is_run_file(head: &[u8]) -> bool {
 
 /// Returns the file length that a database header states. Returns `None` if its page count was not
 /// written with the last change (ibid., "In-header database size").
-fn whole_length(head: &[u8]) -> Option<u64> {
+fn length_in_header(head: &[u8]) -> Option<u64> {
     let number = |at: usize| Some(u32::from_be_bytes(head.get(at..at + 4)?.try_into().ok()?));
     let page = u64::from(u16::from_be_bytes(head.get(16..18)?.try_into().ok()?));
     let page = if page == 1 { 65_536 } else { page };
@@ -142,7 +142,7 @@ fn whole_length(head: &[u8]) -> Option<u64> {
 fn connect(path: &Path, plain: bool) -> Result<Database, rusqlite::Error> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = if plain {
-        Connection::open_with_flags(immutable(path), flags | OpenFlags::SQLITE_OPEN_URI)?
+        Connection::open_with_flags(immutable_uri(path), flags | OpenFlags::SQLITE_OPEN_URI)?
     } else {
         Connection::open_with_flags(path, flags)?
     };
@@ -150,7 +150,7 @@ fn connect(path: &Path, plain: bool) -> Result<Database, rusqlite::Error> {
 }
 
 /// Returns the path as a URI (https://www.sqlite.org/uri.html) of a file that does not change.
-fn immutable(path: &Path) -> String {
+fn immutable_uri(path: &Path) -> String {
     // An empty authority precedes an absolute path, so that slashes at its start are not read as
     // those before a host.
     let mut uri = String::from(if path.is_absolute() {
@@ -169,7 +169,7 @@ fn immutable(path: &Path) -> String {
     uri + "?immutable=1"
 }
 
-fn is_about_the_place(error: &rusqlite::Error) -> bool {
+fn is_location_error(error: &rusqlite::Error) -> bool {
     matches!(
         error.sqlite_error_code(),
         Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly | ErrorCode::SystemIoFailure)

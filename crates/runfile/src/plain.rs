@@ -8,7 +8,7 @@ use rusqlite::{Connection, OpenFlags};
 use crate::error::RunFileError;
 
 /// Time to wait for remaining readers of the file.
-const PATIENCE: Duration = Duration::from_secs(5);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Merges the log of a run file into its database and removes the log. The writer cannot do this
 /// while readers keep the file open, and readers only read. Does nothing if there is no log. Call
@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// [`RunFileError::Write`] if another process still reads the file, or if it cannot be written. The
 /// run is then complete but in several files: the companions ending in `-wal` and `-shm` belong to
 /// it.
-pub fn make_plain(path: &Path) -> Result<(), RunFileError> {
+pub fn merge_log(path: &Path) -> Result<(), RunFileError> {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
     if !Path::new(&log).exists() {
@@ -27,7 +27,7 @@ pub fn make_plain(path: &Path) -> Result<(), RunFileError> {
     let fold = || {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let database = Connection::open_with_flags(path, flags)?;
-        database.busy_timeout(PATIENCE)?;
+        database.busy_timeout(BUSY_TIMEOUT)?;
         database.pragma_update(None, "journal_mode", "DELETE")
     };
     fold().map_err(|error: rusqlite::Error| RunFileError::Write {

@@ -9,7 +9,7 @@ use measure::{Catalogue, ThresholdResult, Time, Totals, Verdict, Window};
 use rusqlite::{Row, params};
 
 use crate::blob;
-use crate::catalogue::{Mapping, Stored};
+use crate::catalogue::{Mapping, StoredCatalogue};
 use crate::database::Database;
 use crate::error::RunFileError;
 use crate::open::open_database;
@@ -21,7 +21,7 @@ use crate::rows::{
 const PAGE: usize = 256;
 
 /// Maximum windows in a page.
-const WINDOWS: usize = 16;
+const WINDOWS_PER_PAGE: usize = 16;
 
 /// Maximum number of subjects. A scenario has at most a hundred populations.
 const SUBJECTS: usize = 128;
@@ -59,7 +59,7 @@ pub struct Subject {
     id: i64,
     mapping: Mapping,
     /// Number of distributions in the stored catalogue.
-    stored: usize,
+    stored_distributions: usize,
 }
 
 impl Reader {
@@ -83,7 +83,7 @@ impl Reader {
             )
             .map_err(damaged)?;
         for (id, name, kind, stored) in rows {
-            let stored: Stored = serde_json::from_str(&stored)
+            let stored: StoredCatalogue = serde_json::from_str(&stored)
                 .map_err(|error| damaged(format!("the catalogue of `{name}`: {error}")))?;
             let Some(catalogue) = catalogue(&kind) else {
                 return Err(RunFileError::UnknownKind {
@@ -101,7 +101,7 @@ impl Reader {
                 unknown: mapping.unknown.clone(),
                 id,
                 mapping,
-                stored: stored.distributions.len(),
+                stored_distributions: stored.distributions.len(),
             });
         }
         let header = read_header(&database, &subjects).map_err(damaged)?;
@@ -142,7 +142,7 @@ impl Reader {
     /// Iterates over the windows in order, including the warm-up. Only a few are in memory at a
     /// time.
     pub fn windows(&self) -> Rows<'_, WindowRow> {
-        Rows::new(self, Reader::some_windows)
+        Rows::new(self, Reader::window_page)
     }
 
     /// Iterates over the windows with an index above `index`, like [`Reader::windows`]: those that
@@ -187,7 +187,7 @@ impl Reader {
 
     /// Iterates over the clients by id.
     pub fn clients(&self) -> Rows<'_, ClientRow> {
-        Rows::new(self, Reader::some_clients)
+        Rows::new(self, Reader::client_page)
     }
 
     /// Failure counts by subject and reason, without the warm-up. The most frequent reason of a
@@ -269,7 +269,7 @@ impl Reader {
             .map_err(|why| self.damaged(why))
     }
 
-    fn some_clients(&self, after: i64) -> Result<Vec<(i64, ClientRow)>, RunFileError> {
+    fn client_page(&self, after: i64) -> Result<Vec<(i64, ClientRow)>, RunFileError> {
         self.collect(
             "SELECT id, subject, slot, generation, url, due, begun, first_media, ended, outcome, \
              reason, detail, streams FROM client WHERE id > ?1 ORDER BY id LIMIT 256",
@@ -304,11 +304,11 @@ impl Reader {
         )
     }
 
-    fn some_windows(&self, after: i64) -> Result<Vec<(i64, WindowRow)>, RunFileError> {
+    fn window_page(&self, after: i64) -> Result<Vec<(i64, WindowRow)>, RunFileError> {
         let mut windows = self.collect(
             "SELECT idx, start_ns, seconds FROM window WHERE idx > ?1 ORDER BY idx LIMIT 16",
             params![after],
-            WINDOWS,
+            WINDOWS_PER_PAGE,
             |row| {
                 let index: i64 = row.get(0)?;
                 let window = WindowRow {
@@ -324,8 +324,12 @@ impl Reader {
             return Ok(windows);
         };
         let range = params![first.0, last.0];
-        let places = WINDOWS * self.subjects.len();
-        let distributions = self.subjects.iter().map(|subject| subject.stored).max();
+        let places = WINDOWS_PER_PAGE * self.subjects.len();
+        let distributions = self
+            .subjects
+            .iter()
+            .map(|subject| subject.stored_distributions)
+            .max();
         let mut figures: BTreeMap<(i64, i64), Window> = BTreeMap::new();
         let lines = self.collect(
             "SELECT window, subject, counters, gauges FROM figures WHERE window BETWEEN ?1 AND ?2",

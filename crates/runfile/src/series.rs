@@ -20,7 +20,7 @@ pub const INDEX: &str = "series.json";
 pub const INDEX_VERSION: u32 = 1;
 
 /// Maximum size of an index that is read, in bytes.
-const LARGEST: u64 = 16 << 20;
+const INDEX_BYTES_MAX: u64 = 16 << 20;
 
 /// Index of a series.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -49,7 +49,7 @@ pub struct Index {
 
 /// Field that the index of every version has.
 #[derive(Deserialize)]
-struct Versioned {
+struct IndexVersion {
     index_version: u32,
 }
 
@@ -151,15 +151,15 @@ impl Index {
             Err(error) => return Err(wrong(io_reason(&error))),
         };
         let mut bytes = Vec::new();
-        file.take(LARGEST + 1)
+        file.take(INDEX_BYTES_MAX + 1)
             .read_to_end(&mut bytes)
             .map_err(|error| wrong(io_reason(&error)))?;
-        if bytes.len() as u64 > LARGEST {
+        if bytes.len() as u64 > INDEX_BYTES_MAX {
             return Err(wrong("it is larger than 16 MiB".to_owned()));
         }
         let unsound = |error: serde_json::Error| wrong(format!("it is damaged ({error})"));
         // Checked first: the other fields of a later version are unknown.
-        let Versioned { index_version } = serde_json::from_slice(&bytes).map_err(unsound)?;
+        let IndexVersion { index_version } = serde_json::from_slice(&bytes).map_err(unsound)?;
         if index_version > INDEX_VERSION {
             return Err(IndexError::Newer {
                 path,
@@ -168,7 +168,7 @@ impl Index {
         }
         let index: Index = serde_json::from_slice(&bytes).map_err(unsound)?;
         for run in &index.runs {
-            if !is_plain(&run.file) {
+            if !is_run_file_name(&run.file) {
                 return Err(wrong(format!(
                     "`{}` is not the name of a run file",
                     run.file
@@ -215,7 +215,7 @@ impl Index {
 }
 
 /// Returns `true` if `name` is the name of a run file in the folder itself.
-fn is_plain(name: &str) -> bool {
+fn is_run_file_name(name: &str) -> bool {
     name.ends_with(".run") && !name.contains(['/', '\0']) && !name.starts_with('.')
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use measure::metric::Group;
 use measure::totals::Statistic;
-use measure::{Catalogue, Grounds, Histogram, HistogramId, Time, Totals, Verdict, Window};
+use measure::{Catalogue, Histogram, HistogramId, Time, Totals, Verdict, VerdictInput, Window};
 use proptest::prelude::*;
 use rusqlite::Connection;
 
@@ -113,7 +113,7 @@ pub(crate) fn read(path: &Path) -> Reader {
     Reader::open(path, catalogue).expect("a run file")
 }
 
-pub(crate) fn place() -> (tempfile::TempDir, PathBuf) {
+pub(crate) fn temporary_path() -> (tempfile::TempDir, PathBuf) {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = directory.path().join("a run.db");
     (directory, path)
@@ -169,7 +169,7 @@ proptest! {
     fn windows_and_totals_read_back_unchanged(
         windows in proptest::collection::vec((any_window(), any_window()), 0..20),
     ) {
-        let (_directory, path) = place();
+        let (_directory, path) = temporary_path();
         let file = RunFile::create(&path, &header()).expect("a new file");
         let mut rows = Vec::new();
         let mut totals = BTreeMap::from(
@@ -212,7 +212,7 @@ proptest! {
     fn damaged_file_does_not_panic(
         places in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..40),
     ) {
-        let (_directory, path) = place();
+        let (_directory, path) = temporary_path();
         let file = RunFile::create(&path, &header()).expect("a new file");
         (0..20).for_each(|index| file.window(lossy(index)));
         file.event(EventRow::default());
@@ -234,7 +234,7 @@ proptest! {
 
 #[test]
 fn decreasing_row_number_is_an_error() {
-    let (_directory, path) = place();
+    let (_directory, path) = temporary_path();
     let file = RunFile::create(&path, &header()).expect("a new file");
     (0..20).for_each(|index| file.window(lossy(index)));
     file.finish().expect("nothing is in its way");
@@ -276,7 +276,7 @@ fn decreasing_row_number_is_an_error() {
 
 #[test]
 fn clients_events_and_header_read_back_unchanged() {
-    let (directory, path) = place();
+    let (directory, path) = temporary_path();
     let file = RunFile::create(&path, &header()).expect("a new file");
     let client = |id: u64| ClientRow {
         id,
@@ -310,10 +310,10 @@ fn clients_events_and_header_read_back_unchanged() {
     file.meta("receive_path", "ring".into());
     let verdict = Verdict::decide(
         &[],
-        Grounds {
+        VerdictInput {
             invalid: vec!["too slow".to_owned()],
             stopped_by_user: true,
-            ..Grounds::default()
+            ..VerdictInput::default()
         },
     );
     file.verdict(&verdict, &[]);
@@ -349,7 +349,7 @@ fn clients_events_and_header_read_back_unchanged() {
 
 #[test]
 fn existing_file_is_not_overwritten_unless_requested() {
-    let (_directory, path) = place();
+    let (_directory, path) = temporary_path();
     let file = RunFile::create(&path, &header()).expect("a new file");
     let again = RunFile::create(&path, &header());
     assert!(
@@ -396,8 +396,8 @@ fn creation_error_names_the_path() {
 
 #[test]
 fn full_disk_keeps_committed_windows() {
-    let (_directory, path) = place();
-    let file = RunFile::make(&path, &header(), Some(40)).expect("a new file");
+    let (_directory, path) = temporary_path();
+    let file = RunFile::create_with_page_limit(&path, &header(), Some(40)).expect("a new file");
     let mut index = 0;
     let error = loop {
         let mut row = lossy(index);
@@ -420,7 +420,7 @@ fn full_disk_keeps_committed_windows() {
     for index in index..index + 2000 {
         file.window(lossy(index));
     }
-    assert!(file.failed().is_some());
+    assert!(file.error().is_some());
     assert!(file.finish().is_err());
     let reader = read(&path);
     assert_eq!(reader.windows().count() as u64, windows);
@@ -430,7 +430,7 @@ fn full_disk_keeps_committed_windows() {
 
 #[test]
 fn run_in_progress_can_be_read() {
-    let (_directory, path) = place();
+    let (_directory, path) = temporary_path();
     let file = RunFile::create(&path, &header()).expect("a new file");
     file.window(lossy(0));
     file.flush().expect("no error");
@@ -450,7 +450,7 @@ fn run_in_progress_can_be_read() {
 
 #[test]
 fn other_files_are_rejected() {
-    let (directory, path) = place();
+    let (directory, path) = temporary_path();
     let open = |path: &Path| Reader::open(path, catalogue).expect_err("refused");
     assert!(matches!(open(&path), RunFileError::Missing { .. }));
     assert!(matches!(open(directory.path()), RunFileError::Open { .. }));
@@ -494,7 +494,7 @@ fn other_files_are_rejected() {
 
 #[test]
 fn figures_of_another_catalogue_are_read_by_name() {
-    let (_directory, path) = place();
+    let (_directory, path) = temporary_path();
     let file = RunFile::create(&path, &header()).expect("a new file");
     let mut row = lossy(2);
     let viewers = row.subjects.get_mut("viewers").expect("in it");
@@ -521,7 +521,7 @@ fn figures_of_another_catalogue_are_read_by_name() {
 
 #[test]
 fn views_and_docs_are_readable_with_plain_sqlite() {
-    let (_directory, path) = place();
+    let (_directory, path) = temporary_path();
     let file = RunFile::create(&path, &header()).expect("a new file");
     (0..3).for_each(|index| file.window(lossy(index)));
     file.finish().expect("no error");
@@ -541,7 +541,7 @@ fn views_and_docs_are_readable_with_plain_sqlite() {
 
 #[test]
 fn leftover_log_can_be_read_from_a_copy() {
-    let (directory, path) = place();
+    let (directory, path) = temporary_path();
     let file = RunFile::create(&path, &header()).expect("a new file");
     file.window(lossy(0));
     file.flush().expect("no error");

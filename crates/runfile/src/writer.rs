@@ -12,7 +12,7 @@ use measure::{ThresholdResult, Time, Verdict};
 use rusqlite::{Connection, ErrorCode, OpenFlags, params};
 
 use crate::blob;
-use crate::catalogue::Stored;
+use crate::catalogue::StoredCatalogue;
 use crate::error::{RunFileError, io_reason};
 use crate::open::{companion, is_run_file};
 use crate::rows::{ClientRow, EventRow, Header, WindowRow};
@@ -33,21 +33,21 @@ const BUSY: Duration = Duration::from_secs(5);
 /// after a second at the latest. The caller blocks only if the disk is so slow that 512 rows are
 /// waiting; a thread that measures should therefore leave this to another thread.
 ///
-/// After an error such as a full disk, all further rows are dropped and [`RunFile::failed`] returns
+/// After an error such as a full disk, all further rows are dropped and [`RunFile::error`] returns
 /// the error.
 ///
 /// A run file that is dropped without [`RunFile::finish`] is consistent but marked as cut off.
 #[derive(Debug)]
 pub struct RunFile {
     path: PathBuf,
-    queue: Sender<Row>,
+    queue: Sender<Command>,
     error: Arc<Mutex<Option<RunFileError>>>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// Row or command for the writer thread.
 #[derive(Debug)]
-enum Row {
+enum Command {
     Meta(String, serde_json::Value),
     Window(Box<WindowRow>),
     Client(Box<ClientRow>),
@@ -64,14 +64,14 @@ enum Row {
 impl RunFile {
     /// Creates a run file at `path`, which must not exist.
     pub fn create(path: &Path, header: &Header) -> Result<RunFile, RunFileError> {
-        RunFile::make(path, header, None)
+        RunFile::create_with_page_limit(path, header, None)
     }
 
     /// Creates a run file at `path` and replaces an existing run file. An empty file counts as one.
     /// Any other existing file is an error, as is a run file that is being written.
     pub fn create_over(path: &Path, header: &Header) -> Result<RunFile, RunFileError> {
         remove_old(path)?;
-        RunFile::make(path, header, None)
+        RunFile::create_with_page_limit(path, header, None)
     }
 
     /// Checks that no existing file prevents the creation of a run file at `path`, without changing
@@ -82,17 +82,17 @@ impl RunFile {
     /// causes.
     pub fn check(path: &Path, overwrite: bool) -> Result<(), RunFileError> {
         if overwrite {
-            return old(path).map(|_| ());
+            return lock_replaceable(path).map(|_| ());
         }
         match std::fs::symlink_metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(RunFileError::create(path, io_reason(&error))),
-            Ok(_) => Err(in_the_way(path)),
+            Ok(_) => Err(existing_file_error(path)),
         }
     }
 
     /// `max_pages` limits the size of the database. Tests simulate a full disk with it.
-    pub(crate) fn make(
+    pub(crate) fn create_with_page_limit(
         path: &Path,
         header: &Header,
         max_pages: Option<u32>,
@@ -100,7 +100,7 @@ impl RunFile {
         let claim = match OpenOptions::new().write(true).create_new(true).open(path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                return Err(in_the_way(path));
+                return Err(existing_file_error(path));
             }
             Err(error) => return Err(RunFileError::create(path, io_reason(&error))),
         };
@@ -125,15 +125,15 @@ impl RunFile {
         let error = Arc::new(Mutex::new(None));
         let writer = Writer {
             path: path.to_owned(),
-            _claim: claim,
+            _lock: claim,
             error: Arc::clone(&error),
             subjects: header.subjects.iter().map(|s| s.name.clone()).collect(),
-            stored: header
+            distribution_names: header
                 .subjects
                 .iter()
-                .map(|s| Stored::new(s.catalogue).distributions)
+                .map(|s| StoredCatalogue::new(s.catalogue).distributions)
                 .collect(),
-            windows: 0,
+            committed_windows: 0,
             windows_pending: 0,
             transaction: None,
         };
@@ -155,31 +155,31 @@ impl RunFile {
 
     /// Notes a fact about the run. A later value for the same key replaces an earlier one.
     pub fn meta(&self, key: &str, value: serde_json::Value) {
-        self.put(Row::Meta(key.to_owned(), value));
+        self.put(Command::Meta(key.to_owned(), value));
     }
 
     /// Writes a window. Each index may be used once.
     pub fn window(&self, row: WindowRow) {
-        self.put(Row::Window(Box::new(row)));
+        self.put(Command::Window(Box::new(row)));
     }
 
     /// Writes the state of a client, replacing an earlier row of it.
     pub fn client(&self, row: ClientRow) {
-        self.put(Row::Client(Box::new(row)));
+        self.put(Command::Client(Box::new(row)));
     }
 
     pub fn event(&self, row: EventRow) {
-        self.put(Row::Event(row));
+        self.put(Command::Event(row));
     }
 
     /// Writes the counts of a reference server of this process for one stream.
     pub fn served(&self, line: serde_json::Value) {
-        self.put(Row::Served(line));
+        self.put(Command::Served(line));
     }
 
     /// Writes the verdict, replacing an earlier one.
     pub fn verdict(&self, verdict: &Verdict, thresholds: &[ThresholdResult]) {
-        self.put(Row::Verdict(Box::new((
+        self.put(Command::Verdict(Box::new((
             verdict.clone(),
             thresholds.to_vec(),
         ))));
@@ -188,14 +188,14 @@ impl RunFile {
     /// Waits until all rows so far are committed or have failed.
     pub fn flush(&self) -> Result<(), RunFileError> {
         let (done, wait) = bounded(1);
-        self.put(Row::Flush(done));
+        self.put(Command::Flush(done));
         // The sender is dropped without an answer if the thread has ended.
         let _ = wait.recv();
-        self.failed().map_or(Ok(()), Err)
+        self.error().map_or(Ok(()), Err)
     }
 
     /// Returns the error that ended writing, if any. It is permanent.
-    pub fn failed(&self) -> Option<RunFileError> {
+    pub fn error(&self) -> Option<RunFileError> {
         self.error
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -205,10 +205,10 @@ impl RunFile {
     /// Marks the file as complete and closes it, as one plain file if no reader has it open.
     pub fn finish(mut self) -> Result<PathBuf, RunFileError> {
         self.end(true);
-        self.failed().map_or_else(|| Ok(self.path.clone()), Err)
+        self.error().map_or_else(|| Ok(self.path.clone()), Err)
     }
 
-    fn put(&self, row: Row) {
+    fn put(&self, row: Command) {
         // The thread receives until the end of the run. It stops earlier only by a panic, which
         // `end` turns into an error.
         let _ = self.queue.send(row);
@@ -218,7 +218,7 @@ impl RunFile {
         let Some(thread) = self.thread.take() else {
             return;
         };
-        self.put(Row::End { whole });
+        self.put(Command::End { whole });
         if thread.join().is_err() {
             let mut error = self.error.lock().unwrap_or_else(PoisonError::into_inner);
             error.get_or_insert(RunFileError::Write {
@@ -237,7 +237,7 @@ impl Drop for RunFile {
 }
 
 /// Returns the error for a path that exists although a run file is to be created there.
-fn in_the_way(path: &Path) -> RunFileError {
+fn existing_file_error(path: &Path) -> RunFileError {
     let path = path.to_owned();
     // A pipe is not opened: that could block forever.
     let is_file = std::fs::metadata(&path).is_ok_and(|metadata| metadata.is_file());
@@ -256,7 +256,7 @@ fn looks_like_a_run_file(path: &Path) -> io::Result<bool> {
 
 /// Returns the locked run file at `path` if it may be replaced, or `None` if the path does not
 /// exist. An empty file counts as a run file.
-fn old(path: &Path) -> Result<Option<File>, RunFileError> {
+fn lock_replaceable(path: &Path) -> Result<Option<File>, RunFileError> {
     let failed = |error: io::Error| RunFileError::create(path, io_reason(&error));
     let metadata = match std::fs::metadata(path) {
         Ok(metadata) => metadata,
@@ -279,7 +279,7 @@ fn old(path: &Path) -> Result<Option<File>, RunFileError> {
 
 fn remove_old(path: &Path) -> Result<(), RunFileError> {
     let failed = |error: io::Error| RunFileError::create(path, io_reason(&error));
-    let Some(_locked) = old(path)? else {
+    let Some(_locked) = lock_replaceable(path)? else {
         return Ok(());
     };
     // Companions first: a log without its database is harmless, but it would damage another
@@ -321,7 +321,8 @@ fn open_database(
         put_meta(&transaction, key, &value)?;
     }
     for (id, subject) in header.subjects.iter().enumerate() {
-        let catalogue = serde_json::to_string(&Stored::new(subject.catalogue)).map_err(json)?;
+        let catalogue =
+            serde_json::to_string(&StoredCatalogue::new(subject.catalogue)).map_err(json)?;
         transaction.execute(
             "INSERT INTO subject VALUES (?1, ?2, ?3, ?4)",
             params![id as i64, subject.name, subject.kind, catalogue],
@@ -375,21 +376,21 @@ fn sql_time(time: Time) -> i64 {
 struct Writer {
     path: PathBuf,
     /// Held open and locked, so that no other run takes the file for a leftover.
-    _claim: File,
+    _lock: File,
     error: Arc<Mutex<Option<RunFileError>>>,
     /// Names of the subjects, by their ids in the file.
     subjects: Vec<String>,
     /// Names of the distributions of each subject, by index.
-    stored: Vec<Vec<String>>,
+    distribution_names: Vec<Vec<String>>,
     /// Number of committed windows.
-    windows: u64,
+    committed_windows: u64,
     windows_pending: u64,
     /// Deadline of the open transaction.
     transaction: Option<Instant>,
 }
 
 impl Writer {
-    fn run(mut self, database: Connection, rows: &Receiver<Row>) {
+    fn run(mut self, database: Connection, rows: &Receiver<Command>) {
         let mut whole = None;
         while whole.is_none() {
             let row = match self.transaction {
@@ -403,11 +404,11 @@ impl Writer {
                     whole = Some(false);
                     Ok(())
                 }
-                Ok(Row::End { whole: mark }) => {
+                Ok(Command::End { whole: mark }) => {
                     whole = Some(mark);
                     Ok(())
                 }
-                Ok(Row::Flush(done)) => {
+                Ok(Command::Flush(done)) => {
                     let committed = self.commit(&database);
                     // Handled here, not below: the error must be stored before `done` is sent.
                     if let Err(error) = committed {
@@ -445,7 +446,7 @@ impl Writer {
         // rolled back.
         let _ = database.execute_batch("ROLLBACK");
         self.transaction = None;
-        let (path, windows) = (self.path.clone(), self.windows);
+        let (path, windows) = (self.path.clone(), self.committed_windows);
         let error = if is_disk_full(error) {
             RunFileError::DiskFull { path, windows }
         } else {
@@ -471,7 +472,7 @@ impl Writer {
         if self.transaction.is_some() {
             database.execute_batch("COMMIT")?;
             self.transaction = None;
-            self.windows += std::mem::take(&mut self.windows_pending);
+            self.committed_windows += std::mem::take(&mut self.windows_pending);
         }
         Ok(())
     }
@@ -484,7 +485,7 @@ impl Writer {
         }
         self.commit(database)?;
         // Leaving WAL mode merges the log into the database and removes it. If a reader has the
-        // file open, `make_plain` does this later.
+        // file open, `merge_log` does this later.
         match database.pragma_update(None, "journal_mode", "DELETE") {
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => Ok(()),
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseLocked) => Ok(()),
@@ -492,18 +493,18 @@ impl Writer {
         }
     }
 
-    fn write(&mut self, database: &Connection, row: &Row) -> Result<(), rusqlite::Error> {
+    fn write(&mut self, database: &Connection, row: &Command) -> Result<(), rusqlite::Error> {
         self.begin(database)?;
         match row {
-            Row::Meta(key, value) => put_meta(database, key, value)?,
-            Row::Window(window) => {
+            Command::Meta(key, value) => put_meta(database, key, value)?,
+            Command::Window(window) => {
                 self.write_window(database, window)?;
                 self.windows_pending += 1;
                 // A window arrives once a second, so this is the only transaction of that second.
                 self.commit(database)?;
             }
-            Row::Client(client) => write_client(database, client)?,
-            Row::Event(event) => {
+            Command::Client(client) => write_client(database, client)?,
+            Command::Event(event) => {
                 database
                     .prepare_cached("INSERT INTO event VALUES (NULL, ?1, ?2, ?3, ?4)")?
                     .execute(params![
@@ -513,12 +514,12 @@ impl Writer {
                         event.text
                     ])?;
             }
-            Row::Served(line) => {
+            Command::Served(line) => {
                 database
                     .prepare_cached("INSERT INTO served VALUES (NULL, ?1)")?
                     .execute(params![line.to_string()])?;
             }
-            Row::Verdict(both) => {
+            Command::Verdict(both) => {
                 let verdict = serde_json::to_string(&both.0).map_err(json)?;
                 let thresholds = serde_json::to_string(&both.1).map_err(json)?;
                 database
@@ -526,7 +527,7 @@ impl Writer {
                     .execute(params![verdict, thresholds])?;
             }
             // Handled by the caller's loop.
-            Row::Flush(_) | Row::End { .. } => {}
+            Command::Flush(_) | Command::End { .. } => {}
         }
         Ok(())
     }
@@ -552,7 +553,7 @@ impl Writer {
                 .prepare_cached("INSERT INTO figures VALUES (?1, ?2, ?3, ?4)")?
                 .execute(params![index, subject as i64, counters, gauges])?;
             for (id, sparse) in &window.histograms {
-                let metric = &self.stored[subject][usize::from(id.0)];
+                let metric = &self.distribution_names[subject][usize::from(id.0)];
                 database
                     .prepare_cached("INSERT INTO histogram VALUES (?1, ?2, ?3, ?4)")?
                     .execute(params![index, subject as i64, metric, blob::encode(sparse)])?;

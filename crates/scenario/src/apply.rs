@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::error::Problem;
 use crate::link_keys::LinkKeys;
-use crate::node::{Entry, Node, Value, shown};
+use crate::node::{Entry, Node, Value, display_text};
 use crate::overrides::{ENVIRONMENT_PREFIX, Overrides};
 use crate::population::PopulationKeys;
 use crate::read::ScenarioKeys;
@@ -15,7 +15,7 @@ use crate::{section, yaml};
 use measure::nearest::{nearest, suggest};
 
 /// Maximum number of keys in a path.
-pub(crate) const MAX_PLACES: usize = 32;
+pub(crate) const PATH_KEYS_MAX: usize = 32;
 
 impl Overrides {
     /// Applies all settings to `root`. Later ones win: environment, `--set`, options.
@@ -31,12 +31,13 @@ impl Overrides {
                 .unwrap_or(name)
                 .to_lowercase();
             let path_at = name.len() - path.len();
-            let places = places(&source, &path, "__", path_at);
+            let places = path_keys(&source, &path, "__", path_at);
             if !section::keys::<ScenarioKeys>().contains(&places[0].key.as_str()) {
                 problems.push(self.unknown_variable(root, name, &path, &places[0]));
                 continue;
             }
-            apply_one(root, &source, &places, name.len() + 1).unwrap_or_else(|p| problems.push(p));
+            apply_setting(root, &source, &places, name.len() + 1)
+                .unwrap_or_else(|p| problems.push(p));
         }
         for setting in &self.set {
             let source = SourceText::new(SourceKind::Set, "--set", format!("--set {setting}"));
@@ -48,26 +49,26 @@ impl Overrides {
                 );
                 continue;
             };
-            let places = places(&source, path, ".", at);
-            apply_one(root, &source, &places, at + path.len() + 1)
+            let places = path_keys(&source, path, ".", at);
+            apply_setting(root, &source, &places, at + path.len() + 1)
                 .unwrap_or_else(|p| problems.push(p));
         }
         for setting in &self.options {
-            let value = option(&setting.option, &setting.value);
-            let places: Vec<Place> = setting
+            let value = option_value(&setting.option, &setting.value);
+            let places: Vec<PathKey> = setting
                 .key
                 .split('.')
-                .map(|key| Place {
+                .map(|key| PathKey {
                     key: key.to_owned(),
                     origin: Origin::whole(&value.origin.source),
                 })
                 .collect();
-            put(root, &places, value, "").unwrap_or_else(|p| problems.push(p));
+            set_at_path(root, &places, value, "").unwrap_or_else(|p| problems.push(p));
         }
         let added: Vec<Node> = self
             .thresholds
             .iter()
-            .map(|text| option("--threshold", text))
+            .map(|text| option_value("--threshold", text))
             .collect();
         if !added.is_empty() {
             self.add_thresholds(root, added, problems);
@@ -75,7 +76,7 @@ impl Overrides {
     }
 
     /// Returns the problem of a variable that sets no key, with the nearest known variable as help.
-    fn unknown_variable(&self, root: &Node, name: &str, path: &str, at: &Place) -> Problem {
+    fn unknown_variable(&self, root: &Node, name: &str, path: &str, at: &PathKey) -> Problem {
         let nested = |outer: &str, keys: &[&str]| -> Vec<String> {
             keys.iter().map(|key| format!("{outer}__{key}")).collect()
         };
@@ -108,9 +109,12 @@ impl Overrides {
                  `{ENVIRONMENT_PREFIX}TESTER__RECEIVE`; unset `{name}` if it is not meant for this program"
             ),
         };
-        Problem::new(&at.origin, format!("unknown key `{}`", shown(&at.key)))
-            .label("not a key here")
-            .help(help)
+        Problem::new(
+            &at.origin,
+            format!("unknown key `{}`", display_text(&at.key)),
+        )
+        .label("not a key here")
+        .help(help)
     }
 
     fn add_thresholds(&self, root: &mut Node, added: Vec<Node>, problems: &mut Vec<Problem>) {
@@ -138,7 +142,7 @@ impl Overrides {
 }
 
 /// Creates the value of a command-line option, with the option as its origin.
-pub(crate) fn option(name: &str, value: &str) -> Node {
+pub(crate) fn option_value(name: &str, value: &str) -> Node {
     let source = SourceText::new(SourceKind::Option, name, format!("{name} {value}"));
     let origin = Origin::new(&source, name.len() + 1, usize::MAX);
     Node::scalar(value, origin)
@@ -146,18 +150,18 @@ pub(crate) fn option(name: &str, value: &str) -> Node {
 
 /// A key of a path and its origin.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct PathKey {
     pub(crate) key: String,
     pub(crate) origin: Origin,
 }
 
-fn places(source: &Arc<SourceText>, path: &str, separator: &str, at: usize) -> Vec<Place> {
+fn path_keys(source: &Arc<SourceText>, path: &str, separator: &str, at: usize) -> Vec<PathKey> {
     let mut at = at;
     path.split(separator)
         .map(|key| {
             let origin = Origin::new(source, at, at + key.len());
             at += key.len() + separator.len();
-            Place {
+            PathKey {
                 key: key.trim().to_owned(),
                 origin,
             }
@@ -165,23 +169,23 @@ fn places(source: &Arc<SourceText>, path: &str, separator: &str, at: usize) -> V
         .collect()
 }
 
-fn apply_one(
+fn apply_setting(
     root: &mut Node,
     source: &Arc<SourceText>,
-    places: &[Place],
+    places: &[PathKey],
     value_at: usize,
 ) -> Result<(), Problem> {
     let value = yaml::parse(source, value_at)?;
-    if places.len() > MAX_PLACES {
+    if places.len() > PATH_KEYS_MAX {
         return Err(Problem::new(&places[0].origin, "this path is too long"));
     }
-    put(root, places, value, "")
+    set_at_path(root, places, value, "")
 }
 
 /// Sets the value at a path and creates missing mappings.
-pub(crate) fn put(
+pub(crate) fn set_at_path(
     node: &mut Node,
-    places: &[Place],
+    places: &[PathKey],
     value: Node,
     path: &str,
 ) -> Result<(), Problem> {
@@ -208,7 +212,7 @@ pub(crate) fn put(
                     &place.origin,
                     format!(
                         "`{path}` is a list of {count}, and has no item `{}`",
-                        shown(&place.key)
+                        display_text(&place.key)
                     ),
                 )
                 .help(format!("items are numbered from 0; {count} adds one")));
@@ -219,7 +223,7 @@ pub(crate) fn put(
                     origin: place.origin.clone(),
                 });
             }
-            put(&mut items[index], rest, value, &inner)
+            set_at_path(&mut items[index], rest, value, &inner)
         }
         Value::Null | Value::Map(_) => {
             if matches!(node.value, Value::Null) {
@@ -242,7 +246,7 @@ pub(crate) fn put(
                 None if path == "clients" && !entries.is_empty() && !rest.is_empty() => {
                     return Err(Problem::new(
                         &place.origin,
-                        format!("there is no population `{}`", shown(&place.key)),
+                        format!("there is no population `{}`", display_text(&place.key)),
                     )
                     .help(suggest(
                         &place.key,
@@ -258,14 +262,14 @@ pub(crate) fn put(
                     entries.len() - 1
                 }
             };
-            put(&mut entries[index].node, rest, value, &inner)
+            set_at_path(&mut entries[index].node, rest, value, &inner)
         }
         Value::Scalar { .. } => Err(Problem::new(
             &place.origin,
             format!(
                 "`{path}` is {}, and has no key `{}`",
-                node.kind(),
-                shown(&place.key)
+                node.describe(),
+                display_text(&place.key)
             ),
         )
         .help(format!("set `{path}` as a whole"))),

@@ -2,20 +2,20 @@
 
 use serde::Deserialize;
 
-use crate::apply::{MAX_PLACES, Place};
-use crate::collector::Form;
+use crate::apply::{PATH_KEYS_MAX, PathKey};
+use crate::collector::TypeSyntax;
 use crate::error::Problem;
 use crate::fields::wrong_type;
 use crate::masking::{MASK, is_secret_key, mask_command, mask_text};
-use crate::node::{Entry, Node, Value, shown};
-use crate::section::{self, Key, Raw};
+use crate::node::{Entry, Node, Value, display_text};
+use crate::section::{self, Deferred, Key};
 use crate::source::{Origin, SourceKind};
 
 /// Maximum number of axes of a series.
 const MAX_KEYS: usize = 16;
 
 /// Keys that turn a scenario into a series.
-pub(crate) const KEYS: [&str; 4] = ["vary", "find", "settle", "stop_at"];
+pub(crate) const SERIES_KEYS: [&str; 4] = ["vary", "find", "settle", "stop_at"];
 
 /// Key of the cases under `vary`, and the name of their axis.
 const CASES: &str = "cases";
@@ -31,26 +31,26 @@ const FORM: &str = "write each key with the values it takes, such as `vary: {cli
 pub(crate) struct Axis {
     /// The dotted key, or [`CASE`].
     pub(crate) key: String,
-    pub(crate) values: Vec<Choice>,
+    pub(crate) values: Vec<AxisValue>,
     pub(crate) origin: Origin,
 }
 
 /// One value of an axis.
 #[derive(Clone, Debug)]
-pub(crate) struct Choice {
+pub(crate) struct AxisValue {
     /// Value as written.
     pub(crate) node: Node,
     /// Name of a case; `None` for a plain value.
     name: Option<String>,
     /// One assignment of a key, or several of a case.
-    pub(crate) sets: Vec<Assignment>,
+    pub(crate) assignments: Vec<Assignment>,
 }
 
 /// A key and the value that it is set to.
 #[derive(Clone, Debug)]
 pub(crate) struct Assignment {
     key: String,
-    pub(crate) places: Vec<Place>,
+    pub(crate) path: Vec<PathKey>,
     pub(crate) value: Node,
 }
 
@@ -58,29 +58,29 @@ pub(crate) struct Assignment {
 #[serde(default, deny_unknown_fields)]
 struct CaseKeys {
     name: Key<String>,
-    set: Key<Raw>,
+    set: Key<Deferred>,
 }
 
-const CASE_FORMS: &[Form] = &[(
+const CASE_FORMS: &[TypeSyntax] = &[(
     "CaseKeys",
     CASES_FORM,
     &[("name", CASES_FORM), ("set", CASES_FORM)],
 )];
 
 /// Returns `true` if `origin` lies within the text of `node`.
-pub(crate) fn within(node: &Node, origin: &Origin) -> bool {
+pub(crate) fn contains_origin(node: &Node, origin: &Origin) -> bool {
     node.origin.contains(origin)
         || match &node.value {
             Value::Null | Value::Scalar { .. } => false,
-            Value::List(items) => items.iter().any(|item| within(item, origin)),
-            Value::Map(entries) => entries
-                .iter()
-                .any(|entry| entry.key_origin.contains(origin) || within(&entry.node, origin)),
+            Value::List(items) => items.iter().any(|item| contains_origin(item, origin)),
+            Value::Map(entries) => entries.iter().any(|entry| {
+                entry.key_origin.contains(origin) || contains_origin(&entry.node, origin)
+            }),
         }
 }
 
 /// Reads the axes of `vary`.
-pub(crate) fn axes(entry: &Entry, problems: &mut Vec<Problem>) -> Vec<Axis> {
+pub(crate) fn read_axes(entry: &Entry, problems: &mut Vec<Problem>) -> Vec<Axis> {
     let Value::Map(entries) = &entry.node.value else {
         problems.push(wrong_type(&entry.node, "vary", "a mapping").help(FORM));
         return Vec::new();
@@ -112,12 +112,12 @@ pub(crate) fn axes(entry: &Entry, problems: &mut Vec<Problem>) -> Vec<Axis> {
                     &axis.origin,
                     format!(
                         "`{}` is already varied with `{}`",
-                        shown(&own),
-                        shown(&others)
+                        display_text(&own),
+                        display_text(&others)
                     ),
                 )
                 .label("and again here")
-                .other(&other.origin, "first here")
+                .with_second_position(&other.origin, "first here")
                 .help("remove one of them"),
             );
         }
@@ -127,35 +127,40 @@ pub(crate) fn axes(entry: &Entry, problems: &mut Vec<Problem>) -> Vec<Axis> {
 
 /// Adds an axis for every list. Enclosing mappings are part of the key, as `--set vary.KEY=[...]`
 /// creates them.
-fn flatten(entries: &[Entry], above: &[Place], axes: &mut Vec<Axis>, problems: &mut Vec<Problem>) {
+fn flatten(
+    entries: &[Entry],
+    above: &[PathKey],
+    axes: &mut Vec<Axis>,
+    problems: &mut Vec<Problem>,
+) {
     for entry in entries {
         let mut path = above.to_vec();
-        path.extend(places(entry));
+        path.extend(split_key(entry));
         let key = path
             .iter()
             .map(|place| place.key.as_str())
             .collect::<Vec<_>>()
             .join(".");
-        if path.len() > MAX_PLACES {
+        if path.len() > PATH_KEYS_MAX {
             problems.push(Problem::new(&entry.key_origin, "this path is too long"));
             continue;
         }
-        if is_of_the_series(&path, problems) {
+        if is_series_key(&path, problems) {
             continue;
         }
         if key == CASES {
-            axes.extend(cases(entry, problems));
+            axes.extend(read_cases(entry, problems));
             continue;
         }
         match &entry.node.value {
             Value::Map(inner) if !inner.is_empty() => flatten(inner, &path, axes, problems),
             Value::List(values) if !values.is_empty() => {
-                let choice = |value: &Node| Choice {
+                let choice = |value: &Node| AxisValue {
                     node: value.clone(),
                     name: None,
-                    sets: vec![Assignment {
+                    assignments: vec![Assignment {
                         key: key.clone(),
-                        places: path.clone(),
+                        path: path.clone(),
                         value: value.clone(),
                     }],
                 };
@@ -176,14 +181,14 @@ fn flatten(entries: &[Entry], above: &[Place], axes: &mut Vec<Axis>, problems: &
             Value::List(_) => problems.push(
                 Problem::new(
                     &entry.node.origin,
-                    format!("`vary.{}` has no value", shown(&key)),
+                    format!("`vary.{}` has no value", display_text(&key)),
                 )
                 .help(FORM),
             ),
             _ => problems.push(
                 wrong_type(
                     &entry.node,
-                    &format!("vary.{}", shown(&key)),
+                    &format!("vary.{}", display_text(&key)),
                     "a list of values",
                 )
                 .help(FORM),
@@ -193,12 +198,12 @@ fn flatten(entries: &[Entry], above: &[Place], axes: &mut Vec<Axis>, problems: &
 }
 
 /// Returns `true` and reports a problem if a key belongs to the whole series.
-fn is_of_the_series(path: &[Place], problems: &mut Vec<Problem>) -> bool {
+fn is_series_key(path: &[PathKey], problems: &mut Vec<Problem>) -> bool {
     let Some(first) = path.first() else {
         return false;
     };
     let key = first.key.as_str();
-    let is = KEYS.contains(&key) || key == "name";
+    let is = SERIES_KEYS.contains(&key) || key == "name";
     if is {
         problems.push(
             Problem::new(&first.origin, format!("`{key}` cannot be varied"))
@@ -214,7 +219,7 @@ fn overlap(one: &str, other: &str) -> bool {
 }
 
 /// Reads the cases of a series, each with a name and assignments.
-fn cases(entry: &Entry, problems: &mut Vec<Problem>) -> Option<Axis> {
+fn read_cases(entry: &Entry, problems: &mut Vec<Problem>) -> Option<Axis> {
     let items = match &entry.node.value {
         Value::List(items) if !items.is_empty() => items,
         _ => {
@@ -223,7 +228,7 @@ fn cases(entry: &Entry, problems: &mut Vec<Problem>) -> Option<Axis> {
             return None;
         }
     };
-    let mut values: Vec<Choice> = Vec::new();
+    let mut values: Vec<AxisValue> = Vec::new();
     for (index, item) in items.iter().enumerate() {
         let path = format!("vary.cases.{index}");
         let keys: Option<CaseKeys> = section::read(item, &path, CASE_FORMS, problems);
@@ -234,16 +239,17 @@ fn cases(entry: &Entry, problems: &mut Vec<Problem>) -> Option<Axis> {
             .iter()
             .find(|other| other.name.as_ref() == Some(&name))
         {
-            let text = format!("two cases have the name `{}`", shown(&name));
-            let problem = Problem::new(&item.origin, text).other(&other.node.origin, "first here");
+            let text = format!("two cases have the name `{}`", display_text(&name));
+            let problem = Problem::new(&item.origin, text)
+                .with_second_position(&other.node.origin, "first here");
             problems.push(
                 problem.help("give each case its own name, so that tables can distinguish them"),
             );
         }
-        values.push(Choice {
+        values.push(AxisValue {
             node: item.clone(),
             name: Some(name),
-            sets: sets(set, &path, problems),
+            assignments: read_assignments(set, &path, problems),
         });
     }
     Some(Axis {
@@ -254,7 +260,7 @@ fn cases(entry: &Entry, problems: &mut Vec<Problem>) -> Option<Axis> {
 }
 
 /// Reads the assignments of a case: dotted keys and their values.
-fn sets(set: &Entry, path: &str, problems: &mut Vec<Problem>) -> Vec<Assignment> {
+fn read_assignments(set: &Entry, path: &str, problems: &mut Vec<Problem>) -> Vec<Assignment> {
     let entries = match &set.node.value {
         Value::Map(entries) if !entries.is_empty() => entries,
         _ => {
@@ -265,12 +271,12 @@ fn sets(set: &Entry, path: &str, problems: &mut Vec<Problem>) -> Vec<Assignment>
     };
     let mut found: Vec<Assignment> = Vec::new();
     for entry in entries {
-        let places = places(entry);
-        if places.len() > MAX_PLACES {
+        let places = split_key(entry);
+        if places.len() > PATH_KEYS_MAX {
             problems.push(Problem::new(&entry.key_origin, "this path is too long"));
             continue;
         }
-        if is_of_the_series(&places, problems) {
+        if is_series_key(&places, problems) {
             continue;
         }
         let keys: Vec<&str> = places.iter().map(|place| place.key.as_str()).collect();
@@ -278,14 +284,14 @@ fn sets(set: &Entry, path: &str, problems: &mut Vec<Problem>) -> Vec<Assignment>
         if let Some(other) = found.iter().find(|other| overlap(&other.key, &key)) {
             let text = format!(
                 "`{}` is already set with `{}`",
-                shown(&key),
-                shown(&other.key)
+                display_text(&key),
+                display_text(&other.key)
             );
             problems.push(Problem::new(&entry.key_origin, text).help("remove one of them"));
         }
         found.push(Assignment {
             key,
-            places,
+            path: places,
             value: entry.node.clone(),
         });
     }
@@ -293,7 +299,7 @@ fn sets(set: &Entry, path: &str, problems: &mut Vec<Problem>) -> Vec<Assignment>
 }
 
 /// Splits a dotted key into its parts, each with its origin.
-fn places(entry: &Entry) -> Vec<Place> {
+fn split_key(entry: &Entry) -> Vec<PathKey> {
     let origin = &entry.key_origin;
     // The key may follow a quote. If it has escapes, each part gets the origin of the whole key.
     let begin = origin.text().find(&entry.key);
@@ -307,7 +313,7 @@ fn places(entry: &Entry) -> Vec<Place> {
                 None => origin.clone(),
             };
             at += part.len() + 1;
-            Place {
+            PathKey {
                 key: part.trim().to_owned(),
                 origin: place,
             }
@@ -316,13 +322,14 @@ fn places(entry: &Entry) -> Vec<Place> {
 }
 
 /// Reports a key that is varied and also set outside the file: one value would win silently.
-pub(crate) fn set_elsewhere(axis: &Axis, root: &Node) -> Option<Problem> {
-    axis.sets().find_map(|set| set_outside(set, root))
+pub(crate) fn find_set_outside_file(axis: &Axis, root: &Node) -> Option<Problem> {
+    axis.sets()
+        .find_map(|set| assignment_set_outside_file(set, root))
 }
 
-fn set_outside(set: &Assignment, root: &Node) -> Option<Problem> {
+fn assignment_set_outside_file(set: &Assignment, root: &Node) -> Option<Problem> {
     let mut node = root;
-    for place in &set.places {
+    for place in &set.path {
         let inner = match &node.value {
             Value::Map(entries) => entries
                 .iter()
@@ -333,11 +340,11 @@ fn set_outside(set: &Assignment, root: &Node) -> Option<Problem> {
         };
         node = inner?;
     }
-    let origin = outside(node)?;
+    let origin = origin_outside_file(node)?;
     Some(
         Problem::new(
             origin,
-            format!("`{}` is varied, and also set here", shown(&set.key)),
+            format!("`{}` is varied, and also set here", display_text(&set.key)),
         )
         .help(
             "for a single run with this value, remove the series: `--set vary=`; for other values, \
@@ -347,23 +354,25 @@ fn set_outside(set: &Assignment, root: &Node) -> Option<Problem> {
 }
 
 /// Returns the first origin within `node` that is not the scenario file.
-fn outside(node: &Node) -> Option<&Origin> {
+fn origin_outside_file(node: &Node) -> Option<&Origin> {
     if node.origin.source.kind != SourceKind::File {
         return Some(&node.origin);
     }
     match &node.value {
         Value::Null | Value::Scalar { .. } => None,
-        Value::List(items) => items.iter().find_map(outside),
-        Value::Map(entries) => entries.iter().find_map(|entry| outside(&entry.node)),
+        Value::List(items) => items.iter().find_map(origin_outside_file),
+        Value::Map(entries) => entries
+            .iter()
+            .find_map(|entry| origin_outside_file(&entry.node)),
     }
 }
 
 impl Axis {
     /// Returns the display text of a value for tables, file names and the index. Secrets are
     /// numbered, so that runs can be distinguished.
-    pub(crate) fn shown(&self, value: &Choice) -> String {
+    pub(crate) fn shown(&self, value: &AxisValue) -> String {
         if let Some(name) = &value.name {
-            return shown(&mask_text(name));
+            return display_text(&mask_text(name));
         }
         if is_secret_key(&self.key) {
             let at = self
@@ -376,12 +385,12 @@ impl Axis {
     }
 
     /// Returns the display text of a value; for a case, with its assignments.
-    pub(crate) fn line(&self, value: &Choice) -> String {
+    pub(crate) fn line(&self, value: &AxisValue) -> String {
         let line = self.shown(value);
         if value.name.is_none() {
             return line;
         }
-        let sets = value.sets.iter();
+        let sets = value.assignments.iter();
         let sets: Vec<String> = sets
             .map(|set| format!("{}: {}", set.key, value_text(&set.value, &set.key)))
             .collect();
@@ -390,7 +399,7 @@ impl Axis {
 
     /// Returns the assignments of all values.
     fn sets(&self) -> impl Iterator<Item = &Assignment> {
-        self.values.iter().flat_map(|value| &value.sets)
+        self.values.iter().flat_map(|value| &value.assignments)
     }
 }
 
@@ -426,5 +435,5 @@ fn value_text(node: &Node, key: &str) -> String {
             format!("{{{}}}", entries.join(", "))
         }
     };
-    shown(&text)
+    display_text(&text)
 }

@@ -9,7 +9,7 @@ use crate::source::Origin;
 
 /// Syntax of a type's values: the type's name in the code, the help text, and the required keys,
 /// each with its help text.
-pub(crate) type Form = (
+pub(crate) type TypeSyntax = (
     &'static str,
     &'static str,
     &'static [(&'static str, &'static str)],
@@ -17,26 +17,26 @@ pub(crate) type Form = (
 
 /// State of reading a section.
 pub(crate) struct Collector {
-    forms: &'static [Form],
+    forms: &'static [TypeSyntax],
     /// Dotted path of the value being read.
     path: RefCell<String>,
     problems: RefCell<Vec<Problem>>,
     /// Length of the section's own path.
-    outermost: usize,
+    section_path_len: usize,
     /// True if other readers handle further keys of the outermost mapping.
-    open: bool,
+    has_foreign_keys: bool,
     /// Keys of the outermost mapping.
     keys: Cell<&'static [&'static str]>,
 }
 
 impl Collector {
-    pub(crate) fn new(path: &str, forms: &'static [Form], open: bool) -> Collector {
+    pub(crate) fn new(path: &str, forms: &'static [TypeSyntax], open: bool) -> Collector {
         Collector {
             forms,
             path: RefCell::new(path.to_owned()),
-            outermost: path.len(),
+            section_path_len: path.len(),
             problems: RefCell::default(),
-            open,
+            has_foreign_keys: open,
             keys: Cell::default(),
         }
     }
@@ -56,7 +56,7 @@ impl Collector {
     }
 
     /// Returns the syntax of the type of that name.
-    pub(crate) fn form(&self, name: &str) -> Form {
+    pub(crate) fn form(&self, name: &str) -> TypeSyntax {
         let found = self.forms.iter().find(|form| form.0 == name);
         found.copied().unwrap_or_default()
     }
@@ -66,9 +66,9 @@ impl Collector {
     }
 
     /// Calls `read` with the path extended by `key`.
-    pub(crate) fn inside<T>(&self, key: &str, read: impl FnOnce() -> T) -> T {
+    pub(crate) fn with_key<T>(&self, key: &str, read: impl FnOnce() -> T) -> T {
         let length = self.path.borrow().len();
-        self.path.replace_with(|path| join(path, key));
+        self.path.replace_with(|path| join_path(path, key));
         let value = read();
         self.path.borrow_mut().truncate(length);
         value
@@ -79,7 +79,7 @@ impl Collector {
     }
 
     /// Reports required keys that a mapping lacks.
-    pub(crate) fn needs(&self, node: &Node, needs: &[(&str, &str)]) {
+    pub(crate) fn report_missing_keys(&self, node: &Node, needs: &[(&str, &str)]) {
         for (key, how) in needs {
             if node.entry(key).is_none() {
                 let text = match self.path.borrow().as_str() {
@@ -93,10 +93,10 @@ impl Collector {
     }
 
     /// Reports every key that is not in `known`.
-    pub(crate) fn unknown(&self, node: &Node, known: &'static [&'static str]) {
-        if self.path.borrow().len() == self.outermost {
+    pub(crate) fn report_unknown_keys(&self, node: &Node, known: &'static [&'static str]) {
+        if self.path.borrow().len() == self.section_path_len {
             self.keys.set(known);
-            if self.open {
+            if self.has_foreign_keys {
                 return;
             }
         }
@@ -110,7 +110,7 @@ impl Collector {
 }
 
 /// Joins a path and a key with a dot; the outermost path is empty.
-pub(crate) fn join(path: &str, key: &str) -> String {
+pub(crate) fn join_path(path: &str, key: &str) -> String {
     match path {
         "" => key.to_owned(),
         path => format!("{path}.{key}"),

@@ -6,7 +6,7 @@ use load::{Shape, wanted};
 use measure::Time;
 use measure::units::{Size, TimeSpan};
 use protocol::browser::{self, BROWSER_CATALOGUE};
-use protocol::registry::Surroundings;
+use protocol::registry::RunContext;
 use serde::Serialize;
 
 use crate::golden;
@@ -68,7 +68,7 @@ impl Scenario {
     pub fn describe(&self) -> Description {
         let all = self.populations.iter().map(|own| own.load.clients_max());
         let all = all.fold(0u64, u64::saturating_add);
-        let of = |population| plan(population, all);
+        let of = |population| plan_population(population, all);
         let populations: Vec<PopulationPlan> = self.populations.iter().map(of).collect();
         let sum = |of: fn(&PopulationPlan) -> u64| {
             populations
@@ -79,7 +79,7 @@ impl Scenario {
             clients_max: sum(|plan| plan.clients_max),
             file_descriptors: sum(|plan| plan.file_descriptors),
             udp_ports: sum(|plan| plan.udp_ports),
-            ends: self.ends(),
+            ends: self.planned_end(),
             populations,
             lines: Vec::new(),
         };
@@ -90,7 +90,7 @@ impl Scenario {
     }
 
     /// Returns the end of the run if the plan alone determines it.
-    fn ends(&self) -> Option<Duration> {
+    fn planned_end(&self) -> Option<Duration> {
         if self.duration.is_some() {
             return self.duration;
         }
@@ -178,7 +178,7 @@ impl Scenario {
         for (population, plan) in self.populations.iter().zip(&description.populations) {
             lines.extend(population_lines(population, plan, self.duration.is_some()));
         }
-        let surroundings = Surroundings::new(self.populations.iter().map(Population::member));
+        let surroundings = RunContext::new(self.populations.iter().map(Population::member));
         for population in &self.populations {
             let urls = population.urls.iter();
             let awaited = urls.filter(|url| !population.awaited(&surroundings, url).is_empty());
@@ -226,11 +226,11 @@ impl Scenario {
         let of_golden = of_golden.iter();
         let of_golden = of_golden.map(|name| (name.as_str(), BROWSER_CATALOGUE));
         let subjects: Vec<_> = subjects.chain(of_golden).collect();
-        for text in measure::threshold::unwritten(&written, &subjects) {
+        for text in measure::threshold::implied_thresholds(&written, &subjects) {
             lines.push(format!("threshold: {text} (implied)"));
         }
         for population in &self.populations {
-            for demand in population.config.unwritten() {
+            for demand in population.config.default_thresholds() {
                 let text = format!("{}.{demand}", population.name);
                 let replaced = measure::Threshold::parse(&text)
                     .is_ok_and(|own| written.iter().any(|other| other.replaces(&own)));
@@ -268,10 +268,12 @@ impl Scenario {
     /// Describes when the run ends.
     fn end_line(&self, ends: Option<Duration>) -> String {
         let populations = &self.populations;
-        let media = populations.iter().all(|one| one.config.stays().is_none());
+        let media = populations
+            .iter()
+            .all(|one| one.config.stay_description().is_none());
         let stays = populations.iter().find(|one| {
             let ordered = matches!(one.leave, Leave::After(_)) && !one.load.rejoin;
-            !ordered && !one.config.leaves()
+            !ordered && !one.config.ends_on_its_own()
         });
         match (self.duration, ends) {
             (Some(duration), _) => format!("ends: after {}", TimeSpan(duration)),
@@ -291,7 +293,7 @@ impl Scenario {
 }
 
 /// Plans a population of a run that has `all` clients in total.
-fn plan(population: &Population, all: u64) -> PopulationPlan {
+fn plan_population(population: &Population, all: u64) -> PopulationPlan {
     let clients_max = population.load.clients_max();
     let config = &population.config;
     let protocol = config.protocol();
@@ -306,7 +308,7 @@ fn plan(population: &Population, all: u64) -> PopulationPlan {
         udp_ports: each(config.udp_pairs_per_client(all).saturating_mul(2)),
         multicast: config.is_multicast(),
         media: config.has_media(),
-        by_sockets: config.by_sockets(),
+        by_sockets: config.is_sockets_only(),
     }
 }
 
@@ -389,13 +391,13 @@ fn population_lines(
     };
     let leave = match population.leave {
         Leave::WithRun if has_duration => {
-            let stays = population.config.stays();
+            let stays = population.config.stay_description();
             stays.unwrap_or_else(|| {
                 "stay until the run ends, or their media if its length is known".to_owned()
             })
         }
         Leave::WithRun | Leave::AtEnd => {
-            let stays = population.config.stays();
+            let stays = population.config.stay_description();
             stays.unwrap_or_else(|| "leave when the media ends".to_owned())
         }
         Leave::After(time) => format!("leave after {}", TimeSpan(time)),

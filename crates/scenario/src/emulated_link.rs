@@ -4,14 +4,14 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use link::{Course, LinkConfig};
+use link::{LinkConfig, SettingsTimeline};
 use serde::Serialize;
 
 /// Default MTU of a link: 1,500 bytes, IP header included.
 pub const DEFAULT_MTU: u16 = 1500;
 
 /// Maximum size of a trace, in bytes.
-const MOST_TRACE: u64 = 16 << 20;
+const TRACE_BYTES_MAX: u64 = 16 << 20;
 
 /// An emulated link between clients and server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -30,9 +30,9 @@ impl Link {
     ///
     /// # Errors
     /// If the trace cannot be read or the settings are invalid, the reason.
-    pub fn courses(&self) -> Result<[Course; 2], String> {
+    pub fn courses(&self) -> Result<[SettingsTimeline; 2], String> {
         let Some(path) = &self.trace else {
-            return self.config.courses();
+            return self.config.timelines();
         };
         let of_trace = |error: String| format!("{}: {error}", path.display());
         let text = read_trace(path).map_err(of_trace)?;
@@ -41,7 +41,7 @@ impl Link {
             stages,
             ..self.config.clone()
         }
-        .courses()
+        .timelines()
     }
 
     /// Returns the maximum packet size in bytes, IP header included. Default: [`DEFAULT_MTU`].
@@ -51,7 +51,7 @@ impl Link {
 
     /// Describes the link in one line.
     pub fn line(&self) -> String {
-        let line = self.config.line();
+        let line = self.config.summary();
         match &self.trace {
             Some(path) => format!("{line}, changes as in {}", path.display()),
             None => line,
@@ -62,9 +62,9 @@ impl Link {
 fn read_trace(path: &Path) -> Result<String, String> {
     let mut text = String::new();
     let file = File::open(path).map_err(|error| error.to_string())?;
-    let read = file.take(MOST_TRACE + 1).read_to_string(&mut text);
+    let read = file.take(TRACE_BYTES_MAX + 1).read_to_string(&mut text);
     match read.map_err(|error| error.to_string())? as u64 {
-        0..=MOST_TRACE => Ok(text),
+        0..=TRACE_BYTES_MAX => Ok(text),
         _ => Err("it is larger than 16 MiB".to_owned()),
     }
 }

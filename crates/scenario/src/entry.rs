@@ -11,19 +11,19 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use crate::collector::{Form, join};
+use crate::collector::{TypeSyntax, join_path};
 use crate::error::{Problem, ScenarioError};
-use crate::fields::{text, wrong_type};
-use crate::node::{Node, Value, shown};
+use crate::fields::{read_string, wrong_type};
+use crate::node::{Node, Value, display_text};
 use crate::open;
-use crate::section::{self, Key, Raw, Whole};
+use crate::section::{self, BoundedInteger, Deferred, Key};
 use crate::source::{SourceKind, SourceText};
 use crate::words::words;
 use crate::yaml;
 use measure::nearest::suggest;
 use protocol::server_counters;
 
-pub use fill::{Filled, Values};
+pub use fill::{FilledEntry, PlaceholderValues};
 
 /// How a known server is started, as plain data. Created by [`ServerEntry::parse`] and
 /// [`ServerEntry::load`].
@@ -48,14 +48,14 @@ pub struct ServerEntry {
     pub config: Option<ConfigFile>,
     /// Interface to its own counters, on port `{admin_port}` of this machine with the secret
     /// `{secret}`. Default: none.
-    pub counters: Option<server_counters::Kind>,
+    pub counters: Option<server_counters::CounterInterface>,
     /// Regular expressions: a log line that matches one is not a complaint, whatever it contains.
     /// Default: none.
     pub log_ignore: Vec<String>,
-    /// Whether it uses the `clips` of a scenario. Default: [`Use::No`].
-    pub clips: Use,
-    /// Whether it uses the multicast `groups` of a scenario. Default: [`Use::No`].
-    pub groups: Use,
+    /// Whether it uses the `clips` of a scenario. Default: [`Requirement::No`].
+    pub clips: Requirement,
+    /// Whether it uses the multicast `groups` of a scenario. Default: [`Requirement::No`].
+    pub groups: Requirement,
     /// Default port that it listens on, with the transport of its first protocol.
     pub port: u16,
     /// Readiness condition. Default: [`EntryReady::Port`].
@@ -88,7 +88,7 @@ pub struct ConfigFile {
 /// Whether a server uses a setting of the scenario, such as `clips`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Use {
+pub enum Requirement {
     /// The setting is refused.
     #[default]
     No,
@@ -98,7 +98,7 @@ pub enum Use {
     Needed,
 }
 
-words!(Use: 3 { No = "no", Optional = "optional", Needed = "needed" });
+words!(Requirement: 3 { No = "no", Optional = "optional", Needed = "needed" });
 
 /// Readiness condition of a known server. In every case the server must also own its port.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -127,24 +127,24 @@ pub struct Version {
 #[serde(default, deny_unknown_fields)]
 struct EntryKeys {
     summary: Key<String>,
-    protocols: Key<Raw>,
-    program: Key<Raw>,
-    probe: Key<Raw>,
-    command: Key<Raw>,
-    environment: Key<Raw>,
-    config: Key<Raw>,
-    counters: Key<server_counters::Kind>,
-    log_ignore: Key<Raw>,
-    clips: Key<Use>,
-    groups: Key<Use>,
-    port: Key<Whole<1, 65_535>>,
-    ready: Key<Raw>,
+    protocols: Key<Deferred>,
+    program: Key<Deferred>,
+    probe: Key<Deferred>,
+    command: Key<Deferred>,
+    environment: Key<Deferred>,
+    config: Key<Deferred>,
+    counters: Key<server_counters::CounterInterface>,
+    log_ignore: Key<Deferred>,
+    clips: Key<Requirement>,
+    groups: Key<Requirement>,
+    port: Key<BoundedInteger<1, 65_535>>,
+    ready: Key<Deferred>,
     not_as_root: Key<Flag>,
     needs_root: Key<String>,
-    urls: Key<Raw>,
+    urls: Key<Deferred>,
     version: Key<VersionKeys>,
     missing: Key<String>,
-    notes: Key<Raw>,
+    notes: Key<Deferred>,
 }
 
 #[derive(Default, Deserialize)]
@@ -158,8 +158,8 @@ enum Flag {
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct ConfigKeys {
-    name: Key<Raw>,
-    text: Key<Raw>,
+    name: Key<Deferred>,
+    text: Key<Deferred>,
 }
 
 #[derive(Default, Deserialize)]
@@ -172,11 +172,11 @@ struct ReadyKeys {
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct VersionKeys {
-    command: Key<Raw>,
+    command: Key<Deferred>,
     pattern: Key<String>,
 }
 
-const FORMS: &[Form] = &[
+const FORMS: &[TypeSyntax] = &[
     (
         "EntryKeys",
         "",
@@ -224,7 +224,7 @@ impl ServerEntry {
     /// # Errors
     /// If the file cannot be read or has mistakes, each with line and column.
     pub fn load(path: &Path) -> Result<ServerEntry, ScenarioError> {
-        let (shown, text) = open::read_as(path, WHAT)?;
+        let (shown, text) = open::read_document(path, DOCUMENT_TYPE)?;
         ServerEntry::parse(&shown, &text)
     }
 
@@ -240,13 +240,13 @@ impl ServerEntry {
         let entry = read(&root, source_name, text, &mut problems);
         match entry {
             Some(entry) if problems.is_empty() => Ok(entry),
-            _ => Err(ScenarioError::of(WHAT, problems)),
+            _ => Err(ScenarioError::of_document(DOCUMENT_TYPE, problems)),
         }
     }
 }
 
 /// Type of the document in messages.
-const WHAT: &str = "server entry";
+const DOCUMENT_TYPE: &str = "server entry";
 
 impl fmt::Display for ServerEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -263,14 +263,17 @@ fn read(
     if !matches!(root.value, Value::Map(_)) {
         let problem = Problem::new(
             &root.origin,
-            format!("a {WHAT} must be a mapping, but is {}", root.kind()),
+            format!(
+                "a {DOCUMENT_TYPE} must be a mapping, but is {}",
+                root.describe()
+            ),
         );
         problems.push(problem.help("write `summary: ...`, `command: [...]` and so on"));
         return None;
     }
     let name = name_of(source_name, root, problems);
     let keys: EntryKeys = section::read(root, "", FORMS, problems)?;
-    let mut list = |key: &str| root.get(key).map(|node| words(node, key, problems));
+    let mut list = |key: &str| root.get(key).map(|node| read_strings(node, key, problems));
     let (protocols, programs, probe) = (list("protocols"), list("program"), list("probe"));
     let (urls, notes, log_ignore) = (list("urls"), list("notes"), list("log_ignore"));
     let command = root
@@ -302,8 +305,8 @@ fn read(
         config,
         counters: keys.counters.0,
         log_ignore: log_ignore.unwrap_or_default(),
-        clips: keys.clips.or(Use::No),
-        groups: keys.groups.or(Use::No),
+        clips: keys.clips.or(Requirement::No),
+        groups: keys.groups.or(Requirement::No),
         port: u16::try_from(keys.port.0?.0).ok()?,
         ready: ready.unwrap_or_default(),
         not_as_root,
@@ -368,7 +371,7 @@ fn name_of(source_name: &str, root: &Node, problems: &mut Vec<Problem>) -> Optio
 }
 
 /// Reads a list of strings, or one string. Reports an empty list and empty items.
-fn words(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Vec<String> {
+fn read_strings(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Vec<String> {
     let items = match &node.value {
         Value::List(items) => items.as_slice(),
         Value::Scalar { .. } => std::slice::from_ref(node),
@@ -383,7 +386,7 @@ fn words(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Vec<String> {
     let words: Vec<String> = items
         .iter()
         .enumerate()
-        .filter_map(|(index, item)| text(item, &format!("{path}.{index}"), problems))
+        .filter_map(|(index, item)| read_string(item, &format!("{path}.{index}"), problems))
         .collect();
     for (word, item) in words.iter().zip(items) {
         if word.is_empty() || word.contains('\0') {
@@ -401,7 +404,7 @@ fn command(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Vec<String> 
         problems.push(wrong_type(node, path, "a list").help(COMMAND_HELP));
         return Vec::new();
     }
-    words(node, path, problems)
+    read_strings(node, path, problems)
 }
 
 /// Reads variables and their values.
@@ -419,10 +422,13 @@ pub(crate) fn environment(
         if entry.key.is_empty() || entry.key.contains(['=', '\0']) {
             problems.push(Problem::new(
                 &entry.key_origin,
-                format!("`{}` is not a valid name of a variable", shown(&entry.key)),
+                format!(
+                    "`{}` is not a valid name of a variable",
+                    display_text(&entry.key)
+                ),
             ));
         }
-        let value = text(&entry.node, &join(path, &entry.key), problems);
+        let value = read_string(&entry.node, &join_path(path, &entry.key), problems);
         variables.extend(value.map(|value| (entry.key.clone(), value)));
     }
     variables
@@ -436,7 +442,10 @@ fn config(node: &Node, problems: &mut Vec<Problem>) -> Option<ConfigFile> {
         });
     }
     section::read::<ConfigKeys>(node, "config", FORMS, problems)?;
-    let mut part = |key| node.get(key).and_then(|node| text(node, key, problems));
+    let mut part = |key| {
+        node.get(key)
+            .and_then(|node| read_string(node, key, problems))
+    };
     let (name, text) = (part("name"), part("text"));
     if let (Some(name), Some(entry)) = (&name, node.entry("name"))
         && (name.is_empty() || name.starts_with('.') || name.contains(['/', '\0']))
@@ -444,7 +453,7 @@ fn config(node: &Node, problems: &mut Vec<Problem>) -> Option<ConfigFile> {
         problems.push(
             Problem::new(
                 &entry.node.origin,
-                format!("`{}` is not a valid file name", shown(name)),
+                format!("`{}` is not a valid file name", display_text(name)),
             )
             .help("it is written to the server's own folder: write a name without a path"),
         );
@@ -464,8 +473,11 @@ fn ready(node: &Node, problems: &mut Vec<Problem>) -> Option<EntryReady> {
         };
         if ready.is_none() {
             problems.push(
-                Problem::new(&node.origin, format!("`ready` cannot be `{}`", shown(text)))
-                    .help(READY_HELP),
+                Problem::new(
+                    &node.origin,
+                    format!("`ready` cannot be `{}`", display_text(text)),
+                )
+                .help(READY_HELP),
             );
         }
         return ready;
@@ -514,11 +526,11 @@ fn check_placeholders(entry: &ServerEntry, root: &Node, problems: &mut Vec<Probl
             .iter()
             .map(String::as_str)
             .chain(entry.environment.iter().map(|(_, value)| value.as_str()))
-            .any(|text| fill::names(text).any(|(found, _)| found == name))
+            .any(|text| fill::placeholders(text).any(|(found, _)| found == name))
     };
     let in_config = |name: &str| {
         let text = entry.config.as_ref().map_or("", |config| &config.text);
-        fill::names(text).any(|(found, _)| found == name)
+        fill::placeholders(text).any(|(found, _)| found == name)
     };
     for name in ["admin_port", "secret"] {
         if entry.counters.is_some() && !uses(name) && !in_config(name) {
@@ -566,7 +578,7 @@ fn placeholders(node: &Node, path: &str, known: &[&str], problems: &mut Vec<Prob
             }
         }
         Value::Scalar { text, .. } => {
-            for (name, _) in fill::names(text) {
+            for (name, _) in fill::placeholders(text) {
                 if !known.contains(&name) {
                     // Position in the file, if the text is found there as it is: escapes and blocks
                     // shift it.

@@ -10,7 +10,7 @@ use crate::masking::{mask_excerpt, mask_setting, mask_text};
 use crate::source::{Origin, SourceKind, SourceText};
 
 /// Maximum number of problems in one error.
-const MOST: usize = 20;
+const PROBLEMS_MAX: usize = 20;
 
 /// Reason why a scenario was refused: all problems found, each with line and column.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub struct Problem {
     label: Option<String>,
     origin: Option<Origin>,
     // Boxed, because problems are returned by value.
-    other: Option<Box<(Origin, String)>>,
+    second_position: Option<Box<(Origin, String)>>,
     code: Option<Box<NamedSource<Arc<str>>>>,
 }
 
@@ -47,18 +47,18 @@ impl Problem {
             label: None,
             code: Some(Box::new(named(&origin.source))),
             origin: Some(origin.clone()),
-            other: None,
+            second_position: None,
         }
     }
 
     /// Creates a problem that has no position in a text.
-    pub(crate) fn nowhere(message: impl Into<String>) -> Problem {
+    pub(crate) fn without_position(message: impl Into<String>) -> Problem {
         Problem {
             message: message.into(),
             help: None,
             label: None,
             origin: None,
-            other: None,
+            second_position: None,
             code: None,
         }
     }
@@ -75,8 +75,12 @@ impl Problem {
     }
 
     /// Adds a second position, which is shown if it is in the same text.
-    pub(crate) fn other(mut self, origin: &Origin, label: impl Into<String>) -> Problem {
-        self.other = Some(Box::new((origin.clone(), label.into())));
+    pub(crate) fn with_second_position(
+        mut self,
+        origin: &Origin,
+        label: impl Into<String>,
+    ) -> Problem {
+        self.second_position = Some(Box::new((origin.clone(), label.into())));
         self
     }
 
@@ -90,8 +94,9 @@ impl Problem {
         self.help.as_deref()
     }
 
-    /// Returns its position: `FILE:LINE:COLUMN`, the argument, or the environment variable.
-    pub fn place(&self) -> Option<String> {
+    /// Returns its position: `FILE:CACHE_LINE_BYTES:COLUMN`, the argument, or the environment
+    /// variable.
+    pub fn position(&self) -> Option<String> {
         self.origin.as_ref().map(Origin::to_string)
     }
 
@@ -106,7 +111,7 @@ impl Problem {
     }
 
     /// Returns `true` if message and position are equal.
-    pub(crate) fn is_like(&self, other: &Problem) -> bool {
+    pub(crate) fn is_same_as(&self, other: &Problem) -> bool {
         self.message == other.message && self.origin == other.origin
     }
 
@@ -154,16 +159,16 @@ fn named(source: &Arc<SourceText>) -> NamedSource<Arc<str>> {
 impl ScenarioError {
     /// Creates an error of at least one problem.
     pub(crate) fn new(problems: Vec<Problem>) -> ScenarioError {
-        ScenarioError::of("scenario", problems)
+        ScenarioError::of_document("scenario", problems)
     }
 
     /// Creates an error of a document of another type. Problems are sorted by position.
-    pub(crate) fn of(what: &'static str, mut problems: Vec<Problem>) -> ScenarioError {
+    pub(crate) fn of_document(what: &'static str, mut problems: Vec<Problem>) -> ScenarioError {
         problems.sort_by_key(Problem::order);
-        if problems.len() > MOST {
-            let more = problems.len() - MOST;
-            problems.truncate(MOST);
-            problems.push(Problem::nowhere(format!("and {more} more")));
+        if problems.len() > PROBLEMS_MAX {
+            let more = problems.len() - PROBLEMS_MAX;
+            problems.truncate(PROBLEMS_MAX);
+            problems.push(Problem::without_position(format!("and {more} more")));
         }
         ScenarioError { what, problems }
     }
@@ -230,7 +235,7 @@ impl Diagnostic for Problem {
             (origin.start, origin.end - origin.start),
         );
         let second = self
-            .other
+            .second_position
             .as_ref()
             .map(|other| (&other.0, &other.1))
             .filter(|(other, _)| Arc::ptr_eq(&other.source, &origin.source))
@@ -253,7 +258,7 @@ impl fmt::Display for ScenarioError {
 impl std::error::Error for ScenarioError {}
 
 impl ScenarioError {
-    fn only(&self) -> Option<&Problem> {
+    fn single_problem(&self) -> Option<&Problem> {
         match self.problems.as_slice() {
             [one] => Some(one),
             _ => None,
@@ -263,15 +268,15 @@ impl ScenarioError {
 
 impl Diagnostic for ScenarioError {
     fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        self.only().and_then(Diagnostic::help)
+        self.single_problem().and_then(Diagnostic::help)
     }
 
     fn source_code(&self) -> Option<&dyn SourceCode> {
-        self.only().and_then(Diagnostic::source_code)
+        self.single_problem().and_then(Diagnostic::source_code)
     }
 
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
-        self.only().and_then(Diagnostic::labels)
+        self.single_problem().and_then(Diagnostic::labels)
     }
 
     fn related<'a>(&'a self) -> Option<Box<dyn Iterator<Item = &'a dyn Diagnostic> + 'a>> {

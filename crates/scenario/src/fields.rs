@@ -1,7 +1,7 @@
 //! Problems of unknown keys and wrong types, and reading of strings.
 
 use crate::error::Problem;
-use crate::node::{Entry, Node, Value, shown};
+use crate::node::{Entry, Node, Value, display_text};
 use measure::nearest::suggest;
 
 /// Reports every key of the mapping at `path` that is not in `known`.
@@ -23,7 +23,7 @@ pub(crate) fn unknown_key<'a>(
     };
     Problem::new(
         &entry.key_origin,
-        format!("unknown key `{}`{place}", shown(&entry.key)),
+        format!("unknown key `{}`{place}", display_text(&entry.key)),
     )
     .label("not a key here")
     .help(suggest(&entry.key, known))
@@ -37,11 +37,11 @@ pub(crate) fn wrong_type(node: &Node, path: &str, wanted: &str) -> Problem {
     };
     Problem::new(
         &node.origin,
-        format!("{subject} must be {wanted}, but is {}", node.kind()),
+        format!("{subject} must be {wanted}, but is {}", node.describe()),
     )
 }
 
-pub(crate) fn text(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Option<String> {
+pub(crate) fn read_string(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Option<String> {
     match &node.value {
         Value::Scalar { text, .. } => Some(text.clone()),
         _ => {
@@ -53,7 +53,7 @@ pub(crate) fn text(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Opti
 
 pub(crate) fn node_text(node: &Node) -> String {
     match &node.value {
-        Value::Scalar { text, .. } => shown(text),
-        _ => node.kind(),
+        Value::Scalar { text, .. } => display_text(text),
+        _ => node.describe(),
     }
 }

@@ -9,18 +9,18 @@ use crate::node::Node;
 impl Scenario {
     /// Returns the populations that have golden browsers, with the settings of the browsers.
     pub fn golden(&self) -> impl Iterator<Item = (&Population, Golden)> {
-        of(&self.populations)
+        golden_populations(&self.populations)
     }
 }
 
-fn of(populations: &[Population]) -> impl Iterator<Item = (&Population, Golden)> {
+fn golden_populations(populations: &[Population]) -> impl Iterator<Item = (&Population, Golden)> {
     let own = populations.iter();
-    own.filter_map(|population| Some((population, population.config.golden()?)))
+    own.filter_map(|population| Some((population, population.config.golden_browsers()?)))
 }
 
 /// Returns the names of the golden browsers in thresholds.
 pub(crate) fn subjects(populations: &[Population]) -> Vec<String> {
-    let own = of(populations);
+    let own = golden_populations(populations);
     own.map(|(population, _)| browser::subject(&population.name))
         .collect()
 }
@@ -40,7 +40,8 @@ pub(crate) fn check(populations: &[Population], root: &Node, problems: &mut Vec<
                     .help("thresholds use that name for the browsers: choose another"),
             );
         }
-        let own = of(populations).find(|(population, _)| population.name == entry.key);
+        let own =
+            golden_populations(populations).find(|(population, _)| population.name == entry.key);
         let (Some((population, _)), Some(golden)) = (own, entry.node.entry("golden")) else {
             continue;
         };

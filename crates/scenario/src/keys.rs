@@ -11,20 +11,20 @@ use serde::de::{
 use crate::collector::Collector;
 use crate::error::Problem;
 use crate::fields::{node_text, wrong_type};
-use crate::node::{Entry, Node, Value, shown};
+use crate::node::{Entry, Node, Value, display_text};
 use crate::source::{Origin, SourceKind};
 use measure::nearest::suggest;
 
 /// Name by which [`NodeReader`] recognizes `section::Key`.
-pub(crate) const KEY: &str = "section::Key";
+pub(crate) const KEY_TYPE_NAME: &str = "section::Key";
 
-/// Message that follows `KEY: VALUE`.
+/// Message that follows `KEY_TYPE_NAME: VALUE`.
 pub(crate) const OUT_OF_RANGE: &str = "is out of range";
 
 /// Error of a `Deserialize` implementation and its position.
 #[derive(Debug)]
 pub(crate) struct KeyError {
-    kind: Kind,
+    kind: KeyErrorKind,
     /// Origin of the innermost value or key at fault.
     origin: Option<Origin>,
     /// Keys that lead to it, innermost first.
@@ -32,7 +32,7 @@ pub(crate) struct KeyError {
 }
 
 #[derive(Debug)]
-enum Kind {
+enum KeyErrorKind {
     UnknownKey(String, &'static [&'static str]),
     Missing(&'static str),
     UnknownWord(String, &'static [&'static str]),
@@ -42,7 +42,7 @@ enum Kind {
 }
 
 impl KeyError {
-    fn new(kind: Kind) -> KeyError {
+    fn new(kind: KeyErrorKind) -> KeyError {
         KeyError {
             kind,
             origin: None,
@@ -50,7 +50,7 @@ impl KeyError {
         }
     }
 
-    fn at(mut self, origin: &Origin) -> KeyError {
+    fn or_origin(mut self, origin: &Origin) -> KeyError {
         self.origin.get_or_insert_with(|| origin.clone());
         self
     }
@@ -59,7 +59,7 @@ impl KeyError {
     pub(crate) fn key(&self) -> Option<&str> {
         match (&self.kind, self.keys.last()) {
             (_, Some(key)) => Some(key),
-            (Kind::UnknownKey(key, _), None) => Some(key),
+            (KeyErrorKind::UnknownKey(key, _), None) => Some(key),
             _ => None,
         }
     }
@@ -67,7 +67,7 @@ impl KeyError {
     /// Returns the unknown key of the outermost mapping.
     pub(crate) fn unknown(&self) -> Option<&str> {
         match (&self.kind, self.keys.is_empty()) {
-            (Kind::UnknownKey(key, _), true) => Some(key),
+            (KeyErrorKind::UnknownKey(key, _), true) => Some(key),
             _ => None,
         }
     }
@@ -81,30 +81,38 @@ impl KeyError {
             full.push_str(key);
         }
         match &self.kind {
-            Kind::UnknownKey(..) if origin.source.kind == SourceKind::Option => {
+            KeyErrorKind::UnknownKey(..) if origin.source.kind == SourceKind::Option => {
                 let option = &origin.source.name;
                 let text = format!("`{option}` does not apply to clients of these URLs");
                 Problem::new(origin, text)
                     .help("`--help` shows to which URLs each section of options applies")
             }
-            Kind::UnknownKey(key, own) => {
+            KeyErrorKind::UnknownKey(key, own) => {
                 let outer = if self.keys.is_empty() { known } else { &[] };
-                Problem::new(origin, format!("unknown key `{}` in `{full}`", shown(key)))
-                    .label("not a key here")
-                    .help(suggest(key, own.iter().chain(outer).copied()))
+                Problem::new(
+                    origin,
+                    format!("unknown key `{}` in `{full}`", display_text(key)),
+                )
+                .label("not a key here")
+                .help(suggest(key, own.iter().chain(outer).copied()))
             }
-            Kind::Missing(key) => Problem::new(origin, format!("`{key}` is missing in `{full}`")),
-            Kind::UnknownWord(word, words) => {
-                Problem::new(origin, format!("`{full}` cannot be `{}`", shown(word)))
-                    .help(suggest(word, words.iter().copied()))
+            KeyErrorKind::Missing(key) => {
+                Problem::new(origin, format!("`{key}` is missing in `{full}`"))
             }
-            Kind::Type(..) | Kind::Other(_) => match self.to_string().split_once("; ") {
-                Some((message, help)) if message.starts_with("must be ") => {
-                    Problem::new(origin, format!("`{full}`: {message}")).help(help)
+            KeyErrorKind::UnknownWord(word, words) => Problem::new(
+                origin,
+                format!("`{full}` cannot be `{}`", display_text(word)),
+            )
+            .help(suggest(word, words.iter().copied())),
+            KeyErrorKind::Type(..) | KeyErrorKind::Other(_) => {
+                match self.to_string().split_once("; ") {
+                    Some((message, help)) if message.starts_with("must be ") => {
+                        Problem::new(origin, format!("`{full}`: {message}")).help(help)
+                    }
+                    Some((message, help)) => Problem::new(origin, message).help(help),
+                    None => Problem::new(origin, format!("`{full}`: {self}")),
                 }
-                Some((message, help)) => Problem::new(origin, message).help(help),
-                None => Problem::new(origin, format!("`{full}`: {self}")),
-            },
+            }
         }
     }
 
@@ -112,15 +120,15 @@ impl KeyError {
     pub(crate) fn section_problem(&self, path: &str, node: &Node) -> Problem {
         let origin = self.origin.as_ref().unwrap_or(&node.origin);
         match &self.kind {
-            Kind::Type(wanted, _, help) => {
-                // Quantities describe their type as `KIND: SYNTAX`.
+            KeyErrorKind::Type(wanted, _, help) => {
+                // Quantities describe their type as `PLAIN_MASK: SYNTAX`.
                 let wanted = match wanted.contains(": ") {
                     true => "a number with its unit",
                     false => wanted,
                 };
                 wrong_type(node, path, wanted).help(*help)
             }
-            Kind::Other(message) => {
+            KeyErrorKind::Other(message) => {
                 let (message, help) = message.split_once("; ").unwrap_or((message, ""));
                 let message = match message {
                     OUT_OF_RANGE => format!("`{path}: {}` {message}", node_text(node)),
@@ -136,11 +144,11 @@ impl KeyError {
 impl fmt::Display for KeyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
-            Kind::UnknownKey(key, _) => write!(f, "unknown key `{key}`"),
-            Kind::Missing(key) => write!(f, "`{key}` is missing"),
-            Kind::UnknownWord(word, _) => write!(f, "unknown word `{word}`"),
-            Kind::Type(wanted, found, _) => write!(f, "must be {wanted}, but is {found}"),
-            Kind::Other(message) => f.write_str(message),
+            KeyErrorKind::UnknownKey(key, _) => write!(f, "unknown key `{key}`"),
+            KeyErrorKind::Missing(key) => write!(f, "`{key}` is missing"),
+            KeyErrorKind::UnknownWord(word, _) => write!(f, "unknown word `{word}`"),
+            KeyErrorKind::Type(wanted, found, _) => write!(f, "must be {wanted}, but is {found}"),
+            KeyErrorKind::Other(message) => f.write_str(message),
         }
     }
 }
@@ -149,19 +157,19 @@ impl std::error::Error for KeyError {}
 
 impl de::Error for KeyError {
     fn custom<T: fmt::Display>(message: T) -> KeyError {
-        KeyError::new(Kind::Other(message.to_string()))
+        KeyError::new(KeyErrorKind::Other(message.to_string()))
     }
 
     fn unknown_field(field: &str, expected: &'static [&'static str]) -> KeyError {
-        KeyError::new(Kind::UnknownKey(field.to_owned(), expected))
+        KeyError::new(KeyErrorKind::UnknownKey(field.to_owned(), expected))
     }
 
     fn missing_field(field: &'static str) -> KeyError {
-        KeyError::new(Kind::Missing(field))
+        KeyError::new(KeyErrorKind::Missing(field))
     }
 
     fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> KeyError {
-        KeyError::new(Kind::UnknownWord(variant.to_owned(), expected))
+        KeyError::new(KeyErrorKind::UnknownWord(variant.to_owned(), expected))
     }
 
     fn invalid_type(found: Unexpected<'_>, expected: &dyn de::Expected) -> KeyError {
@@ -171,7 +179,7 @@ impl de::Error for KeyError {
             Unexpected::Unit => "nothing".to_owned(),
             other => other.to_string(),
         };
-        KeyError::new(Kind::Type(expected.to_string(), found, ""))
+        KeyError::new(KeyErrorKind::Type(expected.to_string(), found, ""))
     }
 }
 
@@ -205,7 +213,7 @@ impl<'a> NodeReader<'a> {
     }
 
     /// Returns the value, or `None` after adding the problem to the section.
-    pub(crate) fn attempt<T: DeserializeSeed<'a>>(self, seed: T) -> Option<T::Value> {
+    pub(crate) fn read_or_report<T: DeserializeSeed<'a>>(self, seed: T) -> Option<T::Value> {
         let read = seed.deserialize(self).map_err(|error: KeyError| {
             if let Some(section) = self.section {
                 section.push(error.section_problem(&section.path(), self.node));
@@ -225,9 +233,13 @@ impl<'a> NodeReader<'a> {
         self.text()?.parse().ok()
     }
 
-    fn wrong(self, wanted: &str) -> KeyError {
-        KeyError::new(Kind::Type(wanted.to_owned(), self.node.kind(), self.help))
-            .at(&self.node.origin)
+    fn wrong_type(self, wanted: &str) -> KeyError {
+        KeyError::new(KeyErrorKind::Type(
+            wanted.to_owned(),
+            self.node.describe(),
+            self.help,
+        ))
+        .or_origin(&self.node.origin)
     }
 }
 
@@ -236,7 +248,7 @@ macro_rules! numbers {
         fn $name<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, KeyError> {
             match self.number() {
                 Some(value) => visitor.$visit(value),
-                None => Err(self.wrong($wanted)),
+                None => Err(self.wrong_type($wanted)),
             }
         }
     )* };
@@ -265,7 +277,7 @@ impl<'de> Deserializer<'de> for NodeReader<'de> {
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, KeyError> {
         match self.number() {
             Some(value) => visitor.visit_bool(value),
-            None => Err(self.wrong("`true` or `false`")),
+            None => Err(self.wrong_type("`true` or `false`")),
         }
     }
 
@@ -285,7 +297,7 @@ impl<'de> Deserializer<'de> for NodeReader<'de> {
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, KeyError> {
         match self.text() {
             Some(text) => visitor.visit_borrowed_str(text),
-            None => Err(self.wrong("a string")),
+            None => Err(self.wrong_type("a string")),
         }
     }
 
@@ -306,7 +318,7 @@ impl<'de> Deserializer<'de> for NodeReader<'de> {
         visitor: V,
     ) -> Result<V::Value, KeyError> {
         match self.section {
-            Some(_) if name == KEY => visitor.visit_seq(Attempt(self)),
+            Some(_) if name == KEY_TYPE_NAME => visitor.visit_seq(OptionalValue(self)),
             Some(section) => visitor.visit_newtype_struct(NodeReader {
                 help: section.form(name).1,
                 ..self
@@ -321,12 +333,12 @@ impl<'de> Deserializer<'de> for NodeReader<'de> {
                 items: items.iter().enumerate(),
                 section: self.section,
             }),
-            _ if self.section.is_some() => Err(self.wrong("a list")),
-            _ => Err(KeyError::new(Kind::Other(format!(
+            _ if self.section.is_some() => Err(self.wrong_type("a list")),
+            _ => Err(KeyError::new(KeyErrorKind::Other(format!(
                 "must be a list, but is {}; write each item on a line that begins with `- `",
-                self.node.kind()
+                self.node.describe()
             )))
-            .at(&self.node.origin)),
+            .or_origin(&self.node.origin)),
         }
     }
 
@@ -339,8 +351,8 @@ impl<'de> Deserializer<'de> for NodeReader<'de> {
                     section: self.section,
                     known: None,
                 })
-                .map_err(|error| error.at(&self.node.origin)),
-            _ => Err(self.wrong("a mapping")),
+                .map_err(|error| error.or_origin(&self.node.origin)),
+            _ => Err(self.wrong_type("a mapping")),
         }
     }
 
@@ -355,16 +367,16 @@ impl<'de> Deserializer<'de> for NodeReader<'de> {
         };
         let (_, help, needs) = section.form(name);
         let Value::Map(entries) = &self.node.value else {
-            return Err(NodeReader { help, ..self }.wrong("a mapping"));
+            return Err(NodeReader { help, ..self }.wrong_type("a mapping"));
         };
-        section.needs(self.node, needs);
+        section.report_missing_keys(self.node, needs);
         let read = visitor.visit_map(Entries {
             entries: entries.iter(),
             value: None,
             section: self.section,
             known: Some(fields),
         });
-        section.unknown(self.node, fields);
+        section.report_unknown_keys(self.node, fields);
         read
     }
 
@@ -376,28 +388,28 @@ impl<'de> Deserializer<'de> for NodeReader<'de> {
     ) -> Result<V::Value, KeyError> {
         match &self.node.value {
             Value::Scalar { text, .. } => visitor
-                .visit_enum(Word(text))
-                .map_err(|error: KeyError| error.at(&self.node.origin)),
-            _ if self.section.is_some() => Err(self.wrong("a string")),
+                .visit_enum(VariantName(text))
+                .map_err(|error: KeyError| error.or_origin(&self.node.origin)),
+            _ if self.section.is_some() => Err(self.wrong_type("a string")),
             Value::Map(entries) => match entries.as_slice() {
-                [entry] => visitor.visit_enum(Choice(entry)),
-                [] => Err(KeyError::new(Kind::Other(format!(
+                [entry] => visitor.visit_enum(VariantEntry(entry)),
+                [] => Err(KeyError::new(KeyErrorKind::Other(format!(
                     "must be one key with its value, but has none; there are: {}",
                     variants.join(", ")
                 )))
-                .at(&self.node.origin)),
+                .or_origin(&self.node.origin)),
                 several => {
                     let keys: Vec<&str> = several.iter().map(|entry| entry.key.as_str()).collect();
-                    let list = shown(&keys.join(", "));
+                    let list = display_text(&keys.join(", "));
                     let text = format!(
                         "must be one key with its value, but has {} ({list}); \
                          keep one, or write each on its own line that begins with `- ` if several are allowed",
                         several.len(),
                     );
-                    Err(KeyError::new(Kind::Other(text)).at(&self.node.origin))
+                    Err(KeyError::new(KeyErrorKind::Other(text)).or_origin(&self.node.origin))
                 }
             },
-            _ => Err(self.wrong("a word")),
+            _ => Err(self.wrong_type("a word")),
         }
     }
 
@@ -427,18 +439,18 @@ impl<'de> SeqAccess<'de> for Items<'de> {
         };
         let reader = NodeReader::new(node, self.section);
         match self.section {
-            Some(section) => section.inside(&index.to_string(), || seed.deserialize(reader)),
+            Some(section) => section.with_key(&index.to_string(), || seed.deserialize(reader)),
             None => seed.deserialize(reader),
         }
         .map(Some)
-        .map_err(|error| error.at(&node.origin))
+        .map_err(|error| error.or_origin(&node.origin))
     }
 }
 
 /// Sequence of one value, or of none if the value is wrong; the section then has the problem.
-struct Attempt<'a>(NodeReader<'a>);
+struct OptionalValue<'a>(NodeReader<'a>);
 
-impl<'de> SeqAccess<'de> for Attempt<'de> {
+impl<'de> SeqAccess<'de> for OptionalValue<'de> {
     type Error = KeyError;
 
     fn next_element_seed<T: DeserializeSeed<'de>>(
@@ -453,7 +465,7 @@ impl<'de> SeqAccess<'de> for Attempt<'de> {
                 section.no_value(key);
                 None
             }
-            (_, _, Some(_)) => self.0.attempt(seed),
+            (_, _, Some(_)) => self.0.read_or_report(seed),
             _ => Some(seed.deserialize(self.0)?),
         })
     }
@@ -482,7 +494,7 @@ impl<'de> MapAccess<'de> for Entries<'de> {
         self.value = Some(entry);
         seed.deserialize(entry.key.as_str().into_deserializer())
             .map(Some)
-            .map_err(|error: KeyError| error.at(&entry.key_origin))
+            .map_err(|error: KeyError| error.or_origin(&entry.key_origin))
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, KeyError> {
@@ -492,10 +504,10 @@ impl<'de> MapAccess<'de> for Entries<'de> {
             .ok_or_else(|| de::Error::custom("a value was requested before its key"))?;
         let reader = NodeReader::value(entry, self.section);
         if let Some(section) = self.section {
-            return section.inside(&entry.key, || seed.deserialize(reader));
+            return section.with_key(&entry.key, || seed.deserialize(reader));
         }
         seed.deserialize(reader).map_err(|error| {
-            let mut error: KeyError = error.at(&entry.node.origin);
+            let mut error: KeyError = error.or_origin(&entry.node.origin);
             error.keys.push(entry.key.clone());
             error
         })
@@ -504,31 +516,31 @@ impl<'de> MapAccess<'de> for Entries<'de> {
 
 /// Enum variant written as a word.
 #[derive(Clone, Copy)]
-struct Word<'a>(&'a str);
+struct VariantName<'a>(&'a str);
 
-impl Word<'_> {
+impl VariantName<'_> {
     fn has_no_value(self, value: &str) -> KeyError {
-        let word = shown(self.0);
-        KeyError::new(Kind::Other(format!(
+        let word = display_text(self.0);
+        KeyError::new(KeyErrorKind::Other(format!(
             "`{word}` has no value; write `{word}: {value}`"
         )))
     }
 }
 
-impl<'de> EnumAccess<'de> for Word<'de> {
+impl<'de> EnumAccess<'de> for VariantName<'de> {
     type Error = KeyError;
-    type Variant = Word<'de>;
+    type Variant = VariantName<'de>;
 
     fn variant_seed<V: DeserializeSeed<'de>>(
         self,
         seed: V,
-    ) -> Result<(V::Value, Word<'de>), KeyError> {
+    ) -> Result<(V::Value, VariantName<'de>), KeyError> {
         let value = seed.deserialize(IntoDeserializer::<KeyError>::into_deserializer(self.0))?;
         Ok((value, self))
     }
 }
 
-impl<'de> VariantAccess<'de> for Word<'de> {
+impl<'de> VariantAccess<'de> for VariantName<'de> {
     type Error = KeyError;
 
     fn unit_variant(self) -> Result<(), KeyError> {
@@ -561,36 +573,36 @@ impl<'de> VariantAccess<'de> for Word<'de> {
 }
 
 #[derive(Clone, Copy)]
-struct Choice<'a>(&'a Entry);
+struct VariantEntry<'a>(&'a Entry);
 
-impl<'de> EnumAccess<'de> for Choice<'de> {
+impl<'de> EnumAccess<'de> for VariantEntry<'de> {
     type Error = KeyError;
-    type Variant = Choice<'de>;
+    type Variant = VariantEntry<'de>;
 
     fn variant_seed<V: DeserializeSeed<'de>>(
         self,
         seed: V,
-    ) -> Result<(V::Value, Choice<'de>), KeyError> {
+    ) -> Result<(V::Value, VariantEntry<'de>), KeyError> {
         seed.deserialize(self.0.key.as_str().into_deserializer())
             .map(|value| (value, self))
-            .map_err(|error: KeyError| error.at(&self.0.key_origin))
+            .map_err(|error: KeyError| error.or_origin(&self.0.key_origin))
     }
 }
 
-impl<'de> VariantAccess<'de> for Choice<'de> {
+impl<'de> VariantAccess<'de> for VariantEntry<'de> {
     type Error = KeyError;
 
     fn unit_variant(self) -> Result<(), KeyError> {
         match self.0.node.value {
             Value::Null => Ok(()),
-            _ => Err(NodeReader::new(&self.0.node, None).wrong("nothing")),
+            _ => Err(NodeReader::new(&self.0.node, None).wrong_type("nothing")),
         }
     }
 
     fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, KeyError> {
         seed.deserialize(NodeReader::new(&self.0.node, None))
             .map_err(|error| {
-                let mut error: KeyError = error.at(&self.0.node.origin);
+                let mut error: KeyError = error.or_origin(&self.0.node.origin);
                 error.keys.push(self.0.key.clone());
                 error
             })

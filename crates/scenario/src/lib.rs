@@ -49,7 +49,9 @@ use std::path::Path;
 
 pub use describe::{Description, PopulationPlan};
 pub use emulated_link::{DEFAULT_MTU, Link};
-pub use entry::{ConfigFile, EntryReady, Filled, ServerEntry, Use, Values, Version};
+pub use entry::{
+    ConfigFile, EntryReady, FilledEntry, PlaceholderValues, Requirement, ServerEntry, Version,
+};
 pub use error::{Problem, ScenarioError};
 pub use group::Group;
 pub use link_places::PlacedLink;
@@ -140,7 +142,7 @@ impl Scenario {
         overrides: &Overrides,
     ) -> Result<Scenario, ScenarioError> {
         if line.urls.is_empty() {
-            return Err(Problem::nowhere("a URL is missing")
+            return Err(Problem::without_position("a URL is missing")
                 .help("say what to play, such as `streamgauge load rtsp://127.0.0.1:8554/a`")
                 .into());
         }
@@ -152,5 +154,5 @@ impl Scenario {
 fn decode(mut root: Node, name: &str, overrides: &Overrides) -> Result<Scenario, ScenarioError> {
     let mut problems = Vec::new();
     overrides.apply(&mut root, &mut problems);
-    read::whole(&root, name, overrides, problems)
+    read::decode(&root, name, overrides, problems)
 }

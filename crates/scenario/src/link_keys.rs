@@ -5,16 +5,19 @@
 
 use std::path::PathBuf;
 
-use link::{HeldBack, Jitter, Keys, LinkConfig, Loss, Outage, Phase, Queue, Stage as LinkStage};
+use link::{
+    HeldBack, Jitter, LinkConfig, Loss, Outage, PartialSettings, PhaseConfig, Queue,
+    StageConfig as LinkStage,
+};
 use measure::units::{BitRate, Ratio, TimeSpan};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::collector::Form;
+use crate::collector::TypeSyntax;
 use crate::emulated_link::Link;
 use crate::error::Problem;
 use crate::node::{Entry, Node};
-use crate::section::{self, Key, Whole, one_line};
+use crate::section::{self, BoundedInteger, Key, one_line};
 
 const FORM: &str = "write `link: {rtt: 178ms, loss: 0.5%, rate: 20Mbps, queue: 100ms}`, or settings of one direction in \
      `down: {loss: 1%}`";
@@ -24,7 +27,7 @@ const STAGES_FORM: &str =
 
 const OUTAGES_FORM: &str = "write `outages: [10s..12s]`";
 
-const FORMS: &[Form] = &[
+const FORMS: &[TypeSyntax] = &[
     ("LinkKeys", FORM, &[]),
     ("DirectionKeys", FORM, &[]),
     ("Stages", STAGES_FORM, &[]),
@@ -73,8 +76,8 @@ macro_rules! with_keys_of_a_direction {
 
         impl $Name {
             /// Takes the keys of a direction out of the struct.
-            fn keys(&mut self) -> Keys {
-                Keys {
+            fn keys(&mut self) -> PartialSettings {
+                PartialSettings {
                     delay: self.delay.0.take(),
                     jitter: self.jitter.0.take(),
                     loss: self.loss.0.take(),
@@ -119,7 +122,7 @@ with_keys_of_a_direction! {
         /// Settings from the server to the clients, in place of those of both directions.
         down: Key<DirectionKeys>,
         /// Maximum packet size in bytes, IP header included. Default 1500.
-        mtu: Key<Whole<576, 9_000>>,
+        mtu: Key<BoundedInteger<576, 9_000>>,
         /// Changes over time, in order of time.
         stages: Key<Stages>,
         /// A file with changes over time: lines of `time,rate,delay,loss` in seconds, bit/s,
@@ -161,7 +164,7 @@ pub(crate) fn read(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Opti
     };
     // Problems of single keys are already reported.
     if problems.len() == before
-        && let Err(error) = link.config.courses()
+        && let Err(error) = link.config.timelines()
     {
         let problem = Problem::new(&node.origin, format!("`{path}`: {error}"));
         problems.push(problem);
@@ -170,16 +173,16 @@ pub(crate) fn read(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Opti
 }
 
 fn phase(
-    both: Keys,
+    both: PartialSettings,
     rtt: Key<TimeSpan>,
     up: Key<DirectionKeys>,
     down: Key<DirectionKeys>,
-) -> Phase {
+) -> PhaseConfig {
     let own = |direction: Key<DirectionKeys>| {
         let keys = direction.0.map(|mut direction| direction.keys());
         keys.unwrap_or_default()
     };
-    Phase {
+    PhaseConfig {
         rtt: rtt.0,
         both,
         up: own(up),

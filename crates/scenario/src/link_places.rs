@@ -49,7 +49,7 @@ impl Scenario {
     }
 
     /// Returns `true` if `address` is that of the server in a network created for the run.
-    pub fn is_made_for_the_server(&self, address: IpAddr) -> bool {
+    pub fn is_created_server_address(&self, address: IpAddr) -> bool {
         let usual = self.network.server_address();
         let mut of_links = self.links().map(|link| server_address(link.network));
         !usual.is_loopback() && (address == usual || of_links.any(|own| address == own))

@@ -46,7 +46,7 @@ const SECRET_NAMES: [&str; 17] = [
 ];
 
 /// Header fields whose values are not secret. The value of any other field may be.
-const OPEN_HEADERS: [&str; 14] = [
+const PUBLIC_HEADERS: [&str; 14] = [
     "accept",
     "acceptencoding",
     "acceptlanguage",
@@ -64,7 +64,7 @@ const OPEN_HEADERS: [&str; 14] = [
 ];
 
 /// Minimum length of a text that is searched for as a secret: shorter ones would match everywhere.
-pub(crate) const SHORTEST: usize = 4;
+pub(crate) const SECRET_LENGTH_MIN: usize = 4;
 
 /// Returns `true` if a variable, header field, option or query field of that name has a secret
 /// value. Case, `-`, `_` and `.` are ignored.
@@ -111,14 +111,14 @@ pub(crate) fn is_secret_key(key: &str) -> bool {
     };
     let in_server = parts.first() == Some(&"server");
     (in_server && below("environment").is_some())
-        || below("headers").is_some_and(|name| !is_open_header(name))
+        || below("headers").is_some_and(|name| !is_public_header(name))
         || below("greeting").is_some()
         || below("connect").is_some()
         || parts.last().is_some_and(|last| is_secret_config(last))
 }
 
-pub(crate) fn is_open_header(name: &str) -> bool {
-    OPEN_HEADERS.contains(&plain(name).as_str())
+pub(crate) fn is_public_header(name: &str) -> bool {
+    PUBLIC_HEADERS.contains(&plain(name).as_str())
 }
 
 /// Masks a command line: the values of `--password x` and `--password=x`, and secrets that are
@@ -169,7 +169,7 @@ pub(crate) fn secret_words(words: &[String]) -> Vec<Option<usize>> {
 pub fn mask_text(text: &str) -> String {
     let mut masked = String::with_capacity(text.len());
     let mut at = 0;
-    for (from, to) in spans(text) {
+    for (from, to) in secret_ranges(text) {
         masked.push_str(&text[at..from]);
         masked.push_str(MASK);
         at = to;
@@ -182,22 +182,22 @@ pub fn mask_text(text: &str) -> String {
 /// same.
 pub(crate) fn mask_in_place(text: &str) -> String {
     let mut masked = text.to_owned();
-    for (from, to) in spans(text) {
+    for (from, to) in secret_ranges(text) {
         masked.replace_range(from..to, &"*".repeat(to - from));
     }
     masked
 }
 
 /// Returns the byte ranges of recognizable secrets in a text, in order. No range is empty.
-pub(crate) fn spans(text: &str) -> Vec<(usize, usize)> {
+pub(crate) fn secret_ranges(text: &str) -> Vec<(usize, usize)> {
     let mut spans = Vec::new();
     passwords(text, &mut spans);
-    fields(text, &mut spans);
-    relays(text, &mut spans);
+    query_fields(text, &mut spans);
+    turn_passwords(text, &mut spans);
     stream_ids(text, &mut spans);
     // Same length as the text: only ASCII changes.
     let lower = text.to_ascii_lowercase();
-    pairs(&lower, &mut spans);
+    password_assignments(&lower, &mut spans);
     credentials(text, &lower, &mut spans);
     authorizations(text, &mut spans);
     spans.sort_unstable();
@@ -256,7 +256,7 @@ pub(crate) fn has_raw_password(url: &str) -> bool {
 }
 
 /// `?token=x` and `&token=x` in a URL or in a part of one.
-fn fields(text: &str, spans: &mut Vec<(usize, usize)>) {
+fn query_fields(text: &str, spans: &mut Vec<(usize, usize)>) {
     for (at, _) in text.match_indices(['?', '&', ';']) {
         let rest = &text[at + 1..];
         let Some((name, value)) = rest.split_once('=') else {
@@ -277,7 +277,7 @@ fn fields(text: &str, spans: &mut Vec<(usize, usize)>) {
 }
 
 /// `turn:name:password@host`, which has no `//`. User names are not in RFC 7065, but in use.
-fn relays(text: &str, spans: &mut Vec<(usize, usize)>) {
+fn turn_passwords(text: &str, spans: &mut Vec<(usize, usize)>) {
     for scheme in ["turn:", "turns:", "stun:", "stuns:"] {
         for (at, _) in text.match_indices(scheme) {
             let begins_word = !text[..at].ends_with(|c: char| c.is_alphanumeric());
@@ -355,7 +355,7 @@ fn is_secret_field(name: &str) -> bool {
 }
 
 /// `password=x` and `pwd=x`, anywhere in a text.
-fn pairs(lower: &str, spans: &mut Vec<(usize, usize)>) {
+fn password_assignments(lower: &str, spans: &mut Vec<(usize, usize)>) {
     for name in ["password=", "passwd=", "pwd="] {
         for (at, _) in lower.match_indices(name) {
             let from = at + name.len();
@@ -390,7 +390,7 @@ fn credentials(text: &str, lower: &str, spans: &mut Vec<(usize, usize)>) {
             // `realm=` is part of a server's challenge.
             let coded = value.contains(|c: char| c.is_ascii_digit() || "+/=_".contains(c))
                 || value.chars().skip(1).any(|c| c.is_ascii_uppercase());
-            if length >= SHORTEST && coded && !value.starts_with("realm=") {
+            if length >= SECRET_LENGTH_MIN && coded && !value.starts_with("realm=") {
                 spans.push((from, from + length));
             }
         }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use load::Load;
 use measure::units::{BitRate, duration, optional_duration};
 use measure::{HealthBounds, Time};
-use protocol::registry::{ClientConfig, Member, Surroundings};
-use protocol::source::{DEFAULT_RATE, Target};
+use protocol::registry::{ClientConfig, PopulationView, RunContext};
+use protocol::source::{DEFAULT_RATE, Destination};
 use serde::{Deserialize, Serialize};
 
 use crate::emulated_link::Link;
@@ -181,7 +181,7 @@ pub struct MulticastSource {
     /// Name, with the same syntax as that of a population.
     pub name: String,
     /// Targets, one stream each. At least one, and none that another source sends to.
-    pub to: Vec<Target>,
+    pub to: Vec<Destination>,
     /// Bit rate of each stream: of transport packets, stamps included. Default: that of the file,
     /// else [`DEFAULT_RATE`].
     pub bitrate: Option<BitRate>,
@@ -214,7 +214,7 @@ impl MulticastSource {
         };
         let to = match self.to.as_slice() {
             [first, .., last] => format!("{first} to {last}, {} groups", self.to.len()),
-            one => one.iter().map(Target::to_string).collect(),
+            one => one.iter().map(Destination::to_string).collect(),
         };
         format!(
             "source {}: {what} at {rate} to {to}, through {}, TTL {}",
@@ -412,8 +412,8 @@ pub struct Clips {
 
 impl Population {
     /// Returns what other populations of the run need to know.
-    pub fn member(&self) -> Member<'_> {
-        Member {
+    pub fn member(&self) -> PopulationView<'_> {
+        PopulationView {
             name: &self.name,
             keys: &*self.config,
             urls: &self.urls,
@@ -422,7 +422,7 @@ impl Population {
 
     /// Returns the topics of the streams that a client of `url` waits for; empty if it does not
     /// wait.
-    pub fn awaited(&self, surroundings: &Surroundings, url: &str) -> Vec<String> {
+    pub fn awaited(&self, surroundings: &RunContext, url: &str) -> Vec<String> {
         surroundings.awaited(self.member(), self.waits_for.as_deref(), url)
     }
 }

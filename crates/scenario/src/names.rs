@@ -4,7 +4,7 @@ use schemars::{Schema, json_schema};
 use serde_json::Value as Json;
 
 use crate::error::Problem;
-use crate::node::{Entry, shown};
+use crate::node::{Entry, display_text};
 
 /// Names that thresholds use for other subjects.
 const RESERVED: [&str; 4] = ["server", "tester", "uplink", "downlink"];
@@ -31,7 +31,7 @@ pub(crate) fn check(entry: &Entry, what: &str, problems: &mut Vec<Problem>) {
         problems.push(
             Problem::new(
                 origin,
-                format!("`{}` is not a valid name of a {what}", shown(name)),
+                format!("`{}` is not a valid name of a {what}", display_text(name)),
             )
             .help("a name begins with a lower-case letter, followed by lower-case letters, digits and `_`; at most 64 characters"),
         );

@@ -6,7 +6,7 @@ use std::fmt;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
-use crate::collector::Form;
+use crate::collector::TypeSyntax;
 use crate::error::Problem;
 use crate::network::Network;
 use crate::node::{Node, Value};
@@ -14,7 +14,7 @@ use crate::section::{self, Key, one_line};
 
 const FORM: &str = "write `network: veth`, or `network: {kind: veth, congestion: bbr}`";
 
-const FORMS: &[Form] = &[("NetworkKeys", FORM, &[])];
+const FORMS: &[TypeSyntax] = &[("NetworkKeys", FORM, &[])];
 
 /// Maximum length of the name of a congestion control (linux/tcp.h, `TCP_CA_NAME_MAX`).
 const MAX_NAME: usize = 15;

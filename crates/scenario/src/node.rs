@@ -72,25 +72,25 @@ impl Node {
     }
 
     /// Describes the value in a message.
-    pub(crate) fn kind(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         match &self.value {
             Value::Null => "nothing".to_owned(),
-            Value::Scalar { text, .. } => format!("`{}`", shown(text)),
+            Value::Scalar { text, .. } => format!("`{}`", display_text(text)),
             Value::List(_) => "a list".to_owned(),
             Value::Map(_) => "a mapping".to_owned(),
         }
     }
 
     /// Returns the number of nodes in the tree. Long texts count as several.
-    pub(crate) fn weight(&self) -> usize {
+    pub(crate) fn node_count(&self) -> usize {
         match &self.value {
             Value::Null => 1,
             Value::Scalar { text, .. } => 1 + text.len() / 64,
-            Value::List(items) => 1 + items.iter().map(Node::weight).sum::<usize>(),
+            Value::List(items) => 1 + items.iter().map(Node::node_count).sum::<usize>(),
             Value::Map(entries) => {
                 1 + entries
                     .iter()
-                    .map(|entry| 1 + entry.key.len() / 64 + entry.node.weight())
+                    .map(|entry| 1 + entry.key.len() / 64 + entry.node.node_count())
                     .sum::<usize>()
             }
         }
@@ -108,7 +108,7 @@ impl Entry {
 }
 
 /// Formats a text for a message: one line of at most 60 characters.
-pub(crate) fn shown(text: &str) -> String {
+pub(crate) fn display_text(text: &str) -> String {
     let line: String = text
         .chars()
         .map(|c| if c.is_control() { ' ' } else { c })

@@ -2,7 +2,7 @@
 
 use protocol::registry;
 
-use crate::apply::option;
+use crate::apply::option_value;
 use crate::node::{Entry, Node};
 use crate::source::{Origin, SourceKind, SourceText};
 
@@ -63,7 +63,9 @@ impl OneLiner {
         let map = |entries: Vec<Entry>| Node::map(entries, origin.clone());
         let entry = |key: &str, node: Node| Entry::new(key, node.origin.clone(), node);
         let given = |key: &str, flag: &str, value: &Option<String>| {
-            value.as_ref().map(|value| entry(key, option(flag, value)))
+            value
+                .as_ref()
+                .map(|value| entry(key, option_value(flag, value)))
         };
 
         let bound = if self.arrivals.is_some() {
@@ -84,7 +86,7 @@ impl OneLiner {
             Node::scalar(url.as_str(), Origin::whole(&source))
         });
         let leave = self.leave.as_ref().map(|text| {
-            let node = option("--leave-after", text);
+            let node = option_value("--leave-after", text);
             if text == "at_end" {
                 entry("leave", node)
             } else {
@@ -109,7 +111,7 @@ impl OneLiner {
             let items = self
                 .thresholds
                 .iter()
-                .map(|text| option("--threshold", text));
+                .map(|text| option_value("--threshold", text));
             entry("thresholds", Node::list(items.collect(), origin.clone()))
         });
         let top = [

@@ -11,11 +11,11 @@ use crate::yaml;
 
 /// Reads the scenario file at `path`. Returns its name in messages, and its text.
 pub(crate) fn read(path: &Path) -> Result<(String, String), ScenarioError> {
-    read_as(path, "scenario")
+    read_document(path, "scenario")
 }
 
 /// Reads a file of the document type `what`, such as `scenario`.
-pub(crate) fn read_as(path: &Path, what: &str) -> Result<(String, String), ScenarioError> {
+pub(crate) fn read_document(path: &Path, what: &str) -> Result<(String, String), ScenarioError> {
     let shown = path.display().to_string();
     let unreadable = |error: std::io::Error| {
         let help = match error.kind() {
@@ -25,7 +25,7 @@ pub(crate) fn read_as(path: &Path, what: &str) -> Result<(String, String), Scena
             std::io::ErrorKind::PermissionDenied => "this user may not read it",
             _ => "",
         };
-        Problem::nowhere(format!("cannot read the {what} {shown}: {error}")).help(help)
+        Problem::without_position(format!("cannot read the {what} {shown}: {error}")).help(help)
     };
     let mut bytes = Vec::new();
     // One byte more than allowed, to detect a file that is too large.
@@ -35,7 +35,7 @@ pub(crate) fn read_as(path: &Path, what: &str) -> Result<(String, String), Scena
         .map_err(unreadable)?;
     if bytes.len() > yaml::MAX_BYTES {
         return Err(
-            Problem::nowhere(format!("the {what} {shown} is larger than 1 MiB"))
+            Problem::without_position(format!("the {what} {shown} is larger than 1 MiB"))
                 .help("is it the right file?")
                 .into(),
         );
@@ -46,7 +46,7 @@ pub(crate) fn read_as(path: &Path, what: &str) -> Result<(String, String), Scena
             .filter(|byte| **byte == b'\n')
             .count()
             + 1;
-        Problem::nowhere(format!("the {what} {shown} is not UTF-8 in line {line}"))
+        Problem::without_position(format!("the {what} {shown} is not UTF-8 in line {line}"))
             .help("save it as UTF-8")
     })?;
     Ok((shown, text))

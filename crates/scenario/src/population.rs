@@ -7,19 +7,19 @@ use load::{Load, LoadSpec, Shape, Stage, StartKind};
 use measure::Time;
 use measure::units::{Frequency, TimeSpan};
 use protocol::registry::{self, ClientConfig, PROTOCOLS, Protocol};
-use protocol::url::Parts;
+use protocol::url::UrlParts;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
-use crate::collector::{Form, join};
+use crate::collector::{TypeSyntax, join_path};
 use crate::error::Problem;
 use crate::fields::{unknown_key, unknown_keys, wrong_type};
 use crate::keys::NodeReader;
 use crate::link_keys::{self, LinkKeys};
 use crate::model::{Leave, Pick, Population};
-use crate::node::{Entry, Node, Value, shown};
-use crate::section::{self, Key, Raw, Whole, one_line};
+use crate::node::{Entry, Node, Value, display_text};
+use crate::section::{self, BoundedInteger, Deferred, Key, one_line};
 use crate::{names, urls};
 use measure::nearest::{nearest, suggest};
 
@@ -30,21 +30,21 @@ use measure::nearest::{nearest, suggest};
 pub(crate) struct PopulationKeys {
     /// Protocol of the clients. Default: that of the URLs.
     #[schemars(schema_with = "anything")]
-    protocol: Key<Raw>,
+    protocol: Key<Deferred>,
     /// URLs of the clients; `{1..10}` expands, and `{server}` is the server's address in the run's
     /// network. Each client picks one.
     #[schemars(schema_with = "urls::schema", extend("minItems" = 1))]
-    urls: Key<Raw>,
+    urls: Key<Deferred>,
     /// Which of the URLs a client requests. Default `random`, derived from the seed; for clients
     /// that publish `own`.
     #[schemars(schema_with = "anything", extend("enum" = ["random", "in_turn", "own"]))]
-    pick: Key<Raw>,
+    pick: Key<Deferred>,
     /// When a client leaves: `with_run` (default), `at_end` of its media, or `{after: 60s}`. A
     /// client that is to stay fails if the server ends its stream before, unless the length of the
     /// media is known. In a run without a `duration`, clients leave with their media, but fail if
     /// the server only closes the connection.
     #[schemars(schema_with = "leave_schema")]
-    leave: Key<Raw>,
+    leave: Key<Deferred>,
     /// Population whose streams the clients wait for. If both have the same number of URLs, a
     /// client waits for the stream at the position of its own, else for any. Default: players wait
     /// for the stream that the scenario publishes at the same host and path, in any protocol.
@@ -59,10 +59,10 @@ pub(crate) struct PopulationKeys {
     /// True: another client replaces one that ended or died. Default false.
     rejoin: Key<bool>,
     #[schemars(with = "LoadSpec")]
-    load: Key<Raw>,
+    load: Key<Deferred>,
     /// Emulated link between the server and these clients only, in place of the shared one.
     #[schemars(with = "LinkKeys")]
-    link: Key<Raw>,
+    link: Key<Deferred>,
 }
 
 #[derive(Default, Deserialize, JsonSchema)]
@@ -76,13 +76,13 @@ struct LeaveKeys {
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct LoadKeys {
-    clients: Key<Whole<0, { u64::MAX }>>,
-    start: Key<Raw>,
+    clients: Key<BoundedInteger<0, { u64::MAX }>>,
+    start: Key<Deferred>,
     ramp: Key<TimeSpan>,
     one_every: Key<TimeSpan>,
     stages: Key<Stages>,
     arrivals: Key<Frequency>,
-    max_clients: Key<Whole<0, { u64::MAX }>>,
+    max_clients: Key<BoundedInteger<0, { u64::MAX }>>,
 }
 
 #[derive(Deserialize)]
@@ -91,7 +91,7 @@ struct Stages(Vec<Key<StageKeys>>);
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct StageKeys {
-    clients: Key<Whole<0, { u64::MAX }>>,
+    clients: Key<BoundedInteger<0, { u64::MAX }>>,
     over: Key<TimeSpan>,
 }
 
@@ -104,7 +104,7 @@ const STAGES_FORM: &str = "write `stages: [{clients: 100, over: 30s}, {clients: 
 
 const LEAVE_FORM: &str = "write `leave: with_run`, `leave: at_end`, or `leave: {after: 60s}`";
 
-const FORMS: &[Form] = &[
+const FORMS: &[TypeSyntax] = &[
     (
         "PopulationKeys",
         "write at least `urls` and `load` below it",
@@ -171,10 +171,10 @@ pub(crate) fn read(
     names::check(entry, "population", problems);
     let path = format!("clients.{}", entry.key);
     let node = &entry.node;
-    let keys: PopulationKeys = section::read_open(node, &path, FORMS, problems)?;
+    let keys: PopulationKeys = section::read_with_foreign_keys(node, &path, FORMS, problems)?;
     let urls = node
         .get("urls")
-        .map(|node| urls::read(node, &join(&path, "urls"), Some(server), problems))
+        .map(|node| urls::read(node, &join_path(&path, "urls"), Some(server), problems))
         .unwrap_or_default();
     let protocol = protocol(node, &path, &urls, problems);
     let pick = pick(node, &path, problems);
@@ -182,17 +182,17 @@ pub(crate) fn read(
     let rejoin = keys.rejoin.or(false);
     let link = node
         .get("link")
-        .and_then(|node| link_keys::read(node, &join(&path, "link"), problems));
+        .and_then(|node| link_keys::read(node, &join_path(&path, "link"), problems));
     if let (Some(_), Some(entry)) = (&link, node.entry("link")) {
         check_urls(&urls, server, entry, problems);
     }
     let shape = node
         .get("load")
-        .and_then(|node| shape(node, &join(&path, "load"), problems));
+        .and_then(|node| shape(node, &join_path(&path, "load"), problems));
     if let Some(shape) = &shape {
         let leaves = matches!(leave, Leave::After(_));
         let ends = duration.is_some();
-        check_end(node, shape, rejoin, leaves, ends, problems);
+        check_has_end(node, shape, rejoin, leaves, ends, problems);
         check_starts(node, shape, duration, problems);
     }
     let known = section::keys::<PopulationKeys>();
@@ -219,7 +219,7 @@ pub(crate) fn read(
             let at = node
                 .entry(key)
                 .map_or(&url_node.origin, |own| &own.key_origin);
-            problems.push(Problem::new(at, format!("`{}`: {text}", shown(url))));
+            problems.push(Problem::new(at, format!("`{}`: {text}", display_text(url))));
             break;
         }
     }
@@ -259,12 +259,15 @@ pub(crate) fn read(
 /// Refuses URLs that bypass the population's own link.
 fn check_urls(urls: &[(String, &Node)], server: IpAddr, link: &Entry, problems: &mut Vec<Problem>) {
     let host = server.to_string();
-    let past = |url: &str| Parts::of(url).is_ok_and(|parts| parts.host != host);
+    let past = |url: &str| UrlParts::parse(url).is_ok_and(|parts| parts.host != host);
     if let Some((url, node)) = urls.iter().find(|(url, _)| past(url)) {
-        let text = format!("the server of `{}` is not behind this link", shown(url));
+        let text = format!(
+            "the server of `{}` is not behind this link",
+            display_text(url)
+        );
         problems.push(
             Problem::new(&link.key_origin, text)
-                .other(&node.origin, "this URL")
+                .with_second_position(&node.origin, "this URL")
                 .help("write `{server}` in `urls`: it is the server's address at the other end of the link"),
         );
     }
@@ -332,7 +335,7 @@ fn protocol(
     if let Some(node) = node.get("protocol") {
         let Value::Scalar { text, .. } = &node.value else {
             problems.push(
-                wrong_type(node, &join(path, "protocol"), "a word").help(suggest("", names())),
+                wrong_type(node, &join_path(path, "protocol"), "a word").help(suggest("", names())),
             );
             return None;
         };
@@ -341,7 +344,7 @@ fn protocol(
             problems.push(
                 Problem::new(
                     &node.origin,
-                    format!("there is no protocol `{}`", shown(text)),
+                    format!("there is no protocol `{}`", display_text(text)),
                 )
                 .help(suggest(text, names())),
             );
@@ -360,7 +363,7 @@ fn protocol(
             (None, _) => Some(
                 Problem::new(
                     &node.origin,
-                    format!("`{}` has an unsupported URL scheme", shown(url)),
+                    format!("`{}` has an unsupported URL scheme", display_text(url)),
                 )
                 .help(schemes()),
             ),
@@ -369,7 +372,7 @@ fn protocol(
                     &node.origin,
                     format!(
                         "`{}` is not a URL of the protocol `{}`",
-                        shown(url),
+                        display_text(url),
                         chosen.name
                     ),
                 )
@@ -381,7 +384,7 @@ fn protocol(
                     // Some messages already contain the URL.
                     let named = format!("`{url}`: ");
                     let message = message.strip_prefix(&named).unwrap_or(&message);
-                    let message = format!("`{}`: {message}", shown(url));
+                    let message = format!("`{}`: {message}", display_text(url));
                     Problem::new(&node.origin, message).help(example_of(found))
                 })
             }
@@ -415,8 +418,12 @@ fn pick(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Option<Pick> {
         Value::Scalar { text, .. } if text == "own" => Pick::Own,
         _ => {
             problems.push(
-                wrong_type(node, &join(path, "pick"), "`random`, `in_turn` or `own`")
-                    .help("it selects which of the URLs a client requests"),
+                wrong_type(
+                    node,
+                    &join_path(path, "pick"),
+                    "`random`, `in_turn` or `own`",
+                )
+                .help("it selects which of the URLs a client requests"),
             );
             Pick::default()
         }
@@ -437,7 +444,7 @@ fn wait(key: &Key<TimeSpan>, node: &Node, problems: &mut Vec<Problem>) -> Durati
 
 fn leave(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Option<Leave> {
     let node = node.get("leave")?;
-    let path = join(path, "leave");
+    let path = join_path(path, "leave");
     match &node.value {
         Value::Scalar { text, .. } if text == "with_run" => Some(Leave::WithRun),
         Value::Scalar { text, .. } if text == "at_end" => Some(Leave::AtEnd),
@@ -454,7 +461,7 @@ fn leave(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Option<Leave> 
 }
 
 /// Refuses a population that never ends in a run without a duration.
-fn check_end(
+fn check_has_end(
     node: &Node,
     shape: &Shape,
     rejoin: bool,
@@ -512,13 +519,13 @@ fn check_end(
 /// Reads a load in any of its forms.
 fn shape(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Option<Shape> {
     let before = problems.len();
-    let keys: LoadKeys = section::read_open(node, path, FORMS, problems)?;
+    let keys: LoadKeys = section::read_with_foreign_keys(node, path, FORMS, problems)?;
     let start = node.get("start").and_then(|node| {
         if matches!(&node.value, Value::Scalar { text, .. } if text == "at_once") {
             return Some(StartKind::AtOnce);
         }
         problems.push(
-            wrong_type(node, &join(path, "start"), "`at_once`")
+            wrong_type(node, &join_path(path, "start"), "`at_once`")
                 .help("or write `ramp: 60s` or `one_every: 2s` instead"),
         );
         None
@@ -577,7 +584,7 @@ fn load_problem(node: &Node, error: &load::LoadError, path: &str) -> Problem {
         (Some(entry), None) => Problem::new(&entry.key_origin, error.message.clone()),
     };
     if let Some(other) = error.keys.get(1).and_then(|key| node.entry(key)) {
-        problem = problem.other(&other.key_origin, "and here");
+        problem = problem.with_second_position(&other.key_origin, "and here");
     }
     problem.help(error.help.clone())
 }

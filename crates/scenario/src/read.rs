@@ -9,10 +9,10 @@ use protocol::browser::BROWSER_CATALOGUE;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
-use crate::collector::Form;
+use crate::collector::TypeSyntax;
 use crate::emulated_link::Link;
 use crate::error::{Problem, ScenarioError};
-use crate::fields::{text, unknown_keys, wrong_type};
+use crate::fields::{read_string, unknown_keys, wrong_type};
 use crate::golden;
 use crate::link_keys::{self, LinkKeys};
 use crate::link_places;
@@ -20,9 +20,9 @@ use crate::model::{
     DEFAULT_STOP_TIMEOUT, Population, Scenario, Server, ServerStart, StopAt, Threshold,
 };
 use crate::network::Network;
-use crate::node::{Entry, Node, Value, shown};
+use crate::node::{Entry, Node, Value, display_text};
 use crate::overrides::Overrides;
-use crate::section::{self, Key, Raw, Whole, one_line};
+use crate::section::{self, BoundedInteger, Deferred, Key, one_line};
 use crate::server::{self, ServerKeys};
 use crate::source::{Origin, SourceKind};
 use crate::tester::{self, TesterKeys};
@@ -37,24 +37,24 @@ pub(crate) struct ScenarioKeys {
     /// Name of the run in reports. Default: the name of the file.
     name: Key<String>,
     #[schemars(with = "ServerKeys")]
-    server: Key<Raw>,
+    server: Key<Deferred>,
     /// Network of clients, sources and server: this machine's `own` (default); a namespace created
     /// for the run with only a `loopback` interface; or namespaces connected by `veth`, in which
     /// the server is 10.81.0.2. A created network needs CAP_SYS_ADMIN and CAP_NET_ADMIN. With keys:
     /// `{kind: veth, congestion: bbr}`.
     #[schemars(schema_with = "network_keys::schema")]
-    network: Key<Raw>,
+    network: Key<Deferred>,
     /// An emulated link between clients and server, which are in networks created for the run
     /// (`network: veth`): delay, loss, rate, queue.
     #[schemars(with = "LinkKeys")]
-    link: Key<Raw>,
+    link: Key<Deferred>,
     /// Multicast sources of the run, by name. They send from before the server starts until every
     /// client has ended.
     #[schemars(schema_with = "sources::schema")]
-    sources: Key<Raw>,
+    sources: Key<Deferred>,
     /// The populations: groups of clients with the same settings, by name.
     #[schemars(schema_with = "population::schema")]
-    clients: Key<Raw>,
+    clients: Key<Deferred>,
     /// Length of the run from its start, ramp included. Default: until every population has ended.
     duration: Key<TimeSpan>,
     /// Time at the beginning that is excluded from every figure and threshold, except the numbers
@@ -63,30 +63,30 @@ pub(crate) struct ScenarioKeys {
     /// Conditions that must hold, such as `viewers.loss < 1%` or `viewers.startup_delay.p95 < 2s`;
     /// with `.worst` in the worst second.
     #[schemars(with = "Vec<ThresholdForm>")]
-    thresholds: Key<Raw>,
+    thresholds: Key<Deferred>,
     /// Seed of all random choices. Default: a new one for each run; the report shows it.
-    seed: Key<Whole<0, { u64::MAX }>>,
+    seed: Key<BoundedInteger<0, { u64::MAX }>>,
     /// Maximum time for the graceful shutdown of sessions. Default 5s.
     stop_timeout: Key<TimeSpan>,
     /// Number of worker threads. Default: one for each 1000 clients, up to the number of cores, or
     /// more if the limit of file descriptors requires it.
-    workers: Key<Whole<1, 1_024>>,
+    workers: Key<BoundedInteger<1, 1_024>>,
     tester: Key<TesterKeys>,
     /// A series of runs: dotted keys of this file, each with a list of values, such as
     /// `clients.viewers.load.clients: [50, 100]`; and `cases`, each of which sets several keys. One
     /// run for each combination; the first key changes slowest.
     #[schemars(schema_with = "vary_schema")]
-    vary: Raw,
+    vary: Deferred,
     /// With `vary`: the key whose first passing value is searched for. Its values are tried by
     /// binary search, for each combination of the others. Default: all combinations run.
     #[schemars(with = "String")]
-    find: Raw,
+    find: Deferred,
     /// With `vary`: time between two runs. Default 5s.
     #[schemars(with = "TimeSpan")]
-    settle: Raw,
+    settle: Deferred,
     /// With `vary`: `fail` ends the series after the first run that does not pass. Default `never`.
     #[schemars(with = "StopAt")]
-    stop_at: Raw,
+    stop_at: Deferred,
 }
 
 /// Returns the JSON Schema of `vary`.
@@ -132,7 +132,7 @@ enum ThresholdForm {
 struct ThresholdKeys {
     /// Condition that must hold.
     #[schemars(with = "String")]
-    threshold: Key<Raw>,
+    threshold: Key<Deferred>,
     /// True: the run ends, as failed, as soon as the condition does not hold. Default false.
     abort: Key<bool>,
     /// Time before the threshold can end the run. Default 0s.
@@ -142,7 +142,7 @@ struct ThresholdKeys {
 const THRESHOLD_FORM: &str = "write a text such as \"viewers.loss < 1%\", or \
                               `{threshold: \"viewers.loss < 1%\", abort: true, delay: 10s}`";
 
-const FORMS: &[Form] = &[
+const FORMS: &[TypeSyntax] = &[
     ("ScenarioKeys", EXAMPLE, &[("clients", EXAMPLE)]),
     (
         "ThresholdKeys",
@@ -163,7 +163,7 @@ const MAX_THRESHOLDS: usize = 1_000;
 pub(crate) const EXAMPLE: &str = "a minimal scenario is `clients: {viewers: {urls: [\"rtsp://127.0.0.1:8554/a\"], load: {clients: 10}}}`";
 
 /// Decodes a scenario. `name` is its name if it has none of its own.
-pub(crate) fn scenario(
+pub(crate) fn decode_scenario(
     root: &Node,
     name: &str,
     overrides: &Overrides,
@@ -177,7 +177,7 @@ pub(crate) fn scenario(
         );
         return None;
     }
-    let keys: ScenarioKeys = section::read_open(root, "", FORMS, problems)?;
+    let keys: ScenarioKeys = section::read_with_foreign_keys(root, "", FORMS, problems)?;
     let mut server = root
         .get("server")
         .and_then(|node| server::read(node, &overrides.known_servers, problems));
@@ -240,7 +240,7 @@ pub(crate) fn scenario(
                     network.name()
                 ),
             )
-            .other(&entry.node.origin, "set here")
+            .with_second_position(&entry.node.origin, "set here")
             .help("write `network: veth`, or remove `network`"),
         );
     }
@@ -257,7 +257,7 @@ pub(crate) fn scenario(
         .get("thresholds")
         .map(|node| thresholds(node, links, has_server, problems))
         .unwrap_or_default();
-    of_series(root, problems);
+    refuse_series_keys(root, problems);
     unknown_keys(root, "", section::keys::<ScenarioKeys>(), problems);
     Some(Scenario {
         name: keys.name.0.unwrap_or_else(|| name.to_owned()),
@@ -285,13 +285,13 @@ pub(crate) fn scenario(
 }
 
 /// Decodes a scenario, or returns all problems: `problems` are those of building the tree.
-pub(crate) fn whole(
+pub(crate) fn decode(
     root: &Node,
     name: &str,
     overrides: &Overrides,
     mut problems: Vec<Problem>,
 ) -> Result<Scenario, ScenarioError> {
-    match scenario(root, name, overrides, &mut problems) {
+    match decode_scenario(root, name, overrides, &mut problems) {
         Some(scenario) if problems.is_empty() => Ok(scenario),
         _ if problems.is_empty() => Err(Problem::new(
             &Origin::whole(&root.origin.source),
@@ -349,7 +349,7 @@ fn check_network(
 }
 
 /// Refuses the keys of a series. The reader of a series has already removed them.
-fn of_series(root: &Node, problems: &mut Vec<Problem>) {
+fn refuse_series_keys(root: &Node, problems: &mut Vec<Problem>) {
     let vary = root.entry("vary");
     for key in ["find", "settle", "stop_at"] {
         if let (None, Some(entry)) = (vary, root.entry(key)) {
@@ -452,7 +452,7 @@ fn thresholds(
         let Some((node, abort)) = written_threshold(item, &path, problems) else {
             continue;
         };
-        let Some(written) = text(node, &path, problems) else {
+        let Some(written) = read_string(node, &path, problems) else {
             continue;
         };
         if let Err(problem) = check_threshold(&written, node, &subjects, has_server, broken) {
@@ -502,7 +502,7 @@ fn check_threshold(
     // The message names the option anyway.
     let named = |message: &str| match node.origin.source.kind {
         SourceKind::Option => message.to_owned(),
-        _ => format!("threshold `{}`: {message}", shown(written)),
+        _ => format!("threshold `{}`: {message}", display_text(written)),
     };
     let located = |error: measure::ThresholdError| {
         // Position within the text, if the file contains it literally.

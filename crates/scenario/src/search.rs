@@ -4,28 +4,28 @@
 #[derive(Clone, Debug)]
 pub struct Search {
     /// Result of each value: whether its run passed; `None` if it was not tried.
-    tried: Vec<Option<bool>>,
+    results: Vec<Option<bool>>,
 }
 
 impl Search {
     /// Creates a search over a number of values.
     pub fn new(values: usize) -> Search {
         Search {
-            tried: vec![None; values],
+            results: vec![None; values],
         }
     }
 
     /// Returns the next value to try, or `None` if the search is complete. The last value is tried
     /// first, because there is nothing to find if it fails.
     pub fn next(&self) -> Option<usize> {
-        let last = self.tried.len().checked_sub(1)?;
-        match self.tried[last] {
+        let last = self.results.len().checked_sub(1)?;
+        match self.results[last] {
             None => return Some(last),
             Some(false) => return None,
             Some(true) => {}
         }
-        let passes = self.tried.iter().position(|tried| *tried == Some(true))?;
-        let fails = self.tried[..passes]
+        let passes = self.results.iter().position(|tried| *tried == Some(true))?;
+        let fails = self.results[..passes]
             .iter()
             .rposition(|tried| *tried == Some(false));
         let from = fails.map_or(0, |at| at + 1);
@@ -33,20 +33,20 @@ impl Search {
     }
 
     /// Records whether the run with a value passed.
-    pub fn came(&mut self, value: usize, passed: bool) {
-        if let Some(place) = self.tried.get_mut(value) {
+    pub fn record(&mut self, value: usize, passed: bool) {
+        if let Some(place) = self.results.get_mut(value) {
             *place = Some(passed);
         }
     }
 
     /// Returns `true` if a value was tried.
     pub fn was_tried(&self, value: usize) -> bool {
-        self.tried.get(value).is_some_and(Option::is_some)
+        self.results.get(value).is_some_and(Option::is_some)
     }
 
     /// Returns the first value with which a run passed.
-    pub fn found(&self) -> Option<usize> {
-        self.tried.iter().position(|tried| *tried == Some(true))
+    pub fn first_passing(&self) -> Option<usize> {
+        self.results.iter().position(|tried| *tried == Some(true))
     }
 }
 
@@ -62,10 +62,10 @@ mod tests {
                 let mut runs = 0;
                 while let Some(value) = search.next() {
                     assert!(!search.was_tried(value));
-                    search.came(value, value >= first);
+                    search.record(value, value >= first);
                     runs += 1;
                 }
-                assert_eq!(search.found(), (first < values).then_some(first));
+                assert_eq!(search.first_passing(), (first < values).then_some(first));
                 assert!(
                     runs <= 2 + values.ilog2() as usize,
                     "{values} {first}: {runs}"

@@ -10,8 +10,8 @@ use protocol::url::percent_decode;
 use serde_json::Value;
 
 use crate::masking::{
-    MASK, SHORTEST, is_open_header, is_secret_config, is_secret_name, mask_command, mask_text,
-    secret_words, spans,
+    MASK, SECRET_LENGTH_MIN, is_public_header, is_secret_config, is_secret_name, mask_command,
+    mask_text, secret_ranges, secret_words,
 };
 use crate::model::{Scenario, Server, ServerStart};
 
@@ -23,7 +23,7 @@ const SHORTEST_VALUE: usize = 6;
 const WORDS_MAX: usize = 1_000;
 
 /// Minimum length of a secret that is also masked within a longer word.
-const ANYWHERE: usize = 8;
+const MASK_WITHIN_WORDS_LENGTH_MIN: usize = 8;
 
 /// The secrets of one scenario. Masks them in texts.
 #[derive(Clone, Default)]
@@ -44,7 +44,7 @@ impl Secrets {
         let mut masked = mask_text(text);
         for word in &self.words {
             if masked.contains(word.as_str()) {
-                masked = replaced(&masked, word);
+                masked = mask_literal(&masked, word);
             }
         }
         masked
@@ -56,7 +56,7 @@ impl Secrets {
     }
 
     fn add(&mut self, word: &str) {
-        if word.len() >= SHORTEST && word != MASK {
+        if word.len() >= SECRET_LENGTH_MIN && word != MASK {
             self.words.push(word.to_owned());
         }
     }
@@ -69,7 +69,7 @@ impl Secrets {
 
     /// Adds the recognizable secrets of a text.
     fn add_of_text(&mut self, text: &str) {
-        for (from, to) in spans(text) {
+        for (from, to) in secret_ranges(text) {
             self.add_encoded(&text[from..to]);
         }
     }
@@ -111,7 +111,7 @@ impl Scenario {
                 secrets.add_of_text(url);
             }
             let mut config = serde_json::to_value(&population.config).unwrap_or_default();
-            hidden_of(&mut config, &mut |text| {
+            for_each_secret(&mut config, &mut |text| {
                 secrets.add(text);
                 // The last word of `Bearer x` is secret as well.
                 secrets.add(text.rsplit(' ').next().unwrap_or(""));
@@ -128,7 +128,7 @@ impl Scenario {
     pub fn shown(&self) -> Value {
         let mut value = serde_json::to_value(self).unwrap_or_default();
         if let Some(variables) = value.pointer_mut("/server/environment") {
-            hide_all(variables);
+            mask_strings(variables);
         }
         if let Some(Value::Array(words)) = value.pointer_mut("/server/start/command") {
             let texts: Vec<String> = words
@@ -154,7 +154,7 @@ impl Scenario {
 }
 
 /// Calls `found` with every secret in the keys of a population.
-fn hidden_of(config: &mut Value, found: &mut dyn FnMut(&str)) {
+fn for_each_secret(config: &mut Value, found: &mut dyn FnMut(&str)) {
     let mut masked = config.clone();
     hide_in_config(&mut masked);
     differences(config, &masked, found);
@@ -189,39 +189,39 @@ fn hide_in_config(config: &mut Value) {
         match (name.as_str(), &mut *field) {
             ("headers", Value::Object(headers)) => {
                 for (name, header) in headers {
-                    if !is_open_header(name) {
-                        hide_all(header);
+                    if !is_public_header(name) {
+                        mask_strings(header);
                     }
                 }
             }
             ("greeting", Value::Array(steps)) => {
                 for step in steps.iter_mut().filter_map(Value::as_object_mut) {
                     let sent = step.iter_mut().filter(|(kind, _)| kind.starts_with("send"));
-                    sent.for_each(|(_, text)| hide_all(text));
+                    sent.for_each(|(_, text)| mask_strings(text));
                 }
             }
             // Each parameter may be a secret of the server.
             ("connect", Value::Object(parameters)) => {
-                parameters.values_mut().for_each(hide_whole);
+                parameters.values_mut().for_each(mask_values);
             }
-            (name, field) if is_secret_config(name) => hide_all(field),
+            (name, field) if is_secret_config(name) => mask_strings(field),
             (_, field) => hide_in_config(field),
         }
     }
 }
 
 /// Masks a value of any type.
-fn hide_whole(value: &mut Value) {
+fn mask_values(value: &mut Value) {
     match value {
-        Value::Array(items) => items.iter_mut().for_each(hide_whole),
-        Value::Object(fields) => fields.values_mut().for_each(hide_whole),
+        Value::Array(items) => items.iter_mut().for_each(mask_values),
+        Value::Object(fields) => fields.values_mut().for_each(mask_values),
         Value::Null => {}
         _ => *value = MASK.into(),
     }
 }
 
 /// Masks every string in a value.
-fn hide_all(value: &mut Value) {
+fn mask_strings(value: &mut Value) {
     walk(value, &|_| MASK.to_owned());
 }
 
@@ -240,14 +240,14 @@ fn walk(value: &mut Value, mask: &dyn Fn(&str) -> String) {
 }
 
 /// Masks a secret in a text. A short secret is masked only if it is a whole word.
-fn replaced(text: &str, secret: &str) -> String {
+fn mask_literal(text: &str, secret: &str) -> String {
     let mut masked = String::with_capacity(text.len());
     let mut at = 0;
     for (begin, _) in text.match_indices(secret) {
         let end = begin + secret.len();
         let word = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
         let within = word(text[..begin].chars().next_back()) || word(text[end..].chars().next());
-        if secret.len() >= ANYWHERE || !within {
+        if secret.len() >= MASK_WITHIN_WORDS_LENGTH_MIN || !within {
             masked.push_str(&text[at..begin]);
             masked.push_str(MASK);
             at = end;

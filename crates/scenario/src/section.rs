@@ -10,9 +10,9 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, Error, SeqAccess, Unexpected, Visitor};
 use serde_json::Value as Json;
 
-use crate::collector::{Collector, Form, join, no_value};
+use crate::collector::{Collector, TypeSyntax, join_path, no_value};
 use crate::error::Problem;
-use crate::keys::{KEY, NodeReader, OUT_OF_RANGE};
+use crate::keys::{KEY_TYPE_NAME, NodeReader, OUT_OF_RANGE};
 use crate::node::{Node, Value};
 use crate::source::{Origin, SourceKind, SourceText};
 
@@ -21,17 +21,17 @@ use crate::source::{Origin, SourceKind, SourceText};
 pub(crate) fn read<T: DeserializeOwned>(
     node: &Node,
     path: &str,
-    forms: &'static [Form],
+    forms: &'static [TypeSyntax],
     problems: &mut Vec<Problem>,
 ) -> Option<T> {
     collect(node, Collector::new(path, forms, false), problems)
 }
 
 /// Reads a mapping that also has keys of other readers.
-pub(crate) fn read_open<T: DeserializeOwned>(
+pub(crate) fn read_with_foreign_keys<T: DeserializeOwned>(
     node: &Node,
     path: &str,
-    forms: &'static [Form],
+    forms: &'static [TypeSyntax],
     problems: &mut Vec<Problem>,
 ) -> Option<T> {
     collect(node, Collector::new(path, forms, true), problems)
@@ -41,10 +41,10 @@ pub(crate) fn read_open<T: DeserializeOwned>(
 pub(crate) fn value_of<T: DeserializeOwned>(
     (map, key): (&Node, &str),
     path: &str,
-    forms: &'static [Form],
+    forms: &'static [TypeSyntax],
     problems: &mut Vec<Problem>,
 ) -> Option<T> {
-    let (entry, path) = (map.entry(key)?, join(path, key));
+    let (entry, path) = (map.entry(key)?, join_path(path, key));
     if entry.node.value == Value::Null {
         problems.push(no_value(&entry.key_origin, &path));
         return None;
@@ -57,7 +57,7 @@ pub(crate) fn keys<T: DeserializeOwned>() -> &'static [&'static str] {
     let source = SourceText::new(SourceKind::File, "", "");
     let empty = Node::map(Vec::new(), Origin::whole(&source));
     let collector = Collector::new("", &[], false);
-    NodeReader::new(&empty, Some(&collector)).attempt(PhantomData::<T>);
+    NodeReader::new(&empty, Some(&collector)).read_or_report(PhantomData::<T>);
     collector.keys()
 }
 
@@ -66,7 +66,7 @@ fn collect<T: DeserializeOwned>(
     collector: Collector,
     problems: &mut Vec<Problem>,
 ) -> Option<T> {
-    let value = NodeReader::new(node, Some(&collector)).attempt(PhantomData);
+    let value = NodeReader::new(node, Some(&collector)).read_or_report(PhantomData);
     problems.append(&mut collector.into_problems());
     value
 }
@@ -120,25 +120,25 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Key<T> {
             }
         }
 
-        deserializer.deserialize_newtype_struct(KEY, Attempt(PhantomData))
+        deserializer.deserialize_newtype_struct(KEY_TYPE_NAME, Attempt(PhantomData))
     }
 }
 
 /// A value that another function reads.
 #[derive(Debug, Default)]
-pub(crate) struct Raw;
+pub(crate) struct Deferred;
 
-impl<'de> Deserialize<'de> for Raw {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Raw, D::Error> {
-        serde::de::IgnoredAny::deserialize(deserializer).map(|_| Raw)
+impl<'de> Deserialize<'de> for Deferred {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Deferred, D::Error> {
+        serde::de::IgnoredAny::deserialize(deserializer).map(|_| Deferred)
     }
 }
 
 /// A whole number from `MIN` to `MAX`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Whole<const MIN: u64, const MAX: u64>(pub(crate) u64);
+pub(crate) struct BoundedInteger<const MIN: u64, const MAX: u64>(pub(crate) u64);
 
-impl<const MIN: u64, const MAX: u64> Visitor<'_> for Whole<MIN, MAX> {
+impl<const MIN: u64, const MAX: u64> Visitor<'_> for BoundedInteger<MIN, MAX> {
     type Value = Self;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -154,7 +154,7 @@ impl<const MIN: u64, const MAX: u64> Visitor<'_> for Whole<MIN, MAX> {
             return Err(E::invalid_type(Unexpected::Str(text), &self));
         }
         match text.parse() {
-            Ok(value) if (MIN..=MAX).contains(&value) => Ok(Whole(value)),
+            Ok(value) if (MIN..=MAX).contains(&value) => Ok(BoundedInteger(value)),
             _ => {
                 let wanted: &dyn serde::de::Expected = &self;
                 Err(E::custom(format!("{OUT_OF_RANGE}; write {wanted}")))
@@ -163,13 +163,13 @@ impl<const MIN: u64, const MAX: u64> Visitor<'_> for Whole<MIN, MAX> {
     }
 }
 
-impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for Whole<MIN, MAX> {
+impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for BoundedInteger<MIN, MAX> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Whole(0))
+        deserializer.deserialize_any(BoundedInteger(0))
     }
 }
 
-impl<const MIN: u64, const MAX: u64> JsonSchema for Whole<MIN, MAX> {
+impl<const MIN: u64, const MAX: u64> JsonSchema for BoundedInteger<MIN, MAX> {
     fn inline_schema() -> bool {
         true
     }
@@ -187,13 +187,13 @@ impl<const MIN: u64, const MAX: u64> JsonSchema for Whole<MIN, MAX> {
 }
 
 /// Range of the valid values of a quantity.
-pub(crate) trait Range {
+pub(crate) trait ValueRange {
     type Value: DeserializeOwned + JsonSchema + PartialOrd + Display;
     const LEAST: Self::Value;
     const MOST: Self::Value;
 
     /// Returns the message about another value, with advice after a semicolon.
-    fn refusal(_value: &Self::Value) -> String {
+    fn out_of_range_message(_value: &Self::Value) -> String {
         let (least, most) = (Self::LEAST, Self::MOST);
         format!("{OUT_OF_RANGE}; write one from {least} to {most}")
     }
@@ -202,14 +202,14 @@ pub(crate) trait Range {
 /// A quantity within its range.
 #[derive(JsonSchema)]
 #[schemars(inline, description = "", bound = "")]
-pub(crate) struct Within<R: Range>(pub(crate) R::Value);
+pub(crate) struct Within<R: ValueRange>(pub(crate) R::Value);
 
-impl<'de, R: Range> Deserialize<'de> for Within<R> {
+impl<'de, R: ValueRange> Deserialize<'de> for Within<R> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let value = R::Value::deserialize(deserializer)?;
         match value >= R::LEAST && value <= R::MOST {
             true => Ok(Within(value)),
-            false => Err(D::Error::custom(R::refusal(&value))),
+            false => Err(D::Error::custom(R::out_of_range_message(&value))),
         }
     }
 }

@@ -8,15 +8,15 @@ use measure::units::{BitRate, TimeSpan};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::collector::Form;
+use crate::collector::TypeSyntax;
 use crate::entry::environment;
 use crate::error::Problem;
 use crate::group::Group;
 use crate::model::{
     Clips, DEFAULT_READY_TIMEOUT, DEFAULT_STOP_TIMEOUT, Ready, Server, ServerLog, ServerStart,
 };
-use crate::node::{Node, Value, shown};
-use crate::section::{self, Key, Range, Raw, Whole, Within, one_line};
+use crate::node::{Node, Value, display_text};
+use crate::section::{self, BoundedInteger, Deferred, Key, ValueRange, Within, one_line};
 use crate::urls;
 use measure::nearest::{nearest, suggest};
 
@@ -30,23 +30,23 @@ pub(crate) struct ServerKeys {
     /// A server of the catalogue, such as `vlc` (`streamgauge servers` lists them), or the path of
     /// a server entry, relative to the scenario file.
     #[schemars(with = "String")]
-    launch: Raw,
+    launch: Deferred,
     /// The program and its arguments.
     #[schemars(with = "Vec<Scalar>", length(min = 1))]
-    command: Raw,
+    command: Deferred,
     /// A running server, on this machine or another.
     #[schemars(with = "ObserveKeys")]
-    observe: Raw,
+    observe: Deferred,
     /// With `launch`: port to serve on.
     #[schemars(with = "Port")]
-    port: Raw,
+    port: Deferred,
     /// With `launch`: network interface to receive multicast on. Default lo; with `network: veth`
     /// the one towards the sources, or towards the clients if there are no sources.
     interface: Key<String>,
     /// With `launch`: multicast groups to relay, such as rtp://239.81.0.{1..8}:5000, for servers
     /// that must know them at their start.
     #[schemars(schema_with = "urls::schema")]
-    groups: Key<Raw>,
+    groups: Key<Deferred>,
     clips: Key<ClipKeys>,
     ready: Key<ReadyKeys>,
     /// Time limit until the server is ready. Default 30s.
@@ -59,7 +59,7 @@ pub(crate) struct ServerKeys {
     /// With `command`: environment variables, in addition to PATH, HOME, USER, LOGNAME, LANG, LC_*,
     /// TZ and TMPDIR. Their values appear in no report.
     #[schemars(with = "BTreeMap<String, Scalar>")]
-    environment: Key<Raw>,
+    environment: Key<Deferred>,
     /// With `launch` or `command`: user to run as, by name or number; only root can change it.
     /// Default: `nobody` for a server of the catalogue that does not need root, else the user of
     /// streamgauge.
@@ -71,7 +71,7 @@ pub(crate) struct ServerKeys {
     log: Key<LogKeys>,
 }
 
-type Port = Whole<1, 65_535>;
+type Port = BoundedInteger<1, 65_535>;
 
 /// Values that are accepted as a string.
 #[derive(JsonSchema)]
@@ -86,8 +86,8 @@ struct Scalar;
 ]))]
 struct ObserveKeys {
     /// Process ID on this machine.
-    #[schemars(with = "Whole<1, { u64::MAX }>")]
-    pid: Key<Whole<1, 0x7fff_ffff>>,
+    #[schemars(with = "BoundedInteger<1, { u64::MAX }>")]
+    pid: Key<BoundedInteger<1, 0x7fff_ffff>>,
     /// For a server on another machine: URL of node_exporter there, such as
     /// http://10.0.0.5:9100/metrics.
     node: Key<String>,
@@ -105,7 +105,7 @@ struct ClipKeys {
     /// Folder of the clips, relative to the scenario file.
     directory: Key<PathBuf>,
     /// Number of clips. Default 10.
-    count: Key<Whole<1, 1_000>>,
+    count: Key<BoundedInteger<1, 1_000>>,
     /// Length of each clip. Default 60s.
     length: Key<Within<ClipLength>>,
     /// Bit rate of the video. Default 1Mbps.
@@ -113,7 +113,7 @@ struct ClipKeys {
     /// Bit rate of the audio. Default: no audio.
     audio: Key<Within<ClipRate<8_000>>>,
     /// Frames per second. Default 25.
-    frame_rate: Key<Whole<1, 240>>,
+    frame_rate: Key<BoundedInteger<1, 240>>,
 }
 
 /// Readiness condition of the server.
@@ -173,7 +173,7 @@ const COMMAND_FORM: &str = "write the program and each argument as an item: `com
 const CLIPS_FORM: &str =
     "write `clips: {directory: clips, count: 10, length: 60s, video: 1Mbps, audio: 128kbps}`";
 
-const FORMS: &[Form] = &[
+const FORMS: &[TypeSyntax] = &[
     ("ServerKeys", FORM, &[]),
     ("ObserveKeys", OBSERVE_FORM, &[]),
     ("ClipKeys", CLIPS_FORM, &[("directory", CLIPS_FORM)]),
@@ -186,12 +186,12 @@ const FORMS: &[Form] = &[
 /// Valid range of `linger`.
 struct Linger;
 
-impl Range for Linger {
+impl ValueRange for Linger {
     type Value = TimeSpan;
     const LEAST: TimeSpan = TimeSpan(Duration::from_nanos(1));
     const MOST: TimeSpan = TimeSpan(Duration::from_secs(3600));
 
-    fn refusal(_: &TimeSpan) -> String {
+    fn out_of_range_message(_: &TimeSpan) -> String {
         "`linger` is out of range; \
          write a time up to 1h, such as `linger: 5s`"
             .to_owned()
@@ -200,12 +200,12 @@ impl Range for Linger {
 
 struct ClipLength;
 
-impl Range for ClipLength {
+impl ValueRange for ClipLength {
     type Value = TimeSpan;
     const LEAST: TimeSpan = TimeSpan(Duration::from_secs(1));
     const MOST: TimeSpan = TimeSpan(Duration::from_secs(6 * 3600));
 
-    fn refusal(_: &TimeSpan) -> String {
+    fn out_of_range_message(_: &TimeSpan) -> String {
         "clips of this length cannot be made; write a length from 1s to 6h".to_owned()
     }
 }
@@ -213,12 +213,12 @@ impl Range for ClipLength {
 /// Range of a bit rate: from `LEAST` bit/s to 1 Gb/s.
 struct ClipRate<const LEAST: u64>;
 
-impl<const LEAST: u64> Range for ClipRate<LEAST> {
+impl<const LEAST: u64> ValueRange for ClipRate<LEAST> {
     type Value = BitRate;
     const LEAST: BitRate = BitRate(LEAST);
     const MOST: BitRate = BitRate(1_000_000_000);
 
-    fn refusal(rate: &BitRate) -> String {
+    fn out_of_range_message(rate: &BitRate) -> String {
         let least = Self::LEAST;
         format!("clips cannot have {rate}; write a bit rate from {least} to 1Gbps")
     }
@@ -358,7 +358,7 @@ fn start(
                     &second.key_origin,
                     format!("`{}` and `{}` cannot be combined", first.key, second.key),
                 )
-                .other(&first.key_origin, "and here")
+                .with_second_position(&first.key_origin, "and here")
                 .help("remove one of them"),
             );
             return None;
@@ -373,7 +373,10 @@ fn start(
                 problems.push(
                     Problem::new(
                         &ways[0].node.origin,
-                        format!("there is no server `{}` in the catalogue", shown(&name)),
+                        format!(
+                            "there is no server `{}` in the catalogue",
+                            display_text(&name)
+                        ),
                     )
                     .help(suggest(&name, known_servers.iter().map(String::as_str))),
                 );
@@ -407,7 +410,7 @@ fn observe(server: &Node, problems: &mut Vec<Problem>) -> Option<ServerStart> {
         if let (Some(url), Some(entry)) = (url, node.entry(key))
             && !url.starts_with("http://")
         {
-            let url = shown(url);
+            let url = display_text(url);
             let text = format!("`server.observe.{key}` is not a URL of an exporter: `{url}`");
             problems.push(
                 Problem::new(&entry.node.origin, text)
@@ -469,7 +472,7 @@ fn groups(node: &Node, problems: &mut Vec<Problem>) -> Vec<Group> {
                 problems.push(
                     Problem::new(
                         &node.origin,
-                        format!("`{}` is not a multicast group", shown(&url)),
+                        format!("`{}` is not a multicast group", display_text(&url)),
                     )
                     .help("write type, address and port: `rtp://239.81.0.{1..8}:5000`, or `udp://[ff15::1]:5000` for MPEG-TS without RTP"),
                 );
@@ -487,7 +490,7 @@ fn check_user(user: &str, server: &Node, problems: &mut Vec<Problem>) -> bool {
         problems.push(
             Problem::new(
                 &node.origin,
-                format!("`{}` is not a valid name of a user", shown(user)),
+                format!("`{}` is not a valid name of a user", display_text(user)),
             )
             .help("write the name or number of a user of this machine: `user: nobody`"),
         );
@@ -540,13 +543,13 @@ fn log(keys: LogKeys, server: &Node, problems: &mut Vec<Problem>) -> ServerLog {
 fn clips(keys: ClipKeys) -> Option<Clips> {
     Some(Clips {
         directory: keys.directory.0?,
-        count: u32::try_from(keys.count.or(Whole(10)).0).ok()?,
+        count: u32::try_from(keys.count.or(BoundedInteger(10)).0).ok()?,
         length: keys
             .length
             .0
             .map_or(Duration::from_secs(60), |length| length.0.0),
         video: keys.video.0.map_or(BitRate(1_000_000), |rate| rate.0),
         audio: keys.audio.0.map(|rate| rate.0),
-        frame_rate: u32::try_from(keys.frame_rate.or(Whole(25)).0).ok()?,
+        frame_rate: u32::try_from(keys.frame_rate.or(BoundedInteger(25)).0).ok()?,
     })
 }

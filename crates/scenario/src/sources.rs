@@ -5,18 +5,18 @@ use std::path::PathBuf;
 
 use measure::units::BitRate;
 use mediagen::ts::looped_stream::{RATE_MAX, RATE_MIN};
-use protocol::source::{GROUPS_MAX, Target};
+use protocol::source::{Destination, GROUPS_MAX};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::collector::{Form, join};
+use crate::collector::{TypeSyntax, join_path};
 use crate::error::Problem;
 use crate::fields::wrong_type;
 use crate::model::MulticastSource;
 use crate::network::Network;
-use crate::node::{Entry, Node, Value, shown};
-use crate::section::{self, Key, Range, Raw, Whole, Within, one_line};
+use crate::node::{Entry, Node, Value, display_text};
+use crate::section::{self, BoundedInteger, Deferred, Key, ValueRange, Within, one_line};
 use crate::source::Origin;
 use crate::{names, urls};
 
@@ -27,7 +27,7 @@ struct SourceKeys {
     /// Targets: udp://GROUP:PORT for MPEG-TS alone, rtp://GROUP:PORT for MPEG-TS over RTP; `{1..8}`
     /// expands. One stream each.
     #[schemars(schema_with = "urls::schema", extend("minItems" = 1))]
-    to: Key<Raw>,
+    to: Key<Deferred>,
     /// Bit rate of each stream: of transport packets, stamps included; 500kbps to 10Gbps. Default:
     /// that of the file, else 4Mbps.
     bitrate: Key<Within<SourceRate>>,
@@ -38,10 +38,10 @@ struct SourceKeys {
     /// one towards the server.
     interface: Key<String>,
     /// Time to live of the datagrams, in hops. Default 1.
-    ttl: Key<Whole<0, 255>>,
+    ttl: Key<BoundedInteger<0, 255>>,
 }
 
-const FORMS: &[Form] = &[(
+const FORMS: &[TypeSyntax] = &[(
     "SourceKeys",
     "write at least `to` below it",
     &[("to", "write `to: [\"udp://239.81.0.1:4056\"]`")],
@@ -49,12 +49,12 @@ const FORMS: &[Form] = &[(
 
 struct SourceRate;
 
-impl Range for SourceRate {
+impl ValueRange for SourceRate {
     type Value = BitRate;
     const LEAST: BitRate = BitRate(RATE_MIN);
     const MOST: BitRate = BitRate(RATE_MAX);
 
-    fn refusal(rate: &BitRate) -> String {
+    fn out_of_range_message(rate: &BitRate) -> String {
         let (least, most) = (Self::LEAST, Self::MOST);
         format!("a source cannot send {rate}; write a bit rate from {least} to {most}")
     }
@@ -103,7 +103,7 @@ fn one(
     Some(MulticastSource {
         name: entry.key.clone(),
         to: match entry.node.get("to") {
-            Some(node) => targets(node, &join(&path, "to"), seen, problems),
+            Some(node) => targets(node, &join_path(&path, "to"), seen, problems),
             None => Vec::new(),
         },
         bitrate: keys.bitrate.0.map(|rate| rate.0),
@@ -123,7 +123,7 @@ fn targets(
     path: &str,
     seen: &mut HashMap<std::net::SocketAddr, Origin>,
     problems: &mut Vec<Problem>,
-) -> Vec<Target> {
+) -> Vec<Destination> {
     let mut targets = Vec::new();
     for (url, node) in urls::read(node, path, None, problems) {
         if seen.len() == GROUPS_MAX {
@@ -131,7 +131,7 @@ fn targets(
             problems.push(Problem::new(&node.origin, text));
             break;
         }
-        let target: Target = match url.parse() {
+        let target: Destination = match url.parse() {
             Ok(target) => target,
             Err(error) => {
                 problems.push(Problem::new(&node.origin, format!("{error}")));
@@ -145,14 +145,14 @@ fn targets(
                     &node.origin,
                     format!(
                         "two streams are sent to {}",
-                        shown(&target.group.to_string())
+                        display_text(&target.group.to_string())
                     ),
                 )
                 .help(
                     "receivers could not distinguish them: give each stream its own group or port",
                 );
                 if first != node.origin {
-                    problem = problem.other(&first, "and here");
+                    problem = problem.with_second_position(&first, "and here");
                 }
                 problems.push(problem);
             }

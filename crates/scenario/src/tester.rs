@@ -7,9 +7,9 @@ use measure::units::{Ratio, Size, TimeSpan};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::collector::Form;
+use crate::collector::TypeSyntax;
 use crate::model::{Priority, Receive, Tester};
-use crate::section::{Key, Range, Within, one_line};
+use crate::section::{Key, ValueRange, Within, one_line};
 
 /// The tester: how it receives, and its health bounds.
 #[derive(Default, Deserialize, JsonSchema)]
@@ -69,13 +69,13 @@ pub(crate) struct HealthKeys {
     windows: Key<Ratio>,
 }
 
-pub(crate) const FORM: Form = (
+pub(crate) const FORM: TypeSyntax = (
     "TesterKeys",
     "write `tester: {receive: sockets, receive_buffer: 1MiB, health: {lag_p99: 100ms}}`",
     &[],
 );
 
-pub(crate) const HEALTH_FORM: Form = (
+pub(crate) const HEALTH_FORM: TypeSyntax = (
     "HealthKeys",
     "write the bounds to change, such as `health: {lag_p99: 100ms, windows: 5%}`",
     &[],
@@ -83,7 +83,7 @@ pub(crate) const HEALTH_FORM: Form = (
 
 struct ReceiveBuffer;
 
-impl Range for ReceiveBuffer {
+impl ValueRange for ReceiveBuffer {
     type Value = Size;
     /// For a smaller size the kernel grants more than requested.
     const LEAST: Size = Size(4 << 10);
@@ -92,7 +92,7 @@ impl Range for ReceiveBuffer {
 
 struct Ring;
 
-impl Range for Ring {
+impl ValueRange for Ring {
     type Value = Size;
     /// A smaller ring holds no block of packets.
     const LEAST: Size = Size(256 << 10);
@@ -102,7 +102,7 @@ impl Range for Ring {
 
 struct Bound;
 
-impl Range for Bound {
+impl ValueRange for Bound {
     type Value = TimeSpan;
     /// The resolution of the clock would exceed shorter bounds.
     const LEAST: TimeSpan = TimeSpan(Duration::from_millis(1));

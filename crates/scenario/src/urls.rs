@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use schemars::{Schema, SchemaGenerator, json_schema};
 
 use crate::error::Problem;
-use crate::fields::{text, wrong_type};
+use crate::fields::{read_string, wrong_type};
 use crate::masking::has_raw_password;
 use crate::node::{Node, Value};
 
@@ -57,7 +57,7 @@ pub(crate) fn read<'a>(
     }
     let mut urls = Vec::new();
     for (index, item) in items.iter().enumerate() {
-        let Some(written) = text(item, &format!("{path}.{index}"), problems) else {
+        let Some(written) = read_string(item, &format!("{path}.{index}"), problems) else {
             continue;
         };
         let written = match server {

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use measure::units::TimeSpan;
 
-use crate::apply::put;
-use crate::axes::{Axis, Choice, KEYS, axes, set_elsewhere, within};
+use crate::apply::set_at_path;
+use crate::axes::{
+    Axis, AxisValue, SERIES_KEYS, contains_origin, find_set_outside_file, read_axes,
+};
 use crate::error::{Problem, ScenarioError};
 use crate::model::{Scenario, Setting, StopAt};
 use crate::node::{Entry, Node, Value};
@@ -73,15 +75,15 @@ impl Plan {
         let mut problems = Vec::new();
         overrides.apply(&mut root, &mut problems);
         if !has(&root, "vary") {
-            let mut scenario = read::whole(&root, &name, overrides, problems)?;
+            let mut scenario = read::decode(&root, &name, overrides, problems)?;
             scenario.resolve(folder);
             return Ok(Plan::Run(Box::new(scenario)));
         }
-        let taken = KEYS.map(|key| take(&mut root, key));
+        let taken = SERIES_KEYS.map(|key| remove_entry(&mut root, key));
         let [vary, find, settle, stop_at] = &taken;
         let axes = vary
             .as_ref()
-            .map(|entry| axes(entry, &mut problems))
+            .map(|entry| read_axes(entry, &mut problems))
             .unwrap_or_default();
         let settle: Option<TimeSpan> = settle
             .as_ref()
@@ -93,7 +95,7 @@ impl Plan {
             .as_ref()
             .and_then(|entry| find_axis(entry, &axes, stop_at, &mut problems));
         for axis in &axes {
-            problems.extend(set_elsewhere(axis, &root));
+            problems.extend(find_set_outside_file(axis, &root));
         }
         let series = Series {
             axes,
@@ -217,9 +219,9 @@ impl Series {
     }
 
     /// Returns the value of each key in a run.
-    fn chosen(&self, run: usize) -> Vec<(&Axis, &Choice)> {
+    fn chosen(&self, run: usize) -> Vec<(&Axis, &AxisValue)> {
         let mut rest = run;
-        let mut chosen: Vec<(&Axis, &Choice)> = self
+        let mut chosen: Vec<(&Axis, &AxisValue)> = self
             .axes
             .iter()
             .rev()
@@ -238,18 +240,18 @@ impl Series {
         let mut root = self.root.clone();
         let mut problems = Vec::new();
         let chosen = self.chosen(run).into_iter();
-        for set in chosen.flat_map(|(_, choice)| &choice.sets) {
-            put(&mut root, &set.places, set.value.clone(), "")
+        for set in chosen.flat_map(|(_, choice)| &choice.assignments) {
+            set_at_path(&mut root, &set.path, set.value.clone(), "")
                 .unwrap_or_else(|problem| problems.push(problem));
         }
-        read::whole(&root, &self.name, &self.overrides, problems)
+        read::decode(&root, &self.name, &self.overrides, problems)
     }
 
     fn too_large(&self) -> Option<Problem> {
         let first = self.axes.first()?;
-        let set = |axis: &Axis| axis.values.iter().map(|one| one.sets.len()).max();
+        let set = |axis: &Axis| axis.values.iter().map(|one| one.assignments.len()).max();
         let set: usize = self.axes.iter().filter_map(set).sum();
-        let weight = self.root.weight() + set;
+        let weight = self.root.node_count() + set;
         let most = MAX_RUNS.min(MAX_WEIGHT / weight);
         (self.runs() > most).then(|| {
             Problem::new(
@@ -270,7 +272,10 @@ impl Series {
                 continue;
             };
             for problem in error.into_problems() {
-                match found.iter_mut().find(|(known, _)| known.is_like(&problem)) {
+                match found
+                    .iter_mut()
+                    .find(|(known, _)| known.is_same_as(&problem))
+                {
                     Some((_, runs)) => runs.push(run),
                     None => found.push((problem, vec![run])),
                 }
@@ -293,8 +298,10 @@ impl Series {
                     .map(|setting| format!("{}: {}", setting.key, setting.value))
                     .collect();
                 let problem = problem.with(&format!("with `{}`: ", settings.join(", ")));
-                match self.common(&runs) {
-                    Some(value) => problem.other(&value.node.origin, "with this value"),
+                match self.common_value(&runs) {
+                    Some(value) => {
+                        problem.with_second_position(&value.node.origin, "with this value")
+                    }
                     None => problem,
                 }
             })
@@ -302,7 +309,7 @@ impl Series {
     }
 
     /// Returns a value that all these runs have in common.
-    fn common(&self, runs: &[usize]) -> Option<&Choice> {
+    fn common_value(&self, runs: &[usize]) -> Option<&AxisValue> {
         let chosen: Vec<_> = runs.iter().map(|&run| self.chosen(run)).collect();
         (0..self.axes.len())
             .filter(|&at| self.axes[at].values.len() > 1 || self.axes.len() == 1)
@@ -319,7 +326,7 @@ impl Series {
     fn holds(&self, origin: &Origin) -> bool {
         self.axes.iter().any(|axis| {
             let mut values = axis.values.iter();
-            axis.origin.contains(origin) || values.any(|value| within(&value.node, origin))
+            axis.origin.contains(origin) || values.any(|value| contains_origin(&value.node, origin))
         })
     }
 }
@@ -351,7 +358,7 @@ fn has(root: &Node, key: &str) -> bool {
     matches!(&root.value, Value::Map(entries) if entries.iter().any(|entry| entry.key == key))
 }
 
-fn take(root: &mut Node, key: &str) -> Option<Entry> {
+fn remove_entry(root: &mut Node, key: &str) -> Option<Entry> {
     let Value::Map(entries) = &mut root.value else {
         return None;
     };

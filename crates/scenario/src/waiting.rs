@@ -1,7 +1,7 @@
 //! Keys of populations whose clients wait until another population publishes their stream.
 
 use measure::nearest::suggest;
-use protocol::registry::Surroundings;
+use protocol::registry::RunContext;
 
 use crate::error::Problem;
 use crate::model::Population;
@@ -13,14 +13,16 @@ pub(crate) fn check(populations: &[Population], root: &Node, problems: &mut Vec<
     let Some(clients) = root.get("clients") else {
         return;
     };
-    let surroundings = Surroundings::new(populations.iter().map(Population::member));
+    let surroundings = RunContext::new(populations.iter().map(Population::member));
     for population in populations {
         let Some(entry) = clients.entry(&population.name) else {
             continue;
         };
         let key = |name| entry.node.entry(name);
         if let (Some(name), Some(key)) = (&population.waits_for, key("waits_for")) {
-            if let Some((text, help)) = wrong(populations, &surroundings, population, name) {
+            if let Some((text, help)) =
+                waits_for_problem(populations, &surroundings, population, name)
+            {
                 problems.push(Problem::new(&key.node.origin, text).help(help));
             }
             continue;
@@ -46,9 +48,9 @@ pub(crate) fn check(populations: &[Population], root: &Node, problems: &mut Vec<
 }
 
 /// Returns the mistake of a `waits_for` that names `name`, with advice; `None` if it is right.
-fn wrong(
+fn waits_for_problem(
     populations: &[Population],
-    surroundings: &Surroundings,
+    surroundings: &RunContext,
     own: &Population,
     name: &str,
 ) -> Option<(String, String)> {

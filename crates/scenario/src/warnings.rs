@@ -5,7 +5,7 @@ use std::time::Duration;
 use load::Shape;
 use measure::Time;
 use measure::units::TimeSpan;
-use protocol::metrics::OF_THE_START;
+use protocol::metrics::START_METRICS;
 
 use crate::model::{Population, Scenario};
 
@@ -34,7 +34,7 @@ impl Scenario {
                 .iter()
                 .find(|own| own.name == read.subject());
             if let Some(population) = population
-                && OF_THE_START.contains(&read.metric())
+                && START_METRICS.contains(&read.metric())
                 && self.all_start_in_the_warm_up(population)
             {
                 warnings.push(format!(

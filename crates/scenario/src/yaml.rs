@@ -6,7 +6,7 @@ use std::sync::Arc;
 use granit_parser::{Event, Parser, ScalarStyle, Span, Tag};
 
 use crate::error::Problem;
-use crate::node::{Entry, Node, Value, shown};
+use crate::node::{Entry, Node, Value, display_text};
 use crate::source::{Origin, SourceText};
 
 /// Maximum size of a scenario file: 1 MiB.
@@ -197,7 +197,7 @@ impl<'a> TreeReader<'a> {
                         "this alias refers to a value that contains it",
                     ));
                 };
-                self.weigh(node.weight(), &origin)?;
+                self.weigh(node.node_count(), &origin)?;
                 (node, 0)
             }
             _ => return Err(Problem::new(&origin, "a value is missing here")),
@@ -252,7 +252,7 @@ impl<'a> TreeReader<'a> {
                 other => {
                     return Err(Problem::new(
                         &other.origin,
-                        format!("a key must be a word, but this is {}", other.kind()),
+                        format!("a key must be a word, but this is {}", other.describe()),
                     ));
                 }
             };
@@ -262,12 +262,13 @@ impl<'a> TreeReader<'a> {
                 continue;
             }
             if let Some(first) = seen.get(&text) {
-                return Err(
-                    Problem::new(&origin, format!("duplicate key `{}`", shown(&text)))
-                        .label("and again here")
-                        .other(&entries[*first].key_origin, "first here")
-                        .help("remove one of them"),
-                );
+                return Err(Problem::new(
+                    &origin,
+                    format!("duplicate key `{}`", display_text(&text)),
+                )
+                .label("and again here")
+                .with_second_position(&entries[*first].key_origin, "first here")
+                .help("remove one of them"));
             }
             seen.insert(text.clone(), entries.len());
             entries.push(Entry::new(text, origin, node));
@@ -307,7 +308,7 @@ impl<'a> TreeReader<'a> {
             Some(suffix) => Ok(suffix == "str"),
             None => Err(Problem::new(
                 origin,
-                format!("unsupported tag `{}`", shown(&tag.original())),
+                format!("unsupported tag `{}`", display_text(&tag.original())),
             )
             .help("remove it; a string that begins with `!` needs quotes")),
         }

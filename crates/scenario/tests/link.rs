@@ -73,7 +73,7 @@ thresholds: ['far_downlink.lost == 0', 'uplink.lateness.p99 < 1ms']
         ("127.0.0.1", false),
     ] {
         let address = address.parse().expect("an address");
-        assert_eq!(scenario.is_made_for_the_server(address), is, "{address}");
+        assert_eq!(scenario.is_created_server_address(address), is, "{address}");
     }
     let names: Vec<String> = scenario.links().flat_map(|one| one.subjects()).collect();
     assert_eq!(names, ["uplink", "downlink", "far_uplink", "far_downlink"]);

@@ -10,7 +10,7 @@ fn lines(error: &ScenarioError) -> String {
         .map(|problem| {
             format!(
                 "{}: {} | {}\n",
-                problem.place().unwrap_or_else(|| "-".to_owned()),
+                problem.position().unwrap_or_else(|| "-".to_owned()),
                 problem.message(),
                 problem.help_text().unwrap_or("-")
             )

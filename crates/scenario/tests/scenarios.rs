@@ -296,7 +296,7 @@ fn tester_keys_are_read_from_all_origins() {
         ..Overrides::default()
     };
     let error = Scenario::parse("s.yaml", SMALL, &overrides).expect_err("a typo");
-    let place = error.problems()[0].place();
+    let place = error.problems()[0].position();
     assert!(place.is_some_and(|place| place.starts_with("--receive")));
 }
 

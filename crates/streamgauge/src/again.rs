@@ -2,7 +2,7 @@
 //! run, without the options that say where results go.
 
 /// Options that say where results go and take a value.
-const PLACES: [&str; 9] = [
+const OUTPUT_OPTIONS: [&str; 9] = [
     "--out",
     "--json",
     "--html",
@@ -14,16 +14,16 @@ const PLACES: [&str; 9] = [
     "-o",
 ];
 /// Options about results without a separate value: flags, and those whose value follows `=`.
-const ABOUT_PLACES: [&str; 3] = ["--force", "--no-run-file", "--dashboard"];
+const OUTPUT_FLAGS: [&str; 3] = ["--force", "--no-run-file", "--dashboard"];
 
 /// Returns the command line of this process with `seed`, quoted for a shell.
 pub(crate) fn command(seed: u64) -> String {
     let words = std::env::args_os().skip(1);
     let words = words.map(|word| word.to_string_lossy().into_owned());
-    repeated(words, seed)
+    build_command(words, seed)
 }
 
-fn repeated(words: impl Iterator<Item = String>, seed: u64) -> String {
+fn build_command(words: impl Iterator<Item = String>, seed: u64) -> String {
     let mut text = "streamgauge".to_owned();
     let mut has_seed = false;
     let mut is_value = false;
@@ -32,11 +32,11 @@ fn repeated(words: impl Iterator<Item = String>, seed: u64) -> String {
             continue;
         }
         let name = word.split_once('=').map_or(word.as_str(), |(name, _)| name);
-        if PLACES.contains(&name) {
+        if OUTPUT_OPTIONS.contains(&name) {
             is_value = name == word;
             continue;
         }
-        if ABOUT_PLACES.contains(&name) || word.starts_with("-o") {
+        if OUTPUT_FLAGS.contains(&name) || word.starts_with("-o") {
             continue;
         }
         has_seed |= name == "--seed";
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     fn of(words: &[&str]) -> String {
-        repeated(words.iter().map(|&word| word.to_owned()), 7)
+        build_command(words.iter().map(|&word| word.to_owned()), 7)
     }
 
     #[test]

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use link::Link;
-pub(crate) use load::{Demo, Load, Receiving, Tracing, Transport};
+pub(crate) use load::{Demo, Load, ReceiveOptions, TraceOptions, Transport};
 pub(crate) use send::{Receive, Send};
 pub(crate) use serve::Serve;
 
@@ -68,7 +68,7 @@ pub(crate) struct Global {
         hide_possible_values = true,
         overrides_with = "no_color"
     )]
-    pub(crate) color: When,
+    pub(crate) color: ColorMode,
     /// Same as --color never
     #[arg(long, global = true, hide = true, overrides_with = "color")]
     no_color: bool,
@@ -76,9 +76,9 @@ pub(crate) struct Global {
 
 impl Global {
     /// Returns when to use colours: the last of the two options wins.
-    pub(crate) fn color(self) -> When {
+    pub(crate) fn color(self) -> ColorMode {
         match self.no_color {
-            true => When::Never,
+            true => ColorMode::Never,
             false => self.color,
         }
     }
@@ -86,7 +86,7 @@ impl Global {
 
 /// When to use colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum When {
+pub(crate) enum ColorMode {
     /// On a terminal, unless the environment says otherwise
     Auto,
     /// Also in files and pipes
@@ -138,7 +138,7 @@ pub(crate) enum Command {
 
 /// Path by which media is received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Way {
+pub(crate) enum ReceivePath {
     /// UDP, from a packet ring of each worker
     Ring,
     /// UDP, from the clients' sockets
@@ -203,7 +203,7 @@ pub(crate) struct Results {
         value_name = "ADDRESS",
         num_args = 0..=1,
         require_equals = true,
-        default_missing_value = crate::dashboard::USUAL,
+        default_missing_value = crate::dashboard::DEFAULT_ADDRESS,
         value_parser = crate::view_server::address,
         hide_short_help = true
     )]
@@ -226,9 +226,9 @@ pub(crate) struct Run {
     #[arg(long)]
     pub(crate) seed: Option<u64>,
     #[command(flatten)]
-    pub(crate) receiving: Receiving,
+    pub(crate) receiving: ReceiveOptions,
     #[command(flatten)]
-    pub(crate) tracing: Tracing,
+    pub(crate) tracing: TraceOptions,
     #[command(flatten)]
     pub(crate) results: Results,
 }
@@ -246,7 +246,7 @@ pub(crate) struct Calibrate {
     pub(crate) protocol: Vec<String>,
     /// Calibrate only this receive path (may be repeated) [default: all that this process can use]
     #[arg(long, value_enum, value_name = "PATH")]
-    pub(crate) path: Vec<Way>,
+    pub(crate) path: Vec<ReceivePath>,
     /// Set a key of the tester, to calibrate it with the settings of later runs, such as
     /// tester.receive_buffer=64KiB (may be repeated)
     #[arg(long, value_name = "KEY=VALUE")]
@@ -427,15 +427,18 @@ mod tests {
     #[test]
     fn last_colour_option_wins() {
         for (line, when) in [
-            ("streamgauge metrics", When::Auto),
-            ("streamgauge metrics --color always", When::Always),
-            ("streamgauge --color=never metrics", When::Never),
-            ("streamgauge metrics --no-color", When::Never),
+            ("streamgauge metrics", ColorMode::Auto),
+            ("streamgauge metrics --color always", ColorMode::Always),
+            ("streamgauge --color=never metrics", ColorMode::Never),
+            ("streamgauge metrics --no-color", ColorMode::Never),
             (
                 "streamgauge metrics --no-color --color always",
-                When::Always,
+                ColorMode::Always,
             ),
-            ("streamgauge metrics --color always --no-color", When::Never),
+            (
+                "streamgauge metrics --color always --no-color",
+                ColorMode::Never,
+            ),
         ] {
             let cli = Cli::try_parse_from(line.split(' ')).expect("it is a good line");
             assert_eq!(cli.global.color(), when, "{line}");

@@ -10,7 +10,7 @@ use miette::{GraphicalReportHandler, GraphicalTheme, ThemeCharacters, ThemeStyle
 use report::paint::Paint;
 use report::{Layout, gate};
 
-use crate::args::{Global, When};
+use crate::args::{ColorMode, Global};
 use crate::exit::{Failure, Message};
 use crate::fold;
 
@@ -20,45 +20,45 @@ pub(crate) struct Console {
     pub(crate) quiet: bool,
     pub(crate) verbose: bool,
     may_be_live: bool,
-    colours: Colours,
+    colours: ColorPolicy,
 }
 
 /// The streams on which colours are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Colours {
+enum ColorPolicy {
     Everywhere,
     OnTerminals,
     Nowhere,
 }
 
-impl Colours {
+impl ColorPolicy {
     /// Returns the choice of the option. With `Auto`, the environment decides:
     /// <https://no-color.org> first, then <https://bixense.com/clicolors>.
-    fn new(when: When, environment: impl Fn(&str) -> Option<OsString>) -> Colours {
+    fn new(when: ColorMode, environment: impl Fn(&str) -> Option<OsString>) -> ColorPolicy {
         let is_set = |name| environment(name).is_some_and(|value| !value.is_empty());
         match when {
-            When::Always => Colours::Everywhere,
-            When::Never => Colours::Nowhere,
-            When::Auto if is_set("NO_COLOR") => Colours::Nowhere,
-            When::Auto
+            ColorMode::Always => ColorPolicy::Everywhere,
+            ColorMode::Never => ColorPolicy::Nowhere,
+            ColorMode::Auto if is_set("NO_COLOR") => ColorPolicy::Nowhere,
+            ColorMode::Auto
                 if is_set("CLICOLOR_FORCE")
                     && environment("CLICOLOR_FORCE").is_none_or(|value| value != "0") =>
             {
-                Colours::Everywhere
+                ColorPolicy::Everywhere
             }
-            When::Auto if environment("TERM").is_some_and(|value| value == "dumb") => {
-                Colours::Nowhere
+            ColorMode::Auto if environment("TERM").is_some_and(|value| value == "dumb") => {
+                ColorPolicy::Nowhere
             }
-            When::Auto => Colours::OnTerminals,
+            ColorMode::Auto => ColorPolicy::OnTerminals,
         }
     }
 
     fn paint(self, to: impl IsTerminal) -> Paint {
         Paint {
             colour: match self {
-                Colours::Everywhere => true,
-                Colours::OnTerminals => to.is_terminal(),
-                Colours::Nowhere => false,
+                ColorPolicy::Everywhere => true,
+                ColorPolicy::OnTerminals => to.is_terminal(),
+                ColorPolicy::Nowhere => false,
             },
         }
     }
@@ -70,7 +70,7 @@ impl Console {
             quiet: global.quiet,
             verbose: global.verbose,
             may_be_live: !global.no_live,
-            colours: Colours::new(global.color(), |name| std::env::var_os(name)),
+            colours: ColorPolicy::new(global.color(), |name| std::env::var_os(name)),
         }
     }
 
@@ -91,14 +91,14 @@ impl Console {
     /// Prints a message that is no result. A closed standard error is ignored.
     pub(crate) fn say(self, text: &str) {
         if !self.quiet {
-            let text = gate::lines(text, self.paint_stderr().colour);
+            let text = gate::multi_line(text, self.paint_stderr().colour);
             let _ = writeln!(io::stderr(), "{text}");
         }
     }
 
     /// Prints a result to standard output.
     pub(crate) fn print(self, text: &str) -> Result<(), Failure> {
-        let text = gate::lines(text, self.paint_stdout().colour);
+        let text = gate::multi_line(text, self.paint_stdout().colour);
         let mut out = io::stdout().lock();
         match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
             // The reader has closed the pipe: it has what it wanted, such as the first lines.
@@ -137,7 +137,7 @@ impl Console {
         let layout = |width, paint| Layout {
             width,
             paint,
-            everything: self.verbose,
+            verbose: self.verbose,
         };
         if to_stderr {
             let layout = layout(width(io::stderr()), self.paint_stderr());
@@ -155,7 +155,7 @@ impl Console {
         match &failure.message {
             Message::Plain(message) => {
                 // The message may contain foreign text, which must not set colours either.
-                let message = gate::lines(message, false);
+                let message = gate::multi_line(message, false);
                 text = format!("{} {message}\n", paint.bad("error:"));
             }
             Message::Diagnostic(diagnostic) => {
@@ -181,7 +181,7 @@ impl Console {
                 }
             }
         }
-        let text = gate::lines(&text, paint.colour);
+        let text = gate::multi_line(&text, paint.colour);
         let _ = io::stderr().write_all(text.as_bytes());
     }
 }
@@ -203,29 +203,29 @@ mod tests {
 
     #[test]
     fn option_overrides_no_color_overrides_clicolor_force() {
-        use Colours::{Everywhere, Nowhere, OnTerminals};
+        use ColorPolicy::{Everywhere, Nowhere, OnTerminals};
         for (when, environment, colours) in [
-            (When::Auto, &[][..], OnTerminals),
-            (When::Auto, &[("NO_COLOR", "")], OnTerminals),
-            (When::Auto, &[("NO_COLOR", "0")], Nowhere),
-            (When::Auto, &[("CLICOLOR_FORCE", "1")], Everywhere),
-            (When::Auto, &[("CLICOLOR_FORCE", "0")], OnTerminals),
-            (When::Auto, &[("CLICOLOR_FORCE", "")], OnTerminals),
+            (ColorMode::Auto, &[][..], OnTerminals),
+            (ColorMode::Auto, &[("NO_COLOR", "")], OnTerminals),
+            (ColorMode::Auto, &[("NO_COLOR", "0")], Nowhere),
+            (ColorMode::Auto, &[("CLICOLOR_FORCE", "1")], Everywhere),
+            (ColorMode::Auto, &[("CLICOLOR_FORCE", "0")], OnTerminals),
+            (ColorMode::Auto, &[("CLICOLOR_FORCE", "")], OnTerminals),
             (
-                When::Auto,
+                ColorMode::Auto,
                 &[("NO_COLOR", "1"), ("CLICOLOR_FORCE", "1")],
                 Nowhere,
             ),
-            (When::Auto, &[("TERM", "dumb")], Nowhere),
+            (ColorMode::Auto, &[("TERM", "dumb")], Nowhere),
             (
-                When::Auto,
+                ColorMode::Auto,
                 &[("TERM", "dumb"), ("CLICOLOR_FORCE", "1")],
                 Everywhere,
             ),
-            (When::Always, &[("NO_COLOR", "1")], Everywhere),
-            (When::Never, &[("CLICOLOR_FORCE", "1")], Nowhere),
+            (ColorMode::Always, &[("NO_COLOR", "1")], Everywhere),
+            (ColorMode::Never, &[("CLICOLOR_FORCE", "1")], Nowhere),
         ] {
-            let found = Colours::new(when, |name| {
+            let found = ColorPolicy::new(when, |name| {
                 let set = environment.iter().find(|(key, _)| *key == name);
                 set.map(|(_, value)| OsString::from(value))
             });

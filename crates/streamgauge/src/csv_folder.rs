@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Read};
 use std::path::{Path, PathBuf};
 
-use report::csv::{TABLES, Table, Tables};
+use report::csv::{TABLES, Table, TableWriter};
 use report::{ReportError, io_reason};
 
 use crate::exit::Failure;
@@ -48,12 +48,12 @@ impl CsvFolder {
     /// Writes the tables.
     pub(crate) fn write(
         mut self,
-        add: impl FnOnce(&mut Tables<BufWriter<File>>) -> Result<(), ReportError>,
+        add: impl FnOnce(&mut TableWriter<BufWriter<File>>) -> Result<(), ReportError>,
     ) -> Result<(), Failure> {
         self.made = false;
         let written = (|| {
             let open = |table: Table| File::create(self.path.join(table.file)).map(BufWriter::new);
-            let mut tables = Tables::begin(open)?;
+            let mut tables = TableWriter::begin(open)?;
             add(&mut tables)?;
             Ok(tables.end()?)
         })();

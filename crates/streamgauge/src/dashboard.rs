@@ -19,21 +19,21 @@ use report::{Reader, ReportError, io_reason};
 use scenario::Scenario;
 
 use crate::exit::Failure;
-use crate::followed::Followed;
+use crate::followed::CurrentRunFile;
 use crate::http::{Head, write_until};
-use crate::view_server::{HEADERS, NICE, Served, ViewServer, refuse, respond};
+use crate::view_server::{HEADERS, NICE, ServiceName, ViewServer, refuse, respond};
 
 /// Default address.
-pub(crate) const USUAL: &str = "127.0.0.1:9106";
+pub(crate) const DEFAULT_ADDRESS: &str = "127.0.0.1:9106";
 /// Interval between updates to browsers.
-const EVERY: Duration = Duration::from_secs(1);
+const UPDATE_INTERVAL: Duration = Duration::from_secs(1);
 /// Minimum pause between updates, as a multiple of the time that reading the last one took.
-const REST: u32 = 20;
+const PAUSE_FACTOR: u32 = 20;
 /// Time limit for sending an update to a browser.
-const TELL_WITHIN: Duration = Duration::from_secs(1);
+const SEND_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum number of connected browsers.
 const VIEWERS_MAX: usize = 8;
-const SERVED: Served = Served {
+const SERVED: ServiceName = ServiceName {
     what: "the dashboard",
     option: "--dashboard=ADDRESS",
     thread: "dashboard",
@@ -43,7 +43,7 @@ const SERVED: Served = Served {
 pub(crate) struct Dashboard {
     shared: Arc<Shared>,
     server: Option<ViewServer>,
-    teller: Option<JoinHandle<()>>,
+    sender: Option<JoinHandle<()>>,
 }
 
 #[derive(Default)]
@@ -51,7 +51,7 @@ struct Shared {
     state: Mutex<State>,
     /// Signals a new browser, a new run, or the end.
     news: Condvar,
-    over: AtomicBool,
+    stopping: AtomicBool,
 }
 
 #[derive(Default)]
@@ -59,19 +59,19 @@ struct State {
     run: Option<Run>,
     viewers: Vec<Viewer>,
     /// Number of further browsers, to which an update is being sent.
-    being_told: usize,
+    receiving_update: usize,
 }
 
 impl State {
-    fn looking_on(&self) -> usize {
-        self.viewers.len() + self.being_told
+    fn viewer_count(&self) -> usize {
+        self.viewers.len() + self.receiving_update
     }
 }
 
 /// Run that the page shows.
 #[derive(Clone, PartialEq)]
 struct Run {
-    followed: Followed,
+    run_file: CurrentRunFile,
     thresholds: Vec<String>,
     bounds: HealthBounds,
 }
@@ -79,15 +79,15 @@ struct Run {
 struct Viewer {
     stream: TcpStream,
     /// True if the browser has received the definitions of metrics and the run so far.
-    greeted: bool,
+    initialized: bool,
 }
 
 /// A run file that is being read.
-struct Open {
+struct OpenRun {
     run: Run,
     reader: Reader,
     live: Live,
-    said_end: bool,
+    end_sent: bool,
 }
 
 impl Dashboard {
@@ -99,16 +99,18 @@ impl Dashboard {
         let server = ViewServer::start(address, SERVED, answer)?;
         let theirs = shared.clone();
         let teller = thread::Builder::new().name(SERVED.thread.to_owned());
-        let teller = teller.spawn(move || tell(&theirs)).map_err(|error| {
-            Failure::bad(format_args!(
-                "cannot serve the dashboard: {}",
-                io_reason(&error)
-            ))
-        })?;
+        let teller = teller
+            .spawn(move || send_updates(&theirs))
+            .map_err(|error| {
+                Failure::bad(format_args!(
+                    "cannot serve the dashboard: {}",
+                    io_reason(&error)
+                ))
+            })?;
         Ok(Dashboard {
             shared,
             server: Some(server),
-            teller: Some(teller),
+            sender: Some(teller),
         })
     }
 
@@ -122,7 +124,7 @@ impl Dashboard {
     pub(crate) fn show(&self, run_file: &Path, scenario: &Scenario) {
         let thresholds = scenario.thresholds.iter();
         self.shared.state().run = Some(Run {
-            followed: Followed::new(run_file),
+            run_file: CurrentRunFile::new(run_file),
             thresholds: thresholds.map(|one| one.text.clone()).collect(),
             bounds: scenario.tester.health.clone(),
         });
@@ -136,11 +138,11 @@ impl Drop for Dashboard {
             // The lock is needed: without it, the flag could be set between a check of it and the
             // wait for news.
             let _state = self.shared.state();
-            self.shared.over.store(true, Ordering::Release);
+            self.shared.stopping.store(true, Ordering::Release);
         }
         self.shared.news.notify_all();
         drop(self.server.take());
-        if let Some(teller) = self.teller.take() {
+        if let Some(teller) = self.sender.take() {
             let _ = teller.join();
         }
     }
@@ -152,7 +154,7 @@ impl Shared {
     }
 
     fn is_over(&self) -> bool {
-        self.over.load(Ordering::Acquire)
+        self.stopping.load(Ordering::Acquire)
     }
 }
 
@@ -164,7 +166,7 @@ fn answer(mut stream: TcpStream, head: &Head, shared: &Shared) -> io::Result<()>
             respond(&mut stream, "200 OK", "text/html; charset=utf-8", &page)
         }
         "/events" => {
-            if shared.state().looking_on() >= VIEWERS_MAX {
+            if shared.state().viewer_count() >= VIEWERS_MAX {
                 return refuse(&mut stream, "503 Service Unavailable", "too many viewers");
             }
             let head = format!(
@@ -174,7 +176,7 @@ fn answer(mut stream: TcpStream, head: &Head, shared: &Shared) -> io::Result<()>
             stream.write_all(head.as_bytes())?;
             shared.state().viewers.push(Viewer {
                 stream,
-                greeted: false,
+                initialized: false,
             });
             shared.news.notify_all();
             Ok(())
@@ -184,14 +186,14 @@ fn answer(mut stream: TcpStream, head: &Head, shared: &Shared) -> io::Result<()>
 }
 
 /// Sends updates to all browsers until the dashboard ends. The last update is sent then.
-fn tell(shared: &Shared) {
+fn send_updates(shared: &Shared) {
     let _ = rustix::process::nice(NICE);
     let mut open = None;
     loop {
         let is_last = shared.is_over();
         let begun = Instant::now();
         // A run file that cannot be read now may be readable a second later.
-        let events = news(shared, &mut open).unwrap_or_default();
+        let events = next_update(shared, &mut open).unwrap_or_default();
         // The time for sending does not count: it depends on the browsers.
         let spent = begun.elapsed();
         if let Some(events) = events {
@@ -200,12 +202,12 @@ fn tell(shared: &Shared) {
         if is_last {
             return;
         }
-        rest(shared, (spent * REST).max(EVERY));
+        wait_for_update(shared, (spent * PAUSE_FACTOR).max(UPDATE_INTERVAL));
     }
 }
 
 /// Waits for `pause`, or until a browser connects if that takes longer.
-fn rest(shared: &Shared, pause: Duration) {
+fn wait_for_update(shared: &Shared, pause: Duration) {
     let until = Instant::now() + pause;
     let mut state = shared.state();
     loop {
@@ -213,7 +215,11 @@ fn rest(shared: &Shared, pause: Duration) {
         if shared.is_over() || left.is_zero() && !state.viewers.is_empty() {
             return;
         }
-        let left = if left.is_zero() { EVERY } else { left };
+        let left = if left.is_zero() {
+            UPDATE_INTERVAL
+        } else {
+            left
+        };
         let waited = shared.news.wait_timeout(state, left);
         (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
     }
@@ -226,7 +232,7 @@ struct Events {
     run: String,
 }
 
-fn news(shared: &Shared, open: &mut Option<Open>) -> Result<Option<Events>, ReportError> {
+fn next_update(shared: &Shared, open: &mut Option<OpenRun>) -> Result<Option<Events>, ReportError> {
     let (run, viewers) = {
         let state = shared.state();
         (state.run.clone(), state.viewers.len())
@@ -236,31 +242,31 @@ fn news(shared: &Shared, open: &mut Option<Open>) -> Result<Option<Events>, Repo
     };
     if open.as_ref().is_none_or(|open| open.run != run) {
         *open = None;
-        let Some(reader) = run.followed.open()? else {
+        let Some(reader) = run.run_file.open()? else {
             return Ok(None);
         };
         let live = Live::new(&reader, &run.thresholds, run.bounds.clone())?;
-        *open = Some(Open {
+        *open = Some(OpenRun {
             run,
             reader,
             live,
-            said_end: false,
+            end_sent: false,
         });
         for viewer in &mut shared.state().viewers {
-            viewer.greeted = false;
+            viewer.initialized = false;
         }
     }
     let Some(open) = open else {
         return Ok(None);
     };
     let news = open.live.update(&open.reader)?;
-    let ends = open.reader.is_finished()? && !open.said_end;
-    let is_new = |viewer: &Viewer| !viewer.greeted;
+    let ends = open.reader.is_finished()? && !open.end_sent;
+    let is_new = |viewer: &Viewer| !viewer.initialized;
     let somebody_new = shared.state().viewers.iter().any(is_new);
     if !news && !ends && !somebody_new {
         return Ok(None);
     }
-    open.said_end |= ends;
+    open.end_sent |= ends;
     Ok(Some(Events {
         run: event("run", &open.live.value(&open.reader)?),
         definitions: event("definitions", &Live::definitions(&open.reader)),
@@ -273,20 +279,20 @@ fn send(shared: &Shared, events: &Events) {
     let mut viewers = {
         let mut state = shared.state();
         let viewers = std::mem::take(&mut state.viewers);
-        state.being_told = viewers.len();
+        state.receiving_update = viewers.len();
         viewers
     };
     viewers.retain_mut(|viewer| {
-        let until = Instant::now() + TELL_WITHIN;
+        let until = Instant::now() + SEND_TIMEOUT;
         let mut told = Ok(());
-        if !std::mem::replace(&mut viewer.greeted, true) {
+        if !std::mem::replace(&mut viewer.initialized, true) {
             told = write_until(&mut viewer.stream, events.definitions.as_bytes(), until);
         }
         told.and_then(|()| write_until(&mut viewer.stream, events.run.as_bytes(), until))
             .is_ok()
     });
     let mut state = shared.state();
-    state.being_told = 0;
+    state.receiving_update = 0;
     state.viewers.append(&mut viewers);
 }
 

@@ -6,22 +6,22 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use report::{Reader, ReportError};
 
 /// Tolerance for the start of a run before its request: times in a run file are rounded.
-const ROUNDED: Duration = Duration::from_secs(1);
+const START_TOLERANCE: Duration = Duration::from_secs(1);
 
 /// Run file of a run that starts now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Followed {
+pub(crate) struct CurrentRunFile {
     path: PathBuf,
     /// Time of the request, since 1970.
-    asked_at: Duration,
+    requested_at: Duration,
 }
 
-impl Followed {
-    pub(crate) fn new(path: &Path) -> Followed {
+impl CurrentRunFile {
+    pub(crate) fn new(path: &Path) -> CurrentRunFile {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        Followed {
+        CurrentRunFile {
             path: path.to_owned(),
-            asked_at: now.unwrap_or_default(),
+            requested_at: now.unwrap_or_default(),
         }
     }
 
@@ -32,7 +32,7 @@ impl Followed {
             return Ok(None);
         }
         let reader = report::open(&self.path, engine::catalogue_of)?;
-        let is_new = reader.header().started_at + ROUNDED >= self.asked_at;
+        let is_new = reader.header().started_at + START_TOLERANCE >= self.requested_at;
         Ok(is_new.then_some(reader))
     }
 }

@@ -24,7 +24,10 @@ pub(crate) struct Head {
 }
 
 /// Reads the head of a request (RFC 9112, 2 and 3). `None` if it is malformed.
-pub(crate) fn head(stream: &mut TcpStream, within: Duration) -> io::Result<Option<Head>> {
+pub(crate) fn read_request_head(
+    stream: &mut TcpStream,
+    within: Duration,
+) -> io::Result<Option<Head>> {
     let deadline = Instant::now() + within;
     let mut bytes = Vec::new();
     loop {
@@ -33,7 +36,7 @@ pub(crate) fn head(stream: &mut TcpStream, within: Duration) -> io::Result<Optio
             Parsed::Partial if bytes.len() < HEAD_MAX => {}
             _ => return Ok(None),
         }
-        stream.set_read_timeout(Some(left(deadline)?))?;
+        stream.set_read_timeout(Some(remaining(deadline)?))?;
         let mut room = [0; 1024];
         match stream.read(&mut room)? {
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),
@@ -84,7 +87,7 @@ pub(crate) fn write_until(
     until: Instant,
 ) -> io::Result<()> {
     while !bytes.is_empty() {
-        stream.set_write_timeout(Some(left(until)?))?;
+        stream.set_write_timeout(Some(remaining(until)?))?;
         match stream.write(bytes) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(written) => bytes = &bytes[written..],
@@ -96,7 +99,7 @@ pub(crate) fn write_until(
 }
 
 /// Returns the time left until `until`, or an error if it has passed.
-pub(crate) fn left(until: Instant) -> io::Result<Duration> {
+pub(crate) fn remaining(until: Instant) -> io::Result<Duration> {
     let left = until.saturating_duration_since(Instant::now());
     match left.is_zero() {
         true => Err(io::ErrorKind::TimedOut.into()),

@@ -31,7 +31,7 @@ use crate::exit::Exit;
 
 /// Exits with 110, like an overloaded tester, if memory runs out.
 #[global_allocator]
-static MEMORY: net::memory::OrExit = net::memory::OrExit(110);
+static MEMORY: net::memory::ExitOnOutOfMemory = net::memory::ExitOnOutOfMemory(110);
 
 fn main() -> ExitCode {
     // Comes before the parsing of arguments: the command line of a supervised server is not for

@@ -15,42 +15,42 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use report::otlp::Push;
-use report::running::Running;
+use report::running::LiveFigures;
 use report::{Reader, ReportError, io_reason};
 
 use crate::exit::Failure;
-use crate::followed::Followed;
+use crate::followed::CurrentRunFile;
 use crate::view_server::NICE;
 use collector::Collector;
 
 /// Interval between pushes: one window.
-const EVERY: Duration = Duration::from_secs(1);
+const PUSH_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum pause after a push while pushes fail.
-const EVERY_MOST: Duration = Duration::from_secs(30);
+const PUSH_INTERVAL_MAX: Duration = Duration::from_secs(30);
 /// Minimum pause between pushes, as a multiple of the time that reading took.
-const REST: u32 = 20;
+const PAUSE_FACTOR: u32 = 20;
 /// Time limit of a push.
-const PUSH_WITHIN: Duration = Duration::from_secs(3);
+const PUSH_TIMEOUT: Duration = Duration::from_secs(3);
 /// Time that the end of a run waits for a push in progress and for the last one.
-const END_WITHIN: Duration = Duration::from_secs(7);
+const FINISH_TIMEOUT: Duration = Duration::from_secs(7);
 
 /// Pushes figures until it is finished.
-pub(crate) struct Pushed {
+pub(crate) struct OtlpExporter {
     url: String,
     orders: Sender<Order>,
-    done: Receiver<Done>,
+    done: Receiver<PushTotals>,
 }
 
 enum Order {
     /// This run has begun, and the previous one has ended.
-    Show(Followed),
+    Show(CurrentRunFile),
     /// The last run has ended.
     End,
 }
 
 /// Result of all pushes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Done {
+struct PushTotals {
     pushes: u64,
     failed: u64,
     /// Reason of the last failure.
@@ -65,16 +65,16 @@ struct Done {
 }
 
 /// A run whose figures are pushed.
-struct Open {
+struct OpenRun {
     reader: Reader,
-    running: Running,
+    running: LiveFigures,
     push: Push,
 }
 
-impl Pushed {
+impl OtlpExporter {
     /// Starts the thread. There is no run yet. The collector is not contacted: whether it is
     /// reachable does not affect the run.
-    pub(crate) fn start(url: &str) -> Result<Pushed, Failure> {
+    pub(crate) fn start(url: &str) -> Result<OtlpExporter, Failure> {
         let variables = |name: &str| std::env::var_os(name);
         let collector = Collector::new(url, variables).map_err(Failure::bad)?;
         let url = collector.to_string();
@@ -84,7 +84,7 @@ impl Pushed {
             collector,
             followed: None,
             open: None,
-            done: Done::default(),
+            done: PushTotals::default(),
         };
         let thread = thread::Builder::new().name("otlp".to_owned());
         let started = thread.spawn(move || {
@@ -97,7 +97,7 @@ impl Pushed {
                 io_reason(&error)
             ))
         })?;
-        Ok(Pushed { url, orders, done })
+        Ok(OtlpExporter { url, orders, done })
     }
 
     /// Returns the URL for people.
@@ -108,14 +108,14 @@ impl Pushed {
     /// Pushes the run of this file from now on. The file may not exist yet.
     pub(crate) fn show(&self, run_file: &Path) {
         // The thread runs until it receives `End`.
-        let _ = self.orders.send(Order::Show(Followed::new(run_file)));
+        let _ = self.orders.send(Order::Show(CurrentRunFile::new(run_file)));
     }
 
     /// Pushes the rest of the last run. Returns what went wrong, if anything.
     pub(crate) fn finish(self) -> Option<String> {
         let _ = self.orders.send(Order::End);
-        match self.done.recv_timeout(END_WITHIN) {
-            Ok(done) => done.in_words(&self.url),
+        match self.done.recv_timeout(FINISH_TIMEOUT) {
+            Ok(done) => done.summary(&self.url),
             Err(_) => Some(format!(
                 "OTLP: the last push to {} was not complete in time: the run's end is missing there",
                 self.url
@@ -124,9 +124,9 @@ impl Pushed {
     }
 }
 
-impl Done {
+impl PushTotals {
     /// Returns what went wrong in words. `None` if nothing went wrong.
-    fn in_words(&self, url: &str) -> Option<String> {
+    fn summary(&self, url: &str) -> Option<String> {
         let mut parts = Vec::new();
         if self.failed > 0 {
             parts.push(format!(
@@ -159,16 +159,16 @@ impl Done {
 
 struct Pusher {
     collector: Collector,
-    followed: Option<Followed>,
-    open: Option<Open>,
-    done: Done,
+    followed: Option<CurrentRunFile>,
+    open: Option<OpenRun>,
+    done: PushTotals,
 }
 
 impl Pusher {
-    fn run(mut self, orders: &Receiver<Order>) -> Done {
+    fn run(mut self, orders: &Receiver<Order>) -> PushTotals {
         let _ = rustix::process::nice(NICE);
         let mut failed_in_a_row = 0;
-        let mut next = Instant::now() + EVERY;
+        let mut next = Instant::now() + PUSH_INTERVAL;
         loop {
             let pause = next.saturating_duration_since(Instant::now());
             match orders.recv_timeout(pause) {
@@ -189,8 +189,8 @@ impl Pusher {
                         None | Some(true) => failed_in_a_row = 0,
                         Some(false) => failed_in_a_row += 1,
                     }
-                    let pause = EVERY * 2u32.saturating_pow(failed_in_a_row.min(5));
-                    next = begun + pause.min(EVERY_MOST).max(spent * REST);
+                    let pause = PUSH_INTERVAL * 2u32.saturating_pow(failed_in_a_row.min(5));
+                    next = begun + pause.min(PUSH_INTERVAL_MAX).max(spent * PAUSE_FACTOR);
                 }
             }
         }
@@ -225,8 +225,8 @@ impl Pusher {
             let Some(reader) = followed.open()? else {
                 return Ok(None);
             };
-            self.open = Some(Open {
-                running: Running::new(&reader),
+            self.open = Some(OpenRun {
+                running: LiveFigures::new(&reader),
                 push: Push::default(),
                 reader,
             });
@@ -237,14 +237,14 @@ impl Pusher {
         let push = &mut open.push;
         open.running
             .update(&open.reader, |running| push.window(running))?;
-        let news = open.push.has_news();
+        let news = open.push.has_unsent();
         Ok(news.then(|| open.push.message(&open.running)))
     }
 
     /// Pushes a message. Returns `true` if the collector accepted it.
     fn push(&mut self, message: &[u8]) -> bool {
         self.done.pushes += 1;
-        match self.collector.push(message, Instant::now() + PUSH_WITHIN) {
+        match self.collector.push(message, Instant::now() + PUSH_TIMEOUT) {
             Ok(taken) => {
                 if let Some(open) = &mut self.open {
                     open.push.sent();
@@ -270,8 +270,8 @@ mod tests {
 
     #[test]
     fn failures_are_one_line_and_success_is_none() {
-        assert_eq!(Done::default().in_words("http://c/"), None);
-        let done = Done {
+        assert_eq!(PushTotals::default().summary("http://c/"), None);
+        let done = PushTotals {
             pushes: 12,
             failed: 3,
             why: "connection refused".to_owned(),
@@ -281,7 +281,7 @@ mod tests {
             refused_for: "too old".to_owned(),
         };
         assert_eq!(
-            done.in_words("http://c/").as_deref(),
+            done.summary("http://c/").as_deref(),
             Some(
                 "OTLP: 3 of 12 pushes to http://c/ failed, the last one with: connection refused; \
                  levels of 2 windows are missing there; the collector refused 5 data points: too \

@@ -8,21 +8,21 @@ use crate::args::Results;
 use crate::console::Console;
 use crate::dashboard::Dashboard;
 use crate::exit::Failure;
-use crate::otlp::Pushed;
-use crate::scrape::Scraped;
+use crate::otlp::OtlpExporter;
+use crate::scrape::PrometheusServer;
 
 /// The requested live views and exports.
-pub(crate) struct Outlets {
-    scraped: Option<Scraped>,
+pub(crate) struct LiveOutputs {
+    scraped: Option<PrometheusServer>,
     dashboard: Option<Dashboard>,
-    pushed: Option<Pushed>,
+    pushed: Option<OtlpExporter>,
     console: Console,
 }
 
-impl Outlets {
+impl LiveOutputs {
     /// Starts them and prints their URLs. There is no run yet.
-    pub(crate) fn start(results: &Results, console: Console) -> Result<Outlets, Failure> {
-        let scraped = results.metrics.map(Scraped::start).transpose()?;
+    pub(crate) fn start(results: &Results, console: Console) -> Result<LiveOutputs, Failure> {
+        let scraped = results.metrics.map(PrometheusServer::start).transpose()?;
         if let Some(scraped) = &scraped {
             console.say(&format!("metrics for Prometheus at {}", scraped.url()));
         }
@@ -30,11 +30,15 @@ impl Outlets {
         if let Some(dashboard) = &dashboard {
             console.say(&format!("dashboard at {}", dashboard.url()));
         }
-        let pushed = results.otlp.as_deref().map(Pushed::start).transpose()?;
+        let pushed = results
+            .otlp
+            .as_deref()
+            .map(OtlpExporter::start)
+            .transpose()?;
         if let Some(pushed) = &pushed {
             console.say(&format!("pushing metrics to {}", pushed.url()));
         }
-        Ok(Outlets {
+        Ok(LiveOutputs {
             scraped,
             dashboard,
             pushed,
@@ -58,7 +62,7 @@ impl Outlets {
     /// Shows the end of the last run, and ends the live views and exports.
     pub(crate) fn finish(self) {
         drop((self.dashboard, self.scraped));
-        if let Some(text) = self.pushed.and_then(Pushed::finish) {
+        if let Some(text) = self.pushed.and_then(OtlpExporter::finish) {
             self.console.say(&format!("warning: {text}"));
         }
     }

@@ -17,41 +17,41 @@ const FIRST_KEYS: [&str; 3] = ["schema_version", "series_version", "missing"];
 
 /// Format of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum ReportFormat {
     Json,
     Html,
     Junit,
     Markdown,
 }
 
-impl Form {
+impl ReportFormat {
     /// Returns the option that names its file.
     fn option(self) -> &'static str {
         match self {
-            Form::Json => "--json",
-            Form::Html => "--html",
-            Form::Junit => "--junit",
-            Form::Markdown => "--markdown",
+            ReportFormat::Json => "--json",
+            ReportFormat::Html => "--html",
+            ReportFormat::Junit => "--junit",
+            ReportFormat::Markdown => "--markdown",
         }
     }
 
     /// Returns its name for messages.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Form::Json => "JSON",
-            Form::Html => "HTML",
-            Form::Junit => "JUnit",
-            Form::Markdown => "Markdown",
+            ReportFormat::Json => "JSON",
+            ReportFormat::Html => "HTML",
+            ReportFormat::Junit => "JUnit",
+            ReportFormat::Markdown => "Markdown",
         }
     }
 
     /// Returns the requested formats with their paths.
-    pub(crate) fn all(reports: &Reports) -> impl Iterator<Item = (Form, &PathBuf)> {
+    pub(crate) fn all(reports: &Reports) -> impl Iterator<Item = (ReportFormat, &PathBuf)> {
         let all = [
-            (Form::Json, &reports.json),
-            (Form::Html, &reports.html),
-            (Form::Junit, &reports.junit),
-            (Form::Markdown, &reports.markdown),
+            (ReportFormat::Json, &reports.json),
+            (ReportFormat::Html, &reports.html),
+            (ReportFormat::Junit, &reports.junit),
+            (ReportFormat::Markdown, &reports.markdown),
         ];
         all.into_iter()
             .filter_map(|(form, path)| Some((form, path.as_ref()?)))
@@ -62,7 +62,7 @@ impl Form {
 #[derive(Default)]
 pub(crate) struct Outputs {
     /// Reports of one file each.
-    pub(crate) reports: Vec<(Form, Output)>,
+    pub(crate) reports: Vec<(ReportFormat, Output)>,
     /// Folder for tables.
     pub(crate) csv: Option<CsvFolder>,
 }
@@ -71,8 +71,8 @@ impl Outputs {
     /// Checks that each report can be written.
     pub(crate) fn claim(reports: &Reports, force: Force) -> Result<Outputs, Failure> {
         let mut outputs = Outputs::default();
-        for (index, (form, path)) in Form::all(reports).enumerate() {
-            let mut before = Form::all(reports).take(index);
+        for (index, (form, path)) in ReportFormat::all(reports).enumerate() {
+            let mut before = ReportFormat::all(reports).take(index);
             if let Some((other, _)) = before.find(|(_, other)| *other == path) {
                 return Err(Failure::bad(format_args!(
                     "{} and {} name the same file: use a different one for each",
@@ -103,7 +103,7 @@ pub(crate) enum Output {
 
 /// A file that can be written but has not been written yet.
 pub(crate) struct Claim {
-    form: Form,
+    form: ReportFormat,
     path: PathBuf,
     /// True if this process created the file, which is still empty. It is removed if it is not
     /// used.
@@ -114,7 +114,7 @@ impl Output {
     /// Checks that `path` can be written; `-` is standard output. An existing report is kept until
     /// the new one is written. Any other file that is not empty is refused, because `--json
     /// scenario.yaml` is a slip.
-    pub(crate) fn claim(form: Form, path: &Path, force: Force) -> Result<Output, Failure> {
+    pub(crate) fn claim(form: ReportFormat, path: &Path, force: Force) -> Result<Output, Failure> {
         if path == Path::new("-") {
             return Ok(Output::Stdout);
         }
@@ -184,7 +184,7 @@ impl Output {
 
 /// Returns `true` if writing to the path loses nothing: no file, an empty file, a report of this
 /// format, a device or a pipe.
-fn is_replaceable(form: Form, path: &Path) -> bool {
+fn is_replaceable(form: ReportFormat, path: &Path) -> bool {
     let holds_something = |about: std::fs::Metadata| about.is_file() && about.len() > 0;
     if !std::fs::metadata(path).is_ok_and(holds_something) {
         return true;
@@ -195,13 +195,13 @@ fn is_replaceable(form: Form, path: &Path) -> bool {
     let head = String::from_utf8_lossy(&head);
     read.is_ok()
         && match form {
-            Form::Json => begins_as_report(&head),
-            Form::Html => head.starts_with(report::html::BEGINS),
-            Form::Junit => {
+            ReportFormat::Json => begins_as_report(&head),
+            ReportFormat::Html => head.starts_with(report::html::FIRST_LINES),
+            ReportFormat::Junit => {
                 let ours = format!("<testsuites name=\"{}\"", report::junit::NAME);
                 head.starts_with("<?xml") && head.contains(&ours)
             }
-            Form::Markdown => head.starts_with(report::markdown::BEGINS),
+            ReportFormat::Markdown => head.starts_with(report::markdown::BEGINS),
         }
 }
 
@@ -222,7 +222,7 @@ impl Drop for Claim {
     }
 }
 
-fn refused(form: Form, path: &Path, error: &io::Error) -> Failure {
+fn refused(form: ReportFormat, path: &Path, error: &io::Error) -> Failure {
     Failure::bad(format_args!(
         "{}: the report cannot be written: {}; name another place with `{}`",
         path.display(),

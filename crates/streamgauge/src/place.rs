@@ -13,17 +13,17 @@ use runfile::RunFile;
 use runfile::series::{INDEX, Index};
 use tempfile::TempDir;
 
-use crate::args::{Results, Tracing};
+use crate::args::{Results, TraceOptions};
 use crate::console::Console;
 use crate::exit::Failure;
-use crate::output::Form;
+use crate::output::ReportFormat;
 
 /// Bytes that must be writable in the folder of a run: less than its first second takes.
-const ROOM: usize = 64 << 10;
+const PROBE_SIZE: usize = 64 << 10;
 
 /// Kind of result that is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ResultKind {
     /// A run, in a file.
     Run,
     /// A series of runs, in a folder.
@@ -32,7 +32,7 @@ pub(crate) enum Kind {
 
 /// Path at which a run or a series is kept.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct RunLocation {
     /// The run file, or the folder of the series.
     pub(crate) path: PathBuf,
     /// True if an existing file or series at the path may be replaced.
@@ -41,7 +41,7 @@ pub(crate) struct Place {
     temporary: Option<TempDir>,
 }
 
-impl Place {
+impl RunLocation {
     /// Chooses the path that the arguments name, or one in the current folder, and checks that it
     /// can be written. If no path was named and the current folder cannot be written, the run
     /// continues and is not kept.
@@ -49,17 +49,17 @@ impl Place {
     /// # Errors
     /// A message for people that says what to do.
     pub(crate) fn choose(
-        kind: Kind,
+        kind: ResultKind,
         name: &str,
         results: &Results,
-        tracing: &Tracing,
+        tracing: &TraceOptions,
         console: Console,
-    ) -> Result<Place, Failure> {
+    ) -> Result<RunLocation, Failure> {
         if results.no_run_file {
-            return Place::temporary(kind);
+            return RunLocation::temporary(kind);
         }
         let Some(out) = &results.out else {
-            return Place::here(kind, name, tracing, console);
+            return RunLocation::in_current_folder(kind, name, tracing, console);
         };
         if out.as_os_str() == "-" {
             return Err(Failure::bad(
@@ -67,7 +67,7 @@ impl Place {
                  report there with `--json -`",
             ));
         }
-        for (form, path) in Form::all(&results.reports) {
+        for (form, path) in ReportFormat::all(&results.reports) {
             if path == out {
                 return Err(Failure::bad(format_args!(
                     "{}: the run file and the {} report cannot be the same file; name another one \
@@ -77,18 +77,18 @@ impl Place {
                 )));
             }
         }
-        let is_series = kind == Kind::Series && out.join(INDEX).exists();
+        let is_series = kind == ResultKind::Series && out.join(INDEX).exists();
         if (out.is_dir() || out.as_os_str().as_bytes().ends_with(b"/")) && !is_series {
-            return Place::within(kind, name, out);
+            return RunLocation::in_folder(kind, name, out);
         }
-        let place = Place {
+        let place = RunLocation {
             path: out.clone(),
             overwrite: results.force || is_empty_file(out),
             temporary: None,
         };
         match kind {
-            Kind::Run => place.check_file(tracing),
-            Kind::Series => place.check_folder(is_series),
+            ResultKind::Run => place.check_file(tracing),
+            ResultKind::Series => place.check_folder(is_series),
         }?;
         Ok(place)
     }
@@ -98,7 +98,7 @@ impl Place {
         self.temporary.is_none()
     }
 
-    fn temporary(kind: Kind) -> Result<Place, Failure> {
+    fn temporary(kind: ResultKind) -> Result<RunLocation, Failure> {
         let refused = |error: io::Error| {
             Failure::bad(format_args!(
                 "{}: cannot create a folder for the run there: {}; name another one with `-o`, or with the environment \
@@ -112,20 +112,25 @@ impl Place {
             .tempdir()
             .map_err(refused)?;
         probe(folder.path()).map_err(refused)?;
-        Ok(Place {
+        Ok(RunLocation {
             path: match kind {
-                Kind::Run => folder.path().join("it.run"),
-                Kind::Series => folder.path().join("it.series"),
+                ResultKind::Run => folder.path().join("it.run"),
+                ResultKind::Series => folder.path().join("it.series"),
             },
             overwrite: false,
             temporary: Some(folder),
         })
     }
 
-    fn here(kind: Kind, name: &str, tracing: &Tracing, console: Console) -> Result<Place, Failure> {
+    fn in_current_folder(
+        kind: ResultKind,
+        name: &str,
+        tracing: &TraceOptions,
+        console: Console,
+    ) -> Result<RunLocation, Failure> {
         let Err(error) = probe(Path::new(".")) else {
-            return Ok(Place {
-                path: free(Path::new(""), name, kind),
+            return Ok(RunLocation {
+                path: unused_path(Path::new(""), name, kind),
                 overwrite: false,
                 temporary: None,
             });
@@ -140,25 +145,25 @@ impl Place {
         console.say(&format!(
             "warning: no run file is kept, because the current folder cannot be written: {why}; name another with `-o`"
         ));
-        Place::temporary(kind)
+        RunLocation::temporary(kind)
     }
 
     /// Returns an unused path in a folder, which is created if it is missing.
-    fn within(kind: Kind, name: &str, folder: &Path) -> Result<Place, Failure> {
+    fn in_folder(kind: ResultKind, name: &str, folder: &Path) -> Result<RunLocation, Failure> {
         let made = match fs::create_dir(folder) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             made => made,
         };
         made.map_err(|error| unusable(folder, &error))?;
         probe(folder).map_err(|error| unusable(folder, &error))?;
-        Ok(Place {
-            path: free(folder, name, kind),
+        Ok(RunLocation {
+            path: unused_path(folder, name, kind),
             overwrite: false,
             temporary: None,
         })
     }
 
-    fn check_file(&self, tracing: &Tracing) -> Result<(), Failure> {
+    fn check_file(&self, tracing: &TraceOptions) -> Result<(), Failure> {
         RunFile::check(&self.path, self.overwrite).map_err(Failure::bad)?;
         let folder = folder_of(&self.path);
         probe(folder).map_err(|error| unusable(folder, &error))?;
@@ -223,7 +228,7 @@ fn probe(folder: &Path) -> io::Result<()> {
     let mut file = tempfile::Builder::new()
         .prefix(".streamgauge-")
         .tempfile_in(folder)?;
-    file.write_all(&[0; ROOM])
+    file.write_all(&[0; PROBE_SIZE])
 }
 
 fn unusable(folder: &Path, error: &io::Error) -> Failure {
@@ -240,10 +245,10 @@ fn unusable(folder: &Path, error: &io::Error) -> Failure {
 }
 
 /// Returns an unused path in a folder: `streamgauge-NAME-TIME.run`, or `.series`.
-fn free(folder: &Path, name: &str, kind: Kind) -> PathBuf {
+fn unused_path(folder: &Path, name: &str, kind: ResultKind) -> PathBuf {
     let extension = match kind {
-        Kind::Run => "run",
-        Kind::Series => "series",
+        ResultKind::Run => "run",
+        ResultKind::Series => "series",
     };
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)

@@ -8,37 +8,37 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use report::prometheus::{self, CONTENT_TYPE};
-use report::running::Running;
+use report::running::LiveFigures;
 use report::{Reader, ReportError};
 
 use crate::exit::Failure;
-use crate::followed::Followed;
+use crate::followed::CurrentRunFile;
 use crate::http::Head;
-use crate::view_server::{Served, ViewServer, refuse, respond};
+use crate::view_server::{ServiceName, ViewServer, refuse, respond};
 
-const SERVED: Served = Served {
+const SERVED: ServiceName = ServiceName {
     what: "metrics",
     option: "--metrics",
     thread: "metrics",
 };
 
 /// Serves the figures of a run until it is dropped.
-pub(crate) struct Scraped {
-    run_file: Arc<Mutex<Option<Followed>>>,
+pub(crate) struct PrometheusServer {
+    run_file: Arc<Mutex<Option<CurrentRunFile>>>,
     server: ViewServer,
 }
 
 /// A run file that is being read.
 struct Open {
-    followed: Followed,
+    followed: CurrentRunFile,
     reader: Reader,
-    running: Running,
+    running: LiveFigures,
 }
 
-impl Scraped {
+impl PrometheusServer {
     /// Starts listening. There is no run yet.
-    pub(crate) fn start(address: SocketAddr) -> Result<Scraped, Failure> {
-        let run_file = Arc::<Mutex<Option<Followed>>>::default();
+    pub(crate) fn start(address: SocketAddr) -> Result<PrometheusServer, Failure> {
+        let run_file = Arc::<Mutex<Option<CurrentRunFile>>>::default();
         let theirs = run_file.clone();
         let mut open = None;
         let answer = move |stream: TcpStream, head: &Head| {
@@ -46,7 +46,7 @@ impl Scraped {
             answer(stream, head, followed, &mut open)
         };
         let server = ViewServer::start(address, SERVED, answer)?;
-        Ok(Scraped { run_file, server })
+        Ok(PrometheusServer { run_file, server })
     }
 
     /// Returns the URL for people.
@@ -56,18 +56,18 @@ impl Scraped {
 
     /// Serves the run of this file from now on. The file may not exist yet.
     pub(crate) fn show(&self, run_file: &Path) {
-        *locked(&self.run_file) = Some(Followed::new(run_file));
+        *locked(&self.run_file) = Some(CurrentRunFile::new(run_file));
     }
 }
 
-fn locked(run_file: &Mutex<Option<Followed>>) -> MutexGuard<'_, Option<Followed>> {
+fn locked(run_file: &Mutex<Option<CurrentRunFile>>) -> MutexGuard<'_, Option<CurrentRunFile>> {
     run_file.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn answer(
     mut stream: TcpStream,
     head: &Head,
-    followed: Option<Followed>,
+    followed: Option<CurrentRunFile>,
     open: &mut Option<Open>,
 ) -> io::Result<()> {
     if head.path != "/metrics" {
@@ -84,7 +84,7 @@ fn answer(
 
 /// Returns the figures of the current run. `None` if it has no run file yet.
 fn figures(
-    followed: Option<Followed>,
+    followed: Option<CurrentRunFile>,
     open: &mut Option<Open>,
 ) -> Result<Option<String>, ReportError> {
     let Some(followed) = followed else {
@@ -95,7 +95,7 @@ fn figures(
         let Some(reader) = followed.open()? else {
             return Ok(None);
         };
-        let running = Running::new(&reader);
+        let running = LiveFigures::new(&reader);
         *open = Some(Open {
             followed,
             reader,

@@ -50,7 +50,7 @@ impl Watch {
     }
 
     /// Returns `true` if a signal has arrived.
-    pub(crate) fn any(&self) -> bool {
+    pub(crate) fn was_signalled(&self) -> bool {
         self.came.load(Ordering::Relaxed) > 0
     }
 }

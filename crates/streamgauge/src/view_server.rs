@@ -49,7 +49,7 @@ pub(crate) const HEADERS: &str = "Cache-Control: no-store\r\nX-Content-Type-Opti
 
 /// The name of the service in messages.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Served {
+pub(crate) struct ServiceName {
     /// Subject of messages.
     pub(crate) what: &'static str,
     /// Option with which another address is given.
@@ -95,7 +95,7 @@ impl ViewServer {
     /// the other.
     pub(crate) fn start(
         address: SocketAddr,
-        served: Served,
+        served: ServiceName,
         answer: impl FnMut(TcpStream, &Head) -> io::Result<()> + Send + 'static,
     ) -> Result<ViewServer, Failure> {
         let access = Access::of(address)?;
@@ -158,7 +158,7 @@ impl Access {
         match std::env::var_os(TOKEN_VARIABLE) {
             Some(token) => Access::with(token.to_str().unwrap_or_default()),
             None => {
-                let drawn = drawn().map_err(|error| {
+                let drawn = random_token().map_err(|error| {
                     Failure::bad(format_args!(
                         "cannot generate a token: {}",
                         io_reason(&error)
@@ -222,14 +222,14 @@ fn same(one: &[u8], other: &[u8]) -> bool {
 }
 
 /// Generates a secret of 128 bits.
-fn drawn() -> io::Result<String> {
+fn random_token() -> io::Result<String> {
     let mut bytes = [0; 16];
     std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// An authenticated request, and its connection.
-type Admitted = (TcpStream, Head);
+type AuthorizedRequest = (TcpStream, Head);
 
 fn serve(
     listener: &TcpListener,
@@ -239,7 +239,7 @@ fn serve(
 ) {
     // Threads started from here inherit the nice value.
     let _ = rustix::process::nice(NICE);
-    let (admitted, requests) = sync_channel::<Admitted>(WAITING_MAX);
+    let (admitted, requests) = sync_channel::<AuthorizedRequest>(WAITING_MAX);
     let reading = AtomicUsize::new(0);
     let open = Open::default();
     thread::scope(|scope| {
@@ -256,11 +256,11 @@ fn serve(
             let second = stream.and_then(|stream| Ok((stream.try_clone()?, stream)));
             let Ok((second, mut stream)) = second else {
                 // No descriptor is free: drops all open requests.
-                give_up(&open, 0);
+                close_oldest(&open, 0);
                 thread::park_timeout(Duration::from_millis(100));
                 continue;
             };
-            give_up(&open, READING_MAX - 1);
+            close_oldest(&open, READING_MAX - 1);
             // Readers that were given up may not have ended yet.
             if reading.load(Ordering::Acquire) >= 2 * READING_MAX {
                 continue;
@@ -270,9 +270,9 @@ fn serve(
             let (admitted, reading, open) = (admitted.clone(), &reading, &open);
             let reader = thread::Builder::new().stack_size(READER_STACK);
             let started = reader.spawn_scoped(scope, move || {
-                let head = http::head(&mut stream, READ_WITHIN);
+                let head = http::read_request_head(&mut stream, READ_WITHIN);
                 locked(open).remove(&number);
-                let _ = head.and_then(|head| admit(stream, head, access, &admitted));
+                let _ = head.and_then(|head| authorize(stream, head, access, &admitted));
                 reading.fetch_sub(1, Ordering::AcqRel);
             });
             if started.is_err() {
@@ -280,7 +280,7 @@ fn serve(
                 reading.fetch_sub(1, Ordering::AcqRel);
             }
         }
-        give_up(&open, 0);
+        close_oldest(&open, 0);
         drop(admitted);
     });
 }
@@ -293,7 +293,7 @@ fn locked(open: &Open) -> MutexGuard<'_, BTreeMap<usize, TcpStream>> {
 }
 
 /// Stops reading all requests except the newest `but`.
-fn give_up(open: &Open, but: usize) {
+fn close_oldest(open: &Open, but: usize) {
     let mut open = locked(open);
     while open.len() > but {
         if let Some((_, oldest)) = open.pop_first() {
@@ -303,11 +303,11 @@ fn give_up(open: &Open, but: usize) {
 }
 
 /// Passes a request on if its client is authorised.
-fn admit(
+fn authorize(
     mut stream: TcpStream,
     head: Option<Head>,
     access: &Access,
-    admitted: &SyncSender<Admitted>,
+    admitted: &SyncSender<AuthorizedRequest>,
 ) -> io::Result<()> {
     stream.set_write_timeout(Some(http::REQUEST_MAX))?;
     match head {
@@ -423,14 +423,14 @@ mod tests {
         for wrong in ["", "short", "with a blank in it", "abcdefghijklmn&op"] {
             assert!(Access::with(wrong).is_err(), "{wrong}");
         }
-        let tokens = [(); 2].map(|()| drawn().expect("there is a source of chance"));
+        let tokens = [(); 2].map(|()| random_token().expect("there is a source of chance"));
         assert_eq!(tokens[0].len(), 32);
         assert_ne!(tokens[0], tokens[1]);
     }
 
     #[test]
     fn silent_connections_delay_nobody() {
-        let served = Served {
+        let served = ServiceName {
             what: "figures",
             option: "--metrics",
             thread: "metrics",

@@ -68,7 +68,7 @@ pub enum BrowserProcess {
 
 /// Result of one observation of a browser.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct BrowserLook {
+pub struct BrowserObservation {
     /// Processor time of all its processes since the last observation, in cores.
     pub cpu: Option<f64>,
     /// Processor time by process type, in cores; empty for the first observation.
@@ -83,7 +83,7 @@ pub struct Browser {
     sut: Sut,
     /// Type and processor time of each process at the last observation, the time in clock ticks.
     ticks: HashMap<u32, (BrowserProcess, u64)>,
-    looked: Option<Instant>,
+    observed_at: Option<Instant>,
 }
 
 impl Browser {
@@ -130,14 +130,14 @@ impl Browser {
         Ok(Browser {
             sut,
             ticks: HashMap::new(),
-            looked: None,
+            observed_at: None,
         })
     }
 
     /// Observes the resource use. Called once per window.
-    pub fn look(&mut self) -> BrowserLook {
+    pub fn observe(&mut self) -> BrowserObservation {
         let seen = self.sut.observe();
-        BrowserLook {
+        BrowserObservation {
             cpu: seen.cpu,
             cpu_of: self.by_kind(),
             pss: seen.pss,
@@ -154,12 +154,12 @@ impl Browser {
             };
             let (kind, last) = match before.get(&pid) {
                 Some(&(kind, last)) => (kind, last),
-                None => (kind_of(pid), 0),
+                None => (process_type(pid), 0),
             };
             *grown.entry(kind).or_default() += stat.ticks.saturating_sub(last);
             self.ticks.insert(pid, (kind, stat.ticks));
         }
-        let Some(looked) = self.looked.replace(now) else {
+        let Some(looked) = self.observed_at.replace(now) else {
             return HashMap::new();
         };
         let seconds = now.duration_since(looked).as_secs_f64();
@@ -189,7 +189,7 @@ impl Browser {
 }
 
 /// Returns the type of a process, from its command line.
-fn kind_of(pid: u32) -> BrowserProcess {
+fn process_type(pid: u32) -> BrowserProcess {
     let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     kind_in(&String::from_utf8_lossy(&line))
 }

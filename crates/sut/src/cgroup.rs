@@ -17,7 +17,7 @@ const CLEAR_WITHIN: Duration = Duration::from_secs(2);
 
 /// Kind of the control group that counts the processor time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum CgroupVersion {
     /// Version 1, controller cpuacct: `cpuacct.usage`, in nanoseconds.
     V1,
     /// Version 2: `usage_usec` in `cpu.stat`, which every group has without any controller.
@@ -25,14 +25,14 @@ pub(crate) enum Kind {
 }
 
 /// Returns the processor time used in the group at `path`, in nanoseconds.
-pub(crate) fn usage(kind: Kind, path: &Path) -> Option<u64> {
+pub(crate) fn usage(kind: CgroupVersion, path: &Path) -> Option<u64> {
     match kind {
-        Kind::V1 => fs::read_to_string(path.join("cpuacct.usage"))
+        CgroupVersion::V1 => fs::read_to_string(path.join("cpuacct.usage"))
             .ok()?
             .trim()
             .parse()
             .ok(),
-        Kind::V2 => parse_cpu_stat(&fs::read_to_string(path.join("cpu.stat")).ok()?),
+        CgroupVersion::V2 => parse_cpu_stat(&fs::read_to_string(path.join("cpu.stat")).ok()?),
     }
 }
 
@@ -80,9 +80,9 @@ struct Owner {
     /// Start time in clock ticks since boot.
     started: u64,
     /// Inode of its PID namespace. Processes of another PID namespace are not visible here.
-    space: u64,
+    pid_namespace: u64,
     /// Inode of its time namespace; 0 if the kernel has none.
-    clock: u64,
+    time_namespace: u64,
 }
 
 impl Owner {
@@ -92,8 +92,8 @@ impl Owner {
         Some(Owner {
             pid,
             started: proc::stat(pid)?.started,
-            space: fs::metadata("/proc/self/ns/pid").ok()?.ino(),
-            clock: fs::metadata("/proc/self/ns/time").map_or(0, |file| file.ino()),
+            pid_namespace: fs::metadata("/proc/self/ns/pid").ok()?.ino(),
+            time_namespace: fs::metadata("/proc/self/ns/time").map_or(0, |file| file.ino()),
         })
     }
 
@@ -101,8 +101,8 @@ impl Owner {
         let Owner {
             pid,
             started,
-            space,
-            clock,
+            pid_namespace: space,
+            time_namespace: clock,
         } = self;
         format!("{PREFIX}{pid}-{started}-{space}-{clock}")
     }
@@ -113,8 +113,8 @@ impl Owner {
         let owner = Owner {
             pid: u32::try_from(number()?).ok()?,
             started: number()?,
-            space: number()?,
-            clock: number()?,
+            pid_namespace: number()?,
+            time_namespace: number()?,
         };
         (parts.next().is_none() && owner.name() == name).then_some(owner)
     }
@@ -144,7 +144,8 @@ fn clear_stale(home: &Path) {
             continue;
         };
         // A supervisor without a running thread is dead, even if its parent has not waited for it.
-        let comparable = owner.space == own.space && owner.clock == own.clock;
+        let comparable =
+            owner.pid_namespace == own.pid_namespace && owner.time_namespace == own.time_namespace;
         if !comparable || proc::is_running(owner.pid, owner.started) {
             continue;
         }
@@ -170,9 +171,9 @@ fn clear_stale(home: &Path) {
 /// A group created by this process, and the group that this process was in before.
 #[derive(Debug)]
 pub(crate) struct Cgroup {
-    pub(crate) kind: Kind,
+    pub(crate) kind: CgroupVersion,
     pub(crate) path: PathBuf,
-    home: PathBuf,
+    parent: PathBuf,
     /// Held for as long as this process lives, so that no other run removes the group.
     _lock: Option<File>,
 }
@@ -196,14 +197,14 @@ impl Cgroup {
         Err(reason)
     }
 
-    fn enter_below(kind: Kind, home: PathBuf, name: &str) -> io::Result<Cgroup> {
+    fn enter_below(kind: CgroupVersion, home: PathBuf, name: &str) -> io::Result<Cgroup> {
         let path = home.join(name);
         fs::create_dir(&path)?;
         let group = Cgroup {
             kind,
             _lock: lock(&path),
             path,
-            home,
+            parent: home,
         };
         let entered = if usage(kind, &group.path).is_some() {
             move_to(&group.path)
@@ -221,7 +222,7 @@ impl Cgroup {
 
     /// Returns to the previous group. Children stay.
     pub(crate) fn leave(&self) -> io::Result<()> {
-        move_to(&self.home)
+        move_to(&self.parent)
     }
 }
 
@@ -232,7 +233,7 @@ fn move_to(path: &Path) -> io::Result<()> {
 
 /// Returns the folders in which this process may create a group that counts processor time, best
 /// first.
-fn homes(mountinfo: &str, own: &str) -> Vec<(Kind, PathBuf)> {
+fn homes(mountinfo: &str, own: &str) -> Vec<(CgroupVersion, PathBuf)> {
     // In a container the path of the group can be that of the host. The mount is the group then.
     groups(mountinfo, own)
         .map(|(kind, mount, group)| (kind, group.unwrap_or(mount.point)))
@@ -243,22 +244,24 @@ fn homes(mountinfo: &str, own: &str) -> Vec<(Kind, PathBuf)> {
 fn groups<'a>(
     mountinfo: &'a str,
     membership: &'a str,
-) -> impl Iterator<Item = (Kind, Mount, Option<PathBuf>)> + 'a {
-    [Kind::V1, Kind::V2].into_iter().flat_map(move |kind| {
-        let group = membership
-            .lines()
-            .find_map(move |line| parse_membership(line, kind));
-        let mounts = mountinfo
-            .lines()
-            .filter_map(move |line| parse_mount(line, kind));
-        mounts.map(move |mount| {
-            let inside = group
-                .and_then(|group| Path::new(group).strip_prefix(&mount.root).ok())
-                .map(|group| mount.point.join(group))
-                .filter(|path| path.is_dir());
-            (kind, mount, inside)
+) -> impl Iterator<Item = (CgroupVersion, Mount, Option<PathBuf>)> + 'a {
+    [CgroupVersion::V1, CgroupVersion::V2]
+        .into_iter()
+        .flat_map(move |kind| {
+            let group = membership
+                .lines()
+                .find_map(move |line| parse_membership(line, kind));
+            let mounts = mountinfo
+                .lines()
+                .filter_map(move |line| parse_mount(line, kind));
+            mounts.map(move |mount| {
+                let inside = group
+                    .and_then(|group| Path::new(group).strip_prefix(&mount.root).ok())
+                    .map(|group| mount.point.join(group))
+                    .filter(|path| path.is_dir());
+                (kind, mount, inside)
+            })
         })
-    })
 }
 
 /// Returns the groups of a process that can count or limit processor time, each after the mount
@@ -276,13 +279,15 @@ struct Mount {
 }
 
 /// Parses a line of mountinfo (proc(5)): the fields before ` - `, then type, source and options.
-fn parse_mount(line: &str, kind: Kind) -> Option<Mount> {
+fn parse_mount(line: &str, kind: CgroupVersion) -> Option<Mount> {
     let (place, system) = line.split_once(" - ")?;
     let mut system = system.split(' ');
     let (name, _source, options) = (system.next()?, system.next()?, system.next()?);
     let fits = match kind {
-        Kind::V1 => name == "cgroup" && options.split(',').any(|option| option == "cpuacct"),
-        Kind::V2 => name == "cgroup2",
+        CgroupVersion::V1 => {
+            name == "cgroup" && options.split(',').any(|option| option == "cpuacct")
+        }
+        CgroupVersion::V2 => name == "cgroup2",
     };
     let mut place = place.split(' ').skip(3);
     let mount = Mount {
@@ -293,14 +298,14 @@ fn parse_mount(line: &str, kind: Kind) -> Option<Mount> {
 }
 
 /// Parses a line of /proc/self/cgroup: `4:cpu,cpuacct:/path`, or `0::/path` for version 2.
-fn parse_membership(line: &str, kind: Kind) -> Option<&str> {
+fn parse_membership(line: &str, kind: CgroupVersion) -> Option<&str> {
     let mut fields = line.splitn(3, ':');
     let (number, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
     let fits = match kind {
-        Kind::V1 => controllers
+        CgroupVersion::V1 => controllers
             .split(',')
             .any(|controller| controller == "cpuacct"),
-        Kind::V2 => number == "0" && controllers.is_empty(),
+        CgroupVersion::V2 => number == "0" && controllers.is_empty(),
     };
     fits.then_some(path)
 }
@@ -369,11 +374,11 @@ mod tests {
             ..own
         };
         let elsewhere = Owner {
-            space: own.space + 1,
+            pid_namespace: own.pid_namespace + 1,
             ..reused
         };
         let of_another_clock = Owner {
-            clock: own.clock + 1,
+            time_namespace: own.time_namespace + 1,
             ..reused
         };
         let locked = Owner {
@@ -415,8 +420,8 @@ mod tests {
         assert_eq!(
             homes,
             [
-                (Kind::V1, PathBuf::from("/nowhere/cpu x")),
-                (Kind::V2, PathBuf::from("/nowhere/unified")),
+                (CgroupVersion::V1, PathBuf::from("/nowhere/cpu x")),
+                (CgroupVersion::V2, PathBuf::from("/nowhere/unified")),
             ]
         );
     }
@@ -424,13 +429,16 @@ mod tests {
     #[test]
     fn membership_is_parsed_by_controller() {
         assert_eq!(
-            parse_membership("4:cpu,cpuacct:/a:b", Kind::V1),
+            parse_membership("4:cpu,cpuacct:/a:b", CgroupVersion::V1),
             Some("/a:b")
         );
-        assert_eq!(parse_membership("4:cpu:/a", Kind::V1), None);
-        assert_eq!(parse_membership("0::/x", Kind::V2), Some("/x"));
-        assert_eq!(parse_membership("1:name=systemd:/x", Kind::V2), None);
-        assert_eq!(parse_membership("", Kind::V2), None);
+        assert_eq!(parse_membership("4:cpu:/a", CgroupVersion::V1), None);
+        assert_eq!(parse_membership("0::/x", CgroupVersion::V2), Some("/x"));
+        assert_eq!(
+            parse_membership("1:name=systemd:/x", CgroupVersion::V2),
+            None
+        );
+        assert_eq!(parse_membership("", CgroupVersion::V2), None);
     }
 
     #[test]

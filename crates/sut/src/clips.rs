@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use crate::catalogue::{ffmpeg_missing, find_program};
 use crate::complaints::Patterns;
 use crate::error::SutError;
-use crate::launched::{Launched, Means};
+use crate::launched::{LaunchContext, Launched};
 use crate::message::Exit;
 use crate::spec::{Clips, Launch};
 use crate::{Options, Progress};
@@ -192,7 +192,7 @@ fn run(
 ) -> Result<(), SutError> {
     let command = std::iter::once(ffmpeg.into()).chain(arguments);
     let launch = Launch::new(command);
-    let means = Means {
+    let means = LaunchContext {
         supervisor: options.supervisor.clone(),
         scratch: None,
         no_group: true,
@@ -201,7 +201,7 @@ fn run(
     let launched = Launched::start(&launch, means)?;
     let look_every = Duration::from_millis(100);
     let deadline = Instant::now() + LENGTH_MAX;
-    while !launched.wait(look_every, |state| state.gone) {
+    while !launched.wait(look_every, |state| state.tree_ended) {
         // Dropping it kills ffmpeg.
         options.check()?;
         if launched.ended().is_some() || Instant::now() >= deadline {

@@ -36,7 +36,7 @@ const LINES_A_WINDOW: u64 = 10_000;
 const TIME_A_WINDOW: Duration = Duration::from_millis(50);
 
 /// Maximum number of bytes of a line that are searched.
-const LOOKED_AT: usize = 512;
+const LINE_BYTES_MAX: usize = 512;
 
 /// Number of lines that are kept of each pattern: the first ones.
 const SAMPLES: u64 = 3;
@@ -82,7 +82,7 @@ pub struct LogCount {
 /// Compiled patterns, and the limits used up in the current window.
 #[derive(Debug)]
 pub(crate) struct Patterns {
-    all: Vec<(String, Sign)>,
+    all: Vec<(String, LineMatcher)>,
     /// Patterns of lines that are not counted.
     ignored: Vec<Regex>,
     looked_at: AtomicU64,
@@ -91,16 +91,16 @@ pub(crate) struct Patterns {
 
 /// Matcher of complaints.
 #[derive(Debug)]
-enum Sign {
+enum LineMatcher {
     /// Lower-case words, each with whether it may continue.
     Words(Vec<(&'static str, bool)>),
     Pattern(Regex),
 }
 
-impl Sign {
-    fn words(words: &'static str) -> Sign {
+impl LineMatcher {
+    fn words(words: &'static str) -> LineMatcher {
         let words = words.split('|');
-        Sign::Words(
+        LineMatcher::Words(
             words
                 .map(|word| match word.strip_suffix('*') {
                     Some(beginning) => (beginning, true),
@@ -112,8 +112,8 @@ impl Sign {
 
     fn is_in(&self, line: &str, small: &str) -> bool {
         match self {
-            Sign::Pattern(regex) => regex.is_match(line),
-            Sign::Words(words) => words.iter().any(|&(word, goes_on)| {
+            LineMatcher::Pattern(regex) => regex.is_match(line),
+            LineMatcher::Words(words) => words.iter().any(|&(word, goes_on)| {
                 let letter = |letter: Option<char>| letter.is_some_and(char::is_alphanumeric);
                 small.match_indices(word).any(|(at, _)| {
                     let (before, after) = (&small[..at], &small[at + word.len()..]);
@@ -130,12 +130,12 @@ impl Patterns {
         let all = match spec.patterns.is_empty() {
             true => DEFAULT_PATTERNS
                 .iter()
-                .map(|&words| (words.to_owned(), Sign::words(words)))
+                .map(|&words| (words.to_owned(), LineMatcher::words(words)))
                 .collect(),
             false => spec
                 .patterns
                 .iter()
-                .map(|text| Ok((text.clone(), Sign::Pattern(pattern(text)?))))
+                .map(|text| Ok((text.clone(), LineMatcher::Pattern(pattern(text)?))))
                 .collect::<Result<_, SutError>>()?,
         };
         let mut patterns = Patterns {
@@ -165,9 +165,9 @@ impl Patterns {
     }
 
     /// Searches output for complaints. Lines beyond the limits are counted as skipped.
-    pub(crate) fn find(&self, lines: &mut Lines, bytes: &[u8]) -> News {
-        let mut news = News::default();
-        lines.whole(bytes, |line| {
+    pub(crate) fn find(&self, lines: &mut Lines, bytes: &[u8]) -> FoundLines {
+        let mut news = FoundLines::default();
+        lines.for_each_line(bytes, |line| {
             if self.all.is_empty() {
                 return;
             }
@@ -178,7 +178,7 @@ impl Patterns {
                 return;
             }
             let begun = Instant::now();
-            let mut end = line.len().min(LOOKED_AT);
+            let mut end = line.len().min(LINE_BYTES_MAX);
             while !line.is_char_boundary(end) {
                 end -= 1;
             }
@@ -206,7 +206,7 @@ impl Patterns {
 
 /// Complaints found in some output.
 #[derive(Debug, Default)]
-pub(crate) struct News {
+pub(crate) struct FoundLines {
     found: Vec<(usize, String)>,
     skipped: u64,
 }
@@ -219,11 +219,11 @@ pub(crate) struct Complaints {
     since_last_look: u64,
     skipped: u64,
     /// Kept lines that have not been reported yet.
-    fresh: Vec<(usize, String)>,
+    unreported: Vec<(usize, String)>,
 }
 
 impl Complaints {
-    pub(crate) fn add(&mut self, news: News) {
+    pub(crate) fn add(&mut self, news: FoundLines) {
         self.skipped += news.skipped;
         for (index, line) in news.found {
             if self.counts.len() <= index {
@@ -236,7 +236,7 @@ impl Complaints {
                 first.clone_from(&line);
             }
             if *count <= SAMPLES {
-                self.fresh.push((index, line));
+                self.unreported.push((index, line));
             }
         }
     }
@@ -254,7 +254,7 @@ impl Complaints {
 
     /// Returns the lines kept since the last call.
     pub(crate) fn take_fresh(&mut self, patterns: &Patterns) -> Vec<LogLine> {
-        let fresh = std::mem::take(&mut self.fresh);
+        let fresh = std::mem::take(&mut self.unreported);
         fresh
             .into_iter()
             .map(|(index, text)| LogLine {
@@ -289,7 +289,7 @@ pub(crate) struct Follower {
     file: Option<(File, u64)>,
     lines: Lines,
     /// Bytes that were written but not read, because they exceeded the limit.
-    pub(crate) passed_over: u64,
+    pub(crate) skipped_bytes: u64,
 }
 
 impl Follower {
@@ -302,7 +302,7 @@ impl Follower {
             path: path.to_owned(),
             file: None,
             lines: Lines::default(),
-            passed_over: 0,
+            skipped_bytes: 0,
         };
         follower.begin()?;
         Ok(follower)
@@ -328,8 +328,8 @@ impl Follower {
     }
 
     /// Reads the text that was added.
-    pub(crate) fn look(&mut self, patterns: &Patterns) -> News {
-        let mut news = News::default();
+    pub(crate) fn look(&mut self, patterns: &Patterns) -> FoundLines {
+        let mut news = FoundLines::default();
         if let Some((file, at)) = &mut self.file {
             read_on(
                 file,
@@ -337,7 +337,7 @@ impl Follower {
                 patterns,
                 &mut self.lines,
                 &mut news,
-                &mut self.passed_over,
+                &mut self.skipped_bytes,
             );
         }
         // The file may have been replaced or truncated: it is then read from its beginning.
@@ -359,7 +359,7 @@ impl Follower {
                     patterns,
                     &mut self.lines,
                     &mut news,
-                    &mut self.passed_over,
+                    &mut self.skipped_bytes,
                 );
             }
         }
@@ -380,7 +380,7 @@ fn read_on(
     at: &mut u64,
     patterns: &Patterns,
     lines: &mut Lines,
-    news: &mut News,
+    news: &mut FoundLines,
     passed_over: &mut u64,
 ) {
     let end = file.metadata().map_or(*at, |file| file.len());
@@ -524,7 +524,7 @@ mod tests {
         write(&"x".repeat(3 << 20));
         write("\nerror 8\n");
         assert_eq!(look(&mut follower), 1, "the end of too much");
-        assert!(follower.passed_over > 0);
+        assert!(follower.skipped_bytes > 0);
         let mut late = Follower::new(&path).expect("it is there");
         assert_eq!(look(&mut late), 0);
         assert!(Follower::new(folder.path()).is_err(), "it is no file");

@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use measure::Recorder;
 use measure::server as m;
-use protocol::server_counters::{Counts, JanusAdmin, Kind, Look, Step};
+use protocol::server_counters::{CounterInterface, CounterQuery, Counts, JanusAdmin, Step};
 use protocol::websocket;
 
-use crate::catalogue::Counted;
+use crate::catalogue::CountersAccess;
 use crate::error::SutError;
 
 /// Minimum interval between two readings.
@@ -42,8 +42,8 @@ const TRY_EVERY: Duration = Duration::from_millis(20);
 const SEED: u64 = 1;
 
 #[derive(Debug, Default)]
-struct Found {
-    newest: Option<Look>,
+struct Readings {
+    newest: Option<CounterQuery>,
     looks: u64,
     failed: u64,
 }
@@ -51,7 +51,7 @@ struct Found {
 /// Reads a server's own counters while it lives.
 #[derive(Debug)]
 pub(crate) struct Counters {
-    found: Arc<Mutex<Found>>,
+    found: Arc<Mutex<Readings>>,
     /// Maximum values that were already recorded.
     recorded: Counts,
     failed: u64,
@@ -67,17 +67,17 @@ impl Counters {
     ///
     /// # Errors
     /// If the counters cannot be read.
-    pub(crate) fn start(counted: &Counted) -> Result<Counters, SutError> {
-        let Kind::JanusAdmin = counted.kind;
+    pub(crate) fn start(counted: &CountersAccess) -> Result<Counters, SutError> {
+        let CounterInterface::JanusAdmin = counted.kind;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, counted.port));
-        let mut asked = Asked::open(address, &counted.secret)
+        let mut asked = Connection::open(address, &counted.secret)
             .map_err(|reason| SutError::Counters { address, reason })?;
         let stream = asked.stream.try_clone();
         let stream = stream.map_err(|error| SutError::Counters {
             address,
             reason: error.to_string(),
         })?;
-        let found = Arc::new(Mutex::new(Found::default()));
+        let found = Arc::new(Mutex::new(Readings::default()));
         let (now, wanted) = bounded(1);
         let own = found.clone();
         let thread = std::thread::Builder::new()
@@ -96,7 +96,7 @@ impl Counters {
     }
 
     /// Requests a reading and waits for it.
-    pub(crate) fn look_now(&self, within: Duration) {
+    pub(crate) fn read_now(&self, within: Duration) {
         let (done, waits) = bounded(1);
         let Some(now) = &self.now else { return };
         let until = Instant::now() + within;
@@ -159,12 +159,12 @@ impl Drop for Counters {
     }
 }
 
-fn lock(found: &Mutex<Found>) -> MutexGuard<'_, Found> {
+fn lock(found: &Mutex<Readings>) -> MutexGuard<'_, Readings> {
     // The data is consistent after each single change.
     found.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn follow(asked: &mut Asked, found: &Mutex<Found>, wanted: &Receiver<Sender<()>>) {
+fn follow(asked: &mut Connection, found: &Mutex<Readings>, wanted: &Receiver<Sender<()>>) {
     let mut pause = EVERY;
     loop {
         let waits = match wanted.recv_timeout(pause) {
@@ -194,15 +194,15 @@ fn follow(asked: &mut Asked, found: &Mutex<Found>, wanted: &Receiver<Sender<()>>
 
 /// A connection to a server's own counters.
 #[derive(Debug)]
-struct Asked {
+struct Connection {
     admin: JanusAdmin,
     stream: TcpStream,
-    room: Vec<u8>,
+    buffer: Vec<u8>,
 }
 
-impl Asked {
+impl Connection {
     /// Connects and takes one reading, which shows that the counters are available.
-    fn open(address: SocketAddr, secret: &str) -> Result<Asked, String> {
+    fn open(address: SocketAddr, secret: &str) -> Result<Connection, String> {
         let until = Instant::now() + OPEN_WITHIN;
         let stream = loop {
             match TcpStream::connect_timeout(&address, ANSWER_WITHIN) {
@@ -220,10 +220,10 @@ impl Asked {
         stream
             .set_write_timeout(Some(ANSWER_WITHIN))
             .map_err(text)?;
-        let mut asked = Asked {
+        let mut asked = Connection {
             admin,
             stream,
-            room: vec![0; 64 << 10],
+            buffer: vec![0; 64 << 10],
         };
         asked.send(&request)?;
         asked.until_done(until)?;
@@ -231,8 +231,8 @@ impl Asked {
         Ok(asked)
     }
 
-    fn look(&mut self) -> Result<Look, String> {
-        let request = self.admin.look();
+    fn look(&mut self) -> Result<CounterQuery, String> {
+        let request = self.admin.start_query();
         self.send(&request)?;
         let look = self.until_done(Instant::now() + LOOK_WITHIN)?;
         look.ok_or_else(|| "no answer".to_owned())
@@ -244,17 +244,17 @@ impl Asked {
     }
 
     /// Reads until the connection is open or a reading is complete.
-    fn until_done(&mut self, until: Instant) -> Result<Option<Look>, String> {
+    fn until_done(&mut self, until: Instant) -> Result<Option<CounterQuery>, String> {
         loop {
             if Instant::now() >= until {
                 return Err("timed out".to_owned());
             }
-            let read = self.stream.read(&mut self.room);
+            let read = self.stream.read(&mut self.buffer);
             let count = match read.map_err(|error| error.to_string())? {
                 0 => return Err("the server closed the connection".to_owned()),
                 count => count,
             };
-            let mut step = self.admin.take(&self.room[..count])?;
+            let mut step = self.admin.received(&self.buffer[..count])?;
             loop {
                 match step {
                     Step::Wait => break,
@@ -262,7 +262,7 @@ impl Asked {
                     Step::Done(look) => return Ok(Some(look)),
                     Step::Send(bytes) => self.send(&bytes)?,
                 }
-                step = self.admin.take(&[])?;
+                step = self.admin.received(&[])?;
             }
         }
     }

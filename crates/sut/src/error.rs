@@ -161,7 +161,7 @@ impl SutError {
             .problems()
             .iter()
             .map(|problem| {
-                let place = problem.place().map(|place| place + ": ");
+                let place = problem.position().map(|place| place + ": ");
                 let help = problem.help_text().map(|help| format!(": {help}"));
                 format!(
                     "{}{}{}",

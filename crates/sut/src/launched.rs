@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::cgroup::{self, Kind};
+use crate::cgroup::{self, CgroupVersion};
 use crate::complaints::{Complaints, Patterns};
 use crate::error::SutError;
 use crate::log::{Lines, Log, Matcher};
@@ -21,7 +21,7 @@ use crate::user;
 
 /// Time limit of the supervisor's immediate actions: reporting that the command runs, and ending
 /// once everything is killed.
-const PROMPT: Duration = Duration::from_secs(10);
+const SUPERVISOR_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time to wait for processes after SIGKILL if no supervisor does so.
 const KILL_WITHIN: Duration = Duration::from_secs(2);
@@ -36,7 +36,7 @@ pub(crate) struct State {
     pub(crate) complaints: Complaints,
     /// True once the awaited line has been printed.
     pub(crate) matched: bool,
-    pub(crate) group: Option<Result<(Kind, PathBuf), String>>,
+    pub(crate) group: Option<Result<(CgroupVersion, PathBuf), String>>,
     pub(crate) pid: Option<u32>,
     /// Processes last seen without a control group, each with its start time.
     seen: Vec<(u32, u64)>,
@@ -45,7 +45,7 @@ pub(crate) struct State {
     /// Signal that ended the supervisor without a request of streamgauge.
     interrupted: Option<i32>,
     /// True if no process of the tree is left.
-    pub(crate) gone: bool,
+    pub(crate) tree_ended: bool,
     /// True if the supervisor has closed its end of the socket.
     closed: bool,
     /// Number of output streams that are open, 2 at first.
@@ -105,7 +105,7 @@ pub(crate) struct Launched {
 
 /// Settings of a start, in addition to the command.
 #[derive(Debug)]
-pub(crate) struct Means {
+pub(crate) struct LaunchContext {
     pub(crate) supervisor: PathBuf,
     pub(crate) scratch: Option<PathBuf>,
     pub(crate) no_group: bool,
@@ -115,7 +115,7 @@ pub(crate) struct Means {
 
 impl Launched {
     /// Starts the command and returns when it runs.
-    pub(crate) fn start(launch: &Launch, means: Means) -> Result<Launched, SutError> {
+    pub(crate) fn start(launch: &Launch, means: LaunchContext) -> Result<Launched, SutError> {
         let trouble = |error: std::io::Error| SutError::Supervisor(error.to_string());
         let matcher = launch.ready.matcher()?;
         let program = launch
@@ -182,7 +182,7 @@ impl Launched {
             launched.control.try_clone().map_err(trouble)?,
             Arc::clone(&launched.shared),
         );
-        launched.wait(PROMPT, |state| {
+        launched.wait(SUPERVISOR_TIMEOUT, |state| {
             state.pid.is_some() || state.failed.is_some() || state.closed
         });
         let state = launched.shared.lock();
@@ -192,7 +192,7 @@ impl Launched {
         }
         let (failed, output) = (state.failed.clone(), state.log.tail());
         drop(state);
-        launched.finish(PROMPT);
+        launched.finish(SUPERVISOR_TIMEOUT);
         Err(match failed {
             Some(reason) => SutError::Spawn { program, reason },
             None => SutError::Supervisor(format!(
@@ -252,10 +252,10 @@ impl Launched {
     pub(crate) fn ended(&self) -> Option<String> {
         let state = self.state();
         match state.ended {
-            Some(exit) if state.gone || state.closed || exit != Exit::Code(0) => {
+            Some(exit) if state.tree_ended || state.closed || exit != Exit::Code(0) => {
                 Some(exit.to_string())
             }
-            None if state.gone || state.closed => {
+            None if state.tree_ended || state.closed => {
                 Some("exit status unknown, because its supervisor was lost".to_owned())
             }
             _ => None,
@@ -268,7 +268,7 @@ impl Launched {
         let state = self.state();
         match state.interrupted {
             Some(signal) => Some(format!("it was {}", Exit::Signal(signal))),
-            None if state.closed && !state.gone => Some("it was killed".to_owned()),
+            None if state.closed && !state.tree_ended => Some("it was killed".to_owned()),
             None => None,
         }
     }
@@ -283,15 +283,15 @@ impl Launched {
         let began = Instant::now();
         let ended_by_itself = self.ended().is_some();
         let mut killed = false;
-        if !self.state().gone {
+        if !self.state().tree_ended {
             self.ask(Request::Terminate);
-            if !self.wait(within, |state| state.gone || state.closed) {
+            if !self.wait(within, |state| state.tree_ended || state.closed) {
                 killed = true;
                 self.ask(Request::Kill);
-                self.wait(PROMPT, |state| state.gone || state.closed);
+                self.wait(SUPERVISOR_TIMEOUT, |state| state.tree_ended || state.closed);
             }
         }
-        let left_over = self.finish(PROMPT);
+        let left_over = self.finish(SUPERVISOR_TIMEOUT);
         StopReport {
             exit: self.state().ended,
             ended_by_itself,
@@ -321,7 +321,7 @@ impl Launched {
             std::thread::sleep(Duration::from_millis(2));
         }
         // Processes are left here only if the supervisor itself was killed.
-        if self.state().gone {
+        if self.state().tree_ended {
             return Vec::new();
         }
         let group = self.state().group_path();
@@ -383,7 +383,7 @@ fn read_output(
                 Err(_) => break,
             };
             if let (Some(matcher), false) = (&*matcher, found) {
-                found = lines.push(bytes, matcher);
+                found = lines.push_and_match(bytes, matcher);
             }
             let news = patterns.find(&mut all_lines, bytes);
             shared.change(|state| {
@@ -414,7 +414,7 @@ fn read_reports(socket: UnixStream, shared: Arc<Shared>) {
                 Some(SupervisorMessage::Failed(reason)) => state.failed = Some(reason),
                 Some(SupervisorMessage::Ended(exit)) => state.ended = Some(exit),
                 Some(SupervisorMessage::Interrupted(signal)) => state.interrupted = Some(signal),
-                Some(SupervisorMessage::Gone) => state.gone = true,
+                Some(SupervisorMessage::Gone) => state.tree_ended = true,
                 None => {}
             });
         }
@@ -423,7 +423,7 @@ fn read_reports(socket: UnixStream, shared: Arc<Shared>) {
         // processes of the server must not live until the end of the run.
         let (gone, group, seen) = {
             let state = shared.lock();
-            (state.gone, state.group_path(), state.seen.clone())
+            (state.tree_ended, state.group_path(), state.seen.clone())
         };
         if !gone {
             kill_rest(group.as_deref(), &seen, KILL_WITHIN);

@@ -39,7 +39,7 @@ use std::time::Duration;
 
 use measure::Recorder;
 
-pub use browser::{Browser, BrowserLook, BrowserProcess};
+pub use browser::{Browser, BrowserObservation, BrowserProcess};
 pub use catalogue::ffmpeg_missing;
 pub use complaints::{DEFAULT_PATTERNS, LogCount, LogLine, LogSpec};
 pub use error::SutError;
@@ -53,14 +53,14 @@ pub use observe::{CpuSource, Observation};
 pub use ports::PortOwner;
 pub use program::check;
 pub use protocol::descriptor::Transport;
-pub use spec::{Clips, INTERFACE, Origin, READY_WITHIN, Ready, STOP_WITHIN, ServerSpec};
+pub use spec::{Clips, INTERFACE, Origin, READY_TIMEOUT, Ready, STOP_TIMEOUT, ServerSpec};
 pub use supervise::supervise_main;
-pub use user::PASSED_ON;
+pub use user::PASSED_ON_VARIABLES;
 
 use complaints::{Complaints, Follower, Patterns};
 use counters::Counters;
-use exporters::Asker;
-use launched::{Launched, Means};
+use exporters::ExporterPoller;
+use launched::{LaunchContext, Launched};
 use observe::{Meter, Observer};
 use spec::Launch;
 use user::User;
@@ -147,7 +147,7 @@ pub struct Sut {
 
 /// Resources of its machine that a server holds at one moment. `None`: not readable.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Holdings {
+pub struct HeldResources {
     /// Watched multicast groups that are joined in its network namespace; `None` if no group is
     /// watched.
     pub groups: Option<BTreeSet<IpAddr>>,
@@ -198,7 +198,7 @@ enum Process {
         started: u64,
     },
     /// A server on another machine.
-    Elsewhere(Box<Asker>),
+    Remote(Box<ExporterPoller>),
 }
 
 impl Sut {
@@ -245,16 +245,16 @@ impl Sut {
             Origin::Exporters(exporters) => {
                 return Ok(Sut {
                     log,
-                    ..Sut::ask(exporters)?
+                    ..Sut::observe_remote(exporters)?
                 });
             }
             Origin::Command(command) => {
                 let mut launch = Launch::new(command);
                 if let Some(first) = launch.command.first_mut() {
-                    *first = program::named_by(first);
+                    *first = program::resolve_program(first);
                 }
                 launch.user = match &spec.user {
-                    Some(user) => User::wanted(user)?,
+                    Some(user) => User::for_server(user)?,
                     None => None,
                 };
                 launch.directory = spec
@@ -317,7 +317,7 @@ impl Sut {
         progress(Progress::Starting {
             command: description.clone(),
         });
-        let means = Means {
+        let means = LaunchContext {
             supervisor: options.supervisor.clone(),
             scratch: scratch.as_ref().map(|scratch| scratch.path().to_owned()),
             no_group: options.no_cgroup,
@@ -333,8 +333,8 @@ impl Sut {
             Some(Ok((kind, path))) => (
                 Meter::Group(*kind, path.clone()),
                 match kind {
-                    cgroup::Kind::V1 => CpuSource::CgroupV1,
-                    cgroup::Kind::V2 => CpuSource::CgroupV2,
+                    cgroup::CgroupVersion::V1 => CpuSource::CgroupV1,
+                    cgroup::CgroupVersion::V2 => CpuSource::CgroupV2,
                 },
             ),
             Some(Err(reason)) => (
@@ -407,11 +407,11 @@ impl Sut {
     ///
     /// # Errors
     /// If an exporter does not answer, or does not know the server's processes.
-    pub fn ask(exporters: &Exporters) -> Result<Sut, SutError> {
-        let asker = Asker::start(exporters)?;
+    pub fn observe_remote(exporters: &Exporters) -> Result<Sut, SutError> {
+        let asker = ExporterPoller::start(exporters)?;
         Ok(Sut {
             description: asker.description().to_owned(),
-            process: Process::Elsewhere(Box::new(asker)),
+            process: Process::Remote(Box::new(asker)),
             observer: Observer::new(Meter::Times),
             urls: Vec::new(),
             stop_within: Duration::ZERO,
@@ -427,7 +427,7 @@ impl Sut {
         match &self.process {
             Process::Launched(launched) => launched.state().pid,
             Process::Observed { pid, .. } => Some(*pid),
-            Process::Elsewhere(_) => None,
+            Process::Remote(_) => None,
         }
     }
 
@@ -465,9 +465,9 @@ impl Sut {
 
     /// Measures the resources that the server holds now. This costs the server, because the kernel
     /// walks its page tables.
-    pub fn holdings(&self) -> Holdings {
+    pub fn holdings(&self) -> HeldResources {
         let tree = tree(&self.process);
-        Holdings {
+        HeldResources {
             groups: self.observer.groups(&tree),
             ..observe::holdings(&tree)
         }
@@ -487,16 +487,16 @@ impl Sut {
     }
 
     /// Reads the server's own counters now, and waits up to `within` for the answer.
-    pub fn look_at_counters(&self, within: Duration) {
+    pub fn read_counters(&self, within: Duration) {
         if let Some(counters) = &self.counters {
-            counters.look_now(within);
+            counters.read_now(within);
         }
     }
 
     /// Observes the server. Counts are those since the last observation.
     pub fn observe(&mut self) -> Observation {
         let seen = match &mut self.process {
-            Process::Elsewhere(asker) => asker.look(),
+            Process::Remote(asker) => asker.observe(),
             process => self.observer.look(&tree(process)),
         };
         Observation {
@@ -564,13 +564,13 @@ impl Sut {
             }
         }
         counts.sort_by_key(|count| std::cmp::Reverse(count.lines));
-        let passed_over = log.file.as_ref().map_or(0, |file| file.passed_over);
+        let passed_over = log.file.as_ref().map_or(0, |file| file.skipped_bytes);
         (counts, log.skipped + passed_over > 0)
     }
 
     /// Returns the owner of a port. The owner of another machine's port is unknown.
     pub fn owns_port(&self, port: u16, transport: Transport) -> PortOwner {
-        if matches!(self.process, Process::Elsewhere(_)) {
+        if matches!(self.process, Process::Remote(_)) {
             return PortOwner::Unknown;
         }
         ports::owner_of(port, transport, || tree(&self.process))
@@ -584,7 +584,7 @@ impl Sut {
                 let alive = proc::is_running(*pid, *started);
                 (!alive).then(|| "exit status known only to its parent".to_owned())
             }
-            Process::Elsewhere(_) => None,
+            Process::Remote(_) => None,
         }
     }
 
@@ -594,7 +594,7 @@ impl Sut {
     pub fn supervisor_lost(&self) -> Option<String> {
         match &self.process {
             Process::Launched(launched) => launched.supervisor_lost(),
-            Process::Observed { .. } | Process::Elsewhere(_) => None,
+            Process::Observed { .. } | Process::Remote(_) => None,
         }
     }
 
@@ -602,7 +602,7 @@ impl Sut {
     pub fn log_tail(&self) -> String {
         match &self.process {
             Process::Launched(launched) => launched.state().log.tail(),
-            Process::Observed { .. } | Process::Elsewhere(_) => String::new(),
+            Process::Observed { .. } | Process::Remote(_) => String::new(),
         }
     }
 
@@ -612,7 +612,7 @@ impl Sut {
         self.counters = None;
         match &mut self.process {
             Process::Launched(launched) => launched.stop(self.stop_within),
-            Process::Observed { .. } | Process::Elsewhere(_) => StopReport {
+            Process::Observed { .. } | Process::Remote(_) => StopReport {
                 exit: None,
                 ended_by_itself: false,
                 killed: false,
@@ -635,6 +635,6 @@ fn tree(process: &Process) -> Vec<u32> {
             tree.extend(proc::descendants(*pid));
             tree
         }
-        Process::Elsewhere(_) => Vec::new(),
+        Process::Remote(_) => Vec::new(),
     }
 }

@@ -7,7 +7,7 @@ use regex_lite::Regex;
 use crate::error::SutError;
 
 /// Amount of output that is kept, in bytes.
-const KEPT: usize = 64 * 1024;
+const KEPT_BYTES_MAX: usize = 64 * 1024;
 
 /// Maximum length of a line in a search, in bytes.
 const LINE_MAX: usize = 8 * 1024;
@@ -58,8 +58,8 @@ pub(crate) struct Log {
 impl Log {
     /// Adds output, and drops the oldest beyond the limit.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
-        let bytes = &bytes[bytes.len().saturating_sub(KEPT)..];
-        let surplus = (self.kept.len() + bytes.len()).saturating_sub(KEPT);
+        let bytes = &bytes[bytes.len().saturating_sub(KEPT_BYTES_MAX)..];
+        let surplus = (self.kept.len() + bytes.len()).saturating_sub(KEPT_BYTES_MAX);
         self.kept.drain(..surplus);
         self.kept.extend(bytes);
     }
@@ -68,7 +68,7 @@ impl Log {
     pub(crate) fn tail(&self) -> String {
         let (front, back) = self.kept.as_slices();
         let mut bytes = [front, back].concat();
-        if bytes.len() == KEPT
+        if bytes.len() == KEPT_BYTES_MAX
             && let Some(end) = bytes.iter().position(|&byte| byte == b'\n')
         {
             bytes.drain(..=end);
@@ -85,7 +85,7 @@ pub(crate) struct Lines {
 
 impl Lines {
     /// Adds output, and calls `each` with each line that is complete.
-    pub(crate) fn whole(&mut self, bytes: &[u8], mut each: impl FnMut(&str)) {
+    pub(crate) fn for_each_line(&mut self, bytes: &[u8], mut each: impl FnMut(&str)) {
         for piece in bytes.split_inclusive(|&byte| byte == b'\n') {
             let room = LINE_MAX.saturating_sub(self.open.len());
             self.open.extend_from_slice(&piece[..piece.len().min(room)]);
@@ -99,7 +99,7 @@ impl Lines {
 
     /// Adds output. Returns `true` if a line of it matches. The last line is searched even before
     /// its end: a prompt has none.
-    pub(crate) fn push(&mut self, bytes: &[u8], matcher: &Matcher) -> bool {
+    pub(crate) fn push_and_match(&mut self, bytes: &[u8], matcher: &Matcher) -> bool {
         let mut found = false;
         for piece in bytes.split_inclusive(|&byte| byte == b'\n') {
             let room = LINE_MAX.saturating_sub(self.open.len());
@@ -126,28 +126,28 @@ mod tests {
             log.push(format!("line {number}\n").as_bytes());
         }
         let tail = log.tail();
-        assert!(tail.len() <= KEPT && tail.len() > KEPT - 100);
+        assert!(tail.len() <= KEPT_BYTES_MAX && tail.len() > KEPT_BYTES_MAX - 100);
         assert!(tail.starts_with("line ") && tail.ends_with("line 19999\n"));
-        log.push(&vec![b'x'; 3 * KEPT]);
-        assert_eq!(log.tail().len(), KEPT);
+        log.push(&vec![b'x'; 3 * KEPT_BYTES_MAX]);
+        assert_eq!(log.tail().len(), KEPT_BYTES_MAX);
     }
 
     #[test]
     fn finds_a_line_that_comes_in_pieces() {
         let matcher = Matcher::Text("is ready".to_owned());
         let mut lines = Lines::default();
-        assert!(!lines.push(b"server is", &matcher));
-        assert!(lines.push(b" ready", &matcher));
+        assert!(!lines.push_and_match(b"server is", &matcher));
+        assert!(lines.push_and_match(b" ready", &matcher));
         let mut lines = Lines::default();
-        assert!(!lines.push(b"server is\n ready\n", &matcher));
+        assert!(!lines.push_and_match(b"server is\n ready\n", &matcher));
     }
 
     #[test]
     fn a_pattern_is_anchored_to_its_line() {
         let matcher = Matcher::of_pattern(r"^(?i)Listening on \d+$").unwrap();
         let mut lines = Lines::default();
-        assert!(!lines.push(b"not listening on 80\n", &matcher));
-        assert!(lines.push(b"listening on 80\r\n", &matcher));
+        assert!(!lines.push_and_match(b"not listening on 80\n", &matcher));
+        assert!(lines.push_and_match(b"listening on 80\r\n", &matcher));
     }
 
     #[test]
@@ -155,7 +155,7 @@ mod tests {
         let matcher = Matcher::Text("never".to_owned());
         let mut lines = Lines::default();
         for _ in 0..100 {
-            lines.push(&[b'x'; 1000], &matcher);
+            lines.push_and_match(&[b'x'; 1000], &matcher);
         }
         assert!(lines.open.len() <= LINE_MAX);
     }

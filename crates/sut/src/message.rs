@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::cgroup::Kind;
+use crate::cgroup::CgroupVersion;
 
 /// The hidden subcommand that makes an executable the supervisor: its `main` calls
 /// [`supervise_main`](crate::supervise_main) with the arguments that follow.
@@ -60,7 +60,7 @@ impl Request {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SupervisorMessage {
     /// The server has a control group of its own.
-    Group(Kind, PathBuf),
+    Group(CgroupVersion, PathBuf),
     /// The server has no control group, for this reason.
     NoGroup(String),
     /// The command runs, as this process.
@@ -79,10 +79,10 @@ impl SupervisorMessage {
     pub(crate) fn line(&self) -> String {
         let flat = |text: &str| text.replace(['\n', '\r'], " ");
         match self {
-            SupervisorMessage::Group(Kind::V1, path) => {
+            SupervisorMessage::Group(CgroupVersion::V1, path) => {
                 format!("group v1 {}\n", flat(&path.to_string_lossy()))
             }
-            SupervisorMessage::Group(Kind::V2, path) => {
+            SupervisorMessage::Group(CgroupVersion::V2, path) => {
                 format!("group v2 {}\n", flat(&path.to_string_lossy()))
             }
             SupervisorMessage::NoGroup(reason) => format!("no-group {}\n", flat(reason)),
@@ -99,8 +99,8 @@ impl SupervisorMessage {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         Some(match word {
             "group" => match rest.split_once(' ')? {
-                ("v1", path) => SupervisorMessage::Group(Kind::V1, path.into()),
-                ("v2", path) => SupervisorMessage::Group(Kind::V2, path.into()),
+                ("v1", path) => SupervisorMessage::Group(CgroupVersion::V1, path.into()),
+                ("v2", path) => SupervisorMessage::Group(CgroupVersion::V2, path.into()),
                 _ => return None,
             },
             "no-group" => SupervisorMessage::NoGroup(rest.to_owned()),
@@ -125,8 +125,8 @@ mod tests {
     #[test]
     fn every_message_round_trips() {
         for report in [
-            SupervisorMessage::Group(Kind::V1, "/a b/c".into()),
-            SupervisorMessage::Group(Kind::V2, "/x".into()),
+            SupervisorMessage::Group(CgroupVersion::V1, "/a b/c".into()),
+            SupervisorMessage::Group(CgroupVersion::V2, "/x".into()),
             SupervisorMessage::NoGroup("permission denied".to_owned()),
             SupervisorMessage::Started(77),
             SupervisorMessage::Failed("no such file".to_owned()),

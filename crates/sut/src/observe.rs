@@ -14,9 +14,9 @@ use measure::Recorder;
 use measure::server;
 use protocol::descriptor::Transport;
 
-use crate::Holdings;
+use crate::HeldResources;
 use crate::allowance;
-use crate::cgroup::{self, Kind};
+use crate::cgroup::{self, CgroupVersion};
 use crate::groups;
 use crate::ports;
 use crate::proc;
@@ -135,20 +135,20 @@ impl Observation {
 /// Source of the processor time.
 #[derive(Clone, Debug)]
 pub(crate) enum Meter {
-    Group(Kind, PathBuf),
+    Group(CgroupVersion, PathBuf),
     Times,
 }
 
 /// Schedule of a costly reading.
 #[derive(Debug)]
-struct Pace {
+struct ReadingSchedule {
     least: Duration,
     next: Option<Instant>,
 }
 
-impl Pace {
-    fn every(least: Duration) -> Pace {
-        Pace { least, next: None }
+impl ReadingSchedule {
+    fn every(least: Duration) -> ReadingSchedule {
+        ReadingSchedule { least, next: None }
     }
 
     /// Takes the reading if it is due, and schedules the next one by its cost.
@@ -189,12 +189,12 @@ pub(crate) struct Observer {
     pub(crate) watched: BTreeSet<IpAddr>,
     /// Last reading of the number of cores that the processes may use.
     allowed: Option<f64>,
-    allowed_pace: Pace,
-    hottest_pace: Pace,
-    memory_pace: Pace,
-    descriptors_pace: Pace,
-    drops_pace: Pace,
-    groups_pace: Pace,
+    allowed_pace: ReadingSchedule,
+    hottest_pace: ReadingSchedule,
+    memory_pace: ReadingSchedule,
+    descriptors_pace: ReadingSchedule,
+    drops_pace: ReadingSchedule,
+    groups_pace: ReadingSchedule,
 }
 
 impl Observer {
@@ -210,12 +210,12 @@ impl Observer {
             drops: Drops::default(),
             watched: BTreeSet::new(),
             allowed: None,
-            allowed_pace: Pace::every(ALLOWED_EVERY),
-            hottest_pace: Pace::every(Duration::ZERO),
-            memory_pace: Pace::every(MEMORY_EVERY),
-            descriptors_pace: Pace::every(Duration::ZERO),
-            drops_pace: Pace::every(Duration::ZERO),
-            groups_pace: Pace::every(Duration::ZERO),
+            allowed_pace: ReadingSchedule::every(ALLOWED_EVERY),
+            hottest_pace: ReadingSchedule::every(Duration::ZERO),
+            memory_pace: ReadingSchedule::every(MEMORY_EVERY),
+            descriptors_pace: ReadingSchedule::every(Duration::ZERO),
+            drops_pace: ReadingSchedule::every(Duration::ZERO),
+            groups_pace: ReadingSchedule::every(Duration::ZERO),
         }
     }
 
@@ -333,9 +333,9 @@ impl Observer {
 }
 
 /// Returns the resources that the processes hold, except groups.
-pub(crate) fn holdings(tree: &[u32]) -> Holdings {
+pub(crate) fn holdings(tree: &[u32]) -> HeldResources {
     let memory = tree.iter().filter_map(|&pid| proc::memory(pid));
-    Holdings {
+    HeldResources {
         groups: None,
         file_descriptors: total(tree.iter().filter_map(|&pid| proc::descriptors(pid))),
         uss: total(memory.map(|memory| memory.uss)),

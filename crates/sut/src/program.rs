@@ -14,7 +14,7 @@ const OWN: &str = "streamgauge";
 
 /// Returns the program for the first word of a command: the path of this executable for [`OWN`],
 /// else the word.
-pub(crate) fn named_by(word: &OsStr) -> OsString {
+pub(crate) fn resolve_program(word: &OsStr) -> OsString {
     let own = || std::env::current_exe().ok().filter(|path| path.is_file());
     match word == OWN {
         // If the file has been removed, the program may still be in PATH.
@@ -36,7 +36,11 @@ pub fn check(server: &Server) -> Result<(), SutError> {
             let path = server.environment.get("PATH").map(OsString::from);
             let path = path.or_else(|| std::env::var_os("PATH"));
             let directory = server.directory.as_deref();
-            match find(&named_by(OsStr::new(word)), directory, path.as_deref()) {
+            match find(
+                &resolve_program(OsStr::new(word)),
+                directory,
+                path.as_deref(),
+            ) {
                 Some(_) => Ok(()),
                 None => Err(missing(word, directory)),
             }
@@ -79,9 +83,9 @@ mod tests {
     #[test]
     fn own_name_means_this_executable() {
         let own = std::env::current_exe().unwrap();
-        assert_eq!(named_by(OsStr::new("streamgauge")), own);
+        assert_eq!(resolve_program(OsStr::new("streamgauge")), own);
         for other in ["./streamgauge", "streamgauge2", "vlc"] {
-            assert_eq!(named_by(OsStr::new(other)), other);
+            assert_eq!(resolve_program(OsStr::new(other)), other);
         }
     }
 

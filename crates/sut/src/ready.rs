@@ -75,7 +75,9 @@ pub(crate) fn wait(
             });
         }
         let by_line = matches!(launch.ready, Ready::Text(_) | Ready::Pattern(_));
-        launched.wait(LOOK_EVERY, |state| by_line && state.matched || state.gone);
+        launched.wait(LOOK_EVERY, |state| {
+            by_line && state.matched || state.tree_ended
+        });
     }
     let pid = launched.state().pid.unwrap_or_default();
     progress(Progress::Ready {

@@ -13,10 +13,10 @@ use crate::user::User;
 use protocol::descriptor::Transport;
 
 /// Default time limit for a server to become ready.
-pub const READY_WITHIN: Duration = Duration::from_secs(30);
+pub const READY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Default time limit for a server to end after SIGTERM before it is killed.
-pub const STOP_WITHIN: Duration = Duration::from_secs(5);
+pub const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Default interface on which a server of the catalogue receives multicast.
 pub const INTERFACE: &str = "lo";
@@ -31,13 +31,13 @@ pub struct ServerSpec {
     pub clips: Option<Clips>,
     /// Readiness condition; default: that of the catalogue, else as soon as it runs.
     pub ready: Option<Ready>,
-    /// Time limit until it is ready; default [`READY_WITHIN`].
+    /// Time limit until it is ready; default [`READY_TIMEOUT`].
     pub ready_within: Duration,
-    /// Time limit to end after SIGTERM before it is killed; default [`STOP_WITHIN`].
+    /// Time limit to end after SIGTERM before it is killed; default [`STOP_TIMEOUT`].
     pub stop_within: Duration,
     /// Log, and the patterns to search it for.
     pub log: LogSpec,
-    /// Environment variables, in addition to [`crate::PASSED_ON`].
+    /// Environment variables, in addition to [`crate::PASSED_ON_VARIABLES`].
     pub environment: Vec<(OsString, OsString)>,
     /// User to run as, by name or number; only root can change it. Default: as the entry of the
     /// catalogue says; for any other server the user of streamgauge.
@@ -55,8 +55,8 @@ impl ServerSpec {
             host: IpAddr::V4(Ipv4Addr::LOCALHOST),
             clips: None,
             ready: None,
-            ready_within: READY_WITHIN,
-            stop_within: STOP_WITHIN,
+            ready_within: READY_TIMEOUT,
+            stop_within: STOP_TIMEOUT,
             log: LogSpec::default(),
             environment: Vec::new(),
             user: None,
@@ -67,7 +67,7 @@ impl ServerSpec {
 
 impl ServerSpec {
     /// Sets the address at which clients find the server, and at which it must become ready.
-    pub fn at(mut self, host: IpAddr) -> ServerSpec {
+    pub fn with_host(mut self, host: IpAddr) -> ServerSpec {
         self.host = host;
         if let Some(Ready::Port { address, .. } | Ready::Served { address, .. }) = &mut self.ready {
             address.set_ip(host);
@@ -170,7 +170,7 @@ pub enum Origin {
 pub(crate) struct Launch {
     /// Program (looked up in PATH if it has no slash) and arguments.
     pub(crate) command: Vec<OsString>,
-    /// Environment variables, in addition to [`crate::PASSED_ON`].
+    /// Environment variables, in addition to [`crate::PASSED_ON_VARIABLES`].
     pub(crate) environment: Vec<(OsString, OsString)>,
     /// Working directory; default: that of streamgauge.
     pub(crate) directory: Option<PathBuf>,
@@ -198,8 +198,8 @@ impl Launch {
             directory: None,
             port: None,
             ready: Ready::Started,
-            ready_within: READY_WITHIN,
-            stop_within: STOP_WITHIN,
+            ready_within: READY_TIMEOUT,
+            stop_within: STOP_TIMEOUT,
             user: None,
             may_be_root: true,
         }

@@ -18,7 +18,8 @@ const NOBODY: u32 = 65534;
 const PASSWD: &str = "/etc/passwd";
 
 /// Variables of our own environment that a launched server gets, in addition to all `LC_*`.
-pub const PASSED_ON: [&str; 7] = ["PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TMPDIR"];
+pub const PASSED_ON_VARIABLES: [&str; 7] =
+    ["PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TMPDIR"];
 
 /// Variables among them that belong to our own user. Another user does not get our values.
 const OF_THE_USER: [&str; 4] = ["HOME", "USER", "LOGNAME", "TMPDIR"];
@@ -47,7 +48,7 @@ impl User {
     ///
     /// # Errors
     /// If there is no such user, or only root can start a server as that user.
-    pub(crate) fn wanted(text: &str) -> Result<Option<User>, SutError> {
+    pub(crate) fn for_server(text: &str) -> Result<Option<User>, SutError> {
         let user = User::find(text)?;
         let own = geteuid();
         if user.number == own.as_raw() {
@@ -156,7 +157,7 @@ fn select(
     user: Option<&User>,
 ) -> Vec<(OsString, OsString)> {
     let kept = |name: &str| {
-        let passed = PASSED_ON.contains(&name) || name.starts_with("LC_");
+        let passed = PASSED_ON_VARIABLES.contains(&name) || name.starts_with("LC_");
         passed && !(user.is_some() && OF_THE_USER.contains(&name))
     };
     let mut variables: Vec<_> = ours

@@ -10,9 +10,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::{free_port, options, without};
+use common::{free_port, options, skip_without};
 use protocol::registry;
-use scenario::Use;
+use scenario::Requirement;
 use sut::{Clips, Origin, PortOwner, Progress, ServerSpec, Sut, SutError, Transport, catalogue};
 
 fn clips(directory: &Path) -> Clips {
@@ -100,7 +100,7 @@ fn serves_clips(name: &str) -> Sut {
 
 #[test]
 fn vlc_serves_clips_out_of_a_private_folder() {
-    if without("vlc") || without("ffmpeg") {
+    if skip_without("vlc") || skip_without("ffmpeg") {
         return;
     }
     let sut = serves_clips("vlc");
@@ -117,7 +117,7 @@ fn vlc_serves_clips_out_of_a_private_folder() {
 
 #[test]
 fn gstreamer_serves_clips_and_a_live_stream() {
-    if without("ffmpeg") {
+    if skip_without("ffmpeg") {
         return;
     }
     let sut = serves_clips("gstreamer");
@@ -142,7 +142,7 @@ fn gstreamer_serves_clips_and_a_live_stream() {
 
 #[test]
 fn vlc_without_clips_says_what_it_needs() {
-    if without("vlc") {
+    if skip_without("vlc") {
         return;
     }
     let error = Sut::start_with(
@@ -164,7 +164,7 @@ fn unknown_server_is_refused() {
 
 #[test]
 fn clips_are_made_again_only_when_they_change() {
-    if without("ffmpeg") || without("ffprobe") {
+    if skip_without("ffmpeg") || skip_without("ffprobe") {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -251,14 +251,14 @@ fn group() -> scenario::Group {
 
 #[test]
 fn every_installed_server_becomes_ready() {
-    if without("vlc") {
+    if skip_without("vlc") {
         return;
     }
     let mut found = Vec::new();
     for listed in catalogue::list().unwrap() {
         let entry = listed.entry.unwrap();
         // Servers that need clips have a test of their own.
-        if entry.clips == Use::Needed || catalogue::installed(&entry).is_none() {
+        if entry.clips == Requirement::Needed || catalogue::installed(&entry).is_none() {
             continue;
         }
         let port = free_port();
@@ -266,7 +266,7 @@ fn every_installed_server_becomes_ready() {
         let Origin::Catalogue { groups, .. } = &mut spec.origin else {
             unreachable!("it was just made so");
         };
-        if entry.groups != Use::No {
+        if entry.groups != Requirement::No {
             groups.push(group());
         }
         let mut sut = Sut::start_with(&spec, Path::new(""), &options(), &|_| ())
@@ -278,7 +278,7 @@ fn every_installed_server_becomes_ready() {
             "{}",
             entry.name
         );
-        if entry.groups != Use::No {
+        if entry.groups != Requirement::No {
             let url = format!("http://127.0.0.1:{port}/udp/239.255.81.1:5004");
             assert_eq!(sut.urls(), [url]);
         }
@@ -304,7 +304,7 @@ fn every_installed_server_becomes_ready() {
 
 #[test]
 fn port_owner_is_named_before_anything_starts() {
-    if without("vlc") {
+    if skip_without("vlc") {
         return;
     }
     // Another process, like a relay that an earlier measurement left behind.

@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use measure::{Recorder, Window};
-use protocol::browser::{self, BROWSER_CATALOGUE, Figures, Seen, State, Word, metrics};
+use protocol::browser::{
+    self, BROWSER_CATALOGUE, Figures, PageCommand, PageState, PageTotals, metrics,
+};
 use protocol::metrics::{ACTIVE, FAILED, PLAYING, STARTED, STOPPED};
 use scenario::Scenario;
 use sut::{Browser, BrowserProcess};
@@ -15,7 +17,7 @@ use sut::{Browser, BrowserProcess};
 use crate::control::Control;
 use crate::error::EngineError;
 use crate::receive::draw_secret;
-use site::Site;
+use site::PageServer;
 
 /// Time limit for opening all pages.
 const OPEN_WITHIN: Duration = Duration::from_secs(60);
@@ -32,17 +34,17 @@ const SILENT_MAX: u32 = 10;
 /// Browsers of a run. Dropping them kills the processes.
 #[derive(Default)]
 pub(crate) struct Browsers {
-    site: Option<Site>,
-    each: Vec<One>,
+    site: Option<PageServer>,
+    each: Vec<RunningBrowser>,
 }
 
 /// One browser. Its index is the number of its page.
-struct One {
+struct RunningBrowser {
     /// Subject of its metrics.
     subject: String,
     browser: Browser,
     recorder: Recorder,
-    seen: Seen,
+    seen: PageTotals,
     newest: Figures,
     /// Consecutive windows without figures.
     silent: u32,
@@ -54,7 +56,7 @@ struct One {
 }
 
 /// Entry for the event list.
-pub(crate) struct News {
+pub(crate) struct BrowserEvent {
     pub(crate) subject: String,
     pub(crate) kind: &'static str,
     pub(crate) text: String,
@@ -96,7 +98,7 @@ impl Browsers {
         let failed = || EngineError::system("cannot serve the pages of browsers");
         let pages = wanted.iter().map(|(_, page)| page.html.clone()).collect();
         let secret = draw_secret()?;
-        let site = Site::start(pages, secret).map_err(failed())?;
+        let site = PageServer::start(pages, secret).map_err(failed())?;
         let options = sut::Options {
             cancelled: control.stop_flag(),
             ..sut::Options::default()
@@ -109,11 +111,11 @@ impl Browsers {
                 sut::SutError::Cancelled => EngineError::Stopped,
                 error => EngineError::Browser(error),
             })?;
-            each.push(One {
+            each.push(RunningBrowser {
                 subject,
                 browser,
                 recorder: Recorder::new(BROWSER_CATALOGUE),
-                seen: Seen::default(),
+                seen: PageTotals::default(),
                 newest: Figures::default(),
                 silent: 0,
                 begun: false,
@@ -147,7 +149,7 @@ impl Browsers {
                             OPEN_WITHIN.as_secs()
                         )
                     });
-                    return Err(EngineError::BrowserIdle {
+                    return Err(EngineError::BrowserUnusable {
                         why,
                         log: one.browser.log_tail(),
                     });
@@ -161,19 +163,19 @@ impl Browsers {
     /// Tells the pages that the run begins.
     pub(crate) fn begin(&mut self) {
         if let Some(site) = &self.site {
-            site.tell(Word::Begin);
+            site.tell(PageCommand::Begin);
         }
         for one in &mut self.each {
             // This call also excludes the CPU time of startup from the first window. The memory
             // value is kept for that window because PSS is sampled rarely.
-            one.pss = one.browser.look().pss;
+            one.pss = one.browser.observe().pss;
         }
     }
 
     /// Tells the pages to leave the server at the end of the run.
     pub(crate) fn leave(&self) {
         if let Some(site) = &self.site {
-            site.tell(Word::Leave);
+            site.tell(PageCommand::Leave);
         }
     }
 
@@ -195,7 +197,10 @@ impl Browsers {
 
     /// Window of each subject, and news for the event list. After the last one nothing more is
     /// counted.
-    pub(crate) fn window(&mut self, is_last: bool) -> (BTreeMap<String, Window>, Vec<News>) {
+    pub(crate) fn window(
+        &mut self,
+        is_last: bool,
+    ) -> (BTreeMap<String, Window>, Vec<BrowserEvent>) {
         let (mut windows, mut news) = (BTreeMap::<String, Window>::new(), Vec::new());
         let Some(site) = &self.site else {
             return (windows, news);
@@ -219,8 +224,13 @@ impl Browsers {
     }
 }
 
-impl One {
-    fn window(&mut self, told: Vec<Figures>, is_last: bool, news: &mut Vec<News>) -> Window {
+impl RunningBrowser {
+    fn window(
+        &mut self,
+        told: Vec<Figures>,
+        is_last: bool,
+        news: &mut Vec<BrowserEvent>,
+    ) -> Window {
         if !std::mem::replace(&mut self.begun, true) {
             self.recorder.add(STARTED, 1);
         }
@@ -228,14 +238,14 @@ impl One {
         for figures in told {
             if self.seen.record(&figures, &mut self.recorder) {
                 self.silent = 0;
-                if !figures.text.is_empty() && figures.state != State::Failed {
+                if !figures.text.is_empty() && figures.state != PageState::Failed {
                     news.push(self.news("browser_note", figures.text.clone()));
                 }
                 self.newest = figures;
             }
         }
         let streams = match self.silent {
-            0 => Seen::streams(&self.newest),
+            0 => PageTotals::streams(&self.newest),
             _ => 0.0,
         };
         self.recorder.set(metrics::STREAMS, streams);
@@ -243,17 +253,17 @@ impl One {
         if self.silent > 1 && !self.over {
             self.recorder.add(metrics::SILENT_SECONDS, 1);
         }
-        self.look();
-        self.note_the_end(is_last, news);
+        self.sample_resources();
+        self.count_end(is_last, news);
         let active = if self.over { 0.0 } else { 1.0 };
-        let plays = !self.over && self.newest.state == State::Playing;
+        let plays = !self.over && self.newest.state == PageState::Playing;
         self.recorder.set(ACTIVE, active);
         self.recorder.set(PLAYING, if plays { 1.0 } else { 0.0 });
         self.recorder.take_window()
     }
 
-    fn look(&mut self) {
-        let look = self.browser.look();
+    fn sample_resources(&mut self) {
+        let look = self.browser.observe();
         let pss = look.pss.or(self.pss.take());
         let kinds = [
             (metrics::CPU_RENDERER, BrowserProcess::Renderer),
@@ -282,14 +292,14 @@ impl One {
     }
 
     /// Counts the end of the browser, once.
-    fn note_the_end(&mut self, is_last: bool, news: &mut Vec<News>) {
+    fn count_end(&mut self, is_last: bool, news: &mut Vec<BrowserEvent>) {
         if self.over {
             return;
         }
         let ended = self.browser.has_exited();
         let failed = match (ended, self.newest.state) {
             (Some(how), _) => Some(("browser_ended", how)),
-            (None, State::Failed) => Some(("page_failed", self.newest.text.clone())),
+            (None, PageState::Failed) => Some(("page_failed", self.newest.text.clone())),
             (None, _) if self.silent > SILENT_MAX => {
                 let text = format!("it reported nothing for {SILENT_MAX} s");
                 Some(("page_silent", text))
@@ -315,8 +325,8 @@ impl One {
         }
     }
 
-    fn news(&self, kind: &'static str, text: String) -> News {
-        News {
+    fn news(&self, kind: &'static str, text: String) -> BrowserEvent {
+        BrowserEvent {
             subject: self.subject.clone(),
             kind,
             text,

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use protocol::browser::{Figures, State as PageState, Word};
+use protocol::browser::{Figures, PageCommand, PageState};
 
 /// Interval between checks of the stop flag.
 const LOOK_UP: Duration = Duration::from_millis(200);
@@ -38,12 +38,12 @@ struct Page {
     runs: bool,
     /// True once the page has left the server or failed.
     is_done: bool,
-    told: Vec<Figures>,
+    reports: Vec<Figures>,
 }
 
 #[derive(Debug)]
 struct State {
-    word: Word,
+    word: PageCommand,
     pages: Vec<Page>,
 }
 
@@ -64,18 +64,18 @@ impl Shared {
 
 /// Handle of the running server. Dropping it stops the server.
 #[derive(Debug)]
-pub(super) struct Site {
+pub(super) struct PageServer {
     address: SocketAddr,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Site {
+impl PageServer {
     /// Serves these pages, in the namespace of the calling thread.
     ///
     /// # Errors
     /// No port or no thread is available.
-    pub(super) fn start(pages: Vec<String>, secret: String) -> io::Result<Site> {
+    pub(super) fn start(pages: Vec<String>, secret: String) -> io::Result<PageServer> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
         // The read timeout applies to accept(2) as well (socket(7)).
@@ -87,7 +87,7 @@ impl Site {
         let shared = Arc::new(Shared {
             secret,
             state: Mutex::new(State {
-                word: Word::Wait,
+                word: PageCommand::Wait,
                 pages: pages.into_iter().map(page).collect(),
             }),
             ends: AtomicBool::new(false),
@@ -97,7 +97,7 @@ impl Site {
         let thread = std::thread::Builder::new()
             .name("pages".to_owned())
             .spawn(move || serve(&listener, &own))?;
-        Ok(Site {
+        Ok(PageServer {
             address,
             shared,
             thread: Some(thread),
@@ -120,17 +120,17 @@ impl Site {
     }
 
     /// Sets the command that pages receive with their next request.
-    pub(super) fn tell(&self, word: Word) {
+    pub(super) fn tell(&self, word: PageCommand) {
         self.shared.lock().word = word;
     }
 
     /// Takes the reports of a page since the last call, oldest first.
     pub(super) fn take(&self, page: usize) -> Vec<Figures> {
-        std::mem::take(&mut self.shared.lock().pages[page].told)
+        std::mem::take(&mut self.shared.lock().pages[page].reports)
     }
 }
 
-impl Drop for Site {
+impl Drop for PageServer {
     fn drop(&mut self) {
         self.shared.ends.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
@@ -200,8 +200,8 @@ fn respond(path: &str, body: &[u8], shared: &Shared) -> Option<String> {
         ("figures", None) => {
             let figures = Figures::parse(body).ok()?;
             page.is_done = matches!(figures.state, PageState::Left | PageState::Failed);
-            if page.told.len() < WAITING_MAX {
-                page.told.push(figures);
+            if page.reports.len() < WAITING_MAX {
+                page.reports.push(figures);
             }
             Some(word)
         }
@@ -258,7 +258,7 @@ fn read_more(stream: &mut TcpStream, until: Instant, bytes: &mut Vec<u8>) -> io:
 mod tests {
     use super::*;
 
-    fn ask(site: &Site, method: &str, path: &str, body: &str) -> String {
+    fn ask(site: &PageServer, method: &str, path: &str, body: &str) -> String {
         let mut stream = TcpStream::connect(site.address).expect("it listens");
         let request = format!(
             "{method} {path} HTTP/1.1\r\nHost: x\r\ncontent-length: {}\r\n\r\n{body}",
@@ -273,13 +273,13 @@ mod tests {
     #[test]
     fn pages_are_served_and_their_reports_queued() {
         let pages = vec!["<p>one".to_owned(), "<p>two".to_owned()];
-        let site = Site::start(pages, "s3cret".to_owned()).expect("a port");
+        let site = PageServer::start(pages, "s3cret".to_owned()).expect("a port");
         assert!(site.url(1).ends_with("/s3cret/1/"));
         assert!(ask(&site, "GET", "/s3cret/1/", "").ends_with("<p>two"));
         assert!(!site.runs(1));
         assert!(ask(&site, "GET", "/s3cret/1/word", "").ends_with("\r\n\r\nwait"));
         assert!(site.runs(1) && !site.runs(0));
-        site.tell(Word::Begin);
+        site.tell(PageCommand::Begin);
         for number in 1..=WAITING_MAX + 2 {
             let body = format!(r#"{{"number":{number}}}"#);
             let answer = ask(&site, "POST", "/s3cret/0/figures", &body);
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn requests_without_the_secret_get_404() {
-        let site = Site::start(vec!["<p>".to_owned()], "s3cret".to_owned()).expect("a port");
+        let site = PageServer::start(vec!["<p>".to_owned()], "s3cret".to_owned()).expect("a port");
         for path in [
             "/",
             "/0/",

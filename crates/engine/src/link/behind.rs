@@ -5,10 +5,10 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::{Child, Command};
 
-use net::namespace::Tie;
+use net::namespace::InterfaceConfig;
 use net::{Clock, Namespace, Tun};
 
-use super::{Emulator, LinkWindow, Plan};
+use super::{Emulator, LinkPlan, LinkWindow};
 
 /// Name of the interface in the program's namespace.
 const INSIDE: &str = "link";
@@ -18,40 +18,40 @@ const MOST: u8 = u8::MAX;
 
 /// A network behind a link, until it is stopped.
 #[derive(Debug)]
-pub struct Behind {
+pub struct LinkedNamespace {
     inside: Namespace,
     emulator: Emulator,
     number: u8,
 }
 
-impl Behind {
+impl LinkedNamespace {
     /// Creates a namespace with one interface, and a link from it to this machine. Both ends have
     /// this `mtu`. The record begins.
     ///
     /// # Errors
     /// `PermissionDenied` without CAP_SYS_ADMIN and CAP_NET_ADMIN; `NotFound` if /dev/net/tun is
     /// missing; or any other error of the operating system.
-    pub fn make(plan: Plan, mtu: u16) -> io::Result<Behind> {
-        let (number, far) = outside()?;
+    pub fn make(plan: LinkPlan, mtu: u16) -> io::Result<LinkedNamespace> {
+        let (number, far) = open_machine_end()?;
         let inside = Namespace::new()?;
         far.set_up(mtu)?;
-        Namespace::current()?.set_up(&Tie {
+        Namespace::current()?.set_up(&InterfaceConfig {
             interface: far.name(),
             addresses: &addresses(number, 1),
         })?;
-        let near = inside.within(|| {
+        let near = inside.run_in(|| {
             let near = Tun::open(INSIDE)?;
             near.set_up(mtu)?;
             Ok(near)
         })?;
-        inside.set_up(&Tie {
+        inside.set_up(&InterfaceConfig {
             interface: INSIDE,
             addresses: &addresses(number, 2),
         })?;
-        inside.all_by(INSIDE)?;
+        inside.add_default_route(INSIDE)?;
         let emulator = Emulator::start(near, far, plan)?;
         emulator.begin(&Clock::start());
-        Ok(Behind {
+        Ok(LinkedNamespace {
             inside,
             emulator,
             number,
@@ -70,7 +70,7 @@ impl Behind {
 
     /// True if the link's thread runs at real-time priority.
     pub fn goes_first(&self) -> bool {
-        self.emulator.goes_first()
+        self.emulator.is_realtime()
     }
 
     /// Inode of the network namespace behind the link.
@@ -86,7 +86,7 @@ impl Behind {
     /// # Errors
     /// The error of the operating system.
     pub fn spawn(&self, command: &mut Command) -> io::Result<Child> {
-        self.inside.within(|| command.spawn())
+        self.inside.run_in(|| command.spawn())
     }
 
     /// Stops the link. Returns its last windows.
@@ -99,7 +99,7 @@ impl Behind {
 }
 
 /// Opens this machine's end of the first link whose number is free.
-fn outside() -> io::Result<(u8, Tun)> {
+fn open_machine_end() -> io::Result<(u8, Tun)> {
     for number in 0..MOST {
         match Tun::open(&format!("sglink{number}")) {
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {}

@@ -4,7 +4,7 @@
 use std::io;
 use std::time::Duration;
 
-use link::{Counts, Course, Delivery, Link, Lost};
+use link::{Counts, Delivery, Link, Lost, SettingsTimeline};
 use measure::link::{
     BYTES, CORRUPTED, DELAY, DELIVERED, DELIVERED_BYTES, DUPLICATED, LATENESS, LINK_CATALOGUE,
     LOST, LOST_BY_CHANCE, LOST_BY_CODEL, LOST_IN_OUTAGES, LOST_QUEUE_FULL, LOST_TOO_LONG, OVERLOAD,
@@ -53,7 +53,7 @@ pub(super) struct Direction {
 }
 
 impl Direction {
-    pub(super) fn new(course: Course, seed: u64) -> Direction {
+    pub(super) fn new(course: SettingsTimeline, seed: u64) -> Direction {
         Direction {
             model: Link::new(course.settings, course.changes, seed),
             before: None,
@@ -68,7 +68,7 @@ impl Direction {
     }
 
     /// Begins the record and resets the model: packets are numbered from 0 from now on.
-    pub(super) fn begin(&mut self, course: Course, seed: u64, near: &Tun) {
+    pub(super) fn begin(&mut self, course: SettingsTimeline, seed: u64, near: &Tun) {
         let model = Link::new(course.settings, course.changes, seed);
         self.before = Some(std::mem::replace(&mut self.model, model));
         self.recorder.take_window();
@@ -87,18 +87,18 @@ impl Direction {
                 break;
             };
             any = true;
-            let (came, due, copy) = (delivery.came, delivery.due, delivery.copy);
+            let (came, due, copy) = (delivery.sent_at, delivery.due, delivery.copy);
             let waited = delivery.packet.waited;
             if self.write(delivery, far).is_err() {
                 self.recorder.add(OVERLOAD, 1);
             }
             if !copy {
                 let recorder = &mut self.recorder;
-                recorder.record_together(PLANNED_DELAY, nanos(due.since(came)));
-                recorder.record_together(DELAY, nanos(now.since(came) + waited));
+                recorder.record_batched(PLANNED_DELAY, nanos(due.since(came)));
+                recorder.record_batched(DELAY, nanos(now.since(came) + waited));
             }
             let late = nanos(now.since(due) + waited);
-            self.recorder.record_together(LATENESS, late);
+            self.recorder.record_batched(LATENESS, late);
         }
         any
     }
@@ -172,8 +172,8 @@ impl Direction {
 
     /// Time at which the next packet leaves.
     pub(super) fn next(&self) -> Option<Time> {
-        let before = self.before.as_ref().and_then(Link::next);
-        self.model.next().into_iter().chain(before).min()
+        let before = self.before.as_ref().and_then(Link::next_departure);
+        self.model.next_departure().into_iter().chain(before).min()
     }
 
     /// Takes the window since the last call.

@@ -11,36 +11,36 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
-use link::Course;
+use link::SettingsTimeline;
 use measure::{LINK_CATALOGUE, Time, Window};
 use net::{Clock, Tun, Waker, tun};
 
-pub use behind::Behind;
+pub use behind::LinkedNamespace;
 use direction::Direction;
-use pace::Pace;
+use pace::BusyWait;
 
 /// Longest wait of the thread. It bounds how long a delay of the thread goes unnoticed.
 const LONGEST_WAIT: Duration = Duration::from_millis(10);
 
 /// If the thread wakes later than planned by more than this, it counts as delayed. Half of the
 /// lateness that makes a measurement invalid.
-const KEPT: Duration = Duration::from_micros(500);
+const DELAYED_MIN: Duration = Duration::from_micros(500);
 
 /// Maximum number of read rounds after such a delay, enough for all packets that may be waiting.
 const ROUNDS: usize = 1000;
 
 /// Time for packets under way to arrive after the end of the link is requested.
-const LAST: Duration = Duration::from_secs(2);
+const DRAIN_TIME: Duration = Duration::from_secs(2);
 
 /// Capacity of the window queue: about a minute.
 const WINDOWS: usize = 64;
 
 /// Settings of a link in both directions.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Plan {
+pub struct LinkPlan {
     /// Uplink and downlink. The uplink leads from the clients to the server, or away from the
     /// program behind the link.
-    pub courses: [Course; 2],
+    pub timelines: [SettingsTimeline; 2],
     /// Seed of all random choices.
     pub seed: u64,
 }
@@ -75,19 +75,19 @@ impl LinkWindow {
 /// Handle of a link that carries packets until it is stopped.
 #[derive(Debug)]
 pub struct Emulator {
-    wishes: Sender<Wish>,
+    wishes: Sender<LinkCommand>,
     waker: Arc<Waker>,
     windows: Receiver<LinkWindow>,
     thread: Option<JoinHandle<io::Result<LinkWindow>>>,
-    plan: Plan,
+    plan: LinkPlan,
     /// True if its thread runs at real-time priority.
-    first: bool,
+    is_realtime: bool,
 }
 
 /// Command to the link's thread.
-enum Wish {
+enum LinkCommand {
     /// Begin the record, with this clock.
-    Begin(Clock, Box<Plan>),
+    Begin(Clock, Box<LinkPlan>),
     /// End the record and hand over the rest of it, but continue to carry packets.
     EndRecord,
     /// End once the packets under way have arrived, and hand over the rest of the record.
@@ -100,12 +100,12 @@ impl Emulator {
     ///
     /// # Errors
     /// The error of the operating system.
-    pub fn start(near: Tun, far: Tun, plan: Plan) -> io::Result<Emulator> {
+    pub fn start(near: Tun, far: Tun, plan: LinkPlan) -> io::Result<Emulator> {
         let (wishes, heard) = bounded(4);
         let (told, windows) = bounded(WINDOWS);
         let (say, said) = bounded(1);
         let waker = Arc::new(Waker::new()?);
-        let carrier = Carrier {
+        let carrier = LinkThread {
             ends: [near, far],
             directions: directions(&plan),
             clock: Clock::start(),
@@ -119,8 +119,8 @@ impl Emulator {
             .name("link".to_owned())
             .spawn(move || {
                 // Without these rights packets may leave late, which the record shows.
-                let _ = net::thread::wake_exactly();
-                let first = net::thread::go_before_all().is_ok();
+                let _ = net::thread::minimize_timer_slack();
+                let first = net::thread::set_realtime_priority().is_ok();
                 let _ = say.send(first);
                 carrier.carry()
             })?;
@@ -130,25 +130,28 @@ impl Emulator {
             windows,
             thread: Some(thread),
             plan,
-            first: said.recv().unwrap_or(false),
+            is_realtime: said.recv().unwrap_or(false),
         })
     }
 
     /// True if its thread runs at real-time priority (CAP_SYS_NICE). Otherwise packets leave late
     /// on a busy machine.
-    pub fn goes_first(&self) -> bool {
-        self.first
+    pub fn is_realtime(&self) -> bool {
+        self.is_realtime
     }
 
     /// Begins the record at time 0 of `clock`. Outages, stages and packet numbers count from there.
     pub fn begin(&self, clock: &Clock) {
-        self.tell(Wish::Begin(clock.same_start(), Box::new(self.plan.clone())));
+        self.tell(LinkCommand::Begin(
+            clock.same_start(),
+            Box::new(self.plan.clone()),
+        ));
     }
 
     /// Ends the record within a window and returns the part that was not taken. The link continues
     /// to carry packets.
     pub fn end_record(&self) -> Option<LinkWindow> {
-        self.tell(Wish::EndRecord);
+        self.tell(LinkCommand::EndRecord);
         self.take(|window| window.is_last)
     }
 
@@ -187,7 +190,7 @@ impl Emulator {
 
     /// Ends the thread. Returns its last window.
     fn end(&mut self) -> io::Result<Option<LinkWindow>> {
-        self.tell(Wish::End);
+        self.tell(LinkCommand::End);
         match self.thread.take().map(JoinHandle::join) {
             Some(Ok(ended)) => ended.map(Some),
             Some(Err(_)) => Err(io::Error::other("its thread panicked")),
@@ -195,7 +198,7 @@ impl Emulator {
         }
     }
 
-    fn tell(&self, wish: Wish) {
+    fn tell(&self, wish: LinkCommand) {
         // If the thread has ended, joining it returns the reason.
         let _ = self.wishes.send(wish);
         self.waker.wake();
@@ -208,9 +211,9 @@ impl Drop for Emulator {
     }
 }
 
-fn directions(plan: &Plan) -> [Direction; 2] {
+fn directions(plan: &LinkPlan) -> [Direction; 2] {
     let [up, down] = seeds(plan.seed);
-    let [there, back] = plan.courses.clone();
+    let [there, back] = plan.timelines.clone();
     [Direction::new(there, up), Direction::new(back, down)]
 }
 
@@ -220,36 +223,36 @@ fn seeds(seed: u64) -> [u64; 2] {
 }
 
 /// State of the link's thread.
-struct Carrier {
+struct LinkThread {
     ends: [Tun; 2],
     directions: [Direction; 2],
     clock: Clock,
     next_window: Time,
     windows: u64,
-    wishes: Receiver<Wish>,
+    wishes: Receiver<LinkCommand>,
     told: Sender<LinkWindow>,
     waker: Arc<Waker>,
 }
 
-impl Carrier {
+impl LinkThread {
     /// Carries packets until the link ends. Returns the last window.
     fn carry(mut self) -> io::Result<LinkWindow> {
-        let mut pace = Pace::new(self.clock.now());
+        let mut pace = BusyWait::new(self.clock.now());
         let mut end = None;
         // Time at which the thread planned to look for packets.
         let mut look = self.clock.now();
         loop {
             match self.wishes.try_recv() {
-                Ok(Wish::Begin(clock, plan)) => {
+                Ok(LinkCommand::Begin(clock, plan)) => {
                     self.begin(clock, *plan);
-                    pace = Pace::new(self.clock.now());
+                    pace = BusyWait::new(self.clock.now());
                     look = self.clock.now();
                 }
-                Ok(Wish::EndRecord) => {
+                Ok(LinkCommand::EndRecord) => {
                     self.next_window = Time::NEVER;
                     self.hand_over(true);
                 }
-                Ok(Wish::End) => end = Some(self.clock.now() + LAST),
+                Ok(LinkCommand::End) => end = Some(self.clock.now() + DRAIN_TIME),
                 // The handle was dropped.
                 Err(TryRecvError::Disconnected) if end.is_none() => return Ok(self.window(true)),
                 Err(TryRecvError::Disconnected | TryRecvError::Empty) => {}
@@ -262,7 +265,7 @@ impl Carrier {
             let [near, far] = &self.ends;
             let [up, down] = &mut self.directions;
             let kept = self.clock.now().since(look);
-            if kept > KEPT {
+            if kept > DELAYED_MIN {
                 // The arrival times of packets in this period are unknown. The record assumes the
                 // worst case, that all arrived at its beginning.
                 for _ in 0..ROUNDS {
@@ -287,23 +290,23 @@ impl Carrier {
             }
             let next = next.unwrap_or(Time::NEVER).min(self.next_window);
             let wait = next.since(now).min(LONGEST_WAIT);
-            if let Some(wait) = pace.wait(now, wait) {
+            if let Some(wait) = pace.sleep_time(now, wait) {
                 look = now + wait;
                 let [near, far] = &self.ends;
-                tun::wait([near, far], &self.waker, wait)?;
+                tun::wait_for_packet([near, far], &self.waker, wait)?;
                 self.waker.clear();
                 pace.waited(now, self.clock.now());
             }
         }
     }
 
-    fn begin(&mut self, clock: Clock, plan: Plan) {
+    fn begin(&mut self, clock: Clock, plan: LinkPlan) {
         self.clock = clock;
         self.next_window = Time::ZERO + crate::worker::WINDOW;
         self.windows = 0;
         let [up, down] = seeds(plan.seed);
         let [near, far] = &self.ends;
-        let [there, back] = plan.courses;
+        let [there, back] = plan.timelines;
         self.directions[0].begin(there, up, near);
         self.directions[1].begin(back, down, far);
     }

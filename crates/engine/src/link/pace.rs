@@ -15,7 +15,7 @@ const COUNTED: Duration = Duration::from_millis(100);
 const MOST_AWAKE: f64 = 0.85;
 
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct BusyWait {
     /// Start of the current averaging period.
     since: Time,
     slept: Duration,
@@ -23,9 +23,9 @@ pub(super) struct Pace {
     exact: bool,
 }
 
-impl Pace {
-    pub(super) fn new(now: Time) -> Pace {
-        Pace {
+impl BusyWait {
+    pub(super) fn new(now: Time) -> BusyWait {
+        BusyWait {
             since: now,
             slept: Duration::ZERO,
             exact: true,
@@ -33,7 +33,7 @@ impl Pace {
     }
 
     /// Duration of the sleep before a deadline in `wait`. `None` if there is no time to sleep.
-    pub(super) fn wait(&self, now: Time, wait: Duration) -> Option<Duration> {
+    pub(super) fn sleep_time(&self, now: Time, wait: Duration) -> Option<Duration> {
         let early = match self.exact || now.since(self.since) >= COUNTED {
             true => AWAKE_BEFORE,
             false => Duration::ZERO,
@@ -64,18 +64,21 @@ mod tests {
 
     #[test]
     fn thread_busy_waits_before_deadlines_unless_overloaded() {
-        let mut pace = Pace::new(at(0));
+        let mut pace = BusyWait::new(at(0));
         let wait = Duration::from_micros(100);
-        assert_eq!(pace.wait(at(0), wait), Some(Duration::from_micros(60)));
-        assert_eq!(pace.wait(at(0), Duration::from_micros(40)), None);
+        assert_eq!(
+            pace.sleep_time(at(0), wait),
+            Some(Duration::from_micros(60))
+        );
+        assert_eq!(pace.sleep_time(at(0), Duration::from_micros(40)), None);
         // Asleep for 5 of 100 ms.
         pace.waited(at(95_000), at(100_000));
-        assert_eq!(pace.wait(at(100_000), wait), Some(wait));
-        assert_eq!(pace.wait(at(100_000), Duration::ZERO), None);
+        assert_eq!(pace.sleep_time(at(100_000), wait), Some(wait));
+        assert_eq!(pace.sleep_time(at(100_000), Duration::ZERO), None);
         // Asleep for 50 of 100 ms.
         pace.waited(at(150_000), at(200_000));
         assert_eq!(
-            pace.wait(at(200_000), wait),
+            pace.sleep_time(at(200_000), wait),
             Some(Duration::from_micros(60))
         );
     }

@@ -16,10 +16,12 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
-use protocol::remote_receiver::messages::{LINE_MAX, Said, VERSION};
-use protocol::remote_receiver::{PROOF_WITHIN, Terms};
+use protocol::remote_receiver::messages::{LINE_MAX, ReceiverMessage, VERSION};
+use protocol::remote_receiver::{PROOF_TIMEOUT, Terms};
 
-use crate::remote_worker::{Answer, Order, ReceptionOrder, SILENCE, TURN, Talk};
+use crate::remote_worker::{
+    LineConnection, READ_TIMEOUT, ReceptionOrder, RunMessage, SILENCE_TIMEOUT, WorkerMessage,
+};
 
 /// Maximum number of unauthenticated connections.
 const UNPROVEN_MAX: usize = 256;
@@ -32,21 +34,21 @@ const LISTENER: Token = Token(0);
 const STOP: Token = Token(usize::MAX);
 
 /// An admitted run and its order.
-pub(super) type Admitted = (Talk, ReceptionOrder);
+pub(super) type Admitted = (LineConnection, ReceptionOrder);
 
 /// Handle of the admission thread. Dropping it ends the thread.
-pub(super) struct Door {
+pub(super) struct Admission {
     stopped: Arc<AtomicBool>,
     waker: Waker,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Door {
+impl Admission {
     /// Starts the thread. Returns the channel of admitted runs.
     pub(super) fn open(
         listener: TcpListener,
         terms: Arc<Terms>,
-    ) -> io::Result<(Door, Receiver<Admitted>)> {
+    ) -> io::Result<(Admission, Receiver<Admitted>)> {
         listener.set_nonblocking(true)?;
         let poll = Poll::new()?;
         let readable = Interest::READABLE;
@@ -55,7 +57,7 @@ impl Door {
         let waker = Waker::new(registry, STOP)?;
         let (admitted, runs) = bounded(PROVEN_MAX);
         let stopped = Arc::new(AtomicBool::new(false));
-        let keeper = Keeper {
+        let keeper = AdmissionThread {
             poll,
             listener,
             terms,
@@ -68,7 +70,7 @@ impl Door {
             .name("door".to_owned())
             .spawn(move || keeper.work(&stop))?;
         let thread = Some(thread);
-        let door = Door {
+        let door = Admission {
             stopped,
             waker,
             thread,
@@ -77,7 +79,7 @@ impl Door {
     }
 }
 
-impl Drop for Door {
+impl Drop for Admission {
     fn drop(&mut self) {
         self.stopped.store(true, Ordering::Relaxed);
         // If the wake-up fails, the thread notices the flag within `TURN`.
@@ -89,22 +91,22 @@ impl Drop for Door {
 }
 
 /// A connection that is not admitted yet.
-struct Stranger {
-    talk: Talk,
+struct PendingConnection {
+    talk: LineConnection,
     challenge: String,
     until: Instant,
     proven: bool,
 }
 
 /// Next step for a connection.
-enum Fate {
+enum NextStep {
     Waits,
     /// Refused or closed.
     Out,
     In(Box<ReceptionOrder>),
 }
 
-struct Keeper {
+struct AdmissionThread {
     poll: Poll,
     listener: TcpListener,
     terms: Arc<Terms>,
@@ -112,17 +114,17 @@ struct Keeper {
     /// Number of the last connection.
     number: u64,
     /// By number, so the oldest is first.
-    waiting: BTreeMap<u64, Stranger>,
+    waiting: BTreeMap<u64, PendingConnection>,
 }
 
-impl Keeper {
+impl AdmissionThread {
     fn work(mut self, stop: &AtomicBool) {
         let mut events = Events::with_capacity(UNPROVEN_MAX);
         let mut more = false;
         while !stop.load(Ordering::Relaxed) {
             let next = self.waiting.values().map(|stranger| stranger.until).min();
             let now = Instant::now();
-            let turn = if more { Duration::ZERO } else { TURN };
+            let turn = if more { Duration::ZERO } else { READ_TIMEOUT };
             let pause = next.map_or(turn, |next| next.saturating_duration_since(now).min(turn));
             // An interrupted poll has no events.
             if self.poll.poll(&mut events, Some(pause)).is_err() {
@@ -180,14 +182,14 @@ impl Keeper {
             .register(&mut source, token, Interest::READABLE)
             .map_err(system)?;
         let challenge = self.terms.challenge(self.number);
-        let mut stranger = Stranger {
-            talk: Talk::new(stream),
+        let mut stranger = PendingConnection {
+            talk: LineConnection::new(stream),
             challenge: challenge.clone(),
-            until: Instant::now() + PROOF_WITHIN,
+            until: Instant::now() + PROOF_TIMEOUT,
             proven: false,
         };
         // The send buffer of a new connection has room for a line.
-        stranger.talk.say(&Said::Hello {
+        stranger.talk.send(&ReceiverMessage::Hello {
             version: VERSION,
             challenge,
         })?;
@@ -223,15 +225,15 @@ impl Keeper {
                 return;
             };
             match stranger.next(&self.terms, proven) {
-                Ok(Some(Fate::Waits)) => {}
+                Ok(Some(NextStep::Waits)) => {}
                 Ok(None) => return,
-                Ok(Some(Fate::In(wanted))) => {
+                Ok(Some(NextStep::In(wanted))) => {
                     if let Some(stranger) = self.waiting.remove(&number) {
                         self.admit(stranger, *wanted);
                     }
                     return;
                 }
-                Ok(Some(Fate::Out)) | Err(_) => {
+                Ok(Some(NextStep::Out)) | Err(_) => {
                     self.waiting.remove(&number);
                     self.terms.refuse();
                     return;
@@ -241,7 +243,7 @@ impl Keeper {
     }
 
     /// Admits a run.
-    fn admit(&mut self, stranger: Stranger, wanted: ReceptionOrder) {
+    fn admit(&mut self, stranger: PendingConnection, wanted: ReceptionOrder) {
         let stream = &stranger.talk.stream;
         let _ = self
             .poll
@@ -249,20 +251,20 @@ impl Keeper {
             .deregister(&mut SourceFd(&stream.as_raw_fd()));
         let blocking = stream
             .set_nonblocking(false)
-            .and_then(|()| stream.set_read_timeout(Some(TURN)))
-            .and_then(|()| stream.set_write_timeout(Some(SILENCE)));
+            .and_then(|()| stream.set_read_timeout(Some(READ_TIMEOUT)))
+            .and_then(|()| stream.set_write_timeout(Some(SILENCE_TIMEOUT)));
         if blocking.is_err() || self.admitted.try_send((stranger.talk, wanted)).is_err() {
             self.terms.refuse();
         }
     }
 }
 
-impl Stranger {
+impl PendingConnection {
     /// Handles the next message. Returns `None` if none is complete. `proven` is the number of
     /// authenticated connections.
-    fn next(&mut self, terms: &Terms, proven: usize) -> Result<Option<Fate>, String> {
+    fn next(&mut self, terms: &Terms, proven: usize) -> Result<Option<NextStep>, String> {
         let order = loop {
-            if let Some(order) = self.talk.hear::<Order>(LINE_MAX)? {
+            if let Some(order) = self.talk.receive::<RunMessage>(LINE_MAX)? {
                 break order;
             }
             // The rest of a long line causes no further readiness event, so the socket is read
@@ -274,23 +276,23 @@ impl Stranger {
             }
         };
         let why = match (self.proven, order) {
-            (true, Order::Prepare(wanted)) => return Ok(Some(Fate::In(wanted))),
-            (false, Order::Proof { proof }) if !terms.proves(&proof, &self.challenge) => {
+            (true, RunMessage::Prepare(wanted)) => return Ok(Some(NextStep::In(wanted))),
+            (false, RunMessage::Proof { proof }) if !terms.proves(&proof, &self.challenge) => {
                 "wrong secret: use the one that `streamgauge receive` was started with, or has printed"
             }
-            (false, Order::Proof { .. }) if proven >= PROVEN_MAX => {
+            (false, RunMessage::Proof { .. }) if proven >= PROVEN_MAX => {
                 "too many runs are waiting to be admitted"
             }
-            (false, Order::Proof { .. }) => {
+            (false, RunMessage::Proof { .. }) => {
                 self.proven = true;
-                self.until = Instant::now() + PROOF_WITHIN;
-                return Ok(Some(Fate::Waits));
+                self.until = Instant::now() + PROOF_TIMEOUT;
+                return Ok(Some(NextStep::Waits));
             }
-            _ => return Ok(Some(Fate::Out)),
+            _ => return Ok(Some(NextStep::Out)),
         };
         let why = why.to_owned();
-        self.talk.say(&Answer::Refused { why })?;
-        Ok(Some(Fate::Out))
+        self.talk.send(&WorkerMessage::Refused { why })?;
+        Ok(Some(NextStep::Out))
     }
 }
 
@@ -308,7 +310,7 @@ mod tests {
         at: SocketAddr,
         terms: Arc<Terms>,
         runs: Receiver<Admitted>,
-        _door: Door,
+        _door: Admission,
     }
 
     impl Bench {
@@ -316,7 +318,8 @@ mod tests {
             let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
             let at = listener.local_addr().expect("it is bound");
             let terms = Arc::new(Terms::new(Secret::new("known to both"), [3; 32], 9));
-            let (door, runs) = Door::open(listener, terms.clone()).expect("a thread and a poll");
+            let (door, runs) =
+                Admission::open(listener, terms.clone()).expect("a thread and a poll");
             Bench {
                 at,
                 terms,
@@ -326,13 +329,13 @@ mod tests {
         }
 
         /// Connects and waits for the challenge, so that the connection is registered.
-        fn connect(&self) -> (Talk, String) {
+        fn connect(&self) -> (LineConnection, String) {
             let stream = TcpStream::connect(self.at).expect("it listens");
             let limit = Some(Duration::from_millis(10));
             stream.set_read_timeout(limit).expect("a socket");
-            let mut talk = Talk::new(stream);
-            match talk.wait::<Said>(PATIENCE) {
-                Ok(Said::Hello { challenge, .. }) => (talk, challenge),
+            let mut talk = LineConnection::new(stream);
+            match talk.wait::<ReceiverMessage>(PATIENCE) {
+                Ok(ReceiverMessage::Hello { challenge, .. }) => (talk, challenge),
                 other => panic!("{other:?}"),
             }
         }
@@ -346,12 +349,12 @@ mod tests {
         }
     }
 
-    fn prove(talk: &mut Talk, challenge: &str) {
+    fn prove(talk: &mut LineConnection, challenge: &str) {
         let proof = proof(&Secret::new("known to both"), challenge);
-        talk.say(&Order::Proof { proof }).expect("it is open");
+        talk.send(&RunMessage::Proof { proof }).expect("it is open");
     }
 
-    fn prepare(talk: &mut Talk, version: &str) {
+    fn prepare(talk: &mut LineConnection, version: &str) {
         let wanted = ReceptionOrder {
             version: version.to_owned(),
             populations: Vec::new(),
@@ -359,8 +362,8 @@ mod tests {
             receive_buffer: 0,
             ring: 0,
         };
-        let order = Order::Prepare(Box::new(wanted));
-        talk.say(&order).expect("it is open");
+        let order = RunMessage::Prepare(Box::new(wanted));
+        talk.send(&order).expect("it is open");
     }
 
     #[test]
@@ -400,14 +403,16 @@ mod tests {
         let bench = Bench::new();
         let (mut wrong, _) = bench.connect();
         prove(&mut wrong, "another challenge");
-        match wrong.wait::<Answer>(PATIENCE) {
-            Ok(Answer::Refused { why }) => assert!(why.contains("wrong secret"), "{why}"),
+        match wrong.wait::<WorkerMessage>(PATIENCE) {
+            Ok(WorkerMessage::Refused { why }) => assert!(why.contains("wrong secret"), "{why}"),
             other => panic!("{other:?}"),
         }
         let (mut silent, _) = bench.connect();
         let asked = Instant::now();
-        silent.wait::<Answer>(PATIENCE).expect_err("it is closed");
-        assert!(asked.elapsed() < PROOF_WITHIN + Duration::from_secs(2));
+        silent
+            .wait::<WorkerMessage>(PATIENCE)
+            .expect_err("it is closed");
+        assert!(asked.elapsed() < PROOF_TIMEOUT + Duration::from_secs(2));
         // The counter is incremented after the connection is closed.
         bench.refused(2);
         assert!(bench.runs.is_empty());

@@ -24,20 +24,20 @@ const SYN_OPTIONS: [u8; 8] = [2, 4, 0xff, 0xd7, 3, 3, 14, 1];
 
 /// Source and destination of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Way {
+pub(super) struct FlowDirection {
     pub(super) from: SocketAddr,
     pub(super) to: SocketAddr,
 }
 
-impl Way {
+impl FlowDirection {
     /// From `remote` to `local` if `inbound`, otherwise from `local` to `remote`.
-    pub(super) fn new(local: SocketAddr, remote: SocketAddr, inbound: bool) -> Way {
+    pub(super) fn new(local: SocketAddr, remote: SocketAddr, inbound: bool) -> FlowDirection {
         match inbound {
-            true => Way {
+            true => FlowDirection {
                 from: remote,
                 to: local,
             },
-            false => Way {
+            false => FlowDirection {
                 from: local,
                 to: remote,
             },
@@ -46,7 +46,7 @@ impl Way {
 }
 
 /// IP and UDP headers of a datagram of `length` bytes, of which `bytes` are known.
-pub(super) fn datagram(way: Way, bytes: &[u8], length: usize) -> Vec<u8> {
+pub(super) fn datagram(way: FlowDirection, bytes: &[u8], length: usize) -> Vec<u8> {
     let mut udp = [0; 8];
     udp[0..2].copy_from_slice(&way.from.port().to_be_bytes());
     udp[2..4].copy_from_slice(&way.to.port().to_be_bytes());
@@ -66,7 +66,7 @@ pub(super) fn datagram(way: Way, bytes: &[u8], length: usize) -> Vec<u8> {
 
 /// State of a TCP connection in the capture.
 #[derive(Debug)]
-pub(super) struct Conversation {
+pub(super) struct TcpConnection {
     local: SocketAddr,
     remote: SocketAddr,
     /// Next sequence numbers: outbound, inbound.
@@ -77,10 +77,10 @@ pub(super) struct Conversation {
 /// A packet without its payload: whether it is inbound, and its headers.
 pub(super) type Packet = (bool, Vec<u8>);
 
-impl Conversation {
+impl TcpConnection {
     /// Opens a connection. Returns its SYN segment as well.
-    pub(super) fn open(local: SocketAddr, remote: SocketAddr) -> (Conversation, Packet) {
-        let mut conversation = Conversation {
+    pub(super) fn open(local: SocketAddr, remote: SocketAddr) -> (TcpConnection, Packet) {
+        let mut conversation = TcpConnection {
             local,
             remote,
             next: [0; 2],
@@ -131,7 +131,7 @@ impl Conversation {
     }
 
     fn segment(&self, inbound: bool, flags: u8, payload: &[u8]) -> Packet {
-        let way = Way::new(self.local, self.remote, inbound);
+        let way = FlowDirection::new(self.local, self.remote, inbound);
         let options = if flags & SYN != 0 {
             &SYN_OPTIONS[..]
         } else {
@@ -158,7 +158,7 @@ impl Conversation {
 }
 
 /// IP header in front of `length` bytes.
-fn ip(way: Way, protocol: u8, length: usize) -> Vec<u8> {
+fn ip(way: FlowDirection, protocol: u8, length: usize) -> Vec<u8> {
     const HOPS: u8 = 64;
     match addresses(way) {
         (IpAddr::V4(from), IpAddr::V4(to)) => {
@@ -168,7 +168,7 @@ fn ip(way: Way, protocol: u8, length: usize) -> Vec<u8> {
             header.extend([0, 0, 0x40, 0, HOPS, protocol, 0, 0]);
             header.extend(from.octets());
             header.extend(to.octets());
-            let sum = fold(sum(0, &header));
+            let sum = finish_checksum(sum(0, &header));
             header[10..12].copy_from_slice(&sum.to_be_bytes());
             header
         }
@@ -184,7 +184,7 @@ fn ip(way: Way, protocol: u8, length: usize) -> Vec<u8> {
 }
 
 /// Both addresses, as IPv4 if possible.
-fn addresses(way: Way) -> (IpAddr, IpAddr) {
+fn addresses(way: FlowDirection) -> (IpAddr, IpAddr) {
     (way.from.ip().to_canonical(), way.to.ip().to_canonical())
 }
 
@@ -197,7 +197,7 @@ fn in_six(address: IpAddr) -> [u8; 16] {
 
 /// Checksum of a transport header and its payload, with the pseudo-header (RFC 768, RFC 9293 3.1,
 /// RFC 8200 8.1).
-fn checksum(way: Way, protocol: u8, header: &[u8], payload: &[u8]) -> u16 {
+fn checksum(way: FlowDirection, protocol: u8, header: &[u8], payload: &[u8]) -> u16 {
     let length = header.len() + payload.len();
     let mut total = u64::from(protocol) + length as u64;
     total = match addresses(way) {
@@ -205,7 +205,7 @@ fn checksum(way: Way, protocol: u8, header: &[u8], payload: &[u8]) -> u16 {
         (from, to) => sum(sum(total, &in_six(from)), &in_six(to)),
     };
     // Every header has an even number of bytes.
-    fold(sum(sum(total, header), payload))
+    finish_checksum(sum(sum(total, header), payload))
 }
 
 /// Adds 16-bit words (RFC 1071). An odd byte at the end is the upper half of a word.
@@ -219,7 +219,7 @@ fn sum(total: u64, bytes: &[u8]) -> u64 {
     total + words + rest
 }
 
-fn fold(mut total: u64) -> u16 {
+fn finish_checksum(mut total: u64) -> u16 {
     while total > 0xffff {
         total = (total >> 16) + (total & 0xffff);
     }

@@ -33,7 +33,7 @@ use net::Clock;
 use scenario::Scenario;
 
 use crate::error::EngineError;
-use tracer::{Record, Shared, What};
+use tracer::{Record, RecordKind, Shared};
 pub(crate) use tracer::{TracedConnection, TracedSocket, Tracer};
 use writer::{Writer, Written};
 
@@ -167,16 +167,16 @@ fn digits(text: &str) -> Option<u64> {
 /// The traces of a run.
 #[derive(Default)]
 pub(crate) struct Traces {
-    running: Vec<Running>,
+    running: Vec<ActiveTrace>,
 }
 
-struct Running {
+struct ActiveTrace {
     client: Client,
     path: PathBuf,
     tracer: Tracer,
     thread: Option<JoinHandle<Written>>,
     /// Events reported so far: gaps, end of the trace.
-    told: [bool; 2],
+    reported: [bool; 2],
 }
 
 impl Traces {
@@ -208,12 +208,12 @@ impl Traces {
                 .name("trace".to_owned())
                 .spawn(move || writer.run(&inbox))
                 .map_err(EngineError::system("cannot start a thread"))?;
-            traces.running.push(Running {
+            traces.running.push(ActiveTrace {
                 client,
                 path,
                 tracer: Tracer { shared, records },
                 thread: Some(thread),
-                told: [false; 2],
+                reported: [false; 2],
             });
         }
         Ok(traces)
@@ -238,20 +238,23 @@ impl Traces {
 
     /// Messages about faults since the last call. Each fault is reported once.
     pub(crate) fn news(&mut self) -> Vec<String> {
-        self.running.iter_mut().filter_map(Running::news).collect()
+        self.running
+            .iter_mut()
+            .filter_map(ActiveTrace::news)
+            .collect()
     }
 
     pub(crate) fn finish(&mut self) -> Vec<Trace> {
-        self.running.drain(..).map(Running::finish).collect()
+        self.running.drain(..).map(ActiveTrace::finish).collect()
     }
 }
 
-impl Running {
+impl ActiveTrace {
     fn news(&mut self) -> Option<String> {
         let shared = &self.tracer.shared;
         let (broken, full) = (shared.broken.get(), shared.full.load(Relaxed));
-        let left_out = shared.left_out.load(Relaxed) > 0;
-        let [told_gaps, told_end] = &mut self.told;
+        let left_out = shared.missing.load(Relaxed) > 0;
+        let [told_gaps, told_end] = &mut self.reported;
         let name = &self.client.name;
         if (broken.is_some() || full) && !*told_end {
             *told_end = true;
@@ -274,7 +277,7 @@ impl Running {
         finish(&self.tracer.records);
         let joined = self.thread.take().map(JoinHandle::join);
         let shared = &self.tracer.shared;
-        let left_out = shared.left_out.load(Relaxed);
+        let left_out = shared.missing.load(Relaxed);
         let (packets, panicked) = match joined {
             Some(Ok(written)) => (written.packets, false),
             _ => (0, true),
@@ -298,7 +301,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for ActiveTrace {
     fn drop(&mut self) {
         // The thread is still here only if the run did not begin.
         if let Some(thread) = self.thread.take() {
@@ -313,7 +316,7 @@ fn finish(records: &Sender<Record>) {
     let record = Record {
         at: Time::ZERO,
         order: Time::ZERO,
-        what: What::Finish,
+        what: RecordKind::Finish,
         bytes: Box::default(),
     };
     // A writer that has ended needs no record.

@@ -186,7 +186,7 @@ fn tracer(room: usize) -> (Tracer, Receiver<Record>) {
 pub(crate) fn sent_datagrams(run: impl FnOnce(Tracer)) -> Vec<Vec<u8>> {
     let (tracer, inbox) = tracer(ROOM);
     run(tracer);
-    let sent = |record: &Record| matches!(record.what, What::Datagram { inbound: false, .. });
+    let sent = |record: &Record| matches!(record.what, RecordKind::Datagram { inbound: false, .. });
     let records = inbox.try_iter().filter(sent);
     records.map(|record| record.bytes.into_vec()).collect()
 }
@@ -328,7 +328,7 @@ fn records_without_room_are_counted_and_leave_gaps() {
             connection.received(&[byte; 2_000], connection.now());
         }
     });
-    assert_eq!(tracer.shared.left_out.load(Relaxed), 3);
+    assert_eq!(tracer.shared.missing.load(Relaxed), 3);
     let sequences: Vec<(u32, usize)> = capture
         .packets
         .iter()
@@ -358,7 +358,7 @@ fn file_size_is_bounded() {
     assert!(tracer.shared.full.load(Relaxed));
     let kept = capture.packets.len() as u64;
     assert!((5..10).contains(&kept), "{kept}");
-    assert_eq!(tracer.shared.left_out.load(Relaxed), 100 - kept);
+    assert_eq!(tracer.shared.missing.load(Relaxed), 100 - kept);
     assert_eq!(capture.counts, Some([100, 100 - kept]));
 }
 
@@ -384,7 +384,7 @@ fn full_disk_ends_the_trace_and_nothing_else() {
     finish(&tracer.records);
     let written = thread.join().expect("it does not panic");
     assert_eq!(written.bytes, 0);
-    assert!(tracer.shared.left_out.load(Relaxed) > 0);
+    assert!(tracer.shared.missing.load(Relaxed) > 0);
     assert_eq!(tracer.shared.queued.load(Relaxed), 0);
 }
 

@@ -23,7 +23,7 @@ pub(super) struct Record {
     pub(super) at: Time,
     /// Sort key. Within a socket and direction it never decreases.
     pub(super) order: Time,
-    pub(super) what: What,
+    pub(super) what: RecordKind,
     /// Bytes read or written.
     pub(super) bytes: Box<[u8]>,
 }
@@ -36,7 +36,7 @@ impl Record {
 
 /// Kind of a record.
 #[derive(Debug)]
-pub(super) enum What {
+pub(super) enum RecordKind {
     Datagram {
         local: SocketAddr,
         remote: SocketAddr,
@@ -61,7 +61,7 @@ pub(super) enum What {
     },
     Ended {
         connection: u64,
-        how: End,
+        how: ConnectionEnd,
         /// Number of bytes not recorded: outbound, inbound.
         skipped: [u64; 2],
     },
@@ -71,7 +71,7 @@ pub(super) enum What {
 
 /// End of a connection, or of one direction of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum ConnectionEnd {
     /// The peer closed its direction.
     Theirs,
     /// The client closed the connection.
@@ -89,7 +89,7 @@ pub(super) struct Shared {
     pub(super) room: usize,
     connections: AtomicU64,
     /// Number of datagrams, reads and writes missing in the file.
-    pub(super) left_out: AtomicU64,
+    pub(super) missing: AtomicU64,
     /// True once the file has reached its maximum size.
     pub(super) full: AtomicBool,
     /// Write error that ended the trace.
@@ -104,7 +104,7 @@ impl Shared {
             queued: AtomicUsize::new(0),
             room,
             connections: AtomicU64::new(0),
-            left_out: AtomicU64::new(0),
+            missing: AtomicU64::new(0),
             full: AtomicBool::new(false),
             broken: OnceLock::new(),
             started_at: OnceLock::new(),
@@ -133,7 +133,7 @@ impl Tracer {
         true
     }
 
-    fn keep(&self, at: Time, order: Time, what: What, bytes: Vec<u8>) -> bool {
+    fn keep(&self, at: Time, order: Time, what: RecordKind, bytes: Vec<u8>) -> bool {
         let bytes = bytes.into_boxed_slice();
         let record = Record {
             at,
@@ -143,12 +143,12 @@ impl Tracer {
         };
         let kept = self.record(record, self.shared.room);
         if !kept {
-            self.shared.left_out.fetch_add(1, Relaxed);
+            self.shared.missing.fetch_add(1, Relaxed);
         }
         kept
     }
 
-    fn event(&self, at: Time, order: Time, what: What) {
+    fn event(&self, at: Time, order: Time, what: RecordKind) {
         let record = Record {
             at,
             order,
@@ -176,7 +176,7 @@ impl Tracer {
     ) -> Box<TracedConnection> {
         let connection = self.shared.connections.fetch_add(1, Relaxed);
         let now = clock.now();
-        let opening = What::Opening {
+        let opening = RecordKind::Opening {
             connection,
             local,
             remote,
@@ -204,7 +204,7 @@ impl TracedSocket {
     /// Records a datagram of `length` bytes that arrived at `at`; `bytes` is its beginning.
     pub(crate) fn received(&mut self, from: SocketAddr, bytes: &[u8], length: usize, at: Time) {
         self.order = self.order.max(at);
-        let what = What::Datagram {
+        let what = RecordKind::Datagram {
             local: self.local,
             remote: from,
             inbound: true,
@@ -215,7 +215,7 @@ impl TracedSocket {
 
     /// Records a datagram that was handed to the kernel at `at`.
     pub(crate) fn sent(&self, to: SocketAddr, bytes: &[u8], at: Time) {
-        let what = What::Datagram {
+        let what = RecordKind::Datagram {
             local: self.local,
             remote: to,
             inbound: false,
@@ -249,7 +249,7 @@ impl TracedConnection {
         let connection = self.connection;
         let now = self.clock.now();
         self.tracer
-            .event(now, now.max(self.order), What::Opened { connection });
+            .event(now, now.max(self.order), RecordKind::Opened { connection });
     }
 
     /// Records bytes that arrived at `at`.
@@ -266,7 +266,7 @@ impl TracedConnection {
     fn bytes(&mut self, inbound: bool, at: Time, order: Time, bytes: Vec<u8>) {
         let skipped = &mut self.skipped[usize::from(inbound)];
         let (before, length) = (*skipped, bytes.len() as u64);
-        let what = What::Bytes {
+        let what = RecordKind::Bytes {
             connection: self.connection,
             inbound,
             skipped: before,
@@ -279,17 +279,17 @@ impl TracedConnection {
 
     /// Records that the peer closed its direction.
     pub(crate) fn closed_by_peer(&mut self) {
-        self.ended(End::Theirs);
+        self.ended(ConnectionEnd::Theirs);
     }
 
     /// Records that the connection was reset or refused.
     pub(crate) fn broke(&mut self) {
-        self.ended(End::Reset);
+        self.ended(ConnectionEnd::Reset);
         self.open = false;
     }
 
-    fn ended(&mut self, how: End) {
-        let what = What::Ended {
+    fn ended(&mut self, how: ConnectionEnd) {
+        let what = RecordKind::Ended {
             connection: self.connection,
             how,
             skipped: std::mem::take(&mut self.skipped),
@@ -302,7 +302,7 @@ impl TracedConnection {
 impl Drop for TracedConnection {
     fn drop(&mut self) {
         if self.open {
-            self.ended(End::Ours);
+            self.ended(ConnectionEnd::Ours);
         }
     }
 }

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use measure::Time;
 
-use super::frames::{self, Conversation, Packet, SEGMENT_BYTES, Way};
+use super::frames::{self, FlowDirection, Packet, SEGMENT_BYTES, TcpConnection};
 use super::pcapng::Blocks;
-use super::tracer::{End, Record, Shared, What};
+use super::tracer::{ConnectionEnd, Record, RecordKind, Shared};
 
 /// Delay of a record before it is written, so that earlier ones can be sorted in: received data is
 /// read later than data sent meanwhile. Longer than a media connection stays unread
@@ -50,7 +50,7 @@ pub(super) struct Writer {
     serial: u64,
     /// Latest sort key of all records.
     latest: Time,
-    conversations: HashMap<u64, Conversation>,
+    conversations: HashMap<u64, TcpConnection>,
     /// Written so far, complete blocks only.
     written: Written,
     flushed: Instant,
@@ -113,12 +113,13 @@ impl Writer {
         loop {
             match records.recv_timeout(FLUSH_EVERY) {
                 Ok(Record {
-                    what: What::Finish, ..
+                    what: RecordKind::Finish,
+                    ..
                 })
                 | Err(RecvTimeoutError::Disconnected) => break,
                 Ok(record) => {
                     self.take(record);
-                    self.put_in_order();
+                    self.write_ready();
                     heard = Instant::now();
                 }
                 // For long enough no record has arrived that could sort before those that wait.
@@ -155,7 +156,7 @@ impl Writer {
     /// Writes the records that no earlier one can precede: by their sort key, or because they have
     /// waited long enough (the kernel's clock may have been set back). If the waiting records take
     /// half of all room, the earliest ones are written as well.
-    fn put_in_order(&mut self) {
+    fn write_ready(&mut self) {
         let now = Instant::now();
         while let Some(first) = self.waiting.peek()
             && (first.record.order + ORDER_WITHIN <= self.latest
@@ -187,29 +188,29 @@ impl Writer {
             at, what, bytes, ..
         } = record;
         match what {
-            What::Datagram {
+            RecordKind::Datagram {
                 local,
                 remote,
                 inbound,
                 length,
             } => {
-                let way = Way::new(local, remote, inbound);
+                let way = FlowDirection::new(local, remote, inbound);
                 let headers = frames::datagram(way, &bytes, length);
                 self.packet(at, &(inbound, headers), &bytes, length);
             }
-            What::Opening {
+            RecordKind::Opening {
                 connection,
                 local,
                 remote,
             } => {
-                let (conversation, syn) = Conversation::open(local, remote);
+                let (conversation, syn) = TcpConnection::open(local, remote);
                 self.conversations.insert(connection, conversation);
                 self.packet(at, &syn, &[], 0);
             }
-            What::Opened { connection } => {
-                self.segments(connection, at, Conversation::establish);
+            RecordKind::Opened { connection } => {
+                self.segments(connection, at, TcpConnection::establish);
             }
-            What::Bytes {
+            RecordKind::Bytes {
                 connection,
                 inbound,
                 skipped,
@@ -223,14 +224,14 @@ impl Writer {
                 while let Some(part) = parts.next() {
                     let Some(conversation) = self.conversations.get_mut(&connection) else {
                         // The record of its opening was not kept.
-                        self.shared.left_out.fetch_add(1, Relaxed);
+                        self.shared.missing.fetch_add(1, Relaxed);
                         break;
                     };
                     let packet = conversation.bytes(inbound, part, parts.peek().is_none());
                     self.packet(at, &packet, part, part.len());
                 }
             }
-            What::Ended {
+            RecordKind::Ended {
                 connection,
                 how,
                 skipped,
@@ -239,16 +240,16 @@ impl Writer {
                     conversation.skip(false, skipped[0]);
                     conversation.skip(true, skipped[1]);
                     vec![match how {
-                        End::Theirs => conversation.finish(true),
-                        End::Ours => conversation.finish(false),
-                        End::Reset => conversation.reset(true),
+                        ConnectionEnd::Theirs => conversation.finish(true),
+                        ConnectionEnd::Ours => conversation.finish(false),
+                        ConnectionEnd::Reset => conversation.reset(true),
                     }]
                 });
-                if how != End::Theirs {
+                if how != ConnectionEnd::Theirs {
                     self.conversations.remove(&connection);
                 }
             }
-            What::Finish => {}
+            RecordKind::Finish => {}
         }
     }
 
@@ -257,7 +258,7 @@ impl Writer {
         &mut self,
         connection: u64,
         at: Time,
-        make: impl FnOnce(&mut Conversation) -> Vec<Packet>,
+        make: impl FnOnce(&mut TcpConnection) -> Vec<Packet>,
     ) {
         let packets = match self.conversations.get_mut(&connection) {
             Some(conversation) => make(conversation),
@@ -272,7 +273,7 @@ impl Writer {
         let (inbound, headers) = packet;
         let stopped = self.shared.full.load(Relaxed) || self.shared.broken.get().is_some();
         let Some(blocks) = self.begun().filter(|_| !stopped) else {
-            self.shared.left_out.fetch_add(1, Relaxed);
+            self.shared.missing.fetch_add(1, Relaxed);
             return;
         };
         let before = blocks.bytes.len();
@@ -283,7 +284,7 @@ impl Writer {
                 blocks.bytes.truncate(before);
             }
             self.shared.full.store(true, Relaxed);
-            self.shared.left_out.fetch_add(1, Relaxed);
+            self.shared.missing.fetch_add(1, Relaxed);
             return;
         }
         self.written.packets += 1;
@@ -324,7 +325,7 @@ impl Writer {
     }
 
     fn end(&mut self) {
-        let left_out = self.shared.left_out.load(Relaxed);
+        let left_out = self.shared.missing.load(Relaxed);
         let (at, packets) = (self.latest, self.written.packets + left_out);
         if let Some(blocks) = self.begun() {
             let comment = match left_out {

@@ -29,7 +29,7 @@ const SHARES: usize = 5;
 /// Minimum receive buffer for batched reads, as the kernel counts it (`SO_RCVBUF`, twice the
 /// requested size; socket(7)). It holds about 900 datagrams of usual size, more than a stream of
 /// 100 Mb/s delivers in one interval.
-pub(super) const ROOM: usize = 2 << 20;
+pub(super) const RECEIVE_BUFFER_MIN: usize = 2 << 20;
 
 /// A socket that delivered fewer datagrams than this is read half as often from then on; a socket
 /// that delivered more than [`MANY`] is read twice as often. A read that finds little costs as much
@@ -44,11 +44,11 @@ const LEVELS: u32 = 3;
 /// A socket that delivers more datagrams than this in one read, or more than [`FAST_BYTES`], is
 /// read on readiness from then on.
 pub(super) const FAST: usize = 256;
-pub(super) const FAST_BYTES: usize = ROOM / 8;
+pub(super) const FAST_BYTES: usize = RECEIVE_BUFFER_MIN / 8;
 
 /// Maximum number of datagrams in one read: more than a buffer holds, unless it is larger than
 /// necessary.
-pub(super) const MOST: usize = 4096;
+pub(super) const DATAGRAMS_PER_READ_MAX: usize = 4096;
 
 /// A socket that is read in batches.
 #[derive(Clone, Copy, Debug)]
@@ -75,7 +75,7 @@ impl SocketTurn {
 
 /// Result of a batched read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum BatchRead {
     /// Batched reads go on; the number is that of the datagrams in this read.
     Goes(usize),
     IsFast,
@@ -117,7 +117,7 @@ impl BatchedReads {
     }
 
     /// Reads the sockets that are due.
-    pub(super) fn read_due(&mut self, now: Time, mut read: impl FnMut(&SocketTurn) -> Verdict) {
+    pub(super) fn read_due(&mut self, now: Time, mut read: impl FnMut(&SocketTurn) -> BatchRead) {
         let length = INTERVAL / SHARES as u32;
         let turn = now.as_nanos() / length.as_nanos() as u64;
         // No socket is read twice because the loop was late.
@@ -131,20 +131,20 @@ impl BatchedReads {
                     return true;
                 }
                 match read(turn) {
-                    Verdict::Goes(count) => {
+                    BatchRead::Goes(count) => {
                         turn.brought(count);
                         true
                     }
-                    Verdict::IsFast | Verdict::IsGone => false,
+                    BatchRead::IsFast | BatchRead::IsGone => false,
                 }
             });
         }
     }
 
     /// Reads all sockets, due or not.
-    pub(super) fn read_all(&mut self, mut read: impl FnMut(&SocketTurn) -> Verdict) {
+    pub(super) fn read_all(&mut self, mut read: impl FnMut(&SocketTurn) -> BatchRead) {
         for share in &mut self.shares {
-            share.retain(|turn| matches!(read(turn), Verdict::Goes(_)));
+            share.retain(|turn| matches!(read(turn), BatchRead::Goes(_)));
         }
     }
 }
@@ -156,7 +156,7 @@ mod tests {
     const LENGTH: Duration = Duration::from_nanos(INTERVAL.as_nanos() as u64 / SHARES as u64);
 
     /// Reads what is due for `turns` turns. Returns the turns in which something was read.
-    fn read(reads: &mut BatchedReads, turns: u32, verdict: Verdict) -> Vec<u32> {
+    fn read(reads: &mut BatchedReads, turns: u32, verdict: BatchRead) -> Vec<u32> {
         let begun = u32::try_from(reads.taken).expect("few");
         let mut read = Vec::new();
         for turn in begun + 1..=begun + turns {
@@ -173,13 +173,13 @@ mod tests {
     fn socket_with_little_data_is_read_less_and_less_often() {
         let mut reads = BatchedReads::default();
         assert_eq!(reads.next(), Time::NEVER);
-        reads.add(7, SessionKey::NOBODY);
+        reads.add(7, SessionKey::NONE);
         assert_eq!(reads.next(), Time::from_start(LENGTH));
         let turns = SHARES as u32;
-        let slow = read(&mut reads, 15 * turns, Verdict::Goes(FEW - 1));
+        let slow = read(&mut reads, 15 * turns, BatchRead::Goes(FEW - 1));
         let rounds: Vec<u32> = slow.iter().map(|turn| (turn - 1) / turns).collect();
         assert_eq!(rounds, [0, 2, 6, 14]);
-        let fast = read(&mut reads, 24 * turns, Verdict::Goes(MANY + 1));
+        let fast = read(&mut reads, 24 * turns, BatchRead::Goes(MANY + 1));
         let rounds: Vec<u32> = fast.iter().map(|turn| (turn - 1) / turns).collect();
         assert_eq!(rounds[..5], [22, 26, 28, 29, 30]);
     }
@@ -187,20 +187,20 @@ mod tests {
     #[test]
     fn late_loop_reads_each_socket_once() {
         let mut reads = BatchedReads::default();
-        reads.add(7, SessionKey::NOBODY);
+        reads.add(7, SessionKey::NONE);
         let mut count = 0;
         reads.read_due(Time::from_start(INTERVAL * 10), |_| {
             count += 1;
-            Verdict::Goes(FEW)
+            BatchRead::Goes(FEW)
         });
         assert_eq!(count, 1);
     }
 
     #[test]
     fn batched_reads_end_for_fast_and_closed_sockets() {
-        for verdict in [Verdict::IsFast, Verdict::IsGone] {
+        for verdict in [BatchRead::IsFast, BatchRead::IsGone] {
             let mut reads = BatchedReads::default();
-            reads.add(7, SessionKey::NOBODY);
+            reads.add(7, SessionKey::NONE);
             reads.read_all(|_| verdict);
             assert_eq!(reads.next(), Time::NEVER);
         }

@@ -25,7 +25,7 @@ impl Batches {
 }
 
 /// Result of one receive call on a socket.
-pub(super) enum Look {
+pub(super) enum ReceiveOutcome {
     Filled {
         /// True if the socket may hold more datagrams.
         more: bool,

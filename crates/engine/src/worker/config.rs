@@ -18,9 +18,9 @@ use crate::resolver::Resolver;
 pub(crate) type Accept = Arc<dyn Fn(u64) -> Box<dyn Session> + Send + Sync>;
 
 /// The TCP part of a reference server on a worker.
-pub(crate) struct Serving {
+pub(crate) struct ListenerPlan {
     /// True if datagrams are not joined for segmentation by the kernel (`UDP_SEGMENT`).
-    pub(crate) apart: bool,
+    pub(crate) no_segmentation: bool,
     /// True if the worker's thread has its own file descriptor table, and so the process's
     /// descriptor limit for itself.
     pub(crate) own_files: bool,
@@ -59,13 +59,13 @@ pub(crate) struct Config {
     pub(crate) mailbox: Mailbox,
     pub(crate) ports: PortRange,
     /// True if the worker's thread gets a higher scheduling priority (nice value).
-    pub(crate) goes_first: bool,
+    pub(crate) raised_priority: bool,
     /// True if the worker's pacer runs with real-time scheduling (`SCHED_FIFO`).
-    pub(crate) in_real_time: bool,
+    pub(crate) realtime_pacer: bool,
     /// Packet ring that receives media; `None` if media is received from sockets.
     pub(crate) ring: Option<RingPlan>,
     pub(crate) populations: Vec<PopulationPlan>,
-    pub(crate) serving: Vec<(std::net::TcpListener, Serving)>,
+    pub(crate) serving: Vec<(std::net::TcpListener, ListenerPlan)>,
     /// UDP ports of reference servers.
     pub(crate) endpoints: Vec<EndpointPlan>,
     pub(crate) stop_timeout: Duration,

@@ -11,7 +11,7 @@ use super::populations::Populations;
 use super::runtime::Runtime;
 
 /// The sinks and the recorders they write to.
-pub(super) struct Counting<'a> {
+pub(super) struct MediaCounter<'a> {
     pub(super) sinks: &'a mut Sinks,
     pub(super) populations: &'a mut Populations,
     pub(super) runtime: &'a mut Runtime,
@@ -20,7 +20,7 @@ pub(super) struct Counting<'a> {
 /// Borrows the fields of a worker that counting needs, leaving the others usable.
 macro_rules! counting {
     ($worker:ident) => {
-        &mut $crate::worker::counting::Counting {
+        &mut $crate::worker::counting::MediaCounter {
             sinks: &mut $worker.sinks,
             populations: &mut $worker.populations,
             runtime: &mut $worker.runtime,
@@ -32,7 +32,7 @@ pub(super) use counting;
 /// Counts a datagram from an address other than the server's. Notifies the session of the first
 /// one.
 #[cold]
-pub(super) fn foreign(
+pub(super) fn count_foreign(
     is_known: &mut bool,
     (session, sink): (SessionKey, SinkId),
     from: IpAddr,
@@ -45,7 +45,7 @@ pub(super) fn foreign(
     }
 }
 
-impl Counting<'_> {
+impl MediaCounter<'_> {
     /// Counts a packet. Queues the resulting media event for the session and returns `true` if
     /// there is one.
     #[inline]

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use measure::{Time, tester};
 use mio::net::UdpSocket;
-use net::batch::{Address, Datagram as Received, ReceiveBatch, SegmentSender};
+use net::batch::{Address, Datagram as Received, GsoSender, ReceiveBatch};
 use protocol::session::{
-    ChannelId, Datagram, Endpoint, Media, PeerId, Reading, Route, Session, Transmit,
+    ChannelId, Datagram, Endpoint, PeerId, ReadTiming, Route, Session, SocketMedia, Transmit,
 };
 use slab::Slab;
 
-use super::keys::{Place, SessionKey};
+use super::keys::{SessionKey, SocketId};
 use super::runtime::Runtime;
 use crate::trace::{TracedSocket, Tracer};
 
@@ -45,7 +45,7 @@ struct DatagramEnd {
     /// True if the peer's host reported that the port is unreachable. Earlier datagrams are
     /// delivered first.
     refused: bool,
-    reading: Reading,
+    reading: ReadTiming,
     media: MediaPath,
     /// Time of the last read at a deadline.
     read: Time,
@@ -61,7 +61,7 @@ pub(super) enum MediaPath {
     /// No media path: the session receives all datagrams.
     None,
     /// Media is received from the socket.
-    Socket(Media),
+    Socket(SocketMedia),
     /// Media is received by the packet ring. The filter of the socket drops it, and the kernel's
     /// drop count of the socket counts it.
     Ring,
@@ -76,11 +76,11 @@ pub(super) struct RingEnd {
 }
 
 /// Reading mode of a socket, given the path of its media.
-fn by_path(reading: Reading, media: MediaPath) -> Reading {
+fn by_path(reading: ReadTiming, media: MediaPath) -> ReadTiming {
     match (reading, media) {
-        (Reading::Soon(_), MediaPath::Ring) => Reading::Late,
-        (Reading::MediaSoon(_), MediaPath::Ring) => Reading::AtDeadlines,
-        (Reading::MediaSoon(within), _) => Reading::Soon(within),
+        (ReadTiming::Soon(_), MediaPath::Ring) => ReadTiming::Late,
+        (ReadTiming::MediaSoon(_), MediaPath::Ring) => ReadTiming::AtDeadlines,
+        (ReadTiming::MediaSoon(within), _) => ReadTiming::Soon(within),
         (reading, _) => reading,
     }
 }
@@ -98,13 +98,13 @@ pub(super) struct Datagrams {
     endpoints: Vec<EndpointState>,
     /// Allocates its memory on first use. `None` while its datagrams are being delivered.
     batch: Option<ReceiveBatch>,
-    sender: SegmentSender,
+    sender: GsoSender,
     /// Response of an endpoint that needs no session.
     answer: Vec<u8>,
     /// Sockets that are read late: before other inputs of their session, at its deadlines, and at
     /// the end of each window.
     late: BTreeSet<usize>,
-    /// Number of sockets for each interval of [`Reading::Soon`].
+    /// Number of sockets for each interval of [`ReadTiming::Soon`].
     soon: BTreeMap<Duration, usize>,
 }
 
@@ -118,7 +118,7 @@ struct EndpointState {
 }
 
 /// Result of one receive call on a socket.
-pub(super) enum Look {
+pub(super) enum ReceiveOutcome {
     Filled {
         owner: Owner,
         /// True if the socket may hold more datagrams.
@@ -146,27 +146,27 @@ impl Datagrams {
             ends: Slab::new(),
             endpoints: Vec::new(),
             batch: Some(ReceiveBatch::bulk()),
-            sender: SegmentSender::new(),
+            sender: GsoSender::new(),
             answer: Vec::new(),
             late: BTreeSet::new(),
             soon: BTreeMap::new(),
         }
     }
 
-    /// Time of the next wake-up for sockets with [`Reading::Soon`]; `awake` is that of the last.
+    /// Time of the next wake-up for sockets with [`ReadTiming::Soon`]; `awake` is that of the last.
     pub(super) fn next_look(&self, awake: Time) -> Time {
         let soonest = self.soon.keys().next();
         soonest.map_or(Time::NEVER, |&soonest| awake + soonest)
     }
 
-    fn count_soon(&mut self, reading: Reading) {
-        if let Reading::Soon(within) = reading {
+    fn count_soon(&mut self, reading: ReadTiming) {
+        if let ReadTiming::Soon(within) = reading {
             *self.soon.entry(within).or_default() += 1;
         }
     }
 
-    fn forget_soon(&mut self, reading: Reading) {
-        if let Reading::Soon(within) = reading
+    fn forget_soon(&mut self, reading: ReadTiming) {
+        if let ReadTiming::Soon(within) = reading
             && let Some(count) = self.soon.get_mut(&within)
         {
             *count -= 1;
@@ -195,14 +195,14 @@ impl Datagrams {
     fn add(&mut self, runtime: &Runtime, mut end: DatagramEnd) -> io::Result<usize> {
         let entry = self.ends.vacant_entry();
         let place = entry.key();
-        let polled = Place::Single(place);
+        let polled = SocketId::Single(place);
         // Sockets that are read late are polled when the loop is awake, or read at deadlines.
         match end.reading {
-            Reading::AtOnce => runtime.readiness.poll(&mut end.socket, polled)?,
-            Reading::Soon(_) | Reading::MediaSoon(_) | Reading::Late => {
+            ReadTiming::AtOnce => runtime.readiness.poll(&mut end.socket, polled)?,
+            ReadTiming::Soon(_) | ReadTiming::MediaSoon(_) | ReadTiming::Late => {
                 runtime.readiness.poll_control(&mut end.socket, polled)?;
             }
-            Reading::AtDeadlines => {}
+            ReadTiming::AtDeadlines => {}
         }
         let reading = end.reading;
         entry.insert(end);
@@ -213,16 +213,16 @@ impl Datagrams {
     /// Opens the port of an endpoint.
     pub(super) fn listen(&mut self, runtime: &Runtime, plan: EndpointPlan) -> io::Result<()> {
         plan.socket.set_nonblocking(true)?;
-        net::options::ask_arrival_time_and_drops(&plan.socket)?;
+        net::options::enable_timestamps_and_drop_counts(&plan.socket)?;
         if plan.socket.local_addr()?.ip().is_unspecified() {
-            net::options::ask_destination(&plan.socket)?;
+            net::options::enable_destination_address(&plan.socket)?;
         }
         let end = DatagramEnd {
             socket: UdpSocket::from_std(plan.socket),
             owner: Owner::Endpoint(self.endpoints.len()),
             peer: None,
             refused: false,
-            reading: Reading::AtOnce,
+            reading: ReadTiming::AtOnce,
             media: MediaPath::None,
             read: Time::ZERO,
             dropped: 0,
@@ -246,7 +246,7 @@ impl Datagrams {
         runtime: &Runtime,
         (session, channel): (SessionKey, ChannelId),
         (socket, peer): (std::net::UdpSocket, Option<SocketAddr>),
-        (reading, media): (Reading, MediaPath),
+        (reading, media): (ReadTiming, MediaPath),
         tracer: Option<&Tracer>,
     ) -> io::Result<(usize, SocketAddr)> {
         if let Some(peer) = peer {
@@ -265,7 +265,7 @@ impl Datagrams {
             trace: tracer.map(|tracer| tracer.socket(local)),
         };
         let place = self.add(runtime, end)?;
-        self.keep_whether_late(place);
+        self.update_late(place);
         Ok((place, local))
     }
 
@@ -273,7 +273,7 @@ impl Datagrams {
     pub(super) fn set_reading(
         &mut self,
         place: usize,
-        reading: Reading,
+        reading: ReadTiming,
         runtime: &Runtime,
     ) -> io::Result<()> {
         let Some(end) = self.ends.get_mut(place) else {
@@ -286,23 +286,23 @@ impl Datagrams {
         }
         let (socket, readiness) = (&mut end.socket, &runtime.readiness);
         match before {
-            Reading::AtOnce => readiness.forget(socket)?,
-            Reading::Soon(_) | Reading::MediaSoon(_) | Reading::Late => {
-                readiness.forget_control(socket)?;
+            ReadTiming::AtOnce => readiness.deregister(socket)?,
+            ReadTiming::Soon(_) | ReadTiming::MediaSoon(_) | ReadTiming::Late => {
+                readiness.deregister_control(socket)?;
             }
-            Reading::AtDeadlines => {}
+            ReadTiming::AtDeadlines => {}
         }
         // Polling also reports datagrams that arrived before.
         let polled = match reading {
-            Reading::AtOnce => readiness.poll(socket, Place::Single(place)),
-            Reading::Soon(_) | Reading::MediaSoon(_) | Reading::Late => {
-                readiness.poll_control(socket, Place::Single(place))
+            ReadTiming::AtOnce => readiness.poll(socket, SocketId::Single(place)),
+            ReadTiming::Soon(_) | ReadTiming::MediaSoon(_) | ReadTiming::Late => {
+                readiness.poll_control(socket, SocketId::Single(place))
             }
-            Reading::AtDeadlines => Ok(()),
+            ReadTiming::AtDeadlines => Ok(()),
         };
         self.forget_soon(before);
         self.count_soon(reading);
-        self.keep_whether_late(place);
+        self.update_late(place);
         polled
     }
 
@@ -310,13 +310,13 @@ impl Datagrams {
     /// whose media is received by the ring holds nothing that a window would miss. With hundreds of
     /// clients, futile reads at each window and each deadline would cost more than reading what
     /// arrives.
-    fn keep_whether_late(&mut self, place: usize) {
+    fn update_late(&mut self, place: usize) {
         let is_late = |end: &DatagramEnd| match end.reading {
-            Reading::AtOnce => false,
-            Reading::Soon(_) | Reading::MediaSoon(_) | Reading::Late => {
+            ReadTiming::AtOnce => false,
+            ReadTiming::Soon(_) | ReadTiming::MediaSoon(_) | ReadTiming::Late => {
                 end.media != MediaPath::Ring
             }
-            Reading::AtDeadlines => true,
+            ReadTiming::AtDeadlines => true,
         };
         match self.ends.get(place).is_some_and(is_late) {
             true => self.late.insert(place),
@@ -349,7 +349,7 @@ impl Datagrams {
             (Owner::Endpoint(index), Some(peer)) => {
                 let state = &mut self.endpoints[index];
                 if state.peers.remove(&peer).is_some() {
-                    state.endpoint.ended(peer);
+                    state.endpoint.session_ended(peer);
                 }
             }
             (Owner::Endpoint(_), None) => {}
@@ -374,7 +374,7 @@ impl Datagrams {
             return runtime.tester.add(tester::SENDS_FAILED, count);
         };
         let connected = end.peer.is_some();
-        let address = (!connected).then(|| Address::from(to).sent_from(source));
+        let address = (!connected).then(|| Address::from(to).with_source(source));
         let trace = end.trace.as_ref().map(|trace| (trace, runtime.clock.now()));
         let (sender, address) = (&mut self.sender, address.as_ref());
         let sent = sender.send(&end.socket, address, bytes, size, |datagram| {
@@ -384,7 +384,7 @@ impl Datagrams {
         });
         let refused = sent.refused as u64;
         runtime.tester.add(tester::SENDS_FAILED, refused);
-        if sent.nobody_there && connected {
+        if sent.connection_refused && connected {
             self.refused(place, runtime);
         }
     }
@@ -393,7 +393,7 @@ impl Datagrams {
     pub(super) fn refused(&mut self, place: usize, runtime: &mut Runtime) {
         if let Some(end) = self.ends.get_mut(place) {
             end.refused = true;
-            runtime.readiness.read_later(Place::Single(place));
+            runtime.readiness.read_later(SocketId::Single(place));
         }
     }
 
@@ -424,7 +424,7 @@ impl Datagrams {
     }
 
     /// Returns `true` while datagrams are being delivered.
-    pub(super) fn are_heard(&self) -> bool {
+    pub(super) fn is_delivering(&self) -> bool {
         self.batch.is_none()
     }
 
@@ -434,9 +434,9 @@ impl Datagrams {
         place: usize,
         batch: &mut ReceiveBatch,
         runtime: &mut Runtime,
-    ) -> Look {
+    ) -> ReceiveOutcome {
         let Some(end) = self.ends.get(place) else {
-            return Look::Nothing;
+            return ReceiveOutcome::Nothing;
         };
         let (owner, refused) = (end.owner, end.refused);
         match batch.receive(&end.socket) {
@@ -446,11 +446,13 @@ impl Datagrams {
                 }
                 // After an unreachable error, everything is read.
                 let more = filled.more || refused;
-                Look::Filled { owner, more }
+                ReceiveOutcome::Filled { owner, more }
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => match owner {
-                Owner::Session(key, channel) if refused => Look::NobodyThere(key, channel),
-                _ => Look::Nothing,
+                Owner::Session(key, channel) if refused => {
+                    ReceiveOutcome::NobodyThere(key, channel)
+                }
+                _ => ReceiveOutcome::Nothing,
             },
             // The kernel reports the error before queued datagrams.
             Err(error)
@@ -459,9 +461,9 @@ impl Datagrams {
                 if let Some(end) = self.ends.get_mut(place) {
                     end.refused = true;
                 }
-                Look::Error
+                ReceiveOutcome::Error
             }
-            Err(_) => Look::Error,
+            Err(_) => ReceiveOutcome::Error,
         }
     }
 
@@ -493,7 +495,7 @@ impl Datagrams {
         let Some(end) = self.ends.get_mut(place) else {
             return false;
         };
-        let seldom = end.media == MediaPath::Ring && end.reading == Reading::AtDeadlines;
+        let seldom = end.media == MediaPath::Ring && end.reading == ReadTiming::AtDeadlines;
         let is_due = !seldom || end.refused || now >= end.read + REST_EVERY;
         if is_due {
             end.read = now;
@@ -508,7 +510,7 @@ impl Datagrams {
     }
 
     /// Sink and pattern of media that arrives on the socket itself.
-    pub(super) fn media(&self, place: usize) -> Option<Media> {
+    pub(super) fn media(&self, place: usize) -> Option<SocketMedia> {
         match self.ends.get(place)?.media {
             MediaPath::Socket(media) => Some(media),
             MediaPath::None | MediaPath::Ring => None,
@@ -551,21 +553,21 @@ impl Datagrams {
                 return Routed::Begins(peer, session);
             }
             Route::Accept(peer, _) => {
-                state.endpoint.ended(peer);
+                state.endpoint.session_ended(peer);
                 true
             }
             Route::Answer => {
                 if let Some(end) = ends.get(state.place)
                     && !answer.is_empty()
                 {
-                    let to = Address::from(datagram.from).sent_from(sent_to);
+                    let to = Address::from(datagram.from).with_source(sent_to);
                     let sent = sender.send(&end.socket, Some(&to), answer, answer.len(), |_| {});
                     let refused = sent.refused as u64;
                     runtime.tester.add(tester::SENDS_FAILED, refused);
                 }
                 false
             }
-            Route::Drop => true,
+            Route::Discard => true,
         };
         let tester = &mut runtime.tester;
         tester.add(tester::FOREIGN_PACKETS, u64::from(foreign));
@@ -622,7 +624,7 @@ impl Datagrams {
             Owner::Endpoint(_) => None,
         };
         if lost > 0 {
-            runtime.lost(lost, lost, session);
+            runtime.add_loss(lost, lost, session);
         }
     }
 }

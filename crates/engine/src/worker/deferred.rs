@@ -12,28 +12,28 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use measure::{Run, Time};
-use protocol::session::{ChannelId, Closed, Port};
+use measure::{ArrivalRun, Time};
+use protocol::session::{ChannelId, CloseReason, Port};
 
 use super::keys::SessionKey;
 
 /// Maximum time that an input is deferred. It is reached only if the kernel's packet count and ours
 /// disagree.
-const PATIENCE: Duration = Duration::from_secs(1);
+const DEFER_MAX: Duration = Duration::from_secs(1);
 
 /// Maximum number of deferred bytes. Beyond it, all deferred inputs are delivered at once.
-const WAITING_BYTES: usize = 16 << 20;
+const DEFERRED_BYTES_MAX: usize = 16 << 20;
 
 /// Number of packets that the kernel had put into the rings at a certain time.
 #[derive(Clone, Copy)]
-pub(super) struct Mark {
+pub(super) struct RingMark {
     counts: [u64; 2],
     at: Time,
 }
 
-impl Mark {
-    pub(super) fn new(counts: [u64; 2], at: Time) -> Mark {
-        Mark { counts, at }
+impl RingMark {
+    pub(super) fn new(counts: [u64; 2], at: Time) -> RingMark {
+        RingMark { counts, at }
     }
 
     pub(super) fn counts(&self) -> [u64; 2] {
@@ -42,15 +42,15 @@ impl Mark {
 
     /// Time after which inputs deferred to this mark are delivered even if the ring has not reached
     /// it.
-    pub(super) fn patience_ends(&self) -> Time {
-        self.at + PATIENCE
+    pub(super) fn expires(&self) -> Time {
+        self.at + DEFER_MAX
     }
 }
 
 /// Deferred inputs in order of arrival, each with the mark that the rings must reach first.
 #[derive(Default)]
 pub(super) struct DeferredInputs {
-    entries: VecDeque<(Mark, Deferred<'static>)>,
+    entries: VecDeque<(RingMark, Deferred<'static>)>,
     bytes: usize,
 }
 
@@ -61,7 +61,7 @@ pub(super) enum Deferred<'a> {
         channel: ChannelId,
         bytes: Cow<'a, [u8]>,
         at: Time,
-        runs: Cow<'a, [Run]>,
+        runs: Cow<'a, [ArrivalRun]>,
     },
     Datagram {
         session: SessionKey,
@@ -75,7 +75,7 @@ pub(super) enum Deferred<'a> {
     Closed {
         session: SessionKey,
         channel: ChannelId,
-        how: Closed,
+        how: CloseReason,
     },
     /// End of a connection with periodic reads, and the data before it.
     End {
@@ -169,10 +169,10 @@ impl DeferredInputs {
 
     /// Returns `true` if no more inputs may be deferred.
     pub(super) fn is_full(&self) -> bool {
-        self.bytes >= WAITING_BYTES
+        self.bytes >= DEFERRED_BYTES_MAX
     }
 
-    pub(super) fn push(&mut self, mark: Mark, waiting: Deferred<'_>) {
+    pub(super) fn push(&mut self, mark: RingMark, waiting: Deferred<'_>) {
         self.bytes += waiting.size();
         self.entries.push_back((mark, waiting.kept()));
     }
@@ -183,13 +183,13 @@ impl DeferredInputs {
         Some(waiting)
     }
 
-    pub(super) fn first(&self) -> Option<&Mark> {
+    pub(super) fn first(&self) -> Option<&RingMark> {
         self.entries.front().map(|(mark, _)| mark)
     }
 
     /// Time at which the first input must be delivered, whatever the rings have delivered.
-    pub(super) fn ends(&self) -> Time {
-        self.first().map_or(Time::NEVER, Mark::patience_ends)
+    pub(super) fn expires(&self) -> Time {
+        self.first().map_or(Time::NEVER, RingMark::expires)
     }
 }
 
@@ -200,12 +200,12 @@ mod tests {
     #[test]
     fn deferred_inputs_keep_their_order_and_are_bounded() {
         let mut deferred = DeferredInputs::default();
-        let bytes = vec![7; WAITING_BYTES / 2];
+        let bytes = vec![7; DEFERRED_BYTES_MAX / 2];
         for number in 0..2 {
             assert!(!deferred.is_full());
-            let mark = Mark::new([0, 0], Time::from_nanos(number));
+            let mark = RingMark::new([0, 0], Time::from_nanos(number));
             let input = Deferred::Bytes {
-                session: SessionKey::NOBODY,
+                session: SessionKey::NONE,
                 channel: ChannelId(u32::try_from(number).expect("few")),
                 bytes: Cow::Borrowed(&bytes),
                 at: Time::ZERO,
@@ -214,7 +214,7 @@ mod tests {
             deferred.push(mark, input);
         }
         assert!(deferred.is_full());
-        assert_eq!(deferred.ends(), Time::ZERO + PATIENCE);
+        assert_eq!(deferred.expires(), Time::ZERO + DEFER_MAX);
         for number in 0..2 {
             match deferred.pop() {
                 Some(Deferred::Bytes { channel, .. }) => assert_eq!(channel, ChannelId(number)),
@@ -222,6 +222,6 @@ mod tests {
             }
         }
         assert!(deferred.is_empty() && !deferred.is_full());
-        assert_eq!(deferred.ends(), Time::NEVER);
+        assert_eq!(deferred.expires(), Time::NEVER);
     }
 }

@@ -17,7 +17,7 @@ pub(super) fn channel_error(error: &io::Error) -> ChannelError {
         io::ErrorKind::TimedOut => ChannelError::TimedOut,
         io::ErrorKind::AddrInUse | io::ErrorKind::AddrNotAvailable => ChannelError::NoPorts,
         _ => match error.raw_os_error() {
-            Some(EMFILE | ENFILE) => ChannelError::NoFiles,
+            Some(EMFILE | ENFILE) => ChannelError::NoDescriptors,
             code => ChannelError::Other(code.unwrap_or(0)),
         },
     }

@@ -13,16 +13,18 @@ use std::net::Shutdown;
 use std::time::Duration;
 
 use measure::{Recorder, Time, tester};
-use net::stream::Read;
+use net::stream::TimedRead;
 use protocol::metrics as clients;
-use protocol::mix::mix;
-use protocol::session::exchange::{After, CONGESTED, Ended, Exchange, Plan, Tools};
-use protocol::session::schedule::{Due, Schedule};
-use protocol::session::{ChannelId, Closed};
+use protocol::mix::derive_seed;
+use protocol::session::exchange::{
+    BACKLOG_MAX, Exchange, ExchangeContext, ExchangeEnd, NextStep, Plan,
+};
+use protocol::session::schedule::{Schedule, Step};
+use protocol::session::{ChannelId, CloseReason};
 use slab::Slab;
 
 use super::connections::{Connections, State, Stream};
-use super::keys::{Place, SessionKey};
+use super::keys::{SessionKey, SocketId};
 use super::populations::Populations;
 use super::runtime::Runtime;
 
@@ -37,7 +39,7 @@ const READS_A_TURN: usize = 4;
 
 /// Pause after a round in which no connection took a message, if the next round would follow
 /// immediately.
-const NOBODY_TAKES: Duration = Duration::from_millis(1);
+const STALL_PAUSE: Duration = Duration::from_millis(1);
 
 /// Overhead of TLS for a message: record header, content type and tag (RFC 8446, 5.2); with TLS 1.2
 /// also a nonce.
@@ -79,13 +81,13 @@ pub(super) struct Exchanges {
     /// True if any message of the current round was sent.
     taken: bool,
     /// Connections that have ended and whose sessions are not notified yet.
-    ended: VecDeque<(SessionKey, ChannelId, Ended)>,
+    ended: VecDeque<(SessionKey, ChannelId, ExchangeEnd)>,
     out: Vec<u8>,
     scratch: Vec<u8>,
 }
 
 /// The parts of a worker that exchanges need in addition to their own state.
-pub(super) struct Around<'a> {
+pub(super) struct ExchangeWorker<'a> {
     pub(super) connections: &'a mut Connections,
     pub(super) populations: &'a mut Populations,
     pub(super) runtime: &'a mut Runtime,
@@ -94,7 +96,7 @@ pub(super) struct Around<'a> {
 /// Borrows the fields of a worker that exchanges need, leaving the others usable.
 macro_rules! around {
     ($worker:ident) => {
-        &mut $crate::worker::exchanges::Around {
+        &mut $crate::worker::exchanges::ExchangeWorker {
             connections: &mut $worker.connections,
             populations: &mut $worker.populations,
             runtime: &mut $worker.runtime,
@@ -126,9 +128,9 @@ impl Exchanges {
         scratch: &'a mut Vec<u8>,
         recorder: &'a mut Recorder,
         now: Time,
-    ) -> Tools<'a> {
+    ) -> ExchangeContext<'a> {
         out.clear();
-        Tools {
+        ExchangeContext {
             now,
             recorder,
             out,
@@ -139,7 +141,7 @@ impl Exchanges {
     fn leave(&mut self, line: usize) {
         let population = self.lines[line].population;
         if let Some(Some((schedule, _))) = self.schedules.get_mut(population) {
-            schedule.leave(number(line));
+            schedule.remove(number(line));
         }
     }
 }
@@ -153,7 +155,7 @@ impl Exchanges {
     /// Takes over a connection of a session.
     pub(super) fn begin(
         &mut self,
-        around: &mut Around<'_>,
+        around: &mut ExchangeWorker<'_>,
         (key, population): (SessionKey, usize),
         (channel, place): (ChannelId, usize),
         exchange: Box<dyn Exchange>,
@@ -164,9 +166,9 @@ impl Exchanges {
         if !stream.is_open() {
             return;
         }
-        if exchange.wants_times() {
+        if exchange.needs_arrival_times() {
             // Without kernel timestamps, the time of reading is used.
-            let _ = net::stream::ask_arrival_time(&stream.socket);
+            let _ = net::stream::enable_timestamps(&stream.socket);
         }
         let serial = around.runtime.next_serial();
         let now = around.runtime.clock.now();
@@ -186,28 +188,32 @@ impl Exchanges {
             ended: false,
             paused: false,
         });
-        stream.state = State::Exchange { line };
+        stream.state = State::Exchange { exchange: line };
         if exchanges.schedules.len() <= population {
             exchanges.schedules.resize_with(population + 1, || None);
         }
         exchanges.schedules[population]
             .get_or_insert_with(|| (Schedule::new(plan.pace), plan))
             .0
-            .join(number(line), now, mix(&[around.populations.seed(), serial]));
+            .add(
+                number(line),
+                now,
+                derive_seed(&[around.populations.seed(), serial]),
+            );
         let recorder = around.populations.recorder(population);
         let mut tools = Exchanges::tools(&mut exchanges.out, &mut exchanges.scratch, recorder, now);
-        exchanges.lines[line].exchange.begin(&mut tools);
+        exchanges.lines[line].exchange.start(&mut tools);
         self.send_out(around, line);
         // Bytes that arrived after the last read were announced already.
         around
             .runtime
             .readiness
-            .read_later(Place::Connection(place));
+            .read_later(SocketId::Connection(place));
     }
 
     /// Sends the bytes that an exchange has added, and queues what the connection does not take.
     /// Returns `false` if the connection broke.
-    fn send_out(&mut self, around: &mut Around<'_>, line: usize) -> bool {
+    fn send_out(&mut self, around: &mut ExchangeWorker<'_>, line: usize) -> bool {
         let place = self.lines[line].place;
         if self.out.is_empty() {
             return true;
@@ -219,14 +225,14 @@ impl Exchanges {
         // Releases the memory of large messages.
         self.out.shrink_to(1 << 20);
         if sent.is_err() {
-            self.end(around, place, Ended::Closed(Closed::Reset));
+            self.end(around, place, ExchangeEnd::Closed(CloseReason::Reset));
             return false;
         }
         true
     }
 
     /// Sends what is due by schedule, for at most [`SENDING`], and does later work that is due.
-    pub(super) fn send(&mut self, around: &mut Around<'_>, now: Time) {
+    pub(super) fn send(&mut self, around: &mut ExchangeWorker<'_>, now: Time) {
         for population in 0..self.schedules.len() {
             let Some((mut schedule, plan)) =
                 self.schedules[population].take_if(|(own, _)| own.next_due() <= now)
@@ -236,7 +242,7 @@ impl Exchanges {
             self.work_off(around, population, &mut schedule, &plan, now + SENDING);
             self.schedules[population] = Some((schedule, plan));
             for place in std::mem::take(&mut self.broken) {
-                self.end(around, place, Ended::Closed(Closed::Reset));
+                self.end(around, place, ExchangeEnd::Closed(CloseReason::Reset));
             }
         }
         while let Some(&Reverse((at, line, serial))) = self.later.peek()
@@ -249,7 +255,7 @@ impl Exchanges {
 
     fn work_off(
         &mut self,
-        around: &mut Around<'_>,
+        around: &mut ExchangeWorker<'_>,
         population: usize,
         schedule: &mut Schedule,
         plan: &Plan,
@@ -258,9 +264,9 @@ impl Exchanges {
         let mut now = around.runtime.clock.now();
         while let Some(turn) = schedule.next(now) {
             match turn {
-                Due::Send(line, planned) => {
+                Step::Send(line, planned) => {
                     self.send_planned(around, population, line as usize, planned, now);
-                    if !schedule.goes_round() {
+                    if !schedule.is_in_rounds() {
                         around
                             .runtime
                             .tester
@@ -271,18 +277,18 @@ impl Exchanges {
                         return;
                     }
                 }
-                Due::RoundBegins(planned) => {
+                Step::RoundBegins(planned) => {
                     self.taken = false;
                     around
                         .runtime
                         .tester
                         .record(tester::SEND_LATENESS, now.since(planned).as_nanos() as u64);
                 }
-                Due::RoundEnded(began) => {
+                Step::RoundEnded(began) => {
                     let recorder = around.populations.recorder(population);
                     (plan.round_ended)(now.since(began), recorder);
                     if !self.taken {
-                        schedule.put_off(now + NOBODY_TAKES);
+                        schedule.delay_next_round(now + STALL_PAUSE);
                     }
                 }
             }
@@ -293,7 +299,7 @@ impl Exchanges {
     #[inline]
     fn send_planned(
         &mut self,
-        around: &mut Around<'_>,
+        around: &mut ExchangeWorker<'_>,
         population: usize,
         line: usize,
         planned: Time,
@@ -315,17 +321,17 @@ impl Exchanges {
         match stream.send_message(tools.out) {
             Ok(true) => {
                 exchanges.taken = true;
-                if own.exchange.planned_sent(planned, &mut tools) != After::Go {
+                if own.exchange.planned_sent(planned, &mut tools) != NextStep::Continue {
                     // Not immediately, because the schedule is being processed.
                     exchanges.later.push(Reverse((now, line, own.serial)));
                 }
             }
-            Ok(false) => own.exchange.planned_not_sent(tools.recorder),
+            Ok(false) => own.exchange.planned_dropped(tools.recorder),
             Err(_) => exchanges.broken.push(own.place),
         }
     }
 
-    fn do_later(&mut self, around: &mut Around<'_>, line: usize, serial: u64) {
+    fn do_later(&mut self, around: &mut ExchangeWorker<'_>, line: usize, serial: u64) {
         let now = around.runtime.clock.now();
         let exchanges = &mut *self;
         let Some(own) = exchanges
@@ -338,14 +344,14 @@ impl Exchanges {
         own.armed = Time::NEVER;
         let recorder = around.populations.recorder(own.population);
         let mut tools = Exchanges::tools(&mut exchanges.out, &mut exchanges.scratch, recorder, now);
-        let after = own.exchange.due(&mut tools);
+        let after = own.exchange.run_scheduled(&mut tools);
         let place = own.place;
         if self.send_out(around, line) {
             self.arm(line);
             match after {
-                After::Go => self.go_on(around, place),
-                After::Finish => self.finish(around, line),
-                After::Close => self.end(around, place, Ended::OnPurpose),
+                NextStep::Continue => self.go_on(around, place),
+                NextStep::Finish => self.finish(around, line),
+                NextStep::Close => self.end(around, place, ExchangeEnd::ClosedByUs),
             }
         }
     }
@@ -362,7 +368,7 @@ impl Exchanges {
     }
 
     /// Reads a handed-over connection.
-    pub(super) fn read(&mut self, around: &mut Around<'_>, place: usize, line: usize) {
+    pub(super) fn read(&mut self, around: &mut ExchangeWorker<'_>, place: usize, line: usize) {
         let mut buffer = std::mem::take(&mut around.connections.buffers.read);
         // The buffer is in use while the bytes of another connection are being delivered. A read
         // into an empty buffer would look like the end of the connection.
@@ -380,29 +386,31 @@ impl Exchanges {
             else {
                 break;
             };
-            own.paused = stream.queued().max(own.exchange.waiting()) > CONGESTED;
+            own.paused = stream.queued().max(own.exchange.backlog()) > BACKLOG_MAX;
             if own.paused {
                 break;
             }
             let ended = stream.ended;
-            let read = match own.exchange.wants_times() {
-                true => net::stream::read(&stream.socket, &mut buffer, &around.runtime.clock),
-                false => net::stream::read_untimed(&stream.socket, &mut buffer).map(|count| Read {
-                    count,
-                    at: around.runtime.turn,
-                    exact: false,
-                }),
+            let read = match own.exchange.needs_arrival_times() {
+                true => net::stream::read_timed(&stream.socket, &mut buffer, &around.runtime.clock),
+                false => {
+                    net::stream::read_untimed(&stream.socket, &mut buffer).map(|count| TimedRead {
+                        count,
+                        at: around.runtime.turn,
+                        exact: false,
+                    })
+                }
             };
             match read {
-                Ok(Read { count: 0, .. }) => {
+                Ok(TimedRead { count: 0, .. }) => {
                     if stream.tls.is_some() {
                         let recorder = around.populations.recorder(own.population);
                         recorder.add(clients::TLS_CUT_OFF, 1);
                     }
-                    self.heard_all(around, line);
+                    self.peer_finished(around, line);
                     break;
                 }
-                Ok(Read { count, at, .. }) => {
+                Ok(TimedRead { count, at, .. }) => {
                     if !self.heard(around, place, line, &buffer[..count], at) {
                         break;
                     }
@@ -415,14 +423,14 @@ impl Exchanges {
                         around
                             .runtime
                             .readiness
-                            .read_later(Place::Connection(place));
+                            .read_later(SocketId::Connection(place));
                         break;
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => {
-                    self.end(around, place, Ended::Closed(Closed::Reset));
+                    self.end(around, place, ExchangeEnd::Closed(CloseReason::Reset));
                     break;
                 }
             }
@@ -434,7 +442,7 @@ impl Exchanges {
     /// if reading continues.
     fn heard(
         &mut self,
-        around: &mut Around<'_>,
+        around: &mut ExchangeWorker<'_>,
         place: usize,
         line: usize,
         bytes: &[u8],
@@ -455,7 +463,7 @@ impl Exchanges {
         runs.clear();
         let mut came = std::mem::take(&mut buffers.runs);
         came.clear();
-        net::segments::not_seen(bytes.len(), at, false, &mut came);
+        net::segments::append_unseen(bytes.len(), at, false, &mut came);
         let opened = stream.open_sealed(bytes, &came, &mut plain, &mut runs);
         buffers.runs = came;
         if let Some(trace) = &mut stream.trace
@@ -467,13 +475,19 @@ impl Exchanges {
             Ok(taken) => {
                 // TLS's own responses.
                 let flushed = stream.flush().is_ok();
-                self.opened(around, place, line, (&plain, at), (taken.ended, flushed))
+                self.opened(
+                    around,
+                    place,
+                    line,
+                    (&plain, at),
+                    (taken.peer_closed, flushed),
+                )
             }
             Err(fault) => {
                 self.end(
                     around,
                     place,
-                    Ended::Closed(Closed::Tls(super::errors::tls_error(fault.reason))),
+                    ExchangeEnd::Closed(CloseReason::Tls(super::errors::tls_error(fault.reason))),
                 );
                 false
             }
@@ -487,7 +501,7 @@ impl Exchanges {
     /// `flushed` if TLS's own responses could be sent. Returns `true` if reading continues.
     pub(super) fn opened(
         &mut self,
-        around: &mut Around<'_>,
+        around: &mut ExchangeWorker<'_>,
         place: usize,
         line: usize,
         (plain, at): (&[u8], Time),
@@ -497,14 +511,20 @@ impl Exchanges {
             return false;
         }
         if ended {
-            self.heard_all(around, line);
+            self.peer_finished(around, line);
         } else if !flushed {
-            self.end(around, place, Ended::Closed(Closed::Reset));
+            self.end(around, place, ExchangeEnd::Closed(CloseReason::Reset));
         }
         !ended && flushed
     }
 
-    fn take_in(&mut self, around: &mut Around<'_>, line: usize, bytes: &[u8], at: Time) -> bool {
+    fn take_in(
+        &mut self,
+        around: &mut ExchangeWorker<'_>,
+        line: usize,
+        bytes: &[u8],
+        at: Time,
+    ) -> bool {
         let now = around.runtime.clock.now();
         let exchanges = &mut *self;
         let own = &mut exchanges.lines[line];
@@ -518,7 +538,7 @@ impl Exchanges {
             Err(failure) => {
                 // The close of a WebSocket is answered.
                 if self.send_out(around, line) {
-                    self.end(around, place, Ended::Failed(failure));
+                    self.end(around, place, ExchangeEnd::Failed(failure));
                 }
                 return false;
             }
@@ -528,34 +548,34 @@ impl Exchanges {
         }
         self.arm(line);
         match after {
-            After::Go => true,
-            After::Finish => {
+            NextStep::Continue => true,
+            NextStep::Finish => {
                 self.finish(around, line);
                 self.lines.contains(line)
             }
-            After::Close => {
-                self.end(around, place, Ended::OnPurpose);
+            NextStep::Close => {
+                self.end(around, place, ExchangeEnd::ClosedByUs);
                 false
             }
         }
     }
 
     /// Processes the end of the peer's sending side.
-    fn heard_all(&mut self, around: &mut Around<'_>, line: usize) {
+    fn peer_finished(&mut self, around: &mut ExchangeWorker<'_>, line: usize) {
         let own = &mut self.lines[line];
         own.ended = true;
-        if !own.exchange.outlives_peer() && !own.finishing {
+        if !own.exchange.sends_after_peer_closed() && !own.finishing {
             let place = own.place;
-            return self.end(around, place, Ended::Closed(Closed::End));
+            return self.end(around, place, ExchangeEnd::Closed(CloseReason::End));
         }
         // A server still answers what it has received.
         self.finish(around, line);
     }
 
     /// Plans no more messages, on request of the session.
-    pub(super) fn finish_early(&mut self, around: &mut Around<'_>, place: usize) {
+    pub(super) fn finish_early(&mut self, around: &mut ExchangeWorker<'_>, place: usize) {
         if let Some(Stream {
-            state: State::Exchange { line },
+            state: State::Exchange { exchange: line },
             ..
         }) = around.connections.get(place)
         {
@@ -569,13 +589,13 @@ impl Exchanges {
         }
     }
 
-    fn finish(&mut self, around: &mut Around<'_>, line: usize) {
+    fn finish(&mut self, around: &mut ExchangeWorker<'_>, line: usize) {
         let own = &mut self.lines[line];
         let place = own.place;
         if !own.finishing {
             own.finishing = true;
             own.exchange.finish();
-            if let Some(patience) = own.exchange.patience() {
+            if let Some(patience) = own.exchange.answer_timeout() {
                 own.patience = around.runtime.clock.now() + patience;
                 let later = Reverse((own.patience, line, own.serial));
                 self.later.push(later);
@@ -586,31 +606,31 @@ impl Exchanges {
     }
 
     /// Continues after the connection has taken its queue, or after another awaited event.
-    pub(super) fn go_on(&mut self, around: &mut Around<'_>, place: usize) {
+    pub(super) fn go_on(&mut self, around: &mut ExchangeWorker<'_>, place: usize) {
         let Some(stream) = around.connections.get_mut(place) else {
             return;
         };
-        let State::Exchange { line } = stream.state else {
+        let State::Exchange { exchange: line } = stream.state else {
             return;
         };
         let exchanges = &mut *self;
         let own = &mut exchanges.lines[line];
-        let waiting = own.exchange.waiting().max(stream.queued());
-        if own.paused && waiting <= CONGESTED {
+        let waiting = own.exchange.backlog().max(stream.queued());
+        if own.paused && waiting <= BACKLOG_MAX {
             around
                 .runtime
                 .readiness
-                .read_later(Place::Connection(place));
+                .read_later(SocketId::Connection(place));
         }
         if !own.finishing || waiting > 0 {
             return;
         }
-        let waits = own.exchange.patience().is_some() && !own.ended;
+        let waits = own.exchange.answer_timeout().is_some() && !own.ended;
         if waits && around.runtime.clock.now() < own.patience {
             return;
         }
         exchanges.out.clear();
-        own.exchange.goodbye(&mut exchanges.out);
+        own.exchange.write_close(&mut exchanges.out);
         if !exchanges.out.is_empty() {
             // A broken connection is detected by reading it.
             let _ = stream.send_all(&exchanges.out);
@@ -618,19 +638,19 @@ impl Exchanges {
                 return;
             }
         }
-        if !own.shut && !own.exchange.waits_for_goodbye() {
+        if !own.shut && !own.exchange.awaits_close_answer() {
             own.shut = true;
-            stream.say_goodbye();
+            stream.close_tls();
             // A broken connection is detected by reading it.
             let _ = stream.socket.shutdown(Shutdown::Write);
         }
         if own.ended {
-            self.end(around, place, Ended::InOrder);
+            self.end(around, place, ExchangeEnd::Finished);
         }
     }
 
     /// Removes a connection and notifies its session.
-    pub(super) fn end(&mut self, around: &mut Around<'_>, place: usize, how: Ended) {
+    pub(super) fn end(&mut self, around: &mut ExchangeWorker<'_>, place: usize, how: ExchangeEnd) {
         if let Some((session, channel)) = self.drop_line(around, place, &how) {
             self.ended.push_back((session, channel, how));
         }
@@ -638,19 +658,19 @@ impl Exchanges {
 
     /// Returns the next connection that has ended and whose session is not notified yet.
     #[inline]
-    pub(super) fn next_ended(&mut self) -> Option<(SessionKey, ChannelId, Ended)> {
+    pub(super) fn next_ended(&mut self) -> Option<(SessionKey, ChannelId, ExchangeEnd)> {
         self.ended.pop_front()
     }
 
     /// Removes a connection. Returns its session and channel.
     pub(super) fn drop_line(
         &mut self,
-        around: &mut Around<'_>,
+        around: &mut ExchangeWorker<'_>,
         place: usize,
-        how: &Ended,
+        how: &ExchangeEnd,
     ) -> Option<(SessionKey, ChannelId)> {
         let Some(Stream {
-            state: State::Exchange { line },
+            state: State::Exchange { exchange: line },
             ..
         }) = around.connections.get(place)
         else {
@@ -662,8 +682,10 @@ impl Exchanges {
         let mut stream = around.connections.remove(place)?;
         if let Some(trace) = &mut stream.trace {
             match how {
-                Ended::InOrder | Ended::Closed(Closed::End) => trace.closed_by_peer(),
-                Ended::Closed(Closed::Reset) => trace.broke(),
+                ExchangeEnd::Finished | ExchangeEnd::Closed(CloseReason::End) => {
+                    trace.closed_by_peer()
+                }
+                ExchangeEnd::Closed(CloseReason::Reset) => trace.broke(),
                 _ => {}
             }
         }
@@ -674,12 +696,12 @@ impl Exchanges {
     }
 
     /// Notes how many of the sent bytes the peer's kernel has acknowledged.
-    fn take_up_acknowledged(&mut self, around: &mut Around<'_>, line: usize) {
+    fn take_up_acknowledged(&mut self, around: &mut ExchangeWorker<'_>, line: usize) {
         let own = &mut self.lines[line];
         let Some(stream) = around.connections.get(own.place) else {
             return;
         };
-        if !own.exchange.wants_acknowledged() {
+        if !own.exchange.tracks_acknowledgements() {
             return;
         }
         let Ok(waiting) = net::stream::unacknowledged(&stream.socket) else {
@@ -697,7 +719,7 @@ impl Exchanges {
     }
 
     /// Checks all handed-over connections at the end of each window.
-    pub(super) fn look(&mut self, around: &mut Around<'_>) {
+    pub(super) fn look(&mut self, around: &mut ExchangeWorker<'_>) {
         if self.lines.is_empty() {
             return;
         }
@@ -712,8 +734,8 @@ impl Exchanges {
             let recorder = around.populations.recorder(own.population);
             let mut tools =
                 Exchanges::tools(&mut exchanges.out, &mut exchanges.scratch, recorder, now);
-            let after = own.exchange.look(&mut tools);
-            if self.send_out(around, line) && after == After::Finish {
+            let after = own.exchange.check_timeouts(&mut tools);
+            if self.send_out(around, line) && after == NextStep::Finish {
                 self.finish(around, line);
             }
         }

@@ -18,8 +18,8 @@ use protocol::session::{FlowId, FlowPacket, Flows, Handover, Tag};
 use slab::Slab;
 
 use super::connections::Connections;
-use super::keys::{Place, SentBy, SessionKey};
-use super::pacer::{How, LastSent, News, Pacer, Whose};
+use super::keys::{FlowSender, SessionKey, SocketId};
+use super::pacer::{FlowOwner, LastSent, Pacer, PacerEvents, PacerOptions};
 use super::runtime::Runtime;
 
 /// Minimum interval between turns of sending. Packets that fall due within it leave together, late
@@ -31,7 +31,7 @@ const TICK: Duration = Duration::from_micros(250);
 const PACKETS_A_TURN: usize = 256;
 
 /// Interval at which a full connection is checked, for a flow that waits for room.
-const LOOK_FOR_ROOM: Duration = Duration::from_millis(2);
+const ROOM_CHECK_INTERVAL: Duration = Duration::from_millis(2);
 
 /// The flows that are sending.
 #[derive(Default)]
@@ -39,10 +39,10 @@ pub(super) struct Sending {
     /// Sends datagrams; started with the first flow that needs it.
     pacer: Option<Pacer>,
     /// Options of the pacer.
-    how: How,
+    how: PacerOptions,
     /// The pacer's descriptors of sockets that sessions share. They stay open as long as the worker
     /// runs.
-    shared: HashMap<Place, Arc<OwnedFd>>,
+    shared: HashMap<SocketId, Arc<OwnedFd>>,
     /// Flows that are interleaved in a connection.
     active: Slab<Active>,
     due: BinaryHeap<Reverse<(Time, usize, u64)>>,
@@ -55,11 +55,11 @@ pub(super) struct Sending {
     /// Packets handed to connections in this turn, with the time; `None` if the queue had no room.
     queued: Vec<(FlowId, Tag, Option<Time>)>,
     /// Packets of flows that wait for room, not yet taken completely by the kernel.
-    held: Vec<Held>,
+    held: Vec<PartialPacket>,
 }
 
 /// A packet that its connection has not taken completely.
-struct Held {
+struct PartialPacket {
     /// Index and serial number of the flow.
     place: usize,
     serial: u64,
@@ -89,7 +89,7 @@ impl Sending {
         };
         match self.held.is_empty() {
             true => due,
-            false => due.min(self.last_turn + LOOK_FOR_ROOM),
+            false => due.min(self.last_turn + ROOM_CHECK_INTERVAL),
         }
     }
 
@@ -106,9 +106,9 @@ impl Sending {
     /// Creates an empty list; `in_real_time` selects real-time scheduling of the pacer.
     pub(super) fn new(in_real_time: bool) -> Sending {
         Sending {
-            how: How {
+            how: PacerOptions {
                 in_real_time,
-                ..How::default()
+                ..PacerOptions::default()
             },
             ..Sending::default()
         }
@@ -134,7 +134,7 @@ impl Sending {
     /// session may close its channel at any time, and returns whether sessions share the socket.
     pub(super) fn socket(
         &mut self,
-        place: Place,
+        place: SocketId,
         open: impl FnOnce() -> io::Result<(OwnedFd, bool)>,
     ) -> io::Result<Arc<OwnedFd>> {
         if let Some(socket) = self.shared.get(&place) {
@@ -152,10 +152,10 @@ impl Sending {
     pub(super) fn lend(
         &mut self,
         flows: &mut Flows,
-        whose: Whose,
+        whose: FlowOwner,
         (socket, to): (Arc<OwnedFd>, Address),
         (worker, waker, clock): (u32, &Arc<Waker>, &Clock),
-    ) -> io::Result<Option<SentBy>> {
+    ) -> io::Result<Option<FlowSender>> {
         let pacer = match &mut self.pacer {
             Some(pacer) => pacer,
             none => none.insert(Pacer::start(worker, clock, waker.clone(), self.how)?),
@@ -166,7 +166,7 @@ impl Sending {
             lease = Some(known_as);
             lender
         });
-        Ok(lease.map(SentBy::Pacer))
+        Ok(lease.map(FlowSender::Pacer))
     }
 
     /// Starts sending a flow in a connection. Returns `None` if the flow has nothing to send.
@@ -176,8 +176,8 @@ impl Sending {
         session: SessionKey,
         flow: FlowId,
         socket: usize,
-    ) -> Option<SentBy> {
-        let due = flows.reach(flow, |flow| flow.next_due())?;
+    ) -> Option<FlowSender> {
+        let due = flows.access(flow, |flow| flow.next_due())?;
         self.serial += 1;
         let place = self.active.insert(Active {
             serial: self.serial,
@@ -189,16 +189,16 @@ impl Sending {
             full_until: Time::ZERO,
         });
         self.arm(place, due);
-        Some(SentBy::Loop(place))
+        Some(FlowSender::Loop(place))
     }
 
     /// Reschedules a session's flows whose next packet has become due earlier. Flows on the pacer
     /// are rescheduled there.
-    pub(super) fn look_at(&mut self, flows: &mut Flows, of_session: &[(FlowId, SentBy)]) {
+    pub(super) fn reschedule(&mut self, flows: &mut Flows, of_session: &[(FlowId, FlowSender)]) {
         for &(flow, sent_by) in of_session {
-            if let SentBy::Loop(place) = sent_by
+            if let FlowSender::Loop(place) = sent_by
                 && flows.contains(flow)
-                && let Some(due) = flows.reach(flow, |flow| flow.next_due())
+                && let Some(due) = flows.access(flow, |flow| flow.next_due())
                 && self.active.get(place).is_some_and(|a| due < a.due)
             {
                 self.arm(place, due);
@@ -207,13 +207,13 @@ impl Sending {
     }
 
     /// Stops a flow.
-    pub(super) fn release(&mut self, flows: &mut Flows, flow: FlowId, sent_by: SentBy) {
+    pub(super) fn release(&mut self, flows: &mut Flows, flow: FlowId, sent_by: FlowSender) {
         match sent_by {
-            SentBy::Loop(place) => {
+            FlowSender::Loop(place) => {
                 self.active.try_remove(place);
             }
             // Its session may have removed the flow, and another session's flow may have its id.
-            SentBy::Pacer(lease) => {
+            FlowSender::Pacer(lease) => {
                 if self.pacer.as_ref().is_some_and(|pacer| pacer.has(lease)) {
                     flows.take_back(flow);
                 }
@@ -222,7 +222,7 @@ impl Sending {
     }
 
     /// Returns the events of the pacer: flows that ended, and sockets whose peer is unreachable.
-    pub(super) fn take_news(&self) -> News {
+    pub(super) fn take_news(&self) -> PacerEvents {
         self.pacer
             .as_ref()
             .map(Pacer::take_news)
@@ -236,14 +236,14 @@ impl Sending {
         flows: &mut Flows,
         connections: &mut Connections,
         runtime: &mut Runtime,
-    ) -> Sent {
-        let mut sent = Sent::default();
+    ) -> SendResult {
+        let mut sent = SendResult::default();
         if self.next() > now {
             return sent;
         }
         self.last_turn = now;
         self.turn += 1;
-        self.look_for_room(now, flows, connections);
+        self.finish_partial_packets(now, flows, connections);
         while let Some(&Reverse((at, place, serial))) = self.due.peek() {
             if at > now {
                 break;
@@ -255,20 +255,20 @@ impl Sending {
                 continue;
             };
             let (flow, session) = (active.flow, active.session);
-            if flows.reach(flow, |flow| flow.waits_for_room()) {
+            if flows.access(flow, |flow| flow.is_byte_stream()) {
                 self.send_in_order(place, now, flows, connections, runtime, &mut sent);
                 continue;
             }
             for _ in 0..PACKETS_A_TURN {
-                let Some(packet) = flows.reach(flow, |flow| flow.next_packet(now)) else {
+                let Some(packet) = flows.access(flow, |flow| flow.next_packet(now)) else {
                     break;
                 };
-                let wants_times = flows.reach(flow, |flow| flow.wants_times());
+                let wants_times = flows.access(flow, |flow| flow.needs_send_times());
                 self.emit(place, now, &packet, wants_times, connections, runtime);
             }
-            match flows.reach(flow, |flow| flow.next_due()) {
+            match flows.access(flow, |flow| flow.next_due()) {
                 Some(due) => self.arm(place, due),
-                None => sent.ended.push((session, flow, SentBy::Loop(place))),
+                None => sent.ended.push((session, flow, FlowSender::Loop(place))),
             }
         }
         for place in self.touched.drain(..) {
@@ -281,7 +281,7 @@ impl Sending {
         let ended = runtime.clock.now();
         for (flow, tag, began) in self.queued.drain(..) {
             let left = began.map(|began| Handover { began, ended });
-            flows.reach(flow, |flow| flow.left(tag, left));
+            flows.access(flow, |flow| flow.packet_sent(tag, left));
         }
         sent
     }
@@ -294,7 +294,7 @@ impl Sending {
         flows: &mut Flows,
         connections: &mut Connections,
         runtime: &mut Runtime,
-        sent: &mut Sent,
+        sent: &mut SendResult,
     ) {
         let turn = self.turn;
         let Some(active) = self.active.get_mut(place) else {
@@ -307,9 +307,9 @@ impl Sending {
             };
             if !stream.is_drained() {
                 active.full_until = now;
-                return self.arm(place, now + LOOK_FOR_ROOM);
+                return self.arm(place, now + ROOM_CHECK_INTERVAL);
             }
-            let Some(packet) = flows.reach(flow, |flow| flow.next_packet(now)) else {
+            let Some(packet) = flows.access(flow, |flow| flow.next_packet(now)) else {
                 break;
             };
             let began = runtime.clock.now();
@@ -330,7 +330,7 @@ impl Sending {
             let tag = packet.tag;
             if !stream.is_drained() {
                 active.due = Time::NEVER;
-                self.held.push(Held {
+                self.held.push(PartialPacket {
                     place,
                     serial,
                     tag,
@@ -339,17 +339,19 @@ impl Sending {
                 return;
             }
             let ended = runtime.clock.now();
-            flows.reach(flow, |flow| flow.left(tag, Some(Handover { began, ended })));
+            flows.access(flow, |flow| {
+                flow.packet_sent(tag, Some(Handover { began, ended }))
+            });
         }
         let session = active.session;
-        match flows.reach(flow, |flow| flow.next_due()) {
+        match flows.access(flow, |flow| flow.next_due()) {
             Some(due) => self.arm(place, due),
-            None => sent.ended.push((session, flow, SentBy::Loop(place))),
+            None => sent.ended.push((session, flow, FlowSender::Loop(place))),
         }
     }
 
     /// Notifies flows that wait for room of packets that have left by now.
-    fn look_for_room(&mut self, now: Time, flows: &mut Flows, connections: &Connections) {
+    fn finish_partial_packets(&mut self, now: Time, flows: &mut Flows, connections: &Connections) {
         let mut held = std::mem::take(&mut self.held);
         held.retain(|held| {
             let active = self.active.get_mut(held.place);
@@ -366,8 +368,8 @@ impl Sending {
                 began: held.began,
                 ended: now,
             });
-            flows.reach(flow, |flow| flow.left(held.tag, left));
-            let due = flows.reach(flow, |flow| flow.next_due());
+            flows.access(flow, |flow| flow.packet_sent(held.tag, left));
+            let due = flows.access(flow, |flow| flow.next_due());
             self.arm(held.place, due.unwrap_or(now));
             false
         });
@@ -419,9 +421,9 @@ impl Sending {
 
 /// Result of a turn of sending in connections.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Sent {
+pub(super) struct SendResult {
     /// Flows that have sent their last packet.
-    pub(super) ended: Vec<(SessionKey, FlowId, SentBy)>,
+    pub(super) ended: Vec<(SessionKey, FlowId, FlowSender)>,
     /// Connections that broke.
     pub(super) broken: Vec<usize>,
 }
@@ -456,7 +458,7 @@ mod tests {
             })
         }
 
-        fn left(&mut self, _: Tag, left: Option<Handover>) {
+        fn packet_sent(&mut self, _: Tag, left: Option<Handover>) {
             self.left.push(left.is_some());
         }
     }
@@ -484,15 +486,15 @@ mod tests {
             }
         }
 
-        fn begin(&mut self, millis: &[u64]) -> (FlowId, Option<SentBy>) {
+        fn begin(&mut self, millis: &[u64]) -> (FlowId, Option<FlowSender>) {
             let dues = millis.iter().map(|&millis| at(millis)).collect();
             let left = Vec::new();
             let flow = self.flows.insert(Planned { dues, left });
-            let (flows, nobody) = (&mut self.flows, SessionKey::NOBODY);
+            let (flows, nobody) = (&mut self.flows, SessionKey::NONE);
             (flow, self.sending.interleave(flows, nobody, flow, 0))
         }
 
-        fn send(&mut self, now: Time) -> Sent {
+        fn send(&mut self, now: Time) -> SendResult {
             let (flows, connections) = (&mut self.flows, &mut self.connections);
             self.sending
                 .send(now, flows, connections, &mut self.runtime)
@@ -505,13 +507,13 @@ mod tests {
         let (flow, sent_by) = bench.begin(&[10, 20]);
         let sent_by = sent_by.expect("it has something to send");
         assert_eq!(bench.sending.next(), at(10));
-        assert_eq!(bench.send(at(9)), Sent::default());
-        assert_eq!(bench.send(at(10)), Sent::default());
+        assert_eq!(bench.send(at(9)), SendResult::default());
+        assert_eq!(bench.send(at(10)), SendResult::default());
         assert_eq!(bench.sending.next(), at(20));
-        let ended = vec![(SessionKey::NOBODY, flow, sent_by)];
+        let ended = vec![(SessionKey::NONE, flow, sent_by)];
         assert_eq!(bench.send(at(25)).ended, ended);
         // The connection does not exist.
-        let left = bench.flows.take::<Planned>(flow).left;
+        let left = bench.flows.remove_as::<Planned>(flow).left;
         assert_eq!(left, [false, false]);
         let failed = bench.runtime.tester.take_window();
         assert_eq!(failed.counters[usize::from(tester::SENDS_FAILED.0)], 2);
@@ -524,8 +526,8 @@ mod tests {
         let (flow, sent_by) = bench.begin(&[10]);
         let sent_by = sent_by.expect("it has something to send");
         bench.sending.release(&mut bench.flows, flow, sent_by);
-        assert_eq!(bench.send(at(10)), Sent::default());
-        assert!(bench.flows.take::<Planned>(flow).left.is_empty());
+        assert_eq!(bench.send(at(10)), SendResult::default());
+        assert!(bench.flows.remove_as::<Planned>(flow).left.is_empty());
     }
 
     #[test]
@@ -534,8 +536,8 @@ mod tests {
         let (flow, sent_by) = bench.begin(&[50]);
         let sent_by = sent_by.expect("it has something to send");
         let flows = &mut bench.flows;
-        flows.with(flow, |flow: &mut Planned| flow.dues.insert(0, at(30)));
-        bench.sending.look_at(flows, &[(flow, sent_by)]);
+        flows.access_as(flow, |flow: &mut Planned| flow.dues.insert(0, at(30)));
+        bench.sending.reschedule(flows, &[(flow, sent_by)]);
         assert_eq!(bench.sending.next(), at(30));
     }
 }

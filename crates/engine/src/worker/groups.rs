@@ -17,11 +17,11 @@ use protocol::media::rtcp;
 use protocol::session::{Arrival, ChannelError, ChannelId, Interface, Open, Port, SinkId};
 use slab::Slab;
 
-use super::batched_reads::{FAST, FAST_BYTES, INTERVAL, ROOM};
-use super::batches::Look;
-use super::counting::Counting;
+use super::batched_reads::{FAST, FAST_BYTES, INTERVAL, RECEIVE_BUFFER_MIN};
+use super::batches::ReceiveOutcome;
+use super::counting::MediaCounter;
 use super::errors::channel_error;
-use super::keys::{Place, SessionKey};
+use super::keys::{SessionKey, SocketId};
 use super::runtime::Runtime;
 
 /// Maximum number of batches read from a socket before others are served.
@@ -43,7 +43,7 @@ struct GroupEnd {
 
 /// Settings that sessions must have in common to share a membership.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Joined {
+struct MembershipKey {
     group: IpAddr,
     port: u16,
     control: u16,
@@ -67,7 +67,7 @@ struct Member {
 
 /// A membership.
 struct Group {
-    joined: Joined,
+    joined: MembershipKey,
     media: usize,
     control: usize,
     /// In the order in which they joined.
@@ -78,7 +78,7 @@ struct Group {
 #[derive(Default)]
 pub(super) struct Groups {
     groups: Slab<Group>,
-    by_joined: HashMap<Joined, usize>,
+    by_joined: HashMap<MembershipKey, usize>,
     ends: Slab<GroupEnd>,
     /// Time of the last read of the media sockets.
     read: Time,
@@ -86,21 +86,21 @@ pub(super) struct Groups {
 
 /// Totals of one read of a media socket.
 #[derive(Default)]
-pub(super) struct Brought {
+pub(super) struct ReadTotals {
     datagrams: usize,
     bytes: usize,
 }
 
 /// A member that receives media itself, without a sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Hearer {
+pub(super) struct Listener {
     pub(super) session: SessionKey,
     pub(super) channel: ChannelId,
     begun: Time,
     source: Option<IpAddr>,
 }
 
-impl Hearer {
+impl Listener {
     /// Returns `true` if a datagram is for the member. A datagram of another source is counted as
     /// foreign.
     pub(super) fn takes(&self, datagram: &Datagram<'_>, runtime: &mut Runtime) -> bool {
@@ -147,8 +147,10 @@ impl Groups {
         };
         // Source address of sent datagrams; otherwise an address of the interface.
         let (interface, from) = match interface {
-            Interface::With(address) => (net::multicast::Interface::With(address), address),
-            Interface::Named(name) => (net::multicast::Interface::Named(name), group),
+            Interface::Address(address) => {
+                (net::multicast::Interface::WithAddress(address), address)
+            }
+            Interface::Name(name) => (net::multicast::Interface::Named(name), group),
         };
         let from = match group {
             _ if from.is_ipv4() == group.is_ipv4() && !from.is_multicast() => from,
@@ -160,7 +162,7 @@ impl Groups {
             .map_err(|error| membership_error(&error))?;
         sources.sort_unstable();
         sources.dedup();
-        let joined = Joined {
+        let joined = MembershipKey {
             group,
             port,
             control,
@@ -188,7 +190,7 @@ impl Groups {
     fn open(
         &mut self,
         runtime: &Runtime,
-        joined: Joined,
+        joined: MembershipKey,
         from: IpAddr,
         receive_buffer: usize,
     ) -> io::Result<usize> {
@@ -197,10 +199,10 @@ impl Groups {
             let (address, interface) = (joined.group, joined.interface);
             let sources = &joined.sources;
             let socket = net::multicast::join(address, number, sources, interface, buffer)?;
-            net::multicast::send_by(&socket, from, interface, joined.ttl)?;
+            net::multicast::set_outgoing_interface(&socket, from, interface, joined.ttl)?;
             let mut socket = UdpSocket::from_std(socket);
             let entry = self.ends.vacant_entry();
-            let place = Place::Group(entry.key());
+            let place = SocketId::Group(entry.key());
             match port {
                 Port::Media => runtime.readiness.poll(&mut socket, place)?,
                 Port::Control => runtime.readiness.poll_control(&mut socket, place)?,
@@ -265,10 +267,10 @@ impl Groups {
             return;
         };
         let room = net::options::receive_buffer(&end.socket).unwrap_or(0);
-        if end.in_batches || end.was_fast || room < ROOM {
+        if end.in_batches || end.was_fast || room < RECEIVE_BUFFER_MIN {
             return;
         }
-        end.in_batches = runtime.readiness.forget(&mut end.socket).is_ok();
+        end.in_batches = runtime.readiness.deregister(&mut end.socket).is_ok();
     }
 
     /// Ends batched reads of a media socket. It is read on readiness from now on.
@@ -276,7 +278,7 @@ impl Groups {
         let Some(end) = self.ends.get_mut(media) else {
             return;
         };
-        let place = Place::Group(media);
+        let place = SocketId::Group(media);
         // If polling is refused, batched reads go on: rare reads are better than none.
         end.in_batches = runtime.readiness.poll(&mut end.socket, place).is_err();
         end.was_fast = true;
@@ -365,19 +367,19 @@ impl Groups {
         end: usize,
         batch: &mut ReceiveBatch,
         runtime: &mut Runtime,
-    ) -> Look {
+    ) -> ReceiveOutcome {
         let Some(socket) = self.ends.get(end).map(|end| &end.socket) else {
-            return Look::Nothing;
+            return ReceiveOutcome::Nothing;
         };
         match batch.receive(socket) {
             Ok(filled) => {
                 if let Some(drops) = filled.drops {
                     self.dropped(end, drops, runtime);
                 }
-                Look::Filled { more: filled.more }
+                ReceiveOutcome::Filled { more: filled.more }
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Look::Nothing,
-            Err(_) => Look::Error,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => ReceiveOutcome::Nothing,
+            Err(_) => ReceiveOutcome::Error,
         }
     }
 
@@ -390,8 +392,8 @@ impl Groups {
         &self,
         end: usize,
         batch: &ReceiveBatch,
-        brought: &mut Brought,
-        counting: &mut Counting<'_>,
+        brought: &mut ReadTotals,
+        counting: &mut MediaCounter<'_>,
     ) {
         let clock = counting.runtime.clock.same_start();
         for datagram in batch.datagrams(&clock) {
@@ -433,7 +435,7 @@ impl Groups {
     }
 
     /// Ends a read of a media socket. A socket that received much is read on readiness from now on.
-    pub(super) fn was_read(&mut self, end: usize, brought: &Brought, runtime: &mut Runtime) {
+    pub(super) fn was_read(&mut self, end: usize, brought: &ReadTotals, runtime: &mut Runtime) {
         let fast = brought.datagrams > FAST || brought.bytes > FAST_BYTES;
         if fast && self.ends.get(end).is_some_and(|end| end.in_batches) {
             self.end_batches(end, runtime);
@@ -441,14 +443,14 @@ impl Groups {
     }
 
     /// Returns the members that receive media themselves.
-    pub(super) fn hearers(&self, end: usize) -> Vec<Hearer> {
+    pub(super) fn hearers(&self, end: usize) -> Vec<Listener> {
         let Some(group) = self.group_of(end) else {
             return Vec::new();
         };
         let hears = group.members.iter().filter(|member| member.sink.is_none());
         hears
             .filter_map(|member| {
-                Some(Hearer {
+                Some(Listener {
                     session: member.session,
                     channel: member.channel,
                     begun: member.begun?,
@@ -468,7 +470,7 @@ impl Groups {
         let Some(group) = self.group_of(end) else {
             return Vec::new();
         };
-        let count = match rtcp::is_of_sender(datagram.bytes) {
+        let count = match rtcp::may_be_from_sender(datagram.bytes) {
             true => group.members.len(),
             false => 1,
         };
@@ -517,9 +519,9 @@ impl Groups {
         match media {
             true => {
                 let members = begun.clone().count() as u64;
-                runtime.lost(lost * members, lost, begun.map(|member| member.session));
+                runtime.add_loss(lost * members, lost, begun.map(|member| member.session));
             }
-            false => runtime.lost(lost, 0, None),
+            false => runtime.add_loss(lost, 0, None),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use protocol::session::{
-    ChannelError, ChannelId, Closed, ExchangeEnded, FlowId, Input, MediaEvent, Outbox, Output,
+    ChannelError, ChannelId, CloseReason, ExchangeEnded, FlowId, Input, MediaEvent, Outbox, Output,
     SinkId,
 };
 
@@ -24,7 +24,7 @@ pub(super) enum Pending {
     },
     Closed {
         channel: ChannelId,
-        how: Closed,
+        how: CloseReason,
     },
     Media {
         sink: SinkId,
@@ -62,18 +62,18 @@ impl Pending {
             },
             Pending::Closed { channel, how } => Input::Closed {
                 channel: *channel,
-                how: *how,
+                reason: *how,
             },
             Pending::Media { sink, event } => Input::Media {
                 sink: *sink,
                 event: *event,
             },
             Pending::FlowEnded { flow } => Input::FlowEnded { flow: *flow },
-            Pending::Exchanged { channel, how } => Input::Exchanged {
+            Pending::Exchanged { channel, how } => Input::ExchangeEnded {
                 channel: *channel,
-                how: how.clone(),
+                reason: how.clone(),
             },
-            Pending::Told { topic, message } => Input::Told { topic, message },
+            Pending::Told { topic, message } => Input::TopicMessage { topic, message },
         }
     }
 }

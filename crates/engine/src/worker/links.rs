@@ -9,7 +9,7 @@ use net::Waker;
 use crate::messages::{Command, WorkerReport};
 
 /// Maximum number of queued commands at which topic messages of other workers are still accepted.
-const TOLD_WAITING: usize = 1 << 16;
+const QUEUED_MESSAGES_MAX: usize = 1 << 16;
 
 /// Sends commands to a worker.
 #[derive(Clone, Debug)]
@@ -29,7 +29,7 @@ impl Mailbox {
         Ok((Mailbox { commands, waker }, inbox))
     }
 
-    pub(crate) fn tell(&self, command: Command) {
+    pub(crate) fn send(&self, command: Command) {
         // Nothing to do if the worker has ended.
         if self.commands.send(command).is_ok() {
             self.waker.wake();
@@ -39,10 +39,10 @@ impl Mailbox {
     /// Forwards a topic message of a session on another worker. Returns `false` if the queue is
     /// full.
     pub(crate) fn pass_on(&self, topic: &Arc<str>, message: &Arc<str>) -> bool {
-        if self.commands.len() >= TOLD_WAITING {
+        if self.commands.len() >= QUEUED_MESSAGES_MAX {
             return false;
         }
-        self.tell(Command::Told {
+        self.send(Command::TopicMessage {
             topic: topic.clone(),
             message: message.clone(),
         });

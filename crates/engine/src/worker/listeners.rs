@@ -3,11 +3,11 @@
 use std::io;
 
 use mio::net::{TcpListener, TcpStream};
-use net::tls::Layer;
+use net::tls::TlsLayer;
 use protocol::session::Session;
 
-use super::config::{Accept, Serving};
-use super::keys::Place;
+use super::config::{Accept, ListenerPlan};
+use super::keys::SocketId;
 use super::runtime::Runtime;
 
 /// Maximum number of connections that are accepted before other sockets are served.
@@ -48,14 +48,14 @@ impl Listeners {
         &mut self,
         runtime: &Runtime,
         listener: std::net::TcpListener,
-        serving: Serving,
+        serving: ListenerPlan,
     ) -> io::Result<()> {
         if let Some(tls) = &serving.tls {
             tls.warm_up();
         }
         listener.set_nonblocking(true)?;
         let mut listener = TcpListener::from_std(listener);
-        let place = Place::Listener(self.listeners.len());
+        let place = SocketId::Listener(self.listeners.len());
         runtime.readiness.poll(&mut listener, place)?;
         self.listeners.push(listener);
         self.acceptors.push(Acceptor {
@@ -91,7 +91,7 @@ impl Listeners {
             return Accepting::Nothing;
         };
         if number >= ACCEPTED_A_TURN {
-            runtime.readiness.read_later(Place::Listener(place));
+            runtime.readiness.read_later(SocketId::Listener(place));
             return Accepting::Nothing;
         }
         match listener.accept() {
@@ -120,7 +120,7 @@ impl Listeners {
 
     /// Returns the TLS layer for a connection of the listener, or `None` if its connections are
     /// plain.
-    pub(super) fn layer(&self, place: usize) -> io::Result<Option<Layer>> {
+    pub(super) fn layer(&self, place: usize) -> io::Result<Option<TlsLayer>> {
         let tls = self.acceptors[place].tls.as_ref();
         let layer = tls.map(|tls| tls.layer().map_err(io::Error::other));
         layer.transpose()
@@ -147,8 +147,8 @@ mod tests {
         let runtime = Runtime::new(&waker, reports).expect("linux has it");
         let mut listeners = Listeners::default();
         let plain = Plain::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-        let serving = Serving {
-            apart: false,
+        let serving = ListenerPlan {
+            no_segmentation: false,
             own_files: false,
             max_sessions: 2,
             accept: Arc::new(|_| unreachable!("no session begins")),
@@ -171,8 +171,8 @@ mod tests {
         let mut listeners = Listeners::default();
         let plain = Plain::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let at = plain.local_addr().expect("it is bound");
-        let serving = Serving {
-            apart: false,
+        let serving = ListenerPlan {
+            no_segmentation: false,
             own_files: false,
             max_sessions: usize::MAX,
             accept: Arc::new(|_| unreachable!("no session begins")),
@@ -184,7 +184,7 @@ mod tests {
         let _client = Client::connect(at).expect("it listens");
         let late = listeners.accept(0, ACCEPTED_A_TURN, &mut runtime);
         assert!(matches!(late, Accepting::Nothing));
-        assert_eq!(runtime.readiness.take_unread(), [Place::Listener(0)]);
+        assert_eq!(runtime.readiness.take_unread(), [SocketId::Listener(0)]);
         let give_up = Instant::now() + Duration::from_secs(10);
         while !matches!(listeners.accept(0, 0, &mut runtime), Accepting::One(_)) {
             assert!(Instant::now() < give_up, "it has connected");

@@ -54,7 +54,7 @@ use protocol::session::{Context, Flows, Input, MediaEvent, Output, Sinks};
 
 use crate::messages::{Command, WorkerReport};
 use batches::Batches;
-pub(crate) use config::{Accept, Config, RingPlan, Serving};
+pub(crate) use config::{Accept, Config, ListenerPlan, RingPlan};
 use connections::Connections;
 use datagrams::Datagrams;
 pub(crate) use datagrams::EndpointPlan;
@@ -62,11 +62,11 @@ use exchanges::Exchanges;
 use flows::Sending;
 use groups::Groups;
 use inbox::{Outputs, Pending};
-use keys::{Place, SessionKey};
+use keys::{SessionKey, SocketId};
 use links::Links;
 pub(crate) use links::Mailbox;
 use listeners::Listeners;
-use names::Names;
+use names::NameCache;
 use pairs::Pairs;
 use populations::Populations;
 pub(crate) use populations::{ClientPlan, MakeClient, PopulationPlan};
@@ -103,7 +103,7 @@ struct Worker {
 
     /// Connections: the name cache, open connections, listeners, and connections handed over by
     /// sessions.
-    names: Names,
+    names: NameCache,
     connections: Connections,
     listeners: Listeners,
     exchanges: Exchanges,
@@ -161,8 +161,8 @@ pub(crate) fn run(
 
 impl Worker {
     fn new(config: Config) -> io::Result<Worker> {
-        if config.goes_first {
-            net::thread::go_first()?;
+        if config.raised_priority {
+            net::thread::raise_priority()?;
         }
         let runtime = Runtime::new(&config.mailbox.waker, config.reports.clone())?;
         let links = Links {
@@ -184,7 +184,7 @@ impl Worker {
             commands: config.commands,
             phase: Phase::Running,
             windows: Windows::new(Time::ZERO, Duration::ZERO),
-            names: Names::new(config.resolver, links.mailbox.clone()),
+            names: NameCache::new(config.resolver, links.mailbox.clone()),
             links,
             pairs: Pairs::new(config.ports),
             groups: Groups::default(),
@@ -192,7 +192,7 @@ impl Worker {
             sessions: Sessions::new(config.stop_timeout),
             sinks: Sinks::default(),
             flows: Flows::default(),
-            sending: Sending::new(config.in_real_time),
+            sending: Sending::new(config.realtime_pacer),
             exchanges: Exchanges::default(),
             populations,
             topics: Topics::default(),
@@ -204,7 +204,7 @@ impl Worker {
             self_stats: SelfStats::new(),
         };
         for (listener, serving) in config.serving {
-            worker.sending.send_apart(serving.apart);
+            worker.sending.send_apart(serving.no_segmentation);
             worker.listeners.add(&worker.runtime, listener, serving)?;
         }
         for plan in config.endpoints {
@@ -218,33 +218,33 @@ impl Worker {
         let grace = self.rings.as_ref().map_or(Duration::ZERO, Rings::delay);
         self.windows = Windows::new(self.runtime.clock.now(), grace);
         while !self.is_done() {
-            self.work_that_is_due();
-            let next = self.next_work();
+            self.process_due();
+            let next = self.next_wakeup();
             let more = self.has_work_left();
             let (readiness, clock) = (&mut self.runtime.readiness, &self.runtime.clock);
             if readiness.wait(&mut ready, next, more, clock)? {
-                self.work_that_came(&ready);
+                self.process_ready(&ready);
             }
         }
         if self.phase == Phase::Killed {
             self.end_all_now();
         }
         let now = self.runtime.clock.now();
-        self.runtime.notes.tell_of_left_out(now, self.links.index);
+        self.runtime.notes.report_omitted(now, self.links.index);
         // All received data has been counted. What remains after the end of a window forms a window
         // of its own.
-        self.windows.close_at_their_end();
-        self.keep_time(now);
+        self.windows.end_grace();
+        self.close_due_windows(now);
         self.close_window(now);
         Ok(())
     }
 
     /// Processes received data: media first, then RTCP, then anything that can end a session.
-    fn work_that_came(&mut self, ready: &Ready) {
+    fn process_ready(&mut self, ready: &Ready) {
         // First, so that the inputs below are delivered after all packets of the ring are counted.
         self.read_rings();
         for (place, event) in ready.events() {
-            if !matches!(place, Place::Connection(_)) {
+            if !matches!(place, SocketId::Connection(_)) {
                 self.ready(place, event);
             }
         }
@@ -257,15 +257,15 @@ impl Worker {
             self.ready(place, event);
         }
         for (place, event) in ready.events() {
-            if matches!(place, Place::Connection(_)) {
+            if matches!(place, SocketId::Connection(_)) {
                 self.ready(place, event);
             }
         }
         while let Ok(command) = self.commands.try_recv() {
-            self.obey(command);
+            self.handle_command(command);
         }
-        self.hear_pacer();
-        self.settle();
+        self.take_pacer_events();
+        self.deliver_pending();
     }
 
     /// Returns `true` if there is nothing left to do.
@@ -291,7 +291,7 @@ impl Worker {
     }
 
     /// Returns the latest time at which the loop must wake up, whatever arrives.
-    fn next_work(&mut self) -> Time {
+    fn next_wakeup(&mut self) -> Time {
         let (sessions, connections) = (&self.sessions, &self.connections);
         let listeners = &self.listeners;
         let wanted = |at, task: &Task| is_wanted(at, task, sessions, connections, listeners);
@@ -311,7 +311,7 @@ impl Worker {
     }
 
     /// Does the work that is due, media first.
-    fn work_that_is_due(&mut self) {
+    fn process_due(&mut self) {
         let now = self.runtime.clock.now();
         self.runtime.turn = now;
         self.connections.begin_turn();
@@ -319,8 +319,8 @@ impl Worker {
         if now >= self.windows.closes() {
             self.read_all_media(self.windows.ends());
         }
-        self.keep_time(now);
-        self.let_go();
+        self.close_due_windows(now);
+        self.release_deferred();
         self.read_connections_in_turn(now);
         self.read_fast_connections(now);
         self.read_pairs_in_turn(now);
@@ -328,11 +328,11 @@ impl Worker {
         self.start_and_stop_clients(now);
         while let Some((at, task)) = self.runtime.timers.due(now) {
             self.do_task(at, task, now);
-            self.settle();
+            self.deliver_pending();
         }
         self.send_flows(now);
         self.send_messages(now);
-        self.settle();
+        self.deliver_pending();
     }
 
     /// Counts everything that has arrived and is not counted yet, so that window contents do not
@@ -346,7 +346,7 @@ impl Worker {
     }
 
     /// Closes the windows that have ended.
-    fn keep_time(&mut self, now: Time) {
+    fn close_due_windows(&mut self, now: Time) {
         while let Some(end) = self.windows.beat(now, &mut self.runtime.tester) {
             self.close_window(end);
         }
@@ -355,24 +355,24 @@ impl Worker {
     fn do_task(&mut self, at: Time, task: Task, now: Time) {
         match task {
             Task::Deadline(key) => {
-                let Some(slot) = self.slot(key).filter(|slot| slot.armed == at) else {
+                let Some(slot) = self.slot(key).filter(|slot| slot.deadline_task_at == at) else {
                     return;
                 };
-                let awaits = slot.session.awaits(now);
+                let awaits = slot.session.awaits_input(now);
                 if awaits {
                     if slot.on_ring {
                         self.read_rings_now();
-                        self.let_go_of_all();
+                        self.release_all_ready();
                     }
                     self.catch_up(key);
-                    self.hear_datagrams_first(key, Some(now));
+                    self.read_datagrams_before(key, Some(now));
                 }
                 let Some(slot) = self.slot(key) else { return };
-                slot.armed = Time::NEVER;
+                slot.deadline_task_at = Time::NEVER;
                 match slot.session.deadline() {
                     Some(deadline) if deadline <= now => {
-                        self.hear_media_first(key, !awaits);
-                        self.hand_in(key, Input::Deadline);
+                        self.read_media_before(key, !awaits);
+                        self.deliver_now(key, Input::Deadline);
                     }
                     _ => self.arm(key),
                 }
@@ -380,20 +380,20 @@ impl Worker {
             Task::Leave(key) => self.stop_session(key, now),
             Task::Cut(key) => self.cut_session(key),
             Task::Connect { session, channel } => self.give_up_connecting(session, channel),
-            Task::Accept { socket } => self.readable(Place::Listener(socket)),
+            Task::Accept { socket } => self.readable(SocketId::Listener(socket)),
             Task::Handshake { socket, serial } => self.give_up_handshake(socket, serial),
             Task::Linger { socket, serial } => self.connections.give_up_closing(socket, serial),
         }
     }
 
-    fn obey(&mut self, command: Command) {
+    fn handle_command(&mut self, command: Command) {
         match command {
             Command::Stop { until } => self.stop_all(until),
             Command::Kill => self.phase = Phase::Killed,
             Command::Hold { from } => self.populations.hold(from),
-            Command::GoOn { at } => self.populations.go_on(at),
+            Command::Resume { at } => self.populations.go_on(at),
             Command::Resolved(answer) => self.resolved(answer),
-            Command::Told { topic, message } => self.tell_listeners(&topic, &message),
+            Command::TopicMessage { topic, message } => self.tell_listeners(&topic, &message),
         }
     }
 
@@ -404,17 +404,17 @@ impl Worker {
     /// Delivers an input to a session and carries out its outputs.
     ///
     /// Inputs that result immediately (for example a channel that could not be opened) are queued
-    /// for [`Worker::settle`]: no session is called while the outputs of another are being carried
-    /// out.
+    /// for [`Worker::deliver_pending`]: no session is called while the outputs of another are being
+    /// carried out.
     fn deliver(&mut self, key: SessionKey, input: Input<'_>) {
         if !matches!(input, Input::Media { .. }) {
-            self.hear_media_first(key, true);
+            self.read_media_before(key, true);
         }
-        self.hand_in(key, input);
+        self.deliver_now(key, input);
     }
 
     /// As [`Worker::deliver`], but without reading the session's media first.
-    fn hand_in(&mut self, key: SessionKey, input: Input<'_>) {
+    fn deliver_now(&mut self, key: SessionKey, input: Input<'_>) {
         let Some(slot) = self.sessions.get_mut(key) else {
             return;
         };
@@ -453,7 +453,7 @@ impl Worker {
     }
 
     /// Delivers pending inputs until none is left.
-    fn settle(&mut self) {
+    fn deliver_pending(&mut self) {
         while let Some((key, pending)) = self.runtime.inbox.pop() {
             self.deliver(key, pending.input());
             if let Pending::Media {
@@ -471,7 +471,7 @@ impl Worker {
     /// Reports the current window and starts the next one.
     fn close_window(&mut self, end: Time) {
         let begins = self.windows.begins();
-        if let Some(moved) = self.runtime.clock.renew() {
+        if let Some(moved) = self.runtime.clock.refresh_offset() {
             self.note(
                 "clock_step",
                 None,
@@ -510,7 +510,7 @@ impl Worker {
             populations,
             tester,
         });
-        self.report_the_living();
+        self.report_running_clients();
         self.windows.advance(end);
     }
 
@@ -531,7 +531,9 @@ fn is_wanted(
     listeners: &Listeners,
 ) -> bool {
     match *task {
-        Task::Deadline(key) => sessions.get(key).is_some_and(|slot| slot.armed == at),
+        Task::Deadline(key) => sessions
+            .get(key)
+            .is_some_and(|slot| slot.deadline_task_at == at),
         Task::Leave(key) | Task::Cut(key) => sessions.get(key).is_some(),
         Task::Connect { session, channel } => {
             let slot = sessions.get(session);

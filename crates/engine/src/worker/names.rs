@@ -3,42 +3,42 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
-use protocol::session::{ChannelId, Media, Reading};
+use protocol::session::{ChannelId, ReadTiming, SocketMedia};
 
 use super::keys::SessionKey;
 use super::links::Mailbox;
 use crate::messages::Command;
-use crate::resolver::{Addresses, Answer, Resolver};
+use crate::resolver::{Addresses, Resolver, ResolverAnswer};
 
 /// Maximum number of names in the cache.
-const NAMES: usize = 10_000;
+const NAMES_MAX: usize = 10_000;
 
 /// A channel that waits for the addresses of its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Asking {
+pub(super) struct PendingLookup {
     pub(super) session: SessionKey,
     pub(super) channel: ChannelId,
     pub(super) port: u16,
-    pub(super) wanted: Wanted,
+    pub(super) wanted: SocketKind,
 }
 
 /// Kind of socket to open after the name is resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub(super) enum SocketKind {
     /// A TCP connection, with or without TLS.
     Connection,
     /// A UDP socket.
     Datagrams {
         /// Local port; 0 for any.
         local_port: u16,
-        reading: Reading,
-        media: Option<Media>,
+        reading: ReadTiming,
+        media: Option<SocketMedia>,
     },
 }
 
 /// Result of a lookup.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum LookUp {
+pub(super) enum HostLookup {
     /// Addresses of the name; empty if it has none.
     Known(Vec<SocketAddr>),
     /// The name is being resolved. The answer arrives as [`Command::Resolved`].
@@ -47,22 +47,22 @@ pub(super) enum LookUp {
     Refused,
 }
 
-enum Name {
-    Asked(Vec<Asking>),
+enum CacheEntry {
+    Asked(Vec<PendingLookup>),
     Known(Addresses),
 }
 
 /// Names that are resolved or being resolved.
-pub(super) struct Names {
+pub(super) struct NameCache {
     resolver: Resolver,
     mailbox: Mailbox,
-    names: HashMap<String, Name>,
+    names: HashMap<String, CacheEntry>,
 }
 
-impl Names {
+impl NameCache {
     /// Creates an empty cache. Answers of the resolver are sent to `mailbox`.
-    pub(super) fn new(resolver: Resolver, mailbox: Mailbox) -> Names {
-        Names {
+    pub(super) fn new(resolver: Resolver, mailbox: Mailbox) -> NameCache {
+        NameCache {
             resolver,
             mailbox,
             names: HashMap::new(),
@@ -70,7 +70,7 @@ impl Names {
     }
 
     /// Looks up a host name or address literal for a channel.
-    pub(super) fn look_up(&mut self, host: String, asking: Asking) -> LookUp {
+    pub(super) fn look_up(&mut self, host: String, asking: PendingLookup) -> HostLookup {
         // The resolver handles literals with a zone (`fe80::1%eth0`), because it knows the
         // interfaces.
         let host = match host.strip_prefix('[').and_then(|h| h.strip_suffix(']')) {
@@ -78,30 +78,35 @@ impl Names {
             None => host,
         };
         if let Ok(address) = host.parse::<IpAddr>() {
-            return LookUp::Known(vec![SocketAddr::new(address, asking.port)]);
+            return HostLookup::Known(vec![SocketAddr::new(address, asking.port)]);
         }
         match self.names.get_mut(&host) {
-            Some(Name::Known(addresses)) => LookUp::Known(with_port(addresses, asking.port)),
-            Some(Name::Asked(all)) => {
+            Some(CacheEntry::Known(addresses)) => {
+                HostLookup::Known(with_port(addresses, asking.port))
+            }
+            Some(CacheEntry::Asked(all)) => {
                 all.push(asking);
-                LookUp::Asked
+                HostLookup::Asked
             }
             None => {
                 let mailbox = self.mailbox.clone();
-                let answer = move |answer| mailbox.tell(Command::Resolved(answer));
-                if self.names.len() >= NAMES || !self.resolver.ask(host.clone(), answer) {
-                    return LookUp::Refused;
+                let answer = move |answer| mailbox.send(Command::Resolved(answer));
+                if self.names.len() >= NAMES_MAX || !self.resolver.ask(host.clone(), answer) {
+                    return HostLookup::Refused;
                 }
-                self.names.insert(host, Name::Asked(vec![asking]));
-                LookUp::Asked
+                self.names.insert(host, CacheEntry::Asked(vec![asking]));
+                HostLookup::Asked
             }
         }
     }
 
     /// Processes an answer of the resolver. Returns the addresses for each channel that waits for
     /// them.
-    pub(super) fn answered(&mut self, answer: Answer) -> Vec<(Asking, Vec<SocketAddr>)> {
-        let Some(Name::Asked(all)) = self.names.remove(&answer.host) else {
+    pub(super) fn resolved(
+        &mut self,
+        answer: ResolverAnswer,
+    ) -> Vec<(PendingLookup, Vec<SocketAddr>)> {
+        let Some(CacheEntry::Asked(all)) = self.names.remove(&answer.host) else {
             return Vec::new();
         };
         let addresses: Addresses = answer.addresses.into();
@@ -110,7 +115,7 @@ impl Names {
         let told = each.collect();
         // Failed lookups are not cached: the next client asks the resolver again.
         if !addresses.is_empty() {
-            self.names.insert(answer.host, Name::Known(addresses));
+            self.names.insert(answer.host, CacheEntry::Known(addresses));
         }
         told
     }
@@ -132,17 +137,17 @@ fn with_port(addresses: &[SocketAddr], port: u16) -> Vec<SocketAddr> {
 mod tests {
     use super::*;
 
-    fn names() -> Names {
+    fn names() -> NameCache {
         let (mailbox, _) = Mailbox::new().expect("a waker");
-        Names::new(Resolver::start().expect("a thread"), mailbox)
+        NameCache::new(Resolver::start().expect("a thread"), mailbox)
     }
 
-    fn asking(channel: u32, port: u16) -> Asking {
-        Asking {
-            session: SessionKey::NOBODY,
+    fn asking(channel: u32, port: u16) -> PendingLookup {
+        PendingLookup {
+            session: SessionKey::NONE,
             channel: ChannelId(channel),
             port,
-            wanted: Wanted::Connection,
+            wanted: SocketKind::Connection,
         }
     }
 
@@ -154,7 +159,7 @@ mod tests {
     fn address_literal_needs_no_lookup() {
         let mut names = names();
         for (host, expected) in [("127.0.0.1", "127.0.0.1:7"), ("[::1]", "[::1]:7")] {
-            let known = LookUp::Known(vec![address(expected)]);
+            let known = HostLookup::Known(vec![address(expected)]);
             assert_eq!(names.look_up(host.to_owned(), asking(0, 7)), known);
         }
     }
@@ -164,21 +169,24 @@ mod tests {
         let mut names = names();
         let host = || "a.example".to_owned();
         for (channel, port) in [(1, 80), (2, 81)] {
-            assert_eq!(names.look_up(host(), asking(channel, port)), LookUp::Asked);
+            assert_eq!(
+                names.look_up(host(), asking(channel, port)),
+                HostLookup::Asked
+            );
         }
-        let answer = |addresses| Answer {
+        let answer = |addresses| ResolverAnswer {
             host: host(),
             addresses,
         };
-        let told = names.answered(answer(vec![address("10.0.0.1:0")]));
+        let told = names.resolved(answer(vec![address("10.0.0.1:0")]));
         let expected = [(1, 80, "10.0.0.1:80"), (2, 81, "10.0.0.1:81")];
         let expected =
             expected.map(|(channel, port, to)| (asking(channel, port), vec![address(to)]));
         assert_eq!(told, expected);
-        let known = LookUp::Known(vec![address("10.0.0.1:82")]);
+        let known = HostLookup::Known(vec![address("10.0.0.1:82")]);
         assert_eq!(names.look_up(host(), asking(3, 82)), known);
         assert!(
-            names.answered(answer(Vec::new())).is_empty(),
+            names.resolved(answer(Vec::new())).is_empty(),
             "nobody waits"
         );
     }
@@ -188,8 +196,8 @@ mod tests {
         let mut names = names();
         let host = || "b.example".to_owned();
         for _ in 0..2 {
-            assert_eq!(names.look_up(host(), asking(1, 80)), LookUp::Asked);
-            let told = names.answered(Answer {
+            assert_eq!(names.look_up(host(), asking(1, 80)), HostLookup::Asked);
+            let told = names.resolved(ResolverAnswer {
                 host: host(),
                 addresses: Vec::new(),
             });

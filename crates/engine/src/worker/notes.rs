@@ -9,7 +9,7 @@ use crate::messages::WorkerReport;
 
 /// Maximum number of notes of one kind that are reported individually. The rest is summed up at the
 /// end.
-const NOTES_OF_A_KIND: u64 = 100;
+const NOTES_PER_KIND_MAX: u64 = 100;
 
 /// Notes of a worker, limited by kind.
 pub(super) struct Notes {
@@ -35,15 +35,15 @@ impl Notes {
     ) {
         let count = self.counts.entry(kind).or_default();
         *count += 1;
-        if *count <= NOTES_OF_A_KIND {
+        if *count <= NOTES_PER_KIND_MAX {
             self.report(at, kind, subject.map(str::to_owned), text);
         }
     }
 
     /// Reports how many notes of each kind were omitted.
-    pub(super) fn tell_of_left_out(&mut self, at: Time, worker: u32) {
+    pub(super) fn report_omitted(&mut self, at: Time, worker: u32) {
         for (kind, count) in std::mem::take(&mut self.counts) {
-            if let Some(more @ 1..) = count.checked_sub(NOTES_OF_A_KIND) {
+            if let Some(more @ 1..) = count.checked_sub(NOTES_PER_KIND_MAX) {
                 let text = format!("{more} more of this kind on worker {worker}");
                 self.report(at, kind, None, text);
             }
@@ -70,11 +70,11 @@ mod tests {
     fn notes_beyond_the_limit_of_their_kind_are_summed_up() {
         let (reports, said) = crossbeam_channel::unbounded();
         let mut notes = Notes::new(reports);
-        for _ in 0..NOTES_OF_A_KIND + 3 {
+        for _ in 0..NOTES_PER_KIND_MAX + 3 {
             notes.add(Time::ZERO, "many", Some("players"), "one".to_owned());
         }
         notes.add(Time::ZERO, "few", None, "one".to_owned());
-        notes.tell_of_left_out(Time::ZERO, 7);
+        notes.report_omitted(Time::ZERO, 7);
         let texts: Vec<_> = said
             .try_iter()
             .map(|report| match report {
@@ -87,7 +87,7 @@ mod tests {
                 other => panic!("{other:?}"),
             })
             .collect();
-        assert_eq!(texts.len() as u64, NOTES_OF_A_KIND + 2);
+        assert_eq!(texts.len() as u64, NOTES_PER_KIND_MAX + 2);
         assert_eq!(texts[0].1.as_deref(), Some("players"));
         let last = texts.last().expect("some");
         assert_eq!(

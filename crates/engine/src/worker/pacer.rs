@@ -23,7 +23,7 @@ use measure::{Recorder, Time, Window, tester};
 use net::batch::{Address, SEND_COUNT};
 use net::thread::CpuClock;
 use net::{Clock, SendBatch, Waker};
-use protocol::session::{ChannelId, Flow, FlowId, Handover, Lender, Tag};
+use protocol::session::{ChannelId, Flow, FlowId, Handover, LentFlow, Tag};
 use slab::Slab;
 
 use super::keys::{Lease, SessionKey};
@@ -69,18 +69,18 @@ struct State {
     /// Time until which the pacer sleeps; `None` while it works.
     sleeps_until: Option<Time>,
     /// True while the pacer yields the lock to the worker.
-    stands_back: bool,
+    yielding: bool,
     last_turn: Time,
     /// Minimum interval between turns.
     tick: Duration,
     recorder: Recorder,
-    news: News,
+    news: PacerEvents,
     stop: bool,
 }
 
 /// Events of the pacer for its worker.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct News {
+pub(super) struct PacerEvents {
     /// Flows that have sent their last packet.
     pub(super) ended: Vec<(SessionKey, FlowId, Lease)>,
     /// Channels whose connected socket reported an unreachable peer. The kernel reports it once, to
@@ -88,7 +88,7 @@ pub(super) struct News {
     pub(super) refused: Vec<(SessionKey, ChannelId)>,
 }
 
-impl News {
+impl PacerEvents {
     fn is_empty(&self) -> bool {
         self.ended.is_empty() && self.refused.is_empty()
     }
@@ -129,7 +129,7 @@ struct Active {
     flow: Box<dyn Flow>,
     /// Time of the flow's entry in the queue. Entries with another time are obsolete.
     due: Time,
-    whose: Whose,
+    whose: FlowOwner,
     socket: Arc<OwnedFd>,
     to: Address,
     last: LastSent,
@@ -137,7 +137,7 @@ struct Active {
 
 /// Owner of a flow.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Whose {
+pub(super) struct FlowOwner {
     pub(super) session: SessionKey,
     pub(super) flow: FlowId,
     /// Channel on which the flow sends.
@@ -164,7 +164,7 @@ impl Pacer {
         index: u32,
         clock: &Clock,
         waker: Arc<Waker>,
-        how: How,
+        how: PacerOptions,
     ) -> io::Result<Pacer> {
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
@@ -172,11 +172,11 @@ impl Pacer {
                 due: BinaryHeap::new(),
                 serial: 0,
                 sleeps_until: None,
-                stands_back: false,
+                yielding: false,
                 last_turn: Time::ZERO,
                 tick: TICK,
                 recorder: Recorder::new(tester::TESTER_CATALOGUE),
-                news: News::default(),
+                news: PacerEvents::default(),
                 stop: false,
             }),
             wake: Condvar::new(),
@@ -188,7 +188,7 @@ impl Pacer {
             let (shared, clock) = (shared.clone(), clock.same_start());
             std::thread::Builder::new()
                 .name(format!("pacer-{index}"))
-                .spawn(move || Pacing::new(&shared, clock, waker, how).run())?
+                .spawn(move || PacerThread::new(&shared, clock, waker, how).run())?
         };
         Ok(Pacer {
             shared,
@@ -203,11 +203,11 @@ impl Pacer {
     pub(super) fn lend(
         &self,
         flow: Box<dyn Flow>,
-        whose: Whose,
+        whose: FlowOwner,
         socket: Arc<OwnedFd>,
         to: impl Into<Address>,
-    ) -> (Lease, Box<dyn Lender>) {
-        let lease = self.shared.reach(|state| {
+    ) -> (Lease, Box<dyn LentFlow>) {
+        let lease = self.shared.with_state(|state| {
             state.serial += 1;
             let serial = state.serial;
             if flow.wants_even_spacing() {
@@ -224,7 +224,10 @@ impl Pacer {
                 to: to.into(),
                 last: LastSent::default(),
             });
-            let lease = Lease { place, serial };
+            let lease = Lease {
+                index: place,
+                serial,
+            };
             if at != Time::NEVER {
                 state.due.push(Reverse(Due { at, lease }));
             }
@@ -239,22 +242,23 @@ impl Pacer {
 
     /// Returns `true` if the pacer still has the flow.
     pub(super) fn has(&self, lease: Lease) -> bool {
-        self.shared.reach(|state| state.find(lease).is_some())
+        self.shared.with_state(|state| state.find(lease).is_some())
     }
 
     /// Returns the events since the last call.
-    pub(super) fn take_news(&self) -> News {
+    pub(super) fn take_news(&self) -> PacerEvents {
         if !self.shared.has_news.swap(false, Relaxed) {
-            return News::default();
+            return PacerEvents::default();
         }
-        self.shared.reach(|state| std::mem::take(&mut state.news))
+        self.shared
+            .with_state(|state| std::mem::take(&mut state.news))
     }
 
     /// Returns the metrics since the last call.
     pub(super) fn take_window(&mut self) -> Window {
         let spare = &mut self.spare;
         self.shared
-            .reach(|state| std::mem::swap(&mut state.recorder, spare));
+            .with_state(|state| std::mem::swap(&mut state.recorder, spare));
         self.spare.take_window()
     }
 
@@ -288,7 +292,7 @@ impl Shared {
     }
 
     /// Calls `reach` with the state locked, from the worker's thread.
-    fn reach<R>(&self, reach: impl FnOnce(&mut State) -> R) -> R {
+    fn with_state<R>(&self, reach: impl FnOnce(&mut State) -> R) -> R {
         self.worker_waits.store(true, Relaxed);
         let mut state = self.lock();
         self.worker_waits.store(false, Relaxed);
@@ -296,7 +300,7 @@ impl Shared {
         let earlier = state
             .sleeps_until
             .is_some_and(|until| state.next_turn() < until);
-        let wake = earlier || state.stands_back;
+        let wake = earlier || state.yielding;
         drop(state);
         if wake {
             self.wake.notify_one();
@@ -308,7 +312,7 @@ impl Shared {
 impl State {
     fn find(&mut self, lease: Lease) -> Option<&mut Active> {
         self.active
-            .get_mut(lease.place)
+            .get_mut(lease.index)
             .filter(|active| active.serial == lease.serial)
     }
 
@@ -328,13 +332,13 @@ struct Lent {
 }
 
 /// Only [`Lent::take`] removes a flow, and it consumes the lease.
-const HERE: &str = "a flow that was lent is there until it is taken back";
+const LENT_FLOW_EXISTS: &str = "a flow that was lent is there until it is taken back";
 
-impl Lender for Lent {
-    fn with(&mut self, reach: &mut dyn FnMut(&mut dyn Flow)) {
+impl LentFlow for Lent {
+    fn access(&mut self, reach: &mut dyn FnMut(&mut dyn Flow)) {
         let lease = self.lease;
-        self.shared.reach(|state| {
-            let active = state.find(lease).expect(HERE);
+        self.shared.with_state(|state| {
+            let active = state.find(lease).expect(LENT_FLOW_EXISTS);
             reach(&mut *active.flow);
             // The next packet of the flow may have become due earlier.
             if let Some(at) = active.flow.next_due()
@@ -346,17 +350,17 @@ impl Lender for Lent {
         });
     }
 
-    fn take(self: Box<Self>) -> Box<dyn Flow> {
-        self.shared.reach(|state| {
-            assert!(state.find(self.lease).is_some(), "{HERE}");
-            state.active.remove(self.lease.place).flow
+    fn take_back(self: Box<Self>) -> Box<dyn Flow> {
+        self.shared.with_state(|state| {
+            assert!(state.find(self.lease).is_some(), "{LENT_FLOW_EXISTS}");
+            state.active.remove(self.lease.index).flow
         })
     }
 }
 
 /// Options of a pacer.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct How {
+pub(super) struct PacerOptions {
     /// True if datagrams are not joined for segmentation by the kernel (`UDP_SEGMENT`).
     pub(super) apart: bool,
     /// True if the thread requests real-time scheduling (`SCHED_FIFO`), for processes that only
@@ -365,7 +369,7 @@ pub(super) struct How {
 }
 
 /// State that only the pacer's thread uses.
-struct Pacing<'a> {
+struct PacerThread<'a> {
     shared: &'a Shared,
     clock: Clock,
     /// Wakes the worker.
@@ -374,34 +378,34 @@ struct Pacing<'a> {
     turn: u64,
     batch: SendBatch<Bytes>,
     /// Flow and packet of each datagram in the batch.
-    made: Vec<Made>,
+    made: Vec<BatchedPacket>,
 }
 
 #[derive(Clone, Copy)]
-struct Made {
+struct BatchedPacket {
     place: usize,
     tag: Tag,
     due: Time,
     burst: bool,
 }
 
-impl Pacing<'_> {
-    fn new(shared: &Shared, clock: Clock, waker: Arc<Waker>, how: How) -> Pacing<'_> {
+impl PacerThread<'_> {
+    fn new(shared: &Shared, clock: Clock, waker: Arc<Waker>, how: PacerOptions) -> PacerThread<'_> {
         // If the kernel refuses, packets leave later, which their lateness shows.
-        let _ = net::thread::wake_exactly();
-        if !how.in_real_time || net::thread::go_before_all().is_err() {
-            let _ = net::thread::go_first();
+        let _ = net::thread::minimize_timer_slack();
+        if !how.in_real_time || net::thread::set_realtime_priority().is_err() {
+            let _ = net::thread::raise_priority();
         }
         if let Ok(cpu) = CpuClock::of_this_thread() {
             // Set only here.
             let _ = shared.cpu.set(cpu);
         }
-        Pacing {
+        PacerThread {
             shared,
             clock,
             waker,
             turn: 0,
-            batch: SendBatch::new().with_joining(!how.apart),
+            batch: SendBatch::new().with_gso(!how.apart),
             made: Vec::with_capacity(SEND_COUNT),
         }
     }
@@ -459,10 +463,10 @@ impl Pacing<'_> {
         if !self.shared.worker_waits.load(Relaxed) {
             return state;
         }
-        state.stands_back = true;
+        state.yielding = true;
         let waited = self.shared.wake.wait(state);
         let mut state = waited.expect("neither thread panics with it");
-        state.stands_back = false;
+        state.yielding = false;
         state
     }
 
@@ -478,7 +482,7 @@ impl Pacing<'_> {
             if at > now {
                 break;
             }
-            let active = state.active.get_mut(lease.place);
+            let active = state.active.get_mut(lease.index);
             let Some(active) =
                 active.filter(|active| active.serial == lease.serial && active.due == at)
             else {
@@ -494,15 +498,15 @@ impl Pacing<'_> {
             while !self.batch.is_full()
                 && let Some(packet) = flow.next_packet(now)
             {
-                self.made.push(Made {
-                    place: lease.place,
+                self.made.push(BatchedPacket {
+                    place: lease.index,
                     tag: packet.tag,
                     due: packet.due,
                     burst: active.last.is_burst(self.turn, packet.due),
                 });
                 self.batch.push(active.to, &packet.header, packet.payload);
                 // A packet with exact times gets a system call of its own.
-                if flow.wants_times() {
+                if flow.needs_send_times() {
                     alone = true;
                     break;
                 }
@@ -523,7 +527,7 @@ impl Pacing<'_> {
                     // No due time is earlier, so the flow is not scheduled again until it is
                     // restarted.
                     active.due = Time::ZERO;
-                    let Whose { session, flow, .. } = active.whose;
+                    let FlowOwner { session, flow, .. } = active.whose;
                     state.news.ended.push((session, flow, lease));
                 }
             }
@@ -535,7 +539,7 @@ impl Pacing<'_> {
 
     fn flush(&mut self, state: &mut State, socket: &OwnedFd) {
         let (mut sent, mut in_bursts, mut refused) = (0, 0, 0);
-        let Pacing {
+        let PacerThread {
             batch, made, clock, ..
         } = self;
         let State {
@@ -547,7 +551,7 @@ impl Pacing<'_> {
         let nobody_there = batch.send(socket, clock, |index, times| {
             let packet = made[index];
             let left = times.map(|(began, ended)| Handover { began, ended });
-            active[packet.place].flow.left(packet.tag, left);
+            active[packet.place].flow.packet_sent(packet.tag, left);
             match left {
                 Some(Handover { began, .. }) => {
                     let late = began.since(packet.due).as_nanos() as u64;
@@ -560,7 +564,7 @@ impl Pacing<'_> {
         });
         // A connected socket belongs to one channel of one session.
         if nobody_there && let Some(first) = made.first() {
-            let Whose {
+            let FlowOwner {
                 session, channel, ..
             } = active[first.place].whose;
             if !news.refused.contains(&(session, channel)) {

@@ -8,17 +8,19 @@ use std::os::fd::{AsFd, OwnedFd};
 use measure::{Time, tester};
 use mio::net::UdpSocket;
 use net::batch::{Datagram, ReceiveBatch};
-use net::options::Marked;
+use net::options::DropRule;
 use net::ports::Pair;
 use net::{Clock, PortRange};
-use protocol::session::{Arrival, ChannelError, ChannelId, Interface, MediaMark, Port, SinkId};
+use protocol::session::{Arrival, ChannelError, ChannelId, Interface, MediaFilter, Port, SinkId};
 use slab::Slab;
 
-use super::batched_reads::{BatchedReads, FAST, FAST_BYTES, MOST, ROOM, Verdict};
-use super::batches::Look;
-use super::counting::{Counting, foreign};
+use super::batched_reads::{
+    BatchRead, BatchedReads, DATAGRAMS_PER_READ_MAX, FAST, FAST_BYTES, RECEIVE_BUFFER_MIN,
+};
+use super::batches::ReceiveOutcome;
+use super::counting::{MediaCounter, count_foreign};
 use super::errors::channel_error;
-use super::keys::{Place, SessionKey};
+use super::keys::{SessionKey, SocketId};
 use super::runtime::Runtime;
 use super::sessions::Peer;
 use crate::trace::{TracedSocket, Tracer};
@@ -77,7 +79,7 @@ impl SharedEnd {
 
 /// How datagrams to multicast groups are sent: their TTL, and the interface if it is not that of
 /// the source address.
-pub(super) type Outward = (u8, Option<Interface>);
+pub(super) type MulticastOutput = (u8, Option<Interface>);
 
 /// The pairs of UDP ports of a worker.
 pub(super) struct Pairs {
@@ -86,12 +88,12 @@ pub(super) struct Pairs {
     shared: Slab<SharedEnd>,
     /// Shared pairs by local address; pairs for sending to multicast groups also by TTL and
     /// interface.
-    by_local: HashMap<(IpAddr, Option<Outward>), (usize, usize)>,
+    by_local: HashMap<(IpAddr, Option<MulticastOutput>), (usize, usize)>,
     batched: BatchedReads,
 }
 
 /// Request for a pair that belongs to one session.
-pub(super) struct Wish<'a> {
+pub(super) struct PairRequest<'a> {
     pub(super) session: SessionKey,
     pub(super) population: usize,
     pub(super) channel: ChannelId,
@@ -105,7 +107,7 @@ pub(super) struct Wish<'a> {
 
 /// A pair that was opened.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Opened {
+pub(super) struct OpenedPair {
     /// Address of the even port.
     pub(super) local: SocketAddr,
     /// Indices of the two sockets.
@@ -115,7 +117,7 @@ pub(super) struct Opened {
 
 /// Result of processing a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TakenIn {
+pub(super) enum Disposition {
     /// The datagram was counted.
     Counted,
     /// The datagram was counted, and the session's socket is read in batches from now on.
@@ -144,11 +146,11 @@ impl Pairs {
     pub(super) fn reserve_single(
         &mut self,
         local: IpAddr,
-        mark: MediaMark,
+        mark: MediaFilter,
     ) -> io::Result<std::net::UdpSocket> {
-        let marked = Marked {
-            first: mark.first,
-            but_second: mark.but_second,
+        let marked = DropRule {
+            first_byte: mark.first_byte,
+            except_second_byte: mark.excluded_second_byte,
         };
         self.ports.reserve_single(local, marked)
     }
@@ -167,9 +169,9 @@ impl Pairs {
     pub(super) fn open(
         &mut self,
         runtime: &Runtime,
-        wish: &Wish<'_>,
-    ) -> Result<Opened, ChannelError> {
-        let Wish { local, on_ring, .. } = *wish;
+        wish: &PairRequest<'_>,
+    ) -> Result<OpenedPair, ChannelError> {
+        let PairRequest { local, on_ring, .. } = *wish;
         let pair = match on_ring {
             true => self.ports.reserve(local),
             false => self.ports.bind(local),
@@ -197,7 +199,7 @@ impl Pairs {
             }),
         };
         let added = add_pair(&mut self.own, pair, make, |end, place| {
-            let place = Place::Pair(place);
+            let place = SocketId::Pair(place);
             match end.port {
                 Port::Media if end.on_ring => Ok(()),
                 Port::Media => runtime.readiness.poll(&mut end.socket, place),
@@ -205,7 +207,7 @@ impl Pairs {
             }
         });
         match added {
-            Ok((media, control)) => Ok(Opened {
+            Ok((media, control)) => Ok(OpenedPair {
                 local: SocketAddr::new(local, even),
                 media,
                 control,
@@ -223,8 +225,8 @@ impl Pairs {
         &mut self,
         runtime: &Runtime,
         local: IpAddr,
-        outward: Option<Outward>,
-    ) -> Result<Opened, ChannelError> {
+        outward: Option<MulticastOutput>,
+    ) -> Result<OpenedPair, ChannelError> {
         let (media, control) = match self.by_local.get(&(local, outward.clone())) {
             Some(&pair) => pair,
             None => {
@@ -241,7 +243,7 @@ impl Pairs {
             }
         };
         let local = self.shared[media].socket.local_addr();
-        Ok(Opened {
+        Ok(OpenedPair {
             local: local.map_err(|error| channel_error(&error))?,
             media,
             control,
@@ -253,7 +255,7 @@ impl Pairs {
         runtime: &Runtime,
         pair: Pair,
         local: IpAddr,
-        outward: Option<&Outward>,
+        outward: Option<&MulticastOutput>,
     ) -> io::Result<(usize, usize)> {
         if let Some(outward) = outward {
             send_to_groups(&pair, local, outward)?;
@@ -265,7 +267,7 @@ impl Pairs {
             dropped: 0,
         };
         add_pair(&mut self.shared, pair, make, |end, place| {
-            let place = Place::Shared(place);
+            let place = SocketId::Shared(place);
             match end.port {
                 Port::Media => runtime.readiness.poll(&mut end.socket, place),
                 Port::Control => runtime.readiness.poll_control(&mut end.socket, place),
@@ -325,9 +327,9 @@ impl Pairs {
         control: usize,
         runtime: &mut Runtime,
     ) -> Option<u32> {
-        self.take_drops(Place::Pair(control), runtime);
+        self.take_drops(SocketId::Pair(control), runtime);
         self.own.try_remove(control);
-        self.take_drops(Place::Pair(media), runtime);
+        self.take_drops(SocketId::Pair(media), runtime);
         let end = self.own.get(media)?;
         if end.on_ring {
             return Some(net::options::drops(&end.socket).unwrap_or(0));
@@ -339,16 +341,22 @@ impl Pairs {
     }
 
     /// Releases a media port after all its media in the ring was counted. Returns the even port.
-    pub(super) fn give_back(&mut self, media: usize) -> Option<u16> {
+    pub(super) fn release_media_port(&mut self, media: usize) -> Option<u16> {
         let end = self.own.try_remove(media)?;
         self.ports.release(end.pair);
         Some(end.pair)
     }
 
     /// Sends a datagram. Returns `false` on error; a datagram for a closed socket is not an error.
-    pub(super) fn send(&self, place: Place, to: SocketAddr, bytes: &[u8], clock: &Clock) -> bool {
+    pub(super) fn send(
+        &self,
+        place: SocketId,
+        to: SocketAddr,
+        bytes: &[u8],
+        clock: &Clock,
+    ) -> bool {
         let sent = match place {
-            Place::Pair(place) => self.own.get(place).map(|end| {
+            SocketId::Pair(place) => self.own.get(place).map(|end| {
                 let at = end.trace.as_ref().map(|_| clock.now());
                 let sent = end.socket.send_to(bytes, to);
                 if let (Some(trace), Some(at), Ok(_)) = (&end.trace, at, &sent) {
@@ -356,7 +364,7 @@ impl Pairs {
                 }
                 sent
             }),
-            Place::Shared(place) => {
+            SocketId::Shared(place) => {
                 let end = self.shared.get(place);
                 end.map(|end| end.socket.send_to(bytes, to))
             }
@@ -366,10 +374,10 @@ impl Pairs {
     }
 
     /// Duplicates the descriptor of a media socket.
-    pub(super) fn descriptor(&self, place: Place) -> io::Result<OwnedFd> {
+    pub(super) fn descriptor(&self, place: SocketId) -> io::Result<OwnedFd> {
         let socket = match place {
-            Place::Pair(place) => self.own.get(place).map(|end| &end.socket),
-            Place::Shared(place) => self.shared.get(place).map(|end| &end.socket),
+            SocketId::Pair(place) => self.own.get(place).map(|end| &end.socket),
+            SocketId::Shared(place) => self.shared.get(place).map(|end| &end.socket),
             _ => None,
         };
         let socket = socket.ok_or(io::ErrorKind::NotConnected)?;
@@ -377,74 +385,76 @@ impl Pairs {
     }
 
     /// Returns `true` if the socket's datagrams are traced.
-    pub(super) fn is_traced(&self, place: Place) -> bool {
+    pub(super) fn is_traced(&self, place: SocketId) -> bool {
         match place {
-            Place::Pair(place) => self.own.get(place).is_some_and(|end| end.trace.is_some()),
+            SocketId::Pair(place) => self.own.get(place).is_some_and(|end| end.trace.is_some()),
             _ => false,
         }
     }
 
     /// Returns the session that owns the socket, or `None` if the socket is shared or closed.
     #[inline]
-    pub(super) fn owner(&self, place: Place) -> Option<SessionKey> {
+    pub(super) fn owner(&self, place: SocketId) -> Option<SessionKey> {
         match place {
-            Place::Pair(place) => self.own.get(place).map(|end| end.session),
+            SocketId::Pair(place) => self.own.get(place).map(|end| end.session),
             _ => None,
         }
     }
 
     /// Receives one batch from a socket.
-    pub(super) fn look(
+    pub(super) fn receive(
         &mut self,
-        place: Place,
+        place: SocketId,
         batch: &mut ReceiveBatch,
         runtime: &mut Runtime,
-    ) -> Look {
+    ) -> ReceiveOutcome {
         let filled = match place {
-            Place::Pair(place) => self.own.get(place).map(|end| batch.receive(&end.socket)),
-            Place::Shared(place) => {
+            SocketId::Pair(place) => self.own.get(place).map(|end| batch.receive(&end.socket)),
+            SocketId::Shared(place) => {
                 let end = self.shared.get(place);
                 end.map(|end| batch.receive(&end.socket))
             }
             _ => None,
         };
         match filled {
-            None => Look::Nothing,
+            None => ReceiveOutcome::Nothing,
             Some(Ok(filled)) => {
                 if let Some(drops) = filled.drops {
-                    self.dropped(place, drops, runtime);
+                    self.count_drops(place, drops, runtime);
                 }
-                Look::Filled { more: filled.more }
+                ReceiveOutcome::Filled { more: filled.more }
             }
-            Some(Err(error)) if error.kind() == io::ErrorKind::WouldBlock => Look::Nothing,
-            Some(Err(_)) => Look::Error,
+            Some(Err(error)) if error.kind() == io::ErrorKind::WouldBlock => {
+                ReceiveOutcome::Nothing
+            }
+            Some(Err(_)) => ReceiveOutcome::Error,
         }
     }
 
     /// Counts a datagram, or returns the session that must receive it.
     #[inline]
-    pub(super) fn take_in(
+    pub(super) fn process(
         &mut self,
-        place: Place,
+        place: SocketId,
         datagram: &Datagram<'_>,
-        counting: &mut Counting<'_>,
-    ) -> TakenIn {
+        counting: &mut MediaCounter<'_>,
+    ) -> Disposition {
         match place {
-            Place::Pair(place) => self.take_in_own(place, datagram, counting),
-            Place::Shared(place) => {
+            SocketId::Pair(place) => self.take_in_own(place, datagram, counting),
+            SocketId::Shared(place) => {
                 let end = self.shared.get(place);
                 let Some(end) = end else {
-                    return TakenIn::Counted;
+                    return Disposition::Counted;
                 };
                 match end.routes.get(&datagram.from) {
-                    Some(&(key, channel)) => TakenIn::For(key, channel, end.port),
+                    Some(&(key, channel)) => Disposition::For(key, channel, end.port),
                     None => {
                         counting.runtime.tester.add(tester::FOREIGN_PACKETS, 1);
-                        TakenIn::Counted
+                        Disposition::Counted
                     }
                 }
             }
-            _ => TakenIn::Counted,
+            _ => Disposition::Counted,
         }
     }
 
@@ -453,10 +463,10 @@ impl Pairs {
         &mut self,
         place: usize,
         datagram: &Datagram<'_>,
-        counting: &mut Counting<'_>,
-    ) -> TakenIn {
+        counting: &mut MediaCounter<'_>,
+    ) -> Disposition {
         let Some(end) = self.own.get_mut(place) else {
-            return TakenIn::Counted;
+            return Disposition::Counted;
         };
         if let Some(trace) = &mut end.trace {
             trace.received(datagram.from, datagram.bytes, datagram.length, datagram.at);
@@ -464,13 +474,15 @@ impl Pairs {
         if end.peer.is_some_and(|peer| peer != datagram.from.ip()) {
             let (runtime, from) = (&mut *counting.runtime, datagram.from.ip());
             match end.sink {
-                Some(sink) => foreign(&mut end.knows_others, (end.session, sink), from, runtime),
+                Some(sink) => {
+                    count_foreign(&mut end.knows_others, (end.session, sink), from, runtime)
+                }
                 None => runtime.tester.add(tester::FOREIGN_PACKETS, 1),
             }
-            return TakenIn::Counted;
+            return Disposition::Counted;
         }
         let Some(sink) = end.sink else {
-            return TakenIn::For(end.session, end.channel, end.port);
+            return Disposition::For(end.session, end.channel, end.port);
         };
         let arrival = Arrival {
             at: datagram.at,
@@ -480,19 +492,19 @@ impl Pairs {
         };
         let whose = (end.session, end.population);
         if counting.packet(whose, sink, &arrival) && self.begin_batches(place, counting.runtime) {
-            return TakenIn::Batched(whose.0);
+            return Disposition::Batched(whose.0);
         }
-        TakenIn::Counted
+        Disposition::Counted
     }
 
     /// Starts batched reads of a media socket if possible. Returns `true` if they were started.
     fn begin_batches(&mut self, place: usize, runtime: &Runtime) -> bool {
         let end = &mut self.own[place];
         let room = net::options::receive_buffer(&end.socket).unwrap_or(0);
-        if end.in_batches || end.was_fast || end.trace.is_some() || room < ROOM {
+        if end.in_batches || end.was_fast || end.trace.is_some() || room < RECEIVE_BUFFER_MIN {
             return false;
         }
-        if runtime.readiness.forget(&mut end.socket).is_err() {
+        if runtime.readiness.deregister(&mut end.socket).is_err() {
             return false;
         }
         end.in_batches = true;
@@ -510,7 +522,7 @@ impl Pairs {
         &mut self,
         now: Time,
         batch: &mut Option<ReceiveBatch>,
-        counting: &mut Counting<'_>,
+        counting: &mut MediaCounter<'_>,
     ) {
         let mut batched = std::mem::take(&mut self.batched);
         batched.read_due(now, |turn| {
@@ -523,7 +535,7 @@ impl Pairs {
     pub(super) fn read_all(
         &mut self,
         batch: &mut Option<ReceiveBatch>,
-        counting: &mut Counting<'_>,
+        counting: &mut MediaCounter<'_>,
     ) {
         let mut batched = std::mem::take(&mut self.batched);
         batched.read_all(|turn| self.read_media(turn.place, turn.key, batch, counting));
@@ -537,45 +549,45 @@ impl Pairs {
         place: usize,
         key: SessionKey,
         batch: &mut Option<ReceiveBatch>,
-        counting: &mut Counting<'_>,
-    ) -> Verdict {
+        counting: &mut MediaCounter<'_>,
+    ) -> BatchRead {
         let Some(batch) = batch else {
-            return Verdict::Goes(0);
+            return BatchRead::Goes(0);
         };
         let clock = counting.runtime.clock.same_start();
         let (mut count, mut bytes) = (0, 0);
         let verdict = loop {
             let filled = match self.own.get(place) {
                 Some(end) if end.in_batches && end.session == key => batch.receive(&end.socket),
-                _ => break Verdict::IsGone,
+                _ => break BatchRead::IsGone,
             };
             let filled = match filled {
                 Ok(filled) => filled,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    break Verdict::Goes(count);
+                    break BatchRead::Goes(count);
                 }
                 // An error stands for one datagram or none.
-                Err(_) if count < MOST => {
+                Err(_) if count < DATAGRAMS_PER_READ_MAX => {
                     count += 1;
                     continue;
                 }
-                Err(_) => break Verdict::Goes(count),
+                Err(_) => break BatchRead::Goes(count),
             };
             if let Some(drops) = filled.drops {
-                self.dropped(Place::Pair(place), drops, counting.runtime);
+                self.count_drops(SocketId::Pair(place), drops, counting.runtime);
             }
             for datagram in batch.datagrams(&clock) {
                 count += 1;
                 bytes += datagram.length;
                 self.take_in_own(place, &datagram, counting);
             }
-            if !filled.more || count >= MOST {
-                break Verdict::Goes(count);
+            if !filled.more || count >= DATAGRAMS_PER_READ_MAX {
+                break BatchRead::Goes(count);
             }
         };
-        if verdict != Verdict::IsGone && (count > FAST || bytes > FAST_BYTES) {
+        if verdict != BatchRead::IsGone && (count > FAST || bytes > FAST_BYTES) {
             self.end_batches(place, counting.runtime);
-            return Verdict::IsFast;
+            return BatchRead::IsFast;
         }
         verdict
     }
@@ -586,29 +598,31 @@ impl Pairs {
         let Some(end) = self.own.get_mut(place) else {
             return;
         };
-        let polled = runtime.readiness.poll(&mut end.socket, Place::Pair(place));
+        let polled = runtime
+            .readiness
+            .poll(&mut end.socket, SocketId::Pair(place));
         // If polling is refused, batched reads go on: rare reads are better than none.
         end.in_batches = polled.is_err();
         end.was_fast = true;
-        runtime.readiness.read_later(Place::Pair(place));
+        runtime.readiness.read_later(SocketId::Pair(place));
     }
 
     /// Counts the datagrams that the kernel dropped at a socket since the last call.
-    fn take_drops(&mut self, place: Place, runtime: &mut Runtime) {
+    fn take_drops(&mut self, place: SocketId, runtime: &mut Runtime) {
         let drops = match place {
             // The count of a socket that only holds its port contains all datagrams.
-            Place::Pair(place) => match self.own.get(place).filter(|end| !end.on_ring) {
+            SocketId::Pair(place) => match self.own.get(place).filter(|end| !end.on_ring) {
                 Some(end) => net::options::drops(&end.socket),
                 None => return,
             },
-            Place::Shared(place) => match self.shared.get(place) {
+            SocketId::Shared(place) => match self.shared.get(place) {
                 Some(end) => net::options::drops(&end.socket),
                 None => return,
             },
             _ => return,
         };
         if let Ok(drops) = drops {
-            self.dropped(place, drops, runtime);
+            self.count_drops(place, drops, runtime);
         }
     }
 
@@ -616,18 +630,18 @@ impl Pairs {
     pub(super) fn collect_drops(&mut self, runtime: &mut Runtime) {
         let places: Vec<usize> = self.shared.iter().map(|(place, _)| place).collect();
         for place in places {
-            self.take_drops(Place::Shared(place), runtime);
+            self.take_drops(SocketId::Shared(place), runtime);
         }
     }
 
     /// Processes the kernel's drop count of a socket, counted since the socket was opened.
-    fn dropped(&mut self, place: Place, drops: u32, runtime: &mut Runtime) {
+    fn count_drops(&mut self, place: SocketId, drops: u32, runtime: &mut Runtime) {
         let (taken, session) = match place {
-            Place::Pair(place) => match self.own.get_mut(place) {
+            SocketId::Pair(place) => match self.own.get_mut(place) {
                 Some(end) => (&mut end.dropped, end.sink.map(|_| end.session)),
                 None => return,
             },
-            Place::Shared(place) => match self.shared.get_mut(place) {
+            SocketId::Shared(place) => match self.shared.get_mut(place) {
                 Some(end) => (&mut end.dropped, None),
                 None => return,
             },
@@ -636,7 +650,7 @@ impl Pairs {
         let lost = u64::from(drops.wrapping_sub(*taken));
         *taken = drops;
         if lost > 0 {
-            runtime.lost(lost, lost, session);
+            runtime.add_loss(lost, lost, session);
         }
     }
 }
@@ -661,17 +675,21 @@ fn add_pair<T>(
 }
 
 /// Sets TTL and interface for datagrams that a pair sends to multicast groups.
-fn send_to_groups(pair: &Pair, local: IpAddr, (hops, interface): &Outward) -> io::Result<()> {
+fn send_to_groups(
+    pair: &Pair,
+    local: IpAddr,
+    (hops, interface): &MulticastOutput,
+) -> io::Result<()> {
     let index = match interface {
-        Some(Interface::Named(name)) => Some(net::multicast::Interface::Named(name.clone())),
-        Some(Interface::With(address)) => Some(net::multicast::Interface::With(*address)),
+        Some(Interface::Name(name)) => Some(net::multicast::Interface::Named(name.clone())),
+        Some(Interface::Address(address)) => Some(net::multicast::Interface::WithAddress(*address)),
         None if local.is_unspecified() => None,
-        None => Some(net::multicast::Interface::With(local)),
+        None => Some(net::multicast::Interface::WithAddress(local)),
     };
     // With index 0, the routes decide.
     let index = index.map_or(Ok(0), |interface| interface.index())?;
     for socket in [&pair.media, &pair.control] {
-        net::multicast::send_by(socket, local, index, *hops)?;
+        net::multicast::set_outgoing_interface(socket, local, index, *hops)?;
     }
     Ok(())
 }

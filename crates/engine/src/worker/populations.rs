@@ -8,7 +8,7 @@ use std::time::Duration;
 use load::{Action, Share};
 use measure::{Catalogue, Recorder, Time, Window, health, tester};
 use protocol::metrics as clients;
-use protocol::registry::Seat;
+use protocol::registry::ClientIdentity;
 use protocol::session::{Failure, Outcome, Session};
 use scenario::{Leave, Pick};
 
@@ -69,7 +69,7 @@ impl ClientPlan {
 /// Creates the session of a client from its URL and seat. Fails with a description if the URL is
 /// invalid.
 pub(crate) type MakeClient =
-    Arc<dyn Fn(&str, Seat) -> Result<Box<dyn Session>, String> + Send + Sync>;
+    Arc<dyn Fn(&str, ClientIdentity) -> Result<Box<dyn Session>, String> + Send + Sync>;
 
 /// A population on one worker, while it runs.
 struct Population {
@@ -78,20 +78,20 @@ struct Population {
     /// Recorder of the next window, for packets that arrived after the end of the current window
     /// while it is not closed yet.
     next: Recorder,
-    active: Level,
-    playing: Level,
+    active: PeakGauge,
+    playing: PeakGauge,
     plan: Option<ClientPlan>,
     by_slot: HashMap<u64, SessionKey>,
 }
 
 /// A gauge with its maximum in the current window.
 #[derive(Default)]
-struct Level {
+struct PeakGauge {
     now: u64,
     most: u64,
 }
 
-impl Level {
+impl PeakGauge {
     fn rise(&mut self) {
         self.now += 1;
         self.most = self.most.max(self.now);
@@ -108,7 +108,7 @@ impl Level {
 }
 
 /// A client that has just begun.
-pub(super) struct Beginning {
+pub(super) struct NewClient {
     pub(super) client: Client,
     /// The session, or the reason why the URL is invalid.
     pub(super) session: Result<Box<dyn Session>, String>,
@@ -141,8 +141,8 @@ impl Populations {
             name: plan.name,
             recorder: Recorder::new(plan.catalogue),
             next: Recorder::new(plan.catalogue),
-            active: Level::default(),
-            playing: Level::default(),
+            active: PeakGauge::default(),
+            playing: PeakGauge::default(),
             plan: plan.clients,
             by_slot: HashMap::new(),
         };
@@ -237,7 +237,7 @@ impl Populations {
             .take()
             .map_or(Duration::ZERO, |from| at.since(from));
         plans.for_each(|plan| {
-            plan.share.go_on(at);
+            plan.share.resume(at);
             plan.run_ends += held;
         });
     }
@@ -254,7 +254,7 @@ impl Populations {
     }
 
     /// Returns the session of the client in a slot of the plan.
-    pub(super) fn of_slot(&self, index: usize, slot: u64) -> Option<SessionKey> {
+    pub(super) fn session_in_slot(&self, index: usize, slot: u64) -> Option<SessionKey> {
         self.each[index].by_slot.get(&slot).copied()
     }
 
@@ -265,22 +265,23 @@ impl Populations {
         (slot, generation, due): (u64, u32, Time),
         begun: Time,
         tester: &mut Recorder,
-    ) -> Option<Beginning> {
-        let seed = protocol::mix::mix(&[self.seed, index as u64, slot, u64::from(generation)]);
+    ) -> Option<NewClient> {
+        let seed =
+            protocol::mix::derive_seed(&[self.seed, index as u64, slot, u64::from(generation)]);
         let population = &mut self.each[index];
         let plan = population.plan.as_ref()?;
         let place = match plan.pick {
-            Pick::Random => protocol::mix::mix(&[seed, 1]),
+            Pick::Random => protocol::mix::derive_seed(&[seed, 1]),
             Pick::InTurn => slot + u64::from(generation),
             Pick::Own => slot,
         };
         let url = plan.urls[(place % plan.urls.len() as u64) as usize].clone();
         let session = (plan.client)(
             &url,
-            Seat {
+            ClientIdentity {
                 seed,
-                shared_seed: protocol::mix::mix(&[self.seed, index as u64]),
-                place: slot,
+                shared_seed: protocol::mix::derive_seed(&[self.seed, index as u64]),
+                index: slot,
             },
         );
         let (leave, trace) = (plan.leave, plan.traced.get(&slot).cloned());
@@ -306,7 +307,7 @@ impl Populations {
             streams: Vec::new(),
             described: None,
         };
-        Some(Beginning {
+        Some(NewClient {
             client,
             session,
             leave,
@@ -315,7 +316,7 @@ impl Populations {
     }
 
     /// Stores the session of the client in a slot of the plan.
-    pub(super) fn began(&mut self, index: usize, slot: u64, key: SessionKey) {
+    pub(super) fn set_session(&mut self, index: usize, slot: u64, key: SessionKey) {
         self.each[index].by_slot.insert(slot, key);
     }
 
@@ -375,7 +376,7 @@ impl Populations {
             let recorder = &mut population.recorder;
             recorder.set(clients::ACTIVE, active.take_most());
             recorder.set(clients::PLAYING, playing.take_most());
-            recorder.take_window_before(&mut population.next)
+            recorder.take_window_and_continue(&mut population.next)
         };
         self.each.iter_mut().map(take).collect()
     }
@@ -435,12 +436,12 @@ mod tests {
         assert!(!populations.is_finished());
         for beginning in begun {
             let client = beginning.client;
-            populations.began(0, client.slot, SessionKey::NOBODY);
-            assert!(populations.of_slot(0, client.slot).is_some());
+            populations.set_session(0, client.slot, SessionKey::NONE);
+            assert!(populations.session_in_slot(0, client.slot).is_some());
             let slot = client.slot;
             let state = populations.client_ended(0, client, Outcome::Completed, late);
             assert_eq!(state.ended, Some((late, Outcome::Completed)));
-            assert!(populations.of_slot(0, slot).is_none());
+            assert!(populations.session_in_slot(0, slot).is_none());
         }
         assert!(populations.is_finished());
         let window = &populations.take_windows(late)[0];

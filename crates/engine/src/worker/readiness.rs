@@ -11,12 +11,12 @@ use mio::{Events, Interest, Poll, Token};
 use net::ring::PacketRing;
 use net::{Clock, Timer, Waker};
 
-use super::keys::Place;
+use super::keys::SocketId;
 
 const TIMER: Token = Token(usize::MAX);
 const WAKER: Token = Token(usize::MAX - 1);
 /// Token of packet rings; no socket has it.
-const RING: Token = Token(Place::NONE);
+const RING: Token = Token(SocketId::NONE);
 
 /// The polls of a worker, its timer, and the sockets with more data than one iteration reads.
 pub(super) struct Readiness {
@@ -26,7 +26,7 @@ pub(super) struct Readiness {
     /// and with thousands of clients a wake-up for each report would cost more than reading it.
     control: Poll,
     timer: Timer,
-    unread: Vec<Place>,
+    unread: Vec<SocketId>,
 }
 
 /// Events of one wait.
@@ -44,18 +44,18 @@ impl Ready {
     }
 
     /// Events of the sockets that wake the loop.
-    pub(super) fn events(&self) -> impl Iterator<Item = (Place, &Event)> {
+    pub(super) fn events(&self) -> impl Iterator<Item = (SocketId, &Event)> {
         self.events.iter().filter_map(of_socket)
     }
 
     /// Events of the sockets that do not wake the loop.
-    pub(super) fn control(&self) -> impl Iterator<Item = (Place, &Event)> {
+    pub(super) fn control(&self) -> impl Iterator<Item = (SocketId, &Event)> {
         self.control.iter().filter_map(of_socket)
     }
 }
 
-fn of_socket(event: &Event) -> Option<(Place, &Event)> {
-    Place::of(event.token()).map(|place| (place, event))
+fn of_socket(event: &Event) -> Option<(SocketId, &Event)> {
+    SocketId::from_token(event.token()).map(|place| (place, event))
 }
 
 impl Readiness {
@@ -100,7 +100,7 @@ impl Readiness {
     }
 
     /// Registers a socket for reading.
-    pub(super) fn poll(&self, socket: &mut impl Source, place: Place) -> io::Result<()> {
+    pub(super) fn poll(&self, socket: &mut impl Source, place: SocketId) -> io::Result<()> {
         let registry = self.poll.registry();
         registry.register(socket, place.token(), Interest::READABLE)
     }
@@ -113,13 +113,17 @@ impl Readiness {
     }
 
     /// Registers a socket that never wakes the loop.
-    pub(super) fn poll_control(&self, socket: &mut impl Source, place: Place) -> io::Result<()> {
+    pub(super) fn poll_control(&self, socket: &mut impl Source, place: SocketId) -> io::Result<()> {
         let registry = self.control.registry();
         registry.register(socket, place.token(), Interest::READABLE)
     }
 
     /// Registers a connection for reading and writing.
-    pub(super) fn poll_both_ways(&self, socket: &mut impl Source, place: Place) -> io::Result<()> {
+    pub(super) fn poll_read_write(
+        &self,
+        socket: &mut impl Source,
+        place: SocketId,
+    ) -> io::Result<()> {
         let interest = Interest::READABLE | Interest::WRITABLE;
         self.poll
             .registry()
@@ -127,18 +131,18 @@ impl Readiness {
     }
 
     /// Deregisters a socket that wakes the loop.
-    pub(super) fn forget(&self, socket: &mut impl Source) -> io::Result<()> {
+    pub(super) fn deregister(&self, socket: &mut impl Source) -> io::Result<()> {
         self.poll.registry().deregister(socket)
     }
 
     /// Deregisters a socket that never wakes the loop.
-    pub(super) fn forget_control(&self, socket: &mut impl Source) -> io::Result<()> {
+    pub(super) fn deregister_control(&self, socket: &mut impl Source) -> io::Result<()> {
         self.control.registry().deregister(socket)
     }
 
     /// Marks a socket for reading in the next iteration: it may hold more data, which no
     /// further event will announce.
-    pub(super) fn read_later(&mut self, place: Place) {
+    pub(super) fn read_later(&mut self, place: SocketId) {
         self.unread.push(place);
     }
 
@@ -147,7 +151,7 @@ impl Readiness {
     }
 
     /// Returns the sockets marked for reading, each once, and clears the list.
-    pub(super) fn take_unread(&mut self) -> Vec<Place> {
+    pub(super) fn take_unread(&mut self) -> Vec<SocketId> {
         let mut unread = std::mem::take(&mut self.unread);
         unread.sort_unstable();
         unread.dedup();
@@ -164,12 +168,16 @@ mod tests {
         let waker = Waker::new().expect("linux has it");
         let mut readiness = Readiness::new(&waker).expect("linux has it");
         assert!(!readiness.has_unread());
-        for place in [Place::Connection(1), Place::Pair(7), Place::Connection(1)] {
+        for place in [
+            SocketId::Connection(1),
+            SocketId::Pair(7),
+            SocketId::Connection(1),
+        ] {
             readiness.read_later(place);
         }
         assert!(readiness.has_unread());
         let unread = readiness.take_unread();
-        assert_eq!(unread, [Place::Pair(7), Place::Connection(1)]);
+        assert_eq!(unread, [SocketId::Pair(7), SocketId::Connection(1)]);
         assert!(!readiness.has_unread());
     }
 }

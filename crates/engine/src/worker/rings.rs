@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use measure::{Time, tester};
 use net::prefetch;
-use net::ring::{Arrived, Datagram, Family, PacketRing, RingSettings, Take};
+use net::ring::{Datagram, Family, PacketHandler, PacketRing, RingPacket, RingSettings};
 use protocol::metrics as clients;
-use protocol::session::{Arrival, MediaMark, SinkId};
+use protocol::session::{Arrival, MediaFilter, SinkId};
 
 use super::config::RingPlan;
 use super::connections::SegmentTimes;
-use super::counting::{Counting, foreign};
-use super::deferred::{DeferredInputs, Mark};
+use super::counting::{MediaCounter, count_foreign};
+use super::deferred::{DeferredInputs, RingMark};
 use super::inbox::Pending;
 use super::keys::SessionKey;
 use super::readiness::Readiness;
@@ -35,8 +35,8 @@ const BLOCKS_A_TURN: usize = 16;
 /// Mb/s each (2 cores of a busy virtual machine, Linux 6.18).
 ///
 /// Sessions receive media events up to 100 ms later, with the kernel's arrival times. If feedback
-/// may be due ([`protocol::session::Needs::within`]), packets are not gathered: each block wakes
-/// the loop.
+/// may be due ([`protocol::session::CaptureNeeds::delay_max`]), packets are not gathered: each
+/// block wakes the loop.
 const GATHER: Duration = Duration::from_millis(100);
 
 /// The packet rings of a worker, and the assignment of their ports.
@@ -45,7 +45,7 @@ pub(super) struct Rings {
     /// Rings for IPv4 and IPv6. The second is opened on first use.
     rings: [Option<PacketRing>; 2],
     /// Assignments, indexed by port pair.
-    targets: Vec<Option<Target>>,
+    targets: Vec<Option<PortAssignment>>,
     /// True if each block wakes the loop.
     wakes: bool,
     /// Time of the last read.
@@ -57,28 +57,28 @@ pub(super) struct Rings {
 }
 
 /// Longest tick of the kernel's timer (`CONFIG_HZ` 100).
-const TICK: Duration = Duration::from_millis(10);
+const KERNEL_TICK_MAX: Duration = Duration::from_millis(10);
 
 /// Assignment of a media port to a session.
 #[derive(Clone, Copy)]
-struct Target {
+struct PortAssignment {
     sink: SinkId,
     session: SessionKey,
     population: usize,
     local: IpAddr,
     /// Senders whose datagrams count.
-    from: From,
+    from: AcceptedSource,
     /// Pattern of media datagrams; `None` if all datagrams of the port are media.
-    mark: Option<MediaMark>,
+    mark: Option<MediaFilter>,
     /// Number of datagrams that the ring delivered and that the port's socket counted too.
     seen: u64,
     /// True once the session was notified of datagrams from another address.
-    knows_others: bool,
+    foreign_reported: bool,
 }
 
 /// Senders whose datagrams count as media of a port.
 #[derive(Clone, Copy)]
-enum From {
+enum AcceptedSource {
     /// Anybody, because no peer is set yet.
     Anybody,
     /// The given host. Datagrams of other hosts are foreign.
@@ -94,7 +94,7 @@ pub(super) struct RingPort {
     pub(super) session: SessionKey,
     pub(super) population: usize,
     /// Pattern of media datagrams; `None` if all datagrams are media.
-    pub(super) mark: Option<MediaMark>,
+    pub(super) mark: Option<MediaFilter>,
     /// Peer to which the socket is connected.
     pub(super) connected: Option<SocketAddr>,
 }
@@ -124,11 +124,11 @@ impl Rings {
     /// Returns the maximum time from the arrival of a packet to its visibility: the block timeout
     /// of the kernel plus one tick of its timer.
     pub(super) fn delay(&self) -> Duration {
-        self.settings.block_timeout + TICK
+        self.settings.block_timeout + KERNEL_TICK_MAX
     }
 
     /// Opens the ring for the address family of `local` if it is not open yet.
-    pub(super) fn cover(&mut self, local: IpAddr, readiness: &Readiness) -> io::Result<()> {
+    pub(super) fn ensure_open(&mut self, local: IpAddr, readiness: &Readiness) -> io::Result<()> {
         let family = match local {
             IpAddr::V4(_) => Family::V4,
             IpAddr::V6(_) => Family::V6,
@@ -158,7 +158,7 @@ impl Rings {
         (offset % 2 == 0).then_some(usize::from(offset / 2))
     }
 
-    fn target(&mut self, port: u16) -> Option<&mut Target> {
+    fn target(&mut self, port: u16) -> Option<&mut PortAssignment> {
         let place = self.place(port)?;
         self.targets.get_mut(place)?.as_mut()
     }
@@ -168,15 +168,17 @@ impl Rings {
         if let Some(place) = self.place(local.port())
             && let Some(target) = self.targets.get_mut(place)
         {
-            *target = Some(Target {
+            *target = Some(PortAssignment {
                 sink: port.sink,
                 session: port.session,
                 population: port.population,
                 local: local.ip(),
-                from: port.connected.map_or(From::Anybody, From::Connected),
+                from: port
+                    .connected
+                    .map_or(AcceptedSource::Anybody, AcceptedSource::Connected),
                 mark: port.mark,
                 seen: 0,
-                knows_others: false,
+                foreign_reported: false,
             });
         }
     }
@@ -184,24 +186,24 @@ impl Rings {
     /// Sets the host whose datagrams count on a port.
     pub(super) fn name_peer(&mut self, port: u16, peer: IpAddr) {
         if let Some(target) = self.target(port) {
-            target.from = From::Host(peer);
+            target.from = AcceptedSource::Host(peer);
         }
     }
 
     /// Returns the number of packets that the kernel has put into the rings so far.
-    fn mark(&mut self, at: Time) -> Mark {
+    fn mark(&mut self, at: Time) -> RingMark {
         let mut counts = [0; 2];
         for (count, ring) in counts.iter_mut().zip(&mut self.rings) {
             // If the count cannot be read, nothing is deferred.
-            if let Some(seen) = ring.as_mut().and_then(|ring| ring.seen().ok()) {
+            if let Some(seen) = ring.as_mut().and_then(|ring| ring.kernel_counts().ok()) {
                 *count = seen.arrived - seen.dropped;
             }
         }
-        Mark::new(counts, at)
+        RingMark::new(counts, at)
     }
 
     /// Returns `true` if all packets up to the mark have been delivered.
-    fn reached(&self, mark: &Mark) -> bool {
+    fn reached(&self, mark: &RingMark) -> bool {
         let handled = self
             .rings
             .iter()
@@ -237,11 +239,11 @@ impl Rings {
     pub(super) fn read(
         &mut self,
         segment_times: Option<&SegmentTimes>,
-        counting: &mut Counting<'_>,
+        counting: &mut MediaCounter<'_>,
     ) {
         let clock = counting.runtime.clock.same_start();
         for ring in self.rings.iter_mut().flatten() {
-            let mut counter = Counter {
+            let mut counter = RingCounter {
                 counting,
                 segment_times,
                 targets: &mut self.targets,
@@ -254,7 +256,7 @@ impl Rings {
 
     /// Releases a port after the ring has delivered everything for it. The rest of the kernel's
     /// count `arrived` is missing.
-    pub(super) fn take_back(&mut self, port: u16, arrived: u32, counting: &mut Counting<'_>) {
+    pub(super) fn take_back(&mut self, port: u16, arrived: u32, counting: &mut MediaCounter<'_>) {
         if let Some(index) = self.place(port)
             && let Some(target) = self.targets.get_mut(index).and_then(Option::take)
         {
@@ -267,22 +269,22 @@ impl Rings {
 
     /// Returns the mark up to which the rings must be read to have counted everything that has
     /// arrived, or `None` if it is reached and nothing is deferred.
-    pub(super) fn mark_if_behind(&mut self, now: Time) -> Option<Mark> {
+    pub(super) fn mark_if_behind(&mut self, now: Time) -> Option<RingMark> {
         let mark = self.mark(now);
         (!self.deferred.is_empty() || !self.reached(&mark)).then_some(mark)
     }
 
     /// Returns `true` if the oldest deferred input can be released.
-    pub(super) fn can_let_go(&self, turn: Time) -> bool {
+    pub(super) fn can_release(&self, turn: Time) -> bool {
         let first = self.deferred.first();
-        first.is_some_and(|mark| self.reached(mark) || turn >= mark.patience_ends())
+        first.is_some_and(|mark| self.reached(mark) || turn >= mark.expires())
     }
 
     /// Returns the number of packets dropped for lack of room in the rings since the last call.
     pub(super) fn take_drops(&mut self) -> u64 {
         let rings = self.rings.iter_mut().flatten();
         let dropped: u64 = rings
-            .filter_map(|ring| ring.seen().ok())
+            .filter_map(|ring| ring.kernel_counts().ok())
             .map(|seen| seen.dropped)
             .sum();
         let new = dropped.saturating_sub(self.dropped);
@@ -292,16 +294,16 @@ impl Rings {
 }
 
 /// Counts the packets of a ring.
-struct Counter<'a, 'b> {
-    counting: &'a mut Counting<'b>,
+struct RingCounter<'a, 'b> {
+    counting: &'a mut MediaCounter<'b>,
     segment_times: Option<&'a SegmentTimes>,
-    targets: &'a mut [Option<Target>],
+    targets: &'a mut [Option<PortAssignment>],
     /// First port of the ring.
     first: u16,
 }
 
-impl Take for Counter<'_, '_> {
-    fn soon(&mut self, ports: &[u16]) {
+impl PacketHandler for RingCounter<'_, '_> {
+    fn announce(&mut self, ports: &[u16]) {
         for port in ports {
             let place = usize::from(port.wrapping_sub(self.first)) / 2;
             if let Some(Some(target)) = self.targets.get(place)
@@ -312,21 +314,21 @@ impl Take for Counter<'_, '_> {
         }
     }
 
-    fn take(&mut self, arrived: Arrived<'_>) {
+    fn take(&mut self, arrived: RingPacket<'_>) {
         match arrived {
-            Arrived::Datagram(datagram) => {
-                self.run(datagram.to.port(), std::iter::once(*datagram));
+            RingPacket::Datagram(datagram) => {
+                self.handle_datagrams(datagram.to.port(), std::iter::once(*datagram));
             }
-            Arrived::Segment(segment) => {
+            RingPacket::Segment(segment) => {
                 if let Some(times) = self.segment_times {
-                    times.shown(segment);
+                    times.queue(segment);
                 }
             }
         }
     }
 
     #[inline]
-    fn run<'a>(&mut self, port: u16, datagrams: impl Iterator<Item = Datagram<'a>>) {
+    fn handle_datagrams<'a>(&mut self, port: u16, datagrams: impl Iterator<Item = Datagram<'a>>) {
         let offset = usize::from(port.wrapping_sub(self.first));
         // RTCP has a socket of its own. Packets of unassigned ports are ignored.
         if offset.is_multiple_of(2)
@@ -337,15 +339,15 @@ impl Take for Counter<'_, '_> {
     }
 }
 
-impl Target {
+impl PortAssignment {
     /// Counts datagrams of the stream.
     #[inline]
     fn count<'a>(
         &mut self,
-        counting: &mut Counting<'_>,
+        counting: &mut MediaCounter<'_>,
         datagrams: impl Iterator<Item = Datagram<'a>>,
     ) {
-        let Counting {
+        let MediaCounter {
             sinks,
             populations,
             runtime,
@@ -359,20 +361,30 @@ impl Target {
             }
             // The kernel gives a connected socket none of these, so only the ring can report an
             // answer from another address.
-            if let From::Connected(peer) = self.from
+            if let AcceptedSource::Connected(peer) = self.from
                 && peer != datagram.from
             {
-                foreign(&mut self.knows_others, whose, datagram.from.ip(), runtime);
+                count_foreign(
+                    &mut self.foreign_reported,
+                    whose,
+                    datagram.from.ip(),
+                    runtime,
+                );
                 continue;
             }
-            if self.mark.is_some_and(|mark| !mark.is_on(datagram.bytes)) {
+            if self.mark.is_some_and(|mark| !mark.matches(datagram.bytes)) {
                 continue;
             }
             self.seen += 1;
-            if let From::Host(peer) = self.from
+            if let AcceptedSource::Host(peer) = self.from
                 && peer != datagram.from.ip()
             {
-                foreign(&mut self.knows_others, whose, datagram.from.ip(), runtime);
+                count_foreign(
+                    &mut self.foreign_reported,
+                    whose,
+                    datagram.from.ip(),
+                    runtime,
+                );
                 continue;
             }
             let arrival = Arrival {

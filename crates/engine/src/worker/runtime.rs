@@ -58,7 +58,7 @@ impl Runtime {
 
     /// Records `datagrams` dropped at a socket for lack of buffer space, `each` of them for every
     /// session of `sessions`.
-    pub(super) fn lost(
+    pub(super) fn add_loss(
         &mut self,
         datagrams: u64,
         each: u64,
@@ -69,7 +69,8 @@ impl Runtime {
         self.losses.extend(sessions);
     }
 
-    /// Returns the next loss recorded by [`Runtime::lost`] that is not counted for its session yet.
+    /// Returns the next loss recorded by [`Runtime::add_loss`] that is not counted for its session
+    /// yet.
     #[inline]
     pub(super) fn next_loss(&mut self) -> Option<(SessionKey, u64)> {
         self.losses.pop()

@@ -8,7 +8,7 @@ use measure::Time;
 use protocol::session::{ChannelId, FlowId, PeerId, Session, StreamRow};
 use slab::Slab;
 
-use super::keys::{SentBy, SessionKey};
+use super::keys::{FlowSender, SessionKey};
 use super::timers::beat_at;
 use super::windows::HEARTBEAT;
 use crate::messages::ClientState;
@@ -24,13 +24,13 @@ pub(super) struct Slot {
     pub(super) client: Option<Client>,
     pub(super) channels: Vec<(ChannelId, Channel)>,
     /// Channels that use TLS, each with the name that the certificate must match.
-    pub(super) secured: Vec<(ChannelId, Arc<str>)>,
+    pub(super) tls_names: Vec<(ChannelId, Arc<str>)>,
     /// Flows that are sending, each with its sender.
-    pub(super) flows: Vec<(FlowId, SentBy)>,
+    pub(super) flows: Vec<(FlowId, FlowSender)>,
     pub(super) topics: Vec<Arc<str>>,
     /// Time of the task that delivers the session's deadline. Queued deadline tasks with another
     /// time are obsolete.
-    pub(super) armed: Time,
+    pub(super) deadline_task_at: Time,
     pub(super) stopping: bool,
     /// True if the packet ring receives media of this session.
     pub(super) on_ring: bool,
@@ -41,7 +41,7 @@ pub(super) struct Slot {
     /// True if the session has single UDP sockets of its own.
     pub(super) has_single: bool,
     /// True if any socket of this session is read late.
-    pub(super) reads_late: bool,
+    pub(super) has_late_socket: bool,
     /// Trace of the datagrams and bytes received and sent, if the client is traced.
     pub(super) trace: Option<Tracer>,
 }
@@ -131,16 +131,16 @@ impl Slot {
             client,
             // Most sessions have a connection and a media socket.
             channels: Vec::with_capacity(2),
-            secured: Vec::new(),
+            tls_names: Vec::new(),
             flows: Vec::new(),
             topics: Vec::new(),
-            armed: Time::NEVER,
+            deadline_task_at: Time::NEVER,
             stopping: false,
             on_ring: false,
             in_batches: false,
             in_groups: false,
             has_single: false,
-            reads_late: false,
+            has_late_socket: false,
             trace: None,
         }
     }
@@ -160,13 +160,13 @@ impl Slot {
     }
 
     /// Returns the name that the certificate must match, or `None` if the channel does not use TLS.
-    pub(super) fn secured(&self, id: ChannelId) -> Option<Arc<str>> {
-        let secured = self.secured.iter().find(|(channel, _)| *channel == id);
+    pub(super) fn tls_name(&self, id: ChannelId) -> Option<Arc<str>> {
+        let secured = self.tls_names.iter().find(|(channel, _)| *channel == id);
         secured.map(|(_, name)| name.clone())
     }
 
     pub(super) fn forget_channel(&mut self, id: ChannelId) {
-        self.secured.retain(|(channel, _)| *channel != id);
+        self.tls_names.retain(|(channel, _)| *channel != id);
         self.channels.retain(|(channel, _)| *channel != id);
     }
 
@@ -187,24 +187,24 @@ impl Slot {
     #[inline]
     pub(super) fn arm(&mut self, beat: Time, turn: Time) -> Option<Time> {
         let deadline = self.session.deadline()?;
-        if deadline >= self.armed {
+        if deadline >= self.deadline_task_at {
             return None;
         }
         let beat = beat_at(beat, HEARTBEAT, deadline);
         // A deadline at which the session only sends something (a report, a keep-alive) is
         // postponed to the next heartbeat, for which the loop wakes up anyway. With thousands of
         // clients, a wake-up for each would cost more than sending.
-        let at = match self.session.awaits(beat) {
+        let at = match self.session.awaits_input(beat) {
             true => deadline,
             false => beat,
         };
         // A deadline in the past is delivered in the next iteration. A session that sets one
         // repeatedly uses processor time but does not starve others.
         let at = at.max(turn + Duration::from_nanos(1));
-        if at >= self.armed {
+        if at >= self.deadline_task_at {
             return None;
         }
-        self.armed = at;
+        self.deadline_task_at = at;
         Some(at)
     }
 }
@@ -235,24 +235,24 @@ impl Sessions {
     pub(super) fn add(&mut self, slot: Slot) -> SessionKey {
         SessionKey {
             serial: slot.serial,
-            place: self.slots.insert(slot),
+            index: self.slots.insert(slot),
         }
     }
 
     pub(super) fn remove(&mut self, key: SessionKey) -> Option<Slot> {
         self.get(key)?;
-        self.slots.try_remove(key.place)
+        self.slots.try_remove(key.index)
     }
 
     #[inline]
     pub(super) fn get(&self, key: SessionKey) -> Option<&Slot> {
-        let slot = self.slots.get(key.place);
+        let slot = self.slots.get(key.index);
         slot.filter(|slot| slot.serial == key.serial)
     }
 
     #[inline]
     pub(super) fn get_mut(&mut self, key: SessionKey) -> Option<&mut Slot> {
-        let slot = self.slots.get_mut(key.place);
+        let slot = self.slots.get_mut(key.index);
         slot.filter(|slot| slot.serial == key.serial)
     }
 
@@ -270,14 +270,14 @@ impl Sessions {
 
     pub(super) fn keys(&self) -> Vec<SessionKey> {
         let key = |(place, slot): (usize, &Slot)| SessionKey {
-            place,
+            index: place,
             serial: slot.serial,
         };
         self.slots.iter().map(key).collect()
     }
 
     /// Returns the sessions at the indices `first`, `first + step`, and so on.
-    pub(super) fn some(&self, first: usize, step: usize) -> impl Iterator<Item = &Slot> {
+    pub(super) fn every_nth(&self, first: usize, step: usize) -> impl Iterator<Item = &Slot> {
         // Iterates over indices, so that the cost is a fraction of the total.
         let places = (first..self.slots.capacity()).step_by(step);
         places.filter_map(|place| self.slots.get(place))
@@ -318,7 +318,7 @@ mod tests {
             Some(self.deadline)
         }
 
-        fn awaits(&self, _: Time) -> bool {
+        fn awaits_input(&self, _: Time) -> bool {
             self.awaits
         }
     }
@@ -354,7 +354,7 @@ mod tests {
         sessions.stop_all(at(9));
         assert!(sessions.remove(first).is_some());
         let second = sessions.add(slot(2, at(1), true));
-        assert_eq!(first.place, second.place);
+        assert_eq!(first.index, second.index);
         assert!(sessions.get(first).is_none() && sessions.remove(first).is_none());
         assert_eq!(sessions.population(second), Some(0));
         assert_eq!(

@@ -16,8 +16,8 @@ use protocol::media::rtp::{RtpFlow, RtpReceiver};
 use protocol::metrics as clients;
 use protocol::registry::RTSP_PROTOCOL;
 use protocol::session::{
-    ChannelError, ChannelId, Closed, Context, Failure, FlowId, Input, Open, Outcome, Output, Port,
-    Reading, Session,
+    ChannelError, ChannelId, CloseReason, Context, Failure, FlowId, Input, Open, Outcome, Output,
+    Port, ReadTiming, Session,
 };
 use scenario::{Leave, Pick};
 
@@ -28,8 +28,8 @@ pub(super) mod ring;
 mod segment_times;
 mod tasks;
 
-use super::{Accept, ClientPlan, EndpointPlan, MakeClient, PopulationPlan, Serving, WINDOW};
-use crate::crew::{Crew, Duty};
+use super::{Accept, ClientPlan, EndpointPlan, ListenerPlan, MakeClient, PopulationPlan, WINDOW};
+use crate::crew::{WorkerPlan, WorkerPool};
 use crate::messages::{ClientState, Command, WorkerReport};
 
 const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -112,14 +112,14 @@ fn failed(reason: &'static str, detail: impl std::fmt::Debug) -> Output {
 }
 
 fn tell(topic: &str, message: impl ToString) -> Output {
-    Output::Tell {
+    Output::Publish {
         topic: topic.to_owned(),
         message: message.to_string().into(),
     }
 }
 
 fn listen(topic: &str) -> Output {
-    Output::Listen {
+    Output::Subscribe {
         topic: topic.to_owned(),
     }
 }
@@ -171,7 +171,7 @@ fn run_on(
     urls: &[&str],
     ports: impl Fn(PortRange) -> PortRange,
     client: MakeClient,
-    during: impl FnMut(&Crew, &Clock, &Seen),
+    during: impl FnMut(&WorkerPool, &Clock, &Seen),
 ) -> Seen {
     let load = Load {
         shape: Shape::AtOnce {
@@ -179,7 +179,7 @@ fn run_on(
         },
         rejoin: false,
     };
-    let duty = |worker| Duty {
+    let duty = |worker| WorkerPlan {
         populations: vec![PopulationPlan {
             name: "toys".to_owned(),
             catalogue: RTSP_PROTOCOL.catalogue,
@@ -207,9 +207,9 @@ fn run_on(
 }
 
 /// Runs clients until they have ended.
-fn play(duties: Vec<Duty>, mut during: impl FnMut(&Crew, &Clock, &Seen)) -> Seen {
+fn play(duties: Vec<WorkerPlan>, mut during: impl FnMut(&WorkerPool, &Clock, &Seen)) -> Seen {
     let workers = duties.len();
-    let mut crew = Crew::start(duties, Duration::from_secs(1), 1).expect("workers");
+    let mut crew = WorkerPool::start(duties, Duration::from_secs(1), 1).expect("workers");
     let clock = Clock::start();
     crew.begin(&clock);
     let mut seen = Seen::default();
@@ -378,7 +378,7 @@ fn bytes_arrive_whole_both_ways_however_they_are_split() {
                     cx.out.push_back(outcome);
                 }
             }
-            Input::Closed { how, .. } => cx.out.push_back(failed("closed", how)),
+            Input::Closed { reason: how, .. } => cx.out.push_back(failed("closed", how)),
             _ => {}
         })
     });
@@ -411,7 +411,9 @@ fn an_end_that_comes_with_the_last_bytes_is_seen() {
                 stream.write_all(b"the last").expect("room for it");
             }
             Input::Bytes { bytes, .. } => heard.extend_from_slice(bytes),
-            Input::Closed { how, .. } if heard == b"the last" && how == Closed::End => {
+            Input::Closed { reason: how, .. }
+                if heard == b"the last" && how == CloseReason::End =>
+            {
                 cx.out.push_back(Output::Ended(Outcome::Completed));
             }
             input => cx.out.push_back(failed("other", (input, &heard))),
@@ -431,11 +433,11 @@ fn connection_whose_peer_does_not_read_is_closed_as_stuck() {
                 let more = std::iter::repeat_with(|| send(Port::Media, &[0; 65536]));
                 cx.out.extend(more.take(500));
             }
-            Input::Closed { how, .. } => cx.out.push_back(failed("closed", how)),
+            Input::Closed { reason: how, .. } => cx.out.push_back(failed("closed", how)),
             _ => {}
         })
     });
-    assert_eq!(detail(&seen), format!("{:?}", Closed::Stuck));
+    assert_eq!(detail(&seen), format!("{:?}", CloseReason::SendQueueFull));
     assert!(seen.tester(tester::SENDS_FAILED) >= 1);
 }
 
@@ -458,10 +460,10 @@ fn talker(url: &str) -> Box<dyn Session> {
             cx.out.push_back(listen(&other));
         }
         // The server knows the player's port by now.
-        Input::Told { topic, .. } if topic.ends_with("ready") => {
+        Input::TopicMessage { topic, .. } if topic.ends_with("ready") => {
             cx.out.push_back(send(Port::Control, question.as_bytes()));
         }
-        Input::Told { message, .. } => {
+        Input::TopicMessage { message, .. } => {
             cx.out.push_back(peer(message));
             cx.out.push_back(match serves {
                 true => tell(&format!("{own} ready"), ""),
@@ -510,7 +512,7 @@ fn flow(cx: &mut Context<'_>, interleaved: Option<u8>, faults: &[(&str, &str)]) 
         seed: 3,
         log: false,
     });
-    flow.interleave(interleaved);
+    flow.set_interleaved_channel(interleaved);
     flow.start(cx.now);
     cx.flows.insert(flow)
 }
@@ -522,7 +524,7 @@ fn sink_counts_what_a_udp_flow_sent() {
             "send" => toy(move |cx, input, _| match input {
                 Input::Start { .. } => cx.out.push_back(pair(None, false)),
                 Input::Opened { .. } => cx.out.push_back(listen("port")),
-                Input::Told { message, .. } => {
+                Input::TopicMessage { message, .. } => {
                     cx.out.push_back(peer(message));
                     let flow = flow(cx, None, &[("loss", "20%"), ("duplicate", "20%")]);
                     cx.out.push_back(Output::StartFlow {
@@ -531,8 +533,8 @@ fn sink_counts_what_a_udp_flow_sent() {
                     });
                 }
                 Input::FlowEnded { flow } => {
-                    let flow: Box<RtpFlow> = cx.flows.take(flow);
-                    let served = flow.served();
+                    let flow: Box<RtpFlow> = cx.flows.remove_as(flow);
+                    let served = flow.statistics();
                     assert!(served.lost > 0 && served.duplicated > 0, "{served:?}");
                     assert_eq!(served.not_taken, 0);
                     let counts = format!("{} {}", served.sent, served.duplicated);
@@ -556,7 +558,7 @@ fn sink_counts_what_a_udp_flow_sent() {
                         cx.out.push_back(listen("sent"));
                     }
                     Input::Opened { local, .. } => cx.out.push_back(tell("port", local.port())),
-                    Input::Told { message, .. } => {
+                    Input::TopicMessage { message, .. } => {
                         sent = Some((message.to_string(), cx.now + PATIENCE / 2));
                         *deadline = Some(cx.now);
                     }
@@ -611,8 +613,8 @@ fn interleaved_flow_arrives_as_sent() {
                 });
             }
             Input::FlowEnded { flow } => {
-                let flow: Box<RtpFlow> = cx.flows.take(flow);
-                *told.lock().expect("nobody panics with it") = flow.served().sent;
+                let flow: Box<RtpFlow> = cx.flows.remove_as(flow);
+                *told.lock().expect("nobody panics with it") = flow.statistics().sent;
                 cx.out.push_back(Output::Ended(Outcome::Completed));
             }
             _ => {}
@@ -646,7 +648,7 @@ fn session_that_never_ends_is_stopped_twice_and_then_cut() {
         |crew, clock, _| {
             if !std::mem::replace(&mut stopped, true) {
                 let until = clock.now() + Duration::from_millis(100);
-                crew.tell(|| Command::Stop { until });
+                crew.broadcast(|| Command::Stop { until });
             }
         },
     );
@@ -671,7 +673,7 @@ fn deadline_in_the_past_does_not_starve_the_loop() {
         |crew, clock, seen| {
             if !seen.windows.is_empty() {
                 let until = clock.now() + PATIENCE;
-                crew.tell(|| Command::Stop { until });
+                crew.broadcast(|| Command::Stop { until });
             }
         },
     );
@@ -704,11 +706,11 @@ fn loop_keeps_running_while_many_sessions_are_stopped() {
         }))
     });
     let mut stopped = false;
-    let stop = |crew: &Crew, clock: &Clock, _: &Seen| {
+    let stop = |crew: &WorkerPool, clock: &Clock, _: &Seen| {
         let all = *begun.lock().expect("nobody panics with it") == 200;
         if all && !std::mem::replace(&mut stopped, true) {
             let until = clock.now() + PATIENCE;
-            crew.tell(|| Command::Stop { until });
+            crew.broadcast(|| Command::Stop { until });
         }
     };
     let seen = run_on(1, &["toy"; 200], |ports| ports, client, stop);
@@ -736,7 +738,7 @@ fn killed_run_still_counts_every_client() {
         |crew, _, seen| {
             // A whole window first, so that the window that is cut short is the second.
             if !seen.windows.is_empty() && !std::mem::replace(&mut killed, true) {
-                crew.tell(|| Command::Kill);
+                crew.broadcast(|| Command::Kill);
             }
         },
     );
@@ -760,7 +762,7 @@ fn long_running_clients_are_reported_before_they_end() {
         client,
         |crew, _, seen| {
             if !seen.clients.is_empty() && !std::mem::replace(&mut killed, true) {
-                crew.tell(|| Command::Kill);
+                crew.broadcast(|| Command::Kill);
             }
         },
     );

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     fn leave(serial: u64) -> Task {
-        Task::Leave(SessionKey { place: 0, serial })
+        Task::Leave(SessionKey { index: 0, serial })
     }
 
     #[test]

@@ -7,11 +7,11 @@ use super::keys::SessionKey;
 
 /// Maximum number of topics in a run: answers of a server must not make the tester grow without
 /// bound.
-pub(super) const TOPICS: usize = 100_000;
+pub(super) const TOPICS_MAX: usize = 100_000;
 
 /// The limit of topics is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Full;
+pub(super) struct TopicLimitReached;
 
 #[derive(Default)]
 struct Topic {
@@ -28,24 +28,24 @@ pub(super) struct Topics {
 impl Topics {
     /// Returns `true` if the topic exists or can be created.
     pub(super) fn has_room_for(&self, name: &str) -> bool {
-        self.topics.len() < TOPICS || self.topics.contains_key(name)
+        self.topics.len() < TOPICS_MAX || self.topics.contains_key(name)
     }
 
     /// Subscribes a session to a topic. Returns the last message on it.
-    pub(super) fn listen(&mut self, key: SessionKey, name: Arc<str>) -> Option<Arc<str>> {
+    pub(super) fn subscribe(&mut self, key: SessionKey, name: Arc<str>) -> Option<Arc<str>> {
         let topic = self.topics.entry(name).or_default();
         topic.listeners.push(key);
         topic.last.clone()
     }
 
     /// Stores a message as the last one of its topic. Returns the subscribers.
-    pub(super) fn tell(
+    pub(super) fn publish(
         &mut self,
         name: &Arc<str>,
         message: &Arc<str>,
-    ) -> Result<&[SessionKey], Full> {
+    ) -> Result<&[SessionKey], TopicLimitReached> {
         if !self.has_room_for(name) {
-            return Err(Full);
+            return Err(TopicLimitReached);
         }
         let topic = self.topics.entry(name.clone()).or_default();
         topic.last = Some(message.clone());
@@ -53,7 +53,7 @@ impl Topics {
     }
 
     /// Unsubscribes a session.
-    pub(super) fn leave(&mut self, key: SessionKey, names: &[Arc<str>]) {
+    pub(super) fn unsubscribe(&mut self, key: SessionKey, names: &[Arc<str>]) {
         for name in names {
             if let Some(topic) = self.topics.get_mut(name) {
                 topic.listeners.retain(|&listener| listener != key);
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     const ONE: SessionKey = SessionKey {
-        place: 1,
+        index: 1,
         serial: 1,
     };
 
@@ -79,23 +79,29 @@ mod tests {
     fn late_subscriber_receives_the_last_message() {
         let mut topics = Topics::default();
         let name: Arc<str> = "stream".into();
-        assert_eq!(topics.tell(&name, &"begun".into()), Ok(&[][..]));
-        assert_eq!(topics.listen(ONE, name.clone()).as_deref(), Some("begun"));
-        assert_eq!(topics.tell(&name, &"ended".into()), Ok(&[ONE][..]));
-        topics.leave(ONE, std::slice::from_ref(&name));
-        assert_eq!(topics.tell(&name, &"again".into()), Ok(&[][..]));
+        assert_eq!(topics.publish(&name, &"begun".into()), Ok(&[][..]));
+        assert_eq!(
+            topics.subscribe(ONE, name.clone()).as_deref(),
+            Some("begun")
+        );
+        assert_eq!(topics.publish(&name, &"ended".into()), Ok(&[ONE][..]));
+        topics.unsubscribe(ONE, std::slice::from_ref(&name));
+        assert_eq!(topics.publish(&name, &"again".into()), Ok(&[][..]));
     }
 
     #[test]
     fn topics_are_bounded_and_empty_ones_are_removed() {
         let mut topics = Topics::default();
         let name = |number: usize| -> Arc<str> { number.to_string().into() };
-        for number in 0..TOPICS {
-            topics.listen(ONE, name(number));
+        for number in 0..TOPICS_MAX {
+            topics.subscribe(ONE, name(number));
         }
         assert!(topics.has_room_for("0") && !topics.has_room_for("more"));
-        assert_eq!(topics.tell(&name(TOPICS), &"".into()), Err(Full));
-        topics.leave(ONE, &[name(5)]);
+        assert_eq!(
+            topics.publish(&name(TOPICS_MAX), &"".into()),
+            Err(TopicLimitReached)
+        );
+        topics.unsubscribe(ONE, &[name(5)]);
         assert!(topics.has_room_for("more"));
     }
 }

@@ -59,7 +59,7 @@ impl Windows {
     }
 
     /// Sets the grace period to zero.
-    pub(super) fn close_at_their_end(&mut self) {
+    pub(super) fn end_grace(&mut self) {
         self.grace = Duration::ZERO;
     }
 
@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(lags(&mut recorder), 0);
         windows.advance(at(1000));
         assert_eq!(windows.beat(at(2010), &mut recorder), None);
-        windows.close_at_their_end();
+        windows.end_grace();
         assert_eq!(windows.beat(at(2010), &mut recorder), Some(at(2000)));
     }
 }

@@ -12,7 +12,7 @@ pub struct Delivery<T> {
     /// Number of packets that were sent before it.
     pub number: u64,
     /// Time at which it was sent into the link.
-    pub came: Time,
+    pub sent_at: Time,
     /// Time at which it leaves the link.
     pub due: Time,
     /// True for the second copy of a packet.
@@ -27,8 +27,8 @@ pub struct Delivery<T> {
 /// cost as much as the rest of the model.
 #[derive(Debug)]
 pub(super) struct Departures<T> {
-    line: VecDeque<Departure<T>>,
-    others: BinaryHeap<Reverse<Departure<T>>>,
+    in_order: VecDeque<Departure<T>>,
+    reordered: BinaryHeap<Reverse<Departure<T>>>,
 }
 
 /// A packet that leaves, with its length in bytes.
@@ -67,28 +67,28 @@ impl<T> Ord for Departure<T> {
 impl<T> Departures<T> {
     pub(super) fn new() -> Departures<T> {
         Departures {
-            line: VecDeque::new(),
-            others: BinaryHeap::new(),
+            in_order: VecDeque::new(),
+            reordered: BinaryHeap::new(),
         }
     }
 
     /// Number of packets under way.
     pub(super) fn len(&self) -> usize {
-        self.line.len() + self.others.len()
+        self.in_order.len() + self.reordered.len()
     }
 
     #[inline]
     pub(super) fn push(&mut self, departure: Departure<T>) {
-        match self.line.back() {
-            Some(last) if departure < *last => self.others.push(Reverse(departure)),
-            _ => self.line.push_back(departure),
+        match self.in_order.back() {
+            Some(last) if departure < *last => self.reordered.push(Reverse(departure)),
+            _ => self.in_order.push_back(departure),
         }
     }
 
     /// True if the next packet is in the queue.
     #[inline]
     fn is_of_line(&self) -> bool {
-        match (self.line.front(), self.others.peek()) {
+        match (self.in_order.front(), self.reordered.peek()) {
             (Some(first), Some(Reverse(other))) => first < other,
             (first, _) => first.is_some(),
         }
@@ -98,8 +98,8 @@ impl<T> Departures<T> {
     #[inline]
     pub(super) fn next(&self) -> Option<Time> {
         let next = match self.is_of_line() {
-            true => self.line.front(),
-            false => self.others.peek().map(|Reverse(other)| other),
+            true => self.in_order.front(),
+            false => self.reordered.peek().map(|Reverse(other)| other),
         };
         next.map(|next| next.delivery.due)
     }
@@ -107,8 +107,8 @@ impl<T> Departures<T> {
     #[inline]
     pub(super) fn pop(&mut self) -> Option<Departure<T>> {
         match self.is_of_line() {
-            true => self.line.pop_front(),
-            false => self.others.pop().map(|Reverse(other)| other),
+            true => self.in_order.pop_front(),
+            false => self.reordered.pop().map(|Reverse(other)| other),
         }
     }
 }
@@ -125,7 +125,7 @@ mod tests {
             delivery: Delivery {
                 packet: (),
                 number,
-                came: Time::ZERO,
+                sent_at: Time::ZERO,
                 due: Time::from_nanos(due),
                 copy: false,
                 wrong_bit: None,

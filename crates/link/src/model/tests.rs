@@ -16,7 +16,7 @@ fn run(settings: &Settings, gap: Duration, count: u64, seed: u64) -> (Vec<Delive
     let mut left = Vec::new();
     for number in 0..count {
         let now = Time::ZERO + gap * u32::try_from(number).expect("few packets");
-        while let Some(next) = link.next().filter(|&next| next <= now) {
+        while let Some(next) = link.next_departure().filter(|&next| next <= now) {
             left.extend(std::iter::from_fn(|| link.take(next)));
         }
         let _ = link.send(now, 1000, number);
@@ -30,7 +30,7 @@ fn run(settings: &Settings, gap: Duration, count: u64, seed: u64) -> (Vec<Delive
 fn delays(left: &[Delivery<u64>]) -> Vec<f64> {
     left.iter()
         .filter(|delivery| !delivery.copy)
-        .map(|delivery| delivery.due.since(delivery.came).as_secs_f64() * 1e3)
+        .map(|delivery| delivery.due.since(delivery.sent_at).as_secs_f64() * 1e3)
         .collect()
 }
 
@@ -48,7 +48,7 @@ fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
 #[test]
 fn link_with_default_settings_delivers_at_once() {
     let (left, counts) = run(&Settings::default(), ms(1), 1000, 1);
-    assert!(left.iter().all(|delivery| delivery.due == delivery.came));
+    assert!(left.iter().all(|delivery| delivery.due == delivery.sent_at));
     assert_eq!((counts.delivered, counts.lost()), (1000, 0));
     assert_eq!(counts.delivered_bytes, 1_000_000);
 }
@@ -75,7 +75,14 @@ fn same_seed_gives_the_same_fates_at_any_times() {
         left.sort_by_key(|delivery| (delivery.number, delivery.copy));
         let fates: Vec<_> = left
             .iter()
-            .map(|one| (one.number, one.copy, one.wrong_bit, one.due.since(one.came)))
+            .map(|one| {
+                (
+                    one.number,
+                    one.copy,
+                    one.wrong_bit,
+                    one.due.since(one.sent_at),
+                )
+            })
             .collect();
         (fates, counts.lost())
     };
@@ -179,7 +186,7 @@ fn jitter_has_its_mean_and_spread() {
         assert!((mean - 50.0).abs() < 0.1, "{shape:?} {mean}");
         assert!((found / deviation - 1.0).abs() < by, "{shape:?} {found}");
         assert!(counts.reordered > 1000, "{shape:?} {counts:?}");
-        let soonest = least(ms(50), &jitter).as_secs_f64() * 1e3;
+        let soonest = delay_min(ms(50), &jitter).as_secs_f64() * 1e3;
         assert!(delays.iter().all(|&delay| delay >= soonest), "{shape:?}");
     }
 }
@@ -227,7 +234,7 @@ proptest! {
         let (mut sum, mut squares, mut left) = (0.0, 0.0, 0u64);
         let mut take = |link: &mut Link<()>, now| {
             while let Some(delivery) = link.take(now) {
-                let off = delivery.due.since(delivery.came).as_secs_f64() * 1e3 - mean as f64;
+                let off = delivery.due.since(delivery.sent_at).as_secs_f64() * 1e3 - mean as f64;
                 sum += off;
                 squares += off * off;
                 left += 1;
@@ -335,7 +342,7 @@ fn codel_keeps_a_standing_queue_short() {
         while now < at(20_000) {
             let _ = link.send(now, 1000, ());
             while let Some(left) = link.take(now) {
-                waited.push(left.due.since(left.came).as_secs_f64() * 1e3 - 1.0);
+                waited.push(left.due.since(left.sent_at).as_secs_f64() * 1e3 - 1.0);
             }
             rate = match link.counts().lost() > lost {
                 true => rate / 2.0,
@@ -484,7 +491,7 @@ proptest! {
         for (number, &(gap, bytes)) in gaps.iter().enumerate() {
             now += ms(gap);
             while let Some(delivery) = link.take(now) {
-                prop_assert!(delivery.due <= now && delivery.came <= delivery.due);
+                prop_assert!(delivery.due <= now && delivery.sent_at <= delivery.due);
                 seen.push(delivery);
             }
             let _ = link.send(now, bytes, number);
@@ -493,7 +500,7 @@ proptest! {
             prop_assert_eq!(counts.delivered, first);
             prop_assert!(counts.queue_bytes_max <= limit || rate.is_none() || now >= at(200));
         }
-        while let Some(next) = link.next() {
+        while let Some(next) = link.next_departure() {
             // A packet may leave at this time; if CoDel drops it, none does.
             seen.extend(std::iter::from_fn(|| link.take(next.max(now))));
             now = now.max(next);

@@ -8,7 +8,7 @@ use crate::totals::Totals;
 
 /// How a bound is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Judged {
+pub(super) enum JudgedBy {
     /// The bound may be crossed in a share of the windows.
     ByWindows,
     /// The bound must never be crossed.
@@ -38,7 +38,7 @@ pub(super) enum Check {
     LateClients,
 }
 
-const MORE_PROCESSOR: &str =
+const MORE_CORES_ADVICE: &str =
     "give the tester more or faster cores or a dedicated machine, or run fewer clients";
 
 impl Check {
@@ -63,14 +63,14 @@ impl Check {
         Check::LateClients,
     ];
 
-    pub(super) fn judged(self) -> Judged {
+    pub(super) fn judged_by(self) -> JudgedBy {
         match self {
-            Check::Overflow | Check::KernelDrops | Check::LateClients => Judged::OverTheRun,
+            Check::Overflow | Check::KernelDrops | Check::LateClients => JudgedBy::OverTheRun,
             Check::LongestStall
             | Check::SocketsRefused
             | Check::LinkOverload
             | Check::FileDescriptors
-            | Check::Ports => Judged::Once,
+            | Check::Ports => JudgedBy::Once,
             Check::Lag
             | Check::WorkerCpu
             | Check::CpuWait
@@ -78,7 +78,7 @@ impl Check {
             | Check::FeedbackDelay
             | Check::SendLateness
             | Check::LinkLateness
-            | Check::LateStarts => Judged::ByWindows,
+            | Check::LateStarts => JudgedBy::ByWindows,
         }
     }
 
@@ -126,7 +126,7 @@ impl Check {
     }
 
     /// Description of the checked figure.
-    pub(super) fn what(self) -> &'static str {
+    pub(super) fn description(self) -> &'static str {
         match self {
             Check::Overflow => "the share of packets lost in the tester's own queues",
             Check::KernelDrops => "the share of packets lost in this machine's kernel",
@@ -167,7 +167,7 @@ impl Check {
                 "raise the limit of open files (`ulimit -n`), use more workers or source addresses, or run fewer clients"
             }
             Check::Ports => "run fewer clients over UDP, or start several runs on several machines",
-            Check::Lag | Check::WorkerCpu | Check::FeedbackDelay => MORE_PROCESSOR,
+            Check::Lag | Check::WorkerCpu | Check::FeedbackDelay => MORE_CORES_ADVICE,
             Check::CpuWait => {
                 "stop other programs on this machine, raise the tester's priority (tester.priority: \
                  raised), or give it dedicated cores (taskset) or a dedicated machine"

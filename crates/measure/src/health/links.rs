@@ -9,7 +9,7 @@ use crate::totals::Totals;
 
 /// Number of packets over which the lateness of a direction is judged. With 1,000, ten packets lie
 /// above the 99th percentile, so a single packet that the machine delayed does not decide.
-const PACKETS: f64 = 1000.0;
+const PACKETS_PER_JUDGEMENT: f64 = 1000.0;
 
 /// Minimum number of packets for a 99th percentile.
 const PACKETS_MIN: f64 = 100.0;
@@ -18,7 +18,7 @@ const PACKETS_MIN: f64 = 100.0;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Links(Vec<Direction>);
 
-/// One direction of a link, over the windows that collect [`PACKETS`] packets.
+/// One direction of a link, over the windows that collect [`PACKETS_PER_JUDGEMENT`] packets.
 #[derive(Clone, Debug)]
 struct Direction {
     name: String,
@@ -29,7 +29,7 @@ struct Direction {
 
 /// Lateness of packets leaving one direction, over some windows.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Late {
+pub(super) struct LinkLateness {
     /// First and last window.
     pub(super) windows: (u64, u64),
     /// 99th percentile, in seconds.
@@ -38,7 +38,7 @@ pub(super) struct Late {
 
 impl Links {
     /// Selects the links among the subjects of a run.
-    pub(super) fn among(subjects: &[(&str, Catalogue)]) -> Links {
+    pub(super) fn of_subjects(subjects: &[(&str, Catalogue)]) -> Links {
         let links = subjects
             .iter()
             .filter(|(_, catalogue)| catalogue.find("overload").is_some());
@@ -71,7 +71,7 @@ impl Links {
         subjects: &BTreeMap<String, Window>,
         index: u64,
         seconds: f64,
-    ) -> Vec<Late> {
+    ) -> Vec<LinkLateness> {
         let mut found = Vec::new();
         for direction in &mut self.0 {
             let Some(window) = subjects.get(&direction.name) else {
@@ -80,13 +80,13 @@ impl Links {
             direction.seen.add(window, seconds);
             let (first, _) = direction.windows.unwrap_or((index, index));
             direction.windows = Some((first, index));
-            found.extend(direction.judge(PACKETS));
+            found.extend(direction.judge(PACKETS_PER_JUDGEMENT));
         }
         found
     }
 
     /// Judges the remaining packets at the end of the run.
-    pub(super) fn rest(&mut self) -> Vec<Late> {
+    pub(super) fn take_pending(&mut self) -> Vec<LinkLateness> {
         let directions = self.0.iter_mut();
         directions
             .filter_map(|direction| direction.judge(PACKETS_MIN))
@@ -96,7 +96,7 @@ impl Links {
 
 impl Direction {
     /// Returns the lateness and resets the direction if it has at least `packets` packets.
-    fn judge(&mut self, packets: f64) -> Option<Late> {
+    fn judge(&mut self, packets: f64) -> Option<LinkLateness> {
         let lateness = |statistic| self.seen.named("lateness", statistic);
         if lateness(Statistic::Count).unwrap_or(0.0) < packets {
             return None;
@@ -104,6 +104,6 @@ impl Direction {
         let p99 = lateness(Statistic::Quantile(0.99))?;
         let windows = self.windows.take()?;
         self.seen = Totals::new(LINK_CATALOGUE);
-        Some(Late { windows, p99 })
+        Some(LinkLateness { windows, p99 })
     }
 }

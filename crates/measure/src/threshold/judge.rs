@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Comparison, Reads, Resolved, Threshold, ThresholdError};
+use super::{Comparison, Resolved, Threshold, ThresholdError, ThresholdFigure};
 use crate::metric::Statistic;
 use crate::metric::{Catalogue, MetricSource, Unit};
 use crate::recorder::Window;
 use crate::tester;
-use crate::totals::{SHORTEST_WINDOW, Totals};
+use crate::totals::{Totals, WINDOW_SECONDS_MIN};
 
 /// Result of a threshold.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -34,7 +34,8 @@ pub struct ThresholdResult {
     pub window: Option<u64>,
     /// True if there was no data.
     pub no_data: bool,
-    /// True if the threshold is implied: see [`unwritten`](super::unwritten) and [`Judge::with`].
+    /// True if the threshold is implied: see [`unwritten`](super::implied_thresholds) and
+    /// [`Judge::with`].
     pub implied: bool,
     /// True if it reads lost packets, and the result could differ without the packets that were
     /// lost in the tester itself or in this machine's kernel.
@@ -44,25 +45,25 @@ pub struct ThresholdResult {
 /// Evaluates thresholds. Its size does not depend on the number of windows.
 #[derive(Clone, Debug)]
 pub struct Judge {
-    watched: Vec<Watched>,
+    watched: Vec<JudgedThreshold>,
     warm_up_windows: u64,
 }
 
 #[derive(Clone, Debug)]
-struct Watched {
+struct JudgedThreshold {
     threshold: Threshold,
     resolved: Resolved,
     implied: bool,
-    worst: Option<Worst>,
+    worst: Option<WorstWindow>,
     /// Client count including the warm-up, for thresholds on client counts.
     clients: Option<i64>,
     /// For thresholds on lost packets in the worst window: lost and expected packets of the window
     /// that decides whether the tester's own losses could have changed the result.
-    hardest: Option<Losses>,
+    decisive_losses: Option<Losses>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Worst {
+struct WorstWindow {
     window: u64,
     value: f64,
 }
@@ -83,7 +84,7 @@ impl Losses {
 }
 
 impl Judge {
-    /// Creates a judge of `thresholds` and of the [implied](super::unwritten) ones.
+    /// Creates a judge of `thresholds` and of the [implied](super::implied_thresholds) ones.
     ///
     /// `.worst` ignores the first `warm_up_windows` windows; the totals passed to [`Judge::finish`]
     /// must exclude them too. Client counts include them.
@@ -92,7 +93,7 @@ impl Judge {
         subjects: &[(&str, Catalogue)],
         warm_up_windows: u64,
     ) -> Result<Judge, ThresholdError> {
-        let unwritten = super::unwritten(&thresholds, subjects);
+        let unwritten = super::implied_thresholds(&thresholds, subjects);
         let unwritten = unwritten
             .iter()
             .map(|text| Ok((Threshold::parse(text)?, true)))
@@ -104,13 +105,13 @@ impl Judge {
             .chain(unwritten);
         let watched = all
             .map(|(threshold, implied)| {
-                Ok(Watched {
+                Ok(JudgedThreshold {
                     resolved: threshold.resolve(subjects)?,
                     threshold,
                     implied,
                     worst: None,
                     clients: None,
-                    hardest: None,
+                    decisive_losses: None,
                 })
             })
             .collect::<Result<Vec<_>, ThresholdError>>()?;
@@ -131,15 +132,15 @@ impl Judge {
         subjects: &[(&str, Catalogue)],
     ) -> Result<Judge, ThresholdError> {
         let threshold = Threshold::parse(text)?;
-        let replaced = |watched: &Watched| watched.threshold.replaces(&threshold);
+        let replaced = |watched: &JudgedThreshold| watched.threshold.replaces(&threshold);
         if !self.watched.iter().any(replaced) {
-            self.watched.push(Watched {
+            self.watched.push(JudgedThreshold {
                 resolved: threshold.resolve(subjects)?,
                 threshold,
                 implied: true,
                 worst: None,
                 clients: None,
-                hardest: None,
+                decisive_losses: None,
             });
         }
         Ok(self)
@@ -153,7 +154,7 @@ impl Judge {
         totals: &BTreeMap<String, Totals>,
     ) -> Option<ThresholdResult> {
         let watched = self.watched.get(number)?;
-        let ours = lost_here(totals, watched.threshold.subject());
+        let ours = lost_on_this_machine(totals, watched.threshold.subject());
         let result = watched.result(totals, ours);
         (!result.passed && !result.no_data).then_some(result)
     }
@@ -161,13 +162,13 @@ impl Judge {
     /// Adds a window that lasted `seconds`, with the figures of each subject.
     pub fn window(&mut self, index: u64, seconds: f64, subjects: &BTreeMap<String, Window>) {
         // A run may have no other window, so the first one is judged whatever its length.
-        let judged = index == 0 || seconds >= SHORTEST_WINDOW;
+        let judged = index == 0 || seconds >= WINDOW_SECONDS_MIN;
         for watched in &mut self.watched {
             let window = subjects.get(watched.threshold.subject());
             if let Some(clients) = window.and_then(|window| watched.resolved.clients(window)) {
                 *watched.clients.get_or_insert(0) += clients;
                 if watched.threshold.worst && judged {
-                    watched.take_worse(index, clients as f64);
+                    watched.update_worst(index, clients as f64);
                 }
             }
         }
@@ -176,7 +177,7 @@ impl Judge {
         }
         let mut figures: BTreeMap<&str, Totals> = BTreeMap::new();
         let of_the_rest =
-            |watched: &&mut Watched| watched.threshold.worst && watched.clients.is_none();
+            |watched: &&mut JudgedThreshold| watched.threshold.worst && watched.clients.is_none();
         for watched in self.watched.iter_mut().filter(of_the_rest) {
             let Some((name, window)) = subjects.get_key_value(watched.threshold.subject()) else {
                 continue;
@@ -188,7 +189,7 @@ impl Judge {
             let Some(value) = watched.resolved.value(totals) else {
                 continue;
             };
-            watched.take_worse(index, value);
+            watched.update_worst(index, value);
             let (comparison, limit) = (watched.threshold.comparison, watched.resolved.limit);
             if let Some(losses) = watched.resolved.losses(totals) {
                 let excess = losses.excess(limit);
@@ -198,8 +199,8 @@ impl Judge {
                     Comparison::NotEqual => excess.abs() < other.excess(limit).abs(),
                     Comparison::Less | Comparison::AtMost => excess > other.excess(limit),
                 };
-                if watched.hardest.is_none_or(harder) {
-                    watched.hardest = Some(losses);
+                if watched.decisive_losses.is_none_or(harder) {
+                    watched.decisive_losses = Some(losses);
                 }
             }
         }
@@ -214,7 +215,7 @@ impl Judge {
         self.watched
             .iter()
             .filter_map(|watched| {
-                let ours = lost_here(totals, watched.threshold.subject());
+                let ours = lost_on_this_machine(totals, watched.threshold.subject());
                 let result = watched.result(totals, ours);
                 let on_content = watched.threshold.metric() == super::WRONG;
                 (!(result.implied && on_content && result.no_data)).then_some(result)
@@ -225,7 +226,7 @@ impl Judge {
 
 /// Maximum number of a population's lost packets that this machine lost, instead of the server or
 /// the network: in the tester's queues, or in the kernel before them.
-fn lost_here(totals: &BTreeMap<String, Totals>, subject: &str) -> f64 {
+fn lost_on_this_machine(totals: &BTreeMap<String, Totals>, subject: &str) -> f64 {
     let Some(tester) = totals.get("tester") else {
         return 0.0;
     };
@@ -241,14 +242,14 @@ fn lost_here(totals: &BTreeMap<String, Totals>, subject: &str) -> f64 {
     known + unknown as f64
 }
 
-impl Watched {
-    fn take_worse(&mut self, window: u64, value: f64) {
+impl JudgedThreshold {
+    fn update_worst(&mut self, window: u64, value: f64) {
         let (comparison, limit) = (self.threshold.comparison, self.resolved.limit);
-        let worse = |worst: Worst| {
+        let worse = |worst: WorstWindow| {
             comparison.badness(value, limit) > comparison.badness(worst.value, limit)
         };
         if self.worst.is_none_or(worse) {
-            self.worst = Some(Worst { window, value });
+            self.worst = Some(WorstWindow { window, value });
         }
     }
 
@@ -257,7 +258,11 @@ impl Watched {
         let totals = totals.get(self.threshold.subject());
         let (value, window, losses) = if self.threshold.worst {
             let value = self.worst.map(|worst| worst.value);
-            (value, self.worst.map(|worst| worst.window), self.hardest)
+            (
+                value,
+                self.worst.map(|worst| worst.window),
+                self.decisive_losses,
+            )
         } else {
             let measured = totals.and_then(|totals| self.resolved.value(totals));
             // Without a measured second, client counts are unknown too.
@@ -301,7 +306,7 @@ fn could_differ(comparison: Comparison, limit: f64, losses: Losses, ours: f64) -
 impl Resolved {
     /// Returns the lost packets behind the figure, or `None` if it does not read lost packets.
     fn losses(&self, totals: &Totals) -> Option<Losses> {
-        let Reads::Metric(metric, Statistic::Value) = self.reads else {
+        let ThresholdFigure::Metric(metric, Statistic::Value) = self.reads else {
             return None;
         };
         let (expected, received, share) = match metric.source {

@@ -476,7 +476,7 @@ crate::metrics! {
     distributions {}
     derived {
         /// Share of wrong content.
-        "wrong", Ratio, "", NotRight(&[EXPECTED, AGAIN], RECEIVED, CUT);
+        "wrong", Ratio, "", WrongShare(&[EXPECTED, AGAIN], RECEIVED, CUT);
     }
 }
 static CHECKED_GROUPS: [&Group; 2] = [&POPULATION, &CHECKED];
@@ -555,7 +555,7 @@ fn rates_exclude_the_shutdown() {
     };
     let mut totals = Totals::new(VIEWERS);
     totals.add(&window(), 1.0);
-    totals.add_closing(&window());
+    totals.add_shutdown(&window());
     assert_eq!(totals.named("payload_bytes", Statistic::Value), Some(200.0));
     assert_eq!(totals.named("bitrate", Statistic::Value), Some(800.0));
 }

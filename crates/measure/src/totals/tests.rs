@@ -26,15 +26,15 @@ fn shutdown_counts_are_in_no_rate() {
 #[test]
 fn window_that_ends_slightly_late_counts_before_the_stop() {
     let at = |millis| Time::from_start(Duration::from_millis(millis));
-    assert_eq!(seconds_until(at(2_000), 1.003, at(3_000)), Some(1.003));
-    assert_eq!(seconds_until(at(2_000), 1.0, at(2_500)), None);
-    assert_eq!(seconds_until(at(3_000), 1.0, at(3_000)), None);
-    assert_eq!(seconds_until(at(3_000), 0.4, Time::NEVER), Some(0.4));
+    assert_eq!(measured_seconds(at(2_000), 1.003, at(3_000)), Some(1.003));
+    assert_eq!(measured_seconds(at(2_000), 1.0, at(2_500)), None);
+    assert_eq!(measured_seconds(at(3_000), 1.0, at(3_000)), None);
+    assert_eq!(measured_seconds(at(3_000), 0.4, Time::NEVER), Some(0.4));
     // The rest of a second that begins at the stop, however short, belongs to the time after it.
-    assert_eq!(seconds_until(at(3_000), 0.012, at(3_000)), None);
-    assert_eq!(seconds_until(at(3_000), 0.012, at(3_001)), Some(0.012));
+    assert_eq!(measured_seconds(at(3_000), 0.012, at(3_000)), None);
+    assert_eq!(measured_seconds(at(3_000), 0.012, at(3_001)), Some(0.012));
     // The window for resources that the server released after the run has no length.
-    assert_eq!(seconds_until(at(9_000), 0.0, at(3_000)), Some(0.0));
+    assert_eq!(measured_seconds(at(9_000), 0.0, at(3_000)), Some(0.0));
 }
 
 crate::metrics! {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::{Kind, QuantityError, misfit, split, too_large};
+use super::{QuantityError, QuantityKind, split, too_large, unit_error};
 
 /// A share from 0 to 1, written `0.5%`. Only `0` may omit the `%`: a bare `1` could mean one per
 /// cent or all.
@@ -16,15 +16,15 @@ impl FromStr for Ratio {
     fn from_str(text: &str) -> Result<Ratio, QuantityError> {
         let (number, unit) = split(text)?;
         let value = match unit {
-            "%" => number.times(1, -2),
-            "" if number.times(1, 0) == 0.0 => 0.0,
+            "%" => number.multiply(1, -2),
+            "" if number.multiply(1, 0) == 0.0 => 0.0,
             "" => {
                 return Err(QuantityError::MissingUnit {
                     text: text.trim().to_owned(),
-                    kind: Kind::Ratio,
+                    kind: QuantityKind::Ratio,
                 });
             }
-            _ => return Err(misfit(text, unit, Kind::Ratio)),
+            _ => return Err(unit_error(text, unit, QuantityKind::Ratio)),
         };
         if value > 1.0 {
             return Err(too_large(text, "a share is at most 100%"));

@@ -17,7 +17,7 @@ const DATA_OFFSET: u8 = 0x01;
 ///
 /// # Errors
 /// An offset cannot be represented relative to the fragment.
-pub(super) fn with_own_offsets(bytes: &[u8]) -> Result<Cow<'_, [u8]>, String> {
+pub(super) fn with_relative_offsets(bytes: &[u8]) -> Result<Cow<'_, [u8]>, String> {
     let mut file = Cow::Borrowed(bytes);
     for found in Boxes::new(bytes).filter(|found| &found.name == b"moof") {
         for track in found.children(bytes).filter(|child| &child.name == b"traf") {
@@ -31,7 +31,7 @@ pub(super) fn with_own_offsets(bytes: &[u8]) -> Result<Cow<'_, [u8]>, String> {
 
 /// Returns bytes to write at positions of the file so that the offsets of a track are relative to
 /// the fragment at `moof`. Empty if they are relative already.
-fn patches(bytes: &[u8], moof: usize, track: &Found) -> Result<Vec<(usize, Vec<u8>)>, String> {
+fn patches(bytes: &[u8], moof: usize, track: &BoxRange) -> Result<Vec<(usize, Vec<u8>)>, String> {
     let Some(head) = track.children(bytes).find(|child| &child.name == b"tfhd") else {
         return Ok(Vec::new());
     };
@@ -90,14 +90,14 @@ fn patches(bytes: &[u8], moof: usize, track: &Found) -> Result<Vec<(usize, Vec<u
 
 /// A box: positions of its start, its body and its end.
 #[derive(Clone, Copy, Debug)]
-struct Found {
+struct BoxRange {
     name: [u8; 4],
     begin: usize,
     body: usize,
     end: usize,
 }
 
-impl Found {
+impl BoxRange {
     fn children<'a>(&self, bytes: &'a [u8]) -> Boxes<'a> {
         Boxes {
             bytes: &bytes[..self.end],
@@ -120,9 +120,9 @@ impl<'a> Boxes<'a> {
 }
 
 impl Iterator for Boxes<'_> {
-    type Item = Found;
+    type Item = BoxRange;
 
-    fn next(&mut self) -> Option<Found> {
+    fn next(&mut self) -> Option<BoxRange> {
         let begin = self.at;
         let rest = self.bytes.get(begin..)?;
         let (size, after) = rest.split_first_chunk::<4>()?;
@@ -140,7 +140,7 @@ impl Iterator for Boxes<'_> {
             return None;
         }
         self.at = begin + size;
-        Some(Found {
+        Some(BoxRange {
             name: *name,
             begin,
             body: begin + header,
@@ -178,11 +178,11 @@ mod tests {
     fn absolute_offsets_become_relative_to_the_fragment() {
         for (base, offset, expected) in [(16, 92, 92), (0, 108, 92), (108, 0, 92), (116, -8, 92)] {
             let bytes = file(base, offset);
-            let all = with_own_offsets(&bytes).expect("they can be followed");
+            let all = with_relative_offsets(&bytes).expect("they can be followed");
             assert_eq!(all.len(), bytes.len());
             let moof = Boxes::new(&all).nth(1).expect("it is whole");
             let track = moof.children(&all).next().expect("it is whole");
-            let parts: Vec<Found> = track.children(&all).collect();
+            let parts: Vec<BoxRange> = track.children(&all).collect();
             let names = parts.iter().map(|part| part.name);
             assert_eq!(names.collect::<Vec<_>>(), [*b"tfhd", *b"free", *b"trun"]);
             let head = &all[parts[0].body..parts[0].end];
@@ -197,11 +197,11 @@ mod tests {
             assert_eq!(all[..changed.start], bytes[..changed.start]);
             assert_eq!(all[changed.end..], bytes[changed.end..]);
             // Relative offsets are left unchanged.
-            let again = with_own_offsets(&all).expect("they can be followed");
+            let again = with_relative_offsets(&all).expect("they can be followed");
             assert!(matches!(again, Cow::Borrowed(_)));
             // Truncated input is read as far as possible.
             for end in 0..bytes.len() {
-                let _ = with_own_offsets(&bytes[..end]);
+                let _ = with_relative_offsets(&bytes[..end]);
             }
         }
     }
@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn offset_that_does_not_fit_is_refused() {
         let far = file(1 << 40, 0);
-        let error = with_own_offsets(&far).map(|_| ());
+        let error = with_relative_offsets(&far).map(|_| ());
         assert_eq!(
             error,
             Err("the MP4 fragments have unsupported data offsets".to_owned())

@@ -1,6 +1,6 @@
 //! IVF: frames of a single video, each with a header that states its length and time.
 
-use super::recording::{Recorded, coding};
+use super::recording::{RecordedStream, coding};
 
 /// Minimum length of the file header, and length of a frame header.
 const HEAD: usize = 32;
@@ -11,7 +11,7 @@ fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
 }
 
 /// Reads the stream of a file. A truncated frame at the end is ignored.
-pub(super) fn streams(bytes: &[u8], mtu: usize) -> Result<Vec<Recorded>, String> {
+pub(super) fn streams(bytes: &[u8], mtu: usize) -> Result<Vec<RecordedStream>, String> {
     let cut_off = || "the IVF header is truncated".to_owned();
     let name = number::<4>(bytes, 8).ok_or_else(cut_off)?;
     let head = number(bytes, 6)
@@ -34,7 +34,7 @@ pub(super) fn streams(bytes: &[u8], mtu: usize) -> Result<Vec<Recorded>, String>
     if rate == 0 {
         return Err("the IVF header has no time base".to_owned());
     }
-    let mut stream = Recorded {
+    let mut stream = RecordedStream {
         coding,
         frames: Vec::new(),
     };

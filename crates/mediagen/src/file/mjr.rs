@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use super::recording::{Frame, Recorded, coding};
+use super::recording::{Frame, RecordedStream, coding};
 use crate::clip::Coding;
 
 /// Magic numbers of the file and of its records, in the older and the newer format. The length of a
@@ -55,7 +55,7 @@ fn packet(bytes: &[u8]) -> Option<Packet<'_>> {
 
 /// Iterates over the records of a file, without their headers. A truncated record at the end is
 /// ignored.
-fn pieces(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+fn records(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
         let is_known = FILES.iter().any(|head| rest.starts_with(head))
@@ -70,11 +70,11 @@ fn pieces(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// Reads the stream of a file.
-pub(super) fn streams(bytes: &[u8]) -> Result<Vec<Recorded>, String> {
+pub(super) fn streams(bytes: &[u8]) -> Result<Vec<RecordedStream>, String> {
     if !FILES.iter().any(|head| bytes.starts_with(head)) {
         return Err("the Janus recording has an unknown format version".to_owned());
     }
-    let mut pieces = pieces(bytes);
+    let mut pieces = records(bytes);
     let about = pieces.next().unwrap_or_default();
     let about: serde_json::Value = serde_json::from_slice(about)
         .map_err(|error| format!("the header of the Janus recording is not valid JSON: {error}"))?;
@@ -109,7 +109,7 @@ pub(super) fn streams(bytes: &[u8]) -> Result<Vec<Recorded>, String> {
         sorted.entry(number).or_insert(packet);
     }
     let frames = frames(&coding, sorted.into_values());
-    Ok(vec![Recorded { coding, frames }])
+    Ok(vec![RecordedStream { coding, frames }])
 }
 
 /// True if the text may appear in a session description.

@@ -33,20 +33,20 @@ enum Track {
         sps: Vec<Vec<u8>>,
         pps: Vec<Vec<u8>>,
         /// Access units, split into NAL units.
-        units: Vec<Unit<Vec<Vec<u8>>>>,
+        units: Vec<AccessUnit<Vec<Vec<u8>>>>,
     },
     Audio {
         /// The AudioSpecificConfig (ISO/IEC 14496-3, 1.6.2.1).
         config: Vec<u8>,
         samples_per_second: u32,
         channels: u16,
-        units: Vec<Unit<Vec<u8>>>,
+        units: Vec<AccessUnit<Vec<u8>>>,
     },
 }
 
 /// An access unit. Times are in nanoseconds, on the file's clock.
 #[derive(Debug)]
-struct Unit<T> {
+struct AccessUnit<T> {
     /// Decoding time and presentation time.
     decode: u64,
     show: u64,
@@ -110,16 +110,16 @@ pub fn clips(bytes: &[u8], mtu: usize, audio: bool) -> Result<Vec<Arc<Clip>>, St
 
 /// End of a stream. The last unit lasts as long as the previous one. `None` if there are no units,
 /// if the end precedes `begins`, or if it overflows.
-fn end<T>(units: &[Unit<T>], begins: u64) -> Option<u64> {
+fn end<T>(units: &[AccessUnit<T>], begins: u64) -> Option<u64> {
     let last = units.last()?.decode;
     let before = units.iter().rev().nth(1).map(|unit| unit.decode);
-    let lasts = lasts(before.map(|before| last.saturating_sub(before)));
+    let lasts = last_frame_duration(before.map(|before| last.saturating_sub(before)));
     last.checked_add(lasts)?.checked_sub(begins)
 }
 
 /// Duration of the last frame of a loop, in nanoseconds: that of the previous frame, or 40 ms if
 /// there is none.
-fn lasts(before: Option<u64>) -> u64 {
+fn last_frame_duration(before: Option<u64>) -> u64 {
     let alone = 40_000_000;
     before.unwrap_or(alone).clamp(1_000_000, 10_000_000_000)
 }
@@ -128,7 +128,7 @@ fn lasts(before: Option<u64>) -> u64 {
 fn length_of(ends: &[Option<u64>]) -> Result<u64, String> {
     let ends: Option<Vec<u64>> = ends.iter().copied().collect();
     match ends.and_then(|ends| ends.into_iter().max()) {
-        None => Err(BACK.to_owned()),
+        None => Err(BAD_TIMES.to_owned()),
         Some(0) => Err("the timestamps give a length of zero".to_owned()),
         Some(length) if length > LENGTH_MAX => Err("the media is longer than an hour".to_owned()),
         Some(length) => Ok(length),
@@ -137,7 +137,7 @@ fn length_of(ends: &[Option<u64>]) -> Result<u64, String> {
 
 /// Error for a stream that ends before it begins, whose times overflow, or whose loop ends before
 /// its last frame.
-const BACK: &str = "the timestamps go back or are out of range";
+const BAD_TIMES: &str = "the timestamps go back or are out of range";
 
 /// Maximum number of frames per second, on average over a loop: no supported codec needs more, and
 /// repeated timestamps would otherwise cause a flood.
@@ -146,7 +146,7 @@ const RATE_MAX: u64 = 1000;
 /// Checks the send times of a loop's frames, which must be in order.
 fn check_times(frames: &[(u64, u32)], length: u64) -> Result<(), String> {
     if frames.last().is_some_and(|&(due, _)| due >= length) {
-        return Err(BACK.to_owned());
+        return Err(BAD_TIMES.to_owned());
     }
     let most = u128::from(length) * u128::from(RATE_MAX) / 1_000_000_000;
     match frames.len() as u128 > most {
@@ -195,7 +195,7 @@ impl Track {
                 let mut pictures = Vec::new();
                 for unit in units.into_iter().filter(|unit| unit.decode >= begins) {
                     time(unit.decode, unit.show, Clip::VIDEO_CLOCK_RATE);
-                    pictures.push(whole(unit.data, &sps, &pps));
+                    pictures.push(with_parameter_sets(unit.data, &sps, &pps));
                 }
                 let (Some(sps), Some(pps)) = (sps.first(), pps.first()) else {
                     return Err("the file has no H.264 parameter sets".to_owned());
@@ -230,7 +230,7 @@ impl Track {
 
 /// Prepares a picture for sending: removes delimiters, and adds the parameter sets to an IDR
 /// picture without them.
-fn whole(mut nals: Vec<Vec<u8>>, sps: &[Vec<u8>], pps: &[Vec<u8>]) -> Vec<Vec<u8>> {
+fn with_parameter_sets(mut nals: Vec<Vec<u8>>, sps: &[Vec<u8>], pps: &[Vec<u8>]) -> Vec<Vec<u8>> {
     nals.retain(|nal| !matches!(kind(nal), 0 | DELIMITER));
     let has = |wanted| nals.iter().any(|nal| kind(nal) == wanted);
     if has(IDR) && !has(SPS) && !has(PPS) {
@@ -408,7 +408,7 @@ mod tests {
 
     #[test]
     fn small_file_makes_no_large_clip() {
-        let unit = |number: u64| Unit {
+        let unit = |number: u64| AccessUnit {
             decode: number * 40_000_000,
             show: number * 40_000_000,
             data: vec![vec![IDR, 1, 2, 3]],
@@ -426,7 +426,7 @@ mod tests {
             samples_per_second: 44_100,
             channels: 1,
             units: (times.iter())
-                .map(|&at| Unit {
+                .map(|&at| AccessUnit {
                     decode: at,
                     show: at,
                     data: vec![1, 2, 3],
@@ -441,7 +441,7 @@ mod tests {
         // The last frame is due after the end of the loop.
         assert_eq!(
             refused(times(&[0, 60_000_000, 20_000_000])),
-            Err(BACK.to_owned())
+            Err(BAD_TIMES.to_owned())
         );
         // Overlapping samples, each as long as half of the file.
         let Some(mut bytes) = made("overlaps.mp4", &["-movflags", "faststart"]) else {

@@ -7,8 +7,8 @@ use shiguredo_mp4::demux::{
     RequiredInput, Sample,
 };
 
-use super::fragments::with_own_offsets;
-use super::{Track, Unit, about_aac};
+use super::fragments::with_relative_offsets;
+use super::{AccessUnit, Track, about_aac};
 use crate::steps;
 
 /// Maximum number of boxes and samples read from a file.
@@ -18,12 +18,12 @@ const STEPS_MAX: usize = 4_000_000;
 pub(super) fn tracks(bytes: &[u8], audio: bool) -> Result<Vec<Track>, String> {
     // The file is in memory: the reader receives exactly the range it requests, or what exists of
     // it.
-    let file = with_own_offsets(bytes)?;
+    let file = with_relative_offsets(bytes)?;
     let part = |wanted: RequiredInput| {
         let begin = usize::try_from(wanted.position).unwrap_or(usize::MAX);
         let rest = file.get(begin..).unwrap_or_default();
         let size = wanted.size.unwrap_or(rest.len()).min(rest.len());
-        steps::took(size);
+        steps::count_bytes(size);
         Input {
             position: wanted.position,
             data: &rest[..size],
@@ -125,7 +125,7 @@ impl<'a> Reader<'a> {
         }
         let left = self.left.checked_sub(sample.data_size.max(1));
         self.left = left.ok_or("the MP4 file declares more sample data than it contains")?;
-        steps::took(sample.data_size.max(1));
+        steps::count_bytes(sample.data_size.max(1));
         let scale = u128::from(sample.track.timescale.get());
         let nanos =
             |time: u64| u64::try_from(u128::from(time) * 1_000_000_000 / scale).unwrap_or(u64::MAX);
@@ -138,12 +138,12 @@ impl<'a> Reader<'a> {
             .and_then(|end| self.bytes.get(begin..end))
             .ok_or("the MP4 file is truncated")?;
         match (&mut self.video, &mut self.audio) {
-            (Some((own, Track::Video { units, .. })), _) if *own == id => units.push(Unit {
+            (Some((own, Track::Video { units, .. })), _) if *own == id => units.push(AccessUnit {
                 decode,
                 show,
                 data: nals(data, self.length_bytes),
             }),
-            (_, Some((own, Track::Audio { units, .. }))) if *own == id => units.push(Unit {
+            (_, Some((own, Track::Audio { units, .. }))) if *own == id => units.push(AccessUnit {
                 decode,
                 show,
                 data: data.to_vec(),

@@ -17,7 +17,7 @@ pub(super) struct Frame {
 
 /// One stream of a file.
 #[derive(Debug)]
-pub(super) struct Recorded {
+pub(super) struct RecordedStream {
     pub(super) coding: Coding,
     pub(super) frames: Vec<Frame>,
 }
@@ -25,7 +25,7 @@ pub(super) struct Recorded {
 /// Maximum number of frames of a stream: more than an hour contains.
 const FRAMES_MAX: usize = 1_000_000;
 
-impl Recorded {
+impl RecordedStream {
     /// Adds an encoded frame and splits it into payloads. Frames without bytes were dropped by the
     /// encoder and are ignored.
     pub(super) fn add(&mut self, due: u64, data: &[u8], mtu: usize) -> Result<(), String> {
@@ -48,7 +48,7 @@ impl Recorded {
 /// Maximum payload length: an Ethernet frame without the headers of IPv4, UDP and RTP.
 const PAYLOAD_MAX: usize = 1500 - 20 - 8 - 12;
 
-impl Recorded {
+impl RecordedStream {
     /// Checks that each packet fits into a datagram, and that no frame is too long.
     pub(super) fn check_payloads(&self) -> Result<(), String> {
         for frame in &self.frames {

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use super::recording::{Frame, Recorded};
-use super::{check_times, ivf, lasts, length_of, mjr, ticks, webm};
+use super::recording::{Frame, RecordedStream};
+use super::{check_times, ivf, last_frame_duration, length_of, mjr, ticks, webm};
 use crate::clip::{Clip, FrameTimes};
 
 /// Reads the clips of a recording, video first. Returns `None` if the file is not a recording.
@@ -22,8 +22,8 @@ pub fn recorded(bytes: &[u8], mtu: usize, audio: bool) -> Option<Result<Vec<Arc<
     Some(streams.and_then(|streams| clips(streams, audio)))
 }
 
-fn clips(mut streams: Vec<Recorded>, audio: bool) -> Result<Vec<Arc<Clip>>, String> {
-    let is_video = |own: &Recorded| own.coding.media == "video";
+fn clips(mut streams: Vec<RecordedStream>, audio: bool) -> Result<Vec<Arc<Clip>>, String> {
+    let is_video = |own: &RecordedStream| own.coding.media == "video";
     streams.retain(|own| audio || is_video(own));
     streams.sort_by_key(|own| !is_video(own));
     let begins = match streams.first() {
@@ -67,7 +67,7 @@ fn clips(mut streams: Vec<Recorded>, audio: bool) -> Result<Vec<Arc<Clip>>, Stri
 fn end(frames: &[Frame], begins: u64) -> Option<u64> {
     let last = frames.last()?.due;
     let before = frames.iter().rev().find(|frame| frame.due < last);
-    let lasts = lasts(before.map(|frame| last - frame.due));
+    let lasts = last_frame_duration(before.map(|frame| last - frame.due));
     last.checked_add(lasts)?.checked_sub(begins)
 }
 

@@ -7,7 +7,7 @@ use mpeg2ts::es::StreamType;
 use mpeg2ts::ts::payload::Pmt;
 use mpeg2ts::ts::{ReadTsPacket, TsPacket, TsPacketReader, TsPayload};
 
-use super::{FREQUENCIES, PPS, SPS, Track, Unit, kind};
+use super::{AccessUnit, FREQUENCIES, PPS, SPS, Track, kind};
 
 /// Times count ticks of 90 kHz and wrap around at 33 bits.
 const WRAP: u64 = 1 << 33;
@@ -71,7 +71,7 @@ pub(super) fn tracks(bytes: &[u8], audio: bool) -> Result<Vec<Track>, String> {
     for (pid, pes) in under_way {
         done.entry(pid).or_default().push(pes);
     }
-    let mut clock = Clock::default();
+    let mut clock = TimeUnwrapper::default();
     let mut tracks = vec![video_track(
         done.remove(&video).unwrap_or_default(),
         &mut clock,
@@ -162,11 +162,11 @@ fn tables<'a, I: Iterator<Item = &'a [u8]>>(
 
 /// Unwraps timestamps, with an offset that keeps earlier ones above zero.
 #[derive(Default)]
-struct Clock {
+struct TimeUnwrapper {
     first: Option<u64>,
 }
 
-impl Clock {
+impl TimeUnwrapper {
     fn nanos(&mut self, ticks: u64) -> u64 {
         let first = *self.first.get_or_insert(ticks);
         // Supports times up to half the wrap-around period before and after the first.
@@ -176,8 +176,8 @@ impl Clock {
     }
 }
 
-fn video_track(packets: Vec<Pes>, clock: &mut Clock) -> Track {
-    let mut units: Vec<Unit<Vec<Vec<u8>>>> = Vec::new();
+fn video_track(packets: Vec<Pes>, clock: &mut TimeUnwrapper) -> Track {
+    let mut units: Vec<AccessUnit<Vec<Vec<u8>>>> = Vec::new();
     let (mut sps, mut pps) = (Vec::new(), Vec::new());
     for pes in packets {
         let data = annex_b(&pes.data);
@@ -189,7 +189,7 @@ fn video_track(packets: Vec<Pes>, clock: &mut Clock) -> Track {
             }
         }
         match (pes.show, units.last_mut()) {
-            (Some(show), _) => units.push(Unit {
+            (Some(show), _) => units.push(AccessUnit {
                 decode: clock.nanos(pes.decode.unwrap_or(show)),
                 show: clock.nanos(show),
                 data,
@@ -224,7 +224,7 @@ fn annex_b(data: &[u8]) -> Vec<Vec<u8>> {
         .collect()
 }
 
-fn audio_track(packets: Vec<Pes>, clock: &mut Clock) -> Result<Option<Track>, String> {
+fn audio_track(packets: Vec<Pes>, clock: &mut TimeUnwrapper) -> Result<Option<Track>, String> {
     let mut units = Vec::new();
     let mut about = None;
     for pes in packets {
@@ -252,7 +252,7 @@ fn audio_track(packets: Vec<Pes>, clock: &mut Clock) -> Result<Option<Track>, St
             let config = vec![object << 3 | index >> 1, index << 7 | channels << 3];
             about.get_or_insert((config, rate, u16::from(channels)));
             let at = begins + number * 1024 * 1_000_000_000 / u64::from(rate);
-            units.push(Unit {
+            units.push(AccessUnit {
                 decode: at,
                 show: at,
                 data: frame[header..].to_vec(),

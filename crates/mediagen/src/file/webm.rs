@@ -1,7 +1,7 @@
 //! WebM, a subset of Matroska (RFC 9559): the first VP8 or VP9 video track and the first Opus
 //! track.
 
-use super::recording::{Recorded, coding};
+use super::recording::{RecordedStream, coding};
 
 /// Elements whose children are parsed. Others are read or skipped.
 const SEGMENT: u32 = 0x1853_8067;
@@ -50,7 +50,7 @@ struct Reader {
     /// True if its frames are additionally compressed or encrypted.
     is_encoded: bool,
     /// Selected tracks by track number.
-    found: Vec<(u64, Recorded)>,
+    found: Vec<(u64, RecordedStream)>,
     /// Names of other codecs.
     others: Vec<String>,
     cluster: u64,
@@ -58,7 +58,7 @@ struct Reader {
 }
 
 /// Reads the streams of a file. A truncated element at the end is ignored.
-pub(super) fn streams(bytes: &[u8], mtu: usize) -> Result<Vec<Recorded>, String> {
+pub(super) fn streams(bytes: &[u8], mtu: usize) -> Result<Vec<RecordedStream>, String> {
     let mut reader = Reader {
         scale: 1_000_000,
         number: None,
@@ -77,7 +77,7 @@ pub(super) fn streams(bytes: &[u8], mtu: usize) -> Result<Vec<Recorded>, String>
         let id = u32::try_from(id).unwrap_or(0);
         // The children follow, whatever the length of these elements, which may be unknown.
         if id == TRACK_ENTRY || id == CLUSTER {
-            reader.described()?;
+            reader.finish_track()?;
         }
         if [SEGMENT, INFO, TRACKS, TRACK_ENTRY, CLUSTER, BLOCK_GROUP].contains(&id) {
             at = begin;
@@ -90,7 +90,7 @@ pub(super) fn streams(bytes: &[u8], mtu: usize) -> Result<Vec<Recorded>, String>
         reader.take(id, data)?;
         at = end;
     }
-    reader.described()?;
+    reader.finish_track()?;
     if reader.found.is_empty() {
         let others = match &reader.others[..] {
             [] => String::new(),
@@ -119,7 +119,7 @@ impl Reader {
     }
 
     /// Finishes the description of a track.
-    fn described(&mut self) -> Result<(), String> {
+    fn finish_track(&mut self) -> Result<(), String> {
         let is_encoded = std::mem::take(&mut self.is_encoded);
         let (Some(number), Some(name)) = (self.number.take(), self.codec.take()) else {
             return Ok(());
@@ -145,7 +145,7 @@ impl Reader {
         let mut found = self.found.iter();
         if found.all(|(_, own)| own.coding.media != coding.media) {
             let frames = Vec::new();
-            self.found.push((number, Recorded { coding, frames }));
+            self.found.push((number, RecordedStream { coding, frames }));
         }
         Ok(())
     }

@@ -40,7 +40,7 @@ impl H264Stream {
     /// Generates a loop of the same size and parameter sets with another bit rate. A picture of
     /// either loop may follow the preceding picture of the other; predicted levels are then
     /// slightly off until the next IDR picture.
-    pub fn alike(&self, settings: &VideoSettings) -> Result<H264Stream, SettingsError> {
+    pub fn at_bit_rate(&self, settings: &VideoSettings) -> Result<H264Stream, SettingsError> {
         let plan = Plan {
             parameter_sets: Some((self.sps.clone(), self.pps.clone())),
             ..Plan::new(settings)?

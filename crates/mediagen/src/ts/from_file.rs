@@ -4,9 +4,10 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::looped_stream::{
-    ClockMark, LoopedStream, Mark, NoRoom, PACKETS, RATE_MAX, RATE_MIN, TIME_WRAP, read_time,
+    ClockMark, LoopedStream, PACKETS_PER_DATAGRAM, PacketMeta, RATE_MAX, RATE_MIN, RateTooLow,
+    TIME_WRAP, read_time,
 };
-use super::packet::{Header, NULL_PID, PACKET, PAT_PID, PCR_HZ, PCR_WRAP, SYNC};
+use super::packet::{Header, NULL_PID, PACKET_LEN, PAT_PID, PCR_HZ, PCR_WRAP, SYNC};
 use super::sections::{Sections, programmes, streams, with_stream};
 use super::stamp::{STAMP_PID, STAMP_STREAM_TYPE, Stamp};
 use super::tables;
@@ -19,7 +20,7 @@ const LENGTHS_APART_MAX: u64 = PCR_HZ;
 
 /// Maximum mean distance of a stream's times, in ticks of 90 kHz, for which they determine the loop
 /// length.
-const CLOSE: u64 = 90_000 / 5;
+const MEAN_DISTANCE_MAX: u64 = 90_000 / 5;
 
 /// Factor by which the bit rate is raised until all packets fit.
 const RAISE: f64 = 1.05;
@@ -88,7 +89,7 @@ impl LoopedStream {
         let packets = packets(bytes)?;
         let headers = headers(packets)?;
         let programme = Programme::find(packets, &headers)?;
-        let course = Course::of(&headers, programme.clock_pid)?;
+        let course = PacketSchedule::of(&headers, programme.clock_pid)?;
         let mut looped = LoopedStream {
             packets: Vec::with_capacity(packets.len()),
             marks: Vec::with_capacity(packets.len()),
@@ -118,8 +119,8 @@ impl LoopedStream {
                 })?,
             None => {
                 let seconds = looped.length as f64 / PCR_HZ as f64;
-                let own = (8 * PACKET) as f64 * packets.len() as f64 / seconds;
-                let own = own * PACKETS as f64 / (PACKETS - 1) as f64;
+                let own = (8 * PACKET_LEN) as f64 * packets.len() as f64 / seconds;
+                let own = own * PACKETS_PER_DATAGRAM as f64 / (PACKETS_PER_DATAGRAM - 1) as f64;
                 let rate = (own.ceil() as u64).max(RATE_MIN);
                 if let Err(no_room) = looped.set_rate(rate) {
                     let needs = looped.lowest(no_room);
@@ -134,7 +135,7 @@ impl LoopedStream {
     }
 
     /// Returns a bit rate near the lowest at which all packets fit.
-    fn lowest(&mut self, no_room: NoRoom) -> u64 {
+    fn lowest(&mut self, no_room: RateTooLow) -> u64 {
         let mut rate = no_room.needs.max(RATE_MIN);
         while rate < RATE_MAX && self.set_rate(rate).is_err() {
             rate = (rate as f64 * RAISE) as u64;
@@ -145,10 +146,10 @@ impl LoopedStream {
     /// Adds the packets that are to be sent. Returns the times of each PID's PES packets.
     fn take(
         &mut self,
-        packets: &[[u8; PACKET]],
+        packets: &[[u8; PACKET_LEN]],
         headers: &[Header],
         programme: &Programme,
-        course: &Course,
+        course: &PacketSchedule,
     ) -> Result<BTreeMap<u16, Times>, FileError> {
         let mut pids = HashMap::from([(programme.clock_pid, 0u16)]);
         let mut last: HashMap<u16, usize> = HashMap::new();
@@ -156,7 +157,7 @@ impl LoopedStream {
         let begins = self.clock / 300;
         for (index, (packet, header)) in packets.iter().zip(headers).enumerate() {
             let pid = header.pid;
-            if pid == NULL_PID || programme.is_sent_apart(pid) {
+            if pid == NULL_PID || programme.is_table_pid(pid) {
                 continue;
             }
             if pid == STAMP_PID {
@@ -191,7 +192,7 @@ impl LoopedStream {
                 packet[5] &= 0x7f;
             }
             self.packets.push(packet);
-            self.marks.push(Mark {
+            self.marks.push(PacketMeta {
                 at: course.at(index),
                 pid: number,
                 counts: header.has_payload,
@@ -209,17 +210,17 @@ impl LoopedStream {
 }
 
 /// Splits a file into packets. An incomplete packet at the beginning or the end is ignored.
-fn packets(bytes: &[u8]) -> Result<&[[u8; PACKET]], FileError> {
+fn packets(bytes: &[u8]) -> Result<&[[u8; PACKET_LEN]], FileError> {
     let begins = |&start: &usize| {
-        let packets = bytes[start..].as_chunks::<PACKET>().0;
+        let packets = bytes[start..].as_chunks::<PACKET_LEN>().0;
         packets.len() > 1 && packets.iter().take(5).all(|packet| packet[0] == SYNC)
     };
-    let start = (0..PACKET.min(bytes.len())).find(begins);
+    let start = (0..PACKET_LEN.min(bytes.len())).find(begins);
     let start = start.ok_or(FileError::NoTs)?;
     Ok(bytes[start..].as_chunks().0)
 }
 
-fn headers(packets: &[[u8; PACKET]]) -> Result<Vec<Header>, FileError> {
+fn headers(packets: &[[u8; PACKET_LEN]]) -> Result<Vec<Header>, FileError> {
     let each = packets.iter().enumerate();
     each.map(|(index, packet)| match Header::parse(packet) {
         Ok(header) if !header.damaged => Ok(header),
@@ -235,13 +236,13 @@ struct Programme {
     clock_pid: u16,
     /// Packets of the tables, with the stamps added to the map. Empty if the tables change within
     /// the file; they are then sent with the other packets.
-    tables: Vec<[u8; PACKET]>,
+    tables: Vec<[u8; PACKET_LEN]>,
     /// True if the map lists the stamps.
     listed: bool,
 }
 
 impl Programme {
-    fn find(packets: &[[u8; PACKET]], headers: &[Header]) -> Result<Programme, FileError> {
+    fn find(packets: &[[u8; PACKET_LEN]], headers: &[Header]) -> Result<Programme, FileError> {
         let pats = distinct(packets, headers, PAT_PID);
         let pat = pats.iter().find_map(|pat| Some((pat, programmes(pat)?)));
         let (pat, list) = pat.ok_or(FileError::NoProgramme)?;
@@ -279,13 +280,13 @@ impl Programme {
     }
 
     /// True if packets with that PID are sent on their own schedule.
-    fn is_sent_apart(&self, pid: u16) -> bool {
+    fn is_table_pid(&self, pid: u16) -> bool {
         !self.tables.is_empty() && (pid == PAT_PID || pid == self.map_pid)
     }
 }
 
 /// Returns the distinct sections of a PID, at most three: more than one means that they change.
-fn distinct(packets: &[[u8; PACKET]], headers: &[Header], pid: u16) -> Vec<Vec<u8>> {
+fn distinct(packets: &[[u8; PACKET_LEN]], headers: &[Header], pid: u16) -> Vec<Vec<u8>> {
     let mut sections = Sections::default();
     let mut found: Vec<Vec<u8>> = Vec::new();
     for (packet, header) in packets.iter().zip(headers) {
@@ -301,7 +302,7 @@ fn distinct(packets: &[[u8; PACKET]], headers: &[Header], pid: u16) -> Vec<Vec<u
 }
 
 /// Send time of each packet, interpolated between clock references (ISO/IEC 13818-1, 2.4.2.2).
-struct Course {
+struct PacketSchedule {
     /// Packet indices of clock references, and their times from the beginning of the file.
     points: Vec<(usize, u64)>,
     /// Clock value at the beginning of the file.
@@ -310,8 +311,8 @@ struct Course {
     length: u64,
 }
 
-impl Course {
-    fn of(headers: &[Header], clock_pid: u16) -> Result<Course, FileError> {
+impl PacketSchedule {
+    fn of(headers: &[Header], clock_pid: u16) -> Result<PacketSchedule, FileError> {
         let clocks = headers.iter().enumerate();
         let clocks = clocks.filter(|(_, header)| header.pid == clock_pid);
         let mut clocks = clocks.filter_map(|(index, header)| Some((index, header.pcr?)));
@@ -335,7 +336,7 @@ impl Course {
         for (_, at) in &mut points {
             *at += lead;
         }
-        let mut course = Course {
+        let mut course = PacketSchedule {
             points,
             begins: (begins + PCR_WRAP - lead % PCR_WRAP) % PCR_WRAP,
             length: 0,
@@ -389,7 +390,7 @@ impl Times {
     fn length(&self) -> Option<u64> {
         let others = self.count.checked_sub(1).filter(|&others| others > 0)?;
         let span = self.most - self.least;
-        (span / others <= CLOSE).then(|| span + span.div_ceil(others))
+        (span / others <= MEAN_DISTANCE_MAX).then(|| span + span.div_ceil(others))
     }
 }
 
@@ -408,7 +409,7 @@ fn length(times: &BTreeMap<u16, Times>, clock: u64) -> u64 {
 
 /// True if the packet is a duplicate, which a stream may contain (ISO/IEC 13818-1, 2.4.3.3):
 /// identical except for the clock reference.
-fn is_copy(headers: &[Header], packets: &[[u8; PACKET]], before: usize, index: usize) -> bool {
+fn is_copy(headers: &[Header], packets: &[[u8; PACKET_LEN]], before: usize, index: usize) -> bool {
     let (first, second) = (&headers[before], &headers[index]);
     first.continuity == second.continuity
         && !second.discontinuity
@@ -420,7 +421,7 @@ fn is_copy(headers: &[Header], packets: &[[u8; PACKET]], before: usize, index: u
 pub fn time_in(
     index: usize,
     header: &Header,
-    packet: &[u8; PACKET],
+    packet: &[u8; PACKET_LEN],
 ) -> Result<Option<(u8, bool)>, FileError> {
     let payload = header.payload_of(packet);
     let (0xe0..=0xef | 0xc0..=0xdf | 0xbd | 0xfa..=0xfe) =

@@ -1,13 +1,13 @@
 //! A loop of a transport stream, to be sent repeatedly at a constant bit rate.
 
-use super::packet::{NULL_PID, PACKET, PCR_HZ, PCR_WRAP};
+use super::packet::{NULL_PID, PACKET_LEN, PCR_HZ, PCR_WRAP};
 
 /// Number of transport packets per datagram, including the stamp: as many as fit into an Ethernet
 /// frame.
-pub const PACKETS: usize = 7;
+pub const PACKETS_PER_DATAGRAM: usize = 7;
 
 /// Bytes of the transport packets of a datagram.
-pub const DATAGRAM: usize = PACKETS * PACKET;
+pub const DATAGRAM: usize = PACKETS_PER_DATAGRAM * PACKET_LEN;
 
 /// Bits of the transport packets of a datagram.
 pub const DATAGRAM_BITS: u64 = 8 * DATAGRAM as u64;
@@ -34,16 +34,16 @@ const WAIT_MAX: u64 = 2 * PCR_HZ;
 #[derive(Debug)]
 pub struct LoopedStream {
     /// Packets of the loop.
-    pub(super) packets: Vec<[u8; PACKET]>,
+    pub(super) packets: Vec<[u8; PACKET_LEN]>,
     /// Metadata of each packet.
-    pub(super) marks: Vec<Mark>,
+    pub(super) marks: Vec<PacketMeta>,
     /// Number of PIDs.
     pub(super) pids: usize,
     /// Length of the loop.
     pub(super) length: u64,
     /// Packets of the tables, which are sent on their own schedule. Empty if the tables are among
     /// the packets.
-    pub(super) tables: Vec<[u8; PACKET]>,
+    pub(super) tables: Vec<[u8; PACKET_LEN]>,
     /// Clock value at the first start of the loop.
     pub(super) clock: u64,
     /// PID of the clock, and its index among the PIDs.
@@ -61,7 +61,7 @@ pub struct LoopedStream {
 
 /// Metadata that is needed to send a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Mark {
+pub(super) struct PacketMeta {
     /// Send time from the beginning of the loop. Never decreases from packet to packet.
     pub(super) at: u64,
     /// Index of its PID.
@@ -87,7 +87,7 @@ pub(super) enum ClockMark {
 
 impl LoopedStream {
     /// Packets of the loop, without stamps, tables and added clock references.
-    pub fn packets(&self) -> &[[u8; PACKET]] {
+    pub fn packets(&self) -> &[[u8; PACKET_LEN]] {
         &self.packets
     }
 
@@ -108,7 +108,7 @@ impl LoopedStream {
     }
 
     /// Sets the bit rate and computes how long packets are delayed by the multiplexer.
-    pub(super) fn set_rate(&mut self, rate: u64) -> Result<(), NoRoom> {
+    pub(super) fn set_rate(&mut self, rate: u64) -> Result<(), RateTooLow> {
         // At any bit rate, a packet may wait for a stamp, the tables and a clock reference.
         let around = slots(rate, (self.tables.len() + 3) as u64);
         let step = PCR_HZ as f64 / room(rate, self.tables.len());
@@ -124,7 +124,7 @@ impl LoopedStream {
         let (longest, left_again) = wait(0.0, left.max(0.0));
         let delay = longest as u64 + around;
         if left_again > left.max(0.0) + step || delay > WAIT_MAX {
-            return Err(NoRoom {
+            return Err(RateTooLow {
                 needs: self.needs(),
                 waits: (left_again <= left.max(0.0) + step).then_some(delay),
             });
@@ -143,7 +143,7 @@ impl LoopedStream {
 
 /// Error: the packets do not fit into the bit rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct NoRoom {
+pub(super) struct RateTooLow {
     /// Bit rate that is sufficient on average.
     pub(super) needs: u64,
     /// Delay of the packets, if the bit rate is sufficient on average.
@@ -153,30 +153,32 @@ pub(super) struct NoRoom {
 /// Number of the loop's packets that fit into a second, in addition to stamps, tables and clock
 /// references.
 pub(super) fn room(rate: u64, tables: usize) -> f64 {
-    let packets = rate as f64 / (8 * PACKET) as f64;
-    packets * (PACKETS - 1) as f64 / PACKETS as f64 - others(tables)
+    let packets = rate as f64 / (8 * PACKET_LEN) as f64;
+    packets * (PACKETS_PER_DATAGRAM - 1) as f64 / PACKETS_PER_DATAGRAM as f64
+        - overhead_packets(tables)
 }
 
 /// Returns the bit rate at which `packets` packets of the loop per second fit.
 pub(super) fn rate_for(packets: f64, tables: usize) -> u64 {
-    let all = (packets + others(tables)) * PACKETS as f64 / (PACKETS - 1) as f64;
-    (all * (8 * PACKET) as f64).ceil() as u64
+    let all = (packets + overhead_packets(tables)) * PACKETS_PER_DATAGRAM as f64
+        / (PACKETS_PER_DATAGRAM - 1) as f64;
+    (all * (8 * PACKET_LEN) as f64).ceil() as u64
 }
 
 /// Number of packets per second with tables and clock references.
-fn others(tables: usize) -> f64 {
+fn overhead_packets(tables: usize) -> f64 {
     let hz = PCR_HZ as f64;
     tables as f64 * hz / TABLES_EVERY as f64 + hz / CLOCK_EVERY as f64
 }
 
 /// Duration of `count` packets.
 fn slots(rate: u64, count: u64) -> u64 {
-    count * 8 * PACKET as u64 * PCR_HZ / rate.max(1)
+    count * 8 * PACKET_LEN as u64 * PCR_HZ / rate.max(1)
 }
 
 /// A null packet, which fills a stream up to its bit rate.
-pub const NULL: [u8; PACKET] = {
-    let mut packet = [0xff; PACKET];
+pub const NULL: [u8; PACKET_LEN] = {
+    let mut packet = [0xff; PACKET_LEN];
     let [high, low] = NULL_PID.to_be_bytes();
     (packet[0], packet[1], packet[2], packet[3]) = (super::packet::SYNC, high, low, 0x10);
     packet

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::looped_stream::{
-    CLOCK_EVERY, ClockMark, LoopedStream, Mark, NULL, PACKETS, TABLES_EVERY, TIME_WRAP, read_time,
-    write_time,
+    CLOCK_EVERY, ClockMark, LoopedStream, NULL, PACKETS_PER_DATAGRAM, PacketMeta, TABLES_EVERY,
+    TIME_WRAP, read_time, write_time,
 };
-use super::packet::{Header, PACKET, PCR_HZ, PCR_WRAP, SYNC, write_pcr};
+use super::packet::{Header, PACKET_LEN, PCR_HZ, PCR_WRAP, SYNC, write_pcr};
 
 /// Counts time in even fractional steps without accumulating an error.
 #[derive(Clone, Copy, Debug)]
@@ -68,7 +68,7 @@ impl Mux {
     /// Creates a multiplexer at the beginning of the stream.
     pub fn new(looped: Arc<LoopedStream>) -> Mux {
         Mux {
-            slot: Steps::new(8 * PACKET as u64 * PCR_HZ, looped.rate),
+            slot: Steps::new(8 * PACKET_LEN as u64 * PCR_HZ, looped.rate),
             in_datagram: 0,
             next: 0,
             begins: 0,
@@ -84,12 +84,12 @@ impl Mux {
     /// Produces the next packet of the current datagram. The first packet of each datagram is the
     /// stamp, which is not produced here.
     #[inline]
-    pub fn next(&mut self, put: impl FnOnce(&[u8; PACKET])) {
+    pub fn next(&mut self, put: impl FnOnce(&[u8; PACKET_LEN])) {
         if self.in_datagram == 0 {
-            self.pass();
+            self.advance_slot();
         }
         let now = self.slot.now;
-        self.pass();
+        self.advance_slot();
         let looped = &*self.looped;
         let (next, begins) = (self.next, self.begins);
         // Next packet of the loop, if due. If it has a clock reference, no separate packet is
@@ -130,37 +130,38 @@ impl Mux {
 
     /// Advances to the next packet's time.
     #[inline]
-    fn pass(&mut self) {
+    fn advance_slot(&mut self) {
         self.slot.advance();
         self.in_datagram += 1;
-        if self.in_datagram == PACKETS {
+        if self.in_datagram == PACKETS_PER_DATAGRAM {
             self.in_datagram = 0;
         }
     }
 
     /// Value of the clock at a time.
-    fn shown(&self, now: u64) -> u64 {
+    fn clock_at(&self, now: u64) -> u64 {
         (self.looped.clock + now) % PCR_WRAP
     }
 
     /// Returns a packet with only a clock reference. It does not increment the continuity counter
     /// (ISO/IEC 13818-1, 2.4.3.3).
-    fn clock(&self, now: u64) -> [u8; PACKET] {
+    fn clock(&self, now: u64) -> [u8; PACKET_LEN] {
         let (pid, number) = self.looped.clock_pid;
         let [high, low] = pid.to_be_bytes();
         let last = self.continuity[usize::from(number)].wrapping_sub(1) & 0x0f;
-        let mut packet = [0xff; PACKET];
-        packet[..6].copy_from_slice(&[SYNC, high, low, 0x20 | last, (PACKET - 5) as u8, 0x10]);
-        packet[6..12].copy_from_slice(&write_pcr(self.shown(now)));
+        let mut packet = [0xff; PACKET_LEN];
+        packet[..6].copy_from_slice(&[SYNC, high, low, 0x20 | last, (PACKET_LEN - 5) as u8, 0x10]);
+        packet[6..12].copy_from_slice(&write_pcr(self.clock_at(now)));
         packet
     }
 
     /// Sets the continuity counter of the next packet of the tables. Each packet is sent once per
     /// round, and those of a PID are consecutive.
-    fn number_table(&mut self, packet: &mut [u8; PACKET]) {
+    fn number_table(&mut self, packet: &mut [u8; PACKET_LEN]) {
         let tables = &self.looped.tables;
-        let same =
-            |other: &&[u8; PACKET]| other[1] & 0x1f == packet[1] & 0x1f && other[2] == packet[2];
+        let same = |other: &&[u8; PACKET_LEN]| {
+            other[1] & 0x1f == packet[1] & 0x1f && other[2] == packet[2]
+        };
         let before = tables[..self.table].iter().filter(same).count() as u64;
         let in_round = tables.iter().filter(same).count() as u64;
         packet[3] = 0x10 | ((self.rounds * in_round + before) & 0x0f) as u8;
@@ -171,7 +172,7 @@ impl Mux {
     }
 
     /// Rewrites counter, clock and times of a packet for the current repetition of the loop.
-    fn rewrite(&mut self, packet: &mut [u8; PACKET], mark: Mark, now: u64, begins: u64) {
+    fn rewrite(&mut self, packet: &mut [u8; PACKET_LEN], mark: PacketMeta, now: u64, begins: u64) {
         let counter = &mut self.continuity[usize::from(mark.pid)];
         if mark.counts {
             packet[3] = packet[3] & 0xf0 | *counter;
@@ -183,7 +184,7 @@ impl Mux {
             let shows = match mark.clock {
                 // Shifted by the delay of the packet.
                 ClockMark::Other => (read_pcr(packet) + now - mark.at) % PCR_WRAP,
-                _ => self.shown(now),
+                _ => self.clock_at(now),
             };
             packet[6..12].copy_from_slice(&write_pcr(shows));
         }
@@ -201,7 +202,7 @@ impl Mux {
 }
 
 /// Reads the clock reference of a packet that has one.
-fn read_pcr(packet: &[u8; PACKET]) -> u64 {
+fn read_pcr(packet: &[u8; PACKET_LEN]) -> u64 {
     Header::parse(packet)
         .ok()
         .and_then(|header| header.pcr)

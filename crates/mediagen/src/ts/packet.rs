@@ -1,7 +1,7 @@
 //! Transport packets: header and adaptation field (ISO/IEC 13818-1, 2.4.3.2 to 2.4.3.5).
 
 /// Bytes of a packet.
-pub const PACKET: usize = 188;
+pub const PACKET_LEN: usize = 188;
 
 /// The first byte of each packet.
 pub const SYNC: u8 = 0x47;
@@ -39,7 +39,7 @@ pub struct Header {
     pub random_access: bool,
     /// Programme clock reference in ticks of 27 MHz, below [`PCR_WRAP`].
     pub pcr: Option<u64>,
-    /// Offset of the payload; [`PACKET`] if there is none.
+    /// Offset of the payload; [`PACKET_LEN`] if there is none.
     pub payload: u8,
 }
 
@@ -60,7 +60,7 @@ impl Header {
     /// # Errors
     /// The packet is [`Malformed`].
     #[inline]
-    pub fn parse(packet: &[u8; PACKET]) -> Result<Header, Malformed> {
+    pub fn parse(packet: &[u8; PACKET_LEN]) -> Result<Header, Malformed> {
         let [sync, second, third, fourth, length, flags, ..] = *packet;
         if sync != SYNC {
             return Err(Malformed::NoSync);
@@ -105,7 +105,7 @@ impl Header {
     }
 
     /// Returns the payload of the packet with this header; empty if there is none.
-    pub fn payload_of<'a>(&self, packet: &'a [u8; PACKET]) -> &'a [u8] {
+    pub fn payload_of<'a>(&self, packet: &'a [u8; PACKET_LEN]) -> &'a [u8] {
         packet.get(usize::from(self.payload)..).unwrap_or_default()
     }
 }
@@ -127,8 +127,8 @@ mod tests {
 
     use super::*;
 
-    fn packet(head: &[u8]) -> [u8; PACKET] {
-        let mut packet = [0xff; PACKET];
+    fn packet(head: &[u8]) -> [u8; PACKET_LEN] {
+        let mut packet = [0xff; PACKET_LEN];
         packet[..head.len()].copy_from_slice(head);
         packet
     }
@@ -177,12 +177,12 @@ mod tests {
         }
 
         #[test]
-        fn payload_of_any_bytes_is_within_the_packet(bytes in prop::collection::vec(any::<u8>(), PACKET)) {
-            let mut packet: [u8; PACKET] = bytes.try_into().expect("it is as long");
+        fn payload_of_any_bytes_is_within_the_packet(bytes in prop::collection::vec(any::<u8>(), PACKET_LEN)) {
+            let mut packet: [u8; PACKET_LEN] = bytes.try_into().expect("it is as long");
             packet[0] = SYNC;
             if let Ok(header) = Header::parse(&packet) {
-                prop_assert!(usize::from(header.payload) <= PACKET);
-                prop_assert_eq!(header.payload_of(&packet).is_empty(), usize::from(header.payload) == PACKET);
+                prop_assert!(usize::from(header.payload) <= PACKET_LEN);
+                prop_assert_eq!(header.payload_of(&packet).is_empty(), usize::from(header.payload) == PACKET_LEN);
                 prop_assert!(header.pcr.is_none_or(|pcr| pcr < PCR_WRAP));
             }
         }

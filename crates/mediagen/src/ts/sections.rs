@@ -107,7 +107,7 @@ impl Sections {
                     if length > SECTION_MAX {
                         self.open = false;
                     } else if let Some(section) = self.bytes.get(at..at + length) {
-                        steps::took(length);
+                        steps::count_bytes(length);
                         whole(section);
                         at += length;
                     } else {
@@ -118,7 +118,7 @@ impl Sections {
             }
         }
         // The remainder is moved only once, however many sections there were.
-        steps::took(self.bytes.len() - at);
+        steps::count_bytes(self.bytes.len() - at);
         match self.open {
             true => drop(self.bytes.drain(..at)),
             false => self.bytes.clear(),
@@ -167,7 +167,7 @@ mod tests {
 
     use super::*;
     use crate::ts::packet::Header;
-    use crate::ts::packet::PACKET;
+    use crate::ts::packet::PACKET_LEN;
     use crate::ts::tables::{packets, pat, pmt};
 
     #[test]
@@ -257,7 +257,7 @@ mod tests {
                     assert!(section.len() <= SECTION_MAX);
                     let _ = (programmes(section), streams(section));
                 });
-                prop_assert!(sections.bytes.len() <= SECTION_MAX + PACKET);
+                prop_assert!(sections.bytes.len() <= SECTION_MAX + PACKET_LEN);
             }
         }
     }

@@ -21,7 +21,7 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use super::packet::{Header, PACKET, SYNC};
+use super::packet::{Header, PACKET_LEN, SYNC};
 
 /// PID of stamps.
 pub const STAMP_PID: u16 = 0x1ab5;
@@ -57,12 +57,12 @@ pub struct Stamp {
 
 impl Stamp {
     /// Encodes the stamp as a packet. The continuity counter is derived from the number.
-    pub fn write(&self) -> [u8; PACKET] {
-        let mut packet = [0xff; PACKET];
+    pub fn write(&self) -> [u8; PACKET_LEN] {
+        let mut packet = [0xff; PACKET_LEN];
         let [high, low] = STAMP_PID.to_be_bytes();
         packet[..4].copy_from_slice(&[SYNC, 0x40 | high, low, 0x10 | (self.number & 0x0f) as u8]);
         packet[4..8].copy_from_slice(&PES_START);
-        let length = (PACKET - HEAD) as u16;
+        let length = (PACKET_LEN - HEAD) as u16;
         packet[8..HEAD].copy_from_slice(&length.to_be_bytes());
         let address = match self.group.ip() {
             IpAddr::V4(address) => address.to_ipv6_mapped(),
@@ -88,7 +88,7 @@ impl Stamp {
 
     /// Decodes the stamp of a packet, or returns `None` if it has none.
     #[inline]
-    pub fn read(header: &Header, packet: &[u8; PACKET]) -> Option<Stamp> {
+    pub fn read(header: &Header, packet: &[u8; PACKET_LEN]) -> Option<Stamp> {
         if header.pid != STAMP_PID {
             return None;
         }
@@ -126,7 +126,7 @@ mod tests {
 
     use super::*;
 
-    fn read(packet: &[u8; PACKET]) -> Option<Stamp> {
+    fn read(packet: &[u8; PACKET_LEN]) -> Option<Stamp> {
         Stamp::read(&Header::parse(packet).ok()?, packet)
     }
 

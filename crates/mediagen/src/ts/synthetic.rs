@@ -2,9 +2,9 @@
 //! requires.
 
 use super::looped_stream::{
-    ClockMark, LoopedStream, Mark, RATE_MAX, RATE_MIN, TIME_WRAP, rate_for, room, write_time,
+    ClockMark, LoopedStream, PacketMeta, RATE_MAX, RATE_MIN, TIME_WRAP, rate_for, room, write_time,
 };
-use super::packet::{PACKET, PCR_HZ, SYNC};
+use super::packet::{PACKET_LEN, PCR_HZ, SYNC};
 use super::stamp::{STAMP_PID, STAMP_STREAM_TYPE};
 use super::tables;
 use crate::aac;
@@ -206,7 +206,7 @@ impl LoopedStream {
         let (packets, marks) = (self.packets.clone(), self.marks.clone());
         for round in 1..rounds {
             self.packets.extend(&packets);
-            self.marks.extend(marks.iter().map(|mark| Mark {
+            self.marks.extend(marks.iter().map(|mark| PacketMeta {
                 at: mark.at + length * round,
                 ..*mark
             }));
@@ -265,12 +265,12 @@ impl LoopedStream {
         let mut first = true;
         while !rest.is_empty() {
             let [high, low] = pid.to_be_bytes();
-            let mut packet = [0xff; PACKET];
+            let mut packet = [0xff; PACKET_LEN];
             // The adaptation field signals a random access point, and pads the last packet.
             let flags = first && random_access;
-            let room = PACKET - 4 - if flags { 2 } else { 0 };
+            let room = PACKET_LEN - 4 - if flags { 2 } else { 0 };
             let taken = rest.len().min(room);
-            let field = PACKET - 4 - taken;
+            let field = PACKET_LEN - 4 - taken;
             let start = if first { 0x40 } else { 0 };
             let control = if field > 0 { 0x30 } else { 0x10 };
             packet[..4].copy_from_slice(&[SYNC, start | high, low, control]);
@@ -283,7 +283,7 @@ impl LoopedStream {
             let (now, later) = rest.split_at(taken);
             packet[4 + field..].copy_from_slice(now);
             self.packets.push(packet);
-            self.marks.push(Mark {
+            self.marks.push(PacketMeta {
                 at: 0,
                 pid: 0,
                 counts: true,
@@ -296,7 +296,7 @@ impl LoopedStream {
     }
 }
 
-fn tables_of(audio: bool) -> Vec<[u8; PACKET]> {
+fn tables_of(audio: bool) -> Vec<[u8; PACKET_LEN]> {
     let mut streams = vec![(H264, VIDEO_PID)];
     if audio {
         streams.push((AAC, AUDIO_PID));
@@ -314,17 +314,17 @@ fn tables_of(audio: bool) -> Vec<[u8; PACKET]> {
 
 /// Bit rate that is left for the video, in bit/s.
 fn video_rate(programme: &Programme, tables: usize) -> u64 {
-    let payload = room(programme.rate, tables) * (8 * (PACKET - 4)) as f64;
+    let payload = room(programme.rate, tables) * (8 * (PACKET_LEN - 4)) as f64;
     let frames =
         f64::from(programme.frame_rate.numerator()) / f64::from(programme.frame_rate.denominator());
     // Half a packet per picture is stuffing; headers and delimiter take some more bytes.
-    let per_picture = frames * 8.0 * (PACKET / 2 + 40) as f64;
+    let per_picture = frames * 8.0 * (PACKET_LEN / 2 + 40) as f64;
     let sound = match programme.audio {
         true => {
             let packets = sound_unit(&aac::silence(sound_bytes()))
                 .len()
-                .div_ceil(PACKET - 4);
-            (packets * 8 * (PACKET - 4)) as f64 * PCR_HZ as f64 / AUDIO_FRAME as f64
+                .div_ceil(PACKET_LEN - 4);
+            (packets * 8 * (PACKET_LEN - 4)) as f64 * PCR_HZ as f64 / AUDIO_FRAME as f64
         }
         false => 0.0,
     };
@@ -364,7 +364,7 @@ fn sound_unit(unit: &[u8]) -> Vec<u8> {
 }
 
 /// Writes a presentation time, in ticks of 27 MHz, into a packet.
-fn write_shown(packet: &mut [u8; PACKET], at: u8, shown: u64) {
+fn write_shown(packet: &mut [u8; PACKET_LEN], at: u8, shown: u64) {
     let at = usize::from(at);
     packet[at..at + 5].copy_from_slice(&write_time(2, shown / 300 % TIME_WRAP));
 }

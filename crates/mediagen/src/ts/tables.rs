@@ -1,7 +1,7 @@
 //! Generation of programme tables: sections, and the packets that carry them (ISO/IEC 13818-1,
 //! 2.4.4).
 
-use super::packet::{PACKET, SYNC};
+use super::packet::{PACKET_LEN, SYNC};
 
 /// `table_id` of a programme association table (ISO/IEC 13818-1, 2.4.4).
 pub const PAT_TABLE: u8 = 0;
@@ -68,14 +68,14 @@ pub fn entry(kind: u8, pid: u16) -> [u8; 5] {
 }
 
 /// Splits a section into packets. Their continuity counters are 0.
-pub fn packets(pid: u16, section: &[u8]) -> Vec<[u8; PACKET]> {
+pub fn packets(pid: u16, section: &[u8]) -> Vec<[u8; PACKET_LEN]> {
     // Pointer field: the section begins immediately.
     let mut bytes = vec![0];
     bytes.extend(section);
     let [high, low] = pid.to_be_bytes();
-    let cut = bytes.chunks(PACKET - 4).enumerate();
+    let cut = bytes.chunks(PACKET_LEN - 4).enumerate();
     cut.map(|(index, chunk)| {
-        let mut packet = [0xff; PACKET];
+        let mut packet = [0xff; PACKET_LEN];
         let start = if index == 0 { 0x40 } else { 0 };
         packet[..4].copy_from_slice(&[SYNC, start | high, low, 0x10]);
         packet[4..4 + chunk.len()].copy_from_slice(chunk);

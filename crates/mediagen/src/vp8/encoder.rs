@@ -40,28 +40,31 @@ impl Vp8Stream {
 
     /// Generates a loop of the same size with another bit rate. A frame of either loop may follow
     /// the preceding frame of the other; its texture then comes from another key frame.
-    pub fn alike(&self, settings: &VideoSettings) -> Result<Vp8Stream, SettingsError> {
+    pub fn at_bit_rate(&self, settings: &VideoSettings) -> Result<Vp8Stream, SettingsError> {
         let whole = Loop::of(settings, false)?;
-        whole.has_room_for(Least::of(settings, self.size).per_gop(settings), settings)?;
+        whole.has_room_for(
+            MinimumBytes::of(settings, self.size).per_gop(settings),
+            settings,
+        )?;
         Ok(encode(whole, settings, self.size))
     }
 }
 
 fn choose_size(whole: Loop, settings: &VideoSettings) -> Result<(u32, u32), SettingsError> {
     whole.choose_size(settings, KEY_WEIGHT, |size| {
-        Least::of(settings, size).per_gop(settings)
+        MinimumBytes::of(settings, size).per_gop(settings)
     })
 }
 
 /// Maximum payload bytes of frames without texture.
 #[derive(Clone, Copy, Debug)]
-struct Least {
+struct MinimumBytes {
     key: u64,
     inter: u64,
 }
 
-impl Least {
-    fn of(settings: &VideoSettings, size: (u32, u32)) -> Least {
+impl MinimumBytes {
+    fn of(settings: &VideoSettings, size: (u32, u32)) -> MinimumBytes {
         let bytes = |key_index, index| {
             let slot = Slot {
                 index,
@@ -75,7 +78,7 @@ impl Least {
         // The cost depends slightly on the position of the bar. The smallest pictures, for which it
         // matters, have fewer positions.
         let places = || 0..columns.min(PLACES);
-        Least {
+        MinimumBytes {
             key: places().map(|place| bytes(place, place)).max().unwrap_or(0),
             inter: places().map(|place| bytes(0, place + 1)).max().unwrap_or(0),
         }
@@ -87,7 +90,7 @@ impl Least {
 }
 
 fn encode(whole: Loop, settings: &VideoSettings, size: (u32, u32)) -> Vp8Stream {
-    let least = Least::of(settings, size);
+    let least = MinimumBytes::of(settings, size);
     let gop = u64::from(settings.gop);
     let weights_of_all = u128::from((gop - 1 + KEY_WEIGHT) * whole.gops);
     let (mut spent, mut weights, mut from) = (0, 0, 0);

@@ -5,7 +5,7 @@
 //! depends on the frames in between, and texture never affects the prediction of other macroblocks.
 
 use super::bool_encoder::BoolEncoder;
-use super::tables::{DEFAULT, STAYS};
+use super::tables::{DEFAULT, NO_UPDATE};
 
 /// Quantizer index of every frame. At 35 a step of a macroblock's Y2 DC coefficient is 64, which
 /// the inverse transforms scale by 1/8 twice to one level, so every flat level is reached exactly
@@ -60,7 +60,7 @@ impl Grid {
 
 /// Flags of the neighbouring blocks: true if a block has coefficients. Four luma blocks, two of
 /// each chroma plane, and the Y2 block.
-type Beside = [bool; 9];
+type NeighbourFlags = [bool; 9];
 
 /// Encodes a picture.
 pub(super) fn frame(size: (u32, u32), slot: Slot) -> Vec<u8> {
@@ -94,17 +94,17 @@ pub(super) fn frame(size: (u32, u32), slot: Slot) -> Vec<u8> {
 
     let mut modes = header(is_key, has_coefficients);
     let mut tokens = BoolEncoder::new();
-    let mut above: Vec<Beside> = vec![Beside::default(); grid.across];
-    let mut left = Beside::default();
+    let mut above: Vec<NeighbourFlags> = vec![NeighbourFlags::default(); grid.across];
+    let mut left = NeighbourFlags::default();
     for (x, y) in all {
         if x == 0 {
-            left = Beside::default();
+            left = NeighbourFlags::default();
         }
         let coded = is_coded(x, y);
         modes.flag(has_coefficients, !coded);
         match is_key {
             true => intra_modes(&mut modes, y > 0),
-            false => golden_as_it_was(&mut modes, x, y),
+            false => golden_zero_motion(&mut modes, x, y),
         }
         if coded {
             let address = y * grid.across + x;
@@ -112,8 +112,8 @@ pub(super) fn frame(size: (u32, u32), slot: Slot) -> Vec<u8> {
             let beside = (&mut above[x], &mut left);
             coefficients(&mut tokens, beside, lighter(x, y), &mut noise);
         } else {
-            above[x] = Beside::default();
-            left = Beside::default();
+            above[x] = NeighbourFlags::default();
+            left = NeighbourFlags::default();
         }
     }
     let modes = modes.finish();
@@ -162,7 +162,7 @@ fn header(is_key: bool, has_coefficients: u8) -> BoolEncoder {
     if !is_key {
         w.literal(1, 1); // refresh_last
     }
-    for &stays in STAYS.as_flattened().as_flattened().as_flattened() {
+    for &stays in NO_UPDATE.as_flattened().as_flattened().as_flattened() {
         w.flag(stays, false); // coeff_prob_update_flag
     }
     w.literal(1, 1); // mb_no_coeff_skip
@@ -189,7 +189,7 @@ fn intra_modes(w: &mut BoolEncoder, from_above: bool) {
 }
 
 /// Modes of a macroblock that is predicted from the golden frame without motion (RFC 6386, 16.3).
-fn golden_as_it_was(w: &mut BoolEncoder, x: usize, y: usize) {
+fn golden_zero_motion(w: &mut BoolEncoder, x: usize, y: usize) {
     w.flag(1, true); // is_inter_mb
     w.flag(1, true); // not the last frame
     w.flag(255, false); // golden frame
@@ -238,7 +238,7 @@ impl Noise {
 /// have no texture, because neighbours are predicted from their flat level.
 fn coefficients(
     w: &mut BoolEncoder,
-    (above, left): (&mut Beside, &mut Beside),
+    (above, left): (&mut NeighbourFlags, &mut NeighbourFlags),
     lighter: i32,
     noise: &mut Noise,
 ) {

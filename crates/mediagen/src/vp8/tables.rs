@@ -5,7 +5,7 @@ pub(super) type Table = [[[[u8; 11]; 3]; 8]; 4];
 
 /// Probabilities that a token probability is not updated (13.4).
 #[rustfmt::skip]
-pub(super) const STAYS: Table = [
+pub(super) const NO_UPDATE: Table = [
     [
         [
             [255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255],

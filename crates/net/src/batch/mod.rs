@@ -10,6 +10,6 @@ mod receive;
 mod segments;
 mod send;
 
-pub use receive::{Datagram, Filled, ReceiveBatch};
-pub use segments::{SegmentSender, Sent};
+pub use receive::{Datagram, ReceiveBatch, ReceiveSummary};
+pub use segments::{GsoSender, SendSummary};
 pub use send::{Address, SEND_COUNT, SendBatch};

@@ -38,7 +38,7 @@ struct Control([u8; CONTROL_BYTES]);
 pub struct ReceiveBatch {
     /// One buffer of `room` bytes per datagram.
     buffers: Vec<u8>,
-    room: usize,
+    buffer_bytes: usize,
     names: Vec<MaybeUninit<libc::sockaddr_storage>>,
     headers: Vec<libc::mmsghdr>,
     /// Only referenced by pointers in `headers`, like `_iovecs`.
@@ -60,7 +60,7 @@ struct Received {
 pub struct Datagram<'a> {
     pub from: SocketAddr,
     /// Destination address, if requested for the socket
-    /// ([`ask_destination`](crate::options::ask_destination)).
+    /// ([`enable_destination_address`](crate::options::enable_destination_address)).
     pub to: Option<IpAddr>,
     /// First bytes, at most 2048; all bytes in a batch of whole datagrams.
     pub bytes: &'a [u8],
@@ -116,13 +116,13 @@ impl ReceiveBatch {
                 header.msg_hdr.msg_iov = iovec;
                 header.msg_hdr.msg_iovlen = 1;
                 header.msg_hdr.msg_control = control.0.as_mut_ptr().cast();
-                make_room(&mut header);
+                reset_lengths(&mut header);
                 header
             })
             .collect();
         ReceiveBatch {
             buffers,
-            room,
+            buffer_bytes: room,
             names,
             headers,
             _controls: controls,
@@ -133,9 +133,9 @@ impl ReceiveBatch {
 
     /// Receives the socket's queued datagrams, at most a full batch, without blocking. Fails with
     /// `WouldBlock` if there are none.
-    pub fn receive(&mut self, socket: &impl AsRawFd) -> io::Result<Filled> {
+    pub fn receive(&mut self, socket: &impl AsRawFd) -> io::Result<ReceiveSummary> {
         for header in self.headers.iter_mut().take(self.received.len()) {
-            make_room(header);
+            reset_lengths(header);
         }
         self.received.clear();
         // SAFETY: every header points to its own name, buffer and control area, which belong to
@@ -172,7 +172,7 @@ impl ReceiveBatch {
                 at: told.at,
             });
         }
-        Ok(Filled {
+        Ok(ReceiveSummary {
             count,
             more: count == self.headers.len(),
             drops,
@@ -183,7 +183,7 @@ impl ReceiveBatch {
     pub fn datagrams<'a>(&'a self, clock: &'a Clock) -> impl Iterator<Item = Datagram<'a>> + 'a {
         self.received
             .iter()
-            .zip(self.buffers.chunks_exact(self.room))
+            .zip(self.buffers.chunks_exact(self.buffer_bytes))
             .filter_map(|(received, buffer)| {
                 Some(Datagram {
                     from: received.from?,
@@ -200,7 +200,7 @@ impl ReceiveBatch {
 
 /// Result of [`ReceiveBatch::receive`].
 #[derive(Clone, Copy, Debug)]
-pub struct Filled {
+pub struct ReceiveSummary {
     /// Number of datagrams received.
     pub count: usize,
     /// True if the batch was filled, so that the socket may hold more.
@@ -210,7 +210,7 @@ pub struct Filled {
 }
 
 /// Sets a header's lengths to the space available; the kernel overwrites them with the space used.
-fn make_room(header: &mut libc::mmsghdr) {
+fn reset_lengths(header: &mut libc::mmsghdr) {
     header.msg_hdr.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
     header.msg_hdr.msg_controllen = CONTROL_BYTES;
     header.msg_hdr.msg_flags = 0;
@@ -218,14 +218,14 @@ fn make_room(header: &mut libc::mmsghdr) {
 
 /// Contents of a datagram's control messages.
 #[derive(Clone, Copy, Default)]
-struct Told {
+struct ControlData {
     at: Option<i64>,
     drops: Option<u32>,
     to: Option<IpAddr>,
 }
 
-fn read_control(header: &libc::msghdr) -> Told {
-    let mut told = Told::default();
+fn read_control(header: &libc::msghdr) -> ControlData {
+    let mut told = ControlData::default();
     // SAFETY: the kernel filled in `header`, so its control area holds whole control messages in
     // `msg_controllen` bytes; the CMSG functions stay within them, and each payload is read,
     // unaligned, as the type that belongs to its level and kind.
@@ -260,7 +260,7 @@ fn read_control(header: &libc::msghdr) -> Told {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::batch::{Address, SegmentSender, SendBatch};
+    use crate::batch::{Address, GsoSender, SendBatch};
     use crate::ports;
 
     fn socket() -> std::net::UdpSocket {
@@ -316,7 +316,7 @@ mod tests {
     fn replies_use_the_requested_source_address() {
         for (all, asked) in [("0.0.0.0:0", "127.0.0.2"), ("[::]:0", "::1")] {
             let server = ports::bind(all.parse().expect("an address"), 0).expect("a free port");
-            crate::options::ask_destination(&server).expect("linux tells");
+            crate::options::enable_destination_address(&server).expect("linux tells");
             let asked: IpAddr = asked.parse().expect("an address");
             let port = server.local_addr().expect("bound").port();
             let local = match asked {
@@ -334,7 +334,7 @@ mod tests {
             let came: Vec<_> = receive.datagrams(&clock).map(|d| (d.from, d.to)).collect();
             let from = client.local_addr().expect("bound");
             assert_eq!(came, [(from, Some(asked))]);
-            let to = Address::from(from).sent_from(Some(asked));
+            let to = Address::from(from).with_source(Some(asked));
             let heard = || {
                 let mut room = [0; 2000];
                 std::iter::from_fn(|| client.recv(&mut room).ok()).collect::<Vec<_>>()
@@ -342,7 +342,7 @@ mod tests {
             // A single datagram, and several in one GSO send.
             for (length, expected) in [(900, vec![900]), (2900, vec![1000, 1000, 900])] {
                 let sent =
-                    SegmentSender::new().send(&server, Some(&to), &vec![7; length], 1000, |_| {});
+                    GsoSender::new().send(&server, Some(&to), &vec![7; length], 1000, |_| {});
                 assert_eq!((sent.refused, heard()), (0, expected.clone()));
                 let mut batch = SendBatch::new();
                 for &length in &expected {
@@ -354,7 +354,7 @@ mod tests {
             // Datagrams with another source address are sent separately and do not reach this
             // client.
             if asked.is_ipv4() {
-                let other = to.sent_from(Some([127, 0, 0, 3].into()));
+                let other = to.with_source(Some([127, 0, 0, 3].into()));
                 let mut batch = SendBatch::new();
                 for to in [to, other] {
                     batch.push(to, &[], vec![7; 1000]);

@@ -3,44 +3,44 @@
 use std::io;
 use std::os::fd::AsRawFd;
 
-use super::send::{Address, Controls, JOINED_MIN};
+use super::send::{Address, ControlMessages, GSO_PACKET_MIN};
 
 /// Attempts per datagram while the socket reports the error of an earlier datagram.
-const TRIES: u32 = 3;
+const ATTEMPTS_MAX: u32 = 3;
 
 /// Sends datagrams that are contiguous in memory and have the same length, except that the last may
 /// be shorter. If they exceed an ordinary packet, the kernel splits them (GSO: `UDP_SEGMENT`,
 /// udp(7)). If the kernel or the device refuses this, datagrams are sent separately from then on.
 #[derive(Debug)]
-pub struct SegmentSender {
-    joins: bool,
+pub struct GsoSender {
+    gso: bool,
 }
 
-/// Result of [`SegmentSender::send`].
+/// Result of [`GsoSender::send`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sent {
+pub struct SendSummary {
     /// Datagrams that the kernel did not accept.
     pub refused: usize,
     /// True if the kernel reported that no socket has the peer's port (ECONNREFUSED, connected
     /// sockets only).
-    pub nobody_there: bool,
+    pub connection_refused: bool,
 }
 
-impl Default for SegmentSender {
-    fn default() -> SegmentSender {
-        SegmentSender::new()
+impl Default for GsoSender {
+    fn default() -> GsoSender {
+        GsoSender::new()
     }
 }
 
-impl SegmentSender {
+impl GsoSender {
     /// Returns a sender that uses GSO.
-    pub fn new() -> SegmentSender {
-        SegmentSender { joins: true }
+    pub fn new() -> GsoSender {
+        GsoSender { gso: true }
     }
 
     /// Enables or disables GSO.
-    pub fn with_joining(mut self, joins: bool) -> SegmentSender {
-        self.joins = joins;
+    pub fn with_gso(mut self, joins: bool) -> GsoSender {
+        self.gso = joins;
         self
     }
 
@@ -57,14 +57,14 @@ impl SegmentSender {
         bytes: &[u8],
         size: usize,
         mut left: impl FnMut(&[u8]),
-    ) -> Sent {
-        let mut sent = Sent {
+    ) -> SendSummary {
+        let mut sent = SendSummary {
             refused: 0,
-            nobody_there: false,
+            connection_refused: false,
         };
         let mut cannot_join = false;
-        if self.joins && bytes.len() > size.max(JOINED_MIN) {
-            match retried(|| send_one(socket, to, bytes, Some(size)), &mut sent) {
+        if self.gso && bytes.len() > size.max(GSO_PACKET_MIN) {
+            match send_with_retry(|| send_one(socket, to, bytes, Some(size)), &mut sent) {
                 Ok(()) => {
                     bytes.chunks(size).for_each(left);
                     return sent;
@@ -82,20 +82,23 @@ impl SegmentSender {
             }
         }
         for datagram in bytes.chunks(size) {
-            match retried(|| send_one(socket, to, datagram, None), &mut sent) {
+            match send_with_retry(|| send_one(socket, to, datagram, None), &mut sent) {
                 Ok(()) => left(datagram),
                 Err(_) => sent.refused += 1,
             }
         }
         if cannot_join && sent.refused == 0 {
-            self.joins = false;
+            self.gso = false;
         }
         sent
     }
 }
 
 /// Retries if the error belongs to an earlier datagram, or if the call was interrupted.
-fn retried(mut send: impl FnMut() -> io::Result<()>, sent: &mut Sent) -> io::Result<()> {
+fn send_with_retry(
+    mut send: impl FnMut() -> io::Result<()>,
+    sent: &mut SendSummary,
+) -> io::Result<()> {
     let mut tries = 0;
     loop {
         let error = match send() {
@@ -105,9 +108,9 @@ fn retried(mut send: impl FnMut() -> io::Result<()>, sent: &mut Sent) -> io::Res
         match error.raw_os_error() {
             Some(libc::EINTR) => {}
             Some(libc::ECONNREFUSED) => {
-                sent.nobody_there = true;
+                sent.connection_refused = true;
                 tries += 1;
-                if tries == TRIES {
+                if tries == ATTEMPTS_MAX {
                     return Err(error);
                 }
             }
@@ -126,7 +129,7 @@ fn send_one(
         iov_base: bytes.as_ptr().cast_mut().cast(),
         iov_len: bytes.len(),
     };
-    let mut controls = Controls::none();
+    let mut controls = ControlMessages::empty();
     // SAFETY: an all-zero message header is valid: no name, no buffers, no control messages.
     let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
     if let Some(to) = to {
@@ -137,7 +140,7 @@ fn send_one(
     header.msg_iov = &raw mut iovec;
     header.msg_iovlen = 1;
     let size = size.map(|size| u16::try_from(size).unwrap_or(0));
-    controls.wire(&mut header, size, to.and_then(Address::source));
+    controls.fill(&mut header, size, to.and_then(Address::source));
     // SAFETY: the header points to an address, a buffer and possibly control messages, which live
     // until the call returns, each with its length; the kernel only reads them.
     let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const header, libc::MSG_DONTWAIT) };
@@ -174,13 +177,13 @@ mod tests {
             ] {
                 let bytes: Vec<u8> = (0..length).map(|at| (at * 7 / 5) as u8).collect();
                 for joins in [true, false] {
-                    let mut segments = SegmentSender::new().with_joining(joins);
+                    let mut segments = GsoSender::new().with_gso(joins);
                     let mut told = Vec::new();
                     let sent = segments.send(&sender, Some(&to), &bytes, size, |datagram| {
                         told.push(datagram.to_vec());
                     });
-                    assert_eq!((sent.refused, sent.nobody_there), (0, false));
-                    assert_eq!(segments.joins, joins, "loopback takes it");
+                    assert_eq!((sent.refused, sent.connection_refused), (0, false));
+                    assert_eq!(segments.gso, joins, "loopback takes it");
                     let expected: Vec<_> = bytes.chunks(size).map(<[u8]>::to_vec).collect();
                     assert_eq!(told, expected);
                     assert_eq!(
@@ -200,11 +203,11 @@ mod tests {
         sender
             .connect(gone.expect("bound"))
             .expect("any address will do");
-        let mut segments = SegmentSender::new();
+        let mut segments = GsoSender::new();
         let mut send = |bytes| segments.send(&sender, None, bytes, 3, |_| {});
-        assert!(!send(b"one").nobody_there);
+        assert!(!send(b"one").connection_refused);
         let second = send(b"two");
-        assert_eq!((second.nobody_there, second.refused), (true, 0));
+        assert_eq!((second.connection_refused, second.refused), (true, 0));
     }
 
     #[test]
@@ -215,7 +218,7 @@ mod tests {
         let to: Address = to.expect("an address").into();
         for length in [2500, 1000] {
             let bytes = vec![0; length];
-            let sent = SegmentSender::new().send(&sender, Some(&to), &bytes, 1000, |_| {
+            let sent = GsoSender::new().send(&sender, Some(&to), &bytes, 1000, |_| {
                 panic!("it is refused");
             });
             assert_eq!(sent.refused, length.div_ceil(1000));

@@ -15,20 +15,20 @@ pub const SEND_COUNT: usize = 64;
 /// Datagrams are combined for GSO only if the whole IP packet is longer than this. A capture on
 /// this machine sees the combined packet and recognises it by its length: a packet of up to 1600
 /// bytes may be an ordinary one.
-pub(super) const JOINED_MIN: usize = 1600;
+pub(super) const GSO_PACKET_MIN: usize = 1600;
 
 /// Maximum combined payload: the length of an IP packet has 16 bits, headers included.
-const JOINED_MAX: usize = 65_000;
+const GSO_PAYLOAD_MAX: usize = 65_000;
 
 /// Maximum wait for space in the socket's buffer: longer than a network card takes to send one
 /// buffer, and short enough not to delay the next batch.
-const ROOM_WAIT: Timespec = Timespec {
+const BUFFER_WAIT_MAX: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 1_000_000,
 };
 
 /// Attempts per datagram while the socket reports the error of an earlier datagram.
-const TRIES: u32 = 3;
+const ATTEMPTS_MAX: u32 = 3;
 
 /// Destination of datagrams, in the kernel's format.
 #[derive(Clone, Copy, Debug)]
@@ -86,7 +86,7 @@ impl Address {
     }
 
     /// Sets the source address, for a socket bound to the unspecified address.
-    pub fn sent_from(self, source: Option<IpAddr>) -> Address {
+    pub fn with_source(self, source: Option<IpAddr>) -> Address {
         Address { source, ..self }
     }
 
@@ -137,7 +137,7 @@ impl Address {
 /// Control messages of an outgoing message, in this order: segment size, and source address.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(super) struct Controls {
+pub(super) struct ControlMessages {
     segment: SegmentControl,
     source: SourceControl,
 }
@@ -163,15 +163,15 @@ struct SourceControl {
 /// The longer of the two, rounded up to the header's alignment.
 const SOURCE_MAX: usize = size_of::<libc::in6_pktinfo>().next_multiple_of(8);
 
-impl Controls {
-    /// Returns empty control messages; [`Controls::wire`] fills them in.
-    pub(super) fn none() -> Controls {
+impl ControlMessages {
+    /// Returns empty control messages; [`ControlMessages::fill`] fills them in.
+    pub(super) fn empty() -> ControlMessages {
         let header = libc::cmsghdr {
             cmsg_len: 0,
             cmsg_level: 0,
             cmsg_type: 0,
         };
-        Controls {
+        ControlMessages {
             segment: SegmentControl {
                 header,
                 size: 0,
@@ -186,7 +186,7 @@ impl Controls {
 
     /// Fills in the segment size and the source address, if given, and points `message` to them.
     /// `self` must not move before the message is sent.
-    pub(super) fn wire(
+    pub(super) fn fill(
         &mut self,
         message: &mut libc::msghdr,
         size: Option<u16>,
@@ -250,8 +250,8 @@ pub struct SendBatch<P> {
     messages: Vec<Message>,
     headers: Vec<libc::mmsghdr>,
     iovecs: Vec<libc::iovec>,
-    controls: Vec<Controls>,
-    joins: bool,
+    controls: Vec<ControlMessages>,
+    gso: bool,
 }
 
 /// Maximum length of a datagram's own header.
@@ -291,20 +291,20 @@ impl<P: AsRef<[u8]>> SendBatch<P> {
             // SAFETY: all-zero message headers are valid: no name, no buffers, no control messages.
             headers: vec![unsafe { std::mem::zeroed() }; SEND_COUNT],
             iovecs: vec![none; 2 * SEND_COUNT],
-            controls: vec![Controls::none(); SEND_COUNT],
-            joins: true,
+            controls: vec![ControlMessages::empty(); SEND_COUNT],
+            gso: true,
         }
     }
 
     /// Enables or disables GSO. Default: enabled.
-    pub fn with_joining(mut self, joins: bool) -> SendBatch<P> {
-        self.joins = joins;
+    pub fn with_gso(mut self, joins: bool) -> SendBatch<P> {
+        self.gso = joins;
         self
     }
 
     /// Returns `true` if GSO is enabled and was not refused so far.
-    pub fn joins(&self) -> bool {
-        self.joins
+    pub fn uses_gso(&self) -> bool {
+        self.gso
     }
 
     /// Adds a datagram.
@@ -354,7 +354,7 @@ impl<P: AsRef<[u8]>> SendBatch<P> {
     ) -> bool {
         let mut nobody_there = false;
         self.messages.clear();
-        self.wire(0, 0);
+        self.build_messages(0, 0);
         let (mut next, mut tries, mut waited) = (0, 0, false);
         while next < self.messages.len() {
             let at = clock.now();
@@ -378,7 +378,7 @@ impl<P: AsRef<[u8]>> SendBatch<P> {
                 // not attempt that send.
                 Some(libc::ECONNREFUSED) => {
                     nobody_there = true;
-                    if tries < TRIES {
+                    if tries < ATTEMPTS_MAX {
                         tries += 1;
                         continue;
                     }
@@ -386,20 +386,20 @@ impl<P: AsRef<[u8]>> SendBatch<P> {
                 // The device or the kernel does not support GSO: from now on, datagrams are sent
                 // separately.
                 Some(libc::EINVAL | libc::EIO | libc::EOPNOTSUPP) if message.count > 1 => {
-                    self.joins = false;
+                    self.gso = false;
                     self.messages.truncate(next);
-                    self.wire(message.begin, 0);
+                    self.build_messages(message.begin, 0);
                     continue;
                 }
                 // Longer than the path MTU: sent separately, the datagrams may be fragmented.
                 Some(libc::EMSGSIZE) if message.count > 1 => {
                     self.messages.truncate(next);
-                    self.wire(message.begin, message.begin + message.count);
+                    self.build_messages(message.begin, message.begin + message.count);
                     continue;
                 }
                 Some(libc::EAGAIN) if !waited => {
                     waited = true;
-                    wait_for_room(socket);
+                    wait_for_buffer_space(socket);
                     continue;
                 }
                 _ => {}
@@ -413,10 +413,10 @@ impl<P: AsRef<[u8]>> SendBatch<P> {
     }
 
     /// Builds messages from the entries from `begin` on. Entries before `apart` are not combined.
-    fn wire(&mut self, mut begin: usize, apart: usize) {
+    fn build_messages(&mut self, mut begin: usize, apart: usize) {
         while begin < self.entries.len() {
-            let count = if self.joins && begin >= apart {
-                joined(&self.entries[begin..])
+            let count = if self.gso && begin >= apart {
+                count_combinable(&self.entries[begin..])
             } else {
                 1
             };
@@ -438,7 +438,7 @@ impl<P: AsRef<[u8]>> SendBatch<P> {
             header.msg_iovlen = iovecs.len();
             let size =
                 (count > 1).then(|| u16::try_from(entries[0].length).expect("less than is joined"));
-            self.controls[place].wire(header, size, entries[0].to.source);
+            self.controls[place].fill(header, size, entries[0].to.source);
             self.messages.push(Message { begin, count });
             begin += count;
         }
@@ -463,12 +463,12 @@ impl<P: AsRef<[u8]>> SendBatch<P> {
 }
 
 /// Returns how many entries, from the first on, can be combined into one message.
-fn joined<P>(entries: &[Entry<P>]) -> usize {
+fn count_combinable<P>(entries: &[Entry<P>]) -> usize {
     let first = &entries[0];
     let (mut count, mut total) = (1, first.length);
     for entry in &entries[1..] {
         if entry.length > first.length
-            || total + entry.length > JOINED_MAX
+            || total + entry.length > GSO_PAYLOAD_MAX
             || !entry.to.is_same(&first.to)
         {
             break;
@@ -479,18 +479,21 @@ fn joined<P>(entries: &[Entry<P>]) -> usize {
             break;
         }
     }
-    if total + first.to.overhead() > JOINED_MIN {
+    if total + first.to.overhead() > GSO_PACKET_MIN {
         count
     } else {
         1
     }
 }
 
-fn wait_for_room(socket: &impl AsRawFd) {
+fn wait_for_buffer_space(socket: &impl AsRawFd) {
     // SAFETY: the socket is borrowed, and therefore open, for longer than this.
     let fd = unsafe { BorrowedFd::borrow_raw(socket.as_raw_fd()) };
     // The next attempt finds out whether there is space.
-    let _ = poll(&mut [PollFd::new(&fd, PollFlags::OUT)], Some(&ROOM_WAIT));
+    let _ = poll(
+        &mut [PollFd::new(&fd, PollFlags::OUT)],
+        Some(&BUFFER_WAIT_MAX),
+    );
 }
 
 #[cfg(test)]

@@ -10,10 +10,10 @@ use socket2::{Domain, Socket, Type};
 use crate::multicast::Interface;
 
 /// Timeout for the kernel's answer, which it normally sends before the request returns.
-const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Length of the header of each message (`nlmsghdr`; netlink(7)).
-const HEADER: usize = 16;
+const HEADER_BYTES: usize = 16;
 
 /// `VETH_INFO_PEER` (linux/veth.h).
 const VETH_INFO_PEER: u16 = 1;
@@ -39,7 +39,7 @@ impl Netlink {
     pub(super) fn open() -> io::Result<Netlink> {
         // Protocol 0 is NETLINK_ROUTE.
         let socket = Socket::new(Domain::from(libc::AF_NETLINK), Type::RAW, None)?;
-        socket.set_read_timeout(Some(ANSWER_WITHIN))?;
+        socket.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         Ok(Netlink {
             socket,
             sequence: 0,
@@ -51,7 +51,7 @@ impl Netlink {
         let flags = (libc::IFF_UP | libc::IFF_MULTICAST) as u32;
         let mut request = Request::new(libc::RTM_NEWLINK, 0);
         request.link(index(interface)?, flags);
-        self.ask(request)
+        self.execute(request)
     }
 
     /// Creates a pair of interfaces, one in this namespace and its peer in the namespace of the
@@ -75,7 +75,7 @@ impl Netlink {
         request.close(other);
         request.close(data);
         request.close(info);
-        self.ask(request)
+        self.execute(request)
     }
 
     /// Adds an address to an interface. It is usable at once.
@@ -97,7 +97,7 @@ impl Netlink {
         request.put(&index(interface)?.to_ne_bytes());
         request.address(libc::IFA_LOCAL, address);
         request.address(libc::IFA_ADDRESS, address);
-        self.ask(request)
+        self.execute(request)
     }
 
     /// Routes traffic to a network through `interface`.
@@ -113,7 +113,7 @@ impl Netlink {
 
     /// Routes all traffic from `source` through `interface`, whatever its destination. `table` is a
     /// routing table that nothing else uses.
-    pub(super) fn add_way_from(
+    pub(super) fn add_source_route(
         &mut self,
         source: IpAddr,
         interface: &str,
@@ -133,7 +133,7 @@ impl Netlink {
         request.put(&0u32.to_ne_bytes());
         request.address(FRA_SRC, source);
         request.attribute(FRA_TABLE, &u32::from(table).to_ne_bytes());
-        self.ask(request)
+        self.execute(request)
     }
 
     /// Adds a route to a network whose addresses are local.
@@ -162,17 +162,17 @@ impl Netlink {
         request.put(&0u32.to_ne_bytes());
         request.address(libc::RTA_DST, network);
         request.attribute(libc::RTA_OIF, &index(interface)?.to_ne_bytes());
-        self.ask(request)
+        self.execute(request)
     }
 
     /// Sends a request and waits for the kernel's answer.
-    fn ask(&mut self, request: Request) -> io::Result<()> {
+    fn execute(&mut self, request: Request) -> io::Result<()> {
         self.sequence += 1;
         self.socket.write_all(&request.finish(self.sequence))?;
         let mut answer = [0; 8192];
         loop {
             let length = self.socket.read(&mut answer)?;
-            if let Some(result) = outcome(&answer[..length], self.sequence) {
+            if let Some(result) = find_answer(&answer[..length], self.sequence) {
                 return result;
             }
         }
@@ -181,8 +181,8 @@ impl Netlink {
 
 /// Finds the answer to request `sequence` in messages of the kernel. Returns `None` if they contain
 /// none.
-fn outcome(mut messages: &[u8], sequence: u32) -> Option<io::Result<()>> {
-    while let Some((header, _)) = messages.split_first_chunk::<HEADER>() {
+fn find_answer(mut messages: &[u8], sequence: u32) -> Option<io::Result<()>> {
+    while let Some((header, _)) = messages.split_first_chunk::<HEADER_BYTES>() {
         let word = |at: usize| {
             let bytes = header[at..].first_chunk().expect("within the header");
             u32::from_ne_bytes(*bytes)
@@ -191,14 +191,16 @@ fn outcome(mut messages: &[u8], sequence: u32) -> Option<io::Result<()>> {
         let kind = u32::from(u16::from_ne_bytes([header[4], header[5]]));
         if kind == libc::NLMSG_ERROR as u32 && word(8) == sequence {
             // A negative error number; 0 means success.
-            let error = messages.get(HEADER..).and_then(|rest| rest.first_chunk())?;
+            let error = messages
+                .get(HEADER_BYTES..)
+                .and_then(|rest| rest.first_chunk())?;
             return Some(match i32::from_ne_bytes(*error) {
                 0 => Ok(()),
                 error => Err(io::Error::from_raw_os_error(error.wrapping_neg())),
             });
         }
         // A length below that of the header would loop forever.
-        let whole = length.max(HEADER).next_multiple_of(4);
+        let whole = length.max(HEADER_BYTES).next_multiple_of(4);
         messages = messages.get(whole..)?;
     }
     None
@@ -214,7 +216,7 @@ pub fn read_any(bytes: &[u8]) {
         return;
     };
     let sequence = u32::from_ne_bytes(*sequence);
-    let found = outcome(messages, sequence);
+    let found = find_answer(messages, sequence);
     let named = |number: u32| {
         let number = number.to_ne_bytes();
         messages.windows(4).any(|bytes| bytes == number)
@@ -232,7 +234,7 @@ pub fn read_any(bytes: &[u8]) {
     other.attribute(1, &messages[..messages.len().min(1000)]);
     let mut both = other.finish(sequence.wrapping_add(1));
     both.extend_from_slice(messages);
-    let again = outcome(&both, sequence);
+    let again = find_answer(&both, sequence);
     let kind = |found: &Option<io::Result<()>>| {
         let result = found.as_ref()?.as_ref();
         Some(result.err().and_then(io::Error::raw_os_error))
@@ -256,12 +258,12 @@ fn index(interface: &str) -> io::Result<u32> {
 struct Request(Vec<u8>);
 
 /// Start of an attribute whose length is not known yet.
-struct Nest(usize);
+struct OpenAttribute(usize);
 
 impl Request {
     fn new(kind: u16, flags: i32) -> Request {
         let flags = (libc::NLM_F_REQUEST | libc::NLM_F_ACK | flags) as u16;
-        let mut request = Request(vec![0; HEADER]);
+        let mut request = Request(vec![0; HEADER_BYTES]);
         request.0[4..6].copy_from_slice(&kind.to_ne_bytes());
         request.0[6..8].copy_from_slice(&flags.to_ne_bytes());
         request
@@ -280,14 +282,14 @@ impl Request {
     }
 
     /// Begins an attribute: its length, which [`Request::close`] fills in, and its kind.
-    fn open(&mut self, kind: u16) -> Nest {
-        let nest = Nest(self.0.len());
+    fn open(&mut self, kind: u16) -> OpenAttribute {
+        let nest = OpenAttribute(self.0.len());
         self.put(&[0; 2]);
         self.put(&kind.to_ne_bytes());
         nest
     }
 
-    fn close(&mut self, nest: Nest) {
+    fn close(&mut self, nest: OpenAttribute) {
         let length =
             u16::try_from(self.0.len() - nest.0).expect("requests have some hundred bytes");
         self.0[nest.0..nest.0 + 2].copy_from_slice(&length.to_ne_bytes());
@@ -332,11 +334,11 @@ mod tests {
 
     /// Returns a message of the kernel about a request, with an error number.
     fn message(kind: u16, sequence: u32, error: i32) -> Vec<u8> {
-        let mut message = Request(vec![0; HEADER]);
+        let mut message = Request(vec![0; HEADER_BYTES]);
         message.0[4..6].copy_from_slice(&kind.to_ne_bytes());
         message.put(&error.to_ne_bytes());
         // Header of the request in question.
-        message.put(&[0; HEADER]);
+        message.put(&[0; HEADER_BYTES]);
         message.finish(sequence)
     }
 
@@ -357,23 +359,25 @@ mod tests {
         let error = libc::NLMSG_ERROR as u16;
         let other = message(libc::RTM_NEWLINK, 0, 0);
         let good = [other.clone(), message(error, 7, 0)].concat();
-        assert!(matches!(outcome(&good, 7), Some(Ok(()))));
-        assert!(outcome(&good, 8).is_none());
+        assert!(matches!(find_answer(&good, 7), Some(Ok(()))));
+        assert!(find_answer(&good, 8).is_none());
         let bad = [other, message(error, 6, 0), message(error, 7, -libc::EPERM)].concat();
-        let denied = outcome(&bad, 7).expect("it is there").expect_err("denied");
+        let denied = find_answer(&bad, 7)
+            .expect("it is there")
+            .expect_err("denied");
         assert_eq!(denied.kind(), io::ErrorKind::PermissionDenied);
     }
 
     #[test]
     fn truncated_messages_and_wrong_lengths_end_parsing() {
         let whole = message(libc::NLMSG_ERROR as u16, 7, 0);
-        for end in 0..HEADER + 4 {
-            assert!(outcome(&whole[..end], 7).is_none(), "{end}");
+        for end in 0..HEADER_BYTES + 4 {
+            assert!(find_answer(&whole[..end], 7).is_none(), "{end}");
         }
         for length in [0u32, 1, 15, 17, u32::MAX] {
             let mut lies = message(libc::RTM_NEWLINK, 7, 0);
             lies[..4].copy_from_slice(&length.to_ne_bytes());
-            assert!(outcome(&lies, 9).is_none(), "{length}");
+            assert!(find_answer(&lies, 9).is_none(), "{length}");
         }
     }
 
@@ -385,7 +389,7 @@ mod tests {
         request.attribute(2, b"x");
         request.close(outer);
         let written = request.finish(3);
-        let attributes = &written[HEADER..];
+        let attributes = &written[HEADER_BYTES..];
         let number = |at: usize| u16::from_ne_bytes([attributes[at], attributes[at + 1]]);
         assert_eq!((number(0), number(2)), (20, 18));
         assert_eq!((number(4), number(6)), (8, 1));

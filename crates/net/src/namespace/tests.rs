@@ -8,7 +8,7 @@ use socket2::{Domain, Socket, Type};
 use super::*;
 
 /// Creates a namespace. Returns `None` and prints the reason if that is not permitted.
-fn space() -> Option<Namespace> {
+fn new_namespace() -> Option<Namespace> {
     match Namespace::new() {
         Ok(space) => Some(space),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -22,7 +22,7 @@ fn space() -> Option<Namespace> {
 }
 
 /// Returns the identity of the calling thread's namespace.
-fn own() -> String {
+fn namespace_id() -> String {
     let link = fs::read_link("/proc/thread-self/ns/net").expect("Linux has namespaces");
     link.to_string_lossy().into_owned()
 }
@@ -38,7 +38,7 @@ fn interfaces() -> Vec<String> {
 }
 
 /// Sends a datagram to a group and returns what a member of it receives.
-fn heard(group: Ipv4Addr, sender: &str, at: &str) -> io::Result<Vec<u8>> {
+fn receive_multicast(group: Ipv4Addr, sender: &str, at: &str) -> io::Result<Vec<u8>> {
     let receiver = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
     receiver.set_read_timeout(Some(Duration::from_secs(10)))?;
     receiver.join_multicast_v4(&group, &at.parse().expect("an address"))?;
@@ -52,34 +52,38 @@ fn heard(group: Ipv4Addr, sender: &str, at: &str) -> io::Result<Vec<u8>> {
 
 #[test]
 fn new_namespace_supports_loopback_multicast() {
-    let Some(space) = space() else { return };
-    let before = own();
-    space.loop_multicast().expect("may be set up");
+    let Some(space) = new_namespace() else { return };
+    let before = namespace_id();
+    space.route_multicast_to_loopback().expect("may be set up");
     let (inside, seen, heard) = space
-        .within(|| {
+        .run_in(|| {
             let group = Ipv4Addr::new(239, 81, 0, 1);
-            Ok((own(), interfaces(), heard(group, "127.0.0.1", "127.0.0.1")?))
+            Ok((
+                namespace_id(),
+                interfaces(),
+                receive_multicast(group, "127.0.0.1", "127.0.0.1")?,
+            ))
         })
         .expect("what is sent is heard");
     assert_ne!(inside, before);
-    assert_eq!(own(), before, "this thread has stayed");
+    assert_eq!(namespace_id(), before, "this thread has stayed");
     assert!(seen.contains(&"lo".to_owned()), "{seen:?}");
     assert_eq!(heard, b"to all");
 }
 
 #[test]
 fn thread_enters_a_namespace_and_returns() {
-    let Some(space) = space() else { return };
+    let Some(space) = new_namespace() else { return };
     // A separate thread, so that other tests stay in their namespace.
     std::thread::spawn(move || {
-        let before = own();
+        let before = namespace_id();
         let back = Namespace::current().expect("it is somewhere");
         space.enter().expect("it may");
-        assert_ne!(own(), before);
-        let child = std::thread::spawn(own).join().expect("no panic");
-        assert_eq!(child, own(), "what it starts is there too");
+        assert_ne!(namespace_id(), before);
+        let child = std::thread::spawn(namespace_id).join().expect("no panic");
+        assert_eq!(child, namespace_id(), "what it starts is there too");
         back.enter().expect("it may");
-        assert_eq!(own(), before);
+        assert_eq!(namespace_id(), before);
     })
     .join()
     .expect("no panic");
@@ -87,26 +91,28 @@ fn thread_enters_a_namespace_and_returns() {
 
 #[test]
 fn tied_namespaces_reach_only_each_other() {
-    let (Some(one), Some(two)) = (space(), space()) else {
+    let (Some(one), Some(two)) = (new_namespace(), new_namespace()) else {
         return;
     };
     let before = interfaces();
     let v4 = |last: u8| (IpAddr::from([10, 81, 7, last]), 24);
     let v6 = |last: u16| (IpAddr::from([0xfd81, 0, 0, 7, 0, 0, 0, last]), 64);
     let (ours, theirs) = ([v4(1), v6(1)], [v4(2), v6(2)]);
-    let own = Tie {
+    let own = InterfaceConfig {
         interface: "to-two",
         addresses: &ours,
     };
-    let other = Tie {
+    let other = InterfaceConfig {
         interface: "to-one",
         addresses: &theirs,
     };
-    one.tie(&own, &two, &other).expect("they can be tied");
+    one.connect_by_veth(&own, &two, &other)
+        .expect("they can be tied");
     assert_eq!(interfaces(), before);
-    two.multicast_by("to-one").expect("a route can be added");
+    two.route_multicast_through("to-one")
+        .expect("a route can be added");
     for address in theirs.map(|(address, _)| address) {
-        let listener = two.within(|| TcpListener::bind((address, 0)));
+        let listener = two.run_in(|| TcpListener::bind((address, 0)));
         let listener = match listener {
             Ok(listener) => listener,
             // Without IPv6 this address does not exist.
@@ -116,19 +122,19 @@ fn tied_namespaces_reach_only_each_other() {
         let port = listener.local_addr().expect("bound").port();
         let to = SocketAddr::new(address, port);
         let within = Duration::from_secs(10);
-        one.within(|| TcpStream::connect_timeout(&to, within))
+        one.run_in(|| TcpStream::connect_timeout(&to, within))
             .expect("the one reaches the other");
         let _ = listener.accept().expect("it came");
     }
     let (group, port) = (Ipv4Addr::new(239, 81, 0, 1), 4056);
-    let receiver = one.within(|| {
+    let receiver = one.run_in(|| {
         let receiver = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port))?;
         receiver.set_read_timeout(Some(Duration::from_secs(10)))?;
         receiver.join_multicast_v4(&group, &Ipv4Addr::new(10, 81, 7, 1))?;
         Ok(receiver)
     });
     let receiver = receiver.expect("it can join");
-    two.within(|| UdpSocket::bind("0.0.0.0:0")?.send_to(b"to all", (group, port)))
+    two.run_in(|| UdpSocket::bind("0.0.0.0:0")?.send_to(b"to all", (group, port)))
         .expect("there is a route");
     let mut bytes = [0; 16];
     let (length, from) = receiver.recv_from(&mut bytes).expect("it comes");
@@ -138,19 +144,20 @@ fn tied_namespaces_reach_only_each_other() {
 
 #[test]
 fn isolated_end_sends_through_its_own_interface_only() {
-    let (Some(one), Some(two)) = (space(), space()) else {
+    let (Some(one), Some(two)) = (new_namespace(), new_namespace()) else {
         return;
     };
     for (interface, network) in [("short", 7), ("own", 8)] {
         let addresses = [1, 2].map(|last| [(IpAddr::from([10, 81, network, last]), 24)]);
-        let [ours, theirs] = addresses.each_ref().map(|addresses| Tie {
+        let [ours, theirs] = addresses.each_ref().map(|addresses| InterfaceConfig {
             interface,
             addresses,
         });
-        one.tie(&ours, &two, &theirs).expect("they can be tied");
+        one.connect_by_veth(&ours, &two, &theirs)
+            .expect("they can be tied");
     }
     let socket = |space: &Namespace, network, last| {
-        let socket = space.within(|| {
+        let socket = space.run_in(|| {
             let socket = UdpSocket::bind((IpAddr::from([10, 81, network, last]), 0))?;
             socket.set_read_timeout(Some(Duration::from_secs(10)))?;
             Ok(socket)
@@ -168,18 +175,18 @@ fn isolated_end_sends_through_its_own_interface_only() {
     assert_eq!(sends(&our_own, &their_short).expect("it comes"), 5);
     for (space, last) in [(&one, 1), (&two, 2)] {
         let addresses = [(IpAddr::from([10, 81, 8, last]), 24)];
-        let end = Tie {
+        let end = InterfaceConfig {
             interface: "own",
             addresses: &addresses,
         };
-        space.keep_apart(&end, 8).expect("it can be kept apart");
+        space.isolate(&end, 8).expect("it can be kept apart");
     }
     // The other address does not exist on the end's own interface, and the kernel reports that.
     for (space, from, to) in [
         (&one, [10, 81, 8, 1], [10, 81, 7, 2]),
         (&two, [10, 81, 8, 2], [10, 81, 7, 1]),
     ] {
-        let connected = space.within(|| {
+        let connected = space.run_in(|| {
             let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
             socket.bind(&SocketAddr::from((from, 0)).into())?;
             socket.connect(&SocketAddr::from((to, 4056)).into())
@@ -215,9 +222,9 @@ fn datagram(from: [u8; 4], to: ([u8; 4], u16), text: &[u8]) -> Vec<u8> {
 /// An interface without link-layer addresses, such as that of a link, sends no ARP requests.
 #[test]
 fn isolated_end_drops_packets_from_other_interfaces() {
-    let Some(space) = space() else { return };
+    let Some(space) = new_namespace() else { return };
     let [by_own, by_other] = [(8, "own"), (4, "other")].map(|(network, name)| {
-        let made = space.within(|| {
+        let made = space.run_in(|| {
             let tun = crate::tun::Tun::open(name)?;
             tun.set_up(1400)?;
             Ok(tun)
@@ -229,7 +236,7 @@ fn isolated_end_drops_packets_from_other_interfaces() {
             Err(error) => panic!("{error}"),
         };
         let addresses = [(IpAddr::from([10, 9, network, 1]), 30)];
-        let tie = Tie {
+        let tie = InterfaceConfig {
             interface: name,
             addresses: &addresses,
         };
@@ -239,7 +246,7 @@ fn isolated_end_drops_packets_from_other_interfaces() {
     let (Some((by_own, own)), Some((by_other, other))) = (by_own, by_other) else {
         return;
     };
-    let socket = space.within(|| {
+    let socket = space.run_in(|| {
         let socket = UdpSocket::bind((IpAddr::from([10, 9, own, 1]), 0))?;
         socket.set_read_timeout(Some(Duration::from_secs(10)))?;
         Ok(socket)
@@ -264,13 +271,11 @@ fn isolated_end_drops_packets_from_other_interfaces() {
     assert_eq!([next(), next()], [b"round", b"right"]);
     for (interface, network) in [("own", own), ("other", other)] {
         let addresses = [(IpAddr::from([10, 9, network, 1]), 30)];
-        let end = Tie {
+        let end = InterfaceConfig {
             interface,
             addresses: &addresses,
         };
-        space
-            .keep_apart(&end, network)
-            .expect("it can be kept apart");
+        space.isolate(&end, network).expect("it can be kept apart");
     }
     come();
     assert_eq!(next(), b"right");

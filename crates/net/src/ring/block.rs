@@ -162,7 +162,7 @@ pub(super) mod tests {
 
     /// A packet to be written to a block.
     #[derive(Clone, Debug)]
-    pub(in crate::ring) struct Put {
+    pub(in crate::ring) struct TestPacket {
         pub(in crate::ring) packet: Vec<u8>,
         pub(in crate::ring) link_length: usize,
         /// Length of the packet beyond the captured bytes.
@@ -171,9 +171,9 @@ pub(super) mod tests {
         pub(in crate::ring) segment: u16,
     }
 
-    impl Put {
-        pub(in crate::ring) fn new(packet: Vec<u8>) -> Put {
-            Put {
+    impl TestPacket {
+        pub(in crate::ring) fn new(packet: Vec<u8>) -> TestPacket {
+            TestPacket {
                 packet,
                 link_length: 14,
                 more: 0,
@@ -186,7 +186,7 @@ pub(super) mod tests {
     const TIME: [u32; 2] = [1_700_000_000, 999_999_999];
 
     /// Builds a block in the kernel's layout.
-    pub(in crate::ring) fn write(packets: &[Put]) -> Vec<u8> {
+    pub(in crate::ring) fn write(packets: &[TestPacket]) -> Vec<u8> {
         let mut block = vec![0; BLOCK_HEADER];
         set(&mut block, BLOCK_FRAMES, packets.len() as u32);
         set(&mut block, BLOCK_FIRST, BLOCK_HEADER as u32);
@@ -222,7 +222,7 @@ pub(super) mod tests {
     }
 
     fn three() -> Vec<u8> {
-        write(&[1, 2, 3].map(|number| Put::new(vec![number; 100])))
+        write(&[1, 2, 3].map(|number| TestPacket::new(vec![number; 100])))
     }
 
     /// Returns the number of frames read, and whether the block was valid.
@@ -315,8 +315,8 @@ pub(super) mod tests {
             more in 0u32..2000,
             kind in 0u8..5,
             segment in any::<u16>(),
-        ) -> Put {
-            Put { packet, link_length, more, kind, segment }
+        ) -> TestPacket {
+            TestPacket { packet, link_length, more, kind, segment }
         }
     }
 

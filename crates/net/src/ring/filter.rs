@@ -15,7 +15,7 @@ use std::ops::RangeInclusive;
 
 use socket2::SockFilter;
 
-use super::{Brief, Family};
+use super::{Family, ShortCapture};
 
 /// Longer packets are captured whole: they may hold several datagrams of a local sender, whose
 /// headers are spread over the packet. Longer than any packet on a link with the usual MTU of 1500.
@@ -23,7 +23,7 @@ pub(super) const WHOLE_ABOVE: u32 = 1600;
 
 /// Captured bytes of a TCP segment: Ethernet with a VLAN tag, the longest IPv4 header, and the TCP
 /// header without its options. No more is copied, however long the segment is.
-pub(super) const SEGMENT_KEPT: u32 = 18 + 60 + 20;
+pub(super) const TCP_SNAPLEN: u32 = 18 + 60 + 20;
 
 /// Longer than any packet.
 const WHOLE: u32 = 0x4_0000;
@@ -50,11 +50,11 @@ struct Step {
     code: u32,
     k: u32,
     /// Targets if the condition holds and if it does not; `None` is the next instruction.
-    to: (Option<Mark>, Option<Mark>),
+    to: (Option<Label>, Option<Label>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mark {
+enum Label {
     /// Checks of the headers relative to the beginning of the packet.
     Absolute,
     /// Checks of the headers relative to the network header.
@@ -96,11 +96,11 @@ pub(super) type Instruction = (u16, u8, u8, u32);
 #[derive(Default)]
 struct Program {
     steps: Vec<Step>,
-    marks: Vec<(Mark, usize)>,
+    marks: Vec<(Label, usize)>,
 }
 
 impl Program {
-    fn mark(&mut self, mark: Mark) {
+    fn mark(&mut self, mark: Label) {
         self.marks.push((mark, self.steps.len()));
     }
 
@@ -108,7 +108,7 @@ impl Program {
         self.branch(code, k, None, None);
     }
 
-    fn branch(&mut self, code: u32, k: u32, yes: Option<Mark>, no: Option<Mark>) {
+    fn branch(&mut self, code: u32, k: u32, yes: Option<Label>, no: Option<Label>) {
         self.steps.push(Step {
             code,
             k,
@@ -121,7 +121,7 @@ impl Program {
     }
 
     /// Continues if the accumulator is `k`, else jumps to `no`.
-    fn require(&mut self, k: u32, no: Mark) {
+    fn require(&mut self, k: u32, no: Label) {
         self.branch(
             libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
             k,
@@ -131,7 +131,7 @@ impl Program {
     }
 
     /// Continues if the accumulator is `k` or more, else jumps to `no`.
-    fn at_least(&mut self, k: u32, no: Mark) {
+    fn at_least(&mut self, k: u32, no: Label) {
         self.branch(
             libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K,
             k,
@@ -142,23 +142,23 @@ impl Program {
 
     /// Accepts the datagram. The first byte of its payload, in the accumulator, selects how much is
     /// captured.
-    fn keep_by_first_byte(&mut self, wanted: &FilterRule, brief: Mark) {
+    fn keep_by_first_byte(&mut self, wanted: &FilterRule, brief: Label) {
         let less = if wanted.brief.is_some() {
             None
         } else {
-            Some(Mark::Accept)
+            Some(Label::Accept)
         };
         self.branch(
             libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K,
             u32::from(wanted.whole_if),
-            Some(Mark::KeepAll),
+            Some(Label::KeepAll),
             less,
         );
-        if let Some(Brief { unless, .. }) = wanted.brief {
+        if let Some(ShortCapture { unless, .. }) = wanted.brief {
             self.branch(
                 libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K,
                 u32::from(unless),
-                Some(Mark::Accept),
+                Some(Label::Accept),
                 Some(brief),
             );
         }
@@ -173,7 +173,7 @@ impl Program {
                 .unwrap_or(0);
             // No bits: every packet.
             self.push(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, mask);
-            self.jump_if(0, Mark::KeepAll);
+            self.jump_if(0, Label::KeepAll);
         }
     }
 
@@ -183,13 +183,13 @@ impl Program {
         self.branch(
             libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K,
             WHOLE_ABOVE,
-            Some(Mark::KeepAll),
+            Some(Label::KeepAll),
             None,
         );
     }
 
     /// Jumps to `yes` if the accumulator is `k`, else continues.
-    fn jump_if(&mut self, k: u32, yes: Mark) {
+    fn jump_if(&mut self, k: u32, yes: Label) {
         self.branch(
             libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
             k,
@@ -199,11 +199,11 @@ impl Program {
     }
 
     fn finish(self) -> Vec<Instruction> {
-        let place = |mark: Mark| {
+        let place = |mark: Label| {
             let found = self.marks.iter().find(|(name, _)| *name == mark);
             found.expect("every mark that is jumped to is set").1
         };
-        let distance = |from: usize, mark: Option<Mark>| {
+        let distance = |from: usize, mark: Option<Label>| {
             mark.map_or(0, |mark| {
                 let steps = place(mark).checked_sub(from + 1);
                 let steps = steps.expect("jumps go forward");
@@ -238,7 +238,7 @@ pub(super) struct FilterRule {
     /// Share of UDP datagrams that are captured whole: one in 2 to the power of this, at random.
     pub(super) whole_sample: Option<u8>,
     /// UDP datagrams of which only the first bytes of the payload are captured.
-    pub(super) brief: Option<Brief>,
+    pub(super) brief: Option<ShortCapture>,
     /// Accepts TCP too, and captures its header.
     pub(super) segments: bool,
 }
@@ -250,39 +250,39 @@ pub(super) fn program(wanted: &FilterRule) -> Vec<Instruction> {
     } = wanted;
     let mut program = Program::default();
     program.load(libc::BPF_W, HARDWARE_TYPE);
-    program.jump_if(u32::from(libc::ARPHRD_ETHER), Mark::Absolute);
-    program.require(u32::from(libc::ARPHRD_LOOPBACK), Mark::Network);
-    program.mark(Mark::Absolute);
+    program.jump_if(u32::from(libc::ARPHRD_ETHER), Label::Absolute);
+    program.require(u32::from(libc::ARPHRD_LOOPBACK), Label::Network);
+    program.mark(Label::Absolute);
     program.load(libc::BPF_H, ETHERNET_BYTES - 2);
-    program.require(u32::from(family.protocol()), Mark::Network);
+    program.require(u32::from(family.protocol()), Label::Network);
     headers(&mut program, wanted, Base::Packet);
-    program.mark(Mark::Network);
+    program.mark(Label::Network);
     headers(&mut program, wanted, Base::Header);
-    if let Some(Brief { bytes, .. }) = wanted.brief {
+    if let Some(ShortCapture { bytes, .. }) = wanted.brief {
         let around_ip = ETHERNET_BYTES + VLAN_BYTES + UDP_BYTES + u32::from(bytes);
         match family {
             Family::V4 => {
-                program.mark(Mark::BriefV4);
+                program.mark(Label::BriefV4);
                 program.keep_all_of_long();
                 program.push(libc::BPF_MISC | libc::BPF_TXA, 0);
                 program.push(libc::BPF_ALU | libc::BPF_ADD | libc::BPF_K, around_ip);
                 program.push(libc::BPF_RET | libc::BPF_A, 0);
             }
             Family::V6 => {
-                program.mark(Mark::BriefV6);
+                program.mark(Label::BriefV6);
                 program.keep_all_of_long();
                 program.push(libc::BPF_RET | libc::BPF_K, around_ip + 40);
             }
         }
     }
-    program.mark(Mark::Accept);
+    program.mark(Label::Accept);
     program.keep_all_of_long();
     program.push(libc::BPF_RET | libc::BPF_K, snapshot);
-    program.mark(Mark::KeepAll);
+    program.mark(Label::KeepAll);
     program.push(libc::BPF_RET | libc::BPF_K, WHOLE);
-    program.mark(Mark::AcceptSegment);
-    program.push(libc::BPF_RET | libc::BPF_K, SEGMENT_KEPT);
-    program.mark(Mark::Refuse);
+    program.mark(Label::AcceptSegment);
+    program.push(libc::BPF_RET | libc::BPF_K, TCP_SNAPLEN);
+    program.mark(Label::Refuse);
     program.push(libc::BPF_RET | libc::BPF_K, 0);
     program.finish()
 }
@@ -297,17 +297,21 @@ fn headers(program: &mut Program, wanted: &FilterRule, base: Base) {
     let at = base.offset();
     let by_first_byte =
         wanted.whole_if != 0 || wanted.brief.is_some() || wanted.whole_sample.is_some();
-    let [tcp, payload] = [3, 4].map(|number| Mark::Within(number, base));
-    let udp = if by_first_byte { payload } else { Mark::Accept };
+    let [tcp, payload] = [3, 4].map(|number| Label::Within(number, base));
+    let udp = if by_first_byte {
+        payload
+    } else {
+        Label::Accept
+    };
     match wanted.family {
         Family::V4 => {
             program.load(libc::BPF_B, at.wrapping_add(9));
-            program.require(UDP, if segments { tcp } else { Mark::Refuse });
+            program.require(UDP, if segments { tcp } else { Label::Refuse });
             program.load(libc::BPF_H, at.wrapping_add(6));
             program.branch(
                 libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K,
                 0x1fff,
-                Some(Mark::Accept),
+                Some(Label::Accept),
                 None,
             );
             program.push(libc::BPF_LDX | libc::BPF_B | libc::BPF_MSH, at);
@@ -324,22 +328,22 @@ fn headers(program: &mut Program, wanted: &FilterRule, base: Base) {
                     libc::BPF_LD | libc::BPF_H | libc::BPF_IND,
                     at.wrapping_add(4),
                 );
-                program.at_least(UDP_BYTES + 1, Mark::Accept);
+                program.at_least(UDP_BYTES + 1, Label::Accept);
                 program.push(
                     libc::BPF_LD | libc::BPF_B | libc::BPF_IND,
                     at.wrapping_add(UDP_BYTES),
                 );
-                program.keep_by_first_byte(wanted, Mark::BriefV4);
+                program.keep_by_first_byte(wanted, Label::BriefV4);
             }
             if segments {
                 program.mark(tcp);
-                program.require(TCP, Mark::Refuse);
+                program.require(TCP, Label::Refuse);
                 // Only the first fragment contains a port, and none contains the segment's length.
                 program.load(libc::BPF_H, at.wrapping_add(6));
                 program.branch(
                     libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K,
                     0x3fff,
-                    Some(Mark::Refuse),
+                    Some(Label::Refuse),
                     None,
                 );
                 program.push(libc::BPF_LDX | libc::BPF_B | libc::BPF_MSH, at);
@@ -347,11 +351,11 @@ fn headers(program: &mut Program, wanted: &FilterRule, base: Base) {
                     libc::BPF_LD | libc::BPF_H | libc::BPF_IND,
                     at.wrapping_add(2),
                 );
-                port(program, ports, Mark::AcceptSegment);
+                port(program, ports, Label::AcceptSegment);
             }
         }
         Family::V6 => {
-            let [plain, other, behind] = [0, 1, 2].map(|number| Mark::Within(number, base));
+            let [plain, other, behind] = [0, 1, 2].map(|number| Label::Within(number, base));
             program.load(libc::BPF_B, at.wrapping_add(6));
             program.jump_if(UDP, plain);
             if segments {
@@ -364,11 +368,11 @@ fn headers(program: &mut Program, wanted: &FilterRule, base: Base) {
             program.branch(
                 libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K,
                 0xfff8,
-                Some(Mark::Accept),
+                Some(Label::Accept),
                 None,
             );
             program.load(libc::BPF_H, at.wrapping_add(48 + 2));
-            port(program, ports, Mark::Accept);
+            port(program, ports, Label::Accept);
             program.mark(plain);
             program.load(libc::BPF_H, at.wrapping_add(40 + 2));
             port(program, ports, udp);
@@ -376,14 +380,14 @@ fn headers(program: &mut Program, wanted: &FilterRule, base: Base) {
                 program.mark(payload);
                 program.keep_sample(wanted);
                 program.load(libc::BPF_H, at.wrapping_add(40 + 4));
-                program.at_least(UDP_BYTES + 1, Mark::Accept);
+                program.at_least(UDP_BYTES + 1, Label::Accept);
                 program.load(libc::BPF_B, at.wrapping_add(40 + UDP_BYTES));
-                program.keep_by_first_byte(wanted, Mark::BriefV6);
+                program.keep_by_first_byte(wanted, Label::BriefV6);
             }
             if segments {
                 program.mark(tcp);
                 program.load(libc::BPF_H, at.wrapping_add(40 + 2));
-                port(program, ports, Mark::AcceptSegment);
+                port(program, ports, Label::AcceptSegment);
             }
             // Headers further back are read later, by code that can loop. One extension header is
             // checked here, because the most frequent packets with one are not UDP (ICMPv6 with a
@@ -392,34 +396,34 @@ fn headers(program: &mut Program, wanted: &FilterRule, base: Base) {
             program.jump_if(HOP_BY_HOP, behind);
             program.jump_if(ROUTING, behind);
             program.jump_if(FRAGMENT, behind);
-            program.require(DESTINATION_OPTIONS, Mark::Refuse);
+            program.require(DESTINATION_OPTIONS, Label::Refuse);
             program.mark(behind);
             program.load(libc::BPF_B, at.wrapping_add(40));
-            program.jump_if(UDP, Mark::Accept);
-            program.jump_if(ROUTING, Mark::Accept);
-            program.jump_if(FRAGMENT, Mark::Accept);
+            program.jump_if(UDP, Label::Accept);
+            program.jump_if(ROUTING, Label::Accept);
+            program.jump_if(FRAGMENT, Label::Accept);
             program.branch(
                 libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
                 DESTINATION_OPTIONS,
-                Some(Mark::Accept),
-                Some(Mark::Refuse),
+                Some(Label::Accept),
+                Some(Label::Refuse),
             );
         }
     }
 }
 
 /// Jumps to `accept` if the accumulator holds a port of the range, else to `Refuse`.
-fn port(program: &mut Program, ports: &RangeInclusive<u16>, accept: Mark) {
+fn port(program: &mut Program, ports: &RangeInclusive<u16>, accept: Label) {
     program.branch(
         libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K,
         u32::from(*ports.start()),
         None,
-        Some(Mark::Refuse),
+        Some(Label::Refuse),
     );
     program.branch(
         libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K,
         u32::from(*ports.end()),
-        Some(Mark::Refuse),
+        Some(Label::Refuse),
         Some(accept),
     );
 }

@@ -18,7 +18,7 @@ use super::packet::{Fragment, FragmentKey, UDP_BYTES, UdpHeader, socket_address}
 pub(super) const DATAGRAMS_MAX: usize = 1024;
 
 /// Reassembly timeout, as in Linux (`net.ipv4.ipfrag_time`).
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const REASSEMBLY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Maximum number of separate ranges per datagram. Fragments in order, or in reverse order, form
 /// one range.
@@ -32,7 +32,7 @@ const LENGTH_MAX: usize = 65_535;
 
 /// Incomplete datagrams.
 #[derive(Debug, Default)]
-pub(super) struct Fragments {
+pub(super) struct Reassembler {
     unfinished: HashMap<FragmentKey, Unfinished>,
     /// Datagrams in the order of their first fragment. Those that are complete by now have another
     /// number in the map, or none.
@@ -49,7 +49,7 @@ struct Unfinished {
     number: u64,
     since: Time,
     /// Received ranges in order, separated by gaps.
-    stretches: Vec<(u32, u32)>,
+    ranges: Vec<(u32, u32)>,
     /// Known from the last fragment.
     end: Option<u32>,
     overhead: usize,
@@ -66,7 +66,7 @@ struct First {
 
 /// A reassembled datagram.
 #[derive(Debug)]
-pub(super) struct Whole {
+pub(super) struct ReassembledDatagram {
     pub(super) from: SocketAddr,
     pub(super) to: SocketAddr,
     pub(super) length: usize,
@@ -76,7 +76,7 @@ pub(super) struct Whole {
     kept: usize,
 }
 
-impl Whole {
+impl ReassembledDatagram {
     /// The first bytes of the payload.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes[..self.kept]
@@ -85,9 +85,9 @@ impl Whole {
 
 /// Result of adding a fragment.
 #[derive(Debug)]
-pub(super) enum Added {
+pub(super) enum AddOutcome {
     /// The fragment completed its datagram.
-    Whole(Box<Whole>),
+    Whole(Box<ReassembledDatagram>),
     /// Other fragments are missing.
     Waiting,
     /// The datagram is for another port.
@@ -96,36 +96,36 @@ pub(super) enum Added {
     Malformed,
 }
 
-impl Fragments {
+impl Reassembler {
     /// Adds a fragment that arrived at `at`.
     pub(super) fn add(
         &mut self,
         fragment: &Fragment<'_>,
         at: Time,
         ports: &RangeInclusive<u16>,
-    ) -> Added {
-        let Some((begin, end)) = place(fragment) else {
-            return Added::Malformed;
+    ) -> AddOutcome {
+        let Some((begin, end)) = fragment_range(fragment) else {
+            return AddOutcome::Malformed;
         };
         let mut first = None;
         if begin == 0 {
             let Some(header) = UdpHeader::read(fragment.kept) else {
-                return Added::Malformed;
+                return AddOutcome::Malformed;
             };
             if !ports.contains(&header.to) {
                 // Other fragments, which contain no port, may have arrived before this one, and
                 // more may follow.
                 self.unfinished.remove(&fragment.key);
-                return Added::Foreign;
+                return AddOutcome::Foreign;
             }
             first = Some(First::new(header, fragment));
         }
         let unfinished = self.entry(fragment.key, at);
         match unfinished.insert(begin, end, fragment.last) {
-            Inserted::Known => Added::Waiting,
-            Inserted::Spoiled => {
+            Inserted::Known => AddOutcome::Waiting,
+            Inserted::Inconsistent => {
                 self.give_up(&fragment.key);
-                Added::Waiting
+                AddOutcome::Waiting
             }
             Inserted::New => {
                 unfinished.overhead += fragment.overhead;
@@ -143,7 +143,7 @@ impl Fragments {
                 .get(&key)
                 .filter(|found| found.number == number)
             {
-                Some(found) if found.since + PATIENCE > now => return,
+                Some(found) if found.since + REASSEMBLY_TIMEOUT > now => return,
                 Some(_) => self.give_up(&key),
                 None => {}
             }
@@ -182,7 +182,7 @@ impl Fragments {
         self.unfinished.entry(key).or_insert_with(|| Unfinished {
             number: self.began,
             since: at,
-            stretches: Vec::new(),
+            ranges: Vec::new(),
             end: None,
             overhead: UDP_BYTES,
             first: None,
@@ -197,25 +197,25 @@ impl Fragments {
         }
     }
 
-    fn finish(&mut self, key: &FragmentKey) -> Added {
+    fn finish(&mut self, key: &FragmentKey) -> AddOutcome {
         let Some(found) = self.unfinished.get(key) else {
-            return Added::Waiting;
+            return AddOutcome::Waiting;
         };
         let (Some(end), Some(first)) = (found.end, found.first) else {
-            return Added::Waiting;
+            return AddOutcome::Waiting;
         };
-        if found.stretches != [(0, end)] {
-            return Added::Waiting;
+        if found.ranges != [(0, end)] {
+            return AddOutcome::Waiting;
         }
         let overhead = found.overhead;
         self.unfinished.remove(key);
         let Some(length) = first.header.length.checked_sub(UDP_BYTES) else {
-            return Added::Malformed;
+            return AddOutcome::Malformed;
         };
         if first.header.length > end as usize {
-            return Added::Malformed;
+            return AddOutcome::Malformed;
         }
-        Added::Whole(Box::new(Whole {
+        AddOutcome::Whole(Box::new(ReassembledDatagram {
             from: socket_address(key.from, first.header.from, first.interface),
             to: socket_address(key.to, first.header.to, first.interface),
             length,
@@ -244,7 +244,7 @@ impl First {
 
 /// Returns the fragment's range in its datagram, or `None` if it cannot have one: a fragment is
 /// within the longest datagram, not empty, and a multiple of 8 bytes unless it is the last.
-fn place(fragment: &Fragment<'_>) -> Option<(u32, u32)> {
+fn fragment_range(fragment: &Fragment<'_>) -> Option<(u32, u32)> {
     let end = fragment.offset + fragment.length;
     let sound = fragment.length > 0
         && end <= LENGTH_MAX
@@ -256,49 +256,47 @@ fn place(fragment: &Fragment<'_>) -> Option<(u32, u32)> {
 enum Inserted {
     New,
     Known,
-    Spoiled,
+    Inconsistent,
 }
 
 impl Unfinished {
     fn insert(&mut self, begin: u32, end: u32, last: bool) -> Inserted {
-        let index = self
-            .stretches
-            .partition_point(|&(_, before)| before < begin);
+        let index = self.ranges.partition_point(|&(_, before)| before < begin);
         // The first range that touches the fragment or comes after it.
-        if let Some(&(first, until)) = self.stretches.get(index)
+        if let Some(&(first, until)) = self.ranges.get(index)
             && first <= begin
             && end <= until
         {
             return Inserted::Known;
         }
-        let known_end = self.stretches.last().map_or(0, |&(_, until)| until);
+        let known_end = self.ranges.last().map_or(0, |&(_, until)| until);
         let beyond = self
             .end
             .is_some_and(|known| end > known || (last && end != known));
         if beyond || (last && known_end > end) {
-            return Inserted::Spoiled;
+            return Inserted::Inconsistent;
         }
         let joins_before = self
-            .stretches
+            .ranges
             .get(index)
             .is_some_and(|&(_, until)| until == begin);
         let after = index + usize::from(joins_before);
-        let following = self.stretches.get(after).copied();
+        let following = self.ranges.get(after).copied();
         if following.is_some_and(|(first, _)| first < end) {
-            return Inserted::Spoiled;
+            return Inserted::Inconsistent;
         }
         let joins_after = following.is_some_and(|(first, _)| first == end);
         match (joins_before, joins_after) {
             (true, true) => {
-                self.stretches[index].1 = self.stretches[after].1;
-                self.stretches.remove(after);
+                self.ranges[index].1 = self.ranges[after].1;
+                self.ranges.remove(after);
             }
-            (true, false) => self.stretches[index].1 = end,
-            (false, true) => self.stretches[after].0 = begin,
-            (false, false) if self.stretches.len() < STRETCHES_MAX => {
-                self.stretches.insert(index, (begin, end));
+            (true, false) => self.ranges[index].1 = end,
+            (false, true) => self.ranges[after].0 = begin,
+            (false, false) if self.ranges.len() < STRETCHES_MAX => {
+                self.ranges.insert(index, (begin, end));
             }
-            (false, false) => return Inserted::Spoiled,
+            (false, false) => return Inserted::Inconsistent,
         }
         if last {
             self.end = Some(end);
@@ -343,9 +341,9 @@ mod tests {
         }
     }
 
-    fn add(fragments: &mut Fragments, fragment: &Fragment<'_>) -> Option<Whole> {
+    fn add(fragments: &mut Reassembler, fragment: &Fragment<'_>) -> Option<ReassembledDatagram> {
         match fragments.add(fragment, Time::default(), &PORTS) {
-            Added::Whole(whole) => Some(*whole),
+            AddOutcome::Whole(whole) => Some(*whole),
             _ => None,
         }
     }
@@ -360,7 +358,7 @@ mod tests {
             [3, 1, 4, 2, 0],
         ];
         for (id, order) in (0..).zip(orders) {
-            let mut fragments = Fragments::default();
+            let mut fragments = Reassembler::default();
             for (count, index) in order.into_iter().enumerate() {
                 let part = part(&bytes, id, index * 1000, (index + 1) * 1000);
                 let whole = add(&mut fragments, &part);
@@ -381,7 +379,7 @@ mod tests {
     #[test]
     fn overlapping_fragments_discard_their_datagram() {
         let bytes = datagram(5000, 4992);
-        let mut fragments = Fragments::default();
+        let mut fragments = Reassembler::default();
         assert!(add(&mut fragments, &part(&bytes, 1, 0, 1000)).is_none());
         assert!(add(&mut fragments, &part(&bytes, 1, 992, 5000)).is_none());
         assert_eq!(fragments.given_up, 1);
@@ -395,31 +393,37 @@ mod tests {
 
     #[test]
     fn foreign_and_malformed_fragments_are_distinguished() {
-        let mut fragments = Fragments::default();
+        let mut fragments = Reassembler::default();
         let other = datagram(5001, 4992);
         let mut add = |fragment: &Fragment<'_>| fragments.add(fragment, Time::default(), &PORTS);
-        assert!(matches!(add(&part(&other, 1, 0, 1000)), Added::Foreign));
+        assert!(matches!(
+            add(&part(&other, 1, 0, 1000)),
+            AddOutcome::Foreign
+        ));
         let bytes = datagram(5000, 4992);
         let mut odd = part(&bytes, 1, 0, 1001);
-        assert!(matches!(add(&odd), Added::Malformed));
+        assert!(matches!(add(&odd), AddOutcome::Malformed));
         odd = part(&bytes, 1, 4000, 5000);
         odd.offset = 65_528;
-        assert!(matches!(add(&odd), Added::Malformed));
+        assert!(matches!(add(&odd), AddOutcome::Malformed));
         odd = part(&bytes, 1, 0, 0);
-        assert!(matches!(add(&odd), Added::Malformed));
+        assert!(matches!(add(&odd), AddOutcome::Malformed));
         odd = part(&bytes, 1, 0, 1000);
         odd.kept = &odd.kept[..7];
-        assert!(matches!(add(&odd), Added::Malformed));
+        assert!(matches!(add(&odd), AddOutcome::Malformed));
         // The UDP length is longer than all fragments together.
         let mut long = datagram(5000, 2000);
         long.truncate(1600);
-        assert!(matches!(add(&part(&long, 2, 0, 800)), Added::Waiting));
-        assert!(matches!(add(&part(&long, 2, 800, 1600)), Added::Malformed));
+        assert!(matches!(add(&part(&long, 2, 0, 800)), AddOutcome::Waiting));
+        assert!(matches!(
+            add(&part(&long, 2, 800, 1600)),
+            AddOutcome::Malformed
+        ));
     }
 
     #[test]
     fn incomplete_datagrams_expire() {
-        let mut fragments = Fragments::default();
+        let mut fragments = Reassembler::default();
         let bytes = datagram(5000, 4992);
         let second = |seconds| Time::from_start(Duration::from_secs(seconds));
         fragments.add(&part(&bytes, 1, 0, 1000), second(1), &PORTS);
@@ -435,7 +439,7 @@ mod tests {
 
     #[test]
     fn memory_is_bounded() {
-        let mut fragments = Fragments::default();
+        let mut fragments = Reassembler::default();
         let bytes = datagram(5000, 60_000);
         for id in 0..5000 {
             add(&mut fragments, &part(&bytes, id, 0, 1000));
@@ -454,7 +458,7 @@ mod tests {
             let begin = index * 2000;
             add(&mut fragments, &part(&bytes, 4999, begin, begin + 1000));
             let stretches = fragments.unfinished.get(&key(4999));
-            assert!(stretches.is_none_or(|found| found.stretches.len() <= STRETCHES_MAX));
+            assert!(stretches.is_none_or(|found| found.ranges.len() <= STRETCHES_MAX));
         }
     }
 
@@ -463,17 +467,17 @@ mod tests {
         fn ranges_stay_ordered_and_separated(
             parts in prop::collection::vec((0usize..40, 1usize..10, any::<bool>()), 1..60),
         ) {
-            let mut fragments = Fragments::default();
+            let mut fragments = Reassembler::default();
             let bytes = datagram(5000, 1000);
             for (begin, length, last) in parts {
                 let mut part = part(&bytes, 1, begin * 8, (begin + length) * 8);
                 part.last = last;
                 add(&mut fragments, &part);
                 if let Some(found) = fragments.unfinished.get(&key(1)) {
-                    for &(begin, end) in &found.stretches {
+                    for &(begin, end) in &found.ranges {
                         prop_assert!(begin < end);
                     }
-                    for pair in found.stretches.windows(2) {
+                    for pair in found.ranges.windows(2) {
                         prop_assert!(pair[0].1 < pair[1].0);
                     }
                 }

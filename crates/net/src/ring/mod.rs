@@ -22,8 +22,8 @@
 //! [`crate::options::drops`].
 //!
 //! # What it counts
-//! Nothing is lost silently: [`PacketRing::seen`] counts packets for which there was no space, and
-//! [`PacketRing::counters`] packets that could not be used.
+//! Nothing is lost silently: [`PacketRing::kernel_counts`] counts packets for which there was no
+//! space, and [`PacketRing::counters`] packets that could not be used.
 
 mod block;
 mod filter;
@@ -44,7 +44,7 @@ use std::time::Duration;
 use measure::Time;
 
 use crate::clock::Clock;
-use crate::segments::Header;
+use crate::segments::SegmentHeader;
 use filter::FilterRule;
 use mapped::Mapped;
 use reader::FrameReader;
@@ -72,11 +72,11 @@ impl Family {
 /// Default number of captured bytes, from the link-layer header on: Ethernet with a VLAN tag (18),
 /// IPv4 with all its options (60), UDP (8), [`WANTED_BYTES`] (76), and two more, so that a frame
 /// with the kernel's header has 256 bytes. In IPv6 this leaves 22 bytes for extension headers.
-pub const SNAPSHOT: usize = 164;
+pub const SNAPLEN_DEFAULT: usize = 164;
 
 /// Minimum number of payload bytes wanted: a datagram of which fewer were captured counts as
-/// [`Counters::cut`]. An RTP header has 12 bytes, 4 for each of up to 15 contributing sources, and
-/// 4 of its extension (RFC 3550, 5.1 and 5.3.1).
+/// [`Counters::truncated`]. An RTP header has 12 bytes, 4 for each of up to 15 contributing
+/// sources, and 4 of its extension (RFC 3550, 5.1 and 5.3.1).
 pub const WANTED_BYTES: usize = 12 + 15 * 4 + 4;
 
 /// Minimum size of a block: it must hold the longest possible packet and the headers before it.
@@ -120,8 +120,8 @@ pub struct RingSettings {
     /// all blocks together (64 times 10 ms) therefore loses packets even if they are few.
     pub block_timeout: Duration,
     /// Captured bytes of a packet, from its link-layer header on; packets longer than 1600 bytes
-    /// are always captured whole. Default: [`SNAPSHOT`].
-    pub snapshot: usize,
+    /// are always captured whole. Default: [`SNAPLEN_DEFAULT`].
+    pub snaplen: usize,
     /// Datagrams are captured whole if any of these bits is set in their first payload byte. Not
     /// checked in IPv6 behind extension headers. Default: 0, none.
     pub whole_if: u8,
@@ -129,13 +129,13 @@ pub struct RingSettings {
     /// random. IPv6 datagrams behind extension headers are never chosen. Default: none.
     pub whole_sample: Option<u8>,
     /// Datagrams of which fewer bytes are captured. Default: none.
-    pub brief: Option<Brief>,
+    pub brief: Option<ShortCapture>,
 }
 
 /// Datagrams of which only the first bytes are captured. Each takes 160 bytes of the ring instead
 /// of 256, and accordingly less memory and cache bandwidth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Brief {
+pub struct ShortCapture {
     /// Selects datagrams whose first payload byte has none of these bits set. In IPv6 behind
     /// extension headers none is selected.
     pub unless: u8,
@@ -153,7 +153,7 @@ impl RingSettings {
             bytes: 8 << 20,
             block_bytes: 128 << 10,
             block_timeout: Duration::from_millis(10),
-            snapshot: SNAPSHOT,
+            snaplen: SNAPLEN_DEFAULT,
             whole_if: 0,
             whole_sample: None,
             brief: None,
@@ -167,8 +167,8 @@ pub struct Datagram<'a> {
     pub from: SocketAddr,
     /// Destination; the address may be a multicast group.
     pub to: SocketAddr,
-    /// First bytes of the payload: at least [`WANTED_BYTES`] (or [`Brief::bytes`]) if it has as
-    /// many, unless the datagram counts as [`Counters::cut`].
+    /// First bytes of the payload: at least [`WANTED_BYTES`] (or [`ShortCapture::bytes`]) if it has
+    /// as many, unless the datagram counts as [`Counters::truncated`].
     pub bytes: &'a [u8],
     /// Length of the payload in bytes, according to its headers.
     pub length: usize,
@@ -187,44 +187,44 @@ pub struct Datagram<'a> {
 pub struct Segment {
     pub from: SocketAddr,
     pub to: SocketAddr,
-    pub header: Header,
+    pub header: SegmentHeader,
     /// Kernel arrival time.
     pub at: Time,
 }
 
 /// A packet that a [`PacketRing`] delivers.
 #[derive(Clone, Copy, Debug)]
-pub enum Arrived<'a> {
+pub enum RingPacket<'a> {
     Datagram(&'a Datagram<'a>),
     Segment(&'a Segment),
 }
 
-/// Receives the packets of a ring. Closures implement it; only [`Take::take`] is required.
-pub trait Take {
+/// Receives the packets of a ring. Closures implement it; only [`PacketHandler::take`] is required.
+pub trait PacketHandler {
     /// Announces the ports of the next packets. An implementation can read the state that it needs
     /// for each, so that the processor fetches all of it at the same time.
-    fn soon(&mut self, _ports: &[u16]) {}
+    fn announce(&mut self, _ports: &[u16]) {}
 
     /// Handles one datagram or segment.
-    fn take(&mut self, arrived: Arrived<'_>);
+    fn take(&mut self, arrived: RingPacket<'_>);
 
     /// Handles several datagrams to one port, in order of arrival.
-    fn run<'a>(&mut self, _port: u16, datagrams: impl Iterator<Item = Datagram<'a>>) {
+    fn handle_datagrams<'a>(&mut self, _port: u16, datagrams: impl Iterator<Item = Datagram<'a>>) {
         for datagram in datagrams {
-            self.take(Arrived::Datagram(&datagram));
+            self.take(RingPacket::Datagram(&datagram));
         }
     }
 }
 
-impl<F: FnMut(Arrived<'_>)> Take for F {
-    fn take(&mut self, arrived: Arrived<'_>) {
+impl<F: FnMut(RingPacket<'_>)> PacketHandler for F {
+    fn take(&mut self, arrived: RingPacket<'_>) {
         self(arrived);
     }
 }
 
 /// Result of one [`PacketRing::receive`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Taken {
+pub struct ReceiveCounts {
     /// Packets taken out of the ring, of any kind.
     pub frames: u64,
     /// Datagrams delivered to the caller.
@@ -237,7 +237,7 @@ pub struct Taken {
 
 /// The kernel's counts of a ring since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct KernelCounts {
     /// Packets that passed the filter, including those dropped for lack of space.
     pub arrived: u64,
     /// Packets dropped for lack of space.
@@ -259,9 +259,9 @@ pub struct Counters {
     /// Discarded fragmented datagrams whose first fragment was not seen, so that their port is
     /// unknown.
     pub fragments_unknown: u64,
-    /// Datagrams of which fewer than the first [`WANTED_BYTES`] (or [`Brief::bytes`]) were
+    /// Datagrams of which fewer than the first [`WANTED_BYTES`] (or [`ShortCapture::bytes`]) were
     /// captured. They were delivered.
-    pub cut: u64,
+    pub truncated: u64,
 }
 
 /// A ring of received packets, for one worker and one IP version.
@@ -271,7 +271,7 @@ pub struct PacketRing {
     block_bytes: usize,
     reader: FrameReader,
     handled: u64,
-    seen: Seen,
+    seen: KernelCounts,
     /// True once every packet is captured whole.
     whole: bool,
     /// The current rule of the filter.
@@ -305,9 +305,9 @@ impl PacketRing {
         ) else {
             return Err(invalid("a packet ring needs at least two blocks"));
         };
-        let snapshot = u32::try_from(settings.snapshot).unwrap_or(u32::MAX);
+        let snapshot = u32::try_from(settings.snaplen).unwrap_or(u32::MAX);
         // What is wanted whole is not brief.
-        let brief = settings.brief.map(|brief| Brief {
+        let brief = settings.brief.map(|brief| ShortCapture {
             unless: brief.unless | settings.whole_if,
             ..brief
         });
@@ -333,7 +333,7 @@ impl PacketRing {
             block_bytes: block_bytes.get(),
             reader: FrameReader::new(settings.ports.clone(), settings.segments, brief),
             handled: 0,
-            seen: Seen::default(),
+            seen: KernelCounts::default(),
             whole: false,
             wanted,
         })
@@ -348,18 +348,23 @@ impl PacketRing {
         clock: &Clock,
         blocks_max: usize,
         mut take: impl FnMut(&Datagram<'_>),
-    ) -> Taken {
-        let mut all = |arrived: Arrived<'_>| match arrived {
-            Arrived::Datagram(datagram) => take(datagram),
-            Arrived::Segment(_) => {}
+    ) -> ReceiveCounts {
+        let mut all = |arrived: RingPacket<'_>| match arrived {
+            RingPacket::Datagram(datagram) => take(datagram),
+            RingPacket::Segment(_) => {}
         };
         self.receive_all(clock, blocks_max, &mut all)
     }
 
     /// Like [`PacketRing::receive`], and delivers the headers of TCP segments too if
     /// [`RingSettings::segments`] requests them.
-    pub fn receive_all(&mut self, clock: &Clock, blocks_max: usize, take: &mut impl Take) -> Taken {
-        let mut taken = Taken::default();
+    pub fn receive_all(
+        &mut self,
+        clock: &Clock,
+        blocks_max: usize,
+        take: &mut impl PacketHandler,
+    ) -> ReceiveCounts {
+        let mut taken = ReceiveCounts::default();
         while taken.blocks < blocks_max {
             let memory = self.mapped.next_blocks(blocks_max - taken.blocks);
             if memory.is_empty() {
@@ -402,7 +407,7 @@ impl PacketRing {
     ///
     /// # Errors
     /// The operating system's error.
-    pub fn seen(&mut self) -> io::Result<Seen> {
+    pub fn kernel_counts(&mut self) -> io::Result<KernelCounts> {
         // The kernel resets its counts on each read.
         let new = self.mapped.statistics()?;
         self.seen.arrived += u64::from(new.packets);

@@ -10,9 +10,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::{Deref, RangeInclusive};
 
 use super::block::{Frame, Frames, Malformed, frame_at};
-use super::packet::{Port, Udp, port_of, whole_udp_v4};
-use super::plain::{HEAD, Plain};
-use super::{Brief, Datagram, Take, WANTED_BYTES};
+use super::packet::{Port, Udp, destination_port, whole_udp_v4};
+use super::plain::{FastFrame, HEAD};
+use super::{Datagram, PacketHandler, ShortCapture, WANTED_BYTES};
 use crate::clock::Clock;
 use crate::prefetch;
 
@@ -32,17 +32,17 @@ pub(super) struct Batch {
     first: u16,
     items: Vec<Item>,
     /// Order in which `items` are processed.
-    order: Vec<Placed>,
+    order: Vec<OrderEntry>,
     /// Position in `order` of the next item of each port; the last entry is for packets to other
     /// ports.
     next: Vec<u32>,
     /// True if all packets keep their order of arrival.
-    as_they_came: bool,
+    keep_arrival_order: bool,
 }
 
 /// Index of an item, and its port, so that the item itself need not be read.
 #[derive(Clone, Copy, Debug, Default)]
-struct Placed {
+struct OrderEntry {
     item: u32,
     /// Offset from the first port.
     port: u16,
@@ -88,8 +88,8 @@ struct Item {
     from: Ipv4Addr,
     to: Ipv4Addr,
     interface: u32,
-    /// Offset in the memory of the blocks: of the payload for [`Kind::Datagram`], of the frame for
-    /// [`Kind::Other`].
+    /// Offset in the memory of the blocks: of the payload for [`ItemKind::Datagram`], of the frame
+    /// for [`ItemKind::Other`].
     at: u32,
     head: [u8; HEAD],
     /// Length of the captured payload.
@@ -101,11 +101,11 @@ struct Item {
     port: u16,
     /// Length of the IP and UDP headers in bytes.
     overhead: u8,
-    kind: Kind,
+    kind: ItemKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum ItemKind {
     /// A whole IPv4 datagram for one of our ports, of which all wanted bytes were captured.
     Datagram,
     /// Such a datagram of which only the head is wanted.
@@ -129,13 +129,13 @@ impl Item {
             from_port: 0,
             port,
             overhead: 0,
-            kind: Kind::Other,
+            kind: ItemKind::Other,
         }
     }
 
     /// Item for the only datagram of a frame, of which only the head is wanted.
     #[inline(always)]
-    fn plain(plain: &Plain, port: u16) -> Item {
+    fn plain(plain: &FastFrame, port: u16) -> Item {
         Item {
             realtime_nanos: plain.realtime_nanos,
             from: plain.from,
@@ -147,8 +147,8 @@ impl Item {
             length: plain.length,
             from_port: plain.from_port,
             port,
-            overhead: Plain::OVERHEAD,
-            kind: Kind::Brief,
+            overhead: FastFrame::OVERHEAD,
+            kind: ItemKind::Brief,
         }
     }
 
@@ -158,7 +158,7 @@ impl Item {
         frame: &Frame<'_>,
         udp: &Udp<'_>,
         memory: &[u8],
-        brief: Option<Brief>,
+        brief: Option<ShortCapture>,
     ) -> Option<Item> {
         let (SocketAddr::V4(from), SocketAddr::V4(to)) = (udp.from, udp.to) else {
             return None;
@@ -171,10 +171,12 @@ impl Item {
         }
         let head = udp.kept.first_chunk::<HEAD>()?;
         let kind = match brief {
-            Some(Brief { unless, bytes }) if head[0] & unless == 0 && bytes as usize <= HEAD => {
-                Kind::Brief
+            Some(ShortCapture { unless, bytes })
+                if head[0] & unless == 0 && bytes as usize <= HEAD =>
+            {
+                ItemKind::Brief
             }
-            _ if udp.kept.len() >= udp.length.min(WANTED_BYTES) => Kind::Datagram,
+            _ if udp.kept.len() >= udp.length.min(WANTED_BYTES) => ItemKind::Datagram,
             _ => return None,
         };
         let at = udp.kept.as_ptr().addr() - memory.as_ptr().addr();
@@ -201,7 +203,7 @@ impl Item {
             from: SocketAddr::new(IpAddr::V4(self.from), self.from_port),
             to: SocketAddr::new(IpAddr::V4(self.to), port),
             bytes: match self.kind {
-                Kind::Brief => &self.head,
+                ItemKind::Brief => &self.head,
                 _ => &memory[self.at as usize..][..usize::from(self.kept)],
             },
             length: usize::from(self.length),
@@ -220,7 +222,7 @@ impl Batch {
         memory: &[u8],
         block_bytes: usize,
         ports: &RangeInclusive<u16>,
-        brief: Option<Brief>,
+        brief: Option<ShortCapture>,
     ) -> (u64, u64) {
         self.items.clear();
         self.first = *ports.start();
@@ -229,7 +231,7 @@ impl Batch {
         // is not a port.
         self.next
             .resize(usize::from(ports.end() - ports.start()) + 2, 0);
-        self.as_they_came = false;
+        self.keep_arrival_order = false;
         let (mut announced, mut malformed) = (0, 0);
         for block in memory.chunks(block_bytes) {
             let mut frames = Frames::new(block);
@@ -264,7 +266,7 @@ impl Batch {
 
     /// Adds the next frame if it is an ordinary one. Otherwise it remains the next frame.
     #[inline(always)]
-    fn add_plain(&mut self, frames: &mut Frames<'_>, brief: Brief) -> bool {
+    fn add_plain(&mut self, frames: &mut Frames<'_>, brief: ShortCapture) -> bool {
         let before = frames.clone();
         let Some(plain) = frames.next_plain() else {
             return false;
@@ -282,7 +284,7 @@ impl Batch {
     }
 
     #[inline]
-    fn add(&mut self, frame: &Frame<'_>, at: u32, memory: &[u8], brief: Option<Brief>) {
+    fn add(&mut self, frame: &Frame<'_>, at: u32, memory: &[u8], brief: Option<ShortCapture>) {
         let nobodys = (self.next.len() - 1) as u16;
         if let Some(udp) = whole_udp_v4(frame)
             && let Some(mut item) = Item::datagram(frame, &udp, memory, brief)
@@ -295,11 +297,11 @@ impl Batch {
                 return;
             }
         }
-        let place = match port_of(frame.packet) {
-            Port::Is(port) => port.wrapping_sub(self.first).min(nobodys),
+        let place = match destination_port(frame.packet) {
+            Port::Known(port) => port.wrapping_sub(self.first).min(nobodys),
             Port::None => nobodys,
             Port::Unknown => {
-                self.as_they_came = true;
+                self.keep_arrival_order = true;
                 nobodys
             }
         };
@@ -311,12 +313,12 @@ impl Batch {
     fn arrange(&mut self) {
         self.order.clear();
         let count = self.items.len() as u32;
-        let placed = |(place, item): (u32, &Item)| Placed {
+        let placed = |(place, item): (u32, &Item)| OrderEntry {
             item: place,
             port: item.port,
-            is_other: item.kind == Kind::Other,
+            is_other: item.kind == ItemKind::Other,
         };
-        if self.as_they_came {
+        if self.keep_arrival_order {
             self.order.extend((0..count).zip(&self.items).map(placed));
             return;
         }
@@ -324,7 +326,7 @@ impl Batch {
         for next in &mut self.next {
             begin += std::mem::replace(next, begin);
         }
-        self.order.resize(self.items.len(), Placed::default());
+        self.order.resize(self.items.len(), OrderEntry::default());
         for entry in (0..).zip(&self.items).map(placed) {
             let next = &mut self.next[usize::from(entry.port)];
             self.order[*next as usize] = entry;
@@ -335,7 +337,7 @@ impl Batch {
     /// Delivers the datagrams that do not need the full parser to `take`, and the other frames to
     /// `other`, in their order; announces ports to `take` some time before their packets. Returns
     /// the number of datagrams delivered to `take`.
-    pub(super) fn hand_over<T: Take>(
+    pub(super) fn hand_over<T: PacketHandler>(
         &self,
         memory: &[u8],
         clock: &Clock,
@@ -345,12 +347,12 @@ impl Batch {
         let mut datagrams = 0;
         let mut rest = self.order.as_slice();
         let (ports, mut count) = self.ports_ahead(rest);
-        take.soon(&ports);
+        take.announce(&ports);
         while !rest.is_empty() {
             let (mut now, after) = rest.split_at(count);
             // The next packets are fetched while these are counted.
             let (ports, next) = self.ports_ahead(after);
-            take.soon(&ports);
+            take.announce(&ports);
             count = next;
             while let Some(&first) = now.first() {
                 if first.is_other {
@@ -362,11 +364,11 @@ impl Batch {
                     now = &now[1..];
                     continue;
                 }
-                let same = |next: &&Placed| next.port == first.port && !next.is_other;
+                let same = |next: &&OrderEntry| next.port == first.port && !next.is_other;
                 let count = 1 + now[1..].iter().take_while(same).count();
                 let (run, after) = now.split_at(count);
                 let port = self.first + first.port;
-                take.run(
+                take.handle_datagrams(
                     port,
                     run.iter()
                         .map(|placed| self.items[placed.item as usize].read(port, memory, clock)),
@@ -381,7 +383,7 @@ impl Batch {
 
     /// Returns the ports of the next packets, and the number of these packets, which are
     /// prefetched.
-    fn ports_ahead(&self, rest: &[Placed]) -> (Ports, usize) {
+    fn ports_ahead(&self, rest: &[OrderEntry]) -> (Ports, usize) {
         let mut ports = Ports::default();
         let mut packets = 0;
         for placed in rest.iter().take(PACKETS_TOGETHER) {

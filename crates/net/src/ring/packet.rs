@@ -9,7 +9,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use super::block::Frame;
-use crate::segments::Header;
+use crate::segments::SegmentHeader;
 
 /// Length of the UDP header.
 pub(super) const UDP_BYTES: usize = 8;
@@ -59,7 +59,7 @@ pub(super) struct Udp<'a> {
 pub(super) struct Tcp {
     pub(super) from: SocketAddr,
     pub(super) to: SocketAddr,
-    pub(super) header: Header,
+    pub(super) header: SegmentHeader,
 }
 
 /// Identity of the datagram to which a fragment belongs (RFC 791, 3.2; RFC 8200, 4.5).
@@ -125,7 +125,7 @@ pub(super) fn socket_address(ip: IpAddr, port: u16, interface: u32) -> SocketAdd
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Port {
     /// This port, if the packet is valid.
-    Is(u16),
+    Known(u16),
     /// No port can be found.
     None,
     /// Any port is possible: the packet is a fragment, or has extension headers.
@@ -135,9 +135,9 @@ pub(super) enum Port {
 /// Finds the destination port of the packet that begins with these bytes. [`Packet::read`] finds
 /// the same port, unless the result is [`Port::Unknown`].
 #[inline]
-pub(super) fn port_of(packet: &[u8]) -> Port {
+pub(super) fn destination_port(packet: &[u8]) -> Port {
     let port_at = |at: usize| match packet.get(at + 2..at + 4) {
-        Some(bytes) => Port::Is(u16::from_be_bytes([bytes[0], bytes[1]])),
+        Some(bytes) => Port::Known(u16::from_be_bytes([bytes[0], bytes[1]])),
         None => Port::None,
     };
     match packet.first().map(|byte| byte >> 4) {
@@ -384,7 +384,7 @@ fn tcp<'a>(
             u16::from_be_bytes([header[2], header[3]]),
             frame.interface,
         ),
-        header: Header {
+        header: SegmentHeader {
             sequence: u32::from_be_bytes([header[4], header[5], header[6], header[7]]),
             // The payload of a reset is not part of the stream (RFC 9293, 3.5.3).
             length: if flags & RST == 0 { payload } else { 0 },
@@ -588,7 +588,7 @@ pub(super) mod tests {
             let (sequence, length, syn) = (0x8765_4321, 1000, false);
             assert_eq!(
                 tcp.header,
-                Header {
+                SegmentHeader {
                     sequence,
                     length,
                     syn
@@ -672,17 +672,17 @@ pub(super) mod tests {
             let length = packet.len() + more;
             packet.truncate(packet.len().saturating_sub(cut.saturating_sub(40)));
             let frame = frame(&packet, length);
-            let short = port_of(&packet);
+            let short = destination_port(&packet);
             match Packet::read(&frame) {
                 Packet::Udp(udp) => {
-                    prop_assert!(matches!(short, Port::Is(_) | Port::Unknown));
-                    if let Port::Is(port) = short {
+                    prop_assert!(matches!(short, Port::Known(_) | Port::Unknown));
+                    if let Port::Known(port) = short {
                         prop_assert_eq!(port, udp.to.port());
                     }
                     let whole = whole_udp_v4(&frame);
                     prop_assert_eq!(whole, (!six).then_some(udp));
                 }
-                Packet::Tcp(tcp) => prop_assert!(short == Port::Is(tcp.to.port()) || short == Port::Unknown),
+                Packet::Tcp(tcp) => prop_assert!(short == Port::Known(tcp.to.port()) || short == Port::Unknown),
                 Packet::Fragment(_) => prop_assert_eq!(short, Port::Unknown),
                 Packet::Other | Packet::Malformed => {}
             }

@@ -20,7 +20,7 @@ const FRAGMENT: u16 = 0x3fff;
 
 /// Contents of such a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Plain {
+pub(super) struct FastFrame {
     pub(super) realtime_nanos: i64,
     pub(super) interface: u32,
     pub(super) from: Ipv4Addr,
@@ -33,7 +33,7 @@ pub(super) struct Plain {
     pub(super) head: [u8; HEAD],
 }
 
-impl Plain {
+impl FastFrame {
     /// Length of the IP and UDP headers in bytes.
     pub(super) const OVERHEAD: u8 = (IP + UDP) as u8;
 }
@@ -42,7 +42,7 @@ impl Frames<'_> {
     /// Returns the next frame if the fast path can read it. Otherwise returns `None`, and the frame
     /// remains the next one.
     #[inline(always)]
-    pub(super) fn next_plain(&mut self) -> Option<Plain> {
+    pub(super) fn next_plain(&mut self) -> Option<FastFrame> {
         if self.left == 0 || self.offset < BLOCK_HEADER {
             return None;
         }
@@ -94,7 +94,7 @@ impl Frames<'_> {
         self.left -= 1;
         let address =
             |at: usize| Ipv4Addr::new(packet[at], packet[at + 1], packet[at + 2], packet[at + 3]);
-        Some(Plain {
+        Some(FastFrame {
             realtime_nanos: i64::from(word(4)) * 1_000_000_000 + i64::from(word(8)),
             interface: word(48 + 4),
             from: address(12),
@@ -111,7 +111,7 @@ impl Frames<'_> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::block::tests::{Put, write};
+    use super::super::block::tests::{TestPacket, write};
     use super::super::packet::tests::v4;
     use super::super::packet::whole_udp_v4;
     use super::*;
@@ -131,7 +131,7 @@ mod tests {
                 assert_eq!(udp.from, (found.from, found.from_port).into());
                 assert_eq!(udp.to, (found.to, found.to_port).into());
                 assert_eq!(udp.length, usize::from(found.length));
-                assert_eq!(udp.overhead, usize::from(Plain::OVERHEAD));
+                assert_eq!(udp.overhead, usize::from(FastFrame::OVERHEAD));
                 assert_eq!(udp.kept.first_chunk(), Some(&found.head));
                 assert_eq!(frame.realtime_nanos, found.realtime_nanos);
                 assert_eq!(frame.interface, found.interface);
@@ -145,9 +145,9 @@ mod tests {
         }
     }
 
-    fn datagram(port: u16, length: usize) -> Put {
+    fn datagram(port: u16, length: usize) -> TestPacket {
         let payload: Vec<u8> = (0..length as u8).collect();
-        Put::new(v4(0, port, &payload))
+        TestPacket::new(v4(0, port, &payload))
     }
 
     #[test]
@@ -155,7 +155,7 @@ mod tests {
         let mut cut = datagram(3, 200);
         cut.packet.truncate(40);
         cut.more = 188;
-        let padded = Put {
+        let padded = TestPacket {
             more: 20,
             ..datagram(4, 12)
         };
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn other_frames_do_not_take_the_fast_path() {
-        let changed = |change: &dyn Fn(&mut Put)| {
+        let changed = |change: &dyn Fn(&mut TestPacket)| {
             let mut put = datagram(5004, 60);
             change(&mut put);
             // One after it, which must be found.
@@ -185,7 +185,7 @@ mod tests {
             assert_eq!(changed(&|put| put.kind = kind), 1, "{kind}");
         }
         for kept in 28..40 {
-            let cut = |put: &mut Put| {
+            let cut = |put: &mut TestPacket| {
                 put.more = (put.packet.len() - kept) as u32;
                 put.packet.truncate(kept);
             };
@@ -200,7 +200,7 @@ mod tests {
             changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
             cut in 0usize..200,
         ) {
-            let puts: Vec<Put> = lengths.iter().map(|&length| datagram(5004, length)).collect();
+            let puts: Vec<TestPacket> = lengths.iter().map(|&length| datagram(5004, length)).collect();
             let mut block = write(&puts);
             for (place, value) in changes {
                 let place = place.index(block.len());

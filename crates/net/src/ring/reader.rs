@@ -6,10 +6,10 @@ use std::ops::RangeInclusive;
 use measure::Time;
 
 use super::block::Frame;
-use super::fragments::{Added, Fragments};
+use super::fragments::{AddOutcome, Reassembler};
 use super::order::Batch;
 use super::packet::{Packet, Udp};
-use super::{Arrived, Brief, Counters, Datagram, Segment, Take, WANTED_BYTES};
+use super::{Counters, Datagram, PacketHandler, RingPacket, Segment, ShortCapture, WANTED_BYTES};
 use crate::clock::Clock;
 
 /// Processing of frames, independent of the memory that holds them.
@@ -17,8 +17,8 @@ use crate::clock::Clock;
 pub(super) struct FrameReader {
     ports: RangeInclusive<u16>,
     segments: bool,
-    brief: Option<Brief>,
-    pub(super) fragments: Fragments,
+    brief: Option<ShortCapture>,
+    pub(super) fragments: Reassembler,
     pub(super) counters: Counters,
     /// True once a packet held several datagrams, and the headers of some were not captured.
     pub(super) keep_whole: bool,
@@ -43,17 +43,17 @@ pub fn read_any(bytes: &[u8]) {
     } else {
         40_000..=42_047
     };
-    let brief = (kind & 4 != 0).then_some(Brief {
+    let brief = (kind & 4 != 0).then_some(ShortCapture {
         unless: 0x3f,
         bytes: 12,
     });
     let mut reader = FrameReader::new(ports, true, brief);
     let clock = Clock::start();
     let mut count = 0;
-    let mut check = |arrived: Arrived<'_>| {
+    let mut check = |arrived: RingPacket<'_>| {
         let datagram = match arrived {
-            Arrived::Datagram(datagram) => datagram,
-            Arrived::Segment(segment) => {
+            RingPacket::Datagram(datagram) => datagram,
+            RingPacket::Segment(segment) => {
                 return assert!(
                     segment.to.port() > 0 && segment.header.length <= u32::MAX as usize
                 );
@@ -94,13 +94,13 @@ impl FrameReader {
     pub(super) fn new(
         ports: RangeInclusive<u16>,
         segments: bool,
-        brief: Option<Brief>,
+        brief: Option<ShortCapture>,
     ) -> FrameReader {
         FrameReader {
             ports,
             segments,
             brief,
-            fragments: Fragments::default(),
+            fragments: Reassembler::default(),
             counters: Counters::default(),
             keep_whole: false,
             batch: Batch::default(),
@@ -114,7 +114,7 @@ impl FrameReader {
         memory: &[u8],
         block_bytes: usize,
         clock: &Clock,
-        take: &mut impl Take,
+        take: &mut impl PacketHandler,
     ) -> (u64, u64) {
         let mut batch = std::mem::take(&mut self.batch);
         let (frames, malformed) = batch.gather(memory, block_bytes, &self.ports, self.brief);
@@ -128,7 +128,12 @@ impl FrameReader {
     }
 
     /// Processes one frame with the full parser.
-    fn take_frame(&mut self, frame: &Frame<'_>, clock: &Clock, take: &mut impl Take) -> u64 {
+    fn take_frame(
+        &mut self,
+        frame: &Frame<'_>,
+        clock: &Clock,
+        take: &mut impl PacketHandler,
+    ) -> u64 {
         if matches!(frame.kind, libc::PACKET_OTHERHOST | libc::PACKET_OUTGOING) {
             self.counters.other_host += 1;
             return 0;
@@ -139,7 +144,7 @@ impl FrameReader {
                 self.split(frame, &udp, at, take)
             }
             Packet::Fragment(fragment) => match self.fragments.add(&fragment, at, &self.ports) {
-                Added::Whole(whole) => {
+                AddOutcome::Whole(whole) => {
                     let datagram = Datagram {
                         from: whole.from,
                         to: whole.to,
@@ -150,21 +155,21 @@ impl FrameReader {
                         interface: whole.interface,
                     };
                     self.count_if_cut(&datagram);
-                    take.take(Arrived::Datagram(&datagram));
+                    take.take(RingPacket::Datagram(&datagram));
                     1
                 }
-                Added::Waiting => 0,
-                Added::Foreign => {
+                AddOutcome::Waiting => 0,
+                AddOutcome::Foreign => {
                     self.counters.foreign += 1;
                     0
                 }
-                Added::Malformed => {
+                AddOutcome::Malformed => {
                     self.counters.malformed += 1;
                     0
                 }
             },
             Packet::Tcp(tcp) if self.segments && self.ports.contains(&tcp.to.port()) => {
-                take.take(Arrived::Segment(&Segment {
+                take.take(RingPacket::Segment(&Segment {
                     from: tcp.from,
                     to: tcp.to,
                     header: tcp.header,
@@ -184,7 +189,13 @@ impl FrameReader {
     }
 
     /// Delivers the datagrams that a packet holds: one or several.
-    fn split(&mut self, frame: &Frame<'_>, udp: &Udp<'_>, at: Time, take: &mut impl Take) -> u64 {
+    fn split(
+        &mut self,
+        frame: &Frame<'_>,
+        udp: &Udp<'_>,
+        at: Time,
+        take: &mut impl PacketHandler,
+    ) -> u64 {
         let segment = frame.segment.map_or(udp.length, usize::from);
         let mut datagram = Datagram {
             from: udp.from,
@@ -197,7 +208,7 @@ impl FrameReader {
         };
         if segment >= udp.length {
             self.count_if_cut(&datagram);
-            take.take(Arrived::Datagram(&datagram));
+            take.take(RingPacket::Datagram(&datagram));
             return 1;
         }
         let mut count = 0;
@@ -208,7 +219,7 @@ impl FrameReader {
             datagram.bytes = &udp.kept[begin.min(kept)..end.min(kept)];
             datagram.length = end - begin;
             self.keep_whole |= self.count_if_cut(&datagram);
-            take.take(Arrived::Datagram(&datagram));
+            take.take(RingPacket::Datagram(&datagram));
             count += 1;
             begin = end;
         }
@@ -221,11 +232,13 @@ impl FrameReader {
             return false;
         }
         let wanted = match (self.brief, bytes.first()) {
-            (Some(Brief { unless, bytes }), Some(first)) if first & unless == 0 => bytes.into(),
+            (Some(ShortCapture { unless, bytes }), Some(first)) if first & unless == 0 => {
+                bytes.into()
+            }
             _ => WANTED_BYTES,
         };
         let cut = bytes.len() < datagram.length.min(wanted);
-        self.counters.cut += u64::from(cut);
+        self.counters.truncated += u64::from(cut);
         cut
     }
 }
@@ -233,14 +246,14 @@ impl FrameReader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ring::block::tests::{Put, write};
+    use crate::ring::block::tests::{TestPacket, write};
     use crate::ring::packet::tests::{tcp_v4, v4};
     use proptest::prelude::*;
 
     fn take_block(
         reader: &mut FrameReader,
         block: &[u8],
-        mut take: impl FnMut(Arrived<'_>),
+        mut take: impl FnMut(RingPacket<'_>),
     ) -> u64 {
         reader
             .take_blocks(block, block.len(), &Clock::start(), &mut take)
@@ -249,12 +262,12 @@ mod tests {
 
     /// Returns what a ring for port 5000 delivers: length and captured bytes of each datagram; and
     /// the reader with its counters.
-    fn take(packets: &[Put]) -> (Vec<(usize, usize)>, FrameReader) {
+    fn take(packets: &[TestPacket]) -> (Vec<(usize, usize)>, FrameReader) {
         let mut reader = FrameReader::new(5000..=5000, false, None);
         let mut taken = Vec::new();
         let block = write(packets);
         let count = take_block(&mut reader, &block, |arrived| {
-            let Arrived::Datagram(datagram) = arrived else {
+            let RingPacket::Datagram(datagram) = arrived else {
                 panic!("no segments were asked for");
             };
             taken.push((datagram.length, datagram.bytes.len()));
@@ -265,23 +278,23 @@ mod tests {
 
     #[test]
     fn combined_packets_are_split_and_cut_datagrams_counted() {
-        let whole = Put {
+        let whole = TestPacket {
             segment: 400,
-            ..Put::new(v4(0, 5000, &[1; 1000]))
+            ..TestPacket::new(v4(0, 5000, &[1; 1000]))
         };
         let (taken, reader) = take(std::slice::from_ref(&whole));
         assert_eq!(taken, [(400, 400), (400, 400), (200, 200)]);
         assert!(!reader.keep_whole);
-        let cut = Put {
+        let cut = TestPacket {
             packet: whole.packet[..500].to_vec(),
             more: 528,
             ..whole.clone()
         };
         let (taken, reader) = take(&[cut]);
         assert_eq!(taken, [(400, 400), (400, 72), (200, 0)]);
-        assert_eq!((reader.counters.cut, reader.keep_whole), (2, true));
+        assert_eq!((reader.counters.truncated, reader.keep_whole), (2, true));
         // A single datagram that is cut implies nothing about others.
-        let single = Put {
+        let single = TestPacket {
             packet: whole.packet[..60].to_vec(),
             more: 968,
             segment: 0,
@@ -289,19 +302,19 @@ mod tests {
         };
         let (taken, reader) = take(&[single]);
         assert_eq!(taken, [(1000, 32)]);
-        assert_eq!((reader.counters.cut, reader.keep_whole), (1, false));
+        assert_eq!((reader.counters.truncated, reader.keep_whole), (1, false));
     }
 
     #[test]
     fn unused_packets_are_counted_by_reason() {
-        let good = Put::new(v4(0, 5000, &[1; 100]));
-        let other_host = Put {
+        let good = TestPacket::new(v4(0, 5000, &[1; 100]));
+        let other_host = TestPacket {
             kind: libc::PACKET_OTHERHOST,
             ..good.clone()
         };
-        let foreign = Put::new(v4(0, 5001, &[1; 100]));
-        let malformed = Put::new(vec![0x45; 10]);
-        let segment = Put::new(tcp_v4(5000, 1, 0x10, 100));
+        let foreign = TestPacket::new(v4(0, 5001, &[1; 100]));
+        let malformed = TestPacket::new(vec![0x45; 10]);
+        let segment = TestPacket::new(tcp_v4(5000, 1, 0x10, 100));
         let (taken, reader) = take(&[other_host, foreign, segment, malformed, good]);
         assert_eq!(taken, [(100, 100)]);
         let expected = Counters {
@@ -316,21 +329,21 @@ mod tests {
     #[test]
     fn segment_headers_are_delivered_on_request() {
         let block = write(&[
-            Put {
+            TestPacket {
                 // One header for many segments, cut after the header.
                 packet: tcp_v4(5000, 7, 0x10, 60_000)[..40].to_vec(),
                 more: 60_012,
-                ..Put::new(Vec::new())
+                ..TestPacket::new(Vec::new())
             },
-            Put::new(tcp_v4(5001, 7, 0x10, 100)),
-            Put::new(v4(0, 5000, &[1; 100])),
+            TestPacket::new(tcp_v4(5001, 7, 0x10, 100)),
+            TestPacket::new(v4(0, 5000, &[1; 100])),
         ]);
         let mut reader = FrameReader::new(5000..=5000, true, None);
         let mut seen = Vec::new();
         let count = take_block(&mut reader, &block, |arrived| {
             seen.push(match arrived {
-                Arrived::Datagram(datagram) => (0, datagram.length),
-                Arrived::Segment(segment) => (segment.header.sequence, segment.header.length),
+                RingPacket::Datagram(datagram) => (0, datagram.length),
+                RingPacket::Segment(segment) => (segment.header.sequence, segment.header.length),
             });
         });
         assert_eq!(seen, [(7, 60_000), (0, 100)]);
@@ -339,7 +352,7 @@ mod tests {
 
     #[test]
     fn brief_datagrams_are_cut_only_below_their_own_limit() {
-        let brief = Some(Brief {
+        let brief = Some(ShortCapture {
             unless: 0x3f,
             bytes: 12,
         });
@@ -347,10 +360,10 @@ mod tests {
         let payload = |first: u8| -> Vec<u8> { (0..100).map(|byte| byte | first).collect() };
         let kept = |first: u8, kept: usize| {
             let packet = v4(0, 5000, &payload(first));
-            Put {
+            TestPacket {
                 packet: packet[..28 + kept].to_vec(),
                 more: 100 - kept as u32,
-                ..Put::new(Vec::new())
+                ..TestPacket::new(Vec::new())
             }
         };
         // As the filter captures them; then two of which it captured too little.
@@ -363,7 +376,7 @@ mod tests {
         ]);
         let mut taken = Vec::new();
         take_block(&mut reader, &block, |arrived| {
-            let Arrived::Datagram(datagram) = arrived else {
+            let RingPacket::Datagram(datagram) = arrived else {
                 panic!("no segments were asked for");
             };
             let first = datagram.bytes[0];
@@ -378,12 +391,12 @@ mod tests {
             (0x81, 75, 100),
         ];
         assert_eq!(taken, expected);
-        assert_eq!(reader.counters.cut, 2);
+        assert_eq!(reader.counters.truncated, 2);
     }
 
     /// Returns what a ring for ports 5000 to 5009 delivers from several blocks: port and length of
     /// each datagram.
-    fn take_from_blocks(blocks: &[Vec<Put>]) -> Vec<(u16, usize)> {
+    fn take_from_blocks(blocks: &[Vec<TestPacket>]) -> Vec<(u16, usize)> {
         let blocks: Vec<_> = blocks.iter().map(|packets| write(packets)).collect();
         let length = blocks.iter().map(Vec::len).max().unwrap_or(1);
         let mut memory = Vec::new();
@@ -392,9 +405,9 @@ mod tests {
             memory.resize(memory.len().next_multiple_of(length), 0);
         }
         let mut taken = Vec::new();
-        let mut take = |arrived: Arrived<'_>| match arrived {
-            Arrived::Datagram(datagram) => taken.push((datagram.to.port(), datagram.length)),
-            Arrived::Segment(_) => panic!("no segments were asked for"),
+        let mut take = |arrived: RingPacket<'_>| match arrived {
+            RingPacket::Datagram(datagram) => taken.push((datagram.to.port(), datagram.length)),
+            RingPacket::Segment(_) => panic!("no segments were asked for"),
         };
         FrameReader::new(5000..=5009, false, None).take_blocks(
             &memory,
@@ -407,7 +420,7 @@ mod tests {
 
     #[test]
     fn fragment_keeps_all_packets_in_order_of_arrival() {
-        let packet = |port, length| Put::new(v4(0, port, &vec![0; length]));
+        let packet = |port, length| TestPacket::new(v4(0, port, &vec![0; length]));
         let mut parts = [packet(5003, 16), packet(5003, 8)];
         // The first 24 bytes, including the header, and the rest.
         parts[0].packet[6] = 0x20;
@@ -437,7 +450,7 @@ mod tests {
             ports in prop::collection::vec(prop::collection::vec(4998u16..5012, 0..200), 1..5),
         ) {
             let mut number = 0;
-            let blocks: Vec<Vec<Put>> = ports
+            let blocks: Vec<Vec<TestPacket>> = ports
                 .iter()
                 .map(|ports| {
                     let packets = ports.iter().map(|&port| {
@@ -448,7 +461,7 @@ mod tests {
                         let kept = if number % 3 == 0 { 4 } else { length };
                         let mut packet = v4(0, port, &vec![0; length]);
                         packet.truncate(28 + kept);
-                        Put { more: (length - kept) as u32, ..Put::new(packet) }
+                        TestPacket { more: (length - kept) as u32, ..TestPacket::new(packet) }
                     });
                     packets.collect()
                 })
@@ -478,13 +491,13 @@ mod tests {
                 1..30,
             ),
         ) {
-            let packets: Vec<Put> = packets
+            let packets: Vec<TestPacket> = packets
                 .into_iter()
                 .map(|(mut packet, segment, more)| {
                     packet[0] = 0x45;
                     packet[2] = 0;
                     packet[9] = if packet[1] & 1 == 0 { 17 } else { 6 };
-                    Put { segment, more, ..Put::new(packet) }
+                    TestPacket { segment, more, ..TestPacket::new(packet) }
                 })
                 .collect();
             let block = write(&packets);

@@ -8,33 +8,33 @@ fn at(nanos: u64) -> Time {
     Time::from_nanos(nanos)
 }
 
-fn opened() -> Segments {
-    let mut segments = Segments::default();
-    let syn = Header {
+fn opened() -> ArrivalTimes {
+    let mut segments = ArrivalTimes::default();
+    let syn = SegmentHeader {
         sequence: FIRST.wrapping_sub(1),
         length: 0,
         syn: true,
     };
-    segments.arrived(&syn, at(0));
-    assert!(segments.is_known());
+    segments.record_segment(&syn, at(0));
+    assert!(segments.saw_start());
     segments
 }
 
 /// Records a segment with the bytes of the stream from `begin` to `end`.
-fn arrive(segments: &mut Segments, begin: u32, end: u32, nanos: u64) {
-    let header = Header {
+fn arrive(segments: &mut ArrivalTimes, begin: u32, end: u32, nanos: u64) {
+    let header = SegmentHeader {
         sequence: FIRST.wrapping_add(begin),
         length: (end - begin) as usize,
         syn: false,
     };
-    segments.arrived(&header, at(nanos));
+    segments.record_segment(&header, at(nanos));
 }
 
 /// Reads, and returns end, time and exactness of each run. Bytes whose time is unknown have the
 /// time 999.
-fn take(segments: &mut Segments, count: usize) -> Vec<(usize, u64, bool)> {
+fn take(segments: &mut ArrivalTimes, count: usize) -> Vec<(usize, u64, bool)> {
     let mut runs = Vec::new();
-    segments.take(count, at(999), false, &mut runs);
+    segments.record_read(count, at(999), false, &mut runs);
     runs.iter()
         .map(|run| (run.end, run.at.as_nanos(), run.exact))
         .collect()
@@ -116,8 +116,8 @@ fn unseen_bytes_have_the_time_of_reading() {
 fn last_byte_of_an_unseen_read_has_the_kernels_time() {
     let mut segments = opened();
     let mut runs = Vec::new();
-    segments.take(100, at(7), true, &mut runs);
-    let run = |end, exact| Run {
+    segments.record_read(100, at(7), true, &mut runs);
+    let run = |end, exact| ArrivalRun {
         end,
         at: at(7),
         exact,
@@ -131,7 +131,7 @@ fn segment_rejected_by_tcp_counts_when_retransmitted() {
     arrive(&mut segments, 0, 100, 1);
     arrive(&mut segments, 100, 200, 2);
     assert_eq!(take(&mut segments, 100), [(100, 1, true)]);
-    segments.nothing_more();
+    segments.forget_unread();
     assert_eq!(segments.unread(), 0);
     arrive(&mut segments, 100, 200, 50);
     assert_eq!(take(&mut segments, 100), [(100, 50, true)]);
@@ -139,15 +139,15 @@ fn segment_rejected_by_tcp_counts_when_retransmitted() {
 
 #[test]
 fn connection_without_its_syn_is_unknown() {
-    let mut segments = Segments::default();
+    let mut segments = ArrivalTimes::default();
     arrive(&mut segments, 0, 100, 1);
-    assert!(!segments.is_known());
+    assert!(!segments.saw_start());
     assert_eq!(take(&mut segments, 100), [(100, 999, false)]);
     // A second SYN changes nothing.
     let mut segments = opened();
     arrive(&mut segments, 0, 100, 1);
-    segments.arrived(
-        &Header {
+    segments.record_segment(
+        &SegmentHeader {
             sequence: 77,
             length: 0,
             syn: true,
@@ -167,11 +167,11 @@ fn memory_is_bounded() {
     let runs = take(&mut segments, 100_000);
     assert_eq!(runs[0], (1, 0, true));
     assert_eq!(runs.last(), Some(&(100_000, 99_999, false)));
-    assert!(segments.runs.capacity() <= RUNS_LASTING);
+    assert!(segments.runs.capacity() <= RUNS_RETAINED);
     for number in 0..1000 {
         arrive(&mut segments, 100_001 + 2 * number, 100_002 + 2 * number, 1);
     }
-    assert_eq!(segments.beyond.len(), BEYOND_MAX);
+    assert_eq!(segments.out_of_order.len(), OUT_OF_ORDER_MAX);
     // Farther than any window.
     let mut segments = opened();
     arrive(&mut segments, (1 << 30) + 1, (1 << 30) + 2, 1);
@@ -241,27 +241,27 @@ proptest! {
         ),
         near in any::<bool>(),
     ) {
-        let mut segments = Segments::default();
+        let mut segments = ArrivalTimes::default();
         let mut runs = Vec::new();
         for (number, length, syn, read, nothing) in steps {
             let sequence = if near { number % 200_000 } else { number };
             if read {
                 runs.clear();
-                segments.take(length, at(u64::from(number)), syn, &mut runs);
+                segments.record_read(length, at(u64::from(number)), syn, &mut runs);
                 let ends: Vec<usize> = runs.iter().map(|run| run.end).collect();
                 prop_assert!(ends.is_sorted());
                 prop_assert_eq!(ends.last().copied().unwrap_or(0), length);
                 if nothing {
-                    segments.nothing_more();
+                    segments.forget_unread();
                     prop_assert_eq!(segments.unread(), 0);
                 }
             } else {
-                segments.arrived(&Header { sequence, length, syn }, at(u64::from(number)));
+                segments.record_segment(&SegmentHeader { sequence, length, syn }, at(u64::from(number)));
             }
-            prop_assert!(segments.runs.len() <= RUNS_MAX && segments.beyond.len() <= BEYOND_MAX);
-            let apart = segments.beyond.windows(2).all(|pair| pair[0].end < pair[1].begin);
-            prop_assert!(apart, "{:?}", segments.beyond);
-            prop_assert!(segments.beyond.first().is_none_or(|first| first.begin > segments.arrived));
+            prop_assert!(segments.runs.len() <= RUNS_MAX && segments.out_of_order.len() <= OUT_OF_ORDER_MAX);
+            let apart = segments.out_of_order.windows(2).all(|pair| pair[0].end < pair[1].begin);
+            prop_assert!(apart, "{:?}", segments.out_of_order);
+            prop_assert!(segments.out_of_order.first().is_none_or(|first| first.begin > segments.arrived));
         }
     }
 }

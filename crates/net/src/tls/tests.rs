@@ -1,7 +1,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use measure::{Run, Time};
+use measure::{ArrivalRun, Time};
 use proptest::prelude::*;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_time_ymd};
 use rustls::SupportedProtocolVersion;
@@ -51,7 +51,7 @@ impl Pem {
 
     fn client(&self) -> Client {
         Client::new(Trust {
-            anybody: false,
+            accept_any: false,
             authorities: Some(self.chain.clone()),
         })
     }
@@ -63,21 +63,21 @@ fn params(names: &[&str]) -> CertificateParams {
 }
 
 const ANYBODY: Trust = Trust {
-    anybody: true,
+    accept_any: true,
     authorities: None,
 };
 
 /// Both layers of a connection.
-struct Ends {
-    client: Layer,
-    server: Layer,
+struct TlsPair {
+    client: TlsLayer,
+    server: TlsLayer,
     /// Plaintext that the client and the server received.
     heard: [Vec<u8>; 2],
 }
 
-impl Ends {
-    fn new(client: &Client, server: &Server, name: &str) -> Ends {
-        Ends {
+impl TlsPair {
+    fn new(client: &Client, server: &Server, name: &str) -> TlsPair {
+        TlsPair {
             client: client.layer(name).expect("good settings"),
             server: server.layer().expect("good settings"),
             heard: Default::default(),
@@ -115,27 +115,27 @@ impl Ends {
 }
 
 fn take(
-    layer: &mut Layer,
+    layer: &mut TlsLayer,
     bytes: &[u8],
     piece: usize,
     heard: &mut Vec<u8>,
     out: &mut Vec<u8>,
-) -> Result<Taken, Fault> {
-    let mut last = Taken::default();
+) -> Result<OpenStatus, Fault> {
+    let mut last = OpenStatus::default();
     for piece in bytes.chunks(piece) {
         let (mut plain, mut runs) = (Vec::new(), Vec::new());
         let taken = layer.open(piece, &at(piece.len(), 1), &mut plain, &mut runs, out)?;
         assert_eq!(runs.last().map_or(0, |run| run.end), plain.len());
         heard.append(&mut plain);
-        last.stands |= taken.stands;
-        last.ended |= taken.ended;
+        last.handshake_done |= taken.handshake_done;
+        last.peer_closed |= taken.peer_closed;
     }
     Ok(last)
 }
 
-fn at(end: usize, nanos: u64) -> [Run; 1] {
+fn at(end: usize, nanos: u64) -> [ArrivalRun; 1] {
     let at = Time::from_nanos(nanos);
-    [Run {
+    [ArrivalRun {
         end,
         at,
         exact: true,
@@ -143,7 +143,7 @@ fn at(end: usize, nanos: u64) -> [Run; 1] {
 }
 
 fn reason(client: &Client, server: &Server, name: &str) -> Option<Reason> {
-    let mut ends = Ends::new(client, server, name);
+    let mut ends = TlsPair::new(client, server, name);
     ends.shake_hands(usize::MAX).err().map(|fault| fault.reason)
 }
 
@@ -156,7 +156,7 @@ fn handshake_and_data_work_however_bytes_are_split() {
         (7, "127.0.0.1"),
         (usize::MAX, "localhost"),
     ] {
-        let mut ends = Ends::new(&client, &server, name);
+        let mut ends = TlsPair::new(&client, &server, name);
         assert!(ends.client.is_handshaking());
         ends.shake_hands(piece).expect("they trust each other");
         assert!(!ends.client.is_handshaking() && !ends.server.is_handshaking());
@@ -166,7 +166,7 @@ fn handshake_and_data_work_however_bytes_are_split() {
         ends.server
             .seal(&[b"a", b"bc", &long], &mut sealed)
             .expect("a vector");
-        assert!(sealed.len() <= super::sealed(3 + long.len()));
+        assert!(sealed.len() <= sealed_length_max(3 + long.len()));
         let mut heard = Vec::new();
         take(&mut ends.client, &sealed, 1000, &mut heard, &mut Vec::new()).expect("whole");
         assert_eq!((&heard[..3], &heard[3..]), (&b"abc"[..], &long[..]));
@@ -185,7 +185,7 @@ fn tls_1_2_is_supported() {
         .with_single_cert(certificates(&pem.chain).expect("some"), key)
         .expect("they fit");
     let server = Server(Arc::new(config));
-    let mut ends = Ends::new(&pem.client(), &server, "localhost");
+    let mut ends = TlsPair::new(&pem.client(), &server, "localhost");
     ends.shake_hands(5).expect("they trust each other");
     assert_eq!(ends.client.version(), Some("TLSv1_2"));
 }
@@ -193,7 +193,7 @@ fn tls_1_2_is_supported() {
 #[test]
 fn data_before_the_handshake_is_sent_after_it() {
     let pem = Pem::own(&["localhost"], false, |_| {});
-    let mut ends = Ends::new(&pem.client(), &pem.server(), "localhost");
+    let mut ends = TlsPair::new(&pem.client(), &pem.server(), "localhost");
     let mut nothing = Vec::new();
     ends.client
         .seal(&[b"early"], &mut nothing)
@@ -203,7 +203,7 @@ fn data_before_the_handshake_is_sent_after_it() {
             .seal(&[&vec![0; 1 << 20]], &mut nothing)
             .is_err()
     );
-    let mut ends = Ends::new(&pem.client(), &pem.server(), "localhost");
+    let mut ends = TlsPair::new(&pem.client(), &pem.server(), "localhost");
     // The client's hello has not been sent yet.
     ends.client
         .connection
@@ -217,7 +217,7 @@ fn data_before_the_handshake_is_sent_after_it() {
 #[test]
 fn a_record_has_the_time_of_its_last_byte() {
     let pem = Pem::own(&["localhost"], false, |_| {});
-    let mut ends = Ends::new(&pem.client(), &pem.server(), "localhost");
+    let mut ends = TlsPair::new(&pem.client(), &pem.server(), "localhost");
     ends.shake_hands(usize::MAX).expect("they trust each other");
     let mut sealed = Vec::new();
     ends.server
@@ -308,7 +308,7 @@ fn errors_name_the_unusable_file() {
     let nowhere = pem.folder.path().join("nowhere.pem");
     let of = |path: &Path| {
         let client = Client::new(Trust {
-            anybody: false,
+            accept_any: false,
             authorities: Some(path.to_owned()),
         });
         client.prepare().expect_err("it is none")
@@ -334,7 +334,7 @@ fn errors_name_the_unusable_file() {
 #[test]
 fn close_notify_is_reported_and_ends_the_data() {
     let pem = Pem::own(&["localhost"], false, |_| {});
-    let mut ends = Ends::new(&pem.client(), &pem.server(), "localhost");
+    let mut ends = TlsPair::new(&pem.client(), &pem.server(), "localhost");
     ends.shake_hands(usize::MAX).expect("they trust each other");
     let mut sealed = Vec::new();
     ends.server.seal(&[b"bye"], &mut sealed).expect("a vector");
@@ -350,7 +350,7 @@ fn close_notify_is_reported_and_ends_the_data() {
         &mut Vec::new(),
     );
     assert_eq!(
-        (taken.map(|taken| taken.ended), &*heard),
+        (taken.map(|taken| taken.peer_closed), &*heard),
         (Ok(true), &b"bye"[..])
     );
 }
@@ -382,7 +382,7 @@ fn bytes_that_are_not_tls_are_rejected() {
 #[test]
 fn modified_record_fails_with_an_alert() {
     let pem = Pem::own(&["localhost"], false, |_| {});
-    let mut ends = Ends::new(&pem.client(), &pem.server(), "localhost");
+    let mut ends = TlsPair::new(&pem.client(), &pem.server(), "localhost");
     ends.shake_hands(usize::MAX).expect("they trust each other");
     let mut sealed = Vec::new();
     ends.server.seal(&[b"abc"], &mut sealed).expect("a vector");

@@ -19,7 +19,7 @@ use super::Fault;
 #[derive(Debug)]
 pub(super) struct Checked {
     by_authority: Arc<WebPkiServerVerifier>,
-    named: Vec<CertificateDer<'static>>,
+    pinned: Vec<CertificateDer<'static>>,
 }
 
 impl Checked {
@@ -34,7 +34,7 @@ impl Checked {
                 .map_err(|error| Fault::unusable(error.to_string()))?;
         Ok(Checked {
             by_authority,
-            named,
+            pinned: named,
         })
     }
 }
@@ -70,7 +70,7 @@ impl ServerCertVerifier for Checked {
         );
         match result {
             Err(error) if is_authority(&error) => {
-                if !self.named.iter().any(|named| named == end_entity) {
+                if !self.pinned.iter().any(|named| named == end_entity) {
                     return Err(CertificateError::UnknownIssuer.into());
                 }
                 let parsed = ParsedCertificate::try_from(end_entity)?;

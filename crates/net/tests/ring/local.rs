@@ -14,7 +14,7 @@ use crate::support::{Namespace, Tap, port, set_option, socket, wait_for};
 const LOCAL: [(Family, &str); 2] = [(Family::V4, "127.0.0.1:0"), (Family::V6, "[::1]:0")];
 
 /// Returns a receiver that keeps its datagrams, a sender, and a ring for the receiver's port.
-fn three(family: Family, local: &str) -> Option<(UdpSocket, UdpSocket, Tap)> {
+fn receiver_sender_and_tap(family: Family, local: &str) -> Option<(UdpSocket, UdpSocket, Tap)> {
     let (receiver, sender) = (socket(local), socket(local));
     let tap = Tap::open(family, port(&receiver)..=port(&receiver), |_| {})?;
     sender
@@ -68,7 +68,7 @@ fn compare(tap: &Tap, receiver: &UdpSocket, overhead: usize) {
 #[test]
 fn ring_and_socket_agree() {
     for (family, local) in LOCAL {
-        let Some((receiver, sender, mut tap)) = three(family, local) else {
+        let Some((receiver, sender, mut tap)) = receiver_sender_and_tap(family, local) else {
             return;
         };
         let stranger = socket(local);
@@ -88,7 +88,7 @@ fn ring_and_socket_agree() {
 #[test]
 fn gso_packet_is_split_as_the_kernel_splits_it() {
     for (family, local) in LOCAL {
-        let Some((receiver, sender, mut tap)) = three(family, local) else {
+        let Some((receiver, sender, mut tap)) = receiver_sender_and_tap(family, local) else {
             return;
         };
         send_in_segments(&sender, 1200);
@@ -108,7 +108,7 @@ fn gso_packet_is_split_as_the_kernel_splits_it() {
 #[test]
 fn cut_segments_are_counted_and_then_captured_whole() {
     let (family, local) = LOCAL[0];
-    let Some((receiver, sender, mut tap)) = three(family, local) else {
+    let Some((receiver, sender, mut tap)) = receiver_sender_and_tap(family, local) else {
         return;
     };
     send_in_segments(&sender, 400);
@@ -116,7 +116,7 @@ fn cut_segments_are_counted_and_then_captured_whole() {
     sender.send(&bytes).expect("it is sent");
     tap.drain_until(3);
     assert_eq!(tap.lengths(), [400, 400, 400]);
-    assert_eq!(tap.ring.counters().cut, 2);
+    assert_eq!(tap.ring.counters().truncated, 2);
     let kept: Vec<bool> = tap.datagrams.iter().map(|d| d.bytes.is_empty()).collect();
     assert_eq!(kept, [false, true, true]);
 
@@ -129,13 +129,13 @@ fn cut_segments_are_counted_and_then_captured_whole() {
     tap.drain_until(300);
     assert_eq!(tap.datagrams.len(), 300);
     compare(&tap, &receiver, 28);
-    assert_eq!(tap.ring.counters().cut, 2);
+    assert_eq!(tap.ring.counters().truncated, 2);
 }
 
 #[test]
 fn ring_sees_exactly_what_a_drop_all_socket_drops() {
     for (family, local) in LOCAL {
-        let Some((refusing, sender, mut tap)) = three(family, local) else {
+        let Some((refusing, sender, mut tap)) = receiver_sender_and_tap(family, local) else {
             return;
         };
         drop_all(&refusing).expect("a filter can be attached");
@@ -190,7 +190,7 @@ fn pass_over_headers() {
     ];
     for (which, level, name, value, overhead) in variants {
         let (family, local) = LOCAL[which];
-        let Some((receiver, sender, mut tap)) = three(family, local) else {
+        let Some((receiver, sender, mut tap)) = receiver_sender_and_tap(family, local) else {
             return;
         };
         set_option(&sender, level, name, value);
@@ -236,9 +236,9 @@ fn full_ring_counts_drops_and_recovers() {
     }
     wait_for("all to arrive", || {
         tap.drain();
-        tap.ring.seen().expect("the kernel tells").arrived >= 5000
+        tap.ring.kernel_counts().expect("the kernel tells").arrived >= 5000
     });
-    let seen = tap.ring.seen().expect("the kernel tells");
+    let seen = tap.ring.kernel_counts().expect("the kernel tells");
     assert_eq!(seen.arrived, 5000);
     assert!(seen.dropped > 3000, "two blocks hold about 1000");
     assert_eq!(tap.datagrams.len() as u64, seen.arrived - seen.dropped);
@@ -269,7 +269,7 @@ fn receive_takes_at_most_blocks_max_blocks() {
             .expect("it is sent");
     }
     wait_for("all to arrive", || {
-        tap.ring.seen().expect("the kernel tells").arrived == 2000
+        tap.ring.kernel_counts().expect("the kernel tells").arrived == 2000
     });
     let mut count = 0;
     let first = tap.ring.receive(&tap.clock, 1, |_| count += 1);
@@ -283,7 +283,7 @@ fn receive_takes_at_most_blocks_max_blocks() {
 #[test]
 fn edge_triggered_poll_wakes_once_per_block() {
     let (family, local) = LOCAL[0];
-    let Some((_receiver, sender, mut tap)) = three(family, local) else {
+    let Some((_receiver, sender, mut tap)) = receiver_sender_and_tap(family, local) else {
         return;
     };
     let poller = epoll::create(epoll::CreateFlags::CLOEXEC).expect("it can be made");

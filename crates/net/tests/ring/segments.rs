@@ -3,10 +3,10 @@
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
-use measure::Run;
+use measure::ArrivalRun;
 use net::options::set_receive_low_water;
-use net::ring::{Arrived, Family};
-use net::segments::Segments;
+use net::ring::{Family, RingPacket};
+use net::segments::ArrivalTimes;
 use net::{Clock, ConnectPorts, PacketRing};
 use rustix::event::{PollFd, PollFlags, poll};
 
@@ -15,7 +15,7 @@ use crate::support::{Tap, wait_for};
 /// Our end of a connection, the peer's end, and a ring that sees what the peer sends.
 struct Watched {
     tap: Tap,
-    segments: Segments,
+    segments: ArrivalTimes,
     /// Number of segments with payload that the ring has shown.
     shown: usize,
     ours: TcpStream,
@@ -41,10 +41,10 @@ impl Watched {
         let (ours, _) = ports.connect(from).expect("a free port");
         let (theirs, to) = listener.accept().expect("it connects");
         theirs.set_nodelay(true).expect("it is open");
-        net::stream::ask_arrival_time(&ours).expect("linux has it");
+        net::stream::enable_timestamps(&ours).expect("linux has it");
         Some(Watched {
             tap,
-            segments: Segments::default(),
+            segments: ArrivalTimes::default(),
             shown: 0,
             ours,
             theirs,
@@ -54,7 +54,7 @@ impl Watched {
     }
 
     /// Processes what the ring has received so far.
-    fn look(&mut self) {
+    fn process_ring(&mut self) {
         let Watched {
             tap: Tap { ring, clock, .. },
             segments,
@@ -65,7 +65,7 @@ impl Watched {
         } = self;
         wait_for("the kernel to hand over the last block", || {
             *shown += take(ring, clock, segments, (*from, *to));
-            let seen = ring.seen().expect("the kernel tells");
+            let seen = ring.kernel_counts().expect("the kernel tells");
             seen.arrived - seen.dropped == ring.handled()
         });
     }
@@ -76,7 +76,7 @@ impl Watched {
 
     /// Reads once, and returns the number of bytes and the kernel's time of the last one.
     fn read(&self, buffer: &mut [u8]) -> io::Result<(usize, measure::Time)> {
-        let read = net::stream::read(&self.ours, buffer, &self.tap.clock)?;
+        let read = net::stream::read_timed(&self.ours, buffer, &self.tap.clock)?;
         Ok((read.count, read.at))
     }
 }
@@ -85,20 +85,20 @@ impl Watched {
 fn take(
     ring: &mut PacketRing,
     clock: &Clock,
-    segments: &mut Segments,
+    segments: &mut ArrivalTimes,
     ends: (SocketAddr, SocketAddr),
 ) -> usize {
     let mut shown = 0;
     ring.receive_all(
         clock,
         usize::MAX,
-        &mut |arrived: Arrived<'_>| match arrived {
-            Arrived::Segment(segment) if (segment.from, segment.to) == ends => {
-                segments.arrived(&segment.header, segment.at);
+        &mut |arrived: RingPacket<'_>| match arrived {
+            RingPacket::Segment(segment) if (segment.from, segment.to) == ends => {
+                segments.record_segment(&segment.header, segment.at);
                 shown += usize::from(segment.header.length > 0);
             }
-            Arrived::Segment(_) => {}
-            Arrived::Datagram(datagram) => panic!("nobody sent {datagram:?}"),
+            RingPacket::Segment(_) => {}
+            RingPacket::Datagram(datagram) => panic!("nobody sent {datagram:?}"),
         },
     );
     shown
@@ -127,13 +127,13 @@ fn ring_times_match_reads_of_single_segments() {
         }
         let total: usize = truth.iter().map(|(length, _)| length).sum();
         wait_for("the ring to show all", || {
-            watched.look();
+            watched.process_ring();
             watched.segments.unread() == total
         });
-        assert!(watched.segments.is_known() && !watched.segments.has_gap());
-        let mut runs: Vec<Run> = Vec::new();
+        assert!(watched.segments.saw_start() && !watched.segments.has_gap());
+        let mut runs: Vec<ArrivalRun> = Vec::new();
         let now = watched.tap.clock.now();
-        watched.segments.take(total, now, false, &mut runs);
+        watched.segments.record_read(total, now, false, &mut runs);
         let mut begin = 0;
         for (run, &(length, at)) in runs.iter().zip(&truth) {
             assert_eq!((run.end - begin, run.exact), (length, true));
@@ -167,7 +167,7 @@ fn send_evenly(watched: &mut Watched) -> Option<Vec<measure::Time>> {
         .all(|two| two[1].since(two[0]) < std::time::Duration::from_millis(4));
     // No more than the smallest window takes, which is 32 kB for small segments.
     wait_for("all to arrive", || {
-        watched.look();
+        watched.process_ring();
         watched.segments.unread() == 20_000
     });
     (even && watched.shown == 20).then_some(sent)
@@ -189,8 +189,8 @@ fn late_read_has_the_arrival_time_of_each_segment() {
     let mut buffer = vec![0; 30_000];
     let (count, last) = watched.read(&mut buffer).expect("it has arrived");
     assert_eq!(count, 20_000);
-    let mut runs: Vec<Run> = Vec::new();
-    watched.segments.take(count, last, true, &mut runs);
+    let mut runs: Vec<ArrivalRun> = Vec::new();
+    watched.segments.record_read(count, last, true, &mut runs);
     assert_eq!(runs.len(), 20);
     for (run, sent) in runs.iter().zip(&sent) {
         assert!(run.exact && run.at >= *sent, "{runs:?}");
@@ -216,11 +216,11 @@ fn one_header_covers_all_merged_segments() {
     let mut buffer = vec![0; 100_000];
     let (mut total, mut runs, mut all) = (0, Vec::new(), 0);
     wait_for("all to arrive", || {
-        watched.look();
+        watched.process_ring();
         if let Ok((count, at)) = watched.read(&mut buffer) {
             total += count;
             runs.clear();
-            watched.segments.take(count, at, true, &mut runs);
+            watched.segments.record_read(count, at, true, &mut runs);
             all += runs.len();
         }
         total == 200_000
@@ -258,7 +258,7 @@ fn low_water_mark_holds_back_data_but_not_the_end() {
         theirs.write_all(&[7; 5000]).expect("it takes them");
         assert!(ready(10).contains(PollFlags::IN));
         let clock = Clock::start();
-        let read = net::stream::read(&ours, &mut buffer, &clock).expect("they are there");
+        let read = net::stream::read_timed(&ours, &mut buffer, &clock).expect("they are there");
         assert_eq!(read.count, 10_000);
         theirs.write_all(&[7; 10]).expect("it takes them");
         wait_for("the bytes to arrive", || ours.peek(&mut buffer).is_ok());
@@ -273,7 +273,7 @@ fn low_water_mark_holds_back_data_but_not_the_end() {
         assert!(told.contains(PollFlags::IN), "{told:?}");
         assert!(told.contains(PollFlags::RDHUP), "{told:?}");
         // Bytes that arrived before the end can be read.
-        let read = net::stream::read(&ours, &mut buffer, &clock).expect("they are there");
+        let read = net::stream::read_timed(&ours, &mut buffer, &clock).expect("they are there");
         assert_eq!(read.count, 10);
     }
 }

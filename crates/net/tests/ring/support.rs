@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use net::ring::{Family, Taken};
+use net::ring::{Family, ReceiveCounts};
 use net::{Clock, PacketRing, RingSettings};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Prints to the terminal that a test was left out, past the harness, which hides the output of
 /// passing tests.
-fn left_out(why: &str) {
+fn print_skipped(why: &str) {
     let name = std::thread::current();
     let name = name.name().unwrap_or("a test");
     // A failed write is ignored.
@@ -60,7 +60,7 @@ impl Tap {
                 datagrams: Vec::new(),
             }),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                left_out("opening a packet ring needs the capability CAP_NET_RAW");
+                print_skipped("opening a packet ring needs the capability CAP_NET_RAW");
                 None
             }
             Err(error) => panic!("the ring cannot be opened: {error}"),
@@ -69,8 +69,8 @@ impl Tap {
 
     /// Takes everything that the kernel has put into the ring so far, waiting until it is handed
     /// over.
-    pub(crate) fn drain(&mut self) -> Taken {
-        let mut sum = Taken::default();
+    pub(crate) fn drain(&mut self) -> ReceiveCounts {
+        let mut sum = ReceiveCounts::default();
         wait_for("the kernel to hand over the last block", || {
             let datagrams = &mut self.datagrams;
             let taken = self.ring.receive(&self.clock, usize::MAX, |datagram| {
@@ -86,7 +86,7 @@ impl Tap {
             sum.frames += taken.frames;
             sum.datagrams += taken.datagrams;
             sum.blocks += taken.blocks;
-            let seen = self.ring.seen().expect("the kernel tells");
+            let seen = self.ring.kernel_counts().expect("the kernel tells");
             seen.arrived - seen.dropped == self.ring.handled()
         });
         sum
@@ -94,14 +94,14 @@ impl Tap {
 
     /// Drains the ring until there are `datagrams` datagrams: the kernel may deliver a moment after
     /// the send.
-    pub(crate) fn drain_until(&mut self, datagrams: usize) -> Taken {
-        let mut sum = Taken::default();
+    pub(crate) fn drain_until(&mut self, datagrams: usize) -> ReceiveCounts {
+        let mut sum = ReceiveCounts::default();
         wait_for("the datagrams to arrive", || {
             let taken = self.drain();
             sum.frames += taken.frames;
             sum.datagrams += taken.datagrams;
             sum.blocks += taken.blocks;
-            let dropped = self.ring.seen().expect("the kernel tells").dropped;
+            let dropped = self.ring.kernel_counts().expect("the kernel tells").dropped;
             assert_eq!(dropped, 0, "the ring was full");
             self.datagrams.len() >= datagrams
         });
@@ -149,7 +149,7 @@ impl Namespace {
         });
         let file = File::open(&path);
         let (false, Ok(file)) = (denied, file) else {
-            left_out("making a network namespace needs the capability CAP_SYS_ADMIN");
+            print_skipped("making a network namespace needs the capability CAP_SYS_ADMIN");
             return None;
         };
         let namespace = Namespace { holder, file };
@@ -189,7 +189,7 @@ impl Namespace {
         match self.try_ip(&format!("link add {arguments}")) {
             Ok(()) => true,
             Err(text) if text.contains("Unknown device type") => {
-                left_out("this kernel has no interfaces of the kind");
+                print_skipped("this kernel has no interfaces of the kind");
                 false
             }
             Err(text) => panic!("ip link add {arguments}: {text}"),

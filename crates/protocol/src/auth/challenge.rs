@@ -20,13 +20,13 @@ impl Challenge {
 }
 
 /// Maximum number of schemes and parameters parsed from one value.
-const MOST: usize = 64;
+const ITEMS_MAX: usize = 64;
 
 /// Parses all challenges of a header value.
 pub fn parse_challenges(value: &str) -> Vec<Challenge> {
     let mut challenges: Vec<Challenge> = Vec::new();
     let mut rest = value;
-    for _ in 0..MOST {
+    for _ in 0..ITEMS_MAX {
         rest = rest.trim_start_matches([',', ' ', '\t']);
         if rest.is_empty() {
             break;
@@ -55,7 +55,7 @@ pub fn parse_challenges(value: &str) -> Vec<Challenge> {
 pub fn parse_params(value: &str) -> Vec<(String, String)> {
     let mut params = Vec::new();
     let mut rest = value;
-    while params.len() < MOST {
+    while params.len() < ITEMS_MAX {
         rest = rest.trim_start_matches([',', ' ', '\t']);
         let Some((name, value, after)) = take_param(rest) else {
             break;

@@ -20,7 +20,7 @@ const TEXT_MAX: usize = 300;
 /// State of a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub enum PageState {
     /// Waiting for the run, or for the stream.
     #[default]
     Waiting,
@@ -38,7 +38,7 @@ pub enum State {
 pub struct Figures {
     /// Number of the message, from 1.
     pub number: u64,
-    pub state: State,
+    pub state: PageState,
     /// Reason of a failure, or another text for the list of events.
     pub text: String,
     /// Delay from the start to the first media, in seconds.
@@ -125,13 +125,13 @@ impl Figures {
 
 /// Last recorded totals of one page.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
+pub struct PageTotals {
     number: u64,
     totals: Totals,
-    started_up: bool,
+    startup_recorded: bool,
 }
 
-impl Seen {
+impl PageTotals {
     /// Records the changes since the last message. Returns `false` if the message is not newer.
     pub fn record(&mut self, figures: &Figures, recorder: &mut Recorder) -> bool {
         if figures.number <= self.number {
@@ -156,8 +156,11 @@ impl Seen {
                 recorder.record(distribution, nanoseconds);
             }
         }
-        if let (false, Some(delay)) = (self.started_up, figures.first_media.and_then(nanoseconds)) {
-            self.started_up = true;
+        if let (false, Some(delay)) = (
+            self.startup_recorded,
+            figures.first_media.and_then(nanoseconds),
+        ) {
+            self.startup_recorded = true;
             recorder.record(STARTUP_DELAY, delay);
         }
         true
@@ -192,7 +195,7 @@ mod tests {
     #[test]
     fn totals_of_a_page_are_recorded_once() {
         let mut recorder = Recorder::new(BROWSER_CATALOGUE);
-        let mut seen = Seen::default();
+        let mut seen = PageTotals::default();
         let first = figures(
             r#"{"number":1,"state":"playing","first_media":0.25,"streams":2,
                 "totals":{"packets_received":10,"packets_lost":3,"freeze_seconds":0.5},
@@ -233,6 +236,6 @@ mod tests {
         assert_eq!(many.jitter.len(), VALUES_MAX);
         let huge = figures(r#"{"number":1,"totals":{"bytes_sent":1e300,"packets_lost":-1e300}}"#);
         let mut recorder = Recorder::new(BROWSER_CATALOGUE);
-        assert!(Seen::default().record(&huge, &mut recorder));
+        assert!(PageTotals::default().record(&huge, &mut recorder));
     }
 }

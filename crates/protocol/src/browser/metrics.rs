@@ -1,6 +1,6 @@
 //! Metrics that a browser reports, and its resource usage.
 
-use measure::summary::{Part, When};
+use measure::summary::{Part, RowCondition};
 use measure::{Catalogue, SummaryRow};
 
 use crate::metrics::CLIENTS;
@@ -112,7 +112,7 @@ const SUMMARY: &[SummaryRow] = &[
     ),
     SummaryRow::text(
         "sent",
-        &[When::Above("packets_sent")],
+        &[RowCondition::Above("packets_sent")],
         &[
             Part::Text("{published_bitrate} in {packets_sent} packets"),
             Part::If("reported_lost", "; {} reported lost by the server"),
@@ -120,7 +120,7 @@ const SUMMARY: &[SummaryRow] = &[
     ),
     SummaryRow::text(
         "frames",
-        &[When::Above("frames_received")],
+        &[RowCondition::Above("frames_received")],
         &[Part::Text(
             "{frames_decoded} decoded of {frames_received}; {frames_dropped} dropped; \
              {freezes:freeze|freezes} of {freeze_duration} in all",
@@ -128,31 +128,36 @@ const SUMMARY: &[SummaryRow] = &[
     ),
     SummaryRow::text(
         "audio",
-        &[When::Above("concealed_samples")],
+        &[RowCondition::Above("concealed_samples")],
         &[Part::Text("{concealment} of the samples concealed")],
     ),
-    SummaryRow::distribution("jitter", &[When::HasData("jitter")], "jitter", "mean"),
+    SummaryRow::distribution(
+        "jitter",
+        &[RowCondition::HasData("jitter")],
+        "jitter",
+        "mean",
+    ),
     SummaryRow::distribution(
         "jitter buffer",
-        &[When::HasData("jitter_buffer_delay")],
+        &[RowCondition::HasData("jitter_buffer_delay")],
         "jitter_buffer_delay",
         "mean",
     ),
     SummaryRow::distribution(
         "round trip",
-        &[When::HasData("round_trip_time")],
+        &[RowCondition::HasData("round_trip_time")],
         "round_trip_time",
         "mean",
     ),
     SummaryRow::distribution(
         "decoding",
-        &[When::HasData("decode_time")],
+        &[RowCondition::HasData("decode_time")],
         "decode_time",
         "mean",
     ),
     SummaryRow::text(
         "processes",
-        &[When::Above("cpu")],
+        &[RowCondition::Above("cpu")],
         &[Part::Text(
             "{cpu} of a core: page {cpu_renderer}, drawing {cpu_gpu}, services {cpu_utility}, main \
              {cpu_main}; {pss} of memory",
@@ -160,14 +165,14 @@ const SUMMARY: &[SummaryRow] = &[
     ),
     SummaryRow::text(
         "silent",
-        &[When::Above("silent_seconds")],
+        &[RowCondition::Above("silent_seconds")],
         &[Part::Text(
             "no figures from the browser for {silent_seconds:second|seconds}",
         )],
     ),
     SummaryRow::distribution(
         "startup",
-        &[When::HasData("startup_delay")],
+        &[RowCondition::HasData("startup_delay")],
         "startup_delay",
         "p50",
     ),

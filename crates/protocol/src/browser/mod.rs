@@ -9,7 +9,7 @@ use std::fmt::Debug;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use figures::{Figures, Seen, State};
+pub use figures::{Figures, PageState, PageTotals};
 pub use metrics::BROWSER_CATALOGUE;
 
 /// Kind of a browser's subject in run files.
@@ -51,7 +51,7 @@ pub struct Page {
 
 /// Command to the page from the engine that serves it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Word {
+pub enum PageCommand {
     /// Wait: the run has not begun.
     Wait,
     /// Connect to the server.
@@ -60,13 +60,13 @@ pub enum Word {
     Leave,
 }
 
-impl Word {
+impl PageCommand {
     /// Text form that the page reads.
     pub fn text(self) -> &'static str {
         match self {
-            Word::Wait => "wait",
-            Word::Begin => "begin",
-            Word::Leave => "leave",
+            PageCommand::Wait => "wait",
+            PageCommand::Begin => "begin",
+            PageCommand::Leave => "leave",
         }
     }
 }

@@ -6,10 +6,10 @@ use std::net::IpAddr;
 use super::{Headers, Url};
 
 /// Maximum number of cookies. Further ones are rejected.
-const MOST: usize = 16;
+const COOKIES_MAX: usize = 16;
 
 /// Maximum length of a cookie, name and value together, in bytes. Longer ones are rejected.
-const LONGEST: usize = 2048;
+const COOKIE_BYTES_MAX: usize = 2048;
 
 /// A cookie and the requests that it is sent with.
 #[derive(Clone, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl Cookies {
     ///
     /// A `Max-Age` of 0 or less deletes a cookie. `Expires` is ignored: a chain of redirects is
     /// shorter than the life of a cookie.
-    pub(crate) fn set(&mut self, url: &Url, headers: &Headers) -> bool {
+    pub(crate) fn store(&mut self, url: &Url, headers: &Headers) -> bool {
         let mut changed = false;
         for text in headers.all("Set-Cookie") {
             let Some((cookie, keep)) = parse(url, text) else {
@@ -54,7 +54,7 @@ impl Cookies {
                     self.0.remove(place);
                     changed = true;
                 }
-                None if keep && self.0.len() < MOST => {
+                None if keep && self.0.len() < COOKIES_MAX => {
                     self.0.push(cookie);
                     changed = true;
                 }
@@ -70,8 +70,8 @@ impl Cookies {
         let path = path_of(url);
         let own = self.0.iter().filter(|cookie| {
             let is_host =
-                host == cookie.domain || !cookie.host_only && is_below(&host, &cookie.domain);
-            is_host && is_under(path, &cookie.path) && (url.is_secure() || !cookie.secure)
+                host == cookie.domain || !cookie.host_only && is_subdomain(&host, &cookie.domain);
+            is_host && path_matches(path, &cookie.path) && (url.is_secure() || !cookie.secure)
         });
         let own: Vec<_> = own
             .map(|cookie| format!("{}={}", cookie.name, cookie.value))
@@ -115,7 +115,11 @@ fn parse(url: &Url, text: &str) -> Option<(Cookie, bool)> {
     let (name, value) = parts.next()?.split_once('=')?;
     let (name, value) = (name.trim(), value.trim());
     let legal = |text: &str| text.bytes().all(|byte| byte >= b' ' && byte != 0x7f);
-    if name.is_empty() || name.len() + value.len() > LONGEST || !legal(name) || !legal(value) {
+    if name.is_empty()
+        || name.len() + value.len() > COOKIE_BYTES_MAX
+        || !legal(name)
+        || !legal(value)
+    {
         return None;
     }
     let host = url.host().to_ascii_lowercase();
@@ -141,7 +145,7 @@ fn parse(url: &Url, text: &str) -> Option<(Cookie, bool)> {
         match name.as_str() {
             "secure" => cookie.secure = true,
             "max-age" => keep = value.parse::<i64>().map_or(keep, |seconds| seconds > 0),
-            "path" if value.starts_with('/') && value.len() <= LONGEST => {
+            "path" if value.starts_with('/') && value.len() <= COOKIE_BYTES_MAX => {
                 cookie.path = value.to_owned();
             }
             "domain" => {
@@ -153,7 +157,7 @@ fn parse(url: &Url, text: &str) -> Option<(Cookie, bool)> {
                     continue;
                 }
                 // A server must not set cookies for other hosts or for a top-level domain.
-                if !is_below(&host, &domain) || !domain.contains('.') {
+                if !is_subdomain(&host, &domain) || !domain.contains('.') {
                     return None;
                 }
                 (cookie.domain, cookie.host_only) = (domain, false);
@@ -170,13 +174,13 @@ fn path_of(url: &Url) -> &str {
 }
 
 /// Returns `true` if the host is a subdomain of `domain` (5.1.3). An address never is.
-fn is_below(host: &str, domain: &str) -> bool {
+fn is_subdomain(host: &str, domain: &str) -> bool {
     let above = host.strip_suffix(domain);
     above.is_some_and(|above| above.ends_with('.')) && host.parse::<IpAddr>().is_err()
 }
 
 /// Returns `true` if the path matches a cookie's path (5.1.4).
-fn is_under(path: &str, of: &str) -> bool {
+fn path_matches(path: &str, of: &str) -> bool {
     path.strip_prefix(of)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || of.ends_with('/'))
 }
@@ -192,7 +196,7 @@ mod tests {
     fn set(cookies: &mut Cookies, from: &str, value: &str) -> bool {
         let mut headers = Headers::new();
         headers.push("Set-Cookie", value);
-        cookies.set(&url(from), &headers)
+        cookies.store(&url(from), &headers)
     }
 
     fn given(set_by: &str, value: &str, asked: &str) -> Option<String> {
@@ -264,12 +268,12 @@ mod tests {
         assert!(!set(
             &mut cookies,
             at,
-            &format!("c={}", "x".repeat(LONGEST))
+            &format!("c={}", "x".repeat(COOKIE_BYTES_MAX))
         ));
         for number in 0..99 {
             set(&mut cookies, at, &format!("n{number}=1"));
         }
-        assert_eq!(cookies.0.len(), MOST);
+        assert_eq!(cookies.0.len(), COOKIES_MAX);
         assert!(set(&mut cookies, at, "b=3"));
         cookies.clear();
         assert!(cookies.is_empty() && cookies.for_request(&url(at)).is_none());

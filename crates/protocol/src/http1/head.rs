@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use super::{MAX_HEADERS, Malformed, Version};
+use super::{MAX_HEADERS, ResponseError, Version};
 use crate::url::percent_encode_bytes;
 use mediagen::steps;
 
@@ -21,7 +21,7 @@ pub struct Head {
 
 impl Head {
     /// Parses a head without the empty line at its end.
-    pub(super) fn parse(bytes: &[u8]) -> Result<Head, Malformed> {
+    pub(super) fn parse(bytes: &[u8]) -> Result<Head, ResponseError> {
         let mut lines = lines(bytes).filter(|line| !line.is_empty());
         let first = String::from_utf8_lossy(lines.next().unwrap_or_default());
         let (version, status, reason) = parse_status_line(&first)?;
@@ -31,8 +31,8 @@ impl Head {
             status,
             reason: reason.to_owned(),
             headers: headers.map_err(|error| match error {
-                FieldError::Unreadable => Malformed::HeaderField,
-                FieldError::TooMany => Malformed::HeadTooLong,
+                FieldError::Malformed => ResponseError::HeaderField,
+                FieldError::TooMany => ResponseError::HeadTooLong,
             })?,
         })
     }
@@ -71,7 +71,7 @@ pub(crate) enum FieldRules {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FieldError {
     /// A line is not a header field.
-    Unreadable,
+    Malformed,
     /// There are too many fields.
     TooMany,
 }
@@ -86,17 +86,17 @@ impl Headers {
     pub(crate) fn parse<'a>(
         lines: impl Iterator<Item = &'a [u8]>,
         rules: FieldRules,
-        most: usize,
+        bytes_max: usize,
     ) -> Result<Headers, FieldError> {
         let strict = rules == FieldRules::Strict;
         let mut fields: Vec<(String, String)> = Vec::new();
         for line in lines.filter(|line| !line.is_empty()) {
-            let line = text(line);
+            let line = decode_line(line);
             if line.starts_with([' ', '\t']) {
                 // A folded line continues the value before it (RFC 9112, 5.2).
                 match fields.last_mut() {
                     Some((_, value)) => unfold(value, line.trim()),
-                    None if strict => return Err(FieldError::Unreadable),
+                    None if strict => return Err(FieldError::Malformed),
                     None => {}
                 }
                 continue;
@@ -106,9 +106,9 @@ impl Headers {
                 false => (name.trim(), value.trim()),
             });
             match field.filter(|(name, _)| !strict || is_token(name)) {
-                Some(_) if fields.len() >= most => return Err(FieldError::TooMany),
+                Some(_) if fields.len() >= bytes_max => return Err(FieldError::TooMany),
                 Some((name, value)) => fields.push((name.to_owned(), value.to_owned())),
-                None if strict => return Err(FieldError::Unreadable),
+                None if strict => return Err(FieldError::Malformed),
                 None => {}
             }
         }
@@ -141,7 +141,7 @@ impl Headers {
     }
 
     /// Returns `true` if the list contains the token, ignoring case.
-    pub fn lists(&self, name: &str, token: &str) -> bool {
+    pub fn contains_token(&self, name: &str, token: &str) -> bool {
         self.list(name)
             .any(|element| element.eq_ignore_ascii_case(token))
     }
@@ -172,7 +172,7 @@ impl Headers {
 
 /// Decodes a line. Bytes that are not UTF-8 are replaced, except in fields that hold a URL: there
 /// they are percent-encoded, because the URL would differ without them.
-fn text(line: &[u8]) -> Cow<'_, str> {
+fn decode_line(line: &[u8]) -> Cow<'_, str> {
     const OF_URLS: [&[u8]; 3] = [b"Location", b"Content-Location", b"Content-Base"];
     let text = String::from_utf8_lossy(line);
     let name = line.split(|&byte| byte == b':').next().unwrap_or_default();
@@ -222,7 +222,7 @@ pub(crate) fn write_head(start_line: &str, fields: &[(&str, &str)]) -> Vec<u8> {
 ///
 /// # Errors
 /// The problem and its fix.
-pub(crate) fn check_further<'a>(
+pub(crate) fn check_additional_fields<'a>(
     fields: impl IntoIterator<Item = (&'a String, &'a String)>,
     own: &[&str],
     instead: impl Fn(&str) -> Option<&'static str>,
@@ -296,18 +296,18 @@ impl RequestLine<'_> {
 }
 
 /// Parses the status line of a response (RFC 9112, 4): version, status and reason phrase.
-pub(crate) fn parse_status_line(line: &str) -> Result<(Version, u16, &str), Malformed> {
+pub(crate) fn parse_status_line(line: &str) -> Result<(Version, u16, &str), ResponseError> {
     let mut parts = line.splitn(3, ' ');
     let version = match parts.next().unwrap_or_default() {
         "HTTP/1.0" => Version::Http10,
         // A higher minor version is treated as the highest known one (RFC 9110, 2.5).
         name if name.strip_prefix("HTTP/1.").is_some_and(is_digit) => Version::Http11,
-        _ => return Err(Malformed::StatusLine),
+        _ => return Err(ResponseError::StatusLine),
     };
     let status = parts.next().unwrap_or_default();
     let number = status.parse::<u16>().ok();
     let number = number.filter(|number| status.len() == 3 && (100..1000).contains(number));
-    let status = number.ok_or(Malformed::StatusLine)?;
+    let status = number.ok_or(ResponseError::StatusLine)?;
     Ok((version, status, parts.next().unwrap_or_default().trim()))
 }
 
@@ -339,14 +339,14 @@ impl HeadReader {
 
     /// Consumes bytes of the head from `bytes`. Returns the head once it is complete, without the
     /// empty line at its end; the bytes after it stay in `bytes`.
-    pub(crate) fn take(&mut self, bytes: &mut &[u8]) -> Result<Option<Vec<u8>>, TooLong> {
+    pub(crate) fn read(&mut self, bytes: &mut &[u8]) -> Result<Option<Vec<u8>>, TooLong> {
         const END: &[u8] = b"\r\n\r\n";
         let before = self.head.len();
         // The end may begin in the bytes received before.
         let from = before.saturating_sub(END.len() - 1);
         let room = self.most - before;
         self.head.extend_from_slice(&bytes[..bytes.len().min(room)]);
-        steps::took(self.head.len() - from);
+        steps::count_bytes(self.head.len() - from);
         let end = self.head[from..]
             .windows(END.len())
             .position(|window| window == END);
@@ -354,7 +354,7 @@ impl HeadReader {
             Some(end) => {
                 *bytes = &bytes[from + end + END.len() - before..];
                 let mut head = std::mem::take(&mut self.head);
-                steps::took(from + end);
+                steps::count_bytes(from + end);
                 head.truncate(from + end);
                 Ok(Some(head))
             }
@@ -373,7 +373,7 @@ impl HeadReader {
 
     /// Number of buffered bytes.
     #[cfg(any(test, fuzzing))]
-    pub(crate) fn held(&self) -> usize {
+    pub(crate) fn buffered(&self) -> usize {
         self.head.len()
     }
 }
@@ -389,8 +389,13 @@ mod tests {
         let headers = headers.expect("sound fields");
         let all: Vec<_> = headers.list("Connection").collect();
         assert_eq!(all, ["keep-alive", "Foo", "UPGRADE"]);
-        assert!(headers.lists("Connection", "upgrade") && headers.lists("Connection", "foo"));
-        assert!(!headers.lists("Connection", "up") && !headers.lists("A", "upgrade"));
+        assert!(
+            headers.contains_token("Connection", "upgrade")
+                && headers.contains_token("Connection", "foo")
+        );
+        assert!(
+            !headers.contains_token("Connection", "up") && !headers.contains_token("A", "upgrade")
+        );
         assert_eq!(headers.list("B").chain(headers.list("C")).count(), 0);
     }
 
@@ -425,7 +430,7 @@ mod tests {
             ("a b: 1", "a b=1"),
             (": 1", "=1"),
         ] {
-            assert_eq!(fields(wrong, Strict, 9), Err(FieldError::Unreadable));
+            assert_eq!(fields(wrong, Strict, 9), Err(FieldError::Malformed));
             assert_eq!(fields(wrong, Lenient, 9).as_deref(), Ok(lenient));
         }
     }
@@ -448,7 +453,7 @@ mod tests {
             let mut taken = 0;
             for mut piece in text.chunks(size) {
                 let before = piece.len();
-                found = reader.take(&mut piece).expect("the head fits");
+                found = reader.read(&mut piece).expect("the head fits");
                 taken += before - piece.len();
                 if found.is_some() {
                     break;
@@ -456,15 +461,15 @@ mod tests {
             }
             let head = found.expect("the head is complete");
             assert_eq!(head, text[..taken - 4]);
-            assert_eq!((taken, reader.held()), (text.len() - 4, 0));
+            assert_eq!((taken, reader.buffered()), (text.len() - 4, 0));
             let line = RequestLine::parse(start_line(&head)).expect("a request");
             assert_eq!((line.method, line.target), ("GET", "/"));
         }
         let mut reader = HeadReader::new(8);
-        assert_eq!(reader.take(&mut &b"1234567"[..]), Ok(None));
-        assert_eq!(reader.take(&mut &b"89"[..]), Err(TooLong));
-        assert_eq!(reader.held(), 8);
-        let whole = HeadReader::new(8).take(&mut &b"1234\r\n\r\n9"[..]);
+        assert_eq!(reader.read(&mut &b"1234567"[..]), Ok(None));
+        assert_eq!(reader.read(&mut &b"89"[..]), Err(TooLong));
+        assert_eq!(reader.buffered(), 8);
+        let whole = HeadReader::new(8).read(&mut &b"1234\r\n\r\n9"[..]);
         assert_eq!(whole, Ok(Some(b"1234".to_vec())));
     }
 
@@ -484,7 +489,7 @@ mod tests {
             Ok((Version::Http11, 404, "Not here"))
         );
         for wrong in ["HTTP/1.1", "HTTP/2 200", "HTTP/1.1 99", "HTTP/1.1 0200 OK"] {
-            assert_eq!(parse_status_line(wrong), Err(Malformed::StatusLine));
+            assert_eq!(parse_status_line(wrong), Err(ResponseError::StatusLine));
         }
     }
 }

@@ -3,8 +3,8 @@ use proptest::prelude::*;
 use super::*;
 
 /// Decodes pieces: the items, the joined bodies, and the state at the close.
-fn decode(pieces: &[&[u8]]) -> (Vec<String>, Vec<u8>, Result<AtClose, Malformed>) {
-    let mut decoder = Decoder::new();
+fn decode(pieces: &[&[u8]]) -> (Vec<String>, Vec<u8>, Result<CloseState, ResponseError>) {
+    let mut decoder = ResponseDecoder::new();
     let (mut items, mut all) = (Vec::new(), Vec::new());
     for piece in pieces {
         let mut at = 0;
@@ -12,22 +12,22 @@ fn decode(pieces: &[&[u8]]) -> (Vec<String>, Vec<u8>, Result<AtClose, Malformed>
             match decoder.next(piece, &mut at) {
                 Err(malformed) => return (items, all, Err(malformed)),
                 Ok(None) => break,
-                Ok(Some(Item::Head(head))) => {
+                Ok(Some(ResponseItem::Head(head))) => {
                     items.push(format!("{} {}", head.status, head.reason))
                 }
-                Ok(Some(Item::Body { bytes, start })) => {
+                Ok(Some(ResponseItem::Body { bytes, start })) => {
                     assert_eq!(&piece[start..start + bytes.len()], bytes);
                     all.extend_from_slice(bytes);
                 }
-                Ok(Some(Item::End)) => items.push("end".to_owned()),
+                Ok(Some(ResponseItem::End)) => items.push("end".to_owned()),
             }
         }
-        assert!(decoder.gathered.len() <= MAX_HEAD);
+        assert!(decoder.buffer.len() <= MAX_HEAD);
     }
     (items, all, Ok(decoder.at_close()))
 }
 
-fn whole(text: &str) -> (Vec<String>, String, Result<AtClose, Malformed>) {
+fn whole(text: &str) -> (Vec<String>, String, Result<CloseState, ResponseError>) {
     let (items, body, end) = decode(&[text.as_bytes()]);
     (items, String::from_utf8_lossy(&body).into_owned(), end)
 }
@@ -49,35 +49,38 @@ fn bodies_end_by_length_chunk_or_close() {
     let (items, body, end) = whole("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcdef");
     assert_eq!(
         (&*items.join(","), &*body, end),
-        ("200 OK,end", "abc", Ok(AtClose::Over))
+        ("200 OK,end", "abc", Ok(CloseState::Over))
     );
     let (items, body, end) = whole("HTTP/1.0 200 Fine so far\nX: y\n\nabc");
     assert_eq!(
         (&*items.join(","), &*body, end),
-        ("200 Fine so far", "abc", Ok(AtClose::UntilClose))
+        ("200 Fine so far", "abc", Ok(CloseState::UntilClose))
     );
     let chunked = "HTTP/1.1 200 OK\r\ntransfer-encoding: Chunked\r\nContent-Length: 9\r\n\r\n3;x=y\r\nabc\r\n0A\r\n0123456789\r\n";
     let (_, body, end) = whole(chunked);
-    assert_eq!((&*body, end), ("abc0123456789", Ok(AtClose::CutInBody)));
+    assert_eq!(
+        (&*body, end),
+        ("abc0123456789", Ok(CloseState::TruncatedBody))
+    );
     let (items, body, end) = whole(&format!("{chunked}0\r\nTrailer: 1\r\n\r\nmore"));
     assert_eq!(
         (&*items.join(","), &*body, end),
-        ("200 OK,end", "abc0123456789", Ok(AtClose::Over))
+        ("200 OK,end", "abc0123456789", Ok(CloseState::Over))
     );
     let (items, ..) = whole("\r\nHTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204\r\n\r\n");
     assert_eq!(items, ["204 ", "end"]);
-    assert_eq!(whole("").2, Ok(AtClose::Nothing));
-    assert_eq!(whole("HTTP/1.1 200").2, Ok(AtClose::CutInHead));
+    assert_eq!(whole("").2, Ok(CloseState::Empty));
+    assert_eq!(whole("HTTP/1.1 200").2, Ok(CloseState::TruncatedHead));
     assert_eq!(
         whole("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nab").2,
-        Ok(AtClose::CutInBody)
+        Ok(CloseState::TruncatedBody)
     );
 }
 
 #[test]
 fn folds_at_the_ends_of_a_value_add_no_space() {
     let text = b"HTTP/1.1 302 Found\r\nLocation:\r\n /x\r\nA: 1\r\n \t\r\n\r\n";
-    let Ok(Some(Item::Head(head))) = Decoder::new().next(text, &mut 0) else {
+    let Ok(Some(ResponseItem::Head(head))) = ResponseDecoder::new().next(text, &mut 0) else {
         panic!("a head");
     };
     assert_eq!(head.headers.get("Location"), Some("/x"));
@@ -88,8 +91,8 @@ fn folds_at_the_ends_of_a_value_add_no_space() {
 fn header_fields_are_found_whatever_their_case_and_folds() {
     let text = b"HTTP/1.1 302 Found\r\nLOCATION: /x\r\nA: 1\r\n  2\r\na: 3\r\n\r\n";
     let mut at = 0;
-    let item = Decoder::new().next(text, &mut at).expect("a head");
-    let Some(Item::Head(head)) = item else {
+    let item = ResponseDecoder::new().next(text, &mut at).expect("a head");
+    let Some(ResponseItem::Head(head)) = item else {
         panic!("{item:?} is not a head");
     };
     assert_eq!((head.version, head.status), (Version::Http11, 302));
@@ -111,35 +114,35 @@ fn body_of_unknown_length_ends_with_the_connection() {
             (&["200 OK".to_owned()][..], "abc"),
             "{fields}"
         );
-        assert_eq!(end, Ok(AtClose::UntilClose), "{fields}");
+        assert_eq!(end, Ok(CloseState::UntilClose), "{fields}");
     }
     let (_, body, end) =
         whole("HTTP/1.1 200 OK\r\nTransfer-Encoding: identity\r\nContent-Length: 2\r\n\r\nabc");
-    assert_eq!((&*body, end), ("ab", Ok(AtClose::Over)));
+    assert_eq!((&*body, end), ("ab", Ok(CloseState::Over)));
     let (_, body, end) = whole(
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: identity\r\nTransfer-Encoding: Chunked\r\n\r\n\
          2\r\nab\r\n0\r\n\r\n",
     );
-    assert_eq!((&*body, end), ("ab", Ok(AtClose::Over)));
+    assert_eq!((&*body, end), ("ab", Ok(CloseState::Over)));
 }
 
 #[test]
 fn malformed_responses_are_reported() {
     let wrong = |text: &str| whole(text).2.expect_err(text);
-    assert_eq!(wrong("ICY 200 OK\r\n\r\n"), Malformed::NotHttp);
-    assert_eq!(wrong("G"), Malformed::NotHttp);
-    assert_eq!(wrong("HTTP/1.1 20 OK\r\n\r\n"), Malformed::StatusLine);
-    assert_eq!(wrong("HTTP/1.1 2x0 OK\r\n\r\n"), Malformed::StatusLine);
+    assert_eq!(wrong("ICY 200 OK\r\n\r\n"), ResponseError::NotHttp);
+    assert_eq!(wrong("G"), ResponseError::NotHttp);
+    assert_eq!(wrong("HTTP/1.1 20 OK\r\n\r\n"), ResponseError::StatusLine);
+    assert_eq!(wrong("HTTP/1.1 2x0 OK\r\n\r\n"), ResponseError::StatusLine);
     assert_eq!(
         wrong("HTTP/1.1 200 OK\r\nno colon\r\n\r\n"),
-        Malformed::HeaderField
+        ResponseError::HeaderField
     );
     assert_eq!(
         wrong("HTTP/1.1 200 OK\r\n folded\r\n\r\n"),
-        Malformed::HeaderField
+        ResponseError::HeaderField
     );
     let field = |field: &str| wrong(&format!("HTTP/1.1 200 OK\r\n{field}\r\n\r\n"));
-    let length = |value| Malformed::Length(FieldText::new(value));
+    let length = |value| ResponseError::Length(FieldText::new(value));
     assert_eq!(field("Content-Length: 1, 2"), length("2"));
     assert_eq!(
         field("Content-Length: 1\r\nContent-Length: -1"),
@@ -152,26 +155,26 @@ fn malformed_responses_are_reported() {
     assert!(shown.contains("`éé") && shown.contains("...`"), "{shown}");
     assert_eq!(
         field("Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked"),
-        Malformed::TransferCoding(FieldText::new("gzip, chunked"))
+        ResponseError::TransferCoding(FieldText::new("gzip, chunked"))
     );
     let chunk = |chunk: &str| {
         wrong(&format!(
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{chunk}"
         ))
     };
-    assert_eq!(chunk("x\r\n"), Malformed::ChunkSize);
-    assert_eq!(chunk("\r\n"), Malformed::ChunkSize);
-    assert_eq!(chunk("11111111111111111\r\n"), Malformed::ChunkSize);
+    assert_eq!(chunk("x\r\n"), ResponseError::ChunkSize);
+    assert_eq!(chunk("\r\n"), ResponseError::ChunkSize);
+    assert_eq!(chunk("11111111111111111\r\n"), ResponseError::ChunkSize);
     assert_eq!(
         chunk(&format!("1;{}", "x".repeat(MAX_CHUNK_LINE))),
-        Malformed::ChunkSize
+        ResponseError::ChunkSize
     );
     // More bytes arrive than the size states.
-    assert_eq!(chunk("2\r\nabc\r\n"), Malformed::ChunkEnd);
-    assert_eq!(chunk("2\r\nab\rc"), Malformed::ChunkEnd);
+    assert_eq!(chunk("2\r\nabc\r\n"), ResponseError::ChunkEnd);
+    assert_eq!(chunk("2\r\nab\rc"), ResponseError::ChunkEnd);
     assert_eq!(
         chunk(&format!("0\r\nX: {}", "x".repeat(MAX_HEAD))),
-        Malformed::HeadTooLong
+        ResponseError::HeadTooLong
     );
 }
 
@@ -179,7 +182,7 @@ fn malformed_responses_are_reported() {
 fn endless_head_is_rejected() {
     assert_eq!(
         whole(&format!("HTTP/1.1 200 OK\r\nX: {}", "x".repeat(1 << 20))).2,
-        Err(Malformed::HeadTooLong)
+        Err(ResponseError::HeadTooLong)
     );
     assert_eq!(
         whole(&format!(
@@ -187,14 +190,14 @@ fn endless_head_is_rejected() {
             "x: y\r\n".repeat(200)
         ))
         .2,
-        Err(Malformed::HeadTooLong)
+        Err(ResponseError::HeadTooLong)
     );
     let pieces: Vec<&[u8]> = std::iter::once(&b"HTTP/1.1 200 OK\r\n"[..])
         .chain((0..10_000).map(|_| &b"x: y\r\n"[..]))
         .collect();
-    assert_eq!(decode(&pieces).2, Err(Malformed::HeadTooLong));
+    assert_eq!(decode(&pieces).2, Err(ResponseError::HeadTooLong));
     let empty: Vec<&[u8]> = vec![b"\r\n"; 100];
-    assert_eq!(decode(&empty).2, Ok(AtClose::Nothing));
+    assert_eq!(decode(&empty).2, Ok(CloseState::Empty));
 }
 
 proptest! {
@@ -277,16 +280,16 @@ fn responses_are_read_in_linear_time() {
                 .collect()
         };
         steps::assert_linear(what, 8, make, |pieces| {
-            let mut decoder = Decoder::new();
+            let mut decoder = ResponseDecoder::new();
             for piece in pieces {
                 let mut at = 0;
                 loop {
                     match decoder.next(piece, &mut at) {
                         Ok(None) => break,
-                        Ok(Some(Item::End)) | Err(_) => {
+                        Ok(Some(ResponseItem::End)) | Err(_) => {
                             // A new decoder continues, as for the next response on another
                             // connection.
-                            decoder = Decoder::new();
+                            decoder = ResponseDecoder::new();
                             if at >= piece.len() {
                                 break;
                             }
@@ -310,9 +313,9 @@ fn bytes_before_the_head_are_bounded() {
         let (items, _, end) = whole(&format!(
             "{fits}HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
         ));
-        assert_eq!((items.len(), end), (2, Ok(AtClose::Over)));
+        assert_eq!((items.len(), end), (2, Ok(CloseState::Over)));
         let (_, _, end) = whole(&format!("{fits}{before}{before}"));
-        assert_eq!(end, Err(Malformed::HeadTooLong));
+        assert_eq!(end, Err(ResponseError::HeadTooLong));
     }
 }
 
@@ -321,10 +324,13 @@ fn small_chunks_are_accepted_but_not_endless_framing() {
     let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
     // One packet of a transport stream in each chunk.
     let sound = format!("bc\r\n{}\r\n", "x".repeat(188)).repeat(20_000);
-    assert_eq!(whole(&format!("{head}{sound}")).2, Ok(AtClose::CutInBody));
+    assert_eq!(
+        whole(&format!("{head}{sound}")).2,
+        Ok(CloseState::TruncatedBody)
+    );
     let tiny = "1\r\nx\r\n".repeat(20_000);
     let (_, body, end) = whole(&format!("{head}{tiny}"));
-    assert_eq!(end, Err(Malformed::ChunksTooSmall));
+    assert_eq!(end, Err(ResponseError::ChunksTooSmall));
     assert!(
         (MAX_FRAMING / 6..MAX_FRAMING / 4).contains(&body.len()),
         "{}",

@@ -3,7 +3,7 @@
 use std::fmt;
 
 pub use crate::url::UrlError;
-use crate::url::{Parts, Why, percent_decode, resolve};
+use crate::url::{UrlParts, UrlProblem, percent_decode, resolve};
 
 /// An absolute HTTP URL.
 #[derive(Clone, PartialEq, Eq)]
@@ -36,14 +36,14 @@ impl Url {
             "http" => (false, Url::DEFAULT_PORT),
             "https" => (true, Url::DEFAULT_TLS_PORT),
             _ => {
-                let why = Why::Scheme {
+                let why = UrlProblem::Scheme {
                     kind: "HTTP URL",
                     schemes: "http:// or https://",
                 };
-                return Err(why.of(url));
+                return Err(why.error_for(url));
             }
         };
-        let parts = Parts::of(url)?;
+        let parts = UrlParts::parse(url)?;
         let target = match parts.target.starts_with('/') {
             true => parts.target.to_owned(),
             false => format!("/{}", parts.target),
@@ -91,7 +91,7 @@ impl Url {
 
     /// Returns `true` if both URLs mean the same resource of the same server, whatever the
     /// credentials.
-    pub fn is_same_place(&self, other: &Url) -> bool {
+    pub fn is_same_resource(&self, other: &Url) -> bool {
         let place = |url: &Url| (url.secure, url.host.to_ascii_lowercase(), url.port);
         self.target == other.target && place(self) == place(other)
     }
@@ -104,7 +104,7 @@ impl Url {
     /// [`UrlError`] if the target is invalid.
     pub fn redirect(&self, location: &str) -> Result<Url, UrlError> {
         if location.trim().is_empty() {
-            return Err(Why::Host.of(""));
+            return Err(UrlProblem::Host.error_for(""));
         }
         let mut url = Url::parse(&resolve(&self.to_string(), location)?)?;
         // The zone is neither sent nor displayed, so it is lost in `resolve`.
@@ -176,7 +176,7 @@ mod tests {
         let long = format!("http://h/{}", "a".repeat(crate::url::MAX_URL));
         assert_eq!(
             Url::parse(&long).map_err(|error| error.why),
-            Err(Why::TooLong)
+            Err(UrlProblem::TooLong)
         );
     }
 

@@ -1,6 +1,6 @@
 //! Client that requests a stream and receives it until it is stopped.
 //!
-//! The client connects, sends a GET, follows redirects, and passes the body to a [`Checker`].
+//! The client connects, sends a GET, follows redirects, and passes the body to a [`TsChecker`].
 //! Requests ask for no content coding and for a connection that closes after the response, so that
 //! the body is the stream and nothing else.
 
@@ -15,15 +15,15 @@ use super::failure::Failure;
 use super::metrics as m;
 use crate::auth;
 use crate::connect_failure::ConnectFailure;
-use crate::http1::{self, Cookies, Decoder, Head, Item, Url, UrlError};
+use crate::http1::{self, Cookies, Head, ResponseDecoder, ResponseItem, Url, UrlError};
 use crate::media::rtp::StreamSummary;
 use crate::media::silence;
-use crate::media::ts::checker::{Checker, CheckerConfig};
+use crate::media::ts::checker::{TsChecker, TsCheckerConfig};
 use crate::media::ts::metrics as ts;
 use crate::metrics as clients;
 use crate::session::{
-    ChannelId, Closed, Context, Input, Open, Outcome, Output, Port, Session, Sinks, StreamRow,
-    Times,
+    ArrivalTimes, ChannelId, CloseReason, Context, Input, Open, Outcome, Output, Port, Session,
+    Sinks, StreamRow,
 };
 
 mod content;
@@ -33,16 +33,16 @@ mod redirects;
 mod tests;
 mod zap;
 
-use content::Beginning;
+use content::BodyPrefix;
 pub use zap::Channels;
 use zap::Zapping;
 
 /// A body that has no three packets in a row within this number of bytes is not a transport stream.
-const SYNC_WITHIN: usize = 32 * 1024;
+const UNSYNCED_BYTES_MAX: usize = 32 * 1024;
 
 /// Minimum time that a stopped client must have waited for a response or for media to count as
 /// failed: well above the response time of a working server, and below the patience of a viewer.
-const IN_VAIN: Duration = Duration::from_secs(1);
+const UNANSWERED_MIN: Duration = Duration::from_secs(1);
 
 /// Progress of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,11 +51,11 @@ enum Phase {
     /// The connection is being opened.
     Connecting,
     /// Waits for the response head.
-    Asked,
+    Requested,
     /// Receives the response body.
     Body,
     /// A channel change failed, and the next one is not due.
-    Between,
+    BetweenChannels,
     Ended,
 }
 
@@ -64,12 +64,12 @@ enum Phase {
 pub struct Client {
     config: ClientConfig,
     /// URL of the current request: the original one, or that of a redirect.
-    url: Url,
+    current_url: Url,
     /// URLs requested before it.
     visited: Vec<Url>,
     /// Number of URLs in `visited` that were requested with other cookies. Requesting one of them
     /// again is not a loop.
-    asked_otherwise: usize,
+    visited_with_other_cookies: usize,
     /// Cookies set along the current chain of redirects.
     cookies: Cookies,
     phase: Phase,
@@ -77,30 +77,30 @@ pub struct Client {
     channel: ChannelId,
     open: bool,
     /// Local and remote address of the connection.
-    ends: Option<(SocketAddr, Option<SocketAddr>)>,
-    decoder: Decoder,
+    addresses: Option<(SocketAddr, Option<SocketAddr>)>,
+    decoder: ResponseDecoder,
     /// Present from the head of the response that carries media.
-    checker: Option<Box<Checker>>,
+    checker: Option<Box<TsChecker>>,
     /// Beginning of the body, until its first packet is found.
-    beginning: Option<Box<Beginning>>,
+    body_prefix: Option<Box<BodyPrefix>>,
     wire_bytes: u64,
     /// Length of the body, if the server stated one.
     stated_length: Option<u64>,
     /// Planned time of the first request, and actual start of the client.
-    due: Time,
+    planned_start: Time,
     started: Time,
     /// Time when the connection was started, or the request was sent.
-    asked: Time,
+    requested_at: Time,
     /// Arrival of the head of the response that carries media.
-    answered: Time,
+    response_at: Time,
     /// True if media of the current channel has arrived, and if media of any channel has.
-    playing: bool,
-    has_played: bool,
+    has_media: bool,
+    has_had_media: bool,
     /// True after a channel change, until there is a picture.
     awaits_picture: bool,
     zapping: Option<Box<Zapping>>,
     /// Time of the next timeout check.
-    check: Option<Time>,
+    next_check_at: Option<Time>,
     /// Wall-clock time since 1970 at [`Time::ZERO`]; `None` if unknown.
     wall_clock: Option<Duration>,
 }
@@ -113,28 +113,28 @@ impl Client {
     pub fn new(config: ClientConfig, url: &str) -> Result<Client, UrlError> {
         Ok(Client {
             config,
-            url: Url::parse(url)?,
+            current_url: Url::parse(url)?,
             visited: Vec::new(),
-            asked_otherwise: 0,
+            visited_with_other_cookies: 0,
             cookies: Cookies::default(),
             phase: Phase::Idle,
             channel: ChannelId(0),
             open: false,
-            ends: None,
-            decoder: Decoder::new(),
+            addresses: None,
+            decoder: ResponseDecoder::new(),
             checker: None,
-            beginning: None,
+            body_prefix: None,
             wire_bytes: 0,
             stated_length: None,
-            due: Time::ZERO,
+            planned_start: Time::ZERO,
             started: Time::ZERO,
-            asked: Time::ZERO,
-            answered: Time::ZERO,
-            playing: false,
-            has_played: false,
+            requested_at: Time::ZERO,
+            response_at: Time::ZERO,
+            has_media: false,
+            has_had_media: false,
             awaits_picture: false,
             zapping: None,
-            check: None,
+            next_check_at: None,
             wall_clock: None,
         })
     }
@@ -149,21 +149,21 @@ impl Client {
     /// Makes the client change between these channels, if its configuration asks for it. Its random
     /// choices derive from `seed`.
     pub fn zapping(mut self, channels: Arc<Channels>, seed: u64) -> Client {
-        let zapping = |zap| Box::new(Zapping::new(zap, channels, &self.url, seed));
+        let zapping = |zap| Box::new(Zapping::new(zap, channels, &self.current_url, seed));
         self.zapping = self.config.zap.map(zapping);
         self
     }
 
     fn connect(&mut self, cx: &mut Context<'_>) {
         self.phase = Phase::Connecting;
-        self.asked = cx.now;
-        self.check = None;
-        self.decoder = Decoder::new();
+        self.requested_at = cx.now;
+        self.next_check_at = None;
+        self.decoder = ResponseDecoder::new();
         self.open = true;
-        self.ends = None;
-        let (host, port) = (self.url.host().to_owned(), self.url.port());
+        self.addresses = None;
+        let (host, port) = (self.current_url.host().to_owned(), self.current_url.port());
         let timeout = self.config.connect_timeout.0;
-        let open = match self.url.is_secure() {
+        let open = match self.current_url.is_secure() {
             true => Open::Tls {
                 host,
                 port,
@@ -182,17 +182,22 @@ impl Client {
         });
     }
 
-    fn opened(&mut self, cx: &mut Context<'_>, local: SocketAddr, remote: Option<SocketAddr>) {
+    fn handle_opened(
+        &mut self,
+        cx: &mut Context<'_>,
+        local: SocketAddr,
+        remote: Option<SocketAddr>,
+    ) {
         if self.phase != Phase::Connecting {
             return;
         }
-        self.ends = Some((local, remote));
+        self.addresses = Some((local, remote));
         if self.visited.is_empty() && !self.has_changed() {
             let delay = cx.now.since(self.started);
             cx.recorder
                 .record(clients::CONNECT_DELAY, delay.as_nanos() as u64);
         }
-        let credentials = self.url.user_info().map(auth::basic);
+        let credentials = self.current_url.user_info().map(auth::basic);
         let mut headers = vec![
             ("User-Agent", self.config.user_agent.as_str()),
             // A compressed body cannot be checked on arrival.
@@ -215,7 +220,7 @@ impl Client {
         {
             headers.push(("Authorization", credentials));
         }
-        let cookies = self.cookies.for_request(&self.url);
+        let cookies = self.cookies.for_request(&self.current_url);
         if let Some(cookies) = cookies.as_deref().filter(|_| !is_there("Cookie")) {
             headers.push(("Cookie", cookies));
         }
@@ -225,89 +230,97 @@ impl Client {
                 .map(|(name, value)| (name.as_str(), value.as_str())),
         );
         let version = self.config.http_version.version();
-        let bytes = http1::write_request("GET", &self.url, version, &headers);
+        let bytes = http1::write_request("GET", &self.current_url, version, &headers);
         cx.recorder.add(m::REQUESTS, 1);
         cx.out.push_back(Output::Send {
             channel: self.channel,
             port: Port::Media,
             bytes,
         });
-        self.phase = Phase::Asked;
-        self.asked = cx.now;
-        self.check = Some(cx.now + self.config.request_timeout.0);
+        self.phase = Phase::Requested;
+        self.requested_at = cx.now;
+        self.next_check_at = Some(cx.now + self.config.request_timeout.0);
     }
 
     /// Processes received bytes (hot path of media).
-    fn bytes(&mut self, cx: &mut Context<'_>, bytes: &[u8], mut times: Times<'_>) {
+    fn handle_bytes(&mut self, cx: &mut Context<'_>, bytes: &[u8], mut times: ArrivalTimes<'_>) {
         self.wire_bytes += bytes.len() as u64;
         cx.recorder.add(ts::WIRE_BYTES, bytes.len() as u64);
         let channel = self.channel;
         let mut at = 0;
         while self.phase != Phase::Ended && self.channel == channel {
             match self.decoder.next(bytes, &mut at) {
-                Ok(Some(Item::Body { bytes, start })) if self.phase == Phase::Body => {
-                    self.media(cx, bytes, start, &mut times);
+                Ok(Some(ResponseItem::Body { bytes, start })) if self.phase == Phase::Body => {
+                    self.handle_media(cx, bytes, start, &mut times);
                 }
                 // The body of a response without media.
-                Ok(Some(Item::Body { .. })) => {}
-                Ok(Some(Item::Head(head))) => self.answered(cx, &head, times.of(at).0),
-                Ok(Some(Item::End)) => self.over(cx),
+                Ok(Some(ResponseItem::Body { .. })) => {}
+                Ok(Some(ResponseItem::Head(head))) => {
+                    self.handle_response_head(cx, &head, times.arrival_of(at).0)
+                }
+                Ok(Some(ResponseItem::End)) => self.handle_response_end(cx),
                 Ok(None) => return,
                 Err(malformed) => {
-                    let detail = format!("{malformed}, {}", self.ends());
-                    self.fail(cx, Failure::of_malformed(malformed), detail);
+                    let detail = format!("{malformed}, {}", self.describe_addresses());
+                    self.fail(cx, Failure::from_malformed(malformed), detail);
                 }
             }
         }
     }
 
     #[inline]
-    fn media(&mut self, cx: &mut Context<'_>, bytes: &[u8], start: usize, times: &mut Times<'_>) {
+    fn handle_media(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+        start: usize,
+        times: &mut ArrivalTimes<'_>,
+    ) {
         let Some(checker) = &mut self.checker else {
             return;
         };
-        let Some(beginning) = &mut self.beginning else {
+        let Some(beginning) = &mut self.body_prefix else {
             checker.feed(bytes, start, times, cx.recorder);
             if self.awaits_picture {
-                self.look_for_picture(cx);
+                self.check_for_picture(cx);
             }
             return;
         };
         if beginning.is_empty() {
-            let (at, _) = times.clone().of(start + 1);
-            let changed = self.zapping.as_ref().and_then(|zapping| zapping.due);
+            let (at, _) = times.clone().arrival_of(start + 1);
+            let changed = self.zapping.as_ref().and_then(|zapping| zapping.last_due);
             let (delay, from) = match changed {
                 Some(due) => (m::ZAP_FIRST_BYTE_DELAY, due),
-                None => (m::FIRST_BYTE_DELAY, self.due),
+                None => (m::FIRST_BYTE_DELAY, self.planned_start),
             };
             cx.recorder.record(delay, at.since(from).as_nanos() as u64);
         }
         beginning.extend(bytes);
-        if beginning.looks_like().is_some() {
-            return self.no_stream(cx);
+        if beginning.recognized_format().is_some() {
+            return self.fail_not_ts(cx);
         }
         checker.feed(bytes, start, times, cx.recorder);
         if let Some(at) = checker.first_arrival() {
             let stride = checker.stride();
-            self.beginning = None;
-            self.note_packets(cx, stride);
-            self.begin(cx, at);
+            self.body_prefix = None;
+            self.note_packet_size(cx, stride);
+            self.handle_first_packet(cx, at);
             if self.awaits_picture {
-                self.look_for_picture(cx);
+                self.check_for_picture(cx);
             }
-        } else if checker.unsynced() > SYNC_WITHIN {
-            self.no_stream(cx);
+        } else if checker.bytes_without_packet() > UNSYNCED_BYTES_MAX {
+            self.fail_not_ts(cx);
         }
     }
 
-    fn begin(&mut self, cx: &mut Context<'_>, at: Time) {
-        self.playing = true;
-        self.check = Some(at + self.config.silence.0);
-        if std::mem::replace(&mut self.has_played, true) {
+    fn handle_first_packet(&mut self, cx: &mut Context<'_>, at: Time) {
+        self.has_media = true;
+        self.next_check_at = Some(at + self.config.silence.0);
+        if std::mem::replace(&mut self.has_had_media, true) {
             return;
         }
         for (histogram, from) in [
-            (clients::STARTUP_DELAY, self.due),
+            (clients::STARTUP_DELAY, self.planned_start),
             (clients::STARTUP_DELAY_FROM_SENT, self.started),
         ] {
             cx.recorder
@@ -317,28 +330,28 @@ impl Client {
     }
 
     /// Fails because the body is not a transport stream.
-    fn no_stream(&mut self, cx: &mut Context<'_>) {
-        let Some(beginning) = &self.beginning else {
+    fn fail_not_ts(&mut self, cx: &mut Context<'_>) {
+        let Some(beginning) = &self.body_prefix else {
             return;
         };
-        let detail = format!("{beginning}, {}", self.ends());
+        let detail = format!("{beginning}, {}", self.describe_addresses());
         self.fail(cx, Failure::NotTs, detail);
     }
 
-    fn answered(&mut self, cx: &mut Context<'_>, head: &Head, at: Time) {
-        let delay = at.since(self.asked);
+    fn handle_response_head(&mut self, cx: &mut Context<'_>, head: &Head, at: Time) {
+        let delay = at.since(self.requested_at);
         cx.recorder
             .record(m::RESPONSE_DELAY, delay.as_nanos() as u64);
         cx.recorder.add(m::RESPONSES, 1);
-        let chunked = head.headers.lists("Transfer-Encoding", "chunked");
+        let chunked = head.headers.contains_token("Transfer-Encoding", "chunked");
         cx.recorder.add(m::CHUNKED, u64::from(chunked));
         cx.recorder.add(m::REFUSALS, u64::from(head.status >= 300));
         match head.status {
             200..=299 => {}
-            301 | 302 | 303 | 307 | 308 => return self.sent_on(cx, head),
+            301 | 302 | 303 | 307 | 308 => return self.handle_redirect(cx, head),
             status => {
-                let detail = format!("{status} {}, {}", head.reason, self.ends());
-                return self.fail(cx, Failure::of_status(status), detail);
+                let detail = format!("{status} {}, {}", head.reason, self.describe_addresses());
+                return self.fail(cx, Failure::from_status(status), detail);
             }
         }
         let length = head.headers.list("Content-Length").next();
@@ -347,75 +360,79 @@ impl Client {
             .and_then(|text| text.parse().ok());
         let mut codings = head.headers.list("Content-Encoding");
         if let Some(coding) = codings.find(|coding| !coding.eq_ignore_ascii_case("identity")) {
-            let detail = format!("Content-Encoding: {coding}, {}", self.ends());
+            let detail = format!("Content-Encoding: {coding}, {}", self.describe_addresses());
             return self.fail(cx, Failure::NotTs, detail);
         }
         self.phase = Phase::Body;
-        self.answered = at;
-        self.check = Some(cx.now + self.config.no_media.0);
-        self.beginning = Some(Box::new(Beginning::new(head.headers.get("Content-Type"))));
-        self.checker = Some(Box::new(Checker::new(&CheckerConfig {
+        self.response_at = at;
+        self.next_check_at = Some(cx.now + self.config.no_media.0);
+        self.body_prefix = Some(Box::new(BodyPrefix::new(head.headers.get("Content-Type"))));
+        self.checker = Some(Box::new(TsChecker::new(&TsCheckerConfig {
             due: self.channel_due(),
-            group: self.config.group_of(&self.url),
-            before: self.zapping.as_ref().and_then(|zapping| zapping.before()),
+            group: self.config.group_of(&self.current_url),
+            previous_channel: self.zapping.as_ref().and_then(|zapping| zapping.previous()),
             wall_clock: self.wall_clock,
         })));
     }
 
     /// Handles the end of the response, as given by its framing.
-    fn over(&mut self, cx: &mut Context<'_>) {
-        if self.playing && !self.awaits_picture {
+    fn handle_response_end(&mut self, cx: &mut Context<'_>) {
+        if self.has_media && !self.awaits_picture {
             let by = self.note_end(cx);
-            return self.ended_by(
+            return self.end_by_server(
                 cx,
                 Failure::EndedByServer,
                 &format!("ended the stream by {by}"),
             );
         }
-        if self.playing {
+        if self.has_media {
             let detail = format!(
                 "the stream ended before its first random-access point, {}",
-                self.ends()
+                self.describe_addresses()
             );
             return self.fail(cx, Failure::ClosedInMedia, detail);
         }
-        match &self.beginning {
-            Some(beginning) if !beginning.is_empty() => self.no_stream(cx),
+        match &self.body_prefix {
+            Some(beginning) if !beginning.is_empty() => self.fail_not_ts(cx),
             _ => self.fail(
                 cx,
                 Failure::EmptyBody,
-                format!("the answer has no body, {}", self.ends()),
+                format!("the answer has no body, {}", self.describe_addresses()),
             ),
         }
     }
 
-    fn closed(&mut self, cx: &mut Context<'_>, how: Closed) {
+    fn handle_closed(&mut self, cx: &mut Context<'_>, how: CloseReason) {
         self.open = false;
-        let ends = self.ends();
-        if let Some(failure) = Failure::of_broken(how) {
+        let ends = self.describe_addresses();
+        if let Some(failure) = Failure::from_closed(how) {
             let why = match how {
-                Closed::Tls(error) => error.to_string(),
-                Closed::Stuck => "the server stopped reading".to_owned(),
+                CloseReason::Tls(error) => error.to_string(),
+                CloseReason::SendQueueFull => "the server stopped reading".to_owned(),
                 _ => "the server reset the connection".to_owned(),
             };
-            return self.fail(cx, failure, format!("{why} {} ({ends})", self.when(cx.now)));
+            return self.fail(
+                cx,
+                failure,
+                format!("{why} {} ({ends})", self.describe_progress(cx.now)),
+            );
         }
         match self.decoder.at_close() {
-            http1::AtClose::Nothing | http1::AtClose::CutInHead => {
+            http1::CloseState::Empty | http1::CloseState::TruncatedHead => {
                 let detail = format!(
                     "the server closed the connection before its answer was complete ({ends})"
                 );
                 self.fail(cx, Failure::ClosedInResponse, detail);
             }
-            http1::AtClose::Over => self.over(cx),
-            http1::AtClose::UntilClose if self.playing && !self.awaits_picture => {
-                self.ended_by(cx, Failure::ClosedInMedia, "closed the connection");
+            http1::CloseState::Over => self.handle_response_end(cx),
+            http1::CloseState::UntilClose if self.has_media && !self.awaits_picture => {
+                self.end_by_server(cx, Failure::ClosedInMedia, "closed the connection");
             }
-            http1::AtClose::UntilClose => self.over(cx),
-            http1::AtClose::CutInBody => {
+            http1::CloseState::UntilClose => self.handle_response_end(cx),
+            http1::CloseState::TruncatedBody => {
                 let detail = format!(
                     "the server closed the connection before the body was complete, {} ({ends})",
-                    self.when(cx.now)
+                    self.describe_progress(cx.now)
                 );
                 self.fail(cx, Failure::CutOff, detail);
             }
@@ -423,8 +440,12 @@ impl Client {
     }
 
     /// Ends the client because the server ended the stream during playback.
-    fn ended_by(&mut self, cx: &mut Context<'_>, failure: Failure, how: &str) {
-        let detail = format!("the server {how} {} ({})", self.when(cx.now), self.ends());
+    fn end_by_server(&mut self, cx: &mut Context<'_>, failure: Failure, how: &str) {
+        let detail = format!(
+            "the server {how} {} ({})",
+            self.describe_progress(cx.now),
+            self.describe_addresses()
+        );
         let outcome = Outcome::EndedByServer {
             at: cx.now,
             in_order: failure == Failure::EndedByServer,
@@ -434,7 +455,7 @@ impl Client {
     }
 
     /// Describes the client's progress, for failure details.
-    fn when(&self, now: Time) -> String {
+    fn describe_progress(&self, now: Time) -> String {
         let first = self
             .checker
             .as_ref()
@@ -446,16 +467,16 @@ impl Client {
     }
 
     /// Checks for timeouts, if a check is due.
-    fn look(&mut self, cx: &mut Context<'_>) {
-        if self.check.is_none_or(|check| cx.now < check) {
+    fn check_timeouts(&mut self, cx: &mut Context<'_>) {
+        if self.next_check_at.is_none_or(|check| cx.now < check) {
             return;
         }
         match self.phase {
-            Phase::Asked => {
+            Phase::Requested => {
                 let detail = format!(
                     "no answer within {}, {}",
                     self.config.request_timeout,
-                    self.ends()
+                    self.describe_addresses()
                 );
                 self.fail(cx, Failure::TimeoutResponse, detail);
             }
@@ -465,61 +486,66 @@ impl Client {
                     .as_ref()
                     .and_then(|checker| checker.last_arrival());
                 let Some(last) = last else {
-                    return self.no_media(cx, self.config.no_media.to_string());
+                    return self.fail_no_media(cx, self.config.no_media.to_string());
                 };
                 let until = last + self.config.silence.0;
                 if cx.now < until {
-                    self.check = Some(until);
+                    self.next_check_at = Some(until);
                     return;
                 }
                 let detail = format!(
                     "no packet for {}, {}, {}",
                     self.config.silence,
-                    self.when(last),
-                    self.ends()
+                    self.describe_progress(last),
+                    self.describe_addresses()
                 );
                 self.fail(cx, Failure::MediaStopped, detail);
             }
-            Phase::Idle | Phase::Connecting | Phase::Between | Phase::Ended => self.check = None,
+            Phase::Idle | Phase::Connecting | Phase::BetweenChannels | Phase::Ended => {
+                self.next_check_at = None
+            }
         }
     }
 
-    fn no_media(&mut self, cx: &mut Context<'_>, within: String) {
-        let detail = self.without_media(&within);
+    fn fail_no_media(&mut self, cx: &mut Context<'_>, within: String) {
+        let detail = self.describe_missing_media(&within);
         self.fail(cx, Failure::NoMedia, detail);
     }
 
-    fn without_media(&self, within: &str) -> String {
-        let came = match &self.beginning {
+    fn describe_missing_media(&self, within: &str) -> String {
+        let came = match &self.body_prefix {
             Some(beginning) if !beginning.is_empty() => format!("; {beginning}"),
             _ => String::new(),
         };
         format!(
             "no packet within {within} after the head of the answer{came}, {}",
-            self.ends()
+            self.describe_addresses()
         )
     }
 
     /// Handles the request to stop. The server needs no notification: the connection is closed.
     fn stop(&mut self, cx: &mut Context<'_>) {
-        if let Some((failure, detail)) = self.fell_silent(cx.now) {
+        if let Some((failure, detail)) = self.media_stopped_failure(cx.now) {
             // A channel change in progress fails with it.
             self.fail(cx, failure, detail);
         }
-        self.leave_channel(cx);
+        self.finish_channel(cx);
         self.finish(cx, Outcome::Stopped);
     }
 
     /// Returns a failure if the client is about to leave the channel and has waited for the server
     /// for too long.
-    fn in_vain(&self, now: Time) -> Option<(Failure, String)> {
+    fn unanswered_failure(&self, now: Time) -> Option<(Failure, String)> {
         let since = match self.phase {
-            Phase::Body => self.answered,
-            _ => self.asked,
+            Phase::Body => self.response_at,
+            _ => self.requested_at,
         };
         let waited = now.since(since);
-        let waits = matches!(self.phase, Phase::Connecting | Phase::Asked | Phase::Body);
-        if self.playing || !waits || waited < IN_VAIN {
+        let waits = matches!(
+            self.phase,
+            Phase::Connecting | Phase::Requested | Phase::Body
+        );
+        if self.has_media || !waits || waited < UNANSWERED_MIN {
             return None;
         }
         // Otherwise, a run that is shorter than the timeouts would pass with a server that never
@@ -529,21 +555,21 @@ impl Client {
             waited.as_secs_f64()
         );
         Some(match self.phase {
-            Phase::Body => (Failure::NoMedia, self.without_media(&waited)),
-            Phase::Asked => (
+            Phase::Body => (Failure::NoMedia, self.describe_missing_media(&waited)),
+            Phase::Requested => (
                 Failure::TimeoutResponse,
-                format!("no answer in {waited} ({})", self.ends()),
+                format!("no answer in {waited} ({})", self.describe_addresses()),
             ),
             _ => (
                 ConnectFailure::TimedOut.into(),
-                format!("no connection in {waited} ({})", self.ends()),
+                format!("no connection in {waited} ({})", self.describe_addresses()),
             ),
         })
     }
 
     /// Returns a failure if media has stopped for longer than the gaps before would explain.
-    fn fell_silent(&self, now: Time) -> Option<(Failure, String)> {
-        let checker = self.checker.as_ref().filter(|_| self.playing)?;
+    fn media_stopped_failure(&self, now: Time) -> Option<(Failure, String)> {
+        let checker = self.checker.as_ref().filter(|_| self.has_media)?;
         let (first, last) = checker.first_arrival().zip(checker.last_arrival())?;
         let (came, silent) = (last.since(first), now.since(last));
         let bound = silence::bound(came, checker.longest_gap(), self.config.silence.0);
@@ -551,7 +577,7 @@ impl Client {
             let detail = format!(
                 "no packet for {:.3} s until the client was stopped ({})",
                 silent.as_secs_f64(),
-                self.ends()
+                self.describe_addresses()
             );
             (Failure::MediaStopped, detail)
         })
@@ -561,10 +587,10 @@ impl Client {
         if failure == Failure::MediaStopped
             && let Some(checker) = &mut self.checker
         {
-            checker.fell_silent(cx.now);
+            checker.count_silence_until(cx.now);
         }
         if self.awaits_picture {
-            return self.change_failed(cx, failure, detail);
+            return self.count_failed_change(cx, failure, detail);
         }
         self.finish(cx, Outcome::Failed(failure.with(detail)));
     }
@@ -574,18 +600,20 @@ impl Client {
         if self.phase == Phase::Ended {
             return;
         }
-        let outcome = match (outcome, self.without_picture()) {
+        let outcome = match (outcome, self.no_picture_failure()) {
             (Outcome::Failed(failure), _) => Outcome::Failed(failure),
             (_, Some((failure, detail))) => Outcome::Failed(failure.with(detail)),
             (outcome, None) => outcome,
         };
         match outcome {
             Outcome::Failed(_) => {}
-            Outcome::Completed | Outcome::EndedByServer { .. } => self.count_silent(cx, false),
-            Outcome::Stopped => self.count_silent(cx, true),
+            Outcome::Completed | Outcome::EndedByServer { .. } => {
+                self.count_silent_streams(cx, false)
+            }
+            Outcome::Stopped => self.count_silent_streams(cx, true),
         }
         self.phase = Phase::Ended;
-        self.check = None;
+        self.next_check_at = None;
         if self.open {
             cx.out.push_back(Output::Close {
                 channel: self.channel,
@@ -605,22 +633,26 @@ impl Client {
     fn summaries(&self) -> Vec<StreamRow> {
         let checker = self.checker.as_deref();
         let summary = checker.map(|checker| {
-            StreamSummary::of_transport_stream(self.url.to_string(), self.wire_bytes, checker)
+            StreamSummary::from_checker(self.current_url.to_string(), self.wire_bytes, checker)
         });
         let earlier = self
             .zapping
             .as_ref()
-            .and_then(|zapping| zapping.earlier.as_deref());
+            .and_then(|zapping| zapping.earlier_summary.as_deref());
         let summaries = earlier.cloned().into_iter().chain(summary);
         summaries.map(StreamRow::new).collect()
     }
 
     /// Describes the addresses of the connection, for failure details.
-    fn ends(&self) -> String {
-        match self.ends {
+    fn describe_addresses(&self) -> String {
+        match self.addresses {
             Some((local, Some(remote))) => format!("{local} to {remote}"),
-            Some((local, None)) => format!("{local} to {}:{}", self.url.host(), self.url.port()),
-            None => format!("{}:{}", self.url.host(), self.url.port()),
+            Some((local, None)) => format!(
+                "{local} to {}:{}",
+                self.current_url.host(),
+                self.current_url.port()
+            ),
+            None => format!("{}:{}", self.current_url.host(), self.current_url.port()),
         }
     }
 }
@@ -632,7 +664,7 @@ impl Session for Client {
         }
         match input {
             Input::Start { due } if self.phase == Phase::Idle => {
-                self.due = due;
+                self.planned_start = due;
                 self.started = cx.now;
                 if let Some(zapping) = &mut self.zapping {
                     zapping.begin(due);
@@ -643,10 +675,10 @@ impl Session for Client {
                 channel,
                 local,
                 remote,
-            } if channel == self.channel => self.opened(cx, local, remote),
+            } if channel == self.channel => self.handle_opened(cx, local, remote),
             Input::OpenFailed { channel, error } if channel == self.channel => {
                 self.open = false;
-                let detail = format!("{error} ({})", self.ends());
+                let detail = format!("{error} ({})", self.describe_addresses());
                 self.fail(cx, Failure::Connect(error.into()), detail);
             }
             Input::Bytes {
@@ -655,21 +687,24 @@ impl Session for Client {
                 at,
                 runs,
             } if channel == self.channel => {
-                self.bytes(cx, bytes, Times::new(runs, at));
+                self.handle_bytes(cx, bytes, ArrivalTimes::new(runs, at));
             }
-            Input::Closed { channel, how } if channel == self.channel => self.closed(cx, how),
+            Input::Closed {
+                channel,
+                reason: how,
+            } if channel == self.channel => self.handle_closed(cx, how),
             Input::Stop { .. } => self.stop(cx),
             _ => {}
         }
-        self.look(cx);
-        self.zap(cx);
+        self.check_timeouts(cx);
+        self.change_if_due(cx);
     }
 
     fn deadline(&self) -> Option<Time> {
         let change = self.zapping.as_ref().map(|zapping| zapping.deadline());
         match self.phase {
             Phase::Idle | Phase::Ended => None,
-            _ => change.into_iter().chain(self.check).min(),
+            _ => change.into_iter().chain(self.next_check_at).min(),
         }
     }
 

@@ -8,9 +8,9 @@ use measure::units::TimeSpan;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::follow::Follow;
+use crate::follow::RedirectPolicy;
 use crate::http1::{self, Url, Version};
-use crate::span::Span;
+use crate::span::DurationRange;
 use crate::tls::TlsConfig;
 
 /// HTTP version of requests.
@@ -41,7 +41,7 @@ impl HttpVersion {
 pub struct Zap {
     /// Time that a client stays on a channel: `5s`, or `2s..10s` for times drawn from the seed. At
     /// least 100ms.
-    pub every: Span,
+    pub every: DurationRange,
     /// Number of changes. The client leaves when the next change would be due. Default: unlimited,
     /// for as long as the client stays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -49,7 +49,7 @@ pub struct Zap {
 }
 
 /// Minimum time on a channel.
-const LEAST_STAY: Duration = Duration::from_millis(100);
+const STAY_MIN: Duration = Duration::from_millis(100);
 
 /// Keys of a population of clients for transport streams over HTTP.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -72,7 +72,7 @@ pub struct ClientConfig {
     /// Hosts to which the server may redirect the client: `same_host` (default: that of the URL, at
     /// any port), `any`, or `none` for no redirects at all. Any other redirect fails with
     /// `redirect_refused`.
-    pub follow: Follow,
+    pub follow: RedirectPolicy,
     /// HTTP version of requests: `"1.1"` (default) or `"1.0"`.
     pub http_version: HttpVersion,
     /// Additional header fields of the request, by name.
@@ -89,7 +89,7 @@ pub struct ClientConfig {
 }
 
 /// Returns advice for a removed key.
-pub(super) fn former_key(key: &str) -> Option<&'static str> {
+pub(super) fn removed_key_advice(key: &str) -> Option<&'static str> {
     (key == "at_close").then_some("if the server's streams end, write `leave: at_end`")
 }
 
@@ -102,7 +102,7 @@ impl Default for ClientConfig {
             request_timeout: seconds(10),
             no_media: seconds(10),
             silence: seconds(10),
-            follow: Follow::default(),
+            follow: RedirectPolicy::default(),
             http_version: HttpVersion::default(),
             headers: BTreeMap::new(),
             user_agent: concat!("streamgauge/", env!("CARGO_PKG_VERSION")).to_owned(),
@@ -113,7 +113,7 @@ impl Default for ClientConfig {
 }
 
 /// Header fields that the client sets itself.
-const OWN: [&str; 6] = [
+const RESERVED_HEADERS: [&str; 6] = [
     "Host",
     "User-Agent",
     "Connection",
@@ -140,10 +140,11 @@ impl ClientConfig {
             return Err(("user_agent", text));
         }
         let instead = |own: &str| (own == "User-Agent").then_some("write `user_agent`");
-        http1::check_further(&self.headers, &OWN, instead).map_err(|text| ("headers", text))?;
+        http1::check_additional_fields(&self.headers, &RESERVED_HEADERS, instead)
+            .map_err(|text| ("headers", text))?;
         if let Some(zap) = &self.zap {
             let wrong = |text: &str| Err(("zap", text.to_owned()));
-            if zap.every.least < LEAST_STAY {
+            if zap.every.min < STAY_MIN {
                 return wrong(
                     "clients cannot change channel that fast; write `zap: {every: 100ms}` or a longer time",
                 );
@@ -167,7 +168,7 @@ impl ClientConfig {
 
 impl Zap {
     /// Describes the channel changes in words.
-    pub fn in_words(&self) -> String {
+    pub fn describe(&self) -> String {
         match self.count {
             None => format!("changes channel every {}", self.every),
             Some(1) => format!("changes channel once, after {}, and leaves", self.every),
@@ -221,7 +222,7 @@ mod tests {
             assert_eq!(read(wrong), Err(key.to_owned()), "{wrong}");
         }
         let zapping = read(r#"{"zap":{"every":"2s..5s","count":3}}"#).expect("valid");
-        let words = zapping.zap.map(|zap| zap.in_words());
+        let words = zapping.zap.map(|zap| zap.describe());
         assert_eq!(
             words.as_deref(),
             Some("changes channel every 2s..5s, 3 times, and leaves")

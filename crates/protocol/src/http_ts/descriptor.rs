@@ -11,7 +11,8 @@ use super::config::{self, ClientConfig};
 use super::metrics::HTTP_TS;
 use super::relay::reference::SERVER;
 use crate::descriptor::{
-    Crowd, Keys, Location, MakeClients, Protocol, Seat, StreamName, Surroundings, Transport,
+    ClientFactory, ClientIdentity, Location, PopulationKeys, PopulationPlan, Protocol, RunContext,
+    StreamName, Transport,
 };
 use crate::http1::Url;
 use crate::media::rtp::{RTP_COLUMNS, TS_COLUMNS};
@@ -30,12 +31,12 @@ pub static PROTOCOL: Protocol = Protocol {
     catalogue: Catalogue(&[&CLIENTS, &TS, &HTTP_TS]),
     datagrams: None,
     stream_columns: &[RTP_COLUMNS, TS_COLUMNS],
-    read_url,
+    parse_url: read_url,
     probe: None,
     server: Some(&SERVER),
     trials: &[],
     options: &ClientOptions::NONE,
-    former_key: config::former_key,
+    former_key: config::removed_key_advice,
 };
 
 fn read_url(text: &str) -> Result<Location, String> {
@@ -60,7 +61,7 @@ fn stream_path(target: &str) -> &str {
     path.strip_suffix(".ts").unwrap_or(path)
 }
 
-impl Keys for ClientConfig {
+impl PopulationKeys for ClientConfig {
     fn protocol(&self) -> &'static Protocol {
         &PROTOCOL
     }
@@ -73,7 +74,7 @@ impl Keys for ClientConfig {
         Some(&self.tls)
     }
 
-    fn unwritten(&self) -> &'static [&'static str] {
+    fn default_thresholds(&self) -> &'static [&'static str] {
         match self.zap {
             Some(_) => &[
                 "non_null_packets > 0",
@@ -91,8 +92,8 @@ impl Keys for ClientConfig {
     fn clients(
         &self,
         _file: Option<&[u8]>,
-        surroundings: &Surroundings,
-    ) -> Result<Box<dyn MakeClients>, String> {
+        surroundings: &RunContext,
+    ) -> Result<Box<dyn ClientFactory>, String> {
         Ok(Box::new(Clients {
             config: self.clone(),
             channels: None,
@@ -101,7 +102,7 @@ impl Keys for ClientConfig {
     }
 
     fn actions(&self) -> Option<String> {
-        self.zap.map(|zap| zap.in_words())
+        self.zap.map(|zap| zap.describe())
     }
 
     fn changes_channel(&self) -> bool {
@@ -120,11 +121,11 @@ struct Clients {
     config: ClientConfig,
     /// Channels between which they change.
     channels: Option<Arc<Channels>>,
-    surroundings: Surroundings,
+    surroundings: RunContext,
 }
 
-impl MakeClients for Clients {
-    fn among(&mut self, crowd: &Crowd<'_>) -> Result<(), String> {
+impl ClientFactory for Clients {
+    fn set_population(&mut self, crowd: &PopulationPlan<'_>) -> Result<(), String> {
         if self.config.zap.is_some() {
             let channels =
                 Channels::new(crowd.urls, crowd.in_turn).map_err(|error| error.to_string())?;
@@ -133,7 +134,7 @@ impl MakeClients for Clients {
         Ok(())
     }
 
-    fn client(&self, url: &str, seat: Seat) -> Result<Box<dyn Session>, String> {
+    fn client(&self, url: &str, seat: ClientIdentity) -> Result<Box<dyn Session>, String> {
         let mut client =
             Client::new(self.config.clone(), url).map_err(|error| error.to_string())?;
         if let Some(wall_clock) = self.surroundings.wall_clock() {

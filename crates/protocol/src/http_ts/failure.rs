@@ -2,8 +2,8 @@
 
 use crate::connect_failure::ConnectFailure;
 use crate::failure::reasons;
-use crate::http1::Malformed;
-use crate::session::Closed;
+use crate::http1::ResponseError;
+use crate::session::CloseReason;
 
 reasons! {
     /// Reason for a client's failure: a row of the report.
@@ -88,7 +88,7 @@ reasons! {
 
 impl Failure {
     /// Returns the reason for a status that carries no stream and is no redirect.
-    pub const fn of_status(status: u16) -> Failure {
+    pub const fn from_status(status: u16) -> Failure {
         match status {
             400 => Failure::Status400,
             401 => Failure::Status401,
@@ -105,26 +105,26 @@ impl Failure {
     }
 
     /// Returns the reason for a response that cannot be parsed.
-    pub const fn of_malformed(malformed: Malformed) -> Failure {
+    pub const fn from_malformed(malformed: ResponseError) -> Failure {
         match malformed {
-            Malformed::NotHttp => Failure::NotHttp,
-            Malformed::StatusLine
-            | Malformed::HeaderField
-            | Malformed::Length(_)
-            | Malformed::TransferCoding(_) => Failure::MalformedResponse,
-            Malformed::HeadTooLong => Failure::HeaderTooLong,
-            Malformed::ChunksTooSmall => Failure::Flooded,
-            Malformed::ChunkSize | Malformed::ChunkEnd => Failure::BadChunk,
+            ResponseError::NotHttp => Failure::NotHttp,
+            ResponseError::StatusLine
+            | ResponseError::HeaderField
+            | ResponseError::Length(_)
+            | ResponseError::TransferCoding(_) => Failure::MalformedResponse,
+            ResponseError::HeadTooLong => Failure::HeaderTooLong,
+            ResponseError::ChunksTooSmall => Failure::Flooded,
+            ResponseError::ChunkSize | ResponseError::ChunkEnd => Failure::BadChunk,
         }
     }
 
     /// Returns the reason for a broken connection, or `None` if it was closed in order.
-    pub fn of_broken(how: Closed) -> Option<Failure> {
+    pub fn from_closed(how: CloseReason) -> Option<Failure> {
         match how {
-            Closed::End => None,
-            Closed::Reset => Some(Failure::Reset),
-            Closed::Stuck => Some(Failure::Stuck),
-            Closed::Tls(error) => Some(Failure::Connect(error.into())),
+            CloseReason::End => None,
+            CloseReason::Reset => Some(Failure::Reset),
+            CloseReason::SendQueueFull => Some(Failure::Stuck),
+            CloseReason::Tls(error) => Some(Failure::Connect(error.into())),
         }
     }
 }
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn each_status_has_its_reason() {
         for status in 100..1000 {
-            let name = Failure::of_status(status).name();
+            let name = Failure::from_status(status).name();
             match status {
                 400..=599 => {
                     let whole = format!("status_{status}");

@@ -78,11 +78,11 @@ measure::metrics! {
     derived {}
     summary {
         super::summary::NO_STAMPS;
-        summary::MEDIA;
+        summary::MEDIA_ROWS;
         super::summary::TIMES;
-        summary::STARTUP;
+        summary::STARTUP_ROWS;
         super::summary::STREAM;
         super::summary::ENDS;
-        super::summary::CHANGES;
+        super::summary::CHANNEL_CHANGES;
     }
 }

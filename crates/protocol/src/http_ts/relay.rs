@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex};
 use measure::Catalogue;
 use serde::Serialize;
 
-pub use faults::{Answer, RelayFaults};
+pub use faults::{AnswerFault, RelayFaults};
 #[cfg(any(test, fuzzing))]
 pub use request::read_any;
 
@@ -102,16 +102,16 @@ pub struct Relay(Arc<Shared>);
 struct Shared {
     config: RelayConfig,
     /// Number of clients that are currently served.
-    served: AtomicU32,
+    clients: AtomicU32,
     /// State of faults that affect several connections.
-    across: Mutex<Across>,
+    cross_session: Mutex<CrossSessionFaults>,
 }
 
 /// State that sessions share for their faults.
 #[derive(Debug, Default)]
-struct Across {
+struct CrossSessionFaults {
     /// Group that was requested last.
-    last: Option<request::WantedGroup>,
+    last_group: Option<request::RequestedGroup>,
     /// Groups that remain joined.
     kept_groups: BTreeSet<SocketAddr>,
     /// Number of socket pairs that remain open.
@@ -123,8 +123,8 @@ impl Relay {
     pub fn new(config: RelayConfig) -> Relay {
         Relay(Arc::new(Shared {
             config,
-            served: AtomicU32::new(0),
-            across: Mutex::default(),
+            clients: AtomicU32::new(0),
+            cross_session: Mutex::default(),
         }))
     }
 

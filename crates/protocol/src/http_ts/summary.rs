@@ -1,30 +1,42 @@
 //! Summary rows of transport streams over HTTP.
 
 use measure::SummaryRow;
-use measure::summary::{Part, When};
+use measure::summary::{Part, RowCondition};
 
 /// Shown if losses are unknown, or if no packet was received.
 pub(super) const NO_STAMPS: &[SummaryRow] = &[
     SummaryRow::text(
         "loss",
-        &[When::Zero("expected"), When::Above("bitrate")],
+        &[
+            RowCondition::Zero("expected"),
+            RowCondition::Above("bitrate"),
+        ],
         &[Part::Text(
             "unknown: the stream does not tell what was sent",
         )],
     ),
     SummaryRow::text(
         "media",
-        &[When::Zero("expected"), When::NotAbove("bitrate")],
+        &[
+            RowCondition::Zero("expected"),
+            RowCondition::NotAbove("bitrate"),
+        ],
         &[Part::Text("none received")],
     ),
-    SummaryRow::end(&[When::Zero("expected"), When::NotAbove("bitrate")]),
+    SummaryRow::end(&[
+        RowCondition::Zero("expected"),
+        RowCondition::NotAbove("bitrate"),
+    ]),
 ];
 
 /// Share of packets whose arrival time is unknown. A few at the beginning of each connection are
 /// not worth a row.
 pub(super) const TIMES: &[SummaryRow] = &[SummaryRow::text(
     "times",
-    &[When::MoreThanPercentOf("timed_by_reading", "ts_packets")],
+    &[RowCondition::MoreThanPercentOf(
+        "timed_by_reading",
+        "ts_packets",
+    )],
     &[Part::Text(
         "for {timed_by_reading/ts_packets} of packets: time of reading instead of arrival",
     )],
@@ -34,7 +46,7 @@ pub(super) const TIMES: &[SummaryRow] = &[SummaryRow::text(
 pub(super) const STREAM: &[SummaryRow] = &[
     SummaryRow::text(
         "content",
-        &[When::Above("ts_packets")],
+        &[RowCondition::Above("ts_packets")],
         &[Part::List(&[
             ("foreign", "{} datagrams of another group or source"),
             ("old_channel", "{} of them of the previous channel"),
@@ -45,7 +57,7 @@ pub(super) const STREAM: &[SummaryRow] = &[
     ),
     SummaryRow::text(
         "stream",
-        &[When::Above("ts_packets")],
+        &[RowCondition::Above("ts_packets")],
         &[Part::ListOr(
             &[
                 ("sync_losses", "{} sync losses"),
@@ -61,37 +73,43 @@ pub(super) const STREAM: &[SummaryRow] = &[
     SummaryRow::text(
         "to picture",
         &[
-            When::Above("ts_packets"),
-            When::NoData("random_access_delay"),
-            When::Began,
+            RowCondition::Above("ts_packets"),
+            RowCondition::NoData("random_access_delay"),
+            RowCondition::StartedAfterWarmUp,
         ],
         &[Part::Text("none: no random-access point received")],
     ),
     SummaryRow::distribution(
         "to picture",
         &[
-            When::Above("ts_packets"),
-            When::HasData("random_access_delay"),
+            RowCondition::Above("ts_packets"),
+            RowCondition::HasData("random_access_delay"),
         ],
         "random_access_delay",
         "p50",
     ),
     SummaryRow::text(
         "silent",
-        &[When::Above("streams_silent")],
+        &[RowCondition::Above("streams_silent")],
         &[Part::Text(
             "{streams_silent:time|times} no video or audio, while the rest of the stream arrived",
         )],
     ),
     SummaryRow::distribution(
         "relay delay",
-        &[When::Above("ts_packets"), When::HasData("datagram_delay")],
+        &[
+            RowCondition::Above("ts_packets"),
+            RowCondition::HasData("datagram_delay"),
+        ],
         "datagram_delay",
         "p50",
     ),
     SummaryRow::text(
         "clocks",
-        &[When::Above("ts_packets"), When::Above("stamps_ahead")],
+        &[
+            RowCondition::Above("ts_packets"),
+            RowCondition::Above("stamps_ahead"),
+        ],
         &[Part::Text(
             "{stamps_ahead} datagrams arrived before they were sent: the clocks differ",
         )],
@@ -101,17 +119,17 @@ pub(super) const STREAM: &[SummaryRow] = &[
 /// Streams that the server ended by their stated length.
 pub(super) const ENDS: &[SummaryRow] = &[SummaryRow::text(
     "ends",
-    &[When::Above("ended_by_length")],
+    &[RowCondition::Above("ended_by_length")],
     &[Part::Text(
         "{ended_by_length:stream|streams} ended by the stated Content-Length",
     )],
 )];
 
 /// Channel changes, if there were any.
-pub(super) const CHANGES: &[SummaryRow] = &[
+pub(super) const CHANNEL_CHANGES: &[SummaryRow] = &[
     SummaryRow::text(
         "zapping",
-        &[When::NotZero("zaps")],
+        &[RowCondition::NotZero("zaps")],
         &[
             Part::Text("{zaps:channel change|channel changes}"),
             Part::If("zaps_failed", "; {} FAILED ("),
@@ -135,7 +153,7 @@ pub(super) const CHANGES: &[SummaryRow] = &[
     ),
     SummaryRow::distribution(
         "to new picture",
-        &[When::NotZero("zaps")],
+        &[RowCondition::NotZero("zaps")],
         "zap_delay",
         "p50",
     ),

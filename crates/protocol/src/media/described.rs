@@ -11,7 +11,7 @@ use mediagen::h264::sps;
 const NAME_MAX: usize = 32;
 
 /// Maximum length of the parameter sets, in bytes of base64.
-const PARAMETERS_MAX: usize = 4096;
+const PARAMETER_SETS_MAX: usize = 4096;
 
 /// Base64 as servers write it: with or without padding.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -23,7 +23,8 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 
 /// Summarises a description. Fields that the description does not state are `None`.
 pub fn describe(description: &Description) -> MediaDescription {
-    let streams: Vec<StreamDescription> = description.medias.iter().map(stream).collect();
+    let streams: Vec<StreamDescription> =
+        description.medias.iter().map(stream_description).collect();
     let stated = streams.iter().filter_map(|stream| stream.bitrate);
     let sum = stated.fold(None, |sum: Option<u64>, rate| {
         Some(sum.unwrap_or(0).saturating_add(rate))
@@ -39,7 +40,7 @@ pub fn describe(description: &Description) -> MediaDescription {
     }
 }
 
-fn stream(media: &Media) -> StreamDescription {
+fn stream_description(media: &Media) -> StreamDescription {
     // The first format is the preferred one (RFC 8866, 5.14).
     let format = media.formats.first();
     StreamDescription {
@@ -48,7 +49,7 @@ fn stream(media: &Media) -> StreamDescription {
         clock_rate: format.and_then(|format| format.clock_rate),
         channels: format.and_then(|format| format.channels),
         resolution: format.and_then(resolution),
-        bitrate: media.transport_independent.or(media.bandwidth),
+        bitrate: media.tias_bandwidth.or(media.bandwidth),
     }
 }
 
@@ -71,7 +72,7 @@ fn resolution(format: &Format) -> Option<(u32, u32)> {
         let is_it = name.trim().eq_ignore_ascii_case("sprop-parameter-sets");
         is_it.then(|| value.trim())
     })?;
-    let sets = sets.get(..sets.len().min(PARAMETERS_MAX))?;
+    let sets = sets.get(..sets.len().min(PARAMETER_SETS_MAX))?;
     sets.split(',')
         .filter_map(|set| BASE64.decode(set.trim()).ok())
         .find_map(|nal| sps::picture_size(&nal))
@@ -95,7 +96,7 @@ mod tests {
         assert_eq!(media.length, Some(60.0));
         assert_eq!(media.bitrate, Some(1_128_000));
         assert_eq!(media.format(), "H264 1280x720 + MPEG4-GENERIC 48000 Hz x2");
-        assert_eq!(media.unstated(), [] as [&str; 0]);
+        assert_eq!(media.kinds_without_bitrate(), [] as [&str; 0]);
     }
 
     #[test]
@@ -106,11 +107,11 @@ mod tests {
         // VLC states the bandwidth of the video stream only.
         let media = of("v=0\nm=video 0 RTP/AVP 96\nb=AS:1000\nm=audio 0 RTP/AVP 0\nb=RR:0\n");
         assert_eq!(media.bitrate, Some(1_000_000));
-        assert_eq!(media.unstated(), ["audio"]);
+        assert_eq!(media.kinds_without_bitrate(), ["audio"]);
         // The session's bandwidth counts if a stream has none.
         let media = of("v=0\nb=AS:2000\nm=video 0 RTP/AVP 96\nb=AS:1000\nm=audio 0 RTP/AVP 0\n");
         assert_eq!(media.bitrate, Some(2_000_000));
-        assert_eq!(media.unstated(), [] as [&str; 0]);
+        assert_eq!(media.kinds_without_bitrate(), [] as [&str; 0]);
     }
 
     #[test]

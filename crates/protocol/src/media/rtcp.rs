@@ -6,7 +6,7 @@
 
 mod interval;
 
-pub use interval::{Interval, randomise};
+pub use interval::{ReportInterval, randomise};
 
 use thiserror::Error;
 
@@ -23,10 +23,10 @@ const BYE: u8 = 203;
 const CNAME: u8 = 1;
 
 /// Maximum number of blocks or sources per packet: the count has five bits.
-const MOST: usize = 31;
+const COUNT_MAX: usize = 31;
 
 /// Size of a reception report block in bytes.
-const BLOCK: usize = 24;
+const REPORT_BLOCK_LEN: usize = 24;
 
 /// Reasons why bytes are not RTCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
@@ -46,7 +46,7 @@ pub enum RtcpError {
 
 /// Sender information of a sender report (RFC 3550, 6.4.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SenderReportInfo {
+pub struct SenderInfo {
     /// SSRC of the sender.
     pub ssrc: u32,
     /// NTP time of the report: seconds since 1900 in the upper half, fractions in the lower.
@@ -83,7 +83,7 @@ pub struct ReportBlock {
 pub enum Packet {
     /// Report of a participant that sends.
     SenderReport {
-        info: SenderReportInfo,
+        info: SenderInfo,
         /// At most 31.
         blocks: Vec<ReportBlock>,
     },
@@ -119,7 +119,7 @@ pub fn packets(compound: &[u8]) -> Packets<'_> {
 
 /// True if a compound packet may come from a media sender: it contains a sender report or a
 /// goodbye. Only the types and lengths of the packets are read.
-pub fn is_of_sender(compound: &[u8]) -> bool {
+pub fn may_be_from_sender(compound: &[u8]) -> bool {
     let mut rest = compound;
     while let [first, kind, high, low, ..] = *rest {
         if first >> 6 != 2 {
@@ -175,7 +175,7 @@ fn take_packet(rest: &mut &[u8]) -> Result<Packet, RtcpError> {
     let count = usize::from(first & 0x1f);
     match packet_type {
         SR => {
-            let info = SenderReportInfo {
+            let info = SenderInfo {
                 ssrc: take_u32(&mut body)?,
                 ntp_time: u64::from(take_u32(&mut body)?) << 32 | u64::from(take_u32(&mut body)?),
                 rtp_time: take_u32(&mut body)?,
@@ -191,7 +191,7 @@ fn take_packet(rest: &mut &[u8]) -> Result<Packet, RtcpError> {
             Ok(Packet::ReceiverReport { ssrc, blocks })
         }
         SDES => Ok(Packet::SourceDescription {
-            names: take_names(&mut body, count)?,
+            names: take_cnames(&mut body, count)?,
         }),
         BYE => {
             let sources = (0..count)
@@ -216,7 +216,7 @@ fn take_u32(body: &mut &[u8]) -> Result<u32, RtcpError> {
 }
 
 fn take_blocks(body: &mut &[u8], count: usize) -> Result<Vec<ReportBlock>, RtcpError> {
-    if body.len() < count * BLOCK {
+    if body.len() < count * REPORT_BLOCK_LEN {
         return Err(RtcpError::Counts);
     }
     (0..count)
@@ -237,7 +237,7 @@ fn take_blocks(body: &mut &[u8], count: usize) -> Result<Vec<ReportBlock>, RtcpE
         .collect()
 }
 
-fn take_names(body: &mut &[u8], count: usize) -> Result<Vec<(u32, String)>, RtcpError> {
+fn take_cnames(body: &mut &[u8], count: usize) -> Result<Vec<(u32, String)>, RtcpError> {
     let mut names = Vec::new();
     for _ in 0..count {
         let before = body.len();
@@ -266,9 +266,9 @@ fn take_names(body: &mut &[u8], count: usize) -> Result<Vec<(u32, String)>, Rtcp
 }
 
 /// Appends a sender report with the first 31 of the blocks.
-pub fn write_sender_report(out: &mut Vec<u8>, info: &SenderReportInfo, blocks: &[ReportBlock]) {
-    let blocks = &blocks[..blocks.len().min(MOST)];
-    write_header(out, blocks.len(), SR, 24 + blocks.len() * BLOCK);
+pub fn write_sender_report(out: &mut Vec<u8>, info: &SenderInfo, blocks: &[ReportBlock]) {
+    let blocks = &blocks[..blocks.len().min(COUNT_MAX)];
+    write_header(out, blocks.len(), SR, 24 + blocks.len() * REPORT_BLOCK_LEN);
     out.extend_from_slice(&info.ssrc.to_be_bytes());
     out.extend_from_slice(&info.ntp_time.to_be_bytes());
     out.extend_from_slice(&info.rtp_time.to_be_bytes());
@@ -279,15 +279,15 @@ pub fn write_sender_report(out: &mut Vec<u8>, info: &SenderReportInfo, blocks: &
 
 /// Appends a receiver report with the first 31 of the blocks.
 pub fn write_receiver_report(out: &mut Vec<u8>, ssrc: u32, blocks: &[ReportBlock]) {
-    let blocks = &blocks[..blocks.len().min(MOST)];
-    write_header(out, blocks.len(), RR, 4 + blocks.len() * BLOCK);
+    let blocks = &blocks[..blocks.len().min(COUNT_MAX)];
+    write_header(out, blocks.len(), RR, 4 + blocks.len() * REPORT_BLOCK_LEN);
     out.extend_from_slice(&ssrc.to_be_bytes());
     write_blocks(out, blocks);
 }
 
 /// Appends a source description with one source and the first 255 bytes of its CNAME.
 pub fn write_cname(out: &mut Vec<u8>, ssrc: u32, cname: &str) {
-    let cname = at_most(cname, 255);
+    let cname = truncate_at_char(cname, 255);
     // SSRC, item type, length, text, and at least one zero byte up to the next 32-bit boundary.
     let body = (4 + 2 + cname.len() + 1).next_multiple_of(4);
     write_header(out, 1, SDES, body);
@@ -301,8 +301,8 @@ pub fn write_cname(out: &mut Vec<u8>, ssrc: u32, cname: &str) {
 
 /// Appends a goodbye with the first 31 of the sources.
 pub fn write_bye(out: &mut Vec<u8>, sources: &[u32], reason: Option<&str>) {
-    let sources = &sources[..sources.len().min(MOST)];
-    let reason = reason.map(|reason| at_most(reason, 255));
+    let sources = &sources[..sources.len().min(COUNT_MAX)];
+    let reason = reason.map(|reason| truncate_at_char(reason, 255));
     let text = reason.map_or(0, |text| (1 + text.len()).next_multiple_of(4));
     let body = sources.len() * 4 + text;
     write_header(out, sources.len(), BYE, body);
@@ -341,7 +341,7 @@ fn write_blocks(out: &mut Vec<u8>, blocks: &[ReportBlock]) {
 }
 
 /// Returns the longest prefix of at most `bytes` bytes that ends on a character boundary.
-fn at_most(text: &str, bytes: usize) -> &str {
+fn truncate_at_char(text: &str, bytes: usize) -> &str {
     let mut end = text.len().min(bytes);
     while !text.is_char_boundary(end) {
         end -= 1;
@@ -366,9 +366,9 @@ mod tests {
     }
 
     fn any_packet() -> impl Strategy<Value = Packet> {
-        let blocks = || prop::collection::vec(block(), 0..=MOST);
+        let blocks = || prop::collection::vec(block(), 0..=COUNT_MAX);
         let info = any::<(u32, u64, u32, u32, u32)>().prop_map(
-            |(ssrc, ntp_time, rtp_time, packet_count, octet_count)| SenderReportInfo {
+            |(ssrc, ntp_time, rtp_time, packet_count, octet_count)| SenderInfo {
                 ssrc,
                 ntp_time,
                 rtp_time,
@@ -383,7 +383,7 @@ mod tests {
             (any::<u32>(), "[a-zä]{0,100}")
                 .prop_map(|name| Packet::SourceDescription { names: vec![name] }),
             (
-                prop::collection::vec(any::<u32>(), 0..=MOST),
+                prop::collection::vec(any::<u32>(), 0..=COUNT_MAX),
                 prop::option::of("[a-z]{0,255}")
             )
                 .prop_map(|(sources, reason)| Packet::Bye { sources, reason }),

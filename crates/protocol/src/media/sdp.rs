@@ -30,7 +30,7 @@ pub struct Description {
     /// RTP streams, in order.
     pub medias: Vec<Media>,
     /// Number of streams that are not RTP. They are left out of `medias`.
-    pub not_rtp: usize,
+    pub non_rtp_count: usize,
     /// Session-level bandwidth in bit/s (`b=TIAS`, RFC 3890, otherwise `b=AS`).
     pub bandwidth: Option<u64>,
 }
@@ -86,13 +86,13 @@ pub struct Media {
     /// (`a=source-filter`, RFC 4570). At most 16. Empty if the filter excludes sources.
     pub sources: Vec<IpAddr>,
     /// Bandwidth of receiver reports in bit/s (`b=RR`, RFC 3556). 0: the server wants none.
-    pub receiver_reports: Option<u64>,
+    pub receiver_report_bandwidth: Option<u64>,
     /// Bandwidth of sender reports in bit/s (`b=RS`, RFC 3556).
-    pub sender_reports: Option<u64>,
+    pub sender_report_bandwidth: Option<u64>,
     /// Media-level bandwidth in bit/s (`b=AS`, which is in kbit/s).
     pub bandwidth: Option<u64>,
     /// Media-level bandwidth in bit/s, without the headers below RTP (`b=TIAS`, RFC 3890).
-    pub transport_independent: Option<u64>,
+    pub tias_bandwidth: Option<u64>,
     /// Direction of the stream, otherwise of the session.
     pub direction: Direction,
 }
@@ -107,19 +107,19 @@ pub enum Direction {
     /// From the client (`sendonly`), such as the back channel of a camera (ONVIF Streaming, 5.3).
     FromClient,
     /// `inactive`.
-    Neither,
+    Inactive,
 }
 
 impl Direction {
-    fn of(attributes: &[sdp_types::Attribute]) -> Option<Direction> {
+    fn from_attributes(attributes: &[sdp_types::Attribute]) -> Option<Direction> {
         attributes
             .iter()
-            .inspect(|_| steps::took(1))
+            .inspect(|_| steps::count_bytes(1))
             .find_map(
                 |attribute| match attribute.attribute.trim().to_ascii_lowercase().as_str() {
                     "sendrecv" | "recvonly" => Some(Direction::ToClient),
                     "sendonly" => Some(Direction::FromClient),
-                    "inactive" => Some(Direction::Neither),
+                    "inactive" => Some(Direction::Inactive),
                     _ => None,
                 },
             )
@@ -174,17 +174,17 @@ impl Media {
     }
 
     /// True if the server wants no receiver reports (RFC 3556, 3).
-    pub fn refuses_reports(&self) -> bool {
-        self.receiver_reports == Some(0)
+    pub fn refuses_receiver_reports(&self) -> bool {
+        self.receiver_report_bandwidth == Some(0)
     }
 }
 
 impl Description {
     /// Parses a description.
     pub fn parse(body: &[u8]) -> Result<Description, SdpError> {
-        steps::took(body.len());
+        steps::count_bytes(body.len());
         let text = String::from_utf8_lossy(body);
-        let clean = clean(&text)?;
+        let clean = normalise(&text)?;
         let session = sdp_types::Session::parse(clean.as_bytes())
             .map_err(|error| SdpError::Malformed(error.to_string()))?;
         let connection = session.connection.as_ref().and_then(address);
@@ -192,13 +192,13 @@ impl Description {
             control: attribute(&session.attributes, "control"),
             range: attribute(&session.attributes, "range").and_then(|range| Range::parse(&range)),
             medias: Vec::new(),
-            not_rtp: 0,
+            non_rtp_count: 0,
             bandwidth: bandwidth(&session.bandwidths, "TIAS")
-                .or_else(|| kilobits(bandwidth(&session.bandwidths, "AS"))),
+                .or_else(|| from_kilobits(bandwidth(&session.bandwidths, "AS"))),
         };
         for media in &session.medias {
             if !media.proto.to_ascii_uppercase().contains("RTP/") {
-                description.not_rtp += 1;
+                description.non_rtp_count += 1;
                 continue;
             }
             let own = |kind| bandwidth(&media.bandwidths, kind);
@@ -225,12 +225,12 @@ impl Description {
                 ttl: group.and_then(ttl),
                 port: media.port,
                 sources: only_from,
-                receiver_reports: any("RR"),
-                sender_reports: any("RS"),
-                bandwidth: kilobits(own("AS")),
-                transport_independent: own("TIAS"),
-                direction: Direction::of(&media.attributes)
-                    .or_else(|| Direction::of(&session.attributes))
+                receiver_report_bandwidth: any("RR"),
+                sender_report_bandwidth: any("RS"),
+                bandwidth: from_kilobits(own("AS")),
+                tias_bandwidth: own("TIAS"),
+                direction: Direction::from_attributes(&media.attributes)
+                    .or_else(|| Direction::from_attributes(&session.attributes))
                     .unwrap_or_default(),
             });
         }
@@ -240,7 +240,7 @@ impl Description {
     /// Removes the streams that do not go to a playing client. If no stream goes to the client, the
     /// server states directions from its own perspective, and the `sendonly` streams are kept.
     #[must_use]
-    pub fn only_to_clients(mut self) -> Description {
+    pub fn retain_receivable(mut self) -> Description {
         let to_client = |media: &Media| media.direction == Direction::ToClient;
         let wanted = match self.medias.iter().any(to_client) {
             true => Direction::ToClient,
@@ -266,7 +266,7 @@ impl Description {
 }
 
 /// Returns the lines that are needed, in the order that the grammar requires.
-fn clean(text: &str) -> Result<String, SdpError> {
+fn normalise(text: &str) -> Result<String, SdpError> {
     if text.trim().is_empty() {
         return Err(SdpError::Empty);
     }
@@ -371,7 +371,7 @@ fn clean(text: &str) -> Result<String, SdpError> {
 fn attribute(attributes: &[sdp_types::Attribute], name: &str) -> Option<String> {
     attributes
         .iter()
-        .inspect(|_| steps::took(1))
+        .inspect(|_| steps::count_bytes(1))
         .find(|attribute| attribute.attribute.trim().eq_ignore_ascii_case(name))
         .and_then(|attribute| attribute.value.as_deref())
         .map(|value| value.trim().to_owned())
@@ -385,7 +385,7 @@ fn bandwidth(bandwidths: &[sdp_types::Bandwidth], kind: &str) -> Option<u64> {
         .map(|bandwidth| bandwidth.bandwidth)
 }
 
-fn kilobits(number: Option<u64>) -> Option<u64> {
+fn from_kilobits(number: Option<u64>) -> Option<u64> {
     number.map(|kilobits| kilobits.saturating_mul(1000))
 }
 
@@ -412,7 +412,7 @@ fn sources(attributes: &[sdp_types::Attribute], group: Option<IpAddr>) -> Option
         name.eq_ignore_ascii_case("source-filter")
     });
     let sources = |filter: &sdp_types::Attribute| {
-        steps::took(filter.value.as_ref().map_or(0, String::len));
+        steps::count_bytes(filter.value.as_ref().map_or(0, String::len));
         // Filter mode, network type, address type, and destination.
         let mut words = filter.value.as_deref()?.split_ascii_whitespace();
         let includes = words.next()?.eq_ignore_ascii_case("incl");
@@ -434,13 +434,13 @@ fn formats(media: &sdp_types::Media) -> Vec<Format> {
     let all_of = |name: &str| {
         let mut first: HashMap<u8, &str> = HashMap::new();
         for attribute in &media.attributes {
-            steps::took(1);
+            steps::count_bytes(1);
             if attribute.attribute.trim().eq_ignore_ascii_case(name)
                 && let Some(value) = attribute.value.as_deref()
                 && let Some((number, rest)) = value.trim().split_once([' ', '\t'])
                 && let Ok(number) = number.parse()
             {
-                steps::took(value.len());
+                steps::count_bytes(value.len());
                 first.entry(number).or_insert(rest.trim());
             }
         }
@@ -457,7 +457,7 @@ fn formats(media: &sdp_types::Media) -> Vec<Format> {
         }
         let map = maps.get(&payload_type).copied().unwrap_or_default();
         let mut parts = map.split('/').map(str::trim);
-        let known = known(payload_type);
+        let known = static_payload_type(payload_type);
         let encoding = parts.next().filter(|name| !name.is_empty());
         let clock_rate = parts
             .next()
@@ -476,7 +476,7 @@ fn formats(media: &sdp_types::Media) -> Vec<Format> {
 }
 
 /// Static payload types: name and clock rate (RFC 3551, 6).
-const fn known(payload_type: u8) -> Option<(&'static str, u32)> {
+const fn static_payload_type(payload_type: u8) -> Option<(&'static str, u32)> {
     Some(match payload_type {
         0 => ("PCMU", 8000),
         3 => ("GSM", 8000),
@@ -535,7 +535,7 @@ mod tests {
             (90000, vec![96])
         );
         assert_eq!(video.bandwidth, Some(1_000_000));
-        assert!(video.refuses_reports() && audio.refuses_reports());
+        assert!(video.refuses_receiver_reports() && audio.refuses_receiver_reports());
         assert_eq!(video.formats[0].encoding.as_deref(), Some("H264"));
         assert!(
             video.formats[0]
@@ -556,7 +556,7 @@ mod tests {
         )
         .expect("it is forgiven");
         assert_eq!(sdp.medias.len(), 3);
-        assert_eq!(sdp.not_rtp, 1);
+        assert_eq!(sdp.non_rtp_count, 1);
         assert_eq!(sdp.length(), None);
         let video = &sdp.medias[0];
         assert_eq!(video.payload_types(), [26, 96]);
@@ -564,7 +564,10 @@ mod tests {
         assert_eq!(video.formats[1].encoding.as_deref(), Some("H265"));
         assert_eq!(video.connection, Some(IpAddr::from([239, 1, 2, 3])));
         assert_eq!(video.control.as_deref(), Some("trackID=1"));
-        assert_eq!((video.bandwidth, video.receiver_reports), (None, None));
+        assert_eq!(
+            (video.bandwidth, video.receiver_report_bandwidth),
+            (None, None)
+        );
         let audio = &sdp.medias[1];
         assert_eq!((audio.payload_types(), audio.clock_rate()), (vec![0], 8000));
     }

@@ -4,21 +4,21 @@ use std::time::Duration;
 
 /// A shorter silence does not mean that media stopped: packets are read up to 0.4 s late, and
 /// servers send in bursts.
-const SHORTEST: Duration = Duration::from_secs(2);
+const SILENCE_MIN: Duration = Duration::from_secs(2);
 
 /// A silence of this many times the longest gap so far is more than another gap.
-const GAPS: u32 = 4;
+const GAP_FACTOR: u32 = 4;
 
 /// Media that arrived for less time may be a single burst, which says nothing about the gaps
 /// between packets.
-const TELLS: Duration = Duration::from_millis(500);
+const MEDIA_MIN: Duration = Duration::from_millis(500);
 
 /// Returns the silence after which media counts as stopped that arrived for `came`, with at most
 /// `longest_gap` between two packets. `silence` is the configured silence after which media counts
 /// as stopped while its client continues.
 pub(crate) fn bound(came: Duration, longest_gap: Duration, silence: Duration) -> Duration {
-    let usual = SHORTEST.max(longest_gap * GAPS);
-    match came < TELLS {
+    let usual = SILENCE_MIN.max(longest_gap * GAP_FACTOR);
+    match came < MEDIA_MIN {
         true => usual.max(silence / 2),
         false => usual,
     }

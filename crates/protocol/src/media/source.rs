@@ -105,8 +105,8 @@ pub struct SourceConfig {
     pub simulcast: bool,
     /// Maximum size of an RTP payload in bytes. Default: 1400.
     pub mtu: usize,
-    /// Send times of the packets of a picture: all `at_once` when the picture is due, as an encoder
-    /// does (default), or `spread` over the time until the next picture.
+    /// Send times of the packets of a picture: all `run_concurrently` when the picture is due, as
+    /// an encoder does (default), or `spread` over the time until the next picture.
     pub pacing: Pacing,
 }
 
@@ -144,7 +144,7 @@ impl SourceConfig {
         if layer == 0 {
             return lower;
         }
-        lower.bitrate = Some(BitRate(self.made_bitrate() >> (2 * layer)));
+        lower.bitrate = Some(BitRate(self.generated_bitrate() >> (2 * layer)));
         // Width and height must be even (4:2:0).
         let side = |length: u32| (length >> layer) & !1;
         lower.size = self.size.map(|size| PictureSize {
@@ -154,7 +154,7 @@ impl SourceConfig {
         lower
     }
 
-    /// Checks the values, for protocols other than WebRTC. [`SourceConfig::check_made`] checks
+    /// Checks the values, for protocols other than WebRTC. [`SourceConfig::check_generated`] checks
     /// whether the bit rate can be met.
     pub fn check(&self) -> Result<(), String> {
         match (self.audio_codec, self.talk) {
@@ -164,14 +164,14 @@ impl SourceConfig {
             (None, None) if self.video_codec.is_some() => {
                 Err("`video_codec` is supported for WebRTC only; remove it".to_owned())
             }
-            (None, None) => self.check_but_audio_codec(),
+            (None, None) => self.check_common(),
             (Some(_), _) => Err("`audio_codec` is supported for WebRTC only; remove it".to_owned()),
             (None, Some(_)) => Err("`talk` is supported for WebRTC only; remove it".to_owned()),
         }
     }
 
     /// Checks the values, for WebRTC, which allows keys that [`SourceConfig::check`] rejects.
-    pub(crate) fn check_with_audio_codec(&self) -> Result<(), String> {
+    pub(crate) fn check_for_webrtc(&self) -> Result<(), String> {
         if self.audio_codec.is_some() && (self.file.is_some() || self.audio != Some(true)) {
             return Err(
                 "`audio_codec` applies to generated audio: set `audio: true` and remove \
@@ -191,10 +191,10 @@ impl SourceConfig {
                 return Err("`talk` needs `audio_codec: opus`".to_owned());
             }
         }
-        self.check_but_audio_codec()
+        self.check_common()
     }
 
-    fn check_but_audio_codec(&self) -> Result<(), String> {
+    fn check_common(&self) -> Result<(), String> {
         if self.mtu < MTU_MIN {
             return Err(format!("`mtu` must be at least {MTU_MIN} bytes"));
         }
@@ -227,37 +227,41 @@ impl SourceConfig {
     ///
     /// # Errors
     /// The settings cannot be met; the message says which values can.
-    pub fn check_made(&self) -> Result<(), String> {
+    pub fn check_generated(&self) -> Result<(), String> {
         if self.file.is_some() {
             return Ok(());
         }
-        let layers = if self.simulcast { 0..LAYERS } else { 0..1 };
+        let layers = if self.simulcast {
+            0..SIMULCAST_LAYERS
+        } else {
+            0..1
+        };
         for layer in layers {
-            let own = settings(&self.layer(layer));
+            let own = video_settings(&self.layer(layer));
             let checked = match self.video_codec.unwrap_or_default() {
                 VideoCodec::H264 => Clip::check_coded_video(&own),
                 VideoCodec::Vp8 => Vp8Stream::check(&own),
             };
-            checked.map_err(|error| of_layer(&error, layer))?;
+            checked.map_err(|error| layer_error(&error, layer))?;
         }
         Ok(())
     }
 
-    pub(crate) fn made_bitrate(&self) -> u64 {
+    pub(crate) fn generated_bitrate(&self) -> u64 {
         self.bitrate.unwrap_or(BitRate(1_000_000)).0
     }
 
-    pub(crate) fn made_frame_rate(&self) -> FrameRate {
+    pub(crate) fn generated_frame_rate(&self) -> FrameRate {
         self.frame_rate.unwrap_or(FrameRate::whole(25))
     }
 
-    pub(crate) fn made_gop(&self) -> u32 {
-        let rate = self.made_frame_rate();
+    pub(crate) fn generated_gop(&self) -> u32 {
+        let rate = self.generated_frame_rate();
         let two_seconds = (2 * rate.numerator()).div_ceil(rate.denominator());
         self.gop.unwrap_or(two_seconds.max(1))
     }
 
-    pub(crate) fn made_form(&self) -> PictureForm {
+    pub(crate) fn generated_form(&self) -> PictureForm {
         PictureForm {
             size: self.size.map(|size| (size.width, size.height)),
             profile: self.profile.unwrap_or_default().into(),
@@ -272,9 +276,9 @@ pub struct MediaSource {
     pub clips: Vec<Arc<Clip>>,
     /// The generated video as an encoder produces it, for senders that follow requests for key
     /// frames and bit rates. `None` for a file and for all other senders.
-    pub encoded: Option<Arc<Ladder>>,
+    pub ladder: Option<Arc<Ladder>>,
     /// The further simulcast layers, best first. Empty without simulcast.
-    pub layers: Vec<Arc<Ladder>>,
+    pub lower_layers: Vec<Arc<Ladder>>,
     pub pacing: Pacing,
 }
 
@@ -288,15 +292,15 @@ impl MediaSource {
         let clips = match file {
             Some(bytes) => file::clips(bytes, config.mtu, config.audio.unwrap_or(true))?,
             None => {
-                let video = Clip::coded_video(&settings(config));
+                let video = Clip::coded_video(&video_settings(config));
                 let video = video.map_err(|error| error.to_string())?;
                 with_audio(Arc::new(video), config)
             }
         };
         Ok(MediaSource {
             clips,
-            encoded: None,
-            layers: Vec::new(),
+            ladder: None,
+            lower_layers: Vec::new(),
             pacing: config.pacing,
         })
     }
@@ -306,40 +310,44 @@ impl MediaSource {
     ///
     /// # Errors
     /// See [`MediaSource::new`].
-    pub fn live(config: &SourceConfig, file: Option<&[u8]>) -> Result<MediaSource, String> {
+    pub fn adaptive(config: &SourceConfig, file: Option<&[u8]>) -> Result<MediaSource, String> {
         if let Some(bytes) = file {
             // Other files have AAC audio, which WebRTC does not carry.
             let clips = match file::recorded(bytes, config.mtu, config.audio.unwrap_or(true)) {
                 Some(clips) => clips?,
                 None => file::clips(bytes, config.mtu, false)
-                    .map_err(|error| of_no_recording(bytes, error))?,
+                    .map_err(|error| unsupported_file_error(bytes, error))?,
             };
             if config.audio == Some(true) && clips.iter().all(|clip| clip.media() != "audio") {
                 return Err("it holds no audio that can be sent: Opus or G.711".to_owned());
             }
             return Ok(MediaSource {
                 clips,
-                encoded: None,
-                layers: Vec::new(),
+                ladder: None,
+                lower_layers: Vec::new(),
                 pacing: config.pacing,
             });
         }
-        let others = if config.simulcast { 1..LAYERS } else { 1..1 };
+        let others = if config.simulcast {
+            1..SIMULCAST_LAYERS
+        } else {
+            1..1
+        };
         let made = |layer| {
-            let own = settings(&config.layer(layer));
+            let own = video_settings(&config.layer(layer));
             let ladder = match config.video_codec.unwrap_or_default() {
                 VideoCodec::H264 => Ladder::h264(&own),
                 VideoCodec::Vp8 => Ladder::vp8(&own),
             };
-            ladder.map_err(|error| of_layer(&error, layer))
+            ladder.map_err(|error| layer_error(&error, layer))
         };
         let ladder = made(0)?;
         let layers = others.map(|layer| made(layer).map(Arc::new));
         let layers = layers.collect::<Result<_, _>>()?;
         Ok(MediaSource {
-            layers,
+            lower_layers: layers,
             clips: with_audio(ladder.highest().clone(), config),
-            encoded: Some(Arc::new(ladder)),
+            ladder: Some(Arc::new(ladder)),
             pacing: config.pacing,
         })
     }
@@ -347,7 +355,7 @@ impl MediaSource {
 
 /// Error for a file that is not a recording. A file that is neither MP4 nor MPEG-TS gets a message
 /// with the WebRTC formats.
-fn of_no_recording(bytes: &[u8], error: String) -> String {
+fn unsupported_file_error(bytes: &[u8], error: String) -> String {
     let is_known = bytes.first() == Some(&0x47) || bytes.get(4..8) == Some(b"ftyp");
     match is_known {
         true => error,
@@ -356,10 +364,10 @@ fn of_no_recording(bytes: &[u8], error: String) -> String {
 }
 
 /// Number of layers in a simulcast.
-pub(crate) const LAYERS: u32 = 3;
+pub(crate) const SIMULCAST_LAYERS: u32 = 3;
 
 /// Error message for a layer that cannot be generated. Without simulcast, layer 0 is the only one.
-fn of_layer(error: &SettingsError, layer: u32) -> String {
+fn layer_error(error: &SettingsError, layer: u32) -> String {
     let share = 1 << (2 * layer);
     match error {
         _ if layer == 0 => error.to_string(),
@@ -372,13 +380,13 @@ fn of_layer(error: &SettingsError, layer: u32) -> String {
     }
 }
 
-fn settings(config: &SourceConfig) -> VideoSettings {
+fn video_settings(config: &SourceConfig) -> VideoSettings {
     VideoSettings {
-        bits_per_second: config.made_bitrate(),
-        frame_rate: config.made_frame_rate(),
-        gop: config.made_gop(),
+        bits_per_second: config.generated_bitrate(),
+        frame_rate: config.generated_frame_rate(),
+        gop: config.generated_gop(),
         mtu: config.mtu,
-        form: config.made_form(),
+        form: config.generated_form(),
     }
 }
 

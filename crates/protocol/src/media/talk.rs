@@ -11,7 +11,7 @@ use measure::units::TimeSpan;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::mix::mix;
+use crate::mix::derive_seed;
 
 /// Simulated conversation among the clients of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -51,18 +51,18 @@ impl TalkConfig {
 const PERIOD: Duration = Duration::from_secs(600);
 
 /// Share of the mean length that every turn has. The rest is distributed exponentially.
-const SURE: f64 = 0.25;
+const FIXED_SHARE: f64 = 0.25;
 
 /// Minimum length of a turn. The remainder of a period is left silent if it is shorter.
-const SHORTEST: Duration = Duration::from_millis(250);
+const TURN_MIN: Duration = Duration::from_millis(250);
 
 /// A turn of one member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Turn {
     /// Start of the turn, in run time.
-    pub(crate) from: Duration,
+    pub(crate) start: Duration,
     /// End of the turn, in run time.
-    pub(crate) until: Duration,
+    pub(crate) end: Duration,
     /// Seed of the loudness.
     seed: u64,
 }
@@ -70,8 +70,8 @@ pub(crate) struct Turn {
 impl Turn {
     /// Returns the audio level of a frame of the turn, in -dBov: 20 to 40 (RFC 6464, 3).
     pub(crate) fn level(&self, frame: u64) -> u8 {
-        let voice = 22 + mix(&[self.seed, 1]) % 17;
-        (voice - 2 + mix(&[self.seed, 2, frame]) % 5) as u8
+        let voice = 22 + derive_seed(&[self.seed, 1]) % 17;
+        (voice - 2 + derive_seed(&[self.seed, 2, frame]) % 5) as u8
     }
 }
 
@@ -81,38 +81,38 @@ pub(crate) struct Member {
     /// Seed that the whole group shares.
     pub(crate) seed: u64,
     /// Index in the group, from 0.
-    pub(crate) place: u64,
+    pub(crate) index: u64,
     /// Size of the group.
-    pub(crate) of: u64,
+    pub(crate) group_size: u64,
 }
 
 /// Turn schedule of a group, and the turns of one member.
 #[derive(Clone, Debug)]
-pub(crate) struct Talk {
+pub(crate) struct TurnSchedule {
     config: TalkConfig,
     member: Member,
     period: u32,
     /// Number of turns that have begun in the period.
-    turns: u64,
+    turns_begun: u64,
     /// Start of the next turn.
-    next: Duration,
+    next_start: Duration,
     /// Members that talk when the newest turn begins, and the ends of their turns.
     talking: Vec<(u64, Duration)>,
     /// Newest turn of this member.
-    own: Option<Turn>,
+    own_turn: Option<Turn>,
 }
 
-impl Talk {
+impl TurnSchedule {
     /// Creates the schedule, beginning at the start of the run.
-    pub(crate) fn new(config: TalkConfig, member: Member) -> Talk {
-        Talk {
+    pub(crate) fn new(config: TalkConfig, member: Member) -> TurnSchedule {
+        TurnSchedule {
             config,
             member,
             period: 0,
-            turns: 0,
-            next: Duration::ZERO,
+            turns_begun: 0,
+            next_start: Duration::ZERO,
             talking: Vec::new(),
-            own: None,
+            own_turn: None,
         }
     }
 
@@ -121,62 +121,66 @@ impl Talk {
     pub(crate) fn turn(&mut self, now: Duration, ahead: Duration) -> Option<Turn> {
         let period = (now.as_secs() / PERIOD.as_secs()) as u32;
         if period > self.period {
-            self.begin(period);
+            self.begin_period(period);
         }
         loop {
-            if let Some(own) = self.own.filter(|own| own.until > now) {
+            if let Some(own) = self.own_turn.filter(|own| own.end > now) {
                 return Some(own);
             }
-            if self.next >= now + ahead {
+            if self.next_start >= now + ahead {
                 return None;
             }
-            self.take_next();
+            self.schedule_next_turn();
         }
     }
 
-    fn begin(&mut self, period: u32) {
+    fn begin_period(&mut self, period: u32) {
         self.period = period;
-        self.turns = 0;
-        self.next = PERIOD * period;
+        self.turns_begun = 0;
+        self.next_start = PERIOD * period;
         self.talking.clear();
     }
 
     /// Returns a pseudo-random number from 0 to 1 for the next turn.
-    fn draw(&self, what: u64) -> f64 {
-        let of = [self.member.seed, self.period.into(), self.turns, what];
-        (mix(&of) >> 11) as f64 / (1u64 << 53) as f64
+    fn random(&self, what: u64) -> f64 {
+        let of = [self.member.seed, self.period.into(), self.turns_begun, what];
+        (derive_seed(&of) >> 11) as f64 / (1u64 << 53) as f64
     }
 
     /// Decides who takes the next turn, and for how long.
-    fn take_next(&mut self) {
-        let (from, end) = (self.next, PERIOD * (self.period + 1));
+    fn schedule_next_turn(&mut self) {
+        let (from, end) = (self.next_start, PERIOD * (self.period + 1));
         if from >= end {
-            return self.begin(self.period + 1);
+            return self.begin_period(self.period + 1);
         }
         let mean = self.config.turn.0.as_secs_f64();
-        let length = mean * (SURE - (1.0 - SURE) * (1.0 - self.draw(0)).ln());
+        let length = mean * (FIXED_SHARE - (1.0 - FIXED_SHARE) * (1.0 - self.random(0)).ln());
         // If turns begin `speakers` times per turn length, `speakers` members talk on average.
-        let wait = length / self.config.speakers * (0.5 + self.draw(1));
-        let seed = mix(&[self.member.seed, self.period.into(), self.turns, 2]);
-        self.turns += 1;
-        self.next = from + Duration::from_secs_f64(wait);
+        let wait = length / self.config.speakers * (0.5 + self.random(1));
+        let seed = derive_seed(&[self.member.seed, self.period.into(), self.turns_begun, 2]);
+        self.turns_begun += 1;
+        self.next_start = from + Duration::from_secs_f64(wait);
         let until = (from + Duration::from_secs_f64(length)).min(end);
         self.talking.retain(|(_, until)| *until > from);
-        if until - from < SHORTEST {
+        if until - from < TURN_MIN {
             return;
         }
-        let Some(who) = self.somebody_silent(seed) else {
+        let Some(who) = self.pick_silent_member(seed) else {
             return;
         };
         self.talking.push((who, until));
-        if who == self.member.place {
-            self.own = Some(Turn { from, until, seed });
+        if who == self.member.index {
+            self.own_turn = Some(Turn {
+                start: from,
+                end: until,
+                seed,
+            });
         }
     }
 
     /// Picks a member that does not talk. Returns `None` if all members talk.
-    fn somebody_silent(&self, seed: u64) -> Option<u64> {
-        let of = self.member.of.max(1);
+    fn pick_silent_member(&self, seed: u64) -> Option<u64> {
+        let of = self.member.group_size.max(1);
         // One candidate more than members that talk: at least one candidate is silent.
         let some = of.min(self.talking.len() as u64 + 1);
         let mut some = (0..some).map(|step| (seed % of + step) % of);
@@ -190,20 +194,25 @@ mod tests {
 
     const STEP: Duration = Duration::from_millis(20);
 
-    fn group(speakers: f64, turn: u64, of: u64) -> Vec<Talk> {
+    fn group(speakers: f64, turn: u64, of: u64) -> Vec<TurnSchedule> {
         let config = TalkConfig {
             speakers,
             turn: TimeSpan(Duration::from_secs(turn)),
         };
-        let seat = |place| Member { seed: 7, place, of };
+        let seat = |place| Member {
+            seed: 7,
+            index: place,
+            group_size: of,
+        };
         (0..of)
-            .map(|place| Talk::new(config, seat(place)))
+            .map(|place| TurnSchedule::new(config, seat(place)))
             .collect()
     }
 
     /// Returns the number of members that talk at each step.
-    fn course(group: &mut [Talk], steps: u32) -> Vec<usize> {
-        let talks = |talk: &mut Talk, now| talk.turn(now, STEP).is_some_and(|own| own.from <= now);
+    fn course(group: &mut [TurnSchedule], steps: u32) -> Vec<usize> {
+        let talks =
+            |talk: &mut TurnSchedule, now| talk.turn(now, STEP).is_some_and(|own| own.start <= now);
         let at = |step| {
             group
                 .iter_mut()
@@ -230,7 +239,7 @@ mod tests {
         let mut two = group(10.0, 2, 2);
         assert!(course(&mut two, 5000).iter().all(|talking| *talking <= 2));
         let mut ten = group(1.0, 2, 10);
-        let turns = |talk: &mut Talk| {
+        let turns = |talk: &mut TurnSchedule| {
             (0..50_000)
                 .filter_map(|step| talk.turn(STEP * step, STEP))
                 .count()
@@ -251,8 +260,9 @@ mod tests {
         for (mut late, early) in group(1.2, 8, 5).into_iter().zip(&mut early) {
             for step in 0..30_000 {
                 let now = now + STEP * step;
-                let of =
-                    |talk: &mut Talk| talk.turn(now, ahead).filter(|own| own.from < now + ahead);
+                let of = |talk: &mut TurnSchedule| {
+                    talk.turn(now, ahead).filter(|own| own.start < now + ahead)
+                };
                 assert_eq!(of(&mut late), of(early));
             }
         }
@@ -265,7 +275,7 @@ mod tests {
             let own = talk
                 .turn(Duration::ZERO, PERIOD)
                 .expect("in ten minutes each talks");
-            assert!(own.until - own.from >= Duration::from_secs(2));
+            assert!(own.end - own.start >= Duration::from_secs(2));
             levels.extend((0..500).map(|frame| own.level(frame)));
         }
         assert!(levels.iter().all(|level| (20..=40).contains(level)));

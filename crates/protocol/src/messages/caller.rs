@@ -8,22 +8,22 @@ use std::time::Duration;
 use measure::{Recorder, Time};
 
 use super::config::{Answers, ClientConfig};
-use super::failure::{Failure, one_ping_more};
-use super::frame::{Framing, Item, MessageReader, ReadLimits};
+use super::failure::{Failure, count_ping};
+use super::frame::{Framing, MessageReader, ReadLimits, Received};
 use super::metrics as m;
-use super::template::{Filling, Template};
-use crate::mix::mix;
-use crate::session::exchange::{After, Ended, Exchange, Plan, Tools};
+use super::template::{PlaceholderValues, Template};
+use crate::mix::derive_seed;
+use crate::session::exchange::{Exchange, ExchangeContext, ExchangeEnd, NextStep, Plan};
 use crate::session::{self, Pace};
 use crate::websocket as ws;
 use mediagen::steps;
 
 /// Number of messages after the first pending one, and before it, with which an answer is compared.
-const LOOK_AROUND: u64 = 16;
+const COMPARED_MESSAGES: u64 = 16;
 
 /// Messages and expected answers that all clients of a population share.
 #[derive(Debug)]
-pub struct Script {
+pub struct ClientScript {
     template: Template,
     framing: Framing,
     answers: Answers,
@@ -33,12 +33,12 @@ pub struct Script {
     limit: u64,
     longest: u64,
     answer_timeout: Duration,
-    patience: Duration,
+    answer_wait_at_end: Duration,
     /// Wall-clock time in nanoseconds since 1970 when the run's time began.
     wall_nanos: u64,
 }
 
-impl Script {
+impl ClientScript {
     /// Creates a script from a checked configuration. `websocket` is true if messages use a
     /// WebSocket.
     ///
@@ -48,23 +48,23 @@ impl Script {
         config: &ClientConfig,
         websocket: bool,
         wall_clock: Duration,
-    ) -> Result<Script, String> {
+    ) -> Result<ClientScript, String> {
         let template = config.template().map_err(|(_, error)| error)?;
         let framing = match websocket {
             true => Framing::WebSocket {
                 masked: true,
                 text: config.websocket_text.unwrap_or(template.is_text()),
             },
-            false => config.framing.made(),
+            false => config.framing.to_frame_framing(),
         };
-        Ok(Script {
+        Ok(ClientScript {
             in_flight: config.in_flight(),
             limit: config.messages.unwrap_or(u64::MAX),
             longest: config.longest_answer.0,
             answer_timeout: config.answer_timeout.0,
-            patience: config.close_timeout.0 / 2,
+            answer_wait_at_end: config.close_timeout.0 / 2,
             wall_nanos: u64::try_from(wall_clock.as_nanos()).unwrap_or(0),
-            answers: config.expects(),
+            answers: config.expected_answers(),
             template,
             framing,
             pace: config.pace(),
@@ -77,7 +77,7 @@ impl Script {
     }
 
     /// Returns the length of message `number` with its framing and `sealing` bytes of TLS.
-    fn framed(&self, number: u64, sealing: usize) -> u64 {
+    fn framed_length(&self, number: u64, sealing: usize) -> u64 {
         let length = self.template.length(number);
         (length + self.framing.overhead(length) + sealing) as u64
     }
@@ -92,8 +92,8 @@ struct Pending {
 
 /// Client's side of a connection.
 #[derive(Debug)]
-pub struct Caller {
-    script: Arc<Script>,
+pub struct ClientExchange {
+    script: Arc<ClientScript>,
     seed: u64,
     sent: u64,
     acknowledged: u64,
@@ -101,34 +101,34 @@ pub struct Caller {
     pending: VecDeque<Pending>,
     reader: MessageReader,
     /// True if an answer timed out, so that it may arrive late.
-    gave_up: bool,
+    has_timed_out: bool,
     /// True if nothing more may be sent.
     finished: bool,
     /// For a WebSocket: true if the client sent its close frame (RFC 6455, 7.1.2).
-    said_close: bool,
+    close_sent: bool,
     /// For a WebSocket: true if the server's close frame arrived.
-    heard_close: bool,
+    close_received: bool,
 }
 
-impl Caller {
+impl ClientExchange {
     /// Creates a caller that has sent nothing. Its random choices derive from `seed`.
-    pub fn new(script: Arc<Script>, seed: u64) -> Caller {
-        Caller {
+    pub fn new(script: Arc<ClientScript>, seed: u64) -> ClientExchange {
+        ClientExchange {
             script,
             seed,
             sent: 0,
             acknowledged: 0,
             pending: VecDeque::new(),
             reader: MessageReader::default(),
-            gave_up: false,
+            has_timed_out: false,
             finished: false,
-            said_close: false,
-            heard_close: false,
+            close_sent: false,
+            close_received: false,
         }
     }
 
     /// Sets a reader that may hold the beginning of a message from the server.
-    pub fn with_reader(mut self, reader: MessageReader) -> Caller {
+    pub fn with_reader(mut self, reader: MessageReader) -> ClientExchange {
         self.reader = reader;
         self
     }
@@ -136,12 +136,12 @@ impl Caller {
     /// Returns true if another message may be sent now.
     #[inline]
     pub fn may_send(&self) -> bool {
-        self.pending.len() < self.script.in_flight && !self.is_spent()
+        self.pending.len() < self.script.in_flight && !self.has_sent_all()
     }
 
     /// Returns true if all messages were sent, or no more may be.
     #[inline]
-    pub fn is_spent(&self) -> bool {
+    pub fn has_sent_all(&self) -> bool {
         self.sent >= self.script.limit || self.finished
     }
 
@@ -149,23 +149,24 @@ impl Caller {
         matches!(self.script.framing, Framing::WebSocket { .. })
     }
 
-    /// Returns true if it is [spent](Caller::is_spent), and waits for no answer.
+    /// Returns true if it is [spent](ClientExchange::has_sent_all), and waits for no answer.
     pub fn is_done(&self) -> bool {
-        self.is_spent() && self.pending.is_empty()
+        self.has_sent_all() && self.pending.is_empty()
     }
 
-    fn after(&self) -> After {
+    fn next_action(&self) -> NextStep {
         match self.is_done() {
-            true => After::Finish,
-            false => After::Go,
+            true => NextStep::Finish,
+            false => NextStep::Continue,
         }
     }
 
-    fn filling(&self, number: u64, sent: Time) -> Filling {
+    fn filling(&self, number: u64, sent: Time) -> PlaceholderValues {
         filling(&self.script, self.seed, number, sent)
     }
 
-    /// Appends the next message to `out` (hot path). It counts once it was [sent](Caller::sent).
+    /// Appends the next message to `out` (hot path). It counts once it was
+    /// [sent](ClientExchange::record_sent).
     #[inline]
     pub fn write_next(&self, now: Time, out: &mut Vec<u8>) {
         let number = self.sent + 1;
@@ -174,7 +175,7 @@ impl Caller {
 
     /// Records that the last message written was sent, with `bytes` bytes including framing.
     #[inline]
-    pub fn sent(&mut self, planned: Time, now: Time, bytes: usize, recorder: &mut Recorder) {
+    pub fn record_sent(&mut self, planned: Time, now: Time, bytes: usize, recorder: &mut Recorder) {
         self.sent += 1;
         recorder.add(m::SENT, 1);
         recorder.add(m::BYTES_SENT, bytes as u64);
@@ -185,27 +186,27 @@ impl Caller {
     }
 
     /// Appends the messages that answers allow, planned for `planned`.
-    fn send_on(&mut self, planned: Time, tools: &mut Tools<'_>) {
-        if self.script.pace != Pace::Answers {
+    fn send_allowed(&mut self, planned: Time, tools: &mut ExchangeContext<'_>) {
+        if self.script.pace != Pace::OnAnswer {
             return;
         }
         while self.may_send() {
             let from = tools.out.len();
             self.write_next(tools.now, tools.out);
-            self.sent(planned, tools.now, tools.out.len() - from, tools.recorder);
+            self.record_sent(planned, tools.now, tools.out.len() - from, tools.recorder);
         }
     }
 
     /// Returns the number of messages that have a byte among the last `bytes` bytes sent.
-    fn messages_in(&self, bytes: u64, sealing: usize) -> u64 {
+    fn messages_in_last_bytes(&self, bytes: u64, sealing: usize) -> u64 {
         let (mut left, mut number, mut messages) = (bytes, self.sent, 0);
         while left > 0 && number > 0 {
             // Messages whose numbers have equally many digits have the same length.
-            let least = match self.script.template.is_of_one_length() {
+            let least = match self.script.template.has_fixed_length() {
                 true => 1,
                 false => 10u64.pow(number.ilog10()),
             };
-            let length = self.script.framed(number, sealing).max(1);
+            let length = self.script.framed_length(number, sealing).max(1);
             let here = left.div_ceil(length).min(number - least + 1);
             messages += here;
             number -= here;
@@ -215,7 +216,7 @@ impl Caller {
     }
 }
 
-impl Exchange for Caller {
+impl Exchange for ClientExchange {
     fn plan(&self) -> Plan {
         Plan {
             pace: self.script.pace,
@@ -226,28 +227,28 @@ impl Exchange for Caller {
         }
     }
 
-    fn wants_times(&self) -> bool {
+    fn needs_arrival_times(&self) -> bool {
         self.script.answers != Answers::None
     }
 
-    fn begin(&mut self, tools: &mut Tools<'_>) {
-        self.send_on(tools.now, tools);
+    fn start(&mut self, tools: &mut ExchangeContext<'_>) {
+        self.send_allowed(tools.now, tools);
     }
 
-    fn write_planned(&mut self, tools: &mut Tools<'_>) {
+    fn write_planned(&mut self, tools: &mut ExchangeContext<'_>) {
         if self.may_send() {
             self.write_next(tools.now, tools.out);
-        } else if !self.is_spent() {
-            self.planned_not_sent(tools.recorder);
+        } else if !self.has_sent_all() {
+            self.planned_dropped(tools.recorder);
         }
     }
 
-    fn planned_sent(&mut self, planned: Time, tools: &mut Tools<'_>) -> After {
-        self.sent(planned, tools.now, tools.out.len(), tools.recorder);
-        self.after()
+    fn planned_sent(&mut self, planned: Time, tools: &mut ExchangeContext<'_>) -> NextStep {
+        self.record_sent(planned, tools.now, tools.out.len(), tools.recorder);
+        self.next_action()
     }
 
-    fn planned_not_sent(&mut self, recorder: &mut Recorder) {
+    fn planned_dropped(&mut self, recorder: &mut Recorder) {
         recorder.add(m::DUE_NOT_SENT, 1);
     }
 
@@ -255,12 +256,12 @@ impl Exchange for Caller {
         &mut self,
         bytes: &[u8],
         at: Time,
-        tools: &mut Tools<'_>,
-    ) -> Result<After, session::Failure> {
+        tools: &mut ExchangeContext<'_>,
+    ) -> Result<NextStep, session::Failure> {
         tools.recorder.add(m::BYTES_RECEIVED, bytes.len() as u64);
         if self.script.answers == Answers::None && !self.is_websocket() {
             tools.recorder.add(m::UNASKED, 1);
-            return Ok(After::Go);
+            return Ok(NextStep::Continue);
         }
         let mut input = bytes;
         let mut pings = 0;
@@ -269,56 +270,62 @@ impl Exchange for Caller {
             let first = self.sent - self.pending.len() as u64 + 1;
             let awaited = script.template.length(first);
             let wanted = ReadLimits {
-                fixed: match (script.answers, self.pending.is_empty()) {
+                unframed_length: match (script.answers, self.pending.is_empty()) {
                     (Answers::Echo, false) => awaited,
                     _ => 0,
                 },
-                keep: match script.answers {
-                    Answers::Echo => script.template.longest(),
+                kept_bytes_max: match script.answers {
+                    Answers::Echo => script.template.length_max(),
                     Answers::Any | Answers::None => 0,
                 },
-                longest: script.longest,
+                length_max: script.longest,
             };
-            let item = self.reader.next(&script.framing, &wanted, &mut input);
-            match item.map_err(Failure::of_malformed)? {
+            let item = self.reader.next_item(&script.framing, &wanted, &mut input);
+            match item.map_err(Failure::from_malformed)? {
                 None => break,
-                Some(Item::Ping(payload)) => {
-                    one_ping_more(&mut pings)?;
-                    let mask = mix(&[self.seed, self.sent]) as u32;
+                Some(Received::Ping(payload)) => {
+                    count_ping(&mut pings)?;
+                    let mask = derive_seed(&[self.seed, self.sent]) as u32;
                     ws::write_control(ws::PONG, payload, Some(mask), tools.out);
                 }
-                Some(Item::Close(_)) if self.finished => {
-                    self.heard_close = true;
-                    return Ok(After::Finish);
+                Some(Received::Close(_)) if self.finished => {
+                    self.close_received = true;
+                    return Ok(NextStep::Finish);
                 }
-                Some(Item::Close(code)) => {
+                Some(Received::Close(code)) => {
                     // The close frame is answered (RFC 6455, 5.5.1).
-                    self.goodbye(tools.out);
+                    self.write_close(tools.out);
                     let code = code.map_or_else(String::new, |code| format!(" with code {code}"));
                     let detail = format!("the server closed the WebSocket{code}");
                     return Err(Failure::ClosedByServer.with(detail));
                 }
-                Some(Item::Frame(frame)) => {
-                    let answer = Answer {
+                Some(Received::Message(frame)) => {
+                    let answer = ReceivedAnswer {
                         body: frame.body,
                         at,
                         first,
                     };
-                    answer.take(script, self.seed, self.gave_up, &mut self.pending, tools);
+                    answer.match_pending(
+                        script,
+                        self.seed,
+                        self.has_timed_out,
+                        &mut self.pending,
+                        tools,
+                    );
                 }
             }
         }
-        self.reader.rest();
-        self.send_on(at, tools);
-        Ok(self.after())
+        self.reader.release_memory();
+        self.send_allowed(at, tools);
+        Ok(self.next_action())
     }
 
-    fn due(&mut self, _: &mut Tools<'_>) -> After {
-        self.after()
+    fn run_scheduled(&mut self, _: &mut ExchangeContext<'_>) -> NextStep {
+        self.next_action()
     }
 
     // Gives up answers that have timed out.
-    fn look(&mut self, tools: &mut Tools<'_>) -> After {
+    fn check_timeouts(&mut self, tools: &mut ExchangeContext<'_>) -> NextStep {
         let before = self.pending.len();
         while let Some(first) = self.pending.front()
             && tools.now.since(first.sent) >= self.script.answer_timeout
@@ -327,24 +334,24 @@ impl Exchange for Caller {
         }
         let given_up = before - self.pending.len();
         if given_up > 0 {
-            self.gave_up = true;
+            self.has_timed_out = true;
             tools.recorder.add(m::ANSWERS_TIMED_OUT, given_up as u64);
-            self.send_on(tools.now, tools);
+            self.send_allowed(tools.now, tools);
         }
-        self.after()
+        self.next_action()
     }
 
-    fn wants_acknowledged(&self) -> bool {
+    fn tracks_acknowledgements(&self) -> bool {
         self.acknowledged < self.sent
     }
 
     fn acknowledged(&mut self, waiting: u64, sealing: usize, recorder: &mut Recorder) {
-        let close = match self.said_close {
-            true => ws::overhead(2, true) + 2 + sealing,
+        let close = match self.close_sent {
+            true => ws::header_len(2, true) + 2 + sealing,
             false => 0,
         };
         let waiting = waiting.saturating_sub(close as u64);
-        let acknowledged = self.sent - self.messages_in(waiting, sealing);
+        let acknowledged = self.sent - self.messages_in_last_bytes(waiting, sealing);
         if let Some(more) = acknowledged.checked_sub(self.acknowledged) {
             recorder.add(m::ACKNOWLEDGED, more);
             self.acknowledged = acknowledged;
@@ -355,35 +362,35 @@ impl Exchange for Caller {
         self.finished = true;
     }
 
-    fn patience(&self) -> Option<Duration> {
-        let waits = !self.pending.is_empty() && !self.heard_close;
-        waits.then_some(self.script.patience)
+    fn answer_timeout(&self) -> Option<Duration> {
+        let waits = !self.pending.is_empty() && !self.close_received;
+        waits.then_some(self.script.answer_wait_at_end)
     }
 
     // Sends the close frame of a WebSocket, once.
-    fn goodbye(&mut self, out: &mut Vec<u8>) {
-        if self.is_websocket() && !self.said_close {
-            self.said_close = true;
-            let mask = mix(&[self.seed, self.sent, 8]) as u32;
+    fn write_close(&mut self, out: &mut Vec<u8>) {
+        if self.is_websocket() && !self.close_sent {
+            self.close_sent = true;
+            let mask = derive_seed(&[self.seed, self.sent, 8]) as u32;
             ws::write_control(ws::CLOSE, &ws::NORMAL.to_be_bytes(), Some(mask), out);
         }
     }
 
     // RFC 6455, 7.1.1.
-    fn waits_for_goodbye(&self) -> bool {
-        self.said_close && !self.heard_close
+    fn awaits_close_answer(&self) -> bool {
+        self.close_sent && !self.close_received
     }
 
-    fn ended(&mut self, how: &Ended, recorder: &mut Recorder) {
-        recorder.add(m::CLOSED_IN_ORDER, u64::from(*how == Ended::InOrder));
+    fn ended(&mut self, how: &ExchangeEnd, recorder: &mut Recorder) {
+        recorder.add(m::CLOSED_IN_ORDER, u64::from(*how == ExchangeEnd::Finished));
         recorder.add(m::LOST_IN_FLIGHT, self.sent - self.acknowledged);
         recorder.add(m::UNANSWERED, self.pending.len() as u64);
     }
 }
 
 #[inline]
-fn filling(script: &Script, seed: u64, number: u64, sent: Time) -> Filling {
-    Filling {
+fn filling(script: &ClientScript, seed: u64, number: u64, sent: Time) -> PlaceholderValues {
+    PlaceholderValues {
         number,
         nanos: script.wall_nanos.saturating_add(sent.as_nanos()),
         seed,
@@ -391,33 +398,35 @@ fn filling(script: &Script, seed: u64, number: u64, sent: Time) -> Filling {
 }
 
 #[inline]
-fn write(script: &Script, filling: &Filling, out: &mut Vec<u8>) {
+fn write(script: &ClientScript, filling: &PlaceholderValues, out: &mut Vec<u8>) {
     let length = script.template.length(filling.number);
     let mask = match script.framing {
-        Framing::WebSocket { masked: true, .. } => mix(&[filling.seed, filling.number, 5]) as u32,
+        Framing::WebSocket { masked: true, .. } => {
+            derive_seed(&[filling.seed, filling.number, 5]) as u32
+        }
         _ => 0,
     };
-    script.framing.begin(length, mask, out);
+    script.framing.write_header(length, mask, out);
     script.template.write(filling, out);
-    script.framing.end(length, mask, out);
+    script.framing.write_trailer(length, mask, out);
 }
 
 /// A received message.
-struct Answer<'a> {
+struct ReceivedAnswer<'a> {
     body: Option<&'a [u8]>,
     at: Time,
     /// Number of the first message that waits for its answer.
     first: u64,
 }
 
-impl Answer<'_> {
-    fn take(
+impl ReceivedAnswer<'_> {
+    fn match_pending(
         self,
-        script: &Script,
+        script: &ClientScript,
         seed: u64,
         gave_up: bool,
         pending: &mut VecDeque<Pending>,
-        tools: &mut Tools<'_>,
+        tools: &mut ExchangeContext<'_>,
     ) {
         if pending.is_empty() {
             return tools.recorder.add(m::UNASKED, 1);
@@ -429,7 +438,7 @@ impl Answer<'_> {
             if self.body.is_none_or(|body| body.len() != length) {
                 return false;
             }
-            steps::took(length);
+            steps::count_bytes(length);
             tools.scratch.clear();
             script
                 .template
@@ -437,7 +446,7 @@ impl Answer<'_> {
             self.body == Some(&**tools.scratch)
         };
         let place = match script.answers {
-            Answers::Echo => (self.first..self.first + LOOK_AROUND)
+            Answers::Echo => (self.first..self.first + COMPARED_MESSAGES)
                 .zip(pending.iter())
                 .position(|(number, pending)| is(number, pending.sent)),
             Answers::Any => Some(0),
@@ -461,8 +470,8 @@ impl Answer<'_> {
             }
             // A late answer to a message that was given up, whose time of sending is no longer
             // known.
-            None if gave_up && !script.template.tells_time() && {
-                let earlier = self.first.saturating_sub(LOOK_AROUND).max(1)..self.first;
+            None if gave_up && !script.template.contains_time() && {
+                let earlier = self.first.saturating_sub(COMPARED_MESSAGES).max(1)..self.first;
                 earlier.rev().any(|number| is(number, Time::ZERO))
             } =>
             {

@@ -7,52 +7,58 @@ use std::time::Duration;
 
 use measure::Time;
 
-use super::caller::{Caller, Script};
-use super::config::{ClientConfig, Step, hex};
+use super::caller::{ClientExchange, ClientScript};
+use super::config::{ClientConfig, Step, parse_hex};
 use super::failure::Failure;
-use super::frame::{Item, MessageReader, ReadLimits};
+use super::frame::{MessageReader, ReadLimits, Received};
 use super::metrics as m;
-use super::template::{Filling, Template};
+use super::template::{PlaceholderValues, Template};
 use super::url::Target;
 use crate::connect_failure::ConnectFailure;
 use crate::metrics as clients;
-use crate::mix::mix;
-use crate::session::exchange::Ended;
-use crate::session::{ChannelId, Closed, Context, Input, Open, Outcome, Output, Port, Session};
-use crate::websocket::{self as ws, Upgrade};
+use crate::mix::derive_seed;
+use crate::session::exchange::ExchangeEnd;
+use crate::session::{
+    ChannelId, CloseReason, Context, Input, Open, Outcome, Output, Port, Session,
+};
+use crate::websocket::{self as ws, ClientHandshake};
 
 const CHANNEL: ChannelId = ChannelId(0);
 
 /// Maximum length of the server's part of the greeting.
-const GREETING_MAX: usize = 64 * 1024;
+const GREETING_BYTES_MAX: usize = 64 * 1024;
 
 /// Minimum time that a stopped client must have waited for its greeting to count as failed.
-const IN_VAIN: Duration = Duration::from_secs(1);
+const UNANSWERED_MIN: Duration = Duration::from_secs(1);
 
 /// State that all clients of a population with the same URL share.
 #[derive(Debug)]
-pub struct Plan {
+pub struct ClientPlan {
     config: ClientConfig,
     target: Target,
-    script: Arc<Script>,
-    steps: Vec<Made>,
+    script: Arc<ClientScript>,
+    steps: Vec<PreparedStep>,
     wall_nanos: u64,
 }
 
 /// A prepared step of the greeting.
 #[derive(Debug)]
-enum Made {
+enum PreparedStep {
     Send(Template),
     Expect(Box<[u8]>),
 }
 
-impl Plan {
+impl ClientPlan {
     /// Creates a plan from a checked configuration. `wall_clock` is the time since 1970 when the
     /// run's time began.
     ///
     /// # Errors
     /// The URL is invalid.
-    pub fn new(config: &ClientConfig, url: &str, wall_clock: Duration) -> Result<Plan, String> {
+    pub fn new(
+        config: &ClientConfig,
+        url: &str,
+        wall_clock: Duration,
+    ) -> Result<ClientPlan, String> {
         let target = Target::parse(url).map_err(|error| error.to_string())?;
         for (key, is_written) in [
             ("headers", !config.headers.is_empty()),
@@ -62,16 +68,18 @@ impl Plan {
                 return Err(format!("`{key}` needs a `ws` or `wss` URL"));
             }
         }
-        let script = Script::new(config, target.is_websocket(), wall_clock)?;
+        let script = ClientScript::new(config, target.is_websocket(), wall_clock)?;
         let steps = config.greeting.iter().map(|step| {
             Ok(match step {
-                Step::Send(text) => Made::Send(Template::parse(text)?),
-                Step::SendHex(digits) => Made::Send(Template::of_bytes(&hex(digits)?)),
-                Step::Expect(text) => Made::Expect(text.as_bytes().into()),
-                Step::ExpectHex(digits) => Made::Expect(hex(digits)?.into()),
+                Step::Send(text) => PreparedStep::Send(Template::parse(text)?),
+                Step::SendHex(digits) => {
+                    PreparedStep::Send(Template::from_bytes(&parse_hex(digits)?))
+                }
+                Step::Expect(text) => PreparedStep::Expect(text.as_bytes().into()),
+                Step::ExpectHex(digits) => PreparedStep::Expect(parse_hex(digits)?.into()),
             })
         });
-        Ok(Plan {
+        Ok(ClientPlan {
             steps: steps.collect::<Result<_, String>>()?,
             config: config.clone(),
             target,
@@ -102,14 +110,14 @@ struct Greeting {
     /// Index of the next step.
     step: usize,
     /// Handshake of a WebSocket, until it is complete.
-    upgrade: Option<Upgrade>,
+    upgrade: Option<ClientHandshake>,
     reader: MessageReader,
     /// Without framing: received bytes that no step has consumed.
-    heard: Vec<u8>,
+    unconsumed: Vec<u8>,
     /// Number of these bytes that were already searched.
-    looked: usize,
+    searched: usize,
     /// Total number of bytes received.
-    bytes: usize,
+    received_bytes: usize,
     since: Time,
     channel_ends: Option<(SocketAddr, Option<SocketAddr>)>,
 }
@@ -117,31 +125,31 @@ struct Greeting {
 /// A client with one connection.
 #[derive(Debug)]
 pub struct Client {
-    plan: Arc<Plan>,
+    plan: Arc<ClientPlan>,
     seed: u64,
     state: State,
     /// Actual start of the client, and later the start of the current wait.
-    since: Time,
+    waiting_since: Time,
 }
 
 impl Client {
     /// Creates a client that has not started. Its random choices derive from `seed`.
-    pub fn new(plan: Arc<Plan>, seed: u64) -> Client {
+    pub fn new(plan: Arc<ClientPlan>, seed: u64) -> Client {
         Client {
             plan,
             seed,
             state: State::Idle,
-            since: Time::ZERO,
+            waiting_since: Time::ZERO,
         }
     }
 
     fn connect(&mut self, cx: &mut Context<'_>) {
         self.state = State::Connecting;
-        self.since = cx.now;
+        self.waiting_since = cx.now;
         let timeout = self.plan.config.connect_timeout.0;
         let open = match &self.plan.target {
             Target::Unix(path) => Open::Unix { path: path.clone() },
-            Target::Port {
+            Target::Tcp {
                 host,
                 port,
                 secure: true,
@@ -152,7 +160,7 @@ impl Client {
                 timeout,
                 server_name: self.plan.config.tls.server_name.clone(),
             },
-            Target::Port { host, port, .. } => Open::Tcp {
+            Target::Tcp { host, port, .. } => Open::Tcp {
                 host: host.clone(),
                 port: *port,
                 timeout,
@@ -164,13 +172,13 @@ impl Client {
         });
     }
 
-    fn opened(&mut self, cx: &mut Context<'_>, ends: (SocketAddr, Option<SocketAddr>)) {
-        let delay = cx.now.since(self.since);
+    fn handle_opened(&mut self, cx: &mut Context<'_>, ends: (SocketAddr, Option<SocketAddr>)) {
+        let delay = cx.now.since(self.waiting_since);
         cx.recorder
             .record(clients::CONNECT_DELAY, delay.as_nanos() as u64);
-        self.since = cx.now;
+        self.waiting_since = cx.now;
         let upgrade = match &self.plan.target {
-            Target::Port {
+            Target::Tcp {
                 websocket: Some(url),
                 ..
             } => {
@@ -184,7 +192,8 @@ impl Client {
                     .iter()
                     .map(|(name, value)| (name.as_str(), value.as_str()))
                     .collect();
-                let (upgrade, request) = Upgrade::begin_with(url, &offered, &further, self.seed);
+                let (upgrade, request) =
+                    ClientHandshake::begin_with(url, &offered, &further, self.seed);
                 send(cx, request);
                 Some(upgrade)
             }
@@ -199,15 +208,15 @@ impl Client {
             channel_ends: Some(ends),
             ..Greeting::default()
         }));
-        self.greet(cx, &[]);
+        self.continue_greeting(cx, &[]);
     }
 
     /// Continues the greeting after `bytes` were received.
-    fn greet(&mut self, cx: &mut Context<'_>, bytes: &[u8]) {
+    fn continue_greeting(&mut self, cx: &mut Context<'_>, bytes: &[u8]) {
         let State::Greeting(greeting) = &mut self.state else {
             return;
         };
-        match greeting.go_on(&self.plan, self.seed, cx, bytes) {
+        match greeting.advance(&self.plan, self.seed, cx, bytes) {
             Ok(false) => {}
             Ok(true) => {
                 let delay = cx.now.since(greeting.since);
@@ -222,7 +231,7 @@ impl Client {
 
     fn hand_over(&mut self, cx: &mut Context<'_>, reader: MessageReader) {
         self.state = State::HandedOver { stopping: None };
-        let caller = Caller::new(self.plan.script.clone(), self.seed).with_reader(reader);
+        let caller = ClientExchange::new(self.plan.script.clone(), self.seed).with_reader(reader);
         cx.out.push_back(Output::Playing { at: cx.now });
         cx.out.push_back(Output::Exchange {
             channel: CHANNEL,
@@ -230,29 +239,31 @@ impl Client {
         });
     }
 
-    fn exchanged(&mut self, cx: &mut Context<'_>, how: Ended) {
+    fn handle_exchange_ended(&mut self, cx: &mut Context<'_>, how: ExchangeEnd) {
         let State::HandedOver { stopping } = self.state else {
             return;
         };
         match how {
-            Ended::InOrder | Ended::OnPurpose if stopping.is_some() => {
+            ExchangeEnd::Finished | ExchangeEnd::ClosedByUs if stopping.is_some() => {
                 self.finish(cx, Outcome::Stopped)
             }
-            Ended::InOrder | Ended::OnPurpose => self.finish(cx, Outcome::Completed),
-            Ended::Closed(how) => {
+            ExchangeEnd::Finished | ExchangeEnd::ClosedByUs => self.finish(cx, Outcome::Completed),
+            ExchangeEnd::Closed(how) => {
                 let detail = match how {
-                    Closed::Tls(error) => error.to_string(),
-                    Closed::End => "the server closed the connection".to_owned(),
-                    Closed::Reset | Closed::Stuck => "the connection broke".to_owned(),
+                    CloseReason::Tls(error) => error.to_string(),
+                    CloseReason::End => "the server closed the connection".to_owned(),
+                    CloseReason::Reset | CloseReason::SendQueueFull => {
+                        "the connection broke".to_owned()
+                    }
                 };
-                self.fail(cx, Failure::of_closed(how), detail);
+                self.fail(cx, Failure::from_closed(how), detail);
             }
-            Ended::Failed(failure) => self.finish(cx, Outcome::Failed(failure)),
+            ExchangeEnd::Failed(failure) => self.finish(cx, Outcome::Failed(failure)),
         }
     }
 
     fn stop(&mut self, cx: &mut Context<'_>, until: Time) {
-        let waited = cx.now.since(self.since);
+        let waited = cx.now.since(self.waiting_since);
         match &mut self.state {
             State::HandedOver { stopping } if cx.now < until => {
                 if stopping.is_none() {
@@ -262,15 +273,15 @@ impl Client {
                 }
             }
             // A run shorter than the timeouts must not pass with a server that never answers.
-            State::Connecting if waited >= IN_VAIN => {
+            State::Connecting if waited >= UNANSWERED_MIN => {
                 let detail = format!(
                     "no connection in {:.3} s, until the client was stopped",
                     waited.as_secs_f64()
                 );
                 self.fail(cx, ConnectFailure::TimedOut.into(), detail);
             }
-            State::Greeting(greeting) if waited >= IN_VAIN => {
-                let detail = greeting.waits_for(&self.plan);
+            State::Greeting(greeting) if waited >= UNANSWERED_MIN => {
+                let detail = greeting.describe_wait(&self.plan);
                 self.fail(cx, Failure::TimeoutGreeting, detail);
             }
             _ => self.finish(cx, Outcome::Stopped),
@@ -278,13 +289,13 @@ impl Client {
     }
 
     /// Checks for timeouts.
-    fn look(&mut self, cx: &mut Context<'_>) {
+    fn check_timeouts(&mut self, cx: &mut Context<'_>) {
         if self.deadline().is_none_or(|deadline| cx.now < deadline) {
             return;
         }
         match &self.state {
             State::Greeting(greeting) => {
-                let detail = greeting.waits_for(&self.plan);
+                let detail = greeting.describe_wait(&self.plan);
                 self.fail(cx, Failure::TimeoutGreeting, detail);
             }
             // Many servers do not close the connection. All that can be known is known.
@@ -323,18 +334,18 @@ fn send(cx: &mut Context<'_>, bytes: Vec<u8>) {
 
 impl Greeting {
     /// Performs as many steps as possible. Returns true if all are done.
-    fn go_on(
+    fn advance(
         &mut self,
-        plan: &Plan,
+        plan: &ClientPlan,
         seed: u64,
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Result<bool, (Failure, String)> {
-        self.bytes = self.bytes.saturating_add(bytes.len());
+        self.received_bytes = self.received_bytes.saturating_add(bytes.len());
         let mut bytes = bytes;
         if let Some(upgrade) = &mut self.upgrade {
             match upgrade
-                .answered(&mut bytes)
+                .read_response(&mut bytes)
                 .map_err(|why| (Failure::WebSocketRefused, why))?
             {
                 true => self.upgrade = None,
@@ -346,31 +357,31 @@ impl Greeting {
         let framing = plan.script.framing();
         let unframed = *framing == super::frame::Framing::None;
         if unframed {
-            self.heard.extend_from_slice(bytes);
+            self.unconsumed.extend_from_slice(bytes);
         } else {
             let wanted = ReadLimits {
-                fixed: 0,
-                keep: GREETING_MAX,
-                longest: GREETING_MAX as u64,
+                unframed_length: 0,
+                kept_bytes_max: GREETING_BYTES_MAX,
+                length_max: GREETING_BYTES_MAX as u64,
             };
             loop {
-                let item = self.reader.next(framing, &wanted, &mut bytes);
+                let item = self.reader.next_item(framing, &wanted, &mut bytes);
                 match item.map_err(|malformed| (Failure::MalformedAnswer, malformed.to_string()))? {
                     None => break,
-                    Some(Item::Frame(frame)) => {
+                    Some(Received::Message(frame)) => {
                         heard.push_back(frame.body.unwrap_or_default().to_vec())
                     }
-                    Some(Item::Ping(payload)) => {
+                    Some(Received::Ping(payload)) => {
                         let mut pong = Vec::new();
                         ws::write_control(
                             ws::PONG,
                             payload,
-                            Some(mix(&[seed, 9]) as u32),
+                            Some(derive_seed(&[seed, 9]) as u32),
                             &mut pong,
                         );
                         send(cx, pong);
                     }
-                    Some(Item::Close(_)) => {
+                    Some(Received::Close(_)) => {
                         return Err((
                             Failure::ClosedInGreeting,
                             "the server closed the WebSocket".to_owned(),
@@ -381,37 +392,41 @@ impl Greeting {
         }
         while let Some(step) = plan.steps.get(self.step) {
             match step {
-                Made::Send(template) => {
-                    let filling = Filling {
+                PreparedStep::Send(template) => {
+                    let filling = PlaceholderValues {
                         number: 1,
                         nanos: plan.wall_nanos.saturating_add(cx.now.as_nanos()),
-                        seed: mix(&[seed, self.step as u64]),
+                        seed: derive_seed(&[seed, self.step as u64]),
                     };
                     let (mut body, mut out) = (Vec::new(), Vec::new());
                     template.write(&filling, &mut body);
-                    framing.write(&body, mix(&[seed, self.step as u64, 7]) as u32, &mut out);
+                    framing.write(
+                        &body,
+                        derive_seed(&[seed, self.step as u64, 7]) as u32,
+                        &mut out,
+                    );
                     cx.recorder.add(m::GREETINGS_SENT, 1);
                     send(cx, out);
                 }
-                Made::Expect(expected) if unframed => {
+                PreparedStep::Expect(expected) if unframed => {
                     // The expected text may begin within bytes that were already searched.
-                    let from = self.looked.saturating_sub(expected.len() - 1);
-                    match find(&self.heard[from..], expected) {
+                    let from = self.searched.saturating_sub(expected.len() - 1);
+                    match find(&self.unconsumed[from..], expected) {
                         Some(at) => {
-                            self.heard.drain(..from + at + expected.len());
-                            self.looked = 0;
+                            self.unconsumed.drain(..from + at + expected.len());
+                            self.searched = 0;
                         }
                         None => {
-                            self.looked = self.heard.len();
-                            return self.still_waits(plan);
+                            self.searched = self.unconsumed.len();
+                            return self.check_length(plan);
                         }
                     }
                 }
-                Made::Expect(expected) => loop {
+                PreparedStep::Expect(expected) => loop {
                     match heard.pop_front() {
                         Some(message) if find(&message, expected).is_some() => break,
                         Some(_) => {}
-                        None => return self.still_waits(plan),
+                        None => return self.check_length(plan),
                     }
                 },
             }
@@ -420,19 +435,19 @@ impl Greeting {
         Ok(true)
     }
 
-    fn still_waits(&self, plan: &Plan) -> Result<bool, (Failure, String)> {
-        match self.bytes > GREETING_MAX {
-            true => Err((Failure::WrongGreeting, self.waits_for(plan))),
+    fn check_length(&self, plan: &ClientPlan) -> Result<bool, (Failure, String)> {
+        match self.received_bytes > GREETING_BYTES_MAX {
+            true => Err((Failure::WrongGreeting, self.describe_wait(plan))),
             false => Ok(false),
         }
     }
 
     /// Describes what the greeting waits for.
-    fn waits_for(&self, plan: &Plan) -> String {
-        let heard = match self.bytes {
+    fn describe_wait(&self, plan: &ClientPlan) -> String {
+        let heard = match self.received_bytes {
             0 => "nothing received".to_owned(),
             bytes => {
-                let last = &self.heard[self.heard.len().saturating_sub(80)..];
+                let last = &self.unconsumed[self.unconsumed.len().saturating_sub(80)..];
                 match last.is_empty() {
                     true => format!("{bytes} bytes received"),
                     false => format!("{bytes} bytes received, last `{}`", last.escape_ascii()),
@@ -443,7 +458,7 @@ impl Greeting {
             return format!("no answer to the WebSocket handshake: {heard}");
         }
         match plan.steps.get(self.step) {
-            Some(Made::Expect(expected)) => {
+            Some(PreparedStep::Expect(expected)) => {
                 format!(
                     "step {} of the greeting expects `{}`: {heard}",
                     self.step + 1,
@@ -468,25 +483,27 @@ impl Session for Client {
             (State::Ended, _) => return,
             (State::Idle, Input::Start { .. }) => self.connect(cx),
             (State::Connecting, Input::Opened { local, remote, .. }) => {
-                self.opened(cx, (local, remote))
+                self.handle_opened(cx, (local, remote))
             }
             (State::Connecting, Input::OpenFailed { error, .. }) => {
                 self.fail(cx, Failure::Connect(error.into()), error.to_string());
             }
-            (State::Greeting(_), Input::Bytes { bytes, .. }) => self.greet(cx, bytes),
-            (State::Greeting(greeting), Input::Closed { how, .. }) => {
+            (State::Greeting(_), Input::Bytes { bytes, .. }) => self.continue_greeting(cx, bytes),
+            (State::Greeting(greeting), Input::Closed { reason: how, .. }) => {
                 let failure = match how {
-                    Closed::End => Failure::ClosedInGreeting,
-                    how => Failure::of_closed(how),
+                    CloseReason::End => Failure::ClosedInGreeting,
+                    how => Failure::from_closed(how),
                 };
-                let detail = greeting.waits_for(&self.plan);
+                let detail = greeting.describe_wait(&self.plan);
                 self.fail(cx, failure, detail);
             }
-            (State::HandedOver { .. }, Input::Exchanged { how, .. }) => self.exchanged(cx, how),
+            (State::HandedOver { .. }, Input::ExchangeEnded { reason: how, .. }) => {
+                self.handle_exchange_ended(cx, how)
+            }
             (_, Input::Stop { until }) => self.stop(cx, until),
             _ => {}
         }
-        self.look(cx);
+        self.check_timeouts(cx);
     }
 
     fn deadline(&self) -> Option<Time> {

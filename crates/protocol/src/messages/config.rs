@@ -8,21 +8,21 @@ use measure::units::{Frequency, Size, TimeSpan};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::frame::{self, LengthPrefix, MAX_DELIMITER};
-use super::template::{MAX_MESSAGE, Template};
+use super::frame::{self, DELIMITER_BYTES_MAX, LengthPrefix};
+use super::template::{MESSAGE_BYTES_MAX, Template};
 use crate::http1;
 use crate::session::Pace;
 use crate::tls::TlsConfig;
-use crate::websocket::Upgrade;
+use crate::websocket::ClientHandshake;
 
 /// Default message size in bytes: that of the experiment for which this protocol was made.
 pub const DEFAULT_SIZE: u32 = 36;
 
 /// Maximum number of messages per connection that wait for their answers.
-pub const MAX_PENDING: usize = 1024;
+pub const PENDING_MAX: usize = 1024;
 
 /// Maximum number of steps of a greeting.
-const MAX_STEPS: usize = 32;
+const STEPS_MAX: usize = 32;
 
 /// Maximum number of subprotocols.
 const MAX_SUBPROTOCOLS: usize = 32;
@@ -68,7 +68,7 @@ impl Default for Plan {
 
 /// Returns the replacement for a key that was removed in favour of [`ClientConfig::plan`], or
 /// `None` for other keys.
-pub fn former_key(key: &str) -> Option<&'static str> {
+pub fn removed_key_advice(key: &str) -> Option<&'static str> {
     match key {
         "rounds" => Some("write `plan: { every: 100ms }` or `plan: { sleep: 100ms }`"),
         "rate" => Some("write `plan: { rate: 10/s }`"),
@@ -194,11 +194,11 @@ impl Default for ClientConfig {
 }
 
 /// Wrong key, and the reason.
-type Wrong = (&'static str, String);
+type KeyError = (&'static str, String);
 
 impl Framing {
     /// Returns the framing for messages.
-    pub fn made(&self) -> frame::Framing {
+    pub fn to_frame_framing(&self) -> frame::Framing {
         match self {
             Framing::None => frame::Framing::None,
             Framing::Length(prefix) => frame::Framing::Length(*prefix),
@@ -212,8 +212,8 @@ impl Framing {
             Framing::Length(prefix) if !matches!(prefix.bytes, 1 | 2 | 4 | 8) => {
                 Err("the length prefix must have 1, 2, 4 or 8 bytes".to_owned())
             }
-            Framing::Delimiter(text) if text.is_empty() || text.len() > MAX_DELIMITER => Err(
-                format!("the delimiter must have 1 to {MAX_DELIMITER} bytes"),
+            Framing::Delimiter(text) if text.is_empty() || text.len() > DELIMITER_BYTES_MAX => Err(
+                format!("the delimiter must have 1 to {DELIMITER_BYTES_MAX} bytes"),
             ),
             _ => Ok(()),
         }
@@ -225,9 +225,9 @@ impl ClientConfig {
     ///
     /// # Errors
     /// Returns the wrong key and the reason.
-    pub fn template(&self) -> Result<Template, Wrong> {
+    pub fn template(&self) -> Result<Template, KeyError> {
         let too_long = |length: usize| {
-            format!("messages have at most {MAX_MESSAGE} bytes, but this one has {length}")
+            format!("messages have at most {MESSAGE_BYTES_MAX} bytes, but this one has {length}")
         };
         match (&self.message, &self.hex, self.size) {
             (Some(_), Some(_), _) | (Some(_), _, Some(_)) => Err((
@@ -240,15 +240,15 @@ impl ClientConfig {
             )),
             (Some(text), None, None) => Template::parse(text).map_err(|error| ("message", error)),
             (None, Some(digits), None) => {
-                let bytes = hex(digits).map_err(|error| ("hex", error))?;
+                let bytes = parse_hex(digits).map_err(|error| ("hex", error))?;
                 match bytes.len() {
-                    length if length > MAX_MESSAGE => Err(("hex", too_long(length))),
-                    _ => Ok(Template::of_bytes(&bytes)),
+                    length if length > MESSAGE_BYTES_MAX => Err(("hex", too_long(length))),
+                    _ => Ok(Template::from_bytes(&bytes)),
                 }
             }
             (None, None, size) => match size.unwrap_or(DEFAULT_SIZE) as usize {
-                size if size > MAX_MESSAGE => Err(("size", too_long(size))),
-                size => Ok(Template::of_size(size)),
+                size if size > MESSAGE_BYTES_MAX => Err(("size", too_long(size))),
+                size => Ok(Template::with_size(size)),
             },
         }
     }
@@ -256,10 +256,10 @@ impl ClientConfig {
     /// Returns the pace of the messages.
     pub fn pace(&self) -> Pace {
         match self.plan {
-            Plan::Every(every) => Pace::Every(every.0),
-            Plan::Sleep(sleep) => Pace::Sleep(sleep.0),
+            Plan::Every(every) => Pace::RoundEvery(every.0),
+            Plan::Sleep(sleep) => Pace::RoundThenSleep(sleep.0),
             Plan::Rate(rate) => Pace::Rate(Duration::from_secs_f64((1.0 / rate.0).min(1e9))),
-            Plan::InFlight(_) => Pace::Answers,
+            Plan::InFlight(_) => Pace::OnAnswer,
         }
     }
 
@@ -267,12 +267,12 @@ impl ClientConfig {
     pub fn in_flight(&self) -> usize {
         match self.plan {
             Plan::InFlight(messages) => messages as usize,
-            Plan::Every(_) | Plan::Sleep(_) | Plan::Rate(_) => MAX_PENDING,
+            Plan::Every(_) | Plan::Sleep(_) | Plan::Rate(_) => PENDING_MAX,
         }
     }
 
     /// Returns the expected answers.
-    pub fn expects(&self) -> Answers {
+    pub fn expected_answers(&self) -> Answers {
         let usual = match self.plan {
             Plan::InFlight(_) => Answers::Echo,
             Plan::Every(_) | Plan::Sleep(_) | Plan::Rate(_) => Answers::None,
@@ -281,18 +281,18 @@ impl ClientConfig {
     }
 
     /// Checks that the values are consistent. Otherwise returns the wrong key and the reason.
-    pub fn check(&self) -> Result<(), Wrong> {
+    pub fn check(&self) -> Result<(), KeyError> {
         let template = self.template()?;
         self.framing.check().map_err(|error| ("framing", error))?;
-        let longest = self.framing.made().longest();
-        if template.longest() as u64 > longest {
+        let longest = self.framing.to_frame_framing().length_max();
+        if template.length_max() as u64 > longest {
             let text = format!(
                 "a message may have {} bytes, but its length prefix allows only {longest}",
-                template.longest()
+                template.length_max()
             );
             return Err(("framing", text));
         }
-        if template.longest() == 0 && self.framing == Framing::None {
+        if template.length_max() == 0 && self.framing == Framing::None {
             return Err(("size", "an empty message needs framing".to_owned()));
         }
         self.check_plan()?;
@@ -312,7 +312,7 @@ impl ClientConfig {
             "Sec-WebSocket-Protocol" => Some("write `subprotocols`"),
             _ => None,
         };
-        http1::check_further(&self.headers, &Upgrade::OWN_FIELDS, instead)
+        http1::check_additional_fields(&self.headers, &ClientHandshake::OWN_FIELDS, instead)
             .map_err(|text| ("headers", text))?;
         if self.source_addresses.len() > MAX_SOURCES {
             return Err((
@@ -339,7 +339,7 @@ impl ClientConfig {
         Ok(())
     }
 
-    fn check_plan(&self) -> Result<(), Wrong> {
+    fn check_plan(&self) -> Result<(), KeyError> {
         let wrong = |text: &str| Err(("plan", text.to_owned()));
         match self.plan {
             Plan::Every(every) if every.0.is_zero() => {
@@ -350,13 +350,13 @@ impl ClientConfig {
             Plan::Rate(rate) if !(1e-6..=1e6).contains(&rate.0) => {
                 return wrong("`rate` must be from one message in 11 days to 1,000,000 per second");
             }
-            Plan::InFlight(messages) if !(1..=MAX_PENDING as u32).contains(&messages) => {
+            Plan::InFlight(messages) if !(1..=PENDING_MAX as u32).contains(&messages) => {
                 return Err((
                     "plan",
-                    format!("`in_flight` must be from 1 to {MAX_PENDING}"),
+                    format!("`in_flight` must be from 1 to {PENDING_MAX}"),
                 ));
             }
-            Plan::InFlight(_) if self.expects() == Answers::None => {
+            Plan::InFlight(_) if self.expected_answers() == Answers::None => {
                 return Err((
                     "answers",
                     "`in_flight` needs answers other than `none`".to_owned(),
@@ -370,21 +370,21 @@ impl ClientConfig {
         Ok(())
     }
 
-    fn check_greeting(&self) -> Result<(), Wrong> {
+    fn check_greeting(&self) -> Result<(), KeyError> {
         let wrong = |error: String| ("greeting", error);
-        if self.greeting.len() > MAX_STEPS {
-            return Err(wrong(format!("a greeting has at most {MAX_STEPS} steps")));
+        if self.greeting.len() > STEPS_MAX {
+            return Err(wrong(format!("a greeting has at most {STEPS_MAX} steps")));
         }
         for step in &self.greeting {
             match step {
                 Step::Send(text) => drop(Template::parse(text).map_err(wrong)?),
-                Step::SendHex(digits) => drop(hex(digits).map_err(wrong)?),
+                Step::SendHex(digits) => drop(parse_hex(digits).map_err(wrong)?),
                 Step::Expect(text) if text.is_empty() => {
                     return Err(wrong("expected bytes must not be empty".to_owned()));
                 }
                 Step::Expect(_) => {}
                 Step::ExpectHex(digits) => {
-                    if hex(digits).map_err(wrong)?.is_empty() {
+                    if parse_hex(digits).map_err(wrong)?.is_empty() {
                         return Err(wrong("expected bytes must not be empty".to_owned()));
                     }
                 }
@@ -398,7 +398,7 @@ impl ClientConfig {
 ///
 /// # Errors
 /// Returns the reason if they are invalid.
-pub fn hex(text: &str) -> Result<Vec<u8>, String> {
+pub fn parse_hex(text: &str) -> Result<Vec<u8>, String> {
     let digits: Option<Vec<u8>> = text
         .chars()
         .filter(|c| !c.is_whitespace())
@@ -439,25 +439,25 @@ mod tests {
         };
         assert_eq!(config.framing, Framing::Length(prefix));
         assert_eq!(config.pace(), Pace::Rate(Duration::from_millis(100)));
-        assert_eq!(config.expects(), Answers::Any);
+        assert_eq!(config.expected_answers(), Answers::Any);
         let written = serde_json::to_string(&config).expect("plain data");
         assert_eq!(read(&written), Ok(config));
         let usual = read("{}").expect("valid");
         assert_eq!(usual, ClientConfig::default());
         assert_eq!(usual.template().map(|template| template.length(1)), Ok(36));
-        assert_eq!(usual.pace(), Pace::Every(Duration::from_secs(1)));
-        assert_eq!(usual.expects(), Answers::None);
+        assert_eq!(usual.pace(), Pace::RoundEvery(Duration::from_secs(1)));
+        assert_eq!(usual.expected_answers(), Answers::None);
         let echo = read(r#"{"plan":{"in_flight":1}}"#).expect("valid");
         assert_eq!(
-            (echo.pace(), echo.expects()),
-            (Pace::Answers, Answers::Echo)
+            (echo.pace(), echo.expected_answers()),
+            (Pace::OnAnswer, Answers::Echo)
         );
         let both = read(r#"{"subprotocols":["a","b"],"headers":{"Origin":"https://o"}}"#);
         let both = both.expect("valid");
         let written = serde_json::to_string(&both).expect("plain data");
         assert_eq!(read(&written), Ok(both));
         let sleep = read(r#"{"plan":{"sleep":"0s"}}"#).expect("valid");
-        assert_eq!(sleep.pace(), Pace::Sleep(Duration::ZERO));
+        assert_eq!(sleep.pace(), Pace::RoundThenSleep(Duration::ZERO));
     }
 
     #[test]

@@ -7,13 +7,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use measure::Catalogue;
 
-use super::client::{Client, Plan};
+use super::client::{Client, ClientPlan};
 use super::config::{self, ClientConfig};
 use super::metrics::MESSAGES;
 use super::options::OPTIONS;
 use super::server::reference::SERVER;
 use super::url::{self, Target};
-use crate::descriptor::{Keys, Location, MakeClients, Protocol, Seat, Surroundings, Transport};
+use crate::descriptor::{
+    ClientFactory, ClientIdentity, Location, PopulationKeys, Protocol, RunContext, Transport,
+};
 use crate::metrics::CLIENTS;
 use crate::session::Session;
 use crate::tls::TlsConfig;
@@ -27,12 +29,12 @@ pub static PROTOCOL: Protocol = Protocol {
     catalogue: Catalogue(&[&CLIENTS, &MESSAGES]),
     datagrams: None,
     stream_columns: &[],
-    read_url,
+    parse_url: read_url,
     probe: None,
     server: Some(&SERVER),
     trials: &[],
     options: &OPTIONS,
-    former_key: config::former_key,
+    former_key: config::removed_key_advice,
 };
 
 /// Default port of URLs, and port of the reference server.
@@ -47,7 +49,7 @@ fn read_url(text: &str) -> Result<Location, String> {
     })
 }
 
-impl Keys for ClientConfig {
+impl PopulationKeys for ClientConfig {
     fn protocol(&self) -> &'static Protocol {
         &PROTOCOL
     }
@@ -60,7 +62,7 @@ impl Keys for ClientConfig {
         Some(&self.tls)
     }
 
-    fn unwritten(&self) -> &'static [&'static str] {
+    fn default_thresholds(&self) -> &'static [&'static str] {
         &[
             "sent > 0",
             "lost_in_flight == 0",
@@ -78,8 +80,8 @@ impl Keys for ClientConfig {
     fn clients(
         &self,
         _file: Option<&[u8]>,
-        surroundings: &Surroundings,
-    ) -> Result<Box<dyn MakeClients>, String> {
+        surroundings: &RunContext,
+    ) -> Result<Box<dyn ClientFactory>, String> {
         Ok(Box::new(Clients {
             config: self.clone(),
             surroundings: surroundings.clone(),
@@ -91,7 +93,7 @@ impl Keys for ClientConfig {
         false
     }
 
-    fn stays(&self) -> Option<String> {
+    fn stay_description(&self) -> Option<String> {
         Some(match self.messages {
             Some(1) => "leave after 1 message each".to_owned(),
             Some(messages) => format!("leave after {messages} messages each"),
@@ -99,7 +101,7 @@ impl Keys for ClientConfig {
         })
     }
 
-    fn leaves(&self) -> bool {
+    fn ends_on_its_own(&self) -> bool {
         self.messages.is_some()
     }
 
@@ -112,26 +114,26 @@ impl Keys for ClientConfig {
 #[derive(Debug)]
 struct Clients {
     config: ClientConfig,
-    surroundings: Surroundings,
+    surroundings: RunContext,
     /// State that the clients of one URL share, by URL.
-    plans: Mutex<BTreeMap<String, Arc<Plan>>>,
+    plans: Mutex<BTreeMap<String, Arc<ClientPlan>>>,
 }
 
-impl MakeClients for Clients {
-    fn client(&self, url: &str, seat: Seat) -> Result<Box<dyn Session>, String> {
+impl ClientFactory for Clients {
+    fn client(&self, url: &str, seat: ClientIdentity) -> Result<Box<dyn Session>, String> {
         Ok(Box::new(Client::new(self.plan(url)?, seat.seed)))
     }
 }
 
 impl Clients {
-    fn plan(&self, url: &str) -> Result<Arc<Plan>, String> {
+    fn plan(&self, url: &str) -> Result<Arc<ClientPlan>, String> {
         // A panic in here leaves the plans unchanged.
         let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(plan) = plans.get(url) {
             return Ok(plan.clone());
         }
         let wall_clock = self.surroundings.wall_clock().unwrap_or_default();
-        let plan = Arc::new(Plan::new(&self.config, url, wall_clock)?);
+        let plan = Arc::new(ClientPlan::new(&self.config, url, wall_clock)?);
         plans.insert(url.to_owned(), plan.clone());
         Ok(plan)
     }

@@ -3,7 +3,7 @@
 use super::frame::Malformed;
 use crate::connect_failure::ConnectFailure;
 use crate::failure::reasons;
-use crate::session::{self, Closed};
+use crate::session::{self, CloseReason};
 
 reasons! {
     /// Reason for a client's failure: a row of the report.
@@ -32,30 +32,30 @@ reasons! {
 
 /// Maximum number of WebSocket pings in one read. Each one is answered with as many bytes, so that
 /// a peer that only sends pings would occupy its worker completely.
-const PINGS_A_READ: usize = 256;
+const PINGS_PER_READ_MAX: usize = 256;
 
 /// Counts a ping, and fails above the limit.
-pub(super) fn one_ping_more(pings: &mut usize) -> Result<(), session::Failure> {
+pub(super) fn count_ping(pings: &mut usize) -> Result<(), session::Failure> {
     *pings += 1;
-    match *pings > PINGS_A_READ {
-        true => Err(Failure::Flooded.with(format!("more than {PINGS_A_READ} pings at once"))),
+    match *pings > PINGS_PER_READ_MAX {
+        true => Err(Failure::Flooded.with(format!("more than {PINGS_PER_READ_MAX} pings at once"))),
         false => Ok(()),
     }
 }
 
 impl Failure {
     /// Returns the failure for a violation of the framing.
-    pub fn of_malformed(malformed: Malformed) -> session::Failure {
+    pub fn from_malformed(malformed: Malformed) -> session::Failure {
         Failure::MalformedAnswer.with(malformed.to_string())
     }
 
     /// Returns the reason for a connection that ended too early.
-    pub fn of_closed(how: Closed) -> Failure {
+    pub fn from_closed(how: CloseReason) -> Failure {
         match how {
-            Closed::End => Failure::ClosedByServer,
-            Closed::Reset => Failure::Reset,
-            Closed::Stuck => Failure::Stuck,
-            Closed::Tls(error) => Failure::Connect(error.into()),
+            CloseReason::End => Failure::ClosedByServer,
+            CloseReason::Reset => Failure::Reset,
+            CloseReason::SendQueueFull => Failure::Stuck,
+            CloseReason::Tls(error) => Failure::Connect(error.into()),
         }
     }
 }
@@ -73,8 +73,8 @@ mod tests {
     }
     #[test]
     fn tls_failures_keep_their_reason() {
-        let failure = |how| Failure::of_closed(how).name();
-        assert_eq!(failure(Closed::Tls(TlsError::Alert(40))), "tls_alert");
-        assert_eq!(failure(Closed::Reset), "reset");
+        let failure = |how| Failure::from_closed(how).name();
+        assert_eq!(failure(CloseReason::Tls(TlsError::Alert(40))), "tls_alert");
+        assert_eq!(failure(CloseReason::Reset), "reset");
     }
 }

@@ -4,11 +4,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::websocket as ws;
-pub use crate::websocket::{Frame, Item};
+pub use crate::websocket::{Message, Received};
 use mediagen::steps;
 
 /// Maximum length of a delimiter in bytes.
-pub const MAX_DELIMITER: usize = 16;
+pub const DELIMITER_BYTES_MAX: usize = 16;
 
 /// Byte order of a number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -37,7 +37,7 @@ pub struct LengthPrefix {
 
 impl LengthPrefix {
     /// Returns the prefix of a message of this length, or `None` if it does not fit.
-    fn number(self, length: u64) -> Option<u64> {
+    fn prefix_value(self, length: u64) -> Option<u64> {
         let own = if self.includes_itself {
             u64::from(self.bytes)
         } else {
@@ -49,7 +49,7 @@ impl LengthPrefix {
     }
 
     fn write(self, length: u64, out: &mut Vec<u8>) {
-        let number = self.number(length).unwrap_or(u64::MAX);
+        let number = self.prefix_value(length).unwrap_or(u64::MAX);
         let bytes = usize::from(self.bytes);
         match self.order {
             Order::Big => out.extend_from_slice(&number.to_be_bytes()[8 - bytes..]),
@@ -83,7 +83,7 @@ pub enum Framing {
     None,
     /// A length prefix before each message.
     Length(LengthPrefix),
-    /// These bytes after each message: at least one, at most [`MAX_DELIMITER`].
+    /// These bytes after each message: at least one, at most [`DELIMITER_BYTES_MAX`].
     Delimiter(Box<[u8]>),
     /// WebSocket frames (RFC 6455, 5), text or binary.
     WebSocket {
@@ -108,18 +108,18 @@ pub enum Malformed {
     WebSocket(&'static str),
 }
 
-impl From<ws::Malformed> for Malformed {
-    fn from(malformed: ws::Malformed) -> Malformed {
+impl From<ws::FrameError> for Malformed {
+    fn from(malformed: ws::FrameError) -> Malformed {
         match malformed {
-            ws::Malformed::TooLong(length) => Malformed::TooLong(length),
-            ws::Malformed::Rule(rule) => Malformed::WebSocket(rule),
+            ws::FrameError::TooLong(length) => Malformed::TooLong(length),
+            ws::FrameError::Violation(rule) => Malformed::WebSocket(rule),
         }
     }
 }
 
 impl Framing {
     /// Returns the maximum length of a message with this framing.
-    pub fn longest(&self) -> u64 {
+    pub fn length_max(&self) -> u64 {
         match self {
             Framing::Length(prefix) if prefix.bytes < 8 => {
                 let most = (1u64 << (8 * prefix.bytes)) - 1;
@@ -139,14 +139,14 @@ impl Framing {
             Framing::None => 0,
             Framing::Length(prefix) => usize::from(prefix.bytes),
             Framing::Delimiter(delimiter) => delimiter.len(),
-            Framing::WebSocket { masked, .. } => ws::overhead(length, *masked),
+            Framing::WebSocket { masked, .. } => ws::header_len(length, *masked),
         }
     }
 
     /// Appends the bytes before a message of this length. `mask` is the masking key of a WebSocket
     /// client.
     #[inline]
-    pub fn begin(&self, length: usize, mask: u32, out: &mut Vec<u8>) {
+    pub fn write_header(&self, length: usize, mask: u32, out: &mut Vec<u8>) {
         match self {
             Framing::None | Framing::Delimiter(_) => {}
             Framing::Length(prefix) => prefix.write(length as u64, out),
@@ -160,7 +160,7 @@ impl Framing {
     /// Appends the bytes after a message, which is the last `length` bytes of `out`; or masks the
     /// message, if frames are masked.
     #[inline]
-    pub fn end(&self, length: usize, mask: u32, out: &mut Vec<u8>) {
+    pub fn write_trailer(&self, length: usize, mask: u32, out: &mut Vec<u8>) {
         match self {
             Framing::Delimiter(delimiter) => out.extend_from_slice(delimiter),
             Framing::WebSocket { masked: true, .. } => {
@@ -173,9 +173,9 @@ impl Framing {
 
     /// Appends a whole message with its framing.
     pub fn write(&self, body: &[u8], mask: u32, out: &mut Vec<u8>) {
-        self.begin(body.len(), mask, out);
+        self.write_header(body.len(), mask, out);
         out.extend_from_slice(body);
-        self.end(body.len(), mask, out);
+        self.write_trailer(body.len(), mask, out);
     }
 }
 
@@ -183,30 +183,30 @@ impl Framing {
 #[derive(Clone, Copy, Debug)]
 pub struct ReadLimits {
     /// Length of the next message without framing; 0 for all bytes available.
-    pub fixed: usize,
+    pub unframed_length: usize,
     /// Maximum length of a message that is kept if it arrives in pieces. Of longer ones, only the
     /// length is returned.
-    pub keep: usize,
+    pub kept_bytes_max: usize,
     /// Maximum length of a message; longer ones are an error.
-    pub longest: u64,
+    pub length_max: u64,
 }
 
 /// Reads messages from a stream of bytes, split at arbitrary positions. It buffers at most
-/// [`ReadLimits::keep`] bytes, and only of an incomplete message.
+/// [`ReadLimits::kept_bytes_max`] bytes, and only of an incomplete message.
 #[derive(Clone, Debug, Default)]
 pub struct MessageReader {
     /// Received bytes of an incomplete length prefix.
-    head: [u8; 8],
-    head_length: u8,
+    prefix: [u8; 8],
+    prefix_length: u8,
     /// Progress of an incomplete message.
-    part: Option<Part>,
-    kept: Vec<u8>,
-    ws: Option<Box<ws::Assembly>>,
+    incomplete: Option<IncompleteMessage>,
+    buffer: Vec<u8>,
+    ws: Option<Box<ws::Reassembler>>,
 }
 
 /// An incomplete message.
 #[derive(Clone, Copy, Debug)]
-struct Part {
+struct IncompleteMessage {
     /// Length of the message if it is known, otherwise the number of bytes received.
     length: u64,
     /// Number of missing bytes, if it is known.
@@ -215,10 +215,10 @@ struct Part {
 
 impl MessageReader {
     /// Returns true if a message is incomplete.
-    pub fn is_within(&self) -> bool {
-        self.part.is_some()
-            || self.head_length > 0
-            || self.ws.as_ref().is_some_and(|ws| ws.is_within())
+    pub fn has_incomplete(&self) -> bool {
+        self.incomplete.is_some()
+            || self.prefix_length > 0
+            || self.ws.as_ref().is_some_and(|ws| ws.is_incomplete())
     }
 
     /// Returns the next complete item of `input` and removes it from there. Returns `None` if more
@@ -226,85 +226,89 @@ impl MessageReader {
     ///
     /// # Errors
     /// [`Malformed`]. The stream cannot be read any further.
-    pub fn next<'s, 'i: 's>(
+    pub fn next_item<'s, 'i: 's>(
         &'s mut self,
         framing: &Framing,
         wanted: &ReadLimits,
         input: &mut &'i [u8],
-    ) -> Result<Option<Item<'s>>, Malformed> {
-        steps::took(1);
+    ) -> Result<Option<Received<'s>>, Malformed> {
+        steps::count_bytes(1);
         let frame = match framing {
-            Framing::None => match wanted.fixed {
+            Framing::None => match wanted.unframed_length {
                 0 if input.is_empty() => None,
                 0 => {
                     let body = std::mem::take(input);
-                    Some(Frame {
+                    Some(Message {
                         length: body.len() as u64,
                         body: Some(body),
                     })
                 }
                 _ if input.is_empty() => None,
-                fixed => self.counted(fixed as u64, wanted, input),
+                fixed => self.read_counted(fixed as u64, wanted, input),
             },
             Framing::Length(prefix) => {
-                if self.part.is_none() {
-                    let Some(length) = self.head(*prefix, input)? else {
+                if self.incomplete.is_none() {
+                    let Some(length) = self.read_prefix(*prefix, input)? else {
                         return Ok(None);
                     };
-                    if length > wanted.longest {
+                    if length > wanted.length_max {
                         return Err(Malformed::TooLong(length));
                     }
-                    self.counted(length, wanted, input)
+                    self.read_counted(length, wanted, input)
                 } else {
-                    self.counted(0, wanted, input)
+                    self.read_counted(0, wanted, input)
                 }
             }
-            Framing::Delimiter(delimiter) => self.delimited(delimiter, wanted, input)?,
+            Framing::Delimiter(delimiter) => self.read_delimited(delimiter, wanted, input)?,
             Framing::WebSocket { masked, .. } => {
                 let ws = self.ws.get_or_insert_with(Box::default);
                 // Received frames are masked if sent ones are not.
                 let limits = ws::Limits {
-                    keep: wanted.keep,
-                    longest: wanted.longest,
+                    keep_max: wanted.kept_bytes_max,
+                    length_max: wanted.length_max,
                 };
                 return Ok(ws.next(!masked, &limits, input)?);
             }
         };
-        Ok(frame.map(Item::Frame))
+        Ok(frame.map(Received::Message))
     }
 
     /// Reads the length prefix of a message.
     #[inline]
-    fn head(&mut self, prefix: LengthPrefix, input: &mut &[u8]) -> Result<Option<u64>, Malformed> {
+    fn read_prefix(
+        &mut self,
+        prefix: LengthPrefix,
+        input: &mut &[u8],
+    ) -> Result<Option<u64>, Malformed> {
         let bytes = usize::from(prefix.bytes);
-        if self.head_length == 0
+        if self.prefix_length == 0
             && let Some((head, rest)) = input.split_at_checked(bytes)
         {
             *input = rest;
             return prefix.read(head).map(Some);
         }
-        while usize::from(self.head_length) < bytes {
+        while usize::from(self.prefix_length) < bytes {
             let Some((&byte, rest)) = input.split_first() else {
                 return Ok(None);
             };
-            steps::took(1);
-            self.head[usize::from(self.head_length)] = byte;
-            self.head_length += 1;
+            steps::count_bytes(1);
+            self.prefix[usize::from(self.prefix_length)] = byte;
+            self.prefix_length += 1;
             *input = rest;
         }
-        self.head_length = 0;
-        prefix.read(&self.head[..bytes]).map(Some)
+        self.prefix_length = 0;
+        prefix.read(&self.prefix[..bytes]).map(Some)
     }
 
     /// Reads a message of known length. `length` is used only at its beginning.
     #[inline]
-    fn counted<'s, 'i: 's>(
+    fn read_counted<'s, 'i: 's>(
         &'s mut self,
         length: u64,
         wanted: &ReadLimits,
         input: &mut &'i [u8],
-    ) -> Option<Frame<'s>> {
-        let part = match self.part {
+    ) -> Option<Message<'s>> {
+        let part = match self.incomplete {
             Some(part) => part,
             None => {
                 let whole = usize::try_from(length)
@@ -312,13 +316,13 @@ impl MessageReader {
                     .and_then(|length| input.split_at_checked(length));
                 if let Some((body, rest)) = whole {
                     *input = rest;
-                    return Some(Frame {
+                    return Some(Message {
                         length,
                         body: Some(body),
                     });
                 }
-                self.kept.clear();
-                Part {
+                self.buffer.clear();
+                IncompleteMessage {
                     length,
                     left: length,
                 }
@@ -328,40 +332,40 @@ impl MessageReader {
             .unwrap_or(usize::MAX)
             .min(input.len());
         let (come, rest) = input.split_at(here);
-        steps::took(here);
+        steps::count_bytes(here);
         *input = rest;
-        let keeps = part.length <= wanted.keep as u64;
+        let keeps = part.length <= wanted.kept_bytes_max as u64;
         if keeps {
-            self.kept.extend_from_slice(come);
+            self.buffer.extend_from_slice(come);
         }
         let left = part.left - here as u64;
         if left > 0 {
-            self.part = Some(Part { left, ..part });
+            self.incomplete = Some(IncompleteMessage { left, ..part });
             return None;
         }
-        self.part = None;
-        let body = (keeps && self.kept.len() as u64 == part.length).then_some(&*self.kept);
-        Some(Frame {
+        self.incomplete = None;
+        let body = (keeps && self.buffer.len() as u64 == part.length).then_some(&*self.buffer);
+        Some(Message {
             length: part.length,
             body,
         })
     }
 
     /// Reads a message that ends with a delimiter.
-    fn delimited<'s, 'i: 's>(
+    fn read_delimited<'s, 'i: 's>(
         &'s mut self,
         delimiter: &[u8],
         wanted: &ReadLimits,
         input: &mut &'i [u8],
-    ) -> Result<Option<Frame<'s>>, Malformed> {
-        if self.part.is_none() {
+    ) -> Result<Option<Message<'s>>, Malformed> {
+        if self.incomplete.is_none() {
             if let Some(at) = find(input, delimiter) {
                 let (body, rest) = input.split_at(at);
                 *input = &rest[delimiter.len()..];
                 let length = body.len() as u64;
-                return match length > wanted.longest {
+                return match length > wanted.length_max {
                     true => Err(Malformed::TooLong(length)),
-                    false => Ok(Some(Frame {
+                    false => Ok(Some(Message {
                         length,
                         body: Some(body),
                     })),
@@ -370,15 +374,15 @@ impl MessageReader {
             if input.is_empty() {
                 return Ok(None);
             }
-            self.kept.clear();
+            self.buffer.clear();
         }
         // The message arrives in pieces, and the delimiter may, too. The last received bytes are
         // therefore always kept.
-        let before = self.part.map_or(0, |part| part.length);
-        let tail = self.kept.len().min(delimiter.len() - 1);
-        let mut seam = [0; 2 * MAX_DELIMITER];
+        let before = self.incomplete.map_or(0, |part| part.length);
+        let tail = self.buffer.len().min(delimiter.len() - 1);
+        let mut seam = [0; 2 * DELIMITER_BYTES_MAX];
         let first = input.len().min(delimiter.len());
-        seam[..tail].copy_from_slice(&self.kept[self.kept.len() - tail..]);
+        seam[..tail].copy_from_slice(&self.buffer[self.buffer.len() - tail..]);
         seam[tail..tail + first].copy_from_slice(&input[..first]);
         let found = match find(&seam[..tail + first], delimiter) {
             Some(at) => Some(at + delimiter.len() - tail),
@@ -388,9 +392,9 @@ impl MessageReader {
         let (come, rest) = input.split_at(here);
         *input = rest;
         let all = before + here as u64;
-        self.keep(
+        self.buffer_bytes(
             come,
-            wanted.keep + delimiter.len(),
+            wanted.kept_bytes_max + delimiter.len(),
             delimiter.len() - 1,
             all,
         );
@@ -398,42 +402,44 @@ impl MessageReader {
             Some(_) => all - delimiter.len() as u64,
             None => all.saturating_sub(delimiter.len() as u64 - 1),
         };
-        if length > wanted.longest {
+        if length > wanted.length_max {
             return Err(Malformed::TooLong(length));
         }
         if found.is_none() {
-            self.part = Some(Part {
+            self.incomplete = Some(IncompleteMessage {
                 length: all,
                 left: 0,
             });
             return Ok(None);
         }
-        self.part = None;
-        let whole = self.kept.len() as u64 == all && length <= wanted.keep as u64;
-        let body = whole.then(|| &self.kept[..self.kept.len() - delimiter.len()]);
-        Ok(Some(Frame { length, body }))
+        self.incomplete = None;
+        let whole = self.buffer.len() as u64 == all && length <= wanted.kept_bytes_max as u64;
+        let body = whole.then(|| &self.buffer[..self.buffer.len() - delimiter.len()]);
+        Ok(Some(Message { length, body }))
     }
 
     /// Buffers received bytes; if there are more than `most` in total, only the last `tail` bytes.
-    fn keep(&mut self, come: &[u8], most: usize, tail: usize, all: u64) {
-        if self.kept.len() + come.len() <= most && self.kept.len() as u64 + come.len() as u64 == all
+    fn buffer_bytes(&mut self, come: &[u8], most: usize, tail: usize, all: u64) {
+        if self.buffer.len() + come.len() <= most
+            && self.buffer.len() as u64 + come.len() as u64 == all
         {
-            self.kept.extend_from_slice(come);
+            self.buffer.extend_from_slice(come);
             return;
         }
-        steps::took(self.kept.len());
+        steps::count_bytes(self.buffer.len());
         let from_come = come.len().min(tail);
-        let from_kept = (tail - from_come).min(self.kept.len());
-        let drop = self.kept.len() - from_kept;
-        self.kept.drain(..drop);
-        self.kept.extend_from_slice(&come[come.len() - from_come..]);
-        self.kept.shrink_to(2 * MAX_DELIMITER);
+        let from_kept = (tail - from_come).min(self.buffer.len());
+        let drop = self.buffer.len() - from_kept;
+        self.buffer.drain(..drop);
+        self.buffer
+            .extend_from_slice(&come[come.len() - from_come..]);
+        self.buffer.shrink_to(2 * DELIMITER_BYTES_MAX);
     }
 
     /// Releases memory that is not needed between two messages.
-    pub fn rest(&mut self) {
-        if self.part.is_none() && self.kept.capacity() > 0 {
-            self.kept = Vec::new();
+    pub fn release_memory(&mut self) {
+        if self.incomplete.is_none() && self.buffer.capacity() > 0 {
+            self.buffer = Vec::new();
         }
     }
 }
@@ -444,7 +450,7 @@ fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
     let mut from = 0;
     loop {
         let at = from + steps::find(&bytes[from..], first)?;
-        steps::took(rest.len());
+        steps::count_bytes(rest.len());
         if bytes[at + 1..].starts_with(rest) {
             return Some(at);
         }

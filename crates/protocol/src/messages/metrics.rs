@@ -82,7 +82,7 @@ measure::metrics! {
     }
     table {
         TableColumn::larger("playing", "playing", Statistic::Max, ["connected", ""]);
-        TableColumn::larger("messages", "acknowledged_rate", Statistic::Value, ["messages", "/s"]).means(Meaning::Done);
+        TableColumn::larger("messages", "acknowledged_rate", Statistic::Value, ["messages", "/s"]).means(Meaning::Operations);
         TableColumn::larger("bitrate", "sent_bitrate", Statistic::Value, ["Mb/s", ""]).means(Meaning::BitRate);
         TableColumn::smaller("due_not_sent", "due_not_sent", Statistic::Value, ["not", "taken"]);
         TableColumn::smaller("lost_in_flight", "lost_in_flight", Statistic::Value, ["lost in", "flight"]);
@@ -90,30 +90,33 @@ measure::metrics! {
         TableColumn::smaller("round_trip_p50", "round_trip", Statistic::Quantile(0.5), ["trip", "p50 ms"]);
         TableColumn::smaller("round_trip_p99", "round_trip", Statistic::Quantile(0.99), ["trip", "p99 ms"]);
         TableColumn::smaller("cpu_per_message", "", Statistic::Value, ["CPU per", "message µs"])
-            .means(Meaning::CpuPerDone);
+            .means(Meaning::CpuPerOperation);
     }
     summary {
-        super::summary::MESSAGES;
+        super::summary::SUMMARY;
     }
     disqualifiers {
-        of_sent(&["lost_in_flight"], "lost in flight");
-        of_sent(&["answers_wrong"], "answered wrong");
-        of_sent(&["answers_missed", "answers_timed_out", "unanswered"], "not answered");
+        disqualify_share_of_sent(&["lost_in_flight"], "lost in flight");
+        disqualify_share_of_sent(&["answers_wrong"], "answered wrong");
+        disqualify_share_of_sent(&["answers_missed", "answers_timed_out", "unanswered"], "not answered");
         Disqualifier {
             parts: &["due_not_sent"],
             of: "due",
-            words: "not taken",
+            description: "not taken",
             allowed_by: Some("back_pressure"),
         };
     }
 }
 
 /// Returns a disqualifier for a share of the messages sent.
-const fn of_sent(parts: &'static [&'static str], words: &'static str) -> Disqualifier {
+const fn disqualify_share_of_sent(
+    parts: &'static [&'static str],
+    words: &'static str,
+) -> Disqualifier {
     Disqualifier {
         parts,
         of: "sent",
-        words,
+        description: words,
         allowed_by: None,
     }
 }
@@ -134,13 +137,13 @@ measure::metrics! {
         /// Bytes received.
         RECEIVED_BYTES = "received_bytes", Bytes, "";
         /// Answers given to the connection.
-        REPLIES = "replies", Count, "";
+        ANSWERS = "replies", Count, "";
         /// Bytes of these answers.
         REPLIED_BYTES = "replied_bytes", Bytes, "";
         /// Answers dropped on purpose.
         DROPPED = "dropped", Count, "";
         /// Answers corrupted on purpose.
-        SPOILT = "spoilt", Count, "";
+        CORRUPTED = "spoilt", Count, "";
         /// Connections closed on purpose.
         CLOSED = "closed", Count, "";
     }

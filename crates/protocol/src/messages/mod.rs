@@ -1,8 +1,8 @@
 //! Short messages over TCP, TLS, WebSockets and Unix sockets, as in chats, games and telemetry.
 //!
 //! Each client has one connection. Its session opens the connection, exchanges the greeting, and
-//! then hands the connection over as a [`caller::Caller`]: the worker sends and reads messages on
-//! it without calling the session for each.
+//! then hands the connection over as a [`caller::ClientExchange`]: the worker sends and reads
+//! messages on it without calling the session for each.
 
 pub mod caller;
 pub mod client;

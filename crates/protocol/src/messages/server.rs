@@ -10,21 +10,21 @@ use std::time::Duration;
 use measure::units::{Ratio, TimeSpan};
 use measure::{Catalogue, Recorder, Time};
 
-use super::failure::{Failure, one_ping_more};
-use super::frame::{Framing, Item, MessageReader, ReadLimits};
+use super::failure::{Failure, count_ping};
+use super::frame::{Framing, MessageReader, ReadLimits, Received};
 use super::metrics::{self as m, SERVED};
 use crate::metrics::CLIENTS;
-use crate::mix::mix;
-use crate::session::exchange::{After, Ended, Exchange, Tools};
+use crate::mix::derive_seed;
+use crate::session::exchange::{Exchange, ExchangeContext, ExchangeEnd, NextStep};
 use crate::session::{self, ChannelId, Context, Input, Outcome, Output, Port, Session};
-use crate::websocket::{self as ws, Acceptance};
+use crate::websocket::{self as ws, ServerHandshake};
 
 /// Maximum length of a message that is buffered: over a WebSocket each message is, otherwise only
 /// if its answer may be corrupted, delayed or dropped.
-const KEEP: usize = 64 * 1024;
+const PARSED_BYTES_MAX: usize = 64 * 1024;
 
 /// Maximum length of a message.
-const LONGEST: u64 = 64 << 20;
+const MESSAGE_BYTES_MAX: u64 = 64 << 20;
 
 /// Treatment of messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub struct MessageFaults {
 }
 
 /// All faults as they are written.
-const KNOWN: [&str; 5] = ["delay=5ms", "drop=1%", "wrong=1%", "close=1%", "deaf"];
+const KNOWN_FAULTS: [&str; 5] = ["delay=5ms", "drop=1%", "wrong=1%", "close=1%", "deaf"];
 
 impl MessageFaults {
     /// Adds a fault, written as after `--fault`. It replaces an earlier fault of the same name.
@@ -81,7 +81,10 @@ impl MessageFaults {
                 Ok(())
             }
             _ => {
-                let known: Vec<String> = KNOWN.iter().map(|known| format!("`{known}`")).collect();
+                let known: Vec<String> = KNOWN_FAULTS
+                    .iter()
+                    .map(|known| format!("`{known}`"))
+                    .collect();
                 Err(format!(
                     "unknown fault; known faults are {}",
                     known.join(", ")
@@ -92,7 +95,7 @@ impl MessageFaults {
     }
 
     /// Returns true if each message must be parsed.
-    fn look_at_each(&self) -> bool {
+    fn need_parsing(&self) -> bool {
         !self.delay.is_zero() || self.drop > 0.0 || self.wrong > 0.0 || self.close > 0.0
     }
 }
@@ -122,55 +125,55 @@ impl MessageServerConfig {
             config: self.clone(),
             number,
             state: State::New,
-            handshake: Acceptance::default(),
-            until: None,
+            handshake: ServerHandshake::default(),
+            handshake_until: None,
         })
     }
 }
 
 /// Server's side of a connection.
 #[derive(Debug)]
-pub struct Answerer {
+pub struct ServerExchange {
     config: Arc<MessageServerConfig>,
     number: u64,
     /// Number of messages so far.
     messages: u64,
     /// Number of bytes of an incomplete message without framing.
-    begun: usize,
+    incomplete_bytes: usize,
     reader: MessageReader,
     /// Delayed answers with their due times.
     delayed: VecDeque<(Time, Box<[u8]>)>,
-    waiting: usize,
+    delayed_bytes: usize,
 }
 
-impl Answerer {
-    pub(super) fn new(config: Arc<MessageServerConfig>, number: u64) -> Answerer {
-        Answerer {
+impl ServerExchange {
+    pub(super) fn new(config: Arc<MessageServerConfig>, number: u64) -> ServerExchange {
+        ServerExchange {
             config,
             number,
             messages: 0,
-            begun: 0,
+            incomplete_bytes: 0,
             reader: MessageReader::default(),
             delayed: VecDeque::new(),
-            waiting: 0,
+            delayed_bytes: 0,
         }
     }
 
     /// Returns true if a fault with this share affects the current message. `which` distinguishes
     /// faults.
-    fn strikes(&self, share: f64, which: u64) -> bool {
+    fn has_fault(&self, share: f64, which: u64) -> bool {
         share > 0.0
-            && (mix(&[self.config.seed, self.number, self.messages, which]) as f64)
+            && (derive_seed(&[self.config.seed, self.number, self.messages, which]) as f64)
                 < share * u64::MAX as f64
     }
 
     /// Sends the answer in `scratch`, or queues it for its delay.
-    fn answer(&mut self, config: &MessageServerConfig, tools: &mut Tools<'_>) {
+    fn send_or_delay(&mut self, config: &MessageServerConfig, tools: &mut ExchangeContext<'_>) {
         if config.faults.delay.is_zero() {
             tools.out.extend_from_slice(tools.scratch);
-            replied(tools.scratch.len(), tools.recorder);
+            count_answer(tools.scratch.len(), tools.recorder);
         } else {
-            self.waiting += tools.scratch.len();
+            self.delayed_bytes += tools.scratch.len();
             let due = tools.now + config.faults.delay;
             self.delayed
                 .push_back((due, tools.scratch.as_slice().into()));
@@ -179,33 +182,33 @@ impl Answerer {
 
     /// Handles bytes without faults: counts messages, and in echo mode sends the bytes back
     /// unchanged.
-    fn pass(
+    fn count_and_echo(
         &mut self,
         config: &MessageServerConfig,
         bytes: &[u8],
-        tools: &mut Tools<'_>,
-    ) -> Result<After, session::Failure> {
+        tools: &mut ExchangeContext<'_>,
+    ) -> Result<NextStep, session::Failure> {
         let before = self.messages;
         match &config.framing {
             Framing::None => {
-                let all = self.begun + bytes.len();
+                let all = self.incomplete_bytes + bytes.len();
                 let size = config.size.max(1);
                 self.messages += (all / size) as u64;
-                self.begun = all % size;
+                self.incomplete_bytes = all % size;
             }
             framing => {
                 let wanted = ReadLimits {
-                    fixed: 0,
-                    keep: 0,
-                    longest: LONGEST,
+                    unframed_length: 0,
+                    kept_bytes_max: 0,
+                    length_max: MESSAGE_BYTES_MAX,
                 };
                 let mut input = bytes;
                 while let Some(item) = self
                     .reader
-                    .next(framing, &wanted, &mut input)
-                    .map_err(Failure::of_malformed)?
+                    .next_item(framing, &wanted, &mut input)
+                    .map_err(Failure::from_malformed)?
                 {
-                    self.messages += u64::from(matches!(item, Item::Frame(_)));
+                    self.messages += u64::from(matches!(item, Received::Message(_)));
                 }
             }
         }
@@ -213,15 +216,15 @@ impl Answerer {
         tools.recorder.add(m::RECEIVED, messages);
         if config.mode == Mode::Echo {
             tools.out.extend_from_slice(bytes);
-            tools.recorder.add(m::REPLIES, messages);
+            tools.recorder.add(m::ANSWERS, messages);
             tools.recorder.add(m::REPLIED_BYTES, bytes.len() as u64);
         }
-        Ok(After::Go)
+        Ok(NextStep::Continue)
     }
 }
 
-impl Exchange for Answerer {
-    fn outlives_peer(&self) -> bool {
+impl Exchange for ServerExchange {
+    fn sends_after_peer_closed(&self) -> bool {
         true
     }
 
@@ -229,31 +232,31 @@ impl Exchange for Answerer {
         &mut self,
         bytes: &[u8],
         _: Time,
-        tools: &mut Tools<'_>,
-    ) -> Result<After, session::Failure> {
+        tools: &mut ExchangeContext<'_>,
+    ) -> Result<NextStep, session::Failure> {
         tools.recorder.add(m::RECEIVED_BYTES, bytes.len() as u64);
         let config = self.config.clone();
-        if !config.faults.look_at_each() && !matches!(config.framing, Framing::WebSocket { .. }) {
-            return self.pass(&config, bytes, tools);
+        if !config.faults.need_parsing() && !matches!(config.framing, Framing::WebSocket { .. }) {
+            return self.count_and_echo(&config, bytes, tools);
         }
         let wanted = ReadLimits {
-            fixed: config.size,
-            keep: KEEP,
-            longest: LONGEST,
+            unframed_length: config.size,
+            kept_bytes_max: PARSED_BYTES_MAX,
+            length_max: MESSAGE_BYTES_MAX,
         };
         let mut input = bytes;
         let mut pings = 0;
         loop {
-            let item = self.reader.next(&config.framing, &wanted, &mut input);
-            let frame = match item.map_err(Failure::of_malformed)? {
+            let item = self.reader.next_item(&config.framing, &wanted, &mut input);
+            let frame = match item.map_err(Failure::from_malformed)? {
                 None => break,
-                Some(Item::Frame(frame)) => frame,
-                Some(Item::Ping(payload)) => {
-                    one_ping_more(&mut pings)?;
+                Some(Received::Message(frame)) => frame,
+                Some(Received::Ping(payload)) => {
+                    count_ping(&mut pings)?;
                     ws::write_control(ws::PONG, payload, None, tools.out);
                     continue;
                 }
-                Some(Item::Close(code)) => {
+                Some(Received::Close(code)) => {
                     let code = code.map(u16::to_be_bytes);
                     ws::write_control(
                         ws::CLOSE,
@@ -261,7 +264,7 @@ impl Exchange for Answerer {
                         None,
                         tools.out,
                     );
-                    return Ok(After::Finish);
+                    return Ok(NextStep::Finish);
                 }
             };
             self.messages += 1;
@@ -271,72 +274,72 @@ impl Exchange for Answerer {
                 Some(body) => config.framing.write(body, 0, tools.scratch),
                 None => {
                     let detail = format!(
-                        "message of {} bytes; WebSockets and faults support at most {KEEP}",
+                        "message of {} bytes; WebSockets and faults support at most {PARSED_BYTES_MAX}",
                         frame.length
                     );
                     return Err(Failure::MalformedAnswer.with(detail));
                 }
             }
             let body = frame.length as usize;
-            if self.strikes(config.faults.close, 1) {
+            if self.has_fault(config.faults.close, 1) {
                 tools.recorder.add(m::CLOSED, 1);
-                return Ok(After::Close);
+                return Ok(NextStep::Close);
             }
             if config.mode == Mode::Sink {
                 continue;
             }
-            if self.strikes(config.faults.drop, 2) {
+            if self.has_fault(config.faults.drop, 2) {
                 tools.recorder.add(m::DROPPED, 1);
                 continue;
             }
-            if self.strikes(config.faults.wrong, 3) && body > 0 {
-                tools.recorder.add(m::SPOILT, 1);
-                spoil(&config.framing, body, tools.scratch);
+            if self.has_fault(config.faults.wrong, 3) && body > 0 {
+                tools.recorder.add(m::CORRUPTED, 1);
+                corrupt(&config.framing, body, tools.scratch);
             }
-            self.answer(&config, tools);
+            self.send_or_delay(&config, tools);
         }
-        self.reader.rest();
-        Ok(After::Go)
+        self.reader.release_memory();
+        Ok(NextStep::Continue)
     }
 
     fn next_due(&self) -> Option<Time> {
         self.delayed.front().map(|(due, _)| *due)
     }
 
-    fn due(&mut self, tools: &mut Tools<'_>) -> After {
+    fn run_scheduled(&mut self, tools: &mut ExchangeContext<'_>) -> NextStep {
         while let Some((due, _)) = self.delayed.front()
             && *due <= tools.now
             && let Some((_, bytes)) = self.delayed.pop_front()
         {
-            self.waiting -= bytes.len();
+            self.delayed_bytes -= bytes.len();
             tools.out.extend_from_slice(&bytes);
-            replied(bytes.len(), tools.recorder);
+            count_answer(bytes.len(), tools.recorder);
         }
-        After::Go
+        NextStep::Continue
     }
 
-    fn waiting(&self) -> usize {
+    fn backlog(&self) -> usize {
         match self.config.faults.deaf {
             // Backpressure so high that nothing is ever read.
             true => usize::MAX,
-            false => self.waiting,
+            false => self.delayed_bytes,
         }
     }
 
-    fn ended(&mut self, how: &Ended, recorder: &mut Recorder) {
+    fn ended(&mut self, how: &ExchangeEnd, recorder: &mut Recorder) {
         recorder.add(m::CONNECTIONS_ENDED, 1);
-        let broken = !matches!(how, Ended::InOrder | Ended::OnPurpose);
+        let broken = !matches!(how, ExchangeEnd::Finished | ExchangeEnd::ClosedByUs);
         recorder.add(m::BROKEN, u64::from(broken));
     }
 }
 
-fn replied(bytes: usize, recorder: &mut Recorder) {
-    recorder.add(m::REPLIES, 1);
+fn count_answer(bytes: usize, recorder: &mut Recorder) {
+    recorder.add(m::ANSWERS, 1);
     recorder.add(m::REPLIED_BYTES, bytes as u64);
 }
 
 /// Changes the last byte of a framed message of `body` bytes, but never to a byte of the delimiter.
-fn spoil(framing: &Framing, body: usize, framed: &mut [u8]) {
+fn corrupt(framing: &Framing, body: usize, framed: &mut [u8]) {
     let behind = match framing {
         Framing::Delimiter(delimiter) => delimiter.len(),
         _ => 0,
@@ -362,7 +365,7 @@ enum State {
 /// Time limit for a complete WebSocket request. Slower clients are disconnected, so that they
 /// cannot hold unused connections. (Plain connections have no handshake: a client that sends
 /// nothing on one is waiting.)
-pub const HANDSHAKE: Duration = Duration::from_secs(10);
+pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Channel of the accepted connection.
 const CHANNEL: ChannelId = ChannelId(0);
@@ -373,9 +376,9 @@ struct ServerSession {
     number: u64,
     state: State,
     /// State of the WebSocket handshake.
-    handshake: Acceptance,
+    handshake: ServerHandshake,
     /// Time limit for the handshake, while it is incomplete.
-    until: Option<Time>,
+    handshake_until: Option<Time>,
 }
 
 impl ServerSession {
@@ -389,13 +392,13 @@ impl ServerSession {
     fn opened(&mut self, cx: &mut Context<'_>) {
         cx.recorder.add(m::CONNECTIONS, 1);
         match self.config.framing {
-            Framing::WebSocket { .. } => self.until = Some(cx.now + HANDSHAKE),
+            Framing::WebSocket { .. } => self.handshake_until = Some(cx.now + HANDSHAKE_TIMEOUT),
             _ => self.hand_over(cx),
         }
     }
 
     /// Ends a connection on which no WebSocket was established.
-    fn refuse(&mut self, cx: &mut Context<'_>, why: &str) {
+    fn fail_handshake(&mut self, cx: &mut Context<'_>, why: &str) {
         cx.recorder.add(m::CONNECTIONS_ENDED, 1);
         cx.recorder.add(m::BROKEN, 1);
         self.end(cx, Outcome::Failed(Failure::WebSocketRefused.with(why)));
@@ -404,10 +407,10 @@ impl ServerSession {
     /// Answers a WebSocket handshake once the request is complete.
     fn upgrade(&mut self, cx: &mut Context<'_>, bytes: &[u8]) {
         let mut rest = bytes;
-        let answer = match self.handshake.take(&mut rest) {
+        let answer = match self.handshake.read_request(&mut rest) {
             Ok(None) => return,
             Ok(Some(answer)) => answer,
-            Err(why) => return self.refuse(cx, why),
+            Err(why) => return self.fail_handshake(cx, why),
         };
         cx.out.push_back(Output::Send {
             channel: CHANNEL,
@@ -423,8 +426,8 @@ impl ServerSession {
 
     fn hand_over(&mut self, cx: &mut Context<'_>) {
         self.state = State::HandedOver;
-        self.until = None;
-        let answerer = Answerer::new(self.config.clone(), self.number);
+        self.handshake_until = None;
+        let answerer = ServerExchange::new(self.config.clone(), self.number);
         cx.out.push_back(Output::Exchange {
             channel: CHANNEL,
             exchange: Box::new(answerer),
@@ -437,7 +440,7 @@ impl Session for ServerSession {
         match input {
             Input::Opened { .. } => self.opened(cx),
             Input::Bytes { bytes, .. } if self.state == State::New => self.upgrade(cx, bytes),
-            Input::Exchanged { .. } => self.end(cx, Outcome::Completed),
+            Input::ExchangeEnded { .. } => self.end(cx, Outcome::Completed),
             Input::Closed { .. } => {
                 cx.recorder.add(m::CONNECTIONS_ENDED, 1);
                 self.end(cx, Outcome::Completed);
@@ -449,13 +452,16 @@ impl Session for ServerSession {
             Input::Stop { .. } => self.end(cx, Outcome::Stopped),
             _ => {}
         }
-        if self.until.is_some_and(|until| cx.now >= until) && self.state == State::New {
-            self.refuse(cx, &format!("no complete request within {HANDSHAKE:?}"));
+        if self.handshake_until.is_some_and(|until| cx.now >= until) && self.state == State::New {
+            self.fail_handshake(
+                cx,
+                &format!("no complete request within {HANDSHAKE_TIMEOUT:?}"),
+            );
         }
     }
 
     fn deadline(&self) -> Option<Time> {
-        self.until.filter(|_| self.state == State::New)
+        self.handshake_until.filter(|_| self.state == State::New)
     }
 }
 
@@ -466,7 +472,7 @@ mod tests {
     #[test]
     fn faults_are_read_as_they_are_written() {
         let mut faults = MessageFaults::default();
-        for known in KNOWN {
+        for known in KNOWN_FAULTS {
             faults.add(known).expect("it is known");
         }
         let expected = MessageFaults {
@@ -486,10 +492,10 @@ mod tests {
     #[test]
     fn corrupted_messages_keep_their_framing() {
         let mut framed = b"ab\x0b\n".to_vec();
-        spoil(&Framing::Delimiter(b"\n".as_slice().into()), 3, &mut framed);
+        corrupt(&Framing::Delimiter(b"\n".as_slice().into()), 3, &mut framed);
         assert_eq!(framed, b"ab\x09\n");
         let mut framed = b"\x02ab".to_vec();
-        spoil(&Framing::None, 3, &mut framed);
+        corrupt(&Framing::None, 3, &mut framed);
         assert_eq!(framed, b"\x02ac");
     }
 
@@ -556,7 +562,7 @@ mod tests {
     fn slow_handshake_ends_after_its_time_limit() {
         for trickles in [false, true] {
             let mut bench = Bench::opened(WEBSOCKET);
-            let until = bench.now + HANDSHAKE;
+            let until = bench.now + HANDSHAKE_TIMEOUT;
             let mut request = b"GET / HTTP/1.1\r\nX: "
                 .iter()
                 .chain(std::iter::repeat(&b'y'));
@@ -586,10 +592,10 @@ mod tests {
     #[test]
     fn only_the_handshake_has_a_time_limit() {
         let mut bench = Bench::opened(WEBSOCKET);
-        bench.now += HANDSHAKE / 2;
+        bench.now += HANDSHAKE_TIMEOUT / 2;
         bench.bytes(b"GET / HTTP/1.1\r\nSec-WebSocket-Key: x\r\n\r\n");
         assert_eq!(bench.session.deadline(), None);
-        bench.now += HANDSHAKE;
+        bench.now += HANDSHAKE_TIMEOUT;
         bench.input(Input::Deadline);
         assert!(
             !bench

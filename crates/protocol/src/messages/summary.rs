@@ -1,9 +1,9 @@
 //! Summary rows of messages.
 
 use measure::SummaryRow;
-use measure::summary::{Part, When};
+use measure::summary::{Part, RowCondition};
 
-pub(super) const MESSAGES: &[SummaryRow] = &[
+pub(super) const SUMMARY: &[SummaryRow] = &[
     SummaryRow::text(
         "messages",
         &[],
@@ -13,7 +13,7 @@ pub(super) const MESSAGES: &[SummaryRow] = &[
     ),
     SummaryRow::text(
         "back-pressure",
-        &[When::Above("due_not_sent")],
+        &[RowCondition::Above("due_not_sent")],
         &[Part::Text(
             "{due_not_sent:message|messages} were due but could not be sent, {back_pressure} of all \
              that were due",
@@ -21,7 +21,7 @@ pub(super) const MESSAGES: &[SummaryRow] = &[
     ),
     SummaryRow::text(
         "lost",
-        &[When::Above("lost_in_flight")],
+        &[RowCondition::Above("lost_in_flight")],
         &[Part::Text(
             "{lost_in_flight:message|messages} in flight, when their connection ended",
         )],
@@ -40,31 +40,31 @@ pub(super) const MESSAGES: &[SummaryRow] = &[
     ),
     SummaryRow::distribution(
         "round trip",
-        &[When::HasData("round_trip")],
+        &[RowCondition::HasData("round_trip")],
         "round_trip",
         "p50",
     ),
     SummaryRow::distribution(
         "  from sending",
-        &[When::HasData("round_trip_from_sent")],
+        &[RowCondition::HasData("round_trip_from_sent")],
         "round_trip_from_sent",
         "p50",
     ),
     SummaryRow::distribution(
         "round duration",
-        &[When::HasData("round_duration")],
+        &[RowCondition::HasData("round_duration")],
         "round_duration",
         "mean",
     ),
     SummaryRow::distribution(
         "greeting",
-        &[When::HasData("greeting_delay")],
+        &[RowCondition::HasData("greeting_delay")],
         "greeting_delay",
         "p50",
     ),
     SummaryRow::distribution(
         "connecting",
-        &[When::HasData("connect_delay")],
+        &[RowCondition::HasData("connect_delay")],
         "connect_delay",
         "p50",
     ),

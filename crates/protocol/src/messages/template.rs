@@ -2,16 +2,16 @@
 
 use std::fmt;
 
-use crate::mix::mix;
+use crate::mix::derive_seed;
 
 /// Maximum length of a message in bytes, without framing.
-pub const MAX_MESSAGE: usize = 1 << 20;
+pub const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
 /// Maximum number of parts of a template.
-const MAX_PARTS: usize = 64;
+const PARTS_MAX: usize = 64;
 
 /// Maximum width of a counter in digits: that of the largest number.
-const WIDEST: usize = 20;
+const COUNTER_DIGITS_MAX: usize = 20;
 
 /// Part of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,20 +35,20 @@ const TIME_DIGITS: usize = 19;
 pub struct Template {
     parts: Box<[Part]>,
     /// Length of a message without its counters of variable width.
-    fixed: usize,
+    fixed_length: usize,
     /// Number of counters of variable width.
-    open_counters: usize,
+    variable_counters: usize,
 }
 
 impl fmt::Debug for Template {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "Template({} bytes and more)", self.fixed)
+        write!(out, "Template({} bytes and more)", self.fixed_length)
     }
 }
 
 /// Values for the placeholders of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Filling {
+pub struct PlaceholderValues {
     /// Number of the message on its connection, from 1.
     pub number: u64,
     /// Time of sending, in nanoseconds since 1970.
@@ -59,18 +59,18 @@ pub struct Filling {
 
 impl Template {
     /// Creates messages of this size: up to eight digits of the counter, followed by letters.
-    pub fn of_size(size: usize) -> Template {
+    pub fn with_size(size: usize) -> Template {
         let digits = size.min(8);
         let letters: Vec<u8> = (b'a'..=b'z').cycle().take(size - digits).collect();
         let width = u8::try_from(digits).expect("it is 8 at most");
         let counter = (digits > 0).then_some(Part::Counter(Some(width)));
         let rest = (!letters.is_empty()).then(|| Part::Bytes(letters.into()));
-        Template::of_parts(counter.into_iter().chain(rest).collect())
+        Template::from_parts(counter.into_iter().chain(rest).collect())
     }
 
     /// Creates messages that always consist of these bytes.
-    pub fn of_bytes(bytes: &[u8]) -> Template {
-        Template::of_parts(vec![Part::Bytes(bytes.into())])
+    pub fn from_bytes(bytes: &[u8]) -> Template {
+        Template::from_parts(vec![Part::Bytes(bytes.into())])
     }
 
     /// Parses a text: `{counter}`, `{counter:8}`, `{time}` and `{random:8}` are placeholders, `{{`
@@ -101,26 +101,26 @@ impl Template {
             if !bytes.is_empty() {
                 parts.push(Part::Bytes(std::mem::take(&mut bytes).into()));
             }
-            parts.push(part(name)?);
+            parts.push(parse_placeholder(name)?);
         }
         bytes.extend(rest.as_bytes());
         if !bytes.is_empty() {
             parts.push(Part::Bytes(bytes.into()));
         }
-        if parts.len() > MAX_PARTS {
+        if parts.len() > PARTS_MAX {
             return Err(format!(
-                "the text has more than {MAX_PARTS} parts, counting placeholders and the text \
+                "the text has more than {PARTS_MAX} parts, counting placeholders and the text \
                  between them"
             ));
         }
-        let template = Template::of_parts(parts);
-        if template.longest() > MAX_MESSAGE {
-            return Err(format!("messages have at most {MAX_MESSAGE} bytes"));
+        let template = Template::from_parts(parts);
+        if template.length_max() > MESSAGE_BYTES_MAX {
+            return Err(format!("messages have at most {MESSAGE_BYTES_MAX} bytes"));
         }
         Ok(template)
     }
 
-    fn of_parts(parts: Vec<Part>) -> Template {
+    fn from_parts(parts: Vec<Part>) -> Template {
         let mut fixed = 0usize;
         let mut open_counters = 0;
         for part in &parts {
@@ -134,28 +134,29 @@ impl Template {
         }
         Template {
             parts: parts.into(),
-            fixed,
-            open_counters,
+            fixed_length: fixed,
+            variable_counters: open_counters,
         }
     }
 
     /// Returns the length of message `number`.
     pub fn length(&self, number: u64) -> usize {
-        self.fixed + self.open_counters * digits(number)
+        self.fixed_length + self.variable_counters * digits(number)
     }
 
     /// Returns the maximum length of a message.
-    pub fn longest(&self) -> usize {
-        self.fixed.saturating_add(self.open_counters * WIDEST)
+    pub fn length_max(&self) -> usize {
+        self.fixed_length
+            .saturating_add(self.variable_counters * COUNTER_DIGITS_MAX)
     }
 
     /// Returns true if all messages have the same length.
-    pub fn is_of_one_length(&self) -> bool {
-        self.open_counters == 0
+    pub fn has_fixed_length(&self) -> bool {
+        self.variable_counters == 0
     }
 
     /// Returns true if messages contain their time of sending.
-    pub fn tells_time(&self) -> bool {
+    pub fn contains_time(&self) -> bool {
         self.parts.contains(&Part::Time)
     }
 
@@ -168,20 +169,20 @@ impl Template {
 
     /// Appends a message to `out` (hot path).
     #[inline]
-    pub fn write(&self, filling: &Filling, out: &mut Vec<u8>) {
+    pub fn write(&self, filling: &PlaceholderValues, out: &mut Vec<u8>) {
         for part in &self.parts {
             match part {
                 Part::Bytes(bytes) => out.extend_from_slice(bytes),
                 Part::Counter(width) => {
-                    let mut digits = [b'0'; WIDEST];
+                    let mut digits = [b'0'; COUNTER_DIGITS_MAX];
                     let from = write_digits(filling.number, &mut digits);
-                    let from = width.map_or(from, |width| WIDEST - usize::from(width));
+                    let from = width.map_or(from, |width| COUNTER_DIGITS_MAX - usize::from(width));
                     out.extend_from_slice(&digits[from..]);
                 }
                 Part::Time => {
-                    let mut digits = [b'0'; WIDEST];
+                    let mut digits = [b'0'; COUNTER_DIGITS_MAX];
                     write_digits(filling.nanos, &mut digits);
-                    out.extend_from_slice(&digits[WIDEST - TIME_DIGITS..]);
+                    out.extend_from_slice(&digits[COUNTER_DIGITS_MAX - TIME_DIGITS..]);
                 }
                 Part::Random(length) => write_random(filling, *length as usize, out),
             }
@@ -189,7 +190,7 @@ impl Template {
     }
 }
 
-fn part(name: &str) -> Result<Part, String> {
+fn parse_placeholder(name: &str) -> Result<Part, String> {
     let (name, length) = match name.split_once(':') {
         Some((name, length)) => (name, Some(length)),
         None => (name, None),
@@ -207,13 +208,13 @@ fn part(name: &str) -> Result<Part, String> {
     };
     match name {
         "counter" => {
-            Ok(Part::Counter(number(WIDEST)?.map(|width| {
+            Ok(Part::Counter(number(COUNTER_DIGITS_MAX)?.map(|width| {
                 u8::try_from(width).expect("it is 20 at most")
             })))
         }
         "time" if length.is_none() => Ok(Part::Time),
         "random" => Ok(Part::Random(
-            u32::try_from(number(MAX_MESSAGE)?.unwrap_or(8)).expect("it is bounded"),
+            u32::try_from(number(MESSAGE_BYTES_MAX)?.unwrap_or(8)).expect("it is bounded"),
         )),
         _ => Err(format!(
             "unknown placeholder `{{{name}}}`: there are `{{counter}}`, `{{counter:8}}`, `{{time}}` and `{{random:8}}`; write `{{{{` for a brace"
@@ -230,8 +231,8 @@ fn digits(number: u64) -> usize {
 
 /// Writes a number at the end of `digits`. Returns the index of its first digit.
 #[inline]
-fn write_digits(mut number: u64, digits: &mut [u8; WIDEST]) -> usize {
-    let mut at = WIDEST;
+fn write_digits(mut number: u64, digits: &mut [u8; COUNTER_DIGITS_MAX]) -> usize {
+    let mut at = COUNTER_DIGITS_MAX;
     loop {
         at -= 1;
         digits[at] = b'0' + (number % 10) as u8;
@@ -242,12 +243,12 @@ fn write_digits(mut number: u64, digits: &mut [u8; WIDEST]) -> usize {
     }
 }
 
-fn write_random(filling: &Filling, length: usize, out: &mut Vec<u8>) {
+fn write_random(filling: &PlaceholderValues, length: usize, out: &mut Vec<u8>) {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789ab";
     let mut drawn = 0;
     for place in 0..length {
         if place % 10 == 0 {
-            drawn = mix(&[filling.seed, filling.number, place as u64]);
+            drawn = derive_seed(&[filling.seed, filling.number, place as u64]);
         }
         out.push(LETTERS[(drawn & 63) as usize]);
         drawn >>= 6;
@@ -259,8 +260,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn filling(number: u64) -> Filling {
-        Filling {
+    fn filling(number: u64) -> PlaceholderValues {
+        PlaceholderValues {
             number,
             nanos: 1_700_000_000_123_456_789,
             seed: 7,
@@ -286,19 +287,19 @@ mod tests {
         assert_eq!(text.len(), template.length(12_345));
         assert_eq!(written(&template, 12_345), text);
         assert_ne!(written(&template, 12_346)[40..], text[40..]);
-        assert!(template.tells_time() && !template.is_of_one_length());
+        assert!(template.contains_time() && !template.has_fixed_length());
         assert_eq!(written(&Template::parse("").expect("valid"), 1), "");
     }
 
     #[test]
     fn messages_have_exactly_the_given_size() {
         assert_eq!(
-            written(&Template::of_size(36), 42),
+            written(&Template::with_size(36), 42),
             "00000042abcdefghijklmnopqrstuvwxyzab"
         );
-        assert_eq!(written(&Template::of_size(3), 1042), "042");
+        assert_eq!(written(&Template::with_size(3), 1042), "042");
         for size in 0..40 {
-            assert_eq!(written(&Template::of_size(size), u64::MAX).len(), size);
+            assert_eq!(written(&Template::with_size(size), u64::MAX).len(), size);
         }
     }
 
@@ -324,7 +325,7 @@ mod tests {
         fn written_messages_have_the_predicted_length(text in "[a-z{}:0-9]{0,30}", number: u64) {
             if let Ok(template) = Template::parse(&text) {
                 let text = written(&template, number);
-                prop_assert!(text.len() <= template.longest());
+                prop_assert!(text.len() <= template.length_max());
             }
         }
     }

@@ -4,12 +4,12 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use crate::url::{Parts, UrlError, Why, split_authority};
+use crate::url::{UrlError, UrlParts, UrlProblem, split_authority};
 use crate::{http1, websocket};
 
 /// Maximum length of a Unix socket's path in bytes (unix(7), `sun_path`, without the terminating
 /// null byte).
-pub const MAX_PATH: usize = 107;
+pub const PATH_BYTES_MAX: usize = 107;
 
 /// Supported schemes.
 pub const SCHEMES: &[&str] = &["tcp", "tls", "ws", "wss", "unix"];
@@ -18,7 +18,7 @@ pub const SCHEMES: &[&str] = &["tcp", "tls", "ws", "wss", "unix"];
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// A TCP port, with or without TLS.
-    Port {
+    Tcp {
         /// Host name or address; an IPv6 address has no brackets.
         host: String,
         port: u16,
@@ -36,10 +36,10 @@ impl Target {
     /// # Errors
     /// [`UrlError`].
     pub fn parse(url: &str) -> Result<Target, UrlError> {
-        let wrong = |why: Why| why.of(url);
-        let other = |why: &str| wrong(Why::Other(why.to_owned()));
+        let wrong = |why: UrlProblem| why.error_for(url);
+        let other = |why: &str| wrong(UrlProblem::Other(why.to_owned()));
         let no_scheme = || {
-            wrong(Why::Scheme {
+            wrong(UrlProblem::Scheme {
                 kind: "URL of a message server",
                 schemes: "tcp://, tls://, ws://, wss:// or unix://",
             })
@@ -50,7 +50,7 @@ impl Target {
             "unix" => return Target::unix(rest).map_err(other),
             "ws" | "wss" => {
                 let parsed = websocket::parse_url(url).map_err(malformed)?;
-                return Ok(Target::Port {
+                return Ok(Target::Tcp {
                     host: parsed.host().to_owned(),
                     port: parsed.port(),
                     secure: parsed.is_secure(),
@@ -61,7 +61,7 @@ impl Target {
             "tls" => true,
             _ => return Err(no_scheme()),
         };
-        let parts = Parts::of(url).map_err(malformed)?;
+        let parts = UrlParts::parse(url).map_err(malformed)?;
         let (_, path) = split_authority(rest);
         if !path.trim_end_matches('/').is_empty() {
             return Err(other("a path has no meaning here; remove it"));
@@ -69,7 +69,7 @@ impl Target {
         let port = parts
             .port
             .ok_or_else(|| other("it has no port: write tcp://host:9000"))?;
-        Ok(Target::Port {
+        Ok(Target::Tcp {
             host: parts.host,
             port,
             secure,
@@ -81,7 +81,7 @@ impl Target {
         if !rest.starts_with('/') {
             return Err("a Unix socket needs an absolute path: write unix:///run/server.sock");
         }
-        if rest.len() > MAX_PATH || rest.contains('\0') {
+        if rest.len() > PATH_BYTES_MAX || rest.contains('\0') {
             return Err("the path of a Unix socket has at most 107 bytes");
         }
         Ok(Target::Unix(PathBuf::from(rest)))
@@ -89,14 +89,14 @@ impl Target {
 
     /// Returns true for TLS.
     pub fn is_secure(&self) -> bool {
-        matches!(self, Target::Port { secure: true, .. })
+        matches!(self, Target::Tcp { secure: true, .. })
     }
 
     /// Returns true for a WebSocket.
     pub fn is_websocket(&self) -> bool {
         matches!(
             self,
-            Target::Port {
+            Target::Tcp {
                 websocket: Some(_),
                 ..
             }
@@ -107,7 +107,7 @@ impl Target {
     pub fn path(&self) -> Option<&Path> {
         match self {
             Target::Unix(path) => Some(path),
-            Target::Port { .. } => None,
+            Target::Tcp { .. } => None,
         }
     }
 }
@@ -115,8 +115,8 @@ impl Target {
 impl fmt::Display for Target {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Target::Port { host, port, .. } if host.contains(':') => write!(out, "[{host}]:{port}"),
-            Target::Port { host, port, .. } => write!(out, "{host}:{port}"),
+            Target::Tcp { host, port, .. } if host.contains(':') => write!(out, "[{host}]:{port}"),
+            Target::Tcp { host, port, .. } => write!(out, "{host}:{port}"),
             Target::Unix(path) => path.display().fmt(out),
         }
     }

@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use measure::Time;
 
-use super::codec::{Cookie, Message, NO_COOKIE, WANTED_MAX};
+use super::codec::{Cookie, Message, NO_COOKIE, REQUESTED_MAX};
 use super::config::ClientConfig;
 use super::failure::Failure;
 use super::metrics as m;
 use super::receiver::Receiver;
 use crate::metrics as clients;
 use crate::session::{
-    ChannelId, Context, Datagram, Input, Open, Outcome, Output, Reading, Session, Sinks, StreamRow,
+    ChannelId, Context, Datagram, Input, Open, Outcome, Output, ReadTiming, Session, Sinks,
+    StreamRow,
 };
 
 const CHANNEL: ChannelId = ChannelId(0);
@@ -30,11 +31,11 @@ pub(super) struct Client {
     /// Planned start, actual start, and time of the first hello.
     due: Time,
     started: Time,
-    greeted: Time,
+    hello_at: Time,
     /// Time of the last media or hello.
-    last: Time,
+    last_activity: Time,
     /// `true` once the server has announced the number of packets.
-    all_known: bool,
+    count_known: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +45,7 @@ enum Phase {
     /// Sends hellos with this cookie.
     Greeting(Cookie),
     Playing,
-    Over,
+    Ended,
 }
 
 impl Client {
@@ -56,30 +57,30 @@ impl Client {
             phase: Phase::Idle,
             due: Time::ZERO,
             started: Time::ZERO,
-            greeted: Time::ZERO,
-            last: Time::ZERO,
-            all_known: false,
+            hello_at: Time::ZERO,
+            last_activity: Time::ZERO,
+            count_known: false,
         }
     }
 
-    fn say(cx: &mut Context<'_>, message: &Message<'_>) {
+    fn send(cx: &mut Context<'_>, message: &Message<'_>) {
         cx.transmit(CHANNEL, None, |out| message.write(out));
     }
 
-    fn greet(&mut self, cx: &mut Context<'_>, cookie: Cookie) {
+    fn send_hello(&mut self, cx: &mut Context<'_>, cookie: Cookie) {
         self.phase = Phase::Greeting(cookie);
-        self.last = cx.now;
-        Client::say(cx, &Message::Hello(cookie));
+        self.last_activity = cx.now;
+        Client::send(cx, &Message::Hello(cookie));
     }
 
     fn datagram(&mut self, cx: &mut Context<'_>, datagram: &Datagram<'_>) {
         let at = datagram.at;
         match (self.phase, Message::parse(datagram.bytes)) {
-            (Phase::Over, _) => {}
+            (Phase::Ended, _) => {}
             (Phase::Greeting(NO_COOKIE), Some(Message::Challenge(cookie))) => {
-                let delay = at.since(self.greeted).as_nanos() as u64;
+                let delay = at.since(self.hello_at).as_nanos() as u64;
                 cx.recorder.record(m::CHALLENGE_DELAY, delay);
-                self.greet(cx, cookie);
+                self.send_hello(cx, cookie);
             }
             // Response to a repeated hello.
             (_, Some(Message::Challenge(_))) => {}
@@ -87,29 +88,29 @@ impl Client {
                 _,
                 Some(Message::Media {
                     number,
-                    again,
+                    is_retransmission: again,
                     payload,
                 }),
             ) => {
-                self.plays(cx, at);
+                self.note_first_media(cx, at);
                 let media = (number, again);
                 self.receiver.media(media, payload.len(), at, cx.recorder);
             }
             (_, Some(Message::End(count))) => {
-                self.last = self.last.max(at);
-                if !std::mem::replace(&mut self.all_known, true) {
+                self.last_activity = self.last_activity.max(at);
+                if !std::mem::replace(&mut self.count_known, true) {
                     self.phase = Phase::Playing;
                     self.receiver.end(count, at, cx.recorder);
                 }
             }
-            (_, Some(Message::Hello(_) | Message::Want(_) | Message::Bye) | None) => {
+            (_, Some(Message::Hello(_) | Message::Request(_) | Message::Bye) | None) => {
                 cx.recorder.add(m::MALFORMED, 1);
             }
         }
     }
 
-    fn plays(&mut self, cx: &mut Context<'_>, at: Time) {
-        self.last = self.last.max(at);
+    fn note_first_media(&mut self, cx: &mut Context<'_>, at: Time) {
+        self.last_activity = self.last_activity.max(at);
         if std::mem::replace(&mut self.phase, Phase::Playing) == Phase::Playing {
             return;
         }
@@ -124,25 +125,25 @@ impl Client {
     }
 
     /// Handles everything that is due.
-    fn look(&mut self, cx: &mut Context<'_>) {
+    fn run_due(&mut self, cx: &mut Context<'_>) {
         match self.phase {
-            Phase::Idle | Phase::Opening | Phase::Over => {}
+            Phase::Idle | Phase::Opening | Phase::Ended => {}
             Phase::Greeting(cookie) => {
-                if cx.now >= self.greeted + self.config.handshake_timeout.0 {
+                if cx.now >= self.hello_at + self.config.handshake_timeout.0 {
                     let detail = format!("{} sent no media", self.server);
                     self.end(cx, Outcome::Failed(Failure::HandshakeTimeout.with(detail)));
-                } else if cx.now >= self.last + HELLO_EVERY {
-                    self.greet(cx, cookie);
+                } else if cx.now >= self.last_activity + HELLO_EVERY {
+                    self.send_hello(cx, cookie);
                 }
             }
             Phase::Playing => {
-                let wanted = self.receiver.look(cx.now, cx.recorder);
-                for some in wanted.chunks(WANTED_MAX) {
-                    Client::say(cx, &Message::Want(some.to_vec()));
+                let wanted = self.receiver.run_due(cx.now, cx.recorder);
+                for some in wanted.chunks(REQUESTED_MAX) {
+                    Client::send(cx, &Message::Request(some.to_vec()));
                 }
-                if self.all_known && self.receiver.is_complete() {
+                if self.count_known && self.receiver.is_complete() {
                     self.end(cx, Outcome::Completed);
-                } else if cx.now >= self.last + self.config.silence.0 {
+                } else if cx.now >= self.last_activity + self.config.silence.0 {
                     let detail = format!("no more packets from {}", self.server);
                     self.end(cx, Outcome::Failed(Failure::MediaStopped.with(detail)));
                 }
@@ -158,9 +159,9 @@ impl Client {
 
     fn end(&mut self, cx: &mut Context<'_>, outcome: Outcome) {
         if matches!(self.phase, Phase::Greeting(_) | Phase::Playing) {
-            Client::say(cx, &Message::Bye);
+            Client::send(cx, &Message::Bye);
         }
-        self.phase = Phase::Over;
+        self.phase = Phase::Ended;
         self.receiver.finish(cx.recorder);
         cx.out.push_back(Output::Streams(self.rows()));
         cx.out.push_back(Output::Ended(outcome));
@@ -170,7 +171,7 @@ impl Client {
 impl Session for Client {
     fn handle(&mut self, cx: &mut Context<'_>, input: Input<'_>) {
         match input {
-            _ if self.phase == Phase::Over => return,
+            _ if self.phase == Phase::Ended => return,
             Input::Start { due } => {
                 (self.due, self.started, self.phase) = (due, cx.now, Phase::Opening);
                 let any: IpAddr = match self.server {
@@ -182,14 +183,14 @@ impl Session for Client {
                     open: Open::Udp {
                         local: SocketAddr::new(any, 0),
                         peer: Some(self.server),
-                        reading: Reading::Late,
+                        reading: ReadTiming::Late,
                         media: None,
                     },
                 });
             }
             Input::Opened { .. } => {
-                self.greeted = cx.now;
-                self.greet(cx, NO_COOKIE);
+                self.hello_at = cx.now;
+                self.send_hello(cx, NO_COOKIE);
             }
             Input::OpenFailed { error, .. } => {
                 let failure = Failure::Connect(error.into());
@@ -211,7 +212,7 @@ impl Session for Client {
             Input::Stop { .. } => self.end(cx, Outcome::Stopped),
             _ => {}
         }
-        self.look(cx);
+        self.run_due(cx);
     }
 
     fn streams(&self, _sinks: &mut Sinks) -> Vec<StreamRow> {
@@ -220,13 +221,13 @@ impl Session for Client {
 
     fn deadline(&self) -> Option<Time> {
         match self.phase {
-            Phase::Idle | Phase::Opening | Phase::Over => None,
+            Phase::Idle | Phase::Opening | Phase::Ended => None,
             Phase::Greeting(_) => {
-                let give_up = self.greeted + self.config.handshake_timeout.0;
-                Some(give_up.min(self.last + HELLO_EVERY))
+                let give_up = self.hello_at + self.config.handshake_timeout.0;
+                Some(give_up.min(self.last_activity + HELLO_EVERY))
             }
             Phase::Playing => {
-                let silence = self.last + self.config.silence.0;
+                let silence = self.last_activity + self.config.silence.0;
                 let receiver = self.receiver.due().unwrap_or(silence);
                 Some(silence.min(receiver))
             }

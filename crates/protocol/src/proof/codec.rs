@@ -7,7 +7,7 @@ pub(super) type Cookie = [u8; 8];
 pub(super) const NO_COOKIE: Cookie = [0; 8];
 
 /// Maximum number of packets requested in one datagram.
-pub(super) const WANTED_MAX: usize = 64;
+pub(super) const REQUESTED_MAX: usize = 64;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Message<'a> {
@@ -19,13 +19,13 @@ pub(super) enum Message<'a> {
     /// A packet of media. `again` is `true` for a retransmission.
     Media {
         number: u32,
-        again: bool,
+        is_retransmission: bool,
         payload: &'a [u8],
     },
     /// Number of packets of the media.
     End(u32),
     /// Numbers of missing packets.
-    Want(Vec<u32>),
+    Request(Vec<u32>),
     /// The client leaves.
     Bye,
 }
@@ -33,15 +33,15 @@ pub(super) enum Message<'a> {
 const HELLO: u8 = 1;
 const CHALLENGE: u8 = 2;
 const MEDIA: u8 = 3;
-const AGAIN: u8 = 4;
+const RETRANSMISSION: u8 = 4;
 const END: u8 = 5;
-const WANT: u8 = 6;
+const REQUEST: u8 = 6;
 const BYE: u8 = 7;
 
 /// Header of a media packet.
 pub(super) fn media_header(number: u32, again: bool) -> [u8; 5] {
     let [a, b, c, d] = number.to_be_bytes();
-    [if again { AGAIN } else { MEDIA }, a, b, c, d]
+    [if again { RETRANSMISSION } else { MEDIA }, a, b, c, d]
 }
 
 /// Complete end message.
@@ -58,20 +58,20 @@ impl<'a> Message<'a> {
         match kind {
             HELLO => Some(Message::Hello(rest.try_into().ok()?)),
             CHALLENGE => Some(Message::Challenge(rest.try_into().ok()?)),
-            MEDIA | AGAIN => Some(Message::Media {
+            MEDIA | RETRANSMISSION => Some(Message::Media {
                 number: number()?,
-                again: kind == AGAIN,
+                is_retransmission: kind == RETRANSMISSION,
                 payload: &rest[4..],
             }),
             END if rest.len() == 4 => Some(Message::End(number()?)),
-            WANT => {
+            REQUEST => {
                 let (numbers, []) = rest.as_chunks() else {
                     return None;
                 };
-                let sound = (1..=WANTED_MAX).contains(&numbers.len());
+                let sound = (1..=REQUESTED_MAX).contains(&numbers.len());
                 sound.then(|| {
                     let numbers = numbers.iter().copied().map(u32::from_be_bytes);
-                    Message::Want(numbers.collect())
+                    Message::Request(numbers.collect())
                 })
             }
             BYE if rest.is_empty() => Some(Message::Bye),
@@ -92,15 +92,15 @@ impl<'a> Message<'a> {
             }
             Message::Media {
                 number,
-                again,
+                is_retransmission: again,
                 payload,
             } => {
                 out.extend(media_header(*number, *again));
                 out.extend(*payload);
             }
             Message::End(count) => out.extend(end(*count)),
-            Message::Want(numbers) => {
-                out.push(WANT);
+            Message::Request(numbers) => {
+                out.push(REQUEST);
                 out.extend(numbers.iter().flat_map(|number| number.to_be_bytes()));
             }
             Message::Bye => out.push(BYE),

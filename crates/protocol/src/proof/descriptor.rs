@@ -7,10 +7,12 @@ use super::config::ClientConfig;
 use super::metrics::CATALOGUE;
 use super::receiver::COLUMNS;
 use super::reference::SERVER;
-use crate::descriptor::{Keys, Location, MakeClients, Protocol, Seat, Surroundings, Transport};
+use crate::descriptor::{
+    ClientFactory, ClientIdentity, Location, PopulationKeys, Protocol, RunContext, Transport,
+};
 use crate::options::{ClientOption, ClientOptions};
 use crate::session::Session;
-use crate::url::{Parts, UrlError, Why};
+use crate::url::{UrlError, UrlParts, UrlProblem};
 
 /// Numbered media over UDP.
 pub static PROTOCOL: Protocol = Protocol {
@@ -21,7 +23,7 @@ pub static PROTOCOL: Protocol = Protocol {
     catalogue: CATALOGUE,
     datagrams: None,
     stream_columns: &[COLUMNS],
-    read_url,
+    parse_url: read_url,
     probe: None,
     server: Some(&SERVER),
     trials: &[],
@@ -53,15 +55,15 @@ fn read_url(url: &str) -> Result<Location, String> {
 /// Returns the address in a URL. It must be an IP address, because `Open::Udp` does not resolve
 /// names.
 fn address(url: &str) -> Result<SocketAddr, UrlError> {
-    let parts = Parts::of(url)?;
+    let parts = UrlParts::parse(url)?;
     let ip = parts.host.parse().map_err(|_| {
         let why = "the host must be an address, such as 127.0.0.1";
-        Why::Other(why.to_owned()).of(url)
+        UrlProblem::Other(why.to_owned()).error_for(url)
     })?;
     Ok(SocketAddr::new(ip, parts.port.unwrap_or(DEFAULT_PORT)))
 }
 
-impl Keys for ClientConfig {
+impl PopulationKeys for ClientConfig {
     fn protocol(&self) -> &'static Protocol {
         &PROTOCOL
     }
@@ -80,15 +82,15 @@ impl Keys for ClientConfig {
         Ok(())
     }
 
-    fn unwritten(&self) -> &'static [&'static str] {
+    fn default_thresholds(&self) -> &'static [&'static str] {
         &["received > 0"]
     }
 
     fn clients(
         &self,
         _file: Option<&[u8]>,
-        _surroundings: &Surroundings,
-    ) -> Result<Box<dyn MakeClients>, String> {
+        _surroundings: &RunContext,
+    ) -> Result<Box<dyn ClientFactory>, String> {
         Ok(Box::new(Clients(self.clone())))
     }
 }
@@ -96,8 +98,8 @@ impl Keys for ClientConfig {
 #[derive(Debug)]
 struct Clients(ClientConfig);
 
-impl MakeClients for Clients {
-    fn client(&self, url: &str, _seat: Seat) -> Result<Box<dyn Session>, String> {
+impl ClientFactory for Clients {
+    fn client(&self, url: &str, _seat: ClientIdentity) -> Result<Box<dyn Session>, String> {
         let server = address(url).map_err(|error| error.to_string())?;
         Ok(Box::new(Client::new(self.0.clone(), server)))
     }

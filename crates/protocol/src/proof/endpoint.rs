@@ -78,21 +78,21 @@ impl session::Endpoint for Endpoint {
             return Route::Session(peer);
         }
         let Some(Message::Hello(said)) = Message::parse(datagram.bytes) else {
-            return Route::Drop;
+            return Route::Discard;
         };
         let life = now.since_start().as_secs() / COOKIE_LIFE.as_secs();
         let good = |life: u64| said == self.cookie(from, life);
         if good(life) || life.checked_sub(1).is_some_and(good) {
             return match room {
                 true => self.accept(from),
-                false => Route::Drop,
+                false => Route::Discard,
             };
         }
         Message::Challenge(self.cookie(from, life)).write(answer);
         Route::Answer
     }
 
-    fn ended(&mut self, session: PeerId) {
+    fn session_ended(&mut self, session: PeerId) {
         if let Some(address) = self.addresses.remove(&session) {
             self.peers.remove(&address);
         }

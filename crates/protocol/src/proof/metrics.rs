@@ -1,7 +1,7 @@
 //! Metrics.
 
 use measure::metric::Statistic;
-use measure::summary::{Part, SummaryRow, When};
+use measure::summary::{Part, RowCondition, SummaryRow};
 use measure::{Catalogue, Meaning, TableColumn};
 
 use crate::metrics::CLIENTS;
@@ -65,9 +65,9 @@ measure::metrics! {
         TableColumn::smaller("retransmitted", "retransmitted", Statistic::Value, ["sent", "again"]);
     }
     summary {
-        summary::MEDIA;
+        summary::MEDIA_ROWS;
         RECOVERY;
-        summary::STARTUP;
+        summary::STARTUP_ROWS;
     }
 }
 
@@ -75,7 +75,7 @@ measure::metrics! {
 const RECOVERY: &[SummaryRow] = &[
     SummaryRow::text(
         "recovery",
-        &[When::NotZero("missed")],
+        &[RowCondition::NotZero("missed")],
         &[Part::Text(
             "{recovered} of {missed} missed packets; {retransmitted} sent again, \
              {given_up} given up",
@@ -83,7 +83,7 @@ const RECOVERY: &[SummaryRow] = &[
     ),
     SummaryRow::distribution(
         "recovered in",
-        &[When::HasData("recovery_delay")],
+        &[RowCondition::HasData("recovery_delay")],
         "recovery_delay",
         "p50",
     ),

@@ -33,11 +33,11 @@ pub(super) const COLUMNS: &[&str] = &["/expected", "/received", "/recovered", "/
 pub(super) struct Receiver {
     asks: bool,
     ask_again: Duration,
-    patience: Duration,
+    give_up_after: Duration,
     /// Highest known number plus 1.
     next: u32,
     missing: BTreeMap<u32, Missing>,
-    /// Time at which [`Receiver::look`] has something to do.
+    /// Time at which [`Receiver::run_due`] has something to do.
     due: Option<Time>,
     counts: Counts,
 }
@@ -53,7 +53,7 @@ impl Receiver {
         Receiver {
             asks: config.recovery,
             ask_again: config.ask_again.0,
-            patience: config.give_up.0,
+            give_up_after: config.give_up.0,
             next: 0,
             missing: BTreeMap::new(),
             due: None,
@@ -87,7 +87,7 @@ impl Receiver {
         recorder.add(m::WIRE_BYTES, (bytes + headers + OVERHEAD) as u64);
         recorder.add(m::RETRANSMITTED, u64::from(again));
         if number >= self.next {
-            self.missed_up_to(number, at, recorder);
+            self.mark_missing(number, at, recorder);
             self.next = number.saturating_add(1);
             self.counts.expected += 1;
             recorder.add(m::EXPECTED, 1);
@@ -122,11 +122,11 @@ impl Receiver {
 
     /// Handles the announced number of packets.
     pub(super) fn end(&mut self, count: u32, at: Time, recorder: &mut Recorder) {
-        self.missed_up_to(count, at, recorder);
+        self.mark_missing(count, at, recorder);
     }
 
     /// Marks all packets from the next one up to `end`, exclusive, as missing.
-    fn missed_up_to(&mut self, end: u32, at: Time, recorder: &mut Recorder) {
+    fn mark_missing(&mut self, end: u32, at: Time, recorder: &mut Recorder) {
         let count = end.saturating_sub(self.next);
         let room = u32::try_from(MISSING_MAX - self.missing.len()).unwrap_or(0);
         let kept = count.min(room);
@@ -147,14 +147,14 @@ impl Receiver {
     }
 
     /// Gives up packets that have been missing for too long, and returns those to request now.
-    pub(super) fn look(&mut self, now: Time, recorder: &mut Recorder) -> Vec<u32> {
+    pub(super) fn run_due(&mut self, now: Time, recorder: &mut Recorder) -> Vec<u32> {
         if self.due.is_none_or(|due| now < due) {
             return Vec::new();
         }
         let (mut wanted, mut given_up) = (Vec::new(), 0);
         let mut due = Time::NEVER;
         self.missing.retain(|&number, missing| {
-            let end = missing.since + self.patience;
+            let end = missing.since + self.give_up_after;
             if end <= now {
                 given_up += 1;
                 return false;

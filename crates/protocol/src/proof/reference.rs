@@ -13,8 +13,8 @@ use super::endpoint::Endpoint;
 use super::metrics::CATALOGUE;
 use super::sender::Sent;
 use crate::reference::{
-    Flag, Flags, ReferenceServer, Second, Section, Serve, Settings, Takes, Tally, Times, common,
-    line, parses,
+    Flag, FlagValue, Flags, Occurrence, ReferenceServer, RunningServer, Second, Section,
+    ServerSettings, Tally, check_parse, common, to_line,
 };
 use crate::session::{self, Record};
 
@@ -22,7 +22,7 @@ pub(super) static SERVER: ReferenceServer = ReferenceServer {
     title: "reference server",
     about: "Numbered media over UDP with retransmission on request",
     flags: FLAGS,
-    own_files: false,
+    own_descriptor_tables: false,
     read,
     demo: None,
 };
@@ -33,62 +33,62 @@ const FLAGS: &[Flag] = {
         Flag::new(
             Listening,
             common::LISTEN,
-            Takes::Text("ADDRESS", parses::<IpAddr>),
+            FlagValue::Text("ADDRESS", check_parse::<IpAddr>),
             "Addresses to listen on",
         )
         .default("127.0.0.1")
-        .times(Times::Listed),
+        .times(Occurrence::Listed),
         Flag::new(
             Listening,
             common::PORT,
-            Takes::Number("PORT", 0, 65_535),
+            FlagValue::Number("PORT", 0, 65_535),
             "UDP port to listen on; 0 for a free one",
         )
         .default("7777"),
         Flag::new(
             Media,
             "packets",
-            Takes::Number("NUMBER", 1, 1_000_000_000),
+            FlagValue::Number("NUMBER", 1, 1_000_000_000),
             "Number of packets for each client",
         )
         .default("1000"),
         Flag::new(
             Media,
             "every",
-            Takes::Text("TIME", parses::<TimeSpan>),
+            FlagValue::Text("TIME", check_parse::<TimeSpan>),
             "Interval between packets",
         )
         .default("5ms"),
         Flag::new(
             Media,
             "size",
-            Takes::Number("BYTES", 1, 1400),
+            FlagValue::Number("BYTES", 1, 1400),
             "Payload of each packet in bytes",
         )
         .default("1000"),
         Flag::new(
             Faults,
             "lose-every",
-            Takes::Number("NUMBER", 1, 1_000_000),
+            FlagValue::Number("NUMBER", 1, 1_000_000),
             "Omit every n-th packet until it is requested",
         ),
         Flag::new(
             Faults,
             "seed",
-            Takes::Number("SEED", 0, u64::MAX),
+            FlagValue::Number("SEED", 0, u64::MAX),
             "Seed of the cookies",
         )
         .default("1"),
         Flag::new(
             Output,
             common::REPORT,
-            Takes::File,
+            FlagValue::File,
             "Write one line of JSON for each client to this file",
         ),
     ]
 };
 
-fn read(flags: &Flags) -> Result<Box<dyn Settings>, String> {
+fn read(flags: &Flags) -> Result<Box<dyn ServerSettings>, String> {
     Ok(Box::new(ServerConfig {
         count: flags.value("packets"),
         every: flags.value::<TimeSpan>("every").0,
@@ -98,13 +98,13 @@ fn read(flags: &Flags) -> Result<Box<dyn Settings>, String> {
     }))
 }
 
-impl Settings for ServerConfig {
-    fn server(self: Box<Self>, _wall_clock: Duration) -> Result<Box<dyn Serve>, String> {
+impl ServerSettings for ServerConfig {
+    fn server(self: Box<Self>, _wall_clock: Duration) -> Result<Box<dyn RunningServer>, String> {
         Ok(self)
     }
 }
 
-impl Serve for ServerConfig {
+impl RunningServer for ServerConfig {
     fn catalogue(&self) -> Catalogue {
         CATALOGUE
     }
@@ -139,8 +139,8 @@ impl Tally for Clients {
         None
     }
 
-    fn done(&mut self, done: Record) -> Option<String> {
-        let client = done.take::<Sent>()?;
+    fn session_ended(&mut self, done: Record) -> Option<String> {
+        let client = done.downcast::<Sent>()?;
         self.clients += 1;
         self.sent.expected += client.expected;
         self.sent.sent += client.sent;
@@ -148,10 +148,10 @@ impl Tally for Clients {
         self.sent.asked += client.asked;
         self.sent.sent_again += client.sent_again;
         self.sent.not_taken += client.not_taken;
-        Some(line(&client))
+        Some(to_line(&client))
     }
 
-    fn so_far(&self) -> String {
+    fn progress(&self) -> String {
         format!(
             "sent to {}: {} of {}, {} left out, {} sent again",
             plural(self.clients as f64, "client", "clients"),
@@ -162,11 +162,11 @@ impl Tally for Clients {
         )
     }
 
-    fn at_the_end(&self) -> Vec<String> {
-        vec![self.so_far()]
+    fn result(&self) -> Vec<String> {
+        vec![self.progress()]
     }
 
-    fn last_line(&self) -> String {
-        line(&serde_json::json!({ "all": self }))
+    fn final_line(&self) -> String {
+        to_line(&serde_json::json!({ "all": self }))
     }
 }

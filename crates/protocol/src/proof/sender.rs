@@ -12,7 +12,7 @@ use super::config::ServerConfig;
 use crate::session::{Flow, FlowPacket, Handover, PacketHeader, Tag};
 
 /// Maximum number of queued retransmissions.
-const AGAIN_MAX: usize = 256;
+const RETRANSMISSIONS_MAX: usize = 256;
 
 /// Interval and maximum number of end messages. A client that does not answer them is gone.
 const END_EVERY: Duration = Duration::from_millis(100);
@@ -37,37 +37,41 @@ pub(super) struct Sent {
 
 /// Numbered media for one client.
 #[derive(Debug)]
-pub(super) struct Numbers {
+pub(super) struct NumberedMedia {
     config: ServerConfig,
     payload: Bytes,
     next: u32,
     /// Time at which the next packet or end message is due.
     due: Time,
-    again: VecDeque<(Time, u32)>,
+    retransmissions: VecDeque<(Time, u32)>,
     ends: u32,
     sent: Sent,
 }
 
-impl Numbers {
-    pub(super) fn new(config: ServerConfig, now: Time) -> Numbers {
-        Numbers {
+impl NumberedMedia {
+    pub(super) fn new(config: ServerConfig, now: Time) -> NumberedMedia {
+        NumberedMedia {
             config,
             payload: Bytes::from(vec![0x47; config.size]),
             next: 0,
             due: now,
-            again: VecDeque::new(),
+            retransmissions: VecDeque::new(),
             ends: 0,
             sent: Sent::default(),
         }
     }
 
     /// Queues retransmissions of packets that have been sent before.
-    pub(super) fn ask(&mut self, now: Time, numbers: &[u32]) {
+    pub(super) fn queue_retransmissions(&mut self, now: Time, numbers: &[u32]) {
         for &number in numbers {
             self.sent.asked += 1;
-            let waits = || self.again.iter().any(|&(_, other)| other == number);
-            if number < self.next && self.again.len() < AGAIN_MAX && !waits() {
-                self.again.push_back((now, number));
+            let waits = || {
+                self.retransmissions
+                    .iter()
+                    .any(|&(_, other)| other == number)
+            };
+            if number < self.next && self.retransmissions.len() < RETRANSMISSIONS_MAX && !waits() {
+                self.retransmissions.push_back((now, number));
             }
         }
     }
@@ -76,13 +80,13 @@ impl Numbers {
         self.sent
     }
 
-    fn packet(&self, due: Time, header: &[u8], number: u32, kind: Kind) -> FlowPacket {
+    fn packet(&self, due: Time, header: &[u8], number: u32, kind: PacketKind) -> FlowPacket {
         FlowPacket {
             due,
-            header: PacketHeader::EMPTY.with(header),
+            header: PacketHeader::EMPTY.append(header),
             payload: match kind {
-                Kind::End => Bytes::new(),
-                Kind::First | Kind::Again => self.payload.clone(),
+                PacketKind::End => Bytes::new(),
+                PacketKind::First | PacketKind::Retransmission => self.payload.clone(),
             },
             tag: Tag(u64::from(number) | (kind as u64) << 32),
         }
@@ -91,24 +95,24 @@ impl Numbers {
 
 /// Type of a datagram.
 #[derive(Clone, Copy)]
-enum Kind {
+enum PacketKind {
     First = 0,
-    Again = 1,
+    Retransmission = 1,
     End = 2,
 }
 
-impl Flow for Numbers {
+impl Flow for NumberedMedia {
     fn next_due(&self) -> Option<Time> {
-        let again = self.again.front().map(|&(asked, _)| asked);
+        let again = self.retransmissions.front().map(|&(asked, _)| asked);
         let next = (self.ends < ENDS_MAX).then_some(self.due);
         again.into_iter().chain(next).min()
     }
 
     fn next_packet(&mut self, now: Time) -> Option<FlowPacket> {
-        if let Some(&(asked, number)) = self.again.front() {
-            self.again.pop_front();
+        if let Some(&(asked, number)) = self.retransmissions.front() {
+            self.retransmissions.pop_front();
             let header = codec::media_header(number, true);
-            return Some(self.packet(asked, &header, number, Kind::Again));
+            return Some(self.packet(asked, &header, number, PacketKind::Retransmission));
         }
         while self.due <= now && self.next < self.config.count {
             let (number, due) = (self.next, self.due);
@@ -121,7 +125,7 @@ impl Flow for Numbers {
                 continue;
             }
             let header = codec::media_header(number, false);
-            return Some(self.packet(due, &header, number, Kind::First));
+            return Some(self.packet(due, &header, number, PacketKind::First));
         }
         if self.due > now || self.ends >= ENDS_MAX {
             return None;
@@ -129,10 +133,10 @@ impl Flow for Numbers {
         self.ends += 1;
         let due = std::mem::replace(&mut self.due, now + END_EVERY);
         let count = self.config.count;
-        Some(self.packet(due, &codec::end(count), count, Kind::End))
+        Some(self.packet(due, &codec::end(count), count, PacketKind::End))
     }
 
-    fn left(&mut self, tag: Tag, left: Option<Handover>) {
+    fn packet_sent(&mut self, tag: Tag, left: Option<Handover>) {
         match (left, tag.0 >> 32) {
             (None, _) => self.sent.not_taken += 1,
             (Some(_), 0) => self.sent.sent += 1,

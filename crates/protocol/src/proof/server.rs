@@ -4,7 +4,7 @@ use measure::Time;
 
 use super::codec::Message;
 use super::config::ServerConfig;
-use super::sender::Numbers;
+use super::sender::NumberedMedia;
 use crate::session::{ChannelId, Context, FlowId, Input, Outcome, Output, Record, Session};
 
 #[derive(Debug)]
@@ -19,7 +19,7 @@ impl Server {
     }
 
     fn begin(&mut self, cx: &mut Context<'_>, channel: ChannelId) {
-        let flow = cx.flows.insert(Numbers::new(self.config, cx.now));
+        let flow = cx.flows.insert(NumberedMedia::new(self.config, cx.now));
         self.flow = Some(flow);
         cx.out.push_back(Output::StartFlow { flow, channel });
     }
@@ -27,7 +27,7 @@ impl Server {
     fn end(&mut self, cx: &mut Context<'_>, outcome: Outcome) {
         let Some(flow) = self.flow.take() else { return };
         cx.out.push_back(Output::StopFlow { flow });
-        let flow: Box<Numbers> = cx.flows.take(flow);
+        let flow: Box<NumberedMedia> = cx.flows.remove_as(flow);
         cx.out.push_back(Output::Record(Record::new(flow.sent())));
         cx.out.push_back(Output::Ended(outcome));
     }
@@ -42,9 +42,10 @@ impl Session for Server {
                     let Some(flow) = self.flow else { return };
                     let now = cx.now;
                     match Message::parse(datagram.bytes) {
-                        Some(Message::Want(numbers)) => {
-                            cx.flows
-                                .with(flow, |flow: &mut Numbers| flow.ask(now, &numbers));
+                        Some(Message::Request(numbers)) => {
+                            cx.flows.access_as(flow, |flow: &mut NumberedMedia| {
+                                flow.queue_retransmissions(now, &numbers)
+                            });
                         }
                         Some(Message::Bye) => self.end(cx, Outcome::Completed),
                         // A repeated hello, or a datagram that is not a client's message.

@@ -9,14 +9,14 @@ use measure::{CounterId, Time};
 use proptest::prelude::*;
 
 use super::client::Client;
-use super::codec::{Message, NO_COOKIE, WANTED_MAX};
+use super::codec::{Message, NO_COOKIE, REQUESTED_MAX};
 use super::config::{ClientConfig, ServerConfig};
 use super::endpoint::Endpoint;
 use super::metrics::{self as m, CATALOGUE};
 use super::receiver::COLUMNS;
 use super::sender::Sent;
 use crate::session::{Datagram, Endpoint as _, Outcome, Output, Route};
-use crate::testing::{End, Pair, PairSettings, SessionNumber, Side};
+use crate::testing::{Pair, PairSettings, RunEnd, SessionNumber, Side};
 
 const CLIENT: SessionNumber = SessionNumber(0);
 
@@ -46,11 +46,11 @@ fn play(settings: PairSettings, config: ClientConfig, server: ServerConfig) -> P
     let to = SocketAddr::new(Ipv4Addr::new(10, 0, 0, 2).into(), settings.port);
     let client = Client::new(config, to);
     let mut pair = Pair::new(settings, Box::new(client), |_| unreachable!("UDP only"));
-    pair.answer_datagrams(Box::new(Endpoint::new(server)));
-    assert_eq!(pair.run(Duration::from_secs(60)), End::Ended);
+    pair.set_endpoint(Box::new(Endpoint::new(server)));
+    assert_eq!(pair.run(Duration::from_secs(60)), RunEnd::Ended);
     assert_eq!(pair.outcome(CLIENT), Some(&Outcome::Completed));
-    let sent = pair.said().iter().find_map(|(_, said)| match said {
-        Output::Record(record) => record.get::<Sent>().copied(),
+    let sent = pair.outputs().iter().find_map(|(_, said)| match said {
+        Output::Record(record) => record.downcast_ref::<Sent>().copied(),
         _ => None,
     });
     let sent = sent.expect("the server reports its counts");
@@ -91,7 +91,7 @@ fn omitted_packets_are_requested_and_recovered() {
     ] {
         assert_eq!(played.count(id), expected, "{id:?}");
     }
-    let mut said = played.pair.said().iter();
+    let mut said = played.pair.outputs().iter();
     let rows = said.find_map(|(_, said)| match said {
         Output::Streams(rows) => Some(rows),
         _ => None,
@@ -185,10 +185,10 @@ fn stopped_client_leaves_and_gives_up_missing_packets() {
     };
     let client = Client::new(config, to);
     let mut pair = Pair::new(settings, Box::new(client), |_| unreachable!("UDP only"));
-    pair.answer_datagrams(Box::new(Endpoint::new(server(Some(2)))));
+    pair.set_endpoint(Box::new(Endpoint::new(server(Some(2)))));
     pair.run(Duration::from_millis(500));
     pair.stop(CLIENT, Duration::from_secs(1));
-    assert_eq!(pair.run(Duration::from_secs(1)), End::Ended);
+    assert_eq!(pair.run(Duration::from_secs(1)), RunEnd::Ended);
     assert_eq!(pair.outcome(CLIENT), Some(&Outcome::Stopped));
     let recorder = pair.recorder(Side::Client);
     let missed = recorder.counter(m::MISSED);
@@ -234,7 +234,7 @@ fn unproven_addresses_leave_no_state_and_are_not_amplified() {
     }
     for bytes in [&[7][..], &[], b"hello", &[3, 0, 0, 0, 1]] {
         let (route, _) = route(&mut endpoint, 1, 5, bytes);
-        assert!(matches!(route, Route::Drop));
+        assert!(matches!(route, Route::Discard));
     }
     assert_eq!(endpoint.len(), 0);
     let (accepted, _) = route(&mut endpoint, 1, 15, &hello(cookies[0]));
@@ -243,7 +243,7 @@ fn unproven_addresses_leave_no_state_and_are_not_amplified() {
     };
     let (known, _) = route(&mut endpoint, 1, 15, &[7]);
     assert!(matches!(known, Route::Session(other) if other == peer));
-    endpoint.ended(peer);
+    endpoint.session_ended(peer);
     assert_eq!(endpoint.len(), 0);
 }
 
@@ -253,11 +253,11 @@ fn message() -> impl Strategy<Value = Message<'static>> {
         any::<[u8; 8]>().prop_map(Message::Challenge),
         (any::<u32>(), any::<bool>()).prop_map(|(number, again)| Message::Media {
             number,
-            again,
+            is_retransmission: again,
             payload: b"payload",
         }),
         any::<u32>().prop_map(Message::End),
-        prop::collection::vec(any::<u32>(), 1..=WANTED_MAX).prop_map(Message::Want),
+        prop::collection::vec(any::<u32>(), 1..=REQUESTED_MAX).prop_map(Message::Request),
         Just(Message::Bye),
     ]
 }
@@ -290,11 +290,11 @@ proptest! {
         let mut now = Time::ZERO;
         for number in numbers {
             receiver.media((number, false), 10, now, &mut recorder);
-            prop_assert!(receiver.look(now, &mut recorder).len() <= 4096);
+            prop_assert!(receiver.run_due(now, &mut recorder).len() <= 4096);
             now += Duration::from_millis(100);
         }
         receiver.end(end, now, &mut recorder);
-        receiver.look(now + Duration::from_secs(60), &mut recorder);
+        receiver.run_due(now + Duration::from_secs(60), &mut recorder);
         prop_assert!(receiver.is_complete());
         let count = |id| recorder.counter(id);
         prop_assert_eq!(count(m::EXPECTED), count(m::RECEIVED) + count(m::GIVEN_UP));

@@ -19,7 +19,7 @@ pub struct MediaConfig {
     pub address: Option<IpAddr>,
     /// Ports that receive media, in consecutive pairs, such as `40000..` or `40000..41999`. The
     /// first must be even. Default: ports that no other run on this machine uses.
-    pub ports: Option<Ports>,
+    pub ports: Option<ReceiverPorts>,
     /// Address and port of `streamgauge receive` on another machine, which receives the media,
     /// counts it and reports back. Excludes `address`: media goes to the address at which the
     /// receiver is reached. Default: none.
@@ -58,13 +58,13 @@ impl MediaConfig {
 
 /// A range of consecutive ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ports {
+pub struct ReceiverPorts {
     first: u16,
     /// Last port; `None` if the range is open.
     last: Option<u16>,
 }
 
-impl Ports {
+impl ReceiverPorts {
     /// The first port, which is even.
     pub fn first(&self) -> u16 {
         self.first
@@ -77,18 +77,18 @@ impl Ports {
     }
 
     /// Returns `true` if the range has a last port.
-    pub fn ends(&self) -> bool {
+    pub fn has_last(&self) -> bool {
         self.last.is_some()
     }
 }
 
 /// Lowest valid port. Ports below are reserved for the system.
-const LOWEST: u16 = 1024;
+const PORT_MIN: u16 = 1024;
 
-impl FromStr for Ports {
+impl FromStr for ReceiverPorts {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Ports, String> {
+    fn from_str(text: &str) -> Result<ReceiverPorts, String> {
         let wrong = || {
             format!(
                 "`{}` is not a range of ports; write `40000..` or `40000..41999`",
@@ -101,9 +101,9 @@ impl FromStr for Ports {
             "" => None,
             last => Some(last.parse().map_err(|_| wrong())?),
         };
-        if first < LOWEST || !first.is_multiple_of(2) {
+        if first < PORT_MIN || !first.is_multiple_of(2) {
             return Err(format!(
-                "the first port must be even and at least {LOWEST}, because RTP uses it and RTCP the next one; it is {first}"
+                "the first port must be even and at least {PORT_MIN}, because RTP uses it and RTCP the next one; it is {first}"
             ));
         }
         if last.is_some_and(|last| last <= first) {
@@ -111,11 +111,11 @@ impl FromStr for Ports {
                 "`{text}` contains no pair of ports; the last port must be greater than the first"
             ));
         }
-        Ok(Ports { first, last })
+        Ok(ReceiverPorts { first, last })
     }
 }
 
-impl fmt::Display for Ports {
+impl fmt::Display for ReceiverPorts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}..", self.first)?;
         match self.last {
@@ -125,20 +125,20 @@ impl fmt::Display for Ports {
     }
 }
 
-impl Serialize for Ports {
+impl Serialize for ReceiverPorts {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
 }
 
-impl<'de> Deserialize<'de> for Ports {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Ports, D::Error> {
+impl<'de> Deserialize<'de> for ReceiverPorts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ReceiverPorts, D::Error> {
         let text = String::deserialize(deserializer)?;
         text.parse().map_err(de::Error::custom)
     }
 }
 
-impl JsonSchema for Ports {
+impl JsonSchema for ReceiverPorts {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "Ports".into()
     }
@@ -154,10 +154,10 @@ mod tests {
 
     #[test]
     fn port_ranges_are_parsed_and_displayed() {
-        let open: Ports = "40000..".parse().expect("good");
-        assert_eq!((open.range(), open.ends()), (40_000..65_535, false));
-        let named: Ports = "40000..40099".parse().expect("good");
-        assert_eq!((named.range(), named.ends()), (40_000..40_100, true));
+        let open: ReceiverPorts = "40000..".parse().expect("good");
+        assert_eq!((open.range(), open.has_last()), (40_000..65_535, false));
+        let named: ReceiverPorts = "40000..40099".parse().expect("good");
+        assert_eq!((named.range(), named.has_last()), (40_000..40_100, true));
         assert_eq!(named.first(), 40_000);
         for ports in [open, named] {
             assert_eq!(ports.to_string().parse(), Ok(ports));
@@ -172,7 +172,7 @@ mod tests {
             "a..b",
             "-1..2",
         ] {
-            assert!(wrong.parse::<Ports>().is_err(), "{wrong}");
+            assert!(wrong.parse::<ReceiverPorts>().is_err(), "{wrong}");
         }
     }
 

@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use measure::Time;
 
-use super::messages::{Asked, LINE_MAX, Lines, Said, StreamState, VERSION, line};
+use super::messages::{
+    ClientMessage, LINE_MAX, LineSplitter, ReceiverMessage, StreamState, VERSION, to_line,
+};
 use super::proof::{Secret, proof};
 use crate::session::{ChannelId, Context, Output, Port};
 
 /// A message of a receiver.
 #[derive(Debug)]
-pub enum Heard {
+pub enum ReceiverEvent {
     /// The receiver takes a stream's media at one of its ports.
     Opened {
         /// Number of the stream.
@@ -20,14 +22,14 @@ pub enum Heard {
         port: u16,
     },
     /// The first packet of a stream arrived.
-    First {
+    FirstPacket {
         /// Number of the stream.
         stream: usize,
         /// Arrival time by this machine's clock, off by at most half of a round trip.
         at: Time,
     },
     /// Interim counts of a stream.
-    Seen {
+    InterimCounts {
         /// Arrival times of the first and the last packet by this machine's clock.
         arrivals: Option<(Time, Time)>,
         /// The counts as received.
@@ -50,13 +52,13 @@ pub struct Link {
     channel: ChannelId,
     secret: Secret,
     /// Address of the receiver's connection.
-    reached: Option<SocketAddr>,
-    lines: Lines,
+    peer_address: Option<SocketAddr>,
+    lines: LineSplitter,
     /// Requests to send once the receiver has sent its challenge.
-    waiting: Vec<Asked>,
-    proved: bool,
+    queued: Vec<ClientMessage>,
+    proof_sent: bool,
     /// Time of the last request for ports, and the shortest time until a response.
-    asked: Option<Time>,
+    request_at: Option<Time>,
     round_trip: Option<Duration>,
     /// `true` once the last message was sent.
     pub(crate) closing: bool,
@@ -70,11 +72,11 @@ impl Link {
         Link {
             channel,
             secret,
-            reached: None,
-            lines: Lines::default(),
-            waiting: Vec::new(),
-            proved: false,
-            asked: None,
+            peer_address: None,
+            lines: LineSplitter::default(),
+            queued: Vec::new(),
+            proof_sent: false,
+            request_at: None,
             round_trip: None,
             closing: false,
             closed: false,
@@ -87,12 +89,12 @@ impl Link {
 
     /// Records that the channel is open.
     pub fn opened(&mut self, remote: Option<SocketAddr>) {
-        self.reached = remote;
+        self.peer_address = remote;
     }
 
     /// Address of the receiver's connection.
-    pub fn reached(&self) -> Option<SocketAddr> {
-        self.reached
+    pub fn peer_address(&self) -> Option<SocketAddr> {
+        self.peer_address
     }
 
     /// Shortest response time of the receiver so far.
@@ -101,21 +103,21 @@ impl Link {
     }
 
     /// Sends a request, or queues it until the receiver has sent its challenge.
-    pub fn ask(&mut self, cx: &mut Context<'_>, asked: Asked) {
-        match self.proved {
+    pub fn send_request(&mut self, cx: &mut Context<'_>, asked: ClientMessage) {
+        match self.proof_sent {
             true => self.send(cx, &asked),
-            false => self.waiting.push(asked),
+            false => self.queued.push(asked),
         }
     }
 
-    fn send(&mut self, cx: &mut Context<'_>, asked: &Asked) {
-        if matches!(asked, Asked::Open(_)) {
-            self.asked = Some(cx.now);
+    fn send(&mut self, cx: &mut Context<'_>, asked: &ClientMessage) {
+        if matches!(asked, ClientMessage::Open(_)) {
+            self.request_at = Some(cx.now);
         }
         cx.out.push_back(Output::Send {
             channel: self.channel,
             port: Port::Media,
-            bytes: line(asked),
+            bytes: to_line(asked),
         });
     }
 
@@ -123,13 +125,13 @@ impl Link {
     ///
     /// # Errors
     /// If the receiver refuses, or is not a receiver.
-    pub fn bytes(
+    pub fn received(
         &mut self,
         cx: &mut Context<'_>,
         bytes: &[u8],
         at: Time,
-    ) -> Result<Vec<Heard>, String> {
-        let mut said: Vec<Result<Said, serde_json::Error>> = Vec::new();
+    ) -> Result<Vec<ReceiverEvent>, String> {
+        let mut said: Vec<Result<ReceiverMessage, serde_json::Error>> = Vec::new();
         let mut lines = std::mem::take(&mut self.lines);
         let fed = lines.feed(bytes, LINE_MAX, |text| {
             said.push(serde_json::from_slice(text))
@@ -138,7 +140,7 @@ impl Link {
         let mut heard = Vec::new();
         for said in said {
             let said = said.map_err(|error| format!("not a streamgauge receiver: {error}"))?;
-            self.take(cx, said, at, &mut heard)?;
+            self.handle_message(cx, said, at, &mut heard)?;
         }
         match fed {
             Ok(()) => Ok(heard),
@@ -146,16 +148,16 @@ impl Link {
         }
     }
 
-    fn take(
+    fn handle_message(
         &mut self,
         cx: &mut Context<'_>,
-        said: Said,
+        said: ReceiverMessage,
         at: Time,
-        heard: &mut Vec<Heard>,
+        heard: &mut Vec<ReceiverEvent>,
     ) -> Result<(), String> {
         match said {
-            Said::Hello { version, challenge } => {
-                if self.proved {
+            ReceiverMessage::Hello { version, challenge } => {
+                if self.proof_sent {
                     return Err("not a streamgauge receiver: second challenge".to_owned());
                 }
                 if version != VERSION {
@@ -164,20 +166,20 @@ impl Link {
                     ));
                 }
                 let proof = proof(&self.secret, &challenge);
-                self.send(cx, &Asked::Proof { proof });
-                self.proved = true;
-                for asked in std::mem::take(&mut self.waiting) {
+                self.send(cx, &ClientMessage::Proof { proof });
+                self.proof_sent = true;
+                for asked in std::mem::take(&mut self.queued) {
                     self.send(cx, &asked);
                 }
             }
-            Said::Refused { why } => return Err(format!("refused: {why}")),
-            Said::Opened {
+            ReceiverMessage::Refused { why } => return Err(format!("refused: {why}")),
+            ReceiverMessage::Opened {
                 stream,
                 address,
                 port,
             } => {
                 // Otherwise a receiver could direct media to an uninvolved host.
-                if let Some(reached) = self.reached
+                if let Some(reached) = self.peer_address
                     && reached.ip() != address
                 {
                     return Err(format!(
@@ -189,41 +191,41 @@ impl Link {
                 if port == 0 || port % 2 == 1 {
                     return Err(format!("invalid media port {port}"));
                 }
-                if let Some(asked) = self.asked {
+                if let Some(asked) = self.request_at {
                     let took = at.since(asked);
                     self.round_trip = Some(self.round_trip.map_or(took, |least| least.min(took)));
                 }
                 let stream = usize::from(stream);
-                heard.push(Heard::Opened { stream, port });
+                heard.push(ReceiverEvent::Opened { stream, port });
             }
-            Said::First { stream, age } => heard.push(Heard::First {
+            ReceiverMessage::First { stream, age } => heard.push(ReceiverEvent::FirstPacket {
                 stream: usize::from(stream),
-                at: self.when(at, age),
+                at: self.local_time(at, age),
             }),
-            Said::Seen(state) => heard.push(self.seen(at, state)),
-            Said::Bye { stream, age } => heard.push(Heard::Bye {
+            ReceiverMessage::Seen(state) => heard.push(self.seen(at, state)),
+            ReceiverMessage::Bye { stream, age } => heard.push(ReceiverEvent::Bye {
                 stream: usize::from(stream),
-                at: self.when(at, age),
+                at: self.local_time(at, age),
             }),
-            Said::Closed { streams } => {
+            ReceiverMessage::Closed { streams } => {
                 heard.extend(streams.into_iter().map(|state| self.seen(at, state)));
                 self.closed = true;
-                heard.push(Heard::Closed);
+                heard.push(ReceiverEvent::Closed);
             }
         }
         Ok(())
     }
 
-    fn seen(&self, at: Time, state: StreamState) -> Heard {
+    fn seen(&self, at: Time, state: StreamState) -> ReceiverEvent {
         let arrivals = state
             .ages
-            .map(|(first, last)| (self.when(at, first), self.when(at, last)));
-        Heard::Seen { arrivals, state }
+            .map(|(first, last)| (self.local_time(at, first), self.local_time(at, last)));
+        ReceiverEvent::InterimCounts { arrivals, state }
     }
 
     /// Time of an event by this machine's clock. It happened `age` nanoseconds before its message
     /// was sent, which took half of a round trip to arrive.
-    fn when(&self, heard: Time, age: u64) -> Time {
+    fn local_time(&self, heard: Time, age: u64) -> Time {
         let way = self.round_trip.unwrap_or_default() / 2;
         let before = Duration::from_nanos(age).saturating_add(way);
         Time::from_nanos(

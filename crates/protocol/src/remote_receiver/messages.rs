@@ -25,12 +25,12 @@ const TYPES_MAX: usize = 128;
 /// A message from a receiver to a client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Said {
+pub enum ReceiverMessage {
     /// First message.
     Hello {
         /// See [`VERSION`].
         version: u32,
-        /// Must be answered with its [`proof`](super::proof).
+        /// Must be answered with its [`proof`](super::proof::proof).
         challenge: String,
     },
     /// The receiver takes the stream's media at this port, and RTCP at the next one.
@@ -80,14 +80,14 @@ pub struct StreamState {
 /// A message from a client to a receiver.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Asked {
-    /// Proof that the client knows the secret; see [`proof`](super::proof).
+pub enum ClientMessage {
+    /// Proof that the client knows the secret; see [`proof`](super::proof::proof).
     Proof {
         /// Response to the challenge.
         proof: String,
     },
     /// Request to receive a stream's media.
-    Open(StreamOrder),
+    Open(StreamRequest),
     /// The server that will send a stream.
     Peer {
         stream: u8,
@@ -111,7 +111,7 @@ pub enum Asked {
 
 /// A stream to receive.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct StreamOrder {
+pub struct StreamRequest {
     /// Number of the stream, from 0.
     pub stream: u8,
     /// RTP clock rate; see [`ReceiverConfig`](crate::media::rtp::ReceiverConfig).
@@ -126,15 +126,15 @@ pub struct StreamOrder {
     pub every: u64,
 }
 
-impl StreamOrder {
+impl StreamRequest {
     /// Returns `true` if the order is within the limits.
-    pub(super) fn is_sound(&self) -> bool {
+    pub(super) fn is_valid(&self) -> bool {
         self.stream < STREAMS_MAX && self.payload_types.len() <= TYPES_MAX
     }
 }
 
 /// Serializes a message with its line end.
-pub fn line(message: &impl Serialize) -> Vec<u8> {
+pub fn to_line(message: &impl Serialize) -> Vec<u8> {
     let mut line =
         serde_json::to_vec(message).expect("messages contain no maps with keys other than text");
     line.push(b'\n');
@@ -143,13 +143,13 @@ pub fn line(message: &impl Serialize) -> Vec<u8> {
 
 /// Splits received bytes into lines.
 #[derive(Debug, Default)]
-pub struct Lines(Vec<u8>);
+pub struct LineSplitter(Vec<u8>);
 
 /// A line exceeds the maximum length.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TooLong;
 
-impl Lines {
+impl LineSplitter {
     /// Adds bytes and passes each complete line to `each`. Never buffers more than `most` bytes.
     pub fn feed(
         &mut self,
@@ -174,7 +174,7 @@ impl Lines {
         if self.0.len() + bytes.len() > most {
             return Err(TooLong);
         }
-        steps::took(bytes.len());
+        steps::count_bytes(bytes.len());
         self.0.extend_from_slice(bytes);
         Ok(())
     }
@@ -193,7 +193,7 @@ mod tests {
             cuts in proptest::collection::vec(1usize..7, 1..20),
         ) {
             let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
-            let (mut taken, mut found) = (Lines::default(), Vec::new());
+            let (mut taken, mut found) = (LineSplitter::default(), Vec::new());
             let mut rest = text.as_bytes();
             for &cut in cuts.iter().cycle() {
                 if rest.is_empty() {
@@ -210,7 +210,7 @@ mod tests {
 
         #[test]
         fn buffered_bytes_are_bounded(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let mut taken = Lines::default();
+            let mut taken = LineSplitter::default();
             for part in bytes.chunks(7) {
                 if taken.feed(part, 16, |line| assert!(line.len() <= 16)).is_err() {
                     break;
@@ -225,11 +225,11 @@ mod tests {
         for text in ["\n", "x", "{}\n", &format!("{}\n", "x".repeat(60_000))] {
             let make = |size| text.bytes().cycle().take(size).collect();
             steps::assert_linear("lines", 8, make, |pieces| {
-                let mut lines = Lines::default();
+                let mut lines = LineSplitter::default();
                 for piece in pieces {
-                    let fed = lines.feed(piece, LINE_MAX, |line| steps::took(line.len()));
+                    let fed = lines.feed(piece, LINE_MAX, |line| steps::count_bytes(line.len()));
                     if fed.is_err() {
-                        lines = Lines::default();
+                        lines = LineSplitter::default();
                     }
                 }
             });
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn messages_survive_serialization() {
-        let wanted = StreamOrder {
+        let wanted = StreamRequest {
             stream: 1,
             clock_rate: 90_000,
             payload_types: vec![96],
@@ -246,50 +246,50 @@ mod tests {
             reports: true,
             every: 500_000_000,
         };
-        assert!(wanted.is_sound());
+        assert!(wanted.is_valid());
         for asked in [
-            Asked::Proof {
+            ClientMessage::Proof {
                 proof: "ab".to_owned(),
             },
-            Asked::Open(wanted.clone()),
-            Asked::Peer {
+            ClientMessage::Open(wanted.clone()),
+            ClientMessage::Peer {
                 stream: 0,
                 media: "[2001:db8::1]:5000".parse().expect("an address"),
                 control: "10.0.0.1:0".parse().expect("an address"),
             },
-            Asked::Base {
+            ClientMessage::Base {
                 stream: 0,
                 sequence: 65_535,
                 rtptime: None,
             },
-            Asked::Base {
+            ClientMessage::Base {
                 stream: 1,
                 sequence: 0,
                 rtptime: Some(u32::MAX),
             },
-            Asked::Close,
+            ClientMessage::Close,
         ] {
-            let line = line(&asked);
+            let line = to_line(&asked);
             assert_eq!(
-                serde_json::from_slice::<Asked>(&line).expect("as written"),
+                serde_json::from_slice::<ClientMessage>(&line).expect("as written"),
                 asked
             );
         }
-        let said = Said::Closed {
+        let said = ReceiverMessage::Closed {
             streams: vec![StreamState {
                 ages: Some((5, 3)),
                 ..StreamState::default()
             }],
         };
-        let text = line(&said);
+        let text = to_line(&said);
         assert_eq!(
-            serde_json::from_slice::<Said>(&text).expect("as written"),
+            serde_json::from_slice::<ReceiverMessage>(&text).expect("as written"),
             said
         );
-        let many = StreamOrder {
+        let many = StreamRequest {
             stream: 32,
             ..wanted
         };
-        assert!(!many.is_sound());
+        assert!(!many.is_valid());
     }
 }

@@ -15,8 +15,8 @@ mod receiver;
 #[cfg(test)]
 mod tests;
 
-pub use crate::media::rtp::NEEDS;
-pub use config::{MediaConfig, Ports};
-pub use link::{Heard, Link};
+pub use crate::media::rtp::READ_NEEDS;
+pub use config::{MediaConfig, ReceiverPorts};
+pub use link::{Link, ReceiverEvent};
 pub use proof::{Secret, challenge_of, proof};
-pub use receiver::{PROOF_WITHIN, Receiver, Terms};
+pub use receiver::{PROOF_TIMEOUT, Receiver, Terms};

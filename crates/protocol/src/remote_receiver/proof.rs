@@ -52,7 +52,7 @@ pub fn proof(secret: &Secret, challenge: &str) -> String {
 
 /// Returns `true` if the proof matches the challenge. Runs in constant time for proofs of equal
 /// length.
-pub(super) fn proves(said: &str, secret: &Secret, challenge: &str) -> bool {
+pub(super) fn is_valid_proof(said: &str, secret: &Secret, challenge: &str) -> bool {
     let right = proof(secret, challenge);
     let differences = said
         .bytes()
@@ -95,11 +95,11 @@ mod tests {
         let challenge = challenge_of(&[7; 32], 1);
         assert_ne!(challenge, challenge_of(&[7; 32], 2));
         let right = proof(&secret, &challenge);
-        assert!(proves(&right, &secret, &challenge));
-        assert!(!proves(&right, &Secret::new("one"), &challenge));
-        assert!(!proves(&right, &secret, "another"));
-        assert!(!proves("", &secret, &challenge));
-        assert!(!proves(&right[1..], &secret, &challenge));
+        assert!(is_valid_proof(&right, &secret, &challenge));
+        assert!(!is_valid_proof(&right, &Secret::new("one"), &challenge));
+        assert!(!is_valid_proof(&right, &secret, "another"));
+        assert!(!is_valid_proof("", &secret, &challenge));
+        assert!(!is_valid_proof(&right[1..], &secret, &challenge));
         assert_eq!(format!("{secret:?}"), "***");
         assert_eq!(serde_json::to_string(&secret).expect("a text"), "\"***\"");
     }

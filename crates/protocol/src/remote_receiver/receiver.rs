@@ -15,21 +15,22 @@ use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use super::messages::{
-    Asked, LINE_MAX, Lines, STREAMS_MAX, Said, StreamOrder, StreamState, VERSION, line,
+    ClientMessage, LINE_MAX, LineSplitter, ReceiverMessage, STREAMS_MAX, StreamRequest,
+    StreamState, VERSION, to_line,
 };
-use super::proof::{Secret, challenge_of, proves};
-use crate::media::rtcp::{self, Interval, Packet};
+use super::proof::{Secret, challenge_of, is_valid_proof};
+use crate::media::rtcp::{self, Packet, ReportInterval};
 use crate::media::rtp::{ReceiverConfig, RtpReceiver};
 use crate::session::{
     ChannelId, Context, Input, MediaEvent, Open, Outcome, Output, Port, Session, SinkId,
-    bind_beside,
+    udp_bind_address,
 };
 
 /// Channel of the connection.
 const CONTROL: ChannelId = ChannelId(0);
 
 /// Maximum time for a new connection to prove that it knows the secret.
-pub const PROOF_WITHIN: Duration = Duration::from_secs(3);
+pub const PROOF_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Minimum of the bound on unproven connections, if fewer streams may be open.
 const UNPROVEN_MIN: usize = 64;
@@ -44,10 +45,10 @@ const DROPPED: &str = "unproven connections of a receiver";
 
 /// Maximum length of a line from an unproven connection, in bytes. Its proof may be followed by
 /// requests for streams, of some hundred bytes each.
-const STRANGERS_LINE_MAX: usize = 4096;
+const UNPROVEN_LINE_MAX: usize = 4096;
 
 /// Permitted interval between interim counts.
-const EVERY: std::ops::RangeInclusive<Duration> =
+const INTERIM_INTERVAL: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(50)..=Duration::from_millis(500);
 
 /// Terms under which a receiver accepts clients, shared by all its sessions.
@@ -57,7 +58,7 @@ pub struct Terms {
     /// Random key of the challenges.
     key: [u8; 32],
     /// Maximum number of open streams.
-    most: usize,
+    streams_max: usize,
     open: AtomicUsize,
     refused: AtomicU64,
     /// Numbers of the connections that have not yet proven that they know the secret. A lower
@@ -72,7 +73,7 @@ impl Terms {
         Terms {
             secret,
             key,
-            most,
+            streams_max: most,
             open: AtomicUsize::new(0),
             refused: AtomicU64::new(0),
             unproven: Mutex::default(),
@@ -82,7 +83,7 @@ impl Terms {
     /// Maximum number of unproven connections: the maximum number of streams, because a run may
     /// start all its clients at once, and at least 64.
     pub fn unproven_max(&self) -> usize {
-        self.most.max(UNPROVEN_MIN)
+        self.streams_max.max(UNPROVEN_MIN)
     }
 
     /// Number of connections that have not yet proven that they know the secret.
@@ -97,7 +98,7 @@ impl Terms {
 
     /// Adds an unproven connection. If it exceeds the bound, the oldest eighth is removed, which
     /// had the most time, and the number of the newest removed connection is returned.
-    fn arrived(&self, number: u64) -> Option<u64> {
+    fn add_unproven(&self, number: u64) -> Option<u64> {
         let mut numbers = self.numbers();
         numbers.insert(number);
         if numbers.len() <= self.unproven_max() {
@@ -111,7 +112,7 @@ impl Terms {
     }
 
     /// Removes a connection that is proven or closed.
-    fn no_longer_unproven(&self, number: u64) {
+    fn remove_unproven(&self, number: u64) {
         self.numbers().remove(&number);
     }
 
@@ -138,18 +139,18 @@ impl Terms {
 
     /// Returns `true` if the proof matches the challenge and the secret.
     pub fn proves(&self, proof: &str, challenge: &str) -> bool {
-        proves(proof, &self.secret, challenge)
+        is_valid_proof(proof, &self.secret, challenge)
     }
 
     /// Reserves a stream. Returns `false` if the maximum is reached.
-    fn take(&self) -> bool {
-        let more = |open| (open < self.most).then_some(open + 1);
+    fn reserve_stream(&self) -> bool {
+        let more = |open| (open < self.streams_max).then_some(open + 1);
         self.open
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
             .is_ok()
     }
 
-    fn give_back(&self) {
+    fn release_stream(&self) {
         self.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -157,11 +158,11 @@ impl Terms {
 /// A stream that is received.
 #[derive(Debug)]
 struct Stream {
-    wanted: StreamOrder,
+    wanted: StreamRequest,
     sink: SinkId,
     channel: ChannelId,
     /// `true` once its ports are open.
-    stands: bool,
+    is_open: bool,
     /// The server's port for RTCP; 0 if unknown.
     control_port: u16,
     report: Option<Time>,
@@ -186,13 +187,13 @@ pub struct Receiver {
     random: Pcg64Mcg,
     ssrc: u32,
     phase: Phase,
-    lines: Lines,
+    lines: LineSplitter,
     local: Option<SocketAddr>,
     streams: Vec<Stream>,
     next_channel: u32,
     /// Time of the next interim counts, and their interval.
-    tell: Option<Time>,
-    every: Duration,
+    interim_at: Option<Time>,
+    interim_interval: Duration,
 }
 
 impl Receiver {
@@ -206,20 +207,20 @@ impl Receiver {
             ssrc: random.next_u32(),
             random,
             phase: Phase::Proof(Time::NEVER),
-            lines: Lines::default(),
+            lines: LineSplitter::default(),
             local: None,
             streams: Vec::new(),
             next_channel: 1,
-            tell: None,
-            every: *EVERY.end(),
+            interim_at: None,
+            interim_interval: *INTERIM_INTERVAL.end(),
         }
     }
 
-    fn say(&self, cx: &mut Context<'_>, said: &Said) {
+    fn send(&self, cx: &mut Context<'_>, said: &ReceiverMessage) {
         cx.out.push_back(Output::Send {
             channel: CONTROL,
             port: Port::Media,
-            bytes: line(said),
+            bytes: to_line(said),
         });
     }
 
@@ -230,34 +231,34 @@ impl Receiver {
         }
         self.terms.refuse();
         let why = why.to_owned();
-        self.say(cx, &Said::Refused { why });
+        self.send(cx, &ReceiverMessage::Refused { why });
         self.end(cx);
     }
 
-    fn heard(&mut self, cx: &mut Context<'_>, text: &[u8]) {
+    fn handle_line(&mut self, cx: &mut Context<'_>, text: &[u8]) {
         if self.phase == Phase::Ended {
             return;
         }
-        let Ok(asked) = serde_json::from_slice::<Asked>(text) else {
+        let Ok(asked) = serde_json::from_slice::<ClientMessage>(text) else {
             return self.refuse(cx, "malformed message");
         };
         match (self.phase, asked) {
             (Phase::Ended, _) => {}
-            (Phase::Proof(_), Asked::Proof { proof }) => {
+            (Phase::Proof(_), ClientMessage::Proof { proof }) => {
                 match self.terms.proves(&proof, &self.challenge) {
                     true => {
                         self.phase = Phase::Open;
-                        self.terms.no_longer_unproven(self.number);
+                        self.terms.remove_unproven(self.number);
                     }
                     false => self.refuse(cx, "wrong secret"),
                 }
             }
             (Phase::Proof(_), _) => self.refuse(cx, "proof of the secret expected"),
-            (Phase::Open, Asked::Proof { .. }) => {}
-            (Phase::Open, Asked::Open(wanted)) => self.open(cx, wanted),
+            (Phase::Open, ClientMessage::Proof { .. }) => {}
+            (Phase::Open, ClientMessage::Open(wanted)) => self.open(cx, wanted),
             (
                 Phase::Open,
-                Asked::Peer {
+                ClientMessage::Peer {
                     stream,
                     media,
                     control,
@@ -275,7 +276,7 @@ impl Receiver {
             }
             (
                 Phase::Open,
-                Asked::Base {
+                ClientMessage::Base {
                     stream,
                     sequence,
                     rtptime,
@@ -286,7 +287,7 @@ impl Receiver {
                     receiver.set_base(sequence, rtptime, cx.recorder);
                 }
             }
-            (Phase::Open, Asked::Close) => self.end(cx),
+            (Phase::Open, ClientMessage::Close) => self.end(cx),
         }
     }
 
@@ -296,13 +297,13 @@ impl Receiver {
             .find(|stream| stream.wanted.stream == number)
     }
 
-    fn open(&mut self, cx: &mut Context<'_>, wanted: StreamOrder) {
+    fn open(&mut self, cx: &mut Context<'_>, wanted: StreamRequest) {
         let Some(local) = self.local else { return };
         let known = self.stream(wanted.stream).is_some();
-        if !wanted.is_sound() || known || self.streams.len() >= usize::from(STREAMS_MAX) {
+        if !wanted.is_valid() || known || self.streams.len() >= usize::from(STREAMS_MAX) {
             return self.refuse(cx, "invalid or duplicate stream");
         }
-        if !self.terms.take() {
+        if !self.terms.reserve_stream() {
             return self.refuse(cx, "no more streams; see --max-streams");
         }
         let receiver = RtpReceiver::new(&ReceiverConfig {
@@ -313,13 +314,14 @@ impl Receiver {
         let sink = cx.sinks.insert(receiver);
         let channel = ChannelId(self.next_channel);
         self.next_channel += 1;
-        let every = Duration::from_nanos(wanted.every).clamp(*EVERY.start(), *EVERY.end());
-        self.every = self.every.min(every);
+        let every = Duration::from_nanos(wanted.every)
+            .clamp(*INTERIM_INTERVAL.start(), *INTERIM_INTERVAL.end());
+        self.interim_interval = self.interim_interval.min(every);
         self.streams.push(Stream {
             wanted,
             sink,
             channel,
-            stands: false,
+            is_open: false,
             control_port: 0,
             report: None,
             bye: false,
@@ -327,7 +329,7 @@ impl Receiver {
         cx.out.push_back(Output::Open {
             channel,
             open: Open::UdpPair {
-                local: bind_beside(local.ip()),
+                local: udp_bind_address(local.ip()),
                 sink: Some(sink),
                 shared: false,
             },
@@ -339,13 +341,13 @@ impl Receiver {
         let Some(local) = self.local else { return };
         let stream = self.streams.iter_mut().find(|s| s.channel == channel);
         if let Some(stream) = stream {
-            stream.stands = true;
-            let said = Said::Opened {
+            stream.is_open = true;
+            let said = ReceiverMessage::Opened {
                 stream: stream.wanted.stream,
                 address: local.ip(),
                 port,
             };
-            self.say(cx, &said);
+            self.send(cx, &said);
         }
     }
 
@@ -355,12 +357,13 @@ impl Receiver {
         };
         match event {
             MediaEvent::First { at } => {
-                let said = Said::First {
+                let said = ReceiverMessage::First {
                     stream: self.streams[index].wanted.stream,
                     age: age(cx.now, at),
                 };
-                self.say(cx, &said);
-                self.tell.get_or_insert(cx.now + self.every);
+                self.send(cx, &said);
+                self.interim_at
+                    .get_or_insert(cx.now + self.interim_interval);
                 if self.streams[index].wanted.reports {
                     self.streams[index].report = Some(cx.now + self.report_interval(true));
                 }
@@ -371,7 +374,7 @@ impl Receiver {
             | MediaEvent::ClockJumped { .. }
             | MediaEvent::FeedbackDue { .. }
             | MediaEvent::Foreign { .. }
-            | MediaEvent::Numbered => {}
+            | MediaEvent::FirstTransportNumber => {}
         }
     }
 
@@ -397,9 +400,9 @@ impl Receiver {
                         stream.bye = true;
                         let stream = stream.wanted.stream;
                         // The counts before the BYE must arrive first.
-                        self.tell_all(cx);
+                        self.send_interim_counts(cx);
                         let age = age(cx.now, at);
-                        self.say(cx, &Said::Bye { stream, age });
+                        self.send(cx, &ReceiverMessage::Bye { stream, age });
                     }
                 }
                 Ok(_) => {}
@@ -412,7 +415,7 @@ impl Receiver {
     fn report_interval(&mut self, first: bool) -> Duration {
         const BANDWIDTH: f64 = 1e6;
         let random = self.random.next_u32() as f64 / (f64::from(u32::MAX) + 1.0);
-        Interval::of_two(false, BANDWIDTH, first).next(random)
+        ReportInterval::point_to_point(false, BANDWIDTH, first).next(random)
     }
 
     fn due_reports(&mut self, cx: &mut Context<'_>) {
@@ -452,11 +455,11 @@ impl Receiver {
     }
 
     /// Sends the counts of all streams that have received packets.
-    fn tell_all(&mut self, cx: &mut Context<'_>) {
+    fn send_interim_counts(&mut self, cx: &mut Context<'_>) {
         for stream in &self.streams {
             let state = Receiver::state(stream, cx);
             if state.ages.is_some() {
-                self.say(cx, &Said::Seen(state));
+                self.send(cx, &ReceiverMessage::Seen(state));
             }
         }
     }
@@ -470,18 +473,18 @@ impl Receiver {
         for stream in std::mem::take(&mut self.streams) {
             cx.sinks.get::<RtpReceiver>(stream.sink).finish(cx.recorder);
             states.push(Receiver::state(&stream, cx));
-            if stream.stands {
+            if stream.is_open {
                 let channel = stream.channel;
                 cx.out.push_back(Output::Close { channel });
             }
             cx.sinks.remove::<RtpReceiver>(stream.sink);
-            self.terms.give_back();
+            self.terms.release_stream();
         }
         if self.phase == Phase::Open {
-            self.say(cx, &Said::Closed { streams: states });
+            self.send(cx, &ReceiverMessage::Closed { streams: states });
         }
         self.phase = Phase::Ended;
-        self.terms.no_longer_unproven(self.number);
+        self.terms.remove_unproven(self.number);
         cx.out.push_back(Output::Close { channel: CONTROL });
         cx.out.push_back(Output::Ended(Outcome::Completed));
     }
@@ -490,9 +493,9 @@ impl Receiver {
         match self.phase {
             Phase::Proof(until) if cx.now >= until => self.refuse(cx, "no proof in time"),
             Phase::Open => {
-                if self.tell.is_some_and(|tell| cx.now >= tell) {
-                    self.tell = Some(cx.now + self.every);
-                    self.tell_all(cx);
+                if self.interim_at.is_some_and(|tell| cx.now >= tell) {
+                    self.interim_at = Some(cx.now + self.interim_interval);
+                    self.send_interim_counts(cx);
                 }
                 self.due_reports(cx);
             }
@@ -503,9 +506,9 @@ impl Receiver {
 
 impl Drop for Receiver {
     fn drop(&mut self) {
-        self.terms.no_longer_unproven(self.number);
+        self.terms.remove_unproven(self.number);
         for _ in &self.streams {
-            self.terms.give_back();
+            self.terms.release_stream();
         }
     }
 }
@@ -517,17 +520,17 @@ impl Session for Receiver {
         }
         match input {
             Input::Start { .. } => {
-                self.phase = Phase::Proof(cx.now + PROOF_WITHIN);
+                self.phase = Phase::Proof(cx.now + PROOF_TIMEOUT);
                 let topic = DROPPED.to_owned();
-                cx.out.push_back(Output::Listen { topic });
-                if let Some(last) = self.terms.arrived(self.number) {
-                    cx.out.push_back(Output::Tell {
+                cx.out.push_back(Output::Subscribe { topic });
+                if let Some(last) = self.terms.add_unproven(self.number) {
+                    cx.out.push_back(Output::Publish {
                         topic: DROPPED.to_owned(),
                         message: last.to_string().into(),
                     });
                 }
             }
-            Input::Told { message, .. } => {
+            Input::TopicMessage { message, .. } => {
                 let dropped = message.parse().is_ok_and(|last| self.number <= last);
                 if dropped && matches!(self.phase, Phase::Proof(_)) {
                     self.refuse(cx, "dropped for newer connections before it was proven");
@@ -542,25 +545,25 @@ impl Session for Receiver {
                 // 2.5.5.2).
                 let ip = local.ip().to_canonical();
                 self.local = Some(SocketAddr::new(ip, local.port()));
-                let hello = Said::Hello {
+                let hello = ReceiverMessage::Hello {
                     version: VERSION,
                     challenge: self.challenge.clone(),
                 };
-                self.say(cx, &hello);
+                self.send(cx, &hello);
             }
             Input::Opened { channel, local, .. } => self.opened(cx, channel, local.port()),
             Input::OpenFailed { error, .. } => {
                 let why = format!("cannot open ports: {error}");
-                self.say(cx, &Said::Refused { why });
+                self.send(cx, &ReceiverMessage::Refused { why });
                 self.end(cx);
             }
             Input::Bytes { bytes, .. } => {
                 let most = match self.phase {
-                    Phase::Proof(_) => STRANGERS_LINE_MAX,
+                    Phase::Proof(_) => UNPROVEN_LINE_MAX,
                     _ => LINE_MAX,
                 };
                 let mut lines = std::mem::take(&mut self.lines);
-                let fed = lines.feed(bytes, most, |text| self.heard(cx, text));
+                let fed = lines.feed(bytes, most, |text| self.handle_line(cx, text));
                 self.lines = lines;
                 if fed.is_err() {
                     self.refuse(cx, "line too long");
@@ -589,7 +592,7 @@ impl Session for Receiver {
             Phase::Proof(until) => Some(until),
             Phase::Open => {
                 let reports = self.streams.iter().filter_map(|stream| stream.report);
-                reports.chain(self.tell).min()
+                reports.chain(self.interim_at).min()
             }
             Phase::Ended => None,
         }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use measure::{Recorder, Time};
 use proptest::prelude::*;
 
-use super::messages::{Asked, Said, StreamOrder, VERSION, line};
-use super::{Heard, Link, Receiver, Secret, Terms, proof};
+use super::messages::{ClientMessage, ReceiverMessage, StreamRequest, VERSION, to_line};
+use super::{Link, Receiver, ReceiverEvent, Secret, Terms, proof};
 use crate::media::rtcp;
 use crate::media::rtp::metrics as rtp;
 use crate::registry::RTSP_PROTOCOL;
@@ -26,7 +26,7 @@ struct Bench {
     recorder: Recorder,
     sinks: Sinks,
     flows: Flows,
-    said: VecDeque<Said>,
+    said: VecDeque<ReceiverMessage>,
     opened: Vec<(ChannelId, SinkId)>,
     peers: Vec<(SocketAddr, SocketAddr)>,
     reports: usize,
@@ -40,8 +40,8 @@ fn secret() -> Secret {
     Secret::new("known to both")
 }
 
-fn wanted(stream: u8) -> Asked {
-    Asked::Open(StreamOrder {
+fn wanted(stream: u8) -> ClientMessage {
+    ClientMessage::Open(StreamRequest {
         stream,
         clock_rate: 90_000,
         payload_types: vec![96],
@@ -93,7 +93,7 @@ impl Bench {
 
     /// Proves that the client knows the secret.
     fn prove(&mut self) {
-        let Some(Said::Hello {
+        let Some(ReceiverMessage::Hello {
             version: VERSION,
             challenge,
         }) = self.said.pop_front()
@@ -101,7 +101,7 @@ impl Bench {
             panic!("a challenge comes first");
         };
         let proof = proof(&secret(), &challenge);
-        self.ask(&Asked::Proof { proof });
+        self.ask(&ClientMessage::Proof { proof });
     }
 
     fn input(&mut self, input: Input<'_>) {
@@ -143,8 +143,8 @@ impl Bench {
                     assert_eq!(local.to_string(), "10.0.0.3");
                     self.opened.push((channel, sink));
                 }
-                Output::Listen { .. } => self.listens += 1,
-                Output::Tell { message, .. } => self.told.push_back(message),
+                Output::Subscribe { .. } => self.listens += 1,
+                Output::Publish { message, .. } => self.told.push_back(message),
                 Output::Peer { media, control, .. } => self.peers.push((media, control)),
                 Output::Close { .. } => {}
                 Output::Ended(_) => self.ended = true,
@@ -163,8 +163,8 @@ impl Bench {
         });
     }
 
-    fn ask(&mut self, asked: &Asked) {
-        self.bytes(&line(asked));
+    fn ask(&mut self, asked: &ClientMessage) {
+        self.bytes(&to_line(asked));
     }
 
     /// Requests a stream and opens its ports.
@@ -178,7 +178,7 @@ impl Bench {
         });
         assert_eq!(
             self.said.pop_front(),
-            Some(Said::Opened {
+            Some(ReceiverMessage::Opened {
                 stream,
                 address: "10.0.0.3".parse().expect("an address"),
                 port: 40_000
@@ -207,8 +207,8 @@ impl Bench {
 
     fn refusal(&mut self) -> String {
         match self.said.pop_back() {
-            Some(Said::Closed { .. }) => self.refusal(),
-            Some(Said::Refused { why }) => {
+            Some(ReceiverMessage::Closed { .. }) => self.refusal(),
+            Some(ReceiverMessage::Refused { why }) => {
                 assert!(self.ended);
                 why
             }
@@ -224,26 +224,26 @@ fn stream_is_received_from_open_to_close() {
     assert_eq!(bench.terms.streams(), 1);
     let end = |text: &str| text.parse::<SocketAddr>().expect("an address");
     let (media, control) = (end("10.0.0.1:6000"), end("10.0.0.1:6001"));
-    bench.ask(&Asked::Peer {
+    bench.ask(&ClientMessage::Peer {
         stream: 0,
         media,
         control,
     });
     assert_eq!(bench.peers, [(media, control)]);
     bench.packet(102);
-    let first = Said::First {
+    let first = ReceiverMessage::First {
         stream: 0,
         age: 3_000_000,
     };
     assert_eq!(bench.said.pop_front(), Some(first));
-    bench.ask(&Asked::Base {
+    bench.ask(&ClientMessage::Base {
         rtptime: None,
         stream: 0,
         sequence: 100,
     });
     bench.now += Duration::from_millis(300);
     bench.input(Input::Deadline);
-    let Some(Said::Seen(state)) = bench.said.pop_front() else {
+    let Some(ReceiverMessage::Seen(state)) = bench.said.pop_front() else {
         panic!("interim counts are sent");
     };
     assert_eq!(state.ages, Some((303_000_000, 303_000_000)));
@@ -262,8 +262,11 @@ fn stream_is_received_from_open_to_close() {
         bytes: &bye,
         at,
     });
-    let said: Vec<Said> = bench.said.drain(..).collect();
-    assert_eq!(said.last(), Some(&Said::Bye { stream: 0, age: 0 }));
+    let said: Vec<ReceiverMessage> = bench.said.drain(..).collect();
+    assert_eq!(
+        said.last(),
+        Some(&ReceiverMessage::Bye { stream: 0, age: 0 })
+    );
     let many = bye.repeat(100);
     bench.input(Input::Datagram {
         channel,
@@ -273,8 +276,10 @@ fn stream_is_received_from_open_to_close() {
         at,
     });
     assert!(bench.said.is_empty(), "one BYE: {:?}", bench.said);
-    bench.ask(&Asked::Close);
-    assert!(matches!(bench.said.back(), Some(Said::Closed { streams }) if streams.len() == 1));
+    bench.ask(&ClientMessage::Close);
+    assert!(
+        matches!(bench.said.back(), Some(ReceiverMessage::Closed { streams }) if streams.len() == 1)
+    );
     assert!(bench.ended);
     assert_eq!(bench.recorder.counter(rtp::EXPECTED), 3);
     assert_eq!(bench.terms.streams(), 0);
@@ -284,8 +289,8 @@ fn stream_is_received_from_open_to_close() {
 fn clients_without_the_secret_are_refused() {
     for asked in [
         wanted(0),
-        Asked::Close,
-        Asked::Proof {
+        ClientMessage::Close,
+        ClientMessage::Proof {
             proof: "0".repeat(64),
         },
     ] {
@@ -305,20 +310,20 @@ fn clients_without_the_secret_are_refused() {
 }
 
 /// Sessions with the same terms, which receive each other's messages.
-struct Crowd {
+struct Sessions {
     terms: Arc<Terms>,
     all: Vec<Bench>,
 }
 
-impl Crowd {
-    fn new(most: usize) -> Crowd {
+impl Sessions {
+    fn new(most: usize) -> Sessions {
         let terms = Arc::new(Terms::new(secret(), [1; 32], most));
         let all = Vec::new();
-        Crowd { terms, all }
+        Sessions { terms, all }
     }
 
     /// Adds a session and delivers its message to the others.
-    fn comes(&mut self) -> usize {
+    fn connect(&mut self) -> usize {
         let number = self.all.len();
         let mut bench = Bench::among(&self.terms, number as u64);
         let told = bench.told.pop_front();
@@ -326,7 +331,7 @@ impl Crowd {
         if let Some(message) = told {
             for bench in self.all.iter_mut().filter(|bench| !bench.ended) {
                 assert_eq!(bench.listens, 1);
-                bench.input(Input::Told {
+                bench.input(Input::TopicMessage {
                     topic: "dropped",
                     message: &message,
                 });
@@ -339,22 +344,22 @@ impl Crowd {
 #[test]
 fn newcomers_replace_idle_connections_but_not_proven_ones() {
     for most in [1, 64, 100] {
-        let mut crowd = Crowd::new(most);
+        let mut crowd = Sessions::new(most);
         let bound = crowd.terms.unproven_max();
         assert_eq!(bound, most.max(64));
-        let early = crowd.comes();
+        let early = crowd.connect();
         crowd.all[early].prove();
         crowd.all[early].open(0);
-        let waiting = crowd.comes();
+        let waiting = crowd.connect();
         for _ in 0..10 * bound {
-            let number = crowd.comes();
+            let number = crowd.connect();
             assert!(!crowd.all[number].ended, "the newcomer is accepted");
             assert!(crowd.terms.unproven() <= bound);
         }
         assert!(crowd.all[waiting].ended, "the oldest was dropped");
         assert!(crowd.all[waiting].refusal().contains("newer connections"));
         assert!(!crowd.all[early].ended, "a proven connection stays");
-        let late = crowd.comes();
+        let late = crowd.connect();
         crowd.all[late].prove();
         assert!(!crowd.all[late].ended);
         // All connections except the two proven ones count as unproven until they end.
@@ -423,7 +428,7 @@ proptest! {
 }
 
 /// A client's link to a scripted receiver.
-struct Near {
+struct LinkBench {
     link: Link,
     now: Time,
     recorder: Recorder,
@@ -432,12 +437,12 @@ struct Near {
     out: VecDeque<Output>,
 }
 
-impl Near {
+impl LinkBench {
     /// A link that has requested a stream before the receiver has sent anything.
-    fn new() -> Near {
+    fn new() -> LinkBench {
         let mut link = Link::new(ChannelId(3), secret());
         link.opened(Some("10.0.0.3:8561".parse().expect("an address")));
-        let mut near = Near {
+        let mut near = LinkBench {
             link,
             now: Time::from_start(Duration::from_secs(5)),
             recorder: Recorder::new(RTSP_PROTOCOL.catalogue),
@@ -445,7 +450,7 @@ impl Near {
             flows: Flows::default(),
             out: VecDeque::new(),
         };
-        near.with(|link, cx| link.ask(cx, wanted(0)));
+        near.with(|link, cx| link.send_request(cx, wanted(0)));
         near
     }
 
@@ -461,27 +466,31 @@ impl Near {
         act(&mut self.link, &mut cx)
     }
 
-    fn hear(&mut self, said: &Said) -> Result<Vec<Heard>, String> {
+    fn deliver(&mut self, said: &ReceiverMessage) -> Result<Vec<ReceiverEvent>, String> {
         let at = self.now;
-        self.with(|link, cx| link.bytes(cx, &line(said), at))
+        self.with(|link, cx| link.received(cx, &to_line(said), at))
     }
 
     /// Delivers a message after some milliseconds.
-    fn hear_after(&mut self, millis: u64, said: &Said) -> Result<Vec<Heard>, String> {
+    fn hear_after(
+        &mut self,
+        millis: u64,
+        said: &ReceiverMessage,
+    ) -> Result<Vec<ReceiverEvent>, String> {
         self.now += Duration::from_millis(millis);
-        self.hear(said)
+        self.deliver(said)
     }
 
     /// Sends the challenge.
     fn greet(&mut self) {
-        let hello = Said::Hello {
+        let hello = ReceiverMessage::Hello {
             version: VERSION,
             challenge: "abc".to_owned(),
         };
-        assert!(self.hear(&hello).is_ok_and(|heard| heard.is_empty()));
+        assert!(self.deliver(&hello).is_ok_and(|heard| heard.is_empty()));
     }
 
-    fn asked(&mut self) -> Vec<Asked> {
+    fn asked(&mut self) -> Vec<ClientMessage> {
         let asked = |output| match output {
             Output::Send { bytes, .. } => serde_json::from_slice(&bytes).expect("a message"),
             other => panic!("{other:?}"),
@@ -490,8 +499,8 @@ impl Near {
     }
 }
 
-fn opened(address: &str, port: u16) -> Said {
-    Said::Opened {
+fn opened(address: &str, port: u16) -> ReceiverMessage {
+    ReceiverMessage::Opened {
         stream: 0,
         address: address.parse().expect("an address"),
         port,
@@ -500,51 +509,58 @@ fn opened(address: &str, port: u16) -> Said {
 
 #[test]
 fn link_converts_times_to_its_own_clock() {
-    let mut near = Near::new();
+    let mut near = LinkBench::new();
     assert_eq!(near.asked(), [], "no request before the challenge");
     near.greet();
     let proof = proof(&secret(), "abc");
-    assert_eq!(near.asked(), [Asked::Proof { proof }, wanted(0)]);
+    assert_eq!(near.asked(), [ClientMessage::Proof { proof }, wanted(0)]);
     let heard = near.hear_after(8, &opened("10.0.0.3", 40_000));
     let port = 40_000;
-    assert!(matches!(heard.as_deref(), Ok([Heard::Opened { stream: 0, port: at }]) if *at == port));
+    assert!(
+        matches!(heard.as_deref(), Ok([ReceiverEvent::Opened { stream: 0, port: at }]) if *at == port)
+    );
     assert_eq!(near.link.round_trip(), Some(Duration::from_millis(8)));
-    let first = Said::First {
+    let first = ReceiverMessage::First {
         stream: 0,
         age: 30_000_000,
     };
     let heard = near.hear_after(992, &first);
     // 30 ms before the message was sent, and 4 ms in transit.
     let really = Time::from_start(Duration::from_millis(5966));
-    assert!(matches!(heard.as_deref(), Ok([Heard::First { stream: 0, at }]) if *at == really));
+    assert!(
+        matches!(heard.as_deref(), Ok([ReceiverEvent::FirstPacket { stream: 0, at }]) if *at == really)
+    );
 }
 
 #[test]
 fn receiver_can_announce_only_its_own_address() {
     for (address, port) in [("10.0.0.9", 40_000), ("10.0.0.3", 0), ("10.0.0.3", 40_001)] {
-        let mut near = Near::new();
+        let mut near = LinkBench::new();
         near.greet();
         assert!(
-            near.hear(&opened(address, port)).is_err(),
+            near.deliver(&opened(address, port)).is_err(),
             "{address}:{port}"
         );
     }
     // A receiver with a second challenge could have any challenge answered.
-    let mut near = Near::new();
+    let mut near = LinkBench::new();
     near.greet();
-    let again = Said::Hello {
+    let again = ReceiverMessage::Hello {
         version: VERSION,
         challenge: "another".to_owned(),
     };
-    assert!(near.hear(&again).is_err());
-    let mut near = Near::new();
+    assert!(near.deliver(&again).is_err());
+    let mut near = LinkBench::new();
     let why = "full".to_owned();
-    let heard = near.hear(&Said::Refused { why });
+    let heard = near.deliver(&ReceiverMessage::Refused { why });
     assert!(heard.is_err_and(|why| why.contains("full")));
-    let mut near = Near::new();
-    let other = Said::Hello {
+    let mut near = LinkBench::new();
+    let other = ReceiverMessage::Hello {
         version: VERSION + 1,
         challenge: String::new(),
     };
-    assert!(near.hear(&other).is_err_and(|why| why.contains("version")));
+    assert!(
+        near.deliver(&other)
+            .is_err_and(|why| why.contains("version"))
+    );
 }

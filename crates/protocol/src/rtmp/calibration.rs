@@ -1,19 +1,19 @@
 //! Calibration trials of the RTMP metrics.
 
 use crate::calibration::{
-    Check, Evidence, Figure, Known, Tolerance, Trial, TrialClients, TrialLink, Truth,
+    Check, Evidence, Statistic, Tolerance, Trial, TrialClients, TrialLink, TrueValue, Truth,
 };
 
 /// URL of generated media that clients play.
-const MADE: &str = "rtmp://{address}/made/stream1";
+const GENERATED_URL: &str = "rtmp://{address}/made/stream1";
 /// URLs that some clients publish and others play.
-const OWN: &str = "rtmp://{address}/own/stream{1..4}";
+const PUBLISHED_URL: &str = "rtmp://{address}/own/stream{1..4}";
 /// Playout buffer in seconds of the clients whose media stalls.
-const BUFFER: f64 = 0.1;
+const PLAYOUT_BUFFER_S: f64 = 0.1;
 
 /// After a stall, frames arrive in a burst. One read returns many frames, all with the time of the
 /// last (`timed_by_reading`), which on a busy machine is some milliseconds after the first.
-const BURST: Tolerance = Tolerance::Absolute(5e-3);
+const BURST_TOLERANCE: Tolerance = Tolerance::Absolute(5e-3);
 
 pub(super) static TRIALS: &[Trial] = &[
     Trial {
@@ -31,7 +31,7 @@ pub(super) static TRIALS: &[Trial] = &[
         clients: &[TrialClients {
             name: "steady",
             number: 10,
-            url: MADE,
+            url: GENERATED_URL,
             keys: &["time_codes: true"],
         }],
         checks: &[
@@ -41,10 +41,10 @@ pub(super) static TRIALS: &[Trial] = &[
             payload("steady"),
             Check::count("steady", "frames_published", VIDEO),
             Check::count("steady", "frames_delivered", VIDEO),
-            Check::none("steady", "malformed"),
-            Check::none("steady", "stalls"),
-            Check::none("steady", "clock_jumps"),
-            Check::none("steady", "time_codes_ahead"),
+            Check::zero("steady", "malformed"),
+            Check::zero("steady", "stalls"),
+            Check::zero("steady", "clock_jumps"),
+            Check::zero("steady", "time_codes_ahead"),
             Check::delay("steady", "frame_delay", frame_delay),
             Check::delay("steady", "startup_delay", startup_delay),
         ],
@@ -70,7 +70,7 @@ pub(super) static TRIALS: &[Trial] = &[
         clients: &[TrialClients {
             name: "faulty",
             number: 10,
-            url: MADE,
+            url: GENERATED_URL,
             keys: &["time_codes: true", "playout_buffer: 100ms"],
         }],
         checks: &[
@@ -86,13 +86,13 @@ pub(super) static TRIALS: &[Trial] = &[
             Check::count("faulty", "frames_delivered", VIDEO),
             Check::count("faulty", "malformed", &["/sent/malformed"]),
             Check::count("faulty", "stalls", &["/sent/stalls"]),
-            Check::none("faulty", "clock_jumps"),
+            Check::zero("faulty", "clock_jumps"),
             Check {
                 clients: "faulty",
                 metric: "stall_time",
-                figure: Figure::Mean,
+                figure: Statistic::Mean,
                 truth: Truth::Known(stall_time),
-                tolerance: BURST,
+                tolerance: BURST_TOLERANCE,
             },
             Check::delay("faulty", "startup_delay", startup_delay),
         ],
@@ -112,7 +112,7 @@ pub(super) static TRIALS: &[Trial] = &[
         clients: &[TrialClients {
             name: "skewed",
             number: 5,
-            url: MADE,
+            url: GENERATED_URL,
             keys: &["time_codes: true"],
         }],
         checks: &[
@@ -121,11 +121,11 @@ pub(super) static TRIALS: &[Trial] = &[
             Check {
                 clients: "skewed",
                 metric: "av_skew",
-                figure: Figure::Count,
+                figure: Statistic::Count,
                 truth: Truth::Sum(AUDIO),
                 tolerance: Tolerance::Exact,
             },
-            Check::delay("skewed", "av_skew", |_| Some(Known::exactly(0.2))),
+            Check::delay("skewed", "av_skew", |_| Some(TrueValue::exactly(0.2))),
         ],
     },
     Trial {
@@ -137,14 +137,14 @@ pub(super) static TRIALS: &[Trial] = &[
             TrialClients {
                 name: "viewers",
                 number: 8,
-                url: OWN,
+                url: PUBLISHED_URL,
                 keys: &["pick: in_turn"],
             },
         ],
         checks: &[
             Check::count("publishers", "sent_frames", &["/received_frames"]),
             Check::count("publishers", "sent_bytes", &["/received_bytes"]),
-            Check::none("publishers", "not_taken"),
+            Check::zero("publishers", "not_taken"),
             Check::count("viewers", "video_frames", VIDEO),
             Check::count("viewers", "audio_frames", AUDIO),
             Check::count("viewers", "key_frames", &["/sent/key_frames"]),
@@ -156,7 +156,7 @@ pub(super) static TRIALS: &[Trial] = &[
             ),
             Check::count("viewers", "frames_delivered", VIDEO),
             Check::count("viewers", "malformed", &["/sent/malformed"]),
-            Check::none("viewers", "stalls"),
+            Check::zero("viewers", "stalls"),
         ],
     },
     Trial {
@@ -174,7 +174,7 @@ pub(super) static TRIALS: &[Trial] = &[
         clients: &[TrialClients {
             name: "far",
             number: 5,
-            url: MADE,
+            url: GENERATED_URL,
             keys: &["time_codes: true"],
         }],
         checks: &[
@@ -183,7 +183,7 @@ pub(super) static TRIALS: &[Trial] = &[
             payload("far"),
             Check::count("far", "frames_published", VIDEO),
             Check::count("far", "frames_delivered", VIDEO),
-            Check::none("far", "stalls"),
+            Check::zero("far", "stalls"),
             Check::delay("far", "frame_delay", frame_delay),
             Check::delay("far", "startup_delay", startup_delay),
         ],
@@ -197,19 +197,19 @@ pub(super) static TRIALS: &[Trial] = &[
             TrialClients {
                 name: "far_viewers",
                 number: 4,
-                url: OWN,
+                url: PUBLISHED_URL,
                 keys: &["pick: in_turn"],
             },
         ],
         checks: &[
             Check::count("far_publishers", "sent_frames", &["/received_frames"]),
             Check::count("far_publishers", "sent_bytes", &["/received_bytes"]),
-            Check::none("far_publishers", "not_taken"),
+            Check::zero("far_publishers", "not_taken"),
             Check::count("far_viewers", "video_frames", VIDEO),
             Check::count("far_viewers", "audio_frames", AUDIO),
             Check::count("far_viewers", "frames_published", VIDEO),
             Check::count("far_viewers", "frames_delivered", VIDEO),
-            Check::delay("far_viewers", "frame_delay", there_and_back),
+            Check::delay("far_viewers", "frame_delay", end_to_end_frame_delay),
         ],
     },
 ];
@@ -225,7 +225,7 @@ const fn publishers(name: &'static str) -> TrialClients {
     TrialClients {
         name,
         number: 4,
-        url: OWN,
+        url: PUBLISHED_URL,
         keys: &[
             "publish: { bitrate: 400kbps, frame_rate: 50, audio: true }",
             "leave: { after: {length} }",
@@ -239,11 +239,11 @@ const fn payload(clients: &'static str) -> Check {
     Check {
         clients,
         metric: "payload_bytes",
-        figure: Figure::Value,
+        figure: Statistic::Value,
         truth: Truth::Known(|evidence| {
             let before = 5.0 * evidence.sum("/sent/video_frames")?
                 + 2.0 * evidence.sum("/sent/audio_frames")?;
-            Some(Known::exactly(
+            Some(TrueValue::exactly(
                 evidence.sum("/sent/payload_bytes")? - before,
             ))
         }),
@@ -252,23 +252,23 @@ const fn payload(clients: &'static str) -> Check {
 }
 
 /// Delay of the server's video frames when sent, plus the delay of the link to the client.
-fn frame_delay(evidence: &Evidence) -> Option<Known> {
+fn frame_delay(evidence: &Evidence) -> Option<TrueValue> {
     let frames = evidence.sum("/sent/video_frames")?;
     let given = evidence.sum("/sent/given_after_nanos")?;
     let taken = evidence.sum("/sent/taken_after_nanos")?;
-    Some(between(given / frames, taken / frames) + evidence.down)
+    Some(midpoint(given / frames, taken / frames) + evidence.down)
 }
 
 /// Delay that the publishers report, plus the link to the server, the time that the server needed
 /// to relay a frame, and the link to the client.
-fn there_and_back(evidence: &Evidence) -> Option<Known> {
+fn end_to_end_frame_delay(evidence: &Evidence) -> Option<TrueValue> {
     let late = evidence.measured("far_publishers", "send_queue_delay")?;
-    Some(Known::exactly(late) + evidence.up + frame_delay(evidence)?)
+    Some(TrueValue::exactly(late) + evidence.up + frame_delay(evidence)?)
 }
 
 /// Time from when each client was due to when its first frame left the server, plus the delay of
 /// the link.
-fn startup_delay(evidence: &Evidence) -> Option<Known> {
+fn startup_delay(evidence: &Evidence) -> Option<TrueValue> {
     let place = "/sent/first_given_nanos";
     let clients = evidence.numbers(place).count() as f64;
     // Connections that did not play have no first frame, and the totals of the report have no
@@ -279,26 +279,26 @@ fn startup_delay(evidence: &Evidence) -> Option<Known> {
         .filter(|line| line.pointer(place).is_some_and(serde_json::Value::is_u64));
     let clocks = clocks.map(|line| line["clock_monotonic_nanos"].as_f64());
     let clock = clocks.sum::<Option<f64>>()? / clients;
-    let due = evidence.began_nanos + evidence.one_every_nanos * (clients - 1.0) / 2.0;
+    let due = evidence.start_nanos + evidence.start_interval_nanos * (clients - 1.0) / 2.0;
     let at = |place| Some(clock + evidence.mean(place)? - due);
-    Some(between(at(place)?, at("/sent/first_taken_nanos")?) + evidence.down)
+    Some(midpoint(at(place)?, at("/sent/first_taken_nanos")?) + evidence.down)
 }
 
 /// Duration of the media's pause, less the playout buffer. Rounding of timestamps to milliseconds
 /// affects it as it affects the clients' measurements.
-fn stall_time(evidence: &Evidence) -> Option<Known> {
+fn stall_time(evidence: &Evidence) -> Option<TrueValue> {
     let stalls = evidence.sum("/sent/stalls")?;
     let mean = |place| Some(evidence.sum(place)? / stalls / 1e9);
-    Some(Known {
-        value: mean("/sent/stalled_nanos")? - BUFFER,
-        unsure: mean("/sent/stalled_unsure_nanos")?,
+    Some(TrueValue {
+        value: mean("/sent/stalled_nanos")? - PLAYOUT_BUFFER_S,
+        uncertainty: mean("/sent/stalled_unsure_nanos")?,
     })
 }
 
 /// Midpoint and uncertainty, in seconds, of an instant between two times in nanoseconds.
-fn between(from: f64, to: f64) -> Known {
-    Known {
+fn midpoint(from: f64, to: f64) -> TrueValue {
+    TrueValue {
         value: f64::midpoint(from, to) / 1e9,
-        unsure: (to - from) / 2.0 / 1e9,
+        uncertainty: (to - from) / 2.0 / 1e9,
     }
 }

@@ -7,9 +7,9 @@ use std::time::Duration;
 use measure::Time;
 
 use super::codec::amf0::Value;
-use super::codec::handshake::{Handshake, Step};
-use super::codec::link::{Heard, Link, metadata};
-use super::codec::message::{Command, Event};
+use super::codec::handshake::{Handshake, HandshakeStep};
+use super::codec::link::{Connection, Received, parse_metadata};
+use super::codec::message::{Command, UserControlEvent};
 use super::codec::{Malformed, chunk, write};
 use super::config::ClientConfig;
 use super::failure::Failure;
@@ -20,8 +20,8 @@ use crate::media::silence;
 use crate::metrics as clients;
 use crate::publication::Publisher;
 use crate::session::{
-    Acks, ChannelId, Closed, Context, Input, Note, Open, Outcome, Output, Port, Session, Sinks,
-    StreamRow, Times,
+    AckDelay, ArrivalTimes, ChannelId, CloseReason, Context, Input, Note, Open, Outcome, Output,
+    Port, Session, Sinks, StreamRow,
 };
 use crate::url::UrlError;
 
@@ -34,7 +34,7 @@ mod tests;
 
 pub(super) use playing::COLUMNS;
 pub use playing::StreamSummary;
-use playing::{Dues, Playing};
+use playing::{Playing, StartTimes};
 use publish::Publishing;
 
 const CHANNEL: ChannelId = ChannelId(0);
@@ -92,26 +92,26 @@ pub struct Client {
     phase: Phase,
     open: bool,
     /// Local and remote address of the connection.
-    ends: Option<(SocketAddr, Option<SocketAddr>)>,
+    addresses: Option<(SocketAddr, Option<SocketAddr>)>,
     /// Present during the handshake.
     handshake: Option<Box<Handshake>>,
-    link: Link,
+    link: Connection,
     /// Transaction ID of the last command, and message stream ID assigned by the server.
-    transaction: u32,
-    stream: u32,
+    last_transaction: u32,
+    message_stream: u32,
     /// Another message stream in which media arrived.
     other_stream: Option<u32>,
     /// Number of messages since the last media message.
-    without_media: u32,
+    messages_without_media: u32,
     /// Number of commands that could not be parsed.
-    unreadable: u32,
+    unreadable_commands: u32,
     /// Planned time of the first request, and actual start of the client.
-    due: Time,
+    planned_start: Time,
     started: Time,
     /// Time of the request whose answer is awaited.
-    asked: Time,
+    requested_at: Time,
     /// Time of the answer to `play`.
-    answered: Option<Time>,
+    play_answered_at: Option<Time>,
     /// Present from `play` on.
     playing: Option<Box<Playing>>,
     /// Present in a publishing client.
@@ -119,7 +119,7 @@ pub struct Client {
     /// Chunk size of this client.
     chunk_size: u32,
     /// Time of the next timeout check.
-    check: Option<Time>,
+    next_check_at: Option<Time>,
     /// True if the server reports that the stream is a file.
     is_recorded: bool,
     /// Present while the live stream is not published but may come back.
@@ -141,22 +141,22 @@ impl Client {
             seed,
             phase: Phase::Idle,
             open: false,
-            ends: None,
+            addresses: None,
             handshake: None,
-            link: Link::new(false),
-            transaction: 0,
-            stream: 0,
+            link: Connection::new(false),
+            last_transaction: 0,
+            message_stream: 0,
             other_stream: None,
-            without_media: 0,
-            unreadable: 0,
-            due: Time::ZERO,
+            messages_without_media: 0,
+            unreadable_commands: 0,
+            planned_start: Time::ZERO,
             started: Time::ZERO,
-            asked: Time::ZERO,
-            answered: None,
+            requested_at: Time::ZERO,
+            play_answered_at: None,
             playing: None,
             publishing: None,
-            chunk_size: chunk::FIRST_CHUNK_SIZE,
-            check: None,
+            chunk_size: chunk::INITIAL_CHUNK_SIZE,
+            next_check_at: None,
             is_recorded: false,
             unpublished: None,
             wall_clock: None,
@@ -173,7 +173,7 @@ impl Client {
 
     fn connect(&mut self, cx: &mut Context<'_>) {
         self.phase = Phase::Connecting;
-        self.asked = cx.now;
+        self.requested_at = cx.now;
         self.open = true;
         let (host, port) = (self.url.host().to_owned(), self.url.port());
         let timeout = self.config.connect_timeout.0;
@@ -200,20 +200,20 @@ impl Client {
         if self.phase != Phase::Connecting {
             return;
         }
-        self.ends = Some((local, remote));
+        self.addresses = Some((local, remote));
         let delay = cx.now.since(self.started);
         cx.recorder
             .record(clients::CONNECT_DELAY, delay.as_nanos() as u64);
         cx.out.push_back(Output::Acknowledge {
             channel: CHANNEL,
-            acks: match self.config.acknowledge {
+            delay: match self.config.acknowledge {
                 Some(own) => own.acks(),
-                None if self.wall_clock.is_some() => Acks::AtOnce,
-                None => Acks::Soon,
+                None if self.wall_clock.is_some() => AckDelay::AtOnce,
+                None => AckDelay::Soon,
             },
         });
-        let style = self.config.handshake.style();
-        let handshake = Handshake::client(self.seed).of_style(style);
+        let style = self.config.handshake.variant();
+        let handshake = Handshake::client(self.seed).with_variant(style);
         send(cx, handshake.hello());
         self.handshake = Some(Box::new(handshake));
         self.await_answer(cx, Phase::Handshake);
@@ -222,15 +222,15 @@ impl Client {
     /// Starts to wait for an answer.
     fn await_answer(&mut self, cx: &Context<'_>, phase: Phase) {
         self.phase = phase;
-        self.asked = cx.now;
-        self.check = Some(cx.now + self.config.request_timeout.0);
+        self.requested_at = cx.now;
+        self.next_check_at = Some(cx.now + self.config.request_timeout.0);
     }
 
     /// Processes received bytes.
-    fn bytes(&mut self, cx: &mut Context<'_>, bytes: &[u8], mut times: Times<'_>) {
+    fn handle_bytes(&mut self, cx: &mut Context<'_>, bytes: &[u8], mut times: ArrivalTimes<'_>) {
         let mut at = 0;
         if self.handshake.is_some() {
-            self.shake_hands(cx, bytes, &mut at, &mut times);
+            self.handle_handshake(cx, bytes, &mut at, &mut times);
         }
         if matches!(self.phase, Phase::Handshake | Phase::Ended) {
             return;
@@ -240,61 +240,63 @@ impl Client {
         while self.phase != Phase::Ended {
             match self.link.next(bytes, &mut at, &mut answer) {
                 Ok(None) => break,
-                Ok(Some(Heard::Media(media))) => {
+                Ok(Some(Received::Media(media))) => {
                     let Some(playing) = self.playing.as_mut() else {
                         continue;
                     };
                     // A connection has one stream. Servers use any message stream ID, and players
                     // ignore it.
-                    if media.stream != self.stream {
+                    if media.stream != self.message_stream {
                         cx.recorder.add(m::OTHER_STREAM_MEDIA, 1);
                         self.other_stream = Some(media.stream);
                     }
-                    self.without_media = 0;
-                    if let Some(first) = playing.media(&media, at, &mut times, cx.recorder) {
-                        self.begin(cx, first);
+                    self.messages_without_media = 0;
+                    if let Some(first) = playing.handle_media(&media, at, &mut times, cx.recorder) {
+                        self.handle_first_frame(cx, first);
                     }
                 }
                 Ok(Some(heard)) => {
-                    self.without_media += 1;
-                    if self.without_media > MESSAGES_WITHOUT_MEDIA_MAX {
+                    self.messages_without_media += 1;
+                    if self.messages_without_media > MESSAGES_WITHOUT_MEDIA_MAX {
                         let detail = format!(
                             "{MESSAGES_WITHOUT_MEDIA_MAX} messages in a row without media ({})",
-                            self.ends()
+                            self.describe_addresses()
                         );
                         self.fail(cx, Failure::Flooded, detail);
                         break;
                     }
                     match heard {
-                        Heard::Command(_, command) => {
-                            self.command(cx, &command, times.clone().of(at).0);
+                        Received::Command(_, command) => {
+                            self.handle_command(cx, &command, times.clone().arrival_of(at).0);
                         }
-                        Heard::Data(_, payload) => self.data(cx, &payload),
-                        Heard::Unreadable => {
+                        Received::Data(_, payload) => self.handle_metadata(cx, &payload),
+                        Received::Unreadable => {
                             cx.recorder.add(m::UNREADABLE_COMMANDS, 1);
-                            self.unreadable += 1;
+                            self.unreadable_commands += 1;
                         }
-                        Heard::Event(Event::StreamEof(stream))
-                            if stream == self.stream || Some(stream) == self.other_stream =>
+                        Received::Event(UserControlEvent::StreamEof(stream))
+                            if stream == self.message_stream
+                                || Some(stream) == self.other_stream =>
                         {
-                            self.stream_over(cx, "StreamEOF");
+                            self.handle_stream_ended(cx, "StreamEOF");
                         }
-                        Heard::Event(Event::StreamIsRecorded(stream))
-                            if stream == self.stream || Some(stream) == self.other_stream =>
+                        Received::Event(UserControlEvent::StreamIsRecorded(stream))
+                            if stream == self.message_stream
+                                || Some(stream) == self.other_stream =>
                         {
                             self.is_recorded = true;
                         }
                         _ => {}
                     }
                 }
-                Err(malformed) => self.malformed(cx, malformed),
+                Err(malformed) => self.fail_malformed(cx, malformed),
             }
         }
         if self.phase == Phase::Ended {
             return;
         }
         let before = self.link.acknowledgements();
-        self.link.came(bytes.len() - shaken, &mut answer);
+        self.link.count_received(bytes.len() - shaken, &mut answer);
         let sent = self.link.acknowledgements() - before;
         cx.recorder.add(m::ACKNOWLEDGEMENTS, sent);
         if !answer.is_empty() {
@@ -302,40 +304,40 @@ impl Client {
         }
     }
 
-    fn shake_hands(
+    fn handle_handshake(
         &mut self,
         cx: &mut Context<'_>,
         bytes: &[u8],
         at: &mut usize,
-        times: &mut Times<'_>,
+        times: &mut ArrivalTimes<'_>,
     ) {
         while let Some(handshake) = &mut self.handshake {
-            match handshake.take(bytes, at) {
-                Ok(Step::More) => return,
-                Ok(Step::Send(bytes)) => send(cx, bytes),
-                Ok(Step::Done) => {
+            match handshake.receive(bytes, at) {
+                Ok(HandshakeStep::NeedMore) => return,
+                Ok(HandshakeStep::Send(bytes)) => send(cx, bytes),
+                Ok(HandshakeStep::Done) => {
                     if !handshake.was_echoed() {
                         cx.recorder.add(m::HANDSHAKES_WITHOUT_ECHO, 1);
                     }
                     self.handshake = None;
-                    let delay = times.of(*at).0.since(self.asked);
+                    let delay = times.arrival_of(*at).0.since(self.requested_at);
                     cx.recorder
                         .record(m::HANDSHAKE_DELAY, delay.as_nanos() as u64);
-                    self.ask_connect(cx);
+                    self.send_connect(cx);
                 }
-                Err(malformed) => return self.malformed(cx, malformed),
+                Err(malformed) => return self.fail_malformed(cx, malformed),
             }
         }
     }
 
-    fn ask_connect(&mut self, cx: &mut Context<'_>) {
-        let text = |name: &str, value: &str| (name.to_owned(), Value::text(value));
+    fn send_connect(&mut self, cx: &mut Context<'_>) {
+        let text = |name: &str, value: &str| (name.to_owned(), Value::string(value));
         let number = |name: &str, value: f64| (name.to_owned(), Value::Number(value));
         // RTMP, 7.2.1.1. All codecs are announced, because the client does not decode.
         let mut object = vec![
             text("app", self.url.app()),
             text("flashVer", FLASH_VERSION),
-            text("tcUrl", &self.url.of_app()),
+            text("tcUrl", &self.url.tc_url()),
             ("fpad".to_owned(), Value::Boolean(false)),
             number("capabilities", 15.0),
             number("audioCodecs", 4071.0),
@@ -345,49 +347,58 @@ impl Client {
             // Enhanced RTMP, "Enhancing NetConnection connect Command".
             (
                 "fourCcList".to_owned(),
-                Value::Array(vec![Value::text("*")]),
+                Value::Array(vec![Value::string("*")]),
             ),
         ];
         for (name, value) in &self.config.connect {
             match object.iter_mut().find(|(own, _)| own == name) {
-                Some((_, own)) => *own = value.value(),
-                None => object.push((name.clone(), value.value())),
+                Some((_, own)) => *own = value.to_amf0(),
+                None => object.push((name.clone(), value.to_amf0())),
             }
         }
-        self.ask(cx, Phase::Connect, CONNECTION, vec![Value::Object(object)]);
+        self.send_command(cx, Phase::Connect, CONNECTION, vec![Value::Object(object)]);
     }
 
     /// Sends the command of this phase and waits for its answer.
-    fn ask(&mut self, cx: &mut Context<'_>, phase: Phase, stream: u32, arguments: Vec<Value>) {
+    fn send_command(
+        &mut self,
+        cx: &mut Context<'_>,
+        phase: Phase,
+        stream: u32,
+        arguments: Vec<Value>,
+    ) {
         let Some(name) = phase.command() else {
             return;
         };
-        self.transaction += 1;
+        self.last_transaction += 1;
         let command = Command {
             name: name.to_owned(),
-            transaction: self.transaction.into(),
+            transaction: self.last_transaction.into(),
             arguments,
         };
         let mut bytes = Vec::new();
         write::command(&command, stream, self.chunk_size, &mut bytes);
         if phase == Phase::Play {
             let buffer = u32::try_from(self.config.buffer.0.as_millis()).unwrap_or(u32::MAX);
-            write::event(Event::SetBufferLength(stream, buffer), &mut bytes);
+            write::event(
+                UserControlEvent::SetBufferLength(stream, buffer),
+                &mut bytes,
+            );
         }
         cx.recorder.add(m::COMMANDS, 1);
         send(cx, bytes);
         self.await_answer(cx, phase);
     }
 
-    fn ask_create_stream(&mut self, cx: &mut Context<'_>) {
+    fn send_create_stream(&mut self, cx: &mut Context<'_>) {
         self.prepare_to_publish(cx);
-        self.ask(cx, Phase::CreateStream, CONNECTION, vec![Value::Null]);
+        self.send_command(cx, Phase::CreateStream, CONNECTION, vec![Value::Null]);
     }
 
-    fn ask_play(&mut self, cx: &mut Context<'_>) {
+    fn send_play(&mut self, cx: &mut Context<'_>) {
         self.playing = Some(Box::new(Playing::new(
-            Dues {
-                due: self.due,
+            StartTimes {
+                due: self.planned_start,
                 started: self.started,
                 asked: cx.now,
             },
@@ -398,34 +409,34 @@ impl Client {
         // Servers and players use milliseconds.
         let arguments = vec![
             Value::Null,
-            Value::text(self.url.stream()),
+            Value::string(self.url.stream()),
             Value::Number(-2000.0),
         ];
-        self.ask(cx, Phase::Play, self.stream, arguments);
+        self.send_command(cx, Phase::Play, self.message_stream, arguments);
     }
 
     /// Handles the first frame.
-    fn begin(&mut self, cx: &mut Context<'_>, at: Time) {
+    fn handle_first_frame(&mut self, cx: &mut Context<'_>, at: Time) {
         if self.phase == Phase::Play {
             // Some servers send media before they answer `play`.
-            self.plays(cx, at);
+            self.handle_play_started(cx, at);
         }
-        self.check = Some(at + self.config.silence.0);
+        self.next_check_at = Some(at + self.config.silence.0);
         cx.out.push_back(Output::Playing { at });
     }
 
     /// Handles the answer to `play`.
-    fn plays(&mut self, cx: &mut Context<'_>, at: Time) {
+    fn handle_play_started(&mut self, cx: &mut Context<'_>, at: Time) {
         self.phase = Phase::Playing;
-        self.answered = Some(at);
-        let delay = at.since(self.asked).as_nanos() as u64;
+        self.play_answered_at = Some(at);
+        let delay = at.since(self.requested_at).as_nanos() as u64;
         cx.recorder.record(m::PLAY_DELAY, delay);
-        self.check = Some(cx.now + self.config.no_media.0);
+        self.next_check_at = Some(cx.now + self.config.no_media.0);
     }
 
-    fn data(&mut self, cx: &mut Context<'_>, payload: &[u8]) {
+    fn handle_metadata(&mut self, cx: &mut Context<'_>, payload: &[u8]) {
         cx.recorder.add(m::METADATA, 1);
-        let (Some(all), Some(playing)) = (metadata(payload), &mut self.playing) else {
+        let (Some(all), Some(playing)) = (parse_metadata(payload), &mut self.playing) else {
             return;
         };
         let side = |name: &str| all.get(name)?.as_number().map(|number| number as u32);
@@ -434,9 +445,13 @@ impl Client {
         }
     }
 
-    fn malformed(&mut self, cx: &mut Context<'_>, malformed: Malformed) {
-        let detail = format!("{malformed} {} ({})", self.when(cx.now), self.ends());
-        self.fail(cx, Failure::of_malformed(malformed), detail);
+    fn fail_malformed(&mut self, cx: &mut Context<'_>, malformed: Malformed) {
+        let detail = format!(
+            "{malformed} {} ({})",
+            self.describe_progress(cx.now),
+            self.describe_addresses()
+        );
+        self.fail(cx, Failure::from_malformed(malformed), detail);
     }
 }
 
@@ -455,38 +470,38 @@ impl Session for Client {
         }
         match input {
             Input::Start { due } if self.phase == Phase::Idle => {
-                self.due = due;
+                self.planned_start = due;
                 self.started = cx.now;
                 self.connect(cx);
             }
-            Input::Told { message, .. } => self.publisher.hear(message, cx.now),
+            Input::TopicMessage { message, .. } => self.publisher.handle_message(message, cx.now),
             Input::Opened { local, remote, .. } => self.opened(cx, local, remote),
             Input::OpenFailed { error, .. } => {
                 self.open = false;
-                let detail = format!("{error} ({})", self.ends());
+                let detail = format!("{error} ({})", self.describe_addresses());
                 self.fail(cx, Failure::Connect(error.into()), detail);
             }
             Input::Bytes {
                 bytes, at, runs, ..
-            } => self.bytes(cx, bytes, Times::new(runs, at)),
-            Input::Closed { how, .. } => self.closed(cx, how),
-            Input::FlowEnded { .. } => self.sending_failed(cx),
+            } => self.handle_bytes(cx, bytes, ArrivalTimes::new(runs, at)),
+            Input::Closed { reason: how, .. } => self.closed(cx, how),
+            Input::FlowEnded { .. } => self.handle_flow_ended(cx),
             Input::Stop { .. } => self.stop(cx),
             _ => {}
         }
-        self.due_publishing(cx);
-        self.look(cx);
+        self.count_if_due(cx);
+        self.check_timeouts(cx);
     }
 
-    fn awaits(&self, _now: Time) -> bool {
+    fn awaits_input(&self, _now: Time) -> bool {
         self.phase != Phase::Publishing
     }
 
     fn deadline(&self) -> Option<Time> {
         match self.phase {
             Phase::Idle | Phase::Ended => None,
-            Phase::Publishing => self.counts_at(),
-            _ => self.check,
+            Phase::Publishing => self.next_count_at(),
+            _ => self.next_check_at,
         }
     }
 

@@ -8,10 +8,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::codec::amf0;
-use super::codec::handshake::Style;
+use super::codec::handshake::HandshakeVariant;
 use super::source::Tracks;
 use crate::media::source::SourceConfig;
-use crate::session::Acks;
+use crate::session::AckDelay;
 use crate::tls::TlsConfig;
 
 /// Value of a connect parameter.
@@ -28,11 +28,11 @@ pub enum Parameter {
 
 impl Parameter {
     /// Returns the value in AMF0.
-    pub(super) fn value(&self) -> amf0::Value {
+    pub(super) fn to_amf0(&self) -> amf0::Value {
         match self {
             Parameter::Boolean(yes) => amf0::Value::Boolean(*yes),
             Parameter::Number(number) => amf0::Value::Number(*number),
-            Parameter::Text(text) => amf0::Value::text(text.clone()),
+            Parameter::Text(text) => amf0::Value::string(text.clone()),
         }
     }
 }
@@ -49,10 +49,10 @@ pub enum HandshakeStyle {
 }
 
 impl HandshakeStyle {
-    pub(super) const fn style(self) -> Style {
+    pub(super) const fn variant(self) -> HandshakeVariant {
         match self {
-            HandshakeStyle::Plain => Style::Plain,
-            HandshakeStyle::Digest => Style::Digest,
+            HandshakeStyle::Plain => HandshakeVariant::Plain,
+            HandshakeStyle::Digest => HandshakeVariant::Digest,
         }
     }
 }
@@ -68,10 +68,10 @@ pub enum Acknowledge {
 }
 
 impl Acknowledge {
-    pub(super) const fn acks(self) -> Acks {
+    pub(super) const fn acks(self) -> AckDelay {
         match self {
-            Acknowledge::Soon => Acks::Soon,
-            Acknowledge::AtOnce => Acks::AtOnce,
+            Acknowledge::Soon => AckDelay::Soon,
+            Acknowledge::AtOnce => AckDelay::AtOnce,
         }
     }
 }
@@ -105,11 +105,11 @@ pub struct ClientConfig {
     /// digests if the server uses them too.
     pub handshake: HandshakeStyle,
     /// Delay of TCP acknowledgements: `soon` (within 2 to 20 ms, depending on the kernel), or
-    /// `at_once`, like a player that reads immediately. Servers that hold back small segments until
-    /// all data is acknowledged (Nagle's algorithm), such as nginx-rtmp, wait for this delay, and
-    /// their frames arrive later. `at_once` needs about six times the processor time. Default:
-    /// `at_once` in runs whose frames may carry time codes, so that frame delays match those of a
-    /// player; otherwise `soon`.
+    /// `run_concurrently`, like a player that reads immediately. Servers that hold back small
+    /// segments until all data is acknowledged (Nagle's algorithm), such as nginx-rtmp, wait for
+    /// this delay, and their frames arrive later. `run_concurrently` needs about six times the
+    /// processor time. Default: `run_concurrently` in runs whose frames may carry time codes, so
+    /// that frame delays match those of a player; otherwise `soon`.
     pub acknowledge: Option<Acknowledge>,
     /// Media that the clients publish, such as `{bitrate: 2Mbps, audio: true}`, or `{}` for all
     /// defaults. Generated audio is AAC silence at 192 kb/s. Each client needs a URL of its own, so
@@ -153,7 +153,7 @@ impl Default for ClientConfig {
 
 /// Parameters of `connect` that a scenario cannot set: they state what the client supports and
 /// where it connects.
-const OWN: [&str; 2] = ["app", "objectEncoding"];
+const RESERVED_PARAMETERS: [&str; 2] = ["app", "objectEncoding"];
 
 impl ClientConfig {
     /// Checks that the values are consistent. Otherwise returns the wrong key and the reason.
@@ -180,7 +180,10 @@ impl ClientConfig {
             let text = "`app` must be a part of the path without leading or trailing slash, such as `live`";
             return Err(("app", text.to_owned()));
         }
-        if let Some(name) = OWN.iter().find(|name| self.connect.contains_key(**name)) {
+        if let Some(name) = RESERVED_PARAMETERS
+            .iter()
+            .find(|name| self.connect.contains_key(**name))
+        {
             return Err((
                 "connect",
                 format!("`{name}` is set by the client itself; remove it"),
@@ -204,11 +207,11 @@ mod tests {
     fn keys_are_read_and_invalid_values_rejected() {
         assert_eq!(read("{}"), Ok(ClientConfig::default()));
         let config = read(r#"{"app":"live","connect":{"a":1,"b":true,"c":"x"}}"#).expect("valid");
-        let values: Vec<amf0::Value> = config.connect.values().map(Parameter::value).collect();
+        let values: Vec<amf0::Value> = config.connect.values().map(Parameter::to_amf0).collect();
         let expected = [
             amf0::Value::Number(1.0),
             amf0::Value::Boolean(true),
-            amf0::Value::text("x"),
+            amf0::Value::string("x"),
         ];
         assert_eq!(values, expected);
         let written = serde_json::to_string(&config).expect("plain data");

@@ -13,7 +13,8 @@ use super::server::reference::SERVER;
 use super::source::Tracks;
 use super::url::{self, Url};
 use crate::descriptor::{
-    Keys, Location, MakeClients, Protocol, Seat, StreamName, Surroundings, Transport,
+    ClientFactory, ClientIdentity, Location, PopulationKeys, Protocol, RunContext, StreamName,
+    Transport,
 };
 use crate::media::frames::metrics::FRAMES_GROUP;
 use crate::media::source::SourceConfig;
@@ -31,7 +32,7 @@ pub static PROTOCOL: Protocol = Protocol {
     catalogue: Catalogue(&[&CLIENTS, &FRAMES_GROUP, &RTMP]),
     datagrams: None,
     stream_columns: &[COLUMNS],
-    read_url,
+    parse_url: read_url,
     probe: None,
     server: Some(&SERVER),
     trials: calibration::TRIALS,
@@ -47,11 +48,11 @@ fn read_url(text: &str) -> Result<Location, String> {
             true => url::DEFAULT_TLS_PORT,
             false => url::DEFAULT_PORT,
         },
-        stream: Some(StreamName::new(url.stream_name(), url.host(), &url.path())),
+        stream: Some(StreamName::new(url.topic(), url.host(), &url.path())),
     })
 }
 
-impl Keys for ClientConfig {
+impl PopulationKeys for ClientConfig {
     fn protocol(&self) -> &'static Protocol {
         &PROTOCOL
     }
@@ -64,7 +65,7 @@ impl Keys for ClientConfig {
         Some(&self.tls)
     }
 
-    fn unwritten(&self) -> &'static [&'static str] {
+    fn default_thresholds(&self) -> &'static [&'static str] {
         match self.publish {
             Some(_) => &["sent_frames > 0", "not_taken == 0"],
             None => &["frames > 0", "streams_silent == 0"],
@@ -80,8 +81,8 @@ impl Keys for ClientConfig {
     fn clients(
         &self,
         file: Option<&[u8]>,
-        surroundings: &Surroundings,
-    ) -> Result<Box<dyn MakeClients>, String> {
+        surroundings: &RunContext,
+    ) -> Result<Box<dyn ClientFactory>, String> {
         let source = self.publish.as_ref();
         let source = source.map(|source| Tracks::new(source, file)).transpose()?;
         Ok(Box::new(Clients {
@@ -95,16 +96,16 @@ impl Keys for ClientConfig {
         self.publish.as_ref()
     }
 
-    fn brings_time_codes(&self) -> bool {
+    fn allows_time_codes(&self) -> bool {
         self.publish.is_some() || self.time_codes
     }
 
-    fn stays(&self) -> Option<String> {
+    fn stay_description(&self) -> Option<String> {
         let stays = self.publish.is_some();
         stays.then(|| "stay until the run ends".to_owned())
     }
 
-    fn leaves(&self) -> bool {
+    fn ends_on_its_own(&self) -> bool {
         self.publish.is_none()
     }
 }
@@ -114,11 +115,11 @@ impl Keys for ClientConfig {
 struct Clients {
     config: ClientConfig,
     source: Option<Arc<Tracks>>,
-    surroundings: Surroundings,
+    surroundings: RunContext,
 }
 
-impl MakeClients for Clients {
-    fn client(&self, url: &str, seat: Seat) -> Result<Box<dyn Session>, String> {
+impl ClientFactory for Clients {
+    fn client(&self, url: &str, seat: ClientIdentity) -> Result<Box<dyn Session>, String> {
         let mut client =
             Client::new(self.config.clone(), url, seat.seed).map_err(|error| error.to_string())?;
         // Players look for time codes only if frames may carry them.

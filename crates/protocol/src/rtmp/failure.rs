@@ -3,7 +3,7 @@
 use super::codec::Malformed;
 use crate::connect_failure::ConnectFailure;
 use crate::failure::reasons;
-use crate::session::Closed;
+use crate::session::CloseReason;
 
 reasons! {
     /// Reason for a client's failure: a row of the report.
@@ -65,7 +65,7 @@ reasons! {
         BadChunkSize = "bad_chunk_size";
         /// A message exceeds the limit of what the client buffers, or there are too many chunk
         /// streams.
-        TooMuch = "too_much";
+        LimitExceeded = "too_much";
         /// A command holds values that cannot be parsed, or too many values.
         MalformedAmf = "malformed_amf";
         /// A command holds values that are nested too deeply.
@@ -94,13 +94,13 @@ reasons! {
 
 impl Failure {
     /// Returns the reason for a violation of RTMP.
-    pub const fn of_malformed(malformed: Malformed) -> Failure {
+    pub const fn from_malformed(malformed: Malformed) -> Failure {
         match malformed {
             Malformed::Version(_) => Failure::HandshakeVersion,
             Malformed::Echo => Failure::HandshakeEcho,
             Malformed::Digest => Failure::HandshakeDigest,
             Malformed::ChunkSize(_) => Failure::BadChunkSize,
-            Malformed::TooLong { .. } | Malformed::ChunkStreams => Failure::TooMuch,
+            Malformed::TooLong { .. } | Malformed::ChunkStreams => Failure::LimitExceeded,
             Malformed::Amf | Malformed::AmfTooMany => Failure::MalformedAmf,
             Malformed::AmfTooDeep => Failure::AmfTooDeep,
             Malformed::NoHeader(_)
@@ -112,7 +112,7 @@ impl Failure {
     }
 
     /// Returns the reason for the code of an error status or error response.
-    pub fn of_code(code: &str) -> Failure {
+    pub fn from_status_code(code: &str) -> Failure {
         match code {
             "NetConnection.Connect.Rejected" => Failure::ConnectRejected,
             "NetConnection.Connect.InvalidApp" => Failure::InvalidApp,
@@ -131,12 +131,12 @@ impl Failure {
     }
 
     /// Returns the reason for a broken connection, or `None` if it was closed in order.
-    pub fn of_broken(how: Closed) -> Option<Failure> {
+    pub fn from_closed(how: CloseReason) -> Option<Failure> {
         match how {
-            Closed::End => None,
-            Closed::Reset => Some(Failure::Reset),
-            Closed::Stuck => Some(Failure::Stuck),
-            Closed::Tls(error) => Some(Failure::Connect(error.into())),
+            CloseReason::End => None,
+            CloseReason::Reset => Some(Failure::Reset),
+            CloseReason::SendQueueFull => Some(Failure::Stuck),
+            CloseReason::Tls(error) => Some(Failure::Connect(error.into())),
         }
     }
 }

@@ -9,20 +9,20 @@ use measure::Time;
 use mediagen::time_code::TimeCode;
 use serde::Serialize;
 
-use super::codec::write::Head;
+use super::codec::write::MessageHeader;
 use super::source::{TrackFrame, Tracks};
 use crate::session::{Flow, FlowPacket, Handover, PacketHeader, Tag};
 
 mod fate;
 
-pub(super) use fate::{Fate, Fates};
+pub(super) use fate::{FrameFault, FrameFaults};
 
 /// Maximum number of bytes handed out at a time. Larger messages are sent in parts.
-const PIECE: usize = 64 * 1024;
+const PIECE_BYTES_MAX: usize = 64 * 1024;
 /// Maximum number of delays kept until the session takes them: some seconds of frames.
 const DELAYS_MAX: usize = 4096;
 /// Maximum number of frames per track that count towards the backlog.
-const WAITING_MAX: u64 = 100_000;
+const BACKLOG_FRAMES_MAX: u64 = 100_000;
 
 /// Settings of a media flow.
 #[derive(Clone, Debug)]
@@ -106,20 +106,20 @@ pub struct Sent {
 #[derive(Debug)]
 pub struct MediaFlow {
     config: FlowConfig,
-    fates: Fates,
+    fates: FrameFaults,
     begun: Option<Time>,
     /// Number of the next frame of each track, counted over all loops.
-    next: Vec<u64>,
+    next_frames: Vec<u64>,
     /// Number of the next time code.
-    code: u32,
+    next_time_code: u32,
     /// True while pictures are dropped up to the next key frame.
-    skips: bool,
+    skips_to_key_frame: bool,
     /// Progress of each track.
-    under_way: Vec<UnderWay>,
+    progress: Vec<TrackProgress>,
     /// Message that is being handed out.
-    message: Option<Outgoing>,
+    message: Option<OutgoingMessage>,
     /// True if a piece was handed out and not reported back yet.
-    handed_out: bool,
+    piece_pending: bool,
     sent: Sent,
     /// Delay of each frame until the connection had taken it, in nanoseconds, since the delays were
     /// last taken.
@@ -128,7 +128,7 @@ pub struct MediaFlow {
 
 /// Progress of a track.
 #[derive(Clone, Copy, Debug, Default)]
-struct UnderWay {
+struct TrackProgress {
     /// Handover and timestamp of its first frame.
     first: Option<(Handover, u32)>,
     /// True once it has paused.
@@ -137,7 +137,7 @@ struct UnderWay {
 
 /// Identity of a frame.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct FrameIdentity {
     track: usize,
     timestamp: u32,
     /// True for the first frame of its track after the pause.
@@ -146,7 +146,7 @@ struct Place {
 
 /// Category that a message counts as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum MessageCategory {
     Video,
     /// Video at which decoding can start.
     KeyVideo,
@@ -157,24 +157,24 @@ pub(super) enum What {
     Other,
 }
 
-impl What {
+impl MessageCategory {
     /// Returns the category of a whole frame.
-    pub(super) fn of_frame(video: bool, key: bool) -> What {
+    pub(super) fn of_frame(video: bool, key: bool) -> MessageCategory {
         match (video, key) {
-            (true, true) => What::KeyVideo,
-            (true, false) => What::Video,
-            (false, _) => What::Audio,
+            (true, true) => MessageCategory::KeyVideo,
+            (true, false) => MessageCategory::Video,
+            (false, _) => MessageCategory::Audio,
         }
     }
 
     pub(super) fn is_video(self) -> bool {
-        matches!(self, What::Video | What::KeyVideo)
+        matches!(self, MessageCategory::Video | MessageCategory::KeyVideo)
     }
 }
 
 /// A message that is being sent.
 #[derive(Debug)]
-pub(super) struct Outgoing {
+pub(super) struct OutgoingMessage {
     bytes: Bytes,
     /// Maximum sizes of the first chunk and of each further chunk, including headers.
     chunks: (usize, usize),
@@ -183,23 +183,23 @@ pub(super) struct Outgoing {
     /// Size of the piece that was handed out last.
     piece: usize,
     due: Time,
-    what: What,
+    what: MessageCategory,
     payload: usize,
     /// Identity, for a whole frame of generated media.
-    place: Option<Place>,
+    place: Option<FrameIdentity>,
 }
 
-impl Outgoing {
+impl OutgoingMessage {
     /// Creates a message of which nothing was handed out. `payload` is its payload length.
     pub(super) fn new(
-        (head, chunk_size): (Head, u32),
+        (head, chunk_size): (MessageHeader, u32),
         bytes: Bytes,
         due: Time,
-        what: What,
+        what: MessageCategory,
         payload: usize,
-    ) -> Outgoing {
-        Outgoing {
-            chunks: head.chunks(chunk_size),
+    ) -> OutgoingMessage {
+        OutgoingMessage {
+            chunks: head.chunk_bytes_max(chunk_size),
             bytes,
             taken: 0,
             piece: 0,
@@ -212,13 +212,19 @@ impl Outgoing {
 
     /// Creates a malformed message: only the first byte of `payload`.
     pub(super) fn malformed(
-        (head, chunk_size): (Head, u32),
+        (head, chunk_size): (MessageHeader, u32),
         payload: &[u8],
         due: Time,
-    ) -> Outgoing {
+    ) -> OutgoingMessage {
         let cut = &payload[..payload.len().min(1)];
-        let bytes = message(head, cut, None, chunk_size);
-        Outgoing::new((head, chunk_size), bytes, due, What::Malformed, cut.len())
+        let bytes = encode_message(head, cut, None, chunk_size);
+        OutgoingMessage::new(
+            (head, chunk_size),
+            bytes,
+            due,
+            MessageCategory::Malformed,
+            cut.len(),
+        )
     }
 
     /// Returns true for a whole video frame.
@@ -228,11 +234,11 @@ impl Outgoing {
 
     /// Returns the next piece. It consists of whole chunks, because the session's messages may come
     /// between two pieces.
-    pub(super) fn hand_out(&mut self) -> FlowPacket {
+    pub(super) fn next_piece(&mut self) -> FlowPacket {
         let rest = self.bytes.slice(self.taken..);
         let (first, further) = self.chunks;
         let next = if self.taken == 0 { first } else { further };
-        let more = PIECE.saturating_sub(next) / further * further;
+        let more = PIECE_BYTES_MAX.saturating_sub(next) / further * further;
         let piece = rest.slice(..rest.len().min(next + more));
         self.piece = piece.len();
         FlowPacket {
@@ -244,27 +250,27 @@ impl Outgoing {
     }
 
     /// Records that the piece was taken. Returns true if the message is complete.
-    pub(super) fn took(&mut self) -> bool {
+    pub(super) fn confirm_piece(&mut self) -> bool {
         self.taken += self.piece;
         self.taken >= self.bytes.len()
     }
 
     /// Adds the message to the totals. `left` is the handover of its last piece.
-    pub(super) fn count(&self, sent: &mut Sent, left: Handover) {
+    pub(super) fn add_to(&self, sent: &mut Sent, left: Handover) {
         match self.what {
-            What::Video | What::KeyVideo => {
+            MessageCategory::Video | MessageCategory::KeyVideo => {
                 sent.video_frames += 1;
-                sent.key_frames += u64::from(self.what == What::KeyVideo);
+                sent.key_frames += u64::from(self.what == MessageCategory::KeyVideo);
                 let after = |at: Time| at.since(self.due).as_nanos() as u64;
                 sent.given_after_nanos += after(left.began);
                 sent.taken_after_nanos += after(left.ended);
             }
-            What::Audio => sent.audio_frames += 1,
-            What::Malformed => {
+            MessageCategory::Audio => sent.audio_frames += 1,
+            MessageCategory::Malformed => {
                 sent.malformed += 1;
                 return;
             }
-            What::Other => return,
+            MessageCategory::Other => return,
         }
         sent.payload_bytes += self.payload as u64;
         sent.wire_bytes += self.bytes.len() as u64;
@@ -281,15 +287,15 @@ impl MediaFlow {
     /// Creates a flow that is not started.
     pub fn new(config: FlowConfig) -> MediaFlow {
         MediaFlow {
-            fates: Fates::new(&config.faults, config.seed),
-            next: vec![0; config.tracks.tracks.len()],
-            under_way: vec![UnderWay::default(); config.tracks.tracks.len()],
+            fates: FrameFaults::new(&config.faults, config.seed),
+            next_frames: vec![0; config.tracks.tracks.len()],
+            progress: vec![TrackProgress::default(); config.tracks.tracks.len()],
             config,
             begun: None,
-            code: 0,
-            skips: false,
+            next_time_code: 0,
+            skips_to_key_frame: false,
             message: None,
-            handed_out: false,
+            piece_pending: false,
             sent: Sent::default(),
             delays: Vec::new(),
         }
@@ -317,13 +323,13 @@ impl MediaFlow {
     }
 
     /// Returns the number of bytes that are due and not taken by the connection.
-    pub fn waiting(&self, now: Time) -> u64 {
+    pub fn backlog_bytes(&self, now: Time) -> u64 {
         let under_way = self.message.as_ref();
         let mut bytes = under_way.map_or(0, |message| (message.bytes.len() - message.taken) as u64);
-        for (track, &next) in self.config.tracks.tracks.iter().zip(&self.next) {
-            for number in next..next.saturating_add(WAITING_MAX) {
+        for (track, &next) in self.config.tracks.tracks.iter().zip(&self.next_frames) {
+            for number in next..next.saturating_add(BACKLOG_FRAMES_MAX) {
                 match (
-                    self.due(track.video, &track.clip, number),
+                    self.frame_due(track.video, &track.clip, number),
                     track.frame(number),
                 ) {
                     (Some(due), Some(frame)) if due <= now => bytes += frame.payload.len() as u64,
@@ -335,7 +341,7 @@ impl MediaFlow {
     }
 
     /// Returns when a frame is due, or `None` after the end of the media.
-    fn due(&self, video: bool, clip: &mediagen::clip::Clip, number: u64) -> Option<Time> {
+    fn frame_due(&self, video: bool, clip: &mediagen::clip::Clip, number: u64) -> Option<Time> {
         let mut at = Duration::from_nanos(clip.nanos(number));
         if self.config.length.is_some_and(|length| at >= length) {
             return None;
@@ -352,10 +358,16 @@ impl MediaFlow {
     }
 
     /// Returns the track whose next frame is due first, and its due time.
-    fn first(&self) -> Option<(usize, Time)> {
-        let tracks = self.config.tracks.tracks.iter().zip(&self.next).enumerate();
+    fn next_due_track(&self) -> Option<(usize, Time)> {
+        let tracks = self
+            .config
+            .tracks
+            .tracks
+            .iter()
+            .zip(&self.next_frames)
+            .enumerate();
         let dues = tracks.filter_map(|(place, (track, &number))| {
-            let due = self.due(track.video, &track.clip, number)?;
+            let due = self.frame_due(track.video, &track.clip, number)?;
             let stops = self.config.faults.stop_after.zip(self.begun);
             let over = stops.is_some_and(|(after, begun)| due >= begun + after);
             Some((place, if over { Time::NEVER } else { due }))
@@ -364,59 +376,61 @@ impl MediaFlow {
     }
 
     /// Returns the next message that is due.
-    fn make(&mut self, now: Time) -> Option<Outgoing> {
+    fn next_message(&mut self, now: Time) -> Option<OutgoingMessage> {
         let tracks = self.config.tracks.clone();
         loop {
-            let (place, due) = self.first().filter(|&(_, due)| due <= now)?;
+            let (place, due) = self.next_due_track().filter(|&(_, due)| due <= now)?;
             let track = tracks.tracks.get(place)?;
-            let next = self.next.get_mut(place)?;
+            let next = self.next_frames.get_mut(place)?;
             let number = *next;
             *next += 1;
             let frame = track.frame(number)?;
             let video = track.video;
-            let code = self.code;
+            let code = self.next_time_code;
             // A picture without a time code must not leave a gap in the numbers, which would count
             // as loss.
-            self.code = self.code.wrapping_add(u32::from(frame.code_at.is_some()));
+            self.next_time_code = self
+                .next_time_code
+                .wrapping_add(u32::from(frame.time_code_offset.is_some()));
             let late = self
                 .config
                 .drop_after
                 .is_some_and(|after| now > due + after);
             if video {
                 // Pictures that refer to a dropped one are useless.
-                self.skips = (late || self.skips) && !frame.key;
+                self.skips_to_key_frame = (late || self.skips_to_key_frame) && !frame.key;
             }
-            if if video { self.skips } else { late } {
+            if if video { self.skips_to_key_frame } else { late } {
                 self.sent.not_taken += 1;
                 continue;
             }
             let fate = self.fates.next(video, &mut self.sent);
-            if fate == Fate::LeftOut {
+            if fate == FrameFault::Dropped {
                 continue;
             }
-            let (kind, chunk_stream) = track.way();
-            let head = Head {
+            let (kind, chunk_stream) = track.message_type_and_chunk_stream();
+            let head = MessageHeader {
                 chunk_stream,
                 kind,
                 timestamp: track.timestamp(number),
                 stream: self.config.stream,
             };
             let way = (head, self.config.chunk_size);
-            if fate == Fate::Malformed {
-                return Some(Outgoing::malformed(way, &frame.payload, due));
+            if fate == FrameFault::Malformed {
+                return Some(OutgoingMessage::malformed(way, &frame.payload, due));
             }
-            let coded = self.coded(frame, code, due);
+            let coded = self.time_code_bytes(frame, code, due);
             let payload = &frame.payload[..];
-            let bytes = message(head, payload, coded.as_ref(), self.config.chunk_size);
-            let what = What::of_frame(video, frame.key);
-            let place = Place {
+            let bytes = encode_message(head, payload, coded.as_ref(), self.config.chunk_size);
+            let what = MessageCategory::of_frame(video, frame.key);
+            let place = FrameIdentity {
                 track: place,
                 timestamp: head.timestamp,
                 after_stall: self.ends_stall(place, due),
             };
-            return Some(Outgoing {
+            return Some(OutgoingMessage {
                 place: Some(place),
-                ..Outgoing::new(way, bytes, due, what, payload.len())
+                ..OutgoingMessage::new(way, bytes, due, what, payload.len())
             });
         }
     }
@@ -425,7 +439,7 @@ impl MediaFlow {
     fn ends_stall(&mut self, track: usize, due: Time) -> bool {
         let stall = self.config.faults.stall.zip(self.begun);
         let ends = stall.map(|((begins, lasts), begun)| begun + begins + lasts);
-        let under_way = self.under_way.get_mut(track);
+        let under_way = self.progress.get_mut(track);
         let under_way = under_way.filter(|own| !own.stalled && ends == Some(due));
         under_way.is_some_and(|own| {
             own.stalled = true;
@@ -434,8 +448,8 @@ impl MediaFlow {
     }
 
     /// Records a whole frame that has left, and the pause that it ends.
-    fn frame_left(&mut self, place: Place, left: Handover) {
-        let Some(under_way) = self.under_way.get_mut(place.track) else {
+    fn record_frame_sent(&mut self, place: FrameIdentity, left: Handover) {
+        let Some(under_way) = self.progress.get_mut(place.track) else {
             return;
         };
         let (first, stated) = *under_way.first.get_or_insert((left, place.timestamp));
@@ -451,13 +465,13 @@ impl MediaFlow {
     }
 
     /// Returns the numbers of a frame's time code, and their offset.
-    fn coded(
+    fn time_code_bytes(
         &self,
         frame: &TrackFrame,
         number: u32,
         due: Time,
     ) -> Option<(usize, [u8; mediagen::time_code::CODE_BYTES])> {
-        let at = frame.code_at?;
+        let at = frame.time_code_offset?;
         let since_1970 = self.config.wall_clock + due.since_start();
         let code = TimeCode {
             source: self.config.source,
@@ -469,13 +483,13 @@ impl MediaFlow {
 }
 
 /// Builds a message in chunks, with the numbers of its time code in place.
-fn message(
-    head: Head,
+fn encode_message(
+    head: MessageHeader,
     payload: &[u8],
     coded: Option<&(usize, [u8; mediagen::time_code::CODE_BYTES])>,
     chunk_size: u32,
 ) -> Bytes {
-    let mut out = Vec::with_capacity(head.written(payload.len(), chunk_size));
+    let mut out = Vec::with_capacity(head.wire_bytes(payload.len(), chunk_size));
     let parts = coded.and_then(|(at, code)| {
         let (before, rest) = payload.split_at_checked(*at)?;
         Some([before, &code[..], rest.get(code.len()..)?])
@@ -489,11 +503,11 @@ fn message(
 
 impl Flow for MediaFlow {
     fn next_due(&self) -> Option<Time> {
-        match (&self.message, self.handed_out) {
+        match (&self.message, self.piece_pending) {
             (_, true) => Some(Time::NEVER),
             (Some(message), false) => Some(message.due()),
             // Media of limited length has ended once nothing more is due.
-            (None, false) => match (self.first(), self.config.length) {
+            (None, false) => match (self.next_due_track(), self.config.length) {
                 (None, Some(_)) if self.begun.is_some() => None,
                 (first, _) => Some(first.map_or(Time::NEVER, |(_, due)| due)),
             },
@@ -501,47 +515,47 @@ impl Flow for MediaFlow {
     }
 
     fn next_packet(&mut self, now: Time) -> Option<FlowPacket> {
-        if self.handed_out {
+        if self.piece_pending {
             return None;
         }
         if self.message.is_none() {
-            self.message = self.make(now);
+            self.message = self.next_message(now);
         }
-        let packet = self.message.as_mut()?.hand_out();
-        self.handed_out = true;
+        let packet = self.message.as_mut()?.next_piece();
+        self.piece_pending = true;
         Some(packet)
     }
 
-    fn left(&mut self, _: Tag, left: Option<Handover>) {
-        self.handed_out = false;
+    fn packet_sent(&mut self, _: Tag, left: Option<Handover>) {
+        self.piece_pending = false;
         // A piece that was not taken is handed out again, because no part of a message may be
         // missing.
         let (Some(message), Some(left)) = (&mut self.message, left) else {
             return;
         };
-        if !message.took() {
+        if !message.confirm_piece() {
             return;
         }
         if message.is_video() {
-            self.fates.video_left(&mut self.sent);
+            self.fates.record_video_sent(&mut self.sent);
         }
         if self.delays.len() < DELAYS_MAX {
             self.delays
                 .push(left.ended.since(message.due).as_nanos() as u64);
         }
-        message.count(&mut self.sent, left);
+        message.add_to(&mut self.sent, left);
         let place = message.place;
         self.message = None;
         if let Some(place) = place {
-            self.frame_left(place, left);
+            self.record_frame_sent(place, left);
         }
     }
 
-    fn wants_times(&self) -> bool {
+    fn needs_send_times(&self) -> bool {
         true
     }
 
-    fn waits_for_room(&self) -> bool {
+    fn is_byte_stream(&self) -> bool {
         true
     }
 }

@@ -94,7 +94,7 @@ measure::metrics! {
         super::summary::PUBLISHED;
         super::summary::NO_MEDIA;
         super::summary::STREAM;
-        crate::summary::STARTUP;
+        crate::summary::STARTUP_ROWS;
         super::summary::FRAMES;
     }
 }

@@ -10,9 +10,9 @@ use mediagen::clip::Clip;
 use mediagen::time_code::{CODE_BYTES, TimeCode};
 
 use super::codec::amf0::Value;
-use super::codec::chunk::HEAD;
-use super::codec::message::Kind;
-use super::codec::write::{self, Head};
+use super::codec::chunk::HEAD_BYTES_MAX;
+use super::codec::message::MessageType;
+use super::codec::write::{self, MessageHeader};
 use crate::media::rtp::Pacing;
 use crate::media::source::{MediaSource, SourceConfig};
 
@@ -50,7 +50,7 @@ pub struct TrackFrame {
     /// Payload of the message.
     pub payload: Bytes,
     /// Offset of the time code's numbers in the payload; `None` if the frame has no time code.
-    pub code_at: Option<usize>,
+    pub time_code_offset: Option<usize>,
     /// True if decoding can start here.
     pub key: bool,
 }
@@ -84,7 +84,7 @@ impl Tracks {
         if file.is_none() && audio {
             clips.push(Arc::new(Clip::silence(AUDIO_RATE.0)));
         }
-        let tracks = clips.into_iter().map(Track::of_clip);
+        let tracks = clips.into_iter().map(Track::from_clip);
         let tracks = tracks.collect::<Result<Vec<Track>, String>>()?;
         Ok(Tracks {
             metadata: metadata(&tracks),
@@ -117,7 +117,7 @@ impl Tracks {
         chunk_size: u32,
         out: &mut Vec<u8>,
     ) {
-        let head = |kind, chunk_stream| Head {
+        let head = |kind, chunk_stream| MessageHeader {
             chunk_stream,
             kind,
             timestamp,
@@ -125,12 +125,12 @@ impl Tracks {
         };
         let mut data = Vec::new();
         if publishes {
-            Value::text("@setDataFrame").write(&mut data);
+            Value::string("@setDataFrame").write(&mut data);
         }
         data.extend_from_slice(&self.metadata);
-        head(Kind::Data, write::AUDIO).write(&[&data], chunk_size, out);
+        head(MessageType::Data, write::AUDIO).write(&[&data], chunk_size, out);
         for track in &self.tracks {
-            let (kind, chunk_stream) = track.way();
+            let (kind, chunk_stream) = track.message_type_and_chunk_stream();
             head(kind, chunk_stream).write(&[&track.config], chunk_size, out);
         }
     }
@@ -148,14 +148,14 @@ impl Tracks {
 
 impl Track {
     /// Message type and chunk stream of the track.
-    pub fn way(&self) -> (Kind, u8) {
+    pub fn message_type_and_chunk_stream(&self) -> (MessageType, u8) {
         match self.video {
-            true => (Kind::Video, write::VIDEO),
-            false => (Kind::Audio, write::AUDIO),
+            true => (MessageType::Video, write::VIDEO),
+            false => (MessageType::Audio, write::AUDIO),
         }
     }
 
-    fn of_clip(clip: Arc<Clip>) -> Result<Track, String> {
+    fn from_clip(clip: Arc<Clip>) -> Result<Track, String> {
         let video = clip.media() == "video";
         let mut frames = Vec::with_capacity(clip.frames as usize);
         let config = match video {
@@ -168,7 +168,7 @@ impl Track {
             let payloads = packets.iter().map(|packet| &*packet.payload);
             frames.push(match video {
                 true => {
-                    let shown_later = composition(&clip, number);
+                    let shown_later = composition_offset_ms(&clip, number);
                     avc_frame(payloads, shown_later)?
                 }
                 false => aac_frame(payloads),
@@ -196,7 +196,7 @@ impl Track {
 }
 
 /// Composition time offset of a frame in milliseconds.
-fn composition(clip: &Clip, number: u64) -> u32 {
+fn composition_offset_ms(clip: &Clip, number: u64) -> u32 {
     let decoded = clip.nanos(number) / 1_000_000;
     let shown = u64::from(clip.ticks(number)) * 1000 / u64::from(clip.clock_rate()).max(1);
     shown.saturating_sub(decoded).min(0x7f_ffff) as u32
@@ -248,7 +248,7 @@ fn aac_frame<'a>(packets: impl Iterator<Item = &'a [u8]>) -> TrackFrame {
     }
     TrackFrame {
         payload: payload.into(),
-        code_at: None,
+        time_code_offset: None,
         key: true,
     }
 }
@@ -295,13 +295,13 @@ fn avc_frame<'a>(
             // Receivers do not look beyond these bytes.
             code_at = TimeCode::place(nal)
                 .map(|place| payload.len() + place)
-                .filter(|at| at + CODE_BYTES <= HEAD);
+                .filter(|at| at + CODE_BYTES <= HEAD_BYTES_MAX);
         }
         payload.extend_from_slice(nal);
     }
     Ok(TrackFrame {
         payload: payload.into(),
-        code_at,
+        time_code_offset: code_at,
         key,
     })
 }
@@ -331,9 +331,9 @@ fn metadata(tracks: &[Track]) -> Vec<u8> {
             all.push(number("audiocodecid", 10.0));
         }
     }
-    all.push(("encoder".to_owned(), Value::text("streamgauge")));
+    all.push(("encoder".to_owned(), Value::string("streamgauge")));
     let mut out = Vec::new();
-    Value::text("onMetaData").write(&mut out);
+    Value::string("onMetaData").write(&mut out);
     Value::EcmaArray(all).write(&mut out);
     out
 }
@@ -342,7 +342,7 @@ fn metadata(tracks: &[Track]) -> Vec<u8> {
 mod tests {
     use super::*;
     use crate::rtmp::codec::link;
-    use crate::rtmp::codec::media::{Codec, Content, Tag, time_code};
+    use crate::rtmp::codec::media::{Codec, MediaHeader, PacketContent, find_time_code};
 
     fn made(bitrate: u64, audio: bool) -> Tracks {
         let config = SourceConfig {
@@ -362,14 +362,14 @@ mod tests {
             };
             assert_eq!((video.frames.len(), audio.frames.len()), (50, 3));
             for (number, frame) in video.frames.iter().enumerate() {
-                let tag = Tag::of_video(&frame.payload).expect("it is whole");
+                let tag = MediaHeader::parse_video(&frame.payload).expect("it is whole");
                 let key = number == 0;
                 assert_eq!(
                     (tag.codec, tag.content),
-                    (Some(Codec::Avc), Content::Frame { key })
+                    (Some(Codec::Avc), PacketContent::Frame { key })
                 );
-                assert!(time_code(&frame.payload[tag.data..]).is_some());
-                assert!(frame.code_at.is_some_and(|at| at < 120));
+                assert!(find_time_code(&frame.payload[tag.data..]).is_some());
+                assert!(frame.time_code_offset.is_some_and(|at| at < 120));
                 // Lengths lead from one NAL unit to the next, up to the end.
                 let mut rest = &frame.payload[5..];
                 while let Some((length, after)) = rest.split_first_chunk() {
@@ -402,10 +402,13 @@ mod tests {
             vec![long_buffering, slice(0x41)],
         ];
         let clip = Clip::video_of_file(&[0x67; 20], &[0x68; 4], &pictures, PACKET_MAX);
-        let track = Track::of_clip(Arc::new(clip.expect("it is whole"))).expect("it is whole");
+        let track = Track::from_clip(Arc::new(clip.expect("it is whole"))).expect("it is whole");
         let seen = track.frames.iter().map(|frame| {
-            let head = &frame.payload[..HEAD];
-            (frame.code_at.is_some(), time_code(&head[5..]).is_some())
+            let head = &frame.payload[..HEAD_BYTES_MAX];
+            (
+                frame.time_code_offset.is_some(),
+                find_time_code(&head[5..]).is_some(),
+            )
         });
         let seen: Vec<(bool, bool)> = seen.collect();
         assert_eq!(seen, [(true, true), (true, true), (false, false)]);
@@ -414,25 +417,25 @@ mod tests {
     #[test]
     fn preamble_describes_the_media() {
         let tracks = made(1_000_000, true);
-        let size = link::metadata(&tracks.metadata).expect("it is metadata");
+        let size = link::parse_metadata(&tracks.metadata).expect("it is metadata");
         assert!(
             size.get("width")
                 .and_then(Value::as_number)
                 .is_some_and(|width| width > 0.0)
         );
-        let configs: Vec<Option<Tag>> = tracks
+        let configs: Vec<Option<MediaHeader>> = tracks
             .tracks
             .iter()
             .map(|track| match track.video {
-                true => Tag::of_video(&track.config),
-                false => Tag::of_audio(&track.config),
+                true => MediaHeader::parse_video(&track.config),
+                false => MediaHeader::parse_audio(&track.config),
             })
             .collect();
         assert!(
             configs
                 .iter()
                 .flatten()
-                .all(|tag| tag.content == Content::Config)
+                .all(|tag| tag.content == PacketContent::Config)
         );
         assert_eq!(tracks.tracks[1].config[..], [0xaf, 0, 0x11, 0x90]);
     }

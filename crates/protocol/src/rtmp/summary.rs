@@ -1,13 +1,13 @@
 //! Summary rows of RTMP.
 
 use measure::SummaryRow;
-use measure::summary::{Part, When};
+use measure::summary::{Part, RowCondition};
 
 /// Sent media. A population that receives nothing has no further rows.
 pub(super) const PUBLISHED: &[SummaryRow] = &[
     SummaryRow::text(
         "sent",
-        &[When::Above("sent_frames")],
+        &[RowCondition::Above("sent_frames")],
         &[
             Part::Text("{sent_bitrate} of media; {sent_frames} frames"),
             Part::If(
@@ -18,38 +18,41 @@ pub(super) const PUBLISHED: &[SummaryRow] = &[
     ),
     SummaryRow::distribution(
         "publish delay",
-        &[When::Above("sent_frames")],
+        &[RowCondition::Above("sent_frames")],
         "publish_delay",
         "p50",
     ),
     SummaryRow::distribution(
         "held by TCP",
-        &[When::Above("sent_frames")],
+        &[RowCondition::Above("sent_frames")],
         "send_queue_delay",
         "p50",
     ),
-    SummaryRow::end(&[When::Above("sent_frames"), When::Zero("frames")]),
+    SummaryRow::end(&[
+        RowCondition::Above("sent_frames"),
+        RowCondition::Zero("frames"),
+    ]),
 ];
 
 /// Server faults that players tolerate.
 pub(super) const ODDITIES: &[SummaryRow] = &[
     SummaryRow::text(
         "handshake",
-        &[When::Above("handshakes_without_echo")],
+        &[RowCondition::Above("handshakes_without_echo")],
         &[Part::Text(
             "S2 did not echo C1 in {handshakes_without_echo}; players ignore that",
         )],
     ),
     SummaryRow::text(
         "commands",
-        &[When::Above("unreadable_commands")],
+        &[RowCondition::Above("unreadable_commands")],
         &[Part::Text(
             "{unreadable_commands} from the server could not be parsed",
         )],
     ),
     SummaryRow::text(
         "other stream",
-        &[When::Above("other_stream_media")],
+        &[RowCondition::Above("other_stream_media")],
         &[Part::Text(
             "{other_stream_media} media messages in a message stream that was not created",
         )],
@@ -60,10 +63,10 @@ pub(super) const ODDITIES: &[SummaryRow] = &[
 pub(super) const NO_MEDIA: &[SummaryRow] = &[
     SummaryRow::text(
         "media",
-        &[When::Zero("frames")],
+        &[RowCondition::Zero("frames")],
         &[Part::Text("none received")],
     ),
-    SummaryRow::end(&[When::Zero("frames")]),
+    SummaryRow::end(&[RowCondition::Zero("frames")]),
 ];
 
 /// Received media.
@@ -80,13 +83,21 @@ pub(super) const STREAM: &[SummaryRow] = &[
     ),
     SummaryRow::text(
         "bit rate",
-        &[When::Above("bitrate")],
+        &[RowCondition::Above("bitrate")],
         &[Part::Text("{bitrate} of media, {wire_bitrate} on the wire")],
     ),
-    SummaryRow::distribution("jitter", &[When::HasData("jitter")], "jitter", "mean"),
+    SummaryRow::distribution(
+        "jitter",
+        &[RowCondition::HasData("jitter")],
+        "jitter",
+        "mean",
+    ),
     SummaryRow::text(
         "times",
-        &[When::MoreThanPercentOf("timed_by_reading", "frames")],
+        &[RowCondition::MoreThanPercentOf(
+            "timed_by_reading",
+            "frames",
+        )],
         &[Part::Text(
             "for {timed_by_reading/frames} of frames: time of reading instead of arrival",
         )],
@@ -98,19 +109,22 @@ pub(super) const STREAM: &[SummaryRow] = &[
 pub(super) const FRAMES: &[SummaryRow] = &[
     SummaryRow::distribution(
         "to picture",
-        &[When::Began, When::HasData("key_frame_delay")],
+        &[
+            RowCondition::StartedAfterWarmUp,
+            RowCondition::HasData("key_frame_delay"),
+        ],
         "key_frame_delay",
         "p50",
     ),
     SummaryRow::distribution(
         "frame delay",
-        &[When::Above("frames_published")],
+        &[RowCondition::Above("frames_published")],
         "frame_delay",
         "p50",
     ),
     SummaryRow::text(
         "frames lost",
-        &[When::Above("frames_published")],
+        &[RowCondition::Above("frames_published")],
         &[Part::Text(
             "{frame_loss}   {frames_published-frames_delivered} of {frames_published} missing",
         )],
@@ -118,8 +132,8 @@ pub(super) const FRAMES: &[SummaryRow] = &[
     SummaryRow::text(
         "clocks",
         &[
-            When::Above("frames_published"),
-            When::Above("time_codes_ahead"),
+            RowCondition::Above("frames_published"),
+            RowCondition::Above("time_codes_ahead"),
         ],
         &[Part::Text(
             "{time_codes_ahead} frames arrived before they were sent: the clocks differ",
@@ -127,7 +141,7 @@ pub(super) const FRAMES: &[SummaryRow] = &[
     ),
     SummaryRow::text(
         "playing",
-        &[When::Above("frames")],
+        &[RowCondition::Above("frames")],
         &[
             Part::Text("{stalls:stall|stalls}"),
             Part::IfData("longest_gap", "; longest gap {longest_gap.max}"),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::url::{Parts, UrlError, Why, scheme};
+use crate::url::{UrlError, UrlParts, UrlProblem, scheme};
 
 /// Default port of RTMP (RTMP, 4).
 pub(super) const DEFAULT_PORT: u16 = 1935;
@@ -28,19 +28,19 @@ impl Url {
     /// # Errors
     /// [`UrlError`].
     pub fn parse(url: &str, app: Option<&str>) -> Result<Url, UrlError> {
-        let wrong = |why: Why| why.of(url);
+        let wrong = |why: UrlProblem| why.error_for(url);
         let secure = match scheme(url)?.as_str() {
             "rtmp" => false,
             "rtmps" => true,
             _ => {
-                return Err(wrong(Why::Scheme {
+                return Err(wrong(UrlProblem::Scheme {
                     kind: "RTMP URL",
                     schemes: "rtmp:// or rtmps://",
                 }));
             }
         };
-        let parts = Parts::of(url)?;
-        let other = |text: &str| wrong(Why::Other(text.to_owned()));
+        let parts = UrlParts::parse(url)?;
+        let other = |text: &str| wrong(UrlProblem::Other(text.to_owned()));
         if parts.user_info.is_some() {
             return Err(other(
                 "RTMP has no name and password; append credentials to the stream name, \
@@ -54,7 +54,7 @@ impl Url {
         });
         let (app, stream) = match named {
             Some(named) => named,
-            None => match stream_begins(path) {
+            None => match stream_separator(path) {
                 Some(cut) => (&path[..cut], &path[cut + 1..]),
                 // Servers without applications take the first path part as the stream.
                 None => (path, ""),
@@ -103,14 +103,14 @@ impl Url {
     }
 
     /// URL of the application (RTMP, 7.2.1.1).
-    pub fn of_app(&self) -> String {
+    pub fn tc_url(&self) -> String {
         let scheme = if self.secure { "rtmps" } else { "rtmp" };
         format!("{scheme}://{}/{}", self.authority, self.app)
     }
 
     /// Topic of messages about the stream: host, port, application and stream, without queries,
     /// which may hold a token.
-    pub fn stream_name(&self) -> String {
+    pub fn topic(&self) -> String {
         let host = self.host.to_ascii_lowercase();
         format!("{host}:{}/{}", self.port, self.path())
     }
@@ -126,7 +126,7 @@ impl Url {
 /// Returns the position of the slash between application and stream: the last one before the query.
 /// If there is none, the query belongs to the application, and the stream follows it, possibly with
 /// a query of its own.
-fn stream_begins(path: &str) -> Option<usize> {
+fn stream_separator(path: &str) -> Option<usize> {
     let (before, query) = match path.split_once('?') {
         None => return path.rfind('/'),
         Some(parts) => parts,
@@ -145,10 +145,10 @@ impl fmt::Display for Url {
         match self.stream.as_str() {
             // Without a stream the slash is optional, unless a slash in the query would be taken
             // for it.
-            "" if self.app.contains('?') && stream_begins(&self.app).is_none() => {
-                write!(out, "{}", self.of_app())
+            "" if self.app.contains('?') && stream_separator(&self.app).is_none() => {
+                write!(out, "{}", self.tc_url())
             }
-            stream => write!(out, "{}/{stream}", self.of_app()),
+            stream => write!(out, "{}/{stream}", self.tc_url()),
         }
     }
 }
@@ -200,9 +200,9 @@ mod tests {
             (secure.port(), secure.is_secure(), secure.host()),
             (443, true, "::1")
         );
-        assert_eq!(secure.of_app(), "rtmps://[::1]/a");
-        assert_eq!(parse("rtmp://H:5/a/b?x=1").stream_name(), "h:5/a/b");
-        assert_eq!(parse("rtmp://H:5/a?x=1/b").stream_name(), "h:5/a/b");
+        assert_eq!(secure.tc_url(), "rtmps://[::1]/a");
+        assert_eq!(parse("rtmp://H:5/a/b?x=1").topic(), "h:5/a/b");
+        assert_eq!(parse("rtmp://H:5/a?x=1/b").topic(), "h:5/a/b");
     }
 
     #[test]

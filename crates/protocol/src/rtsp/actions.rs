@@ -7,7 +7,7 @@ use measure::units::TimeSpan;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use crate::span::Span;
+pub use crate::span::DurationRange;
 
 /// Maximum number of actions of one client.
 pub const MAX_ACTIONS: usize = 256;
@@ -22,11 +22,11 @@ pub enum Action {
     /// media.
     Play(Play),
     /// Keeps playing for this time: `20s`, or `5s..20s` for a time drawn with the seed.
-    Wait(Span),
+    Wait(DurationRange),
     /// Pauses for this time (PAUSE), then resumes from there (PLAY without a range).
-    Pause(Span),
+    Pause(DurationRange),
     /// Seeks to this position and plays on from there (PAUSE, then PLAY with a range).
-    Seek(Span),
+    Seek(DurationRange),
     /// Requests fast forward or rewind from the current position: `2` plays twice as much media in
     /// the same time, `-1` plays backwards, `1` is normal (RFC 2326, 12.34).
     Scale(Scale),
@@ -44,11 +44,11 @@ pub enum Action {
 pub struct Play {
     /// Start position. Default: the current position; for the first action, the beginning.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub from: Option<Span>,
+    pub from: Option<DurationRange>,
     /// End position. When it is reached, the next action begins; without a next action, the client
     /// has completed. Default: the end of the media, while the next action begins at once.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub to: Option<Span>,
+    pub to: Option<DurationRange>,
     /// Same as the action `scale`. Default: unchanged, initially 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scale: Option<Scale>,
@@ -62,10 +62,10 @@ pub struct Play {
 #[serde(deny_unknown_fields, default)]
 struct PlayKeys {
     /// Start position. Default: the current position; for the first action, the beginning.
-    from: Option<Span>,
+    from: Option<DurationRange>,
     /// End position. When it is reached, the next action begins; without a next action, the client
     /// has completed. Default: the end of the media, while the next action begins at once.
-    to: Option<Span>,
+    to: Option<DurationRange>,
     /// Same as the action `scale`. Default: unchanged, initially 1.
     scale: Option<Scale>,
     /// Same as the action `speed`. Default: unchanged, initially 1.
@@ -76,7 +76,7 @@ impl TryFrom<PlayKeys> for Play {
     type Error = String;
 
     fn try_from(keys: PlayKeys) -> Result<Play, String> {
-        let from = keys.from.map_or(Duration::ZERO, |from| from.most);
+        let from = keys.from.map_or(Duration::ZERO, |from| from.max);
         let backwards = keys.scale.is_some_and(|scale| scale.0 < 0.0);
         if let Some(to) = keys.to {
             if backwards {
@@ -84,7 +84,7 @@ impl TryFrom<PlayKeys> for Play {
                      a rewind ends at the beginning or with the next action"
                     .to_owned());
             }
-            if to.least <= from {
+            if to.min <= from {
                 return Err(format!(
                     "`to: {to}` is not after `from`; write a position after {}, counted from the beginning of the media",
                     TimeSpan(from)
@@ -201,7 +201,7 @@ impl fmt::Display for Play {
 
 /// Describes what clients with these actions do. Names at most the first 12. Returns `None` if
 /// there are no actions.
-pub fn in_words(actions: &[Action]) -> Option<String> {
+pub fn describe_actions(actions: &[Action]) -> Option<String> {
     const SHOWN: usize = 12;
     let mut words: Vec<String> = actions.iter().take(SHOWN).map(Action::to_string).collect();
     if actions.len() > SHOWN {
@@ -245,10 +245,10 @@ mod tests {
         assert_eq!(read.len(), 7);
         let words = "plays from 10s to 40s, plays on for 5s..20s, pauses for 3s, seeks to 30s..50s, \
                      asks for scale -1, asks for speed 0.5, leaves with a chance of 30%";
-        assert_eq!(in_words(&read).as_deref(), Some(words));
-        let many = vec![Action::Pause(Span::exactly(Duration::ZERO)); 15];
-        assert!(in_words(&many).is_some_and(|words| words.ends_with(", and 3 more")));
-        assert_eq!(in_words(&[]), None);
+        assert_eq!(describe_actions(&read).as_deref(), Some(words));
+        let many = vec![Action::Pause(DurationRange::fixed(Duration::ZERO)); 15];
+        assert!(describe_actions(&many).is_some_and(|words| words.ends_with(", and 3 more")));
+        assert_eq!(describe_actions(&[]), None);
         assert_eq!(check(&read), Ok(()));
         let written = serde_json::to_string(&read).expect("plain data");
         assert_eq!(actions(&written), Ok(read));
@@ -275,7 +275,7 @@ mod tests {
         assert!(
             check(&read).is_err_and(|error| error.contains("no client reaches the 1 after it"))
         );
-        let many = vec![Action::Wait(Span::exactly(Duration::ZERO)); MAX_ACTIONS + 1];
+        let many = vec![Action::Wait(DurationRange::fixed(Duration::ZERO)); MAX_ACTIONS + 1];
         assert!(check(&many).is_err());
     }
 }

@@ -30,13 +30,13 @@ use rand_pcg::Pcg64Mcg;
 use self::media::Stream;
 use self::publish::Publishing;
 use self::request::Pending;
-use self::said::Said;
+use self::said::ServerHints;
 use self::timeline::Timeline;
 use self::tunnel::Tunnel;
-use super::codec::{Decoder, Item, MESSAGES_A_READ, Method, Overflow, USELESS_BYTES};
+use super::codec::{Decoder, Item, MESSAGES_PER_READ_MAX, Method, Overflow, USELESS_BYTES_MAX};
 use super::config::ClientConfig;
 use super::failure::Failure;
-use super::headers::Session as SessionId;
+use super::headers::SessionHeader as SessionId;
 use super::metrics as m;
 use super::url::{Url, UrlError};
 use crate::auth::Authenticator;
@@ -46,8 +46,8 @@ use crate::metrics as clients;
 use crate::publication::Publisher;
 use crate::remote_receiver::Link;
 use crate::session::{
-    ChannelId, Closed, Context, Input, MediaEvent, Open, Outcome, Output, Port, Session, Sinks,
-    StreamRow, Times,
+    ArrivalTimes, ChannelId, CloseReason, Context, Input, MediaEvent, Open, Outcome, Output, Port,
+    Session, Sinks, StreamRow,
 };
 
 mod answers;
@@ -104,7 +104,7 @@ pub struct Client {
     url: Url,
     phase: Phase,
     /// True if the client only asks for the description and then leaves.
-    only_asks: bool,
+    describe_only: bool,
     random: Pcg64Mcg,
     auth: Authenticator,
     connection: Connection,
@@ -112,20 +112,20 @@ pub struct Client {
     next_channel: u32,
     redirects: u32,
     /// Host of the given URL.
-    origin: String,
+    origin_host: String,
     decoder: Decoder,
     cseq: u32,
     /// Bytes received instead of an answer. `None` after the first answer.
-    instead: Option<Box<Instead>>,
+    early_bytes: Option<Box<EarlyBytes>>,
     pending: Vec<Pending>,
     /// True if the server is known to support GET_PARAMETER.
-    get_parameter: bool,
+    supports_get_parameter: bool,
     /// Session named by the server.
     session: Option<SessionId>,
     /// True if the session was named before SETUP. A session named by SETUP replaces it.
     session_is_early: bool,
     /// Statements of the server that explain the end.
-    said: Said,
+    server_hints: ServerHints,
     /// Base URL of the controls.
     base: String,
     /// Control URL of the aggregate.
@@ -136,13 +136,13 @@ pub struct Client {
     /// Connection to the machine that receives the media, if that is another one, and deadline of
     /// its answer.
     link: Option<Link>,
-    link_due: Option<Time>,
+    receiver_deadline: Option<Time>,
     /// True if the server did not confirm the requested destination.
-    unconfirmed: bool,
+    destination_unconfirmed: bool,
     /// SSRC of our own reports.
     ssrc: u32,
     /// Playing time of the media from the last requested position, if known.
-    length: Option<Duration>,
+    playing_time: Option<Duration>,
     /// Time when the first request was due, and time when the client started.
     due: Time,
     started: Time,
@@ -152,17 +152,17 @@ pub struct Client {
     /// Arrival time of the first packet of any stream.
     first_media: Option<Time>,
     /// Due time of the next keep-alive.
-    keep_alive: Option<Time>,
+    keep_alive_due: Option<Time>,
     /// Time of the next check whether media still arrives.
-    check: Option<Time>,
+    next_check: Option<Time>,
     /// Time of an earlier look at the arrivals, which only postpones `check`.
-    look: Option<Time>,
+    next_look: Option<Time>,
     /// Outcome after TEARDOWN, and deadline of its answer.
     ending: Option<(Outcome, Time)>,
     /// Media to publish. `None` for a client that plays.
     publishing: Option<Box<Publishing>>,
     /// Topic of messages about the publication of the stream, derived from the given URL.
-    published_as: String,
+    publication_topic: String,
     publisher: Publisher,
     /// Wall-clock time at time zero, since 1970. `None` if it was not given.
     wall_clock: Option<Duration>,
@@ -172,15 +172,15 @@ pub struct Client {
 
 /// Bytes received on a connection before its first answer.
 #[derive(Debug, Default)]
-struct Instead {
+struct EarlyBytes {
     /// Number of bytes that are neither message nor packet.
     useless: u64,
     /// First bytes received.
     first: Vec<u8>,
 }
 
-/// Maximum length of [`Instead::first`].
-const FIRST: usize = 40;
+/// Maximum length of [`EarlyBytes::first`].
+const EARLY_BYTES_KEPT: usize = 40;
 
 /// Maximum number of redirects.
 const MAX_REDIRECTS: u32 = 5;
@@ -200,9 +200,9 @@ impl Client {
             aggregate: url.as_str().to_owned(),
             timeline: Timeline::new(&config.actions, seed),
             config,
-            published_as: url.stream_name(),
+            publication_topic: url.stream_name(),
             phase: Phase::Idle,
-            only_asks: false,
+            describe_only: false,
             connection: Connection {
                 channel: ChannelId(0),
                 open: false,
@@ -211,27 +211,27 @@ impl Client {
             },
             next_channel: 0,
             redirects: 0,
-            origin: url.host().to_owned(),
+            origin_host: url.host().to_owned(),
             decoder: Decoder::new(),
-            instead: None,
+            early_bytes: None,
             pending: Vec::new(),
-            get_parameter: false,
+            supports_get_parameter: false,
             session: None,
             session_is_early: false,
-            said: Said::default(),
+            server_hints: ServerHints::default(),
             streams: Vec::new(),
             link: None,
-            link_due: None,
-            unconfirmed: false,
-            length: None,
+            receiver_deadline: None,
+            destination_unconfirmed: false,
+            playing_time: None,
             due: Time::ZERO,
             started: Time::ZERO,
             play_sent: None,
             play_answered: None,
             first_media: None,
-            keep_alive: None,
-            check: None,
-            look: None,
+            keep_alive_due: None,
+            next_check: None,
+            next_look: None,
             ending: None,
             publishing: None,
             publisher: Publisher::default(),
@@ -243,16 +243,16 @@ impl Client {
 
     /// Returns a client that asks for the description of `url`, reports it, and leaves without
     /// playing.
-    pub fn asking(config: ClientConfig, url: &str, seed: u64) -> Result<Client, UrlError> {
+    pub fn describing(config: ClientConfig, url: &str, seed: u64) -> Result<Client, UrlError> {
         let client = Client::new(config, url, seed)?;
         Ok(Client {
-            only_asks: true,
+            describe_only: true,
             ..client
         })
     }
 
     /// Makes the client publish a source instead of playing.
-    pub fn publishing(mut self, source: Arc<MediaSource>) -> Client {
+    pub fn with_source(mut self, source: Arc<MediaSource>) -> Client {
         self.publishing = Some(Box::new(Publishing::new(source)));
         self
     }
@@ -273,14 +273,14 @@ impl Client {
     fn connect(&mut self, cx: &mut Context<'_>) {
         self.phase = Phase::Connecting;
         self.decoder = Decoder::new();
-        self.instead = Some(Box::default());
+        self.early_bytes = Some(Box::default());
         self.connection = Connection {
             channel: self.new_channel(),
             open: true,
             ends: None,
             tunnel: self.new_tunnel(),
         };
-        let open = self.open_to_server();
+        let open = self.server_open();
         cx.out.push_back(Output::Open {
             channel: self.connection.channel,
             open,
@@ -288,7 +288,7 @@ impl Client {
     }
 
     /// Returns the request for a connection to the server.
-    fn open_to_server(&self) -> Open {
+    fn server_open(&self) -> Open {
         let (host, port) = (self.url.host().to_owned(), self.url.port());
         let timeout = self.config.connect_timeout.0;
         match self.url.is_secure() {
@@ -307,7 +307,7 @@ impl Client {
     }
 
     /// Describes the addresses of the connection, for failure details.
-    fn ends(&self) -> String {
+    fn describe_addresses(&self) -> String {
         match self.connection.ends {
             Some((local, Some(remote))) => format!("{local} to {remote}"),
             Some((local, None)) => format!("{local} to {}:{}", self.url.host(), self.url.port()),
@@ -316,9 +316,9 @@ impl Client {
     }
 
     /// Describes received bytes that are not RTSP, for failure details. Empty if there were none.
-    fn only_useless(&self) -> String {
-        let Some(instead) = self.instead.as_ref().filter(|it| it.useless > 0) else {
-            return match self.said.useless {
+    fn describe_useless_bytes(&self) -> String {
+        let Some(instead) = self.early_bytes.as_ref().filter(|it| it.useless > 0) else {
+            return match self.server_hints.useless_bytes {
                 0 => String::new(),
                 bytes => format!("; {bytes} bytes received are not RTSP"),
             };
@@ -335,7 +335,7 @@ impl Client {
     }
 
     /// Returns the method whose answer the session depends on.
-    fn waits_for(&self) -> Method {
+    fn awaited_method(&self) -> Method {
         match self.phase {
             Phase::Idle | Phase::Connecting | Phase::Options => Method::Options,
             Phase::Announce => Method::Announce,
@@ -355,29 +355,29 @@ impl Client {
         remote: Option<SocketAddr>,
     ) {
         if self.is_link(channel) {
-            self.receiver_reached(remote);
+            self.on_receiver_connected(remote);
         } else if channel == self.connection.channel {
             if self.phase == Phase::Connecting {
                 self.connection.ends = Some((local, remote));
-                if !self.ask_get(cx) {
+                if !self.send_get(cx) {
                     self.connected(cx);
                 }
             }
         } else if self.is_post(channel) {
             if self.phase == Phase::Connecting {
-                self.begin_post(cx);
+                self.send_post(cx);
                 self.connected(cx);
             }
         } else if let Some(publishing) = &self.publishing {
-            let index = publishing.of_channel(channel);
+            let index = publishing.stream_of_channel(channel);
             if let Some(index) = index.filter(|&index| self.phase == Phase::Setup(index)) {
-                self.opened_to_record(cx, index, local.port());
+                self.on_ports_opened(cx, index, local.port());
             }
         } else if let Phase::Setup(index) = self.phase
             && self.streams[index].channel == Some(channel)
         {
             if self.streams[index].group.is_some() {
-                return self.prepare_setup(cx, index + 1);
+                return self.begin_setup(cx, index + 1);
             }
             self.streams[index].local_port = local.port();
             self.ask_setup(cx, index);
@@ -402,22 +402,22 @@ impl Client {
 
     /// Decodes the bytes of a read. Returns whether they were only media and left the session
     /// unchanged.
-    fn bytes(&mut self, cx: &mut Context<'_>, bytes: &[u8], mut times: Times<'_>) -> bool {
-        if self.hears_get() {
-            self.get_answered(cx, bytes, times);
+    fn bytes(&mut self, cx: &mut Context<'_>, bytes: &[u8], mut times: ArrivalTimes<'_>) -> bool {
+        if self.awaits_get_answer() {
+            self.on_get_bytes(cx, bytes, times);
             return false;
         }
         // The decoder is moved out while its items are handled. If an item opens a new connection,
         // that connection's decoder stays.
         let channel = self.connection.channel;
-        if let Some(instead) = self.instead.as_mut().filter(|it| it.first.is_empty()) {
-            instead.first = bytes[..bytes.len().min(FIRST)].to_vec();
+        if let Some(instead) = self.early_bytes.as_mut().filter(|it| it.first.is_empty()) {
+            instead.first = bytes[..bytes.len().min(EARLY_BYTES_KEPT)].to_vec();
         }
         let mut decoder = std::mem::take(&mut self.decoder);
         let mut only_media = true;
         let fed = decoder.feed_with_ends(bytes, |item, end| {
             if self.connection.channel == channel && self.phase != Phase::Ended {
-                only_media &= self.item(cx, item, times.of(end));
+                only_media &= self.item(cx, item, times.arrival_of(end));
             }
         });
         if self.connection.channel != channel || self.phase == Phase::Ended {
@@ -435,16 +435,17 @@ impl Client {
         let (failure, what) = match overflow {
             Overflow::TooLarge(what) => (Failure::MessageTooLarge, what.to_owned()),
             Overflow::Messages => {
-                let what = format!("more than {MESSAGES_A_READ} messages at once");
+                let what = format!("more than {MESSAGES_PER_READ_MAX} messages at once");
                 (Failure::Flooded, what)
             }
             Overflow::Useless => {
-                let what =
-                    format!("more than {USELESS_BYTES} bytes that are neither message nor packet");
+                let what = format!(
+                    "more than {USELESS_BYTES_MAX} bytes that are neither message nor packet"
+                );
                 (Failure::Garbage, what)
             }
         };
-        let detail = format!("{what}, {}", self.ends());
+        let detail = format!("{what}, {}", self.describe_addresses());
         self.fail(cx, failure, detail);
     }
 
@@ -458,7 +459,7 @@ impl Client {
             length,
         } = item
         {
-            return self.frame(cx, channel, payload, length, time);
+            return self.interleaved_frame(cx, channel, payload, length, time);
         }
         self.control_item(cx, item, time.0);
         false
@@ -468,29 +469,29 @@ impl Client {
         match item {
             Item::Frame { .. } => {}
             Item::Response(response) => {
-                self.instead = None;
-                self.said.answer_was_read();
+                self.early_bytes = None;
+                self.server_hints.answer_was_read();
                 self.response(cx, response, at);
             }
-            Item::Request(request) => self.asked(cx, &request),
+            Item::Request(request) => self.on_server_request(cx, &request),
             Item::Garbage { bytes } => {
                 cx.recorder.add(m::GARBAGE_BYTES, bytes as u64);
-                match &mut self.instead {
+                match &mut self.early_bytes {
                     Some(instead) => instead.useless += bytes as u64,
-                    None => self.said.useless += bytes as u64,
+                    None => self.server_hints.useless_bytes += bytes as u64,
                 }
             }
             Item::Malformed(malformed) => {
                 // An unreadable answer to a keep-alive does not end the session.
                 if matches!(self.phase, Phase::Playing | Phase::Recording) {
-                    self.could_not_read(&malformed);
+                    self.remember_unreadable(&malformed);
                 } else {
                     let detail = format!(
                         "{} in `{}` (CSeq {:?}), {}",
-                        malformed.what,
+                        malformed.reason,
                         malformed.start_line,
                         malformed.cseq,
-                        self.ends()
+                        self.describe_addresses()
                     );
                     self.fail(cx, Failure::MalformedResponse, detail);
                 }
@@ -498,10 +499,10 @@ impl Client {
         }
     }
 
-    fn closed(&mut self, cx: &mut Context<'_>, how: Closed) {
+    fn closed(&mut self, cx: &mut Context<'_>, how: CloseReason) {
         self.connection.open = false;
-        let ends = self.ends();
-        let early = self.ended_early(cx);
+        let ends = self.describe_addresses();
+        let early = self.describe_early_end(cx);
         self.connection.ends = None;
         match self.phase {
             Phase::TearingDown => {
@@ -515,30 +516,30 @@ impl Client {
             Phase::Playing if let Some(detail) = early => {
                 self.fail(cx, Failure::MediaStopped, detail);
             }
-            Phase::Playing if self.ended_without_media(cx).is_some() => {
+            Phase::Playing if self.last_bye_without_media(cx).is_some() => {
                 let detail = format!("BYE without a packet, then the connection closed, {ends}");
-                self.fail(cx, self.no_media(), detail);
+                self.fail(cx, self.no_media_failure(), detail);
             }
             _ => {
-                let method = self.waits_for();
+                let method = self.awaited_method();
                 let when = match self.phase {
                     Phase::Playing => "while media played".to_owned(),
                     Phase::Recording => "while media was sent".to_owned(),
                     _ => format!("instead of answering {method}"),
                 };
-                let useless = self.only_useless();
+                let useless = self.describe_useless_bytes();
                 let detail = match how {
-                    Closed::End => format!("the server closed the connection {when}"),
-                    Closed::Reset => format!("the server reset the connection {when}"),
-                    Closed::Stuck => format!("the server stopped reading {when}"),
-                    Closed::Tls(error) => format!("{error} {when}"),
+                    CloseReason::End => format!("the server closed the connection {when}"),
+                    CloseReason::Reset => format!("the server reset the connection {when}"),
+                    CloseReason::SendQueueFull => format!("the server stopped reading {when}"),
+                    CloseReason::Tls(error) => format!("{error} {when}"),
                 };
                 let detail = format!("{detail}{useless} ({ends})");
-                let ends = how == Closed::End && self.phase == Phase::Playing;
-                if !ends || self.length.is_some() || self.arrivals(cx).is_none() {
+                let ends = how == CloseReason::End && self.phase == Phase::Playing;
+                if !ends || self.playing_time.is_some() || self.arrivals(cx).is_none() {
                     return self.fail(cx, Failure::of_closed(how, &method), detail);
                 }
-                let in_order = self.said.is_asked_to_end();
+                let in_order = self.server_hints.is_asked_to_end();
                 let failure = match in_order {
                     true => Failure::EndedByServer,
                     false => Failure::of_closed(how, &method),
@@ -546,7 +547,7 @@ impl Client {
                 let outcome = Outcome::EndedByServer {
                     at: cx.now,
                     in_order,
-                    failure: failure.with(format!("{detail}{}", self.said.hints())),
+                    failure: failure.with(format!("{detail}{}", self.server_hints.hints())),
                 };
                 self.ending = Some((outcome, cx.now));
                 self.finish(cx);
@@ -566,7 +567,7 @@ impl Session for Client {
                     self.due = due;
                     self.started = cx.now;
                     self.connect(cx);
-                    self.reach_receiver(cx);
+                    self.connect_receiver(cx);
                 }
             }
             Input::Opened {
@@ -578,11 +579,11 @@ impl Session for Client {
                 if self.is_link(channel) {
                     self.receiver_lost(cx, &error.to_string());
                 } else if channel == self.connection.channel || self.is_post(channel) {
-                    let detail = format!("{error} ({})", self.ends());
+                    let detail = format!("{error} ({})", self.describe_addresses());
                     self.connection.open = false;
                     self.fail(cx, Failure::Connect(error.into()), detail);
                 } else if let Some(publishing) = &mut self.publishing {
-                    publishing.lost_ports(channel);
+                    publishing.forget_ports(channel);
                     if self.ending.is_none() {
                         let detail = format!("cannot open a pair of UDP ports: {error}");
                         self.fail(cx, Failure::of_ports(error), detail);
@@ -594,7 +595,7 @@ impl Session for Client {
                         Some(group) => format!("cannot join {group}: {error}"),
                         None => format!("cannot open a pair of UDP ports: {error}"),
                     };
-                    self.lost_ports(channel);
+                    self.forget_ports(channel);
                     if self.ending.is_none() {
                         self.fail(cx, Failure::of_ports(error), detail);
                     }
@@ -607,10 +608,10 @@ impl Session for Client {
                 runs,
             } => {
                 if self.is_link(channel) {
-                    self.receiver_said(cx, bytes, at);
+                    self.on_receiver_bytes(cx, bytes, at);
                 // The hot path of media over TCP.
                 } else if channel == self.connection.channel
-                    && self.bytes(cx, bytes, Times::new(runs, at))
+                    && self.bytes(cx, bytes, ArrivalTimes::new(runs, at))
                     && self.deadline.is_none_or(|deadline| cx.now < deadline)
                 {
                     return;
@@ -625,14 +626,18 @@ impl Session for Client {
             } => {
                 let index = self.streams.iter().position(|s| s.channel == Some(channel));
                 if let (Some(index), Port::Control) = (index, port) {
-                    self.reports(cx, index, bytes, at);
+                    self.on_rtcp(cx, index, bytes, at);
                 } else if let Some(publishing) = &self.publishing
-                    && let (Some(index), Port::Control) = (publishing.of_channel(channel), port)
+                    && let (Some(index), Port::Control) =
+                        (publishing.stream_of_channel(channel), port)
                 {
-                    self.reports_of_receiver(cx, index, bytes);
+                    self.on_receiver_reports(cx, index, bytes);
                 }
             }
-            Input::Closed { channel, how } => {
+            Input::Closed {
+                channel,
+                reason: how,
+            } => {
                 if self.is_link(channel) {
                     self.receiver_lost(cx, &format!("the connection to it closed ({how:?})"));
                 } else if channel == self.connection.channel || self.is_post(channel) {
@@ -645,13 +650,13 @@ impl Session for Client {
                 }
             }
             Input::Stop { until } => self.stop(cx, until),
-            Input::Deadline | Input::Datagrams { .. } | Input::Exchanged { .. } => {}
+            Input::Deadline | Input::Datagrams { .. } | Input::ExchangeEnded { .. } => {}
             Input::FlowEnded { flow } => self.sending_failed(cx, flow),
-            Input::Told { message, .. } => self.publisher.hear(message, cx.now),
+            Input::TopicMessage { message, .. } => self.publisher.handle_message(message, cx.now),
         }
         // Everything that is due is done after any input, so that nothing depends on being called
         // at a particular moment.
-        self.due_work(cx);
+        self.run_due(cx);
         self.deadline = self.next_due();
     }
 
@@ -659,19 +664,19 @@ impl Session for Client {
         self.deadline
     }
 
-    fn awaits(&self, now: Time) -> bool {
+    fn awaits_input(&self, now: Time) -> bool {
         let ending = self.ending.as_ref().map(|&(_, until)| until);
         let pending = self.pending.iter().map(|pending| pending.deadline);
         pending
             .chain(ending)
             .chain(self.connection.tunnel.as_ref().and_then(Tunnel::deadline))
-            .chain(self.check)
-            .chain(self.link_due)
+            .chain(self.next_check)
+            .chain(self.receiver_deadline)
             .any(|due| due <= now)
     }
 
     fn streams(&self, sinks: &mut Sinks) -> Vec<StreamRow> {
-        let summaries = self.summaries(sinks).into_iter();
+        let summaries = self.stream_summaries(sinks).into_iter();
         summaries.map(StreamRow::new).collect()
     }
 }
@@ -684,39 +689,45 @@ impl Client {
         }
         let ending = self.ending.as_ref().map(|&(_, until)| until);
         let pending = self.pending.iter().map(|pending| pending.deadline);
-        let reports = self.streams.iter().filter_map(|stream| stream.report);
+        let reports = self.streams.iter().filter_map(|stream| stream.report_due);
         let playing = (self.phase == Phase::Playing).then(|| {
             let actions = self.timeline.as_ref().and_then(|timeline| timeline.due());
             reports
-                .chain(self.keep_alive)
-                .chain(self.check)
-                .chain(self.look)
+                .chain(self.keep_alive_due)
+                .chain(self.next_check)
+                .chain(self.next_look)
                 .chain(actions)
         });
         let recording = (self.phase == Phase::Recording).then(|| {
             let publishing = self.publishing.as_ref().and_then(|own| own.next_due());
-            publishing.into_iter().chain(self.keep_alive)
+            publishing.into_iter().chain(self.keep_alive_due)
         });
         let tunnel = self.connection.tunnel.as_ref().and_then(Tunnel::deadline);
         pending
             .chain(ending)
             .chain(tunnel)
-            .chain(self.link_due)
+            .chain(self.receiver_deadline)
             .chain(recording.into_iter().flatten())
             .chain(playing.into_iter().flatten())
             .min()
     }
 
     /// Returns the results of each stream so far.
-    fn summaries(&self, sinks: &mut Sinks) -> Vec<StreamSummary> {
+    fn stream_summaries(&self, sinks: &mut Sinks) -> Vec<StreamSummary> {
         self.streams
             .iter()
-            .map(|s| StreamSummary::new(s.kind, s.url.clone(), sinks.get::<RtpReceiver>(s.sink)))
+            .map(|s| {
+                StreamSummary::from_receiver(
+                    s.kind,
+                    s.url.clone(),
+                    sinks.get::<RtpReceiver>(s.sink),
+                )
+            })
             .collect()
     }
 
     /// Does everything that is due.
-    fn due_work(&mut self, cx: &mut Context<'_>) {
+    fn run_due(&mut self, cx: &mut Context<'_>) {
         if let Some(&(_, until)) = self.ending.as_ref()
             && cx.now >= until
         {
@@ -761,16 +772,16 @@ impl Client {
                 }
                 cx.out.push_back(Output::Playing { at });
                 if self.phase == Phase::Playing {
-                    self.check = Some(cx.now);
+                    self.next_check = Some(cx.now);
                 }
             }
             MediaEvent::ClockJumped { at } => self.clock_jumped(cx, at),
             MediaEvent::Position { at } => self.arrived_at_position(cx, at),
             // The stream continues after all.
-            MediaEvent::SourceChanged { .. } => self.streams[index].bye = None,
+            MediaEvent::SourceChanged { .. } => self.streams[index].bye_at = None,
             // RTSP cannot request retransmissions.
-            MediaEvent::FeedbackDue { .. } | MediaEvent::Numbered => {}
-            MediaEvent::Foreign { from } => self.said.elsewhere = Some(from),
+            MediaEvent::FeedbackDue { .. } | MediaEvent::FirstTransportNumber => {}
+            MediaEvent::Foreign { from } => self.server_hints.foreign_source = Some(from),
         }
     }
 }

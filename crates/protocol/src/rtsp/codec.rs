@@ -19,7 +19,9 @@ mod start_line;
 #[cfg(test)]
 mod tests;
 
-pub use decoder::{Decoder, FRAME_KEPT, LASTING, MESSAGES_A_READ, Overflow, USELESS_BYTES};
+pub use decoder::{
+    BUFFER_KEPT_MAX, Decoder, MESSAGES_PER_READ_MAX, Overflow, SPLIT_FRAME_KEPT, USELESS_BYTES_MAX,
+};
 pub use message::{Headers, Request, Response};
 
 /// Maximum length of a start line in bytes, line end included.
@@ -125,7 +127,7 @@ pub enum Item<'a> {
 /// A message that cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Malformed {
-    pub what: &'static str,
+    pub reason: &'static str,
     /// Start line, truncated to 200 bytes.
     pub start_line: String,
     /// `CSeq` of the message, if it is readable.

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::actions::{self, Action};
-use crate::follow::Follow;
+use crate::follow::RedirectPolicy;
 use crate::media::source::SourceConfig;
 use crate::remote_receiver::MediaConfig;
 use crate::tls::TlsConfig;
@@ -88,7 +88,7 @@ pub struct ClientConfig {
     /// `redirect_refused`. If an answer to SETUP names a source of the media (`source`) other than
     /// the server's address, receiver reports would be sent there, and the client fails with
     /// `source_refused` unless this key is `any`.
-    pub follow: Follow,
+    pub follow: RedirectPolicy,
     /// Media that the clients publish, such as `{bitrate: 2Mbps, audio: true}`, or `{}` for all
     /// defaults. Each client needs a URL of its own to publish to, so `pick` defaults to `own`.
     /// Default: none, the clients play.
@@ -123,7 +123,7 @@ impl Default for ClientConfig {
             receiver_reports: true,
             punch_holes: false,
             media: None,
-            follow: Follow::default(),
+            follow: RedirectPolicy::default(),
             publish: None,
             time_codes: false,
             tls: TlsConfig::default(),
@@ -168,7 +168,7 @@ impl ClientConfig {
             }
         }
         if let Some(source) = &self.publish {
-            let made = source.check().and_then(|()| source.check_made());
+            let made = source.check().and_then(|()| source.check_generated());
             made.map_err(|text| ("publish", text))?;
             if matches!(self.transport, Transport::Http | Transport::Multicast) {
                 let text = "clients can publish only over `transport: udp` or `tcp`".to_owned();
@@ -192,7 +192,7 @@ impl ClientConfig {
                         remove the others, or write `transport: udp`";
             return Err(("actions", text.to_owned()));
         }
-        if self.has_receiver() && self.actions.iter().any(of_its_own) {
+        if self.has_remote_receiver() && self.actions.iter().any(of_its_own) {
             let text = "a receiver on another machine cannot follow changes of position or speed, so `actions` may only be `wait` and `leave` \
                         with `media: {receiver: ...}`; remove the others, or receive the media on this machine";
             return Err(("actions", text.to_owned()));
@@ -201,17 +201,17 @@ impl ClientConfig {
     }
 
     /// Returns `true` if another machine receives the media.
-    pub fn has_receiver(&self) -> bool {
+    pub fn has_remote_receiver(&self) -> bool {
         let media = self.media.as_ref();
         media.is_some_and(|media| media.receiver.is_some())
     }
 
     /// Returns the maximum number of file descriptors of one client, for media with this many
     /// streams. Sockets of multicast groups are not counted, because clients share them.
-    pub fn sockets(&self, streams: usize) -> usize {
+    pub fn max_sockets(&self, streams: usize) -> usize {
         match self.transport {
             // The media sockets are on the other machine.
-            Transport::Udp if self.has_receiver() => 2,
+            Transport::Udp if self.has_remote_receiver() => 2,
             Transport::Udp => 1 + 2 * streams,
             Transport::Tcp | Transport::Multicast => 1,
             Transport::Http => 2,
@@ -259,7 +259,7 @@ mod tests {
         assert_eq!(config, ClientConfig::default());
         assert_eq!(config.check(), Ok(()));
         assert_eq!(
-            (config.sockets(2), config.request_timeout.0.as_secs()),
+            (config.max_sockets(2), config.request_timeout.0.as_secs()),
             (5, 10)
         );
     }
@@ -274,7 +274,7 @@ mod tests {
         assert_eq!(config.request_timeout.0, Duration::from_millis(500));
         assert_eq!(config.keep_alive, KeepAlive::GetParameter);
         assert!(!config.receiver_reports);
-        assert_eq!(config.sockets(2), 1);
+        assert_eq!(config.max_sockets(2), 1);
         assert!(serde_json::from_str::<ClientConfig>(r#"{"transprot":"tcp"}"#).is_err());
         assert!(serde_json::from_str::<ClientConfig>(r#"{"silence":10}"#).is_err());
     }

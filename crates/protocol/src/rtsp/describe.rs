@@ -7,12 +7,12 @@ use std::sync::Arc;
 use mediagen::clip::Clip;
 
 /// Returns the last segment of a track's control URL, without a slash.
-pub(super) fn control(media: usize) -> String {
+pub(super) fn track_name(media: usize) -> String {
     format!("track{}", media + 1)
 }
 
 /// Appends the media sections to a description.
-pub(super) fn add_medias(sdp: &mut String, clips: &[Arc<Clip>]) {
+pub(super) fn write_media_sections(sdp: &mut String, clips: &[Arc<Clip>]) {
     for (index, clip) in clips.iter().enumerate() {
         let payload_type = clip.payload_type();
         let mut line = |line: std::fmt::Arguments<'_>| {
@@ -33,6 +33,6 @@ pub(super) fn add_medias(sdp: &mut String, clips: &[Arc<Clip>]) {
             let rate = f64::from(rate.numerator()) / f64::from(rate.denominator());
             line(format_args!("a=framerate:{rate:.5}"));
         }
-        line(format_args!("a=control:{}", control(index)));
+        line(format_args!("a=control:{}", track_name(index)));
     }
 }

@@ -12,8 +12,8 @@ use super::metrics::RTSP;
 use super::server::reference::SERVER;
 use super::url::{self, Url};
 use crate::descriptor::{
-    self, Keys, Location, MakeClients, Probe, Protocol, Seat, StreamName, Surroundings,
-    USUAL_STREAMS,
+    self, ASSUMED_STREAMS, ClientFactory, ClientIdentity, Location, PopulationKeys, Probe,
+    Protocol, RunContext, StreamName,
 };
 use crate::media::rtp::{self, metrics::RTP};
 use crate::media::source::{MediaSource, SourceConfig};
@@ -30,9 +30,9 @@ pub static PROTOCOL: Protocol = Protocol {
     default_port: url::DEFAULT_PORT,
     transport: descriptor::Transport::Tcp,
     catalogue: Catalogue(&[&CLIENTS, &RTP, &RTSP]),
-    datagrams: Some(rtp::NEEDS),
+    datagrams: Some(rtp::READ_NEEDS),
     stream_columns: &[rtp::RTP_COLUMNS],
-    read_url,
+    parse_url: read_url,
     probe: Some(Probe {
         request: |url| {
             format!("DESCRIBE {url} RTSP/1.0\r\nCSeq: 1\r\nAccept: application/sdp\r\n\r\n")
@@ -61,7 +61,7 @@ fn read_url(text: &str) -> Result<Location, String> {
     })
 }
 
-impl Keys for ClientConfig {
+impl PopulationKeys for ClientConfig {
     fn protocol(&self) -> &'static Protocol {
         &PROTOCOL
     }
@@ -74,7 +74,7 @@ impl Keys for ClientConfig {
         Some(&self.tls)
     }
 
-    fn unwritten(&self) -> &'static [&'static str] {
+    fn default_thresholds(&self) -> &'static [&'static str] {
         match self.publish {
             Some(_) => &["sent_packets > 0", "not_taken == 0"],
             None => &["received > 0", "streams_silent == 0"],
@@ -90,40 +90,40 @@ impl Keys for ClientConfig {
     fn clients(
         &self,
         file: Option<&[u8]>,
-        surroundings: &Surroundings,
-    ) -> Result<Box<dyn MakeClients>, String> {
+        surroundings: &RunContext,
+    ) -> Result<Box<dyn ClientFactory>, String> {
         let source = self.publish.as_ref();
         let source = source
             .map(|source| MediaSource::new(source, file))
             .transpose()?;
-        Ok(Box::new(Clients {
+        Ok(Box::new(RtspClients {
             config: self.clone(),
             source: source.map(Arc::new),
             surroundings: surroundings.clone(),
         }))
     }
 
-    fn asking(&self, url: &str, seed: u64) -> Option<Result<Box<dyn Session>, String>> {
-        Some(match Client::asking(self.clone(), url, seed) {
+    fn describe_session(&self, url: &str, seed: u64) -> Option<Result<Box<dyn Session>, String>> {
+        Some(match Client::describing(self.clone(), url, seed) {
             Ok(client) => Ok(Box::new(client)),
             Err(error) => Err(error.to_string()),
         })
     }
 
     fn sockets_per_client(&self, _: u64) -> u64 {
-        self.sockets(USUAL_STREAMS) as u64
+        self.max_sockets(ASSUMED_STREAMS) as u64
     }
 
     fn udp_pairs_per_client(&self, _: u64) -> u64 {
         match self.transport {
-            Transport::Udp if self.has_receiver() => 0,
-            Transport::Udp => USUAL_STREAMS as u64,
+            Transport::Udp if self.has_remote_receiver() => 0,
+            Transport::Udp => ASSUMED_STREAMS as u64,
             Transport::Tcp | Transport::Http | Transport::Multicast => 0,
         }
     }
 
     fn actions(&self) -> Option<String> {
-        actions::in_words(&self.actions)
+        actions::describe_actions(&self.actions)
     }
 
     fn media(&self) -> Option<&MediaConfig> {
@@ -138,16 +138,16 @@ impl Keys for ClientConfig {
         self.publish.as_ref()
     }
 
-    fn brings_time_codes(&self) -> bool {
+    fn allows_time_codes(&self) -> bool {
         self.publish.is_some() || self.time_codes
     }
 
-    fn stays(&self) -> Option<String> {
+    fn stay_description(&self) -> Option<String> {
         let stays = self.publish.is_some();
         stays.then(|| "stay until the run ends".to_owned())
     }
 
-    fn leaves(&self) -> bool {
+    fn ends_on_its_own(&self) -> bool {
         self.publish.is_none()
     }
 
@@ -158,14 +158,14 @@ impl Keys for ClientConfig {
 
 /// Factory for the clients of a population.
 #[derive(Debug)]
-struct Clients {
+struct RtspClients {
     config: ClientConfig,
     source: Option<Arc<MediaSource>>,
-    surroundings: Surroundings,
+    surroundings: RunContext,
 }
 
-impl MakeClients for Clients {
-    fn client(&self, url: &str, seat: Seat) -> Result<Box<dyn Session>, String> {
+impl ClientFactory for RtspClients {
+    fn client(&self, url: &str, seat: ClientIdentity) -> Result<Box<dyn Session>, String> {
         let mut client =
             Client::new(self.config.clone(), url, seat.seed).map_err(|error| error.to_string())?;
         // Players look for time codes only where there may be any, because it makes each packet
@@ -176,7 +176,7 @@ impl MakeClients for Clients {
             client = client.with_wall_clock(wall_clock);
         }
         if let Some(source) = &self.source {
-            client = client.publishing(source.clone());
+            client = client.with_source(source.clone());
         }
         Ok(Box::new(client))
     }

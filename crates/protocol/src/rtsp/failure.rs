@@ -3,7 +3,7 @@
 use super::codec::Method;
 use crate::connect_failure::ConnectFailure;
 use crate::failure::reasons;
-use crate::session::{ChannelError, Closed};
+use crate::session::{ChannelError, CloseReason};
 
 reasons! {
     /// Reason why a client failed: a row of the report.
@@ -173,29 +173,29 @@ impl Failure {
 
     /// Returns the failure for a connection that ended before `method` was answered, or after PLAY
     /// or RECORD was answered.
-    pub fn of_closed(how: Closed, method: &Method) -> Failure {
+    pub fn of_closed(how: CloseReason, method: &Method) -> Failure {
         match (how, method) {
-            (Closed::Stuck, _) => Failure::Stuck,
-            (Closed::Tls(error), _) => Failure::Connect(error.into()),
-            (Closed::End, Method::Options) => Failure::ClosedInOptions,
-            (Closed::End, Method::Describe) => Failure::ClosedInDescribe,
-            (Closed::End, Method::Setup) => Failure::ClosedInSetup,
-            (Closed::End, Method::Announce) => Failure::ClosedInAnnounce,
-            (Closed::End, Method::Record) => Failure::ClosedInRecord,
-            (Closed::End, _) => Failure::ClosedInPlay,
-            (Closed::Reset, Method::Options) => Failure::ResetInOptions,
-            (Closed::Reset, Method::Describe) => Failure::ResetInDescribe,
-            (Closed::Reset, Method::Setup) => Failure::ResetInSetup,
-            (Closed::Reset, Method::Announce) => Failure::ResetInAnnounce,
-            (Closed::Reset, Method::Record) => Failure::ResetInRecord,
-            (Closed::Reset, _) => Failure::ResetInPlay,
+            (CloseReason::SendQueueFull, _) => Failure::Stuck,
+            (CloseReason::Tls(error), _) => Failure::Connect(error.into()),
+            (CloseReason::End, Method::Options) => Failure::ClosedInOptions,
+            (CloseReason::End, Method::Describe) => Failure::ClosedInDescribe,
+            (CloseReason::End, Method::Setup) => Failure::ClosedInSetup,
+            (CloseReason::End, Method::Announce) => Failure::ClosedInAnnounce,
+            (CloseReason::End, Method::Record) => Failure::ClosedInRecord,
+            (CloseReason::End, _) => Failure::ClosedInPlay,
+            (CloseReason::Reset, Method::Options) => Failure::ResetInOptions,
+            (CloseReason::Reset, Method::Describe) => Failure::ResetInDescribe,
+            (CloseReason::Reset, Method::Setup) => Failure::ResetInSetup,
+            (CloseReason::Reset, Method::Announce) => Failure::ResetInAnnounce,
+            (CloseReason::Reset, Method::Record) => Failure::ResetInRecord,
+            (CloseReason::Reset, _) => Failure::ResetInPlay,
         }
     }
 
     /// Returns the failure for a pair of ports that could not be opened.
     pub fn of_ports(error: ChannelError) -> Failure {
         match error {
-            ChannelError::NoPorts | ChannelError::NoFiles => Failure::Connect(error.into()),
+            ChannelError::NoPorts | ChannelError::NoDescriptors => Failure::Connect(error.into()),
             ChannelError::NoMembership | ChannelError::NoInterface => Failure::LocalMembership,
             _ => Failure::LocalOther,
         }

@@ -11,7 +11,7 @@ mod transport;
 
 pub use range::{NptStart, Range};
 pub use rtp_info::RtpInfo;
-pub use transport::{Cast, Lower, Ports, Transport};
+pub use transport::{Delivery, LowerTransport, Ports, Transport};
 
 /// Parses `CSeq` (RFC 2326, 12.17). Ignores surrounding blanks and anything after the digits.
 pub fn parse_cseq(value: &str) -> Option<u32> {
@@ -39,9 +39,9 @@ pub fn write_methods(methods: &[Method]) -> String {
     names.join(", ")
 }
 
-/// The `Session` header (RFC 2326, 12.37).
+/// The `SessionHeader` header (RFC 2326, 12.37).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Session {
+pub struct SessionHeader {
     /// Session identifier, sent back unchanged.
     pub id: String,
     /// Session timeout in seconds: the server ends the session if no keep-alive arrives for this
@@ -49,9 +49,9 @@ pub struct Session {
     pub timeout: Option<u32>,
 }
 
-impl Session {
+impl SessionHeader {
     /// Parses a header value. Returns `None` if it contains no identifier.
-    pub fn parse(value: &str) -> Option<Session> {
+    pub fn parse(value: &str) -> Option<SessionHeader> {
         let mut parts = value.split(';');
         let id = parts.next().unwrap_or_default().trim();
         if id.is_empty() {
@@ -63,14 +63,14 @@ impl Session {
                 .eq_ignore_ascii_case("timeout")
                 .then(|| parse_cseq(value))?
         });
-        Some(Session {
+        Some(SessionHeader {
             id: id.to_owned(),
             timeout,
         })
     }
 }
 
-impl fmt::Display for Session {
+impl fmt::Display for SessionHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.id)?;
         match self.timeout {

@@ -138,9 +138,9 @@ measure::metrics! {
     }    summary {
         super::summary::PUBLISHED;
         super::summary::NO_MEDIA;
-        summary::MEDIA;
-        super::summary::TIMES;
-        summary::STARTUP;
+        summary::MEDIA_ROWS;
+        super::summary::ARRIVAL_TIMES;
+        summary::STARTUP_ROWS;
         super::summary::FRAMES;
     }
 }

@@ -28,7 +28,7 @@ use measure::Catalogue;
 pub use config::{AuthScheme, MulticastConfig, ServerConfig, Transports};
 pub use faults::{ControlFaults, ServerFaults};
 
-use crate::auth::{Accepts, Algorithm, Verifier};
+use crate::auth::{AcceptedScheme, Algorithm, Verifier};
 use crate::metrics::CLIENTS;
 use crate::session::Session;
 use crate::url::Credentials;
@@ -94,13 +94,13 @@ impl Server {
             clips.push(Arc::new(Clip::audio()));
         }
         let verifier = config.user.as_ref().map(|user| {
-            let digest = Accepts::Digest(Algorithm::Md5);
-            let digest_sha256 = Accepts::Digest(Algorithm::Sha256);
+            let digest = AcceptedScheme::Digest(Algorithm::Md5);
+            let digest_sha256 = AcceptedScheme::Digest(Algorithm::Sha256);
             let accepts = match config.auth {
                 AuthScheme::Digest => vec![digest],
                 AuthScheme::DigestSha256 => vec![digest_sha256],
-                AuthScheme::Basic => vec![Accepts::Basic],
-                AuthScheme::Any => vec![digest_sha256, digest, Accepts::Basic],
+                AuthScheme::Basic => vec![AcceptedScheme::Basic],
+                AuthScheme::Any => vec![digest_sha256, digest, AcceptedScheme::Basic],
             };
             let credentials = Credentials {
                 user: user.clone(),

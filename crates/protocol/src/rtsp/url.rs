@@ -7,7 +7,7 @@
 use std::fmt;
 
 pub use crate::url::UrlError;
-use crate::url::{Credentials, MAX_URL, Parts, Why, without_credentials};
+use crate::url::{Credentials, MAX_URL, UrlParts, UrlProblem, without_credentials};
 
 /// Default port (RFC 2326, 3.2).
 pub const DEFAULT_PORT: u16 = 554;
@@ -38,19 +38,19 @@ impl Url {
             "rtsps" => true,
             "rtspu" => {
                 let why = "RTSP requests over UDP (rtspu) are not supported; use rtsp://";
-                return Err(Why::Other(why.to_owned()).of(url));
+                return Err(UrlProblem::Other(why.to_owned()).error_for(url));
             }
             _ => {
-                let why = Why::Scheme {
+                let why = UrlProblem::Scheme {
                     kind: "RTSP URL",
                     schemes: "rtsp:// or rtsps://",
                 };
-                return Err(why.of(url));
+                return Err(why.error_for(url));
             }
         };
-        let parts = Parts::of(url)?;
+        let parts = UrlParts::parse(url)?;
         if !parts.zone.is_none_or(is_zone) {
-            return Err(Why::Host.of(url));
+            return Err(UrlProblem::Host.error_for(url));
         }
         let (scheme, default) = match secure {
             true => ("rtsps", DEFAULT_TLS_PORT),
@@ -116,20 +116,23 @@ impl Url {
     /// Resolves the location of a redirect, which is absolute or relative to this URL. Credentials
     /// are kept only for the same host, and never in a redirect from TLS to plain TCP.
     pub fn redirect(&self, location: &str) -> Result<Url, UrlError> {
-        let location = &*legal(location.trim());
+        let location = &*make_valid(location.trim());
         let mut target = if location.contains("://") {
             Url::parse(location)?
         } else if location.is_empty() {
-            return Err(Why::Host.of(""));
+            return Err(UrlProblem::Host.error_for(""));
         } else if location.starts_with('/') {
-            Url::parse(&legal(&format!("{}{location}", &self.text[..self.path])))?
+            Url::parse(&make_valid(&format!(
+                "{}{location}",
+                &self.text[..self.path]
+            )))?
         } else {
             let path = self.text.split_once('?').map_or(&*self.text, |(p, _)| p);
             let folder = match path.rfind('/') {
                 Some(slash) if slash >= self.path => &path[..slash],
                 _ => path,
             };
-            Url::parse(&legal(&format!("{folder}/{location}")))?
+            Url::parse(&make_valid(&format!("{folder}/{location}")))?
         };
         let as_safe = target.secure || !self.secure;
         if target.credentials.is_none() && target.host == self.host && as_safe {
@@ -147,7 +150,11 @@ impl fmt::Display for Url {
 
 /// Returns the base URL of the controls in a description: `Content-Base`, `Content-Location` or the
 /// requested URL, in that order (RFC 2326, C.1.1). Values that are not URLs are skipped.
-pub fn base(content_base: Option<&str>, content_location: Option<&str>, asked: &Url) -> String {
+pub fn control_base(
+    content_base: Option<&str>,
+    content_location: Option<&str>,
+    asked: &Url,
+) -> String {
     [content_base, content_location]
         .into_iter()
         .flatten()
@@ -161,7 +168,7 @@ pub fn base(content_base: Option<&str>, content_location: Option<&str>, asked: &
                 None
             }
         })
-        .map(|base| legal(&base))
+        .map(|base| make_valid(&base))
         .filter(|base| base.len() <= MAX_URL)
         .unwrap_or_else(|| asked.text.clone())
 }
@@ -170,11 +177,11 @@ pub fn base(content_base: Option<&str>, content_location: Option<&str>, asked: &
 ///
 /// Servers do not follow RFC 3986, where a relative reference replaces the last segment of the
 /// base. They append a relative control to the base, separated by one `/`, even after a query.
-pub fn control(base: &str, control: Option<&str>) -> String {
-    legal(&resolved(base, control))
+pub fn resolve_control(base: &str, control: Option<&str>) -> String {
+    make_valid(&join_control(base, control))
 }
 
-fn resolved(base: &str, control: Option<&str>) -> String {
+fn join_control(base: &str, control: Option<&str>) -> String {
     let control = control.map(str::trim).unwrap_or_default();
     if control.is_empty() || control == "*" {
         return base.to_owned();
@@ -199,7 +206,7 @@ fn resolved(base: &str, control: Option<&str>) -> String {
 /// Makes a URL from a server's answer valid (RFC 3986): percent-encodes characters that are not
 /// allowed in a URL, and removes dot segments from the path of an absolute URL (5.2.4). Leaves the
 /// host and valid URLs unchanged.
-pub fn legal(url: &str) -> String {
+pub fn make_valid(url: &str) -> String {
     let start = url.find("://").map_or(0, |at| at + 3);
     let path = match start {
         0 => 0,
@@ -255,7 +262,7 @@ pub fn legal(url: &str) -> String {
 
 /// Returns whether two URLs name the same stream. Ignores differences that servers introduce: the
 /// scheme, the case of the host, an explicit default port, and a trailing slash.
-pub fn same(a: &str, b: &str) -> bool {
+pub fn same_stream(a: &str, b: &str) -> bool {
     fn parts(url: &str) -> (String, &str) {
         let Some((scheme, rest)) = url.split_once("://") else {
             return (String::new(), url.trim_end_matches('/'));
@@ -309,16 +316,19 @@ mod tests {
             ("rtsp://h?x", "rtsp://h?x"),
             ("rtsp://h/a//b%20c/trackID=0", "rtsp://h/a//b%20c/trackID=0"),
         ] {
-            assert_eq!(legal(given), legal_one);
-            assert_eq!(legal(legal_one), legal_one);
+            assert_eq!(make_valid(given), legal_one);
+            assert_eq!(make_valid(legal_one), legal_one);
         }
         let asked = parse("rtsp://h/live");
-        let own = base(Some("rtsp://h/My Cam/"), None, &asked);
+        let own = control_base(Some("rtsp://h/My Cam/"), None, &asked);
         assert_eq!(
-            control(&own, Some("track 1")),
+            resolve_control(&own, Some("track 1")),
             "rtsp://h/My%20Cam/track%201"
         );
-        assert_eq!(control("rtsp://h/a/b/", Some("../t1")), "rtsp://h/a/t1");
+        assert_eq!(
+            resolve_control("rtsp://h/a/b/", Some("../t1")),
+            "rtsp://h/a/t1"
+        );
         let on = |location: &str| asked.redirect(location).expect(location).to_string();
         assert_eq!(on("rtsp://h/My Cam"), "rtsp://h/My%20Cam");
         assert_eq!(on("/a/../b"), "rtsp://h/b");
@@ -387,7 +397,7 @@ mod tests {
         }
         assert_eq!(
             Url::parse(&format!("rtsp://h/{}", "a".repeat(MAX_URL))).map_err(|error| error.why),
-            Err(Why::TooLong)
+            Err(UrlProblem::TooLong)
         );
     }
 
@@ -422,7 +432,7 @@ mod tests {
             ("rtsp://h/a", Some(" "), "rtsp://h/a"),
             ("rtsp://h/a", Some("RTSP://u:p@h2/x"), "RTSP://h2/x"),
         ] {
-            assert_eq!(control(base, written), url);
+            assert_eq!(resolve_control(base, written), url);
         }
     }
 
@@ -430,14 +440,20 @@ mod tests {
     fn base_is_chosen_by_precedence() {
         let asked = parse("rtsp://u:p@h:99/a?b");
         assert_eq!(
-            base(Some(" rtsp://h:99/a/ "), Some("rtsp://x/"), &asked),
+            control_base(Some(" rtsp://h:99/a/ "), Some("rtsp://x/"), &asked),
             "rtsp://h:99/a/"
         );
-        assert_eq!(base(None, Some("rtsp://x/"), &asked), "rtsp://x/");
-        assert_eq!(base(Some(""), None, &asked), "rtsp://h:99/a?b");
-        assert_eq!(base(Some("nonsense"), None, &asked), "rtsp://h:99/a?b");
-        assert_eq!(base(Some("/p/"), None, &asked), "rtsp://h:99/p/");
-        assert_eq!(base(Some("rtsp://u:p@h/a"), None, &asked), "rtsp://h/a");
+        assert_eq!(control_base(None, Some("rtsp://x/"), &asked), "rtsp://x/");
+        assert_eq!(control_base(Some(""), None, &asked), "rtsp://h:99/a?b");
+        assert_eq!(
+            control_base(Some("nonsense"), None, &asked),
+            "rtsp://h:99/a?b"
+        );
+        assert_eq!(control_base(Some("/p/"), None, &asked), "rtsp://h:99/p/");
+        assert_eq!(
+            control_base(Some("rtsp://u:p@h/a"), None, &asked),
+            "rtsp://h/a"
+        );
     }
 
     #[test]
@@ -475,11 +491,11 @@ mod tests {
 
     #[test]
     fn spelling_of_a_url_does_not_matter() {
-        assert!(same("rtsp://H:554/a/", "RTSP://h/a"));
-        assert!(!same("rtsp://h/a", "rtsp://h/A"));
-        assert!(!same("rtsp://h/a", "rtsp://h:1/a"));
-        assert!(same("rtsps://h:322/a", "rtsps://h/a"));
-        assert!(!same("rtsps://h:554/a", "rtsps://h/a"));
-        assert!(same("track1/", "track1"));
+        assert!(same_stream("rtsp://H:554/a/", "RTSP://h/a"));
+        assert!(!same_stream("rtsp://h/a", "rtsp://h/A"));
+        assert!(!same_stream("rtsp://h/a", "rtsp://h:1/a"));
+        assert!(same_stream("rtsps://h:322/a", "rtsps://h/a"));
+        assert!(!same_stream("rtsps://h:554/a", "rtsps://h/a"));
+        assert!(same_stream("track1/", "track1"));
     }
 }

@@ -6,18 +6,18 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde_json::{Value, json};
 
-use super::{Counts, Look};
+use super::{CounterQuery, Counts};
 use crate::http1::Url;
-use crate::mix::mix;
-use crate::websocket::{self, Assembly, Item, Limits, Upgrade};
+use crate::mix::derive_seed;
+use crate::websocket::{self, ClientHandshake, Limits, Reassembler, Received};
 
 /// WebSocket subprotocol.
 const SUBPROTOCOL: &str = "janus-admin-protocol";
 
 /// Limit of a message, above the size of a handle's info with a thousand streams.
 const LIMITS: Limits = Limits {
-    keep: 8 << 20,
-    longest: 8 << 20,
+    keep_max: 8 << 20,
+    length_max: 8 << 20,
 };
 
 /// Maximum number of sessions, and of handles, that are read.
@@ -35,11 +35,11 @@ struct Handle {
 }
 
 #[derive(Debug, Default)]
-enum Doing {
+enum Phase {
     #[default]
-    Nothing,
+    Idle,
     /// Waiting for the response to the WebSocket handshake.
-    Upgrading(Upgrade),
+    Upgrading(ClientHandshake),
     /// Listing the sessions.
     Sessions,
     /// Listing the handles of this session; the rest of the sessions are queued.
@@ -58,7 +58,7 @@ pub enum Step {
     /// The connection is ready for queries.
     Open,
     /// The query is complete.
-    Done(Look),
+    Done(CounterQuery),
 }
 
 /// A connection to a Janus server that reads its counters.
@@ -67,42 +67,42 @@ pub struct JanusAdmin {
     secret: String,
     seed: u64,
     /// Number of the last request.
-    last: u64,
-    assembly: Assembly,
-    doing: Doing,
+    last_request: u64,
+    assembly: Reassembler,
+    doing: Phase,
     /// Handles found by the current query.
     found: Vec<Key>,
-    seen: BTreeMap<Key, Handle>,
+    handles: BTreeMap<Key, Handle>,
     /// Sum over handles that have ended.
-    past: Counts,
-    look: Look,
+    ended: Counts,
+    query: CounterQuery,
 }
 
 impl JanusAdmin {
     /// Starts a connection to `url`, and returns it with the first bytes to send.
     pub fn begin(url: &Url, secret: &str, seed: u64) -> (JanusAdmin, Vec<u8>) {
-        let (upgrade, request) = Upgrade::begin(url, &[SUBPROTOCOL], seed);
+        let (upgrade, request) = ClientHandshake::begin(url, &[SUBPROTOCOL], seed);
         let admin = JanusAdmin {
             secret: secret.to_owned(),
             seed,
-            last: 0,
-            assembly: Assembly::default(),
-            doing: Doing::Upgrading(upgrade),
+            last_request: 0,
+            assembly: Reassembler::default(),
+            doing: Phase::Upgrading(upgrade),
             found: Vec::new(),
-            seen: BTreeMap::new(),
-            past: Counts::default(),
-            look: Look::default(),
+            handles: BTreeMap::new(),
+            ended: Counts::default(),
+            query: CounterQuery::default(),
         };
         (admin, request)
     }
 
     /// Starts a query, and returns the bytes to send.
-    pub fn look(&mut self) -> Vec<u8> {
-        self.doing = Doing::Sessions;
+    pub fn start_query(&mut self) -> Vec<u8> {
+        self.doing = Phase::Sessions;
         self.found.clear();
-        self.look = Look {
-            gone: self.look.gone,
-            ..Look::default()
+        self.query = CounterQuery {
+            ended: self.query.ended,
+            ..CounterQuery::default()
         };
         self.ask("list_sessions", json!({}))
     }
@@ -112,12 +112,12 @@ impl JanusAdmin {
     ///
     /// # Errors
     /// If the response is invalid; the connection is then unusable.
-    pub fn take(&mut self, mut bytes: &[u8]) -> Result<Step, String> {
-        if let Doing::Upgrading(upgrade) = &mut self.doing {
-            if !upgrade.answered(&mut bytes)? {
+    pub fn received(&mut self, mut bytes: &[u8]) -> Result<Step, String> {
+        if let Phase::Upgrading(upgrade) = &mut self.doing {
+            if !upgrade.read_response(&mut bytes)? {
                 return Ok(Step::Wait);
             }
-            self.doing = Doing::Nothing;
+            self.doing = Phase::Idle;
             return Ok(Step::Open);
         }
         let mut assembly = std::mem::take(&mut self.assembly);
@@ -125,15 +125,15 @@ impl JanusAdmin {
         while matches!(step, Ok(Step::Wait)) {
             step = match assembly.next(false, &LIMITS, &mut bytes) {
                 Ok(None) => break,
-                Ok(Some(Item::Frame(frame))) => match frame.body {
+                Ok(Some(Received::Message(frame))) => match frame.body {
                     Some(body) => self.answer(body),
                     None => Err("response too long".to_owned()),
                 },
-                Ok(Some(Item::Ping(payload))) => {
+                Ok(Some(Received::Ping(payload))) => {
                     let payload = payload.to_vec();
                     Ok(Step::Send(self.frame(websocket::PONG, &payload)))
                 }
-                Ok(Some(Item::Close(_))) => Err("Janus closed the WebSocket".to_owned()),
+                Ok(Some(Received::Close(_))) => Err("Janus closed the WebSocket".to_owned()),
                 Err(malformed) => Err(malformed.to_string()),
             };
         }
@@ -142,8 +142,8 @@ impl JanusAdmin {
     }
 
     fn frame(&mut self, opcode: u8, payload: &[u8]) -> Vec<u8> {
-        self.last += 1;
-        let mask = mix(&[self.seed, 23, self.last]) as u32;
+        self.last_request += 1;
+        let mask = derive_seed(&[self.seed, 23, self.last_request]) as u32;
         let mut out = Vec::with_capacity(payload.len() + 14);
         websocket::write_message(opcode, payload, Some(mask), &mut out);
         out
@@ -152,14 +152,14 @@ impl JanusAdmin {
     fn ask(&mut self, what: &str, mut request: Value) -> Vec<u8> {
         request["janus"] = what.into();
         request["admin_secret"] = self.secret.as_str().into();
-        request["transaction"] = (self.last + 1).to_string().into();
+        request["transaction"] = (self.last_request + 1).to_string().into();
         self.frame(websocket::TEXT, request.to_string().as_bytes())
     }
 
     fn answer(&mut self, body: &[u8]) -> Result<Step, String> {
         let answer: Value = serde_json::from_slice(body).map_err(|error| error.to_string())?;
         // Response to a query that was abandoned.
-        if answer["transaction"].as_str() != Some(&self.last.to_string()) {
+        if answer["transaction"].as_str() != Some(&self.last_request.to_string()) {
             return Ok(Step::Wait);
         }
         let refused = match answer["janus"].as_str() {
@@ -167,13 +167,13 @@ impl JanusAdmin {
             _ => Some(answer["error"]["reason"].as_str().unwrap_or("no reason")),
         };
         match (std::mem::take(&mut self.doing), refused) {
-            (Doing::Sessions, Some(reason)) => Err(format!("Janus refused to list: {reason}")),
-            (Doing::Sessions, None) => {
+            (Phase::Sessions, Some(reason)) => Err(format!("Janus refused to list: {reason}")),
+            (Phase::Sessions, None) => {
                 let sessions = numbers(&answer["sessions"]);
                 Ok(self.next_session(sessions))
             }
             // Sessions and handles may end between the requests.
-            (Doing::Handles(session, rest), refused) => {
+            (Phase::Handles(session, rest), refused) => {
                 if refused.is_none() {
                     let handles = numbers(&answer["handles"]);
                     let room = HANDLES_MAX.saturating_sub(self.found.len());
@@ -182,20 +182,20 @@ impl JanusAdmin {
                 }
                 Ok(self.next_session(rest))
             }
-            (Doing::Infos(key, rest), refused) => {
+            (Phase::Infos(key, rest), refused) => {
                 if refused.is_none() {
                     self.info(key, &answer["info"]);
                 }
                 Ok(self.next_handle(rest))
             }
-            (Doing::Nothing | Doing::Upgrading(_), _) => Ok(Step::Wait),
+            (Phase::Idle | Phase::Upgrading(_), _) => Ok(Step::Wait),
         }
     }
 
     fn next_session(&mut self, mut rest: VecDeque<u64>) -> Step {
         match rest.pop_front() {
             Some(session) => {
-                self.doing = Doing::Handles(session, rest);
+                self.doing = Phase::Handles(session, rest);
                 Step::Send(self.ask("list_handles", json!({"session_id": session})))
             }
             None => {
@@ -208,7 +208,7 @@ impl JanusAdmin {
     fn next_handle(&mut self, mut rest: VecDeque<Key>) -> Step {
         match rest.pop_front() {
             Some(key) => {
-                self.doing = Doing::Infos(key, rest);
+                self.doing = Phase::Infos(key, rest);
                 let (session, handle) = key;
                 let request = json!({"session_id": session, "handle_id": handle});
                 Step::Send(self.ask("handle_info", request))
@@ -218,19 +218,19 @@ impl JanusAdmin {
     }
 
     fn info(&mut self, key: Key, info: &Value) {
-        self.look.queued += info["queued-packets"].as_u64().unwrap_or(0);
+        self.query.queued += info["queued-packets"].as_u64().unwrap_or(0);
         let Some(webrtc) = info.get("webrtc") else {
             // The handle has no PeerConnection, or has none any more.
             return;
         };
         let Some(media) = webrtc["media"].as_object() else {
-            self.look.unread += 1;
+            self.query.unreadable += 1;
             return;
         };
-        self.look.peers += 1;
+        self.query.peers += 1;
         let counts = media.values().map(counts_of);
         let counts = counts.fold(Counts::default(), Counts::plus);
-        let handle = self.seen.entry(key).or_default();
+        let handle = self.handles.entry(key).or_default();
         let before = handle.latest;
         if counts.packets_in < before.packets_in || counts.packets_out < before.packets_out {
             // A new PeerConnection has started. (Loss counters may decrease within one.)
@@ -239,18 +239,18 @@ impl JanusAdmin {
         handle.latest = counts;
     }
 
-    fn finish(&mut self) -> Look {
+    fn finish(&mut self) -> CounterQuery {
         let found: BTreeSet<Key> = self.found.iter().copied().collect();
-        let (look, past) = (&mut self.look, &mut self.past);
-        self.seen.retain(|key, handle| {
+        let (look, past) = (&mut self.query, &mut self.ended);
+        self.handles.retain(|key, handle| {
             let is_there = found.contains(key);
             if !is_there {
                 *past = past.plus(handle.earlier).plus(handle.latest);
-                look.gone += 1;
+                look.ended += 1;
             }
             is_there
         });
-        let present = self.seen.values();
+        let present = self.handles.values();
         look.counts = present.fold(*past, |sum, handle| {
             sum.plus(handle.earlier).plus(handle.latest)
         });
@@ -276,7 +276,7 @@ fn counts_of(medium: &Value) -> Counts {
         counts.into_iter().fold(0, u64::saturating_add)
     };
     let contexts = ["main", "sim1", "sim2"];
-    let lost = contexts.map(|context| possible_loss(number(&format!("/rtcp/{context}/lost"))));
+    let lost = contexts.map(|context| plausible_loss(number(&format!("/rtcp/{context}/lost"))));
     Counts {
         packets_in: of_layers("packets"),
         bytes_in: of_layers("bytes"),
@@ -286,13 +286,13 @@ fn counts_of(medium: &Value) -> Counts {
         nacked_out: number("/stats/out/nacks"),
         retransmissions_in: number("/stats/in/retransmissions"),
         lost_in: lost.into_iter().fold(0, u64::saturating_add),
-        lost_out: possible_loss(number("/rtcp/main/lost-by-remote")),
+        lost_out: plausible_loss(number("/rtcp/main/lost-by-remote")),
     }
 }
 
 /// Interprets a count of lost packets, which RTCP reports in 24 bits with a sign (RFC 3550, 6.4.1).
 /// Janus reads a negative one as nearly 2^24, which is implausible for any stream; it becomes 0.
-fn possible_loss(lost: u64) -> u64 {
+fn plausible_loss(lost: u64) -> u64 {
     if lost < 1 << 23 { lost } else { 0 }
 }
 

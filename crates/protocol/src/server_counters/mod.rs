@@ -10,7 +10,7 @@ pub use janus_admin::{JanusAdmin, Step};
 /// Supported interfaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum CounterInterface {
     /// Janus Admin API over a WebSocket.
     JanusAdmin,
 }
@@ -65,16 +65,16 @@ impl Counts {
 
 /// Result of one query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Look {
+pub struct CounterQuery {
     /// Totals so far. They include PeerConnections that have ended, with their values of the last
     /// query before the end.
     pub counts: Counts,
     /// Number of open PeerConnections.
     pub peers: u64,
     /// Number of PeerConnections of earlier queries that have ended.
-    pub gone: u64,
+    pub ended: u64,
     /// Number of packets queued for sending.
     pub queued: u64,
     /// Number of PeerConnections whose counters could not be read.
-    pub unread: u64,
+    pub unreadable: u64,
 }

@@ -22,14 +22,14 @@ pub struct Datagram<'a> {
 /// Maximum delay until the datagrams of a channel are read. Arrival times are the kernel's in every
 /// mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reading {
+pub enum ReadTiming {
     /// As soon as they arrive.
     AtOnce,
     /// Within this time. One wake-up serves the sockets of all sessions. If a packet ring brings
-    /// the media, the rest is read as with [`Reading::Late`].
+    /// the media, the rest is read as with [`ReadTiming::Late`].
     Soon(Duration),
-    /// As [`Reading::Soon`], for sessions with a deadline every few milliseconds. If a packet ring
-    /// brings the media, the rest is read at deadlines, but at most every 40 ms.
+    /// As [`ReadTiming::Soon`], for sessions with a deadline every few milliseconds. If a packet
+    /// ring brings the media, the rest is read at deadlines, but at most every 40 ms.
     MediaSoon(Duration),
     /// Whenever the worker is awake anyway, every 40 ms at the latest, and before the session
     /// receives any other input. For media of sessions whose answers may wait: it causes no
@@ -54,7 +54,7 @@ pub struct Transmit {
     /// Length of each datagram in bytes; the last one may be shorter.
     pub segment_size: usize,
     /// Range of the bytes in the [`Outbox`].
-    pub place: Range<usize>,
+    pub range: Range<usize>,
 }
 
 impl Transmit {
@@ -67,8 +67,8 @@ impl Transmit {
     const BYTES_MAX: usize = 65_000;
 
     /// Returns `true` if a datagram of `length` bytes can be appended.
-    fn takes(&self, channel: ChannelId, to: Option<SocketAddr>, length: usize) -> bool {
-        let bytes = self.place.len();
+    fn can_append(&self, channel: ChannelId, to: Option<SocketAddr>, length: usize) -> bool {
+        let bytes = self.range.len();
         (self.channel, self.to) == (channel, to)
             && (1..=self.segment_size).contains(&length)
             && bytes.is_multiple_of(self.segment_size)
@@ -85,7 +85,7 @@ pub struct Outbox(Vec<u8>);
 impl Outbox {
     /// Bytes of a [`Transmit`] from the same call.
     pub fn bytes(&self, transmit: &Transmit) -> &[u8] {
-        &self.0[transmit.place.clone()]
+        &self.0[transmit.range.clone()]
     }
 
     /// Empties the outbox for the next call.
@@ -114,15 +114,15 @@ impl Outbox {
         }
         match out.back_mut() {
             Some(Output::Transmit(last))
-                if last.place.end == begin && last.takes(channel, to, end - begin) =>
+                if last.range.end == begin && last.can_append(channel, to, end - begin) =>
             {
-                last.place.end = end;
+                last.range.end = end;
             }
             _ => out.push_back(Output::Transmit(Transmit {
                 channel,
                 to,
                 segment_size: end - begin,
-                place: begin..end,
+                range: begin..end,
             })),
         }
     }
@@ -143,7 +143,7 @@ pub enum Route {
     /// No session: the endpoint answers the sender itself, with a challenge or a refusal.
     Answer,
     /// No session: the datagram is dropped and counted as foreign.
-    Drop,
+    Discard,
 }
 
 /// The server's side of one UDP port. It receives every datagram, and finds or makes the session
@@ -169,7 +169,7 @@ pub trait Endpoint: Send {
     ) -> Route;
 
     /// A session has ended. No further datagram is routed to it.
-    fn ended(&mut self, session: PeerId);
+    fn session_ended(&mut self, session: PeerId);
 }
 
 #[cfg(test)]
@@ -181,7 +181,7 @@ mod tests {
     fn lengths(out: &VecDeque<Output>) -> Vec<(u32, usize, usize)> {
         out.iter()
             .map(|output| match output {
-                Output::Transmit(t) => (t.channel.0, t.segment_size, t.place.len()),
+                Output::Transmit(t) => (t.channel.0, t.segment_size, t.range.len()),
                 other => panic!("{other:?}"),
             })
             .collect()

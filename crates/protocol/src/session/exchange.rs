@@ -9,15 +9,15 @@ use std::time::Duration;
 
 use measure::{Recorder, Time};
 
-use super::{Closed, Failure, Pace};
+use super::{CloseReason, Failure, Pace};
 
 /// Send backlog in bytes above which the engine stops reading a connection: its peer does not read
 /// the answers to its requests. 256 KiB.
-pub const CONGESTED: usize = 256 * 1024;
+pub const BACKLOG_MAX: usize = 256 * 1024;
 
 /// Parts of the engine that an exchange may use during a call.
 #[derive(Debug)]
-pub struct Tools<'a> {
+pub struct ExchangeContext<'a> {
     /// Current time.
     pub now: Time,
     /// Counters and histograms of the population.
@@ -30,9 +30,9 @@ pub struct Tools<'a> {
 
 /// Action that the engine takes after a call of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum After {
+pub enum NextStep {
     /// Send the bytes that were added, and continue.
-    Go,
+    Continue,
     /// The plan is complete: send the bytes that were added and plan nothing more.
     Finish,
     /// Close the connection.
@@ -41,13 +41,13 @@ pub enum After {
 
 /// Cause of the end of a connection that was handed over.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum ExchangeEnd {
     /// Both sides ended their sending in order.
-    InOrder,
-    /// The exchange asked for it with [`After::Close`].
-    OnPurpose,
+    Finished,
+    /// The exchange asked for it with [`NextStep::Close`].
+    ClosedByUs,
     /// The peer closed the connection first, or it broke.
-    Closed(Closed),
+    Closed(CloseReason),
     /// The exchange rejected the received bytes.
     Failed(Failure),
 }
@@ -64,7 +64,7 @@ pub struct Plan {
 impl Default for Plan {
     fn default() -> Plan {
         Plan {
-            pace: Pace::Answers,
+            pace: Pace::OnAnswer,
             round_ended: |_, _| {},
         }
     }
@@ -81,37 +81,37 @@ pub trait Exchange: fmt::Debug {
 
     /// Returns `true` if arrival times matter: the engine then asks the kernel for them. Default:
     /// `false`, and the times are those of reading.
-    fn wants_times(&self) -> bool {
+    fn needs_arrival_times(&self) -> bool {
         false
     }
 
     /// Returns `true` if this side still sends after the peer has closed its sending direction, as
     /// a side that answers does. With `false`, the default, that ends the connection unless this
     /// side has [finished](Exchange::finish).
-    fn outlives_peer(&self) -> bool {
+    fn sends_after_peer_closed(&self) -> bool {
         false
     }
 
     /// Starts the exchange: adds messages that may be sent at once without a plan.
-    fn begin(&mut self, tools: &mut Tools<'_>) {
+    fn start(&mut self, tools: &mut ExchangeContext<'_>) {
         let _ = tools;
     }
 
     /// Adds the message that is due by [`Exchange::plan`], or nothing if none may be sent now. The
     /// hot path.
-    fn write_planned(&mut self, tools: &mut Tools<'_>) {
+    fn write_planned(&mut self, tools: &mut ExchangeContext<'_>) {
         let _ = tools;
     }
 
     /// Called after the message of [`Exchange::write_planned`], which `tools.out` holds, was sent.
     /// It was planned for `planned`.
-    fn planned_sent(&mut self, planned: Time, tools: &mut Tools<'_>) -> After {
+    fn planned_sent(&mut self, planned: Time, tools: &mut ExchangeContext<'_>) -> NextStep {
         let _ = (planned, tools);
-        After::Go
+        NextStep::Continue
     }
 
     /// Called if the message that was due was dropped, because the connection did not accept it.
-    fn planned_not_sent(&mut self, recorder: &mut Recorder) {
+    fn planned_dropped(&mut self, recorder: &mut Recorder) {
         let _ = recorder;
     }
 
@@ -119,28 +119,32 @@ pub trait Exchange: fmt::Debug {
     ///
     /// # Errors
     /// If the bytes are invalid. The engine then closes the connection.
-    fn received(&mut self, bytes: &[u8], at: Time, tools: &mut Tools<'_>)
-    -> Result<After, Failure>;
+    fn received(
+        &mut self,
+        bytes: &[u8],
+        at: Time,
+        tools: &mut ExchangeContext<'_>,
+    ) -> Result<NextStep, Failure>;
 
-    /// Time at which [`Exchange::due`] must be called; `None` if nothing is scheduled.
+    /// Time at which [`Exchange::run_scheduled`] must be called; `None` if nothing is scheduled.
     fn next_due(&self) -> Option<Time> {
         None
     }
 
     /// Adds messages that were scheduled for now.
-    fn due(&mut self, tools: &mut Tools<'_>) -> After {
+    fn run_scheduled(&mut self, tools: &mut ExchangeContext<'_>) -> NextStep {
         let _ = tools;
-        After::Go
+        NextStep::Continue
     }
 
     /// Checks for timeouts. Called about once a second.
-    fn look(&mut self, tools: &mut Tools<'_>) -> After {
+    fn check_timeouts(&mut self, tools: &mut ExchangeContext<'_>) -> NextStep {
         let _ = tools;
-        After::Go
+        NextStep::Continue
     }
 
     /// Returns `true` if [`Exchange::acknowledged`] has something to measure.
-    fn wants_acknowledged(&self) -> bool {
+    fn tracks_acknowledgements(&self) -> bool {
         false
     }
 
@@ -155,26 +159,26 @@ pub trait Exchange: fmt::Debug {
 
     /// Time to wait for outstanding answers before the peer is told that no more messages follow,
     /// because many servers stop answering then. `None` if no answer is outstanding.
-    fn patience(&self) -> Option<Duration> {
+    fn answer_timeout(&self) -> Option<Duration> {
         None
     }
 
     /// Adds the message that announces the end of sending, if the message protocol has one. Called
     /// when nothing else is left to send.
-    fn goodbye(&mut self, out: &mut Vec<u8>) {
+    fn write_close(&mut self, out: &mut Vec<u8>) {
         let _ = out;
     }
 
     /// Returns `true` if the peer must answer that message before the connection is closed.
-    fn waits_for_goodbye(&self) -> bool {
+    fn awaits_close_answer(&self) -> bool {
         false
     }
 
     /// Number of bytes that the exchange holds back to send later.
-    fn waiting(&self) -> usize {
+    fn backlog(&self) -> usize {
         0
     }
 
     /// Records the final counts. Called once.
-    fn ended(&mut self, how: &Ended, recorder: &mut Recorder);
+    fn ended(&mut self, how: &ExchangeEnd, recorder: &mut Recorder);
 }

@@ -27,11 +27,11 @@ pub trait Flow: Any + fmt::Debug + Send {
 
     /// Reports the fate of a packet: the time it left, or `None` if the network stack rejected it.
     /// Called once for each packet, in the order of [`Flow::next_packet`].
-    fn left(&mut self, tag: Tag, left: Option<Handover>);
+    fn packet_sent(&mut self, tag: Tag, left: Option<Handover>);
 
     /// Returns `true` if each packet needs an exact send time: it is then sent with a system call
     /// of its own. Default: `false`.
-    fn wants_times(&self) -> bool {
+    fn needs_send_times(&self) -> bool {
         false
     }
 
@@ -44,10 +44,10 @@ pub trait Flow: Any + fmt::Debug + Send {
     /// Returns `true` for a flow that sends parts of a byte stream, none of which may be missing.
     /// Default: `false`.
     ///
-    /// Such a flow is polled only while nothing else is queued on the connection. [`Flow::left`] is
-    /// called once the kernel has taken the whole packet; until then no other packet is polled. The
-    /// kernel keeps only little unsent data of the connection.
-    fn waits_for_room(&self) -> bool {
+    /// Such a flow is polled only while nothing else is queued on the connection.
+    /// [`Flow::packet_sent`] is called once the kernel has taken the whole packet; until then no
+    /// other packet is polled. The kernel keeps only little unsent data of the connection.
+    fn is_byte_stream(&self) -> bool {
         false
     }
 }
@@ -61,7 +61,7 @@ pub struct FlowPacket {
     pub header: PacketHeader,
     /// Remaining bytes, which may be shared with all other receivers of the same media.
     pub payload: Bytes,
-    /// Identifies the packet in [`Flow::left`].
+    /// Identifies the packet in [`Flow::packet_sent`].
     pub tag: Tag,
 }
 
@@ -69,31 +69,31 @@ pub struct FlowPacket {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag(pub u64);
 
-/// First bytes of a packet, at most [`PacketHeader::ROOM`]. They are copied, so they hold only what
-/// differs from packet to packet.
+/// First bytes of a packet, at most [`PacketHeader::CAPACITY`]. They are copied, so they hold only
+/// what differs from packet to packet.
 #[derive(Clone, Copy)]
 pub struct PacketHeader {
-    bytes: [u8; PacketHeader::ROOM],
+    bytes: [u8; PacketHeader::CAPACITY],
     length: u8,
 }
 
 impl PacketHeader {
     /// Maximum number of bytes.
-    pub const ROOM: usize = 40;
+    pub const CAPACITY: usize = 40;
 
     /// An empty header.
     pub const EMPTY: PacketHeader = PacketHeader {
-        bytes: [0; PacketHeader::ROOM],
+        bytes: [0; PacketHeader::CAPACITY],
         length: 0,
     };
 
     /// Returns the header with `more` appended.
     ///
     /// # Panics
-    /// If the result is longer than [`PacketHeader::ROOM`].
+    /// If the result is longer than [`PacketHeader::CAPACITY`].
     #[inline]
     #[must_use]
-    pub fn with(mut self, more: &[u8]) -> PacketHeader {
+    pub fn append(mut self, more: &[u8]) -> PacketHeader {
         let begin = usize::from(self.length);
         let end = begin + more.len();
         self.bytes[begin..end].copy_from_slice(more);
@@ -143,37 +143,37 @@ impl Handover {
 /// Access to a flow that was lent ([`Flows::lend`]).
 ///
 /// A lent flow may send at any moment, except while it is accessed and after it was taken back.
-pub trait Lender {
+pub trait LentFlow {
     /// Calls `reach` once with the flow. The flow sends nothing during the call.
-    fn with(&mut self, reach: &mut dyn FnMut(&mut dyn Flow));
+    fn access(&mut self, reach: &mut dyn FnMut(&mut dyn Flow));
 
     /// Returns the flow. Its counts are then final.
-    fn take(self: Box<Self>) -> Box<dyn Flow>;
+    fn take_back(self: Box<Self>) -> Box<dyn Flow>;
 }
 
 /// All senders of one worker.
 #[derive(Debug, Default)]
-pub struct Flows(Slab<Place>);
+pub struct Flows(Slab<Slot>);
 
 /// Panic message for a session that asks for a flow with the wrong type.
 const OTHER_TYPE: &str = "a session asks for its flow with another type than it made";
 
-/// Reason why no caller sees [`Place::Between`]: nothing else runs within the call.
-const BETWEEN: &str = "a flow is in transit only within one call";
+/// Reason why no caller sees [`Slot::Between`]: nothing else runs within the call.
+const MOVING: &str = "a flow is in transit only within one call";
 
-enum Place {
-    Home(Box<dyn Flow>),
-    Lent(Box<dyn Lender>),
+enum Slot {
+    Held(Box<dyn Flow>),
+    Lent(Box<dyn LentFlow>),
     /// Transient state within [`Flows::lend`] and [`Flows::take_back`].
-    Between,
+    Moving,
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for Slot {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Home(flow) => flow.fmt(out),
-            Place::Lent(_) => out.write_str("Lent"),
-            Place::Between => out.write_str("Between"),
+            Slot::Held(flow) => flow.fmt(out),
+            Slot::Lent(_) => out.write_str("Lent"),
+            Slot::Moving => out.write_str("Between"),
         }
     }
 }
@@ -181,15 +181,15 @@ impl fmt::Debug for Place {
 impl Flows {
     /// Adds a sender. It sends nothing before [`Output::StartFlow`](super::Output::StartFlow).
     pub fn insert(&mut self, flow: impl Flow) -> FlowId {
-        FlowId(self.0.insert(Place::Home(Box::new(flow))))
+        FlowId(self.0.insert(Slot::Held(Box::new(flow))))
     }
 
-    /// Calls `reach` with a sender of type `F` and returns the result; see [`Flows::reach`].
+    /// Calls `reach` with a sender of type `F` and returns the result; see [`Flows::access`].
     ///
     /// # Panics
     /// If the sender was removed or has another type. Only the session that made it may call this.
-    pub fn with<F: Flow, R>(&mut self, id: FlowId, reach: impl FnOnce(&mut F) -> R) -> R {
-        self.reach(id, |flow| {
+    pub fn access_as<F: Flow, R>(&mut self, id: FlowId, reach: impl FnOnce(&mut F) -> R) -> R {
+        self.access(id, |flow| {
             let flow: &mut dyn Any = flow;
             reach(flow.downcast_mut().expect(OTHER_TYPE))
         })
@@ -201,20 +201,20 @@ impl Flows {
     ///
     /// # Panics
     /// If the sender was removed. Only the session that made it may call this.
-    pub fn reach<R>(&mut self, id: FlowId, reach: impl FnOnce(&mut dyn Flow) -> R) -> R {
+    pub fn access<R>(&mut self, id: FlowId, reach: impl FnOnce(&mut dyn Flow) -> R) -> R {
         match &mut self.0[id.0] {
-            Place::Home(flow) => reach(&mut **flow),
-            Place::Lent(lender) => {
+            Slot::Held(flow) => reach(&mut **flow),
+            Slot::Lent(lender) => {
                 let mut reach = Some(reach);
                 let mut result = None;
-                lender.with(&mut |flow| {
+                lender.access(&mut |flow| {
                     if let Some(reach) = reach.take() {
                         result = Some(reach(flow));
                     }
                 });
                 result.expect("a lender calls what it is given")
             }
-            Place::Between => unreachable!("{BETWEEN}"),
+            Slot::Moving => unreachable!("{MOVING}"),
         }
     }
 
@@ -225,9 +225,9 @@ impl Flows {
     /// If the sender was already removed. Only the session that made it may call this.
     pub fn remove(&mut self, id: FlowId) -> Box<dyn Flow> {
         match self.0.remove(id.0) {
-            Place::Home(flow) => flow,
-            Place::Lent(lender) => lender.take(),
-            Place::Between => unreachable!("{BETWEEN}"),
+            Slot::Held(flow) => flow,
+            Slot::Lent(lender) => lender.take_back(),
+            Slot::Moving => unreachable!("{MOVING}"),
         }
     }
 
@@ -235,7 +235,7 @@ impl Flows {
     ///
     /// # Panics
     /// If the sender was already removed or has another type.
-    pub fn take<F: Flow>(&mut self, id: FlowId) -> Box<F> {
+    pub fn remove_as<F: Flow>(&mut self, id: FlowId) -> Box<F> {
         let flow: Box<dyn Any> = self.remove(id);
         flow.downcast().expect(OTHER_TYPE)
     }
@@ -253,12 +253,12 @@ impl Flows {
     pub fn lend(
         &mut self,
         id: FlowId,
-        lend: impl FnOnce(Box<dyn Flow>) -> Box<dyn Lender>,
+        lend: impl FnOnce(Box<dyn Flow>) -> Box<dyn LentFlow>,
     ) -> bool {
         let place = &mut self.0[id.0];
-        match std::mem::replace(place, Place::Between) {
-            Place::Home(flow) => {
-                *place = Place::Lent(lend(flow));
+        match std::mem::replace(place, Slot::Moving) {
+            Slot::Held(flow) => {
+                *place = Slot::Lent(lend(flow));
                 true
             }
             lent => {
@@ -273,8 +273,8 @@ impl Flows {
         let Some(place) = self.0.get_mut(id.0) else {
             return;
         };
-        *place = match std::mem::replace(place, Place::Between) {
-            Place::Lent(lender) => Place::Home(lender.take()),
+        *place = match std::mem::replace(place, Slot::Moving) {
+            Slot::Lent(lender) => Slot::Held(lender.take_back()),
             home => home,
         };
     }
@@ -306,26 +306,26 @@ mod tests {
         })
     }
 
-    type Away = Rc<RefCell<Option<Box<dyn Flow>>>>;
+    type LentCell = Rc<RefCell<Option<Box<dyn Flow>>>>;
 
-    struct Friend(Away);
+    struct TestPacer(LentCell);
 
-    impl Lender for Friend {
-        fn with(&mut self, reach: &mut dyn FnMut(&mut dyn Flow)) {
+    impl LentFlow for TestPacer {
+        fn access(&mut self, reach: &mut dyn FnMut(&mut dyn Flow)) {
             reach(&mut **self.0.borrow_mut().as_mut().expect("it is here"));
         }
 
-        fn take(self: Box<Self>) -> Box<dyn Flow> {
+        fn take_back(self: Box<Self>) -> Box<dyn Flow> {
             self.0.borrow_mut().take().expect("it is here")
         }
     }
 
-    fn lend(flows: &mut Flows, id: FlowId) -> Away {
-        let away = Away::default();
+    fn lend(flows: &mut Flows, id: FlowId) -> LentCell {
+        let away = LentCell::default();
         let put = away.clone();
         assert!(flows.lend(id, move |flow| {
             *put.borrow_mut() = Some(flow);
-            Box::new(Friend(put))
+            Box::new(TestPacer(put))
         }));
         away
     }
@@ -335,19 +335,19 @@ mod tests {
         let mut flows = Flows::default();
         let (other, id) = (flows.insert(flow()), flows.insert(flow()));
         let start = Time::from_nanos(5);
-        flows.with(id, |flow: &mut RtpFlow| flow.start(start));
+        flows.access_as(id, |flow: &mut RtpFlow| flow.start(start));
         let away = lend(&mut flows, id);
         assert!(flows.contains(id) && away.borrow().is_some());
-        assert_eq!(flows.reach(id, |flow| flow.next_due()), Some(start));
+        assert_eq!(flows.access(id, |flow| flow.next_due()), Some(start));
         assert!(!flows.lend(id, |_| unreachable!("it is already lent")));
         // Calls reach the lent flow itself.
-        flows.with(id, RtpFlow::pause);
+        flows.access_as(id, RtpFlow::pause);
         flows.take_back(id);
         assert!(away.borrow().is_none());
-        assert_eq!(flows.reach(id, |flow| flow.next_due()), None);
+        assert_eq!(flows.access(id, |flow| flow.next_due()), None);
         flows.take_back(id);
         let away = lend(&mut flows, id);
-        let flow: Box<RtpFlow> = flows.take(id);
+        let flow: Box<RtpFlow> = flows.remove_as(id);
         assert!(away.borrow().is_none() && !flows.contains(id));
         assert_eq!(flow.ssrc(), 7);
         flows.take_back(id);

@@ -6,12 +6,12 @@ use std::fmt;
 /// A record of what a session did, in a type of its protocol. A reference server's session reports
 /// its requests, a source what it sent. The engine passes the record on without knowing its type.
 #[derive(Debug)]
-pub struct Record(Box<dyn Anything>);
+pub struct Record(Box<dyn AnyRecord>);
 
 /// Types that can be a [`Record`].
-trait Anything: Any + fmt::Debug + Send {}
+trait AnyRecord: Any + fmt::Debug + Send {}
 
-impl<T: Any + fmt::Debug + Send> Anything for T {}
+impl<T: Any + fmt::Debug + Send> AnyRecord for T {}
 
 impl Record {
     /// Wraps a value.
@@ -20,13 +20,13 @@ impl Record {
     }
 
     /// Returns the value, or `None` if it has another type.
-    pub fn get<T: Any>(&self) -> Option<&T> {
+    pub fn downcast_ref<T: Any>(&self) -> Option<&T> {
         let record: &dyn Any = &*self.0;
         record.downcast_ref()
     }
 
     /// Extracts the value. Returns `None` if it has another type.
-    pub fn take<T: Any>(self) -> Option<Box<T>> {
+    pub fn downcast<T: Any>(self) -> Option<Box<T>> {
         let record: Box<dyn Any> = self.0;
         record.downcast().ok()
     }
@@ -39,10 +39,16 @@ mod tests {
     #[test]
     fn record_downcasts_only_to_its_own_type() {
         let record = Record::new("text".to_owned());
-        assert_eq!(record.get::<String>().map(String::as_str), Some("text"));
-        assert_eq!(record.get::<u8>(), None);
+        assert_eq!(
+            record.downcast_ref::<String>().map(String::as_str),
+            Some("text")
+        );
+        assert_eq!(record.downcast_ref::<u8>(), None);
         assert_eq!(format!("{record:?}"), "Record(\"text\")");
-        assert_eq!(record.take::<String>().as_deref().map(String::len), Some(4));
-        assert_eq!(Record::new(5).take::<String>(), None);
+        assert_eq!(
+            record.downcast::<String>().as_deref().map(String::len),
+            Some(4)
+        );
+        assert_eq!(Record::new(5).downcast::<String>(), None);
     }
 }

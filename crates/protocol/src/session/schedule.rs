@@ -8,30 +8,30 @@ use std::time::Duration;
 
 use measure::Time;
 
-use crate::mix::mix;
+use crate::mix::derive_seed;
 
 /// Plan by which messages are sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
     /// Rounds of one message on each connection in turn, with a sleep of this length after each
     /// round. The rate depends on the machine.
-    Sleep(Duration),
+    RoundThenSleep(Duration),
     /// Rounds of one message on each connection in turn. Rounds are planned at this interval,
     /// however long one takes.
-    Every(Duration),
+    RoundEvery(Duration),
     /// One message on each connection, planned at this interval. Connections start at random,
     /// evenly distributed offsets.
     Rate(Duration),
     /// Nothing is planned: messages are sent as answers arrive.
-    Answers,
+    OnAnswer,
 }
 
 /// Position of a connection that is not in the order.
-const NOWHERE: u32 = u32::MAX;
+const NOT_IN_ORDER: u32 = u32::MAX;
 
 /// Next step of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Due {
+pub enum Step {
     /// A round begins that was planned for this time.
     RoundBegins(Time),
     /// A connection sends a message that was planned for this time.
@@ -48,7 +48,7 @@ pub struct Schedule {
     order: Vec<u32>,
     /// By connection number. In rounds: position in `order`. By rate: number of times the number
     /// was released.
-    places: Vec<u32>,
+    positions: Vec<u32>,
     /// By rate: due time of each connection's next message, the earliest first, with the
     /// connection's number and how often that number had been released.
     queue: VecDeque<(Time, u32, u32)>,
@@ -71,7 +71,7 @@ impl Schedule {
         Schedule {
             pace,
             order: Vec::new(),
-            places: Vec::new(),
+            positions: Vec::new(),
             queue: VecDeque::new(),
             round: None,
             next_round: Time::ZERO,
@@ -80,50 +80,51 @@ impl Schedule {
 
     /// Adds a connection. With [`Pace::Rate`], `seed` decides the offset of its messages within the
     /// interval.
-    pub fn join(&mut self, number: u32, now: Time, seed: u64) {
+    pub fn add(&mut self, number: u32, now: Time, seed: u64) {
         let index = number as usize;
         match self.pace {
-            Pace::Sleep(_) | Pace::Every(_) => {
-                if self.places.len() <= index {
-                    self.places.resize(index + 1, NOWHERE);
+            Pace::RoundThenSleep(_) | Pace::RoundEvery(_) => {
+                if self.positions.len() <= index {
+                    self.positions.resize(index + 1, NOT_IN_ORDER);
                 }
                 if self.order.is_empty() && self.round.is_none() {
                     self.next_round = self.next_round.max(now);
                 }
-                self.places[index] = u32::try_from(self.order.len()).expect("numbers are as large");
+                self.positions[index] =
+                    u32::try_from(self.order.len()).expect("numbers are as large");
                 self.order.push(number);
             }
             Pace::Rate(every) => {
-                if self.places.len() <= index {
-                    self.places.resize(index + 1, 0);
+                if self.positions.len() <= index {
+                    self.positions.resize(index + 1, 0);
                 }
-                let share = mix(&[seed, 3]) as f64 / u64::MAX as f64;
+                let share = derive_seed(&[seed, 3]) as f64 / u64::MAX as f64;
                 self.plan(now + every.mul_f64(share), number);
             }
-            Pace::Answers => {}
+            Pace::OnAnswer => {}
         }
     }
 
     /// Removes a connection.
-    pub fn leave(&mut self, number: u32) {
-        let Some(place) = self.places.get_mut(number as usize) else {
+    pub fn remove(&mut self, number: u32) {
+        let Some(place) = self.positions.get_mut(number as usize) else {
             return;
         };
         match self.pace {
-            Pace::Sleep(_) | Pace::Every(_) => {
-                let at = std::mem::replace(place, NOWHERE);
-                if at != NOWHERE {
-                    self.take_out(at as usize);
+            Pace::RoundThenSleep(_) | Pace::RoundEvery(_) => {
+                let at = std::mem::replace(place, NOT_IN_ORDER);
+                if at != NOT_IN_ORDER {
+                    self.remove_at(at as usize);
                 }
             }
             Pace::Rate(_) => *place = place.wrapping_add(1),
-            Pace::Answers => {}
+            Pace::OnAnswer => {}
         }
     }
 
     /// Removes the connection at position `at` so that no other connection misses its turn or gets
     /// two in the current round.
-    fn take_out(&mut self, mut at: usize) {
+    fn remove_at(&mut self, mut at: usize) {
         if let Some(round) = &mut self.round {
             let mut borders = [0; 2];
             if at < round.next {
@@ -140,24 +141,24 @@ impl Schedule {
             }
             for border in borders {
                 self.order.swap(at, border);
-                self.moved(at);
+                self.update_position(at);
                 at = border;
             }
         }
         self.order.swap_remove(at);
-        self.moved(at);
+        self.update_position(at);
     }
 
-    fn moved(&mut self, at: usize) {
+    fn update_position(&mut self, at: usize) {
         if let Some(&number) = self.order.get(at)
-            && self.places[number as usize] != NOWHERE
+            && self.positions[number as usize] != NOT_IN_ORDER
         {
-            self.places[number as usize] = u32::try_from(at).expect("numbers are as large");
+            self.positions[number as usize] = u32::try_from(at).expect("numbers are as large");
         }
     }
 
     fn plan(&mut self, at: Time, number: u32) {
-        let serial = self.places[number as usize];
+        let serial = self.positions[number as usize];
         // Nearly always the end, because all connections have one interval.
         let place = match self.queue.back() {
             Some((last, ..)) if *last > at => self.queue.partition_point(|(due, ..)| *due <= at),
@@ -167,14 +168,14 @@ impl Schedule {
     }
 
     /// Returns `true` if messages are sent in rounds.
-    pub fn goes_round(&self) -> bool {
-        matches!(self.pace, Pace::Sleep(_) | Pace::Every(_))
+    pub fn is_in_rounds(&self) -> bool {
+        matches!(self.pace, Pace::RoundThenSleep(_) | Pace::RoundEvery(_))
     }
 
     /// Delays the next round until `until`, after a round in which nothing could be sent. Rounds at
     /// planned times are not delayed.
-    pub fn put_off(&mut self, until: Time) {
-        if let Pace::Sleep(_) = self.pace {
+    pub fn delay_next_round(&mut self, until: Time) {
+        if let Pace::RoundThenSleep(_) = self.pace {
             self.next_round = self.next_round.max(until);
         }
     }
@@ -184,35 +185,35 @@ impl Schedule {
     #[inline]
     pub fn next_due(&self) -> Time {
         match self.pace {
-            Pace::Sleep(_) | Pace::Every(_) => match self.round {
+            Pace::RoundThenSleep(_) | Pace::RoundEvery(_) => match self.round {
                 Some(_) => Time::ZERO,
                 None if self.order.is_empty() => Time::NEVER,
                 None => self.next_round,
             },
             Pace::Rate(_) => self.queue.front().map_or(Time::NEVER, |(due, ..)| *due),
-            Pace::Answers => Time::NEVER,
+            Pace::OnAnswer => Time::NEVER,
         }
     }
 
     /// Returns the next step, or `None` if nothing is due.
     #[inline]
-    pub fn next(&mut self, now: Time) -> Option<Due> {
+    pub fn next(&mut self, now: Time) -> Option<Step> {
         match self.pace {
-            Pace::Sleep(_) | Pace::Every(_) => self.next_of_round(now),
+            Pace::RoundThenSleep(_) | Pace::RoundEvery(_) => self.next_of_round(now),
             Pace::Rate(every) => loop {
                 let &(due, number, serial) = self.queue.front().filter(|(due, ..)| *due <= now)?;
                 self.queue.pop_front();
-                if self.places[number as usize] == serial {
+                if self.positions[number as usize] == serial {
                     self.plan(due + every, number);
-                    return Some(Due::Send(number, due));
+                    return Some(Step::Send(number, due));
                 }
             },
-            Pace::Answers => None,
+            Pace::OnAnswer => None,
         }
     }
 
     #[inline]
-    fn next_of_round(&mut self, now: Time) -> Option<Due> {
+    fn next_of_round(&mut self, now: Time) -> Option<Step> {
         let Some(round) = &mut self.round else {
             if self.order.is_empty() || now < self.next_round {
                 return None;
@@ -224,20 +225,20 @@ impl Schedule {
                 next: 0,
                 end: self.order.len(),
             });
-            return Some(Due::RoundBegins(planned));
+            return Some(Step::RoundBegins(planned));
         };
         if round.next < round.end {
             round.next += 1;
-            return Some(Due::Send(self.order[round.next - 1], round.planned));
+            return Some(Step::Send(self.order[round.next - 1], round.planned));
         }
         let (planned, began) = (round.planned, round.began);
         self.round = None;
         self.next_round = match self.pace {
-            Pace::Every(every) => planned + every,
-            Pace::Sleep(sleep) => now + sleep,
-            Pace::Rate(_) | Pace::Answers => Time::NEVER,
+            Pace::RoundEvery(every) => planned + every,
+            Pace::RoundThenSleep(sleep) => now + sleep,
+            Pace::Rate(_) | Pace::OnAnswer => Time::NEVER,
         };
-        Some(Due::RoundEnded(began))
+        Some(Step::RoundEnded(began))
     }
 }
 
@@ -251,29 +252,32 @@ mod tests {
         Time::from_nanos(millis * 1_000_000)
     }
 
-    fn all(schedule: &mut Schedule, now: Time) -> Vec<Due> {
+    fn all(schedule: &mut Schedule, now: Time) -> Vec<Step> {
         std::iter::from_fn(|| schedule.next(now)).collect()
     }
 
     #[test]
     fn rounds_serve_each_connection_once_and_keep_their_pace() {
         let span = Duration::from_millis(100);
-        for (pace, second) in [(Pace::Sleep(span), ms(130)), (Pace::Every(span), ms(110))] {
+        for (pace, second) in [
+            (Pace::RoundThenSleep(span), ms(130)),
+            (Pace::RoundEvery(span), ms(110)),
+        ] {
             let mut schedule = Schedule::new(pace);
             assert_eq!(schedule.next_due(), Time::NEVER);
             for number in [4, 2, 9] {
-                schedule.join(number, ms(10), 0);
+                schedule.add(number, ms(10), 0);
             }
             assert_eq!(schedule.next_due(), ms(10));
-            let sends = [4, 2, 9].map(|number| Due::Send(number, ms(10)));
-            assert_eq!(schedule.next(ms(20)), Some(Due::RoundBegins(ms(10))));
+            let sends = [4, 2, 9].map(|number| Step::Send(number, ms(10)));
+            assert_eq!(schedule.next(ms(20)), Some(Step::RoundBegins(ms(10))));
             assert_eq!(schedule.next(ms(20)), Some(sends[0]));
             // The round is under way: a connection that joins now is served in the next.
-            schedule.join(5, ms(25), 0);
+            schedule.add(5, ms(25), 0);
             assert!(schedule.next_due() <= ms(20));
             assert_eq!(
                 all(&mut schedule, ms(30)),
-                [sends[1], sends[2], Due::RoundEnded(ms(20))]
+                [sends[1], sends[2], Step::RoundEnded(ms(20))]
             );
             assert_eq!(schedule.next_due(), second);
             assert_eq!(all(&mut schedule, second).len(), 6);
@@ -284,7 +288,7 @@ mod tests {
     fn rate_keeps_planned_times_and_spreads_connections() {
         let mut schedule = Schedule::new(Pace::Rate(Duration::from_millis(100)));
         for number in 0..100 {
-            schedule.join(number, ms(0), u64::from(number));
+            schedule.add(number, ms(0), u64::from(number));
         }
         let first = all(&mut schedule, ms(99));
         let half = all(&mut schedule, ms(150)).len();
@@ -294,15 +298,15 @@ mod tests {
         );
         let mut sends = vec![0; 100];
         for turn in all(&mut schedule, ms(1150)) {
-            let Due::Send(number, _) = turn else {
+            let Step::Send(number, _) = turn else {
                 panic!("{turn:?}")
             };
             sends[number as usize] += 1;
         }
         assert!(sends.iter().all(|&sends| sends == 10), "{sends:?}");
-        schedule.leave(7);
-        schedule.join(7, ms(1150), 1);
-        let sevens = |turn: &&Due| matches!(turn, Due::Send(7, _));
+        schedule.remove(7);
+        schedule.add(7, ms(1150), 1);
+        let sevens = |turn: &&Step| matches!(turn, Step::Send(7, _));
         assert_eq!(
             all(&mut schedule, ms(2150)).iter().filter(sevens).count(),
             10
@@ -316,33 +320,33 @@ mod tests {
             leaving in prop::collection::vec((0u32..40, 0usize..40), 0..30),
             joining in prop::collection::vec(0usize..40, 0..5),
         ) {
-            let mut schedule = Schedule::new(Pace::Every(Duration::from_millis(100)));
+            let mut schedule = Schedule::new(Pace::RoundEvery(Duration::from_millis(100)));
             for number in 0..count {
-                schedule.join(number, ms(0), 0);
+                schedule.add(number, ms(0), 0);
             }
             let mut there: std::collections::BTreeSet<u32> = (0..count).collect();
             let mut expected = there.clone();
             let mut newcomers = 0;
             for round in 0..3 {
                 let now = ms(100 * round);
-                prop_assert_eq!(schedule.next(now), Some(Due::RoundBegins(now)));
+                prop_assert_eq!(schedule.next(now), Some(Step::RoundBegins(now)));
                 let mut sent = Vec::new();
                 loop {
                     for _ in joining.iter().filter(|&&at| round == 0 && at == sent.len()) {
-                        schedule.join(100 + newcomers, now, 0);
+                        schedule.add(100 + newcomers, now, 0);
                         there.insert(100 + newcomers);
                         newcomers += 1;
                     }
                     for &(number, _) in leaving.iter().filter(|&&(_, at)| round == 1 && at == sent.len()) {
-                        schedule.leave(number);
+                        schedule.remove(number);
                         there.remove(&number);
                         if !sent.contains(&number) {
                             expected.remove(&number);
                         }
                     }
                     match schedule.next(now) {
-                        Some(Due::Send(number, _)) => sent.push(number),
-                        Some(Due::RoundEnded(_)) => break,
+                        Some(Step::Send(number, _)) => sent.push(number),
+                        Some(Step::RoundEnded(_)) => break,
                         other => panic!("{other:?}"),
                     }
                     if sent.len() > 200 {

@@ -55,7 +55,7 @@ pub enum MediaEvent {
     },
     /// First packet with a transport-wide sequence number. Reported if the session checks for such
     /// numbers only rarely.
-    Numbered,
+    FirstTransportNumber,
 }
 
 /// A media packet that a worker passes to a sink.
@@ -73,11 +73,11 @@ pub struct Arrival<'a> {
 
 /// The datagrams of one socket that are media, and the sink that counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Media {
+pub struct SocketMedia {
     /// Sink that counts the media.
     pub sink: SinkId,
     /// Test that tells media from the other datagrams.
-    pub mark: MediaMark,
+    pub filter: MediaFilter,
 }
 
 /// Test that tells media from other datagrams of a socket that several protocols share, by the
@@ -86,31 +86,31 @@ pub struct Media {
 /// The first byte tells media and control from other protocols (RFC 7983, section 7). The second
 /// byte tells control from media (RFC 5761, section 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MediaMark {
+pub struct MediaFilter {
     /// Minimum and maximum of the first byte of media.
-    pub first: [u8; 2],
+    pub first_byte: [u8; 2],
     /// Minimum and maximum of the second byte of datagrams that are not media despite their first
     /// byte.
-    pub but_second: Option<[u8; 2]>,
+    pub excluded_second_byte: Option<[u8; 2]>,
 }
 
-impl MediaMark {
+impl MediaFilter {
     /// Returns `true` if the datagram is media.
     #[inline]
-    pub fn is_on(&self, datagram: &[u8]) -> bool {
+    pub fn matches(&self, datagram: &[u8]) -> bool {
         let within = |byte: &u8, [least, greatest]: [u8; 2]| (least..=greatest).contains(byte);
         let second = |bounds| datagram.get(1).is_some_and(|byte| within(byte, bounds));
         datagram
             .first()
-            .is_some_and(|byte| within(byte, self.first))
-            && !self.but_second.is_some_and(second)
+            .is_some_and(|byte| within(byte, self.first_byte))
+            && !self.excluded_second_byte.is_some_and(second)
     }
 }
 
 /// Bytes of each datagram that a type of sink reads, decided by the first byte. A filter in the
 /// kernel then keeps no more of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Needs {
+pub struct CaptureNeeds {
     /// `true` if the sink reads every datagram whole.
     pub all: bool,
     /// A datagram is kept whole if any of these bits is set in its first byte.
@@ -118,30 +118,30 @@ pub struct Needs {
     /// A random sample of datagrams is kept whole, one in 2 to the power of this, for checks that
     /// need all bytes of some datagrams. Default: none.
     pub whole_sample: Option<u8>,
-    /// If any of these bits is set in the first byte, more than [`Needs::first`] bytes are kept: up
-    /// to some 80 of the payload.
-    pub more_if: u8,
+    /// If any of these bits is set in the first byte, more than [`CaptureNeeds::prefix_bytes`]
+    /// bytes are kept: up to some 80 of the payload.
+    pub longer_if: u8,
     /// Number of bytes that suffice for all other datagrams.
-    pub first: u8,
+    pub prefix_bytes: u8,
     /// Maximum delay from arrival to counting, for sinks whose packets make feedback due. With
     /// `None` packets are gathered for 100 ms, which costs least.
-    pub within: Option<Duration>,
+    pub delay_max: Option<Duration>,
 }
 
-impl Needs {
+impl CaptureNeeds {
     /// Needs of a sink that reads payloads: every datagram whole.
-    pub const ALL: Needs = Needs {
+    pub const ALL: CaptureNeeds = CaptureNeeds {
         all: true,
         whole_if: u8::MAX,
         whole_sample: None,
-        more_if: u8::MAX,
-        first: 0,
-        within: None,
+        longer_if: u8::MAX,
+        prefix_bytes: 0,
+        delay_max: None,
     };
 
     /// Returns needs that satisfy both.
-    pub fn and(self, other: Needs) -> Needs {
-        Needs {
+    pub fn union(self, other: CaptureNeeds) -> CaptureNeeds {
+        CaptureNeeds {
             all: self.all || other.all,
             whole_if: self.whole_if | other.whole_if,
             whole_sample: self
@@ -149,9 +149,9 @@ impl Needs {
                 .into_iter()
                 .chain(other.whole_sample)
                 .min(),
-            more_if: self.more_if | other.more_if,
-            first: self.first.max(other.first),
-            within: self.within.into_iter().chain(other.within).min(),
+            longer_if: self.longer_if | other.longer_if,
+            prefix_bytes: self.prefix_bytes.max(other.prefix_bytes),
+            delay_max: self.delay_max.into_iter().chain(other.delay_max).min(),
         }
     }
 }
@@ -160,7 +160,7 @@ impl Needs {
 /// another receiver uses its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SinkId {
-    place: usize,
+    slot: usize,
     /// Tells receivers apart that used the same slot one after the other.
     serial: u64,
 }
@@ -168,7 +168,7 @@ pub struct SinkId {
 /// All receivers of one worker.
 #[derive(Debug, Default)]
 pub struct Sinks {
-    places: Slab<(u64, Box<dyn Sink>)>,
+    slots: Slab<(u64, Box<dyn Sink>)>,
     serial: u64,
 }
 
@@ -177,7 +177,7 @@ impl Sinks {
     pub fn insert(&mut self, sink: impl Sink) -> SinkId {
         self.serial += 1;
         SinkId {
-            place: self.places.insert((self.serial, Box::new(sink))),
+            slot: self.slots.insert((self.serial, Box::new(sink))),
             serial: self.serial,
         }
     }
@@ -196,7 +196,7 @@ impl Sinks {
     /// Returns a receiver of any type, or `None` if it was removed.
     #[inline]
     pub fn sink(&mut self, id: SinkId) -> Option<&mut dyn Sink> {
-        match self.places.get_mut(id.place) {
+        match self.slots.get_mut(id.slot) {
             Some((serial, sink)) if *serial == id.serial => Some(&mut **sink),
             _ => None,
         }
@@ -205,7 +205,7 @@ impl Sinks {
     /// Returns a shared reference to a receiver, or `None` if it was removed.
     #[inline]
     pub fn peek(&self, id: SinkId) -> Option<&dyn Sink> {
-        match self.places.get(id.place) {
+        match self.slots.get(id.slot) {
             Some((serial, sink)) if *serial == id.serial => Some(&**sink),
             _ => None,
         }
@@ -229,7 +229,7 @@ impl Sinks {
     /// call this.
     pub fn remove<T: Sink>(&mut self, id: SinkId) -> Box<T> {
         assert!(self.contains(id), "a session removes a sink twice");
-        let sink: Box<dyn Any> = self.places.remove(id.place).1;
+        let sink: Box<dyn Any> = self.slots.remove(id.slot).1;
         sink.downcast()
             .expect("a session removes a sink with the type that it made")
     }
@@ -292,9 +292,9 @@ mod tests {
 
     #[test]
     fn media_mark_checks_the_first_two_bytes() {
-        let rtp = MediaMark {
-            first: [128, 191],
-            but_second: Some([192, 223]),
+        let rtp = MediaFilter {
+            first_byte: [128, 191],
+            excluded_second_byte: Some([192, 223]),
         };
         for (datagram, is_media) in [
             (&[0x80, 96][..], true),
@@ -306,32 +306,32 @@ mod tests {
             (&[22, 254], false),
             (&[], false),
         ] {
-            assert_eq!(rtp.is_on(datagram), is_media, "{datagram:?}");
+            assert_eq!(rtp.matches(datagram), is_media, "{datagram:?}");
         }
-        let first_bit_clear = MediaMark {
-            first: [0, 127],
-            but_second: None,
+        let first_bit_clear = MediaFilter {
+            first_byte: [0, 127],
+            excluded_second_byte: None,
         };
-        assert!(first_bit_clear.is_on(&[0x7f, 200]) && !first_bit_clear.is_on(&[0x80, 0]));
+        assert!(first_bit_clear.matches(&[0x7f, 200]) && !first_bit_clear.matches(&[0x80, 0]));
     }
 
     #[test]
     fn combined_needs_satisfy_both_sinks() {
-        let needs = |whole_if, more_if, first| Needs {
+        let needs = |whole_if, more_if, first| CaptureNeeds {
             all: false,
             whole_if,
             whole_sample: None,
-            more_if,
-            first,
-            within: None,
+            longer_if: more_if,
+            prefix_bytes: first,
+            delay_max: None,
         };
-        let both = needs(0x20, 0x1f, 12).and(needs(0x80, 1, 16));
+        let both = needs(0x20, 0x1f, 12).union(needs(0x80, 1, 16));
         assert_eq!(both, needs(0xa0, 0x1f, 16));
-        let sample = |whole_sample| Needs {
+        let sample = |whole_sample| CaptureNeeds {
             whole_sample,
             ..needs(0, 0, 12)
         };
-        assert_eq!(sample(Some(6)).and(sample(None)), sample(Some(6)));
-        assert_eq!(sample(Some(6)).and(sample(Some(3))), sample(Some(3)));
+        assert_eq!(sample(Some(6)).union(sample(None)), sample(Some(6)));
+        assert_eq!(sample(Some(6)).union(sample(Some(3))), sample(Some(3)));
     }
 }

@@ -28,7 +28,7 @@ impl StreamRow {
     }
 
     /// Returns the value, or `None` if it has another type.
-    pub fn get<T: Any>(&self) -> Option<&T> {
+    pub fn downcast_ref<T: Any>(&self) -> Option<&T> {
         let row: &dyn Any = &*self.0;
         row.downcast_ref()
     }

@@ -4,7 +4,7 @@ mod session;
 mod target;
 
 pub use session::{GroupSender, SourceSettings};
-pub use target::{Carriage, Target, TargetError};
+pub use target::{Destination, Encapsulation, TargetError};
 
 /// Default bit rate of a generated programme, in bit/s: 4 Mb/s.
 pub const DEFAULT_RATE: u64 = 4_000_000;

@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::target::{Carriage, Target};
-use crate::media::ts::flow::{RtpStart, TsFlow, TsSettings};
+use super::target::{Destination, Encapsulation};
+use crate::media::ts::flow::{RtpStart, TsFlow, TsFlowSettings};
 use crate::session::{
     ChannelId, Context, Failure, FlowId, Input, Interface, Open, Outcome, Output, Record, Session,
 };
@@ -16,7 +16,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct SourceSettings {
     /// Destination.
-    pub target: Target,
+    pub target: Destination,
     /// Transport stream to send in a loop.
     pub looped: Arc<LoopedStream>,
     /// Local address to send from.
@@ -47,7 +47,7 @@ pub struct GroupSender {
     settings: SourceSettings,
     seed: u64,
     flow: Option<FlowId>,
-    over: bool,
+    has_ended: bool,
 }
 
 impl GroupSender {
@@ -57,7 +57,7 @@ impl GroupSender {
             settings,
             seed,
             flow: None,
-            over: false,
+            has_ended: false,
         }
     }
 
@@ -71,11 +71,11 @@ impl GroupSender {
             ..
         } = self.settings;
         let seed = self.seed;
-        let mut flow = TsFlow::new(TsSettings {
+        let mut flow = TsFlow::new(TsFlowSettings {
             looped: looped.clone(),
             group: target.group,
             source: seed,
-            rtp: (target.carriage == Carriage::Rtp).then_some(RtpStart {
+            rtp: (target.carriage == Encapsulation::Rtp).then_some(RtpStart {
                 ssrc: seed as u32,
                 sequence: (seed >> 32) as u16,
                 timestamp: (seed >> 16) as u32,
@@ -103,14 +103,15 @@ impl GroupSender {
     }
 
     fn end(&mut self, cx: &mut Context<'_>, outcome: Outcome) {
-        if std::mem::replace(&mut self.over, true) {
+        if std::mem::replace(&mut self.has_ended, true) {
             return;
         }
         if let Some(id) = self.flow.take() {
             cx.out.push_back(Output::StopFlow { flow: id });
             // The counts of a stopped flow are final.
-            let flow: Box<TsFlow> = cx.flows.take(id);
-            cx.out.push_back(Output::Record(Record::new(flow.sent())));
+            let flow: Box<TsFlow> = cx.flows.remove_as(id);
+            cx.out
+                .push_back(Output::Record(Record::new(flow.statistics())));
         }
         cx.out.push_back(Output::Ended(outcome));
     }
@@ -140,8 +141,8 @@ impl Session for GroupSender {
             | Input::Datagrams { .. }
             | Input::Closed { .. }
             | Input::Media { .. }
-            | Input::Exchanged { .. }
-            | Input::Told { .. }
+            | Input::ExchangeEnded { .. }
+            | Input::TopicMessage { .. }
             | Input::Deadline => {}
         }
     }

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 /// Encapsulation of a transport stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Carriage {
+pub enum Encapsulation {
     /// Transport stream packets directly in UDP.
     Udp,
     /// Transport stream packets in RTP (RFC 2250).
@@ -17,9 +17,9 @@ pub enum Carriage {
 /// address of the loopback interface is valid too. Addresses of other hosts are not, because such a
 /// host has not asked for the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Target {
+pub struct Destination {
     /// Encapsulation of the stream.
-    pub carriage: Carriage,
+    pub carriage: Encapsulation,
     /// Address and port.
     pub group: SocketAddr,
 }
@@ -31,12 +31,12 @@ pub enum TargetError {
     #[error(
         "`{0}` is not a valid destination: write udp://GROUP:PORT or rtp://GROUP:PORT, such as udp://239.81.0.1:4056 or rtp://[ff15::1]:4056"
     )]
-    Form(String),
+    Syntax(String),
     /// The address belongs to a single host.
     #[error(
         "`{0}` is not a multicast group: streams are sent only to groups, which receivers join, and to addresses of the loopback interface, 127.0.0.0/8 and [::1]"
     )]
-    NoGroup(String),
+    NotMulticast(String),
     /// All hosts of a network receive this group.
     #[error(
         "`{0}` is reserved for network protocols (RFC 5771, 4; RFC 4291, 2.7.1): use another group, such as 239.81.0.1 or [ff15::1]"
@@ -44,16 +44,16 @@ pub enum TargetError {
     Reserved(String),
 }
 
-impl FromStr for Target {
+impl FromStr for Destination {
     type Err = TargetError;
 
-    fn from_str(text: &str) -> Result<Target, TargetError> {
+    fn from_str(text: &str) -> Result<Destination, TargetError> {
         let short = || text.chars().take(80).collect::<String>();
-        let form = || TargetError::Form(short());
+        let form = || TargetError::Syntax(short());
         let (scheme, rest) = text.split_once("://").ok_or_else(form)?;
         let carriage = match scheme.to_ascii_lowercase().as_str() {
-            "udp" => Carriage::Udp,
-            "rtp" => Carriage::Rtp,
+            "udp" => Encapsulation::Udp,
+            "rtp" => Encapsulation::Rtp,
             _ => return Err(form()),
         };
         // Players write an `@` before groups that they receive.
@@ -64,7 +64,7 @@ impl FromStr for Target {
         }
         let ip = group.ip();
         if !ip.is_multicast() && !ip.is_loopback() {
-            return Err(TargetError::NoGroup(short()));
+            return Err(TargetError::NotMulticast(short()));
         }
         let reserved = match ip {
             IpAddr::V4(ip) => ip.octets()[..3] == Ipv4Addr::new(224, 0, 0, 0).octets()[..3],
@@ -73,22 +73,22 @@ impl FromStr for Target {
         };
         match reserved {
             true => Err(TargetError::Reserved(short())),
-            false => Ok(Target { carriage, group }),
+            false => Ok(Destination { carriage, group }),
         }
     }
 }
 
-impl fmt::Display for Target {
+impl fmt::Display for Destination {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = match self.carriage {
-            Carriage::Udp => "udp",
-            Carriage::Rtp => "rtp",
+            Encapsulation::Udp => "udp",
+            Encapsulation::Rtp => "rtp",
         };
         write!(out, "{scheme}://{}", self.group)
     }
 }
 
-impl serde::Serialize for Target {
+impl serde::Serialize for Destination {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
@@ -108,10 +108,10 @@ mod tests {
             "udp://127.0.0.1:4056",
             "rtp://[::1]:4056",
         ] {
-            let target: Target = text.parse().expect(text);
+            let target: Destination = text.parse().expect(text);
             assert_eq!(target.to_string(), text);
         }
-        let target: Target = "UDP://@239.81.0.1:4056/"
+        let target: Destination = "UDP://@239.81.0.1:4056/"
             .parse()
             .expect("as players write it");
         assert_eq!(target.to_string(), "udp://239.81.0.1:4056");
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn unicast_and_reserved_destinations_are_rejected() {
-        let error = |text: &str| text.parse::<Target>().expect_err(text);
+        let error = |text: &str| text.parse::<Destination>().expect_err(text);
         for text in [
             "udp://10.0.0.1:4056",
             "rtp://8.8.8.8:53",
@@ -129,7 +129,7 @@ mod tests {
             "udp://[::]:9",
             "udp://[::ffff:10.0.0.1]:9",
         ] {
-            assert_eq!(error(text), TargetError::NoGroup(text.to_owned()));
+            assert_eq!(error(text), TargetError::NotMulticast(text.to_owned()));
         }
         for text in ["udp://224.0.0.1:4056", "rtp://[ff02::1]:4056"] {
             assert_eq!(error(text), TargetError::Reserved(text.to_owned()));
@@ -143,7 +143,7 @@ mod tests {
             "udp://ff15::1:4056",
             "",
         ] {
-            assert_eq!(error(text), TargetError::Form(text.to_owned()));
+            assert_eq!(error(text), TargetError::Syntax(text.to_owned()));
         }
     }
 }

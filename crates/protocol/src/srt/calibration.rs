@@ -1,17 +1,17 @@
 //! Trials by which `calibrate` verifies the metrics of SRT.
 
 use crate::calibration::{
-    Check, Evidence, Figure, Known, Tolerance, Trial, TrialClients, TrialLink, Truth,
+    Check, Evidence, Statistic, Tolerance, Trial, TrialClients, TrialLink, TrueValue, Truth,
 };
 
 /// URL that clients play.
-const MADE: &str = "srt://{address}?streamid=stream1";
+const PLAYER_URL: &str = "srt://{address}?streamid=stream1";
 /// Long enough for retransmissions to arrive in time on a busy machine.
 const LATENCY: &str = "latency: 500ms";
 /// Key of trials with messages.
 const MESSAGES: &str = "messages: true";
 /// Key of trials whose media ends.
-const ENDS: &str = "leave: at_end";
+const LEAVE_AT_END: &str = "leave: at_end";
 
 pub(super) static TRIALS: &[Trial] = &[
     Trial {
@@ -21,20 +21,22 @@ pub(super) static TRIALS: &[Trial] = &[
         clients: &[TrialClients {
             name: "steady",
             number: 10,
-            url: MADE,
-            keys: &[LATENCY, ENDS],
+            url: PLAYER_URL,
+            keys: &[LATENCY, LEAVE_AT_END],
         }],
         checks: &[
-            count_of_all("steady", "pkt_recv"),
+            count_of_sent("steady", "pkt_recv"),
             Check::count("steady", "pkt_recv_unique", &["/sent/first"]),
-            Check::none("steady", "pkt_rcv_drop"),
-            Check::none("steady", "pkt_malformed"),
+            Check::zero("steady", "pkt_rcv_drop"),
+            Check::zero("steady", "pkt_malformed"),
             Check::count("steady", "expected", &["/sent/first"]),
             Check::count("steady", "received", &["/sent/first"]),
-            Check::none("steady", "damaged"),
-            Check::none("steady", "continuity_errors"),
-            Check::none("steady", "stamps_ahead"),
-            Check::delay("steady", "agreed_latency", |_| Some(Known::exactly(0.5))),
+            Check::zero("steady", "damaged"),
+            Check::zero("steady", "continuity_errors"),
+            Check::zero("steady", "stamps_ahead"),
+            Check::delay("steady", "agreed_latency", |_| {
+                Some(TrueValue::exactly(0.5))
+            }),
         ],
     },
     Trial {
@@ -51,19 +53,19 @@ pub(super) static TRIALS: &[Trial] = &[
         clients: &[TrialClients {
             name: "recovered",
             number: 10,
-            url: MADE,
-            keys: &[LATENCY, ENDS],
+            url: PLAYER_URL,
+            keys: &[LATENCY, LEAVE_AT_END],
         }],
         checks: &[
-            count_of_all("recovered", "pkt_recv"),
-            count_of_seen("recovered", "pkt_rcv_expected"),
-            count_of_seen("recovered", "pkt_recv_unique"),
-            count_of_missed("recovered", "pkt_rcv_loss"),
-            count_of_missed("recovered", "pkt_rcv_recovered"),
+            count_of_sent("recovered", "pkt_recv"),
+            count_of_revealed("recovered", "pkt_rcv_expected"),
+            count_of_revealed("recovered", "pkt_recv_unique"),
+            count_of_revealed_losses("recovered", "pkt_rcv_loss"),
+            count_of_revealed_losses("recovered", "pkt_rcv_recovered"),
             Check::count("recovered", "pkt_rcv_retrans", &["/sent/again"]),
-            Check::none("recovered", "pkt_rcv_drop"),
-            Check::none("recovered", "pkt_rcv_reordered"),
-            Check::none("recovered", "continuity_errors"),
+            Check::zero("recovered", "pkt_rcv_drop"),
+            Check::zero("recovered", "pkt_rcv_reordered"),
+            Check::zero("recovered", "continuity_errors"),
         ],
     },
     Trial {
@@ -82,17 +84,17 @@ pub(super) static TRIALS: &[Trial] = &[
         clients: &[TrialClients {
             name: "lost",
             number: 10,
-            url: MADE,
-            keys: &[LATENCY, ENDS],
+            url: PLAYER_URL,
+            keys: &[LATENCY, LEAVE_AT_END],
         }],
         checks: &[
-            count_of_all("lost", "pkt_recv"),
-            count_of_all("lost", "pkt_recv_unique"),
-            count_of_seen("lost", "pkt_rcv_expected"),
-            count_of_missed("lost", "pkt_rcv_loss"),
-            count_of_missed("lost", "pkt_rcv_drop"),
-            Check::none("lost", "pkt_rcv_recovered"),
-            Check::none("lost", "pkt_rcv_retrans"),
+            count_of_sent("lost", "pkt_recv"),
+            count_of_sent("lost", "pkt_recv_unique"),
+            count_of_revealed("lost", "pkt_rcv_expected"),
+            count_of_revealed_losses("lost", "pkt_rcv_loss"),
+            count_of_revealed_losses("lost", "pkt_rcv_drop"),
+            Check::zero("lost", "pkt_rcv_recovered"),
+            Check::zero("lost", "pkt_rcv_retrans"),
         ],
     },
     Trial {
@@ -111,18 +113,18 @@ pub(super) static TRIALS: &[Trial] = &[
         clients: &[TrialClients {
             name: "spoilt",
             number: 10,
-            url: MADE,
-            keys: &[LATENCY, ENDS],
+            url: PLAYER_URL,
+            keys: &[LATENCY, LEAVE_AT_END],
         }],
         checks: &[
-            count_of_all("spoilt", "pkt_recv"),
+            count_of_sent("spoilt", "pkt_recv"),
             Check::count("spoilt", "pkt_recv_unique", &["/sent/first"]),
             Check::count(
                 "spoilt",
                 "pkt_rcv_duplicate",
                 &["/wrongs/duplicated", "/sent/again"],
             ),
-            Check::none("spoilt", "pkt_rcv_drop"),
+            Check::zero("spoilt", "pkt_rcv_drop"),
             Check::count("spoilt", "expected", &["/sent/first"]),
             Check::count("spoilt", "received", &["/sent/first"]),
             Check::count("spoilt", "damaged", &["/wrongs/corrupted"]),
@@ -148,14 +150,14 @@ pub(super) static TRIALS: &[Trial] = &[
                 "pkt_sent_unique",
                 &["/receiver/pktRecvUnique"],
             ),
-            Check::none("publishers", "pkt_snd_drop"),
-            Check::none("publishers", "not_taken"),
-            count_of_all("viewers", "pkt_recv"),
-            count_of_seen("viewers", "pkt_recv_unique"),
-            count_of_missed("viewers", "pkt_rcv_loss"),
-            count_of_missed("viewers", "pkt_rcv_recovered"),
+            Check::zero("publishers", "pkt_snd_drop"),
+            Check::zero("publishers", "not_taken"),
+            count_of_sent("viewers", "pkt_recv"),
+            count_of_revealed("viewers", "pkt_recv_unique"),
+            count_of_revealed_losses("viewers", "pkt_rcv_loss"),
+            count_of_revealed_losses("viewers", "pkt_rcv_recovered"),
             Check::count("viewers", "pkt_rcv_retrans", &["/sent/again"]),
-            Check::none("viewers", "pkt_rcv_drop"),
+            Check::zero("viewers", "pkt_rcv_drop"),
         ],
     },
     Trial {
@@ -177,8 +179,8 @@ pub(super) static TRIALS: &[Trial] = &[
             TrialClients {
                 name: "readers",
                 number: 10,
-                url: MADE,
-                keys: &[MESSAGES, ENDS],
+                url: PLAYER_URL,
+                keys: &[MESSAGES, LEAVE_AT_END],
             },
             TrialClients {
                 name: "writers",
@@ -195,20 +197,20 @@ pub(super) static TRIALS: &[Trial] = &[
         checks: &[
             Check::count("readers", "messages_whole", &["/messages/sent/taken"]),
             Check::count("readers", "messages_expected", &["/messages/sent/taken"]),
-            exactly("readers", "message_bytes", |evidence| {
+            exact_check("readers", "message_bytes", |evidence| {
                 let sent = evidence.sum("/messages/sent/taken")?;
-                Some(Known::exactly(10_000.0 * sent))
+                Some(TrueValue::exactly(10_000.0 * sent))
             }),
-            Check::none("readers", "messages_incomplete"),
-            Check::none("readers", "message_contradictions"),
+            Check::zero("readers", "messages_incomplete"),
+            Check::zero("readers", "message_contradictions"),
             Check::count("writers", "messages_sent", &["/messages/received/whole"]),
             Check::count(
                 "writers",
                 "messages_acknowledged",
                 &["/messages/received/whole"],
             ),
-            Check::none("writers", "messages_dropped"),
-            Check::none("writers", "messages_unacked"),
+            Check::zero("writers", "messages_dropped"),
+            Check::zero("writers", "messages_unacked"),
         ],
     },
     // Messages are far apart: packets after a missing one are acknowledged only once its message is
@@ -233,8 +235,8 @@ pub(super) static TRIALS: &[Trial] = &[
         clients: &[TrialClients {
             name: "late",
             number: 10,
-            url: MADE,
-            keys: &[MESSAGES, ENDS],
+            url: PLAYER_URL,
+            keys: &[MESSAGES, LEAVE_AT_END],
         }],
         checks: &[
             Check::count("late", "messages_whole", &["/messages/sent/acknowledged"]),
@@ -249,13 +251,13 @@ pub(super) static TRIALS: &[Trial] = &[
         clients: &[TrialClients {
             name: "far",
             number: 5,
-            url: MADE,
-            keys: &[LATENCY, ENDS],
+            url: PLAYER_URL,
+            keys: &[LATENCY, LEAVE_AT_END],
         }],
         checks: &[
-            count_of_all("far", "pkt_recv"),
+            count_of_sent("far", "pkt_recv"),
             Check::count("far", "pkt_recv_unique", &["/sent/first"]),
-            Check::none("far", "pkt_rcv_drop"),
+            Check::zero("far", "pkt_rcv_drop"),
             Check::delay("far", "datagram_delay", |evidence| Some(evidence.down)),
         ],
     },
@@ -277,42 +279,44 @@ const fn publishers(name: &'static str) -> TrialClients {
     }
 }
 
-const fn exactly(
+const fn exact_check(
     clients: &'static str,
     metric: &'static str,
-    truth: fn(&Evidence) -> Option<Known>,
+    truth: fn(&Evidence) -> Option<TrueValue>,
 ) -> Check {
     Check {
         clients,
         metric,
-        figure: Figure::Value,
+        figure: Statistic::Value,
         truth: Truth::Known(truth),
         tolerance: Tolerance::Exact,
     }
 }
 
 /// All packets sent: first transmissions, retransmissions and duplicates, except those left out.
-const fn count_of_all(clients: &'static str, metric: &'static str) -> Check {
-    exactly(clients, metric, |evidence| {
+const fn count_of_sent(clients: &'static str, metric: &'static str) -> Check {
+    exact_check(clients, metric, |evidence| {
         let sent = evidence.sum("/sent/first")? + evidence.sum("/sent/again")?;
         let beside = evidence.sum("/wrongs/duplicated")?;
         let not = evidence.sum("/wrongs/left_out")? + evidence.sum("/wrongs/left_out_again")?;
-        Some(Known::exactly(sent + beside - not))
+        Some(TrueValue::exactly(sent + beside - not))
     })
 }
 
 /// Expected packets, as far as a later packet reveals them.
-const fn count_of_seen(clients: &'static str, metric: &'static str) -> Check {
-    exactly(clients, metric, |evidence| {
+const fn count_of_revealed(clients: &'static str, metric: &'static str) -> Check {
+    exact_check(clients, metric, |evidence| {
         let unseen = evidence.sum("/wrongs/left_out_at_the_end")?;
-        Some(Known::exactly(evidence.sum("/sent/first")? - unseen))
+        Some(TrueValue::exactly(evidence.sum("/sent/first")? - unseen))
     })
 }
 
 /// Packets left out, as far as a later packet reveals them.
-const fn count_of_missed(clients: &'static str, metric: &'static str) -> Check {
-    exactly(clients, metric, |evidence| {
+const fn count_of_revealed_losses(clients: &'static str, metric: &'static str) -> Check {
+    exact_check(clients, metric, |evidence| {
         let unseen = evidence.sum("/wrongs/left_out_at_the_end")?;
-        Some(Known::exactly(evidence.sum("/wrongs/left_out")? - unseen))
+        Some(TrueValue::exactly(
+            evidence.sum("/wrongs/left_out")? - unseen,
+        ))
     })
 }

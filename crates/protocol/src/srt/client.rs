@@ -12,20 +12,20 @@ use super::codec::stream_id::StreamId;
 use super::config::{ClientConfig, Mode};
 use super::crypto::{Passphrase, Secret};
 use super::failure::Failure;
-use super::handshake::{Negotiated, Settings};
-use super::made::Made;
+use super::handshake::{HandshakeSettings, Negotiated};
+use super::made::SourceMedia;
 use super::metrics as m;
 use super::seq::{SeqNumber, SocketClock};
 use super::url::Url;
 use crate::connect_failure::ConnectFailure;
 use crate::metrics as clients;
-use crate::mix::mix;
+use crate::mix::derive_seed;
 use crate::publication::Publisher;
 use crate::session::{
-    ChannelId, Context, Datagram, Input, Media, MediaEvent, Open, Output, Reading, Session, SinkId,
-    Sinks, StreamRow,
+    ChannelId, Context, Datagram, Input, MediaEvent, Open, Output, ReadTiming, Session, SinkId,
+    Sinks, SocketMedia, StreamRow,
 };
-use crate::url::{UrlError, Why};
+use crate::url::{UrlError, UrlProblem};
 
 mod counting;
 mod end;
@@ -37,11 +37,11 @@ mod sweeps;
 #[cfg(test)]
 mod tests;
 
-use hands::Hands;
-use player::Player;
-use playing::{Playing, Seen};
-use publish::Publishing;
-use sweeps::Sweeps;
+use hands::ClientHandshake;
+use player::PlayerSink;
+use playing::{MediaReceiver, MediaSeen};
+use publish::PublishState;
+use sweeps::AckSchedule;
 
 /// Number of consecutive malformed packets after which the client gives up: the server speaks
 /// another protocol.
@@ -49,13 +49,13 @@ const MALFORMED_MAX: u32 = 1000;
 
 /// Grid of wake-ups: deferred work is done up to this much later, so that all clients of a worker
 /// wake up together. A wake-up costs more than the acknowledgements that are then sent.
-const GRID: Duration = Duration::from_millis(5);
+const WAKEUP_GRID: Duration = Duration::from_millis(5);
 
 /// Interval of reads from sockets. libsrt sends a NAK within 0.1 ms of a gap.
-const MEDIA_WITHIN: Duration = Duration::from_micros(500);
+const MEDIA_READ_INTERVAL: Duration = Duration::from_micros(500);
 
 /// Interval at which the RTT and the send buffer are sampled, and sent packets are counted.
-const SAMPLE_EVERY: Duration = Duration::from_secs(1);
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// State of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +80,7 @@ pub struct Client {
     seed: u64,
     phase: Phase,
     /// Local address and that of the server, once the socket is open.
-    ends: Option<(SocketAddr, Option<SocketAddr>)>,
+    addresses: Option<(SocketAddr, Option<SocketAddr>)>,
     /// Source of datagrams from another address than the server's.
     elsewhere: Option<IpAddr>,
     clock: SocketClock,
@@ -88,23 +88,23 @@ pub struct Client {
     /// Current socket. A rendezvous opens a new one whenever the peer's port is unreachable.
     channel: ChannelId,
     /// Handshake. A rendezvous keeps it while the connection is open.
-    hands: Option<Hands>,
+    handshake: Option<ClientHandshake>,
     /// Socket id of the peer, and keep-alive state, once the handshake is complete.
     peer: u32,
     liveness: Liveness,
     /// Planned and actual start of the client.
-    due: Time,
+    planned_start: Time,
     started: Time,
     /// Start of the current wait, for the handshake or for media.
-    asked: Time,
+    waiting_since: Time,
     /// Sink that counts media, if the client plays; its media at the last check; and the times of
     /// the checks.
     player: Option<SinkId>,
-    seen: Seen,
-    sweeps: Sweeps,
+    media_seen: MediaSeen,
+    sweeps: AckSchedule,
     /// Time of the next periodic NAK of a player.
-    asks_again_at: Time,
-    publishing: Option<Box<Publishing>>,
+    periodic_nak_at: Time,
+    publishing: Option<Box<PublishState>>,
     malformed: u32,
     /// Time of the next check whether awaited media has arrived.
     check: Option<Time>,
@@ -124,7 +124,7 @@ impl Client {
         let mut url = Url::parse(url)?;
         if url.messages && !config.messages {
             let why = "the query requests messages; add `messages: true` to the clients";
-            return Err(Why::Other(why.to_owned()).of(&url.to_string()));
+            return Err(UrlProblem::Other(why.to_owned()).error_for(&url.to_string()));
         }
         if url.stream_id.is_none() {
             url.stream_id = config
@@ -137,22 +137,22 @@ impl Client {
             url,
             seed,
             phase: Phase::Idle,
-            ends: None,
+            addresses: None,
             elsewhere: None,
             clock: SocketClock::new(Time::ZERO),
             // Not 0, and of 30 bits, like those of libsrt.
-            socket_id: (mix(&[seed, 1]) as u32 & 0x3fff_ffff).max(1),
+            socket_id: (derive_seed(&[seed, 1]) as u32 & 0x3fff_ffff).max(1),
             channel: ChannelId(0),
-            hands: None,
+            handshake: None,
             peer: 0,
             liveness: Liveness::new(Time::ZERO, Duration::MAX / 4),
-            due: Time::ZERO,
+            planned_start: Time::ZERO,
             started: Time::ZERO,
-            asked: Time::ZERO,
+            waiting_since: Time::ZERO,
             player: None,
-            seen: Seen::default(),
-            sweeps: Sweeps::new(seed),
-            asks_again_at: Time::NEVER,
+            media_seen: MediaSeen::default(),
+            sweeps: AckSchedule::new(seed),
+            periodic_nak_at: Time::NEVER,
             publishing: None,
             malformed: 0,
             check: None,
@@ -170,13 +170,13 @@ impl Client {
     }
 
     /// Makes the client publish `made` instead of playing.
-    pub fn publishing(mut self, made: impl Into<Made>) -> Client {
-        self.publishing = Some(Box::new(Publishing::new(made.into())));
+    pub fn publishing(mut self, made: impl Into<SourceMedia>) -> Client {
+        self.publishing = Some(Box::new(PublishState::new(made.into())));
         self
     }
 
     fn open(&mut self, cx: &mut Context<'_>) {
-        self.asked = cx.now;
+        self.waiting_since = cx.now;
         self.check = None;
         self.open_socket(cx);
     }
@@ -184,23 +184,23 @@ impl Client {
     fn open_socket(&mut self, cx: &mut Context<'_>) {
         self.phase = Phase::Opening;
         if self.publishing.is_none() && self.player.is_none() {
-            self.player = Some(cx.sinks.insert(Player::new(self.socket_id)));
+            self.player = Some(cx.sinks.insert(PlayerSink::new(self.socket_id)));
         }
         // In a rendezvous, media of a peer that is already connected completes the handshake, so
         // the session must receive it.
         let sink = self.player.filter(|_| self.mode() == Mode::Caller);
         cx.out.push_back(Output::Open {
             channel: self.channel,
-            open: Open::UdpTo {
+            open: Open::UdpToHost {
                 host: self.url.host().to_owned(),
                 port: self.url.port(),
                 local_port: self.local_port(),
                 timeout: self.connect_timeout(),
                 // The session waits for the handshake.
-                reading: Reading::AtOnce,
-                media: sink.map(|sink| Media {
+                reading: ReadTiming::AtOnce,
+                media: sink.map(|sink| SocketMedia {
                     sink,
-                    mark: player::MARK,
+                    filter: player::MARK,
                 }),
             },
         });
@@ -226,8 +226,8 @@ impl Client {
         let length = self.url.key_length.unwrap_or(self.config.key_length);
         Some(Secret {
             passphrase,
-            key_length: length.agreed(),
-            cipher: self.url.cipher.unwrap_or(self.config.cipher).mode(),
+            key_length: length.to_crypto(),
+            cipher: self.url.cipher.unwrap_or(self.config.cipher).to_crypto(),
         })
     }
 
@@ -235,17 +235,17 @@ impl Client {
         if self.phase != Phase::Opening {
             return;
         }
-        self.ends = Some((local, remote));
+        self.addresses = Some((local, remote));
         self.phase = Phase::Handshake;
         // The handshake continues over the new socket.
-        if self.hands.is_some() {
+        if self.handshake.is_some() {
             return;
         }
         self.clock = SocketClock::new(cx.now);
         let ip = remote.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |remote| remote.ip());
-        let first = SeqNumber::new(mix(&[self.seed, 2]) as u32);
-        let waited = cx.now.since(self.asked);
-        let settings = Settings {
+        let first = SeqNumber::new(derive_seed(&[self.seed, 2]) as u32);
+        let waited = cx.now.since(self.waiting_since);
+        let settings = HandshakeSettings {
             receive_latency: self.latency(),
             send_latency: match self.publishing {
                 Some(_) => self.url.peer_latency.unwrap_or(self.config.latency.0),
@@ -253,27 +253,36 @@ impl Client {
             },
             secret: self.secret(),
             timeout: self.connect_timeout().saturating_sub(waited),
-            ..Settings::live(self.socket_id, first, self.clock, ip, mix(&[self.seed, 3]))
+            ..HandshakeSettings::live(
+                self.socket_id,
+                first,
+                self.clock,
+                ip,
+                derive_seed(&[self.seed, 3]),
+            )
         };
         let settings = match self.carries_messages() {
             true => settings.messages(),
             false => settings,
         };
-        let hands = Hands::new(self.mode(), settings, self.url.stream_id.clone(), cx.now);
-        self.hands = Some(hands);
+        let hands = ClientHandshake::new(self.mode(), settings, self.url.stream_id.clone(), cx.now);
+        self.handshake = Some(hands);
     }
 
     /// Starts to publish or play over the established connection.
     fn connected(&mut self, cx: &mut Context<'_>, negotiated: Negotiated, at: Time) {
-        self.hands = self.hands.take().and_then(Hands::when_connected);
+        self.handshake = self
+            .handshake
+            .take()
+            .and_then(ClientHandshake::retained_when_connected);
         self.peer = negotiated.peer_socket_id;
         let idle = self.url.peer_idle.unwrap_or(self.config.peer_idle.0);
         self.liveness = Liveness::new(cx.now, idle);
-        self.sample_at = cx.now + SAMPLE_EVERY;
+        self.sample_at = cx.now + SAMPLE_INTERVAL;
         let delay = at.since(self.started);
         cx.recorder
             .record(clients::CONNECT_DELAY, delay.as_nanos() as u64);
-        self.asked = at;
+        self.waiting_since = at;
         if self.publishing.is_some() {
             return self.publish(cx, negotiated);
         }
@@ -283,26 +292,31 @@ impl Client {
         }
         self.phase = Phase::Playing;
         self.check = Some(cx.now + self.config.no_media.0);
-        let six = self.ends.is_some_and(|(local, _)| local.is_ipv6());
-        let playing = Playing::new(negotiated, self.clock, (self.due, self.wall_clock), six);
+        let six = self.addresses.is_some_and(|(local, _)| local.is_ipv6());
+        let playing = MediaReceiver::new(
+            negotiated,
+            self.clock,
+            (self.planned_start, self.wall_clock),
+            six,
+        );
         let playing = match self.carries_messages() {
             true => playing.counting_messages(),
             false => playing,
         };
         if let Some(sink) = self.player {
-            cx.sinks.get::<Player>(sink).begin(playing, cx.recorder);
+            cx.sinks.get::<PlayerSink>(sink).begin(playing, cx.recorder);
         }
         // After the handshake, one wake-up serves all clients.
-        cx.out.push_back(Output::Read {
+        cx.out.push_back(Output::SetReadTiming {
             channel: self.channel,
-            reading: Reading::MediaSoon(MEDIA_WITHIN),
+            reading: ReadTiming::MediaSoon(MEDIA_READ_INTERVAL),
         });
     }
 
     fn datagram(&mut self, cx: &mut Context<'_>, datagram: &Datagram<'_>) {
         let packet = Packet::parse(datagram.bytes);
         let is_handshake = matches!(packet, Ok(Packet::Control(_, Control::Handshake(_))));
-        if self.hands.is_some() && self.is_of_handshake(cx, datagram, is_handshake) {
+        if self.handshake.is_some() && self.handle_handshake_datagram(cx, datagram, is_handshake) {
             return;
         }
         let packet = match packet {
@@ -310,27 +324,27 @@ impl Client {
             _ => {
                 cx.recorder.add(m::PKT_MALFORMED, 1);
                 self.malformed += 1;
-                return self.bear_malformed(cx, self.malformed);
+                return self.check_malformed(cx, self.malformed);
             }
         };
         self.malformed = 0;
-        self.liveness.heard(datagram.at);
+        self.liveness.record_received(datagram.at);
         match packet {
             Packet::Data(header, payload) => {
                 if let Some(sink) = self.player {
-                    let player = cx.sinks.get::<Player>(sink);
+                    let player = cx.sinks.get::<PlayerSink>(sink);
                     player.data(&header, payload, datagram.at, cx.recorder);
                 }
             }
             Packet::Control(_, Control::Shutdown) => {
-                self.look_at_media(cx);
+                self.check_media(cx);
                 self.peer_shut_down(cx, datagram.at);
             }
             Packet::Control(header, control) => {
                 let at = datagram.at;
                 let (own, channel) = (self.header(cx.now), self.channel);
                 if let Some(sink) = self.player {
-                    let playing = cx.sinks.get::<Player>(sink).playing();
+                    let playing = cx.sinks.get::<PlayerSink>(sink).receiver();
                     let reply = playing.and_then(|playing| {
                         playing.control(&control, header.timestamp, at, cx.recorder)
                     });
@@ -354,22 +368,22 @@ impl Client {
     }
 
     /// Checks the media that has arrived so far.
-    fn look_at_media(&mut self, cx: &mut Context<'_>) {
+    fn check_media(&mut self, cx: &mut Context<'_>) {
         let Some(sink) = self.player else { return };
-        let player = cx.sinks.get::<Player>(sink);
-        self.liveness.heard(player.heard());
+        let player = cx.sinks.get::<PlayerSink>(sink);
+        self.liveness.record_received(player.last_arrival_at());
         let malformed = player.malformed();
-        let Some(playing) = player.playing() else {
+        let Some(playing) = player.receiver() else {
             return;
         };
         playing.settle(cx.now, cx.recorder);
-        let before = std::mem::replace(&mut self.seen, playing.seen());
-        let no_stream = playing.is_no_stream();
+        let before = std::mem::replace(&mut self.media_seen, playing.seen());
+        let no_stream = playing.no_stream_detail();
         let undecryptable = playing.is_undecryptable();
-        if let (None, Some(at)) = (before.first, self.seen.first) {
+        if let (None, Some(at)) = (before.first, self.media_seen.first) {
             self.check = Some(at + self.config.silence.0);
             for (histogram, from) in [
-                (clients::STARTUP_DELAY, self.due),
+                (clients::STARTUP_DELAY, self.planned_start),
                 (clients::STARTUP_DELAY_FROM_SENT, self.started),
             ] {
                 let delay = at.since(from);
@@ -378,34 +392,34 @@ impl Client {
             cx.out.push_back(Output::Playing { at });
         }
         if let Some(detail) = no_stream {
-            let detail = format!("{detail} ({})", self.ends());
+            let detail = format!("{detail} ({})", self.addresses_text());
             return self.fail(cx, Failure::NotTs, detail);
         }
         if undecryptable {
-            let detail = format!("no packet could be decrypted ({})", self.ends());
+            let detail = format!("no packet could be decrypted ({})", self.addresses_text());
             return self.fail(cx, Failure::Undecryptable, detail);
         }
-        self.bear_malformed(cx, malformed);
+        self.check_malformed(cx, malformed);
     }
 
     /// Fails after too many consecutive malformed packets.
-    fn bear_malformed(&mut self, cx: &mut Context<'_>, in_a_row: u32) {
+    fn check_malformed(&mut self, cx: &mut Context<'_>, in_a_row: u32) {
         if in_a_row >= MALFORMED_MAX {
             let detail = format!(
                 "{MALFORMED_MAX} consecutive malformed packets ({})",
-                self.ends()
+                self.addresses_text()
             );
             self.fail(cx, Failure::MalformedPackets, detail);
         }
     }
 
     /// Sends the control packets that are due: acknowledgements, loss reports and keep-alives.
-    fn say(&mut self, cx: &mut Context<'_>) {
+    fn send_due(&mut self, cx: &mut Context<'_>) {
         let now = cx.now;
         let channel = self.channel;
         let said = match (self.player, &mut self.publishing) {
             (Some(sink), _) => {
-                let Some(playing) = cx.sinks.get::<Player>(sink).playing() else {
+                let Some(playing) = cx.sinks.get::<PlayerSink>(sink).receiver() else {
                     return;
                 };
                 playing.write(now, |write| cx.outbox.add(cx.out, channel, None, write))
@@ -418,25 +432,26 @@ impl Client {
             let detail = format!(
                 "nothing received for {:.3} s, {} ({})",
                 idle.as_secs_f64(),
-                self.when(Time::from_nanos(now.as_nanos().saturating_sub(
-                    u64::try_from(idle.as_nanos()).unwrap_or(u64::MAX),
-                ))),
-                self.ends()
+                self.progress_text(Time::from_nanos(
+                    now.as_nanos()
+                        .saturating_sub(u64::try_from(idle.as_nanos()).unwrap_or(u64::MAX),)
+                )),
+                self.addresses_text()
             );
             return self.fail(cx, Failure::PeerIdle, detail);
         }
         if said {
-            self.liveness.said(now);
-        } else if self.liveness.keepalive(now) {
+            self.liveness.record_sent(now);
+        } else if self.liveness.take_keepalive_due(now) {
             let header = self.header(now);
             cx.transmit(self.channel, None, |out| {
                 Control::KeepAlive.write(header, out)
             });
         }
         if now >= self.sample_at {
-            self.sample_at = now + SAMPLE_EVERY;
+            self.sample_at = now + SAMPLE_INTERVAL;
             if let Some(sink) = self.player {
-                if let Some(playing) = cx.sinks.get::<Player>(sink).playing() {
+                if let Some(playing) = cx.sinks.get::<PlayerSink>(sink).receiver() {
                     playing.sample(cx.recorder);
                 }
             } else if let Some(publishing) = &mut self.publishing {
@@ -457,7 +472,7 @@ fn packet_is_for(packet: &Packet<'_>, socket_id: u32) -> bool {
 
 /// Next time on the grid.
 fn on_grid(at: Time) -> Time {
-    let grid = GRID.as_nanos() as u64;
+    let grid = WAKEUP_GRID.as_nanos() as u64;
     match at {
         Time::NEVER => at,
         at => Time::from_nanos(at.as_nanos().div_ceil(grid).saturating_mul(grid)),
@@ -471,12 +486,12 @@ impl Session for Client {
         }
         match input {
             Input::Start { due } if self.phase == Phase::Idle => {
-                (self.due, self.started) = (due, cx.now);
+                (self.planned_start, self.started) = (due, cx.now);
                 self.open(cx);
             }
             Input::Opened { local, remote, .. } => self.opened(cx, local, remote),
             Input::OpenFailed { error, .. } => {
-                let detail = format!("{error} ({})", self.ends());
+                let detail = format!("{error} ({})", self.addresses_text());
                 self.fail(cx, Failure::Connect(error.into()), detail);
             }
             Input::Datagrams { datagrams, .. } => {
@@ -487,35 +502,39 @@ impl Session for Client {
                     }
                 }
             }
-            Input::Closed { .. } if self.calls_again(cx) => {}
+            Input::Closed { .. } if self.retry_rendezvous(cx) => {}
             Input::Closed { .. } => {
                 let failure = match self.phase {
                     Phase::Handshake => Failure::Connect(ConnectFailure::Refused),
                     _ => Failure::Reset,
                 };
-                let detail = format!("port unreachable, {} ({})", self.when(cx.now), self.ends());
+                let detail = format!(
+                    "port unreachable, {} ({})",
+                    self.progress_text(cx.now),
+                    self.addresses_text()
+                );
                 self.fail(cx, failure, detail);
             }
             Input::Media {
                 event: MediaEvent::Foreign { from },
                 ..
             } => self.elsewhere = Some(from),
-            Input::Told { message, .. } => self.publisher.hear(message, cx.now),
-            Input::FlowEnded { .. } => self.sending_ended(cx),
+            Input::TopicMessage { message, .. } => self.publisher.handle_message(message, cx.now),
+            Input::FlowEnded { .. } => self.handle_flow_end(cx),
             Input::Stop { until } => self.stop(cx, until),
             _ => {}
         }
         if self.phase == Phase::Handshake {
-            self.shake_hands(cx, cx.now);
+            self.advance_handshake(cx, cx.now);
         }
-        self.look_at_media(cx);
-        self.say(cx);
-        self.look(cx);
+        self.check_media(cx);
+        self.send_due(cx);
+        self.run_check(cx);
         if let Some(sink) = self.player
-            && let Some(playing) = cx.sinks.get::<Player>(sink).playing()
+            && let Some(playing) = cx.sinks.get::<PlayerSink>(sink).receiver()
         {
             playing.plan(&mut self.sweeps, cx.now);
-            self.asks_again_at = playing.asks_again_at();
+            self.periodic_nak_at = playing.periodic_nak_at();
         }
     }
 
@@ -524,14 +543,15 @@ impl Session for Client {
         let due = match self.phase {
             Phase::Idle | Phase::Opening | Phase::Ended => return None,
             Phase::Handshake => {
-                let hands = self.hands.as_ref();
+                let hands = self.handshake.as_ref();
                 hands.map_or(own, |hands| hands.due())
             }
             // The other work that is due is done at the same time.
-            Phase::Playing => self.sweeps.at().min(self.asks_again_at),
+            Phase::Playing => self.sweeps.next_at().min(self.periodic_nak_at),
             Phase::Publishing | Phase::Finishing => {
                 let publishing = self.publishing.as_ref();
-                let asks = publishing.map_or(Time::NEVER, |publishing| publishing.asks_at());
+                let asks =
+                    publishing.map_or(Time::NEVER, |publishing| publishing.dropped_check_at());
                 let due = self.liveness.due().min(self.sample_at);
                 on_grid(due.min(own).min(asks))
             }

@@ -9,12 +9,12 @@ use mediagen::ts::synthetic::Programme;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::arq::message_flow::MadeMessages;
+use super::arq::message_flow::MessageSource;
 use super::arq::sender::PACKETS_MAX;
 use super::codec::packet::PAYLOAD_MAX;
 use super::codec::stream_id::StreamId;
 use super::crypto::{self, Passphrase};
-use super::made::Made;
+use super::made::SourceMedia;
 use crate::media::rtp::Pacing;
 use crate::media::source::SourceConfig;
 
@@ -56,7 +56,7 @@ impl TryFrom<u16> for KeyLength {
     type Error = String;
 
     fn try_from(bytes: u16) -> Result<KeyLength, String> {
-        let known = KeyLength::read(&bytes.to_string());
+        let known = KeyLength::parse_query(&bytes.to_string());
         known.ok_or_else(|| format!("keys must have 16, 24 or 32 bytes instead of {bytes}"))
     }
 }
@@ -73,7 +73,7 @@ impl From<KeyLength> for u16 {
 
 impl KeyLength {
     /// Parses the value of a URL.
-    pub(super) fn read(text: &str) -> Option<KeyLength> {
+    pub(super) fn parse_query(text: &str) -> Option<KeyLength> {
         match text {
             "16" => Some(KeyLength::Bytes16),
             "24" => Some(KeyLength::Bytes24),
@@ -83,7 +83,7 @@ impl KeyLength {
     }
 
     /// Key length for the handshake.
-    pub(super) fn agreed(self) -> crypto::KeyLength {
+    pub(super) fn to_crypto(self) -> crypto::KeyLength {
         match self {
             KeyLength::Bytes16 => crypto::KeyLength::Aes128,
             KeyLength::Bytes24 => crypto::KeyLength::Aes192,
@@ -108,7 +108,7 @@ pub enum Cipher {
 
 impl Cipher {
     /// Parses the value of a URL.
-    pub(super) fn read(text: &str) -> Option<Cipher> {
+    pub(super) fn parse_query(text: &str) -> Option<Cipher> {
         match text {
             "0" => Some(Cipher::Auto),
             "1" => Some(Cipher::Ctr),
@@ -118,7 +118,7 @@ impl Cipher {
     }
 
     /// Cipher mode for the handshake.
-    pub(super) fn mode(self) -> crypto::CipherMode {
+    pub(super) fn to_crypto(self) -> crypto::CipherMode {
         match self {
             Cipher::Auto => crypto::CipherMode::Auto,
             Cipher::Ctr => crypto::CipherMode::Ctr,
@@ -304,16 +304,16 @@ impl ClientConfig {
     ///
     /// # Errors
     /// Reason why no stream can be made from the settings or the file.
-    pub(super) fn made(&self, file: Option<&[u8]>) -> Result<Option<Made>, String> {
+    pub(super) fn source_media(&self, file: Option<&[u8]>) -> Result<Option<SourceMedia>, String> {
         let Some(source) = &self.publish else {
             return Ok(None);
         };
         if !self.messages {
-            return stream(source, file).map(|looped| Some(Made::Stream(Arc::new(looped))));
+            return stream(source, file).map(|looped| Some(SourceMedia::Stream(Arc::new(looped))));
         }
-        Ok(Some(Made::Messages(MadeMessages {
+        Ok(Some(SourceMedia::Messages(MessageSource {
             size: usize::try_from(self.message_size.0).unwrap_or(usize::MAX),
-            bits_per_second: source.made_bitrate(),
+            bits_per_second: source.generated_bitrate(),
             in_order: self.messages_in_order,
             ttl: self.message_ttl.map(|ttl| ttl.0),
         })))
@@ -398,10 +398,10 @@ pub(super) fn stream(source: &SourceConfig, file: Option<&[u8]>) -> Result<Loope
         }
         None => {
             let made = LoopedStream::programme(&Programme {
-                rate: source.made_bitrate(),
-                frame_rate: source.made_frame_rate(),
-                gop: source.made_gop(),
-                form: source.made_form(),
+                rate: source.generated_bitrate(),
+                frame_rate: source.generated_frame_rate(),
+                gop: source.generated_gop(),
+                form: source.generated_form(),
                 audio: source.audio.unwrap_or(false),
             });
             made.map_err(|error| error.to_string())
@@ -427,7 +427,7 @@ mod tests {
                 "publish":{"bitrate":"2Mbps"}}"#,
         )
         .expect("valid");
-        assert_eq!(config.key_length.agreed(), crypto::KeyLength::Aes256);
+        assert_eq!(config.key_length.to_crypto(), crypto::KeyLength::Aes256);
         let written = serde_json::to_string(&config).expect("plain data");
         assert_eq!(read(&written), Ok(config));
         for (wrong, key) in [

@@ -8,19 +8,20 @@ use super::calibration;
 use super::client::Client;
 use super::client::player::NEEDS;
 use super::config::{self, ClientConfig, Mode};
-use super::made::Made;
+use super::made::SourceMedia;
 use super::metrics::SRT;
 use super::server::reference::SERVER;
 use super::url::{self, Url};
 use crate::descriptor::{
-    Keys, Location, MakeClients, Protocol, Seat, StreamName, Surroundings, Transport,
+    ClientFactory, ClientIdentity, Location, PopulationKeys, Protocol, RunContext, StreamName,
+    Transport,
 };
 use crate::media::rtp::{RTP_COLUMNS, TS_COLUMNS};
 use crate::media::source::SourceConfig;
 use crate::media::ts::metrics::TS;
 use crate::metrics::CLIENTS;
 use crate::options::{ClientOption, ClientOptions};
-use crate::session::{Needs, Session};
+use crate::session::{CaptureNeeds, Session};
 
 /// Secure Reliable Transport (draft-sharabayko-srt-01).
 pub static PROTOCOL: Protocol = Protocol {
@@ -31,7 +32,7 @@ pub static PROTOCOL: Protocol = Protocol {
     catalogue: Catalogue(&[&CLIENTS, &TS, &SRT]),
     datagrams: Some(NEEDS),
     stream_columns: &[RTP_COLUMNS, TS_COLUMNS],
-    read_url,
+    parse_url: read_url,
     probe: None,
     server: Some(&SERVER),
     trials: calibration::TRIALS,
@@ -62,7 +63,7 @@ fn read_url(text: &str) -> Result<Location, String> {
     })
 }
 
-impl Keys for ClientConfig {
+impl PopulationKeys for ClientConfig {
     fn protocol(&self) -> &'static Protocol {
         &PROTOCOL
     }
@@ -71,7 +72,7 @@ impl Keys for ClientConfig {
         ClientConfig::check(self)
     }
 
-    fn unwritten(&self) -> &'static [&'static str] {
+    fn default_thresholds(&self) -> &'static [&'static str] {
         match self.publish {
             Some(_) if self.messages => &[
                 "messages_sent > 0",
@@ -105,18 +106,18 @@ impl Keys for ClientConfig {
     fn clients(
         &self,
         file: Option<&[u8]>,
-        surroundings: &Surroundings,
-    ) -> Result<Box<dyn MakeClients>, String> {
+        surroundings: &RunContext,
+    ) -> Result<Box<dyn ClientFactory>, String> {
         Ok(Box::new(Clients {
             config: self.clone(),
-            made: self.made(file)?,
+            made: self.source_media(file)?,
             surroundings: surroundings.clone(),
         }))
     }
 
     /// `None` for publishers, which receive control packets only, and in a rendezvous, in which the
     /// peer knows the port.
-    fn datagrams(&self) -> Option<Needs> {
+    fn datagrams(&self) -> Option<CaptureNeeds> {
         let receives = self.publish.is_none() && self.mode == Mode::Caller;
         PROTOCOL.datagrams.filter(|_| receives)
     }
@@ -129,12 +130,12 @@ impl Keys for ClientConfig {
         self.publish.as_ref()
     }
 
-    fn stays(&self) -> Option<String> {
+    fn stay_description(&self) -> Option<String> {
         let stays = self.publish.is_some();
         stays.then(|| "stay until the run ends".to_owned())
     }
 
-    fn leaves(&self) -> bool {
+    fn ends_on_its_own(&self) -> bool {
         self.publish.is_none()
     }
 }
@@ -143,12 +144,12 @@ impl Keys for ClientConfig {
 #[derive(Debug)]
 struct Clients {
     config: ClientConfig,
-    made: Option<Made>,
-    surroundings: Surroundings,
+    made: Option<SourceMedia>,
+    surroundings: RunContext,
 }
 
-impl MakeClients for Clients {
-    fn client(&self, url: &str, seat: Seat) -> Result<Box<dyn Session>, String> {
+impl ClientFactory for Clients {
+    fn client(&self, url: &str, seat: ClientIdentity) -> Result<Box<dyn Session>, String> {
         let mut client =
             Client::new(self.config.clone(), url, seat.seed).map_err(|error| error.to_string())?;
         if let Some(wall_clock) = self.surroundings.wall_clock() {

@@ -74,25 +74,25 @@ reasons! {
 
 impl Failure {
     /// Reason for a failed handshake.
-    pub(super) fn of_handshake(failure: &handshake::Failure) -> Failure {
-        use handshake::Failure as From;
+    pub(super) fn from_handshake(failure: &handshake::HandshakeFailure) -> Failure {
+        use handshake::HandshakeFailure as From;
         match failure {
-            From::TimedOut { heard: false } => Failure::HandshakeTimeout,
-            From::TimedOut { heard: true } => Failure::HandshakeUnfinished,
-            From::Rejected(rejection) => Failure::of_rejection(*rejection),
+            From::TimedOut { got_answer: false } => Failure::HandshakeTimeout,
+            From::TimedOut { got_answer: true } => Failure::HandshakeUnfinished,
+            From::Rejected(rejection) => Failure::from_rejection(*rejection),
             From::WrongPassphrase => Failure::WrongPassphrase,
             From::PassphraseMissing => Failure::PassphraseMissing,
             From::PassphraseMissingAtPeer => Failure::PassphraseUnexpected,
             From::CipherMismatch => Failure::CipherMismatch,
             From::Version(_) | From::OldVersion(_) => Failure::Version,
-            From::Malformed(_) | From::CookieDraw => Failure::MalformedHandshake,
+            From::Malformed(_) | From::EqualCookies => Failure::MalformedHandshake,
             From::Congestion | From::MessageApi | From::Filter => Failure::OtherMode,
             From::Shutdown => Failure::ShutdownInHandshake,
         }
     }
 
     /// Reason for a rejection by the server.
-    fn of_rejection(rejection: Rejection) -> Failure {
+    fn from_rejection(rejection: Rejection) -> Failure {
         match rejection.code() {
             1404 | 2404 => Failure::StreamNotFound,
             1401 | 2401 => Failure::Unauthorized,
@@ -120,10 +120,10 @@ mod tests {
     #[test]
     fn every_rejection_of_libsrt_has_a_reason() {
         for &rejection in Rejection::ALL {
-            let failure = Failure::of_rejection(rejection);
+            let failure = Failure::from_rejection(rejection);
             assert!(Failure::ALL.contains(&failure), "{rejection}");
         }
-        let found = Failure::of_rejection(Rejection::new(2404));
+        let found = Failure::from_rejection(Rejection::new(2404));
         assert_eq!(found, Failure::StreamNotFound);
     }
 }

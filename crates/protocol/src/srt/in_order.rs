@@ -11,11 +11,11 @@ use super::seq::SeqNumber;
 /// Maximum number of waiting packets, including the gaps among them: libsrt's window. A packet
 /// farther ahead causes earlier ones to be given up, because a peer may jump ahead as often as it
 /// likes.
-const WAITING_MAX: usize = 8192;
+const BUFFERED_MAX: usize = 8192;
 
 /// Payloads that wait behind gaps.
 #[derive(Debug)]
-pub(super) struct InOrder {
+pub(super) struct ReorderBuffer {
     /// Number of the first packet that was not delivered.
     next: SeqNumber,
     /// Payloads from `next` on, by distance; `None` if missing.
@@ -30,9 +30,9 @@ struct Held {
     payload: Bytes,
 }
 
-impl InOrder {
-    pub(super) fn new(first: SeqNumber) -> InOrder {
-        InOrder {
+impl ReorderBuffer {
+    pub(super) fn new(first: SeqNumber) -> ReorderBuffer {
+        ReorderBuffer {
             next: first,
             held: VecDeque::new(),
             latest: Time::ZERO,
@@ -43,26 +43,26 @@ impl InOrder {
     /// which it could be delivered: its arrival, or that of an earlier payload. Payloads that need
     /// not wait are not copied.
     #[inline]
-    pub(super) fn put(
+    pub(super) fn insert(
         &mut self,
         sequence: SeqNumber,
         at: Time,
         payload: &[u8],
         hand_on: &mut impl FnMut(&[u8], Time),
     ) {
-        match usize::try_from(sequence.since(self.next)) {
+        match usize::try_from(sequence.distance_from(self.next)) {
             Ok(0) => {
                 self.latest = self.latest.max(at);
                 hand_on(payload, self.latest);
                 self.next = self.next.next();
                 if self.held.pop_front().is_some() {
-                    self.hand_on_held(hand_on);
+                    self.deliver_held(hand_on);
                 }
             }
-            Ok(ahead) if ahead < WAITING_MAX => self.hold(ahead, at, payload),
+            Ok(ahead) if ahead < BUFFERED_MAX => self.hold(ahead, at, payload),
             Ok(_) => {
                 self.skip(sequence, at, hand_on);
-                self.put(sequence, at, payload, hand_on);
+                self.insert(sequence, at, payload, hand_on);
             }
             // The payload was given up earlier.
             Err(_) => {}
@@ -81,7 +81,7 @@ impl InOrder {
     }
 
     #[cold]
-    fn hand_on_held(&mut self, hand_on: &mut impl FnMut(&[u8], Time)) {
+    fn deliver_held(&mut self, hand_on: &mut impl FnMut(&[u8], Time)) {
         while let Some(Some(held)) = self.held.front_mut().map(Option::take) {
             self.held.pop_front();
             self.latest = self.latest.max(held.at);
@@ -92,7 +92,7 @@ impl InOrder {
 
     /// Gives up missing payloads before `before`, at the time `at`, and delivers those behind them.
     #[inline]
-    pub(super) fn give_up(
+    pub(super) fn give_up_before(
         &mut self,
         before: SeqNumber,
         at: Time,
@@ -116,7 +116,7 @@ impl InOrder {
             }
             self.next = self.next.next();
         }
-        self.hand_on_held(hand_on);
+        self.deliver_held(hand_on);
     }
 
     /// Number of waiting payloads, including gaps.
@@ -139,21 +139,21 @@ mod tests {
     #[test]
     fn payloads_behind_a_gap_wait_for_it() {
         let first = SeqNumber::MAX;
-        let mut order = InOrder::new(first);
+        let mut order = ReorderBuffer::new(first);
         let mut handed = Vec::new();
         let mut hand_on = |payload: &[u8], at: Time| handed.push((payload[0], at));
-        order.put(first, at(1), b"0", &mut hand_on);
-        order.put(first.plus(2), at(2), b"2", &mut hand_on);
-        order.put(first.plus(4), at(3), b"4", &mut hand_on);
-        order.put(first.plus(1), at(9), b"1", &mut hand_on);
+        order.insert(first, at(1), b"0", &mut hand_on);
+        order.insert(first.plus(2), at(2), b"2", &mut hand_on);
+        order.insert(first.plus(4), at(3), b"4", &mut hand_on);
+        order.insert(first.plus(1), at(9), b"1", &mut hand_on);
         // Packet 3 is given up.
-        order.give_up(first.plus(3), at(9), &mut hand_on);
-        order.give_up(first.plus(5), at(12), &mut hand_on);
-        order.put(first.plus(3), at(13), b"3", &mut hand_on);
-        order.put(first.plus(5), at(14), b"5", &mut hand_on);
+        order.give_up_before(first.plus(3), at(9), &mut hand_on);
+        order.give_up_before(first.plus(5), at(12), &mut hand_on);
+        order.insert(first.plus(3), at(13), b"3", &mut hand_on);
+        order.insert(first.plus(5), at(14), b"5", &mut hand_on);
         // Missing packets are given up before a later one arrives.
-        order.give_up(first.plus(5000), at(15), &mut hand_on);
-        order.put(first.plus(5000), at(16), b"6", &mut hand_on);
+        order.give_up_before(first.plus(5000), at(15), &mut hand_on);
+        order.insert(first.plus(5000), at(16), b"6", &mut hand_on);
         let expected = [
             (b'0', at(1)),
             (b'1', at(9)),
@@ -168,14 +168,14 @@ mod tests {
 
     #[test]
     fn repeated_jumps_do_not_grow_the_buffer() {
-        let mut order = InOrder::new(SeqNumber::new(0));
+        let mut order = ReorderBuffer::new(SeqNumber::new(0));
         let mut handed = 0;
         for jump in 1..200 {
             let sequence = SeqNumber::new(jump * 8000);
-            order.put(sequence, at(1), b"x", &mut |_, _| handed += 1);
-            assert!(order.waiting() <= WAITING_MAX);
+            order.insert(sequence, at(1), b"x", &mut |_, _| handed += 1);
+            assert!(order.waiting() <= BUFFERED_MAX);
         }
-        order.give_up(SeqNumber::new(200 * 8000), at(2), &mut |_, _| handed += 1);
+        order.give_up_before(SeqNumber::new(200 * 8000), at(2), &mut |_, _| handed += 1);
         assert_eq!(handed, 199);
     }
 }

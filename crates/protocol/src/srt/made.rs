@@ -8,8 +8,8 @@ use std::time::Duration;
 use measure::Time;
 use mediagen::ts::looped_stream::LoopedStream;
 
-use super::arq::flow::{Left, SrtTsFlow, TsFlowSettings};
-use super::arq::message_flow::{MadeMessages, MessageFlow};
+use super::arq::flow::{DepartureCounts, SrtTsFlow, TsFlowSettings};
+use super::arq::message_flow::{MessageFlow, MessageSource};
 use super::arq::sender::{Bandwidth, Sender, SenderConfig};
 use super::handshake::Negotiated;
 use super::seq::SocketClock;
@@ -17,21 +17,21 @@ use crate::session::{Flow, FlowPacket, Handover, Tag};
 
 /// Media to be sent.
 #[derive(Clone, Debug)]
-pub enum Made {
+pub enum SourceMedia {
     /// Transport stream, 1316 bytes in a packet.
     Stream(Arc<LoopedStream>),
-    Messages(MadeMessages),
+    Messages(MessageSource),
 }
 
-impl From<Arc<LoopedStream>> for Made {
-    fn from(looped: Arc<LoopedStream>) -> Made {
-        Made::Stream(looped)
+impl From<Arc<LoopedStream>> for SourceMedia {
+    fn from(looped: Arc<LoopedStream>) -> SourceMedia {
+        SourceMedia::Stream(looped)
     }
 }
 
 /// Identity of a stream in its stamps, and its length.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct SourceSettings {
     /// Address in the stamps: that of the stream's consumer, or where the stream is published.
     pub address: SocketAddr,
     /// Number in the stamps that distinguishes the runs of a source.
@@ -42,16 +42,16 @@ pub struct Place {
     pub length: Option<Duration>,
 }
 
-impl Made {
+impl SourceMedia {
     /// Default bandwidth. Live media is limited to its rate plus `overhead_percent` for
     /// retransmissions; messages leave as soon as the peer has space.
     pub fn bandwidth(&self, overhead_percent: u32) -> Bandwidth {
         match self {
-            Made::Stream(looped) => Bandwidth::Input {
-                least: looped.bits_per_second(),
+            SourceMedia::Stream(looped) => Bandwidth::Input {
+                rate_min: looped.bits_per_second(),
                 overhead_percent,
             },
-            Made::Messages(_) => Bandwidth::Unlimited,
+            SourceMedia::Messages(_) => Bandwidth::Unlimited,
         }
     }
 
@@ -63,27 +63,27 @@ impl Made {
         bandwidth: Bandwidth,
     ) -> Sender {
         let ttl = match self {
-            Made::Stream(_) => None,
-            Made::Messages(messages) => Some(messages.ttl),
+            SourceMedia::Stream(_) => None,
+            SourceMedia::Messages(messages) => Some(messages.ttl),
         };
-        sender(negotiated, clock, bandwidth, ttl)
+        new_sender(negotiated, clock, bandwidth, ttl)
     }
 
     /// Creates a flow that has not started.
-    pub fn flow(&self, place: Place, sender: Sender) -> MadeFlow {
+    pub fn flow(&self, place: SourceSettings, sender: Sender) -> SourceFlow {
         match self {
-            Made::Stream(looped) => {
+            SourceMedia::Stream(looped) => {
                 let settings = TsFlowSettings {
                     looped: looped.clone(),
-                    place: place.address,
+                    stamp_address: place.address,
                     source: place.source,
                     wall_clock: place.wall_clock,
                     length: place.length,
                 };
-                MadeFlow::Stream(SrtTsFlow::new(settings, sender))
+                SourceFlow::Stream(SrtTsFlow::new(settings, sender))
             }
-            Made::Messages(messages) => {
-                MadeFlow::Messages(MessageFlow::new(*messages, place.length, sender))
+            SourceMedia::Messages(messages) => {
+                SourceFlow::Messages(MessageFlow::new(*messages, place.length, sender))
             }
         }
     }
@@ -91,7 +91,7 @@ impl Made {
 
 /// Creates a sender over an established connection: for messages with the given TTL, or for live
 /// media if `messages` is `None`.
-pub fn sender(
+pub fn new_sender(
     negotiated: &mut Negotiated,
     clock: SocketClock,
     bandwidth: Bandwidth,
@@ -115,55 +115,55 @@ pub fn sender(
 
 /// Flow of generated media.
 #[derive(Debug)]
-pub enum MadeFlow {
+pub enum SourceFlow {
     Stream(SrtTsFlow),
     Messages(MessageFlow),
 }
 
-impl MadeFlow {
+impl SourceFlow {
     /// Starts sending at `at`.
     pub fn start(&mut self, at: Time) {
         match self {
-            MadeFlow::Stream(flow) => flow.start(at),
-            MadeFlow::Messages(flow) => flow.start(at),
+            SourceFlow::Stream(flow) => flow.start(at),
+            SourceFlow::Messages(flow) => flow.start(at),
         }
     }
 
     /// Stops making media. The flow ends when everything is acknowledged, dropped or too late.
     pub fn finish(&mut self) {
         match self {
-            MadeFlow::Stream(flow) => flow.finish(),
-            MadeFlow::Messages(flow) => flow.finish(),
+            SourceFlow::Stream(flow) => flow.finish(),
+            SourceFlow::Messages(flow) => flow.finish(),
         }
     }
 
     /// Sender of the flow, which accepts control packets.
     pub fn sender(&mut self) -> &mut Sender {
         match self {
-            MadeFlow::Stream(flow) => flow.sender(),
-            MadeFlow::Messages(flow) => flow.sender(),
+            SourceFlow::Stream(flow) => flow.sender(),
+            SourceFlow::Messages(flow) => flow.sender(),
         }
     }
 
     /// Number of payloads or messages made so far.
     pub fn made(&self) -> u64 {
         match self {
-            MadeFlow::Stream(flow) => flow.made(),
-            MadeFlow::Messages(flow) => flow.made(),
+            SourceFlow::Stream(flow) => flow.made(),
+            SourceFlow::Messages(flow) => flow.made(),
         }
     }
 
     /// Datagram counts so far.
-    pub fn left_so_far(&self) -> Left {
+    pub fn departure_counts(&self) -> DepartureCounts {
         match self {
-            MadeFlow::Stream(flow) => flow.left_so_far(),
-            MadeFlow::Messages(flow) => flow.left_so_far(),
+            SourceFlow::Stream(flow) => flow.departure_counts(),
+            SourceFlow::Messages(flow) => flow.departure_counts(),
         }
     }
 
     /// Starts to collect the time that packets wait in the send buffer.
-    pub fn keep_delays(&mut self) {
-        self.departures().keep_delays();
+    pub fn collect_delays(&mut self) {
+        self.departures().collect_delays();
     }
 
     /// Appends the delays collected since the last call to `into`, in nanoseconds.
@@ -173,34 +173,34 @@ impl MadeFlow {
 
     fn departures(&mut self) -> &mut super::arq::flow::Departures {
         match self {
-            MadeFlow::Stream(flow) => flow.departures(),
-            MadeFlow::Messages(flow) => flow.departures(),
+            SourceFlow::Stream(flow) => flow.departures(),
+            SourceFlow::Messages(flow) => flow.departures(),
         }
     }
 }
 
-impl Flow for MadeFlow {
+impl Flow for SourceFlow {
     #[inline]
     fn next_due(&self) -> Option<Time> {
         match self {
-            MadeFlow::Stream(flow) => flow.next_due(),
-            MadeFlow::Messages(flow) => flow.next_due(),
+            SourceFlow::Stream(flow) => flow.next_due(),
+            SourceFlow::Messages(flow) => flow.next_due(),
         }
     }
 
     #[inline]
     fn next_packet(&mut self, now: Time) -> Option<FlowPacket> {
         match self {
-            MadeFlow::Stream(flow) => flow.next_packet(now),
-            MadeFlow::Messages(flow) => flow.next_packet(now),
+            SourceFlow::Stream(flow) => flow.next_packet(now),
+            SourceFlow::Messages(flow) => flow.next_packet(now),
         }
     }
 
     #[inline]
-    fn left(&mut self, tag: Tag, left: Option<Handover>) {
+    fn packet_sent(&mut self, tag: Tag, left: Option<Handover>) {
         match self {
-            MadeFlow::Stream(flow) => flow.left(tag, left),
-            MadeFlow::Messages(flow) => flow.left(tag, left),
+            SourceFlow::Stream(flow) => flow.packet_sent(tag, left),
+            SourceFlow::Messages(flow) => flow.packet_sent(tag, left),
         }
     }
 }

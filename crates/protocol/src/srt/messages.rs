@@ -26,7 +26,7 @@ pub struct Message {
     pub bytes: u64,
     /// Time from the first arrival of one of its packets until it could be delivered: it was whole,
     /// and if it must be in order, everything before it was whole or given up.
-    pub took: Duration,
+    pub completion_time: Duration,
     /// True if packets before it were still missing. This is possible only if it need not be in
     /// order.
     pub is_early: bool,
@@ -34,7 +34,7 @@ pub struct Message {
 
 /// Result of a packet or of an acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum MessageOutcome {
     /// A message is whole.
     Whole(Message),
     /// Some packets of a message arrived, and the others will not.
@@ -43,20 +43,20 @@ pub enum Outcome {
     /// others.
     Missing(u32),
     /// A packet contradicts others of its message, and was ignored.
-    Contradiction,
+    InconsistentPacket,
 }
 
 /// Finds out which messages are whole.
 #[derive(Debug, Default)]
-pub struct Messages {
+pub struct MessageTracker {
     /// Messages with at least one packet, by number, until everything before them is settled.
-    open: VecDeque<Open>,
+    open: VecDeque<OpenMessage>,
     /// Number of the last settled message.
     settled: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Open {
+struct OpenMessage {
     number: u32,
     in_order: bool,
     /// Lowest and highest packet that arrived, and whether they are the first and last of the
@@ -68,13 +68,13 @@ struct Open {
     packets: u32,
     bytes: u64,
     began: Time,
-    was_told: bool,
+    is_reported: bool,
 }
 
-impl Open {
+impl OpenMessage {
     /// Message of `header`, whose packet must still be added.
-    fn new(header: &DataHeader, at: Time) -> Open {
-        Open {
+    fn new(header: &DataHeader, at: Time) -> OpenMessage {
+        OpenMessage {
             number: header.message,
             in_order: header.in_order,
             lowest: header.sequence,
@@ -84,7 +84,7 @@ impl Open {
             packets: 0,
             bytes: 0,
             began: at,
-            was_told: false,
+            is_reported: false,
         }
     }
 
@@ -118,7 +118,7 @@ impl Open {
     }
 
     fn is_whole(&self) -> bool {
-        let span = self.highest.since(self.lowest).unsigned_abs() + 1;
+        let span = self.highest.distance_from(self.lowest).unsigned_abs() + 1;
         self.has_first && self.has_last && self.packets == span
     }
 
@@ -129,14 +129,14 @@ impl Open {
             first: self.lowest,
             packets: self.packets,
             bytes: self.bytes,
-            took: at.since(self.began),
+            completion_time: at.since(self.began),
             is_early,
         }
     }
 
     /// True if no more packets will arrive, given that everything before `acknowledged` has arrived
     /// or was given up.
-    fn is_over(&self, acknowledged: SeqNumber) -> bool {
+    fn is_finished(&self, acknowledged: SeqNumber) -> bool {
         // Without its last packet, the message may continue after the highest one.
         let end = match self.has_last {
             true => self.highest,
@@ -148,26 +148,26 @@ impl Open {
 
 /// Distance by which a message number is ahead of another, across the wrap of 26 bits; 0 if it is
 /// behind.
-fn ahead(number: u32, of: u32) -> u32 {
+fn distance_ahead(number: u32, of: u32) -> u32 {
     let ahead = number.wrapping_sub(of) & MESSAGE_MAX;
     if ahead <= MESSAGE_MAX / 2 { ahead } else { 0 }
 }
 
-impl Messages {
+impl MessageTracker {
     /// Adds a packet that arrived for the first time. Everything before `acknowledged` has arrived
     /// or was given up.
-    pub fn packet(
+    pub fn add_packet(
         &mut self,
         header: &DataHeader,
         length: usize,
         at: Time,
         acknowledged: SeqNumber,
-        told: &mut impl FnMut(Outcome),
+        told: &mut impl FnMut(MessageOutcome),
     ) {
         let number = header.message;
         // Most packets belong to the youngest message.
         let younger = self.open.iter().rev();
-        let younger = younger.take_while(|open| ahead(open.number, number) > 0);
+        let younger = younger.take_while(|open| distance_ahead(open.number, number) > 0);
         let mut place = self.open.len() - younger.count();
         if place > 0 && self.open[place - 1].number == number {
             place -= 1;
@@ -176,15 +176,15 @@ impl Messages {
                 self.settle_oldest(told);
                 place = place.saturating_sub(1);
             }
-            self.open.insert(place, Open::new(header, at));
+            self.open.insert(place, OpenMessage::new(header, at));
         }
         let open = &mut self.open[place];
         if !open.add(header, length) {
-            return told(Outcome::Contradiction);
+            return told(MessageOutcome::InconsistentPacket);
         }
         if !open.in_order && open.is_whole() {
-            open.was_told = true;
-            told(Outcome::Whole(
+            open.is_reported = true;
+            told(MessageOutcome::Whole(
                 open.whole(at, acknowledged.is_before(open.lowest)),
             ));
         }
@@ -192,14 +192,19 @@ impl Messages {
     }
 
     /// Settles messages after everything before `acknowledged` has arrived or was given up.
-    pub fn settle(&mut self, at: Time, acknowledged: SeqNumber, told: &mut impl FnMut(Outcome)) {
+    pub fn settle(
+        &mut self,
+        at: Time,
+        acknowledged: SeqNumber,
+        told: &mut impl FnMut(MessageOutcome),
+    ) {
         while let Some(&oldest) = self.open.front() {
             if oldest.is_whole() && !acknowledged.is_before(oldest.lowest) {
                 self.pop(told);
-                if !oldest.was_told {
-                    told(Outcome::Whole(oldest.whole(at, false)));
+                if !oldest.is_reported {
+                    told(MessageOutcome::Whole(oldest.whole(at, false)));
                 }
-            } else if oldest.is_over(acknowledged) {
+            } else if oldest.is_finished(acknowledged) {
                 self.settle_oldest(told);
             } else {
                 return;
@@ -208,21 +213,21 @@ impl Messages {
     }
 
     /// Gives up the missing packets of the oldest message.
-    fn settle_oldest(&mut self, told: &mut impl FnMut(Outcome)) {
-        if self.open.front().is_some_and(|oldest| !oldest.was_told) {
-            told(Outcome::Incomplete);
+    fn settle_oldest(&mut self, told: &mut impl FnMut(MessageOutcome)) {
+        if self.open.front().is_some_and(|oldest| !oldest.is_reported) {
+            told(MessageOutcome::Incomplete);
         }
         self.pop(told);
     }
 
-    fn pop(&mut self, told: &mut impl FnMut(Outcome)) {
+    fn pop(&mut self, told: &mut impl FnMut(MessageOutcome)) {
         let Some(oldest) = self.open.pop_front() else {
             return;
         };
         let before = self.settled.unwrap_or(oldest.number);
-        let step = ahead(oldest.number, before);
+        let step = distance_ahead(oldest.number, before);
         if step > 1 {
-            told(Outcome::Missing(step - 1));
+            told(MessageOutcome::Missing(step - 1));
         }
         if step > 0 || self.settled.is_none() {
             self.settled = Some(oldest.number);
@@ -235,7 +240,7 @@ impl Messages {
     }
 
     /// Number of open messages.
-    pub fn open(&self) -> usize {
+    pub fn open_count(&self) -> usize {
         self.open.len()
     }
 }

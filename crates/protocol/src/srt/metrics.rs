@@ -152,9 +152,9 @@ measure::metrics! {
         super::summary::PUBLISHED;
         super::summary::NO_MEDIA;
         super::summary::MESSAGES;
-        summary::MEDIA;
+        summary::MEDIA_ROWS;
         super::summary::PACKETS;
-        summary::STARTUP;
+        summary::STARTUP_ROWS;
         super::summary::STREAM;
     }
 }

@@ -42,14 +42,14 @@ impl SeqNumber {
     /// Distance from `other`, negative if `self` is before it. The shorter way around the wrap
     /// counts.
     #[inline]
-    pub const fn since(self, other: SeqNumber) -> i32 {
+    pub const fn distance_from(self, other: SeqNumber) -> i32 {
         // 31-bit distance, shifted left and back to extend its sign.
         (self.0.wrapping_sub(other.0) << 1) as i32 >> 1
     }
 
     #[inline]
     pub const fn is_before(self, other: SeqNumber) -> bool {
-        self.since(other) < 0
+        self.distance_from(other) < 0
     }
 }
 
@@ -85,8 +85,8 @@ mod tests {
         let (zero, max) = (SeqNumber::new(0), SeqNumber::MAX);
         assert_eq!(max.next(), zero);
         assert_eq!(zero.minus(1), max);
-        assert_eq!(zero.since(max), 1);
-        assert_eq!(max.since(zero), -1);
+        assert_eq!(zero.distance_from(max), 1);
+        assert_eq!(max.distance_from(zero), -1);
         assert!(max.is_before(zero) && !zero.is_before(max) && !zero.is_before(zero));
         assert_eq!(SeqNumber::new(0x8000_0005).value(), 5);
     }
@@ -104,8 +104,8 @@ mod tests {
         #[test]
         fn distance_inverts_plus_and_minus(from in any::<u32>(), distance in 0u32..0x3fff_ffff) {
             let from = SeqNumber::new(from);
-            prop_assert_eq!(from.plus(distance).since(from), distance as i32);
-            prop_assert_eq!(from.minus(distance).since(from), -(distance as i32));
+            prop_assert_eq!(from.plus(distance).distance_from(from), distance as i32);
+            prop_assert_eq!(from.minus(distance).distance_from(from), -(distance as i32));
         }
     }
 }

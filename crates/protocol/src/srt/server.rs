@@ -15,21 +15,21 @@ use bytes::Bytes;
 use measure::Catalogue;
 use serde::Serialize;
 
-use super::arq::flow::Left;
-use super::arq::message_flow::MadeMessages;
-use super::arq::sender::SentMessages;
+use super::arq::flow::DepartureCounts;
+use super::arq::message_flow::MessageSource;
+use super::arq::sender::SentMessageCounts;
 use super::arq::statistics::{ReceiverStatistics, SenderStatistics};
 use super::config;
 use super::crypto::{self, Passphrase};
-use super::made::Made;
+use super::made::SourceMedia;
 use crate::media::source::SourceConfig;
 use crate::metrics::CLIENTS;
 use crate::published_streams::PublishedStreams;
 use crate::session::Endpoint;
 
 pub use faults::ServerFaults;
-pub use flow::Wrongs;
-pub use taking::ReceivedMessages;
+pub use flow::FaultCounts;
+pub use taking::ReceivedMessageCounts;
 
 /// Metrics of the server's sessions.
 const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS]);
@@ -41,7 +41,7 @@ pub struct ServerConfig {
     pub source: SourceConfig,
     /// Messages that it sends instead of live media; clients then publish messages as well.
     /// Default: live media.
-    pub messages: Option<MadeMessages>,
+    pub messages: Option<MessageSource>,
     /// Number of streams: `stream1`, `stream2` and so on. Default: any name is valid, and so is
     /// none.
     pub streams: Option<u32>,
@@ -94,9 +94,9 @@ pub struct ServedClient {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub messages: Option<ServedMessages>,
     /// Packets sent to a client that plays, including those left out on purpose.
-    pub sent: Left,
+    pub sent: DepartureCounts,
     /// Counts of injected faults.
-    pub wrongs: Wrongs,
+    pub wrongs: FaultCounts,
     /// Counters of the sender, if the client plays.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sender: Option<Box<SenderStatistics>>,
@@ -114,10 +114,10 @@ pub struct ServedClient {
 pub struct ServedMessages {
     /// Messages sent to a client that plays.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub sent: Option<SentMessages>,
+    pub sent: Option<SentMessageCounts>,
     /// Messages received from a client that publishes.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub received: Option<ReceivedMessages>,
+    pub received: Option<ReceivedMessageCounts>,
 }
 
 #[derive(Clone, Debug)]
@@ -127,7 +127,7 @@ pub struct Server(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     config: ServerConfig,
-    made: Made,
+    media: SourceMedia,
     published: PublishedStreams<Bytes>,
 }
 
@@ -149,11 +149,11 @@ impl Server {
     /// Reason why its media cannot be made.
     pub fn new(config: ServerConfig) -> Result<Server, String> {
         let made = match config.messages {
-            Some(messages) => Made::Messages(messages),
-            None => Made::Stream(Arc::new(config::stream(&config.source, None)?)),
+            Some(messages) => SourceMedia::Messages(messages),
+            None => SourceMedia::Stream(Arc::new(config::stream(&config.source, None)?)),
         };
         Ok(Server(Arc::new(Shared {
-            made,
+            media: made,
             published: PublishedStreams::default(),
             config,
         })))

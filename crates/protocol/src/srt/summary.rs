@@ -1,13 +1,13 @@
 //! Rows of SRT in the summary of a run.
 
 use measure::SummaryRow;
-use measure::summary::{Part, When};
+use measure::summary::{Part, RowCondition};
 
 /// Media sent by a population. Ends the summary of a population that receives nothing.
 pub(super) const PUBLISHED: &[SummaryRow] = &[
     SummaryRow::text(
         "sent",
-        &[When::Above("pkt_sent")],
+        &[RowCondition::Above("pkt_sent")],
         &[
             Part::Text("{sent_bitrate} of media, {sent_wire_bitrate} on the wire"),
             Part::If("not_taken", "; {} packets could not be sent"),
@@ -15,7 +15,7 @@ pub(super) const PUBLISHED: &[SummaryRow] = &[
     ),
     SummaryRow::text(
         "retransmitted",
-        &[When::Above("pkt_sent")],
+        &[RowCondition::Above("pkt_sent")],
         &[
             Part::Text("{pkt_retrans} of {pkt_sent_unique} packets"),
             Part::If("pkt_snd_loss", "; {} reported missing by the server"),
@@ -25,7 +25,7 @@ pub(super) const PUBLISHED: &[SummaryRow] = &[
     ),
     SummaryRow::text(
         "messages",
-        &[When::Above("messages_sent")],
+        &[RowCondition::Above("messages_sent")],
         &[
             Part::Text("{messages_acknowledged} of {messages_sent} acknowledged"),
             Part::If(
@@ -38,40 +38,52 @@ pub(super) const PUBLISHED: &[SummaryRow] = &[
     ),
     SummaryRow::distribution(
         "round trip",
-        &[When::Above("pkt_sent"), When::HasData("rtt")],
+        &[
+            RowCondition::Above("pkt_sent"),
+            RowCondition::HasData("rtt"),
+        ],
         "rtt",
         "p50",
     ),
     SummaryRow::distribution(
         "send queue",
-        &[When::Above("pkt_sent"), When::HasData("send_queue_delay")],
+        &[
+            RowCondition::Above("pkt_sent"),
+            RowCondition::HasData("send_queue_delay"),
+        ],
         "send_queue_delay",
         "p50",
     ),
     SummaryRow::distribution(
         "send buffer",
-        &[When::Above("pkt_sent"), When::HasData("snd_buffer")],
+        &[
+            RowCondition::Above("pkt_sent"),
+            RowCondition::HasData("snd_buffer"),
+        ],
         "snd_buffer",
         "p50",
     ),
-    SummaryRow::end(&[When::Above("pkt_sent"), When::Zero("pkt_recv")]),
+    SummaryRow::end(&[
+        RowCondition::Above("pkt_sent"),
+        RowCondition::Zero("pkt_recv"),
+    ]),
 ];
 
 /// Row for a population that received no media.
 pub(super) const NO_MEDIA: &[SummaryRow] = &[
     SummaryRow::text(
         "media",
-        &[When::Zero("pkt_recv")],
+        &[RowCondition::Zero("pkt_recv")],
         &[Part::Text("none received")],
     ),
-    SummaryRow::end(&[When::Zero("pkt_recv")]),
+    SummaryRow::end(&[RowCondition::Zero("pkt_recv")]),
 ];
 
 /// Messages received.
 pub(super) const MESSAGES: &[SummaryRow] = &[
     SummaryRow::text(
         "messages",
-        &[When::Above("messages_expected")],
+        &[RowCondition::Above("messages_expected")],
         &[
             Part::Text("{messages_whole} received whole, {message_bitrate}"),
             Part::If("messages_incomplete", "; {} incomplete"),
@@ -84,7 +96,7 @@ pub(super) const MESSAGES: &[SummaryRow] = &[
     ),
     SummaryRow::distribution(
         "message time",
-        &[When::HasData("message_time")],
+        &[RowCondition::HasData("message_time")],
         "message_time",
         "p50",
     ),
@@ -106,16 +118,16 @@ pub(super) const PACKETS: &[SummaryRow] = &[
             Part::If("pkt_malformed", "; {} malformed datagrams"),
         ],
     ),
-    SummaryRow::distribution("round trip", &[When::HasData("rtt")], "rtt", "p50"),
+    SummaryRow::distribution("round trip", &[RowCondition::HasData("rtt")], "rtt", "p50"),
     SummaryRow::distribution(
         "latency",
-        &[When::HasData("agreed_latency")],
+        &[RowCondition::HasData("agreed_latency")],
         "agreed_latency",
         "p50",
     ),
     SummaryRow::distribution(
         "recovery margin",
-        &[When::HasData("recovery_margin")],
+        &[RowCondition::HasData("recovery_margin")],
         "recovery_margin",
         "p50",
     ),
@@ -125,7 +137,7 @@ pub(super) const PACKETS: &[SummaryRow] = &[
 pub(super) const STREAM: &[SummaryRow] = &[
     SummaryRow::text(
         "content",
-        &[When::Above("ts_packets")],
+        &[RowCondition::Above("ts_packets")],
         &[Part::List(&[
             ("foreign", "{} datagrams of another source"),
             ("damaged", "{} damaged"),
@@ -134,7 +146,7 @@ pub(super) const STREAM: &[SummaryRow] = &[
     ),
     SummaryRow::text(
         "stream",
-        &[When::Above("ts_packets")],
+        &[RowCondition::Above("ts_packets")],
         &[Part::ListOr(
             &[
                 ("sync_losses", "{} sync losses"),
@@ -150,37 +162,43 @@ pub(super) const STREAM: &[SummaryRow] = &[
     SummaryRow::text(
         "to picture",
         &[
-            When::Above("ts_packets"),
-            When::NoData("random_access_delay"),
-            When::Began,
+            RowCondition::Above("ts_packets"),
+            RowCondition::NoData("random_access_delay"),
+            RowCondition::StartedAfterWarmUp,
         ],
         &[Part::Text("none: no random-access point received")],
     ),
     SummaryRow::distribution(
         "to picture",
         &[
-            When::Above("ts_packets"),
-            When::HasData("random_access_delay"),
+            RowCondition::Above("ts_packets"),
+            RowCondition::HasData("random_access_delay"),
         ],
         "random_access_delay",
         "p50",
     ),
     SummaryRow::text(
         "silent",
-        &[When::Above("streams_silent")],
+        &[RowCondition::Above("streams_silent")],
         &[Part::Text(
             "{streams_silent:time|times} no video or audio, while the rest of the stream arrived",
         )],
     ),
     SummaryRow::distribution(
         "media delay",
-        &[When::Above("ts_packets"), When::HasData("datagram_delay")],
+        &[
+            RowCondition::Above("ts_packets"),
+            RowCondition::HasData("datagram_delay"),
+        ],
         "datagram_delay",
         "p50",
     ),
     SummaryRow::text(
         "clocks",
-        &[When::Above("ts_packets"), When::Above("stamps_ahead")],
+        &[
+            RowCondition::Above("ts_packets"),
+            RowCondition::Above("stamps_ahead"),
+        ],
         &[Part::Text(
             "{stamps_ahead} datagrams arrived before they were sent: the clocks differ",
         )],

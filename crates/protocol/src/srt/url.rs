@@ -9,7 +9,7 @@ use measure::nearest::suggest;
 use super::codec::stream_id::{AccessControl, StreamId};
 use super::config::{self, Cipher, KeyLength, Mode};
 use super::crypto::Passphrase;
-use crate::url::{Parts, UrlError, Why, percent_decode, scheme};
+use crate::url::{UrlError, UrlParts, UrlProblem, percent_decode, scheme};
 
 /// Default port of the reference server. SRT defines none, so URLs must name a port.
 pub(super) const DEFAULT_PORT: u16 = 9000;
@@ -40,7 +40,7 @@ const KEYS: [&str; 16] = [
 pub struct Url {
     host: String,
     port: u16,
-    shown: String,
+    display: String,
     /// `streamid`.
     pub stream_id: Option<StreamId>,
     /// `mode`.
@@ -76,16 +76,16 @@ impl Url {
     /// [`UrlError`].
     pub fn parse(url: &str) -> Result<Url, UrlError> {
         if scheme(url)? != "srt" {
-            return Err(Why::Scheme {
+            return Err(UrlProblem::Scheme {
                 kind: "SRT URL",
                 schemes: "srt://",
             }
-            .of(url));
+            .error_for(url));
         }
-        let parts = Parts::of(url)?;
+        let parts = UrlParts::parse(url)?;
         // The query may contain the passphrase.
         let (shown, query) = url.split_once('?').unwrap_or((url, ""));
-        let other = |text: String| Why::Other(text).of(shown);
+        let other = |text: String| UrlProblem::Other(text).error_for(shown);
         if parts.user_info.is_some() {
             return Err(other(
                 "SRT URLs have no user name and password; write them into the stream id, as \
@@ -110,7 +110,7 @@ impl Url {
         })?;
         let mut read = Url {
             port,
-            shown: format!("srt://{}", parts.authority),
+            display: format!("srt://{}", parts.authority),
             host: parts.host,
             stream_id: None,
             mode: None,
@@ -140,7 +140,7 @@ impl Url {
         }
         read.messages &= is_file;
         if let Some(id) = &read.stream_id {
-            read.shown = format!("{}?streamid={id}", read.shown);
+            read.display = format!("{}?streamid={id}", read.display);
         }
         Ok(read)
     }
@@ -197,13 +197,13 @@ impl Url {
             "pbkeylen" => {
                 self.key_length = match value {
                     "0" => None,
-                    _ => Some(KeyLength::read(value).ok_or_else(|| {
+                    _ => Some(KeyLength::parse_query(value).ok_or_else(|| {
                         format!("pbkeylen: `{value}` must be 16, 24 or 32, in bytes")
                     })?),
                 };
             }
             "cryptomode" => {
-                let cipher = Cipher::read(value);
+                let cipher = Cipher::parse_query(value);
                 self.cipher = Some(cipher.ok_or_else(|| {
                     format!("cryptomode: `{value}` is not 0 (auto), 1 (AES-CTR) or 2 (AES-GCM)")
                 })?);
@@ -261,7 +261,7 @@ impl Url {
 /// Does not show the passphrase.
 impl fmt::Display for Url {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&self.shown)
+        out.write_str(&self.display)
     }
 }
 

@@ -17,8 +17,8 @@ use std::time::Duration;
 use measure::Time;
 
 use crate::session::{
-    ChannelId, Closed, Context, Datagram, Endpoint, Failure, Input, Open, Outcome, Output, PeerId,
-    Port, Reading, Route, Session,
+    ChannelId, CloseReason, Context, Datagram, Endpoint, Failure, Input, Open, Outcome, Output,
+    PeerId, Port, ReadTiming, Route, Session,
 };
 
 /// Log of one side.
@@ -80,7 +80,7 @@ impl Case {
     }
 
     /// Returns `true` if the server's log is complete, so that the driver may be stopped.
-    pub fn server_is_through(&self, server: &Log) -> bool {
+    pub fn is_server_done(&self, server: &Log) -> bool {
         server.lines().len() >= self.server_hears.len()
     }
 }
@@ -136,7 +136,7 @@ fn open_tls(cx: &mut Context<'_>, to: SocketAddr) {
     });
 }
 
-fn open_udp(cx: &mut Context<'_>, peer: Option<SocketAddr>, reading: Reading) {
+fn open_udp(cx: &mut Context<'_>, peer: Option<SocketAddr>, reading: ReadTiming) {
     let local = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
     cx.out.push_back(Output::Open {
         channel: CHANNEL,
@@ -157,7 +157,7 @@ fn send(cx: &mut Context<'_>, bytes: &[u8]) {
     });
 }
 
-fn say(cx: &mut Context<'_>, to: Option<SocketAddr>, bytes: &[u8]) {
+fn send_datagram(cx: &mut Context<'_>, to: Option<SocketAddr>, bytes: &[u8]) {
     cx.transmit(CHANNEL, to, |out| out.extend_from_slice(bytes));
 }
 
@@ -202,11 +202,11 @@ impl Endpoint for ByAddress {
                 answer.extend_from_slice(b"say hello");
                 Route::Answer
             }
-            _ => Route::Drop,
+            _ => Route::Discard,
         }
     }
 
-    fn ended(&mut self, session: PeerId) {
+    fn session_ended(&mut self, session: PeerId) {
         self.peers[session.0 as usize] = None;
         self.log.add(format!("session {} has ended", session.0));
     }
@@ -234,25 +234,25 @@ pub fn cases() -> Vec<Case> {
         exchanges::FINISHED_BY_ANOTHER,
         exchanges::REFUSED,
         sinks::COUNTED,
-        sinks::TOLD_APART,
+        sinks::SPLIT_BY_FILTER,
         CHALLENGE,
         by_name::CONNECTED,
         by_name::OWN_PORT,
         UNCONNECTED,
         BATCHES,
         RETRANSMISSION,
-        ANEW_AT_ONCE,
+        NEW_SESSION_AFTER_GOODBYE,
         flows::PACED,
         flows::PACED_TO_A_NAMED_PEER,
         flows::PACED_IN_A_CONNECTION,
         flows::STARTED_AGAIN,
         flows::STARTED_AGAIN_IN_A_CONNECTION,
-        flows::TO_NOWHERE,
-        flows::TO_NOBODY,
-        flows::TAKEN_OUT_AT_ONCE,
-        flows::TAKEN_OUT_AT_ONCE_IN_A_CONNECTION,
+        flows::WITHOUT_PEER,
+        flows::TO_UNREACHABLE_PORT,
+        flows::REMOVED_AT_ONCE,
+        flows::REMOVED_AT_ONCE_IN_A_CONNECTION,
         LATE_BEFORE_THE_DEADLINE,
-        NOBODY,
+        UNREACHABLE_PORT,
         DEADLINE,
         STOP,
     ]
@@ -266,7 +266,7 @@ fn echo(log: Log) -> Box<dyn Session> {
         Input::Datagrams { datagrams, .. } => {
             for datagram in datagrams {
                 log.add(text(datagram.bytes));
-                say(cx, None, datagram.bytes);
+                send_datagram(cx, None, datagram.bytes);
                 if datagram.bytes == b"bye" {
                     end(cx, Outcome::Completed);
                 }
@@ -280,18 +280,18 @@ const CHALLENGE: Case = Case {
     name: "an endpoint answers strangers and accepts those that send hello",
     client: |server, log| {
         script(move |cx, input, _| match input {
-            Input::Start { .. } => open_udp(cx, Some(server), Reading::AtOnce),
+            Input::Start { .. } => open_udp(cx, Some(server), ReadTiming::AtOnce),
             Input::Opened { remote, .. } => {
                 log.add(format!("remote: {}", remote == Some(server)));
-                say(cx, None, b"who?");
+                send_datagram(cx, None, b"who?");
             }
             Input::Datagrams { datagrams, .. } => {
                 for datagram in datagrams {
                     assert_eq!(datagram.from, server);
                     log.add(text(datagram.bytes));
                     match datagram.bytes {
-                        b"say hello" => say(cx, None, b"hello"),
-                        b"hello" => say(cx, None, b"bye"),
+                        b"say hello" => send_datagram(cx, None, b"hello"),
+                        b"hello" => send_datagram(cx, None, b"bye"),
                         _ => end(cx, Outcome::Completed),
                     }
                 }
@@ -315,13 +315,13 @@ const UNCONNECTED: Case = Case {
     name: "a socket without a peer sends to explicit destinations, and may be read late",
     client: |server, log| {
         script(move |cx, input, _| match input {
-            Input::Start { .. } => open_udp(cx, None, Reading::Late),
+            Input::Start { .. } => open_udp(cx, None, ReadTiming::Late),
             Input::Opened { remote, .. } => {
                 log.add(format!("remote: {}", remote.is_some()));
                 // Not sent: the socket has no peer.
-                say(cx, None, b"hello");
-                say(cx, Some(server), b"hello");
-                say(cx, Some(server), b"bye");
+                send_datagram(cx, None, b"hello");
+                send_datagram(cx, Some(server), b"hello");
+                send_datagram(cx, Some(server), b"bye");
             }
             Input::Datagrams { datagrams, .. } => {
                 for datagram in datagrams {
@@ -351,26 +351,30 @@ const UNCONNECTED: Case = Case {
 };
 
 /// Number and length of the datagrams in the batch case: more than one system call can send.
-const MANY: usize = 150;
-const LONG: usize = 1000;
+const BATCH_COUNT: usize = 150;
+const BATCH_DATAGRAM_BYTES: usize = 1000;
 
 const BATCHES: Case = Case {
     name: "many datagrams leave in one call and arrive unchanged",
     client: |server, log| {
         let mut came = 0;
         script(move |cx, input, _| match input {
-            Input::Start { .. } => open_udp(cx, Some(server), Reading::AtOnce),
-            Input::Opened { .. } => say(cx, None, b"hello"),
+            Input::Start { .. } => open_udp(cx, Some(server), ReadTiming::AtOnce),
+            Input::Opened { .. } => send_datagram(cx, None, b"hello"),
             Input::Datagrams { datagrams, .. } => {
                 for datagram in datagrams {
                     let number = u8::try_from(came).unwrap_or(u8::MAX);
-                    let length = if came == MANY - 1 { 7 } else { LONG };
+                    let length = if came == BATCH_COUNT - 1 {
+                        7
+                    } else {
+                        BATCH_DATAGRAM_BYTES
+                    };
                     if datagram.bytes != vec![number; length] {
                         log.add(format!("{number} is wrong"));
                     }
                     came += 1;
                 }
-                if came == MANY {
+                if came == BATCH_COUNT {
                     log.add("all came");
                     end(cx, Outcome::Completed);
                 }
@@ -382,8 +386,12 @@ const BATCHES: Case = Case {
         by_address(log, |log| {
             script(move |cx, input, _| {
                 if let Input::Datagrams { .. } = input {
-                    for number in 0..MANY {
-                        let length = if number == MANY - 1 { 7 } else { LONG };
+                    for number in 0..BATCH_COUNT {
+                        let length = if number == BATCH_COUNT - 1 {
+                            7
+                        } else {
+                            BATCH_DATAGRAM_BYTES
+                        };
                         cx.transmit(CHANNEL, None, |out| {
                             out.extend(std::iter::repeat_n(number as u8, length));
                         });
@@ -406,9 +414,9 @@ const RETRANSMISSION: Case = Case {
     client: |server, log| {
         let mut missing: Vec<u8> = (0..10).collect();
         script(move |cx, input, deadline| match input {
-            Input::Start { .. } => open_udp(cx, Some(server), Reading::Late),
+            Input::Start { .. } => open_udp(cx, Some(server), ReadTiming::Late),
             Input::Opened { .. } => {
-                say(cx, None, b"hello");
+                send_datagram(cx, None, b"hello");
                 *deadline = Some(cx.now + Duration::from_millis(200));
             }
             Input::Datagrams { datagrams, .. } => {
@@ -417,7 +425,7 @@ const RETRANSMISSION: Case = Case {
                 }
                 if missing.is_empty() {
                     log.add("complete");
-                    say(cx, None, b"bye");
+                    send_datagram(cx, None, b"bye");
                     end(cx, Outcome::Completed);
                 }
             }
@@ -425,7 +433,7 @@ const RETRANSMISSION: Case = Case {
                 *deadline = None;
                 log.add(format!("missing: {missing:?}"));
                 for &number in &missing {
-                    say(cx, None, &[number]);
+                    send_datagram(cx, None, &[number]);
                 }
             }
             _ => log.add("something else"),
@@ -441,7 +449,7 @@ const RETRANSMISSION: Case = Case {
                     match datagram.bytes {
                         b"hello" => {
                             let numbers = (0..10).filter(|number| ![3, 7].contains(number));
-                            numbers.for_each(|number| say(cx, None, &[number]));
+                            numbers.for_each(|number| send_datagram(cx, None, &[number]));
                         }
                         b"bye" => {
                             log.add("bye");
@@ -449,7 +457,7 @@ const RETRANSMISSION: Case = Case {
                         }
                         asked => {
                             log.add(format!("again: {asked:?}"));
-                            say(cx, None, asked);
+                            send_datagram(cx, None, asked);
                         }
                     }
                 }
@@ -467,17 +475,17 @@ const RETRANSMISSION: Case = Case {
     ],
 };
 
-const ANEW_AT_ONCE: Case = Case {
+const NEW_SESSION_AFTER_GOODBYE: Case = Case {
     name: "a hello right after a goodbye starts another session",
     client: |server, log| {
         let mut over = 0;
         script(move |cx, input, _| match input {
-            Input::Start { .. } => open_udp(cx, Some(server), Reading::AtOnce),
+            Input::Start { .. } => open_udp(cx, Some(server), ReadTiming::AtOnce),
             Input::Opened { .. } => {
                 // One read returns several datagrams.
                 for _ in 0..4 {
-                    say(cx, None, b"hello");
-                    say(cx, None, b"bye");
+                    send_datagram(cx, None, b"hello");
+                    send_datagram(cx, None, b"bye");
                 }
             }
             Input::Datagrams { datagrams, .. } => {
@@ -496,7 +504,7 @@ const ANEW_AT_ONCE: Case = Case {
                 if let Input::Datagrams { datagrams, .. } = input
                     && datagrams.iter().any(|datagram| datagram.bytes == b"bye")
                 {
-                    say(cx, None, b"bye");
+                    send_datagram(cx, None, b"bye");
                     end(cx, Outcome::Completed);
                 }
             })
@@ -523,9 +531,9 @@ const LATE_BEFORE_THE_DEADLINE: Case = Case {
         let mut passed = Time::ZERO;
         let mut answered = false;
         script(move |cx, input, deadline| match input {
-            Input::Start { .. } => open_udp(cx, Some(server), Reading::Late),
+            Input::Start { .. } => open_udp(cx, Some(server), ReadTiming::Late),
             Input::Opened { .. } => {
-                say(cx, None, b"hello");
+                send_datagram(cx, None, b"hello");
                 // Not at the heartbeat of a worker, at which it is awake anyway.
                 *deadline = Some(cx.now + Duration::from_millis(17));
             }
@@ -542,13 +550,13 @@ const LATE_BEFORE_THE_DEADLINE: Case = Case {
             // On a busy machine the server may not have answered yet.
             Input::Deadline if !answered => {
                 passed = cx.now;
-                say(cx, None, b"hello");
+                send_datagram(cx, None, b"hello");
                 *deadline = Some(cx.now + Duration::from_millis(17));
             }
             Input::Deadline => {
                 let early = deadline.is_some_and(|deadline| cx.now < deadline);
                 log.add(format!("early: {early}"));
-                say(cx, None, b"bye");
+                send_datagram(cx, None, b"bye");
                 end(cx, Outcome::Completed);
             }
             _ => log.add("something else"),
@@ -563,7 +571,7 @@ const LATE_BEFORE_THE_DEADLINE: Case = Case {
                 for datagram in datagrams {
                     match datagram.bytes {
                         b"bye" => end(cx, Outcome::Completed),
-                        _ => say(cx, None, datagram.bytes),
+                        _ => send_datagram(cx, None, datagram.bytes),
                     }
                 }
             })
@@ -574,20 +582,20 @@ const LATE_BEFORE_THE_DEADLINE: Case = Case {
     server_hears: &["accepts", "session 0 has ended"],
 };
 
-const NOBODY: Case = Case {
+const UNREACHABLE_PORT: Case = Case {
     name: "a socket connected to an unused port is reset",
     client: |server, log| {
         script(move |cx, input, deadline| match input {
-            Input::Start { .. } => open_udp(cx, Some(server), Reading::AtOnce),
+            Input::Start { .. } => open_udp(cx, Some(server), ReadTiming::AtOnce),
             Input::Opened { .. } => {
-                say(cx, None, b"hello");
+                send_datagram(cx, None, b"hello");
                 *deadline = Some(cx.now + Duration::from_secs(5));
             }
-            Input::Closed { how, .. } => {
+            Input::Closed { reason: how, .. } => {
                 log.add(format!("{how:?}"));
                 let reason = "nobody";
                 let detail = String::new();
-                assert_eq!(how, Closed::Reset);
+                assert_eq!(how, CloseReason::Reset);
                 end(cx, Outcome::Failed(Failure { reason, detail }));
             }
             _ => {
@@ -634,8 +642,8 @@ const STOP: Case = Case {
     name: "a stopped client says goodbye, and earlier datagrams still arrive",
     client: |server, log| {
         script(move |cx, input, _| match input {
-            Input::Start { .. } => open_udp(cx, Some(server), Reading::AtOnce),
-            Input::Opened { .. } => say(cx, None, b"hello"),
+            Input::Start { .. } => open_udp(cx, Some(server), ReadTiming::AtOnce),
+            Input::Opened { .. } => send_datagram(cx, None, b"hello"),
             Input::Datagrams { datagrams, .. } => {
                 for datagram in datagrams {
                     log.add(text(datagram.bytes));
@@ -646,7 +654,7 @@ const STOP: Case = Case {
             }
             Input::Stop { .. } => {
                 log.add("stop");
-                say(cx, None, b"bye");
+                send_datagram(cx, None, b"bye");
             }
             _ => log.add("something else"),
         })
@@ -666,7 +674,7 @@ const STOP: Case = Case {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{End, Pair, PairSettings, SessionNumber};
+    use crate::testing::{Pair, PairSettings, RunEnd, SessionNumber};
 
     #[test]
     fn virtual_network_passes_all_conformance_cases() {
@@ -681,7 +689,7 @@ mod tests {
                 Server::Udp(_) | Server::Nobody => unreachable!("no TCP server"),
             });
             if let Server::Udp(endpoint) = case.server {
-                pair.answer_datagrams(endpoint(server.clone()));
+                pair.set_endpoint(endpoint(server.clone()));
             }
             if let Some(after) = case.stop {
                 pair.run(after);
@@ -689,7 +697,7 @@ mod tests {
             }
             assert_eq!(
                 pair.run(Duration::from_secs(10)),
-                End::Ended,
+                RunEnd::Ended,
                 "{}",
                 case.name
             );

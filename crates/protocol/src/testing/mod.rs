@@ -14,14 +14,14 @@ mod stream;
 use crate::media::rtp::StreamSummary;
 use crate::session::StreamRow;
 
-pub use pair::{Door, End, Pair, PairSettings, Path, SessionNumber, Side};
+pub use pair::{Pair, PairSettings, PathCounts, RunEnd, ServerReaction, SessionNumber, Side};
 
 /// Returns the rows of streams by their common type.
 ///
 /// # Panics
 /// If a row has another type.
 pub fn summaries(rows: &[StreamRow]) -> Vec<StreamSummary> {
-    let summary = |row: &StreamRow| row.get().cloned();
+    let summary = |row: &StreamRow| row.downcast_ref().cloned();
     let summaries = rows.iter().map(summary).collect::<Option<_>>();
     summaries.expect("each is of a stream of RTP or a transport stream")
 }

@@ -17,8 +17,9 @@ use measure::{Catalogue, Recorder, Time};
 
 use super::stream::Stream;
 use crate::session::{
-    ChannelError, ChannelId, Closed, Context, Endpoint, ExchangeEnded, FlowId, Flows, Input, Media,
+    ChannelError, ChannelId, CloseReason, Context, Endpoint, ExchangeEnded, FlowId, Flows, Input,
     MediaEvent, Outbox, Outcome, Output, PacketHeader, PeerId, Port, Session, SinkId, Sinks,
+    SocketMedia,
 };
 use link::{Counts, Link, Settings};
 
@@ -26,7 +27,7 @@ use link::{Counts, Link, Settings};
 const DATAGRAM_OVERHEAD: usize = 28;
 
 /// Maximum number of bytes of one read of a stream.
-const READ: usize = 64 * 1024;
+const READ_MAX: usize = 64 * 1024;
 
 /// Maximum number of packets of one flow before other events are handled.
 const PACKETS_A_TURN: usize = 64;
@@ -45,10 +46,10 @@ pub struct PairSettings {
     /// Port that the server listens on. Connections to other ports are refused.
     pub port: u16,
     /// Reaction of the server to connections.
-    pub door: Door,
+    pub server_reaction: ServerReaction,
     /// Metrics of both sides.
     pub catalogue: Catalogue,
-    /// Maximum number of steps; see [`End::StepsUp`].
+    /// Maximum number of steps; see [`RunEnd::StepsUp`].
     pub steps_max: u64,
 }
 
@@ -65,7 +66,7 @@ impl PairSettings {
             down: perfect,
             stream_delay: Duration::from_millis(1),
             port: 554,
-            door: Door::Open,
+            server_reaction: ServerReaction::Accept,
             catalogue,
             steps_max: 10_000_000,
         }
@@ -74,13 +75,13 @@ impl PairSettings {
 
 /// Reaction of the server to connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Door {
+pub enum ServerReaction {
     /// Connections get a session of the server.
-    Open,
+    Accept,
     /// Connections are refused.
-    Shut,
+    Refuse,
     /// Connections get no answer until they time out.
-    Silent,
+    Ignore,
 }
 
 /// One of the two sides of a pair.
@@ -106,7 +107,7 @@ pub struct SessionNumber(pub usize);
 
 /// Reason why a run returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum RunEnd {
     /// All sessions have ended.
     Ended,
     /// Some sessions have not ended, but no event is scheduled: they wait for something that never
@@ -120,7 +121,7 @@ pub enum End {
 
 /// Counts of the datagrams from one address to another.
 #[derive(Clone, Copy, Debug)]
-pub struct Path {
+pub struct PathCounts {
     /// Source address.
     pub from: SocketAddr,
     /// Destination address.
@@ -143,25 +144,25 @@ pub struct Pair {
     /// Open sessions that the endpoint has accepted.
     peers: BTreeMap<PeerId, usize>,
     slots: Vec<Slot>,
-    worlds: [World; 2],
+    sides: [SideState; 2],
     events: BinaryHeap<Reverse<(Time, u64, Event)>>,
     connections: Vec<Connection>,
     paths: Vec<PathState>,
     path_of: BTreeMap<(SocketAddr, SocketAddr), usize>,
     addresses: BTreeMap<SocketAddr, Vec<(usize, ChannelId, Port)>>,
     next_port: u16,
-    active: Vec<Active>,
-    lines: BTreeMap<exchanges::Key, exchanges::HandedOver>,
+    active_flows: Vec<ActiveFlow>,
+    exchanges: BTreeMap<exchanges::ExchangeKey, exchanges::RunningExchange>,
     topics: BTreeMap<String, Topic>,
     pending: VecDeque<(usize, Pending)>,
-    said: Vec<(SessionNumber, Output)>,
+    outputs: Vec<(SessionNumber, Output)>,
     foreign: u64,
     scratch: Vec<u8>,
     outbox: Outbox,
 }
 
 /// State that the sessions of one side share, as those of a worker do.
-struct World {
+struct SideState {
     recorder: Recorder,
     sinks: Sinks,
     flows: Flows,
@@ -191,7 +192,7 @@ struct Udp {
     to: Option<SocketAddr>,
     /// Number of the session at the endpoint.
     accepted: Option<PeerId>,
-    media: Option<Media>,
+    media: Option<SocketMedia>,
 }
 
 /// A pair of UDP ports.
@@ -200,13 +201,13 @@ struct Ports {
     media: SocketAddr,
     control: SocketAddr,
     sink: Option<SinkId>,
-    kind: Kind,
+    owner: PortOwner,
     peer: Option<(SocketAddr, SocketAddr)>,
 }
 
 /// Owner of a pair of ports.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum PortOwner {
     /// One session.
     Own,
     /// All sessions of one side: a datagram is assigned by its sender.
@@ -236,7 +237,7 @@ struct PathState {
     to: SocketAddr,
     link: Link<Datagram>,
     /// Time of the next check for arrivals.
-    look_at: Time,
+    check_at: Time,
 }
 
 #[derive(Clone, Debug)]
@@ -246,7 +247,7 @@ struct Datagram {
 }
 
 /// A flow that is started.
-struct Active {
+struct ActiveFlow {
     session: usize,
     flow: FlowId,
     channel: ChannelId,
@@ -256,14 +257,14 @@ struct Active {
 #[derive(Default)]
 struct Topic {
     last: Option<Arc<str>>,
-    listeners: Vec<usize>,
+    subscribers: Vec<usize>,
 }
 
 /// An event of the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     /// A connection attempt reaches the server.
-    Knock { session: usize, channel: ChannelId },
+    ConnectionAttempt { session: usize, channel: ChannelId },
     /// The client learns that its connection is established.
     Connected { connection: usize },
     /// A connection failed.
@@ -295,7 +296,7 @@ enum Pending {
     },
     Closed {
         channel: ChannelId,
-        how: Closed,
+        how: CloseReason,
     },
     Media {
         sink: SinkId,
@@ -333,7 +334,7 @@ impl Pair {
         accept: impl FnMut(SessionNumber) -> Box<dyn Session> + 'static,
     ) -> Pair {
         let catalogue = settings.catalogue;
-        let world = || World {
+        let world = || SideState {
             recorder: Recorder::new(catalogue),
             sinks: Sinks::default(),
             flows: Flows::default(),
@@ -347,18 +348,18 @@ impl Pair {
             endpoint: None,
             peers: BTreeMap::new(),
             slots: Vec::new(),
-            worlds: [world(), world()],
+            sides: [world(), world()],
             events: BinaryHeap::new(),
             connections: Vec::new(),
             paths: Vec::new(),
             path_of: BTreeMap::new(),
             addresses: BTreeMap::new(),
             next_port: 20_000,
-            active: Vec::new(),
-            lines: BTreeMap::new(),
+            active_flows: Vec::new(),
+            exchanges: BTreeMap::new(),
             topics: BTreeMap::new(),
             pending: VecDeque::new(),
-            said: Vec::new(),
+            outputs: Vec::new(),
             foreign: 0,
             scratch: Vec::new(),
             outbox: Outbox::default(),
@@ -415,27 +416,27 @@ impl Pair {
 
     /// Metrics of one side.
     pub fn recorder(&mut self, side: Side) -> &mut Recorder {
-        &mut self.worlds[side as usize].recorder
+        &mut self.sides[side as usize].recorder
     }
 
     /// Receivers of one side.
     pub fn sinks(&mut self, side: Side) -> &mut Sinks {
-        &mut self.worlds[side as usize].sinks
+        &mut self.sides[side as usize].sinks
     }
 
     /// Senders of one side.
     pub fn flows(&mut self, side: Side) -> &mut Flows {
-        &mut self.worlds[side as usize].flows
+        &mut self.sides[side as usize].flows
     }
 
     /// Outputs that require no action, in order: notes, records and the like.
-    pub fn said(&self) -> &[(SessionNumber, Output)] {
-        &self.said
+    pub fn outputs(&self) -> &[(SessionNumber, Output)] {
+        &self.outputs
     }
 
     /// All paths that datagrams have taken, with their counts.
-    pub fn paths(&self) -> impl Iterator<Item = Path> {
-        self.paths.iter().map(|path| Path {
+    pub fn paths(&self) -> impl Iterator<Item = PathCounts> {
+        self.paths.iter().map(|path| PathCounts {
             from: path.from,
             to: path.to,
             counts: path.link.counts(),
@@ -448,8 +449,8 @@ impl Pair {
     }
 
     /// Changes the reaction to new connections.
-    pub fn set_door(&mut self, door: Door) {
-        self.settings.door = door;
+    pub fn set_server_reaction(&mut self, door: ServerReaction) {
+        self.settings.server_reaction = door;
     }
 
     /// Asks a session to stop.
@@ -460,7 +461,7 @@ impl Pair {
 
     /// Resets all connections; both ends are notified.
     pub fn break_connections(&mut self) {
-        let how = Closed::Reset;
+        let how = CloseReason::Reset;
         let mut broken = Vec::new();
         for connection in &mut self.connections {
             for end in 0..2 {
@@ -471,7 +472,7 @@ impl Pair {
         }
         for (session, channel) in broken {
             let key = (session, channel);
-            if self.lines.contains_key(&key) {
+            if self.exchanges.contains_key(&key) {
                 self.end_exchange(key, ExchangeEnded::Closed(how));
                 continue;
             }
@@ -481,23 +482,23 @@ impl Pair {
     }
 
     /// Runs until the time limit, or until all sessions have ended.
-    pub fn run(&mut self, limit: Duration) -> End {
+    pub fn run(&mut self, limit: Duration) -> RunEnd {
         let limit = self.now + limit;
         loop {
-            self.settle();
+            self.deliver_pending();
             if self.slots.iter().all(|slot| slot.outcome.is_some()) {
-                return End::Ended;
+                return RunEnd::Ended;
             }
             if self.steps >= self.settings.steps_max {
-                return End::StepsUp;
+                return RunEnd::StepsUp;
             }
             self.steps += 1;
             let Some(next) = self.next() else {
-                return End::Idle;
+                return RunEnd::Idle;
             };
             if next > limit {
                 self.now = limit;
-                return End::TimeUp;
+                return RunEnd::TimeUp;
             }
             self.now = self.now.max(next);
             self.step();
@@ -507,7 +508,7 @@ impl Pair {
     /// Time of the next event.
     fn next(&self) -> Option<Time> {
         let event = self.events.peek().map(|Reverse((at, ..))| *at);
-        let flows = self.active.iter().map(|active| active.due);
+        let flows = self.active_flows.iter().map(|active| active.due);
         let flow = flows.filter(|&due| due != Time::NEVER).min();
         let exchange = self.exchange_due().map(|(at, _)| at);
         let deadline = self.deadline().map(|(at, _)| at);
@@ -530,10 +531,14 @@ impl Pair {
             && at <= self.now
         {
             self.events.pop();
-            self.happen(event);
+            self.handle_event(event);
             return;
         }
-        if let Some(place) = self.active.iter().position(|flow| flow.due <= self.now) {
+        if let Some(place) = self
+            .active_flows
+            .iter()
+            .position(|flow| flow.due <= self.now)
+        {
             self.send_flow(place);
             return;
         }
@@ -556,7 +561,7 @@ impl Pair {
     }
 
     /// Delivers queued inputs until none is left.
-    fn settle(&mut self) {
+    fn deliver_pending(&mut self) {
         while let Some((place, pending)) = self.pending.pop_front() {
             self.steps += 1;
             if self.steps > self.settings.steps_max {
@@ -579,15 +584,18 @@ impl Pair {
                     if let Some(slot) = self.slots.get_mut(place) {
                         slot.channels.remove(&channel);
                     }
-                    Input::Closed { channel, how }
+                    Input::Closed {
+                        channel,
+                        reason: how,
+                    }
                 }
                 &Pending::Media { sink, event } => Input::Media { sink, event },
                 &Pending::FlowEnded { flow } => Input::FlowEnded { flow },
-                Pending::Exchanged { channel, how } => Input::Exchanged {
+                Pending::Exchanged { channel, how } => Input::ExchangeEnded {
                     channel: *channel,
-                    how: how.clone(),
+                    reason: how.clone(),
                 },
-                Pending::Told { topic, message } => Input::Told { topic, message },
+                Pending::Told { topic, message } => Input::TopicMessage { topic, message },
             };
             self.deliver(place, input);
         }
@@ -600,7 +608,7 @@ impl Pair {
         if slot.outcome.is_some() {
             return;
         }
-        let world = &mut self.worlds[slot.side as usize];
+        let world = &mut self.sides[slot.side as usize];
         let mut out = VecDeque::new();
         let mut outbox = std::mem::take(&mut self.outbox);
         outbox.clear();
@@ -622,7 +630,7 @@ impl Pair {
             }
         }
         self.outbox = outbox;
-        self.look_at_flows(place);
+        self.update_flow_dues(place);
     }
 }
 

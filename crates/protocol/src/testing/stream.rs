@@ -8,10 +8,10 @@ use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
 /// Payload of a full TCP segment in bytes. A piece has up to eight.
-const PIECE: u64 = 1460;
+const SEGMENT: u64 = 1460;
 
 /// Maximum delay between pieces of one send, in nanoseconds.
-const APART: u64 = 200_000;
+const GAP_MAX: u64 = 200_000;
 
 /// Bytes in transit from one end to the other.
 #[derive(Debug)]
@@ -47,9 +47,9 @@ impl Stream {
         while left > 0 {
             // Mostly long pieces, and some of a few bytes, which find the bugs.
             let (most, apart) = match up_to(&mut self.rng, 7) {
-                0 => (8, up_to(&mut self.rng, APART)),
-                1 => (PIECE, up_to(&mut self.rng, APART)),
-                _ => (PIECE * 8, 0),
+                0 => (8, up_to(&mut self.rng, GAP_MAX)),
+                1 => (SEGMENT, up_to(&mut self.rng, GAP_MAX)),
+                _ => (SEGMENT * 8, 0),
             };
             let length = (1 + up_to(&mut self.rng, most - 1) as usize).min(left);
             left -= length;

@@ -8,13 +8,13 @@ use crate::publication::{gone, live};
 use crate::session::{Flows, Outbox};
 
 /// A client that logs its inputs.
-struct Noted(Arc<Mutex<Vec<String>>>);
+struct LoggingClient(Arc<Mutex<Vec<String>>>);
 
-impl Session for Noted {
+impl Session for LoggingClient {
     fn handle(&mut self, cx: &mut Context<'_>, input: Input<'_>) {
         let text = match input {
             Input::Start { due } => format!("start {}, due {}", at(cx.now), at(due)),
-            Input::Told { message, .. } => format!("told {message}"),
+            Input::TopicMessage { message, .. } => format!("told {message}"),
             other => format!("{other:?}"),
         };
         self.0.lock().expect("no test panics with it").push(text);
@@ -31,7 +31,7 @@ fn at(time: Time) -> f64 {
 }
 
 struct Bench {
-    waiting: Waiting,
+    waiting: WaitingClient,
     now: Time,
     inputs: Arc<Mutex<Vec<String>>>,
     listens: Vec<String>,
@@ -42,15 +42,15 @@ impl Bench {
     /// A client that was due at 1 s and waits for "a" and "b" from 2 s on, for 10 s.
     fn new(join_after: u64) -> Bench {
         let inputs = Arc::new(Mutex::new(Vec::new()));
-        let awaited = Awaited {
+        let awaited = AwaitedStreams {
             url: "rtmp://h/a".to_owned(),
             topics: vec!["a".to_owned(), "b".to_owned()],
-            patience: Duration::from_secs(10),
+            timeout: Duration::from_secs(10),
             join_after: Duration::from_secs(join_after),
         };
-        let client = Box::new(Noted(inputs.clone()));
+        let client = Box::new(LoggingClient(inputs.clone()));
         let mut bench = Bench {
-            waiting: Waiting::new(client, Arc::new(awaited)),
+            waiting: WaitingClient::new(client, Arc::new(awaited)),
             now: Time::from_start(Duration::from_secs(2)),
             inputs,
             listens: Vec::new(),
@@ -75,7 +75,7 @@ impl Bench {
         self.waiting.handle(&mut cx, input);
         for output in out {
             match output {
-                Output::Listen { topic } => self.listens.push(topic),
+                Output::Subscribe { topic } => self.listens.push(topic),
                 Output::Ended(outcome) => self.outcome = Some(outcome),
                 other => panic!("{other:?}"),
             }
@@ -83,7 +83,7 @@ impl Bench {
     }
 
     fn told(&mut self, topic: &str, message: &Arc<str>) {
-        self.input(Input::Told { topic, message });
+        self.input(Input::TopicMessage { topic, message });
     }
 
     /// Advances to the deadline.

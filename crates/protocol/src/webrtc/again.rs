@@ -7,10 +7,10 @@ use bytes::{Bytes, BytesMut};
 use measure::Time;
 
 use crate::session::PacketHeader;
-use crate::webrtc::feedback::{History, HistoryCounts, Retransmissions};
+use crate::webrtc::feedback::{RtxStream, SendHistory, SendHistoryCounts};
 
 /// Number of packets kept: some four seconds of 1 Mb/s video.
-const KEPT: usize = 512;
+const HISTORY_LENGTH: usize = 512;
 
 /// Maximum number of queued retransmissions. The other side requests further packets again if it
 /// still needs them.
@@ -21,66 +21,71 @@ const ROUND_TRIP_MAX: Duration = Duration::from_secs(1);
 
 /// Recently sent packets of a stream, and a queue of retransmissions.
 #[derive(Debug)]
-pub(super) struct Again {
-    history: History,
+pub(super) struct Retransmitter {
+    history: SendHistory,
     /// Retransmission stream. `None` to retransmit in the original stream.
-    stream: Option<Retransmissions>,
+    rtx_stream: Option<RtxStream>,
     /// Sequence numbers, each with the time of its request.
-    waiting: VecDeque<(u16, Time)>,
+    queue: VecDeque<(u16, Time)>,
 }
 
-impl Again {
-    pub(super) fn new(stream: Option<Retransmissions>) -> Again {
-        Again {
-            history: History::new(KEPT),
-            stream,
-            waiting: VecDeque::new(),
+impl Retransmitter {
+    pub(super) fn new(stream: Option<RtxStream>) -> Retransmitter {
+        Retransmitter {
+            history: SendHistory::new(HISTORY_LENGTH),
+            rtx_stream: stream,
+            queue: VecDeque::new(),
         }
     }
 
     /// Returns `true` if retransmissions have a stream of their own.
-    pub(super) fn has_stream(&self) -> bool {
-        self.stream.is_some()
+    pub(super) fn has_rtx_stream(&self) -> bool {
+        self.rtx_stream.is_some()
     }
 
     /// Stores a packet that is sent for the first time.
-    pub(super) fn sent(&mut self, header: &PacketHeader, payload: &Bytes) {
+    pub(super) fn store(&mut self, header: &PacketHeader, payload: &Bytes) {
         if let Some(&[high, low]) = header.get(2..4) {
             let sequence = u16::from_be_bytes([high, low]);
-            self.history.sent(sequence, *header, payload.clone());
+            self.history.store(sequence, *header, payload.clone());
         }
     }
 
     /// Queues requested packets. Packets requested again within `round_trip` are ignored, because
     /// the retransmission is still in flight.
-    pub(super) fn ask(&mut self, missing: &[u16], now: Time, round_trip: Option<Duration>) {
+    pub(super) fn queue_requested(
+        &mut self,
+        missing: &[u16],
+        now: Time,
+        round_trip: Option<Duration>,
+    ) {
         if let Some(round_trip) = round_trip {
             self.history.set_round_trip(round_trip.min(ROUND_TRIP_MAX));
         }
-        let room = WAITING_MAX - self.waiting.len();
+        let room = WAITING_MAX - self.queue.len();
         let asked = missing.iter().take(room);
-        self.waiting.extend(asked.map(|sequence| (*sequence, now)));
+        self.queue.extend(asked.map(|sequence| (*sequence, now)));
     }
 
     /// Returns the time of the oldest request in the queue.
     pub(super) fn next_due(&self) -> Option<Time> {
-        self.waiting.front().map(|(_, at)| *at)
+        self.queue.front().map(|(_, at)| *at)
     }
 
     /// Returns the header of the next retransmission, the time of the request and the original
     /// sequence number. Appends the payload to `out`.
-    pub(super) fn next(
+    pub(super) fn next_retransmission(
         &mut self,
         now: Time,
         out: &mut BytesMut,
     ) -> Option<(PacketHeader, Time, u16)> {
-        while let Some((sequence, due)) = self.waiting.pop_front() {
-            let Some(sent) = self.history.again(sequence, now) else {
+        while let Some((sequence, due)) = self.queue.pop_front() {
+            let Some(sent) = self.history.retransmit(sequence, now) else {
                 continue;
             };
             let payload: &Bytes = &sent.payload;
-            let header = match &mut self.stream {
-                Some(stream) => stream.carry(&sent.header, payload, out),
+            let header = match &mut self.rtx_stream {
+                Some(stream) => stream.wrap(&sent.header, payload, out),
                 None => {
                     out.extend_from_slice(payload);
                     Some(sent.header)
@@ -94,7 +99,7 @@ impl Again {
     }
 
     /// Returns the counts of all requests.
-    pub(super) fn counts(&self) -> HistoryCounts {
+    pub(super) fn counts(&self) -> SendHistoryCounts {
         self.history.counts()
     }
 }
@@ -106,23 +111,25 @@ mod tests {
         Time::from_nanos(1_000_000_000 + millis * 1_000_000)
     }
 
-    fn send(again: &mut Again, sequence: u16) {
+    fn send(again: &mut Retransmitter, sequence: u16) {
         let header = PacketHeader::EMPTY
-            .with(&[0x80, 96])
-            .with(&sequence.to_be_bytes())
-            .with(&[0, 0, 0, 1, 0, 0, 0, 7]);
+            .append(&[0x80, 96])
+            .append(&sequence.to_be_bytes())
+            .append(&[0, 0, 0, 1, 0, 0, 0, 7]);
         let payload = Bytes::from(sequence.to_be_bytes().to_vec());
-        again.sent(&header, &payload);
+        again.store(&header, &payload);
     }
 
     #[test]
     fn first_request_is_answered_immediately() {
-        let mut again = Again::new(None);
+        let mut again = Retransmitter::new(None);
         send(&mut again, 7);
         let round_trip = Some(Duration::from_millis(300));
-        let answers = |again: &mut Again, ms: u64| {
-            again.ask(&[7], at(ms), round_trip);
-            again.next(at(ms), &mut BytesMut::new()).is_some()
+        let answers = |again: &mut Retransmitter, ms: u64| {
+            again.queue_requested(&[7], at(ms), round_trip);
+            again
+                .next_retransmission(at(ms), &mut BytesMut::new())
+                .is_some()
         };
         assert!(answers(&mut again, 1));
         assert!(!answers(&mut again, 300), "the answer may be on its way");
@@ -133,21 +140,21 @@ mod tests {
     fn requested_packet_is_retransmitted_once_per_round_trip() {
         for stream in [
             None,
-            Some(Retransmissions {
+            Some(RtxStream {
                 ssrc: 9,
                 payload_type: 97,
-                next: 4,
+                next_sequence: 4,
             }),
         ] {
-            let mut again = Again::new(stream);
+            let mut again = Retransmitter::new(stream);
             for sequence in [65_535, 0, 1] {
                 send(&mut again, sequence);
             }
-            again.ask(&[65_535, 1, 1, 77], at(10), None);
+            again.queue_requested(&[65_535, 1, 1, 77], at(10), None);
             assert_eq!(again.next_due(), Some(at(10)));
             let mut out = BytesMut::new();
             let mut found = Vec::new();
-            while let Some((header, due, sequence)) = again.next(at(11), &mut out) {
+            while let Some((header, due, sequence)) = again.next_retransmission(at(11), &mut out) {
                 assert_eq!(due, at(10));
                 assert!([65_535, 1].contains(&sequence));
                 found.push((header[2..4].to_vec(), header[11], out.split().to_vec()));
@@ -165,23 +172,23 @@ mod tests {
             assert_eq!(found, expected);
             assert_eq!(again.next_due(), None);
             let counts = again.counts();
-            assert_eq!((counts.asked, counts.sent_again), (4, 2));
+            assert_eq!((counts.requested, counts.retransmitted), (4, 2));
             assert_eq!((counts.too_soon, counts.unknown), (1, 1));
         }
     }
 
     #[test]
     fn number_of_retransmissions_is_bounded() {
-        let mut again = Again::new(None);
+        let mut again = Retransmitter::new(None);
         let all: Vec<u16> = (0..=u16::MAX).collect();
         for sequence in &all {
             send(&mut again, *sequence);
         }
-        again.ask(&all[65_000..], at(10), None);
-        again.ask(&all, at(10), None);
+        again.queue_requested(&all[65_000..], at(10), None);
+        again.queue_requested(&all, at(10), None);
         let mut out = BytesMut::new();
         let mut sent = 0;
-        while again.next(at(11), &mut out).is_some() {
+        while again.next_retransmission(at(11), &mut out).is_some() {
             sent += 1;
         }
         assert!(sent <= WAITING_MAX, "{sent}");

@@ -1,9 +1,9 @@
 //! Calibration trials of WebRTC.
 
-use crate::calibration::{Check, Evidence, Known, Trial, TrialClients, TrialLink};
+use crate::calibration::{Check, Evidence, Trial, TrialClients, TrialLink, TrueValue};
 
 /// URL that the clients play.
-const MADE: &str = "whep+http://{address}/whep/stream1";
+const PLAY_URL: &str = "whep+http://{address}/whep/stream1";
 
 pub(super) static TRIALS: &[Trial] = &[
     Trial {
@@ -13,18 +13,18 @@ pub(super) static TRIALS: &[Trial] = &[
         clients: &[TrialClients {
             name: "steady",
             number: 10,
-            url: MADE,
+            url: PLAY_URL,
             keys: &["receive: headers"],
         }],
         checks: &[
             Check::count("steady", "expected", &["/sent/planned"]),
             Check::count("steady", "received", &["/sent/sent"]),
             Check::count("steady", "payload_bytes", &["/sent/payload_bytes"]),
-            Check::none("steady", "duplicated"),
-            Check::none("steady", "reordered"),
-            Check::none("steady", "malformed"),
-            Check::none("steady", "unknown_media"),
-            Check::none("steady", "asked_packets"),
+            Check::zero("steady", "duplicated"),
+            Check::zero("steady", "reordered"),
+            Check::zero("steady", "malformed"),
+            Check::zero("steady", "unknown_media"),
+            Check::zero("steady", "asked_packets"),
             Check::delay("steady", "startup_delay", startup_delay),
         ],
     },
@@ -42,7 +42,7 @@ pub(super) static TRIALS: &[Trial] = &[
         clients: &[TrialClients {
             name: "decrypted",
             number: 10,
-            url: MADE,
+            url: PLAY_URL,
             keys: &["receive: decrypted", "time_codes: true"],
         }],
         checks: &[
@@ -51,9 +51,9 @@ pub(super) static TRIALS: &[Trial] = &[
             Check::count("decrypted", "payload_bytes", &["/sent/payload_bytes"]),
             Check::count("decrypted", "frames_published", &["/sent/frames"]),
             Check::count("decrypted", "frames_delivered", &["/sent/frames"]),
-            Check::none("decrypted", "time_codes_ahead"),
-            Check::none("decrypted", "unauthentic"),
-            Check::none("decrypted", "replayed"),
+            Check::zero("decrypted", "time_codes_ahead"),
+            Check::zero("decrypted", "unauthentic"),
+            Check::zero("decrypted", "replayed"),
             Check::delay("decrypted", "frame_delay", frame_delay),
         ],
     },
@@ -77,7 +77,7 @@ pub(super) static TRIALS: &[Trial] = &[
         clients: &[TrialClients {
             name: "faulty",
             number: 10,
-            url: MADE,
+            url: PLAY_URL,
             keys: &["nack: false"],
         }],
         checks: &[
@@ -87,7 +87,7 @@ pub(super) static TRIALS: &[Trial] = &[
             Check::count("faulty", "duplicated", &["/sent/duplicated"]),
             Check::count("faulty", "reordered", &["/sent/reordered"]),
             Check::count("faulty", "payload_bytes", &["/sent/payload_bytes"]),
-            Check::none("faulty", "malformed"),
+            Check::zero("faulty", "malformed"),
         ],
     },
     Trial {
@@ -106,7 +106,7 @@ pub(super) static TRIALS: &[Trial] = &[
         clients: &[TrialClients {
             name: "recovered",
             number: 10,
-            url: MADE,
+            url: PLAY_URL,
             keys: &["receive: decrypted"],
         }],
         checks: &[
@@ -117,8 +117,8 @@ pub(super) static TRIALS: &[Trial] = &[
             Check::count("recovered", "reordered", &["/sent/recovered"]),
             Check::count("recovered", "duplicated", &["/sent/again_in_vain"]),
             Check::count("recovered", "rtx_packets", &["/sent/again"]),
-            Check::none("recovered", "replayed"),
-            Check::none("recovered", "unauthentic"),
+            Check::zero("recovered", "replayed"),
+            Check::zero("recovered", "unauthentic"),
         ],
     },
     Trial {
@@ -145,14 +145,14 @@ pub(super) static TRIALS: &[Trial] = &[
         checks: &[
             Check::count("publishers", "sent_packets", &["/received/received"]),
             Check::count("publishers", "sent_bytes", &["/received/payload_bytes"]),
-            Check::none("publishers", "not_taken"),
-            Check::none("publishers", "reported_lost"),
-            Check::none("publishers", "nacked_packets"),
+            Check::zero("publishers", "not_taken"),
+            Check::zero("publishers", "reported_lost"),
+            Check::zero("publishers", "nacked_packets"),
             Check::count("viewers", "expected", &["/sent/expected"]),
             Check::count("viewers", "received", &["/sent/sent"]),
             Check::count("viewers", "lost", &["/sent/lost"]),
-            Check::none("viewers", "duplicated"),
-            Check::none("viewers", "reordered"),
+            Check::zero("viewers", "duplicated"),
+            Check::zero("viewers", "reordered"),
         ],
     },
     Trial {
@@ -169,14 +169,14 @@ pub(super) static TRIALS: &[Trial] = &[
         clients: &[TrialClients {
             name: "far",
             number: 5,
-            url: MADE,
+            url: PLAY_URL,
             keys: &["receive: decrypted", "time_codes: true"],
         }],
         checks: &[
             Check::count("far", "expected", &["/sent/planned"]),
             Check::count("far", "received", &["/sent/sent"]),
             Check::count("far", "frames_delivered", &["/sent/frames"]),
-            Check::none("far", "duplicated"),
+            Check::zero("far", "duplicated"),
             Check::delay("far", "frame_delay", frame_delay),
         ],
     },
@@ -186,15 +186,15 @@ pub(super) static TRIALS: &[Trial] = &[
 const LINK: TrialLink = TrialLink { up: 10, down: 25 };
 
 /// Mean lateness of a frame's last packet at the server, plus the delay from there.
-fn frame_delay(evidence: &Evidence) -> Option<Known> {
+fn frame_delay(evidence: &Evidence) -> Option<TrueValue> {
     let frames = evidence.sum("/sent/frames")?;
     let late = evidence.sum("/sent/frames_late_nanos")?;
-    Some(Known::exactly(late / frames / 1e9) + evidence.down)
+    Some(TrueValue::exactly(late / frames / 1e9) + evidence.down)
 }
 
 /// Mean time from a client's planned start to its first packet leaving the server, plus the delay
 /// from there.
-fn startup_delay(evidence: &Evidence) -> Option<Known> {
+fn startup_delay(evidence: &Evidence) -> Option<TrueValue> {
     let place = "/sent/first_left_nanos";
     let clients = evidence.numbers(place).count() as f64;
     let played = evidence.served.iter().filter(|line| {
@@ -203,7 +203,7 @@ fn startup_delay(evidence: &Evidence) -> Option<Known> {
     });
     let clocks = played.map(|line| line["clock_monotonic_nanos"].as_f64());
     let clock = clocks.sum::<Option<f64>>()? / clients;
-    let due = evidence.began_nanos + evidence.one_every_nanos * (clients - 1.0) / 2.0;
-    let first = Known::exactly((clock + evidence.mean(place)? - due) / 1e9);
+    let due = evidence.start_nanos + evidence.start_interval_nanos * (clients - 1.0) / 2.0;
+    let first = TrueValue::exactly((clock + evidence.mean(place)? - due) / 1e9);
     Some(first + evidence.down)
 }

@@ -8,7 +8,7 @@ use super::fingerprint::Fingerprint;
 
 /// PKCS #8 prefix (RFC 5958) of a private key on the curve P-256 (RFC 5915), without the public
 /// key.
-const BEFORE_KEY: [u8; 35] = [
+const PKCS8_PREFIX: [u8; 35] = [
     0x30, 0x41, 0x02, 0x01, 0x00, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01,
     0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x04, 0x27, 0x30, 0x25, 0x02, 0x01,
     0x01, 0x04, 0x20,
@@ -50,13 +50,13 @@ impl Certificate {
     }
 
     fn with_key(number: &[u8; 32], serial: u64) -> Option<Certificate> {
-        let private_key = [&BEFORE_KEY[..], number].concat();
+        let private_key = [&PKCS8_PREFIX[..], number].concat();
         let key = KeyPair::try_from(&private_key[..]).ok()?;
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, "WebRTC");
         params.serial_number = Some(SerialNumber::from(serial >> 1));
         let certificate = params.self_signed(&key).ok()?.der().to_vec();
-        let fingerprint = Fingerprint::of(&certificate);
+        let fingerprint = Fingerprint::of_certificate(&certificate);
         Some(Certificate {
             certificate,
             private_key,
@@ -86,7 +86,7 @@ mod tests {
         let [one, same, other] = [1, 1, 2].map(Certificate::generate);
         assert_eq!(one.private_key, same.private_key);
         assert_ne!(one.private_key, other.private_key);
-        assert!(one.fingerprint().is_of(&one.certificate));
-        assert!(!one.fingerprint().is_of(&other.certificate));
+        assert!(one.fingerprint().matches(&one.certificate));
+        assert!(!one.fingerprint().matches(&other.certificate));
     }
 }

@@ -12,12 +12,12 @@ use measure::Time;
 static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// Converts a time of the run for a library.
-pub(super) fn to_library(time: Time) -> Instant {
+pub(super) fn to_instant(time: Time) -> Instant {
     *ORIGIN + time.since_start()
 }
 
 /// Converts a library's time. A time before the run becomes its start.
-pub(super) fn from_library(time: Instant) -> Time {
+pub(super) fn from_instant(time: Instant) -> Time {
     Time::from_start(time.saturating_duration_since(*ORIGIN))
 }
 
@@ -29,7 +29,7 @@ mod tests {
     fn converted_times_convert_back() {
         for nanos in [0, 1, 1_000_000_007, 3_600_000_000_000_000] {
             let time = Time::from_nanos(nanos);
-            assert_eq!(from_library(to_library(time)), time);
+            assert_eq!(from_instant(to_instant(time)), time);
         }
     }
 }

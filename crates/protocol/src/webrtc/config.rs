@@ -7,11 +7,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::sdp::Feedback;
+use super::sdp::FeedbackTypes;
 use super::signalling::janus::Subscribe;
 use super::turn::TurnConfig;
 use crate::browser::Golden;
-use crate::follow::Follow;
+use crate::follow::RedirectPolicy;
 use crate::media::source::SourceConfig;
 use crate::tls::TlsConfig;
 
@@ -207,7 +207,7 @@ pub struct ClientConfig {
     pub pin: Option<String>,
     /// Hosts to which the server may redirect the client: `same_host` (default: the host of the
     /// URL, any port), `any`, or `none` for no redirects at all.
-    pub follow: Follow,
+    pub follow: RedirectPolicy,
     /// Media that the clients publish over WHIP, such as `{bitrate: 2Mbps, audio: true}`, or `{}`
     /// for all defaults. Each client needs a URL of its own, so the default of `pick` is `own`.
     /// Default: none, the clients play.
@@ -284,7 +284,7 @@ impl Default for ClientConfig {
             api_key: None,
             api_secret: None,
             pin: None,
-            follow: Follow::default(),
+            follow: RedirectPolicy::default(),
             publish: None,
             feed: None,
             participate: None,
@@ -349,11 +349,11 @@ impl ClientConfig {
             }
         }
         let made = self.source().is_some_and(|source| source.file.is_none());
-        if self.follows() && !made {
+        if self.follows_congestion() && !made {
             let text = "`congestion: follow` needs generated video in `publish` or `participate`";
             return Err(("congestion", text.to_owned()));
         }
-        if self.follows() && self.source().is_some_and(|source| source.simulcast) {
+        if self.follows_congestion() && self.source().is_some_and(|source| source.simulcast) {
             let text = "`congestion: follow` supports only one layer; remove it or `simulcast`";
             return Err(("congestion", text.to_owned()));
         }
@@ -386,7 +386,7 @@ impl ClientConfig {
             ("participate", self.participate.is_some()),
             ("golden", self.golden.is_some()),
             ("turn", self.turn.is_some()),
-            ("congestion", self.follows()),
+            ("congestion", self.follows_congestion()),
         ];
         if let Some((key, _)) = with.into_iter().find(|(_, written)| *written) {
             let text = "this key cannot be combined with `feed`, which sends plain RTP to a mount \
@@ -452,7 +452,7 @@ impl ClientConfig {
 
     /// Checks the keys for URLs that are not Janus rooms; `of_livekit` is true for LiveKit rooms.
     /// Returns the invalid key and the reason.
-    pub(super) fn check_without_room(
+    pub(super) fn check_without_janus_room(
         &self,
         of_livekit: bool,
     ) -> Result<(), (&'static str, String)> {
@@ -468,10 +468,10 @@ impl ClientConfig {
     }
 
     /// Returns the feedback that is negotiated for received media.
-    pub(super) fn feedback(&self) -> Feedback {
-        Feedback {
+    pub(super) fn receive_feedback(&self) -> FeedbackTypes {
+        FeedbackTypes {
             nack: self.nack,
-            rtx: self.takes_rtx(),
+            rtx: self.accepts_rtx(),
             pli: self.nack && self.pli,
             fir: self.nack && self.fir,
             transport_cc: self.transport_cc,
@@ -480,31 +480,31 @@ impl ClientConfig {
     }
 
     /// Returns `true` if retransmissions may have a stream of their own.
-    fn takes_rtx(&self) -> bool {
+    fn accepts_rtx(&self) -> bool {
         self.rtx.unwrap_or(true) && self.nack
     }
 
     /// Returns `true` if sent video follows the estimated bandwidth.
-    pub(super) fn follows(&self) -> bool {
+    pub(super) fn follows_congestion(&self) -> bool {
         self.congestion == Control::Follow
     }
 
     /// Returns the maximum payload of a sent packet, in bytes.
-    pub(super) fn packet(&self) -> usize {
+    pub(super) fn payload_max(&self) -> usize {
         let source = self.publish.as_ref().or(self.participate.as_ref());
         source.map_or_else(|| SourceConfig::default().mtu, |source| source.mtu)
     }
 
     /// Returns the feedback that is negotiated for sent media. The key frames of a file are fixed.
-    pub(super) fn heeded_feedback(&self) -> Feedback {
+    pub(super) fn send_feedback(&self) -> FeedbackTypes {
         let makes_key_frames = self.source().is_none_or(|source| source.file.is_none());
-        Feedback {
+        FeedbackTypes {
             pli: makes_key_frames,
             fir: makes_key_frames,
             nack: self.retransmit,
             rtx: self.retransmit,
-            transport_cc: self.follows(),
-            remb: self.follows(),
+            transport_cc: self.follows_congestion(),
+            remb: self.follows_congestion(),
         }
     }
 
@@ -516,18 +516,18 @@ impl ClientConfig {
 }
 
 /// Maximum payload for a datagram of 1,280 bytes, including IPv6 and SRTP.
-const MTU_MAX: usize = 1200;
+const PAYLOAD_MAX: usize = 1200;
 
 /// Checks the keys of a source.
 fn check_source(source: &SourceConfig) -> Result<(), String> {
-    source.check_with_audio_codec()?;
-    usual(source).check_made()
+    source.check_for_webrtc()?;
+    with_limited_mtu(source).check_generated()
 }
 
 /// Returns the source with packets limited to a size that fits every path.
-pub(super) fn usual(source: &SourceConfig) -> SourceConfig {
+pub(super) fn with_limited_mtu(source: &SourceConfig) -> SourceConfig {
     let mut source = source.clone();
-    source.mtu = source.mtu.min(MTU_MAX);
+    source.mtu = source.mtu.min(PAYLOAD_MAX);
     source
 }
 
@@ -662,7 +662,7 @@ mod tests {
             (r#"{"fir":false}"#, (true, false)),
             (r#"{"nack":false}"#, (false, false)),
         ] {
-            let given = config(text).feedback();
+            let given = config(text).receive_feedback();
             assert_eq!((given.pli, given.fir), asks, "{text}");
         }
         for (text, makes) in [
@@ -670,7 +670,7 @@ mod tests {
             (r#"{"participate":{},"retransmit":false}"#, true),
             (r#"{"publish":{"file":"a.webm"}}"#, false),
         ] {
-            let heeded = config(text).heeded_feedback();
+            let heeded = config(text).send_feedback();
             assert_eq!((heeded.pli, heeded.fir), (makes, makes), "{text}");
         }
     }

@@ -13,21 +13,22 @@ use super::golden;
 use super::metrics::WEBRTC;
 use super::server::reference::SERVER;
 use super::signalling::janus::Subscribe;
-use super::tracks::{AUTHENTICATED_SAMPLE, FEEDBACK_WITHIN};
+use super::tracks::{AUTHENTICATED_SAMPLE, FEEDBACK_DELAY_MAX};
 use super::turn::TurnTransport;
-use super::url::{Place, SCHEMES, Url};
+use super::url::{Resource, SCHEMES, Url};
 use crate::browser::{Golden, Page};
 use crate::descriptor::{
-    self, Crowd, Keys, Location, MakeClients, Protocol, Seat, StreamName, Surroundings,
+    self, ClientFactory, ClientIdentity, Location, PopulationKeys, PopulationPlan, Protocol,
+    RunContext, StreamName,
 };
 use crate::http1;
 use crate::media::rtp::{self, metrics::RTP};
 use crate::media::source::{MediaSource, SourceConfig};
-use crate::media::talk::{Member, Talk, TalkConfig};
+use crate::media::talk::{Member, TalkConfig, TurnSchedule};
 use crate::metrics::CLIENTS;
-use crate::mix::mix;
+use crate::mix::derive_seed;
 use crate::options::{ClientOption, ClientOptions};
-use crate::session::{Needs, Session};
+use crate::session::{CaptureNeeds, Session};
 use crate::tls::TlsConfig;
 
 /// WebRTC with signalling by WHIP, WHEP, Janus or LiveKit.
@@ -37,16 +38,16 @@ pub static PROTOCOL: Protocol = Protocol {
     default_port: http1::Url::DEFAULT_PORT,
     transport: descriptor::Transport::Tcp,
     catalogue: Catalogue(&[&CLIENTS, &RTP, &WEBRTC]),
-    datagrams: Some(Needs {
+    datagrams: Some(CaptureNeeds {
         // The length of padding is encrypted, so no packet is needed whole.
         whole_if: 0,
         // To authenticate the first ones of each stream.
         whole_sample: Some(AUTHENTICATED_SAMPLE),
-        within: Some(FEEDBACK_WITHIN),
-        ..rtp::NEEDS
+        delay_max: Some(FEEDBACK_DELAY_MAX),
+        ..rtp::READ_NEEDS
     }),
     stream_columns: &[rtp::RTP_COLUMNS],
-    read_url,
+    parse_url: read_url,
     probe: None,
     server: Some(&SERVER),
     trials: TRIALS,
@@ -81,9 +82,9 @@ static OPTIONS: ClientOptions = ClientOptions {
 fn read_url(text: &str) -> Result<Location, String> {
     let url = Url::parse(text).map_err(|error| error.to_string())?;
     Ok(Location {
-        is_secure: url.at.is_secure(),
+        is_secure: url.endpoint.is_secure(),
         // The port of the URL, or the default port of the scheme.
-        default_port: url.at.port(),
+        default_port: url.endpoint.port(),
         stream: Some(StreamName {
             is_awaited: !url.is_room(),
             ..StreamName::new(
@@ -95,7 +96,7 @@ fn read_url(text: &str) -> Result<Location, String> {
     })
 }
 
-impl Keys for ClientConfig {
+impl PopulationKeys for ClientConfig {
     fn protocol(&self) -> &'static Protocol {
         &PROTOCOL
     }
@@ -105,15 +106,17 @@ impl Keys for ClientConfig {
     }
 
     fn check_url(&self, url: &str) -> Result<(), (&'static str, String)> {
-        let place = Url::parse(url).map(|url| url.place);
-        self.check_mountpoint(matches!(place, Ok(Place::Mountpoint(_))))?;
+        let place = Url::parse(url).map(|url| url.resource);
+        self.check_mountpoint(matches!(place, Ok(Resource::Mountpoint(_))))?;
         match place {
-            Ok(Place::LiveKit(_)) => {
-                self.check_without_room(true)?;
+            Ok(Resource::LiveKit(_)) => {
+                self.check_without_janus_room(true)?;
                 self.check_for_livekit()
             }
-            Ok(Place::Room(_)) | Err(_) => Ok(()),
-            Ok(Place::Whep | Place::Whip | Place::Mountpoint(_)) => self.check_without_room(false),
+            Ok(Resource::Room(_)) | Err(_) => Ok(()),
+            Ok(Resource::Whep | Resource::Whip | Resource::Mountpoint(_)) => {
+                self.check_without_janus_room(false)
+            }
         }
     }
 
@@ -121,7 +124,7 @@ impl Keys for ClientConfig {
         Some(&self.tls)
     }
 
-    fn unwritten(&self) -> &'static [&'static str] {
+    fn default_thresholds(&self) -> &'static [&'static str] {
         // Janus does not report what a mount point receives.
         if self.feed.is_some() {
             return &["sent_packets > 0", "not_taken == 0"];
@@ -142,19 +145,19 @@ impl Keys for ClientConfig {
     }
 
     /// Packets to be decrypted are needed whole.
-    fn datagrams(&self) -> Option<Needs> {
+    fn datagrams(&self) -> Option<CaptureNeeds> {
         // Datagrams of a TURN server contain media that only the session can extract.
         match (&self.turn, self.receive) {
             (Some(_), _) => None,
             (None, Receive::Headers) => PROTOCOL.datagrams,
-            (None, Receive::Decrypted) => Some(Needs {
-                within: Some(FEEDBACK_WITHIN),
-                ..Needs::ALL
+            (None, Receive::Decrypted) => Some(CaptureNeeds {
+                delay_max: Some(FEEDBACK_DELAY_MAX),
+                ..CaptureNeeds::ALL
             }),
         }
     }
 
-    fn by_sockets(&self) -> bool {
+    fn is_sockets_only(&self) -> bool {
         let url = self.turn.as_ref().and_then(|turn| turn.check().ok());
         url.is_some_and(|url| url.transport == TurnTransport::Udp)
     }
@@ -169,10 +172,10 @@ impl Keys for ClientConfig {
     fn clients(
         &self,
         file: Option<&[u8]>,
-        surroundings: &Surroundings,
-    ) -> Result<Box<dyn MakeClients>, String> {
-        let source = self.source().map(config::usual);
-        let source = source.map(|source| MediaSource::live(&source, file));
+        surroundings: &RunContext,
+    ) -> Result<Box<dyn ClientFactory>, String> {
+        let source = self.source().map(config::with_limited_mtu);
+        let source = source.map(|source| MediaSource::adaptive(&source, file));
         Ok(Box::new(Clients {
             config: Arc::new(self.clone()),
             source: source.transpose()?.map(Arc::new),
@@ -211,11 +214,11 @@ impl Keys for ClientConfig {
         self.source()?.file.as_ref()
     }
 
-    fn brings_time_codes(&self) -> bool {
+    fn allows_time_codes(&self) -> bool {
         self.source().is_some() || self.time_codes
     }
 
-    fn golden(&self) -> Option<Golden> {
+    fn golden_browsers(&self) -> Option<Golden> {
         self.golden
     }
 
@@ -223,12 +226,12 @@ impl Keys for ClientConfig {
         golden::page(self, url)
     }
 
-    fn stays(&self) -> Option<String> {
+    fn stay_description(&self) -> Option<String> {
         let stays = self.source().is_some();
         stays.then(|| "stay until the run ends".to_owned())
     }
 
-    fn leaves(&self) -> bool {
+    fn ends_on_its_own(&self) -> bool {
         self.source().is_none()
     }
 }
@@ -256,7 +259,7 @@ struct Clients {
     config: Arc<ClientConfig>,
     source: Option<Arc<MediaSource>>,
     certificate: Arc<Certificate>,
-    surroundings: Surroundings,
+    surroundings: RunContext,
     talk: Option<TalkConfig>,
     /// URLs of the rooms in which clients talk; empty if all talk together.
     rooms: Vec<String>,
@@ -265,17 +268,17 @@ struct Clients {
 
 impl Clients {
     /// Returns the position of a client among those that talk in the same room.
-    fn member(&self, url: &str, seat: Seat) -> Member {
+    fn member(&self, url: &str, seat: ClientIdentity) -> Member {
         let room = self.rooms.iter().position(|room| room == url);
         let (room, rooms) = match room {
             Some(room) => (room as u64, self.rooms.len() as u64),
             None => (0, 1),
         };
         Member {
-            seed: mix(&[seat.shared_seed, room]),
+            seed: derive_seed(&[seat.shared_seed, room]),
             // Consecutive clients are in consecutive rooms.
-            place: seat.place / rooms,
-            of: self.clients.saturating_sub(room).div_ceil(rooms),
+            index: seat.index / rooms,
+            group_size: self.clients.saturating_sub(room).div_ceil(rooms),
         }
     }
 
@@ -288,8 +291,8 @@ impl Clients {
     }
 }
 
-impl MakeClients for Clients {
-    fn among(&mut self, crowd: &Crowd<'_>) -> Result<(), String> {
+impl ClientFactory for Clients {
+    fn set_population(&mut self, crowd: &PopulationPlan<'_>) -> Result<(), String> {
         let in_rooms = self.config.participate.is_some() && crowd.urls.len() > 1;
         if self.talk.is_some() && in_rooms && !crowd.in_turn {
             return Err(
@@ -298,7 +301,7 @@ impl MakeClients for Clients {
                     .to_owned(),
             );
         }
-        if self.talk.is_some() && in_rooms && crowd.moves {
+        if self.talk.is_some() && in_rooms && crowd.may_change_url {
             return Err(
                 "`talk` in several rooms with `rejoin` needs `pick: own`: otherwise a replacement \
                  may join another room, where another participant has the same turns"
@@ -312,7 +315,7 @@ impl MakeClients for Clients {
         Ok(())
     }
 
-    fn client(&self, url: &str, seat: Seat) -> Result<Box<dyn Session>, String> {
+    fn client(&self, url: &str, seat: ClientIdentity) -> Result<Box<dyn Session>, String> {
         let certificate = self.certificate(seat.seed);
         let mut client = Client::new(self.config.clone(), url, seat.seed, certificate)
             .map_err(|error| error.to_string())?;
@@ -320,12 +323,12 @@ impl MakeClients for Clients {
             client = client.with_wall_clock(wall_clock);
         }
         if self.surroundings.has_time_codes() {
-            client = client.looking_for_codes();
+            client = client.with_time_codes();
         }
         if let Some(source) = &self.source {
-            client = client.publishing(source.clone());
+            client = client.with_source(source.clone());
             if let Some(talk) = self.talk {
-                client = client.talking(Talk::new(talk, self.member(url, seat)));
+                client = client.with_talk(TurnSchedule::new(talk, self.member(url, seat)));
             }
         }
         Ok(Box::new(client))
@@ -342,7 +345,7 @@ mod tests {
         Clients {
             source: None,
             certificate: Arc::new(Certificate::generate(CERTIFICATE_SEED)),
-            surroundings: Surroundings::default(),
+            surroundings: RunContext::default(),
             talk: config.source().and_then(|source| source.talk),
             rooms: Vec::new(),
             clients: 1,
@@ -394,22 +397,24 @@ mod tests {
     fn clients_of_a_room_talk_together() {
         let urls = ["a", "b", "c"].map(str::to_owned);
         let mut clients = clients();
-        let crowd = |in_turn, moves| Crowd {
+        let crowd = |in_turn, moves| PopulationPlan {
             urls: &urls,
             in_turn,
-            moves,
+            may_change_url: moves,
             clients: 10,
         };
-        assert!(clients.among(&crowd(false, false)).is_err());
-        let refused = clients.among(&crowd(true, true)).expect_err("they move");
+        assert!(clients.set_population(&crowd(false, false)).is_err());
+        let refused = clients
+            .set_population(&crowd(true, true))
+            .expect_err("they move");
         assert!(refused.contains("`pick: own`"), "{refused}");
-        let taken = clients.among(&crowd(true, false));
+        let taken = clients.set_population(&crowd(true, false));
         taken.expect("each room has its own");
         let member = |place: u64| {
-            let seat = Seat {
+            let seat = ClientIdentity {
                 seed: place,
                 shared_seed: 7,
-                place,
+                index: place,
             };
             clients.member(&urls[place as usize % 3], seat)
         };
@@ -417,7 +422,7 @@ mod tests {
         for (at, one) in all.iter().enumerate() {
             // Ten clients in three rooms: the first room has four.
             let of = if at % 3 == 0 { 4 } else { 3 };
-            assert_eq!((one.place, one.of), (at as u64 / 3, of));
+            assert_eq!((one.index, one.group_size), (at as u64 / 3, of));
             for (other_at, other) in all.iter().enumerate() {
                 assert_eq!(one.seed == other.seed, at % 3 == other_at % 3);
             }

@@ -4,21 +4,21 @@ use crate::media::rtp::header::FIXED_LENGTH;
 use crate::session::PacketHeader;
 
 /// Extension bit in the first byte of a packet (RFC 3550, 5.1).
-pub const EXTENSION: u8 = 0x10;
+pub const EXTENSION_BIT: u8 = 0x10;
 
 /// Profile of extensions with one-byte element headers (RFC 8285, 4.2), and upper 12 bits of the
 /// profile with two-byte headers (4.3).
 const ONE_BYTE: u16 = 0xbede;
-const TWO_BYTES: u16 = 0x1000;
+const TWO_BYTE: u16 = 0x1000;
 
 /// ID that ends a list of elements with one-byte headers.
-const END: u8 = 15;
+const END_ID: u8 = 15;
 
 /// Returns the data of the element with that ID. The beginning of the packet is sufficient. Returns
 /// `None` if the element is absent or truncated.
-pub fn find(packet: &[u8], id: u8) -> Option<&[u8]> {
+pub fn find_element(packet: &[u8], id: u8) -> Option<&[u8]> {
     let first = *packet.first()?;
-    if first & EXTENSION == 0 {
+    if first & EXTENSION_BIT == 0 {
         return None;
     }
     let begin = FIXED_LENGTH + 4 * usize::from(first & 0x0f);
@@ -35,9 +35,9 @@ pub fn find(packet: &[u8], id: u8) -> Option<&[u8]> {
                 rest = after;
                 continue;
             }
-            (ONE_BYTE, _) if head >> 4 == END => return None,
+            (ONE_BYTE, _) if head >> 4 == END_ID => return None,
             (ONE_BYTE, _) => (head >> 4, usize::from(head & 0x0f) + 1, after),
-            (profile, number) if profile & 0xfff0 == TWO_BYTES => {
+            (profile, number) if profile & 0xfff0 == TWO_BYTE => {
                 let (&length, after) = after.split_first()?;
                 (number, usize::from(length), after)
             }
@@ -54,7 +54,7 @@ pub fn find(packet: &[u8], id: u8) -> Option<&[u8]> {
 /// Returns the header with an additional element of one or two bytes. Returns `None` if there is no
 /// room, or if the existing extension has another format. `header` is an RTP header without
 /// payload.
-pub fn add<const LENGTH: usize>(
+pub fn add_element<const LENGTH: usize>(
     header: &PacketHeader,
     id: u8,
     data: [u8; LENGTH],
@@ -66,36 +66,38 @@ pub fn add<const LENGTH: usize>(
     // A one-byte element is padded.
     let (one, two) = (data[0], data.get(1).copied().unwrap_or(0));
     let element = |profile: u16| match profile {
-        ONE_BYTE => Some([id << 4 | (length - 1), one, two, 0]).filter(|_| (1..END).contains(&id)),
+        ONE_BYTE => {
+            Some([id << 4 | (length - 1), one, two, 0]).filter(|_| (1..END_ID).contains(&id))
+        }
         _ => Some([id, length, one, two]).filter(|_| id > 0),
     };
-    if first & EXTENSION == 0 {
-        let profile = if id < END { ONE_BYTE } else { TWO_BYTES };
+    if first & EXTENSION_BIT == 0 {
+        let profile = if id < END_ID { ONE_BYTE } else { TWO_BYTE };
         let element = element(profile)?;
-        let fits = begin == header.len() && header.len() + 8 <= PacketHeader::ROOM;
+        let fits = begin == header.len() && header.len() + 8 <= PacketHeader::CAPACITY;
         let added = || {
             PacketHeader::EMPTY
-                .with(&[first | EXTENSION])
-                .with(&header[1..])
-                .with(&profile.to_be_bytes())
-                .with(&[0, 1])
-                .with(&element)
+                .append(&[first | EXTENSION_BIT])
+                .append(&header[1..])
+                .append(&profile.to_be_bytes())
+                .append(&[0, 1])
+                .append(&element)
         };
         return fits.then(added);
     }
     let &[p0, p1, l0, l1] = header.get(begin..)?.first_chunk()?;
     let profile = u16::from_be_bytes([p0, p1]);
     let words = u16::from_be_bytes([l0, l1]);
-    let is_known = profile == ONE_BYTE || profile & 0xfff0 == TWO_BYTES;
+    let is_known = profile == ONE_BYTE || profile & 0xfff0 == TWO_BYTE;
     let whole = begin + 4 + 4 * usize::from(words) == header.len();
-    if !is_known || !whole || header.len() + 4 > PacketHeader::ROOM {
+    if !is_known || !whole || header.len() + 4 > PacketHeader::CAPACITY {
         return None;
     }
     let added = PacketHeader::EMPTY
-        .with(&header[..begin + 2])
-        .with(&(words + 1).to_be_bytes())
-        .with(&header[begin + 4..])
-        .with(&element(profile)?);
+        .append(&header[..begin + 2])
+        .append(&(words + 1).to_be_bytes())
+        .append(&header[begin + 4..])
+        .append(&element(profile)?);
     Some(added)
 }
 
@@ -118,7 +120,7 @@ mod tests {
             body.push(0);
         }
         body.resize(body.len().next_multiple_of(4), 0);
-        let mut packet = vec![0x80 | EXTENSION | sources as u8, 96];
+        let mut packet = vec![0x80 | EXTENSION_BIT | sources as u8, 96];
         packet.resize(FIXED_LENGTH + 4 * sources, 7);
         packet.extend(if long { [0x10, 0x00] } else { [0xbe, 0xde] });
         packet.extend((body.len() as u16 / 4).to_be_bytes());
@@ -137,10 +139,10 @@ mod tests {
         ) {
             let packet = write(sources, long, &elements);
             let first = elements.iter().find(|(number, _)| *number == sought);
-            prop_assert_eq!(find(&packet, sought), first.map(|(_, data)| &data[..]));
+            prop_assert_eq!(find_element(&packet, sought), first.map(|(_, data)| &data[..]));
             // A truncated packet yields the same data or `None`.
-            let cut = find(&packet[..packet.len().min(kept)], sought);
-            prop_assert!(cut.is_none() || cut == find(&packet, sought));
+            let cut = find_element(&packet[..packet.len().min(kept)], sought);
+            prop_assert!(cut.is_none() || cut == find_element(&packet, sought));
         }
 
         #[test]
@@ -157,19 +159,19 @@ mod tests {
                 true => write(sources, long, std::slice::from_ref(&own)),
                 false => [&[0x80 | sources as u8][..], &[5; 11], &[6; 4].repeat(sources)].concat(),
             };
-            let header = PacketHeader::EMPTY.with(&packet);
+            let header = PacketHeader::EMPTY.append(&packet);
             // An ID above 14 does not fit a one-byte element header.
             let (added, data) = match short {
-                true => (add(&header, id, [data[0]]), &data[..1]),
-                false => (add(&header, id, data), &data[..]),
+                true => (add_element(&header, id, [data[0]]), &data[..1]),
+                false => (add_element(&header, id, data), &data[..]),
             };
             match added {
-                None => prop_assert!(extended && !long && id >= END),
+                None => prop_assert!(extended && !long && id >= END_ID),
                 Some(added) => {
                     prop_assert_eq!(added.len() % 4, 0);
                     let first = Some(own).filter(|own| extended && own.0 == id);
                     let expected = first.map_or(data.to_vec(), |own| own.1);
-                    prop_assert_eq!(find(&added, id), Some(&expected[..]));
+                    prop_assert_eq!(find_element(&added, id), Some(&expected[..]));
                     if extended && !long {
                         prop_assert_eq!(&added[1..12], &packet[1..12]);
                     }
@@ -182,15 +184,15 @@ mod tests {
             packet in vec(any::<u8>(), 0..80),
             id: u8,
         ) {
-            let _ = find(&packet, id);
+            let _ = find_element(&packet, id);
         }
     }
 
     #[test]
     fn end_id_ends_the_elements() {
-        let packet = write(0, false, &[(END, vec![1]), (3, vec![2])]);
-        assert_eq!(find(&packet, 3), None);
+        let packet = write(0, false, &[(END_ID, vec![1]), (3, vec![2])]);
+        assert_eq!(find_element(&packet, 3), None);
         let plain = [0x80; FIXED_LENGTH];
-        assert_eq!(find(&plain, 3), None);
+        assert_eq!(find_element(&plain, 3), None);
     }
 }

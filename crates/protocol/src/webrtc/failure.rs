@@ -2,7 +2,7 @@
 
 use crate::connect_failure::ConnectFailure;
 use crate::failure::reasons;
-use crate::http1::Malformed;
+use crate::http1::ResponseError;
 
 reasons! {
     /// Reason why a client failed: a row of the report.
@@ -43,7 +43,7 @@ reasons! {
         /// The server reported an internal error (5xx).
         ServerError = "server_error";
         /// The server refused with another status or error, named in the detail.
-        Refused = "other_refusal";
+        OtherRefusal = "other_refusal";
         /// The server redirected the client without a `Location`, or with one that could not be
         /// parsed.
         BadRedirect = "bad_redirect";
@@ -107,7 +107,7 @@ reasons! {
 
 impl Failure {
     /// Returns `true` if the server ended the session in order, provided that media was received.
-    pub const fn is_end(self) -> bool {
+    pub const fn is_orderly_end(self) -> bool {
         matches!(
             self,
             Failure::EndedByServer | Failure::HungUp | Failure::DtlsClosed
@@ -115,7 +115,7 @@ impl Failure {
     }
 
     /// Returns the failure for the status of an answer.
-    pub const fn of_status(status: u16) -> Failure {
+    pub const fn from_status(status: u16) -> Failure {
         match status {
             400 => Failure::BadRequest,
             401 => Failure::Unauthorized,
@@ -125,14 +125,14 @@ impl Failure {
             409 => Failure::Conflict,
             429 | 503 => Failure::Overloaded,
             500..=599 => Failure::ServerError,
-            _ => Failure::Refused,
+            _ => Failure::OtherRefusal,
         }
     }
 
     /// Returns the failure for an answer that could not be parsed.
-    pub const fn of_malformed(malformed: Malformed) -> Failure {
+    pub const fn from_malformed(malformed: ResponseError) -> Failure {
         match malformed {
-            Malformed::NotHttp => Failure::NotHttp,
+            ResponseError::NotHttp => Failure::NotHttp,
             _ => Failure::MalformedResponse,
         }
     }

@@ -17,7 +17,7 @@ pub struct Fingerprint {
 /// Parse error of a fingerprint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("not a certificate fingerprint; example: `sha-256 AB:CD:...`")]
-pub struct BadFingerprint;
+pub struct ParseFingerprintError;
 
 /// Returns a hash function that is accepted for certificates. SHA-1 and MD5 prove nothing (RFC
 /// 8122, 5.1).
@@ -32,7 +32,7 @@ fn algorithm(hash: &str) -> Option<&'static Algorithm> {
 
 impl Fingerprint {
     /// Computes the SHA-256 fingerprint of a certificate in DER.
-    pub fn of(certificate: &[u8]) -> Fingerprint {
+    pub fn of_certificate(certificate: &[u8]) -> Fingerprint {
         Fingerprint {
             hash: "sha-256".to_owned(),
             digest: digest::digest(&SHA256, certificate).as_ref().to_vec(),
@@ -45,7 +45,7 @@ impl Fingerprint {
     }
 
     /// Returns `true` if the fingerprint matches a certificate in DER.
-    pub fn is_of(&self, certificate: &[u8]) -> bool {
+    pub fn matches(&self, certificate: &[u8]) -> bool {
         algorithm(&self.hash)
             .is_some_and(|known| digest::digest(known, certificate).as_ref() == self.digest)
     }
@@ -62,15 +62,15 @@ impl fmt::Display for Fingerprint {
 }
 
 impl FromStr for Fingerprint {
-    type Err = BadFingerprint;
+    type Err = ParseFingerprintError;
 
-    fn from_str(text: &str) -> Result<Fingerprint, BadFingerprint> {
-        let (hash, digest) = text.trim().split_once(' ').ok_or(BadFingerprint)?;
+    fn from_str(text: &str) -> Result<Fingerprint, ParseFingerprintError> {
+        let (hash, digest) = text.trim().split_once(' ').ok_or(ParseFingerprintError)?;
         let byte = |pair: &str| match pair.as_bytes() {
             [high, low] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
-                u8::from_str_radix(pair, 16).map_err(|_| BadFingerprint)
+                u8::from_str_radix(pair, 16).map_err(|_| ParseFingerprintError)
             }
-            _ => Err(BadFingerprint),
+            _ => Err(ParseFingerprintError),
         };
         Ok(Fingerprint {
             hash: hash.to_ascii_lowercase(),
@@ -89,14 +89,18 @@ mod tests {
 
     #[test]
     fn written_fingerprint_parses_back() {
-        let fingerprint = Fingerprint::of(b"a certificate");
+        let fingerprint = Fingerprint::of_certificate(b"a certificate");
         let text = fingerprint.to_string();
         assert_eq!(text.parse(), Ok(fingerprint.clone()));
         assert_eq!(text.to_ascii_lowercase().parse(), Ok(fingerprint.clone()));
         assert!(fingerprint.is_usable());
-        assert!(fingerprint.is_of(b"a certificate") && !fingerprint.is_of(b"another"));
+        assert!(fingerprint.matches(b"a certificate") && !fingerprint.matches(b"another"));
         for wrong in ["", "sha-256", "sha-256 AB:C", "sha-256 AB:+C", "sha-256 :"] {
-            assert_eq!(wrong.parse::<Fingerprint>(), Err(BadFingerprint), "{wrong}");
+            assert_eq!(
+                wrong.parse::<Fingerprint>(),
+                Err(ParseFingerprintError),
+                "{wrong}"
+            );
         }
     }
 
@@ -104,7 +108,7 @@ mod tests {
     fn weak_hashes_match_no_certificate() {
         for weak in ["sha-1 AB:CD", "sha-256 AB:CD"] {
             let weak: Fingerprint = weak.parse().expect("it is written as one");
-            assert!(!weak.is_usable() && !weak.is_of(b"a certificate"));
+            assert!(!weak.is_usable() && !weak.matches(b"a certificate"));
         }
     }
 }

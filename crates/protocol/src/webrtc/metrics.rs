@@ -175,9 +175,9 @@ measure::metrics! {
         super::summary::UNKNOWN;
         super::summary::PUBLISHED;
         super::summary::NO_MEDIA;
-        summary::MEDIA;
-        super::summary::TIMES;
-        summary::STARTUP;
+        summary::MEDIA_ROWS;
+        super::summary::RECEIVED;
+        summary::STARTUP_ROWS;
         super::summary::PLAYING;
     }
 }

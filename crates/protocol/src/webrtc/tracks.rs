@@ -6,13 +6,13 @@ use measure::{Recorder, Time};
 
 use crate::media::rtcp::{self, Packet};
 use crate::media::rtp::header::{FIXED_LENGTH, Header};
-use crate::media::rtp::{ReceiverConfig, RtpReceiver, StreamSummary, VOICE, metrics as rtp};
+use crate::media::rtp::{ReceiverConfig, RtpReceiver, StreamSummary, VOICE_FLAG, metrics as rtp};
 use crate::media::sdp::MediaKind;
 use crate::session::{Arrival, MediaEvent, Sink};
-use crate::webrtc::extension::{self, EXTENSION};
-use crate::webrtc::feedback::Missing;
+use crate::webrtc::extension::{self, EXTENSION_BIT};
+use crate::webrtc::feedback::NackTracker;
 use crate::webrtc::metrics as m;
-use crate::webrtc::sdp::Feedback;
+use crate::webrtc::sdp::FeedbackTypes;
 use crate::webrtc::srtp::{RtpOpener, SrtpCounts, SrtpKeys};
 
 mod check;
@@ -22,16 +22,16 @@ mod repair;
 mod silent;
 mod transport;
 
-use check::{CHECKED, Check, Checked};
+use check::{CHECKED_PACKETS, CheckResult, FirstPacketCheck};
 
 pub(super) use key_frame::VideoCodec;
-pub(super) use silent::{Course, Section};
+pub(super) use silent::{MediaStatus, Section};
 
 /// Maximum number of streams. Packets of further streams count as unknown media.
 const TRACKS_MAX: usize = 1024;
 
 /// Maximum number of streams whose reports or requests are written in one call.
-pub(super) const AT_ONCE: usize = 32;
+pub(super) const STREAMS_PER_CALL: usize = 32;
 
 /// Padding bit of the first byte (RFC 3550, 5.1).
 const PADDING: u8 = 0x20;
@@ -43,7 +43,7 @@ const PADDING_MAX: usize = 255;
 const HEADER_MAX: usize = 96;
 
 /// Maximum delay from arrival to counting. Browsers send a NACK within some 20 ms of a gap.
-pub(super) const FEEDBACK_WITHIN: Duration = Duration::from_millis(8);
+pub(super) const FEEDBACK_DELAY_MAX: Duration = Duration::from_millis(8);
 
 /// Share of packets that a packet ring keeps whole, so that streams can be authenticated: one in 64
 /// (two to the power of this). More would cost memory bandwidth; fewer would detect plain media and
@@ -52,15 +52,15 @@ pub(super) const AUTHENTICATED_SAMPLE: u8 = 6;
 
 /// A client fails if unknown media is more than this part of all packets (a tenth) and has at least
 /// this number of packets.
-const UNKNOWN_PART: u64 = 10;
-const UNKNOWN_LEAST: u64 = 20;
+const UNKNOWN_DIVISOR: u64 = 10;
+const UNKNOWN_PACKETS_MIN: u64 = 20;
 
 /// Maximum number of payload types in a message about unknown media.
-const NUMBERS_TOLD: usize = 4;
+const PAYLOAD_TYPES_SHOWN: usize = 4;
 
 /// A negotiated payload type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Agreed {
+pub(super) struct PayloadFormat {
     pub(super) payload_type: u8,
     pub(super) kind: MediaKind,
     /// Codec, if it is video whose key frames can be detected.
@@ -73,7 +73,7 @@ pub(super) struct Agreed {
     /// True if the other side retransmits requested packets (RFC 4585, 4.2).
     pub(super) nack: bool,
     /// Message that requests a key frame, if one is negotiated.
-    pub(super) asks_by: Option<KeyFrameRequest>,
+    pub(super) key_frame_request: Option<KeyFrameRequest>,
 }
 
 /// RTCP message that requests a key frame.
@@ -88,7 +88,10 @@ pub(super) enum KeyFrameRequest {
 impl KeyFrameRequest {
     /// Chooses the message that browsers use. A server may accept more feedback than it was
     /// offered, so it must be enabled on this side too.
-    pub(super) fn agreed(feedback: &[String], wanted: Feedback) -> Option<KeyFrameRequest> {
+    pub(super) fn negotiated(
+        feedback: &[String],
+        wanted: FeedbackTypes,
+    ) -> Option<KeyFrameRequest> {
         let has = |own: &str| feedback.iter().any(|words| words == own);
         match (wanted.pli && has("nack pli"), wanted.fir && has("ccm fir")) {
             (true, _) => Some(KeyFrameRequest::Pli),
@@ -107,7 +110,7 @@ struct Track {
     kind: MediaKind,
     codec: Option<VideoCodec>,
     /// RTP timestamp of the newest key frame.
-    key_frame: Option<u32>,
+    newest_key_frame: Option<u32>,
     /// Number of packets that are still to be authenticated.
     unchecked: u8,
     /// True if the latest whole packet was not authentic and no earlier one was. No packet of the
@@ -116,54 +119,54 @@ struct Track {
     /// `None` for retransmissions.
     receiver: Option<Box<RtpReceiver>>,
     /// Missing packets; `None` if they are not requested.
-    missing: Option<Box<Missing>>,
+    nack_tracker: Option<Box<NackTracker>>,
     /// Message that requests a key frame.
-    asks_by: Option<KeyFrameRequest>,
+    key_frame_request: Option<KeyFrameRequest>,
     /// Sequence number of the last [`KeyFrameRequest::Fir`].
-    demands: u8,
+    fir_sequence: u8,
     /// True if the source sent a BYE.
-    gone: bool,
+    bye_received: bool,
 }
 
 /// All streams of a PeerConnection.
 #[derive(Debug)]
 pub(super) struct Tracks {
-    agreed: Vec<Agreed>,
+    formats: Vec<PayloadFormat>,
     /// Sections in which media is expected.
     sections: Vec<Section>,
     /// Arrival times, if they are reported to the sender.
-    transport: Option<Box<transport::Transport>>,
+    arrival_feedback: Option<Box<transport::ArrivalFeedback>>,
     /// ID of the header extension with the audio level.
-    level: Option<u8>,
+    audio_level_id: Option<u8>,
     /// Counts at the last bandwidth estimate.
-    estimated: transport::Estimated,
+    last_estimate: transport::EstimateCounts,
     /// Buffer for a restored packet.
-    restored: Vec<u8>,
+    restored_packet: Vec<u8>,
     /// Sorted by SSRC.
     tracks: Vec<Track>,
     /// Index of the stream of the last packet.
-    last: usize,
+    last_track: usize,
     /// Number of bytes that SRTP appends to the payload; 0 if packets are decrypted.
-    trailer: usize,
+    srtp_overhead: usize,
     /// Decrypts the first packets of each stream, if the others are not decrypted. `first_checked`
     /// is the result for the first packet of a new stream.
-    check: Option<Box<Check>>,
-    first_checked: Checked,
+    check: Option<Box<FirstPacketCheck>>,
+    first_checked: CheckResult,
     /// Decrypts all packets, if that is enabled.
-    opening: Option<Box<Opening>>,
-    key_frames: Option<KeyFrames>,
+    decryption: Option<Box<Decryption>>,
+    key_frames: Option<KeyFrameState>,
     playout_buffer: Duration,
     /// Wall clock time since 1970 at time zero, if frames are decrypted and may carry time codes.
-    codes_from: Option<Duration>,
-    began: bool,
+    time_code_origin: Option<Duration>,
+    has_begun: bool,
     /// Enables requests for missing packets, and for key frames if too many are missing.
-    asks: bool,
+    nack_enabled: bool,
     /// True if the next gap is reported to the session. The NACK then includes later gaps.
-    listens: bool,
+    reports_next_gap: bool,
     /// Index of the stream with which the next requests begin, if the last ones did not cover all.
-    ask_from: usize,
+    next_nack_track: usize,
     /// Requested and recovered packets that are already in the metrics.
-    counted: (u64, u64),
+    counted_requests: (u64, u64),
     unknown: Unknown,
 }
 
@@ -177,7 +180,7 @@ struct Unknown {
 
 /// Decryption of all packets.
 #[derive(Debug)]
-struct Opening {
+struct Decryption {
     /// `None` before keys are available.
     opener: Option<RtpOpener>,
     /// Buffer for a decrypted packet.
@@ -186,16 +189,16 @@ struct Opening {
 
 /// Key frames received, if payloads can be read.
 #[derive(Debug)]
-struct KeyFrames {
+struct KeyFrameState {
     /// Time from which the first key frame is awaited.
     since: Time,
     /// True after the first key frame.
-    came: bool,
+    has_arrived: bool,
 }
 
 impl Sink for Tracks {
     fn packet(&mut self, arrival: &Arrival<'_>, recorder: &mut Recorder) -> Option<MediaEvent> {
-        let Some(mut opening) = self.opening.take() else {
+        let Some(mut opening) = self.decryption.take() else {
             return self.count(arrival, recorder);
         };
         let opener = opening.opener.as_mut();
@@ -210,29 +213,29 @@ impl Sink for Tracks {
             };
             self.count(&own, recorder)
         });
-        self.opening = Some(opening);
+        self.decryption = Some(opening);
         event
     }
 }
 
 impl Tracks {
     fn count(&mut self, arrival: &Arrival<'_>, recorder: &mut Recorder) -> Option<MediaEvent> {
-        let Some((ssrc, payload_type)) = source(arrival.bytes) else {
+        let Some((ssrc, payload_type)) = ssrc_and_payload_type(arrival.bytes) else {
             recorder.add(rtp::MALFORMED, 1);
             return None;
         };
         let mut first_number = false;
-        if let Some(transport) = &mut self.transport
-            && arrival.bytes[0] & EXTENSION != 0
+        if let Some(transport) = &mut self.arrival_feedback
+            && arrival.bytes[0] & EXTENSION_BIT != 0
         {
-            first_number = transport.packet(ssrc, arrival);
+            first_number = transport.record_arrival(ssrc, arrival);
         }
-        if self.check.is_some() && !self.is_believed(ssrc, arrival) {
+        if self.check.is_some() && !self.may_count(ssrc, arrival) {
             return None;
         }
-        let at = match self.tracks.get(self.last) {
-            Some(track) if track.ssrc == ssrc => self.last,
-            _ => match self.find(ssrc, payload_type) {
+        let at = match self.tracks.get(self.last_track) {
+            Some(track) if track.ssrc == ssrc => self.last_track,
+            _ => match self.find_or_create(ssrc, payload_type) {
                 Some(at) => at,
                 None => {
                     recorder.add(m::UNKNOWN_MEDIA, 1);
@@ -242,13 +245,13 @@ impl Tracks {
                 }
             },
         };
-        self.last = at;
+        self.last_track = at;
         let event = match self.tracks[at].receiver {
-            Some(_) => self.media(at, arrival, recorder),
-            None => self.again(at, payload_type, arrival, recorder),
+            Some(_) => self.count_media(at, arrival, recorder),
+            None => self.count_retransmission(at, payload_type, arrival, recorder),
         };
         match event {
-            None if first_number => self.first_number(),
+            None if first_number => self.first_number_event(),
             // One event per packet: the next number is reported instead.
             event => event,
         }
@@ -257,8 +260,8 @@ impl Tracks {
     /// Returns `true` if a packet may count although only its header is read. The first packets of
     /// a stream must be authentic.
     #[inline]
-    fn is_believed(&mut self, ssrc: u32, arrival: &Arrival<'_>) -> bool {
-        match self.tracks.get(self.last) {
+    fn may_count(&mut self, ssrc: u32, arrival: &Arrival<'_>) -> bool {
+        match self.tracks.get(self.last_track) {
             Some(track) if track.ssrc == ssrc && track.unchecked == 0 => true,
             _ => self.is_authentic(ssrc, arrival),
         }
@@ -273,78 +276,82 @@ impl Tracks {
         ) else {
             return true;
         };
-        let checked = check.packet(arrival);
-        let mut believed = checked != Checked::Unauthentic;
+        let checked = check.check_packet(arrival);
+        let mut believed = checked != CheckResult::Unauthentic;
         match (track, checked) {
             (None, _) => self.first_checked = checked,
-            (Some(track), Checked::Unauthentic) => track.foreign = track.unchecked == CHECKED,
-            (Some(track), Checked::Authentic) => {
+            (Some(track), CheckResult::Unauthentic) => {
+                track.foreign = track.unchecked == CHECKED_PACKETS
+            }
+            (Some(track), CheckResult::Authentic) => {
                 track.unchecked -= 1;
                 track.foreign = false;
             }
             // Retransmissions are too rare for the sample of packets that a ring keeps whole.
-            (Some(track), Checked::Unknown) if track.receiver.is_none() => track.unchecked = 0,
-            (Some(track), Checked::Unknown) => believed = !track.foreign,
+            (Some(track), CheckResult::Unknown) if track.receiver.is_none() => track.unchecked = 0,
+            (Some(track), CheckResult::Unknown) => believed = !track.foreign,
         }
         if place.is_ok() && self.tracks.iter().all(|track| track.unchecked == 0) {
-            check.rest();
+            check.free_memory();
         }
         believed
     }
 
     /// Sets the ID of the header extension with the audio level.
-    pub(super) fn read_levels(&mut self, extension: Option<u8>) {
-        self.level = extension;
+    pub(super) fn set_audio_level_id(&mut self, extension: Option<u8>) {
+        self.audio_level_id = extension;
     }
 
     /// Records the audio level of a packet that carries one (RFC 6464, 3).
     fn count_level(&self, packet: &[u8], recorder: &mut Recorder) {
-        let level = self.level.and_then(|id| extension::find(packet, id));
+        let level = self
+            .audio_level_id
+            .and_then(|id| extension::find_element(packet, id));
         if let Some(&[level, ..]) = level {
-            recorder.record(m::AUDIO_LEVEL, u64::from(level & !VOICE));
-            recorder.add(m::VOICE_PACKETS, u64::from(level & VOICE != 0));
+            recorder.record(m::AUDIO_LEVEL, u64::from(level & !VOICE_FLAG));
+            recorder.add(m::VOICE_PACKETS, u64::from(level & VOICE_FLAG != 0));
         }
     }
 
     /// Counts a media packet of the stream at `at`.
     #[inline]
-    fn media(
+    fn count_media(
         &mut self,
         at: usize,
         arrival: &Arrival<'_>,
         recorder: &mut Recorder,
     ) -> Option<MediaEvent> {
-        if arrival.bytes[0] & EXTENSION != 0 && self.tracks[at].kind == MediaKind::Audio {
+        if arrival.bytes[0] & EXTENSION_BIT != 0 && self.tracks[at].kind == MediaKind::Audio {
             self.count_level(arrival.bytes, recorder);
         }
         let track = &mut self.tracks[at];
         if let Some(key_frames) = &mut self.key_frames {
-            track.look_for_key_frame(key_frames, arrival, recorder);
+            track.detect_key_frame(key_frames, arrival, recorder);
         }
         let receiver = track.receiver.as_mut()?;
         let mut asks = false;
-        if let Some(missing) = &mut track.missing {
+        if let Some(missing) = &mut track.nack_tracker {
             let sequence = u16::from_be_bytes([arrival.bytes[2], arrival.bytes[3]]);
             let before = missing.counts().missing;
-            missing.packet(sequence, arrival.at);
-            asks = self.listens && missing.counts().missing != before;
+            missing.record_arrival(sequence, arrival.at);
+            asks = self.reports_next_gap && missing.counts().missing != before;
         }
         let own = Arrival {
-            length: arrival.length.saturating_sub(self.trailer),
-            overhead: arrival.overhead + self.trailer,
+            length: arrival.length.saturating_sub(self.srtp_overhead),
+            overhead: arrival.overhead + self.srtp_overhead,
             ..*arrival
         };
-        let event = match self.trailer > 0 && arrival.bytes[0] & PADDING != 0 {
+        let event = match self.srtp_overhead > 0 && arrival.bytes[0] & PADDING != 0 {
             false => receiver.packet(&own, recorder),
-            true => encrypted_padding(receiver, &own, recorder),
+            true => count_encrypted_padding(receiver, &own, recorder),
         };
         let event = match event {
-            Some(MediaEvent::First { .. }) if std::mem::replace(&mut self.began, true) => None,
+            Some(MediaEvent::First { .. }) if std::mem::replace(&mut self.has_begun, true) => None,
             Some(MediaEvent::SourceChanged { .. }) => None,
             event => event,
         };
         if event.is_none() && asks {
-            self.listens = false;
+            self.reports_next_gap = false;
             return Some(MediaEvent::FeedbackDue { at: arrival.at });
         }
         event
@@ -355,7 +362,7 @@ impl Tracks {
 /// padding, it is counted as padding: WebRTC senders pad only packets without payload, which probe
 /// the path.
 #[cold]
-fn encrypted_padding(
+fn count_encrypted_padding(
     receiver: &mut RtpReceiver,
     arrival: &Arrival<'_>,
     recorder: &mut Recorder,
@@ -381,9 +388,9 @@ impl Track {
     /// Counts a key frame at its first packet. A packet that is not newer than the last key frame
     /// begins no other.
     #[inline]
-    fn look_for_key_frame(
+    fn detect_key_frame(
         &mut self,
-        known: &mut KeyFrames,
+        known: &mut KeyFrameState,
         arrival: &Arrival<'_>,
         recorder: &mut Recorder,
     ) {
@@ -394,14 +401,14 @@ impl Track {
         let end = header.payload_offset + header.payload_length;
         let payload = arrival.bytes.get(header.payload_offset..end);
         let is_newer = |last: u32| header.timestamp.wrapping_sub(last) as i32 > 0;
-        if !self.key_frame.is_none_or(is_newer)
+        if !self.newest_key_frame.is_none_or(is_newer)
             || !payload.is_some_and(|payload| codec.begins_key_frame(payload))
         {
             return;
         }
-        self.key_frame = Some(header.timestamp);
+        self.newest_key_frame = Some(header.timestamp);
         recorder.add(m::KEY_FRAMES, 1);
-        if !std::mem::replace(&mut known.came, true) {
+        if !std::mem::replace(&mut known.has_arrived, true) {
             let waited = arrival.at.since(known.since).as_nanos();
             recorder.record(m::FIRST_KEY_FRAME_DELAY, waited as u64);
         }
@@ -409,7 +416,7 @@ impl Track {
 }
 
 /// Returns the SSRC and the payload type of a packet (RFC 3550, 5.1).
-fn source(bytes: &[u8]) -> Option<(u32, u8)> {
+fn ssrc_and_payload_type(bytes: &[u8]) -> Option<(u32, u8)> {
     let fixed: &[u8; FIXED_LENGTH] = bytes.first_chunk()?;
     let [.., a, b, c, d] = *fixed;
     Some((u32::from_be_bytes([a, b, c, d]), fixed[1] & 0x7f))
@@ -419,50 +426,50 @@ impl Tracks {
     /// Creates the state of a PeerConnection without media.
     pub(super) fn new(playout_buffer: Duration) -> Tracks {
         Tracks {
-            agreed: Vec::new(),
+            formats: Vec::new(),
             sections: Vec::new(),
-            transport: None,
-            level: None,
-            estimated: transport::Estimated::default(),
-            restored: Vec::new(),
+            arrival_feedback: None,
+            audio_level_id: None,
+            last_estimate: transport::EstimateCounts::default(),
+            restored_packet: Vec::new(),
             tracks: Vec::new(),
-            last: 0,
-            trailer: 0,
+            last_track: 0,
+            srtp_overhead: 0,
             check: None,
-            first_checked: Checked::Unknown,
-            opening: None,
+            first_checked: CheckResult::Unknown,
+            decryption: None,
             key_frames: None,
             playout_buffer,
-            codes_from: None,
-            began: false,
-            asks: false,
-            listens: false,
-            ask_from: 0,
-            counted: (0, 0),
+            time_code_origin: None,
+            has_begun: false,
+            nack_enabled: false,
+            reports_next_gap: false,
+            next_nack_track: 0,
+            counted_requests: (0, 0),
             unknown: Unknown::default(),
         }
     }
 
     /// Enables requests for missing packets.
-    pub(super) fn ask_for_missing(&mut self) {
-        self.asks = true;
+    pub(super) fn enable_nack(&mut self) {
+        self.nack_enabled = true;
     }
 
     /// Enables the search for time codes in frames, which must be decrypted. `wall_clock` is the
     /// time since 1970 at time zero.
-    pub(super) fn look_for_codes(&mut self, wall_clock: Duration) {
-        self.codes_from = Some(wall_clock);
+    pub(super) fn enable_time_codes(&mut self, wall_clock: Duration) {
+        self.time_code_origin = Some(wall_clock);
     }
 
     /// Sets the negotiated payload types. Streams that have begun are unchanged.
-    pub(super) fn agree(&mut self, mut agreed: Vec<Agreed>) {
+    pub(super) fn set_formats(&mut self, mut agreed: Vec<PayloadFormat>) {
         agreed.shrink_to_fit();
-        self.agreed = agreed;
+        self.formats = agreed;
     }
 
     /// Enables decryption of all packets, which starts when keys are available.
-    pub(super) fn open_packets(&mut self) {
-        self.opening = Some(Box::new(Opening {
+    pub(super) fn enable_decryption(&mut self) {
+        self.decryption = Some(Box::new(Decryption {
             opener: None,
             plain: Vec::new(),
         }));
@@ -470,42 +477,42 @@ impl Tracks {
 
     /// Sets the opener with which packets are decrypted from now on.
     pub(super) fn set_opener(&mut self, now: Time, opener: Option<RtpOpener>) {
-        self.key_frames = opener.as_ref().map(|_| KeyFrames {
+        self.key_frames = opener.as_ref().map(|_| KeyFrameState {
             since: now,
-            came: false,
+            has_arrived: false,
         });
-        if let Some(opening) = &mut self.opening {
+        if let Some(opening) = &mut self.decryption {
             opening.opener = opener;
         }
     }
 
     /// Enables authentication of the first packets of each stream.
-    pub(super) fn check_first(&mut self, keys: Option<SrtpKeys>) {
-        self.check = keys.map(|keys| Box::new(Check::new(keys)));
+    pub(super) fn authenticate_first_packets(&mut self, keys: Option<SrtpKeys>) {
+        self.check = keys.map(|keys| Box::new(FirstPacketCheck::new(keys)));
     }
 
     /// Returns the counts of decryption, including first packets that were not authentic.
     pub(super) fn opener_counts(&self) -> SrtpCounts {
-        let opener = self.opening.as_ref().and_then(|own| own.opener.as_ref());
+        let opener = self.decryption.as_ref().and_then(|own| own.opener.as_ref());
         let mut counts = opener.map(RtpOpener::counts).unwrap_or_default();
         counts.unauthentic += self.check.as_ref().map_or(0, |own| own.unauthentic());
         counts
     }
 
     /// Sets the number of bytes that SRTP appends to each packet, if packets are not decrypted.
-    pub(super) fn set_trailer(&mut self, trailer: usize) {
-        self.trailer = trailer;
+    pub(super) fn set_srtp_overhead(&mut self, trailer: usize) {
+        self.srtp_overhead = trailer;
     }
 
     /// Returns the index of a source's stream, which is created if it is new. Returns `None` for
     /// unknown media.
-    fn find(&mut self, ssrc: u32, payload_type: u8) -> Option<usize> {
+    fn find_or_create(&mut self, ssrc: u32, payload_type: u8) -> Option<usize> {
         let place = self.tracks.binary_search_by_key(&ssrc, |track| track.ssrc);
         let at = match place {
             Ok(at) => return Some(at),
             Err(at) => at,
         };
-        let mut agreed = self.agreed.iter();
+        let mut agreed = self.formats.iter();
         let agreed = *agreed.find(|agreed| agreed.payload_type == payload_type)?;
         if self.tracks.len() >= TRACKS_MAX {
             return None;
@@ -517,7 +524,9 @@ impl Tracks {
                 payload_types: Vec::new(),
                 playout_buffer: self.playout_buffer,
             });
-            let codes = self.codes_from.filter(|_| agreed.kind == MediaKind::Video);
+            let codes = self
+                .time_code_origin
+                .filter(|_| agreed.kind == MediaKind::Video);
             Box::new(match codes {
                 Some(wall_clock) => receiver.with_time_codes(wall_clock),
                 None if agreed.kind == MediaKind::Audio => receiver.with_single_packets(),
@@ -534,18 +543,18 @@ impl Tracks {
                 payload_type,
                 kind: agreed.kind,
                 codec: agreed.codec,
-                key_frame: None,
-                missing: (self.asks && agreed.nack && receiver.is_some())
-                    .then(|| Box::new(Missing::new(Duration::ZERO))),
-                asks_by: agreed.asks_by,
-                demands: 0,
+                newest_key_frame: None,
+                nack_tracker: (self.nack_enabled && agreed.nack && receiver.is_some())
+                    .then(|| Box::new(NackTracker::new(Duration::ZERO))),
+                key_frame_request: agreed.key_frame_request,
+                fir_sequence: 0,
                 unchecked: match (&self.check, self.first_checked) {
-                    (None, _) | (Some(_), Checked::Unknown) => CHECKED,
-                    (Some(_), _) => CHECKED - 1,
+                    (None, _) | (Some(_), CheckResult::Unknown) => CHECKED_PACKETS,
+                    (Some(_), _) => CHECKED_PACKETS - 1,
                 },
                 foreign: false,
                 receiver,
-                gone: false,
+                bye_received: false,
             },
         );
         Some(at)
@@ -560,7 +569,7 @@ impl Tracks {
     }
 
     /// Processes the sender reports and BYEs of a compound.
-    pub(super) fn reports(&mut self, compound: &[u8], at: Time, recorder: &mut Recorder) {
+    pub(super) fn handle_rtcp(&mut self, compound: &[u8], at: Time, recorder: &mut Recorder) {
         for packet in rtcp::packets(compound) {
             match packet {
                 Ok(Packet::SenderReport { info, .. }) => {
@@ -570,7 +579,7 @@ impl Tracks {
                 }
                 Ok(Packet::Bye { sources, .. }) => {
                     for ssrc in sources {
-                        self.goodbye(ssrc);
+                        self.handle_bye(ssrc);
                     }
                 }
                 Ok(_) => {}
@@ -580,26 +589,26 @@ impl Tracks {
     }
 
     /// Handles the BYE of a source (RFC 3550, 6.6).
-    fn goodbye(&mut self, ssrc: u32) {
+    fn handle_bye(&mut self, ssrc: u32) {
         let place = self.tracks.binary_search_by_key(&ssrc, |track| track.ssrc);
         let Some(track) = place.ok().map(|place| &mut self.tracks[place]) else {
             return;
         };
-        track.gone = true;
+        track.bye_received = true;
         if let Some(receiver) = &mut track.receiver {
             receiver.source_ended(ssrc);
         }
     }
 
     /// Returns `true` if media has arrived and all its sources have sent a BYE.
-    pub(super) fn are_gone(&self) -> bool {
+    pub(super) fn all_sources_left(&self) -> bool {
         let mut media = self.tracks.iter().filter(|track| track.receiver.is_some());
-        let first = media.next().is_some_and(|track| track.gone);
-        first && media.all(|track| track.gone)
+        let first = media.next().is_some_and(|track| track.bye_received);
+        first && media.all(|track| track.bye_received)
     }
 
     /// Returns a description of unknown media if it is more than a tenth of all packets.
-    pub(super) fn much_unknown(&self) -> Option<String> {
+    pub(super) fn describe_unknown_media(&self) -> Option<String> {
         let Unknown {
             packets,
             payload_types,
@@ -609,12 +618,15 @@ impl Tracks {
             .map(|(_, own)| own.counts())
             .map(|counts| counts.received + counts.duplicated)
             .sum();
-        if packets < UNKNOWN_LEAST || packets * UNKNOWN_PART <= packets + known {
+        if packets < UNKNOWN_PACKETS_MIN || packets * UNKNOWN_DIVISOR <= packets + known {
             return None;
         }
         let all = (0..128).filter(|number| payload_types >> number & 1 != 0);
-        let numbers: Vec<String> = all.take(NUMBERS_TOLD).map(|own| own.to_string()).collect();
-        let more = match payload_types.count_ones() as usize > NUMBERS_TOLD {
+        let numbers: Vec<String> = all
+            .take(PAYLOAD_TYPES_SHOWN)
+            .map(|own| own.to_string())
+            .collect();
+        let more = match payload_types.count_ones() as usize > PAYLOAD_TYPES_SHOWN {
             true => " and others",
             false => "",
         };
@@ -653,7 +665,7 @@ impl Tracks {
     /// Records the figures that are only known at the end. For media that should have continued,
     /// the gap up to `silent_until` counts.
     pub(super) fn finish(&mut self, silent_until: Option<Time>, recorder: &mut Recorder) {
-        self.count_questions(recorder);
+        self.record_requests(recorder);
         for track in &mut self.tracks {
             match (&mut track.receiver, silent_until) {
                 (Some(receiver), Some(until)) => receiver.fell_silent(until, recorder),
@@ -665,7 +677,7 @@ impl Tracks {
 
     /// Returns a report row for each stream.
     pub(super) fn rows(&self, url: &str) -> Vec<StreamSummary> {
-        let row = |(kind, receiver)| StreamSummary::new(kind, url, receiver);
+        let row = |(kind, receiver)| StreamSummary::from_receiver(kind, url, receiver);
         self.receivers().map(row).collect()
     }
 }

@@ -9,27 +9,27 @@ use crate::session::PacketHeader;
 
 /// Sequence numbers of one transport, shared by its streams.
 #[derive(Clone, Debug)]
-pub(super) struct TransportNumbers {
+pub(super) struct TransportSequence {
     /// ID of the header extension.
-    extension: u8,
+    extension_id: u8,
     next: Arc<AtomicU16>,
 }
 
-impl TransportNumbers {
+impl TransportSequence {
     /// Counts from 1, with the header extension of that ID.
-    pub(super) fn new(extension: u8) -> TransportNumbers {
-        TransportNumbers {
-            extension,
+    pub(super) fn new(extension: u8) -> TransportSequence {
+        TransportSequence {
+            extension_id: extension,
             next: Arc::new(AtomicU16::new(1)),
         }
     }
 
     /// Returns the header with the next number, and that number. Returns `None` if the header has
     /// no room.
-    pub(super) fn number(&self, header: &PacketHeader) -> Option<(PacketHeader, u16)> {
+    pub(super) fn add_number(&self, header: &PacketHeader) -> Option<(PacketHeader, u16)> {
         // One thread sends all streams of a transport: nothing happens between load and store.
         let number = self.next.load(Ordering::Relaxed);
-        let numbered = extension::add(header, self.extension, number.to_be_bytes())?;
+        let numbered = extension::add_element(header, self.extension_id, number.to_be_bytes())?;
         self.next.store(number.wrapping_add(1), Ordering::Relaxed);
         Some((numbered, number))
     }

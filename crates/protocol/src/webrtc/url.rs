@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::http1;
-use crate::url::{UrlError, Why, percent_decode};
+use crate::url::{UrlError, UrlProblem, percent_decode};
 use crate::websocket;
 
 pub const SCHEMES: &[&str] = &[
@@ -24,23 +24,23 @@ pub const SCHEMES: &[&str] = &[
 pub struct Url {
     /// Address of the signalling: the WHIP or WHEP endpoint, the WebSocket or HTTP API of Janus, or
     /// the WebSocket of LiveKit without the path that its protocol appends.
-    pub at: http1::Url,
+    pub endpoint: http1::Url,
     /// True for Janus over HTTP.
     pub long_poll: bool,
-    pub place: Place,
+    pub resource: Resource,
 }
 
 /// Resource that a URL names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Resource {
     /// WHEP endpoint (draft-ietf-wish-whep), from which clients play.
     Whep,
     /// WHIP endpoint (RFC 9725), to which clients publish.
     Whip,
     /// Room of the Janus VideoRoom plugin.
-    Room(Id),
+    Room(JanusId),
     /// Mount point of the Janus Streaming plugin.
-    Mountpoint(Id),
+    Mountpoint(JanusId),
     /// LiveKit room, by name.
     LiveKit(String),
 }
@@ -48,49 +48,49 @@ pub enum Place {
 /// ID of a Janus room or mount point: a number, or a string if Janus is configured with
 /// `string_ids`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Id {
+pub enum JanusId {
     Number(u64),
     Text(String),
 }
 
 /// Maximum length of a string ID from the server, in bytes: thousands of them are kept.
-const TEXT_MAX: usize = 256;
+const ID_LENGTH_MAX: usize = 256;
 
-impl Id {
-    fn parse(text: &str) -> Id {
+impl JanusId {
+    fn parse(text: &str) -> JanusId {
         match text.parse() {
             // A number with leading zeros is a string, because it would be formatted differently.
-            Ok(number) if text == format!("{number}") => Id::Number(number),
-            _ => Id::Text(text.to_owned()),
+            Ok(number) if text == format!("{number}") => JanusId::Number(number),
+            _ => JanusId::Text(text.to_owned()),
         }
     }
 
     /// Returns the ID as a JSON value.
     pub fn to_json(&self) -> serde_json::Value {
         match self {
-            Id::Number(number) => (*number).into(),
-            Id::Text(text) => text.as_str().into(),
+            JanusId::Number(number) => (*number).into(),
+            JanusId::Text(text) => text.as_str().into(),
         }
     }
 
     /// Parses a JSON value. Returns `None` if it is neither an unsigned integer nor a string of at
     /// most 256 bytes.
-    pub fn of_json(value: &serde_json::Value) -> Option<Id> {
+    pub fn from_json(value: &serde_json::Value) -> Option<JanusId> {
         match value {
-            serde_json::Value::Number(number) => number.as_u64().map(Id::Number),
-            serde_json::Value::String(text) if text.len() <= TEXT_MAX => {
-                Some(Id::Text(text.clone()))
+            serde_json::Value::Number(number) => number.as_u64().map(JanusId::Number),
+            serde_json::Value::String(text) if text.len() <= ID_LENGTH_MAX => {
+                Some(JanusId::Text(text.clone()))
             }
             _ => None,
         }
     }
 }
 
-impl fmt::Display for Id {
+impl fmt::Display for JanusId {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Id::Number(number) => number.fmt(out),
-            Id::Text(text) => text.fmt(out),
+            JanusId::Number(number) => number.fmt(out),
+            JanusId::Text(text) => text.fmt(out),
         }
     }
 }
@@ -105,7 +105,7 @@ pub const JANUS_HTTP_PORT: u16 = 8088;
 pub const LIVEKIT_PORT: u16 = 7880;
 
 /// Maximum length of the name of a LiveKit room, in bytes: it becomes part of a token.
-const ROOM_MAX: usize = 256;
+const ROOM_NAME_MAX: usize = 256;
 
 impl Url {
     /// Parses a URL.
@@ -115,12 +115,12 @@ impl Url {
     pub fn parse(url: &str) -> Result<Url, UrlError> {
         let scheme = crate::url::scheme(url)?;
         let wrong = || {
-            Why::Scheme {
+            UrlProblem::Scheme {
                 kind: "WebRTC URL",
                 schemes: "whep+http(s)://, whip+http(s)://, janus+ws(s)://, janus+http(s):// or \
                           livekit+ws(s)://",
             }
-            .of(url)
+            .error_for(url)
         };
         let (signalling, below) = scheme.split_once('+').ok_or_else(wrong)?;
         // The lower-case scheme has the length of the original, as schemes are ASCII.
@@ -128,28 +128,28 @@ impl Url {
         let inner = format!("{below}{rest}");
         match (signalling, below) {
             ("whep" | "whip", "http" | "https") => Ok(Url {
-                at: http1::Url::parse(&inner).map_err(|error| error.why.of(url))?,
+                endpoint: http1::Url::parse(&inner).map_err(|error| error.why.error_for(url))?,
                 long_poll: false,
-                place: match signalling {
-                    "whep" => Place::Whep,
-                    _ => Place::Whip,
+                resource: match signalling {
+                    "whep" => Resource::Whep,
+                    _ => Resource::Whip,
                 },
             }),
-            ("janus", "ws" | "wss" | "http" | "https") => Url::of_janus(url, &inner),
-            ("livekit", "ws" | "wss") => Url::of_livekit(url, &inner),
+            ("janus", "ws" | "wss" | "http" | "https") => Url::parse_janus(url, &inner),
+            ("livekit", "ws" | "wss") => Url::parse_livekit(url, &inner),
             _ => Err(wrong()),
         }
     }
 
     /// Parses `ws://host:port[/path]/videoroom/ROOM` or `.../streaming/ID`, or `http://...`.
-    fn of_janus(url: &str, inner: &str) -> Result<Url, UrlError> {
-        let other = |text: &str| Why::Other(text.to_owned()).of(url);
+    fn parse_janus(url: &str, inner: &str) -> Result<Url, UrlError> {
+        let other = |text: &str| UrlProblem::Other(text.to_owned()).error_for(url);
         let long_poll = inner.starts_with("http");
         let parse = |text: &str| match long_poll {
             true => http1::Url::parse(text),
             false => websocket::parse_url(text),
         };
-        let whole = parse(inner).map_err(|error| error.why.of(url))?;
+        let whole = parse(inner).map_err(|error| error.why.error_for(url))?;
         let (path, query) = match whole.target().split_once('?') {
             Some((path, query)) => (path, Some(query)),
             None => (whole.target(), None),
@@ -169,10 +169,10 @@ impl Url {
         if id.is_empty() {
             return Err(no_place());
         }
-        let id = Id::parse(&percent_decode(id));
+        let id = JanusId::parse(&percent_decode(id));
         let place = match plugin {
-            "videoroom" => Place::Room(id),
-            "streaming" => Place::Mountpoint(id),
+            "videoroom" => Resource::Room(id),
+            "streaming" => Resource::Mountpoint(id),
             _ => return Err(no_place()),
         };
         // The rest of the path is that of the WebSocket or the HTTP API. The default is that of
@@ -186,65 +186,69 @@ impl Url {
         let at = parse(&format!("{}{path}{query}", origin(inner, port)));
         Ok(Url {
             long_poll,
-            at: at.map_err(|error| error.why.of(url))?,
-            place,
+            endpoint: at.map_err(|error| error.why.error_for(url))?,
+            resource: place,
         })
     }
 
     /// Parses `ws://host:port[/path]/ROOM`.
-    fn of_livekit(url: &str, inner: &str) -> Result<Url, UrlError> {
-        let other = |text: &str| Why::Other(text.to_owned()).of(url);
-        let whole = websocket::parse_url(inner).map_err(|error| error.why.of(url))?;
+    fn parse_livekit(url: &str, inner: &str) -> Result<Url, UrlError> {
+        let other = |text: &str| UrlProblem::Other(text.to_owned()).error_for(url);
+        let whole = websocket::parse_url(inner).map_err(|error| error.why.error_for(url))?;
         let target = whole.target();
         if target.contains('?') {
             return Err(other("queries are not allowed; remove the query"));
         }
         let (path, room) = target.rsplit_once('/').unwrap_or_default();
         let room = percent_decode(room);
-        if room.is_empty() || room.len() > ROOM_MAX {
+        if room.is_empty() || room.len() > ROOM_NAME_MAX {
             return Err(other("no valid room; write livekit+ws://host/ROOM"));
         }
         let path = if path.is_empty() { "/" } else { path };
         let at = websocket::parse_url(&format!("{}{path}", origin(inner, LIVEKIT_PORT)));
         Ok(Url {
             long_poll: false,
-            at: at.map_err(|error| error.why.of(url))?,
-            place: Place::LiveKit(room),
+            endpoint: at.map_err(|error| error.why.error_for(url))?,
+            resource: Resource::LiveKit(room),
         })
     }
 
     /// Returns `true` if clients publish to this URL and receive nothing.
-    pub fn is_published_to(&self) -> bool {
-        self.place == Place::Whip
+    pub fn is_publish_only(&self) -> bool {
+        self.resource == Resource::Whip
     }
 
     /// Returns `true` for a room, in which many clients publish.
     pub fn is_room(&self) -> bool {
-        matches!(self.place, Place::Room(_) | Place::LiveKit(_))
+        matches!(self.resource, Resource::Room(_) | Resource::LiveKit(_))
     }
 
     /// Returns the topic of messages about media published at this URL. For WHIP and WHEP, it is
     /// the URL without the segment that differs between them.
     pub fn topic(&self) -> String {
-        let (path, query) = self.parts();
+        let (path, query) = self.path_and_query();
         let path = path.join("/");
-        let kind = match &self.place {
-            Place::Room(id) => format!("/room/{id}"),
-            Place::LiveKit(name) => format!("/room/{name}"),
-            Place::Mountpoint(id) => format!("/streaming/{id}"),
-            Place::Whep | Place::Whip => String::new(),
+        let kind = match &self.resource {
+            Resource::Room(id) => format!("/room/{id}"),
+            Resource::LiveKit(name) => format!("/room/{name}"),
+            Resource::Mountpoint(id) => format!("/streaming/{id}"),
+            Resource::Whep | Resource::Whip => String::new(),
         };
         let query = query.map_or(String::new(), |query| format!("?{query}"));
-        format!("{}:{}/{path}{query}{kind}", self.host(), self.at.port())
+        format!(
+            "{}:{}/{path}{query}{kind}",
+            self.host(),
+            self.endpoint.port()
+        )
     }
 
     /// Returns the path of the stream on its server, by which other protocols find it. SRS names
     /// the stream in the query: `?app=live&stream=one`.
     pub fn stream_path(&self) -> Option<String> {
-        if !matches!(self.place, Place::Whep | Place::Whip) {
+        if !matches!(self.resource, Resource::Whep | Resource::Whip) {
             return None;
         }
-        let (path, query) = self.parts();
+        let (path, query) = self.path_and_query();
         let value = |name: &str| {
             let mut pairs = query?.split('&').filter_map(|pair| pair.split_once('='));
             pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
@@ -257,14 +261,14 @@ impl Url {
 
     /// Returns the host in lower case.
     pub fn host(&self) -> String {
-        self.at.host().to_ascii_lowercase()
+        self.endpoint.host().to_ascii_lowercase()
     }
 
     /// Returns the query, and the segments of the path except `whip` and `whep`.
-    fn parts(&self) -> (Vec<&str>, Option<&str>) {
-        let (path, query) = match self.at.target().split_once('?') {
+    fn path_and_query(&self) -> (Vec<&str>, Option<&str>) {
+        let (path, query) = match self.endpoint.target().split_once('?') {
             Some((path, query)) => (path, Some(query)),
-            None => (self.at.target(), None),
+            None => (self.endpoint.target(), None),
         };
         let named = |part: &&str| !part.is_empty() && !matches!(*part, "whip" | "whep");
         (path.split('/').filter(named).collect(), query)
@@ -273,27 +277,27 @@ impl Url {
 
 impl fmt::Display for Url {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let secure = if self.at.is_secure() { "s" } else { "" };
-        let (authority, target) = (self.at.authority(), self.at.target());
+        let secure = if self.endpoint.is_secure() { "s" } else { "" };
+        let (authority, target) = (self.endpoint.authority(), self.endpoint.target());
         let below = if self.long_poll { "http" } else { "ws" };
-        match &self.place {
-            Place::Whep => write!(out, "whep+http{secure}://{authority}{target}"),
-            Place::Whip => write!(out, "whip+http{secure}://{authority}{target}"),
-            Place::Room(id) => {
+        match &self.resource {
+            Resource::Whep => write!(out, "whep+http{secure}://{authority}{target}"),
+            Resource::Whip => write!(out, "whip+http{secure}://{authority}{target}"),
+            Resource::Room(id) => {
                 let path = target.trim_end_matches('/');
                 write!(
                     out,
                     "janus+{below}{secure}://{authority}{path}/videoroom/{id}"
                 )
             }
-            Place::Mountpoint(id) => {
+            Resource::Mountpoint(id) => {
                 let path = target.trim_end_matches('/');
                 write!(
                     out,
                     "janus+{below}{secure}://{authority}{path}/streaming/{id}"
                 )
             }
-            Place::LiveKit(room) => {
+            Resource::LiveKit(room) => {
                 let path = target.trim_end_matches('/');
                 write!(out, "livekit+ws{secure}://{authority}{path}/{room}")
             }
@@ -328,46 +332,64 @@ mod tests {
     #[test]
     fn scheme_selects_the_signalling() {
         let url = parse("whep+http://u:p@Host:8889/live/one/whep?x=1");
-        assert_eq!(url.place, Place::Whep);
-        assert_eq!(url.at.to_string(), "http://Host:8889/live/one/whep?x=1");
+        assert_eq!(url.resource, Resource::Whep);
+        assert_eq!(
+            url.endpoint.to_string(),
+            "http://Host:8889/live/one/whep?x=1"
+        );
         assert_eq!(url.to_string(), "whep+http://Host:8889/live/one/whep?x=1");
         let publisher = parse("WHIP+https://host/live/one/whip");
-        assert!(publisher.is_published_to() && publisher.at.is_secure());
-        assert_eq!(publisher.at.port(), 443);
+        assert!(publisher.is_publish_only() && publisher.endpoint.is_secure());
+        assert_eq!(publisher.endpoint.port(), 443);
     }
 
     #[test]
     fn janus_resource_follows_the_websocket_path() {
         let url = parse("janus+ws://10.77.0.1/videoroom/1234");
-        assert_eq!(url.place, Place::Room(Id::Number(1234)));
-        assert_eq!((url.at.port(), url.at.target()), (JANUS_PORT, "/"));
+        assert_eq!(url.resource, Resource::Room(JanusId::Number(1234)));
+        assert_eq!(
+            (url.endpoint.port(), url.endpoint.target()),
+            (JANUS_PORT, "/")
+        );
         let url = parse("janus+wss://[::1]:9/janus/streaming/a%20b");
-        assert_eq!(url.place, Place::Mountpoint(Id::Text("a b".to_owned())));
-        assert_eq!((url.at.port(), url.at.target()), (9, "/janus"));
-        assert!(url.at.is_secure());
-        assert_eq!(parse("janus+wss://h/streaming/1").at.port(), 443);
-        assert_eq!(parse("janus+ws://[::1]/streaming/1").at.port(), JANUS_PORT);
+        assert_eq!(
+            url.resource,
+            Resource::Mountpoint(JanusId::Text("a b".to_owned()))
+        );
+        assert_eq!((url.endpoint.port(), url.endpoint.target()), (9, "/janus"));
+        assert!(url.endpoint.is_secure());
+        assert_eq!(parse("janus+wss://h/streaming/1").endpoint.port(), 443);
+        assert_eq!(
+            parse("janus+ws://[::1]/streaming/1").endpoint.port(),
+            JANUS_PORT
+        );
         let url = parse("janus+http://h/videoroom/9");
         assert!(url.long_poll);
         assert_eq!(
-            (url.at.port(), url.at.target()),
+            (url.endpoint.port(), url.endpoint.target()),
             (JANUS_HTTP_PORT, "/janus")
         );
         assert_eq!(url.to_string(), "janus+http://h:8088/janus/videoroom/9");
         let url = parse("janus+https://h:9/other/videoroom/9");
-        assert_eq!((url.at.port(), url.at.target()), (9, "/other"));
-        assert_eq!(Id::parse("007"), Id::Text("007".to_owned()));
+        assert_eq!((url.endpoint.port(), url.endpoint.target()), (9, "/other"));
+        assert_eq!(JanusId::parse("007"), JanusId::Text("007".to_owned()));
     }
 
     #[test]
     fn livekit_room_follows_the_websocket_path() {
         let url = parse("livekit+ws://127.0.0.1/a%20room");
-        assert_eq!(url.place, Place::LiveKit("a room".to_owned()));
-        assert_eq!((url.at.port(), url.at.target()), (LIVEKIT_PORT, "/"));
+        assert_eq!(url.resource, Resource::LiveKit("a room".to_owned()));
+        assert_eq!(
+            (url.endpoint.port(), url.endpoint.target()),
+            (LIVEKIT_PORT, "/")
+        );
         let url = parse("livekit+wss://h/below/here/room");
-        assert_eq!((url.at.port(), url.at.target()), (443, "/below/here"));
+        assert_eq!(
+            (url.endpoint.port(), url.endpoint.target()),
+            (443, "/below/here")
+        );
         assert_eq!(url.to_string(), "livekit+wss://h/below/here/room");
-        assert_eq!(parse("livekit+ws://[::1]:9/r").at.port(), 9);
+        assert_eq!(parse("livekit+ws://[::1]:9/r").endpoint.port(), 9);
         assert!(url.is_room());
     }
 

@@ -28,7 +28,7 @@ const CONTROL_MAX: u64 = 125;
 const HEADER_MAX: usize = 14;
 
 /// Length in bytes of the header of a frame with `length` bytes of payload.
-pub const fn overhead(length: usize, masked: bool) -> usize {
+pub const fn header_len(length: usize, masked: bool) -> usize {
     let mask = if masked { 4 } else { 0 };
     match length {
         0..=125 => 2 + mask,
@@ -86,28 +86,28 @@ pub fn mask(key: u32, offset: usize, bytes: &mut [u8]) {
 
 /// Reason why bytes are not valid frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Malformed {
-    /// A message exceeds [`Limits::longest`]. Holds its length so far.
+pub enum FrameError {
+    /// A message exceeds [`Limits::length_max`]. Holds its length so far.
     #[error("message of at least {0} bytes, which exceeds the limit")]
     TooLong(u64),
     /// A violation of the protocol.
     #[error("invalid WebSocket frame (RFC 6455): {0}")]
-    Rule(&'static str),
+    Violation(&'static str),
 }
 
 /// A complete message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Frame<'a> {
+pub struct Message<'a> {
     /// Length of the payload in bytes.
     pub length: u64,
-    /// Payload; `None` if it was too long to be kept ([`Limits::keep`]).
+    /// Payload; `None` if it was too long to be kept ([`Limits::keep_max`]).
     pub body: Option<&'a [u8]>,
 }
 
 /// A received item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Item<'a> {
-    Frame(Frame<'a>),
+pub enum Received<'a> {
+    Message(Message<'a>),
     /// A ping, to be answered with the same payload (RFC 6455, 5.5.2).
     Ping(&'a [u8]),
     /// The peer closes the WebSocket, with its close code (RFC 6455, 5.5.1).
@@ -119,9 +119,9 @@ pub enum Item<'a> {
 pub struct Limits {
     /// Maximum length in bytes of a fragmented or partly received message whose payload is kept. Of
     /// a longer one only the length is reported.
-    pub keep: usize,
+    pub keep_max: usize,
     /// Maximum length of a message in bytes. A longer one is an error.
-    pub longest: u64,
+    pub length_max: u64,
 }
 
 /// A parsed frame header.
@@ -135,26 +135,26 @@ struct Header {
 
 /// A partly received frame.
 #[derive(Clone, Copy, Debug)]
-struct Open {
+struct PartialFrame {
     header: Header,
     /// Number of payload bytes received.
-    come: u64,
+    received: u64,
 }
 
-/// Reassembles messages from frames. The memory is bounded by [`Limits::keep`].
+/// Reassembles messages from frames. The memory is bounded by [`Limits::keep_max`].
 #[derive(Clone, Debug, Default)]
-pub struct Assembly {
+pub struct Reassembler {
     head: Vec<u8>,
-    open: Option<Open>,
+    open: Option<PartialFrame>,
     /// Length so far of an incomplete message.
     message: Option<u64>,
     kept: Vec<u8>,
     control: Vec<u8>,
 }
 
-impl Assembly {
+impl Reassembler {
     /// Returns `true` if a message or a frame is incomplete.
-    pub fn is_within(&self) -> bool {
+    pub fn is_incomplete(&self) -> bool {
         self.open.is_some() || self.message.is_some() || !self.head.is_empty()
     }
 
@@ -168,7 +168,7 @@ impl Assembly {
         masked: bool,
         limits: &Limits,
         input: &mut &'i [u8],
-    ) -> Result<Option<Item<'s>>, Malformed> {
+    ) -> Result<Option<Received<'s>>, FrameError> {
         loop {
             let mut open = match self.open {
                 Some(open) => open,
@@ -188,24 +188,27 @@ impl Assembly {
                     {
                         *input = rest;
                         self.message = None;
-                        return Ok(Some(Item::Frame(Frame {
+                        return Ok(Some(Received::Message(Message {
                             length: header.length,
                             body: Some(body),
                         })));
                     }
-                    Open { header, come: 0 }
+                    PartialFrame {
+                        header,
+                        received: 0,
+                    }
                 }
             };
-            let left = open.header.length - open.come;
+            let left = open.header.length - open.received;
             let here = usize::try_from(left).unwrap_or(usize::MAX).min(input.len());
             let (come, rest) = input.split_at(here);
-            steps::took(here);
+            steps::count_bytes(here);
             *input = rest;
             let is_control = open.header.opcode >= CLOSE;
             let keeps = is_control
                 || self
                     .message
-                    .is_some_and(|length| length <= limits.keep as u64);
+                    .is_some_and(|length| length <= limits.keep_max as u64);
             let into = if is_control {
                 &mut self.control
             } else {
@@ -215,40 +218,41 @@ impl Assembly {
                 let from = into.len();
                 into.extend_from_slice(come);
                 if let Some(key) = open.header.mask {
-                    mask(key, (open.come & 3) as usize, &mut into[from..]);
+                    mask(key, (open.received & 3) as usize, &mut into[from..]);
                 }
             } else {
                 *into = Vec::new();
             }
-            open.come += here as u64;
-            if open.come < open.header.length {
+            open.received += here as u64;
+            if open.received < open.header.length {
                 self.open = Some(open);
                 return Ok(None);
             }
             self.open = None;
             match open.header.opcode {
-                PING => return Ok(Some(Item::Ping(&self.control))),
+                PING => return Ok(Some(Received::Ping(&self.control))),
                 CLOSE => {
                     let code = self
                         .control
                         .first_chunk()
                         .map(|code| u16::from_be_bytes(*code));
-                    return Ok(Some(Item::Close(code)));
+                    return Ok(Some(Received::Close(code)));
                 }
                 PONG => {}
                 _ if !open.header.fin => {}
                 _ => {
                     let length = self.message.take().unwrap_or(0);
-                    let body = (self.kept.len() as u64 == length && length <= limits.keep as u64)
+                    let body = (self.kept.len() as u64 == length
+                        && length <= limits.keep_max as u64)
                         .then_some(&*self.kept);
-                    return Ok(Some(Item::Frame(Frame { length, body })));
+                    return Ok(Some(Received::Message(Message { length, body })));
                 }
             }
         }
     }
 
     /// Starts a frame: checks its header against the message under way.
-    fn begin(&mut self, header: &Header, limits: &Limits) -> Result<(), Malformed> {
+    fn begin(&mut self, header: &Header, limits: &Limits) -> Result<(), FrameError> {
         if header.opcode >= CLOSE {
             self.control.clear();
             return Ok(());
@@ -256,24 +260,28 @@ impl Assembly {
         let before = match (header.opcode, self.message) {
             (CONTINUATION, Some(length)) => length,
             (CONTINUATION, None) => {
-                return Err(Malformed::Rule("continuation with nothing to continue"));
+                return Err(FrameError::Violation(
+                    "continuation with nothing to continue",
+                ));
             }
-            (_, Some(_)) => return Err(Malformed::Rule("new message within a fragmented one")),
+            (_, Some(_)) => {
+                return Err(FrameError::Violation("new message within a fragmented one"));
+            }
             (_, None) => {
                 self.kept.clear();
                 0
             }
         };
         let length = before.saturating_add(header.length);
-        if length > limits.longest {
-            return Err(Malformed::TooLong(length));
+        if length > limits.length_max {
+            return Err(FrameError::TooLong(length));
         }
         self.message = Some(length);
         Ok(())
     }
 
-    fn header(&mut self, masked: bool, input: &mut &[u8]) -> Result<Option<Header>, Malformed> {
-        steps::took(1);
+    fn header(&mut self, masked: bool, input: &mut &[u8]) -> Result<Option<Header>, FrameError> {
+        steps::count_bytes(1);
         if self.head.is_empty()
             && let Some((header, length)) = header(input, masked)?
         {
@@ -282,7 +290,7 @@ impl Assembly {
         }
         while let Some((&byte, rest)) = input.split_first() {
             self.head.push(byte);
-            steps::took(self.head.len());
+            steps::count_bytes(self.head.len());
             *input = rest;
             if let Some((header, _)) = header(&self.head, masked)? {
                 self.head.clear();
@@ -296,17 +304,17 @@ impl Assembly {
 
 /// Parses the header at the beginning of `bytes` and returns it with its length. Returns `None` if
 /// more bytes are needed.
-fn header(bytes: &[u8], masked: bool) -> Result<Option<(Header, usize)>, Malformed> {
+fn header(bytes: &[u8], masked: bool) -> Result<Option<(Header, usize)>, FrameError> {
     let [first, second, rest @ ..] = bytes else {
         return Ok(None);
     };
     if first & RESERVED != 0 {
-        return Err(Malformed::Rule(
+        return Err(FrameError::Violation(
             "reserved bits are set without a negotiated extension",
         ));
     }
     if (second & MASKED != 0) != masked {
-        return Err(Malformed::Rule(match masked {
+        return Err(FrameError::Violation(match masked {
             true => "client frame without a mask",
             false => "server frame with a mask",
         }));
@@ -326,12 +334,12 @@ fn header(bytes: &[u8], masked: bool) -> Result<Option<(Header, usize)>, Malform
     match opcode {
         CONTINUATION | TEXT | BINARY => {}
         CLOSE | PING | PONG if length > CONTROL_MAX || !fin => {
-            return Err(Malformed::Rule(
+            return Err(FrameError::Violation(
                 "control frame that is too long or fragmented",
             ));
         }
         CLOSE | PING | PONG => {}
-        _ => return Err(Malformed::Rule("undefined opcode")),
+        _ => return Err(FrameError::Violation("undefined opcode")),
     }
     let (mask, size) = match masked {
         false => (None, size),

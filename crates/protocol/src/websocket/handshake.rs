@@ -5,9 +5,11 @@ use base64::engine::general_purpose::STANDARD;
 use sha1::{Digest, Sha1};
 
 use crate::auth;
-use crate::http1::{self, Decoder, FieldRules, HeadReader, Headers, Item, TooLong, Url, Version};
-use crate::mix::mix;
-use crate::url::{UrlError, Why};
+use crate::http1::{
+    self, FieldRules, HeadReader, Headers, ResponseDecoder, ResponseItem, TooLong, Url, Version,
+};
+use crate::mix::derive_seed;
+use crate::url::{UrlError, UrlProblem};
 
 /// GUID that the server appends to the client's key (RFC 6455, 1.3).
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
@@ -30,22 +32,22 @@ pub fn parse_url(url: &str) -> Result<Url, UrlError> {
     match crate::url::scheme(url)?.as_str() {
         "ws" | "wss" => {}
         _ => {
-            let why = Why::Scheme {
+            let why = UrlProblem::Scheme {
                 kind: "WebSocket URL",
                 schemes: "ws:// or wss://",
             };
-            return Err(why.of(url));
+            return Err(why.error_for(url));
         }
     }
     // Apart from the scheme, the URL is an HTTP URL; a final `s` of the scheme means TLS.
     let like = format!("http{}", &url["ws".len()..]);
-    Url::parse(&like).map_err(|error| error.why.of(url))
+    Url::parse(&like).map_err(|error| error.why.error_for(url))
 }
 
 /// Client side of the handshake.
 #[derive(Debug)]
-pub struct Upgrade {
-    decoder: Decoder,
+pub struct ClientHandshake {
+    decoder: ResponseDecoder,
     accept: String,
     offered: Vec<String>,
     protocol: Option<String>,
@@ -53,9 +55,9 @@ pub struct Upgrade {
 }
 
 /// Maximum number of bytes quoted from the body of a refusal.
-const WORDS_MAX: usize = 200;
+const QUOTE_BYTES_MAX: usize = 200;
 
-impl Upgrade {
+impl ClientHandshake {
     /// Header fields that the handshake sets itself.
     pub const OWN_FIELDS: [&str; 9] = [
         "Host",
@@ -71,40 +73,40 @@ impl Upgrade {
 
     /// Starts a handshake and returns it with its request. `protocols` are the client's
     /// subprotocols, preferred ones first (RFC 6455, 1.9). Random values follow from `seed`.
-    pub fn begin(url: &Url, protocols: &[&str], seed: u64) -> (Upgrade, Vec<u8>) {
-        Upgrade::begin_as(url, protocols, None, seed)
+    pub fn begin(url: &Url, protocols: &[&str], seed: u64) -> (ClientHandshake, Vec<u8>) {
+        ClientHandshake::begin_authorized(url, protocols, None, seed)
     }
 
     /// Starts a handshake with a value of `Authorization` (RFC 9110, 11.6.2). `None` means the
     /// credentials of the URL.
-    pub fn begin_as(
+    pub fn begin_authorized(
         url: &Url,
         protocols: &[&str],
         authorization: Option<String>,
         seed: u64,
-    ) -> (Upgrade, Vec<u8>) {
+    ) -> (ClientHandshake, Vec<u8>) {
         let further = authorization
             .as_deref()
             .map(|value| ("Authorization", value));
-        Upgrade::begin_with(url, protocols, further.as_slice(), seed)
+        ClientHandshake::begin_with(url, protocols, further.as_slice(), seed)
     }
 
     /// Starts a handshake with additional header fields. A `User-Agent` among them replaces the
     /// default, an `Authorization` the URL's credentials. None of them may be in
-    /// [`Upgrade::OWN_FIELDS`].
+    /// [`ClientHandshake::OWN_FIELDS`].
     pub fn begin_with(
         url: &Url,
         protocols: &[&str],
         further: &[(&str, &str)],
         seed: u64,
-    ) -> (Upgrade, Vec<u8>) {
+    ) -> (ClientHandshake, Vec<u8>) {
         let is_further = |wanted: &str| {
             let mut names = further.iter().map(|(name, _)| name);
             names.any(|name| name.eq_ignore_ascii_case(wanted))
         };
         let mut nonce = [0; 16];
-        nonce[..8].copy_from_slice(&mix(&[seed, 11]).to_be_bytes());
-        nonce[8..].copy_from_slice(&mix(&[seed, 12]).to_be_bytes());
+        nonce[..8].copy_from_slice(&derive_seed(&[seed, 11]).to_be_bytes());
+        nonce[8..].copy_from_slice(&derive_seed(&[seed, 12]).to_be_bytes());
         let key = STANDARD.encode(nonce);
         let credentials = url.user_info().map(auth::basic);
         let credentials = credentials.filter(|_| !is_further("Authorization"));
@@ -129,8 +131,8 @@ impl Upgrade {
         }
         headers.extend_from_slice(further);
         let request = http1::write_request("GET", url, Version::Http11, &headers);
-        let upgrade = Upgrade {
-            decoder: Decoder::new(),
+        let upgrade = ClientHandshake {
+            decoder: ResponseDecoder::new(),
             accept: accept_of(key.as_bytes()),
             offered: protocols.iter().map(|&name| name.to_owned()).collect(),
             protocol: None,
@@ -154,14 +156,14 @@ impl Upgrade {
     ///
     /// # Errors
     /// If the response does not accept the handshake; the text quotes the beginning of its body.
-    pub fn answered(&mut self, bytes: &mut &[u8]) -> Result<bool, String> {
+    pub fn read_response(&mut self, bytes: &mut &[u8]) -> Result<bool, String> {
         let mut at = 0;
         let item = self
             .decoder
             .next(bytes, &mut at)
             .map_err(|malformed| malformed.to_string())?;
         let head = match item {
-            Some(Item::Head(head)) => head,
+            Some(ResponseItem::Head(head)) => head,
             Some(_) => return Err("response body without a head".to_owned()),
             None => {
                 *bytes = &[];
@@ -171,18 +173,20 @@ impl Upgrade {
         self.status = Some(head.status);
         if head.status != 101 {
             let mut said = format!("server answered {} {}", head.status, head.reason);
-            if let Ok(Some(Item::Body { bytes: words, .. })) = self.decoder.next(bytes, &mut at) {
-                let words = String::from_utf8_lossy(&words[..words.len().min(WORDS_MAX)]);
+            if let Ok(Some(ResponseItem::Body { bytes: words, .. })) =
+                self.decoder.next(bytes, &mut at)
+            {
+                let words = String::from_utf8_lossy(&words[..words.len().min(QUOTE_BYTES_MAX)]);
                 let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
                 said += &format!(": {words}");
             }
             return Err(said);
         }
         *bytes = &bytes[at..];
-        if !head.headers.lists("Upgrade", "websocket") {
+        if !head.headers.contains_token("Upgrade", "websocket") {
             return Err("101 response without `Upgrade: websocket`".to_owned());
         }
-        if !head.headers.lists("Connection", "Upgrade") {
+        if !head.headers.contains_token("Connection", "Upgrade") {
             return Err("101 response without `Connection: Upgrade`".to_owned());
         }
         let unasked = |name: &str, chosen: &str| {
@@ -218,22 +222,22 @@ impl Upgrade {
 
 /// Server side of the handshake.
 #[derive(Debug)]
-pub struct Acceptance {
+pub struct ServerHandshake {
     request: HeadReader,
     known: Vec<String>,
     protocol: Option<String>,
 }
 
-impl Default for Acceptance {
-    fn default() -> Acceptance {
-        Acceptance::new(&[])
+impl Default for ServerHandshake {
+    fn default() -> ServerHandshake {
+        ServerHandshake::new(&[])
     }
 }
 
-impl Acceptance {
+impl ServerHandshake {
     /// Creates a handshake of a server with these subprotocols.
-    pub fn new(protocols: &[&str]) -> Acceptance {
-        Acceptance {
+    pub fn new(protocols: &[&str]) -> ServerHandshake {
+        ServerHandshake {
             request: HeadReader::new(REQUEST_MAX),
             known: protocols.iter().map(|&name| name.to_owned()).collect(),
             protocol: None,
@@ -251,8 +255,8 @@ impl Acceptance {
     ///
     /// # Errors
     /// If the request is too long or has no key.
-    pub fn take(&mut self, bytes: &mut &[u8]) -> Result<Option<Vec<u8>>, &'static str> {
-        match self.request.take(bytes) {
+    pub fn read_request(&mut self, bytes: &mut &[u8]) -> Result<Option<Vec<u8>>, &'static str> {
+        match self.request.read(bytes) {
             Ok(Some(request)) => self.answer(&request).map(Some),
             Ok(None) => Ok(None),
             Err(TooLong) => Err("request head too long"),
@@ -330,30 +334,32 @@ mod tests {
     #[test]
     fn client_and_server_complete_the_handshake() {
         let url = Url::parse("http://h:9000/chat?x=1").expect("a URL");
-        let (mut client, request) = Upgrade::begin(&url, &[], 3);
-        let mut server = Acceptance::default();
+        let (mut client, request) = ClientHandshake::begin(&url, &[], 3);
+        let mut server = ServerHandshake::default();
         let (first, last) = request.split_at(request.len() - 1);
-        assert_eq!(server.take(&mut &*first), Ok(None));
+        assert_eq!(server.read_request(&mut &*first), Ok(None));
         let last = [last, b"more"].concat();
         let mut rest = &last[..];
-        let answer = server.take(&mut rest).expect("a valid request");
+        let answer = server.read_request(&mut rest).expect("a valid request");
         let answer = answer.expect("the request is complete");
         assert_eq!(rest, b"more");
         let with_more = [&answer[..], b"frames"].concat();
         let (mut first, mut rest) = with_more.split_at(20);
-        assert_eq!(client.answered(&mut first), Ok(false));
-        assert_eq!(client.answered(&mut rest), Ok(true));
+        assert_eq!(client.read_response(&mut first), Ok(false));
+        assert_eq!(client.read_response(&mut rest), Ok(true));
         assert_eq!(rest, b"frames");
     }
 
     /// Subprotocols that the client and the server have chosen.
-    fn agreed(offered: &[&str], known: &[&str]) -> (Option<String>, Option<String>) {
+    fn negotiate(offered: &[&str], known: &[&str]) -> (Option<String>, Option<String>) {
         let url = Url::parse("http://h/").expect("a URL");
-        let (mut client, request) = Upgrade::begin(&url, offered, 3);
-        let mut server = Acceptance::new(known);
-        let answer = server.take(&mut &*request).expect("a valid request");
+        let (mut client, request) = ClientHandshake::begin(&url, offered, 3);
+        let mut server = ServerHandshake::new(known);
+        let answer = server
+            .read_request(&mut &*request)
+            .expect("a valid request");
         let answer = answer.expect("the request is complete");
-        assert_eq!(client.answered(&mut &*answer), Ok(true));
+        assert_eq!(client.read_response(&mut &*answer), Ok(true));
         let own = |name: Option<&str>| name.map(str::to_owned);
         (own(client.protocol()), own(server.protocol()))
     }
@@ -362,12 +368,12 @@ mod tests {
     fn first_subprotocol_known_to_both_is_chosen() {
         let both = |name: &str| (Some(name.to_owned()), Some(name.to_owned()));
         assert_eq!(
-            agreed(&["janus-protocol"], &["janus-protocol"]),
+            negotiate(&["janus-protocol"], &["janus-protocol"]),
             both("janus-protocol")
         );
-        assert_eq!(agreed(&["a", "b", "c"], &["c", "b"]), both("b"));
+        assert_eq!(negotiate(&["a", "b", "c"], &["c", "b"]), both("b"));
         for (offered, known) in [(&["a"][..], &["A"][..]), (&["a"], &[]), (&[], &["a"])] {
-            assert_eq!(agreed(offered, known), (None, None));
+            assert_eq!(negotiate(offered, known), (None, None));
         }
     }
 
@@ -375,7 +381,7 @@ mod tests {
     fn additional_fields_replace_default_ones() {
         let url = Url::parse("http://u:p@h/").expect("a URL");
         let request = |further: &[(&str, &str)]| {
-            let (_, request) = Upgrade::begin_with(&url, &["a"], further, 3);
+            let (_, request) = ClientHandshake::begin_with(&url, &["a"], further, 3);
             String::from_utf8(request).expect("text")
         };
         let usual = request(&[("Origin", "https://o")]);
@@ -401,13 +407,13 @@ mod tests {
     fn subprotocol_that_was_not_offered_is_rejected() {
         let url = Url::parse("http://h/").expect("a URL");
         for offered in [&[][..], &["a", "b"]] {
-            let (mut client, request) = Upgrade::begin(&url, offered, 3);
+            let (mut client, request) = ClientHandshake::begin(&url, offered, 3);
             let request = String::from_utf8(request).expect("text");
             let says = request.contains("Sec-WebSocket-Protocol: a, b\r\n");
             assert_eq!(says, !offered.is_empty(), "{request}");
             let answer = "HTTP/1.1 101 Yes\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
                           Sec-WebSocket-Protocol: c\r\n\r\n";
-            let error = client.answered(&mut answer.as_bytes());
+            let error = client.read_response(&mut answer.as_bytes());
             let error = error.expect_err("it was not offered");
             assert!(error.contains("Protocol: c`"), "{error}");
         }
@@ -417,11 +423,11 @@ mod tests {
     fn lists_in_the_response_may_span_lines() {
         let url = Url::parse("http://h/").expect("a URL");
         let answered = |fields: &str| {
-            let (mut client, _) = Upgrade::begin(&url, &["a", "b"], 3);
+            let (mut client, _) = ClientHandshake::begin(&url, &["a", "b"], 3);
             let accept = client.accept.clone();
             let answer =
                 format!("HTTP/1.1 101 Yes\r\n{fields}Sec-WebSocket-Accept: {accept}\r\n\r\n");
-            let whole = client.answered(&mut answer.as_bytes())?;
+            let whole = client.read_response(&mut answer.as_bytes())?;
             assert!(whole);
             Ok::<_, String>(client.protocol().map(str::to_owned))
         };
@@ -479,13 +485,13 @@ mod tests {
             ),
             ("SSH-2.0-OpenSSH\r\n", "HTTP"),
         ] {
-            let (mut client, _) = Upgrade::begin(&url, &[], 3);
+            let (mut client, _) = ClientHandshake::begin(&url, &[], 3);
             let error = client
-                .answered(&mut answer.as_bytes())
+                .read_response(&mut answer.as_bytes())
                 .expect_err("an invalid response");
             assert!(error.contains(why), "{error}");
         }
-        let accept = |request: &[u8]| Acceptance::default().take(&mut &*request);
+        let accept = |request: &[u8]| ServerHandshake::default().read_request(&mut &*request);
         assert!(accept(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").is_err());
         assert!(accept(&[b'a'; REQUEST_MAX + 1]).is_err());
         assert_eq!(accept(&[b'a'; REQUEST_MAX - 1]), Ok(None));
@@ -500,11 +506,11 @@ mod tests {
         ] {
             let make = |size| request.bytes().cycle().take(size).collect();
             steps::assert_linear("a handshake", 40, make, |pieces| {
-                let mut server = Acceptance::default();
+                let mut server = ServerHandshake::default();
                 // A new handshake continues, as for the next client.
                 for piece in pieces.flat_map(|piece| piece.chunks(500)) {
-                    if !matches!(server.take(&mut &*piece), Ok(None)) {
-                        server = Acceptance::default();
+                    if !matches!(server.read_request(&mut &*piece), Ok(None)) {
+                        server = ServerHandshake::default();
                     }
                 }
             });

@@ -3,13 +3,13 @@
 
 use load::Load;
 use measure::metric::{MetricSource, Statistic};
-use measure::summary::Shows;
+use measure::summary::RowContent;
 use measure::{Catalogue, Finding, Metric, Threshold, Unit};
 use runfile::Reader;
 use serde_json::Value;
 
 use crate::human::figure;
-use crate::link::RULES;
+use crate::link::LOSS_REASONS;
 use crate::model::Report;
 use crate::source::{is_link, is_population};
 
@@ -17,7 +17,7 @@ use crate::source::{is_link, is_population};
 const DISTRIBUTIONS_MAX: usize = 10;
 
 /// Value of a line in each window.
-pub(super) enum Probe {
+pub(super) enum LineSource {
     /// A statistic of a metric of the subject with this index in the run file.
     Figure(usize, &'static Metric, Statistic),
     /// Increase of a counter of a subject, per second.
@@ -25,14 +25,14 @@ pub(super) enum Probe {
     /// Number of clients that the load wants.
     Wanted(Load),
     /// Lost packets of a subject, as a share of the expected packets.
-    Lost(usize, Place),
+    Lost(usize, LossPlace),
     /// A statistic of the tester, as a share of its health bound.
     OfBound(usize, &'static Metric, Statistic, f64),
 }
 
 /// Place where packets were lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum LossPlace {
     Anywhere,
     Elsewhere,
     WayUp,
@@ -46,11 +46,11 @@ pub(super) struct Line {
     pub(super) label: String,
     /// Metric that defines the line, if any.
     pub(super) metric: Option<&'static str>,
-    pub(super) probe: Probe,
+    pub(super) probe: LineSource,
     /// True for a plan or a limit, false for a measurement.
     pub(super) planned: bool,
     /// True if the line is hidden when it is zero throughout the run.
-    pub(super) only_seen: bool,
+    pub(super) hide_if_zero: bool,
 }
 
 /// Form of a chart.
@@ -101,7 +101,7 @@ impl Chart {
     /// Returns the distribution that the chart shows, if any.
     pub(super) fn distribution(&self) -> Option<&'static Metric> {
         match (self.form, &self.lines.first()?.probe) {
-            (Form::Bands, Probe::Figure(_, metric, _)) => Some(metric),
+            (Form::Bands, LineSource::Figure(_, metric, _)) => Some(metric),
             _ => None,
         }
     }
@@ -111,11 +111,14 @@ impl Chart {
     fn shows(&self, subject: usize, metric: &str) -> bool {
         self.lines.iter().any(|line| {
             let of = match &line.probe {
-                Probe::Figure(of, ..) | Probe::PerSecond(of, _) | Probe::Lost(of, _) => *of,
-                Probe::Wanted(_) | Probe::OfBound(..) => return false,
+                LineSource::Figure(of, ..)
+                | LineSource::PerSecond(of, _)
+                | LineSource::Lost(of, _) => *of,
+                LineSource::Wanted(_) | LineSource::OfBound(..) => return false,
             };
             // The count of a whole run is not a rate per second.
-            let same = line.metric == Some(metric) && !matches!(line.probe, Probe::PerSecond(..));
+            let same =
+                line.metric == Some(metric) && !matches!(line.probe, LineSource::PerSecond(..));
             of == subject && same
         })
     }
@@ -125,9 +128,9 @@ fn line(label: &str, subject: usize, metric: &'static Metric, statistic: Statist
     Line {
         label: label.to_owned(),
         metric: Some(metric.name),
-        probe: Probe::Figure(subject, metric, statistic),
+        probe: LineSource::Figure(subject, metric, statistic),
         planned: false,
-        only_seen: false,
+        hide_if_zero: false,
     }
 }
 
@@ -154,7 +157,7 @@ pub(super) fn charts(reader: &Reader, report: &Report) -> Vec<Chart> {
                 text: threshold.threshold.clone(),
                 passed: threshold.passed,
             };
-            demand(reader, &parsed, limit, &mut charts);
+            add_threshold(reader, &parsed, limit, &mut charts);
         }
     }
     // Populations first, in their order, each with the charts of its thresholds.
@@ -186,9 +189,9 @@ fn population(at: usize, catalogue: Catalogue, load: Option<Load>, charts: &mut 
     let wanted = load.map(|load| Line {
         label: "wanted".to_owned(),
         metric: None,
-        probe: Probe::Wanted(load),
+        probe: LineSource::Wanted(load),
         planned: true,
-        only_seen: false,
+        hide_if_zero: false,
     });
     let clients = [
         gauge("active", "active"),
@@ -198,13 +201,13 @@ fn population(at: usize, catalogue: Catalogue, load: Option<Load>, charts: &mut 
     charts.push(Chart::new("Clients", at, Unit::Count).with(clients.into_iter().flatten()));
     if let Some(metric) = catalogue.find("failed") {
         let failed = Line {
-            probe: Probe::PerSecond(at, metric),
-            only_seen: true,
+            probe: LineSource::PerSecond(at, metric),
+            hide_if_zero: true,
             ..line("failed", at, metric, Statistic::Value)
         };
         charts.push(Chart::new("Clients that failed, per second", at, Unit::Count).with([failed]));
     }
-    let named = named(catalogue);
+    let named = shown_metrics(catalogue);
     for (title, unit) in [
         ("Bit rate", Unit::BitsPerSecond),
         ("Per second", Unit::Count),
@@ -213,8 +216,8 @@ fn population(at: usize, catalogue: Catalogue, load: Option<Load>, charts: &mut 
             matches!(metric.source, MetricSource::Rate(..)) && metric.unit == unit
         });
         let lines = rates.map(|metric| Line {
-            only_seen: true,
-            ..line(&words(metric.name), at, metric, Statistic::Value)
+            hide_if_zero: true,
+            ..line(&metric_words(metric.name), at, metric, Statistic::Value)
         });
         charts.push(Chart::new(title, at, unit).with(lines));
     }
@@ -231,10 +234,10 @@ fn population(at: usize, catalogue: Catalogue, load: Option<Load>, charts: &mut 
 
 /// Metrics that the population's protocol shows: first those of the summary, then those of the
 /// table.
-fn named(catalogue: Catalogue) -> Vec<&'static Metric> {
+fn shown_metrics(catalogue: Catalogue) -> Vec<&'static Metric> {
     let rows = catalogue.summary();
     let of_rows = rows.flat_map(|row| match row.shows {
-        Shows::Distribution(name, _) => vec![name],
+        RowContent::Distribution(name, _) => vec![name],
         _ => row.metrics(),
     });
     let names = of_rows.chain(catalogue.table().map(|column| column.metric));
@@ -251,21 +254,21 @@ fn loss(at: usize) -> Chart {
     let part = |label: &str, place, only_seen| Line {
         label: label.to_owned(),
         metric: Some(match place {
-            Place::Anywhere => "loss",
-            Place::Tester => "lost_in_tester",
-            Place::Elsewhere | Place::WayUp | Place::Kernel | Place::Link => "lost",
+            LossPlace::Anywhere => "loss",
+            LossPlace::Tester => "lost_in_tester",
+            LossPlace::Elsewhere | LossPlace::WayUp | LossPlace::Kernel | LossPlace::Link => "lost",
         }),
-        probe: Probe::Lost(at, place),
+        probe: LineSource::Lost(at, place),
         planned: false,
-        only_seen,
+        hide_if_zero: only_seen,
     };
     Chart::new("Loss, by where it happened", at, Unit::Ratio).with([
-        part("all", Place::Anywhere, false),
-        part("in the network or the server", Place::Elsewhere, true),
-        part("on the way to the server", Place::WayUp, true),
-        part("on the emulated link", Place::Link, true),
-        part("in this machine's kernel", Place::Kernel, true),
-        part("in the tester", Place::Tester, true),
+        part("all", LossPlace::Anywhere, false),
+        part("in the network or the server", LossPlace::Elsewhere, true),
+        part("on the way to the server", LossPlace::WayUp, true),
+        part("on the emulated link", LossPlace::Link, true),
+        part("in this machine's kernel", LossPlace::Kernel, true),
+        part("in the tester", LossPlace::Tester, true),
     ])
 }
 
@@ -278,7 +281,7 @@ fn bands(at: usize, metric: &'static Metric) -> Chart {
     ];
     Chart {
         form: Form::Bands,
-        ..Chart::new(&capital(&words(metric.name)), at, metric.unit)
+        ..Chart::new(&capital(&metric_words(metric.name)), at, metric.unit)
             .with(lines.map(|(label, statistic)| line(label, at, metric, statistic)))
     }
 }
@@ -289,7 +292,7 @@ fn server(at: usize, catalogue: Catalogue, charts: &mut Vec<Chart>) {
             let metric = catalogue.find(name)?;
             Some(Line {
                 planned,
-                only_seen: true,
+                hide_if_zero: true,
                 ..line(label, at, metric, Statistic::Value)
             })
         });
@@ -322,8 +325,8 @@ fn server(at: usize, catalogue: Catalogue, charts: &mut Vec<Chart>) {
         ("log_complaints", "complaints in its log", false),
     ]);
     let dropped = dropped.into_iter().map(|line| match line.probe {
-        Probe::Figure(at, metric, _) => Line {
-            probe: Probe::PerSecond(at, metric),
+        LineSource::Figure(at, metric, _) => Line {
+            probe: LineSource::PerSecond(at, metric),
             ..line
         },
         _ => line,
@@ -337,18 +340,18 @@ fn link(at: usize, catalogue: Catalogue, charts: &mut Vec<Chart>) {
     let figure = |name: &str, label: &str| {
         let metric = catalogue.find(name)?;
         Some(Line {
-            only_seen: true,
+            hide_if_zero: true,
             ..line(label, at, metric, Statistic::Value)
         })
     };
     let per_second = |(name, label): (&str, &str)| {
         let metric = catalogue.find(name)?;
         Some(Line {
-            probe: Probe::PerSecond(at, metric),
+            probe: LineSource::PerSecond(at, metric),
             ..figure(name, label)?
         })
     };
-    let lost = RULES.into_iter().filter_map(per_second);
+    let lost = LOSS_REASONS.into_iter().filter_map(per_second);
     charts.push(Chart::new("Packets lost on the link, per second", at, Unit::Count).with(lost));
     let share = figure("loss", "lost on the link");
     charts.push(Chart::new("Loss of the link", at, Unit::Ratio).with(share));
@@ -371,13 +374,13 @@ fn link(at: usize, catalogue: Catalogue, charts: &mut Vec<Chart>) {
 
 fn tester(at: usize, catalogue: Catalogue, report: &Report, charts: &mut Vec<Chart>) {
     let lines = report.tester.health.iter().filter_map(|finding| {
-        let (metric, statistic) = held(catalogue, finding)?;
+        let (metric, statistic) = health_value(catalogue, finding)?;
         (finding.limit > 0.0).then(|| Line {
-            label: words(&finding.bound),
+            label: metric_words(&finding.bound),
             metric: Some(metric.name),
-            probe: Probe::OfBound(at, metric, statistic, finding.limit),
+            probe: LineSource::OfBound(at, metric, statistic, finding.limit),
             planned: false,
-            only_seen: true,
+            hide_if_zero: true,
         })
     });
     let mut chart = Chart::new("Tester: use of each health bound", at, Unit::Ratio).with(lines);
@@ -398,7 +401,7 @@ fn tester(at: usize, catalogue: Catalogue, report: &Report, charts: &mut Vec<Cha
 
 /// Returns the metric and the statistic of a window that are compared with a health bound. Returns
 /// `None` for a bound that is judged over the run, whose value has another unit than its metric.
-pub(super) fn held(
+pub(super) fn health_value(
     catalogue: Catalogue,
     finding: &Finding,
 ) -> Option<(&'static Metric, Statistic)> {
@@ -416,7 +419,7 @@ pub(super) fn held(
 }
 
 /// Draws the limit of a threshold into the chart of its metric, or into a new chart.
-fn demand(reader: &Reader, threshold: &Threshold, limit: Limit, charts: &mut Vec<Chart>) {
+fn add_threshold(reader: &Reader, threshold: &Threshold, limit: Limit, charts: &mut Vec<Chart>) {
     let subjects = reader.subjects().iter();
     let found = subjects
         .enumerate()
@@ -438,22 +441,22 @@ fn demand(reader: &Reader, threshold: &Threshold, limit: Limit, charts: &mut Vec
         MetricSource::Distribution(_) => bands(at, metric),
         // The limit on a count of the whole run does not fit the axis of a rate per second.
         MetricSource::Counter(_) | MetricSource::Sum(..) | MetricSource::Difference(..) => {
-            let title = format!("{}, per second", capital(&words(metric.name)));
+            let title = format!("{}, per second", capital(&metric_words(metric.name)));
             let drawn = charts.iter().any(|chart| {
-                let of = |line: &Line| matches!(line.probe, Probe::PerSecond(of, shown) if of == at && shown.name == metric.name);
+                let of = |line: &Line| matches!(line.probe, LineSource::PerSecond(of, shown) if of == at && shown.name == metric.name);
                 chart.lines.iter().any(of)
             });
             if drawn {
                 return;
             }
             charts.push(Chart::new(&title, at, metric.unit).with([Line {
-                probe: Probe::PerSecond(at, metric),
-                ..line(&words(metric.name), at, metric, Statistic::Value)
+                probe: LineSource::PerSecond(at, metric),
+                ..line(&metric_words(metric.name), at, metric, Statistic::Value)
             }]));
             return;
         }
-        _ => Chart::new(&capital(&words(metric.name)), at, metric.unit).with([line(
-            &words(metric.name),
+        _ => Chart::new(&capital(&metric_words(metric.name)), at, metric.unit).with([line(
+            &metric_words(metric.name),
             at,
             metric,
             Statistic::Value,
@@ -477,7 +480,7 @@ const NAMES: [(&str, &str); 9] = [
 ];
 
 /// Converts a metric's name to words.
-pub(super) fn words(name: &str) -> String {
+pub(super) fn metric_words(name: &str) -> String {
     let words = name.split('_').map(
         |word| match NAMES.binary_search_by_key(&word, |own| own.0) {
             Ok(at) => NAMES[at].1,
@@ -495,6 +498,6 @@ pub(super) fn capital(text: &str) -> String {
 }
 
 /// Formats the limit of a health bound.
-pub(super) fn bound(finding: &Finding) -> String {
+pub(super) fn limit_text(finding: &Finding) -> String {
     figure(finding.unit, finding.limit)
 }

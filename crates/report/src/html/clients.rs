@@ -17,18 +17,18 @@ const WORST: usize = 20;
 const BARS: usize = 24;
 
 /// Ratio of the largest to the smallest value above which the bars have a logarithmic axis.
-const WIDE: f64 = 30.0;
+const LOG_AXIS_RATIO: f64 = 30.0;
 
 /// Distribution of values, each kept as three digits and a power of ten. It has a few thousand
 /// different values at most, for any number of clients.
 #[derive(Clone, Debug, Default)]
-struct Spread {
+struct ValueCounts {
     values: BTreeMap<(i32, u32), u64>,
     zeros: u64,
     most: f64,
 }
 
-impl Spread {
+impl ValueCounts {
     fn add(&mut self, value: f64) {
         if !value.is_finite() || value <= 0.0 {
             self.zeros += 1;
@@ -45,7 +45,7 @@ impl Spread {
     }
 
     /// Returns the values above zero, ascending.
-    fn above(&self) -> impl Iterator<Item = (f64, u64)> {
+    fn nonzero(&self) -> impl Iterator<Item = (f64, u64)> {
         let values = self.values.iter();
         values.map(|(&(power, digits), &count)| (f64::from(digits) * 10f64.powi(power - 2), count))
     }
@@ -56,7 +56,7 @@ impl Spread {
         if below >= wanted {
             return 0.0;
         }
-        for (value, count) in self.above() {
+        for (value, count) in self.nonzero() {
             below += count;
             if below >= wanted {
                 return value;
@@ -72,11 +72,11 @@ impl Spread {
         if self.zeros > 0 {
             bars.push((0.0, 0.0, self.zeros));
         }
-        let Some((first, _)) = self.above().next() else {
+        let Some((first, _)) = self.nonzero().next() else {
             return bars;
         };
-        let last = self.above().last().map_or(first, |(value, _)| value);
-        let wide = last / first > WIDE;
+        let last = self.nonzero().last().map_or(first, |(value, _)| value);
+        let wide = last / first > LOG_AXIS_RATIO;
         let to = |value: f64| if wide { value.ln() } else { value };
         let back = |value: f64| if wide { value.exp() } else { value };
         let number = match last > first {
@@ -86,7 +86,7 @@ impl Spread {
         let step = (to(last) - to(first)) / number as f64;
         let edge = |at: usize| back(to(first) + step * at as f64);
         let mut counts = vec![0; number];
-        for (value, count) in self.above() {
+        for (value, count) in self.nonzero() {
             let at = ((to(value) - to(first)) / step) as usize;
             let at = if step > 0.0 { at.min(number - 1) } else { 0 };
             if let Some(place) = counts.get_mut(at) {
@@ -131,9 +131,9 @@ impl Spread {
 #[derive(Default)]
 struct Population {
     outcomes: BTreeMap<&'static str, u64>,
-    loss: Spread,
-    startup: Spread,
-    bitrate: Spread,
+    loss: ValueCounts,
+    startup: ValueCounts,
+    bitrate: ValueCounts,
 }
 
 /// A client with its figures.
@@ -182,14 +182,14 @@ impl Client {
     }
 
     /// Sort key of the worst clients: failure first, then loss, then start-up delay.
-    fn badness(&self) -> (bool, f64, f64) {
+    fn severity(&self) -> (bool, f64, f64) {
         let startup = self.startup.unwrap_or(0.0);
         (self.failed(), self.loss.unwrap_or(0.0), startup)
     }
 
     fn is_worse(&self, other: &Client) -> bool {
-        self.badness()
-            .partial_cmp(&other.badness())
+        self.severity()
+            .partial_cmp(&other.severity())
             .is_some_and(std::cmp::Ordering::is_gt)
     }
 
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn every_client_is_in_a_bar() {
-        let mut spread = Spread::default();
+        let mut spread = ValueCounts::default();
         for value in [0.0, 0.0, 1.0, 2.0, 3.0, 3.0] {
             spread.add(value);
         }
@@ -310,7 +310,7 @@ mod tests {
         fn bars_are_complete_and_quantiles_are_close(
             values in proptest::collection::vec(0.0f64..1e9, 1..200),
         ) {
-            let mut spread = Spread::default();
+            let mut spread = ValueCounts::default();
             values.iter().for_each(|&value| spread.add(value));
             let bars = spread.bars();
             prop_assert_eq!(bars.iter().map(|bar| bar.2).sum::<u64>(), values.len() as u64);

@@ -6,16 +6,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use load::Holds;
 use measure::metric::{MetricSource, Statistic};
 use measure::threshold::Comparison;
-use measure::totals::SHORTEST_WINDOW;
+use measure::totals::WINDOW_SECONDS_MIN;
 use measure::{Finding, Metric, Threshold, Time, Totals, Unit, Window};
 use runfile::{Reader, WindowRow};
 use serde_json::{Value, json};
 
-use super::charts::{Chart, Place, Probe, charts, held, words};
-use super::heat::Heat;
-use super::thin::{Thinned, rounded};
+use super::charts::{Chart, LineSource, LossPlace, charts, health_value, metric_words};
+use super::heat::HeatMap;
+use super::thin::{Downsampled, rounded};
 use crate::ReportError;
-use crate::loss::{self, OnLink, WhereLost};
+use crate::loss::{self, PopulationLink, WhereLost};
 use crate::metrics::Metrics;
 use crate::model::Report;
 use crate::source::{holds, is_population};
@@ -26,7 +26,7 @@ const FIRST_FAILURES_MAX: usize = 60;
 
 /// Resolution of a run's charts.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Fineness {
+pub(super) struct Resolution {
     /// Maximum number of points of a line.
     pub(super) points: usize,
     /// Maximum number of columns of a heat map.
@@ -34,18 +34,18 @@ pub(super) struct Fineness {
 }
 
 /// Charts of a run, with the data from its windows.
-pub(super) struct Course {
+pub(super) struct TimeSeries {
     charts: Vec<Chart>,
-    thinned: Thinned,
-    heats: BTreeMap<usize, Heat>,
-    shades: Vec<Shade>,
+    thinned: Downsampled,
+    heats: BTreeMap<usize, HeatMap>,
+    shades: Vec<ShadedPeriod>,
     /// Maximum gap between two periods that are shaded as one.
     gap: f64,
-    firsts: BTreeMap<(String, String), f64>,
-    since: Vec<Since>,
+    first_failures: BTreeMap<(String, String), f64>,
+    since: Vec<ThresholdFailure>,
     /// Number of packets that links dropped and that the population with this index has not missed
     /// yet. Packets of an outage are missed after it ends, in a later window.
-    unmissed: BTreeMap<usize, u64>,
+    undetected_drops: BTreeMap<usize, u64>,
     end: f64,
     /// Health findings of the tester.
     health: Vec<Finding>,
@@ -57,21 +57,21 @@ pub(super) struct Course {
 }
 
 /// Period in which the tester crossed health bounds.
-struct Shade {
+struct ShadedPeriod {
     from: f64,
     to: f64,
     bounds: BTreeSet<String>,
 }
 
 /// Windows in which a threshold did not hold.
-pub(super) struct Since {
+pub(super) struct ThresholdFailure {
     subject: usize,
     metric: &'static Metric,
     statistic: Statistic,
     comparison: Comparison,
     limit: f64,
     /// Index of the threshold in the report.
-    pub(super) of: usize,
+    pub(super) threshold: usize,
     /// Sum of a counter so far.
     sum: f64,
     /// Start of the first window that exceeded the limit.
@@ -85,17 +85,21 @@ pub(super) struct Since {
 }
 
 /// Figures of a window for each subject, by its index in the run file.
-struct Seen<'a> {
+struct WindowFigures<'a> {
     row: &'a WindowRow,
     windows: Vec<Option<&'a Window>>,
     totals: Vec<Option<Totals>>,
     lost: Vec<Option<WhereLost>>,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> WindowFigures<'a> {
     /// `unmissed` has the packets that links dropped earlier. It becomes the packets that links
     /// dropped up to the end of the window and that no population has missed.
-    fn new(reader: &Reader, row: &'a WindowRow, unmissed: &mut BTreeMap<usize, u64>) -> Seen<'a> {
+    fn new(
+        reader: &Reader,
+        row: &'a WindowRow,
+        unmissed: &mut BTreeMap<usize, u64>,
+    ) -> WindowFigures<'a> {
         let subjects = reader.subjects();
         let windows: Vec<Option<&Window>> = subjects
             .iter()
@@ -123,11 +127,11 @@ impl<'a> Seen<'a> {
             let of = |name| totals[at].as_ref()?.named(name, Statistic::Value);
             Some((of("lost")? + of("overload").unwrap_or(0.0)).max(0.0) as u64)
         };
-        let all: Vec<(&Metrics, Option<OnLink>)> = populations
+        let all: Vec<(&Metrics, Option<PopulationLink>)> = populations
             .iter()
             .zip(&of_populations)
             .map(|(&at, metrics)| {
-                let mut link = OnLink::of(&subjects[at].name, dropped);
+                let mut link = PopulationLink::of(&subjects[at].name, dropped);
                 if let Some(link) = &mut link {
                     link.dropped += unmissed.get(&at).copied().unwrap_or(0);
                 }
@@ -143,7 +147,7 @@ impl<'a> Seen<'a> {
             }
             lost[at] = found;
         }
-        Seen {
+        WindowFigures {
             row,
             windows,
             totals,
@@ -155,28 +159,28 @@ impl<'a> Seen<'a> {
         self.totals.get(at)?.as_ref()?.figure(metric, statistic)
     }
 
-    fn lost(&self, at: usize, place: Place) -> Option<f64> {
+    fn lost(&self, at: usize, place: LossPlace) -> Option<f64> {
         let totals = self.totals.get(at)?.as_ref()?;
         let expected = totals.named("expected", Statistic::Value)?;
         let lost = (*self.lost.get(at)?)?;
         let packets = match place {
-            Place::Anywhere => Some(lost.lost),
-            Place::Elsewhere => lost.elsewhere,
-            Place::WayUp => lost.on_way_up,
-            Place::Kernel => lost.in_kernel,
-            Place::Link => lost.on_link,
-            Place::Tester => lost.in_tester,
+            LossPlace::Anywhere => Some(lost.lost),
+            LossPlace::Elsewhere => lost.elsewhere,
+            LossPlace::WayUp => lost.on_way_up,
+            LossPlace::Kernel => lost.in_kernel,
+            LossPlace::Link => lost.on_link,
+            LossPlace::Tester => lost.in_tester,
         };
         (expected > 0.0).then_some(packets? as f64 / expected)
     }
 
-    fn probe(&self, probe: &Probe, holds: &Holds) -> Option<f64> {
+    fn probe(&self, probe: &LineSource, holds: &Holds) -> Option<f64> {
         match probe {
-            Probe::Figure(at, metric, statistic) => self.figure(*at, metric, *statistic),
-            Probe::PerSecond(at, metric) => {
+            LineSource::Figure(at, metric, statistic) => self.figure(*at, metric, *statistic),
+            LineSource::PerSecond(at, metric) => {
                 Some(self.figure(*at, metric, Statistic::Value)? / self.row.seconds)
             }
-            Probe::Wanted(load) => {
+            LineSource::Wanted(load) => {
                 let end = Time::from_nanos(
                     self.row.start.as_nanos().saturating_add(
                         std::time::Duration::try_from_secs_f64(self.row.seconds)
@@ -185,24 +189,24 @@ impl<'a> Seen<'a> {
                 );
                 Some(holds.wanted(load, end) as f64)
             }
-            Probe::Lost(at, place) => self.lost(*at, *place),
-            Probe::OfBound(at, metric, statistic, bound) => {
+            LineSource::Lost(at, place) => self.lost(*at, *place),
+            LineSource::OfBound(at, metric, statistic, bound) => {
                 Some(self.figure(*at, metric, *statistic)? / bound)
             }
         }
     }
 }
 
-impl Course {
+impl TimeSeries {
     /// Reads all windows of a run.
     pub(super) fn of(
         reader: &Reader,
         report: &Report,
-        fineness: Fineness,
-    ) -> Result<Course, ReportError> {
-        let mut course = Course::new(reader, report, fineness);
+        fineness: Resolution,
+    ) -> Result<TimeSeries, ReportError> {
+        let mut course = TimeSeries::new(reader, report, fineness);
         course.duration = report.run.duration;
-        course.look_at_holds(reader)?;
+        course.read_holds(reader)?;
         for row in reader.windows() {
             course.window(reader, &row?);
         }
@@ -210,22 +214,22 @@ impl Course {
     }
 
     /// Creates the charts of a run in progress, without windows.
-    pub(super) fn new(reader: &Reader, report: &Report, fineness: Fineness) -> Course {
+    pub(super) fn new(reader: &Reader, report: &Report, fineness: Resolution) -> TimeSeries {
         let charts = charts(reader, report);
         let lines = charts.iter().map(|chart| chart.lines.len()).sum();
         let distributions = charts.iter().enumerate();
         let heats = distributions
             .filter(|(_, chart)| chart.distribution().is_some())
-            .map(|(at, _)| (at, Heat::new(fineness.columns)));
-        Course {
+            .map(|(at, _)| (at, HeatMap::new(fineness.columns)));
+        TimeSeries {
             heats: heats.collect(),
-            thinned: Thinned::new(lines, fineness.points),
+            thinned: Downsampled::new(lines, fineness.points),
             charts,
             shades: Vec::new(),
             gap: 0.0,
-            firsts: BTreeMap::new(),
-            since: sinces(reader, report),
-            unmissed: BTreeMap::new(),
+            first_failures: BTreeMap::new(),
+            since: threshold_failures(reader, report),
+            undetected_drops: BTreeMap::new(),
             end: 0.0,
             health: report.tester.health.clone(),
             holds: Holds::default(),
@@ -235,7 +239,7 @@ impl Course {
 
     /// Reads the times at which the user held the plan. Call it before each further window of a run
     /// in progress.
-    pub(super) fn look_at_holds(&mut self, reader: &Reader) -> Result<(), ReportError> {
+    pub(super) fn read_holds(&mut self, reader: &Reader) -> Result<(), ReportError> {
         self.holds = holds(reader)?;
         Ok(())
     }
@@ -248,13 +252,13 @@ impl Course {
         let warm_up = reader.header().warm_up_windows();
         let begins = row.start.as_secs_f64();
         self.end = begins + row.seconds;
-        let seen = Seen::new(reader, row, &mut self.unmissed);
+        let seen = WindowFigures::new(reader, row, &mut self.undetected_drops);
         let holds = &self.holds;
         let lines = self.charts.iter().flat_map(|chart| &chart.lines);
         let values: Vec<Option<f64>> = lines.map(|line| seen.probe(&line.probe, holds)).collect();
         // A share of the fraction of a second in which a run ends says nothing. Heat maps include
         // its values.
-        if row.seconds >= SHORTEST_WINDOW || row.index == 0 {
+        if row.seconds >= WINDOW_SECONDS_MIN || row.index == 0 {
             self.thinned.push(begins, row.seconds, &values);
         }
         for (at, heat) in &mut self.heats {
@@ -272,20 +276,22 @@ impl Course {
         for (name, window) in &row.subjects {
             for reason in window.failures.keys() {
                 let key = (name.clone(), reason.clone());
-                if self.firsts.len() < FIRST_FAILURES_MAX || self.firsts.contains_key(&key) {
-                    self.firsts.entry(key).or_insert(begins);
+                if self.first_failures.len() < FIRST_FAILURES_MAX
+                    || self.first_failures.contains_key(&key)
+                {
+                    self.first_failures.entry(key).or_insert(begins);
                 }
             }
         }
         if row.index < warm_up {
             return;
         }
-        if row.seconds >= SHORTEST_WINDOW || row.index == warm_up {
+        if row.seconds >= WINDOW_SECONDS_MIN || row.index == warm_up {
             self.judge(reader, &seen);
         }
         // Windows after the end of the run are in no rate.
         let counts = begins < self.duration;
-        let whole = row.seconds >= SHORTEST_WINDOW || row.index == warm_up;
+        let whole = row.seconds >= WINDOW_SECONDS_MIN || row.index == warm_up;
         let since = self.since.iter_mut().filter(|_| counts);
         // A sum includes short windows as well.
         for since in since.filter(|since| whole || since.adds_up) {
@@ -293,7 +299,7 @@ impl Course {
         }
     }
 
-    fn judge(&mut self, reader: &Reader, seen: &Seen<'_>) {
+    fn judge(&mut self, reader: &Reader, seen: &WindowFigures<'_>) {
         let subjects = reader.subjects();
         let Some(at) = subjects.iter().position(|subject| subject.kind == "tester") else {
             return;
@@ -302,7 +308,7 @@ impl Course {
         let crossed = self
             .health
             .iter()
-            .filter(|finding| match held(catalogue, finding) {
+            .filter(|finding| match health_value(catalogue, finding) {
                 Some((metric, statistic)) => seen
                     .figure(at, metric, statistic)
                     .is_some_and(|value| value > finding.limit),
@@ -315,7 +321,9 @@ impl Course {
                     finding.invalid && value.is_some_and(|value| value > 0.0)
                 }
             });
-        let bounds: BTreeSet<String> = crossed.map(|finding| words(&finding.bound)).collect();
+        let bounds: BTreeSet<String> = crossed
+            .map(|finding| metric_words(&finding.bound))
+            .collect();
         if !bounds.is_empty() {
             let begins = seen.row.start.as_secs_f64();
             self.shade(begins, begins + seen.row.seconds, bounds);
@@ -329,7 +337,7 @@ impl Course {
                 last.to = to;
                 last.bounds.extend(bounds);
             }
-            _ => self.shades.push(Shade { from, to, bounds }),
+            _ => self.shades.push(ShadedPeriod { from, to, bounds }),
         }
         if self.shades.len() > SHADES_MAX {
             self.gap = (2.0 * self.gap).max(1.0);
@@ -340,13 +348,13 @@ impl Course {
     }
 
     /// Returns the windows in which the threshold with this index did not hold.
-    pub(super) fn since(&self, threshold: usize) -> Option<&Since> {
-        self.since.iter().find(|since| since.of == threshold)
+    pub(super) fn since(&self, threshold: usize) -> Option<&ThresholdFailure> {
+        self.since.iter().find(|since| since.threshold == threshold)
     }
 
     /// Returns the time of the first failure for each population and reason.
     pub(super) fn first_failures(&self) -> impl Iterator<Item = (&str, &str, f64)> {
-        let firsts = self.firsts.iter();
+        let firsts = self.first_failures.iter();
         firsts.map(|((population, reason), at)| (population.as_str(), reason.as_str(), *at))
     }
 
@@ -357,9 +365,9 @@ impl Course {
         for (at, chart) in self.charts.iter().enumerate() {
             let mut lines = Vec::new();
             for line in &chart.lines {
-                let is_there = match line.only_seen {
-                    true => self.thinned.is_seen(number),
-                    false => self.thinned.is_known(number),
+                let is_there = match line.hide_if_zero {
+                    true => self.thinned.is_nonzero(number),
+                    false => self.thinned.has_values(number),
                 };
                 if is_there {
                     lines.push(json!({
@@ -389,7 +397,7 @@ impl Course {
                 "lines": lines,
                 "limits": limits.collect::<Vec<_>>(),
                 "note": chart.note,
-                "heat": self.heats.get(&at).map(Heat::value),
+                "heat": self.heats.get(&at).map(HeatMap::value),
             }));
         }
         let shades = self.shades.iter().map(|shade| {
@@ -410,8 +418,8 @@ impl Course {
     }
 }
 
-impl Since {
-    fn window(&mut self, seen: &Seen<'_>, begins: f64) {
+impl ThresholdFailure {
+    fn window(&mut self, seen: &WindowFigures<'_>, begins: f64) {
         let Some(mut value) = seen.figure(self.subject, self.metric, self.statistic) else {
             return;
         };
@@ -428,7 +436,7 @@ impl Since {
 }
 
 /// Returns the thresholds whose failure is visible in windows.
-fn sinces(reader: &Reader, report: &Report) -> Vec<Since> {
+fn threshold_failures(reader: &Reader, report: &Report) -> Vec<ThresholdFailure> {
     let mut all = Vec::new();
     for (of, found) in report.thresholds.iter().enumerate() {
         let Ok(threshold) = Threshold::parse(&found.threshold) else {
@@ -460,13 +468,13 @@ fn sinces(reader: &Reader, report: &Report) -> Vec<Since> {
         if adds_up && grows || threshold.statistic() == Statistic::Count {
             continue;
         }
-        all.push(Since {
+        all.push(ThresholdFailure {
             subject: at,
             metric,
             statistic: threshold.statistic(),
             comparison,
             limit: found.limit,
-            of,
+            threshold: of,
             sum: 0.0,
             first: None,
             windows: 0,

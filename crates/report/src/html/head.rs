@@ -8,29 +8,29 @@ use measure::{Catalogue, SummaryRow, Threshold};
 use runfile::Reader;
 use serde_json::{Value, json};
 
-use super::charts::{bound, capital, words};
-use super::course::{Course, unit};
+use super::charts::{capital, limit_text, metric_words};
+use super::course::{TimeSeries, unit};
 use crate::ReportError;
 use crate::cause::{cause, other_reasons};
-use crate::human::{count, digits, figure, figure_or_dash, length, plural, span};
-use crate::link::{RULES, distribution as distribution_of};
+use crate::human::{count, digits, duration, figure, figure_or_dash, plural, short_duration};
+use crate::link::{LOSS_REASONS, distribution as distribution_of};
 use crate::metrics::{Distribution, MetricFigures, Metrics};
 use crate::model::{self, Outcome, Population, Report};
 use crate::own_counts::OwnCounts;
-use crate::rows::{Shown, rows};
+use crate::rows::{RenderedRow, rows};
 use crate::terminal::clients_line;
 
 /// Maximum number of events on a page; the JSON report has more.
 const EVENTS_MAX: usize = 500;
 
 /// Kinds of events that are listed but not marked in charts, because nothing went wrong.
-const QUIET: [&str; 3] = ["cpu_source", "trace", "receiver"];
+const UNMARKED_EVENTS: [&str; 3] = ["cpu_source", "trace", "receiver"];
 
 /// Returns the data of a run without its charts.
 pub(super) fn head(
     reader: &Reader,
     report: &Report,
-    course: &Course,
+    course: &TimeSeries,
 ) -> Result<Value, ReportError> {
     let run = &report.run;
     Ok(json!({
@@ -69,14 +69,14 @@ fn meaning(outcome: Outcome) -> &'static str {
     }
 }
 
-fn verdict(report: &Report, course: &Course) -> Value {
+fn verdict(report: &Report, course: &TimeSeries) -> Value {
     let mut detail = None;
     let (sentence, since) = match report.verdict.result {
-        Outcome::Pass => (passed(report), None),
-        Outcome::Fail => match the_failed(report) {
+        Outcome::Pass => (pass_sentence(report), None),
+        Outcome::Fail => match decisive_threshold(report) {
             Some(of) => (
-                in_words(&report.thresholds[of]),
-                when(course, of, report.run.warm_up),
+                describe_threshold(&report.thresholds[of]),
+                failure_times(course, of, report.run.warm_up),
             ),
             None => (
                 cause(report).map(|text| capital(&text)).unwrap_or_default(),
@@ -114,7 +114,7 @@ fn verdict(report: &Report, course: &Course) -> Value {
     })
 }
 
-fn passed(report: &Report) -> String {
+fn pass_sentence(report: &Report) -> String {
     let written = report.thresholds.iter().filter(|one| !one.implied).count();
     let implied = report.thresholds.len() - written;
     let both = match (written, implied) {
@@ -134,13 +134,13 @@ fn passed(report: &Report) -> String {
     format!(
         "{} in {}: {both}, and the tester was fit to measure.",
         plural(clients as f64, "client", "clients"),
-        length(report.run.duration)
+        short_duration(report.run.duration)
     )
 }
 
 /// Returns the index of the threshold that explains a failed run, if a threshold is the cause. The
 /// end of the server and failures of clients have sentences of their own.
-fn the_failed(report: &Report) -> Option<usize> {
+fn decisive_threshold(report: &Report) -> Option<usize> {
     let said = cause(report)?;
     if report.verdict.reasons.first() != Some(&said) {
         return None;
@@ -152,13 +152,13 @@ fn the_failed(report: &Report) -> Option<usize> {
 
 /// Describes a failed threshold, such as
 /// `Loss of viewers was 0.9 %, but less than 0.5 % is required: 1.8 times as much.`
-fn in_words(threshold: &model::Threshold) -> String {
+fn describe_threshold(threshold: &model::Threshold) -> String {
     let Ok(parsed) = Threshold::parse(&threshold.threshold) else {
         return format!("`{}` did not hold.", threshold.threshold);
     };
-    let mut what = words(parsed.metric());
+    let mut what = metric_words(parsed.metric());
     if let Some(reason) = parsed.reason() {
-        what += &format!(" ({})", words(reason));
+        what += &format!(" ({})", metric_words(reason));
     }
     if let Some(statistic) = &threshold.statistic {
         what += &format!(" ({statistic})");
@@ -193,7 +193,7 @@ fn in_words(threshold: &model::Threshold) -> String {
 }
 
 /// Describes the times at which a threshold did not hold.
-fn when(course: &Course, of: usize, warm_up: f64) -> Option<String> {
+fn failure_times(course: &TimeSeries, of: usize, warm_up: f64) -> Option<String> {
     let since = course.since(of)?;
     let first = since.first?;
     if since.adds_up && first < 1.0 {
@@ -223,11 +223,11 @@ fn when(course: &Course, of: usize, warm_up: f64) -> Option<String> {
 fn clock(at: f64) -> String {
     match at {
         at if at < 120.0 => format!("{} s", digits((at * 10.0).round() / 10.0)),
-        at => span(at),
+        at => duration(at),
     }
 }
 
-fn thresholds(reader: &Reader, report: &Report, course: &Course) -> Vec<Value> {
+fn thresholds(reader: &Reader, report: &Report, course: &TimeSeries) -> Vec<Value> {
     let all = report.thresholds.iter().enumerate();
     let mut shown: Vec<Value> = all
         .map(|(of, threshold)| {
@@ -254,7 +254,7 @@ fn thresholds(reader: &Reader, report: &Report, course: &Course) -> Vec<Value> {
                 "bound": figure(threshold.unit, threshold.limit),
                 "statistic": threshold.statistic,
                 "worst_window": threshold.worst_window,
-                "since": when(course, of, report.run.warm_up).filter(|_| !threshold.passed),
+                "since": failure_times(course, of, report.run.warm_up).filter(|_| !threshold.passed),
             })
         })
         .collect();
@@ -292,13 +292,13 @@ fn population(population: &Population, report: &Report) -> Value {
 }
 
 /// Returns a card: an important figure with its explanation.
-fn card(label: &str, metric: Option<&str>, shown: Shown<'_>) -> Value {
+fn card(label: &str, metric: Option<&str>, shown: RenderedRow<'_>) -> Value {
     match shown {
-        Shown::Text(text) => {
+        RenderedRow::Text(text) => {
             let (first, rest) = parts(&text);
             json!({"label": label, "metric": metric, "first": first, "rest": rest})
         }
-        Shown::Distribution(named, first) => {
+        RenderedRow::Distribution(named, first) => {
             let MetricFigures::Distribution(Some(found)) = named.figures else {
                 return json!({"label": label, "metric": named.name, "first": "no data", "rest": ""});
             };
@@ -357,7 +357,7 @@ fn link(link: &model::Link) -> Value {
         };
         Some(figure(found.unit, value))
     };
-    let why = RULES.into_iter().filter_map(|(name, words)| {
+    let why = LOSS_REASONS.into_iter().filter_map(|(name, words)| {
         let lost = metrics.value(name).filter(|&lost| lost > 0.0)?;
         Some(format!("{} {words}", count(lost)))
     });
@@ -443,14 +443,14 @@ fn server(server: &Metrics, report: &Report) -> Value {
         ));
     }
     if let Some(given) = &report.server_gave_back {
-        let first = given.groups_left_within.map(length);
+        let first = given.groups_left_within.map(short_duration);
         cards.push(Some(json!({
             "label": "after the last client",
             "first": first.as_deref().unwrap_or("-"),
             "rest": format!(
                 "until the last group was left; {} kept after {}",
                 plural(given.groups_kept as f64, "group", "groups"),
-                length(given.looked_for)
+                short_duration(given.looked_for)
             ),
         })));
     }
@@ -471,9 +471,9 @@ fn tester(report: &Report) -> Value {
         let (worst, limit) = (finding.worst, finding.limit);
         let crossed = finding.invalid || worst.is_some_and(|worst| worst > limit);
         json!({
-            "bound": words(&finding.bound),
+            "bound": metric_words(&finding.bound),
             "metric": finding.metric.split('.').nth(1),
-            "limit": bound(finding),
+            "limit": limit_text(finding),
             "worst": worst.map(|worst| figure(finding.unit, worst)),
             "share": worst.filter(|_| limit > 0.0).map(|worst| worst / limit),
             "window": finding.worst_window,
@@ -541,12 +541,12 @@ fn distribution(found: Distribution, shown: impl Fn(f64) -> String) -> String {
     )
 }
 
-fn events(report: &Report, course: &Course) -> Vec<Value> {
+fn events(report: &Report, course: &TimeSeries) -> Vec<Value> {
     let events = report.events.iter().take(EVENTS_MAX).map(|event| {
-        let marked = !QUIET.contains(&event.kind.as_str());
+        let marked = !UNMARKED_EVENTS.contains(&event.kind.as_str());
         (
             event.at,
-            words(&event.kind),
+            metric_words(&event.kind),
             event.subject.clone(),
             event.text.clone(),
             marked,
@@ -609,19 +609,22 @@ fn about(reader: &Reader, report: &Report) -> Value {
 }
 
 fn lasted(run: &model::Run) -> String {
-    let mut text = length(run.duration);
+    let mut text = short_duration(run.duration);
     if let Some(planned) = run.planned
         && run.duration < planned - 1.0
     {
-        text += &format!(" of {} planned", length(planned));
+        text += &format!(" of {} planned", short_duration(planned));
     }
     if run.closing >= 1.0 {
-        text += &format!(", then {} until all clients had ended", span(run.closing));
+        text += &format!(
+            ", then {} until all clients had ended",
+            duration(run.closing)
+        );
     }
     if run.warm_up > 0.0 {
         text += &format!(
             "; the first {} are left out of the figures",
-            span(run.warm_up)
+            duration(run.warm_up)
         );
     }
     if !run.finished {

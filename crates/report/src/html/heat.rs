@@ -21,7 +21,7 @@ struct Column {
 
 /// Heat map of a distribution.
 #[derive(Clone, Debug)]
-pub(super) struct Heat {
+pub(super) struct HeatMap {
     /// Maximum number of columns.
     most: usize,
     /// Number of windows per column.
@@ -30,9 +30,9 @@ pub(super) struct Heat {
     columns: Vec<Column>,
 }
 
-impl Heat {
-    pub(super) fn new(most: usize) -> Heat {
-        Heat {
+impl HeatMap {
+    pub(super) fn new(most: usize) -> HeatMap {
+        HeatMap {
             most: most.max(4),
             step: 1,
             filled: 0,
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn no_value_is_lost_when_columns_are_joined() {
-        let mut heat = Heat::new(4);
+        let mut heat = HeatMap::new(4);
         let mut all = 0;
         for window in 0..37u64 {
             let mut seen = Histogram::new();

@@ -7,21 +7,21 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use measure::totals::seconds_until;
+use measure::totals::measured_seconds;
 use measure::{Catalogue, Health, HealthBounds, Judge, Threshold, Verdict as Measured};
 use runfile::Reader;
 use serde_json::{Value, json};
 
-use super::course::{Course, Fineness};
+use super::course::{Resolution, TimeSeries};
 use super::run::run;
 use super::{clients, head, page};
 use crate::ReportError;
-use crate::human::{count, plural, span};
+use crate::human::{count, duration, plural};
 use crate::model::Report;
 use crate::source::{Sums, cut_off};
 
 /// Resolution of the charts of a run in progress.
-const FINENESS: Fineness = Fineness {
+const FINENESS: Resolution = Resolution {
     points: 1_200,
     columns: 200,
 };
@@ -46,7 +46,7 @@ pub struct Live {
     sums: Sums,
     judge: Judge,
     health: Health,
-    course: Course,
+    course: TimeSeries,
     last_window: Option<u64>,
 }
 
@@ -79,7 +79,7 @@ impl Live {
         let demanded = judge.finish(sums.totals());
         let nothing = Report::of(reader, &sums, cut_off(), demanded, health.findings())?;
         Ok(Live {
-            course: Course::new(reader, &nothing, FINENESS),
+            course: TimeSeries::new(reader, &nothing, FINENESS),
             sums,
             judge,
             health,
@@ -94,7 +94,7 @@ impl Live {
     /// Fails if the run file cannot be read.
     pub fn update(&mut self, reader: &Reader) -> Result<bool, ReportError> {
         let before = self.last_window;
-        let stopped_at = self.sums.look_at_stop(reader)?;
+        let stopped_at = self.sums.read_stop(reader)?;
         let rows = match before {
             None => reader.windows(),
             Some(last) => reader.windows_after(last),
@@ -103,12 +103,12 @@ impl Live {
             let row = row?;
             self.last_window = Some(row.index);
             self.sums.window(reader, &row);
-            let measured = seconds_until(row.start, row.seconds, stopped_at);
+            let measured = measured_seconds(row.start, row.seconds, stopped_at);
             let seconds = measured.unwrap_or(0.0);
             self.judge.window(row.index, seconds, &row.subjects);
             self.health.window(row.index, row.seconds, &row.subjects);
             // Holds are written before the windows that they affect.
-            self.course.look_at_holds(reader)?;
+            self.course.read_holds(reader)?;
             self.course.window(reader, &row);
         }
         Ok(self.last_window != before)
@@ -124,14 +124,14 @@ impl Live {
             true => run(&Report::from_run(reader)?, reader, FINENESS)?,
             false => self.so_far(reader)?,
         };
-        Ok(page::plain(shown))
+        Ok(page::sanitized(shown))
     }
 
     /// Returns the definitions of the run's metrics, by kind of subject.
     pub fn definitions(reader: &Reader) -> Value {
         let mut definitions = BTreeMap::new();
         head::definitions(reader, &mut definitions);
-        page::plain(json!(definitions))
+        page::sanitized(json!(definitions))
     }
 
     fn so_far(&self, reader: &Reader) -> Result<Value, ReportError> {
@@ -139,7 +139,7 @@ impl Live {
         let mut judged = self.judge.finish(self.sums.totals());
         judged.retain(|threshold| !threshold.no_data);
         let findings = self.health.findings();
-        let verdict = Measured::decide(&judged, measure::Grounds::default()).into();
+        let verdict = Measured::decide(&judged, measure::VerdictInput::default()).into();
         let report = Report::of(reader, &self.sums, verdict, judged, findings)?;
         let mut run = head::head(reader, &report, &self.course)?;
         run["verdict"] = json!({
@@ -156,9 +156,9 @@ impl Live {
 
 /// Describes the progress and the state of a run.
 fn sentence(report: &Report) -> String {
-    let time = span(report.run.duration);
+    let time = duration(report.run.duration);
     let time = match report.run.planned {
-        Some(planned) => format!("{time} of {}", span(planned)),
+        Some(planned) => format!("{time} of {}", duration(planned)),
         None => time,
     };
     let broken = report.thresholds.iter().filter(|one| !one.passed).count();

@@ -17,6 +17,6 @@ mod spots;
 mod thin;
 
 pub use live::{Live, write_live};
-pub use page::BEGINS;
+pub use page::FIRST_LINES;
 pub use run::write;
 pub use series::write_series;

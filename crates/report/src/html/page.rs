@@ -16,7 +16,7 @@ use crate::ReportError;
 use crate::gate;
 
 /// First bytes of every page.
-pub const BEGINS: &str = "<!doctype html>\n<!-- streamgauge report -->";
+pub const FIRST_LINES: &str = "<!doctype html>\n<!-- streamgauge report -->";
 
 /// Chart library: uPlot 1.6.32, MIT; its licence is in the page.
 const UPLOT: &str = include_str!("../../assets/uplot/uPlot.iife.min.js");
@@ -38,20 +38,20 @@ const STYLE: &str = include_str!("../../assets/page.css");
 
 /// Connections that the policy of a page allows.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum May {
-    Nothing,
+enum Connections {
+    Forbidden,
     /// Requests to the server that the page came from.
-    AskItsServer,
+    SameOrigin,
 }
 
 /// Writes a page that its server fills with data.
 pub(super) fn write_live(title: &str, data: Value, out: &mut dyn Write) -> Result<(), ReportError> {
-    whole(title, title, data, Vec::new(), May::AskItsServer, out)
+    write_page(title, title, data, Vec::new(), Connections::SameOrigin, out)
 }
 
 /// Returns the data with every text made visible as in [`gate`].
-pub(super) fn plain(mut data: Value) -> Value {
-    made_plain(&mut data);
+pub(super) fn sanitized(mut data: Value) -> Value {
+    sanitize(&mut data);
     data
 }
 
@@ -64,15 +64,22 @@ pub(super) fn write(
     blocks: Vec<(String, Value)>,
     out: &mut dyn Write,
 ) -> Result<(), ReportError> {
-    whole(title, without_script, data, blocks, May::Nothing, out)
+    write_page(
+        title,
+        without_script,
+        data,
+        blocks,
+        Connections::Forbidden,
+        out,
+    )
 }
 
-fn whole(
+fn write_page(
     title: &str,
     without_script: &str,
     data: Value,
     blocks: Vec<(String, Value)>,
-    may: May,
+    may: Connections,
     out: &mut dyn Write,
 ) -> Result<(), ReportError> {
     let scripts = format!("\"use strict\";\n{}", SCRIPTS.join("\n"));
@@ -88,8 +95,8 @@ fn whole(
         hashes(&sources),
         hashes(&styles),
         match may {
-            May::Nothing => "",
-            May::AskItsServer => "; connect-src 'self'",
+            Connections::Forbidden => "",
+            Connections::SameOrigin => "; connect-src 'self'",
         }
     );
     write!(
@@ -99,7 +106,7 @@ fn whole(
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n\
          <meta name=\"generator\" content=\"streamgauge {}\">\n<title>{}</title>\n",
-        BEGINS,
+        FIRST_LINES,
         env!("CARGO_PKG_VERSION"),
         escaped(title),
     )?;
@@ -114,7 +121,7 @@ fn whole(
         escaped(without_script),
     )?;
     for (name, mut data) in std::iter::once(("data".to_owned(), data)).chain(blocks) {
-        made_plain(&mut data);
+        sanitize(&mut data);
         let json = serde_json::to_string(&data).map_err(std::io::Error::from)?;
         writeln!(
             out,
@@ -136,19 +143,19 @@ fn hash(text: &str) -> String {
 }
 
 /// Makes invisible and direction-changing characters visible in all texts, as in a terminal.
-fn made_plain(value: &mut Value) {
+fn sanitize(value: &mut Value) {
     match value {
         Value::String(text) => {
-            if let std::borrow::Cow::Owned(plain) = gate::plain(text) {
+            if let std::borrow::Cow::Owned(plain) = gate::single_line(text) {
                 *text = plain;
             }
         }
-        Value::Array(list) => list.iter_mut().for_each(made_plain),
+        Value::Array(list) => list.iter_mut().for_each(sanitize),
         Value::Object(map) => {
             let entries = std::mem::take(map);
             map.extend(entries.into_iter().map(|(key, mut value)| {
-                made_plain(&mut value);
-                (gate::plain(&key).into_owned(), value)
+                sanitize(&mut value);
+                (gate::single_line(&key).into_owned(), value)
             }));
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
@@ -165,7 +172,7 @@ fn in_script(json: &str) -> String {
 /// Escapes a text for use in markup.
 fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
-    for c in gate::plain(text).chars() {
+    for c in gate::single_line(text).chars() {
         match c {
             '&' => safe.push_str("&amp;"),
             '<' => safe.push_str("&lt;"),
@@ -210,7 +217,7 @@ mod tests {
             let from = page.find(begins).expect("there is data") + begins.len();
             let to = from + page[from..].find("</script>").expect("it ends");
             let back: Value = serde_json::from_str(&page[from..to]).expect("it is JSON");
-            let shown = gate::plain(text);
+            let shown = gate::single_line(text);
             assert_eq!(back, json!({ &*shown: [&*shown] }));
         }
     }

@@ -6,13 +6,13 @@ use std::io::Write;
 use runfile::Reader;
 use serde_json::{Value, json};
 
-use super::course::{Course, Fineness};
+use super::course::{Resolution, TimeSeries};
 use super::{clients, head, page};
 use crate::ReportError;
 use crate::model::Report;
 
 /// Resolution of the charts of a single run: finer than a screen, so that zooming shows more.
-pub(super) const FINE: Fineness = Fineness {
+pub(super) const FINE: Resolution = Resolution {
     points: 4_000,
     columns: 600,
 };
@@ -42,9 +42,9 @@ pub fn write(report: &Report, reader: &Reader, out: &mut dyn Write) -> Result<()
 pub(super) fn run(
     report: &Report,
     reader: &Reader,
-    fineness: Fineness,
+    fineness: Resolution,
 ) -> Result<Value, ReportError> {
-    let course = Course::of(reader, report, fineness)?;
+    let course = TimeSeries::of(reader, report, fineness)?;
     let mut run = head::head(reader, report, &course)?;
     run["course"] = course.value(reader);
     run["clients"] = clients::clients(reader, report.verdict.stopped_by_user)?;

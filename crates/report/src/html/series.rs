@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use measure::metric::Statistic;
-use measure::{Better, Meaning, TableColumn, Unit};
+use measure::{BetterWhen, Meaning, TableColumn, Unit};
 use runfile::Reader;
 use serde_json::{Value, json};
 
-use super::charts::{capital, words as of_name};
-use super::course::{Fineness, unit};
+use super::charts::{capital, metric_words as of_name};
+use super::course::{Resolution, unit};
 use super::run::{FINE, run};
-use super::spots::Spots;
-use super::thin::short;
+use super::spots::ChartLayout;
+use super::thin::round_significant;
 use super::{head, page};
 use crate::ReportError;
 use crate::human::{count, plural};
@@ -25,21 +25,21 @@ use crate::series::{Capacity, Figures, Row, RowOutcome, Scaling, Series, columns
 const RUNS_BYTES: usize = 4_500_000;
 
 /// Resolutions of the runs' charts. The first with which all pages fit is used.
-const FINENESS: [Fineness; 5] = [
+const FINENESS: [Resolution; 5] = [
     FINE,
-    Fineness {
+    Resolution {
         points: 1_200,
         columns: 240,
     },
-    Fineness {
+    Resolution {
         points: 400,
         columns: 120,
     },
-    Fineness {
+    Resolution {
         points: 160,
         columns: 60,
     },
-    Fineness {
+    Resolution {
         points: 60,
         columns: 24,
     },
@@ -78,7 +78,7 @@ pub fn write_series(
     });
     let blocks = pages.into_iter().enumerate();
     let blocks: Vec<(String, Value)> = blocks
-        .filter_map(|(at, page)| Some((format!("data-{at}"), page.made?)))
+        .filter_map(|(at, page)| Some((format!("data-{at}"), page.content?)))
         .collect();
     page::write(&title, &without_script, data, blocks, out)
 }
@@ -86,7 +86,7 @@ pub fn write_series(
 /// Page of a run.
 #[derive(Default)]
 struct Page {
-    made: Option<Value>,
+    content: Option<Value>,
     /// True if the page was left out because the file would be too large.
     left_out: bool,
 }
@@ -117,7 +117,7 @@ fn pages(
             }
             bytes += if left_out { 0 } else { length };
             pages.push(Page {
-                made: made.filter(|_| !left_out),
+                content: made.filter(|_| !left_out),
                 left_out,
             });
         }
@@ -133,17 +133,17 @@ fn plural_runs(series: &Series) -> String {
 }
 
 fn value(series: &Series, sentence: &str, pages: &[Page]) -> Value {
-    let spots = Spots::of(series);
+    let spots = ChartLayout::of(series);
     let left_out = pages.iter().filter(|page| page.left_out).count();
     let rows = series.runs.iter().zip(pages).map(|(row, page)| {
         json!({
             "values": row.values,
             "outcome": row.outcome.name(),
             "verdict": columns::verdict(row),
-            "reason": why(row, page),
+            "reason": failure_reason(row, page),
             "mark": mark(row),
             "file": row.file,
-            "page": page.made.is_some(),
+            "page": page.content.is_some(),
         })
     });
     json!({
@@ -228,7 +228,7 @@ fn sentence(series: &Series) -> String {
             let most = all.iter().max_by_key(|capacity| capacity.passed);
             let least = all.iter().min_by_key(|capacity| capacity.passed);
             if let (Some(most), Some(least)) = (most, least) {
-                return between(most, least);
+                return capacity_range(most, least);
             }
         }
     }
@@ -262,7 +262,7 @@ fn knee(series: &Series) -> String {
 }
 
 /// Describes the capacities of the best and the worst combination.
-fn between(most: &Capacity, least: &Capacity) -> String {
+fn capacity_range(most: &Capacity, least: &Capacity) -> String {
     let with = |capacity: &Capacity| {
         let with = capacity.with.iter();
         let with = with
@@ -291,10 +291,10 @@ fn between(most: &Capacity, least: &Capacity) -> String {
 
 /// Returns the reason why a run did not pass: the first sentence of its own page, or its first
 /// reason.
-fn why(row: &Row, page: &Page) -> Option<String> {
+fn failure_reason(row: &Row, page: &Page) -> Option<String> {
     let first = row.reasons.first()?;
     let said = page
-        .made
+        .content
         .as_ref()
         .and_then(|run| run["verdict"]["sentence"].as_str());
     let said = said.filter(|said| !said.is_empty());
@@ -308,7 +308,7 @@ fn why(row: &Row, page: &Page) -> Option<String> {
 /// Lists the runs that did not pass, with the reason of each.
 fn reasons(series: &Series, pages: &[Page]) -> Vec<String> {
     let rows = series.runs.iter().zip(pages);
-    let bad = rows.filter_map(|(row, page)| Some((row, why(row, page)?)));
+    let bad = rows.filter_map(|(row, page)| Some((row, failure_reason(row, page)?)));
     let all: Vec<String> = bad
         .map(|(row, why)| format!("{}: {why}", row.values.join(", ")))
         .collect();
@@ -429,7 +429,7 @@ fn limits(column: &TableColumn, pages: &[Page]) -> Vec<Value> {
         Statistic::Count | Statistic::Value => None,
     };
     let mut found = Vec::new();
-    let made = pages.iter().filter_map(|page| page.made.as_ref());
+    let made = pages.iter().filter_map(|page| page.content.as_ref());
     for threshold in made.flat_map(|run| run["thresholds"].as_array().into_iter().flatten()) {
         let is_it = !column.metric.is_empty()
             && threshold["metric"].as_str() == Some(column.metric)
@@ -443,7 +443,7 @@ fn limits(column: &TableColumn, pages: &[Page]) -> Vec<Value> {
     found
 }
 
-fn charts(series: &Series, spots: &Spots, pages: &[Page]) -> Vec<Value> {
+fn charts(series: &Series, spots: &ChartLayout, pages: &[Page]) -> Vec<Value> {
     let charts = columns::of(series).into_iter().filter_map(|shown| {
         let figures = |row: &Row| row.figures.as_ref()?.value(shown.column);
         let values: Vec<Option<f64>> = series.runs.iter().map(figures).collect();
@@ -458,7 +458,7 @@ fn charts(series: &Series, spots: &Spots, pages: &[Page]) -> Vec<Value> {
             _ => [].iter(),
         };
         let unit_of = match shown.column.meaning {
-            Meaning::CpuPerDone => Unit::Seconds,
+            Meaning::CpuPerOperation => Unit::Seconds,
             _ => shown.unit,
         };
         let of_values = values.into_iter();
@@ -467,10 +467,10 @@ fn charts(series: &Series, spots: &Spots, pages: &[Page]) -> Vec<Value> {
             "title": title(shown.column),
             "unit": unit(unit_of),
             "better": match shown.column.better {
-                Better::Larger => "more is better",
-                Better::Smaller => "less is better",
+                BetterWhen::Larger => "more is better",
+                BetterWhen::Smaller => "less is better",
             },
-            "values": of_values.map(|value| value.map_or(Value::Null, short)).collect::<Vec<_>>(),
+            "values": of_values.map(|value| value.map_or(Value::Null, round_significant)).collect::<Vec<_>>(),
             "limits": limits(shown.column, pages),
             "models": models
                 .filter_map(|scaling| model(series, spots, scaling))
@@ -482,21 +482,21 @@ fn charts(series: &Series, spots: &Spots, pages: &[Page]) -> Vec<Value> {
 
 /// Returns the capacity for the charts: the panel, the number of clients on the axis, and its text.
 /// A capacity is left out if all runs passed, because no end is visible then.
-fn passed(series: &Series, spots: &Spots) -> Vec<Value> {
+fn passed(series: &Series, spots: &ChartLayout) -> Vec<Value> {
     let found = series.capacity.iter().filter_map(|capacity| {
         capacity.first_not_passed?;
         let clients = capacity.passed? as f64;
         let mut rows = series.runs.iter().zip(&spots.runs);
         let (_, spot) =
-            rows.find(|(row, spot)| spot.x == clients && is_of(series, row, &capacity.with))?;
+            rows.find(|(row, spot)| spot.x == clients && has_values(series, row, &capacity.with))?;
         let text = format!("passed up to {}", count(clients));
-        Some(json!([spot.panel, short(clients), text]))
+        Some(json!([spot.panel, round_significant(clients), text]))
     });
     found.collect()
 }
 
 /// Returns `true` if the run has these values.
-fn is_of(series: &Series, row: &Row, with: &[(String, String)]) -> bool {
+fn has_values(series: &Series, row: &Row, with: &[(String, String)]) -> bool {
     with.iter().all(|(key, value)| {
         let at = series.varied.iter().position(|varied| varied == key);
         at.and_then(|at| row.values.get(at)) == Some(value)
@@ -504,10 +504,10 @@ fn is_of(series: &Series, row: &Row, with: &[(String, String)]) -> bool {
 }
 
 /// Returns the curve of a model and its knee, in chart coordinates.
-fn model(series: &Series, spots: &Spots, scaling: &Scaling) -> Option<Value> {
+fn model(series: &Series, spots: &ChartLayout, scaling: &Scaling) -> Option<Value> {
     let (lambda, sigma, kappa) = (scaling.lambda?, scaling.sigma?, scaling.kappa?);
     let of: Vec<usize> = (0..series.runs.len())
-        .filter(|&at| is_of(series, &series.runs[at], &scaling.with))
+        .filter(|&at| has_values(series, &series.runs[at], &scaling.with))
         .collect();
     let spot = spots.runs.get(*of.first()?)?;
     let xs = of.iter().filter_map(|&at| Some(spots.runs.get(at)?.x));
@@ -525,7 +525,7 @@ fn model(series: &Series, spots: &Spots, scaling: &Scaling) -> Option<Value> {
             true => least * (most / least).powf(share),
             false => least + (most - least) * share,
         };
-        json!([short(x), short(output(x))])
+        json!([round_significant(x), round_significant(output(x))])
     });
     // A knee far outside the measured range would leave no space for the rest.
     let knee = scaling.knee.filter(|knee| knee.clients.value <= most);
@@ -534,9 +534,9 @@ fn model(series: &Series, spots: &Spots, scaling: &Scaling) -> Option<Value> {
         "line": spot.line,
         "curve": curve.collect::<Vec<_>>(),
         "knee": knee.map(|knee| json!({
-            "at": short(knee.clients.value),
-            "low": short(knee.clients.low),
-            "high": short(knee.clients.high),
+            "at": round_significant(knee.clients.value),
+            "low": round_significant(knee.clients.low),
+            "high": round_significant(knee.clients.high),
             "text": format!("knee {}", count(knee.clients.value.round())),
         })),
     }))

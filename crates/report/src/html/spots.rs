@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::charts::words;
+use super::charts::metric_words;
 use crate::series::Series;
 use crate::series::names::short_names;
 
@@ -14,7 +14,7 @@ const LINES_MAX: usize = 6;
 
 /// Position of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Spot {
+pub(super) struct Position {
     pub(super) panel: usize,
     pub(super) line: usize,
     /// Position on the axis: the value, or its index among the values if it is not a number.
@@ -23,7 +23,7 @@ pub(super) struct Spot {
 
 /// Axis, panels and lines of all charts of a series.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Spots {
+pub(super) struct ChartLayout {
     /// Title of the axis.
     pub(super) axis: String,
     /// True if the values on the axis are numbers, so that lines can join them.
@@ -37,7 +37,7 @@ pub(super) struct Spots {
     /// Labels of the lines.
     pub(super) lines: Vec<String>,
     /// Positions of the runs, in their order.
-    pub(super) runs: Vec<Spot>,
+    pub(super) runs: Vec<Position>,
 }
 
 /// Key of named cases in place of values (`vary: { cases: [...] }`).
@@ -49,13 +49,13 @@ fn distinct(texts: impl Iterator<Item = String>) -> Vec<String> {
     texts.filter(|text| seen.insert(text.clone())).collect()
 }
 
-fn place(all: &[String], text: &str) -> usize {
+fn index_of(all: &[String], text: &str) -> usize {
     all.iter().position(|one| one == text).unwrap_or(0)
 }
 
-impl Spots {
+impl ChartLayout {
     /// Returns the positions for a series, or `None` if nothing is varied.
-    pub(super) fn of(series: &Series) -> Option<Spots> {
+    pub(super) fn of(series: &Series) -> Option<ChartLayout> {
         let names = short_names(&series.varied);
         let value = |row: usize, key: usize| -> String {
             let values = &series.runs[row].values;
@@ -81,7 +81,7 @@ impl Spots {
             let labels = keys.iter().map(|&key| match &*names[key] {
                 // The name of a case is self-explanatory.
                 CASE => value(row, key),
-                name => format!("{} {}", words(name), value(row, key)),
+                name => format!("{} {}", metric_words(name), value(row, key)),
             });
             labels.collect::<Vec<_>>().join(", ")
         };
@@ -97,11 +97,11 @@ impl Spots {
         let xs = numbers[axis].clone();
         let xs = xs.unwrap_or_else(|| (0..texts.len()).map(|at| at as f64).collect());
         let runs = rows
-            .map(|row| Spot {
-                panel: place(&panels, &label(row, &panel_keys)),
-                line: place(&lines, &label(row, &others)),
+            .map(|row| Position {
+                panel: index_of(&panels, &label(row, &panel_keys)),
+                line: index_of(&lines, &label(row, &others)),
                 x: xs
-                    .get(place(texts, &value(row, axis)))
+                    .get(index_of(texts, &value(row, axis)))
                     .copied()
                     .unwrap_or(0.0),
             })
@@ -110,8 +110,8 @@ impl Spots {
         let most = xs.iter().copied().fold(0.0, f64::max);
         let mut ticks: Vec<(f64, String)> = xs.into_iter().zip(texts.iter().cloned()).collect();
         ticks.sort_by(|a, b| a.0.total_cmp(&b.0));
-        Some(Spots {
-            axis: words(&names[axis]),
+        Some(ChartLayout {
+            axis: metric_words(&names[axis]),
             numeric,
             log: numeric && least > 0.0 && most / least >= WIDE,
             ticks,

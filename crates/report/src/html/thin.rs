@@ -13,14 +13,14 @@ struct Extremes {
     low: f64,
     high: f64,
     /// True if the lowest value came after the highest.
-    falls: bool,
+    low_is_later: bool,
 }
 
 impl Extremes {
     const NONE: Extremes = Extremes {
         low: f64::NAN,
         high: f64::NAN,
-        falls: false,
+        low_is_later: false,
     };
 
     fn of(value: Option<f64>) -> Extremes {
@@ -28,14 +28,14 @@ impl Extremes {
             Some(value) => Extremes {
                 low: value,
                 high: value,
-                falls: false,
+                low_is_later: false,
             },
             None => Extremes::NONE,
         }
     }
 
     /// Joins the extremes of two periods, of which `self` is the earlier one.
-    fn then(self, later: Extremes) -> Extremes {
+    fn join(self, later: Extremes) -> Extremes {
         if self.low.is_nan() {
             return later;
         }
@@ -46,11 +46,11 @@ impl Extremes {
         Extremes {
             low: self.low.min(later.low),
             high: self.high.max(later.high),
-            falls: match (low_is_later, high_is_later) {
+            low_is_later: match (low_is_later, high_is_later) {
                 (true, false) => true,
                 (false, true) => false,
-                (false, false) => self.falls,
-                (true, true) => later.falls,
+                (false, false) => self.low_is_later,
+                (true, true) => later.low_is_later,
             },
         }
     }
@@ -58,28 +58,28 @@ impl Extremes {
 
 /// Period of time.
 #[derive(Clone, Copy, Debug)]
-struct Stretch {
+struct Period {
     begins: f64,
     ends: f64,
 }
 
 /// Lines over one time axis, down-sampled together.
 #[derive(Clone, Debug)]
-pub(super) struct Thinned {
+pub(super) struct Downsampled {
     /// Maximum number of points of a line.
-    most: usize,
+    points_max: usize,
     /// Number of windows per period.
     step: usize,
     /// Number of windows in the last period so far.
     filled: usize,
-    stretches: Vec<Stretch>,
+    stretches: Vec<Period>,
     lines: Vec<Vec<Extremes>>,
 }
 
-impl Thinned {
-    pub(super) fn new(lines: usize, most: usize) -> Thinned {
-        Thinned {
-            most: most.max(8),
+impl Downsampled {
+    pub(super) fn new(lines: usize, most: usize) -> Downsampled {
+        Downsampled {
+            points_max: most.max(8),
             step: 1,
             filled: 0,
             stretches: Vec::new(),
@@ -96,20 +96,20 @@ impl Thinned {
                 last.ends = ends;
                 for (line, value) in self.lines.iter_mut().zip(values) {
                     if let Some(last) = line.last_mut() {
-                        *last = last.then(value);
+                        *last = last.join(value);
                     }
                 }
                 self.filled += 1;
             }
             _ => {
-                self.stretches.push(Stretch { begins, ends });
+                self.stretches.push(Period { begins, ends });
                 for (line, value) in self.lines.iter_mut().zip(values) {
                     line.push(value);
                 }
                 self.filled = 1;
             }
         }
-        while self.points() > self.most {
+        while self.points() > self.points_max {
             self.join();
         }
     }
@@ -127,14 +127,14 @@ impl Thinned {
             self.filled += self.step;
         }
         self.step *= 2;
-        let pairs = self.stretches.chunks(2).map(|pair| Stretch {
+        let pairs = self.stretches.chunks(2).map(|pair| Period {
             begins: pair[0].begins,
             ends: pair[pair.len() - 1].ends,
         });
         self.stretches = pairs.collect();
         for line in &mut self.lines {
             let pairs = line.chunks(2);
-            let joined = pairs.map(|pair| pair.iter().copied().reduce(Extremes::then));
+            let joined = pairs.map(|pair| pair.iter().copied().reduce(Extremes::join));
             *line = joined.flatten().collect();
         }
     }
@@ -147,7 +147,7 @@ impl Thinned {
     /// Returns the times of the points of all lines: the middle of each window, or the quarters of
     /// each period.
     pub(super) fn times(&self) -> Value {
-        let at = |stretch: &Stretch, share: f64| {
+        let at = |stretch: &Period, share: f64| {
             rounded(stretch.begins + share * (stretch.ends - stretch.begins), 3)
         };
         let times: Vec<f64> = match self.step {
@@ -163,13 +163,13 @@ impl Thinned {
     }
 
     /// Returns `true` if a line has a value other than zero.
-    pub(super) fn is_seen(&self, line: usize) -> bool {
+    pub(super) fn is_nonzero(&self, line: usize) -> bool {
         let line = self.lines.get(line).into_iter().flatten();
         line.clone().any(|one| one.high > 0.0 || one.low < 0.0)
     }
 
     /// Returns `true` if a line has a value.
-    pub(super) fn is_known(&self, line: usize) -> bool {
+    pub(super) fn has_values(&self, line: usize) -> bool {
         let mut line = self.lines.get(line).into_iter().flatten();
         line.any(|one| !one.low.is_nan())
     }
@@ -177,18 +177,18 @@ impl Thinned {
     /// Returns the values of a line, with null for missing ones.
     pub(super) fn line(&self, line: usize) -> Value {
         let line = self.lines.get(line).into_iter().flatten();
-        let values = line.flat_map(|one| match (self.step, one.falls) {
+        let values = line.flat_map(|one| match (self.step, one.low_is_later) {
             (1, _) => [Some(one.low), None],
             (_, false) => [Some(one.low), Some(one.high)],
             (_, true) => [Some(one.high), Some(one.low)],
         });
-        Value::Array(values.flatten().map(short).collect())
+        Value::Array(values.flatten().map(round_significant).collect())
     }
 }
 
 /// Rounds a value to four significant digits, which is as much as a chart shows. Whole numbers
 /// below 10^7 stay unchanged.
-pub(super) fn short(value: f64) -> Value {
+pub(super) fn round_significant(value: f64) -> Value {
     if value.is_nan() {
         return Value::Null;
     }
@@ -214,8 +214,8 @@ mod tests {
 
     use super::*;
 
-    fn thinned(values: &[Option<f64>], most: usize) -> Thinned {
-        let mut thinned = Thinned::new(1, most);
+    fn thinned(values: &[Option<f64>], most: usize) -> Downsampled {
+        let mut thinned = Downsampled::new(1, most);
         for (index, &value) in values.iter().enumerate() {
             thinned.push(index as f64, 1.0, &[value]);
         }
@@ -257,7 +257,7 @@ mod tests {
             let values: Vec<Option<f64>> = values.iter().map(|value| value.map(f64::from)).collect();
             let thinned = thinned(&values, 16);
             prop_assert!(thinned.points() <= 16);
-            prop_assert_eq!(thinned.is_known(0), values.iter().any(Option::is_some));
+            prop_assert_eq!(thinned.has_values(0), values.iter().any(Option::is_some));
             let line = numbers(&thinned.line(0));
             let per = if thinned.step() == 1 { 1 } else { 2 };
             prop_assert_eq!(line.len(), numbers(&thinned.times()).len());

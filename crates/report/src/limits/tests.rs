@@ -3,9 +3,9 @@ use measure::server::LogComplaint;
 use super::*;
 
 /// A run of one-second windows. `of` sets the values of each window from its index.
-fn run(windows: u32, of: impl Fn(f64, &mut Point)) -> Evidence {
+fn run(windows: u32, of: impl Fn(f64, &mut WindowValues)) -> Evidence {
     let points = (0..windows).map(|number| {
-        let mut point = Point {
+        let mut point = WindowValues {
             start: f64::from(number),
             playing: 100.0,
             bit_rate: 100e6,
@@ -13,7 +13,7 @@ fn run(windows: u32, of: impl Fn(f64, &mut Point)) -> Evidence {
             hottest_thread: Some(0.4),
             tester_cpu: Some(0.1),
             uss: Some(50e6),
-            ..Point::default()
+            ..WindowValues::default()
         };
         of(f64::from(number), &mut point);
         point
@@ -48,10 +48,10 @@ fn partial_second_is_added_to_the_previous_window() {
     let mut evidence = Evidence::default();
     for second in 0..20u8 {
         evidence.window(f64::from(second), 1.0);
-        evidence.add(Whose::Server, catalogue, &window(0.2, 0), 1.0);
+        evidence.add(SubjectKind::Server, catalogue, &window(0.2, 0), 1.0);
     }
     evidence.window(20.0, 0.012);
-    evidence.add(Whose::Server, catalogue, &window(0.99, 3), 0.012);
+    evidence.add(SubjectKind::Server, catalogue, &window(0.99, 3), 0.012);
     assert_eq!(evidence.points.len(), 20);
     assert_eq!(evidence.points[19].hottest_thread, Some(0.2));
     assert_eq!(evidence.points[19].socket_drops, 3.0);
@@ -70,7 +70,7 @@ fn server_with_reserves_has_no_limits() {
     assert_eq!(kinds(&run(120, |_, _| {})), []);
     assert_eq!(kinds(&Evidence::default()), []);
     // A server without measurements has none, either.
-    let blind = run(120, |_, point| *point = Point::default());
+    let blind = run(120, |_, point| *point = WindowValues::default());
     assert_eq!(kinds(&blind), []);
 }
 

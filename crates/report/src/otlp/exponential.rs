@@ -29,7 +29,7 @@ pub(super) fn exponential(values: &Sparse, unit: f64) -> ExponentialPoint {
     let placed: Vec<(i32, u64)> = placed
         .map(|(value, count)| (index(value as f64 * unit), count))
         .collect();
-    let (scale, positive) = gathered(&placed);
+    let (scale, positive) = coarsen(&placed);
     let any = !values.buckets.is_empty();
     ExponentialPoint {
         count: values.count(),
@@ -45,7 +45,7 @@ pub(super) fn exponential(values: &Sparse, unit: f64) -> ExponentialPoint {
 
 /// Returns the buckets at the finest scale at which there are not too many. Values are in ascending
 /// order.
-fn gathered(placed: &[(i32, u64)]) -> (i32, Option<Buckets>) {
+fn coarsen(placed: &[(i32, u64)]) -> (i32, Option<Buckets>) {
     let (Some(first), Some(last)) = (placed.first(), placed.last()) else {
         return (SCALE_MAX, None);
     };

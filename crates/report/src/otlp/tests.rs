@@ -104,7 +104,7 @@ fn message_matches_the_run_file() {
     window(&file, 3, 0.02);
     file.flush().expect("it is written");
     let reader = Reader::open(&path, catalogue_of).expect("it is a run file");
-    let (mut running, mut push) = (Running::new(&reader), Push::default());
+    let (mut running, mut push) = (LiveFigures::new(&reader), Push::default());
     running
         .update(&reader, |running| push.window(running))
         .expect("it can be read");
@@ -200,7 +200,7 @@ fn short_window_has_no_levels() {
     window(&file, 1, 0.02);
     file.flush().expect("it is written");
     let reader = Reader::open(&path, catalogue_of).expect("it is a run file");
-    let mut running = Running::new(&reader);
+    let mut running = LiveFigures::new(&reader);
     running.update(&reader, |_| {}).expect("it can be read");
     let shown = crate::prometheus::write(&running);
     let level = "streamgauge_bitrate_bytes_per_second{population=\"viewers\"} 1000000\n";
@@ -216,7 +216,7 @@ fn unsent_levels_are_kept_up_to_a_limit() {
     (0..more).for_each(|index| window(&file, index, 1.0));
     file.flush().expect("it is written");
     let reader = Reader::open(&path, catalogue_of).expect("it is a run file");
-    let (mut running, mut push) = (Running::new(&reader), Push::default());
+    let (mut running, mut push) = (LiveFigures::new(&reader), Push::default());
     let mut update = |push: &mut Push| {
         let updated = running.update(&reader, |running| push.window(running));
         updated.expect("it can be read");
@@ -229,7 +229,7 @@ fn unsent_levels_are_kept_up_to_a_limit() {
     assert_eq!(points(&update(&mut push)), WINDOWS_MAX);
     assert_eq!(push.left_out(), 5);
     push.sent();
-    assert!(!push.has_news());
+    assert!(!push.has_unsent());
     window(&file, more, 1.0);
     file.flush().expect("it is written");
     assert_eq!(points(&update(&mut push)), 1);
@@ -238,20 +238,20 @@ fn unsent_levels_are_kept_up_to_a_limit() {
 /// Converts a name by the rules for OTLP in Prometheus
 /// (opentelemetry.io/docs/specs/otel/compatibility/prometheus_and_openmetrics, "OTLP Metric points
 /// to Prometheus").
-fn translated(metric: &str, unit: &str, kind: Kind) -> String {
+fn translated(metric: &str, unit: &str, kind: MetricType) -> String {
     let mut name = metric.replace('.', "_");
     let suffix = match unit {
         "s" => "_seconds",
         "By" => "_bytes",
         "By/s" => "_bytes_per_second",
-        "1" if kind == Kind::Gauge => "_ratio",
+        "1" if kind == MetricType::Gauge => "_ratio",
         // An annotation, or no unit.
         _ => "",
     };
     if !name.ends_with(suffix) {
         name += suffix;
     }
-    if kind == Kind::Counter && !name.ends_with("_total") {
+    if kind == MetricType::Counter && !name.ends_with("_total") {
         name += "_total";
     }
     name
@@ -273,7 +273,7 @@ fn otlp_names_convert_to_prometheus_names() {
     let file = made(&path, &subjects);
     file.flush().expect("it is written");
     let reader = Reader::open(&path, catalogue_of).expect("it is a run file");
-    let running = Running::new(&reader);
+    let running = LiveFigures::new(&reader);
     let families = running.families();
     assert!(families.len() > 100, "{}", families.len());
     let mut units = BTreeMap::new();
@@ -289,6 +289,9 @@ fn otlp_names_convert_to_prometheus_names() {
 
 #[test]
 fn malformed_response_counts_as_empty() {
-    assert_eq!(taken(b"\xff\xff\xff"), Taken::default());
-    assert_eq!(taken(b""), Taken::default());
+    assert_eq!(
+        parse_response(b"\xff\xff\xff"),
+        CollectorResponse::default()
+    );
+    assert_eq!(parse_response(b""), CollectorResponse::default());
 }

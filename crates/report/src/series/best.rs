@@ -1,9 +1,9 @@
 //! Best run of each column.
 
 use measure::totals::Statistic;
-use measure::{Better, TableColumn};
+use measure::{BetterWhen, TableColumn};
 
-use super::figures::Shown;
+use super::figures::ShownColumn;
 use super::{Row, contest};
 
 /// Columns that do not depend on the protocol of the clients. They follow the other columns.
@@ -33,11 +33,11 @@ pub(super) static FAILED: TableColumn =
     TableColumn::smaller("failed", "", Statistic::Value, ["failed", ""]);
 
 /// Client columns of all runs, in the order of their first appearance.
-pub(super) fn of_clients(rows: &[Row]) -> Vec<Shown> {
-    let mut all: Vec<Shown> = Vec::new();
+pub(super) fn of_clients(rows: &[Row]) -> Vec<ShownColumn> {
+    let mut all: Vec<ShownColumn> = Vec::new();
     let figures = rows.iter().filter_map(|row| row.figures.as_ref());
     for shown in figures.flat_map(|figures| &figures.shown) {
-        let known = |other: &Shown| other.column.name == shown.column.name;
+        let known = |other: &ShownColumn| other.column.name == shown.column.name;
         if !all.iter().any(known) {
             all.push(*shown);
         }
@@ -49,7 +49,7 @@ pub(super) fn of_clients(rows: &[Row]) -> Vec<Shown> {
 /// ones. A column with equal values in all runs has no best run.
 pub(super) fn mark(rows: &mut [Row]) {
     for row in rows.iter_mut() {
-        row.out_of_contest = contest::of(row);
+        row.out_of_contest = contest::ineligibility(row);
     }
     let clients = of_clients(rows);
     let clients = clients.iter().map(|shown| shown.column);
@@ -67,8 +67,8 @@ pub(super) fn mark(rows: &mut [Row]) {
         };
         let values = rows.iter().filter_map(value);
         let best = match column.better {
-            Better::Larger => values.max_by(f64::total_cmp),
-            Better::Smaller => values.min_by(f64::total_cmp),
+            BetterWhen::Larger => values.max_by(f64::total_cmp),
+            BetterWhen::Smaller => values.min_by(f64::total_cmp),
         };
         for row in rows.iter_mut() {
             if best.is_some() && value(row) == best {

@@ -30,7 +30,7 @@ pub(super) fn of(series: &Series) -> Vec<Capacity> {
         return Vec::new();
     };
     series
-        .by_the_others(axis)
+        .group_by_others(axis)
         .into_iter()
         .map(|group| {
             let mut rows = group.rows;

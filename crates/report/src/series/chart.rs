@@ -21,7 +21,7 @@ const RUNS_MAX: usize = 60;
 const RUNS_MIN: usize = 3;
 
 /// Bar of a run.
-struct Drawn {
+struct Bar {
     label: String,
     value: Option<f64>,
     /// Reason why the run is not eligible as the best, if any.
@@ -29,9 +29,9 @@ struct Drawn {
 }
 
 /// Runs that differ only in the number of clients.
-struct Together {
+struct BarGroup {
     heading: Option<String>,
-    runs: Vec<Drawn>,
+    runs: Vec<Bar>,
 }
 
 /// Draws the runs of a series as bars over the clients of one population. Returns an empty string
@@ -53,8 +53,8 @@ pub(super) fn chart(series: &Series, layout: Layout) -> String {
         let found = named.find(|(varied, _)| *varied == key);
         found.map_or("", |(_, name)| name)
     };
-    let groups: Vec<Together> = series
-        .by_the_others(axis)
+    let groups: Vec<BarGroup> = series
+        .group_by_others(axis)
         .into_iter()
         .map(|group| {
             let with = group
@@ -64,11 +64,11 @@ pub(super) fn chart(series: &Series, layout: Layout) -> String {
             let heading = with.collect::<Vec<_>>().join(", ");
             let mut rows = group.rows;
             rows.sort_by_key(|(clients, _)| *clients);
-            Together {
+            BarGroup {
                 heading: (!heading.is_empty()).then_some(heading),
                 runs: rows
                     .into_iter()
-                    .map(|(clients, row)| Drawn {
+                    .map(|(clients, row)| Bar {
                         label: count(clients as f64),
                         value: value(row),
                         out: row.out_of_contest.as_deref().map(one_line),

@@ -2,12 +2,12 @@
 
 use measure::{Meaning, TableColumn, Unit};
 
-use super::figures::Shown;
+use super::figures::ShownColumn;
 use super::{Row, RowOutcome, Series, best, contest};
 use crate::human::{count, digits};
 
 /// Columns in which any run has a value, in display order.
-pub(crate) fn of(series: &Series) -> Vec<Shown> {
+pub(crate) fn of(series: &Series) -> Vec<ShownColumn> {
     let clients = best::of_clients(&series.runs);
     let mut columns = Vec::new();
     // Columns of processor time per unit of output follow the processor columns of the server.
@@ -16,11 +16,11 @@ pub(crate) fn of(series: &Series) -> Vec<Shown> {
     let says_served = meanings.any(|meaning| meaning == Meaning::Served);
     for shown in clients {
         match shown.column.meaning {
-            Meaning::CpuPerGbit | Meaning::CpuPerDone => shared_by.push(shown),
+            Meaning::CpuPerGbit | Meaning::CpuPerOperation => shared_by.push(shown),
             _ => columns.push(shown),
         }
     }
-    let own = |column, unit| Shown { column, unit };
+    let own = |column, unit| ShownColumn { column, unit };
     columns.push(own(&best::LINK_LOSS, Unit::Ratio));
     columns.extend(best::DELAY.iter().map(|one| own(one, Unit::Seconds)));
     let [cpu, peak, memory] = &best::SERVER;
@@ -31,7 +31,7 @@ pub(crate) fn of(series: &Series) -> Vec<Shown> {
     if !says_served {
         columns.push(own(&best::FAILED, Unit::Count));
     }
-    let is_known = |shown: &Shown| {
+    let is_known = |shown: &ShownColumn| {
         let mut rows = series.runs.iter();
         rows.any(|row| text(row, shown.column, shown.unit).is_some())
     };
@@ -43,11 +43,11 @@ pub(crate) fn of(series: &Series) -> Vec<Shown> {
 pub(crate) fn text(row: &Row, column: &TableColumn, unit: Unit) -> Option<String> {
     let figures = row.figures.as_ref()?;
     let value = figures.value(column);
-    if column.says_unknown && value.is_none() && figures.bitrate.is_some() {
+    if column.shows_unknown && value.is_none() && figures.bitrate.is_some() {
         return Some("unknown".to_owned());
     }
     let text = match column.meaning {
-        Meaning::CpuPerDone => digits(value? * 1e6),
+        Meaning::CpuPerOperation => digits(value? * 1e6),
         _ => in_column(unit, value?),
     };
     Some(match column.meaning {

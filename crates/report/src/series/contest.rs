@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use measure::threshold::WRONG_ALLOWED;
+use measure::threshold::WRONG_MAX_DEFAULT;
 use measure::{ContentCheck, Disqualifier, Threshold};
 use runfile::{ClientOutcome, ClientRow, Reader};
 use serde_json::Value;
@@ -23,7 +23,7 @@ pub(super) struct Allowed {
 }
 
 /// Returns the limit that the scenario's own thresholds set for a metric of a population.
-fn written(report: &Report, population: &str, metric: &str) -> Option<f64> {
+fn threshold_limit(report: &Report, population: &str, metric: &str) -> Option<f64> {
     let limits = report.thresholds.iter().filter_map(|result| {
         let threshold = Threshold::parse(&result.threshold).ok()?;
         let is_it = threshold.subject() == population && threshold.metric() == metric;
@@ -41,8 +41,8 @@ impl Allowed {
             let content = population.catalogue.content();
             let metrics = content.map_or(&[][..], |content| content.allowed_by);
             let mut limits = metrics.iter();
-            let limit = limits.find_map(|metric| written(report, &population.name, metric));
-            let share = limit.map_or(WRONG_ALLOWED, |limit| limit.max(WRONG_ALLOWED));
+            let limit = limits.find_map(|metric| threshold_limit(report, &population.name, metric));
+            let share = limit.map_or(WRONG_MAX_DEFAULT, |limit| limit.max(WRONG_MAX_DEFAULT));
             (population.name.clone(), share)
         });
         Allowed {
@@ -53,13 +53,13 @@ impl Allowed {
     fn share(&self, population: &str) -> f64 {
         let mut all = self.media.iter();
         all.find(|(name, _)| name == population)
-            .map_or(WRONG_ALLOWED, |(_, share)| *share)
+            .map_or(WRONG_MAX_DEFAULT, |(_, share)| *share)
     }
 
     /// Share allowed for all populations together: the largest of their shares.
     fn most(&self) -> f64 {
         let shares = self.media.iter().map(|(_, share)| *share);
-        shares.fold(WRONG_ALLOWED, f64::max)
+        shares.fold(WRONG_MAX_DEFAULT, f64::max)
     }
 }
 
@@ -89,14 +89,14 @@ pub(super) fn clients(reader: &Reader, allowed: &Allowed) -> Result<Clients, Rep
         found.asked += 1;
         let content = contents.get(client.subject.as_str());
         let allowed = allowed.share(&client.subject);
-        if !failed && content.is_none_or(|content| came_right(&client, content, allowed)) {
+        if !failed && content.is_none_or(|content| received_correctly(&client, content, allowed)) {
             found.served += 1;
         }
     }
     Ok(found)
 }
 
-fn came_right(client: &ClientRow, content: &ContentCheck, allowed: f64) -> bool {
+fn received_correctly(client: &ClientRow, content: &ContentCheck, allowed: f64) -> bool {
     let mut all = Counts::default();
     for stream in client.streams.as_array().into_iter().flatten() {
         all.add(stream, content);
@@ -112,7 +112,7 @@ struct Counts {
     /// Packets that should not have arrived: duplicated, late or foreign.
     unwanted: f64,
     damaged: f64,
-    broken: Broken,
+    broken: ContinuityErrors,
 }
 
 impl Counts {
@@ -144,7 +144,7 @@ impl Counts {
 
 /// Continuity counter results of streams without other information on what was sent.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Broken {
+pub(super) struct ContinuityErrors {
     pub(super) errors: f64,
     /// Missing packets, at least.
     pub(super) lost: f64,
@@ -152,7 +152,7 @@ pub(super) struct Broken {
     pub(super) packets: f64,
 }
 
-impl Broken {
+impl ContinuityErrors {
     fn share(self) -> f64 {
         let lost = self.lost.max(self.errors);
         if lost > 0.0 {
@@ -165,7 +165,7 @@ impl Broken {
 
 /// Describes the first of the protocols' disqualifiers that exceeds its limit. `count` returns the
 /// sum of a metric over the populations.
-pub(super) fn too_much(
+pub(super) fn first_disqualifier(
     report: &Report,
     declared: &[&Disqualifier],
     count: &dyn Fn(&str) -> f64,
@@ -176,18 +176,20 @@ pub(super) fn too_much(
         let share = if all > 0.0 { part / all } else { 0.0 };
         let populations = report.populations.iter();
         let allowed = populations
-            .filter_map(|population| written(report, &population.name, declared.allowed_by?))
-            .fold(WRONG_ALLOWED, f64::max);
-        (share > allowed).then(|| format!("{} % {}", digits(share * 100.0), declared.words))
+            .filter_map(|population| {
+                threshold_limit(report, &population.name, declared.allowed_by?)
+            })
+            .fold(WRONG_MAX_DEFAULT, f64::max);
+        (share > allowed).then(|| format!("{} % {}", digits(share * 100.0), declared.description))
     })
 }
 
 /// Returns the reason why a run did not serve what was requested, according to its figures.
-pub(super) fn why(
+pub(super) fn ineligibility_of_figures(
     report: &Report,
     figures: &Figures,
     allowed: &Allowed,
-    broken: Broken,
+    broken: ContinuityErrors,
     too_much: Option<String>,
 ) -> Option<String> {
     let mut words = Vec::new();
@@ -230,7 +232,7 @@ pub(super) fn why(
 }
 
 /// Returns the reason why a run cannot be the best of any column, or `None` if it is eligible.
-pub(super) fn of(row: &Row) -> Option<String> {
+pub(super) fn ineligibility(row: &Row) -> Option<String> {
     let figures = row.figures.as_ref();
     let word = match row.outcome {
         RowOutcome::Pass | RowOutcome::Fail => match figures {

@@ -3,11 +3,11 @@
 use measure::link::{DOWNLINK, UPLINK};
 use schemars::JsonSchema;
 
-use crate::metrics::{Metrics, tidy};
+use crate::metrics::{Metrics, round_figure};
 use crate::model::Report;
 
 /// Metrics of the delay of media, measured by time codes. The first that all players have is used.
-const ON_THE_WAY: [&str; 2] = ["frame_delay", "datagram_delay"];
+const MEDIA_DELAY_METRICS: [&str; 2] = ["frame_delay", "datagram_delay"];
 
 /// Metric of the delay in the sender's queue.
 const HELD_BACK: &str = "send_queue_delay";
@@ -67,7 +67,7 @@ pub(super) fn parts(report: &Report, shortest: impl Fn(&str) -> Option<f64>) -> 
     let publishers = || populations().filter(|metrics| publishes(metrics));
     let players = || populations().filter(|metrics| !publishes(metrics));
     let all_know = |name: &&&str| players().all(|metrics| metrics.distribution(name).is_some());
-    let known = ON_THE_WAY.iter().find(all_know)?;
+    let known = MEDIA_DELAY_METRICS.iter().find(all_know)?;
     let media = mean(players(), known)?;
     // Either one direction for all populations, or one for each of them.
     let direction = |way: &str, to_publish: bool| {
@@ -109,11 +109,11 @@ pub(super) fn parts(report: &Report, shortest: impl Fn(&str) -> Option<f64>) -> 
         return None;
     }
     Some(DelayParts {
-        media: tidy(media),
-        sender: sender.map(tidy),
-        link: tidy(link),
-        rest: tidy(rest),
-        buffer: buffer.map(tidy),
-        viewer: viewer.map(tidy),
+        media: round_figure(media),
+        sender: sender.map(round_figure),
+        link: round_figure(link),
+        rest: round_figure(rest),
+        buffer: buffer.map(round_figure),
+        viewer: viewer.map(round_figure),
     })
 }

@@ -73,7 +73,7 @@ pub struct Figures {
     pub columns: BTreeMap<&'static str, Option<f64>>,
     /// Columns of the clients' protocols, in their order.
     #[serde(skip)]
-    pub(super) shown: Vec<Shown>,
+    pub(super) shown: Vec<ShownColumn>,
     /// Reason in these figures why the run is not eligible as the best, if any.
     #[serde(skip)]
     pub(super) contest: Option<String>,
@@ -81,7 +81,7 @@ pub struct Figures {
 
 /// Column of a run, with the unit of its values.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Shown {
+pub(crate) struct ShownColumn {
     pub(crate) column: &'static TableColumn,
     pub(crate) unit: Unit,
 }
@@ -92,10 +92,10 @@ impl Figures {
     pub(super) fn own(&self, column: &TableColumn) -> Option<Option<f64>> {
         match column.meaning {
             Meaning::BitRate => return Some(self.bitrate),
-            Meaning::Done => return Some(self.messages),
+            Meaning::Operations => return Some(self.messages),
             Meaning::Served => return Some(Some(self.served as f64)),
             Meaning::CpuPerGbit => return Some(self.cpu_per_gbit),
-            Meaning::CpuPerDone => return Some(self.cpu_per_message),
+            Meaning::CpuPerOperation => return Some(self.cpu_per_message),
             Meaning::Figure => {}
         }
         Some(match column.name {
@@ -132,6 +132,6 @@ impl Figures {
             Statistic::Quantile(share) => 1.0 - share,
             _ => 0.01,
         };
-        column.of_times && self.timed_by_reading.is_some_and(|share| share > enough)
+        column.from_arrival_times && self.timed_by_reading.is_some_and(|share| share > enough)
     }
 }

@@ -188,7 +188,7 @@ impl Series {
                         EntryOutcome::Planned | EntryOutcome::Stopped => Vec::new(),
                         _ => vec!["its run file is missing".to_owned()],
                     },
-                    ..nothing()
+                    ..empty_row()
                 }
             };
             row.values.clone_from(&entry.values);
@@ -296,7 +296,7 @@ impl Series {
     }
 
     /// Groups the runs by the other values, in the order of their first appearance.
-    fn by_the_others(&self, axis: usize) -> Vec<Group<'_>> {
+    fn group_by_others(&self, axis: usize) -> Vec<Group<'_>> {
         let mut groups: Vec<Group<'_>> = Vec::new();
         for row in &self.runs {
             let others: Vec<(String, String)> = self
@@ -333,12 +333,12 @@ struct Group<'a> {
 }
 
 /// Series that a run file belongs to.
-struct About {
+struct SeriesIdentity {
     name: String,
     keys: Vec<String>,
 }
 
-fn nothing() -> Row {
+fn empty_row() -> Row {
     Row {
         values: Vec::new(),
         file: String::new(),
@@ -353,18 +353,18 @@ fn nothing() -> Row {
 fn unreadable(error: &ReportError) -> Row {
     Row {
         reasons: vec![error.to_string()],
-        ..nothing()
+        ..empty_row()
     }
 }
 
 fn read_run(
     path: &Path,
     catalogue: impl Fn(&str) -> Option<Catalogue>,
-) -> Result<(About, Row), ReportError> {
+) -> Result<(SeriesIdentity, Row), ReportError> {
     let reader = open(path, catalogue)?;
     let report = Report::from_run(&reader)?;
     let varied = &report.run.varied;
-    let about = About {
+    let about = SeriesIdentity {
         name: report.run.name.clone(),
         keys: varied.iter().map(|setting| setting.key.clone()).collect(),
     };
@@ -379,7 +379,7 @@ fn read_run(
         },
         reasons: report.verdict.reasons.clone(),
         figures: Some(sums::figures(&reader, &report)?),
-        ..nothing()
+        ..empty_row()
     };
     Ok((about, row))
 }

@@ -39,7 +39,7 @@ pub(super) fn of(series: &Series) -> Vec<MostMessages> {
         return Vec::new();
     }
     series
-        .by_the_others(axis)
+        .group_by_others(axis)
         .into_iter()
         .map(|group| {
             let mut counted = Vec::new();

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Serializer;
 
 use super::{Row, RowOutcome, Series};
-use crate::metrics::tidy;
+use crate::metrics::round_figure;
 
 /// The universal scalability law, `X(N) = lambda N / (1 + sigma (N - 1) + kappa N (N - 1))`, fitted
 /// to the bit rates (`figures.bitrate`) of the runs that differ only in the number of clients N of
@@ -85,7 +85,7 @@ pub(super) fn of(series: &Series) -> Vec<Scaling> {
         return Vec::new();
     };
     series
-        .by_the_others(axis)
+        .group_by_others(axis)
         .into_iter()
         .map(|group| {
             let mut points = Vec::new();
@@ -150,9 +150,9 @@ fn fit(
         }
     };
     let interval = |estimate: usl::Estimate| Interval {
-        value: tidy(estimate.value),
-        low: tidy(estimate.low),
-        high: tidy(estimate.high),
+        value: round_figure(estimate.value),
+        low: round_figure(estimate.low),
+        high: round_figure(estimate.high),
     };
     Scaling {
         refused: fit.knee.is_none().then(|| {
@@ -162,8 +162,8 @@ fn fit(
         lambda: Some(interval(fit.lambda)),
         sigma: Some(interval(fit.sigma)),
         kappa: Some(interval(fit.kappa)),
-        r_squared: Some(tidy(fit.r_squared)),
-        residual: Some(tidy(fit.residual)),
+        r_squared: Some(round_figure(fit.r_squared)),
+        residual: Some(round_figure(fit.residual)),
         knee: fit.knee.map(|knee| Knee {
             clients: interval(knee.clients),
             bitrate: interval(knee.output),

@@ -3,15 +3,15 @@
 use measure::link::DOWNLINK;
 use measure::metric::MetricSource;
 use measure::threshold::WRONG;
-use measure::totals::{SHORTEST_WINDOW, Statistic, seconds_until};
+use measure::totals::{Statistic, WINDOW_SECONDS_MIN, measured_seconds};
 use measure::{Disqualifier, Meaning, TableColumn, Totals, Unit, Window};
 use runfile::{Reader, Subject};
 
-use super::contest::{self, Allowed, Broken};
+use super::contest::{self, Allowed, ContinuityErrors};
 use super::delay;
-use super::figures::{Figures, Shown};
+use super::figures::{Figures, ShownColumn};
 use crate::ReportError;
-use crate::metrics::{Metrics, tidy};
+use crate::metrics::{Metrics, round_figure};
 use crate::model::Report;
 use crate::source::is_population;
 
@@ -59,20 +59,20 @@ impl Sums {
                 }
                 totals.add_until(window, row.start, row.seconds, stopped_at);
                 payload += counter_behind(subject, window, Meaning::BitRate);
-                messages += counter_behind(subject, window, Meaning::Done);
+                messages += counter_behind(subject, window, Meaning::Operations);
             }
             sums.playing = sums.playing.max(playing);
             if row.index < warm_up {
                 continue;
             }
             // Rates exclude the time after the end of the run.
-            let Some(seconds) = seconds_until(row.start, row.seconds, stopped_at) else {
+            let Some(seconds) = measured_seconds(row.start, row.seconds, stopped_at) else {
                 continue;
             };
             sums.payload += payload;
             sums.seconds += seconds;
             // The fraction of a second in which a run ends is too short for a rate.
-            let whole = seconds >= SHORTEST_WINDOW;
+            let whole = seconds >= WINDOW_SECONDS_MIN;
             if payload > 0.0 && whole && sums.rates.len() < MOST_WINDOWS {
                 sums.rates.push(payload * 8.0 / seconds);
             }
@@ -84,7 +84,7 @@ impl Sums {
     }
 
     fn figure(&self, name: &str, statistic: Statistic) -> Option<f64> {
-        Totals::pooled(&self.totals, name, statistic).map(tidy)
+        Totals::pooled(&self.totals, name, statistic).map(round_figure)
     }
 
     fn value(&self, name: &str) -> Option<f64> {
@@ -96,7 +96,7 @@ impl Sums {
     }
 
     /// Bit rate of correct media, in bit/s.
-    fn right_rate(&self) -> Option<f64> {
+    fn correct_rate(&self) -> Option<f64> {
         let mut sum = 0.0;
         for totals in &self.totals {
             let count = |name| totals.named(name, Statistic::Value).unwrap_or(0.0);
@@ -134,7 +134,7 @@ impl Sums {
 }
 
 /// Returns the median, the upper one of an even number of rates.
-fn middle_of(rates: &mut [f64]) -> Option<f64> {
+fn median(rates: &mut [f64]) -> Option<f64> {
     let middle = rates.len() / 2;
     if rates.is_empty() {
         return None;
@@ -145,7 +145,7 @@ fn middle_of(rates: &mut [f64]) -> Option<f64> {
 
 /// Returns the value in a window of the counter whose rate a column shows.
 fn counter_behind(subject: &Subject, window: &Window, meaning: Meaning) -> f64 {
-    let counter = subject.catalogue.counter_behind(meaning);
+    let counter = subject.catalogue.rate_counter(meaning);
     let count = counter.and_then(|id| window.counters.get(usize::from(id.0)));
     count.map_or(0.0, |count| *count as f64)
 }
@@ -172,7 +172,7 @@ fn link_loss(report: &Report) -> Option<f64> {
         lost += count("lost");
         all += count("lost") + count("delivered");
     }
-    (all > 0.0).then(|| tidy(lost / all))
+    (all > 0.0).then(|| round_figure(lost / all))
 }
 
 /// Computes the figures of a run from its run file and its report.
@@ -182,10 +182,10 @@ pub(super) fn figures(reader: &Reader, report: &Report) -> Result<Figures, Repor
     let clients = contest::clients(reader, &allowed)?;
     let of_server = |figure: fn(&Metrics) -> Option<f64>| {
         let figure = report.server.as_ref().and_then(figure);
-        figure.map(tidy)
+        figure.map(round_figure)
     };
     let server_cpu = of_server(|server| Some(server.level("cpu")?.mean));
-    let gbits = sums.right_rate().map(|rate| rate / 1e9);
+    let gbits = sums.correct_rate().map(|rate| rate / 1e9);
     let content = populations(reader).find_map(|subject| subject.catalogue.content());
     let packets = content.and_then(|content| {
         let packets = sums.value(content.packets);
@@ -195,9 +195,9 @@ pub(super) fn figures(reader: &Reader, report: &Report) -> Result<Figures, Repor
         playing: sums.playing.max(0.0) as u64,
         asked: clients.asked,
         served: clients.served,
-        bitrate: middle_of(&mut sums.rates).map(tidy),
-        bitrate_mean: (sums.seconds > 0.0).then(|| tidy(sums.payload * 8.0 / sums.seconds)),
-        messages: middle_of(&mut sums.message_rates).map(tidy),
+        bitrate: median(&mut sums.rates).map(round_figure),
+        bitrate_mean: (sums.seconds > 0.0).then(|| round_figure(sums.payload * 8.0 / sums.seconds)),
+        messages: median(&mut sums.message_rates).map(round_figure),
         received: sums.count("received").max(0.0) as u64,
         loss: sums.value("loss"),
         link_loss: link_loss(report),
@@ -208,12 +208,12 @@ pub(super) fn figures(reader: &Reader, report: &Report) -> Result<Figures, Repor
         jitter: sums.figure("jitter", Statistic::Mean),
         timed_by_reading: packets
             .filter(|&packets| packets > 0.0)
-            .and_then(|packets| Some(tidy(sums.value("timed_by_reading")? / packets))),
+            .and_then(|packets| Some(round_figure(sums.value("timed_by_reading")? / packets))),
         server_cpu,
         server_cpu_peak: of_server(|server| Some(server.level("cpu")?.max)),
         cpu_per_gbit: server_cpu
             .zip(gbits.filter(|&rate| rate > 0.0))
-            .map(|(cpu, rate)| tidy(cpu / rate)),
+            .map(|(cpu, rate)| round_figure(cpu / rate)),
         cpu_per_message: report.cpu_per_message,
         server_memory: of_server(|server| {
             let level = server.level("uss").or_else(|| server.level("rss"))?;
@@ -230,24 +230,24 @@ pub(super) fn figures(reader: &Reader, report: &Report) -> Result<Figures, Repor
     };
     for subject in populations(reader) {
         for column in subject.catalogue.table() {
-            let seen = |shown: &Shown| shown.column.name == column.name;
+            let seen = |shown: &ShownColumn| shown.column.name == column.name;
             if figures.shown.iter().any(seen) {
                 continue;
             }
             let metric = subject.catalogue.find(column.metric);
             let unit = match (metric, column.meaning) {
                 (Some(metric), _) => metric.unit,
-                (None, Meaning::CpuPerDone) => Unit::Seconds,
+                (None, Meaning::CpuPerOperation) => Unit::Seconds,
                 (None, Meaning::CpuPerGbit) => Unit::Cores,
                 (None, _) => Unit::Count,
             };
-            figures.shown.push(Shown { column, unit });
+            figures.shown.push(ShownColumn { column, unit });
             if metric.is_some() && figures.own(column).is_none() {
                 figures.columns.insert(column.name, sums.column(column));
             }
         }
     }
-    let broken = content.map_or_else(Broken::default, |content| Broken {
+    let broken = content.map_or_else(ContinuityErrors::default, |content| ContinuityErrors {
         errors: sums.count(content.gaps),
         lost: sums.count(content.missing),
         packets: sums.count(content.packets),
@@ -258,7 +258,8 @@ pub(super) fn figures(reader: &Reader, report: &Report) -> Result<Figures, Repor
             declared.push(disqualifier);
         }
     }
-    let too_much = contest::too_much(report, &declared, &|name| sums.count(name));
-    figures.contest = contest::why(report, &figures, &allowed, broken, too_much);
+    let too_much = contest::first_disqualifier(report, &declared, &|name| sums.count(name));
+    figures.contest =
+        contest::ineligibility_of_figures(report, &figures, &allowed, broken, too_much);
     Ok(figures)
 }

@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use measure::{Better, TableColumn, Unit};
+use measure::{BetterWhen, TableColumn, Unit};
 
 use super::chart::chart;
-use super::figures::Shown;
+use super::figures::ShownColumn;
 use super::names::short_names;
 use super::{Row, RowOutcome, Scaling, Series, columns, words};
 use crate::gate;
 use crate::human::count;
-use crate::terminal::{Layout, fold, one_line};
+use crate::terminal::{Layout, one_line, wrap};
 
 /// Maximum width of a column of values.
 const VALUE_MAX: usize = 24;
@@ -20,7 +20,7 @@ const VALUE_MAX: usize = 24;
 const REASONS_SHOWN: usize = 5;
 
 /// Hiding order of columns that are zero in every run.
-const SAYS_NOTHING: u8 = 1;
+const ZERO_COLUMN_ORDER: u8 = 1;
 
 /// A column of the table: two heading lines, and a cell for each row.
 struct Column {
@@ -30,11 +30,11 @@ struct Column {
     left: bool,
     /// Set if the column may be hidden when space is short: its hiding order, smallest first, and
     /// the text that names it when it is hidden.
-    silent: Option<(u8, String)>,
+    hiding: Option<(u8, String)>,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Look {
+enum CellStyle {
     Plain,
     Good,
     Bad,
@@ -44,7 +44,7 @@ enum Look {
 struct Cell {
     text: String,
     best: bool,
-    look: Look,
+    look: CellStyle,
 }
 
 impl Cell {
@@ -52,7 +52,7 @@ impl Cell {
         Cell {
             text,
             best: false,
-            look: Look::Plain,
+            look: CellStyle::Plain,
         }
     }
 }
@@ -81,7 +81,7 @@ pub fn table(series: &Series, layout: Layout) -> String {
     );
     let _ = writeln!(text, "{}\n", paint.strong(&one_line(&about)));
     let values = value_columns(series);
-    let (figures, left_out) = fitting(&values, figure_columns(series), layout.width);
+    let (figures, left_out) = hide_columns(&values, figure_columns(series), layout.width);
     for (index, block) in blocks(&values, &figures, layout.width).iter().enumerate() {
         if index > 0 {
             text.push('\n');
@@ -105,7 +105,7 @@ pub fn table(series: &Series, layout: Layout) -> String {
     if !left_out.is_empty() {
         legend.push(format!("hidden to fit: {}", left_out.join(", ")));
     }
-    for line in legend.iter().flat_map(|what| fold(what, layout.width)) {
+    for line in legend.iter().flat_map(|what| wrap(what, layout.width)) {
         let _ = writeln!(text, "{}", paint.faint(&line));
     }
     reasons(&mut text, series, layout);
@@ -126,10 +126,10 @@ pub fn table(series: &Series, layout: Layout) -> String {
     let folder = if folder.is_empty() {
         "not kept".into()
     } else {
-        gate::plain(&folder)
+        gate::single_line(&folder)
     };
     let _ = writeln!(text, "\n{}  {folder}", paint.strong("series"));
-    gate::lines(&text, paint.colour).into_owned()
+    gate::multi_line(&text, paint.colour).into_owned()
 }
 
 /// Formats the verdict of each run with its varied values, followed by its first reason. This is
@@ -143,10 +143,10 @@ pub fn headlines(series: &Series, layout: Layout) -> String {
             text: word, look, ..
         } = verdict(row);
         let word = match look {
-            Look::Plain => word,
-            Look::Good => paint.good(&word),
-            Look::Bad => paint.bad(&word),
-            Look::Doubtful => paint.doubtful(&word),
+            CellStyle::Plain => word,
+            CellStyle::Good => paint.good(&word),
+            CellStyle::Bad => paint.bad(&word),
+            CellStyle::Doubtful => paint.doubtful(&word),
         };
         let settings = names.iter().zip(&row.values);
         let settings = settings.map(|(name, value)| one_line(&format!("{name}: {value}")));
@@ -156,18 +156,18 @@ pub fn headlines(series: &Series, layout: Layout) -> String {
         let reason = row
             .reasons
             .first()
-            .map(|reason| fold(&one_line(reason), room));
+            .map(|reason| wrap(&one_line(reason), room));
         for line in reason.into_iter().flatten() {
             let _ = writeln!(text, "  {line}");
         }
     }
-    gate::lines(&text, paint.colour).into_owned()
+    gate::multi_line(&text, paint.colour).into_owned()
 }
 
 /// Truncates values to the width of a column. If different values become equal by this, their
 /// common beginning is removed instead.
-fn told_apart(texts: Vec<String>) -> Vec<String> {
-    let cut = |text: &String| crate::terminal::cut(text, VALUE_MAX);
+fn truncate_distinct(texts: Vec<String>) -> Vec<String> {
+    let cut = |text: &String| crate::terminal::truncate(text, VALUE_MAX);
     let shown: Vec<String> = texts.iter().map(cut).collect();
     let different = |texts: &[String]| texts.iter().collect::<BTreeSet<_>>().len();
     if different(&shown) == different(&texts) {
@@ -201,7 +201,7 @@ fn value_columns(series: &Series) -> Vec<Column> {
                 .runs
                 .iter()
                 .map(|row| one_line(row.values.get(at).map_or("", String::as_str)));
-            let texts = told_apart(texts.collect());
+            let texts = truncate_distinct(texts.collect());
             let numbers = texts
                 .iter()
                 .all(|text| text.starts_with(|c: char| c.is_ascii_digit() || c == '-'));
@@ -209,7 +209,7 @@ fn value_columns(series: &Series) -> Vec<Column> {
                 heading: [one_line(&name), String::new()],
                 cells: texts.into_iter().map(Cell::plain).collect(),
                 left: !numbers,
-                silent: None,
+                hiding: None,
             }
         })
         .collect()
@@ -220,7 +220,7 @@ fn figure_columns(series: &Series) -> Vec<Column> {
         let figures = || series.runs.iter().filter_map(|row| row.figures.as_ref());
         let values = figures().filter_map(|figures| figures.value(column));
         let most = values.fold(0.0, f64::max);
-        let smaller = column.better == Better::Smaller;
+        let smaller = column.better == BetterWhen::Smaller;
         let nothing = smaller && unit == Unit::Count && most == 0.0;
         let heading = column.heading.join(" ").trim_end().to_owned();
         Column {
@@ -236,8 +236,8 @@ fn figure_columns(series: &Series) -> Vec<Column> {
                 })
                 .collect(),
             left: false,
-            silent: match column.hidden_at {
-                _ if nothing => Some((SAYS_NOTHING, format!("{heading} (0 in every run)"))),
+            hiding: match column.drop_order {
+                _ if nothing => Some((ZERO_COLUMN_ORDER, format!("{heading} (0 in every run)"))),
                 Some(order) if unit == Unit::Count => {
                     Some((order, format!("{heading} (at most {})", count(most))))
                 }
@@ -249,7 +249,7 @@ fn figure_columns(series: &Series) -> Vec<Column> {
     let shown = columns::of(series);
     let mut columns: Vec<Column> = shown
         .into_iter()
-        .map(|Shown { column, unit }| of(column, unit))
+        .map(|ShownColumn { column, unit }| of(column, unit))
         .collect();
     let known = series.runs.iter().filter_map(|row| row.figures.as_ref());
     let fit = known
@@ -259,24 +259,28 @@ fn figure_columns(series: &Series) -> Vec<Column> {
         heading: ["tester".to_owned(), String::new()],
         cells: series.runs.iter().map(tester).collect(),
         left: true,
-        silent: fit.then(|| (0, "tester (fit in every run)".to_owned())),
+        hiding: fit.then(|| (0, "tester (fit in every run)".to_owned())),
     });
     columns.push(Column {
         heading: ["verdict".to_owned(), String::new()],
         cells: series.runs.iter().map(verdict).collect(),
         left: true,
-        silent: None,
+        hiding: None,
     });
     columns
 }
 
 /// Hides columns in hiding order until all fit side by side, and returns the texts that name the
 /// hidden ones. If that is not enough, hides only the columns without information.
-fn fitting(values: &[Column], figures: Vec<Column>, width: usize) -> (Vec<Column>, Vec<String>) {
+fn hide_columns(
+    values: &[Column],
+    figures: Vec<Column>,
+    width: usize,
+) -> (Vec<Column>, Vec<String>) {
     let mut order: Vec<(u8, usize)> = figures
         .iter()
         .enumerate()
-        .filter_map(|(at, column)| Some((column.silent.as_ref()?.0, at)))
+        .filter_map(|(at, column)| Some((column.hiding.as_ref()?.0, at)))
         .collect();
     order.sort_unstable();
     let mut out = Vec::new();
@@ -291,14 +295,14 @@ fn fitting(values: &[Column], figures: Vec<Column>, width: usize) -> (Vec<Column
     }
     if taken > width + 1 {
         out.retain(|&at| {
-            let silent = figures[at].silent.as_ref();
-            silent.is_some_and(|(order, _)| *order <= SAYS_NOTHING)
+            let silent = figures[at].hiding.as_ref();
+            silent.is_some_and(|(order, _)| *order <= ZERO_COLUMN_ORDER)
         });
     }
     let mut left_out = Vec::new();
     let mut kept = Vec::new();
     for (at, column) in figures.into_iter().enumerate() {
-        match column.silent {
+        match column.hiding {
             Some((_, what)) if out.contains(&at) => left_out.push(what),
             _ => kept.push(column),
         }
@@ -309,9 +313,9 @@ fn fitting(values: &[Column], figures: Vec<Column>, width: usize) -> (Vec<Column
 fn tester(row: &Row) -> Cell {
     let fit = row.figures.as_ref().and_then(|figures| figures.tester_fit);
     let (text, look) = match fit {
-        Some(true) => ("fit", Look::Good),
-        Some(false) => ("UNFIT", Look::Doubtful),
-        None => ("-", Look::Plain),
+        Some(true) => ("fit", CellStyle::Good),
+        Some(false) => ("UNFIT", CellStyle::Doubtful),
+        None => ("-", CellStyle::Plain),
     };
     Cell {
         look,
@@ -321,11 +325,11 @@ fn tester(row: &Row) -> Cell {
 
 fn verdict(row: &Row) -> Cell {
     let look = match row.outcome {
-        RowOutcome::Pass if columns::out_of_contest(row).is_some() => Look::Doubtful,
-        RowOutcome::Pass => Look::Good,
-        RowOutcome::Fail | RowOutcome::NotBegun => Look::Bad,
-        RowOutcome::Invalid | RowOutcome::Stopped => Look::Doubtful,
-        RowOutcome::Planned => Look::Plain,
+        RowOutcome::Pass if columns::out_of_contest(row).is_some() => CellStyle::Doubtful,
+        RowOutcome::Pass => CellStyle::Good,
+        RowOutcome::Fail | RowOutcome::NotBegun => CellStyle::Bad,
+        RowOutcome::Invalid | RowOutcome::Stopped => CellStyle::Doubtful,
+        RowOutcome::Planned => CellStyle::Plain,
     };
     Cell {
         look,
@@ -396,11 +400,11 @@ fn write_block(text: &mut String, block: &[&Column], layout: Layout) {
                 false => padded(&cell.text, column),
             };
             line.push_str(&match cell.look {
-                Look::Plain if cell.best => paint.strong(&shown),
-                Look::Plain => shown,
-                Look::Good => paint.good(&shown),
-                Look::Bad => paint.bad(&shown),
-                Look::Doubtful => paint.doubtful(&shown),
+                CellStyle::Plain if cell.best => paint.strong(&shown),
+                CellStyle::Plain => shown,
+                CellStyle::Good => paint.good(&shown),
+                CellStyle::Bad => paint.bad(&shown),
+                CellStyle::Doubtful => paint.doubtful(&shown),
             });
         }
         if block.last().is_some_and(|column| column.cells[at].best) {
@@ -417,7 +421,7 @@ fn reasons(text: &mut String, series: &Series, layout: Layout) {
         .iter()
         .filter(|row| !row.reasons.is_empty())
         .collect();
-    let shown = if layout.everything {
+    let shown = if layout.verbose {
         not_passed.len()
     } else {
         REASONS_SHOWN
@@ -435,7 +439,7 @@ fn reasons(text: &mut String, series: &Series, layout: Layout) {
             not_passed.values.join(", "),
             one_line(&not_passed.reasons[0])
         );
-        for (part, line) in fold(&reason, layout.width.saturating_sub(4).max(20))
+        for (part, line) in wrap(&reason, layout.width.saturating_sub(4).max(20))
             .iter()
             .enumerate()
         {
@@ -455,7 +459,7 @@ fn reasons(text: &mut String, series: &Series, layout: Layout) {
 fn row(text: &mut String, name: &str, what: &str, layout: Layout) {
     const NAME: usize = 10;
     let room = layout.width.saturating_sub(NAME + 2).max(20);
-    for (index, line) in fold(what, room).iter().enumerate() {
+    for (index, line) in wrap(what, room).iter().enumerate() {
         if index == 0 {
             let padded = format!("{name:<NAME$}");
             let _ = write!(text, "\n{}", layout.paint.strong(&padded));
@@ -483,7 +487,7 @@ fn fold_hanging(line: &str, width: usize) -> Vec<String> {
     const NAMES: usize = 27;
     let (name, what) = line.split_at(NAMES.min(line.len()));
     let room = width.saturating_sub(INDENT + NAMES).max(24);
-    fold(what.trim_start(), room)
+    wrap(what.trim_start(), room)
         .into_iter()
         .enumerate()
         .map(|(index, part)| {
@@ -502,7 +506,8 @@ mod tests {
 
     #[test]
     fn long_values_stay_distinct_when_truncated() {
-        let told = |texts: &[&str]| told_apart(texts.iter().map(|&text| text.into()).collect());
+        let told =
+            |texts: &[&str]| truncate_distinct(texts.iter().map(|&text| text.into()).collect());
         let long = "[/opt/relay/bin/relay, -l, 5140, -m, ";
         let (one, other) = (format!("{long}256]"), format!("{long}1000, -r, lo]"));
         assert_eq!(told(&[&one, &other]), ["…256]", "…1000, -r, lo]"]);

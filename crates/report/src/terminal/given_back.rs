@@ -4,7 +4,7 @@ use measure::Unit;
 use measure::server::{GivenBack, Held};
 
 use super::Screen;
-use crate::human::{count, figure, plural, span};
+use crate::human::{count, duration, figure, plural};
 
 impl Screen {
     pub(super) fn given_back(&mut self, given_back: &GivenBack) {
@@ -53,7 +53,7 @@ fn groups(given_back: &GivenBack) -> Option<String> {
             let mut text = format!(
                 "STILL HOLDS {} {} after the last client left{before}: {}",
                 plural(kept as f64, "group", "groups"),
-                span(given_back.looked_for),
+                duration(given_back.looked_for),
                 given_back.kept.join(", ")
             );
             if given_back.kept.len() as u64 != kept {

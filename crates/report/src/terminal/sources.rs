@@ -44,7 +44,7 @@ impl Screen {
             );
             self.row("pacing", &text);
         }
-        if self.layout.everything {
+        if self.layout.verbose {
             for stream in &sources.streams {
                 let text = format!(
                     "{}: {} of {} datagrams to {}",

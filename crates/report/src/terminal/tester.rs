@@ -22,7 +22,7 @@ impl Screen {
         };
         self.heading("tester", word);
         // The resource usage of a fit tester does not matter.
-        if !fit || self.layout.everything {
+        if !fit || self.layout.verbose {
             self.testers_cpu(tester);
         }
         if let Some(named) = tester.find("lag") {

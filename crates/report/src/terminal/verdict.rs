@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use super::{Layout, Screen, cut, fold, one_line};
+use super::{Layout, Screen, one_line, truncate, wrap};
 use crate::cause::{cause, other_reasons};
 use crate::gate;
-use crate::human::{figure, length, plural, span};
+use crate::human::{duration, figure, plural, short_duration};
 use crate::model::{Outcome, Report, Threshold};
 use crate::shorten::shorten;
 
@@ -20,14 +20,14 @@ pub fn headline(report: &Report, layout: Layout) -> String {
         layout,
     };
     screen.headline(report, true);
-    gate::lines(&screen.text, layout.paint.colour).into_owned()
+    gate::multi_line(&screen.text, layout.paint.colour).into_owned()
 }
 
 impl Screen {
     pub(super) fn verdict(&mut self, report: &Report) {
         self.headline(report, false);
         let reasons = other_reasons(report);
-        let shown = match self.layout.everything {
+        let shown = match self.layout.verbose {
             true => reasons.len(),
             false => REASONS_SHOWN,
         };
@@ -47,25 +47,25 @@ impl Screen {
             Outcome::Invalid | Outcome::Stopped => paint.doubtful(&name),
         };
         let run = &report.run;
-        let mut about = format!("  ({}", length(run.duration));
+        let mut about = format!("  ({}", short_duration(run.duration));
         if run.closing >= 1.0 {
             let _ = write!(
                 about,
                 ", then {} until all clients had ended",
-                span(run.closing)
+                duration(run.closing)
             );
         }
         if run.warm_up > 0.0 {
-            let _ = write!(about, ", the first {} left out", span(run.warm_up));
+            let _ = write!(about, ", the first {} left out", duration(run.warm_up));
         }
         for setting in &run.varied {
             let _ = write!(about, ", {}: {}", setting.key, one_line(&setting.value));
         }
         about.push(')');
         let room = self.layout.width.saturating_sub(name.len() + 2);
-        let about = cut(&about, room.saturating_sub(12));
+        let about = truncate(&about, room.saturating_sub(12));
         let left = room.saturating_sub(about.chars().count());
-        let title = cut(&shorten(&one_line(&run.name), left), left.max(12));
+        let title = truncate(&shorten(&one_line(&run.name), left), left.max(12));
         let _ = writeln!(self.text, "{}  {title}{about}", paint.strong(&word));
         if let Some(mut cause) = cause(report) {
             // A cause from failed clients also explains the other reasons, such as missing media.
@@ -90,8 +90,8 @@ impl Screen {
         {
             let text = format!(
                 "all clients had ended after {} of the planned {}",
-                length(run.duration),
-                length(planned)
+                short_duration(run.duration),
+                short_duration(planned)
             );
             self.folded("", &text);
         }
@@ -103,7 +103,7 @@ impl Screen {
     /// Folds a text, with a mark before its first line.
     fn folded(&mut self, mark: &str, text: &str) {
         let room = self.layout.width.saturating_sub(2 + mark.len()).max(20);
-        for (index, part) in fold(&one_line(text), room).iter().enumerate() {
+        for (index, part) in wrap(&one_line(text), room).iter().enumerate() {
             let mark = match index {
                 0 => mark.to_owned(),
                 _ => " ".repeat(mark.len()),
@@ -118,7 +118,7 @@ impl Screen {
             return;
         }
         self.heading("thresholds", "");
-        let everything = self.layout.everything;
+        let everything = self.layout.verbose;
         let is_shown =
             |threshold: &&Threshold| everything || !threshold.implied || !threshold.passed;
         let mut all: Vec<_> = report.thresholds.iter().filter(is_shown).collect();
@@ -142,7 +142,7 @@ impl Screen {
                 true => self.layout.paint.good("ok    "),
                 false => self.layout.paint.bad("FAILED"),
             };
-            let written = cut(&one_line(&threshold.threshold), column);
+            let written = truncate(&one_line(&threshold.threshold), column);
             let measured = measured(threshold);
             let _ = writeln!(self.text, "  {mark} {written:<column$}  {measured}");
         }

@@ -41,7 +41,7 @@ pub(super) const PROGRAM: [&str; 1] = ["program"];
 
 /// Values of the placeholders.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Values {
+pub struct PlaceholderValues {
     /// `{program}`: path of the program.
     pub program: String,
     /// `{host}`: address at which clients reach the server, in URL syntax.
@@ -72,7 +72,7 @@ pub struct Values {
 
 /// Texts of an entry with their placeholders filled in.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Filled {
+pub struct FilledEntry {
     /// Program and arguments.
     pub command: Vec<String>,
     /// Variables added to the server's environment.
@@ -86,34 +86,37 @@ pub struct Filled {
 impl ServerEntry {
     /// Fills in `{program}`, the only placeholder of the commands of `probe` and `version`.
     pub fn fill_program(&self, program: &str, command: &[String]) -> Vec<String> {
-        let values = Values {
+        let values = PlaceholderValues {
             program: program.to_owned(),
-            ..Values::default()
+            ..PlaceholderValues::default()
         };
         command
             .iter()
-            .flat_map(|text| each(text, &values))
+            .flat_map(|text| fill_text(text, &values))
             .collect()
     }
 
     /// Fills in all placeholders. An argument, a URL or a line of the configuration file that
     /// contains a clip or a group is repeated for each of them, and omitted if there is none.
-    pub fn fill(&self, values: &Values) -> Filled {
+    pub fn fill(&self, values: &PlaceholderValues) -> FilledEntry {
         let list = |texts: &[String]| -> Vec<String> {
-            texts.iter().flat_map(|text| each(text, values)).collect()
+            texts
+                .iter()
+                .flat_map(|text| fill_text(text, values))
+                .collect()
         };
-        Filled {
+        FilledEntry {
             command: list(&self.command),
             environment: self
                 .environment
                 .iter()
-                .map(|(name, value)| (name.clone(), each(value, values).join(":")))
+                .map(|(name, value)| (name.clone(), fill_text(value, values).join(":")))
                 .collect(),
             config: self.config.as_ref().map(|config| {
                 config
                     .text
                     .split_inclusive('\n')
-                    .flat_map(|line| each(line, values))
+                    .flat_map(|line| fill_text(line, values))
                     .collect()
             }),
             urls: list(&self.urls),
@@ -122,21 +125,21 @@ impl ServerEntry {
 }
 
 /// Returns the names of the placeholders in a text and their offsets. Doubled braces are skipped.
-pub(super) fn names(text: &str) -> impl Iterator<Item = (&str, usize)> {
-    pieces(text).filter_map(|piece| match piece {
-        Piece::Name(name, at) => Some((name, at)),
-        Piece::Text(_) => None,
+pub(super) fn placeholders(text: &str) -> impl Iterator<Item = (&str, usize)> {
+    tokens(text).filter_map(|piece| match piece {
+        Token::Name(name, at) => Some((name, at)),
+        Token::Text(_) => None,
     })
 }
 
-enum Piece<'a> {
+enum Token<'a> {
     Text(&'a str),
     Name(&'a str, usize),
 }
 
 /// Splits a text into placeholders and literal parts. Braces around anything but lower-case words
 /// are literal, so that most configuration files need no escapes; `{{name}}` stands for `{name}`.
-fn pieces(text: &str) -> impl Iterator<Item = Piece<'_>> {
+fn tokens(text: &str) -> impl Iterator<Item = Token<'_>> {
     let mut at = 0;
     std::iter::from_fn(move || {
         let rest = &text[at..];
@@ -144,7 +147,7 @@ fn pieces(text: &str) -> impl Iterator<Item = Piece<'_>> {
             return None;
         }
         if let Some(name) = name_at(rest, 1) {
-            let piece = Piece::Name(name, at);
+            let piece = Token::Name(name, at);
             at += name.len() + 2;
             return Some(piece);
         }
@@ -152,7 +155,7 @@ fn pieces(text: &str) -> impl Iterator<Item = Piece<'_>> {
             // The inner braces are literal.
             let piece = &rest[1..name.len() + 3];
             at += name.len() + 4;
-            return Some(Piece::Text(piece));
+            return Some(Token::Text(piece));
         }
         let next = rest
             .char_indices()
@@ -160,7 +163,7 @@ fn pieces(text: &str) -> impl Iterator<Item = Piece<'_>> {
             .find(|(_, c)| *c == '{')
             .map_or(rest.len(), |(next, _)| next);
         at += next;
-        Some(Piece::Text(&rest[..next]))
+        Some(Token::Text(&rest[..next]))
     })
 }
 
@@ -173,8 +176,8 @@ fn name_at(text: &str, braces: usize) -> Option<&str> {
 }
 
 /// Fills in a text: once, or once for each clip or group that it contains.
-fn each(text: &str, values: &Values) -> Vec<String> {
-    let named: BTreeSet<&str> = names(text).map(|(name, _)| name).collect();
+fn fill_text(text: &str, values: &PlaceholderValues) -> Vec<String> {
+    let named: BTreeSet<&str> = placeholders(text).map(|(name, _)| name).collect();
     let clips = if named.contains("clip") || named.contains("clip_number") {
         values.clips.len()
     } else {
@@ -189,10 +192,10 @@ fn each(text: &str, values: &Values) -> Vec<String> {
     for clip in 0..clips {
         for group in 0..groups {
             filled.push(
-                pieces(text)
+                tokens(text)
                     .map(|piece| match piece {
-                        Piece::Text(text) => text.to_owned(),
-                        Piece::Name(name, _) => value(name, values, clip, group),
+                        Token::Text(text) => text.to_owned(),
+                        Token::Name(name, _) => value(name, values, clip, group),
                     })
                     .collect(),
             );
@@ -201,7 +204,7 @@ fn each(text: &str, values: &Values) -> Vec<String> {
     filled
 }
 
-fn value(name: &str, values: &Values, clip: usize, group: usize) -> String {
+fn value(name: &str, values: &PlaceholderValues, clip: usize, group: usize) -> String {
     let of_group = |part: fn(&Group) -> String| values.groups.get(group).map(part);
     let found = match name {
         "program" => Some(values.program.clone()),

@@ -38,7 +38,7 @@ fn said(name: &str, text: &str) -> String {
         .map(|problem| {
             format!(
                 "{}: {} | {}\n",
-                problem.place().unwrap_or_default(),
+                problem.position().unwrap_or_default(),
                 problem.message(),
                 problem.help_text().unwrap_or("-")
             )
@@ -51,10 +51,10 @@ fn entry_is_read_and_filled_in() {
     let entry = ServerEntry::parse("servers/my-relay.yaml", GOOD).unwrap();
     assert_eq!(entry.name, "my-relay");
     assert_eq!(entry.programs, ["relay", "/opt/relay"]);
-    assert_eq!((entry.port, entry.groups), (5140, Use::Optional));
+    assert_eq!((entry.port, entry.groups), (5140, Requirement::Optional));
     assert_eq!(entry.ready, EntryReady::Line("up".to_owned()));
     assert_eq!(entry.notes, ["one thing"]);
-    let filled = entry.fill(&Values {
+    let filled = entry.fill(&PlaceholderValues {
         program: "/bin/relay".to_owned(),
         host: "127.0.0.1".to_owned(),
         port: 9,
@@ -62,7 +62,7 @@ fn entry_is_read_and_filled_in() {
         config: "/s/server.conf".to_owned(),
         home: "/s/home".to_owned(),
         groups: vec![group(1), group(2)],
-        ..Values::default()
+        ..PlaceholderValues::default()
     });
     assert_eq!(
         filled.command,
@@ -106,9 +106,9 @@ fn clip_placeholder_repeats_the_argument() {
         .replace("[\"{program}\", -l,", "[\"{program}\", \"{clip}\", -l,")
         .replace("clips: no", "clips: needed");
     let entry = ServerEntry::parse("a.yaml", &text).unwrap();
-    let values = |clips: &[&str]| Values {
+    let values = |clips: &[&str]| PlaceholderValues {
         clips: clips.iter().map(|&clip| clip.to_owned()).collect(),
-        ..Values::default()
+        ..PlaceholderValues::default()
     };
     assert_eq!(
         entry.fill(&values(&["/1", "/2"])).command[1..3],
@@ -171,8 +171,8 @@ proptest! {
 
     #[test]
     fn text_without_placeholders_is_unchanged(text in "[ -~é]{0,60}") {
-        prop_assume!(fill::names(&text).count() == 0 && !text.contains("{{"));
+        prop_assume!(fill::placeholders(&text).count() == 0 && !text.contains("{{"));
         let entry = ServerEntry { urls: vec![text.clone()], ..ServerEntry::parse("a.yaml", GOOD).unwrap() };
-        prop_assert_eq!(entry.fill(&Values::default()).urls, [text]);
+        prop_assert_eq!(entry.fill(&PlaceholderValues::default()).urls, [text]);
     }
 }

@@ -3,7 +3,7 @@
 //! The text may be invalid YAML: the mistake is the reason for showing it. It is therefore read
 //! word by word, and masked too much rather than too little.
 
-use super::{is_like_secret, is_open_header, is_secret_key, mask_in_place, secret_words};
+use super::{is_like_secret, is_public_header, is_secret_key, mask_in_place, secret_words};
 
 /// Masks `--set KEY=VALUE` and `VARIABLE=VALUE`; all offsets stay the same.
 pub(crate) fn mask_setting(text: &str) -> String {
@@ -67,7 +67,7 @@ pub(crate) fn mask_excerpt(text: &str) -> String {
                 let mut open = false;
                 for word in below {
                     if word.is_key {
-                        open = is_open_header(&text[word.from..word.to]);
+                        open = is_public_header(&text[word.from..word.to]);
                     } else if !open {
                         hide(word, 0);
                     }

@@ -39,7 +39,7 @@ Environment:
 pub(super) const ENVIRONMENT: &str = environment!();
 
 /// Text below the options of `load`.
-pub(super) const OF_LOAD: &str = concat!(
+pub(super) const LOAD_EXAMPLES: &str = concat!(
     "\
 Examples:
   200 clients within 20 s, for a minute; fails if more than 0.1 % of packets are lost:

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
-use link::{HeldBack, Jitter, Keys, LinkConfig, Loss, Outage, Phase, Queue};
+use link::{HeldBack, Jitter, LinkConfig, Loss, Outage, PartialSettings, PhaseConfig, Queue};
 use measure::units::{BitRate, Ratio, TimeSpan};
 
 const EXAMPLES: &str = "\
@@ -56,11 +56,11 @@ pub(crate) struct Link {
     outage: Vec<Outage>,
     /// Setting for packets from the program to this machine only, instead of the one for both
     /// directions: loss=1%, delay=70ms, rate=5Mbps and so on (may be repeated)
-    #[arg(long, value_name = "KEY=VALUE", value_parser = one_key)]
-    up: Vec<Keys>,
+    #[arg(long, value_name = "KEY=VALUE", value_parser = parse_direction_key)]
+    up: Vec<PartialSettings>,
     /// Setting for packets from this machine to the program only, as --up
-    #[arg(long, value_name = "KEY=VALUE", value_parser = one_key)]
-    down: Vec<Keys>,
+    #[arg(long, value_name = "KEY=VALUE", value_parser = parse_direction_key)]
+    down: Vec<PartialSettings>,
     /// Longest packet that passes, in bytes with its IP header
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(576..=9000))]
     mtu: Option<u16>,
@@ -82,16 +82,17 @@ pub(crate) struct Link {
 impl Link {
     /// Returns the configuration of the link, without its trace.
     pub(crate) fn config(&self) -> LinkConfig {
-        let sum = |keys: &[Keys]| {
-            keys.iter().fold(Keys::default(), |mut sum, keys| {
-                sum.overlay(keys);
-                sum
-            })
+        let sum = |keys: &[PartialSettings]| {
+            keys.iter()
+                .fold(PartialSettings::default(), |mut sum, keys| {
+                    sum.overlay(keys);
+                    sum
+                })
         };
         LinkConfig {
-            first: Phase {
+            first: PhaseConfig {
                 rtt: self.rtt,
-                both: Keys {
+                both: PartialSettings {
                     delay: self.delay,
                     jitter: self.jitter,
                     loss: self.loss.clone(),
@@ -112,11 +113,11 @@ impl Link {
 }
 
 /// Parses one setting of one direction.
-fn one_key(text: &str) -> Result<Keys, String> {
+fn parse_direction_key(text: &str) -> Result<PartialSettings, String> {
     let (key, value) = text
         .split_once('=')
         .ok_or("write a key and its value, such as `loss=1%`")?;
-    let mut keys = Keys::default();
+    let mut keys = PartialSettings::default();
     let words = |error: measure::units::QuantityError| error.to_string();
     match key {
         "delay" => keys.delay = Some(value.parse().map_err(words)?),

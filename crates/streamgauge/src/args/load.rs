@@ -10,7 +10,7 @@ use super::protocol_options::ProtocolOptions;
 use super::{Results, help, new_seed};
 
 /// Returns the names of the protocols that can be demonstrated.
-fn demonstrated() -> Vec<&'static str> {
+fn demo_protocols() -> Vec<&'static str> {
     let all = PROTOCOLS
         .iter()
         .filter(|one| one.server.is_some_and(|server| server.demo.is_some()));
@@ -38,7 +38,7 @@ impl Transport {
 
 /// Options for the tester's receive path.
 #[derive(Debug, Args)]
-pub(crate) struct Receiving {
+pub(crate) struct ReceiveOptions {
     /// Receive path of media: packet rings, which also time the segments of TCP connections (ring;
     /// needs CAP_NET_RAW), or sockets alone (sockets); auto is the ring if it is available
     /// [default: auto]
@@ -49,7 +49,7 @@ pub(crate) struct Receiving {
     pub(crate) receive_buffer: Option<String>,
 }
 
-impl Receiving {
+impl ReceiveOptions {
     /// Returns them as settings of the scenario, which validates them.
     pub(crate) fn settings(&self) -> Vec<OptionSetting> {
         [
@@ -74,7 +74,7 @@ impl Receiving {
 
 /// Options for TLS.
 #[derive(Debug, Args)]
-pub(crate) struct Securing {
+pub(crate) struct TlsOptions {
     /// Accept any certificate of the server, even an expired one or one for another name
     #[arg(long, conflicts_with = "tls_ca", help_heading = help::TLS, hide_short_help = true)]
     pub(crate) tls_no_verify: bool,
@@ -87,7 +87,7 @@ pub(crate) struct Securing {
     pub(crate) tls_server_name: Option<String>,
 }
 
-impl Securing {
+impl TlsOptions {
     /// Returns them as settings of this population of the scenario, which validates them.
     pub(crate) fn settings(&self, population: &str) -> Vec<OptionSetting> {
         let no = self.tls_no_verify.then(|| "false".to_owned());
@@ -110,7 +110,7 @@ impl Securing {
 
 /// Clients whose traffic is captured.
 #[derive(Debug, Args)]
-pub(crate) struct Tracing {
+pub(crate) struct TraceOptions {
     /// Write all that this client sends and receives to a capture file for Wireshark, next to the
     /// run file: POPULATION/NUMBER, such as viewers/0, or the number alone if there is one
     /// population (may be repeated)
@@ -123,8 +123,8 @@ pub(crate) struct Tracing {
 pub(crate) struct Demo {
     /// Protocol to demonstrate
     #[arg(
-        value_parser = PossibleValuesParser::new(demonstrated()),
-        default_value = demonstrated()[0]
+        value_parser = PossibleValuesParser::new(demo_protocols()),
+        default_value = demo_protocols()[0]
     )]
     pub(crate) protocol: String,
     /// Number of clients [default: 500; srt: 100]
@@ -159,9 +159,9 @@ pub(crate) struct Demo {
     #[arg(long = "fault", value_name = "FAULT", help_heading = help::MEDIA)]
     pub(crate) faults: Vec<String>,
     #[command(flatten)]
-    pub(crate) receiving: Receiving,
+    pub(crate) receiving: ReceiveOptions,
     #[command(flatten)]
-    pub(crate) tracing: Tracing,
+    pub(crate) tracing: TraceOptions,
     #[command(flatten)]
     pub(crate) results: Results,
 }
@@ -169,7 +169,7 @@ pub(crate) struct Demo {
 /// Times, rates and numbers are parsed together with the scenario that they become part of, and
 /// mean the same as there.
 #[derive(Debug, Args)]
-#[command(after_long_help = help::OF_LOAD)]
+#[command(after_long_help = help::LOAD_EXAMPLES)]
 pub(crate) struct Load {
     /// URL to play, such as rtsp://host/clip{1..10}
     ///
@@ -250,14 +250,14 @@ pub(crate) struct Load {
     #[command(flatten)]
     pub(crate) protocol_options: ProtocolOptions,
     #[command(flatten)]
-    pub(crate) securing: Securing,
+    pub(crate) securing: TlsOptions,
     /// Number of threads that run clients [default: one per thousand clients, at most one per core]
     #[arg(long, value_name = "NUMBER", help_heading = help::TESTER, hide_short_help = true)]
     pub(crate) workers: Option<String>,
     #[command(flatten)]
-    pub(crate) receiving: Receiving,
+    pub(crate) receiving: ReceiveOptions,
     #[command(flatten)]
-    pub(crate) tracing: Tracing,
+    pub(crate) tracing: TraceOptions,
     #[command(flatten)]
     pub(crate) results: Results,
 }

@@ -2,7 +2,7 @@
 
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use protocol::options::ClientOption;
-use protocol::reference::unescaped;
+use protocol::reference::unescape;
 use protocol::registry::PROTOCOLS;
 use scenario::OptionSetting;
 
@@ -61,7 +61,7 @@ impl ProtocolOptions {
             let key = format!("clients.{population}.{}", option.key);
             let option_name = format!("--{}", option.name);
             match option.is_escaped {
-                true => OptionSetting::new(&option_name, &key, &unescaped(value)),
+                true => OptionSetting::new(&option_name, &key, &unescape(value)),
                 false => OptionSetting::new(&option_name, &key, value),
             }
         });

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use measure::units::{BitRate, TimeSpan};
-use protocol::remote_receiver::Ports;
+use protocol::remote_receiver::ReceiverPorts;
 
 #[derive(Debug, Args)]
 pub(crate) struct Send {
@@ -56,7 +56,7 @@ pub(crate) struct Receive {
     /// Ports at which media may be received, such as 40000.. or 40000..41999 [default: ports that
     /// no run on this machine uses]
     #[arg(long, value_name = "PORTS")]
-    pub(crate) ports: Option<Ports>,
+    pub(crate) ports: Option<ReceiverPorts>,
     /// Maximum number of streams at a time
     #[arg(long, value_name = "NUMBER", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=16_384))]
     pub(crate) max_streams: u32,

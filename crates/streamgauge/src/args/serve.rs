@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, ValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches, Subcommand};
-use protocol::reference::{Flag, Flags, ReferenceServer, Section, Takes, Times};
+use protocol::reference::{Flag, FlagValue, Flags, Occurrence, ReferenceServer, Section};
 use protocol::registry::{self, PROTOCOLS};
 
 use super::help;
@@ -49,19 +49,22 @@ impl FromArgMatches for Serve {
         let server = registry::find(name).and_then(|protocol| protocol.server);
         let server = server.ok_or_else(missing)?;
         let (mut flags, mut files) = (Flags::default(), BTreeMap::new());
-        for &Flag { name, takes, .. } in server.flags {
+        for &Flag {
+            name, value: takes, ..
+        } in server.flags
+        {
             match takes {
-                Takes::Nothing if matches.get_flag(name) => {
-                    flags = flags.with(name, vec![String::new()]);
+                FlagValue::Nothing if matches.get_flag(name) => {
+                    flags = flags.set(name, vec![String::new()]);
                 }
-                Takes::Nothing => {}
-                Takes::File => {
+                FlagValue::Nothing => {}
+                FlagValue::File => {
                     let file = matches.get_one::<PathBuf>(name).cloned();
                     files.extend(file.map(|file| (name, file)));
                 }
-                Takes::OneOf(..) | Takes::Number(..) | Takes::Text(..) => {
+                FlagValue::OneOf(..) | FlagValue::Number(..) | FlagValue::Text(..) => {
                     if let Some(values) = matches.get_many::<String>(name) {
-                        flags = flags.with(name, values.cloned().collect());
+                        flags = flags.set(name, values.cloned().collect());
                     }
                 }
             }
@@ -92,26 +95,26 @@ fn argument(flag: &'static Flag) -> Arg {
         })
         .requires_all(flag.requires)
         .conflicts_with_all(flag.conflicts)
-        .action(match flag.times {
-            _ if matches!(flag.takes, Takes::Nothing) => ArgAction::SetTrue,
-            Times::Once => ArgAction::Set,
-            Times::Any | Times::Listed => ArgAction::Append,
+        .action(match flag.occurrence {
+            _ if matches!(flag.value, FlagValue::Nothing) => ArgAction::SetTrue,
+            Occurrence::Once => ArgAction::Set,
+            Occurrence::Any | Occurrence::Listed => ArgAction::Append,
         });
-    if flag.times == Times::Listed {
+    if flag.occurrence == Occurrence::Listed {
         argument = argument.value_delimiter(',');
     }
-    if let Some(bare) = flag.bare {
+    if let Some(bare) = flag.bare_value {
         argument = argument.num_args(0..=1).default_missing_value(bare);
     }
     if let Some(default) = flag.default {
         argument = argument.default_value(default);
     }
-    match flag.takes {
-        Takes::Nothing => argument,
-        Takes::File => argument
+    match flag.value {
+        FlagValue::Nothing => argument,
+        FlagValue::File => argument
             .value_name("FILE")
             .value_parser(clap::value_parser!(PathBuf)),
-        Takes::OneOf(name, values) => {
+        FlagValue::OneOf(name, values) => {
             let values = values
                 .iter()
                 .map(|&(value, help)| PossibleValue::new(value).help(help));
@@ -119,10 +122,10 @@ fn argument(flag: &'static Flag) -> Arg {
                 .value_name(name)
                 .value_parser(PossibleValuesParser::new(values))
         }
-        Takes::Number(name, least, most) => {
+        FlagValue::Number(name, least, most) => {
             argument.value_name(name).value_parser(number(least, most))
         }
-        Takes::Text(name, check) => argument
+        FlagValue::Text(name, check) => argument
             .value_name(name)
             .value_parser(move |text: &str| check(text).map(|()| text.to_owned())),
     }

@@ -15,7 +15,7 @@ use crate::signals::Watch;
 pub(crate) const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A command that runs until it is stopped.
-pub(crate) struct Attended {
+pub(crate) struct LongRunning {
     console: Console,
     control: Control,
     _watch: Watch,
@@ -24,14 +24,14 @@ pub(crate) struct Attended {
     announced: Option<Result<(), Failure>>,
 }
 
-impl Attended {
+impl LongRunning {
     /// Prepares the process. Must be called before the command starts.
-    pub(crate) fn begin(console: Console) -> Result<Attended, Failure> {
+    pub(crate) fn start(console: Console) -> Result<LongRunning, Failure> {
         files::raise();
         let control = Control::new();
         let watch = Watch::start(control.clone())
             .map_err(|error| Failure::bad(format_args!("cannot listen for Ctrl-C: {error}")))?;
-        Ok(Attended {
+        Ok(LongRunning {
             console,
             control,
             _watch: watch,
@@ -47,7 +47,7 @@ impl Attended {
 
     /// Prints, once, the addresses that the command listens on. Programs that start this process
     /// wait for these lines and read the ports from them.
-    pub(crate) fn listens(&mut self, urls: impl IntoIterator<Item = String>) {
+    pub(crate) fn announce(&mut self, urls: impl IntoIterator<Item = String>) {
         let console = self.console;
         self.announced.get_or_insert_with(|| {
             let mut lines = urls.into_iter().map(|url| format!("listening on {url}\n"));
@@ -56,12 +56,12 @@ impl Attended {
     }
 
     /// Updates the status line.
-    pub(crate) fn goes_on(&mut self, so_far: &str) {
+    pub(crate) fn update_status(&mut self, so_far: &str) {
         self.status.update(so_far);
     }
 
     /// Ends the status line and returns the result of the command.
-    pub(crate) fn end<T>(self, finished: Result<T, EngineError>) -> Result<T, Failure> {
+    pub(crate) fn finish<T>(self, finished: Result<T, EngineError>) -> Result<T, Failure> {
         self.status.finish();
         let finished = finished.map_err(Failure::bad)?;
         self.announced.unwrap_or(Ok(()))?;

@@ -79,7 +79,7 @@ pub(crate) fn check(arguments: &args::Check, console: Console) -> Result<Exit, F
 /// Returns `true` if any of the scenario's servers accepts a connection. A server that does not is
 /// only a warning: with several servers that may be intended.
 fn can_be_reached(scenario: &Scenario, console: Console) -> bool {
-    let tried = engine::reach(scenario);
+    let tried = engine::check_reachability(scenario);
     let any = tried.is_empty() || tried.iter().any(|reached| reached.error.is_none());
     for reached in &tried {
         if let Some(error) = &reached.error {
@@ -125,7 +125,7 @@ fn ask(scenario: &Scenario, console: Console) -> Result<Exit, Failure> {
     let control = Control::new();
     let _watch = Watch::start(control.clone())
         .map_err(|error| Failure::bad(format_args!("cannot listen for Ctrl-C: {error}")))?;
-    let media = match engine::describe(scenario, engine::DESCRIBE_WITHIN, &control) {
+    let media = match engine::describe(scenario, engine::DESCRIBE_TIMEOUT, &control) {
         Ok(media) => media,
         Err(engine::EngineError::Stopped) => return Ok(Exit::Stopped),
         Err(error) => return Err(masked(scenario, error)),

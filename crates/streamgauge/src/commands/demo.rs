@@ -35,9 +35,9 @@ pub(crate) fn demo(arguments: &args::Demo, console: Console) -> Result<Exit, Fai
         None => shown.bitrate.to_owned(),
     };
     // Invalid flags are reported here, before a server is launched with them.
-    let flags = Flags::usual(reference.flags)
-        .with("fault", arguments.faults.clone())
-        .with("bitrate", vec![bitrate.clone()]);
+    let flags = Flags::defaults(reference.flags)
+        .set("fault", arguments.faults.clone())
+        .set("bitrate", vec![bitrate.clone()]);
     (reference.read)(&flags).map_err(Failure::bad)?;
     let port = free_port(protocol.transport)?;
     let clients = arguments.clients.unwrap_or(shown.clients);

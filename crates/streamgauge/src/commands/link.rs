@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus};
 
-use engine::link::{Behind, LinkWindow, Plan};
+use engine::link::{LinkPlan, LinkWindow, LinkedNamespace};
 use link::LinkConfig;
 use measure::Totals;
 use measure::link::{DOWNLINK, LINK_CATALOGUE, UPLINK};
@@ -19,7 +19,7 @@ use crate::console::Console;
 use crate::exit::{Exit, Failure};
 
 /// Default MTU.
-const USUAL_MTU: u16 = 1500;
+const DEFAULT_MTU: u16 = 1500;
 
 /// Placeholder for this machine's address in the program's arguments.
 const HOST: &str = "{host}";
@@ -35,18 +35,19 @@ const RECORD_VERSION: u32 = 1;
 pub(crate) fn link(arguments: &args::Link, console: Console) -> Result<Exit, Failure> {
     let config = config(arguments)?;
     let seed = arguments.seed.unwrap_or_else(args::new_seed);
-    let plan = Plan {
-        courses: config.courses().map_err(Failure::bad)?,
+    let plan = LinkPlan {
+        timelines: config.timelines().map_err(Failure::bad)?,
         seed,
     };
     // Signals are for the program, so they are caught before anything starts.
     let mut signals = Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP])
         .map_err(|error| Failure::bad(format_args!("cannot listen for signals: {error}")))?;
     let handle = signals.handle();
-    let behind = Behind::make(plan, config.mtu.unwrap_or(USUAL_MTU)).map_err(not_made)?;
+    let behind =
+        LinkedNamespace::make(plan, config.mtu.unwrap_or(DEFAULT_MTU)).map_err(link_failure)?;
     console.say(&format!(
         "link: {}; seed {seed}; this machine is {}, the program {}",
-        config.line(),
+        config.summary(),
         behind.machine(),
         behind.program()
     ));
@@ -103,7 +104,7 @@ fn config(arguments: &args::Link) -> Result<LinkConfig, Failure> {
     Ok(config)
 }
 
-fn not_made(error: io::Error) -> Failure {
+fn link_failure(error: io::Error) -> Failure {
     let help = match error.kind() {
         io::ErrorKind::PermissionDenied => {
             ": it needs CAP_NET_ADMIN and CAP_SYS_ADMIN; run it as root"
@@ -114,7 +115,7 @@ fn not_made(error: io::Error) -> Failure {
     Failure::bad(format_args!("cannot make the link: {error}{help}"))
 }
 
-fn start(words: &[OsString], behind: &Behind) -> Result<Child, Failure> {
+fn start(words: &[OsString], behind: &LinkedNamespace) -> Result<Child, Failure> {
     let host = behind.machine().to_string();
     let words: Vec<OsString> = words
         .iter()
@@ -161,7 +162,9 @@ fn show(
     for (name, totals) in &directions {
         let metrics = report::metrics::Metrics::of(totals);
         console.say(&format!("{name:<9} {}", report::link::line(&metrics)));
-        reasons.extend(measure::link::unfit(totals).map(|reason| format!("{name}: {reason}")));
+        reasons.extend(
+            measure::link::invalid_reason(totals).map(|reason| format!("{name}: {reason}")),
+        );
     }
     for reason in &reasons {
         console.say(&format!("the link is not to be trusted: {reason}"));

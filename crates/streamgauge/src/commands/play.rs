@@ -8,14 +8,14 @@ use report::{Reader, Report};
 use scenario::Scenario;
 
 use crate::again;
-use crate::args::{Results, Tracing};
+use crate::args::{Results, TraceOptions};
 use crate::console::Console;
 use crate::exit::{Exit, Failure, Message};
 use crate::files;
 use crate::force::Force;
-use crate::outlets::Outlets;
-use crate::output::{Form, Outputs};
-use crate::place::{Kind, Place};
+use crate::outlets::LiveOutputs;
+use crate::output::{Outputs, ReportFormat};
+use crate::place::{ResultKind, RunLocation};
 use crate::progress::Display;
 use crate::signals::Watch;
 
@@ -24,16 +24,16 @@ pub(crate) struct Play<'a> {
     pub(crate) scenario: &'a Scenario,
     pub(crate) results: &'a Results,
     /// Clients whose traffic is captured.
-    pub(crate) tracing: &'a Tracing,
+    pub(crate) tracing: &'a TraceOptions,
 }
 
 /// Runs the scenario to its end, or until the user stops it.
 pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
     files::check(play.scenario)?;
     let name = &play.scenario.name;
-    let place = Place::choose(Kind::Run, name, play.results, play.tracing, console)?;
-    let outputs = claimed(play.results)?;
-    let outlets = Outlets::start(play.results, console)?;
+    let place = RunLocation::choose(ResultKind::Run, name, play.results, play.tracing, console)?;
+    let outputs = claim_outputs(play.results)?;
+    let outlets = LiveOutputs::start(play.results, console)?;
     outlets.show(&place.path, play.scenario);
     let options = engine::Options {
         run_file: place.path.clone(),
@@ -52,9 +52,10 @@ pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
     });
     display.finish();
     outlets.finish();
-    made_plain(&place.path, console);
+    restore_single_file(&place.path, console);
     let said = |error: &EngineError| play.scenario.secrets().mask(&error.to_string());
-    let finished = finished.map_err(|error| failed_to_begin(&error, said(&error), watch.any()))?;
+    let finished =
+        finished.map_err(|error| start_failure(&error, said(&error), watch.was_signalled()))?;
     // The run has ended: from here on, signals do not keep the report from being written. The third
     // signal of the process still ends it.
     let exit = Exit::of_run(
@@ -77,18 +78,18 @@ pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
 
 /// Turns a run file that was read while it was written back into a single file. The run is complete
 /// even if that fails.
-pub(crate) fn made_plain(path: &Path, console: Console) {
-    if let Err(error) = runfile::make_plain(path) {
+pub(crate) fn restore_single_file(path: &Path, console: Console) {
+    if let Err(error) = runfile::merge_log(path) {
         console.say(&format!("warning: {error}"));
     }
 }
 
 /// Claims the files of all reports, which can then be written.
-pub(crate) fn claimed(results: &Results) -> Result<Outputs, Failure> {
+pub(crate) fn claim_outputs(results: &Results) -> Result<Outputs, Failure> {
     Outputs::claim(&results.reports, Force::of(results.force))
 }
 
-fn failed_to_begin(error: &EngineError, said: String, stopped: bool) -> Failure {
+fn start_failure(error: &EngineError, said: String, stopped: bool) -> Failure {
     match error {
         EngineError::Stopped => Failure {
             exit: Exit::Stopped,
@@ -105,7 +106,7 @@ fn failed_to_begin(error: &EngineError, said: String, stopped: bool) -> Failure 
 /// Reports a run that has just ended, from its run file like any later report.
 fn show(
     finished: &Finished,
-    place: &Place,
+    place: &RunLocation,
     outputs: Outputs,
     console: Console,
 ) -> Result<(), Failure> {
@@ -161,10 +162,10 @@ fn write_out(
     let mut written = Ok(());
     for (form, output) in outputs.reports {
         let done = output.write(|out| match form {
-            Form::Json => report::json::write(report, report::source::windows(reader), out),
-            Form::Html => report::html::write(report, reader, out),
-            Form::Junit => report::junit::write(report, out),
-            Form::Markdown => report::markdown::write(report, out),
+            ReportFormat::Json => report::json::write(report, report::source::windows(reader), out),
+            ReportFormat::Html => report::html::write(report, reader, out),
+            ReportFormat::Junit => report::junit::write(report, out),
+            ReportFormat::Markdown => report::markdown::write(report, out),
         });
         written = written.and(done);
     }

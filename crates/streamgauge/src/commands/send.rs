@@ -7,10 +7,10 @@ use std::time::Duration;
 use engine::{Pacing, SendFinished, SendOptions, SendProgress};
 use mediagen::ts::looped_stream::{DATAGRAM_BITS, LoopedStream};
 use protocol::reference::interface;
-use protocol::source::{GROUPS_MAX, Target};
+use protocol::source::{Destination, GROUPS_MAX};
 use report::human::{count, plural, seconds};
 
-use super::attend::{Attended, STOP_TIMEOUT};
+use super::attend::{LongRunning, STOP_TIMEOUT};
 use crate::args;
 use crate::console::Console;
 use crate::exit::{Exit, Failure};
@@ -32,12 +32,12 @@ pub(crate) fn send(arguments: &args::Send, console: Console) -> Result<Exit, Fai
         seed: arguments.seed,
         stop_timeout: STOP_TIMEOUT,
     };
-    let mut attended = Attended::begin(console)?;
-    let mut before = Before::default();
+    let mut attended = LongRunning::start(console)?;
+    let mut before = PreviousTotals::default();
     let finished = engine::send(&options, &attended.control(), &mut |progress| {
-        attended.goes_on(&before.so_far(progress));
+        attended.update_status(&before.so_far(progress));
     });
-    let finished = attended.end(finished)?;
+    let finished = attended.finish(finished)?;
     if finished.pacing.packets == 0 && finished.pacing.refused > 0 {
         return Err(Failure::bad(
             "nothing was sent: the network stack refused every datagram; is there a route to each group?",
@@ -50,7 +50,7 @@ pub(crate) fn send(arguments: &args::Send, console: Console) -> Result<Exit, Fai
 }
 
 /// Parses the groups and refuses duplicates.
-fn targets(urls: &[String]) -> Result<Vec<Target>, Failure> {
+fn targets(urls: &[String]) -> Result<Vec<Destination>, Failure> {
     let urls = scenario::expand_urls(urls).map_err(Failure::bad)?;
     if urls.len() > GROUPS_MAX {
         return Err(Failure::bad(format_args!(
@@ -61,7 +61,7 @@ fn targets(urls: &[String]) -> Result<Vec<Target>, Failure> {
     let mut seen = HashSet::new();
     let mut targets = Vec::new();
     for url in &urls {
-        let target: Target = url.parse().map_err(Failure::bad)?;
+        let target: Destination = url.parse().map_err(Failure::bad)?;
         if !seen.insert(target.group) {
             return Err(Failure::bad(format_args!(
                 "{} is given twice: its streams could not be told apart",
@@ -74,7 +74,7 @@ fn targets(urls: &[String]) -> Result<Vec<Target>, Failure> {
 }
 
 /// Describes what is going to be sent.
-fn plan(targets: &[Target], looped: &LoopedStream) -> String {
+fn plan(targets: &[Destination], looped: &LoopedStream) -> String {
     let rate = looped.bits_per_second() as f64;
     let each = match targets {
         [one] => one.to_string(),
@@ -103,12 +103,12 @@ fn megabits(rate: f64) -> String {
 
 /// Totals at the last update, a second ago.
 #[derive(Default)]
-struct Before {
+struct PreviousTotals {
     packets: u64,
     elapsed: Duration,
 }
 
-impl Before {
+impl PreviousTotals {
     fn so_far(&mut self, progress: &SendProgress) -> String {
         let SendProgress { elapsed, pacing } = progress;
         let passed = elapsed.saturating_sub(self.elapsed).as_secs_f64();

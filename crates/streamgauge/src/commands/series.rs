@@ -8,24 +8,24 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use engine::{Control, EngineError, Finished};
 use measure::VerdictResult;
-use report::human::span;
+use report::human::duration;
 use runfile::series::{Axis, Entry, EntryOutcome, INDEX_VERSION, Index};
 use scenario::{Scenario, Search, Secrets, Series, StopAt};
 
 use crate::again;
-use crate::args::{Results, Tracing};
-use crate::commands::play::{claimed, made_plain};
+use crate::args::{Results, TraceOptions};
+use crate::commands::play::{claim_outputs, restore_single_file};
 use crate::console::Console;
 use crate::exit::{Exit, Failure};
 use crate::files;
-use crate::outlets::Outlets;
-use crate::output::{Form, Outputs};
-use crate::place::{Kind, Place};
+use crate::outlets::LiveOutputs;
+use crate::output::{Outputs, ReportFormat};
+use crate::place::{ResultKind, RunLocation};
 use crate::progress::{Display, Status};
 use crate::signals::Watch;
 
 /// Interval between checks for a stop during the pause between two runs.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A series to run, and where its results go.
 pub(crate) struct Play<'a> {
@@ -33,7 +33,7 @@ pub(crate) struct Play<'a> {
     /// Here, `out` names a folder.
     pub(crate) results: &'a Results,
     /// Clients whose traffic is captured in every run.
-    pub(crate) tracing: &'a Tracing,
+    pub(crate) tracing: &'a TraceOptions,
 }
 
 /// Checks for every run what depends on this machine: the limit of file descriptors.
@@ -48,20 +48,20 @@ pub(crate) fn check(series: &Series) -> Result<(), Failure> {
 pub(crate) fn play(play: &Play<'_>, console: Console) -> Result<Exit, Failure> {
     check(play.series)?;
     let first = play.series.scenario(0).map_err(Failure::diagnostic)?;
-    let place = Place::choose(
-        Kind::Series,
+    let place = RunLocation::choose(
+        ResultKind::Series,
         &first.name,
         play.results,
         play.tracing,
         console,
     )?;
-    let outputs = claimed(play.results)?;
-    let outlets = Outlets::start(play.results, console)?;
+    let outputs = claim_outputs(play.results)?;
+    let outlets = LiveOutputs::start(play.results, console)?;
     folder::make(&place.path)?;
     let control = Control::new();
     let watch = Watch::start(control.clone())
         .map_err(|error| Failure::bad(format_args!("cannot listen for Ctrl-C: {error}")))?;
-    let mut course = Course {
+    let mut course = SeriesRun {
         play,
         console,
         outlets: Some(outlets),
@@ -70,15 +70,15 @@ pub(crate) fn play(play: &Play<'_>, console: Console) -> Result<Exit, Failure> {
         index: index(play.series, &first.name),
         place,
         secrets: secrets_of(play.series)?,
-        begun: 0,
-        unneeded: vec![false; play.series.runs()],
+        runs_started: 0,
+        skipped: vec![false; play.series.runs()],
         found_all: true,
     };
     for line in play.series.lines() {
         console.say(&line);
     }
-    let gone = course.go();
-    course.let_go();
+    let gone = course.run_all();
+    course.finish_outputs();
     gone?;
     let exit = match play.series.find() {
         None => exit_of(&course.index, course.control.is_stopped()),
@@ -107,42 +107,42 @@ fn secrets_of(series: &Series) -> Result<Vec<Secrets>, Failure> {
 }
 
 /// A series in progress.
-struct Course<'a> {
+struct SeriesRun<'a> {
     play: &'a Play<'a>,
     console: Console,
     /// Live views and exports of the current run. `None` after the last run.
-    outlets: Option<Outlets>,
+    outlets: Option<LiveOutputs>,
     control: Control,
     watch: Watch,
     index: Index,
-    place: Place,
+    place: RunLocation,
     /// Secrets of every run: the command line that a run file keeps may contain any of them.
     secrets: Vec<Secrets>,
     /// Number of runs that have begun.
-    begun: usize,
+    runs_started: usize,
     /// Runs that a search can skip.
-    unneeded: Vec<bool>,
+    skipped: Vec<bool>,
     /// True if every search has found a run that passes.
     found_all: bool,
 }
 
-impl Course<'_> {
+impl SeriesRun<'_> {
     /// Ends the live views and exports, and turns the run files into single files.
-    fn let_go(&mut self) {
+    fn finish_outputs(&mut self) {
         if let Some(outlets) = self.outlets.take() {
             outlets.finish();
         }
         for run in &self.index.runs {
-            made_plain(&self.place.path.join(&run.file), self.console);
+            restore_single_file(&self.place.path.join(&run.file), self.console);
         }
     }
 
-    fn go(&mut self) -> Result<(), Failure> {
+    fn run_all(&mut self) -> Result<(), Failure> {
         self.write()?;
         let searches = self.play.series.searches();
         if searches.is_empty() {
             for run in 0..self.play.series.runs() {
-                if !self.turn(run)? {
+                if !self.run_and_record(run)? {
                     break;
                 }
             }
@@ -160,33 +160,33 @@ impl Course<'_> {
     fn search(&mut self, runs: &[usize]) -> Result<bool, Failure> {
         let mut search = Search::new(runs.len());
         while let Some(at) = search.next() {
-            if !self.turn(runs[at])? {
+            if !self.run_and_record(runs[at])? {
                 return Ok(false);
             }
-            search.came(at, self.index.runs[runs[at]].outcome == EntryOutcome::Pass);
+            search.record(at, self.index.runs[runs[at]].outcome == EntryOutcome::Pass);
         }
         for (at, &run) in runs.iter().enumerate() {
-            self.unneeded[run] = !search.was_tried(at);
+            self.skipped[run] = !search.was_tried(at);
         }
-        self.found_all &= search.found().is_some();
+        self.found_all &= search.first_passing().is_some();
         self.write()?;
         Ok(true)
     }
 
     /// Runs one run and keeps its outcome in the index. Returns `true` if the series continues.
-    fn turn(&mut self, run: usize) -> Result<bool, Failure> {
-        if self.begun > 0 {
+    fn run_and_record(&mut self, run: usize) -> Result<bool, Failure> {
+        if self.runs_started > 0 {
             self.settle();
         }
         if self.control.is_stopped() {
             return Ok(false);
         }
-        self.begun += 1;
+        self.runs_started += 1;
         self.say(run);
         self.index.runs[run].outcome = EntryOutcome::Running;
         self.write()?;
-        let (outcome, reason) = self.one(run)?;
-        self.console.say(&said(outcome, reason.as_deref()));
+        let (outcome, reason) = self.play_run(run)?;
+        self.console.say(&outcome_text(outcome, reason.as_deref()));
         self.index.runs[run].outcome = outcome;
         self.index.runs[run].reason = reason;
         self.write()?;
@@ -216,7 +216,7 @@ impl Course<'_> {
     }
 
     /// Runs one run to its end.
-    fn one(&self, run: usize) -> Result<(EntryOutcome, Option<String>), Failure> {
+    fn play_run(&self, run: usize) -> Result<(EntryOutcome, Option<String>), Failure> {
         let scenario = self
             .play
             .series
@@ -238,7 +238,7 @@ impl Course<'_> {
         Ok(match finished {
             Ok(finished) => (outcome_of(&finished), finished.run_file_error),
             Err(EngineError::Stopped) => (EntryOutcome::Stopped, None),
-            Err(error) if self.watch.any() => (EntryOutcome::Stopped, said(error)),
+            Err(error) if self.watch.was_signalled() => (EntryOutcome::Stopped, said(error)),
             Err(error) => (EntryOutcome::NotBegun, said(error)),
         })
     }
@@ -267,10 +267,10 @@ impl Course<'_> {
             if left.is_zero() || self.control.is_stopped() {
                 break;
             }
-            let left_text = span(left.as_secs_f64().ceil());
-            let number = self.number(self.begun + 1);
+            let left_text = duration(left.as_secs_f64().ceil());
+            let number = self.number(self.runs_started + 1);
             status.update(&format!("{number} begins in {left_text}"));
-            thread::park_timeout(left.min(LOOK_EVERY));
+            thread::park_timeout(left.min(STOP_CHECK_INTERVAL));
         }
         status.finish();
     }
@@ -283,13 +283,17 @@ impl Course<'_> {
             .into_iter()
             .map(|setting| format!("{}: {}", setting.key, setting.value))
             .collect();
-        let text = format!("{}: {}", self.number(self.begun), settings.join(", "));
+        let text = format!(
+            "{}: {}",
+            self.number(self.runs_started),
+            settings.join(", ")
+        );
         self.console.say(&text);
     }
 
     fn write(&self) -> Result<(), Failure> {
         let mut index = self.index.clone();
-        let mut unneeded = self.unneeded.iter();
+        let mut unneeded = self.skipped.iter();
         index.runs.retain(|_| unneeded.next() != Some(&true));
         index.write(&self.place.path).map_err(Failure::bad)
     }
@@ -341,7 +345,7 @@ fn outcome_of(finished: &Finished) -> EntryOutcome {
     }
 }
 
-fn said(outcome: EntryOutcome, reason: Option<&str>) -> String {
+fn outcome_text(outcome: EntryOutcome, reason: Option<&str>) -> String {
     let word = match outcome {
         EntryOutcome::Pass => "passed",
         EntryOutcome::Fail => "failed",
@@ -392,11 +396,13 @@ fn write_out(
     let reader_of = |file: &str| report::open(&folder.join(file), engine::catalogue_of);
     for (form, output) in outputs.reports {
         let done = match form {
-            Form::Html => output
+            ReportFormat::Html => output
                 .write(|out| report::html::write_series(series, |file| reader_of(file).ok(), out)),
-            Form::Json => output.write(|out| report::json::write_series(series, out)),
-            Form::Markdown => output.write(|out| report::markdown::write_series(series, out)),
-            Form::Junit => output.write(|out| {
+            ReportFormat::Json => output.write(|out| report::json::write_series(series, out)),
+            ReportFormat::Markdown => {
+                output.write(|out| report::markdown::write_series(series, out))
+            }
+            ReportFormat::Junit => output.write(|out| {
                 let report_of = |file: &str| report::Report::from_run(&reader_of(file).ok()?).ok();
                 report::junit::write_series(series, report_of, out)
             }),

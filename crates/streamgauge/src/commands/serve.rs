@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use engine::ServeOptions;
 use protocol::reference::common;
 
-use super::attend::{Attended, STOP_TIMEOUT};
+use super::attend::{LongRunning, STOP_TIMEOUT};
 use crate::args::Serve;
 use crate::console::Console;
 use crate::exit::{Exit, Failure};
@@ -26,16 +26,16 @@ pub(crate) fn serve(arguments: &Serve, console: Console) -> Result<Exit, Failure
         listen: listen.collect(),
         tls: file(common::TLS_CERT).zip(file(common::TLS_KEY)),
         report: file(common::REPORT),
-        apart: flags.has(common::NO_GSO),
+        without_gso: flags.has(common::NO_GSO),
         max_sessions: flags.get(common::MAX_SESSIONS).unwrap_or(usize::MAX),
         stop_timeout: STOP_TIMEOUT,
     };
-    let mut attended = Attended::begin(console)?;
+    let mut attended = LongRunning::start(console)?;
     let finished = engine::serve(options, &attended.control(), &mut |progress| {
-        attended.listens(progress.listening.iter().cloned());
-        attended.goes_on(progress.so_far);
+        attended.announce(progress.listening.iter().cloned());
+        attended.update_status(progress.so_far);
     });
-    for line in attended.end(finished)? {
+    for line in attended.finish(finished)? {
         console.say(&line);
     }
     Ok(Exit::Pass)

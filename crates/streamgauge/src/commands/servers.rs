@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use scenario::{EntryReady, ServerEntry};
 use serde_json::{Value, json};
-use sut::catalogue::{self, Listed};
+use sut::catalogue::{self, CatalogueServer};
 
 use crate::args;
 use crate::console::Console;
@@ -21,20 +21,20 @@ pub(crate) fn servers(arguments: &args::Servers, console: Console) -> Result<Exi
 }
 
 /// Installation of a server on this machine.
-struct Here {
+struct Installation {
     program: Option<PathBuf>,
     /// Version, or the reason why it is unknown.
     version: Result<Option<String>, String>,
 }
 
-impl Here {
-    fn of(entry: &ServerEntry) -> Here {
+impl Installation {
+    fn of(entry: &ServerEntry) -> Installation {
         let program = catalogue::installed(entry);
         let version = match &program {
             Some(program) => catalogue::version(entry, program).map_err(|error| error.to_string()),
             None => Ok(None),
         };
-        Here { program, version }
+        Installation { program, version }
     }
 
     fn version(&self) -> &str {
@@ -48,7 +48,7 @@ impl Here {
 
 fn list(arguments: &args::Servers, console: Console) -> Result<Exit, Failure> {
     let all = catalogue::list().map_err(Failure::bad)?;
-    let here = look(&all);
+    let here = query_programs(&all);
     let text = if arguments.json {
         let entries = all
             .iter()
@@ -63,11 +63,11 @@ fn list(arguments: &args::Servers, console: Console) -> Result<Exit, Failure> {
 }
 
 /// Queries all programs at once, because each takes time to answer.
-fn look(all: &[Listed]) -> Vec<Option<Here>> {
+fn query_programs(all: &[CatalogueServer]) -> Vec<Option<Installation>> {
     std::thread::scope(|scope| {
         let threads: Vec<_> = all
             .iter()
-            .map(|listed| scope.spawn(|| listed.entry.as_ref().ok().map(Here::of)))
+            .map(|listed| scope.spawn(|| listed.entry.as_ref().ok().map(Installation::of)))
             .collect();
         threads
             .into_iter()
@@ -76,7 +76,7 @@ fn look(all: &[Listed]) -> Vec<Option<Here>> {
     })
 }
 
-fn table(all: &[Listed], here: &[Option<Here>]) -> String {
+fn table(all: &[CatalogueServer], here: &[Option<Installation>]) -> String {
     let mut rows = vec![["NAME", "PROTOCOLS", "VERSION", "INSTALLED", "WHAT"].map(str::to_owned)];
     let mut wrong = String::new();
     for (listed, here) in all.iter().zip(here) {
@@ -92,7 +92,7 @@ fn table(all: &[Listed], here: &[Option<Here>]) -> String {
             ]),
             (Err(error), _) => {
                 for problem in error.problems() {
-                    let place = problem.place().unwrap_or_else(|| listed.name.clone());
+                    let place = problem.position().unwrap_or_else(|| listed.name.clone());
                     let help = problem.help_text().map(|help| format!(": {help}"));
                     let help = help.unwrap_or_default();
                     let _ = writeln!(wrong, "  {place}: {}{help}", problem.message());
@@ -137,7 +137,7 @@ fn show(name: &str, arguments: &args::Servers, console: Console) -> Result<Exit,
         console.print(&entry.text)?;
         return Ok(Exit::Pass);
     }
-    let here = Here::of(&entry);
+    let here = Installation::of(&entry);
     listed.entry = Ok(entry);
     let text = match &listed.entry {
         Ok(_) if arguments.json => pretty(&json(&listed, Some(&here)))?,
@@ -148,7 +148,7 @@ fn show(name: &str, arguments: &args::Servers, console: Console) -> Result<Exit,
     Ok(Exit::Pass)
 }
 
-fn in_full(listed: &Listed, entry: &ServerEntry, here: &Here) -> String {
+fn in_full(listed: &CatalogueServer, entry: &ServerEntry, here: &Installation) -> String {
     let mut text = format!("{entry}\n\n");
     let mut line = |key: &str, value: &str| {
         let _ = writeln!(text, "  {key:<13} {value}");
@@ -205,7 +205,7 @@ fn in_full(listed: &Listed, entry: &ServerEntry, here: &Here) -> String {
     text
 }
 
-fn json(listed: &Listed, here: Option<&Here>) -> Value {
+fn json(listed: &CatalogueServer, here: Option<&Installation>) -> Value {
     let file = listed.file.as_ref().map(|file| file.display().to_string());
     let entry = match &listed.entry {
         Ok(entry) => entry,
@@ -214,7 +214,7 @@ fn json(listed: &Listed, here: Option<&Here>) -> Value {
                 .problems()
                 .iter()
                 .map(|problem| {
-                    json!({ "place": problem.place(), "message": problem.message(), "help": problem.help_text() })
+                    json!({ "place": problem.position(), "message": problem.message(), "help": problem.help_text() })
                 })
                 .collect();
             return json!({ "name": listed.name, "file": file, "problems": problems });
@@ -261,7 +261,7 @@ mod tests {
     fn server_is_shown_with_its_command_and_template() {
         let listed = catalogue::find("tvgate").expect("it is built in");
         let entry = listed.entry.as_ref().expect("it is good");
-        let here = Here {
+        let here = Installation {
             program: None,
             version: Ok(None),
         };

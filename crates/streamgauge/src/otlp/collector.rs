@@ -8,16 +8,18 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Instant;
 
-use measure::{Run, Time};
-use net::tls::{Client, Layer, Trust};
+use measure::{ArrivalRun, Time};
+use net::tls::{Client, TlsLayer, Trust};
 use protocol::auth::basic;
-use protocol::http1::{Decoder, Item, Url, Version, is_token, is_value, write_request};
+use protocol::http1::{
+    ResponseDecoder, ResponseItem, Url, Version, is_token, is_value, write_request,
+};
 use protocol::url::percent_decode;
 use report::io_reason;
-use report::otlp::{CONTENT_TYPE, PATH, Taken, taken};
+use report::otlp::{CONTENT_TYPE, CollectorResponse, PATH, parse_response};
 use scenario::mask_text;
 
-use crate::http::{left, write_until};
+use crate::http::{remaining, write_until};
 
 /// Environment variables with headers. The first is for metrics only and has precedence.
 const HEADERS: [&str; 2] = [
@@ -30,7 +32,7 @@ const CERTIFICATES: [&str; 2] = [
     "OTEL_EXPORTER_OTLP_CERTIFICATE",
 ];
 /// Headers that the user cannot set.
-const OWN: [&str; 6] = [
+const RESERVED_HEADERS: [&str; 6] = [
     "host",
     "content-type",
     "content-length",
@@ -92,7 +94,7 @@ impl Collector {
         }
         let authorities = variable(CERTIFICATES);
         let tls = Client::new(Trust {
-            anybody: false,
+            accept_any: false,
             authorities: authorities.as_ref().map(|(_, path)| PathBuf::from(path)),
         });
         if parsed.is_secure() {
@@ -114,7 +116,7 @@ impl Collector {
     /// # Errors
     /// A message for people: the collector cannot be reached, does not answer by `until`, or
     /// refuses the whole message.
-    pub(super) fn push(&self, message: &[u8], until: Instant) -> Result<Taken, String> {
+    pub(super) fn push(&self, message: &[u8], until: Instant) -> Result<CollectorResponse, String> {
         let length = message.len().to_string();
         let mut fields = vec![
             ("Content-Type", CONTENT_TYPE),
@@ -138,12 +140,12 @@ impl Collector {
         let (status, body) = connection.answer().map_err(in_words)?;
         match status {
             200 => {
-                let mut taken = taken(&body);
+                let mut taken = parse_response(&body);
                 taken.text = taken.text.chars().take(TEXT_MAX).collect();
                 taken.text = mask_text(&taken.text);
                 Ok(taken)
             }
-            201..=299 => Ok(Taken::default()),
+            201..=299 => Ok(CollectorResponse::default()),
             status => Err(format!("HTTP status {status}")),
         }
     }
@@ -151,7 +153,7 @@ impl Collector {
     fn connect(&self, until: Instant) -> io::Result<Connection> {
         let mut failed = io::Error::other("its name resolves to no address");
         for address in (self.url.host(), self.url.port()).to_socket_addrs()? {
-            match TcpStream::connect_timeout(&address, left(until)?) {
+            match TcpStream::connect_timeout(&address, remaining(until)?) {
                 Err(error) => failed = error,
                 Ok(stream) => {
                     let _ = stream.set_nodelay(true);
@@ -164,7 +166,7 @@ impl Collector {
                         layer,
                         until,
                     };
-                    connection.shake_hands()?;
+                    connection.handshake()?;
                     return Ok(connection);
                 }
             }
@@ -196,7 +198,7 @@ fn headers(variable: &str, text: &str) -> Result<Vec<(String, String)>, String> 
         if !is_value(&value) {
             return Err(wrong("has an invalid value"));
         }
-        if OWN.contains(&name.as_str()) {
+        if RESERVED_HEADERS.contains(&name.as_str()) {
             return Err(wrong("is set by streamgauge"));
         }
         headers.push((name, value));
@@ -207,13 +209,13 @@ fn headers(variable: &str, text: &str) -> Result<Vec<(String, String)>, String> 
 /// A connection to a collector.
 struct Connection {
     stream: TcpStream,
-    layer: Option<Layer>,
+    layer: Option<TlsLayer>,
     /// Deadline of the whole exchange.
     until: Instant,
 }
 
 impl Connection {
-    fn shake_hands(&mut self) -> io::Result<()> {
+    fn handshake(&mut self) -> io::Result<()> {
         let Some(layer) = &mut self.layer else {
             return Ok(());
         };
@@ -221,7 +223,7 @@ impl Connection {
         layer.flush(&mut out)?;
         write_until(&mut self.stream, &out, self.until)?;
         let mut plain = Vec::new();
-        while self.layer.as_ref().is_some_and(Layer::is_handshaking) {
+        while self.layer.as_ref().is_some_and(TlsLayer::is_handshaking) {
             if !self.read(&mut plain)? {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
@@ -247,7 +249,7 @@ impl Connection {
     /// Appends the next bytes to `plain`. Returns `false` at the end.
     fn read(&mut self, plain: &mut Vec<u8>) -> io::Result<bool> {
         let mut room = [0; 16 << 10];
-        self.stream.set_read_timeout(Some(left(self.until)?))?;
+        self.stream.set_read_timeout(Some(remaining(self.until)?))?;
         let count = match self.stream.read(&mut room) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(true),
             count => count?,
@@ -260,7 +262,7 @@ impl Connection {
             plain.extend_from_slice(bytes);
             return Ok(true);
         };
-        let together = Run {
+        let together = ArrivalRun {
             end: count,
             at: Time::ZERO,
             exact: false,
@@ -268,12 +270,12 @@ impl Connection {
         let mut out = Vec::new();
         let opened = layer.open(bytes, &[together], plain, &mut Vec::new(), &mut out);
         write_until(&mut self.stream, &out, self.until)?;
-        Ok(!opened.map_err(io::Error::other)?.ended)
+        Ok(!opened.map_err(io::Error::other)?.peer_closed)
     }
 
     /// Returns the status of the answer, and its body up to the limit.
     fn answer(&mut self) -> io::Result<(u16, Vec<u8>)> {
-        let mut decoder = Decoder::new();
+        let mut decoder = ResponseDecoder::new();
         let mut status = None;
         let mut body = Vec::new();
         loop {
@@ -282,15 +284,15 @@ impl Connection {
             let mut at = 0;
             while let Some(item) = decoder.next(&plain, &mut at).map_err(io::Error::other)? {
                 match item {
-                    Item::Head(head) => status = Some(head.status),
-                    Item::Body { bytes, .. } => {
+                    ResponseItem::Head(head) => status = Some(head.status),
+                    ResponseItem::Body { bytes, .. } => {
                         let room = ANSWER_MAX.saturating_sub(body.len());
                         body.extend_from_slice(&bytes[..bytes.len().min(room)]);
                         if room < bytes.len() {
                             break;
                         }
                     }
-                    Item::End => return Ok((status.unwrap_or(0), body)),
+                    ResponseItem::End => return Ok((status.unwrap_or(0), body)),
                 }
             }
             match status {

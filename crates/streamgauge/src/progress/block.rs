@@ -17,7 +17,7 @@ pub(super) struct Size {
 }
 
 /// Size of a terminal that does not report its size.
-const USUAL: (usize, usize) = (80, 24);
+const DEFAULT_SIZE: (usize, usize) = (80, 24);
 
 /// Synchronized output: marks a frame for terminals that support it. Others ignore it.
 const BEGIN: &str = "\u{1b}[?2026h";
@@ -65,7 +65,7 @@ impl Block {
         let lines = std::mem::take(&mut self.shown);
         let terminal = terminal();
         let line = ScreenLine::plain(text).painted(self.paint);
-        let up = up(&lines, terminal);
+        let up = cursor_up(&lines, terminal);
         let rest = self.frame(lines, terminal);
         put(&format!("{up}\u{1b}[J{line}\r\n{rest}"));
     }
@@ -81,7 +81,7 @@ impl Block {
     /// Returns what a terminal of these columns and rows receives to replace the shown lines. Each
     /// line overwrites the old line in its row and nothing is cleared first, so nothing flickers.
     fn frame(&mut self, lines: Vec<ScreenLine>, terminal: (usize, usize)) -> String {
-        let mut text = format!("{BEGIN}{}", up(&self.shown, terminal));
+        let mut text = format!("{BEGIN}{}", cursor_up(&self.shown, terminal));
         for line in &lines {
             // Writing to a string cannot fail.
             let _ = write!(text, "{}\u{1b}[K\r\n", line.painted(self.paint));
@@ -96,7 +96,7 @@ impl Block {
 
 /// Returns the sequence that moves the cursor from below these lines to the first of them. A
 /// terminal that has become narrower has wrapped the lines.
-fn up(lines: &[ScreenLine], (columns, rows): (usize, usize)) -> String {
+fn cursor_up(lines: &[ScreenLine], (columns, rows): (usize, usize)) -> String {
     let taken = lines.iter().map(|line| line.width().div_ceil(columns));
     let taken: usize = taken.map(|rows| rows.max(1)).sum();
     match taken.min(rows.saturating_sub(1)) {
@@ -109,7 +109,7 @@ fn up(lines: &[ScreenLine], (columns, rows): (usize, usize)) -> String {
 fn terminal() -> (usize, usize) {
     let size = rustix::termios::tcgetwinsize(io::stderr()).ok();
     let size = size.filter(|size| size.ws_col > 0 && size.ws_row > 0);
-    size.map_or(USUAL, |size| {
+    size.map_or(DEFAULT_SIZE, |size| {
         (usize::from(size.ws_col), usize::from(size.ws_row))
     })
 }
@@ -147,11 +147,11 @@ mod tests {
     #[test]
     fn narrower_terminal_has_wrapped_the_lines_before() {
         let lines = block(&[&"x".repeat(79), "short", ""]).shown;
-        assert_eq!(up(&lines, (80, 24)), "\r\u{1b}[3A");
-        assert_eq!(up(&lines, (40, 24)), "\r\u{1b}[4A");
-        assert_eq!(up(&lines, (20, 24)), "\r\u{1b}[6A");
+        assert_eq!(cursor_up(&lines, (80, 24)), "\r\u{1b}[3A");
+        assert_eq!(cursor_up(&lines, (40, 24)), "\r\u{1b}[4A");
+        assert_eq!(cursor_up(&lines, (20, 24)), "\r\u{1b}[6A");
         // Lines that have left the screen at the top cannot be reached.
-        assert_eq!(up(&lines, (20, 4)), "\r\u{1b}[3A");
-        assert_eq!(up(&[], (80, 24)), "\r");
+        assert_eq!(cursor_up(&lines, (20, 4)), "\r\u{1b}[3A");
+        assert_eq!(cursor_up(&[], (80, 24)), "\r");
     }
 }

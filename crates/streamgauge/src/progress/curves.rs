@@ -2,19 +2,19 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use engine::{Does, Progress};
+use engine::{ClientRole, Progress};
 use measure::Unit;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Style};
 use ratatui::symbols::Marker;
 use ratatui::widgets::{Axis, Chart, Dataset, GraphType, Widget};
-use report::human::{count, figure, span};
+use report::human::{count, duration, figure};
 
 use super::line::{ScreenLine, Tone};
 
 /// Maximum number of windows in a curve.
-const KEPT: usize = 240;
+const POINTS_MAX: usize = 240;
 
 /// Maximum number of populations with curves of their own.
 const CURVES_MAX: usize = 3;
@@ -46,7 +46,7 @@ pub(super) struct Curves {
 
 fn push(all: &mut BTreeMap<String, Points>, name: &str, at: f64, value: f64) {
     let points = all.entry(name.to_owned()).or_default();
-    if points.len() == KEPT {
+    if points.len() == POINTS_MAX {
         points.pop_front();
     }
     points.push_back((at, value));
@@ -57,17 +57,17 @@ impl Curves {
     pub(super) fn add(&mut self, progress: &Progress) {
         let at = progress.elapsed.as_secs_f64();
         let first = progress.populations.first();
-        self.of_messages = first.is_some_and(|(_, first)| first.does == Does::Send);
+        self.of_messages = first.is_some_and(|(_, first)| first.role == ClientRole::Send);
         for (name, population) in progress.populations.iter().take(CURVES_MAX) {
             push(&mut self.clients, name, at, population.active as f64);
-            let of_messages = population.does == Does::Send;
+            let of_messages = population.role == ClientRole::Send;
             let Some(rates) = &population.rates else {
                 continue;
             };
-            let rate = match population.does {
-                Does::Play => rates.bitrate,
-                Does::Publish => rates.sent_bitrate,
-                Does::Send => rates.sent,
+            let rate = match population.role {
+                ClientRole::Play => rates.bitrate,
+                ClientRole::Publish => rates.sent_bitrate,
+                ClientRole::Send => rates.sent,
             };
             // A rate in another unit does not belong into the same chart.
             if of_messages == self.of_messages {
@@ -77,7 +77,7 @@ impl Curves {
     }
 
     /// Returns `true` if there are curves to draw, which takes two windows.
-    pub(super) fn has_course(&self) -> bool {
+    pub(super) fn has_curves(&self) -> bool {
         let mut curves = self.clients.values();
         curves.any(|points| points.front().map(|first| first.0) < points.back().map(|last| last.0))
     }
@@ -153,7 +153,7 @@ fn draw(
             Axis::default()
                 .style(faint)
                 .bounds([first, last])
-                .labels([span(first), span(last)]),
+                .labels([duration(first), duration(last)]),
         )
         .y_axis(
             Axis::default()
@@ -205,7 +205,7 @@ mod tests {
 
     fn progress(second: u64, rate: f64) -> Progress {
         let viewers = PopulationProgress {
-            does: Does::Play,
+            role: ClientRole::Play,
             active: 10 * second,
             rates: Some(Rates {
                 bitrate: rate,
@@ -262,8 +262,8 @@ mod tests {
         for second in 1..=1_000 {
             curves.add(&progress(second, 1e6));
         }
-        assert_eq!(curves.rates["viewers"].len(), KEPT);
-        assert_eq!(curves.clients["viewers"].len(), KEPT);
+        assert_eq!(curves.rates["viewers"].len(), POINTS_MAX);
+        assert_eq!(curves.clients["viewers"].len(), POINTS_MAX);
         assert!(
             drawn(&curves).concat().contains("16 min"),
             "{:#?}",

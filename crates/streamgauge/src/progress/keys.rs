@@ -19,7 +19,7 @@ use rustix::termios::{
 };
 
 /// Settings of the terminal before the run.
-static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
+static SAVED_TERMINAL: Mutex<Option<Termios>> = Mutex::new(None);
 
 /// Time to wait for a key before checking whether the run has ended.
 const WAIT: Timespec = Timespec {
@@ -37,7 +37,7 @@ impl Keys {
     /// Starts to handle keys. Returns `None` if standard input is not a terminal, or the process is
     /// not in its foreground.
     pub(super) fn start(control: &Control) -> Option<Keys> {
-        if !isatty(io::stdin()) || !is_in_front() {
+        if !isatty(io::stdin()) || !is_foreground() {
             return None;
         }
         let before = tcgetattr(io::stdin()).ok()?;
@@ -48,7 +48,9 @@ impl Keys {
         during.special_codes[SpecialCodeIndex::VMIN] = 0;
         during.special_codes[SpecialCodeIndex::VTIME] = 0;
         tcsetattr(io::stdin(), OptionalActions::Now, &during).ok()?;
-        *BEFORE.lock().unwrap_or_else(PoisonError::into_inner) = Some(before);
+        *SAVED_TERMINAL
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(before);
         let over = Arc::new(AtomicBool::new(false));
         let theirs = Arc::clone(&over);
         let control = control.clone();
@@ -77,13 +79,16 @@ impl Drop for Keys {
 /// Restores the settings of the terminal. If another process is in the foreground now, they are not
 /// touched: setting them would stop this process, and the shell restores them itself.
 pub(crate) fn restore() {
-    let before = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take();
-    if let Some(before) = before.filter(|_| is_in_front()) {
+    let before = SAVED_TERMINAL
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take();
+    if let Some(before) = before.filter(|_| is_foreground()) {
         let _ = tcsetattr(io::stdin(), OptionalActions::Now, &before);
     }
 }
 
-fn is_in_front() -> bool {
+fn is_foreground() -> bool {
     tcgetpgrp(io::stdin()).is_ok_and(|front| front == getpgrp())
 }
 
@@ -95,7 +100,7 @@ fn listen(over: &AtomicBool, control: &Control) {
         let stdin = io::stdin();
         let mut there = [PollFd::new(&stdin, PollFlags::IN)];
         let any = poll(&mut there, Some(&WAIT)).unwrap_or(0) > 0;
-        if !is_in_front() {
+        if !is_foreground() {
             thread::park_timeout(Duration::from_millis(200));
             continue;
         }
@@ -109,7 +114,7 @@ fn listen(over: &AtomicBool, control: &Control) {
                 asked = true;
                 let _ = kill_process(getpid(), Signal::INT);
             }
-            Ok(1) if key[0] == b'h' => control.hold_or_go_on(),
+            Ok(1) if key[0] == b'h' => control.toggle_hold(),
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(_) => return,
         }

@@ -1,6 +1,6 @@
 //! A line of a terminal: text in parts with a tone each. Its width is known, and it can be cut.
 
-use report::gate::plain;
+use report::gate::single_line;
 use report::paint::Paint;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
@@ -29,7 +29,7 @@ impl ScreenLine {
     /// Adds text at the end. Control characters become visible signs, because text from a server
     /// must not reach the terminal as a command.
     pub(super) fn with(mut self, tone: Tone, text: &str) -> ScreenLine {
-        self.0.push((tone, plain(text).into_owned()));
+        self.0.push((tone, single_line(text).into_owned()));
         self
     }
 

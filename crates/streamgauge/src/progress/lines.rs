@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use engine::{Does, Phase, PopulationProgress, Progress, Rates};
+use engine::{ClientRole, Phase, PopulationProgress, Progress, Rates};
 use measure::Unit;
-use report::human::{count, figure, figure_or_dash, plural, span};
+use report::human::{count, duration, figure, figure_or_dash, plural};
 use report::shorten;
 
 use super::block::Size;
@@ -13,7 +13,7 @@ use super::curves::Curves;
 use super::line::{ScreenLine, Tone};
 
 /// Maximum number of windows in a sparkline.
-const KEPT: usize = 60;
+const POINTS_MAX: usize = 60;
 
 /// Maximum length of the progress bar, in columns.
 const BAR_MAX: usize = 40;
@@ -36,7 +36,7 @@ const FAILURES_MAX: usize = 4;
 /// Figures of the previous windows.
 #[derive(Debug, Default)]
 pub(super) struct History {
-    populations: BTreeMap<String, Track>,
+    populations: BTreeMap<String, PopulationHistory>,
     curves: Curves,
     /// Failed clients by population and reason. Reasons are enumerated, so there are few.
     failures: BTreeMap<(String, String), Failed>,
@@ -53,7 +53,7 @@ struct Failed {
 
 /// Last windows of a population, the newest last.
 #[derive(Debug, Default)]
-struct Track {
+struct PopulationHistory {
     /// Bit/s, or messages per second.
     rate: VecDeque<f64>,
     /// Share of lost packets, or answers per second.
@@ -80,14 +80,14 @@ impl History {
             let Some(rates) = &population.rates else {
                 continue;
             };
-            let (rate, detail) = match population.does {
-                Does::Play => (rates.bitrate, rates.loss().unwrap_or(0.0)),
-                Does::Publish => (rates.sent_bitrate, 0.0),
-                Does::Send => (rates.sent, rates.answered),
+            let (rate, detail) = match population.role {
+                ClientRole::Play => (rates.bitrate, rates.loss().unwrap_or(0.0)),
+                ClientRole::Publish => (rates.sent_bitrate, 0.0),
+                ClientRole::Send => (rates.sent, rates.answered),
             };
             let track = self.populations.entry(name.clone()).or_default();
             for (values, value) in [(&mut track.rate, rate), (&mut track.detail, detail)] {
-                if values.len() == KEPT {
+                if values.len() == POINTS_MAX {
                     values.pop_front();
                 }
                 values.push_back(value);
@@ -117,9 +117,9 @@ impl History {
         }
         texts.extend(failures.into_iter().map(|((population, reason), failed)| {
             let clients = count(failed.count as f64);
-            let first = span(failed.first.as_secs_f64());
+            let first = duration(failed.first.as_secs_f64());
             let when = match failed.last > failed.first {
-                true => format!("{first} to {}", span(failed.last.as_secs_f64())),
+                true => format!("{first} to {}", duration(failed.last.as_secs_f64())),
                 false => first,
             };
             // The reason comes first, because a narrow terminal cuts the end.
@@ -182,7 +182,7 @@ impl View<'_> {
                 0 => {}
                 more => lines.push(ScreenLine::plain(&format!("... and {more} more"))),
             }
-            lines.push(machines(self.progress, size.columns));
+            lines.push(server_and_tester(self.progress, size.columns));
             lines.extend(below);
         }
         lines.truncate(size.rows);
@@ -196,7 +196,7 @@ impl View<'_> {
         let needed = CHARTS_FROM
             .1
             .max(2 + CHART_ROWS + populations + FAILURES_MAX + 1);
-        if size.columns < CHARTS_FROM.0 || size.rows < needed || !self.history.curves.has_course() {
+        if size.columns < CHARTS_FROM.0 || size.rows < needed || !self.history.curves.has_curves() {
             return Vec::new();
         }
         self.history.curves.lines(size.columns, CHART_ROWS)
@@ -218,7 +218,7 @@ impl View<'_> {
     /// Returns the progress of the run: a bar and the time left.
     fn time(&self, columns: usize) -> ScreenLine {
         let elapsed = self.progress.elapsed;
-        let so_far = span(elapsed.as_secs_f64());
+        let so_far = duration(elapsed.as_secs_f64());
         let planned = self.planned.map(|planned| planned + self.progress.held);
         let is_held = self.progress.is_held;
         let (long, short) = match (&self.progress.phase, planned) {
@@ -234,7 +234,7 @@ impl View<'_> {
                 return ScreenLine::default().with(Tone::Doubtful, &text);
             }
             (Phase::Running, Some(planned)) if is_held => {
-                let planned = span(planned.as_secs_f64());
+                let planned = duration(planned.as_secs_f64());
                 (
                     format!("{so_far} of {planned}, held (h to resume)"),
                     "held (h to resume)".to_owned(),
@@ -249,15 +249,15 @@ impl View<'_> {
                 "stopping (Ctrl-C: at once)".to_owned(),
             ),
             (Phase::Running, Some(planned)) => {
-                let left = span(planned.saturating_sub(elapsed).as_secs_f64());
-                let planned = span(planned.as_secs_f64());
+                let left = duration(planned.saturating_sub(elapsed).as_secs_f64());
+                let planned = duration(planned.as_secs_f64());
                 (
                     format!("{so_far} of {planned}, {left} left"),
                     format!("{left} left"),
                 )
             }
             (Phase::Stopping, Some(planned)) => {
-                let planned = span(planned.as_secs_f64());
+                let planned = duration(planned.as_secs_f64());
                 (
                     format!("{so_far} of {planned}, stopping (Ctrl-C to stop at once)"),
                     "stopping (Ctrl-C: at once)".to_owned(),
@@ -288,7 +288,7 @@ impl View<'_> {
         let pad = columns >= 60;
         let columns = columns.saturating_sub(2);
         let rate = match &population.rates {
-            Some(rates) => rate(population.does, rates),
+            Some(rates) => rate(population.role, rates),
             None => "-".to_owned(),
         };
         let detail = detail_of(population).filter(|_| track.rate.len() == track.detail.len());
@@ -310,14 +310,14 @@ impl View<'_> {
             _ if room >= SPARK_MIN => (room, 0),
             _ => (0, 0),
         };
-        let room = room.min(KEPT);
+        let room = room.min(POINTS_MAX);
         let mut line = ScreenLine::plain("  ")
             .with(Tone::Plain, &first)
             .with(Tone::Faint, &spark(&track.rate, 0.0, room));
         if let Some((tone, text)) = detail {
-            let least = match population.does {
-                Does::Send => 0.0,
-                Does::Play | Does::Publish => LOSS_SCALE,
+            let least = match population.role {
+                ClientRole::Send => 0.0,
+                ClientRole::Play | ClientRole::Publish => LOSS_SCALE,
             };
             line = line
                 .with(Tone::Plain, "  ")
@@ -330,9 +330,9 @@ impl View<'_> {
 
 /// Returns the progress as one line, for output that is not a terminal.
 pub(super) fn plain(progress: &Progress, planned: Option<Duration>) -> String {
-    let elapsed = span(progress.elapsed.as_secs_f64());
+    let elapsed = duration(progress.elapsed.as_secs_f64());
     let of = planned.map_or_else(String::new, |planned| {
-        format!(" of {}", span(planned.as_secs_f64()))
+        format!(" of {}", duration(planned.as_secs_f64()))
     });
     let phase = match &progress.phase {
         Phase::Launching(what) => shorten(what, LAUNCHING_MAX),
@@ -348,17 +348,19 @@ pub(super) fn plain(progress: &Progress, planned: Option<Duration>) -> String {
     }
     if !progress.populations.is_empty() {
         text.push_str("; ");
-        text.push_str(&machines(progress, usize::MAX).painted(report::paint::Paint::default()));
+        text.push_str(
+            &server_and_tester(progress, usize::MAX).painted(report::paint::Paint::default()),
+        );
     }
     text
 }
 
 fn plain_population(name: &str, population: &PopulationProgress) -> String {
     let mut text = format!("{name}: {} active", count(population.active as f64));
-    let (playing, does) = (count(population.playing as f64), does(population.does));
+    let (playing, does) = (count(population.playing as f64), does(population.role));
     text.push_str(&format!(", {playing} {does}"));
     if let Some(rates) = &population.rates {
-        text.push_str(&format!(", {}", rate(population.does, rates)));
+        text.push_str(&format!(", {}", rate(population.role, rates)));
     }
     if let Some((_, detail)) = detail_of(population) {
         text.push_str(&format!(", {detail}"));
@@ -369,28 +371,28 @@ fn plain_population(name: &str, population: &PopulationProgress) -> String {
     text
 }
 
-fn does(does: Does) -> &'static str {
+fn does(does: ClientRole) -> &'static str {
     match does {
-        Does::Play => "playing",
-        Does::Publish => "publishing",
-        Does::Send => "sending",
+        ClientRole::Play => "playing",
+        ClientRole::Publish => "publishing",
+        ClientRole::Send => "sending",
     }
 }
 
 /// Returns the main rate of a population: of received or published media, or of messages.
-fn rate(does: Does, rates: &Rates) -> String {
+fn rate(does: ClientRole, rates: &Rates) -> String {
     match does {
-        Does::Play => figure(Unit::BitsPerSecond, rates.bitrate),
-        Does::Publish => format!("{} sent", figure(Unit::BitsPerSecond, rates.sent_bitrate)),
-        Does::Send => format!("{} messages/s", count(rates.sent.round())),
+        ClientRole::Play => figure(Unit::BitsPerSecond, rates.bitrate),
+        ClientRole::Publish => format!("{} sent", figure(Unit::BitsPerSecond, rates.sent_bitrate)),
+        ClientRole::Send => format!("{} messages/s", count(rates.sent.round())),
     }
 }
 
 /// Returns the second figure of a population: loss, or answers if there are any.
 fn detail_of(population: &PopulationProgress) -> Option<(Tone, String)> {
     let rates = population.rates.as_ref()?;
-    match population.does {
-        Does::Play => {
+    match population.role {
+        ClientRole::Play => {
             let loss = rates.loss();
             let tone = match loss {
                 Some(loss) if loss > 0.0 => Tone::Bad,
@@ -399,8 +401,8 @@ fn detail_of(population: &PopulationProgress) -> Option<(Tone, String)> {
             let text = format!("loss {}", figure_or_dash(Unit::Ratio, loss));
             Some((tone, text))
         }
-        Does::Publish => None,
-        Does::Send => (rates.answered > 0.0).then(|| {
+        ClientRole::Publish => None,
+        ClientRole::Send => (rates.answered > 0.0).then(|| {
             let text = format!("{} answered/s", count(rates.answered.round()));
             (Tone::Plain, text)
         }),
@@ -409,14 +411,14 @@ fn detail_of(population: &PopulationProgress) -> Option<(Tone, String)> {
 
 /// Returns the clients of a population and, with `figures`, its rates, as far as they fit.
 fn head(name: &str, population: &PopulationProgress, columns: usize, figures: bool) -> ScreenLine {
-    let does = does(population.does);
+    let does = does(population.role);
     let (active, playing) = (population.active, population.playing);
     let failed = (population.failed > 0).then(|| {
         let text = format!("{} failed", count(population.failed as f64));
         (Tone::Bad, text)
     });
     let rates = population.rates.as_ref().filter(|_| figures);
-    let rate = rates.map(|rates| (Tone::Plain, rate(population.does, rates)));
+    let rate = rates.map(|rates| (Tone::Plain, rate(population.role, rates)));
     let detail = detail_of(population).filter(|_| figures);
     let with = |clients: String| {
         let mut line = ScreenLine::default()
@@ -444,7 +446,7 @@ fn head(name: &str, population: &PopulationProgress, columns: usize, figures: bo
 }
 
 /// Returns the state of server and tester, as far as it fits.
-fn machines(progress: &Progress, columns: usize) -> ScreenLine {
+fn server_and_tester(progress: &Progress, columns: usize) -> ScreenLine {
     let tester = &progress.tester;
     let server = progress.server_cpu.map_or_else(String::new, |cpu| {
         format!("server CPU {}, ", figure(Unit::Cores, cpu))

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::support::{Process, RUN_WITHIN, Report, at_once, folder, free_port, have, streamgauge};
+use crate::support::{
+    Process, RUN_WITHIN, Report, folder, free_port, have, run_concurrently, streamgauge,
+};
 
 const CLIENTS: u64 = 3;
 
@@ -75,7 +77,7 @@ clients:
 #[test]
 fn gstreamer_pauses_and_seeks() {
     if have("ffmpeg") && crate::servers::have_gstreamer() {
-        at_once(&["udp", "tcp"], |transport| {
+        run_concurrently(&["udp", "tcp"], |transport| {
             let report = acts("gstreamer", transport);
             // A pause of three seconds is no gap.
             let gap: &Value = &report.metric("longest_gap")["max"];

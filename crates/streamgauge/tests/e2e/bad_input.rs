@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use crate::scripted::{Answer, Scripted};
 use crate::support::{
-    Finished, Process, RUN_WITHIN, Report, Server, behind, established, folder, free_port, run,
-    streamgauge, wait_for,
+    Finished, Process, RUN_WITHIN, Report, Server, established, folder, free_port, run,
+    streamgauge, wait_for, wrap_command,
 };
 
 /// Returns a scenario of one viewer with short time-outs.
@@ -341,7 +341,7 @@ fn descriptor_limit_is_raised_if_permitted() {
     let mut limited = std::process::Command::new("prlimit");
     limited.arg("--nofile=64:4096");
     let load = streamgauge(["load", &server.url(), "-c", "100"]);
-    Process::start(behind(limited, &load), folder.path())
+    Process::start(wrap_command(limited, &load), folder.path())
         .finish(Duration::from_secs(30))
         .expect(0);
 }

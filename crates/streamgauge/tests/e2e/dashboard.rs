@@ -95,7 +95,7 @@ fn only_authorised_requests_are_answered() {
     let arguments = ["demo", "-c", "1", "-d", "60s", &dashboard];
     let demo = Process::start(streamgauge(arguments), folder.path());
     let token = wait_for("the address", SOON, || {
-        let said = demo.said();
+        let said = demo.stderr_text();
         let (_, rest) = said.split_once("/?token=")?;
         Some(rest.split_whitespace().next()?.to_owned())
     });

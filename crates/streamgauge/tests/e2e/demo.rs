@@ -1,6 +1,6 @@
 //! `streamgauge demo`: the first command of a new user.
 
-use crate::support::{Report, assert_one_plain_file, at_once, folder, run};
+use crate::support::{Report, assert_one_plain_file, folder, run, run_concurrently};
 
 #[test]
 fn demo_passes_and_reports() {
@@ -66,7 +66,7 @@ fn report_repeats_the_figures_of_the_run() {
 
 #[test]
 fn every_protocol_that_can_be_demonstrated_passes() {
-    at_once(&["rtmp", "srt", "webrtc"], |&protocol| {
+    run_concurrently(&["rtmp", "srt", "webrtc"], |&protocol| {
         let folder = folder();
         let arguments = format!("demo {protocol} --clients 20 --duration 4s --json demo.json");
         run(folder.path(), arguments.split(' ')).expect(0);

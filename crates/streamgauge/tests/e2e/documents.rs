@@ -13,7 +13,7 @@ use std::time::Duration;
 use rcgen::{CertificateParams, KeyPair};
 
 use crate::namespace::Namespace;
-use crate::support::{Process, RUN_WITHIN, behind, folder, have, streamgauge, wait_for};
+use crate::support::{Process, RUN_WITHIN, folder, have, streamgauge, wait_for, wrap_command};
 
 /// Programs in documents other than streamgauge. They are not run: they are foreign, or do too
 /// much.
@@ -38,7 +38,7 @@ const AT_A_TIME: usize = 8;
 
 /// A command of a document.
 #[derive(Debug)]
-struct Shown {
+struct DocumentedCommand {
     /// Document and line.
     place: String,
     /// Words of the command, with the program first.
@@ -87,7 +87,7 @@ fn words(line: &str) -> Vec<String> {
 }
 
 /// Returns the commands in the `sh` blocks of a document.
-fn commands(place: &str, text: &str) -> Vec<Shown> {
+fn commands(place: &str, text: &str) -> Vec<DocumentedCommand> {
     let (mut found, mut inside, mut line) = (Vec::new(), false, String::new());
     for (number, written) in text.lines().enumerate() {
         if let Some(language) = written.trim_start().strip_prefix("```") {
@@ -114,7 +114,7 @@ fn commands(place: &str, text: &str) -> Vec<Shown> {
         }
         if !words.is_empty() {
             let place = format!("{place}:{}", number + 1);
-            found.push(Shown {
+            found.push(DocumentedCommand {
                 place,
                 words,
                 input,
@@ -125,7 +125,7 @@ fn commands(place: &str, text: &str) -> Vec<Shown> {
 }
 
 /// Returns the commands of streamgauge in all documents, without the program's name.
-fn shown() -> Vec<Shown> {
+fn shown() -> Vec<DocumentedCommand> {
     let mut found = Vec::new();
     for path in documents() {
         let text = fs::read_to_string(&path).expect("documents are UTF-8");
@@ -163,7 +163,7 @@ fn set(words: &mut [String], options: [&str; 2], value: &str) -> bool {
     place.map(|found| value.clone_into(found)).is_some()
 }
 
-fn plan(shown: &Shown) -> Plan {
+fn plan(shown: &DocumentedCommand) -> Plan {
     let mut words = shown.words.clone();
     let has = |name: &str| shown.words.iter().any(|word| word == name);
     match words[0].as_str() {
@@ -232,15 +232,15 @@ fn plan(shown: &Shown) -> Plan {
 }
 
 /// A network namespace for one command and its servers.
-struct Stage {
+struct TestSetup {
     space: Namespace,
     folder: tempfile::TempDir,
     servers: Vec<Process>,
 }
 
-impl Stage {
+impl TestSetup {
     /// Returns `None` if namespaces are not permitted, and prints why.
-    fn new() -> Option<Stage> {
+    fn new() -> Option<TestSetup> {
         let space = Namespace::with_multicast()?;
         space.ip("address add 10.0.0.1/32 dev lo");
         space.ip("address add 10.0.0.3/32 dev lo");
@@ -248,7 +248,7 @@ impl Stage {
         space.ip("address add 10.0.1.1/24 dev eth1");
         space.ip("link set eth2 up");
         space.ip("link set eth1 up");
-        let stage = Stage {
+        let stage = TestSetup {
             space,
             folder: folder(),
             servers: Vec::new(),
@@ -274,7 +274,7 @@ impl Stage {
             let script = format!("exec \"$@\" < {input}");
             let mut shell = Command::new("sh");
             shell.args(["-c", &script, "sh"]);
-            command = behind(shell, &command);
+            command = wrap_command(shell, &command);
         }
         command.env("NO_COLOR", "1");
         Process::start(command, self.path())
@@ -285,8 +285,8 @@ impl Stage {
         let words: Vec<&str> = line.split(' ').collect();
         let mut server = self.start(&words, None);
         wait_for(line, Duration::from_secs(60), || {
-            assert!(server.runs(), "{line}: {}", server.said());
-            let told = server.told() + &server.said();
+            assert!(server.runs(), "{line}: {}", server.stderr_text());
+            let told = server.stdout_text() + &server.stderr_text();
             (words[0] == "send" || told.contains("listening on")).then_some(())
         });
         self.servers.push(server);
@@ -378,8 +378,8 @@ duration: 2s
 ";
 
 /// Runs one command to its end.
-fn carry_out(shown: &Shown) {
-    let Some(mut stage) = Stage::new() else {
+fn carry_out(shown: &DocumentedCommand) {
+    let Some(mut stage) = TestSetup::new() else {
         return;
     };
     match plan(shown) {
@@ -438,7 +438,7 @@ fn every_command_in_the_documents_parses() {
 
 #[test]
 fn commands_in_the_documents_run() {
-    if Stage::new().is_none() {
+    if TestSetup::new().is_none() {
         return;
     }
     let waiting = Mutex::new(VecDeque::from(shown()));
@@ -467,7 +467,7 @@ fn commands_are_found_in_documents() {
     assert_eq!(found[1].words, ["y", "-"]);
     assert_eq!(found[1].input.as_deref(), Some("h"));
     assert_eq!((found.len(), found[0].place.as_str()), (2, "p:4"));
-    let line = |text: &str| Shown {
+    let line = |text: &str| DocumentedCommand {
         place: String::new(),
         words: words(text),
         input: None,

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use crate::scripted::{Answer, Scripted};
 use crate::support::{
-    Process, Report, Server, at_once, established, folder, free_port, number, run, streamgauge,
-    wait_for,
+    Process, Report, Server, established, folder, free_port, number, run, run_concurrently,
+    streamgauge, wait_for,
 };
 
 const CLIENTS: usize = 5;
@@ -238,8 +238,8 @@ fn serve_a_second(folder: &Path, protocol: &str, port: u16) -> Process {
     let arguments = ["serve", protocol, "--port", &port, "--length", "1s"];
     let mut server = Process::start(streamgauge(arguments), folder);
     wait_for("the server listens", Duration::from_secs(60), || {
-        assert!(server.runs(), "the server ended: {}", server.said());
-        server.told().contains("listening on").then_some(())
+        assert!(server.runs(), "the server ended: {}", server.stderr_text());
+        server.stdout_text().contains("listening on").then_some(())
     });
     server
 }
@@ -253,7 +253,7 @@ fn end_of_stream_by_the_server_fails_viewers_unless_expected() {
         ("rtsp", "rtsp", "/1", None),
         ("rtmp", "rtmp", "/live/a", None),
     ];
-    at_once(&cases, |(protocol, scheme, path, reason)| {
+    run_concurrently(&cases, |(protocol, scheme, path, reason)| {
         let folder = folder();
         let port = free_port();
         let _server = serve_a_second(folder.path(), protocol, port);
@@ -324,7 +324,7 @@ fn servers_refuse_sessions_above_their_limit() {
         let arguments = ["serve", protocol, "--port", &port, "--max-sessions", "2"];
         let server = Process::start(streamgauge(arguments), folder.path());
         wait_for("the server listens", Duration::from_secs(60), || {
-            server.told().contains("listening on").then_some(())
+            server.stdout_text().contains("listening on").then_some(())
         });
         let url = url.replace("{}", &port);
         let load = ["load", &url, "-c", "3", "-d", "3s", "--json", "out.json"];

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::namespace::Namespace;
-use crate::support::{Process, at_once, folder, have, have_built, run, streamgauge, wait_for};
+use crate::support::{
+    Process, folder, have, have_built, run, run_concurrently, streamgauge, wait_for,
+};
 use crate::webrtc_recordings::webm;
 
 /// Time limit of an example, including its clips.
@@ -347,7 +349,7 @@ fn run_it(space: &Namespace, file: &str, set: &[&str], environment: &[(&str, &st
 
 /// Runs examples at the same time, each in a namespace of its own.
 fn run_each(examples: &[Example]) {
-    at_once(examples, |example| {
+    run_concurrently(examples, |example| {
         let Some(space) = space() else { return };
         run_it(&space, example.file, example.set, &[]);
     });
@@ -436,7 +438,7 @@ fn examples_of_links_run() {
 
 #[test]
 fn examples_of_relays_run() {
-    at_once(&RELAYS, |example| {
+    run_concurrently(&RELAYS, |example| {
         let Some(space) = space() else { return };
         let set: Vec<&str> = REFERENCE_RELAY.iter().chain(example.set).copied().collect();
         run_it(&space, example.file, &set, &[]);
@@ -460,7 +462,7 @@ fn examples_that_need_another_process_run() {
         let command = space.within(&streamgauge(line.split(' ')));
         let process = Process::start(command, folder.path());
         wait_for("it listens", Duration::from_secs(60), || {
-            process.told().contains(until).then_some(())
+            process.stdout_text().contains(until).then_some(())
         });
         process
     };
@@ -486,7 +488,7 @@ fn examples_that_need_another_process_run() {
         "serve rtsp --listen 10.0.0.1 --audio --allow-destination 10.0.0.3",
         "listening on",
     );
-    let told = receiver.told();
+    let told = receiver.stdout_text();
     let secret = told
         .lines()
         .find_map(|line| line.split_once("secret").map(|(_, rest)| rest))

@@ -149,7 +149,7 @@ fn nothing_of_a_browser_is_left_after_kill_9() {
     fs::write(folder.path().join("s.yaml"), viewers(port, "60s")).expect("there is room");
     let load = Process::start(streamgauge(["run", "s.yaml"]), folder.path());
     wait_for("the run has begun", PATIENCE, || {
-        load.said().contains("running").then_some(())
+        load.stderr_text().contains("running").then_some(())
     });
     let started = browsers(load.id());
     assert!(started.len() > 1, "{started:?}");

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use mediagen::ts::packet::{PACKET, SYNC};
+use mediagen::ts::packet::{PACKET_LEN, SYNC};
 use mediagen::ts::stamp::Stamp;
 
 use crate::support::{
@@ -47,8 +47,8 @@ fn pace() {
 
 /// Returns a stamped datagram of three packets, due now.
 fn datagram(group: &str, number: u64) -> Vec<u8> {
-    let mut rest = [0u8; 2 * PACKET];
-    for (n, packet) in rest.chunks_mut(PACKET).enumerate() {
+    let mut rest = [0u8; 2 * PACKET_LEN];
+    for (n, packet) in rest.chunks_mut(PACKET_LEN).enumerate() {
         let continuity = (number * 2 + n as u64) % 16;
         packet[..4].copy_from_slice(&[SYNC, 1, 0, 0x10 | continuity as u8]);
     }
@@ -341,7 +341,7 @@ fn vlc_is_played() {
     ]);
     let mut vlc = Process::start(command, folder.path());
     wait_for("VLC listens", Duration::from_secs(60), || {
-        assert!(vlc.runs(), "VLC ended: {}", vlc.said());
+        assert!(vlc.runs(), "VLC ended: {}", vlc.stderr_text());
         listens(port).then_some(())
     });
     let (report, shown) = plays(&format!("http://127.0.0.1:{port}/x"), "3");
@@ -394,7 +394,7 @@ fn ffmpeg_is_played() {
     command.arg(format!("http://127.0.0.1:{port}/x"));
     let mut ffmpeg = Process::start(command, folder.path());
     wait_for("ffmpeg listens", Duration::from_secs(60), || {
-        assert!(ffmpeg.runs(), "ffmpeg ended: {}", ffmpeg.said());
+        assert!(ffmpeg.runs(), "ffmpeg ended: {}", ffmpeg.stderr_text());
         listens(port).then_some(())
     });
     let (report, shown) = plays(&format!("http://127.0.0.1:{port}/x"), "1");

@@ -58,7 +58,7 @@ while True:
     command.args(["-c", ECHO]);
     let process = Process::start(space.within(&command), folder);
     let port = wait_for("the port of the echo", PATIENCE, || {
-        process.told().trim().parse().ok()
+        process.stdout_text().trim().parse().ok()
     });
     (process, port)
 }
@@ -151,7 +151,7 @@ fn program_behind_a_link_runs_as_under_a_shell() {
     let command = streamgauge(waits.map(OsStr::new));
     let waiting = Process::start(space.within(&command), folder.path());
     wait_for("the program", PATIENCE, || {
-        waiting.told().contains("begun").then_some(())
+        waiting.stdout_text().contains("begun").then_some(())
     });
     waiting.signal("TERM");
     let ended = waiting.finish(PATIENCE);
@@ -275,7 +275,7 @@ fn program_ends_if_the_link_is_killed() {
     let command = streamgauge(words.map(OsStr::new));
     let link = Process::start(space.within(&command), folder.path());
     let program: u32 = wait_for("the program runs", PATIENCE, || {
-        link.told().trim().parse().ok()
+        link.stdout_text().trim().parse().ok()
     });
     let proc = format!("/proc/{program}/stat");
     // A zombie has ended.

@@ -220,7 +220,7 @@ duration: 8s",
     let command = streamgauge_with_bound(("LINK_LATENESS_P99", "1ms"), arguments);
     let playing = Process::start(command, folder.path());
     wait_for("the clients play", PATIENCE, || {
-        playing.said().contains("4 playing").then_some(())
+        playing.stderr_text().contains("4 playing").then_some(())
     });
     // In three windows the process is stopped for a moment in which packets should have left.
     for _ in 0..3 {
@@ -367,7 +367,7 @@ duration: 60s",
         folder.path(),
     );
     wait_for("the clients play", PATIENCE, || {
-        playing.said().contains("2 playing").then_some(())
+        playing.stderr_text().contains("2 playing").then_some(())
     });
     let server = descendants(playing.id()).into_iter().find(|id| {
         let command = fs::read_to_string(format!("/proc/{id}/cmdline")).unwrap_or_default();

@@ -37,7 +37,7 @@ fn stalled_server_does_not_delay_rounds() {
     let command = streamgauge(arguments.iter().chain(&more).chain(&lost));
     let process = Process::start(command, folder.path());
     wait_for("the run goes on", RUN_WITHIN, || {
-        process.said().contains("running").then_some(())
+        process.stderr_text().contains("running").then_some(())
     });
     peer.signal("STOP");
     go_by(Duration::from_secs(2));
@@ -72,7 +72,7 @@ fn stalled_tester_is_no_back_pressure() {
     let command = streamgauge_with_bound(("LONGEST_STALL", "1s"), arguments.split(' '));
     let process = Process::start(command, folder.path());
     wait_for("the run goes on", RUN_WITHIN, || {
-        process.said().contains("running").then_some(())
+        process.stderr_text().contains("running").then_some(())
     });
     process.signal("STOP");
     go_by(Duration::from_secs(2));
@@ -108,7 +108,7 @@ fn connections_use_the_next_source_address_until_none_is_left() {
     let command = streamgauge(["serve", "messages", "--mode", "sink", "--port", "9000"]);
     let mut server = Process::start(space.within(&command), folder.path());
     wait_for("the server listens", RUN_WITHIN, || {
-        assert!(server.runs(), "it ended: {}", server.said());
+        assert!(server.runs(), "it ended: {}", server.stderr_text());
         space.table("tcp").contains(":2328 ").then_some(())
     });
     let scenario = |sources: &str, clients: usize| {

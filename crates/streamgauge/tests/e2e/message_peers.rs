@@ -33,8 +33,8 @@ impl Peer {
         python.args(words).arg(path);
         let mut process = Process::start(python, folder);
         let port = wait_for("the server listens", PATIENCE, || {
-            assert!(process.runs(), "it ended: {}", process.said());
-            process.told().lines().next()?.parse().ok()
+            assert!(process.runs(), "it ended: {}", process.stderr_text());
+            process.stdout_text().lines().next()?.parse().ok()
         });
         Peer {
             process,

@@ -13,7 +13,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::support::{
-    Process, RUN_WITHIN, Report, at_once, folder, free_port, have, listens, number, run,
+    Process, RUN_WITHIN, Report, folder, free_port, have, listens, number, run, run_concurrently,
     streamgauge, wait_for,
 };
 
@@ -33,7 +33,11 @@ impl Server {
         command.arg(&report).args(arguments);
         let mut process = Process::start(command, folder);
         wait_for("the server listens", Duration::from_secs(60), || {
-            assert!(process.runs(), "the server ended: {}", process.said());
+            assert!(
+                process.runs(),
+                "the server ended: {}",
+                process.stderr_text()
+            );
             listens(port).then_some(())
         });
         Server {
@@ -84,7 +88,7 @@ pub(crate) fn count(report: &Report, name: &str) -> u64 {
 
 #[test]
 fn both_sides_count_every_message() {
-    at_once(
+    run_concurrently(
         &[
             ("sink", &["--every", "20ms"][..]),
             ("sink", &["--sleep", "1ms"]),
@@ -523,7 +527,7 @@ fn socat_echoes() {
     ]);
     let mut socat = Process::start(command, folder.path());
     wait_for("socat listens", Duration::from_secs(60), || {
-        assert!(socat.runs(), "socat ended: {}", socat.said());
+        assert!(socat.runs(), "socat ended: {}", socat.stderr_text());
         listens(port).then_some(())
     });
     let report = load(

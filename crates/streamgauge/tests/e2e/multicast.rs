@@ -73,7 +73,11 @@ impl Cable {
     fn serve(&self, command: &Command, folder: &Path) -> Process {
         let mut process = Process::start(self.server.within(command), folder);
         wait_for("the server listens", PATIENCE, || {
-            assert!(process.runs(), "the server ended: {}", process.said());
+            assert!(
+                process.runs(),
+                "the server ended: {}",
+                process.stderr_text()
+            );
             let tables = [self.server.table("tcp"), self.server.table("tcp6")];
             let listens = tables.iter().any(|table| {
                 let mut rows = table.lines().map(|row| row.split_whitespace());

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::support::{behind, wait_for};
+use crate::support::{wait_for, wrap_command};
 
 /// Time limit for making a namespace.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -59,7 +59,7 @@ impl Namespace {
     pub(crate) fn within(&self, command: &Command) -> Command {
         let mut within = Command::new("nsenter");
         within.args(["--net", "--target", &self.0.id().to_string(), "--"]);
-        behind(within, command)
+        wrap_command(within, command)
     }
 
     pub(crate) fn ip(&self, arguments: &str) {

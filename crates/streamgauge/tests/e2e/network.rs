@@ -228,7 +228,7 @@ fn nothing_is_left_of_a_network_after_kill_9() {
     );
     let own = fs::read_link("/proc/self/ns/net").expect("Linux has namespaces");
     let relay = wait_for("the relay is in a network of its own", PATIENCE, || {
-        assert!(playing.runs(), "{}", playing.said());
+        assert!(playing.runs(), "{}", playing.stderr_text());
         let apart = |id: &u32| {
             let space = fs::read_link(format!("/proc/{id}/ns/net"));
             let joined = fs::read_to_string(format!("/proc/{id}/net/igmp")).unwrap_or_default();

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use mediagen::ts::packet::{Header, PACKET};
+use mediagen::ts::packet::{Header, PACKET_LEN};
 use mediagen::ts::stamp::Stamp;
 use serde_json::Value;
 
@@ -26,7 +26,7 @@ const RATE: &str = "8422400bps";
 const WANTED: usize = 800;
 
 /// Bytes of a datagram.
-const DATAGRAM: usize = 7 * PACKET;
+const DATAGRAM: usize = 7 * PACKET_LEN;
 
 /// A relay, and a source that sends to its groups, in a namespace.
 struct Relayed {
@@ -42,7 +42,7 @@ impl Relayed {
         serve.args(arguments);
         let mut relay = Process::start(space.within(&serve), folder);
         wait_for("the relay listens", PATIENCE, || {
-            assert!(relay.runs(), "{}", relay.said());
+            assert!(relay.runs(), "{}", relay.stderr_text());
             // Port 8080, and the state LISTEN (linux/include/net/tcp_states.h).
             let rows = space.table("tcp");
             rows.lines()
@@ -86,7 +86,7 @@ impl Relayed {
 
 /// Returns the numbers of the stamps in a stream of whole packets.
 fn numbers(stream: &[u8], group: &str) -> Vec<u64> {
-    let packets = stream.as_chunks::<PACKET>().0.iter();
+    let packets = stream.as_chunks::<PACKET_LEN>().0.iter();
     let stamps = packets.filter_map(|packet| {
         let header = Header::parse(packet).expect("whole packets, one after the other");
         Stamp::read(&header, packet)

@@ -49,7 +49,11 @@ fn receiver(folder: &Path) -> (Process, String) {
     let at = format!("127.0.0.3:{port}");
     let mut process = Process::start(receive(folder, &at), folder);
     wait_for("the receiver listens", PATIENCE, || {
-        assert!(process.runs(), "the receiver ended: {}", process.said());
+        assert!(
+            process.runs(),
+            "the receiver ended: {}",
+            process.stderr_text()
+        );
         listens(port).then_some(())
     });
     (process, at)

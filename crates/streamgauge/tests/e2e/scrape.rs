@@ -182,8 +182,16 @@ fn metrics_for_other_machines_require_the_token() {
         stream.read_to_string(&mut answer).ok()?;
         answer.contains("streamgauge_windows_total").then_some(())
     });
-    assert!(!demo.said().contains(token), "{}", demo.said());
-    assert!(demo.said().contains("STREAMGAUGE_TOKEN"), "{}", demo.said());
+    assert!(
+        !demo.stderr_text().contains(token),
+        "{}",
+        demo.stderr_text()
+    );
+    assert!(
+        demo.stderr_text().contains("STREAMGAUGE_TOKEN"),
+        "{}",
+        demo.stderr_text()
+    );
     demo.signal("INT");
     demo.finish(RUN_WITHIN).expect(105);
 

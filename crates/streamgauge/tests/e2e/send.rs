@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use mediagen::ts::packet::{Header, PACKET};
+use mediagen::ts::packet::{Header, PACKET_LEN};
 use mediagen::ts::stamp::Stamp;
 
 use crate::namespace::Namespace;
@@ -26,7 +26,7 @@ fn receiver(space: &Namespace, group: &str, joined: (&str, &str), folder: &Path)
     python.args([program, group, "4056", &EACH.to_string(), group]);
     let mut receiving = Process::start(space.within(&python), folder);
     wait_for("the membership", PATIENCE, || {
-        assert!(receiving.runs(), "{}", receiving.said());
+        assert!(receiving.runs(), "{}", receiving.stderr_text());
         space.table(joined.0).contains(joined.1).then_some(())
     });
     receiving
@@ -51,7 +51,7 @@ fn stream_of(datagrams: &[Vec<u8>], header: usize, group: &str) -> Vec<u8> {
     let mut stream = Vec::new();
     let mut last_due = 0;
     for (number, datagram) in (0u64..).zip(datagrams) {
-        let packets = datagram[header..].as_chunks::<PACKET>().0;
+        let packets = datagram[header..].as_chunks::<PACKET_LEN>().0;
         assert_eq!(packets.len(), 7);
         let first = Header::parse(&packets[0]).expect("a packet");
         let stamp = Stamp::read(&first, &packets[0]).expect("a stamp");

@@ -72,7 +72,7 @@ fn capture(folder: &Path, ports: &[u16]) -> Process {
     command.arg(filters.join(" or "));
     let capture = Process::start(command, folder);
     wait_for("tshark captures", Duration::from_secs(60), || {
-        capture.said().contains("Capturing on").then_some(())
+        capture.stderr_text().contains("Capturing on").then_some(())
     });
     // tshark prints this before the kernel has its filter. It is ready when it has captured a
     // probe.
@@ -208,7 +208,7 @@ fn read(payload: &[u8]) -> (Fields, &'static str) {
                 for (field, value) in [
                     ("srt.rtt", report.rtt),
                     ("srt.rttvar", report.rtt_variance),
-                    ("srt.bufavail", report.room),
+                    ("srt.bufavail", report.free_packets),
                 ] {
                     fields.push((field, value.to_string()));
                 }

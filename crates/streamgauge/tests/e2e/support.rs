@@ -104,7 +104,7 @@ pub(crate) fn wait_for<T>(
 
 /// Returns a command that runs another, such as `nsenter`: with its arguments at the end, and its
 /// environment.
-pub(crate) fn behind(mut wrapper: Command, command: &Command) -> Command {
+pub(crate) fn wrap_command(mut wrapper: Command, command: &Command) -> Command {
     wrapper.arg(command.get_program()).args(command.get_args());
     for (name, value) in command.get_envs() {
         match value {
@@ -118,7 +118,7 @@ pub(crate) fn behind(mut wrapper: Command, command: &Command) -> Command {
 /// Calls `act` for all items at the same time, for runs that mostly wait. All tests together run at
 /// most a quarter as many items as test threads, but at least four: more would keep a hundred
 /// threads waiting for a processor, and servers would fall behind.
-pub(crate) fn at_once<T: Sync>(items: &[T], act: impl Fn(&T) + Sync) {
+pub(crate) fn run_concurrently<T: Sync>(items: &[T], act: impl Fn(&T) + Sync) {
     static RUNNING: Mutex<usize> = Mutex::new(0);
     static ENDED: Condvar = Condvar::new();
     /// Releases the slot, even if the item fails.
@@ -215,12 +215,12 @@ impl Process {
     }
 
     /// Returns its standard error so far.
-    pub(crate) fn said(&self) -> String {
+    pub(crate) fn stderr_text(&self) -> String {
         fs::read_to_string(&self.stderr).unwrap_or_default()
     }
 
     /// Returns its standard output so far.
-    pub(crate) fn told(&self) -> String {
+    pub(crate) fn stdout_text(&self) -> String {
         fs::read_to_string(&self.stdout).unwrap_or_default()
     }
 
@@ -234,7 +234,7 @@ impl Process {
             sent.success(),
             "{} has ended already: {}",
             self.what,
-            self.said()
+            self.stderr_text()
         );
     }
 
@@ -249,14 +249,14 @@ impl Process {
                 Instant::now() < deadline,
                 "{} did not end within {within:?}; it said:\n{}",
                 self.what,
-                self.said()
+                self.stderr_text()
             );
             thread::park_timeout(LOOK_EVERY);
         };
         Finished {
             status,
             stdout: fs::read_to_string(&self.stdout).unwrap_or_default(),
-            stderr: self.said(),
+            stderr: self.stderr_text(),
         }
     }
 }
@@ -355,7 +355,11 @@ impl Server {
         command.arg(&report).args(arguments);
         let mut process = Process::start(command, folder);
         wait_for("the server listens", Duration::from_secs(60), || {
-            assert!(process.runs(), "the server ended: {}", process.said());
+            assert!(
+                process.runs(),
+                "the server ended: {}",
+                process.stderr_text()
+            );
             listens(port).then_some(())
         });
         Server {

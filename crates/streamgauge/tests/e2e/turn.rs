@@ -9,7 +9,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::support::{
-    Process, Report, at_once, folder, free_port, have, listens, number, run, streamgauge, wait_for,
+    Process, Report, folder, free_port, have, listens, number, run, run_concurrently, streamgauge,
+    wait_for,
 };
 
 /// Starts coturn on this port, with a user `me` whose password is `hush-hush`. Returns `None` if it
@@ -74,7 +75,7 @@ fn turn(port: u16, transport: &str, password: &str) -> String {
 
 #[test]
 fn media_through_coturn_is_counted_exactly() {
-    at_once(
+    run_concurrently(
         &[
             ("udp", "nack: false", Some("sockets")),
             ("udp", "receive: decrypted", Some("sockets")),
@@ -146,7 +147,7 @@ fn media_through_coturn_is_counted_exactly() {
 
 #[test]
 fn streams_are_published_and_played_through_coturn() {
-    at_once(&["udp", "tcp"], |&transport| {
+    run_concurrently(&["udp", "tcp"], |&transport| {
         let folder = folder();
         let (relay, port) = (free_port(), free_port());
         let Some(_coturn) = relays(folder.path(), relay, &["--allow-loopback-peers"]) else {

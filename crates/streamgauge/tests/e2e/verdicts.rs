@@ -138,7 +138,7 @@ fn stopped_run_reports_which_thresholds_held() {
             (established(server.port) == 1).then_some(())
         });
         wait_for("a second was shown", Duration::from_secs(60), || {
-            load.said().contains("1 s, running").then_some(())
+            load.stderr_text().contains("1 s, running").then_some(())
         });
         load.signal(signal);
         let ended = load.finish(RUN_WITHIN).expect(105);

@@ -46,8 +46,8 @@ fn within(space: &str) -> Vec<u32> {
 /// Waits until all three play, and kills the run.
 fn killed_in_the_midst(mut playing: Process) {
     wait_for("all play", PATIENCE, || {
-        assert!(playing.runs(), "{}", playing.said());
-        playing.said().contains("3 playing").then_some(())
+        assert!(playing.runs(), "{}", playing.stderr_text());
+        playing.stderr_text().contains("3 playing").then_some(())
     });
     playing.signal("KILL");
     playing.finish(PATIENCE);

@@ -7,7 +7,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::support::{
-    Process, Report, at_once, folder, free_port, listens, number, run, streamgauge, wait_for,
+    Process, Report, folder, free_port, listens, number, run, run_concurrently, streamgauge,
+    wait_for,
 };
 
 /// Starts the reference server on this port.
@@ -47,7 +48,7 @@ fn play(folder: &Path, scenario: &str) -> Report {
 
 #[test]
 fn every_count_of_the_faulty_reference_server_is_exact() {
-    at_once(
+    run_concurrently(
         &[
             ("nack: false", false),
             ("nack: false, receive: decrypted", true),
@@ -96,7 +97,7 @@ fn every_count_of_the_faulty_reference_server_is_exact() {
 fn participants_in_a_reference_room_receive_each_other() {
     // All over one peer connection, each over one of its own, and with packets that the server
     // leaves out.
-    at_once(
+    run_concurrently(
         &[
             ("receive: decrypted", 2 * 4, &[][..]),
             ("subscribe: each", 4 + 4 * 3, &["--transport-cc"]),

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::support::{
-    Finished, Process, RELAXED_HEALTH, ROOMY_RING, RUN_WITHIN, behind, streamgauge, variable,
+    Finished, Process, RELAXED_HEALTH, ROOMY_RING, RUN_WITHIN, streamgauge, variable, wrap_command,
 };
 
 /// Lock that each test of this program holds while it runs.
@@ -47,5 +47,5 @@ pub(crate) fn first(command: &Command) -> Command {
     if may {
         first.args(&CHRT[1..]);
     }
-    behind(first, command)
+    wrap_command(first, command)
 }

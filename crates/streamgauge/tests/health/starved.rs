@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use crate::alone::{alone, first, run_first, strict};
 use crate::support::{
-    Process, RUN_WITHIN, Report, Server, behind, folder, free_port, have, listens, number,
-    streamgauge, wait_for,
+    Process, RUN_WITHIN, Report, Server, folder, free_port, have, listens, number, streamgauge,
+    wait_for, wrap_command,
 };
 
 /// Busy loops that starve a tester on the same core.
@@ -31,7 +31,7 @@ fn cores() -> (String, String) {
 fn pinned(core: &str, command: &Command) -> Command {
     let mut pinned = Command::new("taskset");
     pinned.args(["-c", core]);
-    behind(pinned, command)
+    wrap_command(pinned, command)
 }
 
 /// Starts processes that keep a core busy until they are dropped.
@@ -183,7 +183,7 @@ fn stall_of_two_seconds_makes_the_run_invalid() {
     let command = strict(["run", "s.yaml", "--json", "out.json"]);
     let process = Process::start(first(&command), folder.path());
     wait_for("the run goes on", Duration::from_secs(20), || {
-        process.said().contains("running").then_some(())
+        process.stderr_text().contains("running").then_some(())
     });
     process.signal("STOP");
     let stopped = Instant::now();

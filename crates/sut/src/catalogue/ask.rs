@@ -15,7 +15,7 @@ use crate::error::SutError;
 use crate::user::{self, User};
 
 /// Time limit of a command that probes a program or prints its version.
-const WITHIN: Duration = Duration::from_secs(5);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Maximum number of output bytes that are read.
 const BYTES_MAX: u64 = 16 * 1024;
@@ -26,12 +26,12 @@ const VERSION_MAX: usize = 40;
 /// Returns the first of the entry's programs that is installed here with all its dependencies. It
 /// is probed as the default user of the entry, or else as our own user.
 pub fn installed(entry: &ServerEntry) -> Option<PathBuf> {
-    let user = usual_user(entry);
+    let user = default_user(entry);
     installed_for(entry, user.as_ref()).or_else(|| user.and_then(|_| installed_for(entry, None)))
 }
 
 /// Returns the default user of an entry's programs; `None`: our own user.
-pub(super) fn usual_user(entry: &ServerEntry) -> Option<User> {
+pub(super) fn default_user(entry: &ServerEntry) -> Option<User> {
     match entry.needs_root {
         Some(_) => None,
         None => User::unprivileged(),
@@ -45,7 +45,9 @@ pub(super) fn installed_for(entry: &ServerEntry, user: Option<&User>) -> Option<
         .iter()
         .filter_map(|name| find_program_for(name, user))
         .find(|program| match &entry.probe {
-            Some(probe) => ask(entry, program, probe, user).is_some_and(|answer| answer.good),
+            Some(probe) => {
+                run_command(entry, program, probe, user).is_some_and(|answer| answer.success)
+            }
             None => true,
         })
 }
@@ -63,8 +65,8 @@ pub fn version(entry: &ServerEntry, program: &Path) -> Result<Option<String>, Su
         pattern: version.pattern.clone(),
         reason: error.to_string(),
     })?;
-    let user = usual_user(entry);
-    let answer = ask(entry, program, &version.command, user.as_ref());
+    let user = default_user(entry);
+    let answer = run_command(entry, program, &version.command, user.as_ref());
     Ok(answer.and_then(|answer| find(&pattern, &answer.output)))
 }
 
@@ -79,21 +81,21 @@ fn find(pattern: &Regex, output: &str) -> Option<String> {
     (!shown.is_empty()).then_some(shown)
 }
 
-struct Answer {
+struct CommandOutput {
     /// True if the program exited with 0.
-    good: bool,
+    success: bool,
     /// Output: stdout, then stderr.
     output: String,
 }
 
 /// Runs a command of the entry. Returns `None` if it cannot run, or its output does not end in
 /// time.
-fn ask(
+fn run_command(
     entry: &ServerEntry,
     program: &Path,
     words: &[String],
     user: Option<&User>,
-) -> Option<Answer> {
+) -> Option<CommandOutput> {
     let words = entry.fill_program(&program.to_string_lossy(), words);
     let (first, rest) = words.split_first()?;
     let mut command = Command::new(find_program(first)?);
@@ -112,14 +114,14 @@ fn ask(
     }
     let mut child = command.spawn().ok()?;
     let (output, errors) = (read(child.stdout.take()), read(child.stderr.take()));
-    let deadline = Instant::now() + WITHIN;
+    let deadline = Instant::now() + COMMAND_TIMEOUT;
     let texts = [output, errors].map(|text| text.recv_deadline(deadline).ok());
-    let good = end(&mut child, deadline);
+    let good = wait_or_kill(&mut child, deadline);
     let [Some(output), Some(errors)] = texts else {
         return None;
     };
-    Some(Answer {
-        good,
+    Some(CommandOutput {
+        success: good,
         output: output + "\n" + &errors,
     })
 }
@@ -140,7 +142,7 @@ fn read(output: Option<impl Read + Send + 'static>) -> Receiver<String> {
 }
 
 /// Returns `true` if the child exits successfully in time. Kills the rest of its process group.
-fn end(child: &mut Child, deadline: Instant) -> bool {
+fn wait_or_kill(child: &mut Child, deadline: Instant) -> bool {
     let status = loop {
         match child.try_wait() {
             Ok(Some(status)) => break Some(status),

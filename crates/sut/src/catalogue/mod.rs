@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 
 use protocol::descriptor::Transport;
 use protocol::registry;
-use protocol::server_counters::Kind;
-use scenario::{EntryReady, Group, ScenarioError, ServerEntry, Use, Values};
+use protocol::server_counters::CounterInterface;
+use scenario::{EntryReady, Group, PlaceholderValues, Requirement, ScenarioError, ServerEntry};
 use tempfile::TempDir;
 
 use crate::error::SutError;
@@ -69,7 +69,7 @@ const BUILT_IN: [(&str, &str); 12] = [
 
 /// A server of the catalogue.
 #[derive(Debug)]
-pub struct Listed {
+pub struct CatalogueServer {
     /// Name, as in `launch: NAME`.
     pub name: String,
     /// File of the entry; `None` if it is built in.
@@ -82,17 +82,17 @@ pub struct Listed {
 ///
 /// # Errors
 /// If [`FOLDER_VARIABLE`] names a folder that cannot be read.
-pub fn list() -> Result<Vec<Listed>, SutError> {
-    let mut listed: Vec<Listed> = BUILT_IN
+pub fn list() -> Result<Vec<CatalogueServer>, SutError> {
+    let mut listed: Vec<CatalogueServer> = BUILT_IN
         .iter()
-        .map(|(file, text)| Listed {
+        .map(|(file, text)| CatalogueServer {
             name: stem(Path::new(file)),
             file: None,
             entry: ServerEntry::parse(file, text),
         })
         .collect();
     for file in own_files()? {
-        let own = Listed {
+        let own = CatalogueServer {
             name: stem(&file),
             entry: ServerEntry::load(&file),
             file: Some(file),
@@ -117,10 +117,10 @@ pub fn names() -> Result<Vec<String>, SutError> {
 ///
 /// # Errors
 /// If there is no such server; the error lists the known ones. Also those of [`list`].
-pub fn find(name: &str) -> Result<Listed, SutError> {
+pub fn find(name: &str) -> Result<CatalogueServer, SutError> {
     if is_path(name) {
         let file = PathBuf::from(name);
-        return Ok(Listed {
+        return Ok(CatalogueServer {
             name: stem(&file),
             entry: ServerEntry::load(&file),
             file: Some(file),
@@ -207,26 +207,26 @@ pub(crate) struct Request<'a> {
 
 /// A command ready to start.
 #[derive(Debug)]
-pub(crate) struct Built {
+pub(crate) struct BuiltLaunch {
     pub(crate) launch: Launch,
     pub(crate) urls: Vec<String>,
     pub(crate) scratch: TempDir,
     /// Access to the server's own counters; `None` if it has none.
-    pub(crate) counters: Option<Counted>,
+    pub(crate) counters: Option<CountersAccess>,
     /// Patterns of log lines that are not complaints.
     pub(crate) log_ignore: Vec<String>,
 }
 
 /// Access to the counters of a server, on the loopback interface.
 #[derive(Debug)]
-pub(crate) struct Counted {
-    pub(crate) kind: Kind,
+pub(crate) struct CountersAccess {
+    pub(crate) kind: CounterInterface,
     pub(crate) port: u16,
     pub(crate) secret: String,
 }
 
 /// Builds the command of a server, and the folder with the files that it needs.
-pub(crate) fn build(name: &str, request: &Request<'_>) -> Result<Built, SutError> {
+pub(crate) fn build(name: &str, request: &Request<'_>) -> Result<BuiltLaunch, SutError> {
     let listed = find(name)?;
     let entry = listed.entry.map_err(|error| SutError::entry(&error))?;
     check_uses(&entry, request)?;
@@ -234,7 +234,7 @@ pub(crate) fn build(name: &str, request: &Request<'_>) -> Result<Built, SutError
     let program = program(&entry, user.as_ref())?;
     let scratch = place::scratch()?;
     let home = place::home(scratch.path(), user.as_ref())?;
-    let clips = place::bring_clips(request.clips, scratch.path(), user.as_ref())?;
+    let clips = place::provide_clips(request.clips, scratch.path(), user.as_ref())?;
     let config = entry
         .config
         .as_ref()
@@ -255,7 +255,7 @@ pub(crate) fn build(name: &str, request: &Request<'_>) -> Result<Built, SutError
         Some(_) => place::admin()?,
         None => (0, String::new()),
     };
-    let filled = entry.fill(&Values {
+    let filled = entry.fill(&PlaceholderValues {
         admin_port,
         secret: secret.clone(),
         program: text(&program),
@@ -273,7 +273,7 @@ pub(crate) fn build(name: &str, request: &Request<'_>) -> Result<Built, SutError
         place::write(path, text)?;
         if entry.counters.is_some() {
             // The file contains the secret.
-            place::keep_for(path, user.as_ref())?;
+            place::restrict_to(path, user.as_ref())?;
         }
     }
     let mut launch = Launch::new(&filled.command);
@@ -297,11 +297,11 @@ pub(crate) fn build(name: &str, request: &Request<'_>) -> Result<Built, SutError
         EntryReady::Line(text) => Ready::Text(text),
         EntryReady::Pattern(pattern) => Ready::Pattern(pattern),
     };
-    Ok(Built {
+    Ok(BuiltLaunch {
         launch,
         urls: filled.urls,
         scratch,
-        counters: entry.counters.map(|kind| Counted {
+        counters: entry.counters.map(|kind| CountersAccess {
             kind,
             port: admin_port,
             secret,
@@ -349,8 +349,8 @@ pub(crate) fn check(name: &str, wanted: Option<&str>) -> Result<(), SutError> {
 /// `None`: our own user.
 fn user_of(entry: &ServerEntry, wanted: Option<&str>) -> Result<Option<User>, SutError> {
     let user = match wanted {
-        Some(name) => User::wanted(name)?,
-        None => ask::usual_user(entry),
+        Some(name) => User::for_server(name)?,
+        None => ask::default_user(entry),
     };
     if entry.not_as_root && user.is_none() && rustix::process::geteuid().is_root() {
         return Err(SutError::Unusable(format!(
@@ -375,10 +375,10 @@ fn check_uses(entry: &ServerEntry, request: &Request<'_>) -> Result<(), SutError
     for (wanted, none, key, what) in uses {
         let name = &entry.name;
         let problem = match (wanted, none) {
-            (Use::Needed, true) => {
+            (Requirement::Needed, true) => {
                 format!("`launch: {name}` needs {what}, and has none: set `{key}`")
             }
-            (Use::No, false) => {
+            (Requirement::No, false) => {
                 format!("`launch: {name}` does not use `{key}`: remove it")
             }
             _ => continue,

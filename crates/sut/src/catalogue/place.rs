@@ -62,7 +62,7 @@ pub(super) fn write(path: &Path, text: &str) -> Result<(), SutError> {
 }
 
 /// Makes a file readable for `user` only.
-pub(super) fn keep_for(path: &Path, user: Option<&User>) -> Result<(), SutError> {
+pub(super) fn restrict_to(path: &Path, user: Option<&User>) -> Result<(), SutError> {
     if let Some(user) = user {
         chown(path, Some(user.number), Some(user.group))
             .map_err(SutError::file("change the owner of", path))?;
@@ -97,7 +97,7 @@ pub(crate) fn home(scratch: &Path, user: Option<&User>) -> Result<PathBuf, SutEr
 /// Provides the clips in `scratch` as clip1.mp4 and so on, so that `user` can read them: as
 /// symbolic links, or as copies if they are in a folder that this user may not enter, such as
 /// root's home.
-pub(super) fn bring_clips(
+pub(super) fn provide_clips(
     clips: &[PathBuf],
     scratch: &Path,
     user: Option<&User>,
@@ -144,10 +144,10 @@ mod tests {
         let scratch = scratch().unwrap();
         let nobody = User::find("65534").unwrap();
         let brought =
-            bring_clips(std::slice::from_ref(&clip), scratch.path(), Some(&nobody)).unwrap();
+            provide_clips(std::slice::from_ref(&clip), scratch.path(), Some(&nobody)).unwrap();
         assert!(fs::symlink_metadata(&brought[0]).unwrap().is_file());
         fs::remove_file(&brought[0]).unwrap();
-        let brought = bring_clips(&[clip], scratch.path(), None).unwrap();
+        let brought = provide_clips(&[clip], scratch.path(), None).unwrap();
         assert!(fs::symlink_metadata(&brought[0]).unwrap().is_symlink());
     }
 

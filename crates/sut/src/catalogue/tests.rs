@@ -51,11 +51,11 @@ fn relays_have_the_same_url_paths() {
         address: "239.81.0.1".to_owned(),
         port: 5004,
     };
-    let values = Values {
+    let values = PlaceholderValues {
         host: "127.0.0.1".to_owned(),
         port: 7000,
         groups: vec![group],
-        ..Values::default()
+        ..PlaceholderValues::default()
     };
     let mut relays = 0;
     for entry in built_in() {

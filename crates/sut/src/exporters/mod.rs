@@ -69,7 +69,7 @@ struct Answer {
 
 /// Results of the querying thread.
 #[derive(Debug, Default)]
-struct Found {
+struct PollState {
     /// The newest answer, with its number and arrival time.
     newest: Option<(u64, Instant, Answer)>,
     failed: u64,
@@ -77,8 +77,8 @@ struct Found {
 
 /// Queries exporters and converts their answers to observations.
 #[derive(Debug)]
-pub(crate) struct Asker {
-    found: Arc<Mutex<Found>>,
+pub(crate) struct ExporterPoller {
+    found: Arc<Mutex<PollState>>,
     /// The last answer that was used.
     used: Option<(u64, Instant, Answer)>,
     failed: u64,
@@ -87,12 +87,12 @@ pub(crate) struct Asker {
     thread: Option<JoinHandle<()>>,
 }
 
-impl Asker {
+impl ExporterPoller {
     /// Queries once, and then continuously in a thread.
     ///
     /// # Errors
     /// If an exporter does not answer, or does not know the process group.
-    pub(crate) fn start(exporters: &Exporters) -> Result<Asker, SutError> {
+    pub(crate) fn start(exporters: &Exporters) -> Result<ExporterPoller, SutError> {
         let agent: ureq::Agent = ureq::Agent::config_builder()
             .timeout_global(Some(WITHIN))
             .build()
@@ -102,13 +102,13 @@ impl Asker {
             let text = fetch(&agent, url)?;
             exporters.group = Some(find_group(&text, exporters.group.as_deref(), url)?);
         }
-        let first = ask(&agent, &exporters)?;
+        let first = query(&agent, &exporters)?;
         let description = match (&exporters.group, &exporters.process, &exporters.node) {
             (Some(group), Some(url), _) => format!("{group} ({url})"),
             (_, _, Some(url)) => url.clone(),
             _ => String::new(),
         };
-        let found = Arc::new(Mutex::new(Found {
+        let found = Arc::new(Mutex::new(PollState {
             newest: Some((0, Instant::now(), first)),
             failed: 0,
         }));
@@ -124,7 +124,7 @@ impl Asker {
                             Err(crossbeam_channel::RecvTimeoutError::Timeout) => {}
                             _ => return,
                         }
-                        let answer = ask(&agent, &exporters);
+                        let answer = query(&agent, &exporters);
                         let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
                         match answer {
                             Ok(answer) => found.newest = Some((number, Instant::now(), answer)),
@@ -134,7 +134,7 @@ impl Asker {
                 })
                 .map_err(|error| SutError::Supervisor(error.to_string()))?
         };
-        Ok(Asker {
+        Ok(ExporterPoller {
             found,
             used: None,
             failed: 0,
@@ -150,7 +150,7 @@ impl Asker {
     }
 
     /// Returns the values of the newest answer, if it was not used before.
-    pub(crate) fn look(&mut self) -> Observation {
+    pub(crate) fn observe(&mut self) -> Observation {
         let (newest, failed) = {
             let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
             (found.newest.clone(), found.failed)
@@ -211,7 +211,7 @@ fn machine_cpu(now: &Answer, before: &Answer, seconds: f64) -> Option<f64> {
     Some((cores - unused.max(0.0) / passed).clamp(0.0, cores))
 }
 
-impl Drop for Asker {
+impl Drop for ExporterPoller {
     fn drop(&mut self) {
         self.stop = None;
         if let Some(thread) = self.thread.take() {
@@ -259,7 +259,7 @@ fn find_group(text: &str, wanted: Option<&str>, url: &str) -> Result<String, Sut
     }
 }
 
-fn ask(agent: &ureq::Agent, exporters: &Exporters) -> Result<Answer, SutError> {
+fn query(agent: &ureq::Agent, exporters: &Exporters) -> Result<Answer, SutError> {
     let mut answer = Answer::default();
     if let (Some(url), Some(group)) = (&exporters.process, &exporters.group) {
         read_process(&fetch(agent, url)?, group, &mut answer);

@@ -70,10 +70,10 @@ fn node(number: u64) -> String {
 }
 
 /// Polls until there is a new observation.
-fn next(asker: &mut Asker) -> Observation {
+fn next(asker: &mut ExporterPoller) -> Observation {
     let give_up = Instant::now() + Duration::from_secs(20);
     loop {
-        let seen = asker.look();
+        let seen = asker.observe();
         if seen.rss.is_some() || seen.scrapes_failed > 0 {
             return seen;
         }
@@ -90,7 +90,7 @@ fn figures_of_group_and_machine_are_separate() {
         process: Some(exporter(|number| process(number as f64 * 0.25))),
         group: Some("vlc".to_owned()),
     };
-    let mut asker = Asker::start(&exporters).expect("they answer");
+    let mut asker = ExporterPoller::start(&exporters).expect("they answer");
     let first = next(&mut asker);
     assert_eq!(first.cpu, None, "of one answer nothing follows");
     assert_eq!((first.rss, first.threads), (Some(30_000_000), Some(17)));
@@ -152,7 +152,7 @@ fn reset_counters_are_skipped_and_failures_counted() {
         })),
         group: Some("vlc".to_owned()),
     };
-    let mut asker = Asker::start(&exporters).expect("it answers");
+    let mut asker = ExporterPoller::start(&exporters).expect("it answers");
     next(&mut asker);
     let second = next(&mut asker);
     assert_eq!((second.cpu, second.rss), (None, Some(30_000_000)));
@@ -168,7 +168,9 @@ fn unknown_group_error_lists_the_known_ones() {
         group: group.map(str::to_owned),
     };
     for group in [Some("vcl"), None] {
-        let error = Asker::start(&with(group)).expect_err("unknown").to_string();
+        let error = ExporterPoller::start(&with(group))
+            .expect_err("unknown")
+            .to_string();
         assert!(error.contains("bash, vlc"), "{error}");
     }
     let nobody = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -179,7 +181,7 @@ fn unknown_group_error_lists_the_known_ones() {
         process: None,
         group: None,
     };
-    let error = Asker::start(&gone)
+    let error = ExporterPoller::start(&gone)
         .expect_err("nobody is there")
         .to_string();
     assert!(error.contains(&url), "{error}");

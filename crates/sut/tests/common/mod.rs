@@ -83,7 +83,7 @@ pub(crate) fn free_port() -> u16 {
 /// system.
 ///
 /// Panics if the tool is missing and skipping was not requested.
-pub(crate) fn without(tool: &str) -> bool {
+pub(crate) fn skip_without(tool: &str) -> bool {
     if std::env::var_os("STREAMGAUGE_TEST_WITHOUT_TOOLS").is_some() {
         return true;
     }

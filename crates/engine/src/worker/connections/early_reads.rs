@@ -17,17 +17,17 @@ pub(crate) const CHUNK: usize = 640 * 1024;
 
 /// Maximum number of chunks of one connection: the data of 1 Gb/s in 20 ms, because chunks are half
 /// full when the kernel reports the connection readable.
-const OF_ONE: usize = 8;
+const CHUNKS_PER_CONNECTION_MAX: usize = 8;
 
 /// Maximum number of chunks of all connections of a worker: 40 MiB.
-const OF_ALL: usize = 64;
+const CHUNKS_MAX: usize = 64;
 
 /// Maximum number of free chunks that are kept for reuse.
 const SPARE: usize = 4;
 
 /// Chunk pool for the early reads of all connections of a worker.
 #[derive(Debug, Default)]
-pub(crate) struct Room {
+pub(crate) struct ChunkPool {
     spare: Vec<Vec<u8>>,
     lent: usize,
 }
@@ -48,7 +48,7 @@ pub(crate) struct Chunk {
 
 /// Result of reading all available bytes of a connection early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Holding {
+pub(crate) enum EarlyRead {
     /// All available bytes were read.
     All,
     /// There is no room for more.
@@ -59,9 +59,9 @@ pub(crate) enum Holding {
     Broken,
 }
 
-impl Room {
+impl ChunkPool {
     fn lend(&mut self) -> Option<Vec<u8>> {
-        if self.lent >= OF_ALL {
+        if self.lent >= CHUNKS_MAX {
             return None;
         }
         self.lent += 1;
@@ -89,10 +89,15 @@ impl Chunk {
 
 impl EarlyReads {
     /// Reads the available bytes of a connection.
-    pub(crate) fn read(&mut self, socket: &TcpStream, room: &mut Room, now: Time) -> Holding {
-        while self.chunks.len() < OF_ONE {
+    pub(crate) fn read(
+        &mut self,
+        socket: &TcpStream,
+        room: &mut ChunkPool,
+        now: Time,
+    ) -> EarlyRead {
+        while self.chunks.len() < CHUNKS_PER_CONNECTION_MAX {
             let Some(mut memory) = room.lend() else {
-                return Holding::Full;
+                return EarlyRead::Full;
             };
             let end = match net::stream::read_untimed(socket, &mut memory) {
                 Ok(count @ 1..) => {
@@ -102,20 +107,20 @@ impl EarlyReads {
                         by: now,
                     });
                     if count < CHUNK {
-                        return Holding::All;
+                        return EarlyRead::All;
                     }
                     continue;
                 }
-                Ok(0) => Holding::Ended,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Holding::All,
+                Ok(0) => EarlyRead::Ended,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => EarlyRead::All,
                 // Readiness reports it again.
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => Holding::All,
-                Err(_) => Holding::Broken,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => EarlyRead::All,
+                Err(_) => EarlyRead::Broken,
             };
             room.keep(memory);
             return end;
         }
-        Holding::Full
+        EarlyRead::Full
     }
 
     /// Removes and returns the first chunk.
@@ -124,7 +129,7 @@ impl EarlyReads {
     }
 
     /// Puts back the chunk taken last, without its first `done` bytes.
-    pub(crate) fn put_back(&mut self, mut chunk: Chunk, done: usize, room: &mut Room) {
+    pub(crate) fn put_back(&mut self, mut chunk: Chunk, done: usize, room: &mut ChunkPool) {
         chunk.within.start += done;
         if chunk.within.is_empty() {
             room.take_back(chunk);
@@ -134,7 +139,7 @@ impl EarlyReads {
     }
 
     /// Releases all chunks.
-    pub(crate) fn clear(&mut self, room: &mut Room) {
+    pub(crate) fn clear(&mut self, room: &mut ChunkPool) {
         for chunk in self.chunks.drain(..) {
             room.take_back(chunk);
         }
@@ -169,12 +174,12 @@ mod tests {
         early: &mut EarlyReads,
         bytes: usize,
         ours: &TcpStream,
-        room: &mut Room,
-    ) -> Holding {
+        room: &mut ChunkPool,
+    ) -> EarlyRead {
         let deadline = Instant::now() + Duration::from_secs(10);
         loop {
             let holding = early.read(ours, room, Time::ZERO);
-            if holding != Holding::All || early.len() >= bytes {
+            if holding != EarlyRead::All || early.len() >= bytes {
                 return holding;
             }
             assert!(Instant::now() < deadline, "it does not arrive");
@@ -185,7 +190,7 @@ mod tests {
     #[test]
     fn early_reads_come_out_in_order_in_pieces_of_any_size() {
         let (ours, mut theirs) = pair();
-        let (mut early, mut room) = (EarlyReads::default(), Room::default());
+        let (mut early, mut room) = (EarlyReads::default(), ChunkPool::default());
         let sent: Vec<u8> = (0..300_000u32).map(|n| (n % 251) as u8).collect();
         let expected = sent.clone();
         let sender = std::thread::spawn(move || {
@@ -194,7 +199,7 @@ mod tests {
         });
         assert_eq!(
             read_until(&mut early, 300_000, &ours, &mut room),
-            Holding::All
+            EarlyRead::All
         );
         let mut taken = Vec::new();
         for part in (1..).map(|n| n * 1000) {
@@ -207,28 +212,31 @@ mod tests {
         assert!(taken == expected);
         assert_eq!((early.len(), room.lent), (0, 0));
         drop(sender.join().expect("it sent all"));
-        assert_eq!(read_until(&mut early, 1, &ours, &mut room), Holding::Ended);
+        assert_eq!(
+            read_until(&mut early, 1, &ours, &mut room),
+            EarlyRead::Ended
+        );
         assert_eq!(room.lent, 0);
     }
 
     #[test]
     fn early_reads_are_bounded() {
         let (ours, mut theirs) = pair();
-        let (mut early, mut room) = (EarlyReads::default(), Room::default());
+        let (mut early, mut room) = (EarlyReads::default(), ChunkPool::default());
         let sender = std::thread::spawn(move || {
             // Ends when the receiver closes the connection.
             while theirs.write_all(&[7; CHUNK]).is_ok() {}
         });
-        let all = OF_ONE * CHUNK;
+        let all = CHUNKS_PER_CONNECTION_MAX * CHUNK;
         assert_eq!(
             read_until(&mut early, usize::MAX, &ours, &mut room),
-            Holding::Full
+            EarlyRead::Full
         );
-        assert!(early.len() <= all && room.lent == OF_ONE);
+        assert!(early.len() <= all && room.lent == CHUNKS_PER_CONNECTION_MAX);
         early.clear(&mut room);
         assert_eq!((early.len(), room.lent, room.spare.len()), (0, 0, SPARE));
-        room.lent = OF_ALL;
-        assert_eq!(early.read(&ours, &mut room, Time::ZERO), Holding::Full);
+        room.lent = CHUNKS_MAX;
+        assert_eq!(early.read(&ours, &mut room, Time::ZERO), EarlyRead::Full);
         assert_eq!(early.len(), 0);
         drop(ours);
         sender.join().expect("it ended");

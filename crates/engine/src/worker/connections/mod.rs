@@ -15,17 +15,17 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::time::Duration;
 
-use measure::{Run, Time};
+use measure::{ArrivalRun, Time};
 use mio::net::TcpStream;
-use net::tls::{Fault, Layer};
-use protocol::session::{ChannelError, ChannelId, Closed, TlsError};
+use net::tls::{Fault, TlsLayer};
+use protocol::session::{ChannelError, ChannelId, CloseReason, TlsError};
 use slab::Slab;
 
-use super::keys::{ACCEPTED, Place, SessionKey};
+use super::keys::{ACCEPTED, SessionKey, SocketId};
 use super::runtime::Runtime;
 use super::timers::Task;
 use crate::trace::Tracer;
-pub(super) use read_turns::{Fast, Told, WantedRead};
+pub(super) use read_turns::{FastCheck, ReadyAction, WantedRead};
 pub(super) use reading::Step;
 pub(super) use segment_times::SegmentTimes;
 pub(super) use source_addresses::NotConnected;
@@ -60,14 +60,14 @@ pub(super) struct Connections {
 pub(super) struct Buffers {
     pub(super) read: Vec<u8>,
     /// Arrival times of the bytes in `read`.
-    pub(super) runs: Vec<Run>,
+    pub(super) runs: Vec<ArrivalRun>,
     /// Bytes decrypted by TLS, and their arrival times.
     pub(super) plain: Vec<u8>,
-    pub(super) plain_runs: Vec<Run>,
+    pub(super) plain_runs: Vec<ArrivalRun>,
 }
 
 /// Request of a session for a connection.
-pub(super) struct Wish<'a> {
+pub(super) struct ConnectRequest<'a> {
     pub(super) session: SessionKey,
     pub(super) channel: ChannelId,
     /// `None` if the session is gone.
@@ -78,7 +78,7 @@ pub(super) struct Wish<'a> {
     pub(super) sources: &'a [IpAddr],
     pub(super) tracer: Option<&'a Tracer>,
     /// True if the packet ring receives the connection's segments.
-    pub(super) shown: bool,
+    pub(super) on_ring: bool,
 }
 
 /// Result of an attempt to connect.
@@ -120,7 +120,7 @@ pub(super) enum Queued {
 }
 
 /// Result of decrypting received bytes.
-pub(super) enum Unsealed {
+pub(super) enum Decrypted {
     /// The connection is closing; the bytes are ignored.
     Ignored,
     Failed(Fault),
@@ -208,7 +208,7 @@ impl Connections {
         let state = self.state(place);
         matches!(
             state,
-            Some(State::Connecting { .. } | State::Securing { .. })
+            Some(State::Connecting { .. } | State::TlsHandshake { .. })
         )
     }
 
@@ -217,7 +217,7 @@ impl Connections {
     pub(super) fn is_in_handshake(&self, place: usize, of: u64) -> bool {
         matches!(
             self.state(place),
-            Some(State::Securing { party: Party::Server { serial, .. }, .. }) if *serial == of
+            Some(State::TlsHandshake { party: Party::Server { serial, .. }, .. }) if *serial == of
         )
     }
 
@@ -236,12 +236,12 @@ impl Connections {
     pub(super) fn connect(
         &mut self,
         runtime: &mut Runtime,
-        wish: &Wish<'_>,
+        wish: &ConnectRequest<'_>,
         to: SocketAddr,
         others: Vec<SocketAddr>,
-        layer: &mut Option<Layer>,
+        layer: &mut Option<TlsLayer>,
     ) -> Result<usize, NotConnected> {
-        let times = self.segment_times.as_ref().filter(|_| wish.shown);
+        let times = self.segment_times.as_ref().filter(|_| wish.on_ring);
         let watched = match times {
             Some(times) => times.connect(to).map_err(NotConnected::Other)?,
             None => None,
@@ -268,14 +268,14 @@ impl Connections {
             // Only for media: socket timestamps make the kernel read the clock for each packet of
             // this machine.
             if wish.media {
-                net::stream::ask_arrival_time(&stream.socket)?;
+                net::stream::enable_timestamps(&stream.socket)?;
             }
             let entry = self.streams.vacant_entry();
             let place = entry.key();
-            let polled = Place::Connection(place);
+            let polled = SocketId::Connection(place);
             runtime
                 .readiness
-                .poll_both_ways(&mut stream.socket, polled)?;
+                .poll_read_write(&mut stream.socket, polled)?;
             stream.tls = layer.take();
             if let Some(tracer) = wish.tracer {
                 let local = stream.socket.local_addr()?;
@@ -298,8 +298,8 @@ impl Connections {
         let mut socket = TcpStream::from_std(net::connect::connect_unix(path)?);
         let entry = self.streams.vacant_entry();
         let place = entry.key();
-        let polled = Place::Connection(place);
-        runtime.readiness.poll_both_ways(&mut socket, polled)?;
+        let polled = SocketId::Connection(place);
+        runtime.readiness.poll_read_write(&mut socket, polled)?;
         let mut stream = Stream::new(socket, State::Open { session, channel });
         stream.unix = true;
         entry.insert(stream);
@@ -331,7 +331,7 @@ impl Connections {
                 }
                 if stream.tls.is_some() {
                     let party = Party::Client { session, channel };
-                    stream.state = State::Securing { party, since: now };
+                    stream.state = State::TlsHandshake { party, since: now };
                     let begun = stream.begin_handshake().is_ok();
                     return Attempt::Securing { begun };
                 }
@@ -368,7 +368,7 @@ impl Connections {
     pub(super) fn give_up_connecting(&mut self, place: usize) -> Option<ChannelError> {
         let error = match self.state(place)? {
             State::Connecting { .. } => ChannelError::TimedOut,
-            State::Securing { .. } => ChannelError::Tls(TlsError::TimedOut),
+            State::TlsHandshake { .. } => ChannelError::Tls(TlsError::TimedOut),
             _ => return None,
         };
         self.streams.remove(place);
@@ -396,18 +396,18 @@ impl Connections {
         runtime: &mut Runtime,
         mut socket: TcpStream,
         acceptor: usize,
-        layer: impl FnOnce() -> io::Result<Option<Layer>>,
+        layer: impl FnOnce() -> io::Result<Option<TlsLayer>>,
     ) -> io::Result<usize> {
         socket.set_nodelay(true)?;
         let entry = self.streams.vacant_entry();
         let place = entry.key();
-        let polled = Place::Connection(place);
-        runtime.readiness.poll_both_ways(&mut socket, polled)?;
+        let polled = SocketId::Connection(place);
+        runtime.readiness.poll_read_write(&mut socket, polled)?;
         let stream = match layer()? {
             Some(layer) => {
                 let (serial, since) = (runtime.next_serial(), runtime.clock.now());
                 let party = Party::Server { acceptor, serial };
-                let mut stream = Stream::new(socket, State::Securing { party, since });
+                let mut stream = Stream::new(socket, State::TlsHandshake { party, since });
                 stream.tls = Some(layer);
                 let task = Task::Handshake {
                     socket: place,
@@ -418,7 +418,7 @@ impl Connections {
             }
             None => {
                 let state = State::Open {
-                    session: SessionKey::NOBODY,
+                    session: SessionKey::NONE,
                     channel: ACCEPTED,
                 };
                 Stream::new(socket, state)
@@ -480,7 +480,7 @@ impl Connections {
         };
         let open = stream.is_open();
         if open {
-            stream.say_goodbye();
+            stream.close_tls();
         }
         if open && !stream.is_drained() {
             let serial = runtime.next_serial();
@@ -503,14 +503,14 @@ impl Connections {
     }
 
     /// Removes a connection that failed or was closed by the peer.
-    pub(super) fn lose(&mut self, place: usize, how: Closed) -> Option<Stream> {
+    pub(super) fn remove_broken(&mut self, place: usize, how: CloseReason) -> Option<Stream> {
         let mut stream = self.streams.try_remove(place)?;
         if let Some(trace) = &mut stream.trace {
             match how {
-                Closed::End => trace.closed_by_peer(),
-                Closed::Reset => trace.broke(),
+                CloseReason::End => trace.closed_by_peer(),
+                CloseReason::Reset => trace.broke(),
                 // Closed by this side.
-                Closed::Stuck | Closed::Tls(_) => {}
+                CloseReason::SendQueueFull | CloseReason::Tls(_) => {}
             }
         }
         Some(stream)
@@ -520,14 +520,14 @@ impl Connections {
     pub(super) fn unseal(
         &mut self,
         place: usize,
-        (bytes, runs): (&[u8], &[Run]),
+        (bytes, runs): (&[u8], &[ArrivalRun]),
         plain: &mut Vec<u8>,
-        plain_runs: &mut Vec<Run>,
-    ) -> Option<Unsealed> {
+        plain_runs: &mut Vec<ArrivalRun>,
+    ) -> Option<Decrypted> {
         let stream = self.streams.get_mut(place)?;
         // A closing connection ignores received bytes.
         if matches!(stream.state, State::Closing { .. }) {
-            return Some(Unsealed::Ignored);
+            return Some(Decrypted::Ignored);
         }
         let result = stream.open_sealed(bytes, runs, plain, plain_runs);
         if let Some(trace) = &mut stream.trace {
@@ -536,12 +536,12 @@ impl Connections {
         // Responses of the handshake, or the alert that gives the error.
         let sent = stream.flush().is_ok();
         Some(match result {
-            Ok(taken) => Unsealed::Opened {
-                stands: taken.stands,
-                ended: taken.ended,
+            Ok(taken) => Decrypted::Opened {
+                stands: taken.handshake_done,
+                ended: taken.peer_closed,
                 sent,
             },
-            Err(fault) => Unsealed::Failed(fault),
+            Err(fault) => Decrypted::Failed(fault),
         })
     }
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 use measure::Time;
 use protocol::session::ChannelId;
 
-use super::super::keys::{Place, SessionKey};
+use super::super::keys::{SessionKey, SocketId};
 use super::super::runtime::Runtime;
-use super::early_reads::Holding;
+use super::early_reads::EarlyRead;
 use super::segment_times::{LOW_WATER, SHARES};
 use super::stream::State;
 use super::{Connections, SegmentTimes};
@@ -40,7 +40,7 @@ const WITH_OTHERS: usize = LOW_WATER / 4;
 const LOOK_AT_FAST: Duration = Duration::from_millis(10);
 
 /// Time after which a segment that was seen but cannot be read counts as discarded by TCP.
-const NOT_TAKEN: Duration = Duration::from_millis(50);
+const DISCARDED_AFTER: Duration = Duration::from_millis(50);
 
 /// Maximum time without a read while the ring delivers no segments of a connection.
 const UNHEARD: Duration = Duration::from_secs(1);
@@ -79,7 +79,7 @@ impl WantedRead {
 }
 
 /// Consequence of a readiness event of a connection.
-pub(crate) enum Told {
+pub(crate) enum ReadyAction {
     Read(WantedRead),
     /// The connection has ended. Everything is to be read, unless that must wait for the ring.
     Ending {
@@ -89,7 +89,7 @@ pub(crate) enum Told {
 }
 
 /// Result of checking a fast connection.
-pub(crate) enum Fast {
+pub(crate) enum FastCheck {
     IsNoMore,
     Nothing,
     Read(WantedRead),
@@ -103,20 +103,20 @@ impl Connections {
     }
 
     /// Returns what is to be read from a connection after a readiness event.
-    pub(crate) fn told(&mut self, place: usize, runtime: &mut Runtime) -> Told {
+    pub(crate) fn on_readable(&mut self, place: usize, runtime: &mut Runtime) -> ReadyAction {
         let Some(stream) = self.streams.get_mut(place) else {
-            return Told::Read(WantedRead::Nothing);
+            return ReadyAction::Read(WantedRead::Nothing);
         };
         let (ended, state) = (stream.ended, &stream.state);
         let Some(watched) = stream.watched.as_mut().filter(|watched| watched.seldom) else {
-            return Told::Read(WantedRead::All);
+            return ReadyAction::Read(WantedRead::All);
         };
         if watched.ending {
-            return Told::Read(WantedRead::Nothing);
+            return ReadyAction::Read(WantedRead::Nothing);
         }
         if ended && let State::Open { session, channel } = *state {
             watched.ending = true;
-            return Told::Ending { session, channel };
+            return ReadyAction::Ending { session, channel };
         }
         // A connection that was fast and ended may have left its index in the list.
         if !std::mem::replace(&mut watched.fast, true) && !self.turns.fast.contains(&place) {
@@ -129,37 +129,40 @@ impl Connections {
         };
         // The ring will not deliver segments that it has missed.
         if watched.with(|segments| segments.has_gap()) == Some(true) {
-            return Told::Read(WantedRead::All);
+            return ReadyAction::Read(WantedRead::All);
         }
         // The ring may be behind. The sender must not be blocked because of that, and unread bytes
         // would cause the next readiness event even sooner.
-        Told::Read(match watched.hold(&stream.socket, runtime.turn) {
-            Holding::All => wanted,
+        ReadyAction::Read(match watched.hold(&stream.socket, runtime.turn) {
+            EarlyRead::All => wanted,
             // Arrival times are then times of reading, and are counted as such.
-            Holding::Full => WantedRead::All,
-            Holding::Ended | Holding::Broken => {
+            EarlyRead::Full => WantedRead::All,
+            EarlyRead::Ended | EarlyRead::Broken => {
                 stream.ended = true;
-                runtime.readiness.read_later(Place::Connection(place));
+                runtime.readiness.read_later(SocketId::Connection(place));
                 wanted
             }
         })
     }
 
     /// Notes that a read returned fewer bytes than the ring had delivered.
-    pub(super) fn came_short(&self, place: usize, now: Time) {
+    pub(super) fn note_short_read(&self, place: usize, now: Time) {
         if let Some(stream) = self.streams.get(place)
             && let Some(watched) = &stream.watched
         {
             watched.with(|segments| {
-                if segments.oldest().is_some_and(|at| at + NOT_TAKEN < now) {
-                    segments.nothing_more();
+                if segments
+                    .oldest()
+                    .is_some_and(|at| at + DISCARDED_AFTER < now)
+                {
+                    segments.forget_unread();
                 }
             });
         }
     }
 
     /// Returns the session of a connection that could be read periodically if it carries media.
-    pub(crate) fn could_be_seldom(&self, place: usize) -> Option<SessionKey> {
+    pub(crate) fn periodic_candidate(&self, place: usize) -> Option<SessionKey> {
         let stream = self.streams.get(place)?;
         let State::Open { session, .. } = stream.state else {
             return None;
@@ -169,14 +172,14 @@ impl Connections {
     }
 
     /// Starts periodic reads of a connection with media, if the ring delivers its arrival times.
-    pub(crate) fn read_seldom(&mut self, place: usize) {
+    pub(crate) fn start_periodic_reads(&mut self, place: usize) {
         let Some(stream) = self.streams.get_mut(place) else {
             return;
         };
         let Some(watched) = stream.watched.as_mut() else {
             return;
         };
-        if watched.with(|segments| segments.is_known()) != Some(true) {
+        if watched.with(|segments| segments.saw_start()) != Some(true) {
             if let Some(times) = &self.segment_times {
                 times.hurry();
             }
@@ -309,19 +312,19 @@ impl Connections {
     }
 
     /// Checks whether a connection is still fast, and returns what is to be read from it.
-    pub(crate) fn look_at_fast(&mut self, place: usize, now: Time) -> Fast {
+    pub(crate) fn look_at_fast(&mut self, place: usize, now: Time) -> FastCheck {
         let watched = self.streams.get_mut(place);
         let watched = watched.and_then(|stream| stream.watched.as_mut());
         // The index may belong to another connection by now.
         let Some(watched) = watched.filter(|watched| watched.fast) else {
-            return Fast::IsNoMore;
+            return FastCheck::IsNoMore;
         };
         let known = watched.known();
         watched.fast = watched.seldom && now.since(watched.read) < READ_INTERVAL / 2;
         match watched.fast {
-            false => Fast::IsNoMore,
-            true if watched.ending || known < WITH_OTHERS => Fast::Nothing,
-            true => Fast::Read(WantedRead::Known(known)),
+            false => FastCheck::IsNoMore,
+            true if watched.ending || known < WITH_OTHERS => FastCheck::Nothing,
+            true => FastCheck::Read(WantedRead::Known(known)),
         }
     }
 

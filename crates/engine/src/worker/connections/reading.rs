@@ -2,14 +2,14 @@
 
 use std::io;
 
-use measure::{Run, Time};
-use net::stream::Read;
+use measure::{ArrivalRun, Time};
+use net::stream::TimedRead;
 use protocol::session::ChannelId;
 
-use super::super::keys::{Place, SessionKey};
+use super::super::keys::{SessionKey, SocketId};
 use super::super::runtime::Runtime;
 use super::early_reads::Chunk;
-use super::segment_times::Watched;
+use super::segment_times::WatchedConnection;
 use super::stream::{State, trace_runs};
 use super::{Connections, READ_BYTES, WantedRead};
 
@@ -28,7 +28,7 @@ pub(crate) struct Reading {
     left: usize,
     reads: usize,
     buffer: Vec<u8>,
-    runs: Vec<Run>,
+    runs: Vec<ArrivalRun>,
     /// Early read that is being delivered, with the channel it belonged to.
     early: Option<(Chunk, SessionKey, ChannelId)>,
     /// Size of the last read, and its maximum.
@@ -66,7 +66,7 @@ impl Reading {
     }
 
     /// Arrival times of these bytes.
-    pub(crate) fn runs(&self) -> &[Run] {
+    pub(crate) fn runs(&self) -> &[ArrivalRun] {
         &self.runs
     }
 
@@ -113,26 +113,34 @@ impl Connections {
             let Some(stream) = self.streams.get_mut(place) else {
                 return Step::Done;
             };
-            if matches!(stream.state, State::Securing { .. }) {
+            if matches!(stream.state, State::TlsHandshake { .. }) {
                 self.handshakes += 1;
                 if self.handshakes > HANDSHAKES_A_TURN {
-                    runtime.readiness.read_later(Place::Connection(place));
+                    runtime.readiness.read_later(SocketId::Connection(place));
                     return Step::Done;
                 }
             }
             let (session, channel) = match stream.state {
                 State::Connecting { .. } | State::Exchange { .. } => return Step::Done,
-                _ => stream.hearer(),
+                _ => stream.recipient(),
             };
             // Early reads come first.
-            if let Some(chunk) = stream.watched.as_mut().and_then(Watched::take_early) {
+            if let Some(chunk) = stream
+                .watched
+                .as_mut()
+                .and_then(WatchedConnection::take_early)
+            {
                 let count = reading.left.min(chunk.bytes().len());
                 let at = chunk.by;
                 reading.early = Some((chunk, session, channel));
                 let exact = false;
-                break Read { count, at, exact };
+                break TimedRead { count, at, exact };
             }
-            if stream.watched.as_ref().is_some_and(Watched::broke) {
+            if stream
+                .watched
+                .as_ref()
+                .is_some_and(WatchedConnection::broke)
+            {
                 return Step::Broken;
             }
             reading.ended = stream.ended;
@@ -140,20 +148,20 @@ impl Connections {
             let buffer = &mut reading.buffer[..reading.most];
             let result = match reading.wanted {
                 WantedRead::Known(_) => {
-                    net::stream::read_untimed(&stream.socket, buffer).map(|count| Read {
+                    net::stream::read_untimed(&stream.socket, buffer).map(|count| TimedRead {
                         count,
                         at: runtime.turn,
                         exact: false,
                     })
                 }
-                _ => net::stream::read(&stream.socket, buffer, &runtime.clock),
+                _ => net::stream::read_timed(&stream.socket, buffer, &runtime.clock),
             };
             match result {
-                Ok(Read { count: 0, .. }) => return Step::Ended,
+                Ok(TimedRead { count: 0, .. }) => return Step::Ended,
                 Ok(read) => break read,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     if let WantedRead::Known(_) = reading.wanted {
-                        self.came_short(place, runtime.clock.now());
+                        self.note_short_read(place, runtime.clock.now());
                     }
                     return Step::Done;
                 }
@@ -166,15 +174,15 @@ impl Connections {
     }
 
     /// Determines the arrival times of the bytes that were read.
-    fn take_in(&mut self, reading: &mut Reading, read: Read) -> Step {
+    fn take_in(&mut self, reading: &mut Reading, read: TimedRead) -> Step {
         let Some(stream) = self.streams.get_mut(reading.place) else {
             return Step::Done;
         };
-        let Read { count, at, exact } = read;
+        let TimedRead { count, at, exact } = read;
         reading.runs.clear();
         match &mut stream.watched {
             Some(watched) => watched.take(count, at, exact, &mut reading.runs),
-            None => net::segments::not_seen(count, at, exact, &mut reading.runs),
+            None => net::segments::append_unseen(count, at, exact, &mut reading.runs),
         }
         if stream.tls.is_some() {
             // With TLS, the trace records the decrypted bytes.
@@ -183,7 +191,7 @@ impl Connections {
         if let Some(trace) = &mut stream.trace {
             trace_runs(trace, reading.bytes(), &reading.runs);
         }
-        let (session, channel) = stream.hearer();
+        let (session, channel) = stream.recipient();
         Step::Bytes {
             session,
             channel,
@@ -197,7 +205,7 @@ impl Connections {
         if let WantedRead::Known(_) = reading.wanted {
             reading.left -= reading.count;
             if reading.count < reading.most {
-                self.came_short(place, runtime.clock.now());
+                self.note_short_read(place, runtime.clock.now());
                 return false;
             }
             return reading.left > 0;
@@ -208,7 +216,7 @@ impl Connections {
             return false;
         }
         if reading.reads >= READS_A_TURN {
-            runtime.readiness.read_later(Place::Connection(place));
+            runtime.readiness.read_later(SocketId::Connection(place));
             return false;
         }
         true

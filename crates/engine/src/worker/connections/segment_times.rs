@@ -26,13 +26,13 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::rc::Rc;
 
-use measure::{Run, Time};
+use measure::{ArrivalRun, Time};
 use mio::net::TcpStream;
 use net::ConnectPorts;
 use net::ring::Segment;
-use net::segments::{Header, Segments};
+use net::segments::{ArrivalTimes, SegmentHeader};
 
-use super::early_reads::{CHUNK, Chunk, EarlyReads, Holding, Room};
+use super::early_reads::{CHUNK, Chunk, ChunkPool, EarlyRead, EarlyReads};
 
 /// Number of shares that are read one after the other, so that the loop is never busy with reading
 /// for long.
@@ -64,37 +64,37 @@ const ASIDE_MAX: usize = 40_000;
 
 /// The connections whose segments the ring receives, by local port.
 #[derive(Debug)]
-struct Watch {
+struct SegmentWatch {
     first: u16,
     ports: ConnectPorts,
     /// Remote addresses.
     remotes: Vec<Option<SocketAddr>>,
     connections: Vec<Option<Box<Connection>>>,
     /// Segments from the ring that are not processed yet, by share.
-    aside: [Vec<Aside>; SHARES],
+    aside: [Vec<QueuedSegment>; SHARES],
     /// Chunk pool for early reads.
-    room: Room,
+    room: ChunkPool,
 }
 
 /// A queued segment.
 #[derive(Clone, Copy, Debug)]
-struct Aside {
+struct QueuedSegment {
     at: Time,
-    header: Header,
+    header: SegmentHeader,
     port: u16,
 }
 
 #[derive(Debug, Default)]
 struct Connection {
-    segments: Segments,
+    segments: ArrivalTimes,
     /// Index in the worker's connections if the connection is read periodically.
-    seldom: Option<usize>,
+    periodic: Option<usize>,
 }
 
 /// Arrival times of the segments of a worker's connections.
 #[derive(Debug)]
 pub(crate) struct SegmentTimes {
-    watch: Rc<RefCell<Watch>>,
+    watch: Rc<RefCell<SegmentWatch>>,
     /// Number of connections that are read periodically.
     seldom: Rc<Cell<usize>>,
     /// True if a connection waits for its first segment from the ring to start periodic reads.
@@ -103,8 +103,8 @@ pub(crate) struct SegmentTimes {
 
 /// A connection whose segments the ring receives. Dropping it releases the port.
 #[derive(Debug)]
-pub(crate) struct Watched {
-    watch: Rc<RefCell<Watch>>,
+pub(crate) struct WatchedConnection {
+    watch: Rc<RefCell<SegmentWatch>>,
     count: Rc<Cell<usize>>,
     port: u16,
     /// True if the connection is read periodically.
@@ -125,13 +125,13 @@ impl SegmentTimes {
     /// Creates the state for connections from `ports`.
     pub(crate) fn new(ports: RangeInclusive<u16>) -> SegmentTimes {
         SegmentTimes {
-            watch: Rc::new(RefCell::new(Watch {
+            watch: Rc::new(RefCell::new(SegmentWatch {
                 first: *ports.start(),
                 remotes: vec![None; ports.len()],
                 connections: ports.clone().map(|_| None).collect(),
                 ports: ConnectPorts::new(ports),
                 aside: Default::default(),
-                room: Room::default(),
+                room: ChunkPool::default(),
             })),
             seldom: Rc::default(),
             hurries: Cell::default(),
@@ -139,7 +139,10 @@ impl SegmentTimes {
     }
 
     /// Begins to connect from a port of the range. Returns `None` if no port is free.
-    pub(crate) fn connect(&self, to: SocketAddr) -> io::Result<Option<(TcpStream, Watched)>> {
+    pub(crate) fn connect(
+        &self,
+        to: SocketAddr,
+    ) -> io::Result<Option<(TcpStream, WatchedConnection)>> {
         let mut watch = self.watch.borrow_mut();
         let (socket, port) = match watch.ports.connect(to) {
             Ok(connected) => connected,
@@ -148,7 +151,7 @@ impl SegmentTimes {
         };
         // Segments that have arrived already are still in the ring, which this thread reads.
         watch.open(port, to);
-        let watched = Watched {
+        let watched = WatchedConnection {
             watch: self.watch.clone(),
             count: self.seldom.clone(),
             port,
@@ -164,7 +167,7 @@ impl SegmentTimes {
 
     /// Queues a segment from the ring.
     #[inline]
-    pub(crate) fn shown(&self, segment: &Segment) {
+    pub(crate) fn queue(&self, segment: &Segment) {
         self.watch.borrow_mut().put_aside(segment);
     }
 
@@ -175,7 +178,7 @@ impl SegmentTimes {
         let mut watch = self.watch.borrow_mut();
         watch.take_in(share);
         let connections = watch.connections.iter().skip(share).step_by(SHARES);
-        places.extend(connections.flatten().filter_map(|c| c.seldom));
+        places.extend(connections.flatten().filter_map(|c| c.periodic));
     }
 
     /// Releases a chunk of a connection that is gone.
@@ -194,12 +197,12 @@ impl SegmentTimes {
     }
 
     /// Returns `true` if the ring must be read as soon as it has anything.
-    pub(crate) fn hurries(&self) -> bool {
+    pub(crate) fn needs_prompt_reads(&self) -> bool {
         self.is_needed() || self.hurries.get()
     }
 }
 
-impl Watch {
+impl SegmentWatch {
     fn index(&self, port: u16) -> Option<usize> {
         let index = usize::from(port.checked_sub(self.first)?);
         (index < self.connections.len()).then_some(index)
@@ -233,7 +236,7 @@ impl Watch {
             return;
         }
         let share = index % SHARES;
-        self.aside[share].push(Aside {
+        self.aside[share].push(QueuedSegment {
             at: segment.at,
             header: segment.header,
             port,
@@ -253,13 +256,15 @@ impl Watch {
             let mut looked_at = 0;
             for segment in together {
                 if let Some(connection) = self.connection(segment.port) {
-                    looked_at ^= connection.segments.look();
+                    looked_at ^= connection.segments.touch();
                 }
             }
             std::hint::black_box(looked_at);
             for segment in together {
                 if let Some(connection) = self.connection(segment.port) {
-                    connection.segments.arrived(&segment.header, segment.at);
+                    connection
+                        .segments
+                        .record_segment(&segment.header, segment.at);
                 }
             }
         }
@@ -268,8 +273,8 @@ impl Watch {
     }
 }
 
-impl Watched {
-    pub(crate) fn with<T>(&self, look: impl FnOnce(&mut Segments) -> T) -> Option<T> {
+impl WatchedConnection {
+    pub(crate) fn with<T>(&self, look: impl FnOnce(&mut ArrivalTimes) -> T) -> Option<T> {
         let mut watch = self.watch.borrow_mut();
         let share = watch.index(self.port)? % SHARES;
         watch.take_in(share);
@@ -278,10 +283,10 @@ impl Watched {
     }
 
     /// Notes a read of `count` bytes and appends their arrival times to `runs`. See
-    /// [`Segments::take`].
-    pub(crate) fn take(&mut self, count: usize, at: Time, exact: bool, runs: &mut Vec<Run>) {
+    /// [`ArrivalTimes::take`].
+    pub(crate) fn take(&mut self, count: usize, at: Time, exact: bool, runs: &mut Vec<ArrivalRun>) {
         self.read = at;
-        self.with(|segments| segments.take(count, at, exact, runs));
+        self.with(|segments| segments.record_read(count, at, exact, runs));
     }
 
     /// Starts periodic reads of the connection with index `place`, or ends them if `None`.
@@ -290,7 +295,7 @@ impl Watched {
         self.seldom = place.is_some();
         self.count.set(count + usize::from(self.seldom));
         if let Some(connection) = self.watch.borrow_mut().connection(self.port) {
-            connection.seldom = place;
+            connection.periodic = place;
         }
     }
 
@@ -305,11 +310,11 @@ impl Watched {
     }
 
     /// Reads the available bytes early, to be delivered later.
-    pub(crate) fn hold(&mut self, socket: &TcpStream, now: Time) -> Holding {
+    pub(crate) fn hold(&mut self, socket: &TcpStream, now: Time) -> EarlyRead {
         let holding = self
             .early
             .read(socket, &mut self.watch.borrow_mut().room, now);
-        self.broke |= holding == Holding::Broken;
+        self.broke |= holding == EarlyRead::Broken;
         holding
     }
 
@@ -318,7 +323,7 @@ impl Watched {
         self.early.take()
     }
 
-    /// Puts back the chunk from [`Watched::take_early`] without its first `heard` bytes.
+    /// Puts back the chunk from [`WatchedConnection::take_early`] without its first `heard` bytes.
     pub(crate) fn put_back(&mut self, chunk: Chunk, heard: usize) {
         let room = &mut self.watch.borrow_mut().room;
         self.early.put_back(chunk, heard, room);
@@ -335,7 +340,7 @@ impl Watched {
     }
 }
 
-impl Drop for Watched {
+impl Drop for WatchedConnection {
     fn drop(&mut self) {
         self.be_seldom(None);
         let mut watch = self.watch.borrow_mut();

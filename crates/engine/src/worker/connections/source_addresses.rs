@@ -17,14 +17,14 @@ const PORTS_A_TURN: usize = 7_000;
 
 /// The source addresses of each population.
 pub(crate) struct SourceAddresses {
-    each: Vec<InTurn>,
+    each: Vec<SourceCursor>,
     /// This worker's part of [`PORTS_A_TURN`].
     ports_a_turn: usize,
 }
 
 /// Index of the current source address, and the number of connections from it in a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct InTurn {
+struct SourceCursor {
     at: usize,
     used: usize,
 }
@@ -40,7 +40,7 @@ impl SourceAddresses {
     /// Creates the state for `populations` populations, on one of `workers` workers.
     pub(crate) fn new(populations: usize, workers: usize) -> SourceAddresses {
         SourceAddresses {
-            each: vec![InTurn::default(); populations],
+            each: vec![SourceCursor::default(); populations],
             ports_a_turn: PORTS_A_TURN / workers.max(1),
         }
     }
@@ -75,7 +75,7 @@ impl SourceAddresses {
         };
         let own = &mut self.each[population];
         if own.used >= self.ports_a_turn {
-            *own = InTurn {
+            *own = SourceCursor {
                 at: (own.at + 1) % count,
                 used: 0,
             };
@@ -91,7 +91,7 @@ impl SourceAddresses {
             match connect(source) {
                 Ok(socket) => {
                     let used = if at == own.at { own.used + 1 } else { 1 };
-                    *own = InTurn { at, used };
+                    *own = SourceCursor { at, used };
                     return Ok(socket);
                 }
                 Err(refused)

@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice, Write};
 use std::net::SocketAddr;
 
-use measure::{Run, Time};
+use measure::{ArrivalRun, Time};
 use mio::net::TcpStream;
-use net::tls::{Fault, Layer, Taken};
-use protocol::session::{Acks, ChannelId};
+use net::tls::{Fault, OpenStatus, TlsLayer};
+use protocol::session::{AckDelay, ChannelId};
 
 use super::super::keys::{ACCEPTED, SessionKey};
-use super::segment_times::Watched;
+use super::segment_times::WatchedConnection;
 use crate::trace::TracedConnection;
 
 /// Maximum size of the send queue for media. A control message takes some hundred bytes; of
@@ -36,9 +36,9 @@ pub(crate) struct Stream {
     /// Records all bytes of a traced client.
     pub(crate) trace: Option<Box<TracedConnection>>,
     /// State of arrival times from the ring; `None` if the ring does not receive the segments.
-    pub(crate) watched: Option<Watched>,
+    pub(crate) watched: Option<WatchedConnection>,
     /// TLS state; `None` for a plain connection.
-    pub(crate) tls: Option<Layer>,
+    pub(crate) tls: Option<TlsLayer>,
     /// True for a Unix socket.
     pub(crate) unix: bool,
     /// True if the connection is read on readiness even while it carries media.
@@ -68,14 +68,14 @@ pub(crate) enum State {
         others: Vec<SocketAddr>,
     },
     /// The TLS handshake is in progress since `since`.
-    Securing { party: Party, since: Time },
+    TlsHandshake { party: Party, since: Time },
     /// The connection is established.
     Open {
         session: SessionKey,
         channel: ChannelId,
     },
     /// The session handed the connection over; `line` is its index among the exchanges.
-    Exchange { line: usize },
+    Exchange { exchange: usize },
     /// The session has closed the connection; the rest of the queue is being sent.
     Closing { serial: u64 },
 }
@@ -97,10 +97,10 @@ impl Stream {
 
     /// Returns the session and channel that receive the connection's bytes. During a handshake and
     /// while closing there is none, and only the end of the connection matters.
-    pub(crate) fn hearer(&self) -> (SessionKey, ChannelId) {
+    pub(crate) fn recipient(&self) -> (SessionKey, ChannelId) {
         match self.state {
             State::Open { session, channel } => (session, channel),
-            _ => (SessionKey::NOBODY, ACCEPTED),
+            _ => (SessionKey::NONE, ACCEPTED),
         }
     }
 
@@ -124,7 +124,7 @@ impl Stream {
     fn put<const N: usize>(&mut self, parts: [&[u8]; N], most: usize) -> bool {
         let length: usize = parts.iter().map(|part| part.len()).sum();
         let length = match self.tls {
-            Some(_) => net::tls::sealed(length),
+            Some(_) => net::tls::sealed_length_max(length),
             None => length,
         };
         if self.queue.len() + length > most {
@@ -148,17 +148,17 @@ impl Stream {
         }
     }
 
-    /// Decrypts received bytes. See [`Layer::open`].
+    /// Decrypts received bytes. See [`TlsLayer::open`].
     pub(crate) fn open_sealed(
         &mut self,
         bytes: &[u8],
-        runs: &[Run],
+        runs: &[ArrivalRun],
         plain: &mut Vec<u8>,
-        plain_runs: &mut Vec<Run>,
-    ) -> Result<Taken, Fault> {
+        plain_runs: &mut Vec<ArrivalRun>,
+    ) -> Result<OpenStatus, Fault> {
         match &mut self.tls {
             Some(layer) => layer.open(bytes, runs, plain, plain_runs, &mut self.queue),
-            None => Ok(Taken::default()),
+            None => Ok(OpenStatus::default()),
         }
     }
 
@@ -171,7 +171,7 @@ impl Stream {
     }
 
     /// Queues the close alert if the connection uses TLS, and sends it if the connection takes it.
-    pub(crate) fn say_goodbye(&mut self) {
+    pub(crate) fn close_tls(&mut self) {
         if let Some(layer) = &mut self.tls
             && layer.close(&mut self.queue).is_ok()
         {
@@ -181,11 +181,11 @@ impl Stream {
     }
 
     /// Sets how soon received bytes are acknowledged.
-    pub(crate) fn acknowledge(&mut self, acks: Acks) {
-        self.prompt = acks == Acks::AtOnce;
+    pub(crate) fn acknowledge(&mut self, acks: AckDelay) {
+        self.prompt = acks == AckDelay::AtOnce;
         if !self.unix {
             // Not supported before Linux 6.15.
-            let _ = net::options::acknowledge_soon(&self.socket);
+            let _ = net::options::limit_ack_delay(&self.socket);
         }
     }
 
@@ -286,7 +286,7 @@ impl Stream {
 
 /// Records received bytes in a trace, one entry for each arrival time.
 #[cold]
-pub(crate) fn trace_runs(trace: &mut TracedConnection, bytes: &[u8], runs: &[Run]) {
+pub(crate) fn trace_runs(trace: &mut TracedConnection, bytes: &[u8], runs: &[ArrivalRun]) {
     let mut begin = 0;
     for together in runs.chunk_by(|one, next| one.at == next.at) {
         if let Some(last) = together.last() {

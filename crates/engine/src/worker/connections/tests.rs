@@ -8,7 +8,7 @@ use super::stream::{CONTROL_ROOM_BYTES, SEND_QUEUE_BYTES};
 use super::*;
 
 const SESSION: SessionKey = SessionKey {
-    place: 1,
+    index: 1,
     serial: 1,
 };
 
@@ -32,14 +32,14 @@ impl Bench {
     }
 
     fn connect(&mut self, to: SocketAddr, others: Vec<SocketAddr>) -> usize {
-        let wish = Wish {
+        let wish = ConnectRequest {
             session: SESSION,
             channel: CHANNEL,
             population: Some(0),
             media: false,
             sources: &[],
             tracer: None,
-            shown: false,
+            on_ring: false,
         };
         let (connections, runtime) = (&mut self.connections, &mut self.runtime);
         match connections.connect(runtime, &wish, to, others, &mut None) {
@@ -100,8 +100,8 @@ fn bytes_are_delivered_to_their_session_before_the_end() {
         runtime,
         ..
     } = &mut bench;
-    let told = connections.told(place, runtime);
-    assert!(matches!(told, Told::Read(WantedRead::All)));
+    let told = connections.on_readable(place, runtime);
+    assert!(matches!(told, ReadyAction::Read(WantedRead::All)));
     let reading = connections.begin_reading(place, WantedRead::All);
     let mut reading = reading.expect("something is wanted");
     let step = connections.read_once(&mut reading, runtime);
@@ -117,7 +117,7 @@ fn bytes_are_delivered_to_their_session_before_the_end() {
     let step = connections.read_once(&mut reading, runtime);
     assert!(matches!(step, Step::Ended));
     connections.end_reading(reading);
-    assert!(connections.lose(place, Closed::End).is_some());
+    assert!(connections.remove_broken(place, CloseReason::End).is_some());
     assert_eq!(connections.count(), 0);
 }
 

@@ -8,7 +8,7 @@ use protocol::session::{Context, Flows, Outbox, Output, Sinks};
 use super::*;
 
 const SESSION: SessionKey = SessionKey {
-    place: 1,
+    index: 1,
     serial: 1,
 };
 
@@ -29,7 +29,7 @@ fn open(
     datagrams: &mut Datagrams,
     runtime: &Runtime,
     peer: Option<SocketAddr>,
-    reading: Reading,
+    reading: ReadTiming,
 ) -> (usize, SocketAddr) {
     let opened = datagrams.open(
         runtime,
@@ -42,12 +42,16 @@ fn open(
 }
 
 /// Receives until datagrams arrive.
-fn look(datagrams: &mut Datagrams, place: usize, runtime: &mut Runtime) -> (Look, Vec<Vec<u8>>) {
+fn look(
+    datagrams: &mut Datagrams,
+    place: usize,
+    runtime: &mut Runtime,
+) -> (ReceiveOutcome, Vec<Vec<u8>>) {
     let give_up = Instant::now() + Duration::from_secs(10);
     let mut batch = datagrams.take_batch().expect("nobody hears anything");
     loop {
         let looked = datagrams.look(place, &mut batch, runtime);
-        if !matches!(looked, Look::Nothing | Look::Error) {
+        if !matches!(looked, ReceiveOutcome::Nothing | ReceiveOutcome::Error) {
             let clock = runtime.clock.same_start();
             let came = batch.datagrams(&clock).map(|came| came.bytes.to_vec());
             let came = came.collect();
@@ -63,14 +67,14 @@ fn look(datagrams: &mut Datagrams, place: usize, runtime: &mut Runtime) -> (Look
 fn sockets_on_the_ring_are_read_late_only_at_deadlines() {
     let (mut datagrams, runtime) = (Datagrams::new(), runtime());
     let ways = [
-        (Reading::Late, MediaPath::None, true),
-        (Reading::Late, MediaPath::Ring, false),
-        (Reading::AtDeadlines, MediaPath::Ring, true),
-        (Reading::AtOnce, MediaPath::None, false),
+        (ReadTiming::Late, MediaPath::None, true),
+        (ReadTiming::Late, MediaPath::Ring, false),
+        (ReadTiming::AtDeadlines, MediaPath::Ring, true),
+        (ReadTiming::AtOnce, MediaPath::None, false),
     ];
     for (reading, media, expected) in ways {
         let socket = net::ports::bind(local(), 0).expect("a free port");
-        let (whose, how) = ((SESSION, CHANNEL), (Reading::AtOnce, media));
+        let (whose, how) = ((SESSION, CHANNEL), (ReadTiming::AtOnce, media));
         let opened = datagrams.open(&runtime, whose, (socket, None), how, None);
         let (place, _) = opened.expect("a free port");
         assert!(!datagrams.is_late(place));
@@ -84,8 +88,8 @@ fn sockets_on_the_ring_are_read_late_only_at_deadlines() {
 #[test]
 fn datagrams_arrive_and_closed_socket_is_not_read_late() {
     let (mut datagrams, mut runtime) = (Datagrams::new(), runtime());
-    let (receiver, to) = open(&mut datagrams, &runtime, None, Reading::Late);
-    let (sender, _) = open(&mut datagrams, &runtime, None, Reading::AtOnce);
+    let (receiver, to) = open(&mut datagrams, &runtime, None, ReadTiming::Late);
+    let (sender, _) = open(&mut datagrams, &runtime, None, ReadTiming::AtOnce);
     assert_eq!(datagrams.late(), [receiver]);
     let mut out = VecDeque::new();
     let mut outbox = Outbox::default();
@@ -107,7 +111,7 @@ fn datagrams_arrive_and_closed_socket_is_not_read_late() {
     }
     let (looked, came) = look(&mut datagrams, receiver, &mut runtime);
     let owner = Owner::Session(SESSION, CHANNEL);
-    assert!(matches!(looked, Look::Filled { owner: whose, .. } if whose == owner));
+    assert!(matches!(looked, ReceiveOutcome::Filled { owner: whose, .. } if whose == owner));
     assert_eq!(came, [b"one", b"two"]);
     datagrams.close_channel(receiver, None, &mut runtime);
     assert!(datagrams.late().is_empty());
@@ -117,18 +121,18 @@ fn datagrams_arrive_and_closed_socket_is_not_read_late() {
 #[test]
 fn reading_mode_of_a_socket_can_be_changed() {
     let (mut datagrams, mut runtime) = (Datagrams::new(), runtime());
-    let (place, to) = open(&mut datagrams, &runtime, None, Reading::AtOnce);
+    let (place, to) = open(&mut datagrams, &runtime, None, ReadTiming::AtOnce);
     let other = std::net::UdpSocket::bind(local()).expect("a free port");
     let mut ready = crate::worker::readiness::Ready::new();
     for (reading, word) in [
-        (Reading::Late, b"one"),
-        (Reading::AtOnce, b"two"),
-        (Reading::AtOnce, b"six"),
+        (ReadTiming::Late, b"one"),
+        (ReadTiming::AtOnce, b"two"),
+        (ReadTiming::AtOnce, b"six"),
     ] {
         other.send_to(word, to).expect("it is there");
         let set = datagrams.set_reading(place, reading, &runtime);
         set.expect("linux takes it");
-        let is_late = reading == Reading::Late;
+        let is_late = reading == ReadTiming::Late;
         assert_eq!(datagrams.late().contains(&place), is_late);
         let give_up = Instant::now() + Duration::from_secs(10);
         // Datagrams that arrived before are reported too.
@@ -148,7 +152,7 @@ fn reading_mode_of_a_socket_can_be_changed() {
             assert!(Instant::now() < give_up, "nothing is told");
         }
         let (looked, came) = look(&mut datagrams, place, &mut runtime);
-        assert!(matches!(looked, Look::Filled { .. }));
+        assert!(matches!(looked, ReceiveOutcome::Filled { .. }));
         assert_eq!(came, [word]);
     }
 }
@@ -168,11 +172,11 @@ fn sockets_on_the_ring_are_read_at_few_deadlines() {
         let millis = |millis: u64| Time::from_start(Duration::from_millis(1000 + millis));
         [0, 10, 39, 40, 50, 90].map(|at| datagrams.is_due(place, millis(at)))
     };
-    let seldom = due(MediaPath::Ring, Reading::AtDeadlines);
+    let seldom = due(MediaPath::Ring, ReadTiming::AtDeadlines);
     assert_eq!(seldom, [true, false, false, true, false, true]);
     // Media itself is read at each deadline.
-    assert_eq!(due(MediaPath::None, Reading::AtDeadlines), [true; 6]);
-    assert_eq!(due(MediaPath::Ring, Reading::AtOnce), [true; 6]);
+    assert_eq!(due(MediaPath::None, ReadTiming::AtDeadlines), [true; 6]);
+    assert_eq!(due(MediaPath::Ring, ReadTiming::AtOnce), [true; 6]);
     assert!(!datagrams.is_due(99, Time::ZERO));
 }
 
@@ -181,19 +185,22 @@ fn unreachable_peer_is_reported_after_all_datagrams() {
     let (mut datagrams, mut runtime) = (Datagrams::new(), runtime());
     let nobody = std::net::UdpSocket::bind(local()).expect("a free port");
     let peer = nobody.local_addr().ok();
-    let (place, to) = open(&mut datagrams, &runtime, peer, Reading::AtOnce);
+    let (place, to) = open(&mut datagrams, &runtime, peer, ReadTiming::AtOnce);
     nobody.send_to(b"the last", to).expect("it is there");
     drop(nobody);
     datagrams.refused(place, &mut runtime);
     let unread = runtime.readiness.take_unread();
-    assert_eq!(unread, [Place::Single(place)]);
+    assert_eq!(unread, [SocketId::Single(place)]);
     let (looked, came) = look(&mut datagrams, place, &mut runtime);
-    assert!(matches!(looked, Look::Filled { more: true, .. }));
+    assert!(matches!(looked, ReceiveOutcome::Filled { more: true, .. }));
     assert_eq!(came, [b"the last"]);
     let mut batch = datagrams.take_batch().expect("nobody hears anything");
-    assert!(datagrams.are_heard());
+    assert!(datagrams.is_delivering());
     let looked = datagrams.look(place, &mut batch, &mut runtime);
-    assert!(matches!(looked, Look::NobodyThere(SESSION, CHANNEL)));
+    assert!(matches!(
+        looked,
+        ReceiveOutcome::NobodyThere(SESSION, CHANNEL)
+    ));
 }
 
 #[test]
@@ -206,10 +213,10 @@ fn socket_with_the_shortest_interval_wakes_the_loop() {
         opened.expect("a free port").0
     };
     let millis = |millis| Time::from_start(Duration::from_millis(millis));
-    let within = |millis| Reading::Soon(Duration::from_millis(millis));
+    let within = |millis| ReadTiming::Soon(Duration::from_millis(millis));
     let eight = open(within(8), MediaPath::None);
     let one = open(
-        Reading::MediaSoon(Duration::from_millis(1)),
+        ReadTiming::MediaSoon(Duration::from_millis(1)),
         MediaPath::None,
     );
     // The ring wakes the loop for these.
@@ -224,7 +231,7 @@ fn socket_with_the_shortest_interval_wakes_the_loop() {
     }
     assert_eq!(datagrams.next_look(millis(5)), millis(13));
     datagrams
-        .set_reading(eight, Reading::Late, &runtime)
+        .set_reading(eight, ReadTiming::Late, &runtime)
         .expect("it can be polled");
     assert_eq!(datagrams.next_look(millis(5)), Time::NEVER);
 }

@@ -16,7 +16,10 @@ const OF_SENDER: [u8; 28] = {
 
 fn session(serial: u64) -> SessionKey {
     let place = 1;
-    SessionKey { place, serial }
+    SessionKey {
+        index: place,
+        serial,
+    }
 }
 
 fn runtime() -> Runtime {
@@ -31,7 +34,7 @@ fn join(groups: &mut Groups, runtime: &Runtime, serial: u64, port: u16) -> usize
         port,
         control: port + 1,
         sources: Vec::new(),
-        interface: Interface::With(Ipv4Addr::LOCALHOST.into()),
+        interface: Interface::Address(Ipv4Addr::LOCALHOST.into()),
         ttl: 0,
         sink: None,
     };

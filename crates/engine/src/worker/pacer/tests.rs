@@ -19,7 +19,7 @@ use super::*;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 const SESSION: SessionKey = SessionKey {
-    place: 0,
+    index: 0,
     serial: 0,
 };
 
@@ -47,7 +47,8 @@ impl Bench {
                 Interest::READABLE,
             )
             .expect("linux has it");
-        let pacer = Pacer::start(0, &clock, Arc::new(waker), How::default()).expect("a thread");
+        let pacer =
+            Pacer::start(0, &clock, Arc::new(waker), PacerOptions::default()).expect("a thread");
         Bench {
             clock,
             poll,
@@ -67,7 +68,7 @@ impl Bench {
         let (pacer, socket) = (&self.pacer, self.socket.clone());
         let mut lease = None;
         self.flows.lend(id, |flow| {
-            let whose = Whose {
+            let whose = FlowOwner {
                 session: SESSION,
                 flow: id,
                 channel: CHANNEL,
@@ -80,7 +81,7 @@ impl Bench {
     }
 
     fn sent(&mut self, id: FlowId) -> u64 {
-        self.flows.with(id, |flow: &mut RtpFlow| flow.sent().0)
+        self.flows.access_as(id, |flow: &mut RtpFlow| flow.sent().0)
     }
 
     fn wait_for(&mut self, what: &str, mut holds: impl FnMut(&mut Bench) -> bool) {
@@ -93,8 +94,8 @@ impl Bench {
 
     /// Removes the flow and returns its counts.
     fn remove(&mut self, id: FlowId) -> ServedCounts {
-        let flow: Box<RtpFlow> = self.flows.take(id);
-        let served = flow.served();
+        let flow: Box<RtpFlow> = self.flows.remove_as(id);
+        let served = flow.statistics();
         ServedCounts {
             left: flow.sent().0,
             not_taken: served.not_taken,
@@ -165,14 +166,16 @@ fn counts_of_a_stopped_flow_equal_what_arrived() {
         let mut arrived = 0;
         if wanted % 2 == 0 {
             // Pause and resume.
-            bench.flows.with(id, RtpFlow::pause);
+            bench.flows.access_as(id, RtpFlow::pause);
             let sent = bench.sent(id);
             arrived = received(receiver).len() as u64;
             assert_eq!(arrived, sent);
             bench.flows.take_back(id);
             assert!(!bench.pacer.has(lease));
             let now = bench.clock.now();
-            bench.flows.with(id, |flow: &mut RtpFlow| flow.start(now));
+            bench
+                .flows
+                .access_as(id, |flow: &mut RtpFlow| flow.start(now));
             let again = bench.lend_again(id, address(receiver));
             assert!(bench.pacer.has(again) && again != lease);
             bench.wait_for("it goes on", |bench| bench.sent(id) > sent);
@@ -331,7 +334,7 @@ impl Flow for Idle {
         })
     }
 
-    fn left(&mut self, _: Tag, left: Option<Handover>) {
+    fn packet_sent(&mut self, _: Tag, left: Option<Handover>) {
         self.left += u64::from(left.is_some());
     }
 }
@@ -351,14 +354,14 @@ fn repeatedly_woken_flow_leaves_no_obsolete_entries() {
         let now = bench.clock.now();
         bench
             .flows
-            .with(id, |flow: &mut Idle| flow.wanted.push_back(now));
+            .access_as(id, |flow: &mut Idle| flow.wanted.push_back(now));
         bench.wait_for("it leaves", |bench| {
-            bench.flows.with(id, |flow: &mut Idle| flow.left) >= wanted
+            bench.flows.access_as(id, |flow: &mut Idle| flow.left) >= wanted
         });
     }
-    let waiting = bench.pacer.shared.reach(|state| state.due.len());
+    let waiting = bench.pacer.shared.with_state(|state| state.due.len());
     assert!(waiting <= 1, "{waiting} entries of one flow");
-    assert_eq!(bench.flows.take::<Idle>(id).left, 100);
+    assert_eq!(bench.flows.remove_as::<Idle>(id).left, 100);
 }
 
 #[test]
@@ -385,7 +388,7 @@ fn unreachable_peer_seen_by_the_pacer_is_reported() {
         !refused.is_empty()
     });
     assert_eq!(refused, [(SESSION, CHANNEL)]);
-    assert_eq!(bench.flows.take::<Idle>(id).left, 1);
+    assert_eq!(bench.flows.remove_as::<Idle>(id).left, 1);
 }
 
 #[test]
@@ -409,7 +412,7 @@ fn ended_flow_sends_nothing_until_restarted() {
         assert_eq!(ended, [(SESSION, id, lease)]);
         bench
             .flows
-            .with(id, |flow: &mut Idle| flow.wanted.push_back(now));
+            .access_as(id, |flow: &mut Idle| flow.wanted.push_back(now));
         // A packet that is due later has left, so the pacer has passed the ended flow.
         let later = Idle {
             wanted: VecDeque::from([bench.clock.now()]),
@@ -419,9 +422,9 @@ fn ended_flow_sends_nothing_until_restarted() {
         let later = bench.flows.insert(later);
         bench.lend_again(later, to);
         bench.wait_for("it leaves", |bench| {
-            bench.flows.with(later, |flow: &mut Idle| flow.left) == 1
+            bench.flows.access_as(later, |flow: &mut Idle| flow.left) == 1
         });
-        assert_eq!(bench.flows.with(id, |flow: &mut Idle| flow.left), sent);
+        assert_eq!(bench.flows.access_as(id, |flow: &mut Idle| flow.left), sent);
         bench.flows.take_back(id);
     }
 }

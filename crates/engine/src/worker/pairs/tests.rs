@@ -15,7 +15,7 @@ const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const CHANNEL: ChannelId = ChannelId(3);
 
 fn session(serial: u64) -> SessionKey {
-    SessionKey { place: 1, serial }
+    SessionKey { index: 1, serial }
 }
 
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl Bench {
         }
     }
 
-    fn take_in(&mut self, place: Place, from: SocketAddr) -> TakenIn {
+    fn take_in(&mut self, place: SocketId, from: SocketAddr) -> Disposition {
         let datagram = Datagram {
             from,
             to: None,
@@ -59,12 +59,12 @@ impl Bench {
             bytes: b"report",
             length: 6,
         };
-        let counting = &mut Counting {
+        let counting = &mut MediaCounter {
             sinks: &mut self.sinks,
             populations: &mut self.populations,
             runtime: &mut self.runtime,
         };
-        self.pairs.take_in(place, &datagram, counting)
+        self.pairs.process(place, &datagram, counting)
     }
 
     fn foreign(&mut self) -> i64 {
@@ -80,7 +80,7 @@ fn from(last: u8, port: u16) -> SocketAddr {
 #[test]
 fn pair_accepts_only_its_peer_and_is_free_once_closed() {
     let mut bench = Bench::new();
-    let wish = Wish {
+    let wish = PairRequest {
         session: session(1),
         population: 0,
         channel: CHANNEL,
@@ -90,9 +90,9 @@ fn pair_accepts_only_its_peer_and_is_free_once_closed() {
         tracer: None,
     };
     let opened = bench.pairs.open(&bench.runtime, &wish);
-    let Opened { media, control, .. } = opened.expect("free ports");
-    let heard = TakenIn::For(session(1), CHANNEL, Port::Media);
-    let place = Place::Pair(media);
+    let OpenedPair { media, control, .. } = opened.expect("free ports");
+    let heard = Disposition::For(session(1), CHANNEL, Port::Media);
+    let place = SocketId::Pair(media);
     assert_eq!(
         bench.take_in(place, from(9, 7)),
         heard,
@@ -104,7 +104,7 @@ fn pair_accepts_only_its_peer_and_is_free_once_closed() {
     };
     assert_eq!(bench.pairs.name_peer(media, control, peer), None);
     assert_eq!(bench.take_in(place, from(1, 99)), heard);
-    assert_eq!(bench.take_in(place, from(9, 7)), TakenIn::Counted);
+    assert_eq!(bench.take_in(place, from(9, 7)), Disposition::Counted);
     assert_eq!(bench.foreign(), 1);
     assert_eq!(bench.pairs.ports().pairs_taken(), 1);
     assert_eq!(bench.pairs.close(media, control, &mut bench.runtime), None);
@@ -135,10 +135,10 @@ fn sessions_on_a_shared_pair_receive_only_from_their_peer() {
     let whose = (session(1), CHANNEL);
     bench.pairs.route(pair, whose, peer(30), Some(peer(10)));
     bench.pairs.leave(pair.0, pair.1, session(1), peer(20));
-    let place = Place::Shared(pair.0);
-    assert_eq!(bench.take_in(place, from(1, 10)), TakenIn::Counted);
+    let place = SocketId::Shared(pair.0);
+    assert_eq!(bench.take_in(place, from(1, 10)), Disposition::Counted);
     for (port, number) in [(30, 1), (20, 2)] {
-        let heard = TakenIn::For(session(number), CHANNEL, Port::Media);
+        let heard = Disposition::For(session(number), CHANNEL, Port::Media);
         assert_eq!(bench.take_in(place, from(1, port)), heard);
     }
     assert_eq!(bench.foreign(), 1);
@@ -148,7 +148,7 @@ fn sessions_on_a_shared_pair_receive_only_from_their_peer() {
 fn session_is_notified_of_the_first_foreign_datagram() {
     let mut bench = Bench::new();
     let sink = bench.sinks.insert(Nothing);
-    let wish = Wish {
+    let wish = PairRequest {
         session: session(1),
         population: 0,
         channel: CHANNEL,
@@ -158,15 +158,15 @@ fn session_is_notified_of_the_first_foreign_datagram() {
         tracer: None,
     };
     let opened = bench.pairs.open(&bench.runtime, &wish);
-    let Opened { media, control, .. } = opened.expect("free ports");
+    let OpenedPair { media, control, .. } = opened.expect("free ports");
     let peer = Peer {
         media: from(1, 7),
         control: from(1, 8),
     };
     bench.pairs.name_peer(media, control, peer);
     for last in [9, 9, 8] {
-        let taken = bench.take_in(Place::Pair(media), from(last, 7));
-        assert_eq!(taken, TakenIn::Counted);
+        let taken = bench.take_in(SocketId::Pair(media), from(last, 7));
+        assert_eq!(taken, Disposition::Counted);
     }
     assert_eq!(bench.foreign(), 3);
     let told = bench.runtime.inbox.pop();

@@ -1,14 +1,14 @@
 //! The conformance cases of the session contract, over real sockets.
 
 use crate::receive_path;
-use protocol::session::Needs;
+use protocol::session::CaptureNeeds;
 use protocol::testing::conformance::{Case, Log, Server, cases};
 
 use super::*;
 
 /// A worker with nothing to do.
-fn idle() -> Duty {
-    Duty {
+fn idle() -> WorkerPlan {
+    WorkerPlan {
         populations: vec![PopulationPlan {
             name: "toys".to_owned(),
             catalogue: RTSP_PROTOCOL.catalogue,
@@ -38,7 +38,7 @@ fn tls() -> net::tls::Server {
 }
 
 /// Returns the server's worker and its address.
-fn server(case: &Case, log: &Log) -> (Duty, SocketAddr) {
+fn server(case: &Case, log: &Log) -> (WorkerPlan, SocketAddr) {
     let mut duty = idle();
     let udp = || UdpSocket::bind((LOCAL, 0)).expect("a free port");
     let at = match case.server {
@@ -50,8 +50,8 @@ fn server(case: &Case, log: &Log) -> (Duty, SocketAddr) {
                 let log = log.lock().expect("nobody panics with it");
                 serve(log.clone())
             });
-            let serving = Serving {
-                apart: false,
+            let serving = ListenerPlan {
+                no_segmentation: false,
                 own_files: false,
                 max_sessions: usize::MAX,
                 accept,
@@ -76,14 +76,14 @@ fn server(case: &Case, log: &Log) -> (Duty, SocketAddr) {
     (duty, at.expect("it is bound"))
 }
 
-fn client(case: &Case, to: SocketAddr, log: &Log) -> Duty {
+fn client(case: &Case, to: SocketAddr, log: &Log) -> WorkerPlan {
     let (make, log) = (case.client, log.clone());
     let client: MakeClient = Arc::new(move |_, _| Ok(make(to, log.clone())));
     one_client(client, case.stop.map_or(Leave::AtEnd, Leave::After))
 }
 
 /// A worker with one client.
-pub(super) fn one_client(client: MakeClient, leave: Leave) -> Duty {
+pub(super) fn one_client(client: MakeClient, leave: Leave) -> WorkerPlan {
     let load = Load {
         shape: Shape::AtOnce { clients: 1 },
         rejoin: false,
@@ -96,7 +96,7 @@ pub(super) fn one_client(client: MakeClient, leave: Leave) -> Duty {
         leave,
         run_ends: Time::NEVER,
         tls: Arc::new(net::tls::Client::new(net::tls::Trust {
-            anybody: true,
+            accept_any: true,
             authorities: None,
         })),
         client,
@@ -119,7 +119,7 @@ fn worker_with_a_packet_ring_passes_the_conformance_cases() {
     }
     carry_all(|ports| {
         let range = ports.ports().expect("some");
-        let ring = receive_path::settings(8 << 20, range, Some(Needs::ALL), false);
+        let ring = receive_path::settings(8 << 20, range, Some(CaptureNeeds::ALL), false);
         (ports, Some(ring))
     });
 }
@@ -134,10 +134,10 @@ fn carry_all(ring: impl Fn(PortRange) -> (PortRange, Option<RingSettings>)) {
         (client.ports, client.ring) = (ports, ring.map(Into::into));
         let mut stopped = false;
         let seen = play(vec![client, server], |crew, clock, seen| {
-            let over = !seen.outcomes().is_empty() && case.server_is_through(&theirs);
+            let over = !seen.outcomes().is_empty() && case.is_server_done(&theirs);
             if over && !std::mem::replace(&mut stopped, true) {
                 let until = clock.now() + Duration::from_secs(1);
-                crew.tell(|| Command::Stop { until });
+                crew.broadcast(|| Command::Stop { until });
             }
         });
         case.check(&ours, &theirs);

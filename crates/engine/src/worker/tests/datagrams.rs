@@ -15,7 +15,7 @@ fn datagrams_refused_by_the_kernel_are_not_traced() {
                 open: Open::Udp {
                     local: SocketAddr::new(LOCAL, 0),
                     peer: None,
-                    reading: Reading::AtOnce,
+                    reading: ReadTiming::AtOnce,
                     media: None,
                 },
             }),
@@ -48,12 +48,12 @@ fn host_name_is_resolved_for_a_udp_socket() {
         toy(move |cx, input, _| match input {
             Input::Start { .. } => cx.out.push_back(Output::Open {
                 channel: CHANNEL,
-                open: Open::UdpTo {
+                open: Open::UdpToHost {
                     host: host.to_owned(),
                     port,
                     local_port: 0,
                     timeout: PATIENCE,
-                    reading: Reading::AtOnce,
+                    reading: ReadTiming::AtOnce,
                     media: None,
                 },
             }),
@@ -81,8 +81,8 @@ fn host_name_is_resolved_for_a_udp_socket() {
 #[test]
 fn datagrams_are_delivered_before_the_deadline() {
     for reading in [
-        Reading::Soon(Duration::from_millis(1)),
-        Reading::AtDeadlines,
+        ReadTiming::Soon(Duration::from_millis(1)),
+        ReadTiming::AtDeadlines,
     ] {
         let seen = run_one(move || {
             let mut heard = 0;
@@ -92,14 +92,14 @@ fn datagrams_are_delivered_before_the_deadline() {
                     open: Open::Udp {
                         local: SocketAddr::new(LOCAL, 0),
                         peer: None,
-                        reading: Reading::AtOnce,
+                        reading: ReadTiming::AtOnce,
                         media: None,
                     },
                 }),
                 Input::Opened { local, .. } => {
                     // From one mode to the other and back.
-                    for reading in [reading, Reading::AtOnce, Reading::Late, reading] {
-                        cx.out.push_back(Output::Read {
+                    for reading in [reading, ReadTiming::AtOnce, ReadTiming::Late, reading] {
+                        cx.out.push_back(Output::SetReadTiming {
                             channel: CHANNEL,
                             reading,
                         });

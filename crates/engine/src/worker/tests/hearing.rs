@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use crossbeam_channel::bounded;
 use net::ring::Family;
 
-use super::super::deferred::{Deferred, Mark};
+use super::super::deferred::{Deferred, RingMark};
 use super::super::{Config, Mailbox, Worker};
 use super::ring::may_have_a_ring;
 use super::*;
@@ -42,8 +42,8 @@ fn worker() -> Worker {
         resolver: Resolver::start().expect("a thread"),
         mailbox,
         ports: PortRange::new(30_000..30_040),
-        goes_first: false,
-        in_real_time: false,
+        raised_priority: false,
+        realtime_pacer: false,
         ring: Some(RingSettings::new(Family::V4, 30_000..=30_039).into()),
         populations: vec![PopulationPlan {
             name: "slow".to_owned(),
@@ -65,7 +65,7 @@ fn deferred_inputs_are_released_in_order_and_in_parts() {
     }
     let mut worker = worker();
     let session = worker.add_session(Box::new(Slow), 0, None);
-    let mark = Mark::new([0, 0], Time::ZERO);
+    let mark = RingMark::new([0, 0], Time::ZERO);
     for number in 0..5 {
         let bytes = vec![number];
         let waiting = Deferred::Bytes {
@@ -79,10 +79,10 @@ fn deferred_inputs_are_released_in_order_and_in_parts() {
         rings.deferred.push(mark, waiting);
     }
     let left = |worker: &Worker| worker.rings.as_ref().expect("a ring").deferred.count();
-    worker.let_go();
+    worker.release_deferred();
     assert_eq!(left(&worker), 4, "the loop looks at other things");
     assert!(worker.can_let_go());
-    worker.let_go_of_all();
+    worker.release_all_ready();
     assert_eq!(left(&worker), 0);
     assert!(!worker.can_let_go());
 }

@@ -2,7 +2,7 @@
 
 use crate::receive_path;
 use net::ring::{self, Family, PacketRing};
-use protocol::media::rtp::{NEEDS, StreamSummary};
+use protocol::media::rtp::{READ_NEEDS, StreamSummary};
 use protocol::media::sdp::MediaKind;
 use protocol::session::MediaEvent;
 
@@ -56,7 +56,7 @@ fn receiver(told: Arc<Mutex<Told>>) -> Box<dyn Session> {
         Input::Datagram { .. } => {
             let mut receiver = cx.sinks.remove::<RtpReceiver>(sink.expect("made"));
             receiver.finish(cx.recorder);
-            let summary = StreamSummary::new(MediaKind::Video, "", &receiver);
+            let summary = StreamSummary::from_receiver(MediaKind::Video, "", &receiver);
             let mut told = told.lock().expect("nobody panics with it");
             told.summaries.push((port, summary));
             cx.out.push_back(Output::Ended(Outcome::Completed));
@@ -79,7 +79,7 @@ fn both_paths(send: impl Fn(&[u16]) + Send + 'static) -> Vec<(u16, StreamSummary
     };
     let duties = (0..2).map(|worker| {
         let ports = ports();
-        Duty {
+        WorkerPlan {
             populations: vec![PopulationPlan {
                 name: "toys".to_owned(),
                 catalogue: RTSP_PROTOCOL.catalogue,
@@ -101,8 +101,13 @@ fn both_paths(send: impl Fn(&[u16]) + Send + 'static) -> Vec<(u16, StreamSummary
             serving: Vec::new(),
             endpoints: Vec::new(),
             ring: (worker == 0).then(|| {
-                receive_path::settings(8 << 20, ports.ports().expect("some"), Some(NEEDS), false)
-                    .into()
+                receive_path::settings(
+                    8 << 20,
+                    ports.ports().expect("some"),
+                    Some(READ_NEEDS),
+                    false,
+                )
+                .into()
             }),
             ports,
         }
@@ -226,7 +231,8 @@ fn ring_and_socket_measure_the_same_for_the_same_packets() {
     }
     let mut ports = ports();
     let media = ports.bind(LOCAL).expect("a free pair");
-    let settings = receive_path::settings(8 << 20, media.port..=media.port, Some(NEEDS), false);
+    let settings =
+        receive_path::settings(8 << 20, media.port..=media.port, Some(READ_NEEDS), false);
     let mut ring = PacketRing::open(&settings).expect("just tried");
     let port = media.port;
     let sender = std::thread::spawn(move || {
@@ -256,7 +262,7 @@ fn ring_and_socket_measure_the_same_for_the_same_packets() {
                 at,
                 ..
             } = *datagram;
-            let padded = bytes[0] & NEEDS.whole_if != 0;
+            let padded = bytes[0] & READ_NEEDS.whole_if != 0;
             assert_eq!(
                 bytes.len() == length,
                 padded,
@@ -330,7 +336,7 @@ fn window_counts_by_arrival_even_if_the_loop_is_late() {
             rejoin: false,
         };
         let ports = ports();
-        let duty = Duty {
+        let duty = WorkerPlan {
             populations: vec![PopulationPlan {
                 name: "toys".to_owned(),
                 catalogue: RTSP_PROTOCOL.catalogue,
@@ -352,8 +358,13 @@ fn window_counts_by_arrival_even_if_the_loop_is_late() {
             serving: Vec::new(),
             endpoints: Vec::new(),
             ring: ring.then(|| {
-                receive_path::settings(8 << 20, ports.ports().expect("some"), Some(NEEDS), false)
-                    .into()
+                receive_path::settings(
+                    8 << 20,
+                    ports.ports().expect("some"),
+                    Some(READ_NEEDS),
+                    false,
+                )
+                .into()
             }),
             ports,
         };

@@ -3,7 +3,7 @@
 use std::net::TcpStream;
 use std::sync::{PoisonError, mpsc};
 
-use measure::Run;
+use measure::ArrivalRun;
 use net::ring::Family;
 
 use super::ring::may_have_a_ring;
@@ -20,9 +20,9 @@ const COUNTED: CounterId = protocol::media::rtp::metrics::PAYLOAD_BYTES;
 struct Heard {
     bytes: Vec<u8>,
     /// By offset in the stream.
-    runs: Vec<(usize, Run)>,
+    runs: Vec<(usize, ArrivalRun)>,
     reads: usize,
-    closed: Option<Closed>,
+    closed: Option<CloseReason>,
     /// Number of bytes in the first window.
     first_window: i64,
 }
@@ -46,7 +46,7 @@ fn listener_to(to: SocketAddr, heard: Arc<Mutex<Heard>>) -> Box<dyn Session> {
             heard.reads += 1;
             cx.recorder.add(COUNTED, bytes.len() as u64);
         }
-        Input::Closed { how, .. } => {
+        Input::Closed { reason: how, .. } => {
             heard.lock().expect("nobody panics with it").closed = Some(how);
             cx.out.push_back(Output::Ended(Outcome::Completed));
         }
@@ -91,7 +91,7 @@ fn heard_of_at(
     };
     let ports = ports();
     let settings = RingSettings::new(Family::V4, ports.ports().expect("some"));
-    let duty = Duty {
+    let duty = WorkerPlan {
         populations: vec![PopulationPlan {
             name: "toys".to_owned(),
             catalogue: RTSP_PROTOCOL.catalogue,
@@ -188,7 +188,7 @@ fn segments_keep_exact_times_with_periodic_reads() {
         let sent = told.recv().expect("all was sent");
         assert_eq!(
             (heard.bytes == all(COUNT), heard.closed),
-            (true, Some(Closed::End))
+            (true, Some(CloseReason::End))
         );
         // 600 ms, with a read every 400. Until the ring has delivered the beginning of the media,
         // the connection is read on readiness, which on a busy machine causes many reads.
@@ -201,7 +201,7 @@ fn segments_keep_exact_times_with_periodic_reads() {
             "no sender was left in peace and read seldom; {reads} reads at last"
         );
     };
-    let exact: Vec<&(usize, Run)> = heard.runs.iter().filter(|(_, run)| run.exact).collect();
+    let exact: Vec<&(usize, ArrivalRun)> = heard.runs.iter().filter(|(_, run)| run.exact).collect();
     assert!(exact.len() >= COUNT - 10, "{} of {COUNT}", exact.len());
     let mut late: Vec<Duration> = exact
         .iter()
@@ -256,7 +256,7 @@ fn connection_invisible_to_the_ring_is_read_at_once() {
             });
             assert_eq!(
                 (heard.bytes == all(COUNT), heard.closed),
-                (true, Some(Closed::End))
+                (true, Some(CloseReason::End))
             );
             // On a busy machine, several segments arrive before the worker runs.
             if heard.reads > COUNT / 4 {
@@ -290,14 +290,18 @@ fn data_before_the_end_is_not_lost() {
                     .expect("it is open");
             }
         });
-        let closed = if reset { Closed::Reset } else { Closed::End };
+        let closed = if reset {
+            CloseReason::Reset
+        } else {
+            CloseReason::End
+        };
         assert_eq!(
             (heard.bytes == all(COUNT), heard.closed),
             (true, Some(closed))
         );
         // Without the ring, only the arrival time of the last byte would be known.
         let rest = heard.runs.iter().filter(|(end, _)| *end > BEFORE * SEGMENT);
-        let rest: Vec<&(usize, Run)> = rest.collect();
+        let rest: Vec<&(usize, ArrivalRun)> = rest.collect();
         assert!(
             rest.iter().all(|(_, run)| run.exact),
             "the end has waited for the ring: {rest:?}"
@@ -371,7 +375,7 @@ fn fast_sender_is_not_blocked() {
     let took = told.recv().expect("all was sent");
     assert_eq!(
         (heard.bytes == all(COUNT), heard.closed),
-        (true, Some(Closed::End))
+        (true, Some(CloseReason::End))
     );
     // 60 MB. With a read of 64 kB every 400 ms, it would take more than a minute.
     assert!(took < PATIENCE / 2, "{took:?}");

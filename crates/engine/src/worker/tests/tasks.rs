@@ -16,7 +16,7 @@ fn task_is_wanted_until_its_purpose_is_fulfilled() {
     let channel = ChannelId(9);
     let (at, later) = (Time::from_nanos(5), Time::from_nanos(7));
     let slot = sessions.get_mut(session).expect("it is there");
-    slot.armed = at;
+    slot.deadline_task_at = at;
     slot.set_channel(channel, Channel::Resolving);
     let deadline = Task::Deadline(session);
     let connect = Task::Connect { session, channel };
@@ -30,8 +30,11 @@ fn task_is_wanted_until_its_purpose_is_fulfilled() {
     slot.forget_channel(channel);
     assert!(!wanted(connect, later, &sessions), "it stands, or failed");
     assert!(wanted(leave, later, &sessions));
-    let place = session.place;
-    let other = Task::Leave(SessionKey { place, serial: 4 });
+    let place = session.index;
+    let other = Task::Leave(SessionKey {
+        index: place,
+        serial: 4,
+    });
     assert!(!wanted(other, later, &sessions));
     sessions.remove(session);
     assert!(!wanted(deadline, at, &sessions) && !wanted(leave, later, &sessions));

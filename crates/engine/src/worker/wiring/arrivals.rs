@@ -2,19 +2,19 @@
 
 use std::time::Duration;
 
-use measure::{Run, Time};
+use measure::{ArrivalRun, Time};
 use mio::event::Event;
 use protocol::metrics as clients;
-use protocol::session::{ChannelId, Closed, Input};
+use protocol::session::{ChannelId, CloseReason, Input};
 
 use crate::worker::Worker;
 use crate::worker::connections::{
-    Attempt, Fast, Flushed, Party, State, Step, Told, Unsealed, WantedRead,
+    Attempt, Decrypted, FastCheck, Flushed, Party, ReadyAction, State, Step, WantedRead,
 };
 use crate::worker::errors::channel_error;
 use crate::worker::exchanges::around;
 use crate::worker::inbox::Pending;
-use crate::worker::keys::{ACCEPTED, Place, SessionKey};
+use crate::worker::keys::{ACCEPTED, SessionKey, SocketId};
 use crate::worker::listeners::Accepting;
 use crate::worker::sessions::Channel;
 use crate::worker::timers::Task;
@@ -23,17 +23,17 @@ use crate::worker::timers::Task;
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 impl Worker {
-    pub(crate) fn ready(&mut self, place: Place, event: &Event) {
-        if let Place::Connection(place) = place {
+    pub(crate) fn ready(&mut self, place: SocketId, event: &Event) {
+        if let SocketId::Connection(place) = place {
             let Some(stream) = self.connections.get_mut(place) else {
                 return;
             };
             stream.ended |= event.is_read_closed() || event.is_error();
             if matches!(stream.state, State::Connecting { .. }) {
                 self.finish_connecting(place);
-                self.settle();
+                self.deliver_pending();
                 // Data may have arrived with the event that reported the connection established.
-                self.readable(Place::Connection(place));
+                self.readable(SocketId::Connection(place));
                 return;
             }
             if event.is_writable() {
@@ -45,20 +45,20 @@ impl Worker {
         }
     }
 
-    pub(crate) fn readable(&mut self, place: Place) {
+    pub(crate) fn readable(&mut self, place: SocketId) {
         match place {
-            Place::Listener(place) => self.accept(place),
-            Place::Connection(place) => self.read_connection(place),
-            Place::Pair(_) | Place::Shared(_) => self.read_pair(place),
-            Place::Group(end) => self.read_group(end),
-            Place::Single(place) => self.read_single(place),
+            SocketId::Listener(place) => self.accept(place),
+            SocketId::Connection(place) => self.read_connection(place),
+            SocketId::Pair(_) | SocketId::Shared(_) => self.read_pair(place),
+            SocketId::Group(end) => self.read_group(end),
+            SocketId::Single(place) => self.read_single(place),
         }
-        self.settle();
+        self.deliver_pending();
     }
 
     pub(crate) fn writable(&mut self, place: usize) {
         match self.connections.flush(place) {
-            Flushed::Broken => self.lose_stream(place, Closed::Reset),
+            Flushed::Broken => self.lose_stream(place, CloseReason::Reset),
             Flushed::Gone => {}
             Flushed::On => {
                 self.exchanges.go_on(around!(self), place);
@@ -105,8 +105,8 @@ impl Worker {
         if open.is_some_and(|stream| stream.is_open()) {
             self.serve_accepted(place, acceptor);
         }
-        self.settle();
-        self.readable(Place::Connection(place));
+        self.deliver_pending();
+        self.readable(SocketId::Connection(place));
     }
 
     /// Starts the session of an accepted connection that is open.
@@ -130,7 +130,7 @@ impl Worker {
                 },
             ),
             // Reset meanwhile.
-            None => self.lose_stream(place, Closed::Reset),
+            None => self.lose_stream(place, CloseReason::Reset),
         }
     }
 
@@ -155,7 +155,7 @@ impl Worker {
                 self.writable(place);
             }
             Attempt::Securing { begun: true } => self.writable(place),
-            Attempt::Securing { begun: false } => self.lose_stream(place, Closed::Reset),
+            Attempt::Securing { begun: false } => self.lose_stream(place, CloseReason::Reset),
             Attempt::Failed {
                 session,
                 channel,
@@ -176,16 +176,16 @@ impl Worker {
     /// Reads a connection after a readiness event.
     fn read_connection(&mut self, place: usize) {
         let line = match self.connections.get(place).map(|stream| &stream.state) {
-            Some(State::Exchange { line }) => Some(*line),
+            Some(State::Exchange { exchange: line }) => Some(*line),
             _ => None,
         };
         if let Some(line) = line {
             self.exchanges.read(around!(self), place, line);
             return self.hear_ended_exchanges();
         }
-        let wanted = match self.connections.told(place, &mut self.runtime) {
-            Told::Read(wanted) => wanted,
-            Told::Ending { session, channel } => {
+        let wanted = match self.connections.on_readable(place, &mut self.runtime) {
+            ReadyAction::Read(wanted) => wanted,
+            ReadyAction::Ending { session, channel } => {
                 if self.end_waits(place, session, channel) {
                     return;
                 }
@@ -214,17 +214,17 @@ impl Worker {
                 Step::Sealed => self.open_sealed(place, reading.bytes(), reading.runs()),
                 Step::Ended => {
                     self.count_cut_off(place);
-                    self.lose_stream(place, Closed::End);
+                    self.lose_stream(place, CloseReason::End);
                     break;
                 }
                 Step::Broken => {
-                    self.lose_stream(place, Closed::Reset);
+                    self.lose_stream(place, CloseReason::Reset);
                     break;
                 }
                 Step::Done => break,
             };
             if let Some(more) = self.connections.put_back(&mut reading) {
-                self.settle();
+                self.deliver_pending();
                 if more && heard {
                     continue;
                 }
@@ -233,9 +233,9 @@ impl Worker {
             if !heard {
                 break;
             }
-            self.settle();
+            self.deliver_pending();
             if reading.is_prompt() && self.brings_media(place) {
-                self.connections.read_seldom(place);
+                self.connections.start_periodic_reads(place);
             }
             if !self.connections.goes_on(&mut reading, &mut self.runtime) {
                 break;
@@ -246,7 +246,7 @@ impl Worker {
 
     /// Returns `true` if a connection carries media and could be read periodically.
     fn brings_media(&self, place: usize) -> bool {
-        let session = self.connections.could_be_seldom(place);
+        let session = self.connections.periodic_candidate(place);
         let slot = session.and_then(|session| self.sessions.get(session));
         slot.is_some_and(|slot| {
             // Media on sockets of its own does not arrive on the connection.
@@ -269,7 +269,7 @@ impl Worker {
     fn read_known(&mut self, place: usize, wanted: WantedRead) {
         if wanted != WantedRead::Nothing {
             self.read_stream(place, wanted);
-            self.settle();
+            self.deliver_pending();
         }
     }
 
@@ -304,9 +304,9 @@ impl Worker {
             return;
         };
         places.retain(|&place| match self.connections.look_at_fast(place, now) {
-            Fast::IsNoMore => false,
-            Fast::Nothing => true,
-            Fast::Read(wanted) => {
+            FastCheck::IsNoMore => false,
+            FastCheck::Nothing => true,
+            FastCheck::Read(wanted) => {
                 self.read_known(place, wanted);
                 true
             }
@@ -345,7 +345,7 @@ impl Worker {
 
     /// Processes received bytes of a connection that uses TLS, with their arrival times. Returns
     /// `true` if reading continues.
-    fn open_sealed(&mut self, place: usize, bytes: &[u8], runs: &[Run]) -> bool {
+    fn open_sealed(&mut self, place: usize, bytes: &[u8], runs: &[ArrivalRun]) -> bool {
         let buffers = &mut self.connections.buffers;
         let mut plain = std::mem::take(&mut buffers.plain);
         let mut plain_runs = std::mem::take(&mut buffers.plain_runs);
@@ -369,17 +369,17 @@ impl Worker {
     fn unsealed(
         &mut self,
         place: usize,
-        unsealed: Unsealed,
+        unsealed: Decrypted,
         came: Option<Time>,
-        (plain, plain_runs): (&[u8], &[Run]),
+        (plain, plain_runs): (&[u8], &[ArrivalRun]),
     ) -> bool {
         let (stands, ended, sent) = match unsealed {
-            Unsealed::Ignored => return true,
-            Unsealed::Failed(fault) => {
+            Decrypted::Ignored => return true,
+            Decrypted::Failed(fault) => {
                 self.tls_failed(place, &fault);
                 return false;
             }
-            Unsealed::Opened {
+            Decrypted::Opened {
                 stands,
                 ended,
                 sent,
@@ -388,14 +388,14 @@ impl Worker {
         if stands {
             let at = came.unwrap_or_else(|| self.runtime.clock.now());
             self.tls_stands(place, at);
-            self.settle();
+            self.deliver_pending();
         }
         let Some(stream) = self.connections.get(place) else {
             return false;
         };
         // Its session may have handed it over immediately, and a message may have arrived with the
         // end of the handshake.
-        if let State::Exchange { line } = stream.state {
+        if let State::Exchange { exchange: line } = stream.state {
             let at = plain_runs.last().map_or(self.runtime.turn, |run| run.at);
             let came = (plain, at);
             let around = around!(self);
@@ -408,17 +408,17 @@ impl Worker {
         let State::Open { session, channel } = stream.state else {
             // The peer closed the connection during its handshake.
             if sent && ended {
-                self.lose_stream(place, Closed::End);
+                self.lose_stream(place, CloseReason::End);
             }
             return sent && !ended;
         };
         if let Some(last) = plain_runs.last() {
             self.bytes_arrived(session, channel, plain, last.at, plain_runs);
-            self.settle();
+            self.deliver_pending();
         }
         let how = match (ended, sent) {
-            (true, _) => Closed::End,
-            (false, false) => Closed::Reset,
+            (true, _) => CloseReason::End,
+            (false, false) => CloseReason::Reset,
             (false, true) => return true,
         };
         // Its session may have closed it, and the index may belong to another connection.
@@ -433,14 +433,14 @@ impl Worker {
         let Some(stream) = self.connections.get_mut(place) else {
             return;
         };
-        let State::Securing { party, since } = stream.state else {
+        let State::TlsHandshake { party, since } = stream.state else {
             return;
         };
         match party {
             Party::Client { session, channel } => {
                 let ends = (stream.socket.local_addr(), stream.socket.peer_addr());
                 let (Ok(local), Ok(remote)) = ends else {
-                    return self.lose_stream(place, Closed::Reset);
+                    return self.lose_stream(place, CloseReason::Reset);
                 };
                 stream.state = State::Open { session, channel };
                 let opened = Pending::Opened {

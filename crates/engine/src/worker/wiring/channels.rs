@@ -4,21 +4,21 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use measure::tester;
-use protocol::session::{ChannelError, ChannelId, Media, Open, Reading, SinkId, Transmit};
+use protocol::session::{ChannelError, ChannelId, Open, ReadTiming, SinkId, SocketMedia, Transmit};
 
 use crate::worker::Worker;
 use crate::worker::datagrams::{MediaPath, RingEnd};
 use crate::worker::errors::channel_error;
 use crate::worker::inbox::Pending;
 use crate::worker::keys::SessionKey;
-use crate::worker::pairs::{Opened, Outward, Wish};
+use crate::worker::pairs::{MulticastOutput, OpenedPair, PairRequest};
 use crate::worker::rings::RingPort;
 use crate::worker::sessions::{Channel, Peer};
 
 impl Worker {
     /// Counts a socket that could not be opened for lack of ports or descriptors.
     pub(crate) fn count_refused(&mut self, error: ChannelError) {
-        if matches!(error, ChannelError::NoPorts | ChannelError::NoFiles) {
+        if matches!(error, ChannelError::NoPorts | ChannelError::NoDescriptors) {
             self.runtime.tester.add(tester::SOCKETS_REFUSED, 1);
         }
     }
@@ -40,10 +40,10 @@ impl Worker {
         let mut ring = ring.zip(sink);
         if let Some((rings, _)) = &mut ring {
             rings
-                .cover(local, &self.runtime.readiness)
+                .ensure_open(local, &self.runtime.readiness)
                 .map_err(|error| channel_error(&error))?;
         }
-        let wish = Wish {
+        let wish = PairRequest {
             session: key,
             population: slot.population,
             channel,
@@ -52,7 +52,7 @@ impl Worker {
             on_ring: ring.is_some(),
             tracer: slot.trace.as_ref(),
         };
-        let Opened {
+        let OpenedPair {
             local,
             media,
             control,
@@ -85,10 +85,10 @@ impl Worker {
         key: SessionKey,
         channel: ChannelId,
         local: IpAddr,
-        outward: Option<Outward>,
+        outward: Option<MulticastOutput>,
     ) -> Result<SocketAddr, ChannelError> {
         self.trace_misses(key, "datagrams of a socket that clients share");
-        let Opened {
+        let OpenedPair {
             local,
             media,
             control,
@@ -132,7 +132,7 @@ impl Worker {
         key: SessionKey,
         channel: ChannelId,
         (local, peer): (SocketAddr, Option<SocketAddr>),
-        (reading, media): (Reading, Option<Media>),
+        (reading, media): (ReadTiming, Option<SocketMedia>),
     ) {
         let heard = match self.open_single(key, channel, (local, peer), (reading, media)) {
             Ok(local) => Pending::Opened {
@@ -155,7 +155,7 @@ impl Worker {
         key: SessionKey,
         channel: ChannelId,
         (local_port, addresses): (u16, &[SocketAddr]),
-        how: (Reading, Option<Media>),
+        how: (ReadTiming, Option<SocketMedia>),
     ) {
         let slot = self.sessions.get(key);
         if slot.and_then(|slot| slot.channel(channel)).is_none() {
@@ -191,7 +191,7 @@ impl Worker {
         key: SessionKey,
         channel: ChannelId,
         (local, peer): (SocketAddr, Option<SocketAddr>),
-        (reading, media): (Reading, Option<Media>),
+        (reading, media): (ReadTiming, Option<SocketMedia>),
     ) -> io::Result<SocketAddr> {
         let slot = self.sessions.get_mut(key);
         let slot = slot.ok_or(io::ErrorKind::NotConnected)?;
@@ -200,14 +200,14 @@ impl Worker {
         let ring = self.rings.as_mut().filter(|_| may).zip(media);
         let (socket, path) = match ring {
             Some((rings, media)) => {
-                rings.cover(local.ip(), &self.runtime.readiness)?;
-                let socket = self.pairs.reserve_single(local.ip(), media.mark)?;
+                rings.ensure_open(local.ip(), &self.runtime.readiness)?;
+                let socket = self.pairs.reserve_single(local.ip(), media.filter)?;
                 slot.on_ring = true;
                 let port = RingPort {
                     sink: media.sink,
                     session: key,
                     population: slot.population,
-                    mark: Some(media.mark),
+                    mark: Some(media.filter),
                     connected: peer,
                 };
                 rings.assign(socket.local_addr()?, &port);
@@ -233,7 +233,7 @@ impl Worker {
             }
         };
         slot.has_single = true;
-        slot.reads_late |= self.datagrams.is_late(place);
+        slot.has_late_socket |= self.datagrams.is_late(place);
         let state = Channel::Datagrams {
             place,
             to: peer,
@@ -245,7 +245,7 @@ impl Worker {
     }
 
     /// Changes the reading mode of a single socket.
-    pub(crate) fn read_so_soon(&mut self, key: SessionKey, channel: ChannelId, reading: Reading) {
+    pub(crate) fn set_reading(&mut self, key: SessionKey, channel: ChannelId, reading: ReadTiming) {
         let Some(slot) = self.sessions.get_mut(key) else {
             return;
         };
@@ -256,7 +256,7 @@ impl Worker {
         }) = slot.channel(channel)
         {
             let set = self.datagrams.set_reading(place, reading, &self.runtime);
-            slot.reads_late |= self.datagrams.is_late(place);
+            slot.has_late_socket |= self.datagrams.is_late(place);
             if let Err(error) = set {
                 self.note("not_read_late", None, error.to_string());
             }

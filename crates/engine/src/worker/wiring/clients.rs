@@ -10,7 +10,7 @@ use scenario::Leave;
 
 use crate::messages::WorkerReport;
 use crate::worker::keys::SessionKey;
-use crate::worker::populations::Beginning;
+use crate::worker::populations::NewClient;
 use crate::worker::sessions::{Client, Slot};
 use crate::worker::timers::Task;
 use crate::worker::{Phase, Worker};
@@ -42,7 +42,7 @@ impl Worker {
                         }
                     }
                     Some(Action::Stop { slot }) => {
-                        if let Some(key) = self.populations.of_slot(index, slot) {
+                        if let Some(key) = self.populations.session_in_slot(index, slot) {
                             self.stop_session(key, now);
                         }
                     }
@@ -60,7 +60,7 @@ impl Worker {
         let begun = self.runtime.clock.now();
         let (planned, tester) = ((slot, generation, due), &mut self.runtime.tester);
         let beginning = self.populations.begin_client(index, planned, begun, tester);
-        let Some(Beginning {
+        let Some(NewClient {
             client,
             session,
             leave,
@@ -84,7 +84,7 @@ impl Worker {
         if let Some(slot) = self.slot(key) {
             slot.trace = trace;
         }
-        self.populations.began(index, slot, key);
+        self.populations.set_session(index, slot, key);
         if let Leave::After(stay) = leave {
             self.runtime.timers.add(due + stay, Task::Leave(key));
         }
@@ -161,10 +161,10 @@ impl Worker {
 
     /// Reports some of the running clients, different ones in each window: every client is reported
     /// once in [`LIVING_EVERY`] windows.
-    pub(crate) fn report_the_living(&mut self) {
+    pub(crate) fn report_running_clients(&mut self) {
         let first = usize::try_from(self.windows.index() % LIVING_EVERY).unwrap_or(0);
         let step = usize::try_from(LIVING_EVERY).unwrap_or(1);
-        for slot in self.sessions.some(first, step) {
+        for slot in self.sessions.every_nth(first, step) {
             let Some(client) = &slot.client else { continue };
             let mut state = client.state(self.populations.name(slot.population).to_owned());
             state.streams = slot.session.streams(&mut self.sinks);

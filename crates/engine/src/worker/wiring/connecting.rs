@@ -4,18 +4,18 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
-use net::tls::{Fault, Layer};
+use net::tls::{Fault, TlsLayer};
 use protocol::metrics as clients;
-use protocol::session::{ChannelError, ChannelId, Closed, ExchangeEnded, TlsError};
+use protocol::session::{ChannelError, ChannelId, CloseReason, ExchangeEnded, TlsError};
 
-use crate::resolver::Answer;
+use crate::resolver::ResolverAnswer;
 use crate::worker::Worker;
-use crate::worker::connections::{NotConnected, Party, State, Stream, Wish};
+use crate::worker::connections::{ConnectRequest, NotConnected, Party, State, Stream};
 use crate::worker::errors::{channel_error, tls_error};
 use crate::worker::exchanges::around;
 use crate::worker::inbox::Pending;
 use crate::worker::keys::SessionKey;
-use crate::worker::names::{Asking, LookUp, Wanted};
+use crate::worker::names::{HostLookup, PendingLookup, SocketKind};
 use crate::worker::sessions::Channel;
 use crate::worker::timers::Task;
 
@@ -30,7 +30,7 @@ impl Worker {
         channel: ChannelId,
         (host, port): (String, u16),
         timeout: Duration,
-        wanted: Wanted,
+        wanted: SocketKind,
     ) {
         let task = Task::Connect {
             session: key,
@@ -40,30 +40,30 @@ impl Worker {
         self.runtime.timers.add(now + timeout, task);
         let Some(slot) = self.slot(key) else { return };
         slot.set_channel(channel, Channel::Resolving);
-        let asking = Asking {
+        let asking = PendingLookup {
             session: key,
             channel,
             port,
             wanted,
         };
         match self.names.look_up(host, asking) {
-            LookUp::Known(addresses) => self.open_to(asking, addresses),
-            LookUp::Asked => {}
-            LookUp::Refused => self.fail_to_open(key, channel, ChannelError::NameNotFound),
+            HostLookup::Known(addresses) => self.open_to(asking, addresses),
+            HostLookup::Asked => {}
+            HostLookup::Refused => self.fail_to_open(key, channel, ChannelError::NameNotFound),
         }
     }
 
-    pub(crate) fn resolved(&mut self, answer: Answer) {
-        for (asking, addresses) in self.names.answered(answer) {
+    pub(crate) fn resolved(&mut self, answer: ResolverAnswer) {
+        for (asking, addresses) in self.names.resolved(answer) {
             self.open_to(asking, addresses);
         }
     }
 
-    fn open_to(&mut self, asking: Asking, addresses: Vec<SocketAddr>) {
+    fn open_to(&mut self, asking: PendingLookup, addresses: Vec<SocketAddr>) {
         let (key, channel) = (asking.session, asking.channel);
         match asking.wanted {
-            Wanted::Connection => self.connect(key, channel, addresses),
-            Wanted::Datagrams {
+            SocketKind::Connection => self.connect(key, channel, addresses),
+            SocketKind::Datagrams {
                 local_port,
                 reading,
                 media,
@@ -114,23 +114,22 @@ impl Worker {
         channel: ChannelId,
         to: SocketAddr,
         others: Vec<SocketAddr>,
-        layer: &mut Option<Layer>,
+        layer: &mut Option<TlsLayer>,
     ) -> Result<usize, NotConnected> {
         let population = self.sessions.population(key);
         let media = population.is_none_or(|population| self.populations.has_media(population));
         let watches = media && self.connections.segment_times().is_some();
-        let wish = Wish {
+        let wish = ConnectRequest {
             session: key,
             channel,
             population,
             media,
             sources: population.map_or(&[][..], |index| self.populations.sources(index)),
             tracer: self.sessions.get(key).and_then(|slot| slot.trace.as_ref()),
-            shown: watches
-                && self
-                    .rings
-                    .as_mut()
-                    .is_none_or(|rings| rings.cover(to.ip(), &self.runtime.readiness).is_ok()),
+            on_ring: watches
+                && self.rings.as_mut().is_none_or(|rings| {
+                    rings.ensure_open(to.ip(), &self.runtime.readiness).is_ok()
+                }),
         };
         let (connections, runtime) = (&mut self.connections, &mut self.runtime);
         connections.connect(runtime, &wish, to, others, layer)
@@ -142,11 +141,11 @@ impl Worker {
         &mut self,
         key: SessionKey,
         channel: ChannelId,
-    ) -> Result<Option<Layer>, ChannelError> {
+    ) -> Result<Option<TlsLayer>, ChannelError> {
         let Some(slot) = self.slot(key) else {
             return Ok(None);
         };
-        let Some(name) = slot.secured(channel) else {
+        let Some(name) = slot.tls_name(channel) else {
             return Ok(None);
         };
         let population = slot.population;
@@ -215,25 +214,25 @@ impl Worker {
         let around = around!(self);
         let ended = self
             .exchanges
-            .drop_line(around, place, &ExchangeEnded::OnPurpose);
+            .drop_line(around, place, &ExchangeEnded::ClosedByUs);
         if ended.is_none() {
             self.connections.close(place, &mut self.runtime);
         }
     }
 
     /// Removes a connection that failed or was closed by the peer.
-    pub(crate) fn lose_stream(&mut self, place: usize, how: Closed) {
+    pub(crate) fn lose_stream(&mut self, place: usize, how: CloseReason) {
         let state = self.connections.get(place).map(|stream| &stream.state);
         if matches!(state, Some(State::Exchange { .. })) {
             let ended = ExchangeEnded::Closed(how);
             self.exchanges.end(around!(self), place, ended);
             return self.hear_ended_exchanges();
         }
-        let Some(stream) = self.connections.lose(place, how) else {
+        let Some(stream) = self.connections.remove_broken(place, how) else {
             return;
         };
         match stream.state {
-            State::Securing { party, .. } => self.lost_in_handshake(&stream, party),
+            State::TlsHandshake { party, .. } => self.lost_in_handshake(&stream, party),
             State::Open { session, channel } => {
                 if let Some(slot) = self.slot(session) {
                     slot.forget_channel(channel);
@@ -269,7 +268,7 @@ impl Worker {
         let error = tls_error(fault.reason);
         let remote = stream.socket.peer_addr().ok();
         let key = match stream.state {
-            State::Securing {
+            State::TlsHandshake {
                 party: Party::Client { session, channel },
                 ..
             } => {
@@ -280,7 +279,7 @@ impl Worker {
                 if let Some(slot) = self.slot(session) {
                     slot.forget_channel(channel);
                 }
-                self.connection_ended(session, channel, Closed::Tls(error));
+                self.connection_ended(session, channel, CloseReason::Tls(error));
                 session
             }
             _ => return self.note_handshake(remote, fault),

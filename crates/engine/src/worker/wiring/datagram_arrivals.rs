@@ -5,16 +5,16 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use measure::Time;
 use net::batch::ReceiveBatch;
 use protocol::metrics as clients;
-use protocol::session::{Arrival, ChannelId, Closed, Datagram, Input, PeerId, Port, Session};
+use protocol::session::{Arrival, ChannelId, CloseReason, Datagram, Input, PeerId, Port, Session};
 
 use crate::worker::Worker;
-use crate::worker::batches::Look;
+use crate::worker::batches::ReceiveOutcome;
 use crate::worker::counting::counting;
 use crate::worker::datagrams::{self, Owner, Routed};
-use crate::worker::groups::{BATCHES_A_TURN, Brought};
+use crate::worker::groups::{BATCHES_A_TURN, ReadTotals};
 use crate::worker::inbox::Pending;
-use crate::worker::keys::{ACCEPTED, Place, SessionKey};
-use crate::worker::pairs::TakenIn;
+use crate::worker::keys::{ACCEPTED, SessionKey, SocketId};
+use crate::worker::pairs::Disposition;
 use crate::worker::sessions::{Channel, Slot};
 
 /// Maximum number of reads of a socket before others are served.
@@ -27,10 +27,10 @@ const TOGETHER: usize = 16;
 impl Worker {
     /// Reads a session's media sockets before the session receives another input. Its single
     /// sockets are included only if `singles` is set, because the caller may just have read them.
-    pub(crate) fn hear_media_first(&mut self, key: SessionKey, singles: bool) {
+    pub(crate) fn read_media_before(&mut self, key: SessionKey, singles: bool) {
         self.hear_groups_first(key);
         if singles {
-            self.hear_datagrams_first(key, None);
+            self.read_datagrams_before(key, None);
         }
         let Some(slot) = self.sessions.get(key).filter(|slot| slot.in_batches) else {
             return;
@@ -53,18 +53,18 @@ impl Worker {
     pub(crate) fn read_pairs_in_turn(&mut self, now: Time) {
         let batch = &mut self.batches.media;
         self.pairs.read_due(now, batch, counting!(self));
-        self.settle();
+        self.deliver_pending();
     }
 
     /// Reads all media sockets in batched mode.
     pub(crate) fn read_all_pairs(&mut self) {
         let batch = &mut self.batches.media;
         self.pairs.read_all(batch, counting!(self));
-        self.settle();
+        self.deliver_pending();
     }
 
     /// Reads one socket of a pair.
-    pub(crate) fn read_pair(&mut self, place: Place) {
+    pub(crate) fn read_pair(&mut self, place: SocketId) {
         let traced = self.pairs.is_traced(place);
         let kept = match traced {
             true => &mut self.batches.traced,
@@ -74,18 +74,18 @@ impl Worker {
             return;
         };
         for turn in 1.. {
-            let more = match self.pairs.look(place, &mut batch, &mut self.runtime) {
-                Look::Filled { more } => more,
-                Look::Nothing => break,
-                Look::Error if turn < READS_A_TURN => continue,
-                Look::Error => {
+            let more = match self.pairs.receive(place, &mut batch, &mut self.runtime) {
+                ReceiveOutcome::Filled { more } => more,
+                ReceiveOutcome::Nothing => break,
+                ReceiveOutcome::Error if turn < READS_A_TURN => continue,
+                ReceiveOutcome::Error => {
                     self.runtime.readiness.read_later(place);
                     break;
                 }
             };
             self.count_losses();
             self.hear_pair(place, &batch);
-            self.settle();
+            self.deliver_pending();
             if !more {
                 break;
             }
@@ -100,7 +100,7 @@ impl Worker {
         }
     }
 
-    fn hear_pair(&mut self, place: Place, batch: &ReceiveBatch) {
+    fn hear_pair(&mut self, place: SocketId, batch: &ReceiveBatch) {
         let clock = self.runtime.clock.same_start();
         let owner = self.pairs.owner(place);
         for datagram in batch.datagrams(&clock) {
@@ -108,14 +108,14 @@ impl Worker {
             if self.pairs.owner(place) != owner {
                 break;
             }
-            match self.pairs.take_in(place, &datagram, counting!(self)) {
-                TakenIn::Counted => {}
-                TakenIn::Batched(key) => {
+            match self.pairs.process(place, &datagram, counting!(self)) {
+                Disposition::Counted => {}
+                Disposition::Batched(key) => {
                     if let Some(slot) = self.slot(key) {
                         slot.in_batches = true;
                     }
                 }
-                TakenIn::For(key, channel, port) => {
+                Disposition::For(key, channel, port) => {
                     self.datagram_arrived(key, channel, port, &datagram);
                 }
             }
@@ -148,7 +148,7 @@ impl Worker {
         for end in media {
             self.read_group_media(end);
         }
-        self.settle();
+        self.deliver_pending();
     }
 
     /// Reads a session's groups before the session receives another input.
@@ -183,24 +183,24 @@ impl Worker {
         let Some(mut batch) = self.batches.media.take() else {
             return;
         };
-        let mut brought = Brought::default();
+        let mut brought = ReadTotals::default();
         for turn in 1.. {
             let more = match self.groups.look(end, &mut batch, &mut self.runtime) {
-                Look::Filled { more } => {
+                ReceiveOutcome::Filled { more } => {
                     let counting = counting!(self);
                     self.groups.count_media(end, &batch, &mut brought, counting);
                     self.count_losses();
                     self.tell_group(end, &batch);
                     more
                 }
-                Look::Nothing => break,
-                Look::Error => true,
+                ReceiveOutcome::Nothing => break,
+                ReceiveOutcome::Error => true,
             };
             if !more {
                 break;
             }
             if turn >= BATCHES_A_TURN {
-                self.runtime.readiness.read_later(Place::Group(end));
+                self.runtime.readiness.read_later(SocketId::Group(end));
                 break;
             }
         }
@@ -232,11 +232,11 @@ impl Worker {
         };
         for turn in 1.. {
             let more = match self.groups.look(end, &mut batch, &mut self.runtime) {
-                Look::Filled { more } => more,
-                Look::Nothing => break,
-                Look::Error if turn < BATCHES_A_TURN => continue,
-                Look::Error => {
-                    self.runtime.readiness.read_later(Place::Group(end));
+                ReceiveOutcome::Filled { more } => more,
+                ReceiveOutcome::Nothing => break,
+                ReceiveOutcome::Error if turn < BATCHES_A_TURN => continue,
+                ReceiveOutcome::Error => {
+                    self.runtime.readiness.read_later(SocketId::Group(end));
                     break;
                 }
             };
@@ -246,12 +246,12 @@ impl Worker {
                     self.datagram_arrived(key, channel, Port::Control, &datagram);
                 }
             }
-            self.settle();
+            self.deliver_pending();
             if !more {
                 break;
             }
             if turn >= BATCHES_A_TURN {
-                self.runtime.readiness.read_later(Place::Group(end));
+                self.runtime.readiness.read_later(SocketId::Group(end));
                 break;
             }
         }
@@ -264,9 +264,9 @@ impl Worker {
             if !self.read_some(place) {
                 return;
             }
-            self.settle();
+            self.deliver_pending();
         }
-        self.runtime.readiness.read_later(Place::Single(place));
+        self.runtime.readiness.read_later(SocketId::Single(place));
     }
 
     /// Reads all sockets that are read late, so that their datagrams count in the window of their
@@ -275,20 +275,20 @@ impl Worker {
         for place in self.datagrams.late() {
             self.read_single(place);
         }
-        self.settle();
+        self.deliver_pending();
     }
 
     /// Reads a session's sockets that are read late, before the session receives another input.
     /// With `deadline`, which is the current time, reads the single sockets that are due at a
     /// deadline instead.
-    pub(crate) fn hear_datagrams_first(&mut self, key: SessionKey, deadline: Option<Time>) {
+    pub(crate) fn read_datagrams_before(&mut self, key: SessionKey, deadline: Option<Time>) {
         // A batch is being delivered: its datagrams are the session's own, or another session is
         // being served.
-        if self.datagrams.are_heard() {
+        if self.datagrams.is_delivering() {
             return;
         }
         let all = deadline.is_some();
-        let wanted = |slot: &&Slot| slot.reads_late || (all && slot.has_single);
+        let wanted = |slot: &&Slot| slot.has_late_socket || (all && slot.has_single);
         let mut channels = 0;
         while let Some(slot) = self.sessions.get(key).filter(wanted)
             && let Some(&(_, channel)) = slot.channels.get(channels)
@@ -323,25 +323,25 @@ impl Worker {
     fn read_some(&mut self, place: usize) -> bool {
         let Some(mut batch) = self.datagrams.take_batch() else {
             // A batch is being delivered; the socket is read in the next iteration.
-            self.runtime.readiness.read_later(Place::Single(place));
+            self.runtime.readiness.read_later(SocketId::Single(place));
             return false;
         };
         let looked = self.datagrams.look(place, &mut batch, &mut self.runtime);
         self.count_losses();
         let more = match looked {
-            datagrams::Look::Filled { owner, more } => {
+            datagrams::ReceiveOutcome::Filled { owner, more } => {
                 self.hand_over(place, owner, &batch);
                 more
             }
-            datagrams::Look::Nothing => false,
-            datagrams::Look::NobodyThere(key, channel) => {
+            datagrams::ReceiveOutcome::Nothing => false,
+            datagrams::ReceiveOutcome::NobodyThere(key, channel) => {
                 self.close_channel(key, channel);
-                let how = Closed::Reset;
+                let how = CloseReason::Reset;
                 let closed = Pending::Closed { channel, how };
                 self.runtime.inbox.push(key, closed);
                 false
             }
-            datagrams::Look::Error => true,
+            datagrams::ReceiveOutcome::Error => true,
         };
         self.datagrams.put_batch(batch);
         more
@@ -370,7 +370,7 @@ impl Worker {
                 continue;
             }
             if let (Owner::Session(key, _), Some(media)) = (owner, media)
-                && media.mark.is_on(came.bytes)
+                && media.filter.matches(came.bytes)
             {
                 if let Some(population) = self.sessions.get(key).map(|slot| slot.population) {
                     let arrival = Arrival {

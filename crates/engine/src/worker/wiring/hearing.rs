@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use measure::{Run, Time, tester};
-use protocol::session::{ChannelId, Closed, Datagram, Input, Port};
+use measure::{ArrivalRun, Time, tester};
+use protocol::session::{ChannelId, CloseReason, Datagram, Input, Port};
 
 use crate::worker::Worker;
 use crate::worker::connections::SegmentTimes;
 use crate::worker::counting::counting;
-use crate::worker::deferred::{Deferred, Mark};
+use crate::worker::deferred::{Deferred, RingMark};
 use crate::worker::inbox::Pending;
 use crate::worker::keys::SessionKey;
 use crate::worker::sessions::Channel;
@@ -23,7 +23,7 @@ impl Worker {
         let Some(rings) = &self.rings else { return };
         // The ring must promptly deliver the segments of connections that are read periodically.
         let times = self.connections.segment_times();
-        let at_once = times.is_some_and(SegmentTimes::hurries);
+        let at_once = times.is_some_and(SegmentTimes::needs_prompt_reads);
         if rings.are_due(self.runtime.clock.now(), at_once) {
             self.read_rings_now();
         }
@@ -33,8 +33,8 @@ impl Worker {
     pub(crate) fn read_rings_now(&mut self) {
         let Some(rings) = &mut self.rings else { return };
         rings.read(self.connections.segment_times(), counting!(self));
-        self.settle();
-        self.let_go();
+        self.deliver_pending();
+        self.release_deferred();
     }
 
     /// Time of the next read of the rings, or of the next deferred input that must be delivered.
@@ -42,7 +42,7 @@ impl Worker {
         let turn = self.runtime.turn;
         let due = self.rings.as_ref();
         due.map_or(Time::NEVER, |rings| {
-            rings.next_read(turn).min(rings.deferred.ends())
+            rings.next_read(turn).min(rings.deferred.expires())
         })
     }
 
@@ -62,12 +62,12 @@ impl Worker {
 
     /// Delivers deferred inputs that can be released, for at most [`LETTING_GO`]: if thousands of
     /// sessions end together, there are many.
-    pub(crate) fn let_go(&mut self) {
+    pub(crate) fn release_deferred(&mut self) {
         self.let_go_until(self.runtime.clock.now() + LETTING_GO);
     }
 
     /// Delivers all deferred inputs that can be released.
-    pub(crate) fn let_go_of_all(&mut self) {
+    pub(crate) fn release_all_ready(&mut self) {
         self.let_go_until(Time::NEVER);
     }
 
@@ -76,8 +76,8 @@ impl Worker {
             && let Some(rings) = &mut self.rings
             && let Some(waiting) = rings.deferred.pop()
         {
-            self.hear(&waiting);
-            self.settle();
+            self.deliver_deferred(&waiting);
+            self.deliver_pending();
             if self.runtime.clock.now() >= end {
                 break;
             }
@@ -87,19 +87,19 @@ impl Worker {
     /// Returns `true` if a deferred input can be released.
     pub(crate) fn can_let_go(&self) -> bool {
         let rings = self.rings.as_ref();
-        rings.is_some_and(|rings| rings.can_let_go(self.runtime.turn))
+        rings.is_some_and(|rings| rings.can_release(self.runtime.turn))
     }
 
     /// Delivers all deferred inputs in order, even if the rings have not caught up.
-    fn let_all_go(&mut self) {
+    fn flush_deferred(&mut self) {
         while let Some(rings) = &mut self.rings
             && let Some(waiting) = rings.deferred.pop()
         {
-            self.hear(&waiting);
+            self.deliver_deferred(&waiting);
         }
     }
 
-    fn hear(&mut self, waiting: &Deferred<'_>) {
+    fn deliver_deferred(&mut self, waiting: &Deferred<'_>) {
         match *waiting {
             Deferred::Bytes {
                 session,
@@ -177,41 +177,41 @@ impl Worker {
                 session,
                 channel,
             };
-            self.wait(mark, end);
+            self.defer(mark, end);
         }
         mark.is_some()
     }
 
     /// Returns the mark up to which the rings must be read to have counted everything that has
     /// arrived, or `None` if it is reached and nothing is deferred.
-    fn mark(&mut self) -> Option<Mark> {
+    fn mark(&mut self) -> Option<RingMark> {
         let now = self.runtime.clock.now();
         self.rings.as_mut()?.mark_if_behind(now)
     }
 
     /// Returns the mark to which an input of the session must be deferred, or `None` if it can be
     /// delivered immediately.
-    fn must_wait(&mut self, session: SessionKey) -> Option<Mark> {
+    fn deferral_mark(&mut self, session: SessionKey) -> Option<RingMark> {
         if !self.slot(session).is_some_and(|slot| slot.on_ring) {
             return None;
         }
         if self.rings.as_ref()?.deferred.is_full() {
-            self.let_all_go();
+            self.flush_deferred();
             return None;
         }
         self.mark()
     }
 
-    fn wait(&mut self, mark: Mark, waiting: Deferred<'_>) {
+    fn defer(&mut self, mark: RingMark, waiting: Deferred<'_>) {
         if let Some(rings) = &mut self.rings {
             rings.deferred.push(mark, waiting);
         }
     }
 
-    fn hear_or_wait(&mut self, mark: Option<Mark>, waiting: Deferred<'_>) {
+    fn deliver_or_defer(&mut self, mark: Option<RingMark>, waiting: Deferred<'_>) {
         match mark {
-            None => self.hear(&waiting),
-            Some(mark) => self.wait(mark, waiting),
+            None => self.deliver_deferred(&waiting),
+            Some(mark) => self.defer(mark, waiting),
         }
     }
 
@@ -223,11 +223,11 @@ impl Worker {
         channel: ChannelId,
         bytes: &[u8],
         at: Time,
-        runs: &[Run],
+        runs: &[ArrivalRun],
     ) {
         // Inputs that begin a stream are not deferred.
         let started = self.slot(session).is_some_and(|slot| slot.has_media());
-        let mark = started.then(|| self.must_wait(session)).flatten();
+        let mark = started.then(|| self.deferral_mark(session)).flatten();
         let bytes = Deferred::Bytes {
             session,
             channel,
@@ -235,7 +235,7 @@ impl Worker {
             at,
             runs: Cow::Borrowed(runs),
         };
-        self.hear_or_wait(mark, bytes);
+        self.deliver_or_defer(mark, bytes);
     }
 
     /// Delivers or defers a datagram that no sink counts.
@@ -246,7 +246,7 @@ impl Worker {
         port: Port,
         datagram: &net::batch::Datagram<'_>,
     ) {
-        let mark = self.must_wait(session);
+        let mark = self.deferral_mark(session);
         let datagram = Deferred::Datagram {
             session,
             channel,
@@ -255,7 +255,7 @@ impl Worker {
             bytes: Cow::Borrowed(datagram.bytes),
             at: datagram.at,
         };
-        self.hear_or_wait(mark, datagram);
+        self.deliver_or_defer(mark, datagram);
     }
 
     /// Delivers or defers datagrams of a single socket that no sink counts. They are deferred only
@@ -275,7 +275,7 @@ impl Worker {
             };
             self.datagrams.is_on_ring(place)
         });
-        let Some(mark) = waits.then(|| self.must_wait(session)).flatten() else {
+        let Some(mark) = waits.then(|| self.deferral_mark(session)).flatten() else {
             return self.deliver(session, Input::Datagrams { channel, datagrams });
         };
         for datagram in datagrams {
@@ -287,7 +287,7 @@ impl Worker {
                 bytes: Cow::Borrowed(datagram.bytes),
                 at: datagram.at,
             };
-            self.wait(mark, waiting);
+            self.defer(mark, waiting);
         }
     }
 
@@ -296,33 +296,33 @@ impl Worker {
         &mut self,
         session: SessionKey,
         channel: ChannelId,
-        how: Closed,
+        how: CloseReason,
     ) {
-        let mark = self.must_wait(session);
+        let mark = self.deferral_mark(session);
         let closed = Deferred::Closed {
             session,
             channel,
             how,
         };
-        self.hear_or_wait(mark, closed);
+        self.deliver_or_defer(mark, closed);
     }
 
     /// Releases a media port whose media the ring receives, after all its datagrams are counted.
     /// `arrived` is the kernel's datagram count for it.
     pub(crate) fn port_ends(&mut self, place: usize, arrived: u32) {
         let mark = self.mark();
-        self.hear_or_wait(mark, Deferred::Port { place, arrived });
+        self.deliver_or_defer(mark, Deferred::Port { place, arrived });
     }
 
     /// As [`Worker::port_ends`], for a single socket that has been closed.
     pub(crate) fn single_port_ends(&mut self, port: u16, arrived: u32) {
         let mark = self.mark();
-        self.hear_or_wait(mark, Deferred::SinglePort { port, arrived });
+        self.deliver_or_defer(mark, Deferred::SinglePort { port, arrived });
     }
 
     /// Releases a media port after all its media in the ring was counted.
     fn give_port_back(&mut self, media: usize, arrived: u32) {
-        if let Some(port) = self.pairs.give_back(media) {
+        if let Some(port) = self.pairs.release_media_port(media) {
             self.take_back_from_ring(port, arrived);
         }
     }

@@ -7,18 +7,18 @@ use std::sync::Arc;
 use measure::{Time, tester};
 use net::batch::Address;
 use protocol::session::exchange::Exchange;
-use protocol::session::{ChannelId, Closed, FlowId, Note, Open, Outcome, Output, Port};
+use protocol::session::{ChannelId, CloseReason, FlowId, Note, Open, Outcome, Output, Port};
 
 use crate::messages::WorkerReport;
 use crate::worker::Worker;
 use crate::worker::connections::Queued;
 use crate::worker::exchanges::around;
 use crate::worker::inbox::Pending;
-use crate::worker::keys::{Place, SentBy, SessionKey};
-use crate::worker::names::Wanted;
-use crate::worker::pacer::{News, Whose};
+use crate::worker::keys::{FlowSender, SessionKey, SocketId};
+use crate::worker::names::SocketKind;
+use crate::worker::pacer::{FlowOwner, PacerEvents};
 use crate::worker::sessions::{Channel, Client, Peer};
-use crate::worker::topics::TOPICS;
+use crate::worker::topics::TOPICS_MAX;
 
 impl Worker {
     pub(crate) fn carry_out(&mut self, key: SessionKey, output: Output) {
@@ -37,7 +37,10 @@ impl Worker {
                 self.name_peer(key, channel, Peer { media, control });
             }
             Output::Close { channel } => self.close_channel(key, channel),
-            Output::Acknowledge { channel, acks } => {
+            Output::Acknowledge {
+                channel,
+                delay: acks,
+            } => {
                 if let Some(Channel::Stream(place)) =
                     self.slot(key).and_then(|slot| slot.channel(channel))
                     && let Some(stream) = self.connections.get_mut(place)
@@ -45,15 +48,15 @@ impl Worker {
                     stream.acknowledge(acks);
                 }
             }
-            Output::Read { channel, reading } => self.read_so_soon(key, channel, reading),
+            Output::SetReadTiming { channel, reading } => self.set_reading(key, channel, reading),
             Output::StartFlow { flow, channel } => self.start_flow(key, flow, channel),
             Output::StopFlow { flow } => {
                 self.stop_flow(key, |&(id, _)| id == flow);
             }
             Output::Exchange { channel, exchange } => self.begin_exchange(key, channel, exchange),
             Output::FinishExchange { channel } => self.finish_exchange(key, channel),
-            Output::Listen { topic } => self.listen_to(key, topic.into()),
-            Output::Tell { topic, message } => {
+            Output::Subscribe { topic } => self.listen_to(key, topic.into()),
+            Output::Publish { topic, message } => {
                 let topic: Arc<str> = topic.into();
                 if !self.links.pass_on(&topic, &message) {
                     let text = format!("message on topic {topic} lost: queue of a worker is full");
@@ -102,7 +105,15 @@ impl Worker {
                 host,
                 port,
                 timeout,
-            } => return self.open_by_name(key, channel, (host, port), timeout, Wanted::Connection),
+            } => {
+                return self.open_by_name(
+                    key,
+                    channel,
+                    (host, port),
+                    timeout,
+                    SocketKind::Connection,
+                );
+            }
             Open::Tls {
                 host,
                 port,
@@ -114,9 +125,15 @@ impl Worker {
                     None => host.trim_matches(['[', ']']).into(),
                 };
                 if let Some(slot) = self.slot(key) {
-                    slot.secured.push((channel, name));
+                    slot.tls_names.push((channel, name));
                 }
-                return self.open_by_name(key, channel, (host, port), timeout, Wanted::Connection);
+                return self.open_by_name(
+                    key,
+                    channel,
+                    (host, port),
+                    timeout,
+                    SocketKind::Connection,
+                );
             }
             Open::Unix { path } => return self.connect_unix(key, channel, &path),
             Open::UdpPair {
@@ -135,7 +152,7 @@ impl Worker {
                 reading,
                 media,
             } => return self.open_udp(key, channel, (local, peer), (reading, media)),
-            Open::UdpTo {
+            Open::UdpToHost {
                 host,
                 port,
                 local_port,
@@ -143,7 +160,7 @@ impl Worker {
                 reading,
                 media,
             } => {
-                let wanted = Wanted::Datagrams {
+                let wanted = SocketKind::Datagrams {
                     local_port,
                     reading,
                     media,
@@ -180,9 +197,9 @@ impl Worker {
                 Queued::Sent => {}
                 Queued::Full => {
                     self.runtime.tester.add(tester::SENDS_FAILED, 1);
-                    self.lose_stream(place, Closed::Stuck);
+                    self.lose_stream(place, CloseReason::SendQueueFull);
                 }
-                Queued::Broken => self.lose_stream(place, Closed::Reset),
+                Queued::Broken => self.lose_stream(place, CloseReason::Reset),
             },
             Channel::Pair {
                 media,
@@ -195,8 +212,8 @@ impl Worker {
                     Port::Control => (control, peer.control),
                 };
                 let place = match shared {
-                    true => Place::Shared(place),
-                    false => Place::Pair(place),
+                    true => SocketId::Shared(place),
+                    false => SocketId::Pair(place),
                 };
                 let clock = &self.runtime.clock;
                 let sent = self.pairs.send(place, to, bytes, clock);
@@ -267,7 +284,7 @@ impl Worker {
             return;
         }
         slot.topics.push(name.clone());
-        if let Some(message) = self.topics.listen(key, name.clone()) {
+        if let Some(message) = self.topics.subscribe(key, name.clone()) {
             self.runtime.inbox.push(
                 key,
                 Pending::Told {
@@ -281,7 +298,7 @@ impl Worker {
     fn has_room_for(&mut self, topic: &str) -> bool {
         let room = self.topics.has_room_for(topic);
         if !room {
-            let text = format!("topic {topic} refused: more than {TOPICS} topics");
+            let text = format!("topic {topic} refused: more than {TOPICS_MAX} topics");
             self.note("topic_refused", None, text);
         }
         room
@@ -291,7 +308,7 @@ impl Worker {
         if !self.has_room_for(name) {
             return;
         }
-        for &key in self.topics.tell(name, message).unwrap_or_default() {
+        for &key in self.topics.publish(name, message).unwrap_or_default() {
             let told = Pending::Told {
                 topic: name.clone(),
                 message: message.clone(),
@@ -311,7 +328,7 @@ impl Worker {
         for &(_, channel) in &slot.channels {
             self.drop_channel(key, channel);
         }
-        self.topics.leave(key, &slot.topics);
+        self.topics.unsubscribe(key, &slot.topics);
         if let Some(client) = slot.client {
             self.client_ended(slot.population, client, outcome);
         }
@@ -324,7 +341,7 @@ impl Worker {
             return;
         }
         let Some(slot) = self.slot(key) else { return };
-        let whose = Whose {
+        let whose = FlowOwner {
             session: key,
             flow,
             channel,
@@ -337,8 +354,8 @@ impl Worker {
                 ..
             }) => {
                 let place = match shared {
-                    true => Place::Shared(media),
-                    false => Place::Pair(media),
+                    true => SocketId::Shared(media),
+                    false => SocketId::Pair(media),
                 };
                 self.lend_to_pacer(whose, place, (peer.media, None))
             }
@@ -347,10 +364,10 @@ impl Worker {
                 to: Some(to),
                 source,
                 ..
-            }) => self.lend_to_pacer(whose, Place::Single(place), (to, source)),
+            }) => self.lend_to_pacer(whose, SocketId::Single(place), (to, source)),
             Some(Channel::Stream(socket)) => {
                 let flows = &mut self.flows;
-                if flows.reach(flow, |flow| flow.waits_for_room())
+                if flows.access(flow, |flow| flow.is_byte_stream())
                     && let Some(stream) = self.connections.get(socket)
                 {
                     stream.keep_little_unsent();
@@ -382,25 +399,25 @@ impl Worker {
     /// Moves a flow to the pacer. Returns `None` if the pacer already has it.
     fn lend_to_pacer(
         &mut self,
-        whose: Whose,
-        place: Place,
+        whose: FlowOwner,
+        place: SocketId,
         (to, source): (SocketAddr, Option<IpAddr>),
-    ) -> io::Result<Option<SentBy>> {
+    ) -> io::Result<Option<FlowSender>> {
         self.trace_misses(whose.session, "media datagrams that it sends");
         let socket = self.sending.socket(place, || match place {
-            Place::Single(place) => self.datagrams.descriptor(place),
+            SocketId::Single(place) => self.datagrams.descriptor(place),
             place => {
                 let socket = self.pairs.descriptor(place)?;
-                Ok((socket, matches!(place, Place::Shared(_))))
+                Ok((socket, matches!(place, SocketId::Shared(_))))
             }
         })?;
         let waker = &self.links.mailbox.waker;
         let worker = (self.links.index, waker, &self.runtime.clock);
         let connected =
-            matches!(place, Place::Single(place) if self.datagrams.peer(place) == Some(to));
+            matches!(place, SocketId::Single(place) if self.datagrams.peer(place) == Some(to));
         let to = match connected {
             true => Address::from(to).connected(),
-            false => Address::from(to).sent_from(source),
+            false => Address::from(to).with_source(source),
         };
         self.sending
             .lend(&mut self.flows, whose, (socket, to), worker)
@@ -412,12 +429,12 @@ impl Worker {
         if let Some(slot) = self.sessions.get(key)
             && !slot.flows.is_empty()
         {
-            self.sending.look_at(&mut self.flows, &slot.flows);
+            self.sending.reschedule(&mut self.flows, &slot.flows);
         }
     }
 
     /// Stops the session's flow that `is` selects. Returns `false` if there is none.
-    fn stop_flow(&mut self, key: SessionKey, is: impl Fn(&(FlowId, SentBy)) -> bool) -> bool {
+    fn stop_flow(&mut self, key: SessionKey, is: impl Fn(&(FlowId, FlowSender)) -> bool) -> bool {
         let Some(slot) = self.slot(key) else {
             return false;
         };
@@ -431,17 +448,17 @@ impl Worker {
 
     /// Handles the end of a flow. Its session is notified once, and may start the flow again. It is
     /// not notified if the flow was stopped meanwhile, for example by a pause.
-    fn end_flow(&mut self, key: SessionKey, flow: FlowId, sent_by: SentBy) {
+    fn end_flow(&mut self, key: SessionKey, flow: FlowId, sent_by: FlowSender) {
         if self.stop_flow(key, |&started| started == (flow, sent_by)) {
             self.runtime.inbox.push(key, Pending::FlowEnded { flow });
         }
     }
 
     /// Processes the events of the pacer.
-    pub(crate) fn hear_pacer(&mut self) {
-        let News { ended, refused } = self.sending.take_news();
+    pub(crate) fn take_pacer_events(&mut self) {
+        let PacerEvents { ended, refused } = self.sending.take_news();
         for (key, flow, lease) in ended {
-            self.end_flow(key, flow, SentBy::Pacer(lease));
+            self.end_flow(key, flow, FlowSender::Pacer(lease));
         }
         for (key, channel) in refused {
             let slot = self.sessions.get(key);
@@ -466,7 +483,7 @@ impl Worker {
             self.end_flow(key, flow, sent_by);
         }
         for place in sent.broken {
-            self.lose_stream(place, Closed::Reset);
+            self.lose_stream(place, CloseReason::Reset);
         }
     }
 }

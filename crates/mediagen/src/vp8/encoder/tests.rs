@@ -102,7 +102,9 @@ fn ffmpeg_decodes_the_levels_that_were_drawn() {
 fn frames_of_another_rate_may_follow_and_be_lost() {
     let high = settings(900_000, 25, 25);
     let high = Vp8Stream::new(&high).expect("the rate can be met");
-    let low = high.alike(&settings(300_000, 25, 25)).expect("it can");
+    let low = high
+        .at_bit_rate(&settings(300_000, 25, 25))
+        .expect("it can");
     let mut frames = Vec::new();
     let mut numbers = Vec::new();
     for (number, (one, other)) in (0_u64..).zip(high.frames.iter().zip(&low.frames)) {

@@ -51,7 +51,7 @@ fn same_datagrams_arrive_with_and_without_gso() {
         ] {
             let datagrams = datagrams(lengths);
             for joins in [true, false] {
-                let mut batch = SendBatch::new().with_joining(joins);
+                let mut batch = SendBatch::new().with_gso(joins);
                 for (header, payload) in &datagrams {
                     batch.push(to, header, payload);
                 }
@@ -68,7 +68,7 @@ fn same_datagrams_arrive_with_and_without_gso() {
                     "{local} {joins} {lengths:?}: {:?}",
                     received.iter().map(Vec::len).collect::<Vec<_>>()
                 );
-                assert_eq!(batch.joins(), joins, "loopback takes it");
+                assert_eq!(batch.uses_gso(), joins, "loopback takes it");
             }
         }
     }
@@ -100,9 +100,12 @@ fn gso_needs_one_destination_equal_lengths_and_a_long_packet() {
         (&[30_000, 30_000, 30_000], 2),
         (&[1700], 1),
     ] {
-        assert_eq!(joined(&entries(lengths)), count, "{lengths:?}");
+        assert_eq!(count_combinable(&entries(lengths)), count, "{lengths:?}");
     }
-    assert_eq!(joined(&[entry(here, 1200), entry(there, 1200)]), 1);
+    assert_eq!(
+        count_combinable(&[entry(here, 1200), entry(there, 1200)]),
+        1
+    );
 }
 
 #[test]
@@ -172,7 +175,7 @@ fn gso_is_disabled_after_a_refusal() {
             left += 1;
         });
         assert_eq!(left, 20);
-        assert!(!batch.joins(), "round {round}");
+        assert!(!batch.uses_gso(), "round {round}");
         assert!(received(&receiver) == whole(&datagrams));
     }
 }

@@ -107,7 +107,7 @@ fn v6(headers: &[u8], fragment: u16, port: u16) -> Vec<u8> {
 /// filter for UDP and TCP must return the same, unless the packet is TCP.
 fn kept(family: Family, packet: &[u8]) -> u32 {
     let (plain, with) = (says(family, packet, false), says(family, packet, true));
-    assert!(with == plain || (plain, with) == (0, SEGMENT_KEPT));
+    assert!(with == plain || (plain, with) == (0, TCP_SNAPLEN));
     plain
 }
 
@@ -236,7 +236,7 @@ fn sample_of_datagrams_is_captured_whole() {
     for (brief, less) in [
         (None, 164),
         (
-            Some(Brief {
+            Some(ShortCapture {
                 unless: 0x1f,
                 bytes: 12,
             }),
@@ -278,7 +278,7 @@ fn sample_of_datagrams_is_captured_whole() {
             assert_eq!(says(Family::V4, &packet), 0, "another port");
             assert_eq!(
                 says(Family::V4, &v4(6, 0, 0, 5000, 1200)),
-                SEGMENT_KEPT,
+                TCP_SNAPLEN,
                 "TCP is no media"
             );
             let mut packet = v6(&[17], 0, 5000);
@@ -291,7 +291,7 @@ fn sample_of_datagrams_is_captured_whole() {
 
 #[test]
 fn only_first_bytes_of_brief_datagrams_are_captured() {
-    let brief = Some(Brief {
+    let brief = Some(ShortCapture {
         unless: 0x1f,
         bytes: 12,
     });
@@ -385,11 +385,11 @@ proptest! {
     fn filter_terminates_on_any_packet(bytes in prop::collection::vec(any::<u8>(), 0..200), network in 0usize..40) {
         for family in [Family::V4, Family::V6] {
             for segments in [false, true] {
-                let brief = Some(Brief { unless: 0x1f, bytes: 12 });
+                let brief = Some(ShortCapture { unless: 0x1f, bytes: 12 });
                 let program = program(&FilterRule { family, ports: 1..=65_535, snapshot: 164, whole_if: 0x20, whole_sample: Some(6), brief, segments });
                 for hardware in [1, 772, 65_534] {
                     let kept = run(&program, &Shown { bytes: &bytes, network, hardware, random: 1 });
-                    let known = [0, 164, WHOLE].contains(&kept) || (segments && kept == SEGMENT_KEPT);
+                    let known = [0, 164, WHOLE].contains(&kept) || (segments && kept == TCP_SNAPLEN);
                     let brief = kept.wrapping_sub(18 + 8 + 12);
                     prop_assert!(known || brief <= 60);
                 }

@@ -3,23 +3,23 @@
 use std::fmt;
 
 /// Number of bytes kept of a body.
-const KEPT: usize = 48;
+const PREFIX_BYTES_MAX: usize = 48;
 
 /// Minimum number of bytes to recognize another format: a transport stream may begin anywhere
 /// within a packet.
-const TELLING: usize = 16;
+const RECOGNIZABLE_BYTES_MIN: usize = 16;
 
 /// Beginning of a body, and the media type that the server stated.
 #[derive(Debug)]
-pub(super) struct Beginning {
-    kind: Option<String>,
+pub(super) struct BodyPrefix {
+    content_type: Option<String>,
     bytes: Vec<u8>,
 }
 
-impl Beginning {
-    pub(super) fn new(kind: Option<&str>) -> Beginning {
-        Beginning {
-            kind: kind.map(str::to_owned),
+impl BodyPrefix {
+    pub(super) fn new(kind: Option<&str>) -> BodyPrefix {
+        BodyPrefix {
+            content_type: kind.map(str::to_owned),
             bytes: Vec::new(),
         }
     }
@@ -29,14 +29,14 @@ impl Beginning {
     }
 
     pub(super) fn extend(&mut self, bytes: &[u8]) {
-        let room = KEPT.saturating_sub(self.bytes.len());
+        let room = PREFIX_BYTES_MAX.saturating_sub(self.bytes.len());
         self.bytes
             .extend_from_slice(&bytes[..bytes.len().min(room)]);
     }
 
     /// Returns the name of another format, if the first bytes identify it.
-    pub(super) fn looks_like(&self) -> Option<&'static str> {
-        if self.bytes.len() < TELLING {
+    pub(super) fn recognized_format(&self) -> Option<&'static str> {
+        if self.bytes.len() < RECOGNIZABLE_BYTES_MIN {
             return None;
         }
         const MAGIC: [(&[u8], &str); 6] = [
@@ -59,13 +59,13 @@ impl Beginning {
     }
 }
 
-impl fmt::Display for Beginning {
+impl fmt::Display for BodyPrefix {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.looks_like() {
+        match self.recognized_format() {
             Some(name) => write!(out, "the body is {name}")?,
             None => out.write_str("the body is not a transport stream")?,
         }
-        match &self.kind {
+        match &self.content_type {
             Some(kind) => write!(out, " (Content-Type: {kind})")?,
             None => out.write_str(" (no Content-Type)")?,
         }

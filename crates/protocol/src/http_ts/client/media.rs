@@ -4,17 +4,17 @@ use super::{Client, Failure};
 use crate::http_ts::metrics as m;
 use crate::media::ts::metrics as ts;
 use crate::session::{Context, Note, Output};
-use mediagen::ts::packet::PACKET;
+use mediagen::ts::packet::PACKET_LEN;
 
 impl Client {
     /// Returns a failure if the viewer received video without a random-access point.
-    pub(super) fn without_picture(&self) -> Option<(Failure, String)> {
-        let checker = self.checker.as_ref().filter(|_| self.playing)?;
+    pub(super) fn no_picture_failure(&self) -> Option<(Failure, String)> {
+        let checker = self.checker.as_ref().filter(|_| self.has_media)?;
         let time = checker.without_picture()?;
         let detail = format!(
             "no random-access point in {:.3} s of video, so no picture, {}",
             time.as_secs_f64(),
-            self.ends()
+            self.describe_addresses()
         );
         Some((Failure::NoPicture, detail))
     }
@@ -22,29 +22,29 @@ impl Client {
     /// Counts and reports video or audio that was silent while the rest of the stream arrived. In a
     /// stream that has ended, one may be shorter than the other, so only media that never arrived
     /// counts.
-    pub(super) fn count_silent(&self, cx: &mut Context<'_>, is_live: bool) {
-        let Some(checker) = self.checker.as_ref().filter(|_| self.playing) else {
+    pub(super) fn count_silent_streams(&self, cx: &mut Context<'_>, is_live: bool) {
+        let Some(checker) = self.checker.as_ref().filter(|_| self.has_media) else {
             return;
         };
         for silent in checker
-            .silent()
-            .filter(|silent| is_live || silent.never_came())
+            .silent_media()
+            .filter(|silent| is_live || silent.never_arrived())
         {
             cx.recorder.add(ts::STREAMS_SILENT, 1);
             cx.out.push_back(Output::Note(Note {
                 kind: "silent_stream",
-                text: format!("{silent}: {}", self.url),
+                text: format!("{silent}: {}", self.current_url),
             }));
         }
     }
 
     /// Notes packets that are longer than specified (ISO/IEC 13818-1, 2.4.3.2).
     #[cold]
-    pub(super) fn note_packets(&self, cx: &mut Context<'_>, stride: usize) {
-        if stride != PACKET {
+    pub(super) fn note_packet_size(&self, cx: &mut Context<'_>, stride: usize) {
+        if stride != PACKET_LEN {
             let text = format!(
-                "the stream has packets of {stride} bytes instead of {PACKET}: {}",
-                self.url
+                "the stream has packets of {stride} bytes instead of {PACKET_LEN}: {}",
+                self.current_url
             );
             let kind = "packet_size";
             cx.out.push_back(Output::Note(Note { kind, text }));
@@ -64,8 +64,8 @@ impl Client {
             kind: "stream_ended",
             text: format!(
                 "the server ended the stream by {by}, {}: {}",
-                self.when(cx.now),
-                self.url
+                self.describe_progress(cx.now),
+                self.current_url
             ),
         }));
         by

@@ -9,9 +9,9 @@ use crate::session::{ChannelId, Context, Output};
 const MAX_REDIRECTS: usize = 5;
 
 impl Client {
-    pub(super) fn sent_on(&mut self, cx: &mut Context<'_>, head: &Head) {
+    pub(super) fn handle_redirect(&mut self, cx: &mut Context<'_>, head: &Head) {
         cx.recorder.add(m::REDIRECTS, 1);
-        let ends = self.ends();
+        let ends = self.describe_addresses();
         let status = head.status;
         let Some(location) = head.headers.get("Location") else {
             return self.fail(
@@ -20,7 +20,7 @@ impl Client {
                 format!("{status} without a Location, {ends}"),
             );
         };
-        let url = match self.url.redirect(location) {
+        let url = match self.current_url.redirect(location) {
             Ok(url) => url,
             Err(error) => {
                 return self.fail(
@@ -30,25 +30,28 @@ impl Client {
                 );
             }
         };
-        let own = self.visited.first().unwrap_or(&self.url).host();
-        let reached = self.ends.and_then(|(_, remote)| remote);
+        let own = self.visited.first().unwrap_or(&self.current_url).host();
+        let reached = self.addresses.and_then(|(_, remote)| remote);
         let reached = reached.map(|remote| remote.ip());
         if let Err(why) = self.config.follow.check(own, reached, url.host()) {
             let detail = format!("{status} to {url}: {why}, {ends}");
             return self.fail(cx, Failure::RedirectRefused, detail);
         }
-        let set_cookies = self.cookies.set(&self.url, &head.headers);
-        let before = std::mem::replace(&mut self.url, url);
+        let set_cookies = self.cookies.store(&self.current_url, &head.headers);
+        let before = std::mem::replace(&mut self.current_url, url);
         self.visited.push(before);
-        if set_cookies && !self.sends_own_cookie() {
-            self.asked_otherwise = self.visited.len();
+        if set_cookies && !self.has_configured_cookie() {
+            self.visited_with_other_cookies = self.visited.len();
         }
-        let alike = &self.visited[self.asked_otherwise..];
-        if alike.iter().any(|url| url.is_same_place(&self.url)) {
+        let alike = &self.visited[self.visited_with_other_cookies..];
+        if alike
+            .iter()
+            .any(|url| url.is_same_resource(&self.current_url))
+        {
             let way: Vec<String> = self
                 .visited
                 .iter()
-                .chain([&self.url])
+                .chain([&self.current_url])
                 .map(|url| url.to_string())
                 .collect();
             return self.fail(
@@ -57,32 +60,32 @@ impl Client {
                 format!(
                     "{status}: {}{}, {ends}",
                     way.join(" to "),
-                    self.cookies_set()
+                    self.describe_cookies()
                 ),
             );
         }
         if self.visited.len() > MAX_REDIRECTS {
             let detail = format!(
                 "{status} to {} after {MAX_REDIRECTS} others{}, {ends}",
-                self.url,
-                self.cookies_set()
+                self.current_url,
+                self.describe_cookies()
             );
             return self.fail(cx, Failure::TooManyRedirects, detail);
         }
-        self.hang_up(cx);
+        self.close_connection(cx);
         self.connect(cx);
     }
 
     /// Returns true if the configured `headers` contain `Cookie`, which replaces the server's
     /// cookies.
-    fn sends_own_cookie(&self) -> bool {
+    fn has_configured_cookie(&self) -> bool {
         let mut names = self.config.headers.keys();
         names.any(|name| name.eq_ignore_ascii_case("Cookie"))
     }
 
     /// Describes the cookies that the server set along the redirects, for failure details.
-    fn cookies_set(&self) -> String {
-        match (self.cookies.is_empty(), self.sends_own_cookie()) {
+    fn describe_cookies(&self) -> String {
+        match (self.cookies.is_empty(), self.has_configured_cookie()) {
             (true, _) => String::new(),
             (false, true) => format!(
                 "; the server set a cookie ({}), but `headers` give `Cookie`",
@@ -96,7 +99,7 @@ impl Client {
     }
 
     /// Closes the connection, or stops opening it. The next one has another channel number.
-    pub(super) fn hang_up(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn close_connection(&mut self, cx: &mut Context<'_>) {
         if std::mem::take(&mut self.open) {
             cx.out.push_back(Output::Close {
                 channel: self.channel,

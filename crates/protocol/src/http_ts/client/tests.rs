@@ -7,11 +7,11 @@ use measure::{CounterId, Recorder};
 use proptest::prelude::*;
 
 use super::*;
-use crate::follow::Follow;
+use crate::follow::RedirectPolicy;
 use crate::registry::HTTP_TS_PROTOCOL;
 use crate::session::{ChannelError, Flows};
 use crate::testing::summaries;
-use mediagen::ts::packet::{PACKET, SYNC};
+use mediagen::ts::packet::{PACKET_LEN, SYNC};
 use mediagen::ts::stamp::Stamp;
 
 mod media;
@@ -130,7 +130,7 @@ impl Bench {
         let channel = self.channel;
         self.input(Input::Closed {
             channel,
-            how: Closed::End,
+            reason: CloseReason::End,
         });
     }
 
@@ -184,7 +184,7 @@ impl Bench {
 
 fn packets(count: u8) -> Vec<u8> {
     let packet = |n: u8| {
-        let mut packet = [0; PACKET];
+        let mut packet = [0; PACKET_LEN];
         packet[..4].copy_from_slice(&[SYNC, 1, 0, 0x10 | (n % 16)]);
         packet
     };
@@ -316,7 +316,7 @@ fn every_orderly_end_is_an_end_by_the_server() {
 #[test]
 fn redirects_are_followed_and_loops_detected() {
     let config = ClientConfig {
-        follow: Follow::Any,
+        follow: RedirectPolicy::Any,
         ..ClientConfig::default()
     };
     let mut bench = Bench::new(config, URL);
@@ -446,10 +446,14 @@ fn redirects_to_other_hosts_need_permission() {
         bench.bytes(format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\n\r\n").as_bytes());
     };
     for (follow, to, host) in [
-        (Follow::SameHost, "http://10.0.0.9/x", "10.0.0.9"),
-        (Follow::SameHost, "//victim.example/x", "victim.example"),
-        (Follow::SameHost, "https://[::1]/x", "::1"),
-        (Follow::None, "/x", "10.0.0.1"),
+        (RedirectPolicy::SameHost, "http://10.0.0.9/x", "10.0.0.9"),
+        (
+            RedirectPolicy::SameHost,
+            "//victim.example/x",
+            "victim.example",
+        ),
+        (RedirectPolicy::SameHost, "https://[::1]/x", "::1"),
+        (RedirectPolicy::None, "/x", "10.0.0.1"),
     ] {
         let mut bench = asked(follow);
         sent_to(&mut bench, to);
@@ -458,7 +462,7 @@ fn redirects_to_other_hosts_need_permission() {
         assert!(detail.contains(host) && detail.contains("302"), "{detail}");
         assert_eq!(bench.count(m::REQUESTS), 1);
     }
-    let mut bench = asked(Follow::SameHost);
+    let mut bench = asked(RedirectPolicy::SameHost);
     sent_to(&mut bench, "http://10.0.0.1:9999/x");
     bench.out.pop_front();
     let request = bench.accept();
@@ -500,7 +504,7 @@ fn bodies_other_than_transport_streams_are_identified() {
     bench.bytes(&[b'x'; 100]);
     assert_eq!(bench.failed().0, "not_ts");
     let mut bench = Bench::answered("");
-    for _ in 0..SYNC_WITHIN / 1000 {
+    for _ in 0..UNSYNCED_BYTES_MAX / 1000 {
         bench.bytes(&[b'x'; 1000]);
     }
     assert!(bench.out.is_empty());

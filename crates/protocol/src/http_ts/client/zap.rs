@@ -21,7 +21,7 @@ use crate::http_ts::failure::Failure;
 use crate::http_ts::metrics as m;
 use crate::http1::{Url, UrlError};
 use crate::media::rtp::StreamSummary;
-use crate::media::ts::checker::Before;
+use crate::media::ts::checker::PreviousChannel;
 use crate::session::{Context, Note, Outcome, Output};
 
 /// Channels between which the clients of a population change.
@@ -46,7 +46,7 @@ impl Channels {
     }
 
     /// Returns the index of the channel after `place`.
-    pub(super) fn after(&self, place: usize, random: &mut Pcg64Mcg) -> usize {
+    pub(super) fn next_index(&self, place: usize, random: &mut Pcg64Mcg) -> usize {
         let count = self.urls.len().max(2);
         let drawn = random.next_u64() % (count as u64 - 1);
         let step = 1 + if self.in_turn { 0 } else { drawn as usize };
@@ -64,17 +64,17 @@ pub(super) struct Zapping {
     channels: Arc<Channels>,
     random: Pcg64Mcg,
     /// Index of the current channel.
-    place: usize,
+    index: usize,
     /// Number of changes so far.
-    made: u32,
+    changes: u32,
     /// Time when the next change is due.
-    next: Time,
+    next_due: Time,
     /// Time when the last change was due; `None` before the first.
-    pub(super) due: Option<Time>,
+    pub(super) last_due: Option<Time>,
     /// The previous channel.
-    before: Before,
+    previous: PreviousChannel,
     /// Summary of all previous channels.
-    pub(super) earlier: Option<Box<StreamSummary>>,
+    pub(super) earlier_summary: Option<Box<StreamSummary>>,
 }
 
 impl Zapping {
@@ -83,54 +83,57 @@ impl Zapping {
         Zapping {
             zap,
             random: Pcg64Mcg::seed_from_u64(seed),
-            place: place.unwrap_or(0),
+            index: place.unwrap_or(0),
             channels,
-            made: 0,
-            next: Time::NEVER,
-            due: None,
-            before: Before { group: None },
-            earlier: None,
+            changes: 0,
+            next_due: Time::NEVER,
+            last_due: None,
+            previous: PreviousChannel { group: None },
+            earlier_summary: None,
         }
     }
 
     /// Starts the schedule.
     pub(super) fn begin(&mut self, due: Time) {
-        self.next = due + self.zap.every.draw(&mut self.random);
+        self.next_due = due + self.zap.every.draw(&mut self.random);
     }
 
     /// Time when the next change is due.
     pub(super) fn deadline(&self) -> Time {
-        self.next
+        self.next_due
     }
 
     /// Returns the previous channel, or `None` on the first.
-    pub(super) fn before(&self) -> Option<Before> {
-        self.due.map(|_| self.before)
+    pub(super) fn previous(&self) -> Option<PreviousChannel> {
+        self.last_due.map(|_| self.previous)
     }
 }
 
 impl Client {
     /// Time from which the delays of the current channel are measured.
     pub(super) fn channel_due(&self) -> Time {
-        let changed = self.zapping.as_ref().and_then(|zapping| zapping.due);
-        changed.unwrap_or(self.due)
+        let changed = self.zapping.as_ref().and_then(|zapping| zapping.last_due);
+        changed.unwrap_or(self.planned_start)
     }
 
     /// Returns true after the first change.
     pub(super) fn has_changed(&self) -> bool {
         self.zapping
             .as_ref()
-            .is_some_and(|zapping| zapping.due.is_some())
+            .is_some_and(|zapping| zapping.last_due.is_some())
     }
 
     /// Changes channel, or leaves after the last change, if that is due.
-    pub(super) fn zap(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn change_if_due(&mut self, cx: &mut Context<'_>) {
         let Some(zapping) = &self.zapping else { return };
-        if cx.now < zapping.next || matches!(self.phase, Phase::Idle | Phase::Ended) {
+        if cx.now < zapping.next_due || matches!(self.phase, Phase::Idle | Phase::Ended) {
             return;
         }
-        let is_last = zapping.zap.count.is_some_and(|count| zapping.made >= count);
-        self.leave_channel(cx);
+        let is_last = zapping
+            .zap
+            .count
+            .is_some_and(|count| zapping.changes >= count);
+        self.finish_channel(cx);
         if self.phase == Phase::Ended {
             return;
         }
@@ -138,24 +141,26 @@ impl Client {
             return self.finish(cx, Outcome::Stopped);
         }
         let group = self.checker.as_ref().and_then(|checker| checker.group());
-        self.hang_up(cx);
-        self.put_by(cx);
+        self.close_connection(cx);
+        self.add_to_earlier(cx);
         let Some(zapping) = &mut self.zapping else {
             return;
         };
-        let due = zapping.next;
-        zapping.due = Some(due);
-        zapping.made += 1;
-        zapping.next = due + zapping.zap.every.draw(&mut zapping.random);
-        let place = zapping.channels.after(zapping.place, &mut zapping.random);
-        let named = self.config.group_of(&zapping.channels.urls[zapping.place]);
-        zapping.before.group = named.or(group);
-        zapping.place = place;
-        self.url = zapping.channels.urls[place].clone();
+        let due = zapping.next_due;
+        zapping.last_due = Some(due);
+        zapping.changes += 1;
+        zapping.next_due = due + zapping.zap.every.draw(&mut zapping.random);
+        let place = zapping
+            .channels
+            .next_index(zapping.index, &mut zapping.random);
+        let named = self.config.group_of(&zapping.channels.urls[zapping.index]);
+        zapping.previous.group = named.or(group);
+        zapping.index = place;
+        self.current_url = zapping.channels.urls[place].clone();
         self.visited.clear();
-        self.asked_otherwise = 0;
+        self.visited_with_other_cookies = 0;
         self.cookies.clear();
-        self.playing = false;
+        self.has_media = false;
         self.awaits_picture = true;
         cx.recorder.add(m::ZAPS, 1);
         self.connect(cx);
@@ -163,11 +168,11 @@ impl Client {
 
     /// Counts the outcome of the current channel, which the client is about to leave. A channel
     /// that was awaited for too long is a failure.
-    pub(super) fn leave_channel(&mut self, cx: &mut Context<'_>) {
-        if let Some((failure, detail)) = self.in_vain(cx.now) {
+    pub(super) fn finish_channel(&mut self, cx: &mut Context<'_>) {
+        if let Some((failure, detail)) = self.unanswered_failure(cx.now) {
             return self.fail(cx, failure, detail);
         }
-        if let Some((failure, detail)) = self.without_picture() {
+        if let Some((failure, detail)) = self.no_picture_failure() {
             return self.fail(cx, failure, detail);
         }
         if !self.awaits_picture {
@@ -182,7 +187,7 @@ impl Client {
                 "{} datagrams of other groups received, {} of them of the previous channel, and none of the new one, {}",
                 own.foreign,
                 own.old_channel,
-                self.ends()
+                self.describe_addresses()
             );
             return self.fail(cx, Failure::WrongChannel, detail);
         }
@@ -191,24 +196,32 @@ impl Client {
     }
 
     /// Counts a failed channel change. The client waits for the next one.
-    pub(super) fn change_failed(&mut self, cx: &mut Context<'_>, failure: Failure, detail: String) {
+    pub(super) fn count_failed_change(
+        &mut self,
+        cx: &mut Context<'_>,
+        failure: Failure,
+        detail: String,
+    ) {
         self.awaits_picture = false;
         cx.recorder.add(m::ZAPS_FAILED, 1);
         cx.recorder.add(counter_of(failure), 1);
         let failure = failure.with(detail);
         cx.out.push_back(Output::Note(Note {
             kind: "zap_failed",
-            text: format!("{}: {}: {}", self.url, failure.reason, failure.detail),
+            text: format!(
+                "{}: {}: {}",
+                self.current_url, failure.reason, failure.detail
+            ),
         }));
-        self.hang_up(cx);
-        self.playing = false;
-        self.phase = Phase::Between;
-        self.check = None;
+        self.close_connection(cx);
+        self.has_media = false;
+        self.phase = Phase::BetweenChannels;
+        self.next_check_at = None;
     }
 
     /// Checks whether the picture of the new channel has arrived.
     #[cold]
-    pub(super) fn look_for_picture(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn check_for_picture(&mut self, cx: &mut Context<'_>) {
         let found = self
             .checker
             .as_ref()
@@ -221,24 +234,24 @@ impl Client {
     }
 
     /// Adds the figures of the current channel to those of the previous ones.
-    fn put_by(&mut self, cx: &mut Context<'_>) {
-        self.count_silent(cx, true);
+    fn add_to_earlier(&mut self, cx: &mut Context<'_>) {
+        self.count_silent_streams(cx, true);
         let Some(mut checker) = self.checker.take() else {
             return;
         };
         checker.finish(cx.recorder);
-        let own = StreamSummary::of_transport_stream("", self.wire_bytes, &checker);
-        self.beginning = None;
+        let own = StreamSummary::from_checker("", self.wire_bytes, &checker);
+        self.body_prefix = None;
         self.wire_bytes = 0;
         let Some(zapping) = &mut self.zapping else {
             return;
         };
-        match &mut zapping.earlier {
+        match &mut zapping.earlier_summary {
             Some(earlier) => earlier.add(&own),
-            None => zapping.earlier = Some(Box::new(own)),
+            None => zapping.earlier_summary = Some(Box::new(own)),
         }
-        if let Some(earlier) = &mut zapping.earlier {
-            earlier.url = match zapping.made {
+        if let Some(earlier) = &mut zapping.earlier_summary {
+            earlier.url = match zapping.changes {
                 0 => "the previous channel".to_owned(),
                 made => format!("the {} previous channels", made + 1),
             };

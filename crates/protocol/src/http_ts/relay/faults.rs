@@ -6,7 +6,7 @@ use measure::units::{Ratio, TimeSpan};
 
 /// Wrong response to every request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum AnswerFault {
     /// This status, from 400 to 599, with a page.
     Status(u16),
     /// Status 200 with an HTML page.
@@ -50,11 +50,11 @@ pub struct RelayFaults {
     /// before those of the requested one.
     pub old_channel: u64,
     /// Response to every request instead of a stream.
-    pub answer: Option<Answer>,
+    pub answer: Option<AnswerFault>,
 }
 
 /// All faults as they are written.
-const KNOWN: [&str; 10] = [
+const KNOWN_FAULTS: [&str; 10] = [
     "lose=1%",
     "replace=1%",
     "duplicate=1%",
@@ -67,14 +67,14 @@ const KNOWN: [&str; 10] = [
     "answer=404",
 ];
 
-const ANSWERS: [(&str, Answer); 7] = [
-    ("html", Answer::Html),
-    ("gzip", Answer::Gzip),
-    ("endless-head", Answer::EndlessHead),
-    ("bad-chunks", Answer::BadChunks),
-    ("redirect", Answer::Redirect),
-    ("silent", Answer::Silent),
-    ("mute", Answer::Mute),
+const ANSWERS: [(&str, AnswerFault); 7] = [
+    ("html", AnswerFault::Html),
+    ("gzip", AnswerFault::Gzip),
+    ("endless-head", AnswerFault::EndlessHead),
+    ("bad-chunks", AnswerFault::BadChunks),
+    ("redirect", AnswerFault::Redirect),
+    ("silent", AnswerFault::Silent),
+    ("mute", AnswerFault::Mute),
 ];
 
 impl RelayFaults {
@@ -86,17 +86,20 @@ impl RelayFaults {
         let (name, value) = text.split_once('=').unwrap_or((text, ""));
         let (name, value) = (name.trim(), value.trim());
         let result = match name {
-            "lose" => share(value).map(|share| self.lose = share),
-            "replace" => share(value).map(|share| self.replace = share),
-            "duplicate" => share(value).map(|share| self.duplicate = share),
-            "truncate" => share(value).map(|share| self.truncate = share),
-            "slow-start" => span(value).map(|span| self.slow_start = span),
-            "stall" => stall(value).map(|stall| self.stall = Some(stall)),
+            "lose" => parse_share(value).map(|share| self.lose = share),
+            "replace" => parse_share(value).map(|share| self.replace = share),
+            "duplicate" => parse_share(value).map(|share| self.duplicate = share),
+            "truncate" => parse_share(value).map(|share| self.truncate = share),
+            "slow-start" => duration(value).map(|span| self.slow_start = span),
+            "stall" => parse_stall(value).map(|stall| self.stall = Some(stall)),
             "keep-groups" => without_value(value).map(|()| self.keep_groups = true),
             "keep-files" => without_value(value).map(|()| self.keep_files = true),
-            "old-channel" => number(value).map(|number| self.old_channel = number),
-            "answer" => answer(value).map(|answer| self.answer = Some(answer)),
-            _ => Err(format!("unknown fault; known faults are {}", listed(KNOWN))),
+            "old-channel" => parse_number(value).map(|number| self.old_channel = number),
+            "answer" => parse_answer(value).map(|answer| self.answer = Some(answer)),
+            _ => Err(format!(
+                "unknown fault; known faults are {}",
+                listed(KNOWN_FAULTS)
+            )),
         };
         result.map_err(|error| format!("fault `{text}`: {error}"))
     }
@@ -107,14 +110,14 @@ fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     names.join(", ")
 }
 
-fn share(text: &str) -> Result<f64, String> {
+fn parse_share(text: &str) -> Result<f64, String> {
     let share = text.parse::<Ratio>();
     share
         .map(|share| share.0)
         .map_err(|error| error.to_string())
 }
 
-fn span(text: &str) -> Result<Duration, String> {
+fn duration(text: &str) -> Result<Duration, String> {
     let span = text.parse::<TimeSpan>();
     span.map(|span| span.0).map_err(|error| error.to_string())
 }
@@ -126,30 +129,30 @@ fn without_value(text: &str) -> Result<(), String> {
     }
 }
 
-fn number(text: &str) -> Result<u64, String> {
+fn parse_number(text: &str) -> Result<u64, String> {
     match text.parse() {
         Ok(number @ 1..) => Ok(number),
         _ => Err("expected a number of datagrams, such as `old-channel=100`".to_owned()),
     }
 }
 
-fn stall(text: &str) -> Result<(Duration, Duration), String> {
+fn parse_stall(text: &str) -> Result<(Duration, Duration), String> {
     let (every, length) = text
         .split_once(':')
         .ok_or("expected interval and duration: `stall=5s:1s`")?;
-    let (every, length) = (span(every)?, span(length)?);
+    let (every, length) = (duration(every)?, duration(length)?);
     if length.is_zero() || every <= length {
         return Err("a stall must be longer than 0s and end before the next begins".to_owned());
     }
     Ok((every, length))
 }
 
-fn answer(text: &str) -> Result<Answer, String> {
+fn parse_answer(text: &str) -> Result<AnswerFault, String> {
     if let Some((_, answer)) = ANSWERS.iter().find(|(name, _)| *name == text) {
         return Ok(*answer);
     }
     match text.parse() {
-        Ok(status @ 400..=599) => Ok(Answer::Status(status)),
+        Ok(status @ 400..=599) => Ok(AnswerFault::Status(status)),
         _ => Err(format!(
             "expected a status from 400 to 599, or {}",
             listed(ANSWERS.iter().map(|(name, _)| *name))
@@ -164,7 +167,7 @@ mod tests {
     #[test]
     fn faults_are_read_as_they_are_written() {
         let mut faults = RelayFaults::default();
-        for known in KNOWN {
+        for known in KNOWN_FAULTS {
             faults.add(known).expect("it is known");
         }
         let expected = RelayFaults {
@@ -177,7 +180,7 @@ mod tests {
             keep_groups: true,
             keep_files: true,
             old_channel: 100,
-            answer: Some(Answer::Status(404)),
+            answer: Some(AnswerFault::Status(404)),
         };
         assert_eq!(faults, expected);
         for (name, answer) in ANSWERS {

@@ -9,8 +9,8 @@ use serde::Serialize;
 
 use super::{Relay, RelayConfig, RelayedClient};
 use crate::reference::{
-    Flag, Flags, ReferenceServer, Second, Section, Serve, Settings, Takes, Tally, Times, common,
-    interface, line, parses,
+    Flag, FlagValue, Flags, Occurrence, ReferenceServer, RunningServer, Second, Section,
+    ServerSettings, Tally, check_parse, common, interface, to_line,
 };
 use crate::session::{Record, Session};
 
@@ -19,7 +19,7 @@ pub(crate) static SERVER: ReferenceServer = ReferenceServer {
     about: "Relay multicast groups over HTTP: /udp/239.81.0.1:4056, or /rtp/239.81.0.1:4056 \
             for groups with RTP",
     flags: FLAGS,
-    own_files: false,
+    own_descriptor_tables: false,
     read,
     demo: None,
 };
@@ -30,73 +30,73 @@ const FLAGS: &[Flag] = {
         Flag::new(
             Listening,
             common::LISTEN,
-            Takes::Text("ADDRESS", parses::<IpAddr>),
+            FlagValue::Text("ADDRESS", check_parse::<IpAddr>),
             "Addresses to listen on",
         )
         .default("127.0.0.1")
-        .times(Times::Listed),
+        .times(Occurrence::Listed),
         Flag::new(
             Listening,
             common::PORT,
-            Takes::Number("PORT", 0, 65_535),
+            FlagValue::Number("PORT", 0, 65_535),
             "TCP port to listen on; 0 for a free one",
         )
         .default("8080"),
         Flag::new(
             Listening,
             "interface",
-            Takes::any("INTERFACE"),
+            FlagValue::any("INTERFACE"),
             "Interface through which groups are joined: its name, or one of its addresses",
         )
         .default("lo"),
         Flag::new(
             Service,
             "max-clients",
-            Takes::Number("NUMBER", 1, u32::MAX as u64),
+            FlagValue::Number("NUMBER", 1, u32::MAX as u64),
             "Maximum number of concurrent clients; further ones get 503 [default: \
              unlimited]",
         ),
         Flag::new(
             Service,
             "chunked",
-            Takes::Nothing,
+            FlagValue::Nothing,
             "Send bodies in chunks to clients that speak HTTP/1.1",
         ),
         Flag::new(
             Faults,
             "fault",
-            Takes::any("FAULT"),
+            FlagValue::any("FAULT"),
             "Inject a fault; may be repeated: lose=1%, replace=1% (by the datagram \
              before it), duplicate=1%, truncate=1%, slow-start=2s, stall=5s:1s (every \
              5 s for 1 s), keep-groups (never leave a group), keep-files (leave sockets open), \
              old-channel=100 (first send 100 datagrams of the previously requested group), \
              answer=503 (or html, gzip, endless-head, bad-chunks, redirect, silent, mute)",
         )
-        .times(Times::Any),
+        .times(Occurrence::Any),
         Flag::new(
             Faults,
             "seed",
-            Takes::Number("SEED", 0, u64::MAX),
+            FlagValue::Number("SEED", 0, u64::MAX),
             "Seed of random faults",
         )
         .default("1"),
         Flag::new(
             Service,
             common::MAX_SESSIONS,
-            Takes::Number("NUMBER", 1, 1_000_000),
+            FlagValue::Number("NUMBER", 1, 1_000_000),
             common::MAX_SESSIONS_HELP,
         )
         .default("20000"),
         Flag::new(
             Output,
             common::REPORT,
-            Takes::File,
+            FlagValue::File,
             "Write a report on each connection to this file, as JSON lines",
         ),
     ]
 };
 
-fn read(flags: &Flags) -> Result<Box<dyn Settings>, String> {
+fn read(flags: &Flags) -> Result<Box<dyn ServerSettings>, String> {
     let interface_name: String = flags.value("interface");
     let mut config = RelayConfig::new(interface(&interface_name));
     config.max_clients = flags.get("max-clients");
@@ -108,13 +108,13 @@ fn read(flags: &Flags) -> Result<Box<dyn Settings>, String> {
     Ok(Box::new(config))
 }
 
-impl Settings for RelayConfig {
-    fn server(self: Box<Self>, _wall_clock: Duration) -> Result<Box<dyn Serve>, String> {
+impl ServerSettings for RelayConfig {
+    fn server(self: Box<Self>, _wall_clock: Duration) -> Result<Box<dyn RunningServer>, String> {
         Ok(Box::new(Relay::new(*self)))
     }
 }
 
-impl Serve for Relay {
+impl RunningServer for Relay {
     fn catalogue(&self) -> Catalogue {
         Relay::catalogue(self)
     }
@@ -132,22 +132,22 @@ impl Serve for Relay {
     }
 
     fn tally(&self, _clock_monotonic_nanos: i64) -> Box<dyn Tally> {
-        Box::new(Connections {
+        Box::new(RelayTally {
             tester: Totals::new(TESTER_CATALOGUE),
-            relayed: Relayed::default(),
+            relayed: RelayTotals::default(),
         })
     }
 }
 
 #[derive(Debug)]
-struct Connections {
+struct RelayTally {
     tester: Totals,
-    relayed: Relayed,
+    relayed: RelayTotals,
 }
 
 /// Totals over all connections: the last line of the report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-struct Relayed {
+struct RelayTotals {
     connections: u64,
     /// Connections for which a group was relayed.
     served: u64,
@@ -164,7 +164,7 @@ struct Relayed {
     lost_at_sockets: u64,
 }
 
-impl Relayed {
+impl RelayTotals {
     fn add(&mut self, client: &RelayedClient) {
         self.connections += 1;
         self.served += u64::from(client.group.is_some() && client.status == Some(200));
@@ -175,7 +175,7 @@ impl Relayed {
     }
 }
 
-impl Tally for Connections {
+impl Tally for RelayTally {
     fn second(&mut self, second: Second<'_>) -> Option<String> {
         self.tester.add(second.tester, second.seconds);
         let lost = self.tester.counter(tester::SOCKET_OVERFLOW);
@@ -183,13 +183,13 @@ impl Tally for Connections {
         None
     }
 
-    fn done(&mut self, done: Record) -> Option<String> {
-        let client = done.take::<RelayedClient>()?;
+    fn session_ended(&mut self, done: Record) -> Option<String> {
+        let client = done.downcast::<RelayedClient>()?;
         self.relayed.add(&client);
-        Some(line(client.as_ref()))
+        Some(to_line(client.as_ref()))
     }
 
-    fn so_far(&self) -> String {
+    fn progress(&self) -> String {
         let relayed = &self.relayed;
         let lost = match relayed.lost_at_sockets {
             0 => String::new(),
@@ -206,11 +206,11 @@ impl Tally for Connections {
         )
     }
 
-    fn at_the_end(&self) -> Vec<String> {
-        vec![self.so_far()]
+    fn result(&self) -> Vec<String> {
+        vec![self.progress()]
     }
 
-    fn last_line(&self) -> String {
-        line(&serde_json::json!({ "relayed": self.relayed }))
+    fn final_line(&self) -> String {
+        to_line(&serde_json::json!({ "relayed": self.relayed }))
     }
 }

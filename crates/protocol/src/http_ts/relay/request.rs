@@ -13,12 +13,12 @@ pub(super) struct Request {
     pub(super) target: String,
     pub(super) is_get: bool,
     /// True for HTTP/1.1, whose clients support chunks.
-    pub(super) takes_chunks: bool,
+    pub(super) supports_chunks: bool,
 }
 
 /// Reason why a request cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unreadable {
+pub(super) enum RequestError {
     /// The head exceeds the length limit.
     TooLong,
     /// Not an HTTP/1 request.
@@ -38,11 +38,11 @@ impl Default for RequestReader {
 impl RequestReader {
     /// Consumes bytes, and returns the request once its head is complete. Bytes after the head are
     /// ignored.
-    pub(super) fn feed(&mut self, mut bytes: &[u8]) -> Option<Result<Request, Unreadable>> {
-        match self.0.take(&mut bytes) {
+    pub(super) fn feed(&mut self, mut bytes: &[u8]) -> Option<Result<Request, RequestError>> {
+        match self.0.read(&mut bytes) {
             Ok(None) => None,
-            Ok(Some(head)) => Some(parse(&head).ok_or(Unreadable::Malformed)),
-            Err(TooLong) => Some(Err(Unreadable::TooLong)),
+            Ok(Some(head)) => Some(parse(&head).ok_or(RequestError::Malformed)),
+            Err(TooLong) => Some(Err(RequestError::TooLong)),
         }
     }
 }
@@ -52,21 +52,21 @@ fn parse(head: &[u8]) -> Option<Request> {
     Some(Request {
         target: line.target.to_owned(),
         is_get: line.method == "GET",
-        takes_chunks: line.version == Version::Http11,
+        supports_chunks: line.version == Version::Http11,
     })
 }
 
 /// A requested group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct WantedGroup {
+pub(super) struct RequestedGroup {
     pub(super) group: SocketAddr,
     /// True if RTP headers precede the transport stream.
     pub(super) rtp: bool,
 }
 
-impl WantedGroup {
+impl RequestedGroup {
     /// Parses the target of a request. Returns `None` if it names no group.
-    pub(super) fn parse(target: &str) -> Option<WantedGroup> {
+    pub(super) fn parse(target: &str) -> Option<RequestedGroup> {
         let path = target.split('?').next()?;
         let (kind, group) = path.strip_prefix('/')?.split_once('/')?;
         let rtp = match kind {
@@ -79,7 +79,7 @@ impl WantedGroup {
             IpAddr::V4(address) => address.is_multicast(),
             IpAddr::V6(address) => address.is_multicast(),
         };
-        (is_group && group.port() != 0).then_some(WantedGroup { group, rtp })
+        (is_group && group.port() != 0).then_some(RequestedGroup { group, rtp })
     }
 }
 
@@ -94,13 +94,13 @@ pub fn read_any(bytes: &[u8], size: usize) {
     let mut pieces = bytes.chunks(size.max(1));
     let found = pieces.find_map(|piece| reader.feed(piece));
     assert_eq!(found, whole);
-    assert!(reader.0.held() <= HEAD_MAX);
+    assert!(reader.0.buffered() <= HEAD_MAX);
     if let Some(Ok(request)) = whole
-        && let Some(wanted) = WantedGroup::parse(&request.target)
+        && let Some(wanted) = RequestedGroup::parse(&request.target)
     {
         let kind = if wanted.rtp { "rtp" } else { "udp" };
         let written = format!("/{kind}/{}", wanted.group);
-        assert_eq!(WantedGroup::parse(&written), Some(wanted));
+        assert_eq!(RequestedGroup::parse(&written), Some(wanted));
     }
 }
 
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
     use mediagen::steps;
 
-    fn read(text: &str) -> Option<Result<Request, Unreadable>> {
+    fn read(text: &str) -> Option<Result<Request, RequestError>> {
         RequestReader::default().feed(text.as_bytes())
     }
 
@@ -121,7 +121,7 @@ mod tests {
         let expected = Request {
             target: "/udp/239.81.0.1:4056".to_owned(),
             is_get: true,
-            takes_chunks: true,
+            supports_chunks: true,
         };
         assert_eq!(read(text), Some(Ok(expected.clone())));
         assert_eq!(read(&text[..text.len() - 6]), None);
@@ -131,7 +131,7 @@ mod tests {
         let old = read("HEAD / HTTP/1.0\r\n\r\n")
             .expect("whole")
             .expect("sound");
-        assert!(!old.is_get && !old.takes_chunks);
+        assert!(!old.is_get && !old.supports_chunks);
     }
 
     #[test]
@@ -166,17 +166,20 @@ mod tests {
             "GET / HTTP/2.0\r\n\r\n",
             "GET / x HTTP/1.1\r\n\r\n",
         ] {
-            assert_eq!(read(wrong), Some(Err(Unreadable::Malformed)), "{wrong:?}");
+            assert_eq!(read(wrong), Some(Err(RequestError::Malformed)), "{wrong:?}");
         }
         assert_eq!(read(&"x".repeat(HEAD_MAX - 1)), None);
-        assert_eq!(read(&"x".repeat(HEAD_MAX)), Some(Err(Unreadable::TooLong)));
-        assert_eq!(read(&"x".repeat(1 << 20)), Some(Err(Unreadable::TooLong)));
+        assert_eq!(
+            read(&"x".repeat(HEAD_MAX)),
+            Some(Err(RequestError::TooLong))
+        );
+        assert_eq!(read(&"x".repeat(1 << 20)), Some(Err(RequestError::TooLong)));
     }
 
     #[test]
     fn groups_are_read_from_paths() {
         let wanted =
-            |target: &str| WantedGroup::parse(target).map(|w| (w.group.to_string(), w.rtp));
+            |target: &str| RequestedGroup::parse(target).map(|w| (w.group.to_string(), w.rtp));
         let group = |text: &str, rtp| Some((text.to_owned(), rtp));
         assert_eq!(
             wanted("/udp/239.81.0.1:4056"),
@@ -208,7 +211,7 @@ mod tests {
                 if reader.feed(&piece).is_some() {
                     break;
                 }
-                prop_assert!(reader.0.held() < HEAD_MAX);
+                prop_assert!(reader.0.buffered() < HEAD_MAX);
             }
         }
 

@@ -10,97 +10,97 @@ use measure::Time;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 
-use super::faults::Answer;
-use super::request::{Request, RequestReader, Unreadable, WantedGroup};
-use super::{Across, RelayedClient, Shared};
+use super::faults::AnswerFault;
+use super::request::{Request, RequestError, RequestReader, RequestedGroup};
+use super::{CrossSessionFaults, RelayedClient, Shared};
 use crate::media::rtp::header::Header;
 use crate::session::{
-    ChannelId, Closed, Context, Failure, Input, Open, Outcome, Output, Port, Record, Session,
+    ChannelId, CloseReason, Context, Failure, Input, Open, Outcome, Output, Port, Record, Session,
 };
-use mediagen::ts::packet::{NULL_PID, PACKET, SYNC};
+use mediagen::ts::packet::{NULL_PID, PACKET_LEN, SYNC};
 
 const CONTROL: ChannelId = ChannelId(0);
 /// Membership in the requested group.
 const GROUP: ChannelId = ChannelId(1);
 /// Faults: membership in the previously requested group, and a pair of sockets that remains open.
 const OLD_GROUP: ChannelId = ChannelId(2);
-const KEPT_FILES: ChannelId = ChannelId(3);
+const LEAKED_SOCKETS: ChannelId = ChannelId(3);
 /// Maximum number of groups, and of socket pairs, that remain on purpose.
-const KEPT_MAX: usize = 1000;
+const LEAKED_MAX: usize = 1000;
 /// Time limit for the request.
-const PATIENCE: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Datagrams of this length may have been truncated ([`Open::Multicast`]).
 const DATAGRAM_MAX: usize = 2048;
 /// Maximum number of bytes buffered during a pause. Further datagrams are dropped.
-const HELD_MAX: usize = 8 << 20;
+const BUFFERED_BYTES_MAX: usize = 8 << 20;
 /// An endless head grows by lines of this length, at this interval, up to this length.
-const ENDLESS_LINE: usize = 8 << 10;
-const ENDLESS_EVERY: Duration = Duration::from_millis(10);
-const ENDLESS_MAX: usize = 16 << 20;
+const ENDLESS_LINE_BYTES: usize = 8 << 10;
+const ENDLESS_INTERVAL: Duration = Duration::from_millis(10);
+const ENDLESS_BYTES_MAX: usize = 16 << 20;
 
 /// State of a session.
 #[derive(Debug)]
 enum State {
-    Asking {
+    AwaitingRequest {
         reader: RequestReader,
         until: Time,
     },
     /// Waits for the membership.
     Joining {
         request: Request,
-        wanted: WantedGroup,
+        wanted: RequestedGroup,
     },
     /// Relays datagrams of the group.
-    Relaying(Body),
+    Relaying(RelayedBody),
     /// Sends an endless response head.
-    Endless {
+    EndlessHead {
         next: Time,
         sent: usize,
     },
     /// Waits for the client to leave.
     Idle,
     /// The client has left, and its group or a pair of sockets remains on purpose.
-    Kept,
-    Over,
+    Leaked,
+    Ended,
 }
 
 /// State of a relayed body.
 #[derive(Debug)]
-struct Body {
+struct RelayedBody {
     group: SocketAddr,
     rtp: bool,
     chunked: bool,
     /// Datagrams before this time are dropped.
-    begins: Time,
+    starts_at: Time,
     /// Time when the next pause begins, or the current one ends.
-    turns: Option<Time>,
-    stalls: bool,
-    held: VecDeque<Vec<u8>>,
-    held_bytes: usize,
+    next_stall_change: Option<Time>,
+    stalled: bool,
+    buffered: VecDeque<Vec<u8>>,
+    buffered_bytes: usize,
     /// The last datagram.
-    last: Vec<u8>,
+    last_datagram: Vec<u8>,
 }
 
 /// Counts a client towards the maximum until it is dropped.
 #[derive(Debug)]
-struct Seat(Arc<Shared>);
+struct ClientSlot(Arc<Shared>);
 
-impl Drop for Seat {
+impl Drop for ClientSlot {
     fn drop(&mut self) {
-        self.0.served.fetch_sub(1, Ordering::Relaxed);
+        self.0.clients.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl Seat {
+impl ClientSlot {
     /// Takes a seat, or returns `None` if none is free.
-    fn take(shared: &Arc<Shared>) -> Option<Seat> {
+    fn take(shared: &Arc<Shared>) -> Option<ClientSlot> {
         let most = shared.config.max_clients.unwrap_or(u32::MAX);
         let taken = shared
-            .served
+            .clients
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |served| {
                 (served < most).then_some(served + 1)
             });
-        taken.is_ok().then(|| Seat(shared.clone()))
+        taken.is_ok().then(|| ClientSlot(shared.clone()))
     }
 }
 
@@ -110,10 +110,10 @@ pub(super) struct RelaySession {
     shared: Arc<Shared>,
     rng: Pcg64,
     state: State,
-    seat: Option<Seat>,
+    seat: Option<ClientSlot>,
     /// Previously requested group, and number of its datagrams still to be relayed: a fault.
-    old: Option<(WantedGroup, u64)>,
-    account: RelayedClient,
+    old_group: Option<(RequestedGroup, u64)>,
+    record: RelayedClient,
 }
 
 impl RelaySession {
@@ -124,8 +124,8 @@ impl RelaySession {
             rng: Pcg64::seed_from_u64(seed),
             state: State::Idle,
             seat: None,
-            old: None,
-            account: RelayedClient {
+            old_group: None,
+            record: RelayedClient {
                 connection: number,
                 ..RelayedClient::default()
             },
@@ -149,70 +149,70 @@ impl RelaySession {
     }
 
     /// Sends a response head. `fields` consists of complete lines.
-    fn head(&mut self, cx: &mut Context<'_>, status: u16, fields: &str) {
-        self.account.status = Some(status);
+    fn send_head(&mut self, cx: &mut Context<'_>, status: u16, fields: &str) {
+        self.record.status = Some(status);
         let reason = reason(status);
         let head = format!("HTTP/1.1 {status} {reason}\r\n{fields}Connection: close\r\n\r\n");
         Self::send(cx, head.into_bytes());
     }
 
     /// Answers with a page, and ends the session.
-    fn page(&mut self, cx: &mut Context<'_>, status: u16) {
+    fn send_page(&mut self, cx: &mut Context<'_>, status: u16) {
         let body = format!("{status} {}\n", reason(status));
         let fields = format!(
             "Content-Type: text/plain\r\nContent-Length: {}\r\n",
             body.len()
         );
-        self.head(cx, status, &fields);
-        self.account.bytes += body.len() as u64;
+        self.send_head(cx, status, &fields);
+        self.record.bytes += body.len() as u64;
         Self::send(cx, body.into_bytes());
         self.end(cx, Outcome::Completed);
     }
 
     /// Sends a body that ends with the connection, and ends the session.
-    fn body(&mut self, cx: &mut Context<'_>, body: Vec<u8>) {
-        self.account.bytes += body.len() as u64;
+    fn send_body(&mut self, cx: &mut Context<'_>, body: Vec<u8>) {
+        self.record.bytes += body.len() as u64;
         Self::send(cx, body);
         self.end(cx, Outcome::Completed);
     }
 
     fn end(&mut self, cx: &mut Context<'_>, outcome: Outcome) {
-        if matches!(self.state, State::Over) {
+        if matches!(self.state, State::Ended) {
             return;
         }
-        let kept = std::mem::replace(&mut self.state, State::Over);
-        if !matches!(kept, State::Kept) {
-            self.part(cx);
+        let kept = std::mem::replace(&mut self.state, State::Ended);
+        if !matches!(kept, State::Leaked) {
+            self.release_client(cx);
         }
         cx.out.push_back(Output::Ended(outcome));
     }
 
     /// Reports on the client, and closes its connection.
-    fn part(&mut self, cx: &mut Context<'_>) {
+    fn release_client(&mut self, cx: &mut Context<'_>) {
         self.seat = None;
-        let account = std::mem::take(&mut self.account);
+        let account = std::mem::take(&mut self.record);
         cx.out.push_back(Output::Record(Record::new(account)));
         cx.out.push_back(Output::Close { channel: CONTROL });
     }
 
-    fn across(&self) -> MutexGuard<'_, Across> {
+    fn cross_session(&self) -> MutexGuard<'_, CrossSessionFaults> {
         // The shared state is valid even after a panic.
-        let across = self.shared.across.lock();
+        let across = self.shared.cross_session.lock();
         across.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Keeps the group or a pair of sockets of a client that has left, if a fault asks for it.
     /// Returns false if nothing is kept.
-    fn keep(&mut self, cx: &mut Context<'_>) -> bool {
+    fn leak(&mut self, cx: &mut Context<'_>) -> bool {
         let State::Relaying(body) = &self.state else {
             return false;
         };
         let (group, faults) = (body.group, &self.shared.config.faults);
-        let mut across = self.across();
+        let mut across = self.cross_session();
         let keeps_group = faults.keep_groups
-            && across.kept_groups.len() < KEPT_MAX
+            && across.kept_groups.len() < LEAKED_MAX
             && across.kept_groups.insert(group);
-        let keeps_files = faults.keep_files && across.kept_files < KEPT_MAX;
+        let keeps_files = faults.keep_files && across.kept_files < LEAKED_MAX;
         across.kept_files += usize::from(keeps_files);
         drop(across);
         if !keeps_group && !keeps_files {
@@ -223,7 +223,7 @@ impl RelaySession {
         }
         if keeps_files {
             cx.out.push_back(Output::Open {
-                channel: KEPT_FILES,
+                channel: LEAKED_SOCKETS,
                 open: Open::UdpPair {
                     local: Ipv4Addr::LOCALHOST.into(),
                     sink: None,
@@ -232,43 +232,43 @@ impl RelaySession {
             });
         }
         self.close_old(cx);
-        self.part(cx);
-        self.state = State::Kept;
+        self.release_client(cx);
+        self.state = State::Leaked;
         true
     }
 
     fn close_old(&mut self, cx: &mut Context<'_>) {
-        if self.old.take().is_some() {
+        if self.old_group.take().is_some() {
             cx.out.push_back(Output::Close { channel: OLD_GROUP });
         }
     }
 
-    fn asked(&mut self, cx: &mut Context<'_>, request: Request) {
-        self.account.target = Some(request.target.clone());
+    fn handle_request(&mut self, cx: &mut Context<'_>, request: Request) {
+        self.record.target = Some(request.target.clone());
         if let Some(answer) = self.shared.config.faults.answer {
-            return self.answer_wrongly(cx, answer, &request);
+            return self.inject_answer_fault(cx, answer, &request);
         }
         if !request.is_get {
-            return self.page(cx, 405);
+            return self.send_page(cx, 405);
         }
-        let Some(wanted) = WantedGroup::parse(&request.target) else {
-            return self.page(cx, 404);
+        let Some(wanted) = RequestedGroup::parse(&request.target) else {
+            return self.send_page(cx, 404);
         };
-        let Some(seat) = Seat::take(&self.shared) else {
-            return self.page(cx, 503);
+        let Some(seat) = ClientSlot::take(&self.shared) else {
+            return self.send_page(cx, 503);
         };
         self.seat = Some(seat);
-        self.account.group = Some(wanted.group.ip());
-        let before = self.across().last.replace(wanted);
+        self.record.group = Some(wanted.group.ip());
+        let before = self.cross_session().last_group.replace(wanted);
         let old = self.shared.config.faults.old_channel;
-        self.old = before
+        self.old_group = before
             .filter(|before| old > 0 && before.group != wanted.group)
             .map(|before| (before, old));
         self.join(cx, GROUP, wanted);
         self.state = State::Joining { request, wanted };
     }
 
-    fn join(&self, cx: &mut Context<'_>, channel: ChannelId, wanted: WantedGroup) {
+    fn join(&self, cx: &mut Context<'_>, channel: ChannelId, wanted: RequestedGroup) {
         let (group, port) = (wanted.group.ip(), wanted.group.port());
         cx.out.push_back(Output::Open {
             channel,
@@ -286,7 +286,7 @@ impl RelaySession {
     }
 
     /// Accepts datagrams from any sender.
-    fn take_from_anybody(cx: &mut Context<'_>, channel: ChannelId, group: SocketAddr) {
+    fn accept_any_sender(cx: &mut Context<'_>, channel: ChannelId, group: SocketAddr) {
         let any: IpAddr = match group {
             SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
             SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
@@ -298,221 +298,226 @@ impl RelaySession {
         });
     }
 
-    fn answer_wrongly(&mut self, cx: &mut Context<'_>, answer: Answer, request: &Request) {
+    fn inject_answer_fault(
+        &mut self,
+        cx: &mut Context<'_>,
+        answer: AnswerFault,
+        request: &Request,
+    ) {
         const TYPE: &str = "Content-Type: video/mp2t\r\n";
         match answer {
-            Answer::Status(status) => self.page(cx, status),
-            Answer::Html => {
-                self.head(cx, 200, "Content-Type: text/html\r\n");
+            AnswerFault::Status(status) => self.send_page(cx, status),
+            AnswerFault::Html => {
+                self.send_head(cx, 200, "Content-Type: text/html\r\n");
                 let page = "<!DOCTYPE html>\n<title>Welcome</title>\n<p>It works.\n";
-                self.body(cx, page.repeat(100).into_bytes());
+                self.send_body(cx, page.repeat(100).into_bytes());
             }
-            Answer::Gzip => {
-                self.head(cx, 200, &format!("{TYPE}Content-Encoding: gzip\r\n"));
+            AnswerFault::Gzip => {
+                self.send_head(cx, 200, &format!("{TYPE}Content-Encoding: gzip\r\n"));
                 let mut body = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3];
                 body.extend((0..5000).map(|_| self.rng.next_u64() as u8));
-                self.body(cx, body);
+                self.send_body(cx, body);
             }
-            Answer::EndlessHead => {
-                self.account.status = Some(200);
+            AnswerFault::EndlessHead => {
+                self.record.status = Some(200);
                 Self::send(cx, b"HTTP/1.1 200 OK\r\n".to_vec());
-                self.state = State::Endless {
+                self.state = State::EndlessHead {
                     next: cx.now,
                     sent: 0,
                 };
             }
-            Answer::BadChunks => {
-                self.head(cx, 200, &format!("{TYPE}Transfer-Encoding: chunked\r\n"));
+            AnswerFault::BadChunks => {
+                self.send_head(cx, 200, &format!("{TYPE}Transfer-Encoding: chunked\r\n"));
                 // The chunk states 188 bytes, but 1880 follow.
                 let mut body = b"bc\r\n".to_vec();
                 for _ in 0..10 {
                     body.extend(null_packet());
                 }
                 body.extend(b"\r\n");
-                self.body(cx, body);
+                self.send_body(cx, body);
             }
-            Answer::Redirect => {
+            AnswerFault::Redirect => {
                 // Unchanged, except for characters that a head cannot contain.
                 let place = request.target.replace(|c: char| c.is_control(), "");
-                self.head(
+                self.send_head(
                     cx,
                     302,
                     &format!("Location: {place}\r\nContent-Length: 0\r\n"),
                 );
                 self.end(cx, Outcome::Completed);
             }
-            Answer::Silent => {
-                self.head(cx, 200, TYPE);
+            AnswerFault::Silent => {
+                self.send_head(cx, 200, TYPE);
                 self.state = State::Idle;
             }
-            Answer::Mute => self.state = State::Idle,
+            AnswerFault::Mute => self.state = State::Idle,
         }
     }
 
-    fn joined(&mut self, cx: &mut Context<'_>) {
+    fn handle_joined(&mut self, cx: &mut Context<'_>) {
         let State::Joining { request, wanted } = &self.state else {
             return;
         };
-        let chunked = self.shared.config.chunked && request.takes_chunks;
-        let WantedGroup { group, rtp } = *wanted;
-        Self::take_from_anybody(cx, GROUP, group);
-        if let Some((old, _)) = self.old {
+        let chunked = self.shared.config.chunked && request.supports_chunks;
+        let RequestedGroup { group, rtp } = *wanted;
+        Self::accept_any_sender(cx, GROUP, group);
+        if let Some((old, _)) = self.old_group {
             self.join(cx, OLD_GROUP, old);
         }
         let framing = match chunked {
             true => "Transfer-Encoding: chunked\r\n",
             false => "",
         };
-        self.head(cx, 200, &format!("Content-Type: video/mp2t\r\n{framing}"));
+        self.send_head(cx, 200, &format!("Content-Type: video/mp2t\r\n{framing}"));
         let faults = &self.shared.config.faults;
         let begins = cx.now + faults.slow_start;
-        self.state = State::Relaying(Body {
+        self.state = State::Relaying(RelayedBody {
             group,
             rtp,
             chunked,
-            begins,
-            turns: faults.stall.map(|(every, _)| begins + every),
-            stalls: false,
-            held: VecDeque::new(),
-            held_bytes: 0,
-            last: Vec::new(),
+            starts_at: begins,
+            next_stall_change: faults.stall.map(|(every, _)| begins + every),
+            stalled: false,
+            buffered: VecDeque::new(),
+            buffered_bytes: 0,
+            last_datagram: Vec::new(),
         });
     }
 
     /// Handles a datagram of the previously requested group.
-    fn old_datagram(&mut self, cx: &mut Context<'_>, datagram: &[u8]) {
-        let Some((old, left)) = &mut self.old else {
+    fn handle_old_datagram(&mut self, cx: &mut Context<'_>, datagram: &[u8]) {
+        let Some((old, left)) = &mut self.old_group else {
             return;
         };
-        let Some(payload) = payload(datagram, old.rtp) else {
+        let Some(payload) = transport_stream(datagram, old.rtp) else {
             return;
         };
         *left -= 1;
         let is_last = *left == 0;
-        self.account.old_channel += 1;
-        self.pass_on(cx, payload.to_vec());
+        self.record.old_channel += 1;
+        self.send_or_buffer(cx, payload.to_vec());
         if is_last {
             self.close_old(cx);
         }
     }
 
-    fn datagram(&mut self, cx: &mut Context<'_>, datagram: &[u8]) {
+    fn handle_datagram(&mut self, cx: &mut Context<'_>, datagram: &[u8]) {
         let State::Relaying(body) = &self.state else {
             return;
         };
-        self.account.datagrams += 1;
-        let Some(payload) = payload(datagram, body.rtp) else {
-            self.account.unusable += 1;
+        self.record.datagrams += 1;
+        let Some(payload) = transport_stream(datagram, body.rtp) else {
+            self.record.unusable += 1;
             return;
         };
-        let (begins, faults) = (body.begins, &self.shared.config.faults);
+        let (begins, faults) = (body.starts_at, &self.shared.config.faults);
         let (lose, replace, duplicate, truncate) = (
             faults.lose,
             faults.replace,
             faults.duplicate,
             faults.truncate,
         );
-        if cx.now < begins || self.old.is_some() || self.chance(lose) {
-            self.account.left_out += 1;
+        if cx.now < begins || self.old_group.is_some() || self.chance(lose) {
+            self.record.left_out += 1;
             return;
         }
         if self.chance(replace) {
-            self.account.left_out += 1;
+            self.record.left_out += 1;
             let State::Relaying(body) = &self.state else {
                 return;
             };
-            if !body.last.is_empty() {
-                let again = body.last.clone();
-                self.account.sent_twice += 1;
-                self.pass_on(cx, again);
+            if !body.last_datagram.is_empty() {
+                let again = body.last_datagram.clone();
+                self.record.sent_twice += 1;
+                self.send_or_buffer(cx, again);
             }
             return;
         }
         let mut bytes = payload.to_vec();
         if bytes.len() > 1 && self.chance(truncate) {
-            self.account.cut += 1;
+            self.record.cut += 1;
             bytes.truncate(1 + (self.rng.next_u64() % (bytes.len() as u64 - 1)) as usize);
         }
-        self.account.passed_on += 1;
+        self.record.passed_on += 1;
         if self.chance(duplicate) {
-            self.account.sent_twice += 1;
-            self.pass_on(cx, bytes.clone());
+            self.record.sent_twice += 1;
+            self.send_or_buffer(cx, bytes.clone());
         }
         if replace > 0.0
             && let State::Relaying(body) = &mut self.state
         {
-            body.last.clone_from(&bytes);
+            body.last_datagram.clone_from(&bytes);
         }
-        self.pass_on(cx, bytes);
+        self.send_or_buffer(cx, bytes);
     }
 
     /// Sends bytes of the body, or buffers them during a pause.
-    fn pass_on(&mut self, cx: &mut Context<'_>, bytes: Vec<u8>) {
+    fn send_or_buffer(&mut self, cx: &mut Context<'_>, bytes: Vec<u8>) {
         let State::Relaying(body) = &mut self.state else {
             return;
         };
-        if !body.stalls {
-            self.account.bytes += bytes.len() as u64;
-            Self::send(cx, framed(bytes, body.chunked));
-        } else if body.held_bytes + bytes.len() <= HELD_MAX {
-            body.held_bytes += bytes.len();
-            body.held.push_back(bytes);
+        if !body.stalled {
+            self.record.bytes += bytes.len() as u64;
+            Self::send(cx, frame_body(bytes, body.chunked));
+        } else if body.buffered_bytes + bytes.len() <= BUFFERED_BYTES_MAX {
+            body.buffered_bytes += bytes.len();
+            body.buffered.push_back(bytes);
         } else {
-            self.account.left_out += 1;
+            self.record.left_out += 1;
         }
     }
 
     /// Begins or ends a pause, if that is due.
-    fn turn(&mut self, cx: &mut Context<'_>) {
+    fn toggle_stall(&mut self, cx: &mut Context<'_>) {
         let (State::Relaying(body), Some((every, length))) =
             (&mut self.state, self.shared.config.faults.stall)
         else {
             return;
         };
-        let Some(turns) = body.turns.filter(|&turns| turns <= cx.now) else {
+        let Some(turns) = body.next_stall_change.filter(|&turns| turns <= cx.now) else {
             return;
         };
-        body.stalls = !body.stalls;
-        if body.stalls {
-            self.account.stalls += 1;
-            body.turns = Some(turns + length);
+        body.stalled = !body.stalled;
+        if body.stalled {
+            self.record.stalls += 1;
+            body.next_stall_change = Some(turns + length);
             return;
         }
-        body.turns = Some(turns + (every - length));
-        body.held_bytes = 0;
-        for bytes in std::mem::take(&mut body.held) {
-            self.account.bytes += bytes.len() as u64;
-            Self::send(cx, framed(bytes, body.chunked));
+        body.next_stall_change = Some(turns + (every - length));
+        body.buffered_bytes = 0;
+        for bytes in std::mem::take(&mut body.buffered) {
+            self.record.bytes += bytes.len() as u64;
+            Self::send(cx, frame_body(bytes, body.chunked));
         }
     }
 
-    fn deadline_came(&mut self, cx: &mut Context<'_>) {
+    fn handle_deadline(&mut self, cx: &mut Context<'_>) {
         match &mut self.state {
-            State::Asking { until, .. } if *until <= cx.now => self.page(cx, 408),
-            State::Endless { next, sent } if *next <= cx.now => {
-                *next = cx.now + ENDLESS_EVERY;
-                *sent += ENDLESS_LINE;
-                let through = *sent > ENDLESS_MAX;
-                let filler = "x".repeat(ENDLESS_LINE - 12);
+            State::AwaitingRequest { until, .. } if *until <= cx.now => self.send_page(cx, 408),
+            State::EndlessHead { next, sent } if *next <= cx.now => {
+                *next = cx.now + ENDLESS_INTERVAL;
+                *sent += ENDLESS_LINE_BYTES;
+                let through = *sent > ENDLESS_BYTES_MAX;
+                let filler = "x".repeat(ENDLESS_LINE_BYTES - 12);
                 Self::send(cx, format!("X-Filler: {filler}\r\n").into_bytes());
                 if through {
                     self.end(cx, Outcome::Completed);
                 }
             }
-            _ => self.turn(cx),
+            _ => self.toggle_stall(cx),
         }
     }
 
-    fn closed(&mut self, cx: &mut Context<'_>, channel: ChannelId, how: Closed) {
+    fn closed(&mut self, cx: &mut Context<'_>, channel: ChannelId, how: CloseReason) {
         if channel != CONTROL {
             return;
         }
         let outcome = match how {
-            Closed::End | Closed::Reset => Outcome::Completed,
-            Closed::Stuck => failed("stuck", "the client stopped reading"),
-            Closed::Tls(error) => failed("tls", &error.to_string()),
+            CloseReason::End | CloseReason::Reset => Outcome::Completed,
+            CloseReason::SendQueueFull => failed("stuck", "the client stopped reading"),
+            CloseReason::Tls(error) => failed("tls", &error.to_string()),
         };
-        if !self.keep(cx) {
+        if !self.leak(cx) {
             self.end(cx, outcome);
         }
     }
@@ -522,37 +527,37 @@ impl Session for RelaySession {
     fn handle(&mut self, cx: &mut Context<'_>, input: Input<'_>) {
         match input {
             Input::Start { .. } => {
-                self.state = State::Asking {
+                self.state = State::AwaitingRequest {
                     reader: RequestReader::default(),
-                    until: cx.now + PATIENCE,
+                    until: cx.now + REQUEST_TIMEOUT,
                 };
             }
             Input::Opened {
                 channel: CONTROL,
                 remote,
                 ..
-            } => self.account.remote = remote.map(|remote| remote.to_string()),
-            Input::Opened { channel: GROUP, .. } => self.joined(cx),
+            } => self.record.remote = remote.map(|remote| remote.to_string()),
+            Input::Opened { channel: GROUP, .. } => self.handle_joined(cx),
             Input::Opened {
                 channel: OLD_GROUP, ..
             } => {
-                if let Some((old, _)) = self.old {
-                    Self::take_from_anybody(cx, OLD_GROUP, old.group);
+                if let Some((old, _)) = self.old_group {
+                    Self::accept_any_sender(cx, OLD_GROUP, old.group);
                 }
             }
-            Input::OpenFailed { channel: GROUP, .. } => self.page(cx, 502),
+            Input::OpenFailed { channel: GROUP, .. } => self.send_page(cx, 502),
             Input::OpenFailed {
                 channel: OLD_GROUP, ..
-            } => self.old = None,
+            } => self.old_group = None,
             Input::Bytes { bytes, .. } => {
-                let State::Asking { reader, .. } = &mut self.state else {
+                let State::AwaitingRequest { reader, .. } = &mut self.state else {
                     return;
                 };
                 match reader.feed(bytes) {
                     None => {}
-                    Some(Ok(request)) => self.asked(cx, request),
-                    Some(Err(Unreadable::TooLong)) => self.page(cx, 431),
-                    Some(Err(Unreadable::Malformed)) => self.page(cx, 400),
+                    Some(Ok(request)) => self.handle_request(cx, request),
+                    Some(Err(RequestError::TooLong)) => self.send_page(cx, 431),
+                    Some(Err(RequestError::Malformed)) => self.send_page(cx, 400),
                 }
             }
             Input::Datagram {
@@ -560,16 +565,19 @@ impl Session for RelaySession {
                 port: Port::Media,
                 bytes,
                 ..
-            } => self.old_datagram(cx, bytes),
+            } => self.handle_old_datagram(cx, bytes),
             Input::Datagram {
                 port: Port::Media,
                 bytes,
                 ..
-            } => self.datagram(cx, bytes),
-            Input::Closed { channel, how } => self.closed(cx, channel, how),
-            Input::Deadline => self.deadline_came(cx),
+            } => self.handle_datagram(cx, bytes),
+            Input::Closed {
+                channel,
+                reason: how,
+            } => self.closed(cx, channel, how),
+            Input::Deadline => self.handle_deadline(cx),
             Input::Stop { .. } => {
-                if let State::Relaying(Body { chunked: true, .. }) = self.state {
+                if let State::Relaying(RelayedBody { chunked: true, .. }) = self.state {
                     Self::send(cx, b"0\r\n\r\n".to_vec());
                 }
                 self.end(cx, Outcome::Stopped);
@@ -580,23 +588,23 @@ impl Session for RelaySession {
             | Input::Datagrams { .. }
             | Input::Media { .. }
             | Input::FlowEnded { .. }
-            | Input::Told { .. }
-            | Input::Exchanged { .. } => {}
+            | Input::TopicMessage { .. }
+            | Input::ExchangeEnded { .. } => {}
         }
     }
 
     fn deadline(&self) -> Option<Time> {
         match &self.state {
-            State::Asking { until, .. } => Some(*until),
-            State::Endless { next, .. } => Some(*next),
-            State::Relaying(body) => body.turns,
-            State::Joining { .. } | State::Idle | State::Kept | State::Over => None,
+            State::AwaitingRequest { until, .. } => Some(*until),
+            State::EndlessHead { next, .. } => Some(*next),
+            State::Relaying(body) => body.next_stall_change,
+            State::Joining { .. } | State::Idle | State::Leaked | State::Ended => None,
         }
     }
 }
 
 /// Returns the transport stream of a datagram, or `None` if it has none.
-fn payload(datagram: &[u8], rtp: bool) -> Option<&[u8]> {
+fn transport_stream(datagram: &[u8], rtp: bool) -> Option<&[u8]> {
     if datagram.is_empty() || datagram.len() >= DATAGRAM_MAX {
         return None;
     }
@@ -611,7 +619,7 @@ fn payload(datagram: &[u8], rtp: bool) -> Option<&[u8]> {
 }
 
 /// Wraps bytes of a body in a chunk, if the body is chunked.
-fn framed(bytes: Vec<u8>, chunked: bool) -> Vec<u8> {
+fn frame_body(bytes: Vec<u8>, chunked: bool) -> Vec<u8> {
     if !chunked {
         return bytes;
     }
@@ -622,9 +630,9 @@ fn framed(bytes: Vec<u8>, chunked: bool) -> Vec<u8> {
 }
 
 /// Builds a null packet of a transport stream.
-fn null_packet() -> [u8; PACKET] {
+fn null_packet() -> [u8; PACKET_LEN] {
     let [high, low] = NULL_PID.to_be_bytes();
-    let mut packet = [0xff; PACKET];
+    let mut packet = [0xff; PACKET_LEN];
     packet[..4].copy_from_slice(&[SYNC, high, low, 0x10]);
     packet
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::session::{
-    ChannelError, ChannelId, Closed, Context, Flows, Input, Open, Outcome, Output, Port, Sinks,
+    ChannelError, ChannelId, CloseReason, Context, Flows, Input, Open, Outcome, Output, Port, Sinks,
 };
 
 mod kept;
@@ -18,40 +18,40 @@ mod kept;
 const CONTROL: ChannelId = ChannelId(0);
 
 /// A session of the relay with a scripted client.
-struct Talk {
+struct Conversation {
     session: Box<dyn Session>,
     now: Time,
     recorder: Recorder,
     sent: Vec<u8>,
     opened: Vec<(ChannelId, Open)>,
     peers: usize,
-    account: Option<Value>,
+    record: Option<Value>,
     closed: bool,
     /// Channels that were closed, except for that of the client.
-    left: Vec<ChannelId>,
+    closed_channels: Vec<ChannelId>,
     outcome: Option<Outcome>,
 }
 
 fn config(faults: &[&str]) -> RelayConfig {
-    let mut config = RelayConfig::new(Interface::Named("lo".to_owned()));
+    let mut config = RelayConfig::new(Interface::Name("lo".to_owned()));
     for fault in faults {
         config.faults.add(fault).expect("it is one");
     }
     config
 }
 
-impl Talk {
-    fn with(relay: &Relay) -> Talk {
-        let mut talk = Talk {
+impl Conversation {
+    fn with(relay: &Relay) -> Conversation {
+        let mut talk = Conversation {
             session: relay.session(1),
             now: Time::from_nanos(5),
             recorder: Recorder::new(relay.catalogue()),
             sent: Vec::new(),
             opened: Vec::new(),
             peers: 0,
-            account: None,
+            record: None,
             closed: false,
-            left: Vec::new(),
+            closed_channels: Vec::new(),
             outcome: None,
         };
         let due = talk.now;
@@ -64,13 +64,13 @@ impl Talk {
         talk
     }
 
-    fn new(faults: &[&str]) -> Talk {
-        Talk::with(&Relay::new(config(faults)))
+    fn new(faults: &[&str]) -> Conversation {
+        Conversation::with(&Relay::new(config(faults)))
     }
 
     /// A session that relays a group.
-    fn relaying(faults: &[&str]) -> Talk {
-        let mut talk = Talk::new(faults);
+    fn relaying(faults: &[&str]) -> Conversation {
+        let mut talk = Conversation::new(faults);
         talk.get("/udp/239.81.0.1:4056");
         talk.join();
         talk.sent.clear();
@@ -99,10 +99,10 @@ impl Talk {
                 Output::Open { channel, open } => self.opened.push((channel, open)),
                 Output::Peer { .. } => self.peers += 1,
                 Output::Close { channel: CONTROL } => self.closed = true,
-                Output::Close { channel } => self.left.push(channel),
+                Output::Close { channel } => self.closed_channels.push(channel),
                 Output::Record(account) => {
-                    let account = account.take::<RelayedClient>();
-                    self.account = account.and_then(|a| serde_json::to_value(a).ok());
+                    let account = account.downcast::<RelayedClient>();
+                    self.record = account.and_then(|a| serde_json::to_value(a).ok());
                 }
                 Output::Ended(outcome) => self.outcome = Some(outcome),
                 other => panic!("{other:?}"),
@@ -161,7 +161,7 @@ impl Talk {
     fn leave(&mut self) {
         self.input(Input::Closed {
             channel: CONTROL,
-            how: Closed::End,
+            reason: CloseReason::End,
         });
     }
 
@@ -170,14 +170,14 @@ impl Talk {
     }
 
     fn account(&self, key: &str) -> u64 {
-        let account = self.account.as_ref().expect("it is through");
+        let account = self.record.as_ref().expect("it is through");
         account[key].as_u64().expect("a number")
     }
 }
 
 #[test]
 fn datagrams_of_the_group_are_relayed_unchanged() {
-    let mut talk = Talk::new(&[]);
+    let mut talk = Conversation::new(&[]);
     talk.get("/udp/239.81.0.1:4056");
     let (_, open) = &talk.opened[0];
     let Open::Multicast {
@@ -194,7 +194,7 @@ fn datagrams_of_the_group_are_relayed_unchanged() {
         (group.to_string(), *port, *sink),
         ("239.81.0.1".to_owned(), 4056, None)
     );
-    assert_eq!(*interface, Interface::Named("lo".to_owned()));
+    assert_eq!(*interface, Interface::Name("lo".to_owned()));
     assert_eq!(talk.sent, b"", "no answer before the membership is open");
     talk.join();
     assert_eq!(talk.peers, 1);
@@ -206,7 +206,7 @@ fn datagrams_of_the_group_are_relayed_unchanged() {
     assert_eq!(talk.sent, [[1; 1316], [2; 1316]].concat());
     talk.leave();
     assert_eq!(talk.outcome, Some(Outcome::Completed));
-    let account = talk.account.expect("it is through");
+    let account = talk.record.expect("it is through");
     assert_eq!(account["target"], "/udp/239.81.0.1:4056");
     assert_eq!(account["remote"], "127.0.0.2:40000");
     assert_eq!(
@@ -221,7 +221,7 @@ fn datagrams_of_the_group_are_relayed_unchanged() {
 
 #[test]
 fn rtp_payload_is_relayed_and_invalid_rtp_is_counted() {
-    let mut talk = Talk::new(&[]);
+    let mut talk = Conversation::new(&[]);
     talk.get("/rtp/239.81.0.1:4056");
     talk.join();
     talk.sent.clear();
@@ -263,7 +263,7 @@ fn invalid_requests_are_refused() {
         ("nonsense\r\n\r\n", "400 Bad Request"),
         (&"x".repeat(10_000), "431 Request Header Fields Too Large"),
     ] {
-        let mut talk = Talk::new(&[]);
+        let mut talk = Conversation::new(&[]);
         talk.bytes(request.as_bytes());
         assert!(
             talk.text().starts_with(&format!("HTTP/1.1 {status}\r\n")),
@@ -273,10 +273,10 @@ fn invalid_requests_are_refused() {
         assert!(talk.closed && talk.opened.is_empty());
         assert_eq!(talk.outcome, Some(Outcome::Completed));
     }
-    let mut silent = Talk::new(&[]);
+    let mut silent = Conversation::new(&[]);
     silent.wait(Duration::from_secs(11));
     assert!(silent.text().starts_with("HTTP/1.1 408 "));
-    let mut lonely = Talk::new(&[]);
+    let mut lonely = Conversation::new(&[]);
     lonely.get("/udp/239.81.0.1:4056");
     lonely.input(Input::OpenFailed {
         channel: ChannelId(1),
@@ -291,10 +291,10 @@ fn clients_beyond_the_maximum_get_503_until_another_leaves() {
         max_clients: Some(2),
         ..config(&[])
     });
-    let served = |talk: &Talk| !talk.text().starts_with("HTTP/1.1 503 ");
-    let mut talks: Vec<Talk> = (0..3)
+    let served = |talk: &Conversation| !talk.text().starts_with("HTTP/1.1 503 ");
+    let mut talks: Vec<Conversation> = (0..3)
         .map(|_| {
-            let mut talk = Talk::with(&relay);
+            let mut talk = Conversation::with(&relay);
             talk.get("/udp/239.81.0.1:4056");
             talk
         })
@@ -304,15 +304,15 @@ fn clients_beyond_the_maximum_get_503_until_another_leaves() {
         [true, true, false]
     );
     talks[0].leave();
-    let mut next = Talk::with(&relay);
+    let mut next = Conversation::with(&relay);
     next.get("/udp/239.81.0.1:4056");
     assert!(served(&next));
     // A dropped session gives its seat back, too.
     drop(talks.remove(1));
-    let mut after = Talk::with(&relay);
+    let mut after = Conversation::with(&relay);
     after.get("/udp/239.81.0.1:4056");
     assert!(served(&after));
-    let mut full = Talk::with(&relay);
+    let mut full = Conversation::with(&relay);
     full.get("/udp/239.81.0.1:4056");
     assert!(!served(&full));
 }
@@ -324,7 +324,7 @@ fn only_http_1_1_clients_get_chunks() {
             chunked: true,
             ..config(&[])
         });
-        let mut talk = Talk::with(&relay);
+        let mut talk = Conversation::with(&relay);
         talk.bytes(format!("GET /udp/239.81.0.1:4056 {version}\r\n\r\n").as_bytes());
         talk.join();
         assert_eq!(
@@ -351,7 +351,7 @@ fn only_http_1_1_clients_get_chunks() {
 fn faults_are_injected_and_counted() {
     const COUNT: usize = 10_000;
     let play = |fault: &str| {
-        let mut talk = Talk::relaying(&[fault]);
+        let mut talk = Conversation::relaying(&[fault]);
         for number in 0..COUNT {
             talk.datagram(&[(number % 251) as u8; 188]);
         }
@@ -388,7 +388,7 @@ fn faults_are_injected_and_counted() {
 
 #[test]
 fn slow_start_drops_datagrams_and_a_stall_delays_them() {
-    let mut slow = Talk::relaying(&["slow-start=2s"]);
+    let mut slow = Conversation::relaying(&["slow-start=2s"]);
     slow.wait(Duration::from_millis(1999));
     slow.datagram(&[1; 188]);
     assert_eq!(slow.sent, b"");
@@ -401,7 +401,7 @@ fn slow_start_drops_datagrams_and_a_stall_delays_them() {
         (1, 1)
     );
 
-    let mut stalls = Talk::relaying(&["stall=5s:1s"]);
+    let mut stalls = Conversation::relaying(&["stall=5s:1s"]);
     let mut pauses = Vec::new();
     for tenth in 0..160u32 {
         let before = stalls.sent.len();
@@ -419,7 +419,7 @@ fn slow_start_drops_datagrams_and_a_stall_delays_them() {
     stalls.leave();
     assert_eq!(stalls.account("stalls"), 3);
     // The buffer is bounded.
-    let mut flooded = Talk::relaying(&["stall=1h:30m"]);
+    let mut flooded = Conversation::relaying(&["stall=1h:30m"]);
     flooded.wait(Duration::from_secs(3600));
     for _ in 0..6000 {
         flooded.datagram(&[1; 1500]);
@@ -434,7 +434,7 @@ fn slow_start_drops_datagrams_and_a_stall_delays_them() {
 #[test]
 fn each_wrong_answer_matches_its_name() {
     let answer = |name: &str| {
-        let mut talk = Talk::new(&[&format!("answer={name}")]);
+        let mut talk = Conversation::new(&[&format!("answer={name}")]);
         talk.get("/udp/239.81.0.1:4056");
         assert!(talk.opened.is_empty());
         talk
@@ -482,7 +482,7 @@ proptest! {
         pieces in prop::collection::vec((any::<bool>(), prop::collection::vec(any::<u8>(), 0..400)), 0..40),
         valid: bool,
     ) {
-        let mut talk = if valid { Talk::relaying(&["lose=10%", "truncate=50%"]) } else { Talk::new(&[]) };
+        let mut talk = if valid { Conversation::relaying(&["lose=10%", "truncate=50%"]) } else { Conversation::new(&[]) };
         for (datagram, bytes) in pieces {
             if talk.outcome.is_some() {
                 break;
@@ -496,6 +496,6 @@ proptest! {
         if talk.outcome.is_none() {
             talk.leave();
         }
-        prop_assert!(talk.account.is_some() && talk.closed);
+        prop_assert!(talk.record.is_some() && talk.closed);
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use measure::{Recorder, Time};
 use mediagen::time_code::TimeCode;
 
-use crate::media::shared::{Arrivals, Codes, Figures, Jitter, Playing, figures};
+use crate::media::shared::{Arrivals, Jitter, PlayoutModel, SharedMetrics, TimeCodes, figures};
 use crate::session::MediaEvent;
 
 pub mod metrics;
@@ -63,18 +63,18 @@ pub struct FrameReceiver {
     arrivals: Arrivals,
     timestamp: u32,
     jitter: Jitter,
-    playing: Playing,
-    codes: Option<Box<Codes>>,
+    playing: PlayoutModel,
+    codes: Option<Box<TimeCodes>>,
     finished: bool,
 }
 
-struct Own;
+struct FrameMetrics;
 
-figures!(Own);
+figures!(FrameMetrics);
 
 impl FrameReceiver {
     pub fn new(config: &FrameConfig) -> FrameReceiver {
-        let codes = |wall_clock| Box::new(Codes::new(wall_clock));
+        let codes = |wall_clock| Box::new(TimeCodes::new(wall_clock));
         FrameReceiver {
             clock_rate: config.clock_rate,
             counts: FrameCounts::default(),
@@ -82,14 +82,14 @@ impl FrameReceiver {
             arrivals: Arrivals::default(),
             timestamp: 0,
             jitter: Jitter::new(config.clock_rate),
-            playing: Playing::new(config.clock_rate, config.playout_buffer),
+            playing: PlayoutModel::new(config.clock_rate, config.playout_buffer),
             codes: config.wall_clock.map(codes),
             finished: false,
         }
     }
 
     /// True if the receiver uses time codes. Otherwise callers need not search for them.
-    pub fn expects_codes(&self) -> bool {
+    pub fn uses_time_codes(&self) -> bool {
         self.codes.is_some()
     }
 
@@ -114,11 +114,13 @@ impl FrameReceiver {
         }
         self.timestamp = frame.timestamp;
         self.arrivals.packet(at);
-        self.jitter.packet::<Own>(at, frame.timestamp, recorder);
-        self.playing.frame::<Own>(at, frame.timestamp, recorder);
+        self.jitter
+            .packet::<FrameMetrics>(at, frame.timestamp, recorder);
+        self.playing
+            .frame::<FrameMetrics>(at, frame.timestamp, recorder);
         if let (Some(codes), Some(code)) = (&mut self.codes, frame.code) {
-            codes.code::<Own>(frame.timestamp, code, recorder);
-            codes.whole::<Own>(frame.timestamp, at, recorder);
+            codes.frame_code::<FrameMetrics>(frame.timestamp, code, recorder);
+            codes.frame_complete::<FrameMetrics>(frame.timestamp, at, recorder);
         }
         event
     }
@@ -159,15 +161,15 @@ impl FrameReceiver {
 
     /// Smallest playout delay with which every frame so far would have played in time.
     pub fn playout_buffer(&self) -> Option<Duration> {
-        self.playing.needed()
+        self.playing.required_delay()
     }
 
     /// Finishes a stream in which frames were expected up to `until` and did not arrive. The
     /// silence counts as a gap and as an unfinished stall.
-    pub fn fell_silent(&mut self, until: Time, recorder: &mut Recorder) {
+    pub fn finish_silent(&mut self, until: Time, recorder: &mut Recorder) {
         if self.first_arrival.is_some() && !self.finished {
             self.arrivals.silent_until(until);
-            self.playing.silent_until::<Own>(until, recorder);
+            self.playing.silent_until::<FrameMetrics>(until, recorder);
         }
         self.finish(recorder);
     }
@@ -178,8 +180,11 @@ impl FrameReceiver {
         if std::mem::replace(&mut self.finished, true) || self.first_arrival.is_none() {
             return;
         }
-        recorder.record(Own::LONGEST_GAP, self.longest_gap().as_nanos() as u64);
-        self.playing.finish::<Own>(recorder);
+        recorder.record(
+            FrameMetrics::LONGEST_GAP,
+            self.longest_gap().as_nanos() as u64,
+        );
+        self.playing.finish::<FrameMetrics>(recorder);
     }
 }
 

@@ -131,14 +131,14 @@ fn restarted_clock_is_a_jump_and_no_stall() {
 #[test]
 fn silence_at_the_end_is_a_gap_and_a_stall() {
     let mut bench = Bench::new(1000);
-    bench.receiver.fell_silent(ms(500), &mut bench.recorder);
+    bench.receiver.finish_silent(ms(500), &mut bench.recorder);
     assert_eq!(bench.most(m::LONGEST_GAP), None);
     let mut bench = Bench::new(1000);
     for n in 0..5u32 {
         bench.frame(u64::from(n) * 100, n * 100);
     }
     for _ in 0..2 {
-        bench.receiver.fell_silent(ms(2400), &mut bench.recorder);
+        bench.receiver.finish_silent(ms(2400), &mut bench.recorder);
     }
     assert_eq!(bench.most(m::LONGEST_GAP), Some(2000));
     // The last frame is shown for 100 ms, and the buffer holds 500 ms.

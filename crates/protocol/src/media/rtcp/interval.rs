@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 /// Minimum time between reports, before randomisation (RFC 3550, 6.2).
-const MINIMUM: Duration = Duration::from_secs(5);
+const INTERVAL_MIN: Duration = Duration::from_secs(5);
 
 /// Maximum time between reports that is still useful: a bound against absurd bandwidths.
-const MAXIMUM: Duration = Duration::from_secs(3600);
+const INTERVAL_MAX: Duration = Duration::from_secs(3600);
 
 /// Share of the RTCP bandwidth for senders, if they are at most this share of the members.
 const SENDERS_SHARE: f64 = 0.25;
 
 /// Parameters of the report interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Interval {
+pub struct ReportInterval {
     /// Number of participants, ourselves included.
     pub members: u32,
     /// Number of participants that send media.
@@ -29,10 +29,10 @@ pub struct Interval {
     pub first: bool,
 }
 
-impl Interval {
+impl ReportInterval {
     /// A session of two participants: a sending server and a client.
-    pub fn of_two(we_send: bool, bandwidth: f64, first: bool) -> Interval {
-        Interval {
+    pub fn point_to_point(we_send: bool, bandwidth: f64, first: bool) -> ReportInterval {
+        ReportInterval {
             members: 2,
             senders: 1,
             we_send,
@@ -45,7 +45,11 @@ impl Interval {
     /// Returns the time between reports, without randomisation. Reports need bandwidth: without
     /// any, the time is one hour.
     pub fn deterministic(&self) -> Duration {
-        let minimum = if self.first { MINIMUM / 2 } else { MINIMUM };
+        let minimum = if self.first {
+            INTERVAL_MIN / 2
+        } else {
+            INTERVAL_MIN
+        };
         let (members, senders) = (f64::from(self.members), f64::from(self.senders));
         let mut bandwidth = self.bandwidth;
         let mut share = members;
@@ -60,11 +64,11 @@ impl Interval {
         }
         let seconds = self.mean_size * share / bandwidth;
         if !(seconds >= 0.0 && bandwidth > 0.0) {
-            return MAXIMUM;
+            return INTERVAL_MAX;
         }
         Duration::try_from_secs_f64(seconds)
-            .unwrap_or(MAXIMUM)
-            .clamp(minimum, MAXIMUM)
+            .unwrap_or(INTERVAL_MAX)
+            .clamp(minimum, INTERVAL_MAX)
     }
 
     /// Returns the time until the next report. `random` is from 0 (inclusive) to 1 (exclusive),
@@ -94,17 +98,17 @@ mod tests {
 
     #[test]
     fn two_participants_report_every_five_seconds() {
-        let interval = Interval::of_two(false, 6250.0, false);
+        let interval = ReportInterval::point_to_point(false, 6250.0, false);
         assert_eq!(interval.deterministic(), Duration::from_secs(5));
         assert_eq!(interval.next(0.0), Duration::from_millis(2500));
         assert_eq!(interval.next(0.5), Duration::from_secs(5));
-        let first = Interval::of_two(false, 6250.0, true);
+        let first = ReportInterval::point_to_point(false, 6250.0, true);
         assert_eq!(first.deterministic(), Duration::from_millis(2500));
     }
 
     #[test]
     fn many_receivers_share_the_bandwidth() {
-        let mut interval = Interval {
+        let mut interval = ReportInterval {
             members: 1001,
             senders: 1,
             we_send: false,
@@ -127,7 +131,7 @@ mod tests {
             members in any::<u32>(), senders in any::<u32>(), we_send: bool, first: bool,
             bandwidth in any::<f64>(), mean_size in any::<f64>(), random in any::<f64>(),
         ) {
-            let next = Interval { members, senders, we_send, bandwidth, mean_size, first }.next(random);
+            let next = ReportInterval { members, senders, we_send, bandwidth, mean_size, first }.next(random);
             prop_assert!(next >= Duration::from_millis(1250) && next <= Duration::from_secs(5400));
         }
     }

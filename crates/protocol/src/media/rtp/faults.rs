@@ -70,7 +70,7 @@ const DELAY_MAX: Duration = Duration::from_secs(60);
 
 impl Faults {
     /// Examples of all faults in the syntax of the command line.
-    pub const KNOWN: [&str; 9] = [
+    pub const EXAMPLES: [&str; 9] = [
         "loss=1%",
         "loss-burst=0.1%x5",
         "duplicate=0.5%",
@@ -83,7 +83,7 @@ impl Faults {
     ];
 
     /// True if no fault is set.
-    pub fn is_none(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         *self == Faults::default()
     }
 
@@ -93,13 +93,15 @@ impl Faults {
         Some(match name {
             "loss" => ratio(value).map(|share| self.loss = share),
             "duplicate" => ratio(value).map(|share| self.duplicate = share),
-            "loss-burst" => ratio_times(value, "loss-burst=0.1%x5").map(|(probability, length)| {
-                self.loss_burst = Some(LossBurst {
-                    probability,
-                    length,
-                });
-            }),
-            "reorder" => ratio_times(value, "reorder=1%x3").map(|(probability, distance)| {
+            "loss-burst" => {
+                share_and_count(value, "loss-burst=0.1%x5").map(|(probability, length)| {
+                    self.loss_burst = Some(LossBurst {
+                        probability,
+                        length,
+                    });
+                })
+            }
+            "reorder" => share_and_count(value, "reorder=1%x3").map(|(probability, distance)| {
                 self.reorder = Some(Reorder {
                     probability,
                     distance,
@@ -156,7 +158,7 @@ fn delay(text: &str) -> Result<Duration, String> {
 }
 
 /// Parses a share and a number of packets, such as `1%x3`.
-fn ratio_times(text: &str, example: &str) -> Result<(f64, u32), String> {
+fn share_and_count(text: &str, example: &str) -> Result<(f64, u32), String> {
     let (share, number) = text
         .split_once('x')
         .ok_or_else(|| format!("`{text}`: write a share and a count, as in `{example}`"))?;

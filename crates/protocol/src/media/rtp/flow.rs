@@ -1,8 +1,8 @@
 //! Sender of one RTP stream: a schedule of packets, with optional faults.
 //!
 //! A flow numbers the packets of its clip from 0, in the planned order. The packets it hands out
-//! may omit, delay and repeat some of them. [`RtpFlow::left`] reports the packets that really left,
-//! and only those are counted.
+//! may omit, delay and repeat some of them. [`RtpFlow::report_departure`] reports the packets that
+//! really left, and only those are counted.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -16,15 +16,15 @@ use rand_pcg::Pcg64;
 
 pub use super::faults::Faults;
 use super::header::Header;
-use super::served::{Log, ServedStream, Tally};
+use super::served::{DepartureCounter, DepartureLog, ServedStream};
 use crate::session::{Flow, FlowPacket, Handover, PacketHeader, Tag};
 pub use mediagen::clip::Clip;
 use mediagen::time_code::TimeCode;
 
 mod course;
 
-pub use course::Course;
-use course::{Pace, Segment};
+pub use course::Playback;
+use course::{MediaPace, SendingPeriod};
 
 /// Send times of the packets of one frame.
 #[derive(
@@ -79,13 +79,13 @@ impl Flow for RtpFlow {
     }
 
     #[inline]
-    fn left(&mut self, tag: Tag, left: Option<Handover>) {
-        RtpFlow::left(self, tag, left);
+    fn packet_sent(&mut self, tag: Tag, left: Option<Handover>) {
+        RtpFlow::report_departure(self, tag, left);
     }
 
     #[inline]
-    fn wants_times(&self) -> bool {
-        RtpFlow::wants_times(self)
+    fn needs_send_times(&self) -> bool {
+        RtpFlow::needs_exact_times(self)
     }
 }
 
@@ -94,9 +94,9 @@ impl Tag {
     const COPY: u64 = 1;
     const HAS_COPY: u64 = 2;
 
-    fn new(packet: &Planned) -> Tag {
+    fn new(packet: &PlannedPacket) -> Tag {
         let copy = if packet.copy { Tag::COPY } else { 0 };
-        let doubled = if packet.doubled { Tag::HAS_COPY } else { 0 };
+        let doubled = if packet.has_copy { Tag::HAS_COPY } else { 0 };
         Tag(packet.number << 2 | doubled | copy)
     }
 
@@ -117,16 +117,16 @@ impl Tag {
 }
 
 /// Maximum number of delayed packets. At this limit the schedule falls behind instead.
-const WAITING_MAX: usize = 1 << 16;
+const DELAYED_MAX: usize = 1 << 16;
 
 /// A planned packet that has not been sent. Ordered by due time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Planned {
+struct PlannedPacket {
     due: Time,
     number: u64,
     timestamp: u32,
     copy: bool,
-    doubled: bool,
+    has_copy: bool,
     held: bool,
 }
 
@@ -136,7 +136,7 @@ struct Schedule {
     /// Number of frames in completed loops of the clip.
     frames_before: u64,
     /// Index of the next packet in the clip.
-    place: usize,
+    index: usize,
     /// Number of the next packet.
     number: u64,
     /// Number of the first frame that is not sent.
@@ -146,9 +146,9 @@ struct Schedule {
     /// Frame that the fields below describe.
     frame: u64,
     /// Media time of the frame, in nanoseconds.
-    at: u64,
+    frame_nanos: u64,
     /// Duration of the frame in nanoseconds; 0 if its packets are sent at once.
-    spread: u64,
+    frame_duration: u64,
     /// RTP timestamp of the frame, relative to the first one.
     ticks: u32,
 }
@@ -156,36 +156,36 @@ struct Schedule {
 impl Schedule {
     /// Media time of the next packet's frame; `None` after the last packet.
     fn next(&self) -> Option<Duration> {
-        (self.frame < self.frames_end && self.at < nanos(self.stop_after))
-            .then(|| Duration::from_nanos(self.at))
+        (self.frame < self.frames_end && self.frame_nanos < nanos(self.stop_after))
+            .then(|| Duration::from_nanos(self.frame_nanos))
     }
 
     /// Media time of the next packet, including its offset within the frame.
     fn next_paced(&self, clip: &Clip) -> Option<u64> {
         let at = nanos(self.next()?);
-        let (index, count) = clip.packets[self.place].part;
-        Some(at + self.spread * u64::from(index) / u64::from(count))
+        let (index, count) = clip.packets[self.index].part;
+        Some(at + self.frame_duration * u64::from(index) / u64::from(count))
     }
 
     fn advance(&mut self, clip: &Clip, pacing: Pacing) {
         self.number += 1;
-        self.place += 1;
-        if self.place == clip.packets.len() {
-            self.place = 0;
+        self.index += 1;
+        if self.index == clip.packets.len() {
+            self.index = 0;
             self.frames_before += u64::from(clip.frames);
         }
-        let frame = self.frames_before + u64::from(clip.packets[self.place].frame);
+        let frame = self.frames_before + u64::from(clip.packets[self.index].frame);
         if frame != self.frame {
-            self.enter(frame, clip, pacing);
+            self.begin_frame(frame, clip, pacing);
         }
     }
 
-    fn enter(&mut self, frame: u64, clip: &Clip, pacing: Pacing) {
+    fn begin_frame(&mut self, frame: u64, clip: &Clip, pacing: Pacing) {
         self.frame = frame;
-        self.at = clip.nanos(frame);
+        self.frame_nanos = clip.nanos(frame);
         self.ticks = clip.ticks(frame);
-        self.spread = match pacing {
-            Pacing::Spread => clip.nanos(frame + 1) - self.at,
+        self.frame_duration = match pacing {
+            Pacing::Spread => clip.nanos(frame + 1) - self.frame_nanos,
             Pacing::AtOnce => 0,
         };
     }
@@ -201,7 +201,7 @@ enum State {
     /// Not started.
     Idle,
     /// Sending.
-    Running(Segment),
+    Running(SendingPeriod),
     /// Paused after `played` nanoseconds of play by the timestamps.
     Paused { played: u64 },
 }
@@ -215,27 +215,27 @@ pub struct RtpFlow {
     ssrc: u32,
     first_seq: u16,
     first_timestamp: u32,
-    faults: Option<Box<Faulty>>,
+    faults: Option<Box<FaultInjector>>,
     schedule: Schedule,
     state: State,
     /// First start of the stream: the origin of its timestamps.
     began: Time,
     /// Offset from a packet's number to its index in the clip. Seeks change it.
-    shift: u64,
-    pace: Pace,
+    clip_offset: u64,
+    pace: MediaPace,
     /// End of the media.
     length: Option<Duration>,
-    tally: Tally,
-    log: Option<Box<Log>>,
+    tally: DepartureCounter,
+    log: Option<Box<DepartureLog>>,
     /// Wall clock at the start of the run, in nanoseconds since 1970. `None` without time codes.
-    codes: Option<u64>,
+    wall_clock_origin: Option<u64>,
     /// Interleaved channel of the packets in a connection; `None` for datagrams.
-    interleaved: Option<u8>,
+    interleaved_channel: Option<u8>,
 }
 
 /// State that only faults need.
 #[derive(Debug)]
-struct Faulty {
+struct FaultInjector {
     faults: Faults,
     rng: Pcg64,
     /// Number of packets still to drop in the current burst.
@@ -243,13 +243,13 @@ struct Faulty {
     /// Due time of the last packet, if jitter must keep the order.
     last_due: Time,
     /// Delayed packets, by due time.
-    waiting: BinaryHeap<Reverse<Planned>>,
+    delayed: BinaryHeap<Reverse<PlannedPacket>>,
     /// Packets that let others pass, with the number of packets still to pass.
-    held: Vec<(Planned, u32)>,
+    held: Vec<(PlannedPacket, u32)>,
     /// Packets to send directly after the previous one.
-    ready: VecDeque<Planned>,
+    ready: VecDeque<PlannedPacket>,
     /// Due time of the last packet sent, second copies excluded.
-    last_gone: Time,
+    last_sent: Time,
 }
 
 impl RtpFlow {
@@ -257,46 +257,46 @@ impl RtpFlow {
         let FlowSettings { clip, faults, .. } = settings;
         let mut schedule = Schedule {
             frames_before: 0,
-            place: 0,
+            index: 0,
             number: 0,
             frames_end: settings
                 .length
                 .map_or(u64::MAX, |length| clip.frames_within(length)),
             stop_after: faults.stop_after.unwrap_or(Duration::MAX),
             frame: 0,
-            at: 0,
-            spread: 0,
+            frame_nanos: 0,
+            frame_duration: 0,
             ticks: 0,
         };
-        schedule.enter(0, &clip, settings.pacing);
+        schedule.begin_frame(0, &clip, settings.pacing);
         RtpFlow {
             pacing: settings.pacing,
             payload_type: clip.payload_type,
             ssrc: settings.ssrc,
             first_seq: settings.first_seq,
             first_timestamp: settings.first_timestamp,
-            faults: (!faults.is_none()).then(|| {
-                Box::new(Faulty {
+            faults: (!faults.is_empty()).then(|| {
+                Box::new(FaultInjector {
                     faults,
                     rng: Pcg64::seed_from_u64(settings.seed),
                     burst_left: 0,
                     last_due: Time::ZERO,
-                    waiting: BinaryHeap::new(),
+                    delayed: BinaryHeap::new(),
                     held: Vec::new(),
                     ready: VecDeque::new(),
-                    last_gone: Time::ZERO,
+                    last_sent: Time::ZERO,
                 })
             }),
             schedule,
             state: State::Idle,
             began: Time::ZERO,
-            shift: 0,
-            pace: Pace::USUAL,
+            clip_offset: 0,
+            pace: MediaPace::NORMAL,
             length: settings.length,
-            tally: Tally::default(),
+            tally: DepartureCounter::default(),
             log: settings.log.then(Box::default),
-            codes: None,
-            interleaved: None,
+            wall_clock_origin: None,
+            interleaved_channel: None,
             clip,
         }
     }
@@ -304,7 +304,7 @@ impl RtpFlow {
     /// Fills in the time codes for which the clip has room. `wall_clock` is the wall clock at the
     /// start of the run, since 1970.
     pub fn with_time_codes(mut self, wall_clock: Duration) -> RtpFlow {
-        self.codes = Some(nanos(wall_clock));
+        self.wall_clock_origin = Some(nanos(wall_clock));
         self
     }
 
@@ -316,7 +316,7 @@ impl RtpFlow {
             State::Paused { .. } => {}
             State::Running(_) => return,
         }
-        self.state = State::Running(self.segment(at));
+        self.state = State::Running(self.period_from(at));
     }
 
     /// Stops sending until the next start. Packets that were held back are lost.
@@ -325,7 +325,7 @@ impl RtpFlow {
             let played = self.played_to_next(segment);
             self.state = State::Paused { played };
             if let Some(faulty) = &mut self.faults {
-                faulty.waiting.clear();
+                faulty.delayed.clear();
                 faulty.held.clear();
                 faulty.ready.clear();
             }
@@ -356,7 +356,7 @@ impl RtpFlow {
         };
         let packet = if self.faults.is_none() {
             let due = segment.due(self.schedule.next_paced(&self.clip)?);
-            (due <= now).then(|| self.take(due, segment))?
+            (due <= now).then(|| self.take_scheduled(due, segment))?
         } else {
             self.next_faulty(now, segment)?
         };
@@ -370,8 +370,8 @@ impl RtpFlow {
     /// these reports, not on the plan. Must be called for every packet, in the order in which the
     /// packets were handed out.
     #[inline]
-    pub fn left(&mut self, tag: Tag, left: Option<Handover>) {
-        let place = self.place_of(tag.number());
+    pub fn report_departure(&mut self, tag: Tag, left: Option<Handover>) {
+        let place = self.index_of(tag.number());
         let payload = self.clip.packets[place].payload.len();
         self.tally.left(tag, left, payload as u64);
         if let Some(log) = &mut self.log {
@@ -380,21 +380,22 @@ impl RtpFlow {
         }
     }
 
-    /// True if [`RtpFlow::left`] needs exact times. Reading a clock for each packet has a cost.
+    /// True if [`RtpFlow::report_departure`] needs exact times. Reading a clock for each packet has
+    /// a cost.
     #[inline]
-    pub fn wants_times(&self) -> bool {
-        self.log.is_some() || !self.tally.has_begun()
+    pub fn needs_exact_times(&self) -> bool {
+        self.log.is_some() || !self.tally.has_sent()
     }
 
     /// Takes the next packet from the schedule.
     #[inline]
-    fn take(&mut self, due: Time, segment: Segment) -> Planned {
-        let planned = Planned {
+    fn take_scheduled(&mut self, due: Time, segment: SendingPeriod) -> PlannedPacket {
+        let planned = PlannedPacket {
             due,
             number: self.schedule.number,
             timestamp: segment.base.wrapping_add(self.schedule.ticks),
             copy: false,
-            doubled: false,
+            has_copy: false,
             held: false,
         };
         self.schedule.advance(&self.clip, self.pacing);
@@ -403,33 +404,33 @@ impl RtpFlow {
 
     /// Index in the clip of the packet with this number.
     #[inline]
-    fn place_of(&self, number: u64) -> usize {
-        ((number + self.shift) % self.clip.packets.len() as u64) as usize
+    fn index_of(&self, number: u64) -> usize {
+        ((number + self.clip_offset) % self.clip.packets.len() as u64) as usize
     }
 
-    fn packet(&self, planned: &Planned) -> FlowPacket {
-        let place = self.place_of(planned.number);
+    fn packet(&self, planned: &PlannedPacket) -> FlowPacket {
+        let place = self.index_of(planned.number);
         let packet = &self.clip.packets[place];
         let seq = self.first_seq.wrapping_add(planned.number as u16);
         let mut header = Header::new(self.payload_type, seq, planned.timestamp, self.ssrc);
         header.marker = packet.marker;
         let header = header.to_bytes();
-        let payload = match (self.codes, packet.code_at) {
-            (Some(began), Some(place)) => self.coded(planned, began, place.into()),
+        let payload = match (self.wall_clock_origin, packet.code_at) {
+            (Some(began), Some(place)) => self.payload_with_time_code(planned, began, place.into()),
             _ => packet.payload.clone(),
         };
-        let framing = match self.interleaved {
+        let framing = match self.interleaved_channel {
             Some(channel) => {
                 // A packet of a clip is at most as long as a datagram may be.
                 let length = (header.len() + payload.len()) as u16;
                 let [high, low] = length.to_be_bytes();
-                PacketHeader::EMPTY.with(&[b'$', channel, high, low])
+                PacketHeader::EMPTY.append(&[b'$', channel, high, low])
             }
             None => PacketHeader::EMPTY,
         };
         FlowPacket {
             due: planned.due,
-            header: framing.with(&header),
+            header: framing.append(&header),
             payload,
             tag: Tag::new(planned),
         }
@@ -437,10 +438,10 @@ impl RtpFlow {
 
     /// Returns the payload of a packet with the time code of its frame. The payload is copied, once
     /// per frame.
-    fn coded(&self, planned: &Planned, began: u64, place: usize) -> Bytes {
+    fn payload_with_time_code(&self, planned: &PlannedPacket, began: u64, place: usize) -> Bytes {
         let packets = self.clip.packets.len() as u64;
-        let packet = &self.clip.packets[self.place_of(planned.number)];
-        let whole = (planned.number + self.shift) / packets;
+        let packet = &self.clip.packets[self.index_of(planned.number)];
+        let whole = (planned.number + self.clip_offset) / packets;
         let whole = whole.wrapping_mul(self.clip.frames.into());
         let code = TimeCode {
             source: self.ssrc,
@@ -452,12 +453,12 @@ impl RtpFlow {
 
     /// Number of the current frame: the number of completed frames, if the flow never changed its
     /// position.
-    pub fn frames(&self) -> u64 {
+    pub fn current_frame(&self) -> u64 {
         self.schedule.frame
     }
 
     /// Returns the next packet, with faults applied.
-    fn next_faulty(&mut self, now: Time, segment: Segment) -> Option<Planned> {
+    fn next_faulty(&mut self, now: Time, segment: SendingPeriod) -> Option<PlannedPacket> {
         loop {
             let next = self
                 .schedule
@@ -466,32 +467,32 @@ impl RtpFlow {
             let faulty = self.faults.as_mut().expect("only called with faults");
             if faulty.ready.front().is_some_and(|first| first.due <= now) {
                 let planned = faulty.ready.pop_front().expect("just looked at");
-                return Some(faulty.gone(planned));
+                return Some(faulty.sent_now(planned));
             }
-            let waiting = faulty.waiting.peek().map(|Reverse(first)| first.due);
+            let waiting = faulty.delayed.peek().map(|Reverse(first)| first.due);
             // A packet due before all delayed ones may have to be sent before them: plan it first.
             if let Some(due) = next
                 && due <= now
                 && waiting.is_none_or(|waiting| due <= waiting)
-                && faulty.waiting.len() < WAITING_MAX
+                && faulty.delayed.len() < DELAYED_MAX
             {
-                let planned = self.take(due, segment);
+                let planned = self.take_scheduled(due, segment);
                 let faulty = self.faults.as_mut().expect("only called with faults");
-                faulty.plan(planned, self.began);
+                faulty.apply_faults(planned, self.began);
                 continue;
             }
             if waiting.is_some_and(|due| due <= now) {
-                let Reverse(planned) = faulty.waiting.pop().expect("just looked at");
-                if faulty.hold(planned) {
+                let Reverse(planned) = faulty.delayed.pop().expect("just looked at");
+                if faulty.hold_back(planned) {
                     continue;
                 }
-                return Some(faulty.gone(planned));
+                return Some(faulty.sent_now(planned));
             }
             if next.is_some() || waiting.is_some() || faulty.held.is_empty() {
                 return None;
             }
             // No packet follows that could overtake the held ones.
-            let last_gone = faulty.last_gone;
+            let last_gone = faulty.last_sent;
             let held = faulty.held.drain(..).map(|(mut planned, _)| {
                 planned.due = planned.due.max(last_gone);
                 planned
@@ -515,12 +516,12 @@ impl RtpFlow {
 
     /// Sequence number and RTP timestamp of the next packet of the schedule if it were sent at
     /// `at`, for RTP-Info (RFC 2326, 12.33).
-    pub fn next_position(&self, at: Time) -> (u16, u32) {
+    pub fn next_rtp_info(&self, at: Time) -> (u16, u32) {
         let seq = self.first_seq.wrapping_add(self.schedule.number as u16);
         let timestamp = match self.state {
             State::Running(_) => self.timestamp_at(at),
             // As `start` and `take` compute it.
-            _ => self.segment(at).base.wrapping_add(self.schedule.ticks),
+            _ => self.period_from(at).base.wrapping_add(self.schedule.ticks),
         };
         (seq, timestamp)
     }
@@ -533,22 +534,22 @@ impl RtpFlow {
 
     /// Sets the framing of the packets: datagrams, or in a connection behind `$`, this channel and
     /// the packet length (RFC 2326, 10.12). To be called before the start.
-    pub fn interleave(&mut self, channel: Option<u8>) {
-        self.interleaved = channel;
+    pub fn set_interleaved_channel(&mut self, channel: Option<u8>) {
+        self.interleaved_channel = channel;
     }
 
     /// Interleaved channel of the packets in a connection.
-    pub fn interleaved(&self) -> Option<u8> {
-        self.interleaved
+    pub fn interleaved_channel(&self) -> Option<u8> {
+        self.interleaved_channel
     }
 
     /// Number of due packets so far that the network stack or the connection did not accept.
-    pub fn not_taken(&self) -> u64 {
+    pub fn rejected(&self) -> u64 {
         self.tally.not_taken()
     }
 
     /// Statistics of what was really sent so far.
-    pub fn served(&self) -> ServedStream {
+    pub fn statistics(&self) -> ServedStream {
         let mut served = self
             .tally
             .served(self.ssrc, self.first_seq, self.schedule.number);
@@ -564,25 +565,25 @@ fn ticks(duration: Duration, clock_rate: u32) -> u32 {
     (duration.as_nanos() * u128::from(clock_rate) / 1_000_000_000) as u32
 }
 
-impl Faulty {
+impl FaultInjector {
     fn next_due(&self, next: Option<Time>) -> Option<Time> {
         if let Some(first) = self.ready.front() {
             return Some(first.due);
         }
-        let waiting = self.waiting.peek().map(|Reverse(first)| first.due);
+        let waiting = self.delayed.peek().map(|Reverse(first)| first.due);
         match (next, waiting) {
-            (Some(_), Some(waiting)) if self.waiting.len() >= WAITING_MAX => Some(waiting),
+            (Some(_), Some(waiting)) if self.delayed.len() >= DELAYED_MAX => Some(waiting),
             (Some(next), Some(waiting)) => Some(next.min(waiting)),
             (Some(next), None) => Some(next),
             (None, Some(waiting)) => Some(waiting),
             (None, None) => {
                 let (first, _) = self.held.first()?;
-                Some(first.due.max(self.last_gone))
+                Some(first.due.max(self.last_sent))
             }
         }
     }
 
-    fn chance(&mut self, probability: f64) -> bool {
+    fn draw(&mut self, probability: f64) -> bool {
         // 53 bits: the precision of an `f64`.
         let drawn = (self.rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
         drawn < probability
@@ -590,23 +591,23 @@ impl Faulty {
 
     /// Applies the faults to a packet. The order of the choices is fixed: the same seed makes the
     /// same choices.
-    fn plan(&mut self, mut planned: Planned, began: Time) {
+    fn apply_faults(&mut self, mut planned: PlannedPacket, began: Time) {
         if self.burst_left > 0 {
             self.burst_left -= 1;
             return;
         }
         if let Some(burst) = self.faults.loss_burst
-            && self.chance(burst.probability)
+            && self.draw(burst.probability)
         {
             self.burst_left = burst.length - 1;
             return;
         }
-        if self.faults.loss > 0.0 && self.chance(self.faults.loss) {
+        if self.faults.loss > 0.0 && self.draw(self.faults.loss) {
             return;
         }
-        planned.doubled = self.faults.duplicate > 0.0 && self.chance(self.faults.duplicate);
+        planned.has_copy = self.faults.duplicate > 0.0 && self.draw(self.faults.duplicate);
         planned.held = match self.faults.reorder {
-            Some(reorder) => self.chance(reorder.probability),
+            Some(reorder) => self.draw(reorder.probability),
             None => false,
         };
         planned.due += self.faults.delay;
@@ -624,12 +625,12 @@ impl Faulty {
                 planned.due = until;
             }
         }
-        self.waiting.push(Reverse(planned));
+        self.delayed.push(Reverse(planned));
     }
 
     /// Holds the packet back if others are to be sent first. Returns `false` if it is to be sent
     /// now.
-    fn hold(&mut self, mut planned: Planned) -> bool {
+    fn hold_back(&mut self, mut planned: PlannedPacket) -> bool {
         let Some(reorder) = self.faults.reorder.filter(|_| planned.held) else {
             return false;
         };
@@ -644,13 +645,13 @@ impl Faulty {
 
     /// Handles a packet that is sent now: its copy, and held packets that it was the last to pass,
     /// are next.
-    fn gone(&mut self, planned: Planned) -> Planned {
+    fn sent_now(&mut self, planned: PlannedPacket) -> PlannedPacket {
         if planned.copy {
             return planned;
         }
-        self.last_gone = planned.due;
-        if planned.doubled {
-            self.ready.push_back(Planned {
+        self.last_sent = planned.due;
+        if planned.has_copy {
+            self.ready.push_back(PlannedPacket {
                 copy: true,
                 ..planned
             });
@@ -661,7 +662,7 @@ impl Faulty {
                 *others -= 1;
             }
             if *others == 0 {
-                ready.push_back(Planned {
+                ready.push_back(PlannedPacket {
                     due: planned.due.max(held.due),
                     ..*held
                 });

@@ -9,13 +9,13 @@ use mediagen::time_code::TimeCode;
 
 use super::flow::Pacing;
 use super::header::Header;
-use super::report::About;
-use super::served::Tally;
+use super::report::ReportedSource;
+use super::served::DepartureCounter;
 use crate::session::{Flow, FlowPacket, Handover, PacketHeader, Tag};
 
-/// Settings of a [`LiveFlow`].
+/// Settings of a [`EncoderFlow`].
 #[derive(Debug)]
-pub struct LiveSettings {
+pub struct EncoderFlowSettings {
     pub encoder: Encoder,
     pub pacing: Pacing,
     pub ssrc: u32,
@@ -27,7 +27,7 @@ pub struct LiveSettings {
 
 /// Sends one stream of pictures, at the picture rate of the encoder.
 #[derive(Debug)]
-pub struct LiveFlow {
+pub struct EncoderFlow {
     encoder: Encoder,
     pacing: Pacing,
     ssrc: u32,
@@ -42,31 +42,31 @@ pub struct LiveFlow {
     pictures: u64,
     packets: u64,
     /// Wall clock at the start of the run, in nanoseconds since 1970. `None` without time codes.
-    codes: Option<u64>,
-    tally: Tally,
+    wall_clock_origin: Option<u64>,
+    tally: DepartureCounter,
 }
 
 /// A tag contains the payload length above the packet number.
-const LENGTH_AT: u32 = 46;
+const TAG_LENGTH_SHIFT: u32 = 46;
 
 /// Tag of a packet that is never sent twice.
-pub(super) fn tag(number: u64, length: usize) -> Tag {
-    Tag((length as u64) << LENGTH_AT | number << 2)
+pub(super) fn make_tag(number: u64, length: usize) -> Tag {
+    Tag((length as u64) << TAG_LENGTH_SHIFT | number << 2)
 }
 
-/// Returns the part of such a tag that contains the packet number, for [`Tally`].
-pub(super) fn number_of(tag: Tag) -> Tag {
-    Tag(tag.0 & ((1 << LENGTH_AT) - 1))
+/// Returns the part of such a tag that contains the packet number, for [`DepartureCounter`].
+pub(super) fn tag_number(tag: Tag) -> Tag {
+    Tag(tag.0 & ((1 << TAG_LENGTH_SHIFT) - 1))
 }
 
 /// Returns the payload length in such a tag.
-pub(super) fn length_of(tag: Tag) -> u64 {
-    tag.0 >> LENGTH_AT
+pub(super) fn tag_length(tag: Tag) -> u64 {
+    tag.0 >> TAG_LENGTH_SHIFT
 }
 
-impl LiveFlow {
-    pub fn new(settings: LiveSettings) -> LiveFlow {
-        LiveFlow {
+impl EncoderFlow {
+    pub fn new(settings: EncoderFlowSettings) -> EncoderFlow {
+        EncoderFlow {
             encoder: settings.encoder,
             pacing: settings.pacing,
             ssrc: settings.ssrc,
@@ -77,15 +77,15 @@ impl LiveFlow {
             picture: None,
             pictures: 0,
             packets: 0,
-            codes: None,
-            tally: Tally::default(),
+            wall_clock_origin: None,
+            tally: DepartureCounter::default(),
         }
     }
 
     /// Fills in the time codes for which pictures have room. `wall_clock` is the wall clock at the
     /// start of the run, since 1970.
-    pub fn with_time_codes(mut self, wall_clock: Duration) -> LiveFlow {
-        self.codes = Some(u64::try_from(wall_clock.as_nanos()).unwrap_or(u64::MAX));
+    pub fn with_time_codes(mut self, wall_clock: Duration) -> EncoderFlow {
+        self.wall_clock_origin = Some(u64::try_from(wall_clock.as_nanos()).unwrap_or(u64::MAX));
         self
     }
 
@@ -116,7 +116,7 @@ impl LiveFlow {
     }
 
     /// Number of pictures that were handed out completely.
-    pub fn frames(&self) -> u64 {
+    pub fn pictures_sent(&self) -> u64 {
         self.pictures
     }
 
@@ -126,7 +126,7 @@ impl LiveFlow {
     }
 
     /// Number of due packets so far that the network stack did not accept.
-    pub fn not_taken(&self) -> u64 {
+    pub fn rejected(&self) -> u64 {
         self.tally.not_taken()
     }
 
@@ -136,7 +136,7 @@ impl LiveFlow {
         let clock_rate = u128::from(self.encoder.clip().clock_rate());
         // Timestamps wrap around.
         let ticks = (played * clock_rate / 1_000_000_000) as u32;
-        let about = About {
+        let about = ReportedSource {
             ssrc: self.ssrc,
             timestamp: self.first_timestamp.wrapping_add(ticks),
             sent: self.sent(),
@@ -158,7 +158,7 @@ impl LiveFlow {
 
     fn payload(&self, picture: &Picture, part: u32, due: Time) -> Bytes {
         let packet = self.encoder.packet(picture, part);
-        let (Some(began), Some(place)) = (self.codes, packet.code_at) else {
+        let (Some(began), Some(place)) = (self.wall_clock_origin, packet.code_at) else {
             return packet.payload.clone();
         };
         let code = TimeCode {
@@ -170,7 +170,7 @@ impl LiveFlow {
     }
 }
 
-impl Flow for LiveFlow {
+impl Flow for EncoderFlow {
     #[inline]
     fn next_due(&self) -> Option<Time> {
         self.due()
@@ -188,7 +188,7 @@ impl Flow for LiveFlow {
         let mut header = Header::new(clip.payload_type(), seq, timestamp, self.ssrc);
         header.marker = self.encoder.packet(&picture, part).marker;
         let payload = self.payload(&picture, part, due);
-        let tag = tag(self.packets, payload.len());
+        let tag = make_tag(self.packets, payload.len());
         self.packets += 1;
         self.picture = Some((picture, part + 1)).filter(|_| part + 1 < picture.packets());
         if self.picture.is_none() {
@@ -196,20 +196,20 @@ impl Flow for LiveFlow {
         }
         Some(FlowPacket {
             due,
-            header: PacketHeader::EMPTY.with(&header.to_bytes()),
+            header: PacketHeader::EMPTY.append(&header.to_bytes()),
             payload,
             tag,
         })
     }
 
     #[inline]
-    fn left(&mut self, tag: Tag, left: Option<Handover>) {
-        self.tally.left(number_of(tag), left, length_of(tag));
+    fn packet_sent(&mut self, tag: Tag, left: Option<Handover>) {
+        self.tally.left(tag_number(tag), left, tag_length(tag));
     }
 
     #[inline]
-    fn wants_times(&self) -> bool {
-        !self.tally.has_begun()
+    fn needs_send_times(&self) -> bool {
+        !self.tally.has_sent()
     }
 }
 

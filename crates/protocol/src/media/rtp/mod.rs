@@ -14,38 +14,38 @@ mod served;
 mod summary;
 mod talking;
 
-pub use flow::{Clip, Course, Faults, FlowSettings, Pacing, RtpFlow};
-pub use live::{LiveFlow, LiveSettings};
-pub use receiver::{Position, ReceiverConfig, RtpReceiver, StreamCounts};
-pub use report::REPORT_EVERY;
+pub use flow::{Clip, Faults, FlowSettings, Pacing, Playback, RtpFlow};
+pub use live::{EncoderFlow, EncoderFlowSettings};
+pub use receiver::{PositionStatement, ReceiverConfig, RtpReceiver, StreamCounts};
+pub use report::REPORT_INTERVAL;
 pub use served::{Departure, ServedStream};
 pub use summary::{RTP_COLUMNS, StreamSummary, TS_COLUMNS};
-pub(crate) use talking::{TalkFlow, TalkSettings, VOICE};
+pub(crate) use talking::{TalkFlow, TalkSettings, VOICE_FLAG};
 
 use crate::media::shared::figures;
-use crate::session::{MediaMark, Needs};
+use crate::session::{CaptureNeeds, MediaFilter};
 use metrics as m;
 
 /// Distinguishes RTP from everything else on a port: STUN, DTLS and the like (RFC 7983, 7), and
 /// RTCP (RFC 5761, 4).
-pub const MARK: MediaMark = MediaMark {
-    first: [128, 191],
-    but_second: Some([192, 223]),
+pub const DEMUX_MARK: MediaFilter = MediaFilter {
+    first_byte: [128, 191],
+    excluded_second_byte: Some([192, 223]),
 };
 
 /// Shared measurements of RTP streams, kept in the metrics of [`metrics`].
-struct Rtp;
+struct RtpMetrics;
 
-figures!(Rtp);
+figures!(RtpMetrics);
 
 /// Parts of a packet that an [`RtpReceiver`] reads (RFC 3550, 5.1). For padding (P) it needs the
 /// last byte, which contains the padding length. Without contributing sources (CC) and extension
 /// (X) the fixed header is sufficient.
-pub const NEEDS: Needs = Needs {
-    within: None,
+pub const READ_NEEDS: CaptureNeeds = CaptureNeeds {
+    delay_max: None,
     all: false,
     whole_if: 0x20,
     whole_sample: None,
-    more_if: 0x1f,
-    first: header::FIXED_LENGTH as u8,
+    longer_if: 0x1f,
+    prefix_bytes: header::FIXED_LENGTH as u8,
 };

@@ -4,14 +4,14 @@ use measure::Time;
 
 /// Arrival and RTP timestamp of a packet.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Moment {
+pub(super) struct PacketTime {
     pub(super) at: Time,
     pub(super) timestamp: u32,
 }
 
 /// Comparison of the elapsed times between two packets, by arrival and by RTP timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Clocks {
+pub(super) enum ClockComparison {
     /// The times differ.
     Disagree,
     /// The times agree within the tolerance, but may both be close to zero.
@@ -20,13 +20,13 @@ pub(super) enum Clocks {
     Advance,
 }
 
-impl Moment {
+impl PacketTime {
     /// Compares the elapsed time by arrival with that by the media clock of `clock_rate` Hz. They
     /// agree within one second or a tenth, whichever is more. Correct across a wrap-around of the
     /// timestamp.
-    pub(super) fn until(self, later: Moment, clock_rate: u32) -> Clocks {
+    pub(super) fn compare_elapsed(self, later: PacketTime, clock_rate: u32) -> ClockComparison {
         if clock_rate == 0 {
-            return Clocks::Disagree;
+            return ClockComparison::Disagree;
         }
         let clock_rate = i128::from(clock_rate);
         let elapsed = i128::from(later.at.nanos_from(self.at)) * clock_rate / 1_000_000_000;
@@ -36,11 +36,11 @@ impl Moment {
         // Over a very long time any timestamp would match: the tolerance is bounded.
         let tolerance = clock_rate.max(elapsed / 10).min(1 << 30);
         if apart.abs() > tolerance {
-            Clocks::Disagree
+            ClockComparison::Disagree
         } else if elapsed + apart > tolerance {
-            Clocks::Advance
+            ClockComparison::Advance
         } else {
-            Clocks::Agree
+            ClockComparison::Agree
         }
     }
 }
@@ -51,55 +51,67 @@ mod tests {
 
     use super::*;
 
-    fn between(elapsed_ms: u64, first: u32, ticks: i64) -> Clocks {
+    fn between(elapsed_ms: u64, first: u32, ticks: i64) -> ClockComparison {
         let begin = Time::from_start(Duration::from_secs(5));
-        let before = Moment {
+        let before = PacketTime {
             at: begin,
             timestamp: first,
         };
-        let later = Moment {
+        let later = PacketTime {
             at: begin + Duration::from_millis(elapsed_ms),
             timestamp: first.wrapping_add(ticks as u32),
         };
-        before.until(later, 90_000)
+        before.compare_elapsed(later, 90_000)
     }
 
     #[test]
     fn clocks_agree_within_a_second_or_a_tenth() {
         for first in [0, u32::MAX - 100_000] {
-            assert_eq!(between(0, first, 0), Clocks::Agree);
-            assert_eq!(between(100, first, 0), Clocks::Agree);
-            assert_eq!(between(2000, first, 90_001), Clocks::Advance);
-            assert_eq!(between(2000, first, 89_999), Clocks::Disagree);
-            assert_eq!(between(100, first, -81_000), Clocks::Agree);
-            assert_eq!(between(100, first, -81_001), Clocks::Disagree);
-            assert_eq!(between(1900, first, 90_000), Clocks::Agree);
-            assert_eq!(between(60_000, first, 90_000 * 66), Clocks::Advance);
-            assert_eq!(between(60_000, first, 90_000 * 54), Clocks::Advance);
-            assert_eq!(between(60_000, first, 90_000 * 67), Clocks::Disagree);
-            assert_eq!(between(60_000, first, 90_000 * 53), Clocks::Disagree);
+            assert_eq!(between(0, first, 0), ClockComparison::Agree);
+            assert_eq!(between(100, first, 0), ClockComparison::Agree);
+            assert_eq!(between(2000, first, 90_001), ClockComparison::Advance);
+            assert_eq!(between(2000, first, 89_999), ClockComparison::Disagree);
+            assert_eq!(between(100, first, -81_000), ClockComparison::Agree);
+            assert_eq!(between(100, first, -81_001), ClockComparison::Disagree);
+            assert_eq!(between(1900, first, 90_000), ClockComparison::Agree);
+            assert_eq!(
+                between(60_000, first, 90_000 * 66),
+                ClockComparison::Advance
+            );
+            assert_eq!(
+                between(60_000, first, 90_000 * 54),
+                ClockComparison::Advance
+            );
+            assert_eq!(
+                between(60_000, first, 90_000 * 67),
+                ClockComparison::Disagree
+            );
+            assert_eq!(
+                between(60_000, first, 90_000 * 53),
+                ClockComparison::Disagree
+            );
         }
         // Longer than a cycle of the timestamp, which is 13 h.
         assert_eq!(
             between(50_000_000, 7, 4_500_000_000 - (1 << 32)),
-            Clocks::Advance
+            ClockComparison::Advance
         );
     }
 
     #[test]
     fn clock_rate_of_zero_never_agrees() {
-        let moment = Moment {
+        let moment = PacketTime {
             at: Time::ZERO,
             timestamp: 0,
         };
-        assert_eq!(moment.until(moment, 0), Clocks::Disagree);
+        assert_eq!(moment.compare_elapsed(moment, 0), ClockComparison::Disagree);
         // The fastest clock over the longest time does not overflow, backwards neither.
-        let last = Moment {
+        let last = PacketTime {
             at: Time::from_nanos(u64::MAX),
             timestamp: u32::MAX,
         };
         for (from, to) in [(moment, last), (last, moment)] {
-            from.until(to, u32::MAX);
+            from.compare_elapsed(to, u32::MAX);
         }
     }
 }

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use measure::{Recorder, Time};
 
-use super::Rtp;
+use super::RtpMetrics;
 use super::metrics::FRAMES_BROKEN;
-use crate::media::shared::{Codes, Playing};
+use crate::media::shared::{PlayoutModel, TimeCodes};
 
 mod padding;
 
@@ -14,9 +14,9 @@ use padding::PaddingNumbers;
 
 /// Number of frames that are open at the same time. A packet that is reordered across more frames
 /// breaks its frame.
-const OPEN: usize = 8;
+const OPEN_MAX: usize = 8;
 /// Number of open frames except the one that began last.
-const OLDER: usize = OPEN - 1;
+const OLDER_MAX: usize = OPEN_MAX - 1;
 
 /// A frame of which at least one packet arrived. Sequence numbers are the low half of extended
 /// ones.
@@ -27,7 +27,7 @@ struct Frame {
     highest: u32,
     /// Twice the number of packets, plus one if the highest packet has the marker bit. Combined to
     /// keep the frame small.
-    packets: u32,
+    packets_and_marker: u32,
     /// Arrival of the last packet.
     arrived: Time,
 }
@@ -36,11 +36,11 @@ impl Frame {
     /// Counts a packet. Returns `true` if the frame begins at a lower number than known so far.
     #[inline]
     fn add(&mut self, packet: &FramePacket, number: u32) -> bool {
-        self.packets = self.packets.wrapping_add(2);
+        self.packets_and_marker = self.packets_and_marker.wrapping_add(2);
         self.arrived = self.arrived.max(packet.at);
         if is_after(number, self.highest) {
             self.highest = number;
-            self.packets = self.packets & !1 | u32::from(packet.marker);
+            self.packets_and_marker = self.packets_and_marker & !1 | u32::from(packet.marker);
         } else if is_after(self.lowest, number) {
             self.lowest = number;
             return true;
@@ -49,18 +49,18 @@ impl Frame {
     }
 
     /// Number of packets that arrived.
-    fn came(&self) -> u32 {
-        self.packets >> 1
+    fn packet_count(&self) -> u32 {
+        self.packets_and_marker >> 1
     }
 
     /// Number of sequence numbers from the lowest to the highest.
-    fn span(&self) -> u32 {
+    fn sequence_span(&self) -> u32 {
         self.highest.wrapping_sub(self.lowest).wrapping_add(1)
     }
 
     /// True if the highest packet has the marker bit.
     fn is_marked(&self) -> bool {
-        self.packets & 1 != 0
+        self.packets_and_marker & 1 != 0
     }
 }
 
@@ -95,31 +95,31 @@ pub(super) struct FramePacket {
 // Fields that every packet needs come first and are adjacent: with thousands of streams, the cost
 // of a packet is the number of cache lines it touches.
 #[repr(C, align(64))]
-pub(super) struct Playout {
+pub(super) struct FrameAssembler {
     /// The open frame that began last. Nearly all packets belong to it.
     newest: Option<Frame>,
     /// The frame that was closed last.
     closed: Option<ClosedFrame>,
     /// Index of the first of the other open frames in `older`, and their number.
-    first: u8,
-    opened: u8,
+    older_first: u8,
+    older_len: u8,
     /// True if the open frames may not be in the order of their lowest numbers.
-    mixed: bool,
+    unsorted: bool,
     /// Time codes, if frames may have them.
-    codes: Option<Box<Codes>>,
+    codes: Option<Box<TimeCodes>>,
     /// Sequence numbers of packets without payload.
     padding: Option<Box<PaddingNumbers>>,
     /// Timestamps of `older`, adjacent to be searched fast.
-    timestamps: [u32; OLDER],
+    timestamps: [u32; OLDER_MAX],
     /// The other open frames in the order in which they began, as a ring buffer: most frames are
     /// only inserted and removed, and only these are accessed.
-    older: [Frame; OLDER],
-    playing: Playing,
+    older: [Frame; OLDER_MAX],
+    playing: PlayoutModel,
     broken: u64,
     /// True if any frame ended with the marker bit: all frames then should.
-    marks: bool,
+    uses_markers: bool,
     /// True if each frame is a single packet. A frame of several packets resets it.
-    single: bool,
+    single_packets: bool,
 }
 
 /// Summary of the frame that was closed last.
@@ -131,20 +131,20 @@ struct ClosedFrame {
     lacks_end: bool,
 }
 
-impl Playout {
-    pub(super) fn new(clock_rate: u32, buffer: Duration) -> Playout {
-        Playout {
-            playing: Playing::new(clock_rate, buffer),
+impl FrameAssembler {
+    pub(super) fn new(clock_rate: u32, buffer: Duration) -> FrameAssembler {
+        FrameAssembler {
+            playing: PlayoutModel::new(clock_rate, buffer),
             broken: 0,
             newest: None,
             closed: None,
-            first: 0,
-            opened: 0,
-            mixed: false,
-            timestamps: [0; OLDER],
-            older: [Frame::default(); OLDER],
-            marks: false,
-            single: false,
+            older_first: 0,
+            older_len: 0,
+            unsorted: false,
+            timestamps: [0; OLDER_MAX],
+            older: [Frame::default(); OLDER_MAX],
+            uses_markers: false,
+            single_packets: false,
             codes: None,
             padding: None,
         }
@@ -152,7 +152,7 @@ impl Playout {
 
     /// Treats each packet as a frame, until a frame has several packets.
     pub(super) fn expect_single_packets(&mut self) {
-        self.single = true;
+        self.single_packets = true;
     }
 
     /// Records a packet without payload.
@@ -163,7 +163,7 @@ impl Playout {
 
     /// Enables time codes.
     pub(super) fn expect_codes(&mut self, wall_clock: Duration) {
-        self.codes = Some(Box::new(Codes::new(wall_clock)));
+        self.codes = Some(Box::new(TimeCodes::new(wall_clock)));
     }
 
     /// True if time codes are enabled.
@@ -173,7 +173,7 @@ impl Playout {
     }
 
     /// Time codes, if enabled.
-    pub(super) fn codes(&mut self) -> Option<&mut Codes> {
+    pub(super) fn codes(&mut self) -> Option<&mut TimeCodes> {
         self.codes.as_deref_mut()
     }
 
@@ -183,7 +183,7 @@ impl Playout {
     }
 
     /// Playout of the complete frames so far.
-    pub(super) fn playing(&self) -> &Playing {
+    pub(super) fn playing(&self) -> &PlayoutModel {
         &self.playing
     }
 
@@ -195,33 +195,37 @@ impl Playout {
         if let Some(frame) = &mut self.newest
             && frame.timestamp == packet.timestamp
         {
-            self.mixed |= frame.add(&packet, number);
+            self.unsorted |= frame.add(&packet, number);
             return;
         }
-        self.packet_of_another(packet, number, base, recorder);
+        self.packet_of_other_frame(packet, number, base, recorder);
     }
 
     /// Index in `older` of a frame, counted from the one that began first.
     #[inline]
     fn slot(&self, place: u8) -> usize {
-        let slot = usize::from(self.first + place);
-        if slot < OLDER { slot } else { slot - OLDER }
+        let slot = usize::from(self.older_first + place);
+        if slot < OLDER_MAX {
+            slot
+        } else {
+            slot - OLDER_MAX
+        }
     }
 
     /// Index in `older` of the open frame with this timestamp.
     #[inline]
     fn slot_of(&self, timestamp: u32) -> Option<usize> {
         let known = self.timestamps.map(|known| known == timestamp);
-        if known == [false; OLDER] {
+        if known == [false; OLDER_MAX] {
             return None;
         }
-        let slots = (0..self.opened).rev().map(|place| self.slot(place));
+        let slots = (0..self.older_len).rev().map(|place| self.slot(place));
         slots.into_iter().find(|&slot| known[slot])
     }
 
     /// Handles a packet that does not belong to the newest frame: it belongs to an older one, or is
     /// the first packet of the next.
-    fn packet_of_another(
+    fn packet_of_other_frame(
         &mut self,
         packet: FramePacket,
         number: u32,
@@ -229,7 +233,7 @@ impl Playout {
         recorder: &mut Recorder,
     ) {
         if let Some(slot) = self.slot_of(packet.timestamp) {
-            self.mixed |= self.older[slot].add(&packet, number);
+            self.unsorted |= self.older[slot].add(&packet, number);
             return;
         }
         if let Some(closed) = &self.closed
@@ -237,22 +241,22 @@ impl Playout {
         {
             return;
         }
-        if usize::from(self.opened) == OLDER {
+        if usize::from(self.older_len) == OLDER_MAX {
             self.close_lowest(base, recorder);
         }
         let newest = self.newest.replace(Frame {
             timestamp: packet.timestamp,
             lowest: number,
             highest: number,
-            packets: 2 | u32::from(packet.marker),
+            packets_and_marker: 2 | u32::from(packet.marker),
             arrived: packet.at,
         });
         if let Some(frame) = newest {
-            self.mixed |= is_after(frame.lowest, number);
-            let slot = self.slot(self.opened);
+            self.unsorted |= is_after(frame.lowest, number);
+            let slot = self.slot(self.older_len);
             self.timestamps[slot] = frame.timestamp;
             self.older[slot] = frame;
-            self.opened += 1;
+            self.older_len += 1;
         }
     }
 
@@ -271,26 +275,26 @@ impl Playout {
         while self.newest.is_some() {
             self.close_lowest(base, recorder);
         }
-        self.playing.silent_until::<Rtp>(until, recorder);
+        self.playing.silent_until::<RtpMetrics>(until, recorder);
     }
 
     /// Removes the open frame with the lowest number. Also returns the first number of the next
     /// frame.
     #[inline]
     fn take_lowest(&mut self) -> Option<(Frame, Option<u32>)> {
-        if self.mixed {
-            return self.take_lowest_of_mixed();
+        if self.unsorted {
+            return self.take_lowest_unsorted();
         }
-        let frame = match self.opened {
+        let frame = match self.older_len {
             0 => self.newest.take()?,
             _ => {
                 let frame = self.older[self.slot(0)];
-                self.first = self.slot(1) as u8;
-                self.opened -= 1;
+                self.older_first = self.slot(1) as u8;
+                self.older_len -= 1;
                 frame
             }
         };
-        let next = match self.opened {
+        let next = match self.older_len {
             0 => self.newest.as_ref(),
             _ => Some(&self.older[self.slot(0)]),
         };
@@ -299,11 +303,11 @@ impl Playout {
         Some((frame, next.map(|next| next.lowest)))
     }
 
-    /// Like [`Playout::take_lowest`], for frames in any order: inspects each of them.
+    /// Like [`FrameAssembler::take_lowest`], for frames in any order: inspects each of them.
     #[cold]
-    fn take_lowest_of_mixed(&mut self) -> Option<(Frame, Option<u32>)> {
-        let mut open = [self.newest?; OPEN];
-        let others = usize::from(self.opened);
+    fn take_lowest_unsorted(&mut self) -> Option<(Frame, Option<u32>)> {
+        let mut open = [self.newest?; OPEN_MAX];
+        let others = usize::from(self.older_len);
         for (place, frame) in open[..others].iter_mut().enumerate() {
             *frame = self.older[self.slot(place as u8)];
         }
@@ -324,10 +328,10 @@ impl Playout {
             .filter(|other| is_after(other.lowest, frame.highest));
         let next = later.min_by_key(|other| behind(other));
         let next = next.map(|next| next.lowest);
-        self.mixed = !left.is_sorted_by(|a, b| !is_after(a.lowest, b.lowest));
+        self.unsorted = !left.is_sorted_by(|a, b| !is_after(a.lowest, b.lowest));
         self.newest = left.last().copied();
-        (self.first, self.opened) = (0, others.saturating_sub(1) as u8);
-        for (slot, frame) in left.iter().take(self.opened.into()).enumerate() {
+        (self.older_first, self.older_len) = (0, others.saturating_sub(1) as u8);
+        for (slot, frame) in left.iter().take(self.older_len.into()).enumerate() {
             self.timestamps[slot] = frame.timestamp;
             self.older[slot] = *frame;
         }
@@ -338,11 +342,12 @@ impl Playout {
         let Some((frame, next)) = self.take_lowest() else {
             return;
         };
-        self.single &= frame.came() == 1;
-        self.marks |= frame.is_marked();
+        self.single_packets &= frame.packet_count() == 1;
+        self.uses_markers |= frame.is_marked();
         let last = self.newest.is_none();
-        let contiguous = frame.came() == frame.span() || self.is_padded(&frame);
-        let begins = self.single
+        let contiguous =
+            frame.packet_count() == frame.sequence_span() || self.lacks_only_padding(&frame);
+        let begins = self.single_packets
             || match &self.closed {
                 Some(closed) => match self.missing(closed.highest, frame.lowest) {
                     0 => true,
@@ -352,28 +357,28 @@ impl Playout {
                 None => self.missing((base as u32).wrapping_sub(1), frame.lowest) == 0,
             };
         let ends = frame.is_marked()
-            || self.single
+            || self.single_packets
             || next.is_some_and(|next| self.missing(frame.highest, next) == 0)
-            || (last && !self.marks);
+            || (last && !self.uses_markers);
         self.closed = Some(ClosedFrame {
             highest: frame.highest,
             timestamp: frame.timestamp,
-            lacks_end: self.marks && !frame.is_marked(),
+            lacks_end: self.uses_markers && !frame.is_marked(),
         });
         if let Some(padding) = &mut self.padding {
             padding.forget_up_to(frame.highest);
         }
         if begins && contiguous && ends {
             if self.codes.is_some() {
-                self.close_code(&frame, true, recorder);
+                self.settle_time_code(&frame, true, recorder);
             }
             self.playing
-                .frame::<Rtp>(frame.arrived, frame.timestamp, recorder);
+                .frame::<RtpMetrics>(frame.arrived, frame.timestamp, recorder);
         } else if !(begins && contiguous && last) {
             self.broken += 1;
             recorder.add(FRAMES_BROKEN, 1);
         } else if self.codes.is_some() {
-            self.close_code(&frame, false, recorder);
+            self.settle_time_code(&frame, false, recorder);
         }
     }
 
@@ -393,19 +398,19 @@ impl Playout {
 
     /// True if the only packets missing within a frame are packets without payload.
     #[cold]
-    fn is_padded(&self, frame: &Frame) -> bool {
+    fn lacks_only_padding(&self, frame: &Frame) -> bool {
         let padding = self.padding.as_ref();
         let padded = padding.map_or(0, |padding| padding.within(frame.lowest, frame.highest));
-        padded > 0 && frame.came().saturating_add(padded) == frame.span()
+        padded > 0 && frame.packet_count().saturating_add(padded) == frame.sequence_span()
     }
 
     /// Reports the end of a frame to the time codes: complete, or truncated.
     #[cold]
-    fn close_code(&mut self, frame: &Frame, whole: bool, recorder: &mut Recorder) {
+    fn settle_time_code(&mut self, frame: &Frame, whole: bool, recorder: &mut Recorder) {
         let Some(codes) = &mut self.codes else { return };
         match whole {
-            true => codes.whole::<Rtp>(frame.timestamp, frame.arrived, recorder),
-            false => codes.cut_off::<Rtp>(frame.timestamp, recorder),
+            true => codes.frame_complete::<RtpMetrics>(frame.timestamp, frame.arrived, recorder),
+            false => codes.frame_truncated::<RtpMetrics>(frame.timestamp, recorder),
         }
     }
 }

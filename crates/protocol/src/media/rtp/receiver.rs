@@ -5,34 +5,36 @@ use std::time::Duration;
 use measure::{Recorder, Time};
 use serde::{Deserialize, Serialize};
 
-use super::Rtp;
+use super::RtpMetrics;
 use super::header::{FIXED_LENGTH, Header};
 use super::metrics as m;
-use super::outage::{Clocks, Moment};
-use super::playout::{FramePacket, Playout};
-use super::sequence::{MAX_DROPOUT, Place, Sequence};
+use super::outage::{ClockComparison, PacketTime};
+use super::playout::{FrameAssembler, FramePacket};
+use super::sequence::{MAX_DROPOUT, SequenceClass, SequenceTracker};
 use crate::media::shared::{Arrivals, Jitter};
 use crate::session::{Arrival, MediaEvent, Sink};
 use mediagen::time_code::TimeCode;
 
 mod padding;
+mod payload_types;
 mod position_change;
 mod report;
 mod stray;
 
-pub use position_change::Position;
+use payload_types::PayloadTypes;
+pub use position_change::PositionStatement;
 use report::SenderReports;
-use stray::Stray;
+use stray::ReceivedPacket;
 
 /// Minimum time without packets in which sequence numbers can wrap around to recent ones.
-const ROUND_MIN: Duration = Duration::from_secs(1);
+const WRAP_TIME_MIN: Duration = Duration::from_secs(1);
 
 /// Maximum number of packets before the first one that always count as lost if RTP-Info states
 /// them: servers drop a few packets at the start.
-const CREDIT: u16 = 16;
+const UNSEEN_LOSS_MAX: u16 = 16;
 
 /// Maximum time from the stated `rtptime` to the first packet, if packets before it were lost.
-const STATED_AHEAD: Duration = Duration::from_secs(10);
+const RTPTIME_AHEAD_MAX: Duration = Duration::from_secs(10);
 
 /// Settings of an [`RtpReceiver`].
 #[derive(Clone, Debug)]
@@ -111,20 +113,20 @@ pub struct RtpReceiver {
     /// Valid once a packet has arrived.
     arrivals: Arrivals,
     jitter: Jitter,
-    stray: Option<Stray>,
+    stray: Option<ReceivedPacket>,
     /// State of changes of position; `None` before the first one: few clients seek.
-    turn: Option<Box<position_change::PositionChange>>,
+    position_change: Option<Box<position_change::PositionChange>>,
     clock_rate: u32,
     /// Timestamp of the first packet of the current source.
-    began: u32,
+    first_timestamp: u32,
     finished: bool,
     /// True if the transport loses nothing.
     reliable: bool,
     source: Option<CurrentSource>,
-    playout: Playout,
+    playout: FrameAssembler,
     first_arrival: Option<Time>,
     report: SenderReports,
-    base: Base,
+    base: BaseStatement,
 }
 
 /// The source that is currently received.
@@ -136,10 +138,10 @@ struct CurrentSource {
     /// True until a packet with payload arrives.
     only_padding: bool,
     /// Arrival and timestamp of the media packet with the highest sequence number.
-    newest: Moment,
+    newest: PacketTime,
     /// First copies, duplicates and late packets, as RFC 3550 counts them for reports.
     arrived: u64,
-    sequence: Sequence,
+    sequence: SequenceTracker,
     /// `expected` and `arrived` at the last report.
     reported: (u64, u64),
 }
@@ -148,16 +150,19 @@ impl CurrentSource {
     /// True if a packet with a recent number is really one cycle ahead, after an outage. Numbers
     /// just ahead are never reinterpreted.
     #[inline]
-    fn came_round(&self, packet: &Stray, clock_rate: u32) -> bool {
-        packet.at.since(self.newest.at) >= ROUND_MIN
-            && !self.sequence.is_next(packet.sequence)
-            && self.newest.until(packet.moment(), clock_rate) == Clocks::Advance
+    fn has_wrapped(&self, packet: &ReceivedPacket, clock_rate: u32) -> bool {
+        packet.at.since(self.newest.at) >= WRAP_TIME_MIN
+            && !self.sequence.is_just_ahead(packet.sequence)
+            && self
+                .newest
+                .compare_elapsed(packet.packet_time(), clock_rate)
+                == ClockComparison::Advance
     }
 
     /// True if `packet` belongs with `first`, which came after an outage, rather than with the
     /// packets before it.
     #[cold]
-    fn goes_with(&self, first: &Stray, packet: &Stray) -> bool {
+    fn belongs_with(&self, first: &ReceivedPacket, packet: &ReceivedPacket) -> bool {
         let from_highest = packet.sequence.wrapping_sub(self.sequence.highest() as u16) as i16;
         let from_first = packet.sequence.wrapping_sub(first.sequence) as i16;
         first.after_outage
@@ -167,66 +172,44 @@ impl CurrentSource {
     }
 
     /// True if a packet that is not just ahead may be the first one after an outage.
-    fn is_after_outage(&self, packet: &Stray, clock_rate: u32) -> bool {
+    fn is_after_outage(&self, packet: &ReceivedPacket, clock_rate: u32) -> bool {
         self.ssrc == packet.ssrc
-            && match self.newest.until(packet.moment(), clock_rate) {
-                Clocks::Disagree => false,
+            && match self
+                .newest
+                .compare_elapsed(packet.packet_time(), clock_rate)
+            {
+                ClockComparison::Disagree => false,
                 // An old packet is more likely than such a loss in no time.
-                Clocks::Agree => self.sequence.is_forward(packet.sequence),
-                Clocks::Advance => true,
+                ClockComparison::Agree => self.sequence.is_ahead(packet.sequence),
+                ClockComparison::Advance => true,
             }
     }
 }
 
 /// Server's statement about the first sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Base {
+enum BaseStatement {
     /// No statement yet; no packet has arrived.
-    Unsaid,
+    Unknown,
     /// No statement yet; the first packet that arrived has this timestamp.
-    Begun(u32),
+    Started(u32),
     /// A statement; no packet has arrived.
-    Said(u16),
+    Stated(u16),
     /// A statement with the timestamp of that packet, which identifies it.
-    SaidAt(u16, u32),
+    StatedWithTime(u16, u32),
     /// A statement that yields to the packets if they contradict it.
     Hinted(u16),
     /// A statement that matches the packets.
-    Agreed,
+    Confirmed,
     /// A statement that no longer matters: it was wrong, or the stream restarted.
-    Past,
+    Obsolete,
 }
 
-impl Base {
-    fn said(seq: u16, rtptime: Option<u32>) -> Base {
-        rtptime.map_or(Base::Said(seq), |time| Base::SaidAt(seq, time))
-    }
-}
-
-/// A set of payload types.
-#[derive(Clone, Copy, Debug)]
-struct PayloadTypes([u64; 2]);
-
-impl PayloadTypes {
-    fn new(types: &[u8]) -> PayloadTypes {
-        let mut set = [0u64; 2];
-        for &kind in types.iter().filter(|&&kind| kind < 128) {
-            set[usize::from(kind / 64)] |= 1 << (kind % 64);
-        }
-        if types.is_empty() {
-            set = [u64::MAX; 2];
-        }
-        // Misdirected RTCP: its packet types 200 to 204 look like these payload types (RFC 5761,
-        // 4).
-        for kind in 72..=76 {
-            set[1] &= !(1 << (kind - 64));
-        }
-        PayloadTypes(set)
-    }
-
-    #[inline]
-    fn has(self, kind: u8) -> bool {
-        self.0[usize::from(kind >> 6 & 1)] & 1 << (kind % 64) != 0
+impl BaseStatement {
+    fn stated(seq: u16, rtptime: Option<u32>) -> BaseStatement {
+        rtptime.map_or(BaseStatement::Stated(seq), |time| {
+            BaseStatement::StatedWithTime(seq, time)
+        })
     }
 }
 
@@ -243,12 +226,12 @@ impl RtpReceiver {
             payload_types: PayloadTypes::new(&config.payload_types),
             source: None,
             stray: None,
-            turn: None,
+            position_change: None,
             jitter: Jitter::new(config.clock_rate),
-            playout: Playout::new(config.clock_rate, config.playout_buffer),
+            playout: FrameAssembler::new(config.clock_rate, config.playout_buffer),
             clock_rate: config.clock_rate,
-            base: Base::Unsaid,
-            began: 0,
+            base: BaseStatement::Unknown,
+            first_timestamp: 0,
             first_arrival: None,
             arrivals: Arrivals::default(),
             report: SenderReports::default(),
@@ -280,17 +263,17 @@ impl RtpReceiver {
     /// Handles one packet.
     #[inline]
     pub fn packet(&mut self, arrival: &Arrival<'_>, recorder: &mut Recorder) -> Option<MediaEvent> {
-        if self.next_as_usual(arrival, recorder) {
+        if self.try_fast_path(arrival, recorder) {
             return None;
         }
-        self.any_packet(arrival, recorder)
+        self.general_path(arrival, recorder)
     }
 
     /// Fast path: handles the next packet in sequence if it is like most packets, with nothing but
     /// the fixed header before the payload, no stray or position change pending, and no time codes.
-    /// Returns `false` if it is not. [`RtpReceiver::any_packet`] would give the same results.
+    /// Returns `false` if it is not. [`RtpReceiver::general_path`] would give the same results.
     #[inline]
-    fn next_as_usual(&mut self, arrival: &Arrival<'_>, recorder: &mut Recorder) -> bool {
+    fn try_fast_path(&mut self, arrival: &Arrival<'_>, recorder: &mut Recorder) -> bool {
         let (Some(fixed), Some(payload_length)) = (
             arrival.bytes.first_chunk(),
             arrival.length.checked_sub(FIXED_LENGTH),
@@ -309,10 +292,10 @@ impl RtpReceiver {
                     && !source.only_padding
                     && self.payload_types.has(header.payload_type)
                     && self.stray.is_none()
-                    && self.turn.is_none()
+                    && self.position_change.is_none()
                     && !self.playout.expects_codes() =>
             {
-                source.sequence.next(header.sequence)
+                source.sequence.next_in_order(header.sequence)
             }
             _ => None,
         };
@@ -320,9 +303,9 @@ impl RtpReceiver {
             return false;
         };
         self.wire_bytes(arrival, recorder);
-        let packet = Stray::new(&header, arrival.at);
-        self.first_copy::<false>(&packet, extended, 1, 0, recorder);
-        self.any_copy(&packet, recorder);
+        let packet = ReceivedPacket::new(&header, arrival.at);
+        self.count_first_copy::<false>(&packet, extended, 1, 0, recorder);
+        self.count_copy(&packet, recorder);
         true
     }
 
@@ -336,104 +319,112 @@ impl RtpReceiver {
     /// Handles a packet of any kind.
     // Not inlined, to keep the fast path short.
     #[inline(never)]
-    fn any_packet(&mut self, arrival: &Arrival<'_>, recorder: &mut Recorder) -> Option<MediaEvent> {
+    fn general_path(
+        &mut self,
+        arrival: &Arrival<'_>,
+        recorder: &mut Recorder,
+    ) -> Option<MediaEvent> {
         if self.playout.expects_codes() {
-            self.look_for_code(arrival, recorder);
+            self.handle_time_code(arrival, recorder);
         }
         self.wire_bytes(arrival, recorder);
         let header = match Header::parse(arrival.bytes, arrival.length) {
             Ok(header) if self.payload_types.has(header.payload_type) => header,
             _ => {
-                self.malformed(recorder);
+                self.count_malformed(recorder);
                 return None;
             }
         };
-        let packet = Stray::new(&header, arrival.at);
+        let packet = ReceivedPacket::new(&header, arrival.at);
         if header.payload_length == 0 {
-            self.padding(&packet, recorder);
+            self.handle_padding(&packet, recorder);
             return None;
         }
-        self.take(packet, recorder)
+        self.handle_packet(packet, recorder)
     }
 
     /// Handles the time code of a packet, if any. Parses the header again: almost no stream has
     /// time codes, and keeping the parsed header for them would cost every packet.
     #[cold]
-    fn look_for_code(&mut self, arrival: &Arrival<'_>, recorder: &mut Recorder) {
+    fn handle_time_code(&mut self, arrival: &Arrival<'_>, recorder: &mut Recorder) {
         if let Some(codes) = self.playout.codes()
             && let Ok(header) = Header::parse(arrival.bytes, arrival.length)
             && self.payload_types.has(header.payload_type)
             && let Some(payload) = arrival.bytes.get(header.payload_offset..)
             && let Some(code) = TimeCode::find(payload)
         {
-            codes.code::<Rtp>(header.timestamp, code, recorder);
+            codes.frame_code::<RtpMetrics>(header.timestamp, code, recorder);
         }
     }
 
     /// Handles a packet that may belong to the stream.
     #[inline]
-    fn take(&mut self, packet: Stray, recorder: &mut Recorder) -> Option<MediaEvent> {
-        match self.turn {
+    fn handle_packet(
+        &mut self,
+        packet: ReceivedPacket,
+        recorder: &mut Recorder,
+    ) -> Option<MediaEvent> {
+        match self.position_change {
             // Leaves out everything that new positions need.
-            None => self.take_here::<false>(packet, recorder),
-            Some(_) => self.take_turned(packet, recorder),
+            None => self.handle_at_position::<false>(packet, recorder),
+            Some(_) => self.handle_after_change(packet, recorder),
         }
     }
 
     /// Handles a packet that may belong to the stream, at the current position. `TURNED` is false
     /// if the position has never changed.
     #[inline]
-    fn take_here<const TURNED: bool>(
+    fn handle_at_position<const TURNED: bool>(
         &mut self,
-        packet: Stray,
+        packet: ReceivedPacket,
         recorder: &mut Recorder,
     ) -> Option<MediaEvent> {
         let Some(source) = &mut self.source else {
-            self.begin(&packet, recorder);
+            self.begin_stream(&packet, recorder);
             return Some(MediaEvent::First { at: packet.at });
         };
         if source.only_padding {
-            return self.first_media(&packet, recorder);
+            return self.begin_media(&packet, recorder);
         }
         let elsewhere = source.ssrc != packet.ssrc
-            || source.came_round(&packet, self.clock_rate)
+            || source.has_wrapped(&packet, self.clock_rate)
             || self
                 .stray
-                .is_some_and(|first| source.goes_with(&first, &packet));
+                .is_some_and(|first| source.belongs_with(&first, &packet));
         let place = if elsewhere {
-            Place::Ahead
+            SequenceClass::TooFarAhead
         } else {
-            source.sequence.place(packet.sequence, recorder)
+            source.sequence.classify(packet.sequence, recorder)
         };
         match place {
-            Place::First {
+            SequenceClass::New {
                 extended,
                 grown,
                 distance,
             } => {
-                let straggles = TURNED && self.straggles(extended);
-                self.first_copy::<TURNED>(&packet, extended, grown, distance, recorder);
+                let straggles = TURNED && self.is_straggler(extended);
+                self.count_first_copy::<TURNED>(&packet, extended, grown, distance, recorder);
                 if straggles {
                     // The media clock has jumped since this packet was sent.
-                    self.arrived();
+                    self.count_arrival();
                     return None;
                 }
             }
-            Place::Duplicate => {
+            SequenceClass::Duplicate => {
                 self.counts.duplicated += 1;
                 recorder.add(m::DUPLICATED, 1);
             }
-            Place::Ahead | Place::Behind => {
-                let behind = place == Place::Behind;
-                return self.stray(Stray { behind, ..packet }, recorder);
+            SequenceClass::TooFarAhead | SequenceClass::TooFarBehind => {
+                let behind = place == SequenceClass::TooFarBehind;
+                return self.handle_stray(ReceivedPacket { behind, ..packet }, recorder);
             }
         }
         if self.stray.is_some() {
-            self.judge_stray(recorder);
+            self.reject_stray(recorder);
         }
-        self.any_copy(&packet, recorder);
-        match &mut self.turn {
-            Some(turn) if TURNED => turn.take_jump(),
+        self.count_copy(&packet, recorder);
+        match &mut self.position_change {
+            Some(turn) if TURNED => turn.take_clock_jump(),
             _ => None,
         }
     }
@@ -459,8 +450,10 @@ impl RtpReceiver {
     /// lost.
     pub fn set_base(&mut self, seq: u16, rtptime: Option<u32>, recorder: &mut Recorder) {
         match self.base {
-            Base::Unsaid => self.base = Base::said(seq, rtptime),
-            Base::Begun(first) => self.compare_base(Base::said(seq, rtptime), first, recorder),
+            BaseStatement::Unknown => self.base = BaseStatement::stated(seq, rtptime),
+            BaseStatement::Started(first) => {
+                self.compare_base(BaseStatement::stated(seq, rtptime), first, recorder)
+            }
             _ => {}
         }
     }
@@ -469,21 +462,21 @@ impl RtpReceiver {
     /// receive already: earlier packets may still be in flight and arrive first. No effect once a
     /// packet has arrived.
     pub fn hint_base(&mut self, seq: u16) {
-        if self.base == Base::Unsaid {
-            self.base = Base::Hinted(seq);
+        if self.base == BaseStatement::Unknown {
+            self.base = BaseStatement::Hinted(seq);
         }
     }
 
     /// Compares a statement with the packet that arrived first, whose timestamp is `first`.
-    fn compare_base(&mut self, base: Base, first: u32, recorder: &mut Recorder) {
+    fn compare_base(&mut self, base: BaseStatement, first: u32, recorder: &mut Recorder) {
         let (said, rtptime) = match base {
-            Base::Unsaid | Base::Begun(_) => {
-                self.base = Base::Begun(first);
+            BaseStatement::Unknown | BaseStatement::Started(_) => {
+                self.base = BaseStatement::Started(first);
                 return;
             }
-            Base::Said(said) | Base::Hinted(said) => (said, None),
-            Base::SaidAt(said, rtptime) => (said, Some(rtptime)),
-            Base::Agreed | Base::Past => return,
+            BaseStatement::Stated(said) | BaseStatement::Hinted(said) => (said, None),
+            BaseStatement::StatedWithTime(said, rtptime) => (said, Some(rtptime)),
+            BaseStatement::Confirmed | BaseStatement::Obsolete => return,
         };
         let Some(source) = &mut self.source else {
             return;
@@ -492,38 +485,38 @@ impl RtpReceiver {
             && source.sequence.base() as u16 == source.first
             && rtptime == Some(first);
         let gap = (source.sequence.base() as u16).wrapping_sub(said);
-        let is_refuted = gap > CREDIT
+        let is_refuted = gap > UNSEEN_LOSS_MAX
             && (self.reliable
                 || said == 0
                 || rtptime.is_some_and(|rtptime| {
                     let ahead = u64::from(first.wrapping_sub(rtptime));
-                    ahead > u64::from(self.clock_rate) * STATED_AHEAD.as_secs()
+                    ahead > u64::from(self.clock_rate) * RTPTIME_AHEAD_MAX.as_secs()
                 }));
         let grown = match is_first || is_refuted {
             true => None,
             false => source.sequence.lower_base(said, recorder),
         };
         if let Some(grown) = grown {
-            self.base = Base::Agreed;
+            self.base = BaseStatement::Confirmed;
             self.counts.expected += grown;
             recorder.add(m::EXPECTED, grown);
         } else {
-            let wrong = !matches!(base, Base::Hinted(_));
+            let wrong = !matches!(base, BaseStatement::Hinted(_));
             recorder.add(m::RTP_INFO_MISMATCH, u64::from(wrong));
-            self.base = Base::Past;
+            self.base = BaseStatement::Obsolete;
         }
     }
 
     /// Begins a stream with its first packet.
-    fn begin(&mut self, packet: &Stray, recorder: &mut Recorder) {
-        let sequence = Sequence::new(packet.sequence);
+    fn begin_stream(&mut self, packet: &ReceivedPacket, recorder: &mut Recorder) {
+        let sequence = SequenceTracker::new(packet.sequence);
         let extended = sequence.highest();
         self.source = Some(CurrentSource {
             ssrc: packet.ssrc,
             first: packet.sequence,
             only_padding: false,
             sequence,
-            newest: packet.moment(),
+            newest: packet.packet_time(),
             arrived: 0,
             reported: (0, 0),
         });
@@ -531,14 +524,14 @@ impl RtpReceiver {
             self.report = SenderReports::default();
         }
         self.media_begins(packet);
-        self.first_copy::<true>(packet, extended, 1, 0, recorder);
+        self.count_first_copy::<true>(packet, extended, 1, 0, recorder);
         self.compare_base(self.base, packet.timestamp, recorder);
-        self.any_copy(packet, recorder);
+        self.count_copy(packet, recorder);
     }
 
     /// Records arrival and timestamp of the first media packet of a source.
-    fn media_begins(&mut self, packet: &Stray) {
-        self.began = packet.timestamp;
+    fn media_begins(&mut self, packet: &ReceivedPacket) {
+        self.first_timestamp = packet.timestamp;
         if self.first_arrival.is_none() {
             self.first_arrival = Some(packet.at);
             self.arrivals.begin(packet.at);
@@ -546,29 +539,29 @@ impl RtpReceiver {
     }
 
     /// Ends the current stream, and begins the next with two of its packets.
-    fn begin_anew(
+    fn restart_stream(
         &mut self,
-        first: &Stray,
-        second: &Stray,
+        first: &ReceivedPacket,
+        second: &ReceivedPacket,
         recorder: &mut Recorder,
     ) -> Option<MediaEvent> {
         let old = self.end_source(recorder);
         self.counts.restarts += 1;
         recorder.add(m::RESTARTS, 1);
-        self.base = Base::Past;
+        self.base = BaseStatement::Obsolete;
         self.report.comparable = false;
         self.report.ended = false;
         self.jitter.restart();
-        self.begin(first, recorder);
+        self.begin_stream(first, recorder);
         if let Some(source) = &mut self.source
-            && let Place::First {
+            && let SequenceClass::New {
                 extended,
                 grown,
                 distance,
-            } = source.sequence.place(second.sequence, recorder)
+            } = source.sequence.classify(second.sequence, recorder)
         {
-            self.first_copy::<true>(second, extended, grown, distance, recorder);
-            self.any_copy(second, recorder);
+            self.count_first_copy::<true>(second, extended, grown, distance, recorder);
+            self.count_copy(second, recorder);
         }
         (old != Some(first.ssrc)).then_some(MediaEvent::SourceChanged { ssrc: first.ssrc })
     }
@@ -579,7 +572,7 @@ impl RtpReceiver {
         source.sequence.finish(recorder);
         let base = source.sequence.base();
         self.finish_frames(base, recorder);
-        if let Some(turn) = &mut self.turn {
+        if let Some(turn) = &mut self.position_change {
             turn.source_ends();
         }
         Some(source.ssrc)
@@ -587,9 +580,9 @@ impl RtpReceiver {
 
     /// Counts the first copy of a packet.
     #[inline(always)]
-    fn first_copy<const TURNED: bool>(
+    fn count_first_copy<const TURNED: bool>(
         &mut self,
-        packet: &Stray,
+        packet: &ReceivedPacket,
         extended: u64,
         grown: u64,
         distance: u64,
@@ -608,28 +601,28 @@ impl RtpReceiver {
             self.counts.reordered += 1;
             recorder.add(m::REORDERED, 1);
             recorder.record(m::REORDER_DISTANCE, distance);
-            if grown > 0 && self.base == Base::Agreed {
+            if grown > 0 && self.base == BaseStatement::Confirmed {
                 // The packet is below the number that the server stated as the first.
-                self.base = Base::Past;
+                self.base = BaseStatement::Obsolete;
                 recorder.add(m::RTP_INFO_MISMATCH, 1);
             }
         }
         let mut base = 0;
         if TURNED && distance == 0 {
-            self.look_for_jump(packet, extended, recorder);
+            self.detect_clock_jump(packet, extended, recorder);
         }
         if let Some(source) = &mut self.source {
             base = source.sequence.base();
             if distance == 0 {
-                source.newest = packet.moment();
+                source.newest = packet.packet_time();
             }
         }
-        if let Some(turn) = self.turn.as_ref().filter(|_| TURNED) {
-            if extended < turn.begins() {
+        if let Some(turn) = self.position_change.as_ref().filter(|_| TURNED) {
+            if extended < turn.first_number() {
                 // The frames of the previous position are closed.
                 return;
             }
-            base = base.max(turn.begins());
+            base = base.max(turn.first_number());
         }
         let packet = FramePacket {
             extended,
@@ -641,7 +634,7 @@ impl RtpReceiver {
     }
 
     #[inline]
-    fn arrived(&mut self) {
+    fn count_arrival(&mut self) {
         if let Some(source) = &mut self.source {
             source.arrived += 1;
         }
@@ -649,11 +642,11 @@ impl RtpReceiver {
 
     /// Counts any packet of the source, including duplicates.
     #[inline(always)]
-    fn any_copy(&mut self, packet: &Stray, recorder: &mut Recorder) {
-        self.arrived();
+    fn count_copy(&mut self, packet: &ReceivedPacket, recorder: &mut Recorder) {
+        self.count_arrival();
         self.arrivals.packet(packet.at);
         self.jitter
-            .packet::<Rtp>(packet.at, packet.timestamp, recorder);
+            .packet::<RtpMetrics>(packet.at, packet.timestamp, recorder);
     }
 
     pub fn counts(&self) -> &StreamCounts {
@@ -684,7 +677,7 @@ impl RtpReceiver {
     /// Arrival of the first packet of the current position: that of the stream, until
     /// [`RtpReceiver::position_changed`] sets another position.
     pub fn position_arrival(&self) -> Option<Time> {
-        match &self.turn {
+        match &self.position_change {
             Some(turn) => turn.arrival(self.first_arrival),
             None => self.first_arrival,
         }
@@ -714,7 +707,7 @@ impl RtpReceiver {
     /// Smallest playout delay with which every complete frame so far would have played in time. The
     /// last eight frames are judged by [`RtpReceiver::finish`].
     pub fn playout_buffer(&self) -> Option<Duration> {
-        self.playout.playing().needed()
+        self.playout.playing().required_delay()
     }
 
     /// Number of complete frames, broken frames and stalls so far.
@@ -724,7 +717,7 @@ impl RtpReceiver {
 
     /// Represents a receiver on another machine from now on. That receiver counts the stream and
     /// adds it to the population's figures; this one only returns the counts that it reported.
-    pub fn mirror(&mut self, arrivals: Option<(Time, Time)>, counts: StreamCounts) {
+    pub fn set_remote_counts(&mut self, arrivals: Option<(Time, Time)>, counts: StreamCounts) {
         self.finished = true;
         self.counts = counts;
         if let Some((first, last)) = arrivals {
@@ -736,31 +729,34 @@ impl RtpReceiver {
     /// Records the figures that are known only at the end of the stream (longest gap, playout
     /// buffer, the last bursts of loss, the lost tail). Calls after the first have no effect.
     pub fn finish(&mut self, recorder: &mut Recorder) {
-        self.finish_silent(None, recorder);
+        self.finish_with(None, recorder);
     }
 
     /// Finishes a stream in which packets were expected up to `until` and did not arrive. The
     /// silence counts as a gap and as an unfinished stall.
     pub fn fell_silent(&mut self, until: Time, recorder: &mut Recorder) {
-        self.finish_silent(Some(until), recorder);
+        self.finish_with(Some(until), recorder);
     }
 
-    fn finish_silent(&mut self, silent_until: Option<Time>, recorder: &mut Recorder) {
+    fn finish_with(&mut self, silent_until: Option<Time>, recorder: &mut Recorder) {
         if std::mem::replace(&mut self.finished, true) {
             return;
         }
-        self.stayed(recorder);
+        self.position_kept(recorder);
         match self.stray {
             Some(last) if last.after_outage => {
                 self.stray = None;
-                self.go_on(&last, recorder);
+                self.continue_after_outage(&last, recorder);
             }
-            _ => self.judge_stray(recorder),
+            _ => self.reject_stray(recorder),
         }
         if let Some(source) = &mut self.source {
             source.sequence.finish(recorder);
             let base = source.sequence.base();
-            let begins = self.turn.as_ref().map_or(0, |turn| turn.begins());
+            let begins = self
+                .position_change
+                .as_ref()
+                .map_or(0, |turn| turn.first_number());
             if let Some(until) = silent_until {
                 let base = base.max(begins);
                 self.playout.silent_until(base, until, recorder);
@@ -781,7 +777,7 @@ impl RtpReceiver {
         {
             recorder.record(m::LONGEST_GAP, self.longest_gap().as_nanos() as u64);
         }
-        self.playout.playing().finish::<Rtp>(recorder);
+        self.playout.playing().finish::<RtpMetrics>(recorder);
     }
 }
 

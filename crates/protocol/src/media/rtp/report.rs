@@ -5,10 +5,10 @@ use std::time::Duration;
 use measure::Time;
 
 use super::RtpFlow;
-use crate::media::rtcp::{SenderReportInfo, write_bye, write_cname, write_sender_report};
+use crate::media::rtcp::{SenderInfo, write_bye, write_cname, write_sender_report};
 
 /// Interval between sender reports (RFC 3550, 6.2).
-pub const REPORT_EVERY: Duration = Duration::from_secs(5);
+pub const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 /// Seconds from the NTP epoch, 1900, to 1970.
 const NTP_TO_UNIX: u64 = 2_208_988_800;
 
@@ -17,7 +17,7 @@ impl RtpFlow {
     /// BYE if `goodbye` is true. `wall_clock` is the wall clock at the start of the run, since
     /// 1970.
     pub fn report(&self, now: Time, wall_clock: Duration, name: &str, goodbye: bool) -> Vec<u8> {
-        let about = About {
+        let about = ReportedSource {
             ssrc: self.ssrc(),
             timestamp: self.timestamp_at(now),
             sent: self.sent(),
@@ -27,7 +27,7 @@ impl RtpFlow {
 }
 
 /// Content of a sender report about one source.
-pub(super) struct About {
+pub(super) struct ReportedSource {
     pub(super) ssrc: u32,
     /// RTP timestamp at the time of the report.
     pub(super) timestamp: u32,
@@ -35,11 +35,11 @@ pub(super) struct About {
     pub(super) sent: (u64, u64),
 }
 
-impl About {
+impl ReportedSource {
     /// Returns the report as a compound packet. `since_unix` is the current wall clock.
     pub(super) fn report(&self, since_unix: Duration, name: &str, goodbye: bool) -> Vec<u8> {
         let (packets, bytes) = self.sent;
-        let info = SenderReportInfo {
+        let info = SenderInfo {
             ssrc: self.ssrc,
             ntp_time: ntp(since_unix),
             rtp_time: self.timestamp,

@@ -14,19 +14,19 @@ pub(super) const MAX_DROPOUT: u16 = 3000;
 pub(super) const WINDOW: u64 = 2048;
 
 /// Number of different sequence numbers.
-const TURN: u64 = 1 << 16;
+const CYCLE: u64 = 1 << 16;
 
 /// A number this far ahead counts as behind (RFC 1982).
-const HALF: u16 = 0x8000;
+const HALF_CYCLE: u16 = 0x8000;
 
 /// Added to the first sequence number, so that lower ones do not go below zero.
-const START: u64 = 1 << 32;
+const EXTENDED_OFFSET: u64 = 1 << 32;
 
 /// Classification of a sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum SequenceClass {
     /// Not received before.
-    First {
+    New {
         /// Sequence number, extended by the wrap-arounds so far.
         extended: u64,
         /// Growth of the range from base to highest.
@@ -37,32 +37,32 @@ pub(super) enum Place {
     /// Received before.
     Duplicate,
     /// Too far ahead to belong to the stream.
-    Ahead,
+    TooFarAhead,
     /// Too far behind to tell whether it was received before.
-    Behind,
+    TooFarBehind,
 }
 
 /// State of the sequence numbers from the base to the highest.
 #[derive(Debug)]
 #[repr(C)]
-pub(super) struct Sequence {
+pub(super) struct SequenceTracker {
     highest: u64,
     base: u64,
     /// Number of consecutive missing numbers directly below the window.
-    run: u64,
+    missing_run: u64,
     /// Bit set of the last [`WINDOW`] numbers that arrived; a number's index is its remainder.
-    came: [u64; WINDOW as usize / 64],
+    received: [u64; WINDOW as usize / 64],
 }
 
-impl Sequence {
+impl SequenceTracker {
     /// Creates the state of a stream whose first packet has this number.
-    pub(super) fn new(first: u16) -> Sequence {
-        let first = START + u64::from(first);
-        let mut sequence = Sequence {
+    pub(super) fn new(first: u16) -> SequenceTracker {
+        let first = EXTENDED_OFFSET + u64::from(first);
+        let mut sequence = SequenceTracker {
             base: first,
             highest: first,
-            run: 0,
-            came: [0; WINDOW as usize / 64],
+            missing_run: 0,
+            received: [0; WINDOW as usize / 64],
         };
         sequence.set(first);
         sequence
@@ -85,17 +85,17 @@ impl Sequence {
 
     /// Highest number as receiver reports state it (RFC 3550, 6.4.1).
     pub(super) fn reported_highest(&self) -> u32 {
-        (self.highest - START) as u32
+        (self.highest - EXTENDED_OFFSET) as u32
     }
 
     /// Classifies and records a number.
     #[inline]
-    pub(super) fn place(&mut self, sequence: u16, recorder: &mut Recorder) -> Place {
+    pub(super) fn classify(&mut self, sequence: u16, recorder: &mut Recorder) -> SequenceClass {
         let ahead = sequence.wrapping_sub(self.highest as u16);
         if ahead != 0 && ahead < MAX_DROPOUT {
             let extended = self.highest + u64::from(ahead);
-            self.go_to(extended, recorder);
-            return Place::First {
+            self.advance_to(extended, recorder);
+            return SequenceClass::New {
                 extended,
                 grown: u64::from(ahead),
                 distance: 0,
@@ -105,36 +105,36 @@ impl Sequence {
         if behind < WINDOW {
             let extended = self.highest - behind;
             if self.has(extended) {
-                return Place::Duplicate;
+                return SequenceClass::Duplicate;
             }
             self.set(extended);
             let grown = self.base.saturating_sub(extended);
             self.base -= grown;
-            return Place::First {
+            return SequenceClass::New {
                 extended,
                 grown,
                 distance: behind,
             };
         }
-        if ahead < HALF {
-            Place::Ahead
+        if ahead < HALF_CYCLE {
+            SequenceClass::TooFarAhead
         } else {
-            Place::Behind
+            SequenceClass::TooFarBehind
         }
     }
 
-    /// Fast path of [`Sequence::place`]: records the next number if no burst of loss is open at the
-    /// end of the window. Returns the extended number, or `None` if [`Sequence::place`] has to
-    /// handle it.
+    /// Fast path of [`SequenceTracker::classify`]: records the next number if no burst of loss is
+    /// open at the end of the window. Returns the extended number, or `None` if
+    /// [`SequenceTracker::classify`] has to handle it.
     #[inline(always)]
-    pub(super) fn next(&mut self, sequence: u16) -> Option<u64> {
+    pub(super) fn next_in_order(&mut self, sequence: u16) -> Option<u64> {
         let extended = self.highest + 1;
         // The number that leaves the window has the same index.
-        let (word, bit) = place_of(extended);
-        let word = &mut self.came[word];
+        let (word, bit) = bit_of(extended);
+        let word = &mut self.received[word];
         let decided = match *word & bit {
             0 => extended - WINDOW < self.base,
-            _ => self.run == 0,
+            _ => self.missing_run == 0,
         };
         if sequence != extended as u16 || !decided {
             return None;
@@ -149,13 +149,13 @@ impl Sequence {
     /// that is already the highest is a whole cycle ahead. The cost is bounded by the window,
     /// whatever the distance.
     #[cold]
-    pub(super) fn skip(&mut self, to: u16, recorder: &mut Recorder) -> (u64, u64) {
+    pub(super) fn skip_to(&mut self, to: u16, recorder: &mut Recorder) -> (u64, u64) {
         let ahead = match to.wrapping_sub(self.highest as u16) {
-            0 => TURN,
+            0 => CYCLE,
             ahead => u64::from(ahead),
         };
         let extended = self.highest + ahead;
-        self.go_to(extended, recorder);
+        self.advance_to(extended, recorder);
         (extended, ahead)
     }
 
@@ -163,32 +163,32 @@ impl Sequence {
     /// except for runs of which none had arrived: a sender that skips thousands of numbers with
     /// each packet must not cost thousands of steps per packet.
     #[inline]
-    fn go_to(&mut self, extended: u64, recorder: &mut Recorder) {
+    fn advance_to(&mut self, extended: u64, recorder: &mut Recorder) {
         let near = extended.min(self.highest + WINDOW);
         let mut next = self.highest + 1;
         while next <= near {
-            steps::took(1);
+            steps::count_bytes(1);
             let leaves = next - WINDOW;
-            let (word, bit) = place_of(next);
-            if bit == 1 && next + 63 <= near && self.came[word] == 0 {
+            let (word, bit) = bit_of(next);
+            if bit == 1 && next + 63 <= near && self.received[word] == 0 {
                 // All of these are missing; numbers below the base were never expected.
-                self.run += (leaves + 64).saturating_sub(self.base.max(leaves));
+                self.missing_run += (leaves + 64).saturating_sub(self.base.max(leaves));
                 next += 64;
                 continue;
             }
-            self.leave(leaves, recorder);
+            self.decide(leaves, recorder);
             self.clear(next);
             next += 1;
         }
         // Numbers between the old and the new window.
-        self.run += extended - near;
+        self.missing_run += extended - near;
         self.highest = extended;
         self.set(extended);
     }
 
     /// True if a number is just ahead, so that it certainly belongs to the stream.
     #[inline]
-    pub(super) fn is_next(&self, sequence: u16) -> bool {
+    pub(super) fn is_just_ahead(&self, sequence: u16) -> bool {
         let ahead = sequence.wrapping_sub(self.highest as u16);
         ahead != 0 && ahead < MAX_DROPOUT
     }
@@ -199,8 +199,8 @@ impl Sequence {
     }
 
     /// True if a number is ahead of the highest rather than behind it.
-    pub(super) fn is_forward(&self, sequence: u16) -> bool {
-        (1..HALF).contains(&sequence.wrapping_sub(self.highest as u16))
+    pub(super) fn is_ahead(&self, sequence: u16) -> bool {
+        (1..HALF_CYCLE).contains(&sequence.wrapping_sub(self.highest as u16))
     }
 
     /// Lowers the base to a number that has not arrived. Returns the growth of the range, or `None`
@@ -218,9 +218,9 @@ impl Sequence {
         if old < kept {
             // The old base arrived and has left the window: the missing numbers are a burst of
             // their own.
-            burst(below, recorder);
+            record_burst(below, recorder);
         } else {
-            self.run += kept.saturating_sub(new);
+            self.missing_run += kept.saturating_sub(new);
         }
         Some(below)
     }
@@ -228,48 +228,48 @@ impl Sequence {
     /// Decides about all numbers that are still in the window. To be called last.
     pub(super) fn finish(&mut self, recorder: &mut Recorder) {
         for number in (self.highest + 1 - WINDOW)..=self.highest {
-            self.leave(number, recorder);
+            self.decide(number, recorder);
         }
     }
 
     /// Decides about a number that leaves the window: it is lost if it has not arrived.
     #[inline]
-    fn leave(&mut self, number: u64, recorder: &mut Recorder) {
+    fn decide(&mut self, number: u64, recorder: &mut Recorder) {
         if self.has(number) {
-            if self.run > 0 {
-                burst(std::mem::take(&mut self.run), recorder);
+            if self.missing_run > 0 {
+                record_burst(std::mem::take(&mut self.missing_run), recorder);
             }
         } else if number >= self.base {
-            self.run += 1;
+            self.missing_run += 1;
         }
     }
 
     #[inline]
     fn has(&self, number: u64) -> bool {
-        let (word, bit) = place_of(number);
-        self.came[word] & bit != 0
+        let (word, bit) = bit_of(number);
+        self.received[word] & bit != 0
     }
 
     #[inline]
     fn set(&mut self, number: u64) {
-        let (word, bit) = place_of(number);
-        self.came[word] |= bit;
+        let (word, bit) = bit_of(number);
+        self.received[word] |= bit;
     }
 
     #[inline]
     fn clear(&mut self, number: u64) {
-        let (word, bit) = place_of(number);
-        self.came[word] &= !bit;
+        let (word, bit) = bit_of(number);
+        self.received[word] &= !bit;
     }
 }
 
 #[inline]
-fn place_of(number: u64) -> (usize, u64) {
+fn bit_of(number: u64) -> (usize, u64) {
     let place = number % WINDOW;
     ((place / 64) as usize, 1 << (place % 64))
 }
 
-fn burst(length: u64, recorder: &mut Recorder) {
+fn record_burst(length: u64, recorder: &mut Recorder) {
     if length > 0 {
         recorder.add(LOSS_BURSTS, 1);
         recorder.record(LOSS_BURST_LENGTH, length);

@@ -95,19 +95,19 @@ const DEPARTURES_MAX: usize = 1 << 17;
 /// Log of the packets that left. It knows nothing about faults: it sees the timestamps of packets
 /// that are handed out, and which of these packets left.
 #[derive(Debug, Default)]
-pub(super) struct Log {
+pub(super) struct DepartureLog {
     /// Timestamps of the packets that were handed out to the network stack.
-    under_way: VecDeque<u32>,
+    handed_out: VecDeque<u32>,
     departures: Vec<Departure>,
 }
 
-impl Log {
+impl DepartureLog {
     pub(super) fn handed_out(&mut self, timestamp: u32) {
-        self.under_way.push_back(timestamp);
+        self.handed_out.push_back(timestamp);
     }
 
     pub(super) fn left(&mut self, number: u64, left: Option<Handover>, payload: usize) {
-        let timestamp = self.under_way.pop_front().unwrap_or_default();
+        let timestamp = self.handed_out.pop_front().unwrap_or_default();
         if let Some(when) = left
             && self.departures.len() < DEPARTURES_MAX
         {
@@ -127,7 +127,7 @@ impl Log {
 
 /// Counters of a stream.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct DepartureCounter {
     sent: u64,
     payload_bytes: u64,
     copy_bytes: u64,
@@ -141,10 +141,10 @@ pub(super) struct Tally {
     began: Option<Time>,
     /// Packets whose first copy was not accepted and whose second copy is still to be sent. The
     /// second copy follows directly, so these are few.
-    second_try: Vec<u64>,
+    awaiting_copy: Vec<u64>,
 }
 
-impl Tally {
+impl DepartureCounter {
     #[inline]
     pub(super) fn left(&mut self, tag: Tag, left: Option<Handover>, payload: u64) {
         if self.began.is_none() {
@@ -153,14 +153,14 @@ impl Tally {
         let (number, left) = (tag.number(), left.is_some());
         match (tag.is_copy(), left) {
             (false, true) => self.first_copy(number, payload),
-            (false, false) if tag.has_copy() => self.second_try.push(number),
+            (false, false) if tag.has_copy() => self.awaiting_copy.push(number),
             (false, false) => self.not_taken += 1,
             (true, left) => {
                 let first_was_not_taken = self
-                    .second_try
+                    .awaiting_copy
                     .iter()
                     .position(|&waiting| waiting == number)
-                    .map(|place| self.second_try.swap_remove(place))
+                    .map(|place| self.awaiting_copy.swap_remove(place))
                     .is_some();
                 match (first_was_not_taken, left) {
                     (true, true) => self.first_copy(number, payload),
@@ -188,7 +188,7 @@ impl Tally {
         }
     }
 
-    pub(super) fn has_begun(&self) -> bool {
+    pub(super) fn has_sent(&self) -> bool {
         self.began.is_some()
     }
 
@@ -213,7 +213,7 @@ impl Tally {
             sent: self.sent,
             lost: expected - self.sent,
             lost_tail: planned - expected,
-            not_taken: self.not_taken + self.second_try.len() as u64,
+            not_taken: self.not_taken + self.awaiting_copy.len() as u64,
             duplicated: self.duplicated,
             reordered: self.reordered,
             first_seq,

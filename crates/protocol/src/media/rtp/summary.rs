@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use super::{RtpReceiver, StreamCounts};
 use crate::media::sdp::MediaKind;
-use crate::media::ts::checker::{Checker, DatagramCounts, PidCounts, TsCounts};
-use mediagen::ts::packet::PACKET;
+use crate::media::ts::checker::{DatagramCounts, PidCounts, TsChecker, TsCounts};
+use mediagen::ts::packet::PACKET_LEN;
 
 /// Columns in the row of an RTP stream, as JSON pointers: kind, URL, source, and the metrics of
 /// these names for this stream only.
@@ -101,10 +101,10 @@ pub struct TsSummary {
 
 impl StreamSummary {
     /// Summarises the current state of a checker of a transport stream.
-    pub fn of_transport_stream(
+    pub fn from_checker(
         url: impl Into<String>,
         wire_bytes: u64,
-        checker: &Checker,
+        checker: &TsChecker,
     ) -> StreamSummary {
         let own = checker.datagrams().copied().unwrap_or_default();
         StreamSummary {
@@ -114,7 +114,7 @@ impl StreamSummary {
             counts: StreamCounts {
                 expected: own.expected,
                 received: own.received,
-                payload_bytes: checker.counts().ts_packets * PACKET as u64,
+                payload_bytes: checker.counts().ts_packets * PACKET_LEN as u64,
                 wire_bytes,
                 duplicated: own.duplicated,
                 reordered: own.reordered,
@@ -164,7 +164,11 @@ impl StreamSummary {
     }
 
     /// Summarises the current state of a receiver.
-    pub fn new(kind: MediaKind, url: impl Into<String>, receiver: &RtpReceiver) -> StreamSummary {
+    pub fn from_receiver(
+        kind: MediaKind,
+        url: impl Into<String>,
+        receiver: &RtpReceiver,
+    ) -> StreamSummary {
         StreamSummary {
             kind,
             url: url.into(),
@@ -190,11 +194,11 @@ mod tests {
     use crate::session::StreamRow;
 
     /// Collects the JSON pointers of all values that are not objects.
-    fn places(value: &Value, before: &str, found: &mut Vec<String>) {
+    fn pointers(value: &Value, before: &str, found: &mut Vec<String>) {
         match value {
             Value::Object(fields) => {
                 for (name, value) in fields {
-                    places(value, &format!("{before}/{name}"), found);
+                    pointers(value, &format!("{before}/{name}"), found);
                 }
             }
             _ => found.push(before.to_owned()),
@@ -208,7 +212,7 @@ mod tests {
             payload_types: Vec::new(),
             playout_buffer: Duration::ZERO,
         });
-        let of_rtp = StreamSummary::new(MediaKind::Video, "", &receiver);
+        let of_rtp = StreamSummary::from_receiver(MediaKind::Video, "", &receiver);
         let of_ts = StreamSummary {
             ts: Some(Box::new(TsSummary {
                 counts: TsCounts::default(),
@@ -219,9 +223,9 @@ mod tests {
         };
         for (summary, protocol) in [(of_rtp, &RTSP_PROTOCOL), (of_ts, &HTTP_TS_PROTOCOL)] {
             let row = StreamRow::new(summary.clone());
-            assert_eq!(row.get(), Some(&summary));
+            assert_eq!(row.downcast_ref(), Some(&summary));
             let mut found = Vec::new();
-            places(&row.to_json(), "", &mut found);
+            pointers(&row.to_json(), "", &mut found);
             let declared = protocol.stream_columns.concat();
             let mut names = declared.clone();
             names.sort_unstable();

@@ -8,20 +8,20 @@ use measure::Time;
 use mediagen::clip::Clip;
 
 use super::header::Header;
-use super::live::{length_of, number_of, tag};
-use super::report::About;
-use super::served::Tally;
-use crate::media::talk::{Talk, Turn};
+use super::live::{make_tag, tag_length, tag_number};
+use super::report::ReportedSource;
+use super::served::DepartureCounter;
+use crate::media::talk::{Turn, TurnSchedule};
 use crate::session::{Flow, FlowPacket, Handover, PacketHeader, Tag};
 
 /// Number of frames between two packets of silence: 400 ms, as in libopus.
-const QUIET_FRAMES: u64 = 20;
+const DTX_FRAMES: u64 = 20;
 
 /// Audio level of silence (RFC 6464, 3).
-const SILENCE: u8 = 127;
+const SILENCE_LEVEL: u8 = 127;
 
 /// Flag in the byte of an audio level: the packet contains voice (RFC 6464, 3).
-pub(crate) const VOICE: u8 = 0x80;
+pub(crate) const VOICE_FLAG: u8 = 0x80;
 
 /// Settings of a [`TalkFlow`].
 #[derive(Debug)]
@@ -29,9 +29,9 @@ pub(crate) struct TalkSettings {
     /// Media to send while the voice talks: each packet is a frame.
     pub(crate) clip: Arc<Clip>,
     /// Payload of a packet of silence.
-    pub(crate) quiet: Bytes,
+    pub(crate) dtx_payload: Bytes,
     /// Schedule of the turns.
-    pub(crate) talk: Talk,
+    pub(crate) talk: TurnSchedule,
     pub(crate) ssrc: u32,
     /// Sequence number of the first packet.
     pub(crate) first_seq: u16,
@@ -41,7 +41,7 @@ pub(crate) struct TalkSettings {
 
 /// A frame to be sent.
 #[derive(Clone, Copy, Debug)]
-struct Planned {
+struct PlannedFrame {
     /// Frame number: all frames count, sent or not.
     frame: u64,
     /// Turn to which the frame belongs; `None` for silence.
@@ -56,13 +56,13 @@ pub(crate) struct TalkFlow {
     settings: TalkSettings,
     began: Option<Time>,
     stopped: bool,
-    next: Planned,
+    next: PlannedFrame,
     packets: u64,
     /// Number of packets with voice that left.
     voiced: u64,
     /// Audio level of the packet that was handed out last.
     level: u8,
-    tally: Tally,
+    tally: DepartureCounter,
 }
 
 impl TalkFlow {
@@ -71,15 +71,15 @@ impl TalkFlow {
             settings,
             began: None,
             stopped: false,
-            next: Planned {
+            next: PlannedFrame {
                 frame: 0,
                 turn: None,
                 begins: false,
             },
             packets: 0,
             voiced: 0,
-            level: SILENCE,
-            tally: Tally::default(),
+            level: SILENCE_LEVEL,
+            tally: DepartureCounter::default(),
         }
     }
 
@@ -111,7 +111,7 @@ impl TalkFlow {
     }
 
     /// Number of due packets so far that the network stack did not accept.
-    pub(crate) fn not_taken(&self) -> u64 {
+    pub(crate) fn rejected(&self) -> u64 {
         self.tally.not_taken()
     }
 
@@ -127,7 +127,7 @@ impl TalkFlow {
         let clock_rate = u128::from(self.settings.clip.clock_rate());
         // Timestamps wrap around.
         let ticks = (played * clock_rate / 1_000_000_000) as u32;
-        let about = About {
+        let about = ReportedSource {
             ssrc: self.settings.ssrc,
             timestamp: self.settings.first_timestamp.wrapping_add(ticks),
             sent: self.sent(),
@@ -141,8 +141,8 @@ impl TalkFlow {
 
     /// Returns the next frame to send, at `frame` or later: silence at `quiet` unless a turn begins
     /// by then.
-    fn plan(&mut self, began: Time, frame: u64, quiet: u64) -> Planned {
-        let silence = Planned {
+    fn plan(&mut self, began: Time, frame: u64, quiet: u64) -> PlannedFrame {
+        let silence = PlannedFrame {
             frame: quiet,
             turn: None,
             begins: false,
@@ -152,14 +152,14 @@ impl TalkFlow {
         let Some(turn) = self.settings.talk.turn(now, ahead) else {
             return silence;
         };
-        let wait = turn.from.saturating_sub(began.since_start()).as_nanos();
+        let wait = turn.start.saturating_sub(began.since_start()).as_nanos();
         // The first frame that is not before the turn. A frame lasts exactly 20 ms.
         let length = u128::from(self.settings.clip.nanos(1));
         let first = u64::try_from(wait.div_ceil(length)).unwrap_or(u64::MAX);
         if first > quiet {
             return silence;
         }
-        Planned {
+        PlannedFrame {
             frame: first.max(frame),
             turn: Some(turn),
             begins: true,
@@ -167,21 +167,21 @@ impl TalkFlow {
     }
 
     /// Returns the frame that follows a planned one.
-    fn following(&mut self, began: Time, last: Planned) -> Planned {
+    fn plan_after(&mut self, began: Time, last: PlannedFrame) -> PlannedFrame {
         let frame = last.frame + 1;
         match last.turn {
-            Some(turn) if self.due(began, frame).since_start() < turn.until => Planned {
+            Some(turn) if self.due(began, frame).since_start() < turn.end => PlannedFrame {
                 frame,
                 begins: false,
                 ..last
             },
             // The silence is announced immediately.
-            Some(_) => Planned {
+            Some(_) => PlannedFrame {
                 // Another turn may follow directly.
                 begins: false,
                 ..self.plan(began, frame, frame)
             },
-            None => self.plan(began, frame, last.frame + QUIET_FRAMES),
+            None => self.plan(began, frame, last.frame + DTX_FRAMES),
         }
     }
 }
@@ -195,7 +195,7 @@ impl Flow for TalkFlow {
     fn next_packet(&mut self, now: Time) -> Option<FlowPacket> {
         let due = self.next_due().filter(|due| *due <= now)?;
         let (began, planned) = (self.began?, self.next);
-        self.next = self.following(began, planned);
+        self.next = self.plan_after(began, planned);
         let own = &self.settings;
         let timestamp = own
             .first_timestamp
@@ -205,36 +205,36 @@ impl Flow for TalkFlow {
         header.marker = planned.begins;
         let payload = match planned.turn {
             Some(turn) => {
-                self.level = VOICE | turn.level(planned.frame);
+                self.level = VOICE_FLAG | turn.level(planned.frame);
                 let packets = &own.clip.packets;
                 packets[(planned.frame % packets.len() as u64) as usize]
                     .payload
                     .clone()
             }
             None => {
-                self.level = SILENCE;
-                own.quiet.clone()
+                self.level = SILENCE_LEVEL;
+                own.dtx_payload.clone()
             }
         };
-        let tag = tag(self.packets, payload.len());
+        let tag = make_tag(self.packets, payload.len());
         self.packets += 1;
         Some(FlowPacket {
             due,
-            header: PacketHeader::EMPTY.with(&header.to_bytes()),
+            header: PacketHeader::EMPTY.append(&header.to_bytes()),
             payload,
             tag,
         })
     }
 
-    fn left(&mut self, tag: Tag, left: Option<Handover>) {
-        let length = length_of(tag);
-        let voice = length > self.settings.quiet.len() as u64;
+    fn packet_sent(&mut self, tag: Tag, left: Option<Handover>) {
+        let length = tag_length(tag);
+        let voice = length > self.settings.dtx_payload.len() as u64;
         self.voiced += u64::from(voice && left.is_some());
-        self.tally.left(number_of(tag), left, length);
+        self.tally.left(tag_number(tag), left, length);
     }
 
-    fn wants_times(&self) -> bool {
-        !self.tally.has_begun()
+    fn needs_send_times(&self) -> bool {
+        !self.tally.has_sent()
     }
 }
 
@@ -251,11 +251,15 @@ mod tests {
             turn: TimeSpan(Duration::from_secs(2)),
         };
         let flow = |place| {
-            let member = Member { seed: 3, place, of };
+            let member = Member {
+                seed: 3,
+                index: place,
+                group_size: of,
+            };
             TalkFlow::new(TalkSettings {
                 clip: Arc::new(Clip::opus()),
-                quiet: Clip::opus_quiet(),
-                talk: Talk::new(config, member),
+                dtx_payload: Clip::opus_quiet(),
+                talk: TurnSchedule::new(config, member),
                 ssrc: place as u32,
                 first_seq: 65_530,
                 first_timestamp: u32::MAX - 500,
@@ -281,9 +285,9 @@ mod tests {
                 let frame = due.since(began).as_nanos() / 20_000_000;
                 let ticks = header.timestamp.wrapping_sub(u32::MAX - 500);
                 assert_eq!(u128::from(ticks), frame * 960);
-                let voice = flow.level() & VOICE != 0;
+                let voice = flow.level() & VOICE_FLAG != 0;
                 assert_eq!(packet.payload.len(), if voice { 80 } else { 3 });
-                assert_eq!(voice, flow.level() != SILENCE);
+                assert_eq!(voice, flow.level() != SILENCE_LEVEL);
                 let gap = last.map(|(at, _)| due.since(at).as_millis());
                 match (last, voice) {
                     (Some((_, false)), true) => assert!(header.marker && gap <= Some(400)),
@@ -311,12 +315,12 @@ mod tests {
             began: at,
             ended: at,
         };
-        flow.left(packet.tag, Some(left));
+        flow.packet_sent(packet.tag, Some(left));
         let packet = flow
             .next_packet(Time::from_nanos(20_000_000))
             .expect("the next");
-        flow.left(packet.tag, None);
-        assert_eq!((flow.sent(), flow.not_taken()), ((1, 80), 1));
+        flow.packet_sent(packet.tag, None);
+        assert_eq!((flow.sent(), flow.rejected()), ((1, 80), 1));
         assert_eq!(flow.voiced(), 1);
         let report = flow.report(Time::from_nanos(1_000_000_000), Duration::ZERO, "a", false);
         // One second after the first timestamp.

@@ -5,44 +5,44 @@ use std::time::Duration;
 
 use measure::{Recorder, Time};
 
-use super::Figures;
+use super::SharedMetrics;
 use mediagen::time_code::TimeCode;
 
 /// Maximum number of open frames with a time code. A receiver keeps fewer frames open.
-const OPEN: usize = 16;
+const OPEN_MAX: usize = 16;
 
 /// A frame number that is further ahead belongs to a restarted stream.
 const AHEAD_MAX: u32 = 100_000;
 
 /// Time codes of a stream.
 #[derive(Debug)]
-pub(crate) struct Codes {
+pub(crate) struct TimeCodes {
     /// Wall clock at the start of the run, in nanoseconds since 1970.
-    began: u64,
+    wall_clock_origin: u64,
     source: Option<u32>,
     highest: u32,
     /// True if the frames before the next received one were not expected.
-    breaks_off: bool,
+    gap_expected: bool,
     /// Timestamps and send times of the time codes whose frames are not closed yet, and the index
     /// of the next slot.
-    open: [Option<(u32, u64)>; OPEN],
+    open: [Option<(u32, u64)>; OPEN_MAX],
     next: usize,
 }
 
-impl Codes {
-    pub(crate) fn new(wall_clock: Duration) -> Codes {
-        Codes {
-            began: u64::try_from(wall_clock.as_nanos()).unwrap_or(u64::MAX),
+impl TimeCodes {
+    pub(crate) fn new(wall_clock: Duration) -> TimeCodes {
+        TimeCodes {
+            wall_clock_origin: u64::try_from(wall_clock.as_nanos()).unwrap_or(u64::MAX),
             source: None,
             highest: 0,
-            breaks_off: false,
-            open: [None; OPEN],
+            gap_expected: false,
+            open: [None; OPEN_MAX],
             next: 0,
         }
     }
 
     /// Handles the time code of the frame with this timestamp.
-    pub(crate) fn code<M: Figures>(
+    pub(crate) fn frame_code<M: SharedMetrics>(
         &mut self,
         timestamp: u32,
         code: TimeCode,
@@ -51,13 +51,13 @@ impl Codes {
         let ahead = code.number.wrapping_sub(self.highest);
         if self.source != Some(code.source) {
             self.source = Some(code.source);
-            self.begin::<M>(code.number, recorder);
+            self.begin_source::<M>(code.number, recorder);
         } else if (1..=AHEAD_MAX).contains(&ahead) {
             self.highest = code.number;
-            let missed = std::mem::take(&mut self.breaks_off);
+            let missed = std::mem::take(&mut self.gap_expected);
             recorder.add(M::FRAMES_PUBLISHED, if missed { 1 } else { ahead.into() });
         } else if (AHEAD_MAX..u32::MAX - AHEAD_MAX).contains(&ahead) {
-            self.begin::<M>(code.number, recorder);
+            self.begin_source::<M>(code.number, recorder);
         } else {
             // A frame that was sent earlier, out of order or duplicated.
             let known = self.open.iter().flatten();
@@ -66,17 +66,17 @@ impl Codes {
             }
         }
         self.open[self.next] = Some((timestamp, code.nanos));
-        self.next = (self.next + 1) % OPEN;
+        self.next = (self.next + 1) % OPEN_MAX;
     }
 
     /// Does not count the frames up to the next received one as missing: the client paused or
     /// seeks.
-    pub(crate) fn break_off(&mut self) {
-        self.breaks_off = true;
+    pub(crate) fn expect_gap(&mut self) {
+        self.gap_expected = true;
     }
 
-    fn begin<M: Figures>(&mut self, number: u32, recorder: &mut Recorder) {
-        self.breaks_off = false;
+    fn begin_source<M: SharedMetrics>(&mut self, number: u32, recorder: &mut Recorder) {
+        self.gap_expected = false;
         self.highest = number;
         recorder.add(M::FRAMES_PUBLISHED, 1);
     }
@@ -90,7 +90,7 @@ impl Codes {
     }
 
     /// Handles the complete arrival of the frame with this timestamp.
-    pub(crate) fn whole<M: Figures>(
+    pub(crate) fn frame_complete<M: SharedMetrics>(
         &mut self,
         timestamp: u32,
         arrived: Time,
@@ -101,7 +101,7 @@ impl Codes {
         };
         recorder.add(M::FRAMES_DELIVERED, 1);
         match self
-            .began
+            .wall_clock_origin
             .saturating_add(arrived.as_nanos())
             .checked_sub(sent)
         {
@@ -112,7 +112,11 @@ impl Codes {
 
     /// Handles a frame that the end of the stream truncated. The frame no longer counts as
     /// published, because its fate is unknown.
-    pub(crate) fn cut_off<M: Figures>(&mut self, timestamp: u32, recorder: &mut Recorder) {
+    pub(crate) fn frame_truncated<M: SharedMetrics>(
+        &mut self,
+        timestamp: u32,
+        recorder: &mut Recorder,
+    ) {
         if self.take(timestamp).is_some() {
             recorder.take_back(M::FRAMES_PUBLISHED, 1);
         }
@@ -233,8 +237,8 @@ mod tests {
     #[test]
     fn frames_skipped_by_a_pause_are_not_missed() {
         let mut recorder = Recorder::new(CATALOGUE);
-        let mut codes = Codes::new(WALL_CLOCK);
-        let mut come = |number: u32, codes: &mut Codes| {
+        let mut codes = TimeCodes::new(WALL_CLOCK);
+        let mut come = |number: u32, codes: &mut TimeCodes| {
             let source = 7;
             let nanos = u64::from(number);
             let code = TimeCode {
@@ -242,12 +246,12 @@ mod tests {
                 number,
                 nanos,
             };
-            codes.code::<Own>(number * 3600, code, &mut recorder);
+            codes.frame_code::<Own>(number * 3600, code, &mut recorder);
             recorder.counter(m::FRAMES_PUBLISHED)
         };
         assert_eq!(come(10, &mut codes), 1);
         assert_eq!(come(12, &mut codes), 3);
-        codes.break_off();
+        codes.expect_gap();
         assert_eq!(come(500, &mut codes), 4);
         assert_eq!(come(502, &mut codes), 6);
     }

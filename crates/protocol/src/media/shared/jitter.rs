@@ -2,7 +2,7 @@
 
 use measure::{Recorder, Time};
 
-use super::{Figures, unit};
+use super::{SharedMetrics, nanos_per_tick};
 
 /// Jitter estimator, in nanoseconds.
 ///
@@ -24,7 +24,7 @@ pub(crate) struct Jitter {
 impl Jitter {
     pub(crate) fn new(clock_rate: u32) -> Jitter {
         Jitter {
-            unit: unit(clock_rate),
+            unit: nanos_per_tick(clock_rate),
             previous: None,
             estimate: 0.0,
             sum: 0.0,
@@ -39,7 +39,12 @@ impl Jitter {
     }
 
     #[inline(always)]
-    pub(crate) fn packet<M: Figures>(&mut self, at: Time, timestamp: u32, recorder: &mut Recorder) {
+    pub(crate) fn packet<M: SharedMetrics>(
+        &mut self,
+        at: Time,
+        timestamp: u32,
+        recorder: &mut Recorder,
+    ) {
         let previous = self.previous.replace((at, timestamp));
         let Some((previous_at, previous_timestamp)) = previous else {
             return;
@@ -55,13 +60,13 @@ impl Jitter {
         self.estimate += (size - self.estimate) / 16.0;
         self.sum += self.estimate;
         self.count += 1;
-        recorder.record_together(M::JITTER, rounded(self.estimate));
+        recorder.record_batched(M::JITTER, round(self.estimate));
         let side = if difference < 0.0 {
             M::EARLY
         } else {
             M::LATENESS
         };
-        recorder.record_together(side, rounded(size));
+        recorder.record_batched(side, round(size));
     }
 
     /// Current estimate, in nanoseconds.
@@ -75,7 +80,7 @@ impl Jitter {
     }
 
     /// Current estimate, in units of the media clock.
-    pub(crate) fn in_clock(&self) -> u32 {
+    pub(crate) fn in_clock_units(&self) -> u32 {
         if self.unit == 0.0 {
             return 0;
         }
@@ -86,6 +91,6 @@ impl Jitter {
 /// Rounds a non-negative number. Adding one half and truncating is cheaper than rounding, and
 /// processors convert to signed integers.
 #[inline]
-fn rounded(number: f64) -> u64 {
+fn round(number: f64) -> u64 {
     (number + 0.5) as i64 as u64
 }

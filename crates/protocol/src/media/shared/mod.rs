@@ -9,13 +9,13 @@ mod jitter;
 mod playing;
 
 pub(crate) use arrivals::Arrivals;
-pub(crate) use codes::Codes;
+pub(crate) use codes::TimeCodes;
 pub(crate) use jitter::Jitter;
-pub(crate) use playing::Playing;
+pub(crate) use playing::PlayoutModel;
 
 /// Metrics of these measurements in a population's recorder. Each kind of media has its own group
 /// of metrics, in which they have the same names.
-pub(crate) trait Figures {
+pub(crate) trait SharedMetrics {
     const FRAMES: CounterId;
     const STALLS: CounterId;
     const FRAMES_PUBLISHED: CounterId;
@@ -30,10 +30,10 @@ pub(crate) trait Figures {
     const FRAME_DELAY: HistogramId;
 }
 
-/// Implements [`Figures`] for a type, with the constants of a module `m`.
+/// Implements [`SharedMetrics`] for a type, with the constants of a module `m`.
 macro_rules! figures {
     ($Name:ident) => {
-        impl $crate::media::shared::Figures for $Name {
+        impl $crate::media::shared::SharedMetrics for $Name {
             const FRAMES: measure::CounterId = m::FRAMES;
             const STALLS: measure::CounterId = m::STALLS;
             const FRAMES_PUBLISHED: measure::CounterId = m::FRAMES_PUBLISHED;
@@ -54,7 +54,7 @@ pub(crate) use figures;
 
 /// Nanoseconds per unit of a media clock. Returns 0 for a clock of 0 Hz, which a description may
 /// state and with which nothing can be measured.
-fn unit(clock_rate: u32) -> f64 {
+fn nanos_per_tick(clock_rate: u32) -> f64 {
     match clock_rate {
         0 => 0.0,
         _ => 1e9 / f64::from(clock_rate),

@@ -4,24 +4,24 @@ use std::time::Duration;
 
 use measure::{Recorder, Time};
 
-use super::{Figures, unit};
+use super::{SharedMetrics, nanos_per_tick};
 
 /// Plays complete frames by the media clock, starting when the first one arrives.
 #[derive(Debug)]
-pub(crate) struct Playing {
+pub(crate) struct PlayoutModel {
     /// Nanoseconds per unit of the media clock.
     unit: f64,
     /// Playout buffer for which stalls are counted, in nanoseconds.
     buffer: f64,
-    clock: Option<Clock>,
-    needed: f64,
+    clock: Option<PlayoutClock>,
+    required_delay: f64,
     frames: u64,
     stalls: u64,
 }
 
 /// Playout schedule.
 #[derive(Debug)]
-struct Clock {
+struct PlayoutClock {
     /// Arrival of the first complete frame.
     first_arrived: Time,
     /// Timestamp of the previous complete frame, and its offset from the first one in nanoseconds.
@@ -31,13 +31,13 @@ struct Clock {
     stalled: f64,
 }
 
-impl Playing {
-    pub(crate) fn new(clock_rate: u32, buffer: Duration) -> Playing {
-        Playing {
-            unit: unit(clock_rate),
+impl PlayoutModel {
+    pub(crate) fn new(clock_rate: u32, buffer: Duration) -> PlayoutModel {
+        PlayoutModel {
+            unit: nanos_per_tick(clock_rate),
             buffer: buffer.as_nanos() as f64,
             clock: None,
-            needed: 0.0,
+            required_delay: 0.0,
             frames: 0,
             stalls: 0,
         }
@@ -54,8 +54,8 @@ impl Playing {
 
     /// Smallest playout delay with which every frame so far would have played in time; `None`
     /// before the first frame.
-    pub(crate) fn needed(&self) -> Option<Duration> {
-        (self.frames > 0).then(|| Duration::from_nanos(self.needed.round() as u64))
+    pub(crate) fn required_delay(&self) -> Option<Duration> {
+        (self.frames > 0).then(|| Duration::from_nanos(self.required_delay.round() as u64))
     }
 
     /// Restarts the schedule: the media clock jumped.
@@ -64,7 +64,7 @@ impl Playing {
     }
 
     /// Handles a complete frame.
-    pub(crate) fn frame<M: Figures>(
+    pub(crate) fn frame<M: SharedMetrics>(
         &mut self,
         arrived: Time,
         timestamp: u32,
@@ -73,7 +73,7 @@ impl Playing {
         self.frames += 1;
         recorder.add(M::FRAMES, 1);
         let Some(clock) = &mut self.clock else {
-            self.clock = Some(Clock {
+            self.clock = Some(PlayoutClock {
                 first_arrived: arrived,
                 timestamp,
                 position: 0.0,
@@ -86,7 +86,7 @@ impl Playing {
         clock.timestamp = timestamp;
         clock.position += f64::from(step) * self.unit;
         let late = arrived.nanos_from(clock.first_arrived) as f64 - clock.position;
-        self.needed = self.needed.max(late);
+        self.required_delay = self.required_delay.max(late);
         let stall = late - self.buffer - clock.stalled;
         if self.unit > 0.0 && is_stall(stall) {
             clock.stalled += stall;
@@ -97,7 +97,7 @@ impl Playing {
 
     /// Counts the silence up to `until` as one stall, from the time at which the next frame was due
     /// to play. To be called if media was expected and none arrived.
-    pub(crate) fn silent_until<M: Figures>(&mut self, until: Time, recorder: &mut Recorder) {
+    pub(crate) fn silent_until<M: SharedMetrics>(&mut self, until: Time, recorder: &mut Recorder) {
         let Some(clock) = self.clock.as_ref().filter(|_| self.unit > 0.0) else {
             return;
         };
@@ -112,8 +112,8 @@ impl Playing {
     }
 
     /// Records the figures that are known only at the end of the stream.
-    pub(crate) fn finish<M: Figures>(&self, recorder: &mut Recorder) {
-        if let Some(needed) = self.needed() {
+    pub(crate) fn finish<M: SharedMetrics>(&self, recorder: &mut Recorder) {
+        if let Some(needed) = self.required_delay() {
             let needed = needed.as_nanos();
             recorder.record(M::PLAYOUT_BUFFER, u64::try_from(needed).unwrap_or(u64::MAX));
         }
@@ -125,7 +125,7 @@ fn is_stall(nanos: f64) -> bool {
     nanos >= 1.0
 }
 
-fn record<M: Figures>(nanos: f64, recorder: &mut Recorder) {
+fn record<M: SharedMetrics>(nanos: f64, recorder: &mut Recorder) {
     recorder.add(M::STALLS, 1);
     recorder.record(M::STALL_TIME, nanos.round() as u64);
 }

@@ -18,16 +18,16 @@ use serde::Serialize;
 
 use super::metrics as m;
 use crate::media::shared::Arrivals;
-use crate::session::Times;
+use crate::session::ArrivalTimes;
 use mediagen::steps;
-use mediagen::ts::packet::{Header, NULL_PID, PACKET, PAT_PID, SYNC};
+use mediagen::ts::packet::{Header, NULL_PID, PACKET_LEN, PAT_PID, SYNC};
 use mediagen::ts::stamp::Stamp;
 
-use clock::Clock;
-use datagrams::{Datagrams, Whose};
-use kinds::Kinds;
+use clock::ProgrammeClock;
+use datagrams::{Datagrams, Owner};
+use kinds::MediaArrivals;
 use pids::Pids;
-use tables::{Entry, Tables};
+use tables::{EntryStream, Tables};
 
 mod clock;
 mod datagrams;
@@ -39,14 +39,14 @@ mod tables;
 mod tests;
 mod usual;
 
-pub use kinds::Silent;
+pub use kinds::SilentMedia;
 pub use pids::PidCounts;
 
 /// Number of consecutive packets that must begin with the sync byte for sync to be found.
-const IN_A_ROW: usize = 3;
+const SYNC_PACKETS: usize = 3;
 
 /// Number of bytes that show whether a packet begins at the first of them.
-const FINDS_SYNC: usize = (IN_A_ROW - 1) * PACKET + 1;
+const SYNC_SEARCH_LEN: usize = (SYNC_PACKETS - 1) * PACKET_LEN + 1;
 
 /// Distances between packets in other forms of a transport stream: with a timestamp of 4 bytes
 /// before each (M2TS, used by recorders and Blu-ray), and with 16 bytes of Reed-Solomon parity
@@ -54,30 +54,30 @@ const FINDS_SYNC: usize = (IN_A_ROW - 1) * PACKET + 1;
 const STRIDES: [usize; 2] = [192, 204];
 
 /// Number of bytes needed to find sync in any form.
-const FINDS_ANY: usize = (IN_A_ROW - 1) * STRIDES[1] + 1;
+const SYNC_SEARCH_LEN_MAX: usize = (SYNC_PACKETS - 1) * STRIDES[1] + 1;
 
 /// Maximum number of arrival times for the bytes that are held during the search for sync. Bytes of
 /// further reads share a time.
-const PIECES: usize = 4;
+const PIECES_MAX: usize = 4;
 
-/// Settings of a [`Checker`].
+/// Settings of a [`TsChecker`].
 #[derive(Clone, Copy, Debug)]
-pub struct CheckerConfig {
+pub struct TsCheckerConfig {
     /// Due time of the client's first request: the origin of delays.
     pub due: Time,
     /// Group that the stamps must name; `None` to accept the group of the first stamp.
     pub group: Option<SocketAddr>,
     /// Channel that the client received before, if it changed the channel: the datagrams of its
     /// group never belong to this stream. Delays are then those of a change of channel, which the
-    /// caller of [`Checker::random_access`] measures, instead of a client's startup.
-    pub before: Option<Before>,
+    /// caller of [`TsChecker::random_access`] measures, instead of a client's startup.
+    pub previous_channel: Option<PreviousChannel>,
     /// Wall clock at the start of the run, since 1970. Without it, datagrams have no delay.
     pub wall_clock: Option<Duration>,
 }
 
 /// The channel that a client received before the current one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Before {
+pub struct PreviousChannel {
     /// Group of the channel, if known.
     pub group: Option<SocketAddr>,
 }
@@ -169,13 +169,13 @@ impl DatagramCounts {
 
 /// Checks one transport stream, which arrives in pieces of any size. Takes less than 2 KiB.
 #[derive(Debug)]
-pub struct Checker {
+pub struct TsChecker {
     due: Time,
     group: Option<SocketAddr>,
-    before: Option<Before>,
+    before: Option<PreviousChannel>,
     wall_clock: Option<Duration>,
     synced: bool,
-    /// Distance between packets, if it is not [`PACKET`].
+    /// Distance between packets, if it is not [`PACKET_LEN`].
     stride: Option<usize>,
     /// Bytes left to skip before the next packet, if packets are farther apart.
     skip: usize,
@@ -195,24 +195,24 @@ pub struct Checker {
     null_packets: u64,
     pids: Pids,
     tables: Tables,
-    kinds: Kinds,
+    media_arrivals: MediaArrivals,
     /// Start of the picture that is arriving, until there is a random-access point.
-    unit: Option<Time>,
-    clock: Clock,
+    picture_start: Option<Time>,
+    clock: ProgrammeClock,
     /// `None` before the first stamp.
     datagrams: Option<Box<Datagrams>>,
     finished: bool,
     /// True to send every packet along the general path.
     #[cfg(test)]
-    long_way: bool,
+    general_path_only: bool,
 }
 
-impl Checker {
-    pub fn new(config: &CheckerConfig) -> Checker {
-        Checker {
+impl TsChecker {
+    pub fn new(config: &TsCheckerConfig) -> TsChecker {
+        TsChecker {
             due: config.due,
             group: config.group,
-            before: config.before,
+            before: config.previous_channel,
             wall_clock: config.wall_clock,
             synced: false,
             stride: None,
@@ -228,13 +228,13 @@ impl Checker {
             null_packets: 0,
             pids: Pids::default(),
             tables: Tables::default(),
-            kinds: Kinds::default(),
-            unit: None,
-            clock: Clock::default(),
+            media_arrivals: MediaArrivals::default(),
+            picture_start: None,
+            clock: ProgrammeClock::default(),
             datagrams: None,
             finished: false,
             #[cfg(test)]
-            long_way: false,
+            general_path_only: false,
         }
     }
 
@@ -245,38 +245,38 @@ impl Checker {
         &mut self,
         bytes: &[u8],
         start: usize,
-        times: &mut Times<'_>,
+        times: &mut ArrivalTimes<'_>,
         recorder: &mut Recorder,
     ) {
-        steps::took(bytes.len());
+        steps::count_bytes(bytes.len());
         let mut rest = bytes;
         if self.synced && self.stride.is_some() {
-            let mut time = |end: usize| times.of(start + end);
-            rest = self.spaced(bytes, &mut time, recorder);
+            let mut time = |end: usize| times.arrival_of(start + end);
+            rest = self.feed_strided(bytes, &mut time, recorder);
         } else if self.synced && !self.held.is_empty() {
-            let taken = (PACKET - self.held.len()).min(rest.len());
+            let taken = (PACKET_LEN - self.held.len()).min(rest.len());
             self.held.extend_from_slice(&rest[..taken]);
             rest = &rest[taken..];
-            if let Ok(packet) = <&[u8; PACKET]>::try_from(&self.held[..]) {
-                let (packet, time) = (*packet, times.of(start + taken));
+            if let Ok(packet) = <&[u8; PACKET_LEN]>::try_from(&self.held[..]) {
+                let (packet, time) = (*packet, times.arrival_of(start + taken));
                 self.held.clear();
                 self.packet(&packet, time, recorder);
             }
         }
         if self.synced && self.stride.is_none() {
-            while let Some((packet, after)) = rest.split_first_chunk::<PACKET>() {
+            while let Some((packet, after)) = rest.split_first_chunk::<PACKET_LEN>() {
                 if packet[0] != SYNC {
                     break;
                 }
                 let begin = start + bytes.len() - rest.len();
-                if !self.goes_the_long_way()
-                    && let Some(after) = self.datagram(rest, begin, times, recorder)
+                if !self.takes_general_path()
+                    && let Some(after) = self.take_datagram(rest, begin, times, recorder)
                 {
                     rest = after;
                     continue;
                 }
-                let end = begin + PACKET;
-                self.packet(packet, times.of(end), recorder);
+                let end = begin + PACKET_LEN;
+                self.packet(packet, times.arrival_of(end), recorder);
                 rest = after;
             }
             match rest.first() {
@@ -286,9 +286,9 @@ impl Checker {
             }
         }
         if !self.synced && !rest.is_empty() {
-            self.look_for_sync(rest, start + bytes.len() - rest.len(), times, recorder);
+            self.search_sync(rest, start + bytes.len() - rest.len(), times, recorder);
         }
-        self.add(recorder);
+        self.flush_counts(recorder);
     }
 
     #[cold]
@@ -296,41 +296,41 @@ impl Checker {
         self.synced = false;
         self.counts.sync_losses += 1;
         if let Some(datagrams) = &mut self.datagrams {
-            datagrams.interrupted();
+            datagrams.sync_lost();
         }
     }
 
     /// Handles bytes while the packet boundaries are unknown. May copy and allocate: this is rare
     /// in a transport stream.
     #[cold]
-    fn look_for_sync(
+    fn search_sync(
         &mut self,
         bytes: &[u8],
         start: usize,
-        times: &mut Times<'_>,
+        times: &mut ArrivalTimes<'_>,
         recorder: &mut Recorder,
     ) {
         let mut all = std::mem::take(&mut self.held);
         let before = all.len();
         all.extend_from_slice(bytes);
         // Moved, and searched.
-        steps::took(2 * all.len());
+        steps::count_bytes(2 * all.len());
         let pieces = std::mem::take(&mut self.pieces);
         let mut time = |end: usize| match end.checked_sub(before) {
-            Some(own @ 1..) => times.of(start + own),
+            Some(own @ 1..) => times.arrival_of(start + own),
             _ => {
                 let piece = pieces.iter().find(|piece| end <= piece.0);
-                piece.map_or_else(|| times.of(start), |&(_, at, exact)| (at, exact))
+                piece.map_or_else(|| times.arrival_of(start), |&(_, at, exact)| (at, exact))
             }
         };
-        let mut forms = [PACKET, STRIDES[0], STRIDES[1]].map(|stride| (stride, true));
+        let mut forms = [PACKET_LEN, STRIDES[0], STRIDES[1]].map(|stride| (stride, true));
         let mut at = 0;
         loop {
             if self.synced {
-                match all[at..].split_first_chunk::<PACKET>() {
+                match all[at..].split_first_chunk::<PACKET_LEN>() {
                     Some((packet, _)) if packet[0] == SYNC => {
-                        self.packet(packet, time(at + PACKET), recorder);
-                        at += PACKET;
+                        self.packet(packet, time(at + PACKET_LEN), recorder);
+                        at += PACKET_LEN;
                         continue;
                     }
                     None if all.get(at).is_none_or(|&byte| byte == SYNC) => break,
@@ -339,15 +339,19 @@ impl Checker {
             }
             // A form that was not found up to the end is not searched again.
             let may_be_spaced = self.stride.is_some() || self.first_arrival.is_none();
-            let longest = if may_be_spaced { FINDS_ANY } else { FINDS_SYNC };
+            let longest = if may_be_spaced {
+                SYNC_SEARCH_LEN_MAX
+            } else {
+                SYNC_SEARCH_LEN
+            };
             // Takes the form that is complete first, so that the size of reads does not matter.
             let mut found: Option<(usize, usize)> = None;
-            let shows = |(place, stride): (usize, usize)| place + (IN_A_ROW - 1) * stride;
+            let shows = |(place, stride): (usize, usize)| place + (SYNC_PACKETS - 1) * stride;
             for (stride, is_left) in &mut forms {
-                if !*is_left || *stride != PACKET && !may_be_spaced {
+                if !*is_left || *stride != PACKET_LEN && !may_be_spaced {
                     continue;
                 }
-                match place_of_sync(&all, at, *stride) {
+                match find_sync(&all, at, *stride) {
                     Some(place) => {
                         let own = (place, *stride);
                         found = Some(
@@ -359,7 +363,8 @@ impl Checker {
                     None => *is_left = false,
                 }
             }
-            let found = found.map(|(place, stride)| (place, (stride != PACKET).then_some(stride)));
+            let found =
+                found.map(|(place, stride)| (place, (stride != PACKET_LEN).then_some(stride)));
             let none = (all.len() + 1).saturating_sub(longest).max(at);
             let passed = found.map_or(none, |(place, _)| place);
             self.counts.out_of_sync_bytes += (passed - at) as u64;
@@ -371,7 +376,7 @@ impl Checker {
                 self.skip = 0;
                 let begin = at;
                 let mut time = |end: usize| time(begin + end);
-                let left = self.spaced(&all[at..], &mut time, recorder).len();
+                let left = self.feed_strided(&all[at..], &mut time, recorder).len();
                 at = all.len() - left;
                 if self.synced {
                     return;
@@ -387,19 +392,19 @@ impl Checker {
                 .filter(|piece| piece.0 > at)
                 .map(|&(end, time, exact)| (end - at, time, exact))
                 .collect();
-            if self.pieces.len() >= PIECES {
+            if self.pieces.len() >= PIECES_MAX {
                 self.pieces.pop();
             }
             self.pieces.push((all.len() - at, by, exact));
         }
         all.drain(..at);
-        all.shrink_to(FINDS_SYNC);
+        all.shrink_to(SYNC_SEARCH_LEN);
         self.held = all;
     }
 
     /// Counts a packet and returns its arrival time.
     #[inline]
-    fn arrived(&mut self, (at, exact): (Time, bool)) -> Time {
+    fn count_packet(&mut self, (at, exact): (Time, bool)) -> Time {
         self.counts.ts_packets += 1;
         self.timed_by_reading += u64::from(!exact);
         if self.first_arrival.is_none() {
@@ -412,8 +417,8 @@ impl Checker {
     }
 
     #[inline]
-    fn packet(&mut self, packet: &[u8; PACKET], time: (Time, bool), recorder: &mut Recorder) {
-        let at = self.arrived(time);
+    fn packet(&mut self, packet: &[u8; PACKET_LEN], time: (Time, bool), recorder: &mut Recorder) {
+        let at = self.count_packet(time);
         let stamp = usual::may_be_stamp(packet)
             .then(|| Stamp::read(&Header::parse(packet).ok()?, packet))
             .flatten();
@@ -429,15 +434,15 @@ impl Checker {
             None => self.unstamped(packet, at, recorder),
         };
         match whose {
-            Whose::Own => self.contents(packet, at, recorder),
+            Owner::ThisStream => self.contents(packet, at, recorder),
             // A packet of another stream: its tables, its clock and its counters do not apply to
             // this one.
-            Whose::Others => self.counts.malformed += u64::from(Header::parse(packet).is_err()),
+            Owner::OtherGroup => self.counts.malformed += u64::from(Header::parse(packet).is_err()),
         }
     }
 
     /// Handles the contents of any packet of this stream.
-    fn any_contents(&mut self, packet: &[u8; PACKET], at: Time, recorder: &mut Recorder) {
+    fn inspect(&mut self, packet: &[u8; PACKET_LEN], at: Time, recorder: &mut Recorder) {
         let Ok(header) = Header::parse(packet) else {
             self.counts.malformed += 1;
             return;
@@ -452,7 +457,7 @@ impl Checker {
         }
         self.pids.packet(&header, &mut self.counts);
         if header.pid == PAT_PID || self.tables.is_map(header.pid) {
-            self.table(&header, packet, at, recorder);
+            self.handle_table(&header, packet, at, recorder);
         }
         if let Some(pcr) = header.pcr
             && Some(header.pid) == self.tables.clock_pid()
@@ -461,28 +466,34 @@ impl Checker {
                 .reference(pcr, header.discontinuity, at, &mut self.counts, recorder);
         }
         if header.unit_start {
-            self.kinds
+            self.media_arrivals
                 .unit(&self.tables, header.pid, at, header.scrambled);
         }
         if self.random_access.is_none() && header.has_payload {
-            self.look_for_entry(&header, packet, at, recorder);
+            self.detect_random_access(&header, packet, at, recorder);
         }
     }
 
     #[inline]
-    fn unstamped(&mut self, packet: &[u8; PACKET], at: Time, recorder: &mut Recorder) -> Whose {
+    fn unstamped(&mut self, packet: &[u8; PACKET_LEN], at: Time, recorder: &mut Recorder) -> Owner {
         match &mut self.datagrams {
             Some(datagrams) => datagrams.packet(packet, at, recorder),
-            None => Whose::Own,
+            None => Owner::ThisStream,
         }
     }
 
-    fn table(&mut self, header: &Header, packet: &[u8; PACKET], at: Time, recorder: &mut Recorder) {
+    fn handle_table(
+        &mut self,
+        header: &Header,
+        packet: &[u8; PACKET_LEN],
+        at: Time,
+        recorder: &mut Recorder,
+    ) {
         let before = (self.tables.has_association(), self.tables.has_map());
         self.tables
             .packet(header, header.payload_of(packet), &mut self.counts);
         if self.tables.has_map() {
-            self.kinds.mapped(at);
+            self.media_arrivals.map_arrived(at);
         }
         let delay = at.since(self.due).as_nanos() as u64;
         if self.before.is_some() {
@@ -496,10 +507,10 @@ impl Checker {
         }
     }
 
-    fn look_for_entry(
+    fn detect_random_access(
         &mut self,
         header: &Header,
-        packet: &[u8; PACKET],
+        packet: &[u8; PACKET_LEN],
         at: Time,
         recorder: &mut Recorder,
     ) {
@@ -510,18 +521,18 @@ impl Checker {
             return;
         }
         if header.unit_start {
-            self.unit = Some(at);
+            self.picture_start = Some(at);
         }
         // The first part of a unit may be longer than a packet, so parameter sets may follow later.
-        let Some(at) = self.unit else { return };
+        let Some(at) = self.picture_start else { return };
         if header.scrambled && !header.random_access {
             return;
         }
         let found = match entry {
-            Entry::Sound => header.unit_start,
-            Entry::Video(coding) => {
+            EntryStream::Audio => header.unit_start,
+            EntryStream::Video(coding) => {
                 header.random_access && header.unit_start
-                    || coding.begins_in(header.payload_of(packet))
+                    || coding.is_entry_point(header.payload_of(packet))
             }
         };
         if found {
@@ -535,13 +546,13 @@ impl Checker {
     /// Adds the counts since the last call to the recorder: once per piece instead of once per
     /// packet.
     #[inline]
-    fn add(&mut self, recorder: &mut Recorder) {
+    fn flush_counts(&mut self, recorder: &mut Recorder) {
         let packets = self.counts.ts_packets - self.added.ts_packets;
         if packets > 0 {
             recorder.add(m::TS_PACKETS, packets);
             let null_packets = std::mem::take(&mut self.null_packets);
             recorder.add(m::NON_NULL_PACKETS, packets.saturating_sub(null_packets));
-            recorder.add(m::PAYLOAD_BYTES, packets * PACKET as u64);
+            recorder.add(m::PAYLOAD_BYTES, packets * PACKET_LEN as u64);
             recorder.add(
                 m::TIMED_BY_READING,
                 std::mem::take(&mut self.timed_by_reading),
@@ -549,7 +560,7 @@ impl Checker {
             self.added.ts_packets = self.counts.ts_packets;
         }
         if self.counts != self.added {
-            self.add_rare(recorder);
+            self.flush_rare_counts(recorder);
         }
         if let Some(datagrams) = &mut self.datagrams {
             datagrams.add(recorder);
@@ -557,7 +568,7 @@ impl Checker {
     }
 
     #[cold]
-    fn add_rare(&mut self, recorder: &mut Recorder) {
+    fn flush_rare_counts(&mut self, recorder: &mut Recorder) {
         type Part = fn(&TsCounts) -> u64;
         let parts: [(measure::CounterId, Part); 10] = [
             (m::SYNC_LOSSES, |counts| counts.sync_losses),
@@ -578,17 +589,18 @@ impl Checker {
     }
 
     /// Counts the gap up to `until`. To be called if packets were expected and none arrived.
-    pub fn fell_silent(&mut self, until: Time) {
+    pub fn count_silence_until(&mut self, until: Time) {
         if self.first_arrival.is_some() {
             self.arrivals.silent_until(until);
-            self.kinds.silent_until(until);
+            self.media_arrivals.silent_until(until);
         }
     }
 
     /// Returns the video or audio of the programme that never arrived, or stopped, while the rest
     /// of the stream continued: for 2 s, and for 4 times the longest gap before.
-    pub fn silent(&self) -> impl Iterator<Item = Silent> {
-        self.kinds.silent(&self.tables, self.arrivals.last())
+    pub fn silent_media(&self) -> impl Iterator<Item = SilentMedia> {
+        self.media_arrivals
+            .silent(&self.tables, self.arrivals.last())
     }
 
     /// Duration of video without a random-access point, if it is 2 s or more. `None` if there was
@@ -596,7 +608,7 @@ impl Checker {
     pub fn without_picture(&self) -> Option<Duration> {
         match self.random_access {
             None => self
-                .kinds
+                .media_arrivals
                 .without_picture(&self.tables, self.arrivals.last()),
             Some(_) => None,
         }
@@ -605,9 +617,9 @@ impl Checker {
     /// Declares that source number `source` sent `count` stamped datagrams in all, numbered from 0,
     /// and that no more arrive: those after the last received one are lost. Returns their number,
     /// or 0 if another source was received.
-    pub fn sent_in_all(&mut self, source: u64, count: u64) -> u64 {
+    pub fn set_total_sent(&mut self, source: u64, count: u64) -> u64 {
         let datagrams = self.datagrams.as_mut();
-        datagrams.map_or(0, |datagrams| datagrams.sent_in_all(source, count))
+        datagrams.map_or(0, |datagrams| datagrams.set_total_sent(source, count))
     }
 
     /// Records the figures that are known only at the end of the stream. Calls after the first have
@@ -619,10 +631,10 @@ impl Checker {
         if !self.synced {
             self.counts.out_of_sync_bytes += self.held.len() as u64;
         }
-        self.add(recorder);
+        self.flush_counts(recorder);
         if self.first_arrival.is_some() {
             recorder.record(m::LONGEST_GAP, self.longest_gap().as_nanos() as u64);
-            self.kinds.finish(recorder);
+            self.media_arrivals.finish(recorder);
         }
     }
 
@@ -671,11 +683,11 @@ impl Checker {
 
     /// Distance between packets in bytes: 188, 192 or 204.
     pub fn stride(&self) -> usize {
-        self.stride.unwrap_or(PACKET)
+        self.stride.unwrap_or(PACKET_LEN)
     }
 
     /// Number of bytes that arrived without containing a packet; 0 once a packet has arrived.
-    pub fn unsynced(&self) -> usize {
+    pub fn bytes_without_packet(&self) -> usize {
         match self.first_arrival {
             Some(_) => 0,
             None => usize::try_from(self.counts.out_of_sync_bytes)
@@ -686,8 +698,8 @@ impl Checker {
 }
 
 /// Returns the first offset from `at` on where packets with this distance begin.
-fn place_of_sync(bytes: &[u8], at: usize, stride: usize) -> Option<usize> {
-    let needed = (IN_A_ROW - 1) * stride + 1;
+fn find_sync(bytes: &[u8], at: usize, stride: usize) -> Option<usize> {
+    let needed = (SYNC_PACKETS - 1) * stride + 1;
     let mut places = at..(bytes.len() + 1).saturating_sub(needed);
-    places.find(|&place| (0..IN_A_ROW).all(|n| bytes[place + n * stride] == SYNC))
+    places.find(|&place| (0..SYNC_PACKETS).all(|n| bytes[place + n * stride] == SYNC))
 }

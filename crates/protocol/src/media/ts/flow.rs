@@ -10,23 +10,23 @@ use measure::Time;
 use serde::Serialize;
 
 use crate::session::{Flow, FlowPacket, Handover, PacketHeader, Tag};
-use mediagen::ts::looped_stream::{DATAGRAM, DATAGRAM_BITS, LoopedStream, PACKETS};
+use mediagen::ts::looped_stream::{DATAGRAM, DATAGRAM_BITS, LoopedStream, PACKETS_PER_DATAGRAM};
 use mediagen::ts::mux::{Mux, Steps};
-use mediagen::ts::packet::PACKET;
+use mediagen::ts::packet::PACKET_LEN;
 use mediagen::ts::stamp::Stamp;
 
 /// Size of the RTP header that precedes a datagram, in bytes.
-const HEAD: usize = 12;
+const RTP_HEADER_LEN: usize = 12;
 
 /// Memory is allocated for 64 datagrams at once, and reused when they have left.
-const CHUNK: usize = 64 * DATAGRAM;
+const CHUNK_LEN: usize = 64 * DATAGRAM;
 
 /// Payload type of transport streams (RFC 3551, table 5).
 const PAYLOAD_TYPE: u8 = 33;
 
 /// Settings of a [`TsFlow`].
 #[derive(Clone, Debug)]
-pub struct TsSettings {
+pub struct TsFlowSettings {
     /// Media to send, in an endless loop.
     pub looped: Arc<LoopedStream>,
     /// Destination, as the stamps state it.
@@ -87,9 +87,9 @@ pub struct TsFlow {
     /// RTP timestamp of the next datagram, relative to the first, in ticks of 90 kHz.
     ticks: Steps,
     /// Total number of datagrams.
-    count: u64,
+    total_datagrams: u64,
     wall_clock: u64,
-    room: BytesMut,
+    buffer: BytesMut,
     rate: u64,
     sent: u64,
     refused: u64,
@@ -108,8 +108,8 @@ impl Flow for TsFlow {
     }
 
     #[inline]
-    fn left(&mut self, _: Tag, left: Option<Handover>) {
-        TsFlow::left(self, left);
+    fn packet_sent(&mut self, _: Tag, left: Option<Handover>) {
+        TsFlow::report_departure(self, left);
     }
 
     /// Transport streams are few and fast, and are sent for their even spacing.
@@ -119,7 +119,7 @@ impl Flow for TsFlow {
 }
 
 impl TsFlow {
-    pub fn new(settings: TsSettings) -> TsFlow {
+    pub fn new(settings: TsFlowSettings) -> TsFlow {
         let rate = settings.looped.bits_per_second();
         let count = settings.length.map_or(u64::MAX, |length| {
             let bits = length.as_nanos() * u128::from(rate) / 1_000_000_000;
@@ -128,7 +128,7 @@ impl TsFlow {
         TsFlow {
             mux: Mux::new(settings.looped),
             stamp: Stamp {
-                packets: PACKETS as u8,
+                packets: PACKETS_PER_DATAGRAM as u8,
                 group: settings.group,
                 source: settings.source,
                 number: 0,
@@ -139,9 +139,9 @@ impl TsFlow {
             began: None,
             due: Steps::new(DATAGRAM_BITS * 1_000_000_000, rate),
             ticks: Steps::new(DATAGRAM_BITS * 90_000, rate),
-            count,
+            total_datagrams: count,
             wall_clock: u64::try_from(settings.wall_clock.as_nanos()).unwrap_or(u64::MAX),
-            room: BytesMut::new(),
+            buffer: BytesMut::new(),
             rate,
             sent: 0,
             refused: 0,
@@ -162,7 +162,9 @@ impl TsFlow {
     /// Due time of the next datagram; `None` if no datagram follows.
     #[inline]
     pub fn next_due(&self) -> Option<Time> {
-        let began = self.began.filter(|_| self.stamp.number < self.count)?;
+        let began = self
+            .began
+            .filter(|_| self.stamp.number < self.total_datagrams)?;
         Some(began + Duration::from_nanos(self.due.now))
     }
 
@@ -171,21 +173,21 @@ impl TsFlow {
     pub fn next_packet(&mut self, now: Time) -> Option<FlowPacket> {
         let due = self.next_due().filter(|&due| due <= now)?;
         let tag = Tag(self.stamp.number);
-        if self.room.capacity() < DATAGRAM {
-            self.room.reserve(CHUNK);
+        if self.buffer.capacity() < DATAGRAM {
+            self.buffer.reserve(CHUNK_LEN);
         }
         // Space for the stamp, which contains a check of the bytes after it.
-        self.room.extend_from_slice(&[0; PACKET]);
-        for _ in 1..PACKETS {
-            let room = &mut self.room;
+        self.buffer.extend_from_slice(&[0; PACKET_LEN]);
+        for _ in 1..PACKETS_PER_DATAGRAM {
+            let room = &mut self.buffer;
             self.mux.next(|packet| room.extend_from_slice(packet));
         }
-        self.stamp.check = libdeflater::crc32(&self.room[PACKET..]);
+        self.stamp.check = libdeflater::crc32(&self.buffer[PACKET_LEN..]);
         self.stamp.due = self.wall_clock + due.as_nanos();
-        self.room[..PACKET].copy_from_slice(&self.stamp.write());
-        let payload: Bytes = self.room.split().freeze();
+        self.buffer[..PACKET_LEN].copy_from_slice(&self.stamp.write());
+        let payload: Bytes = self.buffer.split().freeze();
         let header = match self.rtp {
-            Some(rtp) => PacketHeader::EMPTY.with(&self.header(rtp)),
+            Some(rtp) => PacketHeader::EMPTY.append(&self.header(rtp)),
             None => PacketHeader::EMPTY,
         };
         self.stamp.number += 1;
@@ -201,9 +203,9 @@ impl TsFlow {
 
     /// Returns the RTP header (RFC 3550, 5.1). The timestamp is the send time; it never jumps, so
     /// the marker is never set (RFC 2250, 2).
-    fn header(&self, rtp: RtpStart) -> [u8; HEAD] {
+    fn header(&self, rtp: RtpStart) -> [u8; RTP_HEADER_LEN] {
         let number = self.stamp.number;
-        let mut header = [0; HEAD];
+        let mut header = [0; RTP_HEADER_LEN];
         header[..2].copy_from_slice(&[0x80, PAYLOAD_TYPE]);
         let sequence = rtp.sequence.wrapping_add(number as u16);
         header[2..4].copy_from_slice(&sequence.to_be_bytes());
@@ -215,7 +217,7 @@ impl TsFlow {
 
     /// Reports that a datagram left, and when; `None` if the network stack did not accept it.
     #[inline]
-    pub fn left(&mut self, left: Option<Handover>) {
+    pub fn report_departure(&mut self, left: Option<Handover>) {
         match left {
             Some(left) => {
                 self.sent += 1;
@@ -226,7 +228,7 @@ impl TsFlow {
     }
 
     /// Statistics of what was sent so far.
-    pub fn sent(&self) -> SentStream {
+    pub fn statistics(&self) -> SentStream {
         let scheme = if self.rtp.is_some() { "rtp" } else { "udp" };
         let nanos = |time: Time| self.wall_clock + time.as_nanos();
         SentStream {

@@ -7,7 +7,7 @@ use measure::{ContentCheck, Meaning, TableColumn};
 use crate::metrics::CLIENTS;
 
 /// Counts of stamped datagrams are unknown if all of these are zero.
-const STAMPED: &[&str] = &["expected", "foreign"];
+const STAMPED_COUNTERS: &[&str] = &["expected", "foreign"];
 
 /// Check of the content received, by sequence numbers, stamps and continuity counters.
 pub(crate) const CONTENT: ContentCheck = ContentCheck {
@@ -154,7 +154,7 @@ measure::metrics! {
         /// arrived again or too late, or were foreign, those that are not an undamaged first copy
         /// of what was sent. A lost datagram and another one sent twice instead count as two. Known
         /// if stamps arrived, of this stream or of others.
-        "wrong", Ratio, "", NotRight(&[EXPECTED, DUPLICATED, LATE, FOREIGN], RECEIVED, DAMAGED);
+        "wrong", Ratio, "", WrongShare(&[EXPECTED, DUPLICATED, LATE, FOREIGN], RECEIVED, DAMAGED);
         /// Media received: transport packets, summed over all streams of the population.
         "bitrate", BitsPerSecond, "", Rate(PAYLOAD_BYTES, 8);
         /// Media received with its framing in the connection, summed over all streams of the
@@ -165,11 +165,11 @@ measure::metrics! {
         TableColumn::larger("served", "", Statistic::Value, ["served", ""]).means(Meaning::Served);
         TableColumn::larger("bitrate", "bitrate", Statistic::Value, ["Mb/s", ""]).means(Meaning::BitRate);
         TableColumn::smaller("loss", "loss", Statistic::Value, ["loss", "%"]).says_unknown();
-        TableColumn::smaller("duplicated", "duplicated", Statistic::Value, ["twice", ""]).known_with(STAMPED);
-        TableColumn::smaller("foreign", "foreign", Statistic::Value, ["foreign", ""]).known_with(STAMPED);
-        TableColumn::smaller("damaged", "damaged", Statistic::Value, ["damaged", ""]).known_with(STAMPED).hidden_at(2);
+        TableColumn::smaller("duplicated", "duplicated", Statistic::Value, ["twice", ""]).known_with(STAMPED_COUNTERS);
+        TableColumn::smaller("foreign", "foreign", Statistic::Value, ["foreign", ""]).known_with(STAMPED_COUNTERS);
+        TableColumn::smaller("damaged", "damaged", Statistic::Value, ["damaged", ""]).known_with(STAMPED_COUNTERS).hidden_at(2);
         TableColumn::smaller("continuity_errors", "continuity_errors", Statistic::Value, ["contin.", "errors"])
-            .only_without(STAMPED);
+            .only_without(STAMPED_COUNTERS);
         TableColumn::smaller("datagram_delay_p50", "datagram_delay", Statistic::Quantile(0.5), ["delay", "p50 ms"]).of_times();
         TableColumn::smaller("datagram_delay_p99", "datagram_delay", Statistic::Quantile(0.99), ["delay", "p99 ms"]).of_times();
         TableColumn::smaller("random_access_delay_p50", "random_access_delay", Statistic::Quantile(0.5), ["picture", "p50 ms"]).hidden_at(4);

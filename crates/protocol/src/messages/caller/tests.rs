@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
-use super::super::config::MAX_PENDING;
-use super::super::server::{Answerer, MessageServerConfig, Mode};
+use super::super::config::PENDING_MAX;
+use super::super::server::{MessageServerConfig, Mode, ServerExchange};
 use super::*;
 use crate::registry::MESSAGES_PROTOCOL;
 
@@ -11,12 +11,12 @@ fn ms(millis: u64) -> Time {
     Time::from_nanos(millis * 1_000_000)
 }
 
-fn caller(keys: &str) -> Caller {
+fn caller(keys: &str) -> ClientExchange {
     let config: ClientConfig = serde_json::from_str(keys).expect("the keys are good");
     config.check().expect("they make sense");
-    let script =
-        Script::new(&config, false, Duration::from_secs(1_700_000_000)).expect("it was checked");
-    Caller::new(Arc::new(script), 9)
+    let script = ClientScript::new(&config, false, Duration::from_secs(1_700_000_000))
+        .expect("it was checked");
+    ClientExchange::new(Arc::new(script), 9)
 }
 
 /// Surroundings of an exchange, and its output.
@@ -39,9 +39,9 @@ impl Bench {
         Bench::new(MESSAGES_PROTOCOL.catalogue)
     }
 
-    fn with<R>(&mut self, now: Time, run: impl FnOnce(&mut Tools<'_>) -> R) -> R {
+    fn with<R>(&mut self, now: Time, run: impl FnOnce(&mut ExchangeContext<'_>) -> R) -> R {
         self.out.clear();
-        run(&mut Tools {
+        run(&mut ExchangeContext {
             now,
             recorder: &mut self.recorder,
             out: &mut self.out,
@@ -50,10 +50,10 @@ impl Bench {
     }
 
     /// Sends the next message of a caller, and returns it.
-    fn message(&mut self, caller: &mut Caller, now: Time) -> Vec<u8> {
+    fn message(&mut self, caller: &mut ClientExchange, now: Time) -> Vec<u8> {
         let mut out = Vec::new();
         caller.write_next(now, &mut out);
-        caller.sent(now, now, out.len(), &mut self.recorder);
+        caller.record_sent(now, now, out.len(), &mut self.recorder);
         out
     }
 }
@@ -69,7 +69,7 @@ fn answers_in_order_are_answered_and_timed() {
         .collect();
     for part in stream.chunks(7) {
         let after = bench.with(ms(100), |tools| caller.received(part, ms(50), tools));
-        assert_eq!(after, Ok(After::Go));
+        assert_eq!(after, Ok(NextStep::Continue));
     }
     assert_eq!(bench.recorder.counter(m::ANSWERED), 20);
     assert_eq!(bench.recorder.counter(m::ANSWERS_WRONG), 0);
@@ -78,7 +78,7 @@ fn answers_in_order_are_answered_and_timed() {
         .histogram(m::ROUND_TRIP)
         .expect("answers came");
     assert_eq!(trips.count(), 20);
-    caller.ended(&Ended::OnPurpose, &mut bench.recorder);
+    caller.ended(&ExchangeEnd::ClosedByUs, &mut bench.recorder);
     assert_eq!(bench.recorder.counter(m::UNANSWERED), 0);
     assert_eq!(bench.recorder.counter(m::LOST_IN_FLIGHT), 20);
 }
@@ -93,7 +93,7 @@ fn pending_messages_are_unanswered_at_the_end() {
     bench
         .with(ms(5), |tools| caller.received(&stream, ms(5), tools))
         .expect("it is framed");
-    caller.ended(&Ended::OnPurpose, &mut bench.recorder);
+    caller.ended(&ExchangeEnd::ClosedByUs, &mut bench.recorder);
     let counted = [m::ANSWERED, m::UNANSWERED, m::ANSWERS_WRONG];
     assert_eq!(counted.map(|id| bench.recorder.counter(id)), [2, 3, 0]);
 }
@@ -113,7 +113,7 @@ fn missing_wrong_late_and_extra_answers_are_distinguished() {
         .with(ms(5), |tools| caller.received(&stream, ms(5), tools))
         .expect("it is framed");
     // The sixth answer arrives after its timeout.
-    bench.with(ms(2000), |tools| caller.look(tools));
+    bench.with(ms(2000), |tools| caller.check_timeouts(tools));
     let more = bench.message(&mut caller, ms(2000));
     let stream = [&messages[5][..], &more, &more].concat();
     bench
@@ -134,28 +134,28 @@ fn missing_wrong_late_and_extra_answers_are_distinguished() {
 fn answers_trigger_messages_up_to_the_in_flight_limit() {
     let mut bench = Bench::of_client();
     let mut exchange = caller(r#"{"size":10,"plan":{"in_flight":3},"messages":5}"#);
-    bench.with(ms(0), |tools| exchange.begin(tools));
+    bench.with(ms(0), |tools| exchange.start(tools));
     let first = bench.out.clone();
     assert_eq!(first.len(), 30);
     let after = bench.with(ms(1), |tools| exchange.received(&first[..20], ms(1), tools));
-    assert_eq!((after, bench.out.len()), (Ok(After::Go), 20));
+    assert_eq!((after, bench.out.len()), (Ok(NextStep::Continue), 20));
     let last = [&first[20..], &bench.out].concat();
     let after = bench.with(ms(2), |tools| exchange.received(&last, ms(2), tools));
-    assert_eq!((after, bench.out.len()), (Ok(After::Finish), 0));
+    assert_eq!((after, bench.out.len()), (Ok(NextStep::Finish), 0));
     assert_eq!(bench.recorder.counter(m::ANSWERED), 5);
 }
 
 /// A WebSocket client that has sent two messages, of which the first was answered.
-fn of_websocket(bench: &mut Bench) -> Caller {
+fn of_websocket(bench: &mut Bench) -> ClientExchange {
     let keys = r#"{"size":3,"plan":{"in_flight":2},"messages":2}"#;
     let config: ClientConfig = serde_json::from_str(keys).expect("the keys are good");
-    let script = Script::new(&config, true, Duration::ZERO).expect("it makes sense");
-    let mut exchange = Caller::new(Arc::new(script), 9);
-    bench.with(ms(0), |tools| exchange.begin(tools));
+    let script = ClientScript::new(&config, true, Duration::ZERO).expect("it makes sense");
+    let mut exchange = ClientExchange::new(Arc::new(script), 9);
+    bench.with(ms(0), |tools| exchange.start(tools));
     let after = bench.with(ms(1), |tools| {
         exchange.received(b"\x81\x03001", ms(1), tools)
     });
-    assert_eq!(after, Ok(After::Go));
+    assert_eq!(after, Ok(NextStep::Continue));
     exchange
 }
 
@@ -164,30 +164,30 @@ fn websocket_is_closed_by_both_sides() {
     let mut bench = Bench::of_client();
     let mut exchange = of_websocket(&mut bench);
     exchange.finish();
-    assert_eq!(exchange.patience(), Some(Duration::from_secs(1)));
+    assert_eq!(exchange.answer_timeout(), Some(Duration::from_secs(1)));
     bench
         .with(ms(2), |tools| {
             exchange.received(b"\x81\x03002", ms(2), tools)
         })
         .expect("it is framed");
     assert_eq!(
-        (exchange.patience(), exchange.waits_for_goodbye()),
+        (exchange.answer_timeout(), exchange.awaits_close_answer()),
         (None, false)
     );
-    bench.with(ms(3), |tools| exchange.goodbye(tools.out));
+    bench.with(ms(3), |tools| exchange.write_close(tools.out));
     // Masked and with a code (RFC 6455, 5.5.1), but only once.
     assert_eq!((bench.out.len(), &bench.out[..2]), (8, &b"\x88\x82"[..]));
-    assert!(exchange.waits_for_goodbye());
+    assert!(exchange.awaits_close_answer());
     exchange.acknowledged(8, 0, &mut bench.recorder);
     assert_eq!(bench.recorder.counter(m::ACKNOWLEDGED), 2);
-    bench.with(ms(3), |tools| exchange.goodbye(tools.out));
+    bench.with(ms(3), |tools| exchange.write_close(tools.out));
     assert!(bench.out.is_empty());
     let after = bench.with(ms(4), |tools| {
         exchange.received(b"\x88\x02\x03\xe8", ms(4), tools)
     });
     assert_eq!(
-        (after, exchange.waits_for_goodbye()),
-        (Ok(After::Finish), false)
+        (after, exchange.awaits_close_answer()),
+        (Ok(NextStep::Finish), false)
     );
 }
 
@@ -214,7 +214,7 @@ fn pending_messages_are_bounded_without_answers() {
         bench.message(&mut caller, ms(0));
         sent += 1;
     }
-    assert_eq!(sent, MAX_PENDING);
+    assert_eq!(sent, PENDING_MAX);
     let huge = bench.with(ms(0), |tools| {
         caller.received(b"\xff\xff\xff\xff", ms(0), tools)
     });
@@ -242,7 +242,7 @@ fn unsent_bytes_are_converted_to_messages() {
             more
         });
         assert_eq!(
-            caller.messages_in(waiting, 0),
+            caller.messages_in_last_bytes(waiting, 0),
             expected.count() as u64,
             "{waiting}"
         );
@@ -251,19 +251,19 @@ fn unsent_bytes_are_converted_to_messages() {
     assert_eq!(bench.recorder.counter(m::ACKNOWLEDGED), 0);
     caller.acknowledged(18, 0, &mut bench.recorder);
     assert_eq!(bench.recorder.counter(m::ACKNOWLEDGED), 1198);
-    caller.ended(&Ended::OnPurpose, &mut bench.recorder);
+    caller.ended(&ExchangeEnd::ClosedByUs, &mut bench.recorder);
     assert_eq!(bench.recorder.counter(m::LOST_IN_FLIGHT), 2);
 }
 
 #[test]
 fn state_of_a_connection_is_small() {
-    for size in [size_of::<Caller>(), size_of::<Answerer>()] {
+    for size in [size_of::<ClientExchange>(), size_of::<ServerExchange>()] {
         assert!(size <= 200, "{size}");
     }
 }
 
 /// Server's side of a connection, without a network.
-fn answerer(framing: Framing, mode: Mode, faults: &[&str]) -> Answerer {
+fn answerer(framing: Framing, mode: Mode, faults: &[&str]) -> ServerExchange {
     let mut config = MessageServerConfig {
         mode,
         framing,
@@ -274,7 +274,7 @@ fn answerer(framing: Framing, mode: Mode, faults: &[&str]) -> Answerer {
     for fault in faults {
         config.faults.add(fault).expect("it is known");
     }
-    Answerer::new(Arc::new(config), 1)
+    ServerExchange::new(Arc::new(config), 1)
 }
 
 proptest! {
@@ -297,25 +297,25 @@ proptest! {
                 server.with(ms(at), |tools| answerer.received(part, ms(at), tools)).expect("it is framed");
                 down.append(&mut server.out);
             }
-            server.with(ms(at), |tools| answerer.due(tools));
+            server.with(ms(at), |tools| answerer.run_scheduled(tools));
             down.append(&mut server.out);
             for part in std::mem::take(&mut down).chunks(cut) {
                 client.with(ms(at), |tools| caller.received(part, ms(at), tools)).expect("it is framed");
             }
         }
-        server.with(ms(1000), |tools| answerer.due(tools));
+        server.with(ms(1000), |tools| answerer.run_scheduled(tools));
         let rest = std::mem::take(&mut server.out);
         client.with(ms(1000), |tools| caller.received(&rest, ms(1000), tools)).expect("it is framed");
-        caller.ended(&Ended::OnPurpose, &mut client.recorder);
+        caller.ended(&ExchangeEnd::ClosedByUs, &mut client.recorder);
         use super::super::metrics as m;
         let counted = |counter| client.recorder.counter(counter);
         let did = |counter| server.recorder.counter(counter);
         prop_assert_eq!(did(m::RECEIVED), 200);
-        prop_assert_eq!(did(m::REPLIES) + did(m::DROPPED), 200);
-        prop_assert_eq!(counted(m::ANSWERS_WRONG) + counted(m::ANSWERED), did(m::REPLIES));
+        prop_assert_eq!(did(m::ANSWERS) + did(m::DROPPED), 200);
+        prop_assert_eq!(counted(m::ANSWERS_WRONG) + counted(m::ANSWERED), did(m::ANSWERS));
         prop_assert_eq!(counted(m::ANSWERS_MISSED) + counted(m::UNANSWERED), did(m::DROPPED));
         if !faults.contains(&"drop=20%") {
-            prop_assert_eq!(counted(m::ANSWERS_WRONG), did(m::SPOILT));
+            prop_assert_eq!(counted(m::ANSWERS_WRONG), did(m::CORRUPTED));
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::registry::MESSAGES_PROTOCOL;
 use crate::session::{Flows, Sinks};
 
 /// A client with its surroundings.
-struct Alone {
+struct Bench {
     client: Client,
     now: Time,
     recorder: Recorder,
@@ -13,24 +13,25 @@ struct Alone {
     flows: Flows,
 }
 
-impl Alone {
-    fn new(keys: &str, url: &str) -> Alone {
+impl Bench {
+    fn new(keys: &str, url: &str) -> Bench {
         let config: ClientConfig = serde_json::from_str(keys).expect("the keys are good");
         config.check().expect("they make sense");
-        let plan = Plan::new(&config, url, Duration::from_secs(1_700_000_000)).expect("a URL");
-        let mut alone = Alone {
+        let plan =
+            ClientPlan::new(&config, url, Duration::from_secs(1_700_000_000)).expect("a URL");
+        let mut alone = Bench {
             client: Client::new(Arc::new(plan), 5),
             now: Time::ZERO,
             recorder: Recorder::new(MESSAGES_PROTOCOL.catalogue),
             sinks: Sinks::default(),
             flows: Flows::default(),
         };
-        let first = alone.hear(Input::Start { due: Time::ZERO });
+        let first = alone.input(Input::Start { due: Time::ZERO });
         assert!(matches!(first[..], [Output::Open { .. }]), "{first:?}");
         alone
     }
 
-    fn hear(&mut self, input: Input<'_>) -> Vec<Output> {
+    fn input(&mut self, input: Input<'_>) -> Vec<Output> {
         let mut out = VecDeque::new();
         let mut cx = Context {
             now: self.now,
@@ -45,7 +46,7 @@ impl Alone {
     }
 
     fn open(&mut self) -> Vec<Output> {
-        self.hear(Input::Opened {
+        self.input(Input::Opened {
             channel: CHANNEL,
             local: "127.0.0.1:5".parse().expect("an address"),
             remote: None,
@@ -53,7 +54,7 @@ impl Alone {
     }
 
     fn bytes(&mut self, bytes: &[u8]) -> Vec<Output> {
-        self.hear(Input::Bytes {
+        self.input(Input::Bytes {
             channel: CHANNEL,
             bytes,
             at: self.now,
@@ -63,7 +64,7 @@ impl Alone {
 
     fn after(&mut self, time: Duration, input: Input<'_>) -> Vec<Output> {
         self.now += time;
-        self.hear(input)
+        self.input(input)
     }
 }
 
@@ -90,24 +91,24 @@ fn reason(out: &[Output]) -> &'static str {
 
 #[test]
 fn connection_without_greeting_is_handed_over_at_once() {
-    let mut alone = Alone::new("{}", "tcp://h:1");
+    let mut alone = Bench::new("{}", "tcp://h:1");
     assert!(is_handed_over(&alone.open()));
-    let out = alone.hear(Input::Stop {
+    let out = alone.input(Input::Stop {
         until: alone.now + Duration::from_secs(9),
     });
     assert!(matches!(out[..], [Output::FinishExchange { .. }]));
-    let out = alone.hear(Input::Exchanged {
+    let out = alone.input(Input::ExchangeEnded {
         channel: CHANNEL,
-        how: Ended::InOrder,
+        reason: ExchangeEnd::Finished,
     });
     assert_eq!(reason(&out), "stopped");
 }
 
 #[test]
 fn client_ends_without_a_close_by_the_server() {
-    let mut alone = Alone::new("{}", "tcp://h:1");
+    let mut alone = Bench::new("{}", "tcp://h:1");
     alone.open();
-    alone.hear(Input::Stop {
+    alone.input(Input::Stop {
         until: alone.now + Duration::from_secs(9),
     });
     assert_eq!(
@@ -121,7 +122,7 @@ fn client_ends_without_a_close_by_the_server() {
 #[test]
 fn greeting_proceeds_with_any_fragmentation() {
     let keys = r#"{"framing":{"length":{"bytes":2}},"greeting":[{"expect":"READY"},{"send":"LOGIN"},{"expect_hex":"4f4b"},{"send_hex":"00"}]}"#;
-    let mut alone = Alone::new(keys, "tcp://h:1");
+    let mut alone = Bench::new(keys, "tcp://h:1");
     assert!(alone.open().is_empty());
     assert!(alone.bytes(b"\0\x05BUSY!\0\x09RE").is_empty());
     assert!(alone.bytes(b"ADY 1.").is_empty());
@@ -135,7 +136,7 @@ fn greeting_proceeds_with_any_fragmentation() {
 
 #[test]
 fn unframed_greeting_waits_for_its_text() {
-    let mut alone = Alone::new(
+    let mut alone = Bench::new(
         r#"{"greeting":[{"expect":"220"},{"send":"HI"},{"expect":"250"}]}"#,
         "unix:///run/s",
     );
@@ -144,7 +145,7 @@ fn unframed_greeting_waits_for_its_text() {
     assert_eq!(sent(&alone.bytes(b"20 ready 25")), ["HI"]);
     assert!(is_handed_over(&alone.bytes(b"0")));
     // However the bytes are split: both texts in one read are found.
-    let mut alone = Alone::new(
+    let mut alone = Bench::new(
         r#"{"greeting":[{"expect":"A"},{"expect":"B"}]}"#,
         "tcp://h:1",
     );
@@ -155,7 +156,7 @@ fn unframed_greeting_waits_for_its_text() {
 #[test]
 fn missing_greetings_fail_with_their_reason() {
     let keys = r#"{"greeting":[{"expect":"OK"}]}"#;
-    let mut alone = Alone::new(keys, "tcp://h:1");
+    let mut alone = Bench::new(keys, "tcp://h:1");
     alone.open();
     assert_eq!(
         alone.client.deadline(),
@@ -165,23 +166,23 @@ fn missing_greetings_fail_with_their_reason() {
         reason(&alone.after(Duration::from_secs(10), Input::Deadline)),
         "timeout_greeting"
     );
-    let mut alone = Alone::new(keys, "tcp://h:1");
+    let mut alone = Bench::new(keys, "tcp://h:1");
     alone.open();
     assert_eq!(
-        reason(&alone.bytes(&[b'x'; GREETING_MAX + 1])),
+        reason(&alone.bytes(&[b'x'; GREETING_BYTES_MAX + 1])),
         "wrong_greeting"
     );
-    let mut alone = Alone::new(keys, "tcp://h:1");
+    let mut alone = Bench::new(keys, "tcp://h:1");
     alone.open();
     let closed = Input::Closed {
         channel: CHANNEL,
-        how: Closed::End,
+        reason: CloseReason::End,
     };
-    assert_eq!(reason(&alone.hear(closed)), "closed_in_greeting");
+    assert_eq!(reason(&alone.input(closed)), "closed_in_greeting");
     let stop = Input::Stop {
         until: Time::ZERO + Duration::from_secs(9),
     };
-    let mut alone = Alone::new(keys, "tcp://h:1");
+    let mut alone = Bench::new(keys, "tcp://h:1");
     alone.open();
     assert_eq!(
         reason(&alone.after(Duration::from_secs(3), stop)),
@@ -191,7 +192,7 @@ fn missing_greetings_fail_with_their_reason() {
 
 #[test]
 fn websocket_is_requested_first() {
-    let mut alone = Alone::new("{}", "ws://h/chat");
+    let mut alone = Bench::new("{}", "ws://h/chat");
     let request = sent(&alone.open());
     assert!(request[0].starts_with("GET /chat HTTP/1.1"), "{request:?}");
     assert_eq!(
@@ -202,21 +203,21 @@ fn websocket_is_requested_first() {
 
 #[test]
 fn end_of_a_connection_determines_the_reason() {
-    for (how, expected) in [
-        (Ended::InOrder, "completed"),
-        (Ended::Closed(Closed::End), "closed_by_server"),
-        (Ended::Closed(Closed::Reset), "reset"),
+    for (end, expected) in [
+        (ExchangeEnd::Finished, "completed"),
+        (ExchangeEnd::Closed(CloseReason::End), "closed_by_server"),
+        (ExchangeEnd::Closed(CloseReason::Reset), "reset"),
         (
-            Ended::Failed(Failure::MalformedAnswer.with("x")),
+            ExchangeEnd::Failed(Failure::MalformedAnswer.with("x")),
             "malformed_answer",
         ),
     ] {
-        let mut alone = Alone::new("{}", "tcp://h:1");
+        let mut alone = Bench::new("{}", "tcp://h:1");
         alone.open();
         assert_eq!(
-            reason(&alone.hear(Input::Exchanged {
+            reason(&alone.input(Input::ExchangeEnded {
                 channel: CHANNEL,
-                how
+                reason: end
             })),
             expected
         );
@@ -227,7 +228,7 @@ fn end_of_a_connection_determines_the_reason() {
 fn websocket_request_has_subprotocols_and_headers() {
     let keys =
         r#"{"subprotocols":["chat.v2","chat"],"headers":{"Origin":"https://o","X-Key":"k"}}"#;
-    let mut alone = Alone::new(keys, "ws://h/chat");
+    let mut alone = Bench::new(keys, "ws://h/chat");
     let request = sent(&alone.open()).concat();
     for field in [
         "Sec-WebSocket-Protocol: chat.v2, chat",
@@ -240,6 +241,6 @@ fn websocket_request_has_subprotocols_and_headers() {
         );
     }
     let config = serde_json::from_str(keys).expect("the keys are good");
-    let error = Plan::new(&config, "tcp://h:1", Duration::ZERO).expect_err("no WebSocket");
+    let error = ClientPlan::new(&config, "tcp://h:1", Duration::ZERO).expect_err("no WebSocket");
     assert!(error.contains("`headers` needs"), "{error}");
 }

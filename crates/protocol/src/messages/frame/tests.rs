@@ -3,9 +3,9 @@ use proptest::prelude::*;
 use super::*;
 
 const WANTED: ReadLimits = ReadLimits {
-    fixed: 0,
-    keep: 1 << 16,
-    longest: 1 << 20,
+    unframed_length: 0,
+    kept_bytes_max: 1 << 16,
+    length_max: 1 << 20,
 };
 
 fn length(bytes: u8, order: Order, includes_itself: bool) -> Framing {
@@ -40,8 +40,8 @@ fn read(
         let mut input = &stream[from..cut];
         from = cut;
         loop {
-            match reader.next(framing, wanted, &mut input) {
-                Ok(Some(Item::Frame(frame))) => {
+            match reader.next_item(framing, wanted, &mut input) {
+                Ok(Some(Received::Message(frame))) => {
                     found.push((frame.length, frame.body.map(<[u8]>::to_vec)))
                 }
                 Ok(Some(_)) => {}
@@ -50,9 +50,9 @@ fn read(
             }
         }
         assert!(input.is_empty());
-        let kept = reader.kept.capacity();
+        let kept = reader.buffer.capacity();
         assert!(
-            kept <= 2 * wanted.keep + 4 * MAX_DELIMITER + 64,
+            kept <= 2 * wanted.kept_bytes_max + 4 * DELIMITER_BYTES_MAX + 64,
             "{kept} bytes are kept"
         );
     }
@@ -75,8 +75,8 @@ fn length_prefixes_are_written_in_all_forms() {
     );
     assert_eq!(written(&delimiter(b"\r\n")), b"abc\r\n");
     assert_eq!(written(&Framing::None), b"abc");
-    assert_eq!(length(1, Order::Big, true).longest(), 254);
-    assert_eq!(length(8, Order::Big, false).longest(), u64::MAX);
+    assert_eq!(length(1, Order::Big, true).length_max(), 254);
+    assert_eq!(length(8, Order::Big, false).length_max(), u64::MAX);
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn hostile_lengths_cost_no_memory() {
     );
     let framing = length(8, Order::Little, false);
     let all = ReadLimits {
-        longest: u64::MAX,
+        length_max: u64::MAX,
         ..WANTED
     };
     let (found, wrong) = read(
@@ -107,8 +107,8 @@ fn hostile_lengths_cost_no_memory() {
 #[test]
 fn missing_delimiter_hits_the_length_limit() {
     let few = ReadLimits {
-        keep: 10,
-        longest: 100,
+        kept_bytes_max: 10,
+        length_max: 100,
         ..WANTED
     };
     let cuts: Vec<usize> = (0..200).collect();
@@ -211,7 +211,7 @@ proptest! {
             Framing::WebSocket { masked, text } => Framing::WebSocket { masked: !masked, text: *text },
             other => other.clone(),
         };
-        let wanted = ReadLimits { keep, ..WANTED };
+        let wanted = ReadLimits { kept_bytes_max: keep, ..WANTED };
         let (found, wrong) = read(&reading, &wanted, &stream, &cuts);
         prop_assert_eq!(wrong, None);
         prop_assert_eq!(found.len(), expected.len());
@@ -231,7 +231,7 @@ proptest! {
         cuts in prop::collection::vec(any::<usize>(), 0..30),
         keep in 0usize..200,
     ) {
-        let wanted = ReadLimits { fixed: 0, keep, longest: 100_000 };
+        let wanted = ReadLimits { unframed_length: 0, kept_bytes_max: keep, length_max: 100_000 };
         let whole = read(&framing, &wanted, &stream, &[]);
         let cut = read(&framing, &wanted, &stream, &cuts);
         let lengths = |found: &[Message]| found.iter().map(|(length, _)| *length).collect::<Vec<_>>();
@@ -269,9 +269,9 @@ fn messages_are_read_in_linear_time() {
     for (framing, text) in cases {
         for keep in [0, 100, 1 << 20] {
             let wanted = ReadLimits {
-                fixed: 0,
-                keep,
-                longest: u64::MAX,
+                unframed_length: 0,
+                kept_bytes_max: keep,
+                length_max: u64::MAX,
             };
             // This message is fragmented, and the only one.
             let make = |size: usize| match text {
@@ -284,7 +284,7 @@ fn messages_are_read_in_linear_time() {
                 for piece in pieces {
                     let mut rest = piece;
                     loop {
-                        match reader.next(&framing, &wanted, &mut rest) {
+                        match reader.next_item(&framing, &wanted, &mut rest) {
                             Ok(Some(_)) => {}
                             Ok(None) => break,
                             Err(_) => {

@@ -13,8 +13,8 @@ use crate::messages::config;
 use crate::messages::frame::{Framing, LengthPrefix, Order};
 use crate::messages::metrics as m;
 use crate::reference::{
-    Flag, Flags, ReferenceServer, Second, Section, Serve, Settings, Takes, Tally, Times, common,
-    line, parses, unescaped,
+    Flag, FlagValue, Flags, Occurrence, ReferenceServer, RunningServer, Second, Section,
+    ServerSettings, Tally, check_parse, common, to_line, unescape,
 };
 use crate::session::Session;
 
@@ -22,7 +22,7 @@ pub(crate) static SERVER: ReferenceServer = ReferenceServer {
     title: "reference server",
     about: "Messages over TCP, TLS or WebSockets: counts them, or also sends them back",
     flags: FLAGS,
-    own_files: true,
+    own_descriptor_tables: true,
     read,
     demo: None,
 };
@@ -33,24 +33,24 @@ const FLAGS: &[Flag] = {
         Flag::new(
             Listening,
             common::LISTEN,
-            Takes::Text("ADDRESS", parses::<IpAddr>),
+            FlagValue::Text("ADDRESS", check_parse::<IpAddr>),
             "Addresses to listen on",
         )
         .default("127.0.0.1")
-        .times(Times::Listed),
+        .times(Occurrence::Listed),
         Flag::new(
             Listening,
             common::PORT,
-            Takes::Number("PORT", 0, 65_535),
+            FlagValue::Number("PORT", 0, 65_535),
             "Ports to listen on, at each address; 0 for a free one. Each port has its own thread, \
              and with it its own limit of open files",
         )
         .default("9000")
-        .times(Times::Listed),
+        .times(Occurrence::Listed),
         Flag::new(
             Service,
             "mode",
-            Takes::OneOf(
+            FlagValue::OneOf(
                 "MODE",
                 &[
                     ("sink", "Count messages"),
@@ -63,14 +63,14 @@ const FLAGS: &[Flag] = {
         Flag::new(
             Service,
             "size",
-            Takes::Number("BYTES", 1, 1_048_576),
+            FlagValue::Number("BYTES", 1, 1_048_576),
             "Message size if there is no framing",
         )
         .default("36"),
         Flag::new(
             Service,
             "length",
-            Takes::Number("BYTES", 0, 255),
+            FlagValue::Number("BYTES", 0, 255),
             "Size in bytes of a length prefix before each message: \
              1, 2, 4 or 8",
         )
@@ -78,7 +78,7 @@ const FLAGS: &[Flag] = {
         Flag::new(
             Service,
             "order",
-            Takes::OneOf(
+            FlagValue::OneOf(
                 "ORDER",
                 &[("big", "Most significant byte first"), ("little", "Least significant byte first")],
             ),
@@ -89,22 +89,22 @@ const FLAGS: &[Flag] = {
         Flag::new(
             Service,
             "includes-itself",
-            Takes::Nothing,
+            FlagValue::Nothing,
             "The length includes the prefix itself",
         )
         .requires(&["length"]),
         Flag::new(
             Service,
             "delimiter",
-            Takes::any("TEXT"),
+            FlagValue::any("TEXT"),
             "Text that ends each message, with the escapes \\n, \\r, \\t and \\0",
         )
         .conflicts(&["websocket"]),
-        Flag::new(Service, "websocket", Takes::Nothing, "Use WebSockets"),
+        Flag::new(Service, "websocket", FlagValue::Nothing, "Use WebSockets"),
         Flag::new(
             Listening,
             common::TLS_CERT,
-            Takes::File,
+            FlagValue::File,
             "Use TLS on all connections, with the certificate chain in this file (PEM), the server's \
              own first",
         )
@@ -112,44 +112,44 @@ const FLAGS: &[Flag] = {
         Flag::new(
             Listening,
             common::TLS_KEY,
-            Takes::File,
+            FlagValue::File,
             "Private key of that certificate (PEM)",
         )
         .requires(&[common::TLS_CERT]),
         Flag::new(
             Faults,
             "fault",
-            Takes::any("FAULT"),
+            FlagValue::any("FAULT"),
             "Inject a fault; may be repeated: delay=5ms, drop=1% (answers), \
              wrong=1% (answers), close=1% (the connection, after a message), deaf (nothing is \
              read)",
         )
-        .times(Times::Any),
+        .times(Occurrence::Any),
         Flag::new(
             Faults,
             "seed",
-            Takes::Number("SEED", 0, u64::MAX),
+            FlagValue::Number("SEED", 0, u64::MAX),
             "Seed of random faults",
         )
         .default("1"),
         Flag::new(
             Service,
             common::MAX_SESSIONS,
-            Takes::Number("NUMBER", 1, 1_000_000),
+            FlagValue::Number("NUMBER", 1, 1_000_000),
             common::MAX_SESSIONS_HELP,
         )
         .default("100000"),
         Flag::new(
             Output,
             common::REPORT,
-            Takes::File,
+            FlagValue::File,
             "Write the counts to this file, as one JSON line per second and a last line with the \
              totals",
         ),
     ]
 };
 
-fn read(flags: &Flags) -> Result<Box<dyn Settings>, String> {
+fn read(flags: &Flags) -> Result<Box<dyn ServerSettings>, String> {
     let mut faults = MessageFaults::default();
     for fault in flags.all("fault") {
         faults.add(fault)?;
@@ -163,7 +163,7 @@ fn read(flags: &Flags) -> Result<Box<dyn Settings>, String> {
             },
             includes_itself: flags.has("includes-itself"),
         }),
-        (None, Some(text)) => config::Framing::Delimiter(unescaped(text).into_owned()),
+        (None, Some(text)) => config::Framing::Delimiter(unescape(text).into_owned()),
         (None, None) => config::Framing::None,
     };
     framing.check()?;
@@ -177,7 +177,7 @@ fn read(flags: &Flags) -> Result<Box<dyn Settings>, String> {
                 masked: false,
                 text: false,
             },
-            false => framing.made(),
+            false => framing.to_frame_framing(),
         },
         size: flags.value("size"),
         faults,
@@ -185,13 +185,13 @@ fn read(flags: &Flags) -> Result<Box<dyn Settings>, String> {
     }))
 }
 
-impl Settings for MessageServerConfig {
-    fn server(self: Box<Self>, _wall_clock: Duration) -> Result<Box<dyn Serve>, String> {
+impl ServerSettings for MessageServerConfig {
+    fn server(self: Box<Self>, _wall_clock: Duration) -> Result<Box<dyn RunningServer>, String> {
         Ok(Box::new(Arc::new(*self)))
     }
 }
 
-impl Serve for Arc<MessageServerConfig> {
+impl RunningServer for Arc<MessageServerConfig> {
     fn catalogue(&self) -> Catalogue {
         MessageServerConfig::CATALOGUE
     }
@@ -215,7 +215,7 @@ impl Serve for Arc<MessageServerConfig> {
     }
 
     fn tally(&self, _clock_monotonic_nanos: i64) -> Box<dyn Tally> {
-        Box::new(Messages {
+        Box::new(MessageTally {
             totals: Totals::new(MessageServerConfig::CATALOGUE),
             last_second: Counts::default(),
         })
@@ -223,7 +223,7 @@ impl Serve for Arc<MessageServerConfig> {
 }
 
 #[derive(Debug)]
-struct Messages {
+struct MessageTally {
     totals: Totals,
     last_second: Counts,
 }
@@ -250,7 +250,7 @@ struct Counts {
 }
 
 impl Counts {
-    fn of(totals: &Totals) -> Counts {
+    fn from_totals(totals: &Totals) -> Counts {
         let count = |id: CounterId| u64::try_from(totals.counter(id)).unwrap_or(0);
         Counts {
             connections: count(m::CONNECTIONS),
@@ -258,14 +258,14 @@ impl Counts {
             broken: count(m::BROKEN),
             messages: count(m::RECEIVED),
             bytes: count(m::RECEIVED_BYTES),
-            replies: count(m::REPLIES),
+            replies: count(m::ANSWERS),
             dropped: count(m::DROPPED),
-            spoilt: count(m::SPOILT),
+            spoilt: count(m::CORRUPTED),
             closed: count(m::CLOSED),
         }
     }
 
-    fn in_words(&self) -> String {
+    fn describe(&self) -> String {
         let mut text = format!(
             "{} of {} on {}, {} sent back",
             plural(self.messages as f64, "message", "messages"),
@@ -287,31 +287,31 @@ impl Counts {
     }
 }
 
-impl Tally for Messages {
+impl Tally for MessageTally {
     fn second(&mut self, second: Second<'_>) -> Option<String> {
-        self.totals.add(second.served, second.seconds);
+        self.totals.add(second.sessions, second.seconds);
         let catalogue = MessageServerConfig::CATALOGUE;
-        let last = Totals::of_window(catalogue, second.served, second.seconds);
-        self.last_second = Counts::of(&last);
-        let began = second.begins.since_start().as_secs_f64();
-        Some(line(
+        let last = Totals::of_window(catalogue, second.sessions, second.seconds);
+        self.last_second = Counts::from_totals(&last);
+        let began = second.start.since_start().as_secs_f64();
+        Some(to_line(
             &serde_json::json!({ "second": began, "counts": self.last_second }),
         ))
     }
 
-    fn so_far(&self) -> String {
+    fn progress(&self) -> String {
         format!(
             "{} in the last second; {}",
             count(self.last_second.messages as f64),
-            Counts::of(&self.totals).in_words()
+            Counts::from_totals(&self.totals).describe()
         )
     }
 
-    fn at_the_end(&self) -> Vec<String> {
-        vec![Counts::of(&self.totals).in_words()]
+    fn result(&self) -> Vec<String> {
+        vec![Counts::from_totals(&self.totals).describe()]
     }
 
-    fn last_line(&self) -> String {
-        line(&serde_json::json!({ "messages": Counts::of(&self.totals) }))
+    fn final_line(&self) -> String {
+        to_line(&serde_json::json!({ "messages": Counts::from_totals(&self.totals) }))
     }
 }

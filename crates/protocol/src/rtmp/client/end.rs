@@ -4,11 +4,11 @@ use super::*;
 
 /// Minimum time that a stopped client must have waited for an answer or for media to count as
 /// failed: well above the response time of a working server, and below the patience of a viewer.
-const IN_VAIN: Duration = Duration::from_secs(1);
+const UNANSWERED_MIN: Duration = Duration::from_secs(1);
 
 /// Delay before an unpublished live stream counts as ended. The publisher may come back, and
 /// players keep showing the last picture until then.
-const REPUBLISHED_WITHIN: Duration = Duration::from_secs(3);
+const REPUBLISH_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A live stream that is no longer published, as its server reported.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub(super) struct Unpublished {
 impl Client {
     /// Handles the end of the stream, which the server reported as `said`. For live streams and
     /// files, servers send an event, a status or both, in any order.
-    pub(super) fn stream_over(&mut self, cx: &mut Context<'_>, said: &str) {
+    pub(super) fn handle_stream_ended(&mut self, cx: &mut Context<'_>, said: &str) {
         // Before the first frame it means that the stream is not published yet.
         if !self.has_played() || self.phase == Phase::Ended {
             return;
@@ -29,8 +29,8 @@ impl Client {
         let known = self.unpublished.take();
         let text = format!(
             "the server ended the stream {}: {said} ({})",
-            self.when(cx.now),
-            self.ends()
+            self.describe_progress(cx.now),
+            self.describe_addresses()
         );
         if known.is_none() {
             cx.out.push_back(Output::Note(Note {
@@ -40,25 +40,25 @@ impl Client {
         }
         // In a file, audio and video may differ in length.
         if self.is_recorded {
-            return match self.no_picture(cx.now) {
+            return match self.no_picture_failure(cx.now) {
                 Some((failure, detail)) => self.fail(cx, failure, detail),
                 None => self.finish(cx, Outcome::Completed),
             };
         }
         if self.publisher.has_left() {
-            return self.live_stream_over(cx, cx.now, text);
+            return self.end_live_stream(cx, cx.now, text);
         }
         let since = known.map_or(cx.now, |known| known.since);
         self.unpublished = Some(Unpublished { since, text });
-        self.check = Some(since + REPUBLISHED_WITHIN);
+        self.next_check_at = Some(since + REPUBLISH_TIMEOUT);
     }
 
     /// Ends the client after the end of a live stream. `text` describes the end, `at` is its time.
-    fn live_stream_over(&mut self, cx: &mut Context<'_>, at: Time, text: String) {
-        if let Some((failure, detail)) = self.no_picture(at) {
+    fn end_live_stream(&mut self, cx: &mut Context<'_>, at: Time, text: String) {
+        if let Some((failure, detail)) = self.no_picture_failure(at) {
             return self.fail(cx, failure, detail);
         }
-        self.look_for_silent_stream(cx, at);
+        self.report_silent_stream(cx, at);
         let outcome = match self.publisher.has_left() {
             true => Outcome::Completed,
             false => Outcome::EndedByServer {
@@ -72,27 +72,27 @@ impl Client {
 
     /// Checks whether an unpublished stream has come back; its last frame arrived at `last`.
     /// Returns true if the stream is still unpublished, so that no other check applies.
-    fn is_unpublished(&mut self, cx: &mut Context<'_>, last: Time) -> bool {
+    fn check_unpublished(&mut self, cx: &mut Context<'_>, last: Time) -> bool {
         let Some(unpublished) = self.unpublished.take_if(|own| last <= own.since) else {
             self.unpublished = None;
             return false;
         };
-        let until = unpublished.since + REPUBLISHED_WITHIN;
+        let until = unpublished.since + REPUBLISH_TIMEOUT;
         if cx.now < until {
             self.unpublished = Some(unpublished);
-            self.check = Some(until);
+            self.next_check_at = Some(until);
         } else {
-            self.live_stream_over(cx, unpublished.since, unpublished.text);
+            self.end_live_stream(cx, unpublished.since, unpublished.text);
         }
         true
     }
 
     /// Reports audio or video that had stopped by then while the other played on.
-    fn look_for_silent_stream(&mut self, cx: &mut Context<'_>, by: Time) {
+    fn report_silent_stream(&mut self, cx: &mut Context<'_>, by: Time) {
         let Some(playing) = &mut self.playing else {
             return;
         };
-        if let Some(text) = playing.fell_silent(by, self.config.silence.0, cx.recorder) {
+        if let Some(text) = playing.count_silent_stream(by, self.config.silence.0, cx.recorder) {
             let text = format!("{text}: {}", self.url);
             cx.out.push_back(Output::Note(Note {
                 kind: "silent_stream",
@@ -102,9 +102,12 @@ impl Client {
     }
 
     /// Returns a failure if the stream has video, but a viewer saw no picture.
-    fn no_picture(&self, now: Time) -> Option<(Failure, String)> {
-        let missed = self.playing.as_ref()?.without_picture(now)?;
-        Some((Failure::NoPicture, format!("{missed} ({})", self.ends())))
+    fn no_picture_failure(&self, now: Time) -> Option<(Failure, String)> {
+        let missed = self.playing.as_ref()?.describe_missing_key_frame(now)?;
+        Some((
+            Failure::NoPicture,
+            format!("{missed} ({})", self.describe_addresses()),
+        ))
     }
 
     fn has_played(&self) -> bool {
@@ -112,19 +115,19 @@ impl Client {
         playing.is_some_and(|playing| playing.first_arrival().is_some())
     }
 
-    pub(super) fn closed(&mut self, cx: &mut Context<'_>, how: Closed) {
+    pub(super) fn closed(&mut self, cx: &mut Context<'_>, how: CloseReason) {
         self.open = false;
-        let (ends, when) = (self.ends(), self.when(cx.now));
-        if let Some(failure) = Failure::of_broken(how) {
+        let (ends, when) = (self.describe_addresses(), self.describe_progress(cx.now));
+        if let Some(failure) = Failure::from_closed(how) {
             let why = match how {
-                Closed::Tls(error) => error.to_string(),
-                Closed::Stuck => "the server stopped reading".to_owned(),
+                CloseReason::Tls(error) => error.to_string(),
+                CloseReason::SendQueueFull => "the server stopped reading".to_owned(),
                 _ => "the server reset the connection".to_owned(),
             };
             return self.fail(cx, failure, format!("{why} {when} ({ends})"));
         }
         if let Some(unpublished) = self.unpublished.take() {
-            return self.live_stream_over(cx, unpublished.since, unpublished.text);
+            return self.end_live_stream(cx, unpublished.since, unpublished.text);
         }
         if self.publisher.has_left() && self.has_played() {
             return self.finish(cx, Outcome::Completed);
@@ -149,11 +152,13 @@ impl Client {
     }
 
     /// Describes the client's progress, for failure details.
-    pub(super) fn when(&self, now: Time) -> String {
+    pub(super) fn describe_progress(&self, now: Time) -> String {
         let first = self.playing.as_ref().and_then(|own| own.first_arrival());
         match (first, &self.handshake, self.phase) {
             (Some(first), ..) => format!("after {:.3} s of media", now.since(first).as_secs_f64()),
-            (_, Some(handshake), _) => format!("before {} of the handshake", handshake.awaits()),
+            (_, Some(handshake), _) => {
+                format!("before {} of the handshake", handshake.awaited_packet())
+            }
             (_, _, Phase::Playing) => "before any media".to_owned(),
             (_, _, Phase::Publishing) => "while the client published".to_owned(),
             (_, _, phase) => match phase.command() {
@@ -164,30 +169,30 @@ impl Client {
     }
 
     /// Checks for timeouts, if a check is due.
-    pub(super) fn look(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn check_timeouts(&mut self, cx: &mut Context<'_>) {
         let looks = !matches!(self.phase, Phase::Publishing | Phase::Ended);
-        if !looks || self.check.is_none_or(|check| cx.now < check) {
+        if !looks || self.next_check_at.is_none_or(|check| cx.now < check) {
             return;
         }
         if self.phase != Phase::Playing {
             let within = self.config.request_timeout.to_string();
-            return match self.no_answer(&within) {
+            return match self.no_answer_failure(&within) {
                 Some((failure, detail)) => self.fail(cx, failure, detail),
-                None => self.check = None,
+                None => self.next_check_at = None,
             };
         }
         let last = self.playing.as_ref().and_then(|own| own.last_arrival());
         let Some(last) = last else {
             let within = self.config.no_media.to_string();
-            let detail = self.without_media(&within);
+            let detail = self.describe_missing_media(&within);
             return self.fail(cx, Failure::NoMedia, detail);
         };
-        if self.is_unpublished(cx, last) {
+        if self.check_unpublished(cx, last) {
             return;
         }
         let until = last + self.config.silence.0;
         if cx.now < until {
-            self.check = Some(until);
+            self.next_check_at = Some(until);
             return;
         }
         if self.publisher.has_left() {
@@ -196,14 +201,14 @@ impl Client {
         let detail = format!(
             "no frame for {}, {} ({})",
             self.config.silence,
-            self.when(last),
-            self.ends()
+            self.describe_progress(last),
+            self.describe_addresses()
         );
         self.fail(cx, Failure::MediaStopped, detail);
     }
 
     /// Returns the failure for a missing answer, or `None` if no answer is awaited.
-    fn no_answer(&self, within: &str) -> Option<(Failure, String)> {
+    fn no_answer_failure(&self, within: &str) -> Option<(Failure, String)> {
         let failure = match self.phase {
             Phase::Handshake => Failure::TimeoutHandshake,
             Phase::Connect => Failure::TimeoutConnect,
@@ -212,24 +217,30 @@ impl Client {
             Phase::Publish => Failure::TimeoutPublish,
             _ => return None,
         };
-        let unreadable = match self.unreadable {
+        let unreadable = match self.unreadable_commands {
             0 => String::new(),
             count => format!("; {count} commands could not be parsed"),
         };
         let what = match (&self.handshake, self.phase.command()) {
-            (Some(handshake), _) => format!("{} of the handshake", handshake.awaits()),
+            (Some(handshake), _) => format!("{} of the handshake", handshake.awaited_packet()),
             (_, Some(command)) => format!("answer to {command}"),
             _ => return None,
         };
         Some((
             failure,
-            format!("no {what} within {within}{unreadable} ({})", self.ends()),
+            format!(
+                "no {what} within {within}{unreadable} ({})",
+                self.describe_addresses()
+            ),
         ))
     }
 
-    fn without_media(&self, within: &str) -> String {
-        let ends = self.ends();
-        let unknown = self.playing.as_ref().map(|playing| playing.unknown());
+    fn describe_missing_media(&self, within: &str) -> String {
+        let ends = self.describe_addresses();
+        let unknown = self
+            .playing
+            .as_ref()
+            .map(|playing| playing.describe_unknown_media());
         let unknown = unknown.unwrap_or_default();
         format!("no frame within {within} after the answer to play{unknown} ({ends})")
     }
@@ -239,28 +250,28 @@ impl Client {
         let last = self.playing.as_ref().and_then(|own| own.last_arrival());
         let unpublished = self.unpublished.take_if(|own| last <= Some(own.since));
         if let Some(unpublished) = unpublished {
-            return self.live_stream_over(cx, unpublished.since, unpublished.text);
+            return self.end_live_stream(cx, unpublished.since, unpublished.text);
         }
         let failed = self
-            .in_vain(cx.now)
-            .or_else(|| self.fell_silent(cx.now))
-            .or_else(|| self.no_picture(cx.now));
+            .unanswered_failure(cx.now)
+            .or_else(|| self.media_stopped_failure(cx.now))
+            .or_else(|| self.no_picture_failure(cx.now));
         if let Some((failure, detail)) = failed {
             return self.fail(cx, failure, detail);
         }
         if !self.publisher.has_left() {
-            self.look_for_silent_stream(cx, cx.now);
+            self.report_silent_stream(cx, cx.now);
         }
         self.finish(cx, Outcome::Stopped);
     }
 
     /// Returns a failure if the client has waited for the server for too long. Otherwise, a run
     /// that is shorter than the timeouts would pass with a server that never answers.
-    fn in_vain(&self, now: Time) -> Option<(Failure, String)> {
-        let waited = now.since(self.answered.unwrap_or(self.asked));
+    fn unanswered_failure(&self, now: Time) -> Option<(Failure, String)> {
+        let waited = now.since(self.play_answered_at.unwrap_or(self.requested_at));
         let waits = !matches!(self.phase, Phase::Idle | Phase::Ended);
         let waits = waits && self.phase != Phase::Publishing;
-        if self.has_played() || !waits || waited < IN_VAIN {
+        if self.has_played() || !waits || waited < UNANSWERED_MIN {
             return None;
         }
         let waited = format!(
@@ -268,16 +279,16 @@ impl Client {
             waited.as_secs_f64()
         );
         Some(match self.phase {
-            Phase::Playing => (Failure::NoMedia, self.without_media(&waited)),
-            _ => self.no_answer(&waited).unwrap_or_else(|| {
-                let detail = format!("no connection in {waited} ({})", self.ends());
+            Phase::Playing => (Failure::NoMedia, self.describe_missing_media(&waited)),
+            _ => self.no_answer_failure(&waited).unwrap_or_else(|| {
+                let detail = format!("no connection in {waited} ({})", self.describe_addresses());
                 (ConnectFailure::TimedOut.into(), detail)
             }),
         })
     }
 
     /// Returns a failure if media has stopped for longer than the gaps before would explain.
-    fn fell_silent(&self, now: Time) -> Option<(Failure, String)> {
+    fn media_stopped_failure(&self, now: Time) -> Option<(Failure, String)> {
         if self.publisher.has_left() {
             return None;
         }
@@ -289,7 +300,7 @@ impl Client {
             let detail = format!(
                 "no frame for {:.3} s until the client was stopped ({})",
                 silent.as_secs_f64(),
-                self.ends()
+                self.describe_addresses()
             );
             (Failure::MediaStopped, detail)
         })
@@ -311,12 +322,12 @@ impl Client {
         }
         self.end_publishing(cx);
         if std::mem::take(&mut self.open) {
-            if self.stream != 0 && outcome == Outcome::Stopped {
+            if self.message_stream != 0 && outcome == Outcome::Stopped {
                 // RTMP, 7.2.2.3. The server does not answer this command.
                 let command = Command {
                     name: "deleteStream".to_owned(),
                     transaction: 0.0,
-                    arguments: vec![Value::Null, Value::Number(self.stream.into())],
+                    arguments: vec![Value::Null, Value::Number(self.message_stream.into())],
                 };
                 let mut bytes = Vec::new();
                 write::command(&command, CONNECTION, self.chunk_size, &mut bytes);
@@ -325,7 +336,7 @@ impl Client {
             cx.out.push_back(Output::Close { channel: CHANNEL });
         }
         self.phase = Phase::Ended;
-        self.check = None;
+        self.next_check_at = None;
         if let Some(playing) = &mut self.playing {
             playing.finish(None, cx.recorder);
         }
@@ -343,8 +354,8 @@ impl Client {
     }
 
     /// Describes the addresses of the connection, for failure details.
-    pub(super) fn ends(&self) -> String {
-        match self.ends {
+    pub(super) fn describe_addresses(&self) -> String {
+        match self.addresses {
             Some((local, Some(remote))) => format!("{local} to {remote}"),
             Some((local, None)) => format!("{local} to {}:{}", self.url.host(), self.url.port()),
             None => format!("{}:{}", self.url.host(), self.url.port()),

@@ -9,14 +9,14 @@ use crate::media::frames::metrics as frames;
 use crate::media::frames::{Frame, FrameConfig, FrameCounts, FrameReceiver};
 use crate::media::silence;
 use crate::metrics as clients;
-use crate::rtmp::codec::chunk::Media;
-use crate::rtmp::codec::media::{Codec, Content, Tag, time_code};
+use crate::rtmp::codec::chunk::MediaMessage;
+use crate::rtmp::codec::media::{Codec, MediaHeader, PacketContent, find_time_code};
 use crate::rtmp::metrics as m;
-use crate::session::{StreamRow, Times};
+use crate::session::{ArrivalTimes, StreamRow};
 
 /// A viewer that receives video must see a picture within this time: the usual interval of key
 /// frames.
-const PICTURE_WITHIN: Duration = Duration::from_secs(2);
+const PICTURE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Clock rate of RTMP in Hz (RTMP, 4).
 const CLOCK_RATE: u32 = 1000;
@@ -61,7 +61,7 @@ pub struct StreamSummary {
 
 /// Start times from which delays are measured.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Dues {
+pub(super) struct StartTimes {
     /// Planned time of the client's first request.
     pub(super) due: Time,
     /// Actual start of the client.
@@ -73,9 +73,9 @@ pub(super) struct Dues {
 /// Audio and video of one stream.
 #[derive(Debug)]
 pub(super) struct Playing {
-    dues: Dues,
-    video: Received,
-    audio: Received,
+    dues: StartTimes,
+    video: ReceivedMedia,
+    audio: ReceivedMedia,
     /// Arrival of the first and of the last frame.
     first: Option<Time>,
     last: Time,
@@ -87,49 +87,49 @@ pub(super) struct Playing {
 
 /// Received audio or video.
 #[derive(Debug)]
-struct Received {
+struct ReceivedMedia {
     receiver: FrameReceiver,
     codec: Option<Codec>,
     key_frames: u64,
     /// Arrival of the first message that shows that there is such media: a frame or a decoder
     /// configuration.
-    seen: Option<Time>,
+    first_message_at: Option<Time>,
     /// Track that is measured: that of the first frame.
     track: Option<u8>,
     /// Number of messages with unknown content.
-    unknown: u64,
+    unknown_messages: u64,
     /// Arrival and timestamp of the last frame.
-    latest: Option<(Time, u32)>,
+    last_frame: Option<(Time, u32)>,
 }
 
-impl Received {
-    fn new(config: &FrameConfig) -> Received {
-        Received {
+impl ReceivedMedia {
+    fn new(config: &FrameConfig) -> ReceivedMedia {
+        ReceivedMedia {
             receiver: FrameReceiver::new(config),
             codec: None,
             key_frames: 0,
-            seen: None,
+            first_message_at: None,
             track: None,
-            unknown: 0,
-            latest: None,
+            unknown_messages: 0,
+            last_frame: None,
         }
     }
 
     /// Returns the offset of the frame in a message, and whether decoding can start at it.
     /// Otherwise returns the counter for a message that is no frame of the measured track.
     #[inline]
-    fn frame(&mut self, tag: &Tag) -> Result<(usize, bool), CounterId> {
+    fn classify(&mut self, tag: &MediaHeader) -> Result<(usize, bool), CounterId> {
         match tag.content {
-            Content::Frame { key } if *self.track.get_or_insert(tag.track) == tag.track => {
+            PacketContent::Frame { key } if *self.track.get_or_insert(tag.track) == tag.track => {
                 self.codec = tag.codec;
                 Ok((tag.data, key))
             }
-            Content::Frame { .. } => Err(m::OTHER_TRACKS),
-            Content::Config | Content::Other => {
+            PacketContent::Frame { .. } => Err(m::OTHER_TRACKS),
+            PacketContent::Config | PacketContent::Other => {
                 self.codec = self.codec.or(tag.codec);
                 Err(m::MEDIA_CONFIGS)
             }
-            Content::Unknown => {
+            PacketContent::Unknown => {
                 self.codec = self.codec.or(tag.codec);
                 Err(m::UNKNOWN_MEDIA)
             }
@@ -139,9 +139,9 @@ impl Received {
     /// Returns the duration of the silence if it is long enough to mean that the media has stopped:
     /// 2 s, and 4 times the longest gap before. The connection works, because the other stream
     /// plays on.
-    fn silent(&self, now: Time, silence: Duration) -> Option<Duration> {
+    fn silence_if_stopped(&self, now: Time, silence: Duration) -> Option<Duration> {
         let (first, last) = match self.receiver.first_arrival() {
-            None => (self.seen?, self.seen?),
+            None => (self.first_message_at?, self.first_message_at?),
             Some(first) => (first, self.receiver.last_arrival()?),
         };
         // A single picture is not a burst, after which the bound would be higher.
@@ -155,7 +155,7 @@ impl Playing {
     /// Creates the state of a client that has just sent `play`. `wall_clock` is the wall-clock time
     /// at [`Time::ZERO`], if frames may carry time codes.
     pub(super) fn new(
-        dues: Dues,
+        dues: StartTimes,
         playout_buffer: Duration,
         wall_clock: Option<Duration>,
     ) -> Playing {
@@ -171,8 +171,8 @@ impl Playing {
         };
         Playing {
             dues,
-            video: Received::new(&config),
-            audio: Received::new(&of_audio),
+            video: ReceivedMedia::new(&config),
+            audio: ReceivedMedia::new(&of_audio),
             first: None,
             last: Time::ZERO,
             longest_gap: Duration::ZERO,
@@ -199,29 +199,29 @@ impl Playing {
     /// Processes a media message that ends at offset `end` of the bytes read (hot path). Returns
     /// the arrival of the very first frame.
     #[inline]
-    pub(super) fn media(
+    pub(super) fn handle_media(
         &mut self,
-        media: &Media<'_>,
+        media: &MediaMessage<'_>,
         end: usize,
-        times: &mut Times<'_>,
+        times: &mut ArrivalTimes<'_>,
         recorder: &mut Recorder,
     ) -> Option<Time> {
         let tag = match media.video {
-            true => Tag::of_video(media.head),
-            false => Tag::of_audio(media.head),
+            true => MediaHeader::parse_video(media.head),
+            false => MediaHeader::parse_audio(media.head),
         };
         let stream = match media.video {
             true => &mut self.video,
             false => &mut self.audio,
         };
-        let (at, exact) = times.of(end);
+        let (at, exact) = times.arrival_of(end);
         // A sequence end, a command or metadata does not show that there is video.
-        let is_media = tag.is_none_or(|tag| tag.content != Content::Other);
+        let is_media = tag.is_none_or(|tag| tag.content != PacketContent::Other);
         if is_media && media.length > 0 {
-            stream.seen.get_or_insert(at);
+            stream.first_message_at.get_or_insert(at);
         }
         let frame = match tag {
-            Some(tag) => stream.frame(&tag),
+            Some(tag) => stream.classify(&tag),
             // Servers send empty messages when a stream begins or pauses.
             None if media.length == 0 => Err(m::MEDIA_CONFIGS),
             None if media.length as usize <= media.head.len() => Err(m::MALFORMED),
@@ -231,7 +231,7 @@ impl Playing {
         let (data, key) = match frame {
             Ok(frame) => frame,
             Err(counter) => {
-                stream.unknown += u64::from(counter == m::UNKNOWN_MEDIA);
+                stream.unknown_messages += u64::from(counter == m::UNKNOWN_MEDIA);
                 recorder.add(counter, 1);
                 recorder.add(frames::WIRE_BYTES, media.wire.into());
                 return None;
@@ -240,8 +240,8 @@ impl Playing {
         if !exact {
             recorder.add(frames::TIMED_BY_READING, 1);
         }
-        let code = match media.video && stream.receiver.expects_codes() {
-            true => media.head.get(data..).and_then(time_code),
+        let code = match media.video && stream.receiver.uses_time_codes() {
+            true => media.head.get(data..).and_then(find_time_code),
             false => None,
         };
         let frame = Frame {
@@ -252,7 +252,7 @@ impl Playing {
             code,
         };
         stream.receiver.frame(&frame, recorder);
-        stream.latest = Some((at, media.timestamp));
+        stream.last_frame = Some((at, media.timestamp));
         if media.video {
             recorder.add(m::VIDEO_FRAMES, 1);
             if key {
@@ -264,7 +264,7 @@ impl Playing {
             }
         } else {
             recorder.add(m::AUDIO_FRAMES, 1);
-            if let (Some(audio), Some(video)) = (self.audio.latest, self.video.latest) {
+            if let (Some(audio), Some(video)) = (self.audio.last_frame, self.video.last_frame) {
                 recorder.record(m::AV_SKEW, skew(audio, video));
             }
         }
@@ -288,51 +288,52 @@ impl Playing {
 
     /// Counts a stream that stopped while the other played on, including its stall. Returns a
     /// description.
-    pub(super) fn fell_silent(
+    pub(super) fn count_silent_stream(
         &mut self,
         now: Time,
         silence: Duration,
         recorder: &mut Recorder,
     ) -> Option<String> {
-        let [video, audio] = [&self.video, &self.audio].map(|own| own.silent(now, silence));
+        let [video, audio] =
+            [&self.video, &self.audio].map(|own| own.silence_if_stopped(now, silence));
         let (kind, other, stream, silent) = match (video, audio) {
-            (Some(silent), None) if self.audio.latest.is_some() => {
+            (Some(silent), None) if self.audio.last_frame.is_some() => {
                 ("video", "audio", &mut self.video, silent)
             }
-            (None, Some(silent)) if self.video.latest.is_some() => {
+            (None, Some(silent)) if self.video.last_frame.is_some() => {
                 ("audio", "video", &mut self.audio, silent)
             }
             _ => return None,
         };
         recorder.add(m::STREAMS_SILENT, 1);
-        stream.receiver.fell_silent(now, recorder);
+        stream.receiver.finish_silent(now, recorder);
         let silent = silent.as_secs_f64();
         Some(format!("no {kind} for {silent:.3} s, while {other} played"))
     }
 
     /// Describes the missing key frame, if video has lasted too long without one.
-    pub(super) fn without_picture(&self, now: Time) -> Option<String> {
-        let waited = now.since(self.video.seen?);
-        if self.had_key_frame || waited < PICTURE_WITHIN {
+    pub(super) fn describe_missing_key_frame(&self, now: Time) -> Option<String> {
+        let waited = now.since(self.video.first_message_at?);
+        if self.had_key_frame || waited < PICTURE_TIMEOUT {
             return None;
         }
         let frames = self.video.receiver.counts().frames;
         let waited = waited.as_secs_f64();
-        let unknown = self.unknown();
+        let unknown = self.describe_unknown_media();
         Some(format!(
             "no key frame within {waited:.3} s of video ({frames} other frames{unknown})"
         ))
     }
 
     /// Describes the received media of unknown format; empty if there was none.
-    pub(super) fn unknown(&self) -> String {
+    pub(super) fn describe_unknown_media(&self) -> String {
         let mut all = String::new();
         for (kind, stream) in [("video", &self.video), ("audio", &self.audio)] {
-            if stream.unknown > 0 {
+            if stream.unknown_messages > 0 {
                 let codec = stream
                     .codec
                     .map_or_else(String::new, |codec| format!(": {codec}"));
-                let count = stream.unknown;
+                let count = stream.unknown_messages;
                 all += &format!(", {count} {kind} messages of an unknown format{codec}");
             }
         }
@@ -344,7 +345,7 @@ impl Playing {
     pub(super) fn finish(&mut self, silent: Option<Time>, recorder: &mut Recorder) {
         for stream in [&mut self.video, &mut self.audio] {
             match silent {
-                Some(until) => stream.receiver.fell_silent(until, recorder),
+                Some(until) => stream.receiver.finish_silent(until, recorder),
                 None => stream.receiver.finish(recorder),
             }
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use measure::Time;
 
 use super::{CHANNEL, CONNECTION, Client, Phase, send};
-use crate::mix::mix;
+use crate::mix::derive_seed;
 use crate::publication;
 use crate::rtmp::codec::amf0::Value;
 use crate::rtmp::codec::message::Command;
@@ -19,7 +19,7 @@ use crate::rtmp::source::Tracks;
 use crate::session::{Context, FlowId, Output};
 
 /// Interval between updates of the population's figures.
-const COUNT_EVERY: Duration = Duration::from_secs(1);
+const COUNT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// State of a publishing client.
 #[derive(Debug)]
@@ -52,11 +52,11 @@ impl Client {
         write::set_chunk_size(self.config.chunk_size, &mut bytes);
         self.chunk_size = self.config.chunk_size;
         for name in ["releaseStream", "FCPublish"] {
-            self.transaction += 1;
+            self.last_transaction += 1;
             let command = Command {
                 name: name.to_owned(),
-                transaction: self.transaction.into(),
-                arguments: vec![Value::Null, Value::text(self.url.stream())],
+                transaction: self.last_transaction.into(),
+                arguments: vec![Value::Null, Value::string(self.url.stream())],
             };
             write::command(&command, CONNECTION, self.chunk_size, &mut bytes);
         }
@@ -64,34 +64,34 @@ impl Client {
         send(cx, bytes);
     }
 
-    pub(super) fn ask_publish(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn send_publish(&mut self, cx: &mut Context<'_>) {
         // RTMP, 7.2.2.6.
         let arguments = vec![
             Value::Null,
-            Value::text(self.url.stream()),
-            Value::text("live"),
+            Value::string(self.url.stream()),
+            Value::string("live"),
         ];
-        self.ask(cx, Phase::Publish, self.stream, arguments);
+        self.send_command(cx, Phase::Publish, self.message_stream, arguments);
     }
 
     /// Handles the answer to `publish`: starts sending, and notifies clients that wait for the
     /// stream.
-    pub(super) fn publishes(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn handle_publish_started(&mut self, cx: &mut Context<'_>) {
         let Some(publishing) = &mut self.publishing else {
             return;
         };
         self.phase = Phase::Publishing;
-        self.check = None;
+        self.next_check_at = None;
         let mut bytes = Vec::new();
         let tracks = &publishing.tracks;
-        tracks.write_preamble(self.stream, 0, true, self.chunk_size, &mut bytes);
+        tracks.write_preamble(self.message_stream, 0, true, self.chunk_size, &mut bytes);
         send(cx, bytes);
         let mut flow = MediaFlow::new(FlowConfig {
             tracks: tracks.clone(),
-            stream: self.stream,
+            stream: self.message_stream,
             chunk_size: self.chunk_size,
             wall_clock: self.wall_clock.unwrap_or_default(),
-            source: mix(&[self.seed, 1]) as u32,
+            source: derive_seed(&[self.seed, 1]) as u32,
             drop_after: self.config.drop_after.map(|after| after.0),
             length: None,
             faults: FlowFaults::default(),
@@ -100,38 +100,38 @@ impl Client {
         flow.start(cx.now);
         let flow = cx.flows.insert(flow);
         publishing.flow = Some(flow);
-        publishing.count_at = Some(cx.now + COUNT_EVERY);
+        publishing.count_at = Some(cx.now + COUNT_INTERVAL);
         cx.out.push_back(Output::StartFlow {
             flow,
             channel: CHANNEL,
         });
         cx.out.push_back(Output::Playing { at: cx.now });
-        publication::tell(cx, self.url.stream_name(), publication::live(&[]));
+        publication::publish_message(cx, self.url.topic(), publication::live(&[]));
     }
 
     /// Time of the next update of the figures.
-    pub(super) fn counts_at(&self) -> Option<Time> {
+    pub(super) fn next_count_at(&self) -> Option<Time> {
         self.publishing.as_ref().and_then(|own| own.count_at)
     }
 
     /// Updates the figures, if that is due.
-    pub(super) fn due_publishing(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn count_if_due(&mut self, cx: &mut Context<'_>) {
         let Some(publishing) = &mut self.publishing else {
             return;
         };
         if publishing.count_at.is_none_or(|at| cx.now < at) {
             return;
         }
-        publishing.count_at = Some(cx.now + COUNT_EVERY);
+        publishing.count_at = Some(cx.now + COUNT_INTERVAL);
         publishing.count(cx);
         // The limit applies to one second: a server acknowledges media as long as it accepts it.
-        self.without_media = 0;
+        self.messages_without_media = 0;
     }
 
     /// Handles the end of the flow, which ends unasked only if nothing can be sent.
-    pub(super) fn sending_failed(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn handle_flow_ended(&mut self, cx: &mut Context<'_>) {
         if self.phase == Phase::Publishing {
-            let detail = format!("nothing can be sent ({})", self.ends());
+            let detail = format!("nothing can be sent ({})", self.describe_addresses());
             self.fail(cx, Failure::Reset, detail);
         }
     }
@@ -150,7 +150,7 @@ impl Client {
             cx.out.push_back(Output::StopFlow { flow });
             cx.flows.remove(flow);
         }
-        publication::tell(cx, self.url.stream_name(), publication::gone(None));
+        publication::publish_message(cx, self.url.topic(), publication::gone(None));
     }
 }
 
@@ -161,8 +161,8 @@ impl Publishing {
             return;
         };
         let now = cx.now;
-        let (sent, delays, waiting) = cx.flows.with(flow, |flow: &mut MediaFlow| {
-            (flow.sent(), flow.take_delays(), flow.waiting(now))
+        let (sent, delays, waiting) = cx.flows.access_as(flow, |flow: &mut MediaFlow| {
+            (flow.sent(), flow.take_delays(), flow.backlog_bytes(now))
         });
         let before = std::mem::replace(&mut self.counted, sent);
         let frames = |sent: &Sent| sent.video_frames + sent.audio_frames;

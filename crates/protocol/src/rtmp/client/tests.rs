@@ -12,8 +12,8 @@ use crate::rtmp::config::HandshakeStyle;
 use crate::rtmp::metrics::RTMP;
 use crate::rtmp::server::{ServedClient, Server, ServerConfig};
 use crate::rtmp::source::Tracks;
-use crate::testing::{Door, End, Pair, PairSettings, SessionNumber, Side};
-use crate::waiting::{Awaited, Waiting};
+use crate::testing::{Pair, PairSettings, RunEnd, ServerReaction, SessionNumber, Side};
+use crate::waiting::{AwaitedStreams, WaitingClient};
 
 mod odd_servers;
 
@@ -58,7 +58,7 @@ fn pair(faults: &[&str], config: ClientConfig) -> Pair {
 }
 
 /// Returns the reason and the detail of the client's failure, within 30 s.
-fn fails(faults: &[&str]) -> (&'static str, String) {
+fn failure_of(faults: &[&str]) -> (&'static str, String) {
     let config = ClientConfig {
         handshake: match faults.contains(&"handshake=digest") {
             true => HandshakeStyle::Digest,
@@ -86,22 +86,22 @@ fn counters<const N: usize>(pair: &mut Pair, counters: [CounterId; N]) -> [u64; 
     counters.map(|counter| recorder.counter(counter))
 }
 
-fn most(pair: &mut Pair, histogram: HistogramId) -> Option<Duration> {
+fn histogram_max(pair: &mut Pair, histogram: HistogramId) -> Option<Duration> {
     let histogram = pair.recorder(Side::Client).histogram(histogram)?;
     histogram.max().map(Duration::from_nanos)
 }
 
 /// Returns the server's report on a connection.
 fn served(pair: &Pair) -> ServedClient {
-    let mut records = pair.said().iter().filter_map(|(_, said)| match said {
-        Output::Record(record) => record.get::<ServedClient>(),
+    let mut records = pair.outputs().iter().filter_map(|(_, said)| match said {
+        Output::Record(record) => record.downcast_ref::<ServedClient>(),
         _ => None,
     });
     records.next_back().expect("it has ended").clone()
 }
 
 /// A publishing client, and a client that plays its stream, on a server with these faults.
-fn published(faults: &[&str], config: ClientConfig) -> Pair {
+fn publisher_and_player(faults: &[&str], config: ClientConfig) -> Pair {
     let server = server(faults);
     let source = SourceConfig {
         audio: Some(true),
@@ -117,9 +117,9 @@ fn published(faults: &[&str], config: ClientConfig) -> Pair {
 }
 
 /// A client that waits for its stream.
-fn waiting(client: Client) -> Box<Waiting> {
-    let awaited = Awaited::stream(client.url.stream_name());
-    Box::new(Waiting::new(Box::new(client), Arc::new(awaited)))
+fn waiting(client: Client) -> Box<WaitingClient> {
+    let awaited = AwaitedStreams::stream(client.url.topic());
+    Box::new(WaitingClient::new(Box::new(client), Arc::new(awaited)))
 }
 
 #[test]
@@ -129,10 +129,10 @@ fn every_published_frame_reaches_the_players() {
             chunk_size,
             ..ClientConfig::default()
         };
-        let mut pair = published(&[], config);
-        assert_eq!(pair.run(Duration::from_secs(10)), End::TimeUp);
+        let mut pair = publisher_and_player(&[], config);
+        assert_eq!(pair.run(Duration::from_secs(10)), RunEnd::TimeUp);
         pair.stop(CLIENT, Duration::from_secs(1));
-        assert_eq!(pair.run(Duration::from_secs(2)), End::Ended);
+        assert_eq!(pair.run(Duration::from_secs(2)), RunEnd::Ended);
         assert_eq!(pair.outcome(CLIENT), Some(&Outcome::Stopped));
         // The server reports the end of the stream.
         assert_eq!(pair.outcome(SessionNumber(1)), Some(&Outcome::Completed));
@@ -159,11 +159,11 @@ fn every_published_frame_reaches_the_players() {
         assert!(sent - came <= 6, "{sent} {came}");
         assert_eq!((published, delivered), (video, video));
         assert_eq!((not_taken, malformed), (0, 0));
-        let delay = most(&mut pair, frames::FRAME_DELAY).expect("measured");
+        let delay = histogram_max(&mut pair, frames::FRAME_DELAY).expect("measured");
         assert!(delay < Duration::from_millis(6), "{delay:?}");
-        let held = most(&mut pair, m::SEND_QUEUE_DELAY).expect("measured");
+        let held = histogram_max(&mut pair, m::SEND_QUEUE_DELAY).expect("measured");
         assert_eq!(held, Duration::ZERO);
-        assert!(most(&mut pair, m::PUBLISH_DELAY).is_some());
+        assert!(histogram_max(&mut pair, m::PUBLISH_DELAY).is_some());
     }
 }
 
@@ -175,7 +175,7 @@ fn refused_publishers_fail_with_the_reason() {
         ("answer=silent", "timeout_connect"),
         ("close=3s", "closed_in_publishing"),
     ] {
-        let mut pair = published(&[fault], ClientConfig::default());
+        let mut pair = publisher_and_player(&[fault], ClientConfig::default());
         pair.run(Duration::from_secs(40));
         let outcome = pair.outcome(CLIENT);
         assert!(
@@ -196,9 +196,9 @@ fn refused_publishers_fail_with_the_reason() {
 #[test]
 fn every_sent_frame_is_counted_with_its_delay() {
     let mut pair = pair(&[], ClientConfig::default());
-    assert_eq!(pair.run(Duration::from_secs(10)), End::TimeUp);
+    assert_eq!(pair.run(Duration::from_secs(10)), RunEnd::TimeUp);
     pair.stop(CLIENT, Duration::from_secs(1));
-    assert_eq!(pair.run(Duration::from_secs(20)), End::Ended);
+    assert_eq!(pair.run(Duration::from_secs(20)), RunEnd::Ended);
     assert_eq!(pair.outcome(CLIENT), Some(&Outcome::Stopped));
     let served = served(&pair);
     let own = [
@@ -243,7 +243,7 @@ fn every_sent_frame_is_counted_with_its_delay() {
         [video + audio, 250, 250, 0, 0]
     );
     // One millisecond, plus up to 0.2 ms per piece.
-    let delay = most(&mut pair, frames::FRAME_DELAY).expect("measured");
+    let delay = histogram_max(&mut pair, frames::FRAME_DELAY).expect("measured");
     assert!(
         (Duration::from_millis(1)..Duration::from_millis(4)).contains(&delay),
         "{delay:?}"
@@ -255,7 +255,7 @@ fn every_sent_frame_is_counted_with_its_delay() {
         m::PLAY_DELAY,
         m::KEY_FRAME_DELAY,
     ] {
-        let delay = most(&mut pair, histogram).expect("measured");
+        let delay = histogram_max(&mut pair, histogram).expect("measured");
         assert!((2..20).contains(&delay.as_millis()), "{delay:?}");
     }
 }
@@ -276,7 +276,7 @@ fn media_of_known_length_ends_with_exact_counts() {
         let mut pair = Pair::new(settings(), client(ClientConfig::default()), move |number| {
             server.session(number.0 as u64)
         });
-        assert_eq!(pair.run(Duration::from_secs(9)), End::Ended);
+        assert_eq!(pair.run(Duration::from_secs(9)), RunEnd::Ended);
         assert_eq!(pair.outcome(CLIENT), Some(&Outcome::Completed));
         let sent = served(&pair).sent;
         let own = [
@@ -301,12 +301,12 @@ fn rows_summarize_each_stream() {
     pair.run(Duration::from_secs(4));
     pair.stop(CLIENT, Duration::from_secs(1));
     pair.run(Duration::from_secs(1));
-    let rows = pair.said().iter().find_map(|(_, said)| match said {
+    let rows = pair.outputs().iter().find_map(|(_, said)| match said {
         Output::Streams(rows) => Some(rows),
         _ => None,
     });
     let rows = rows.expect("it had streams");
-    let rows: Vec<&StreamSummary> = rows.iter().filter_map(StreamRow::get).collect();
+    let rows: Vec<&StreamSummary> = rows.iter().filter_map(StreamRow::downcast_ref).collect();
     let [video, audio] = rows[..] else {
         panic!("{rows:?}");
     };
@@ -356,19 +356,19 @@ fn stalls_and_late_audio_are_measured() {
     stalled.run(Duration::from_secs(1));
     // One of video and one of audio, with a playout buffer of one second.
     assert_eq!(counters(&mut stalled, [frames::STALLS]), [2]);
-    let stall = most(&mut stalled, frames::STALL_TIME).expect("measured");
+    let stall = histogram_max(&mut stalled, frames::STALL_TIME).expect("measured");
     assert!(
         stall.abs_diff(Duration::from_secs(2)) < Duration::from_millis(50),
         "{stall:?}"
     );
-    let buffer = most(&mut stalled, frames::PLAYOUT_BUFFER).expect("measured");
+    let buffer = histogram_max(&mut stalled, frames::PLAYOUT_BUFFER).expect("measured");
     assert!(
         buffer.abs_diff(Duration::from_secs(3)) < Duration::from_millis(50),
         "{buffer:?}"
     );
     let mut skewed = pair(&["skew=200ms"], ClientConfig::default());
     skewed.run(Duration::from_secs(5));
-    let skew = most(&mut skewed, m::AV_SKEW).expect("measured");
+    let skew = histogram_max(&mut skewed, m::AV_SKEW).expect("measured");
     assert!(
         skew.abs_diff(Duration::from_millis(200)) < Duration::from_millis(5),
         "{skew:?}"
@@ -396,7 +396,7 @@ fn each_server_fault_has_its_failure_reason() {
         ("stop=3s", "media_stopped"),
         ("close=3s", "closed_in_media"),
     ] {
-        let (found, detail) = fails(&[fault]);
+        let (found, detail) = failure_of(&[fault]);
         assert_eq!(found, reason, "{fault}: {detail}");
         assert!(detail.contains("10.0.0.2:1935"), "{detail}");
     }
@@ -417,9 +417,15 @@ fn endless_statuses_fail_early() {
 
 #[test]
 fn refused_and_unanswered_connections_fail() {
-    for (door, reason) in [(Door::Shut, "refused"), (Door::Silent, "connect_timeout")] {
+    for (door, reason) in [
+        (ServerReaction::Refuse, "refused"),
+        (ServerReaction::Ignore, "connect_timeout"),
+    ] {
         let server = server(&[]);
-        let own = PairSettings { door, ..settings() };
+        let own = PairSettings {
+            server_reaction: door,
+            ..settings()
+        };
         let mut pair = Pair::new(own, client(ClientConfig::default()), move |number| {
             server.session(number.0 as u64)
         });

@@ -1,7 +1,7 @@
 //! AMF0 (Adobe, "Action Message Format -- AMF 0", 2007): values in commands and metadata.
 
 use super::Malformed;
-use super::amf3::{self, Simple};
+use super::amf3::{self, Scalar};
 
 /// Maximum nesting depth of values.
 pub const DEPTH_MAX: usize = 16;
@@ -55,7 +55,7 @@ pub enum Value {
 
 impl Value {
     /// Creates a string value.
-    pub fn text(text: impl Into<String>) -> Value {
+    pub fn string(text: impl Into<String>) -> Value {
         Value::String(text.into())
     }
 
@@ -126,7 +126,7 @@ impl Value {
             Value::Unsupported => out.push(UNSUPPORTED),
             Value::Xml(text) => {
                 out.push(XML);
-                write_long(text, out);
+                write_long_string(text, out);
             }
             Value::Typed(class, properties) => {
                 out.push(TYPED_OBJECT);
@@ -146,12 +146,12 @@ fn write_string(text: &str, out: &mut Vec<u8>) {
         }
         Err(_) => {
             out.push(LONG_STRING);
-            write_long(text, out);
+            write_long_string(text, out);
         }
     }
 }
 
-fn write_long(text: &str, out: &mut Vec<u8>) {
+fn write_long_string(text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(&(text.len() as u32).to_be_bytes());
     out.extend_from_slice(text.as_bytes());
 }
@@ -175,14 +175,14 @@ fn write_properties(properties: &Properties, out: &mut Vec<u8>) {
 
 /// Reads the values of a message one after another.
 #[derive(Debug)]
-pub struct Reader<'a> {
+pub struct Amf0Reader<'a> {
     bytes: &'a [u8],
     values: usize,
 }
 
-impl<'a> Reader<'a> {
-    pub fn new(bytes: &'a [u8]) -> Reader<'a> {
-        Reader { bytes, values: 0 }
+impl<'a> Amf0Reader<'a> {
+    pub fn new(bytes: &'a [u8]) -> Amf0Reader<'a> {
+        Amf0Reader { bytes, values: 0 }
     }
 
     /// Returns the next value, or `None` at the end.
@@ -208,7 +208,7 @@ impl<'a> Reader<'a> {
         Ok(match marker {
             NUMBER => Value::Number(self.number()?),
             BOOLEAN => Value::Boolean(self.array::<1>()? != [0]),
-            STRING => Value::String(self.short()?),
+            STRING => Value::String(self.short_string()?),
             OBJECT => Value::Object(self.properties(depth)?),
             NULL => Value::Null,
             UNDEFINED => Value::Undefined,
@@ -231,22 +231,22 @@ impl<'a> Reader<'a> {
                 self.array::<2>()?;
                 Value::Date(millis)
             }
-            LONG_STRING => Value::String(self.long()?),
+            LONG_STRING => Value::String(self.long_string()?),
             UNSUPPORTED => Value::Unsupported,
-            XML => Value::Xml(self.long()?),
+            XML => Value::Xml(self.long_string()?),
             TYPED_OBJECT => {
-                let class = self.short()?;
+                let class = self.short_string()?;
                 Value::Typed(class, self.properties(depth)?)
             }
             AVM_PLUS => {
-                let (value, rest) = amf3::read_simple(self.bytes)?;
+                let (value, rest) = amf3::read_scalar(self.bytes)?;
                 self.bytes = rest;
                 match value {
-                    Simple::Undefined => Value::Undefined,
-                    Simple::Null => Value::Null,
-                    Simple::Boolean(yes) => Value::Boolean(yes),
-                    Simple::Number(number) => Value::Number(number),
-                    Simple::Text(text) => Value::String(text),
+                    Scalar::Undefined => Value::Undefined,
+                    Scalar::Null => Value::Null,
+                    Scalar::Boolean(yes) => Value::Boolean(yes),
+                    Scalar::Number(number) => Value::Number(number),
+                    Scalar::Text(text) => Value::String(text),
                 }
             }
             _ => return Err(Malformed::Amf),
@@ -260,7 +260,7 @@ impl<'a> Reader<'a> {
                 self.bytes = rest;
                 return Ok(properties);
             }
-            let name = self.short()?;
+            let name = self.short_string()?;
             properties.push((name, self.value(depth + 1)?));
         }
     }
@@ -281,12 +281,12 @@ impl<'a> Reader<'a> {
         self.array().map(f64::from_be_bytes)
     }
 
-    fn short(&mut self) -> Result<String, Malformed> {
+    fn short_string(&mut self) -> Result<String, Malformed> {
         let length = u16::from_be_bytes(self.array()?);
         self.take(usize::from(length)).map(text)
     }
 
-    fn long(&mut self) -> Result<String, Malformed> {
+    fn long_string(&mut self) -> Result<String, Malformed> {
         let length = u32::from_be_bytes(self.array()?);
         let length = usize::try_from(length).map_err(|_| Malformed::Amf)?;
         self.take(length).map(text)
@@ -300,9 +300,9 @@ fn text(bytes: &[u8]) -> String {
 /// Reads all values of a message.
 ///
 /// # Errors
-/// See [`Reader::next_value`].
+/// See [`Amf0Reader::next_value`].
 pub fn read_all(bytes: &[u8]) -> Result<Vec<Value>, Malformed> {
-    let mut reader = Reader::new(bytes);
+    let mut reader = Amf0Reader::new(bytes);
     let mut values = Vec::new();
     while let Some(value) = reader.next_value()? {
         values.push(value);
@@ -356,7 +356,7 @@ pub(super) mod tests {
 
     #[test]
     fn long_strings_use_the_long_string_type() {
-        let value = Value::text("ä".repeat(40_000));
+        let value = Value::string("ä".repeat(40_000));
         let mut bytes = Vec::new();
         value.write(&mut bytes);
         assert_eq!(bytes[0], LONG_STRING);
@@ -414,7 +414,7 @@ pub(super) mod tests {
             Value::Number(127.0),
             Value::Number(-1.0),
             Value::Number(1.0),
-            Value::text("hi"),
+            Value::string("hi"),
             Value::Undefined,
             Value::Null,
             Value::Boolean(false),

@@ -9,7 +9,7 @@ const U29_BYTES: usize = 4;
 
 /// A scalar value.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Simple {
+pub enum Scalar {
     Undefined,
     Null,
     Boolean(bool),
@@ -23,22 +23,22 @@ pub enum Simple {
 ///
 /// # Errors
 /// [`Malformed::Amf`].
-pub fn read_simple(bytes: &[u8]) -> Result<(Simple, &[u8]), Malformed> {
+pub fn read_scalar(bytes: &[u8]) -> Result<(Scalar, &[u8]), Malformed> {
     let (marker, rest) = bytes.split_first().ok_or(Malformed::Amf)?;
     Ok(match marker {
-        0 => (Simple::Undefined, rest),
-        1 => (Simple::Null, rest),
-        2 => (Simple::Boolean(false), rest),
-        3 => (Simple::Boolean(true), rest),
+        0 => (Scalar::Undefined, rest),
+        1 => (Scalar::Null, rest),
+        2 => (Scalar::Boolean(false), rest),
+        3 => (Scalar::Boolean(true), rest),
         4 => {
             let (number, rest) = read_u29(rest)?;
             // 29-bit signed integer (AMF 3, 3.6).
             let signed = ((number << 3) as i32) >> 3;
-            (Simple::Number(signed.into()), rest)
+            (Scalar::Number(signed.into()), rest)
         }
         5 => {
             let (number, rest) = rest.split_first_chunk().ok_or(Malformed::Amf)?;
-            (Simple::Number(f64::from_be_bytes(*number)), rest)
+            (Scalar::Number(f64::from_be_bytes(*number)), rest)
         }
         6 => {
             let (header, rest) = read_u29(rest)?;
@@ -49,7 +49,7 @@ pub fn read_simple(bytes: &[u8]) -> Result<(Simple, &[u8]), Malformed> {
             let length = usize::try_from(header >> 1).map_err(|_| Malformed::Amf)?;
             let (text, rest) = rest.split_at_checked(length).ok_or(Malformed::Amf)?;
             (
-                Simple::Text(String::from_utf8_lossy(text).into_owned()),
+                Scalar::Text(String::from_utf8_lossy(text).into_owned()),
                 rest,
             )
         }

@@ -5,44 +5,44 @@
 //! messages are short and buffered whole. A skipped media message allocates nothing.
 
 use super::Malformed;
-use super::message::{Kind, Message};
+use super::message::{Message, MessageType};
 
 /// Maximum number of chunk streams. Servers use four or five.
 pub const STREAMS_MAX: usize = 64;
 /// Number of payload bytes kept of each media message: the codec header, and a time code after
 /// parameter sets.
-pub const HEAD: usize = 128;
+pub const HEAD_BYTES_MAX: usize = 128;
 /// Maximum length of a buffered message other than media.
-pub const MESSAGE_MAX: u32 = 64 * 1024;
+pub const MESSAGE_BYTES_MAX: u32 = 64 * 1024;
 /// Maximum length of a buffered media message.
-pub const MEDIA_MAX: u32 = 4 << 20;
+pub const MEDIA_BYTES_MAX: u32 = 4 << 20;
 /// Maximum number of bytes of incomplete messages if media is skipped.
-const KEPT_MAX: usize = 256 * 1024;
+const BUFFERED_BYTES_MAX: usize = 256 * 1024;
 /// Maximum number of bytes of incomplete messages if media is buffered.
-const KEPT_WITH_MEDIA_MAX: usize = 8 << 20;
+const BUFFERED_WITH_MEDIA_BYTES_MAX: usize = 8 << 20;
 
 /// Initial chunk size of both sides (RTMP, 5.4.1).
-pub const FIRST_CHUNK_SIZE: u32 = 128;
+pub const INITIAL_CHUNK_SIZE: u32 = 128;
 /// Timestamps from this one on use the extended timestamp field (RTMP, 5.3.1.3).
-const EXTENDED: u32 = 0xff_ffff;
+const EXTENDED_TIMESTAMP: u32 = 0xff_ffff;
 /// Longest chunk header: a basic header of three bytes, and an extended timestamp.
 const HEADER_MAX: usize = 3 + 11 + 4;
 /// Length of the FLV tag header before each part of an aggregate message, and of the back pointer
 /// after it (RTMP, 7.1.6).
-const PART_HEADER: usize = 11;
-const PART_END: usize = 4;
+const PART_HEADER_BYTES: usize = 11;
+const BACK_POINTER_BYTES: usize = 4;
 
 /// A complete message.
 #[derive(Debug)]
-pub enum Item<'a> {
-    Media(Media<'a>),
+pub enum ReadMessage<'a> {
+    Media(MediaMessage<'a>),
     /// Any other message. It has no payload if its type is unknown.
     Message(Message),
 }
 
 /// An audio or video message.
 #[derive(Debug)]
-pub struct Media<'a> {
+pub struct MediaMessage<'a> {
     /// True for video, false for audio.
     pub video: bool,
     /// Timestamp in milliseconds.
@@ -53,7 +53,7 @@ pub struct Media<'a> {
     pub length: u32,
     /// Size on the wire in bytes, including chunk headers.
     pub wire: u32,
-    /// First bytes of the payload, at most [`HEAD`].
+    /// First bytes of the payload, at most [`HEAD_BYTES_MAX`].
     pub head: &'a [u8],
     /// Whole payload; empty if media is skipped.
     pub body: Vec<u8>,
@@ -62,7 +62,7 @@ pub struct Media<'a> {
 /// Reassembles the messages that one side sends.
 #[derive(Debug)]
 pub struct ChunkReader {
-    keeps_media: bool,
+    buffers_media: bool,
     chunk_size: u32,
     streams: Vec<ChunkStream>,
     /// Index of the current chunk's stream, and number of bytes missing from that chunk.
@@ -72,8 +72,8 @@ pub struct ChunkReader {
     carried: [u8; HEADER_MAX],
     carried_length: usize,
     /// Number of buffered bytes of incomplete messages.
-    kept: usize,
-    extended: Extended,
+    buffered_bytes: usize,
+    extended: ExtendedTimestamps,
 }
 
 /// State of a chunk stream.
@@ -89,10 +89,10 @@ struct ChunkStream {
     kind: u8,
     stream: u32,
     /// Number of bytes missing from the current message.
-    left: u32,
+    bytes_left: u32,
     /// Bytes on the wire since the last item.
     wire: u32,
-    head: [u8; HEAD],
+    head: [u8; HEAD_BYTES_MAX],
     head_length: usize,
     body: Vec<u8>,
     /// Progress within an aggregate message.
@@ -102,12 +102,12 @@ struct ChunkStream {
 /// Current part of an aggregate message.
 #[derive(Debug, Default)]
 struct Part {
-    header: [u8; PART_HEADER],
+    header: [u8; PART_HEADER_BYTES],
     header_length: usize,
     /// Number of bytes missing from its payload, once its header is complete.
     left: u32,
     /// Number of bytes missing from the back pointer after it.
-    end_left: usize,
+    back_pointer_left: usize,
     /// Offset added to the timestamps of parts, once the first is known.
     shift: Option<u32>,
 }
@@ -124,25 +124,25 @@ struct Header {
     stream: u32,
     extended: Option<u32>,
     /// True if the extended timestamp is omitted, although one is in use.
-    leaves_out: bool,
+    omits_extended: bool,
     bytes: usize,
 }
 
 /// Use of extended timestamps in the peer's type 3 chunks (RTMP, 5.3.1.3), known from the first
 /// such chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Extended {
+enum ExtendedTimestamps {
     /// Not known yet.
     Unknown,
     /// Present, with any value, as ffmpeg and librtmp expect.
-    Stands,
+    Present,
     /// Absent.
-    LeftOut,
+    Omitted,
 }
 
 /// Kind of item that is complete.
 #[derive(Clone, Copy, Debug)]
-enum Done {
+enum Completed {
     Message,
     Part,
 }
@@ -151,15 +151,15 @@ impl ChunkReader {
     /// Creates a reader that buffers media, or skips it.
     pub fn new(keeps_media: bool) -> ChunkReader {
         ChunkReader {
-            keeps_media,
-            chunk_size: FIRST_CHUNK_SIZE,
+            buffers_media: keeps_media,
+            chunk_size: INITIAL_CHUNK_SIZE,
             streams: Vec::new(),
             current: 0,
             chunk_left: 0,
             carried: [0; HEADER_MAX],
             carried_length: 0,
-            kept: 0,
-            extended: Extended::Unknown,
+            buffered_bytes: 0,
+            extended: ExtendedTimestamps::Unknown,
         }
     }
 
@@ -170,7 +170,7 @@ impl ChunkReader {
 
     /// Heap memory in use, in bytes.
     pub fn memory(&self) -> usize {
-        self.streams.capacity() * size_of::<ChunkStream>() + self.kept
+        self.streams.capacity() * size_of::<ChunkStream>() + self.buffered_bytes
     }
 
     /// Returns the next complete message of `input` from offset `at` on, or `None` if all bytes are
@@ -179,19 +179,19 @@ impl ChunkReader {
     ///
     /// # Errors
     /// The bytes are not valid RTMP. Nothing more can be read after that.
-    pub fn next<'a>(
+    pub fn next_message<'a>(
         &'a mut self,
         input: &[u8],
         at: &mut usize,
-    ) -> Result<Option<Item<'a>>, Malformed> {
+    ) -> Result<Option<ReadMessage<'a>>, Malformed> {
         let Some(done) = self.advance(input, at)? else {
             return Ok(None);
         };
-        self.item(done)
+        self.completed_item(done)
     }
 
     /// Reads until a message is complete.
-    fn advance(&mut self, input: &[u8], at: &mut usize) -> Result<Option<Done>, Malformed> {
+    fn advance(&mut self, input: &[u8], at: &mut usize) -> Result<Option<Completed>, Malformed> {
         loop {
             if self.chunk_left > 0 {
                 if self.carried_length > 0 {
@@ -205,7 +205,7 @@ impl ChunkReader {
                     return Ok(None);
                 }
                 let count = rest.len().min(self.chunk_left as usize);
-                let (taken, done) = self.payload(&rest[..count])?;
+                let (taken, done) = self.consume_payload(&rest[..count])?;
                 *at += taken;
                 // Only the rest of the chunk was offered.
                 self.chunk_left -= taken as u32;
@@ -266,10 +266,10 @@ impl ChunkReader {
     }
 
     /// Consumes payload of the current chunk from bytes that were carried as part of a header.
-    fn carried_payload(&mut self) -> Result<Option<Done>, Malformed> {
+    fn carried_payload(&mut self) -> Result<Option<Completed>, Malformed> {
         let count = self.carried_length.min(self.chunk_left as usize);
         let carried = self.carried;
-        let (taken, done) = self.payload(&carried[..count])?;
+        let (taken, done) = self.consume_payload(&carried[..count])?;
         self.chunk_left -= taken as u32;
         self.drop_carried(taken);
         Ok(done)
@@ -321,7 +321,7 @@ impl ChunkReader {
         }
         let known = match format {
             3 => self.find(id).and_then(|stream| stream.extended),
-            _ => (time == EXTENDED).then_some(0),
+            _ => (time == EXTENDED_TIMESTAMP).then_some(0),
         };
         let (mut extended, mut leaves_out) = (None, false);
         if let Some(known) = known {
@@ -333,9 +333,9 @@ impl ChunkReader {
             // some omit it. In the last case these bytes are payload, which may look like a
             // timestamp.
             let stands = match self.extended {
-                Extended::Unknown => field == 0 || field == known,
-                Extended::Stands => true,
-                Extended::LeftOut => field == known,
+                ExtendedTimestamps::Unknown => field == 0 || field == known,
+                ExtendedTimestamps::Present => true,
+                ExtendedTimestamps::Omitted => field == known,
             };
             if format < 3 || stands {
                 extended = Some(field);
@@ -352,7 +352,7 @@ impl ChunkReader {
             kind,
             stream,
             extended,
-            leaves_out,
+            omits_extended: leaves_out,
             bytes: bytes.len() - rest.len(),
         }))
     }
@@ -366,7 +366,7 @@ impl ChunkReader {
     }
 
     /// Makes the chunk stream of a header the current one.
-    fn turn_to(&mut self, header: &Header) -> Result<&mut ChunkStream, Malformed> {
+    fn select_chunk_stream(&mut self, header: &Header) -> Result<&mut ChunkStream, Malformed> {
         let id = header.id;
         let is_current = |stream: &ChunkStream| stream.id == id;
         if !self.streams.get(self.current).is_some_and(is_current) {
@@ -389,82 +389,85 @@ impl ChunkReader {
 
     /// Processes a chunk header. Returns an item if its message has no payload.
     #[inline]
-    fn begin_chunk(&mut self, header: Header) -> Result<Option<Done>, Malformed> {
+    fn begin_chunk(&mut self, header: Header) -> Result<Option<Completed>, Malformed> {
         let chunk_size = self.chunk_size;
-        if header.format == 3 && self.extended == Extended::Unknown {
-            self.extended = match (header.extended, header.leaves_out) {
-                (Some(_), _) => Extended::Stands,
-                (None, true) => Extended::LeftOut,
-                (None, false) => Extended::Unknown,
+        if header.format == 3 && self.extended == ExtendedTimestamps::Unknown {
+            self.extended = match (header.extended, header.omits_extended) {
+                (Some(_), _) => ExtendedTimestamps::Present,
+                (None, true) => ExtendedTimestamps::Omitted,
+                (None, false) => ExtendedTimestamps::Unknown,
             };
         }
-        let stream = self.turn_to(&header)?;
+        let stream = self.select_chunk_stream(&header)?;
         stream.wire = stream.wire.saturating_add(header.bytes as u32);
-        if stream.left == 0 {
+        if stream.bytes_left == 0 {
             stream.begin_message(&header);
             let (kind, length) = (stream.kind, stream.length);
-            if self.keeps(kind) && length > self.longest(kind) {
+            if self.buffers(kind) && length > self.length_max(kind) {
                 return Err(Malformed::TooLong { kind, length });
             }
             if length == 0 {
-                return Ok(Some(Done::Message));
+                return Ok(Some(Completed::Message));
             }
             self.chunk_left = length.min(chunk_size);
         } else if header.format < 3 {
             return Err(Malformed::Interrupted(header.id));
         } else {
-            self.chunk_left = stream.left.min(chunk_size);
+            self.chunk_left = stream.bytes_left.min(chunk_size);
         }
         Ok(None)
     }
 
     /// Returns true if messages of this type are buffered.
-    fn keeps(&self, kind: u8) -> bool {
-        match Kind::of(kind) {
-            Some(Kind::Audio | Kind::Video) => self.keeps_media,
-            Some(Kind::Aggregate) | None => false,
+    fn buffers(&self, kind: u8) -> bool {
+        match MessageType::from_id(kind) {
+            Some(MessageType::Audio | MessageType::Video) => self.buffers_media,
+            Some(MessageType::Aggregate) | None => false,
             Some(_) => true,
         }
     }
 
-    fn longest(&self, kind: u8) -> u32 {
-        match Kind::of(kind) {
-            Some(Kind::Audio | Kind::Video) => MEDIA_MAX,
-            _ => MESSAGE_MAX,
+    fn length_max(&self, kind: u8) -> u32 {
+        match MessageType::from_id(kind) {
+            Some(MessageType::Audio | MessageType::Video) => MEDIA_BYTES_MAX,
+            _ => MESSAGE_BYTES_MAX,
         }
     }
 
     /// Consumes payload of the current chunk. Returns the number of bytes consumed, and the item
     /// that is now complete.
-    fn payload(&mut self, bytes: &[u8]) -> Result<(usize, Option<Done>), Malformed> {
+    fn consume_payload(&mut self, bytes: &[u8]) -> Result<(usize, Option<Completed>), Malformed> {
         let keeps = {
             let kind = self
                 .streams
                 .get(self.current)
                 .map_or(0, |stream| stream.kind);
-            self.keeps(kind)
+            self.buffers(kind)
         };
-        let kept_max = match self.keeps_media {
-            true => KEPT_WITH_MEDIA_MAX,
-            false => KEPT_MAX,
+        let kept_max = match self.buffers_media {
+            true => BUFFERED_WITH_MEDIA_BYTES_MAX,
+            false => BUFFERED_BYTES_MAX,
         };
-        let keeps_media = self.keeps_media;
+        let keeps_media = self.buffers_media;
         let Some(stream) = self.streams.get_mut(self.current) else {
             return Ok((bytes.len(), None));
         };
         let before = stream.body.len();
-        let result = if Kind::of(stream.kind) == Some(Kind::Aggregate) {
-            stream.aggregate(bytes, keeps_media)?
+        let result = if MessageType::from_id(stream.kind) == Some(MessageType::Aggregate) {
+            stream.consume_aggregate(bytes, keeps_media)?
         } else {
             stream.keep_head(bytes);
             if keeps {
                 stream.body.extend_from_slice(bytes);
             }
-            stream.pass(bytes.len());
-            (bytes.len(), (stream.left == 0).then_some(Done::Message))
+            stream.count_consumed(bytes.len());
+            (
+                bytes.len(),
+                (stream.bytes_left == 0).then_some(Completed::Message),
+            )
         };
-        self.kept += stream.body.len() - before;
-        if self.kept > kept_max {
+        self.buffered_bytes += stream.body.len() - before;
+        if self.buffered_bytes > kept_max {
             let (kind, length) = (stream.kind, stream.length);
             return Err(Malformed::TooLong { kind, length });
         }
@@ -472,45 +475,45 @@ impl ChunkReader {
     }
 
     /// Returns the item that is complete on the current chunk stream.
-    fn item(&mut self, done: Done) -> Result<Option<Item<'_>>, Malformed> {
+    fn completed_item(&mut self, done: Completed) -> Result<Option<ReadMessage<'_>>, Malformed> {
         let Some(stream) = self.streams.get_mut(self.current) else {
             return Ok(None);
         };
         let wire = std::mem::take(&mut stream.wire);
         let body = std::mem::take(&mut stream.body);
         let (kind, timestamp, length) = match (done, &mut stream.part) {
-            (Done::Part, Some(part)) => {
+            (Completed::Part, Some(part)) => {
                 let (kind, length) = (part.kind(), part.length());
                 let timestamp = part.timestamp(stream.timestamp);
-                part.next();
+                part.start_next();
                 (kind, timestamp, length)
             }
             _ => (stream.kind, stream.timestamp, stream.length),
         };
-        self.kept = self.kept.saturating_sub(body.len());
-        let own = Kind::of(kind);
+        self.buffered_bytes = self.buffered_bytes.saturating_sub(body.len());
+        let own = MessageType::from_id(kind);
         let number = stream.stream;
-        if !matches!(own, Some(Kind::Audio | Kind::Video)) {
+        if !matches!(own, Some(MessageType::Audio | MessageType::Video)) {
             let message = Message {
-                kind,
+                type_id: kind,
                 timestamp,
-                stream: number,
-                wire,
+                message_stream: number,
+                wire_bytes: wire,
                 payload: body,
             };
-            if matches!(done, Done::Message) {
+            if matches!(done, Completed::Message) {
                 match own {
-                    Some(Kind::SetChunkSize) => self.set_chunk_size(message.field()?)?,
-                    Some(Kind::Abort) => self.abort(message.field()?),
+                    Some(MessageType::SetChunkSize) => self.set_chunk_size(message.first_u32()?)?,
+                    Some(MessageType::Abort) => self.abort(message.first_u32()?),
                     _ => {}
                 }
             }
-            return Ok(Some(Item::Message(message)));
+            return Ok(Some(ReadMessage::Message(message)));
         }
         let stream = self.streams.get(self.current);
         let head = stream.and_then(|stream| stream.head.get(..stream.head_length));
-        Ok(Some(Item::Media(Media {
-            video: own == Some(Kind::Video),
+        Ok(Some(ReadMessage::Media(MediaMessage {
+            video: own == Some(MessageType::Video),
             timestamp,
             stream: number,
             length,
@@ -532,10 +535,10 @@ impl ChunkReader {
     /// Discards the incomplete message of a chunk stream (RTMP, 5.4.2).
     fn abort(&mut self, id: u32) {
         if let Some(stream) = self.streams.iter_mut().find(|stream| stream.id == id) {
-            self.kept = self.kept.saturating_sub(stream.body.len());
+            self.buffered_bytes = self.buffered_bytes.saturating_sub(stream.body.len());
             stream.body = Vec::new();
             stream.part = None;
-            stream.left = 0;
+            stream.bytes_left = 0;
         }
     }
 }
@@ -550,9 +553,9 @@ impl ChunkStream {
             length: 0,
             kind: 0,
             stream: 0,
-            left: 0,
+            bytes_left: 0,
             wire: 0,
-            head: [0; HEAD],
+            head: [0; HEAD_BYTES_MAX],
             head_length: 0,
             body: Vec::new(),
             part: None,
@@ -580,14 +583,14 @@ impl ChunkStream {
             self.length = header.length;
             self.kind = header.kind;
         }
-        self.left = self.length;
+        self.bytes_left = self.length;
         self.head_length = 0;
         self.part = None;
     }
 
     #[inline]
     fn keep_head(&mut self, bytes: &[u8]) {
-        let count = bytes.len().min(HEAD - self.head_length);
+        let count = bytes.len().min(HEAD_BYTES_MAX - self.head_length);
         if count > 0 {
             let end = self.head_length + count;
             self.head[self.head_length..end].copy_from_slice(&bytes[..count]);
@@ -597,47 +600,47 @@ impl ChunkStream {
 
     /// Counts consumed bytes of the message.
     #[inline]
-    fn pass(&mut self, count: usize) {
+    fn count_consumed(&mut self, count: usize) {
         // Callers never consume more than the message has.
-        self.left -= count as u32;
+        self.bytes_left -= count as u32;
         self.wire = self.wire.saturating_add(count as u32);
     }
 
     /// Consumes payload of an aggregate message (RTMP, 7.1.6).
-    fn aggregate(
+    fn consume_aggregate(
         &mut self,
         bytes: &[u8],
         keeps_media: bool,
-    ) -> Result<(usize, Option<Done>), Malformed> {
+    ) -> Result<(usize, Option<Completed>), Malformed> {
         let mut at = 0;
         while at < bytes.len() {
             let rest = &bytes[at..];
             let part = self.part.get_or_insert_default();
-            if part.end_left > 0 {
-                let count = rest.len().min(part.end_left);
-                part.end_left -= count;
+            if part.back_pointer_left > 0 {
+                let count = rest.len().min(part.back_pointer_left);
+                part.back_pointer_left -= count;
                 at += count;
-                self.pass(count);
+                self.count_consumed(count);
                 continue;
             }
-            if part.header_length < PART_HEADER {
-                let count = rest.len().min(PART_HEADER - part.header_length);
+            if part.header_length < PART_HEADER_BYTES {
+                let count = rest.len().min(PART_HEADER_BYTES - part.header_length);
                 let end = part.header_length + count;
                 part.header[part.header_length..end].copy_from_slice(&rest[..count]);
                 part.header_length = end;
                 at += count;
-                let whole = end == PART_HEADER;
+                let whole = end == PART_HEADER_BYTES;
                 if whole {
                     part.left = part.length();
                     self.head_length = 0;
                 }
-                self.pass(count);
+                self.count_consumed(count);
                 let part_left = self.part.as_ref().map_or(0, |part| part.left);
-                if whole && part_left > self.left {
+                if whole && part_left > self.bytes_left {
                     return Err(Malformed::Aggregate);
                 }
                 if whole && part_left == 0 {
-                    return Ok((at, Some(Done::Part)));
+                    return Ok((at, Some(Completed::Part)));
                 }
                 continue;
             }
@@ -645,19 +648,24 @@ impl ChunkStream {
             part.left -= count as u32;
             let (whole, kind) = (part.left == 0, part.kind());
             self.keep_head(&rest[..count]);
-            if keeps_media && matches!(Kind::of(kind), Some(Kind::Audio | Kind::Video)) {
-                if self.body.len() + count > MEDIA_MAX as usize {
+            if keeps_media
+                && matches!(
+                    MessageType::from_id(kind),
+                    Some(MessageType::Audio | MessageType::Video)
+                )
+            {
+                if self.body.len() + count > MEDIA_BYTES_MAX as usize {
                     return Err(Malformed::Aggregate);
                 }
                 self.body.extend_from_slice(&rest[..count]);
             }
             at += count;
-            self.pass(count);
+            self.count_consumed(count);
             if whole {
-                return Ok((at, Some(Done::Part)));
+                return Ok((at, Some(Completed::Part)));
             }
         }
-        Ok((at, (self.left == 0).then_some(Done::Message)))
+        Ok((at, (self.bytes_left == 0).then_some(Completed::Message)))
     }
 }
 
@@ -682,9 +690,9 @@ impl Part {
     }
 
     /// Prepares for the next part.
-    fn next(&mut self) {
+    fn start_next(&mut self) {
         self.header_length = 0;
-        self.end_left = PART_END;
+        self.back_pointer_left = BACK_POINTER_BYTES;
     }
 }
 

@@ -3,19 +3,19 @@
 
 use super::Malformed;
 use super::amf0::{self, Value};
-use super::chunk::{ChunkReader, Item, Media};
-use super::message::{Command, Event, Kind};
+use super::chunk::{ChunkReader, MediaMessage, ReadMessage};
+use super::message::{Command, MessageType, UserControlEvent};
 use super::write;
 
 /// Acknowledgement window in bytes if the peer sets none: the value of most servers and encoders.
-pub const WINDOW: u32 = 2_500_000;
+pub const DEFAULT_ACK_WINDOW: u32 = 2_500_000;
 
 /// One side of a connection.
 #[derive(Debug)]
-pub struct Link {
+pub struct Connection {
     reader: ChunkReader,
     /// Acknowledgement window set by the peer; `None` until it has set one.
-    window: Option<u32>,
+    peer_window: Option<u32>,
     /// Number of bytes received and acknowledged. Both wrap around.
     received: u32,
     acknowledged: u32,
@@ -26,26 +26,26 @@ pub struct Link {
 
 /// A received message.
 #[derive(Debug)]
-pub enum Heard<'a> {
-    Media(Media<'a>),
+pub enum Received<'a> {
+    Media(MediaMessage<'a>),
     /// Command or response, with its message stream ID.
     Command(u32, Command),
     /// Metadata: timestamp and unparsed payload.
     Data(u32, Vec<u8>),
     /// User control event.
-    Event(Event),
+    Event(UserControlEvent),
     /// Command that cannot be parsed.
     Unreadable,
     /// Message that is handled here, or has no meaning for the session.
     Other,
 }
 
-impl Link {
+impl Connection {
     /// Creates a link that buffers media, or skips it.
-    pub fn new(keeps_media: bool) -> Link {
-        Link {
+    pub fn new(keeps_media: bool) -> Connection {
+        Connection {
             reader: ChunkReader::new(keeps_media),
-            window: None,
+            peer_window: None,
             received: 0,
             acknowledged: 0,
             own_window: None,
@@ -79,51 +79,53 @@ impl Link {
         input: &[u8],
         at: &mut usize,
         out: &mut Vec<u8>,
-    ) -> Result<Option<Heard<'a>>, Malformed> {
-        let message = match self.reader.next(input, at)? {
+    ) -> Result<Option<Received<'a>>, Malformed> {
+        let message = match self.reader.next_message(input, at)? {
             None => return Ok(None),
-            Some(Item::Media(media)) => return Ok(Some(Heard::Media(media))),
-            Some(Item::Message(message)) => message,
+            Some(ReadMessage::Media(media)) => return Ok(Some(Received::Media(media))),
+            Some(ReadMessage::Message(message)) => message,
         };
-        let heard = match Kind::of(message.kind) {
-            Some(kind @ (Kind::Command | Kind::CommandAmf3)) => {
-                match Command::read(&message.payload, kind == Kind::CommandAmf3) {
-                    Ok(command) => Heard::Command(message.stream, command),
+        let heard = match MessageType::from_id(message.type_id) {
+            Some(kind @ (MessageType::Command | MessageType::CommandAmf3)) => {
+                match Command::parse(&message.payload, kind == MessageType::CommandAmf3) {
+                    Ok(command) => Received::Command(message.message_stream, command),
                     // Most commands need no answer, and the connection remains usable.
-                    Err(Malformed::Command | Malformed::Amf) => Heard::Unreadable,
+                    Err(Malformed::Command | Malformed::Amf) => Received::Unreadable,
                     Err(malformed) => return Err(malformed),
                 }
             }
-            Some(Kind::Data | Kind::DataAmf3) => Heard::Data(message.timestamp, message.payload),
-            Some(Kind::UserControl) => match Event::read(&message.payload)? {
-                Event::PingRequest(time) => {
-                    write::event(Event::PingResponse(time), out);
-                    Heard::Other
-                }
-                event => Heard::Event(event),
-            },
-            Some(Kind::WindowSize) => {
-                self.window = Some(message.field()?);
-                Heard::Other
+            Some(MessageType::Data | MessageType::DataAmf3) => {
+                Received::Data(message.timestamp, message.payload)
             }
-            Some(Kind::PeerBandwidth) => {
+            Some(MessageType::UserControl) => match UserControlEvent::parse(&message.payload)? {
+                UserControlEvent::PingRequest(time) => {
+                    write::event(UserControlEvent::PingResponse(time), out);
+                    Received::Other
+                }
+                event => Received::Event(event),
+            },
+            Some(MessageType::WindowSize) => {
+                self.peer_window = Some(message.first_u32()?);
+                Received::Other
+            }
+            Some(MessageType::PeerBandwidth) => {
                 // RTMP, 5.4.5: the answer is an acknowledgement window of the same size.
-                let bytes = message.field()?;
+                let bytes = message.first_u32()?;
                 if self.own_window.replace(bytes) != Some(bytes) {
                     write::window_size(bytes, out);
                 }
-                Heard::Other
+                Received::Other
             }
-            _ => Heard::Other,
+            _ => Received::Other,
         };
         Ok(Some(heard))
     }
 
     /// Counts received bytes, and appends an acknowledgement if one is due (RTMP, 5.4.3): at half
     /// of the window, so that the peer need not wait.
-    pub fn came(&mut self, bytes: usize, out: &mut Vec<u8>) {
+    pub fn count_received(&mut self, bytes: usize, out: &mut Vec<u8>) {
         self.received = self.received.wrapping_add(bytes as u32);
-        let due = self.window.unwrap_or(WINDOW) / 2;
+        let due = self.peer_window.unwrap_or(DEFAULT_ACK_WINDOW) / 2;
         if self.received.wrapping_sub(self.acknowledged) >= due.max(1) {
             self.acknowledged = self.received;
             self.acknowledgements += 1;
@@ -133,7 +135,7 @@ impl Link {
 }
 
 /// Returns the metadata of `onMetaData`, also if it follows `@setDataFrame`; `None` for other data.
-pub fn metadata(payload: &[u8]) -> Option<Value> {
+pub fn parse_metadata(payload: &[u8]) -> Option<Value> {
     let bytes = payload.strip_prefix(&[0]).unwrap_or(payload);
     let values = amf0::read_all(bytes).ok()?;
     let mut values = values.into_iter();
@@ -149,21 +151,21 @@ mod tests {
     use super::*;
 
     /// Returns the messages of `bytes`, and the answers to them.
-    fn hear(link: &mut Link, bytes: &[u8]) -> (Vec<String>, Vec<u8>) {
+    fn hear(link: &mut Connection, bytes: &[u8]) -> (Vec<String>, Vec<u8>) {
         let (mut heard, mut out, mut at) = (Vec::new(), Vec::new(), 0);
         while let Some(next) = link.next(bytes, &mut at, &mut out).expect("it is RTMP") {
             heard.push(format!("{next:?}"));
         }
-        link.came(bytes.len(), &mut out);
+        link.count_received(bytes.len(), &mut out);
         (heard, out)
     }
 
     #[test]
     fn pings_are_answered_and_bytes_acknowledged() {
-        let mut link = Link::new(false);
+        let mut link = Connection::new(false);
         let mut bytes = Vec::new();
-        write::event(Event::PingRequest(7), &mut bytes);
-        write::event(Event::StreamBegin(1), &mut bytes);
+        write::event(UserControlEvent::PingRequest(7), &mut bytes);
+        write::event(UserControlEvent::StreamBegin(1), &mut bytes);
         write::window_size(200, &mut bytes);
         write::peer_bandwidth(900, &mut bytes);
         write::peer_bandwidth(900, &mut bytes);
@@ -173,12 +175,12 @@ mod tests {
             ["Other", "Event(StreamBegin(1))", "Other", "Other", "Other"]
         );
         let mut expected = Vec::new();
-        write::event(Event::PingResponse(7), &mut expected);
+        write::event(UserControlEvent::PingResponse(7), &mut expected);
         write::window_size(900, &mut expected);
         assert_eq!(out, expected);
         let mut more = Vec::new();
-        write::event(Event::StreamEof(1), &mut more);
-        write::event(Event::StreamEof(1), &mut more);
+        write::event(UserControlEvent::StreamEof(1), &mut more);
+        write::event(UserControlEvent::StreamEof(1), &mut more);
         let (_, out) = hear(&mut link, &more);
         let mut expected = Vec::new();
         write::acknowledgement((bytes.len() + more.len()) as u32, &mut expected);
@@ -192,11 +194,11 @@ mod tests {
             let mut payload = Vec::new();
             before
                 .iter()
-                .for_each(|text| Value::text(*text).write(&mut payload));
+                .for_each(|text| Value::string(*text).write(&mut payload));
             all.write(&mut payload);
-            assert_eq!(metadata(&payload), Some(all.clone()));
+            assert_eq!(parse_metadata(&payload), Some(all.clone()));
         }
-        assert_eq!(metadata(&[2, 0, 1, b'x']), None);
-        assert_eq!(metadata(&[]), None);
+        assert_eq!(parse_metadata(&[2, 0, 1, b'x']), None);
+        assert_eq!(parse_metadata(&[]), None);
     }
 }

@@ -56,7 +56,7 @@ impl Serialize for Codec {
 
 /// Content of a media message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Content {
+pub enum PacketContent {
     /// Decoder configuration (sequence header).
     Config,
     Frame {
@@ -71,10 +71,10 @@ pub enum Content {
 
 /// Header of a media message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tag {
+pub struct MediaHeader {
     /// The codec; `None` if the message states none.
     pub codec: Option<Codec>,
-    pub content: Content,
+    pub content: PacketContent,
     /// Track ID; 0 unless stated. For several tracks in one message, that of the first.
     pub track: u8,
     /// Offset of the data for the decoder.
@@ -91,8 +91,8 @@ const FLV_AAC: u8 = 10;
 /// Sound format that marks a header of Enhanced RTMP v2.
 const FLV_AUDIO_EXTENDED: u8 = 9;
 /// Frame types of a key frame and of a command (FLV, E.4.3.1).
-const KEY: u8 = 1;
-const COMMAND: u8 = 5;
+const FRAME_TYPE_KEY: u8 = 1;
+const FRAME_TYPE_COMMAND: u8 = 5;
 
 /// Packet types of Enhanced RTMP v2 ("Enhanced Audio", `AudioPacketType`; "Enhanced Video",
 /// `VideoPacketType`).
@@ -119,19 +119,19 @@ const MANY_TRACKS_MANY_CODECS: u8 = 2;
 
 /// Header of Enhanced RTMP v2 (`ExAudioTagHeader`, `ExVideoTagHeader`), up to the data of the first
 /// track.
-struct Extended {
+struct ExHeader {
     packet: u8,
-    name: [u8; 4],
+    four_cc: [u8; 4],
     track: u8,
     data: usize,
     /// True if all fields have defined values.
     is_known: bool,
 }
 
-impl Extended {
+impl ExHeader {
     /// Reads the header after the packet type, from offset `at` on. Returns `None` if it is
     /// truncated.
-    fn read(payload: &[u8], mut packet: u8, mut at: usize, multitrack: u8) -> Option<Extended> {
+    fn read(payload: &[u8], mut packet: u8, mut at: usize, multitrack: u8) -> Option<ExHeader> {
         let (mut kind, mut is_known) = (None, true);
         if packet == multitrack {
             let types = *payload.get(at)?;
@@ -152,21 +152,21 @@ impl Extended {
             // The track's size follows, unless it is the only track.
             at += if kind == ONE_TRACK { 1 } else { 4 };
         }
-        Some(Extended {
+        Some(ExHeader {
             packet,
-            name,
+            four_cc: name,
             track,
             data: at,
             is_known,
         })
     }
 
-    fn tag(&self, content: Content) -> Tag {
-        Tag {
-            codec: Some(Codec::FourCc(self.name)),
+    fn tag(&self, content: PacketContent) -> MediaHeader {
+        MediaHeader {
+            codec: Some(Codec::FourCc(self.four_cc)),
             content: match self.is_known {
                 true => content,
-                false => Content::Unknown,
+                false => PacketContent::Unknown,
             },
             track: self.track,
             data: self.data,
@@ -176,7 +176,7 @@ impl Extended {
 
 /// Skips the `ModEx` prelude of Enhanced RTMP v2, which may be empty. Returns the packet type after
 /// it and the offset after that, or `None` if it is truncated.
-fn pass_mod_ex(payload: &[u8]) -> Option<(u8, usize)> {
+fn skip_mod_ex(payload: &[u8]) -> Option<(u8, usize)> {
     let mut packet = payload.first()? & 0x0f;
     let mut at = 1;
     while packet == packet::MOD_EX {
@@ -194,10 +194,10 @@ fn pass_mod_ex(payload: &[u8]) -> Option<(u8, usize)> {
     Some((packet, at))
 }
 
-impl Tag {
+impl MediaHeader {
     /// Creates an FLV header, which has no tracks.
-    fn flv(codec: Codec, content: Content, data: usize) -> Tag {
-        Tag {
+    fn flv(codec: Codec, content: PacketContent, data: usize) -> MediaHeader {
+        MediaHeader {
             codec: Some(codec),
             content,
             track: 0,
@@ -207,60 +207,70 @@ impl Tag {
 
     /// Parses the header of a video message. Returns `None` if it is empty or truncated.
     #[inline]
-    pub fn of_video(payload: &[u8]) -> Option<Tag> {
+    pub fn parse_video(payload: &[u8]) -> Option<MediaHeader> {
         let (&first, rest) = payload.split_first()?;
         if first & 0x80 != 0 {
-            return Tag::of_extended_video(payload);
+            return MediaHeader::parse_extended_video(payload);
         }
         let (kind, codec) = (first >> 4, first & 0x0f);
-        let frame = Content::Frame { key: kind == KEY };
+        let frame = PacketContent::Frame {
+            key: kind == FRAME_TYPE_KEY,
+        };
         let known = match codec {
             FLV_AVC => Codec::Avc,
             FLV_HEVC => Codec::FourCc(*b"hvc1"),
             // FLV, E.4.3.1: codec numbers outside of this range are undefined and may have packets
             // of any kind.
             1..FLV_AVC => {
-                let content = if kind == COMMAND {
-                    Content::Other
+                let content = if kind == FRAME_TYPE_COMMAND {
+                    PacketContent::Other
                 } else {
                     frame
                 };
-                return Some(Tag::flv(Codec::Other(codec), content, 1));
+                return Some(MediaHeader::flv(Codec::Other(codec), content, 1));
             }
-            _ => return Some(Tag::flv(Codec::Other(codec), Content::Unknown, 1)),
+            _ => {
+                return Some(MediaHeader::flv(
+                    Codec::Other(codec),
+                    PacketContent::Unknown,
+                    1,
+                ));
+            }
         };
         let content = match rest.first()? {
-            0 => Content::Config,
-            1 if kind != COMMAND => frame,
-            _ => Content::Other,
+            0 => PacketContent::Config,
+            1 if kind != FRAME_TYPE_COMMAND => frame,
+            _ => PacketContent::Other,
         };
-        Some(Tag::flv(known, content, 5))
+        Some(MediaHeader::flv(known, content, 5))
     }
 
     /// Parses a header of Enhanced RTMP v2, "Enhanced Video": one flag bit, three bits of frame
     /// type, and four bits of packet type.
-    fn of_extended_video(payload: &[u8]) -> Option<Tag> {
+    fn parse_extended_video(payload: &[u8]) -> Option<MediaHeader> {
         let kind = payload.first()? >> 4 & 7;
-        let (packet, at) = pass_mod_ex(payload)?;
-        if kind == COMMAND && packet != packet::METADATA {
-            return Some(Tag {
+        let (packet, at) = skip_mod_ex(payload)?;
+        if kind == FRAME_TYPE_COMMAND && packet != packet::METADATA {
+            return Some(MediaHeader {
                 codec: None,
-                content: Content::Other,
+                content: PacketContent::Other,
                 track: 0,
                 data: at,
             });
         }
-        let header = Extended::read(payload, packet, at, packet::VIDEO_MULTITRACK)?;
-        let frame = Content::Frame { key: kind == KEY };
+        let header = ExHeader::read(payload, packet, at, packet::VIDEO_MULTITRACK)?;
+        let frame = PacketContent::Frame {
+            key: kind == FRAME_TYPE_KEY,
+        };
         let mut tag = header.tag(match header.packet {
-            packet::SEQUENCE_START | packet::MPEG2_TS_SEQUENCE_START => Content::Config,
+            packet::SEQUENCE_START | packet::MPEG2_TS_SEQUENCE_START => PacketContent::Config,
             packet::CODED_FRAMES | packet::CODED_FRAMES_X => frame,
-            packet::SEQUENCE_END | packet::METADATA => Content::Other,
-            _ => Content::Unknown,
+            packet::SEQUENCE_END | packet::METADATA => PacketContent::Other,
+            _ => PacketContent::Unknown,
         });
         // Composition time.
         if header.packet == packet::CODED_FRAMES
-            && matches!(&header.name, b"avc1" | b"hvc1" | b"vvc1")
+            && matches!(&header.four_cc, b"avc1" | b"hvc1" | b"vvc1")
         {
             tag.data += 3;
         }
@@ -269,30 +279,32 @@ impl Tag {
 
     /// Parses the header of an audio message. Returns `None` if it is empty or truncated.
     #[inline]
-    pub fn of_audio(payload: &[u8]) -> Option<Tag> {
+    pub fn parse_audio(payload: &[u8]) -> Option<MediaHeader> {
         let (&first, rest) = payload.split_first()?;
-        let frame = Content::Frame { key: true };
+        let frame = PacketContent::Frame { key: true };
         Some(match first >> 4 {
             FLV_AUDIO_EXTENDED => {
-                let (packet, at) = pass_mod_ex(payload)?;
-                let header = Extended::read(payload, packet, at, packet::AUDIO_MULTITRACK)?;
+                let (packet, at) = skip_mod_ex(payload)?;
+                let header = ExHeader::read(payload, packet, at, packet::AUDIO_MULTITRACK)?;
                 header.tag(match header.packet {
-                    packet::SEQUENCE_START => Content::Config,
+                    packet::SEQUENCE_START => PacketContent::Config,
                     packet::CODED_FRAMES => frame,
-                    packet::SEQUENCE_END | packet::MULTICHANNEL_CONFIG => Content::Other,
-                    _ => Content::Unknown,
+                    packet::SEQUENCE_END | packet::MULTICHANNEL_CONFIG => PacketContent::Other,
+                    _ => PacketContent::Unknown,
                 })
             }
             FLV_AAC => {
                 let content = match rest.first()? {
-                    0 => Content::Config,
+                    0 => PacketContent::Config,
                     _ => frame,
                 };
-                Tag::flv(Codec::Aac, content, 2)
+                MediaHeader::flv(Codec::Aac, content, 2)
             }
             // Reserved (FLV, E.4.2.1).
-            format @ 12..=13 => Tag::flv(Codec::Other(16 + format), Content::Unknown, 1),
-            format => Tag::flv(Codec::Other(16 + format), frame, 1),
+            format @ 12..=13 => {
+                MediaHeader::flv(Codec::Other(16 + format), PacketContent::Unknown, 1)
+            }
+            format => MediaHeader::flv(Codec::Other(16 + format), frame, 1),
         })
     }
 }
@@ -303,7 +315,7 @@ const UNITS_MAX: usize = 8;
 /// Returns the time code of an H.264 frame (ISO/IEC 14496-15, 5.3.4.2), of which the beginning is
 /// enough. NAL unit lengths have four bytes, as all servers use them.
 #[inline]
-pub fn time_code(mut units: &[u8]) -> Option<TimeCode> {
+pub fn find_time_code(mut units: &[u8]) -> Option<TimeCode> {
     for _ in 0..UNITS_MAX {
         let (length, rest) = units.split_first_chunk()?;
         let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
@@ -330,36 +342,42 @@ mod tests {
     #[test]
     fn video_headers_are_parsed() {
         let tag = |payload: &[u8]| {
-            let tag = Tag::of_video(payload)?;
+            let tag = MediaHeader::parse_video(payload)?;
             let codec = tag
                 .codec
                 .map_or_else(String::new, |codec| codec.to_string());
             Some((codec, tag.content, tag.data))
         };
-        let frame = |key| Content::Frame { key };
+        let frame = |key| PacketContent::Frame { key };
         for (payload, expected) in [
-            (&[0x17, 0, 0, 0, 0][..], Some(("h264", Content::Config, 5))),
+            (
+                &[0x17, 0, 0, 0, 0][..],
+                Some(("h264", PacketContent::Config, 5)),
+            ),
             (&[0x17, 1, 0, 0, 0], Some(("h264", frame(true), 5))),
             (&[0x27, 1, 0, 0, 40], Some(("h264", frame(false), 5))),
-            (&[0x17, 2, 0, 0, 0], Some(("h264", Content::Other, 5))),
-            (&[0x57, 1, 0, 0, 0], Some(("h264", Content::Other, 5))),
+            (&[0x17, 2, 0, 0, 0], Some(("h264", PacketContent::Other, 5))),
+            (&[0x57, 1, 0, 0, 0], Some(("h264", PacketContent::Other, 5))),
             (&[0x12, 1], Some(("video 2", frame(true), 1))),
-            (b"\x90hvc1\x01", Some(("hevc", Content::Config, 5))),
+            (b"\x90hvc1\x01", Some(("hevc", PacketContent::Config, 5))),
             (b"\x91hvc1\x00\x00\x00", Some(("hevc", frame(true), 8))),
             (b"\xa3hvc1", Some(("hevc", frame(false), 5))),
             (b"\x91av01", Some(("av1", frame(true), 5))),
             (b"\xa1vp09", Some(("vp9", frame(false), 5))),
-            (b"\x94av01", Some(("av1", Content::Other, 5))),
+            (b"\x94av01", Some(("av1", PacketContent::Other, 5))),
             // HEVC without Enhanced RTMP, and codec numbers that FLV does not define.
-            (&[0x1c, 0, 0, 0, 0], Some(("hevc", Content::Config, 5))),
+            (
+                &[0x1c, 0, 0, 0, 0],
+                Some(("hevc", PacketContent::Config, 5)),
+            ),
             (&[0x1c, 1, 0, 0, 0], Some(("hevc", frame(true), 5))),
             (&[0x2c, 1, 0, 0, 0], Some(("hevc", frame(false), 5))),
             (&[0x1c], None),
-            (&[0x1d, 1], Some(("video 13", Content::Unknown, 1))),
-            (&[0x10, 1], Some(("video 0", Content::Unknown, 1))),
+            (&[0x1d, 1], Some(("video 13", PacketContent::Unknown, 1))),
+            (&[0x10, 1], Some(("video 0", PacketContent::Unknown, 1))),
             // A command has no codec, unless it is metadata.
-            (b"\xd0\x00", Some(("", Content::Other, 1))),
-            (b"\xd4hvc1", Some(("hevc", Content::Other, 5))),
+            (b"\xd0\x00", Some(("", PacketContent::Other, 1))),
+            (b"\xd4hvc1", Some(("hevc", PacketContent::Other, 5))),
             // ModEx of 3 bytes; two ModEx packets, the second with a 16-bit size; then another
             // packet type.
             (b"\x97\x02\0\0\x01\x01hvc1", Some(("hevc", frame(true), 13))),
@@ -369,7 +387,7 @@ mod tests {
             ),
             (
                 b"\x97\x00\x05\x07\xff\x00\x02abc\x00av01",
-                Some(("av1", Content::Config, 15)),
+                Some(("av1", PacketContent::Config, 15)),
             ),
             (b"\x97\x02\0\0\x01", None),
             (b"\x97\xff\xff\xff\0", None),
@@ -379,12 +397,18 @@ mod tests {
             (b"\x96\x13av01\x00\0\0\x09", Some(("av1", frame(true), 10))),
             (
                 b"\x96\x20av01\x01\0\0\x09",
-                Some(("av1", Content::Config, 10)),
+                Some(("av1", PacketContent::Config, 10)),
             ),
-            (b"\x96\x31av01\x00", Some(("av1", Content::Unknown, 10))),
-            (b"\x96\x06av01\x00", Some(("av1", Content::Unknown, 7))),
+            (
+                b"\x96\x31av01\x00",
+                Some(("av1", PacketContent::Unknown, 10)),
+            ),
+            (
+                b"\x96\x06av01\x00",
+                Some(("av1", PacketContent::Unknown, 7)),
+            ),
             (b"\x96\x01hvc1", None),
-            (b"\x9aav01", Some(("av1", Content::Unknown, 5))),
+            (b"\x9aav01", Some(("av1", PacketContent::Unknown, 5))),
             (b"\x91ab\x00\xff", Some(("ab\\x00\\xff", frame(true), 5))),
             (b"\x91av0", None),
             (&[0x17], None),
@@ -398,30 +422,33 @@ mod tests {
     #[test]
     fn audio_headers_are_parsed() {
         let tag = |payload: &[u8]| {
-            let tag = Tag::of_audio(payload)?;
+            let tag = MediaHeader::parse_audio(payload)?;
             let codec = tag
                 .codec
                 .map_or_else(String::new, |codec| codec.to_string());
             Some((codec, tag.content, tag.data))
         };
-        let frame = Content::Frame { key: true };
+        let frame = PacketContent::Frame { key: true };
         for (payload, expected) in [
-            (&[0xaf, 0, 0x12][..], Some(("aac", Content::Config, 2))),
+            (
+                &[0xaf, 0, 0x12][..],
+                Some(("aac", PacketContent::Config, 2)),
+            ),
             (&[0xaf, 1], Some(("aac", frame, 2))),
             (&[0x2f], Some(("mp3", frame, 1))),
             (&[0x82], Some(("pcmu", frame, 1))),
-            (b"\x90Opus", Some(("opus", Content::Config, 5))),
+            (b"\x90Opus", Some(("opus", PacketContent::Config, 5))),
             (b"\x91Opus", Some(("opus", frame, 5))),
-            (b"\x94mp4a", Some(("aac", Content::Other, 5))),
+            (b"\x94mp4a", Some(("aac", PacketContent::Other, 5))),
             (b"\x95\x01mp4a\x01", Some(("aac", frame, 7))),
-            (b"\x95\x00mp4a\x01", Some(("aac", Content::Config, 7))),
+            (b"\x95\x00mp4a\x01", Some(("aac", PacketContent::Config, 7))),
             (b"\x95\x11Opus\x00\0\0\x05", Some(("opus", frame, 10))),
             (
                 b"\x97\x02\0\0\x01\x05\x01mp4a\x01",
                 Some(("aac", frame, 12)),
             ),
             (b"\x95mp4", None),
-            (&[0xcf, 1], Some(("audio 12", Content::Unknown, 1))),
+            (&[0xcf, 1], Some(("audio 12", PacketContent::Unknown, 1))),
             (&[0xaf], None),
             (&[], None),
         ] {
@@ -441,11 +468,11 @@ mod tests {
         let unit = |nal: &[u8]| [&(nal.len() as u32).to_be_bytes()[..], nal].concat();
         let sets = [unit(&[9, 0xf0]), unit(&[0x67; 20]), unit(&[0x68; 4])].concat();
         let all = [sets, unit(&nal), unit(&[0x65; 300])].concat();
-        assert_eq!(time_code(&all), Some(code));
-        assert_eq!(time_code(&all[..100]), Some(code));
-        assert_eq!(time_code(&all[..60]), None);
+        assert_eq!(find_time_code(&all), Some(code));
+        assert_eq!(find_time_code(&all[..100]), Some(code));
+        assert_eq!(find_time_code(&all[..60]), None);
         let behind = [unit(&[0x65; 30]), unit(&nal)].concat();
-        assert_eq!(time_code(&behind), None);
-        assert_eq!(time_code(&[255; 40]), None);
+        assert_eq!(find_time_code(&behind), None);
+        assert_eq!(find_time_code(&[255; 40]), None);
     }
 }

@@ -1,11 +1,11 @@
 //! Messages (RTMP, 5.4, 6 and 7): types, and payloads other than media.
 
 use super::Malformed;
-use super::amf0::{Reader, Value};
+use super::amf0::{Amf0Reader, Value};
 
 /// Message type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MessageType {
     /// RTMP, 5.4.1.
     SetChunkSize,
     /// RTMP, 5.4.2.
@@ -34,44 +34,44 @@ pub enum Kind {
     Aggregate,
 }
 
-impl Kind {
+impl MessageType {
     /// Returns the type with this ID, or `None` if it is unknown.
     #[inline]
-    pub const fn of(number: u8) -> Option<Kind> {
+    pub const fn from_id(number: u8) -> Option<MessageType> {
         Some(match number {
-            1 => Kind::SetChunkSize,
-            2 => Kind::Abort,
-            3 => Kind::Acknowledgement,
-            4 => Kind::UserControl,
-            5 => Kind::WindowSize,
-            6 => Kind::PeerBandwidth,
-            8 => Kind::Audio,
-            9 => Kind::Video,
-            15 => Kind::DataAmf3,
-            17 => Kind::CommandAmf3,
-            18 => Kind::Data,
-            20 => Kind::Command,
-            22 => Kind::Aggregate,
+            1 => MessageType::SetChunkSize,
+            2 => MessageType::Abort,
+            3 => MessageType::Acknowledgement,
+            4 => MessageType::UserControl,
+            5 => MessageType::WindowSize,
+            6 => MessageType::PeerBandwidth,
+            8 => MessageType::Audio,
+            9 => MessageType::Video,
+            15 => MessageType::DataAmf3,
+            17 => MessageType::CommandAmf3,
+            18 => MessageType::Data,
+            20 => MessageType::Command,
+            22 => MessageType::Aggregate,
             _ => return None,
         })
     }
 
     /// Returns the message type ID.
-    pub const fn number(self) -> u8 {
+    pub const fn id(self) -> u8 {
         match self {
-            Kind::SetChunkSize => 1,
-            Kind::Abort => 2,
-            Kind::Acknowledgement => 3,
-            Kind::UserControl => 4,
-            Kind::WindowSize => 5,
-            Kind::PeerBandwidth => 6,
-            Kind::Audio => 8,
-            Kind::Video => 9,
-            Kind::DataAmf3 => 15,
-            Kind::CommandAmf3 => 17,
-            Kind::Data => 18,
-            Kind::Command => 20,
-            Kind::Aggregate => 22,
+            MessageType::SetChunkSize => 1,
+            MessageType::Abort => 2,
+            MessageType::Acknowledgement => 3,
+            MessageType::UserControl => 4,
+            MessageType::WindowSize => 5,
+            MessageType::PeerBandwidth => 6,
+            MessageType::Audio => 8,
+            MessageType::Video => 9,
+            MessageType::DataAmf3 => 15,
+            MessageType::CommandAmf3 => 17,
+            MessageType::Data => 18,
+            MessageType::Command => 20,
+            MessageType::Aggregate => 22,
         }
     }
 }
@@ -80,13 +80,13 @@ impl Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     /// Message type ID.
-    pub kind: u8,
+    pub type_id: u8,
     /// Timestamp in milliseconds.
     pub timestamp: u32,
     /// Message stream ID.
-    pub stream: u32,
+    pub message_stream: u32,
     /// Size on the wire in bytes, including chunk headers.
-    pub wire: u32,
+    pub wire_bytes: u32,
     /// Payload. Empty for unknown types, for aggregate messages and for their parts.
     pub payload: Vec<u8>,
 }
@@ -96,9 +96,9 @@ impl Message {
     ///
     /// # Errors
     /// [`Malformed::TooShort`].
-    pub fn field(&self) -> Result<u32, Malformed> {
+    pub fn first_u32(&self) -> Result<u32, Malformed> {
         let field = self.payload.first_chunk();
-        let field = field.ok_or(Malformed::TooShort(self.kind))?;
+        let field = field.ok_or(Malformed::TooShort(self.type_id))?;
         Ok(u32::from_be_bytes(*field))
     }
 }
@@ -121,12 +121,12 @@ impl Command {
     /// # Errors
     /// [`Malformed::Command`] if it has no name, [`Malformed::Amf`] if the name is unreadable,
     /// [`Malformed::AmfTooDeep`] or [`Malformed::AmfTooMany`].
-    pub fn read(payload: &[u8], amf3: bool) -> Result<Command, Malformed> {
+    pub fn parse(payload: &[u8], amf3: bool) -> Result<Command, Malformed> {
         let bytes = match payload {
             [0, rest @ ..] if amf3 => rest,
             bytes => bytes,
         };
-        let mut reader = Reader::new(bytes);
+        let mut reader = Amf0Reader::new(bytes);
         let name = match reader.next_value()? {
             Some(Value::String(name)) => name,
             _ => return Err(Malformed::Command),
@@ -165,14 +165,14 @@ impl Command {
     }
 
     /// Returns a property of the information object: the last argument that has this property.
-    pub fn information(&self, name: &str) -> Option<&str> {
+    pub fn information_property(&self, name: &str) -> Option<&str> {
         let mut arguments = self.arguments.iter().rev();
         arguments.find_map(|value| value.get(name)?.as_str())
     }
 
     /// Returns the redirect URL of a refused `connect`: property `redirect` of the object `ex` in
     /// the information object, with `code` 302. Adobe's access plug-ins and Wowza send it.
-    pub fn redirect(&self) -> Option<&str> {
+    pub fn redirect_url(&self) -> Option<&str> {
         let mut arguments = self.arguments.iter().rev();
         arguments.find_map(|value| value.get("ex")?.get("redirect")?.as_str())
     }
@@ -180,7 +180,7 @@ impl Command {
 
 /// User control message (RTMP, 7.1.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum UserControlEvent {
     /// The stream is ready for use.
     StreamBegin(u32),
     /// The stream ended.
@@ -199,13 +199,13 @@ pub enum Event {
     Other(u16),
 }
 
-impl Event {
+impl UserControlEvent {
     /// Parses an event.
     ///
     /// # Errors
     /// [`Malformed::TooShort`].
-    pub fn read(payload: &[u8]) -> Result<Event, Malformed> {
-        let short = || Malformed::TooShort(Kind::UserControl.number());
+    pub fn parse(payload: &[u8]) -> Result<UserControlEvent, Malformed> {
+        let short = || Malformed::TooShort(MessageType::UserControl.id());
         let (kind, rest) = payload.split_first_chunk().ok_or_else(short)?;
         let kind = u16::from_be_bytes(*kind);
         let number = |at: usize| {
@@ -215,28 +215,28 @@ impl Event {
                 .ok_or_else(short)
         };
         Ok(match kind {
-            0 => Event::StreamBegin(number(0)?),
-            1 => Event::StreamEof(number(0)?),
-            2 => Event::StreamDry(number(0)?),
-            3 => Event::SetBufferLength(number(0)?, number(4)?),
-            4 => Event::StreamIsRecorded(number(0)?),
-            6 => Event::PingRequest(number(0)?),
-            7 => Event::PingResponse(number(0)?),
-            other => Event::Other(other),
+            0 => UserControlEvent::StreamBegin(number(0)?),
+            1 => UserControlEvent::StreamEof(number(0)?),
+            2 => UserControlEvent::StreamDry(number(0)?),
+            3 => UserControlEvent::SetBufferLength(number(0)?, number(4)?),
+            4 => UserControlEvent::StreamIsRecorded(number(0)?),
+            6 => UserControlEvent::PingRequest(number(0)?),
+            7 => UserControlEvent::PingResponse(number(0)?),
+            other => UserControlEvent::Other(other),
         })
     }
 
-    /// Returns the payload. For [`Event::Other`] it is the event type only.
+    /// Returns the payload. For [`UserControlEvent::Other`] it is the event type only.
     pub fn to_bytes(self) -> Vec<u8> {
         let (kind, numbers): (u16, &[u32]) = match &self {
-            Event::StreamBegin(stream) => (0, &[*stream]),
-            Event::StreamEof(stream) => (1, &[*stream]),
-            Event::StreamDry(stream) => (2, &[*stream]),
-            Event::SetBufferLength(stream, millis) => (3, &[*stream, *millis]),
-            Event::StreamIsRecorded(stream) => (4, &[*stream]),
-            Event::PingRequest(time) => (6, &[*time]),
-            Event::PingResponse(time) => (7, &[*time]),
-            Event::Other(kind) => (*kind, &[]),
+            UserControlEvent::StreamBegin(stream) => (0, &[*stream]),
+            UserControlEvent::StreamEof(stream) => (1, &[*stream]),
+            UserControlEvent::StreamDry(stream) => (2, &[*stream]),
+            UserControlEvent::SetBufferLength(stream, millis) => (3, &[*stream, *millis]),
+            UserControlEvent::StreamIsRecorded(stream) => (4, &[*stream]),
+            UserControlEvent::PingRequest(time) => (6, &[*time]),
+            UserControlEvent::PingResponse(time) => (7, &[*time]),
+            UserControlEvent::Other(kind) => (*kind, &[]),
         };
         let numbers = numbers.iter().flat_map(|number| number.to_be_bytes());
         kind.to_be_bytes().into_iter().chain(numbers).collect()
@@ -260,38 +260,41 @@ mod tests {
             let transaction = transaction.into();
             let command = Command { name, transaction, arguments };
             let bytes = command.to_bytes();
-            prop_assert_eq!(Command::read(&bytes, false), Ok(command.clone()));
+            prop_assert_eq!(Command::parse(&bytes, false), Ok(command.clone()));
             let wrapped = [&[0][..], &bytes].concat();
-            prop_assert_eq!(Command::read(&wrapped, true), Ok(command));
+            prop_assert_eq!(Command::parse(&wrapped, true), Ok(command));
         }
 
         #[test]
         fn events_are_read_as_they_are_written(kind in 0u16..40, one: u32, other: u32) {
             let payload = [&kind.to_be_bytes()[..], &one.to_be_bytes(), &other.to_be_bytes()].concat();
-            let event = Event::read(&payload).expect("long enough");
-            prop_assert_eq!(Event::read(&event.to_bytes()), Ok(event));
-            prop_assert_eq!(Event::read(&payload[..1]), Err(Malformed::TooShort(4)));
+            let event = UserControlEvent::parse(&payload).expect("long enough");
+            prop_assert_eq!(UserControlEvent::parse(&event.to_bytes()), Ok(event));
+            prop_assert_eq!(UserControlEvent::parse(&payload[..1]), Err(Malformed::TooShort(4)));
         }
     }
 
     #[test]
     fn message_types_have_distinct_ids() {
         let known: Vec<u8> = (0..=255)
-            .filter(|&number| Kind::of(number).is_some())
+            .filter(|&number| MessageType::from_id(number).is_some())
             .collect();
         assert_eq!(known.len(), 13);
         for number in known {
-            assert_eq!(Kind::of(number).map(Kind::number), Some(number));
+            assert_eq!(
+                MessageType::from_id(number).map(MessageType::id),
+                Some(number)
+            );
         }
     }
 
     #[test]
     fn command_needs_a_name() {
         for payload in [&[][..], &[5]] {
-            assert_eq!(Command::read(payload, false), Err(Malformed::Command));
+            assert_eq!(Command::parse(payload, false), Err(Malformed::Command));
         }
         let read = |payload: &[u8]| {
-            let command = Command::read(payload, false).expect("it has a name");
+            let command = Command::parse(payload, false).expect("it has a name");
             (command.transaction, command.arguments)
         };
         // Without a transaction ID, with one, and truncated after it.
@@ -306,11 +309,14 @@ mod tests {
                 Value::Null,
                 Value::Object(vec![(
                     "code".to_owned(),
-                    Value::text("NetStream.Play.Start"),
+                    Value::string("NetStream.Play.Start"),
                 )]),
             ],
         };
-        assert_eq!(status.information("code"), Some("NetStream.Play.Start"));
-        assert_eq!(status.information("level"), None);
+        assert_eq!(
+            status.information_property("code"),
+            Some("NetStream.Play.Start")
+        );
+        assert_eq!(status.information_property("level"), None);
     }
 }

@@ -7,53 +7,53 @@ use super::{FlowFaults, Sent};
 
 /// Treatment of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::rtmp) enum Fate {
+pub(in crate::rtmp) enum FrameFault {
     /// Sent completely.
     Whole,
     /// Only the first byte is sent, so that the header is truncated.
     Malformed,
     /// Not sent.
-    LeftOut,
+    Dropped,
 }
 
 /// Draws the treatment of each frame of a stream, and counts the frames that a player misses.
 #[derive(Debug)]
-pub(in crate::rtmp) struct Fates {
+pub(in crate::rtmp) struct FrameFaults {
     lose: f64,
     malformed: f64,
     rng: Pcg64,
     /// Video frames not sent whole since the last whole one.
-    gap: u64,
+    video_frames_missing: u64,
 }
 
-impl Fates {
-    pub(in crate::rtmp) fn new(faults: &FlowFaults, seed: u64) -> Fates {
-        Fates {
+impl FrameFaults {
+    pub(in crate::rtmp) fn new(faults: &FlowFaults, seed: u64) -> FrameFaults {
+        FrameFaults {
             lose: faults.lose,
             malformed: faults.malformed,
             rng: Pcg64::seed_from_u64(seed),
-            gap: 0,
+            video_frames_missing: 0,
         }
     }
 
     /// Draws the treatment of the next frame.
-    pub(in crate::rtmp) fn next(&mut self, video: bool, sent: &mut Sent) -> Fate {
+    pub(in crate::rtmp) fn next(&mut self, video: bool, sent: &mut Sent) -> FrameFault {
         let fate = if self.draws(self.lose) {
             sent.left_out += 1;
-            Fate::LeftOut
+            FrameFault::Dropped
         } else if self.draws(self.malformed) {
-            Fate::Malformed
+            FrameFault::Malformed
         } else {
-            Fate::Whole
+            FrameFault::Whole
         };
-        self.gap += u64::from(video && fate != Fate::Whole);
+        self.video_frames_missing += u64::from(video && fate != FrameFault::Whole);
         fate
     }
 
     /// Records that a whole video frame has left. Call it before the frame is counted. A player
     /// does not miss frames before the first one.
-    pub(in crate::rtmp) fn video_left(&mut self, sent: &mut Sent) {
-        let gap = std::mem::take(&mut self.gap);
+    pub(in crate::rtmp) fn record_video_sent(&mut self, sent: &mut Sent) {
+        let gap = std::mem::take(&mut self.video_frames_missing);
         if sent.video_frames > 0 {
             sent.missed += gap;
         }

@@ -2,8 +2,8 @@ use measure::units::BitRate;
 
 use super::*;
 use crate::media::source::SourceConfig;
-use crate::rtmp::codec::chunk::{ChunkReader, Item};
-use crate::rtmp::codec::media::{Content, Tag as MediaTag, time_code};
+use crate::rtmp::codec::chunk::{ChunkReader, ReadMessage};
+use crate::rtmp::codec::media::{MediaHeader as MediaTag, PacketContent, find_time_code};
 use crate::rtmp::codec::write;
 
 const WALL_CLOCK: Duration = Duration::from_secs(1_700_000_000);
@@ -40,7 +40,7 @@ fn take(flow: &mut MediaFlow, now: Time, out: &mut Vec<u8>) -> bool {
     };
     assert!(flow.next_packet(now).is_none() && flow.next_due() == Some(Time::NEVER));
     out.extend_from_slice(&packet.payload);
-    flow.left(packet.tag, Some(Handover::at(now)));
+    flow.packet_sent(packet.tag, Some(Handover::at(now)));
     true
 }
 
@@ -61,14 +61,14 @@ fn pieces_end_at_chunk_boundaries() {
         }
         let mut reader = ChunkReader::new(false);
         let (mut at, mut numbers, mut media, mut acknowledged) = (0, Vec::new(), 0, 0);
-        while let Some(item) = reader.next(&bytes, &mut at).expect("it is RTMP") {
+        while let Some(item) = reader.next_message(&bytes, &mut at).expect("it is RTMP") {
             match item {
-                Item::Media(one) => {
+                ReadMessage::Media(one) => {
                     media += 1;
-                    let tag = MediaTag::of_video(one.head).filter(|_| one.video);
-                    numbers.extend(tag.and_then(|tag| time_code(one.head.get(tag.data..)?)));
+                    let tag = MediaTag::parse_video(one.head).filter(|_| one.video);
+                    numbers.extend(tag.and_then(|tag| find_time_code(one.head.get(tag.data..)?)));
                 }
-                Item::Message(_) => acknowledged += 1,
+                ReadMessage::Message(_) => acknowledged += 1,
             }
         }
         assert_eq!((numbers.len(), media), (26, 26 + 47));
@@ -90,16 +90,16 @@ fn backlog_waits_and_is_measured() {
     while take(&mut flow, ms(1000), &mut bytes) {}
     // The connection takes nothing for two seconds.
     assert_eq!(flow.take_delays(), [0, 0]);
-    let waiting = flow.waiting(ms(3000));
+    let waiting = flow.backlog_bytes(ms(3000));
     assert!(waiting.abs_diff(298_000) < 9000, "{waiting}");
     // A refused piece is handed out again.
     let refused = flow.next_packet(ms(3000)).expect("it is due");
-    flow.left(refused.tag, None);
+    flow.packet_sent(refused.tag, None);
     let again = flow.next_packet(ms(3000)).expect("it is due");
     assert_eq!(refused.payload, again.payload);
-    flow.left(again.tag, Some(Handover::at(ms(3000))));
+    flow.packet_sent(again.tag, Some(Handover::at(ms(3000))));
     while take(&mut flow, ms(3000), &mut bytes) {}
-    assert_eq!(flow.waiting(ms(3000)), 0);
+    assert_eq!(flow.backlog_bytes(ms(3000)), 0);
     let delays = flow.take_delays();
     assert_eq!(delays.len(), 50 + 93);
     let most = delays.iter().max().copied();
@@ -120,7 +120,7 @@ fn late_frames_are_dropped_up_to_the_next_key_frame() {
     );
     assert!(sent.not_taken > 200, "{sent:?}");
     // Time code numbers continue, so that players miss the dropped frames.
-    assert_eq!(flow.code, 126);
+    assert_eq!(flow.next_time_code, 126);
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn injected_faults_match_what_a_player_sees() {
         stall: Some((Duration::from_secs(1), Duration::from_millis(300))),
         ..FlowFaults::default()
     };
-    flow.fates = Fates::new(&flow.config.faults, 1);
+    flow.fates = FrameFaults::new(&flow.config.faults, 1);
     let mut bytes = Vec::new();
     write::set_chunk_size(4096, &mut bytes);
     let mut now = ms(1000);
@@ -142,21 +142,21 @@ fn injected_faults_match_what_a_player_sees() {
     }
     let mut reader = ChunkReader::new(false);
     let (mut at, mut malformed, mut numbers, mut audio, mut keys) = (0, 0, Vec::new(), 0, 0);
-    while let Some(item) = reader.next(&bytes, &mut at).expect("it is RTMP") {
-        let Item::Media(one) = item else {
+    while let Some(item) = reader.next_message(&bytes, &mut at).expect("it is RTMP") {
+        let ReadMessage::Media(one) = item else {
             continue;
         };
         let tag = match one.video {
-            true => MediaTag::of_video(one.head),
-            false => MediaTag::of_audio(one.head),
+            true => MediaTag::parse_video(one.head),
+            false => MediaTag::parse_audio(one.head),
         };
         let Some(tag) = tag else {
             malformed += 1;
             continue;
         };
-        keys += u64::from(one.video && tag.content == Content::Frame { key: true });
+        keys += u64::from(one.video && tag.content == PacketContent::Frame { key: true });
         match one.video {
-            true => numbers.extend(time_code(&one.head[tag.data..]).map(|code| code.number)),
+            true => numbers.extend(find_time_code(&one.head[tag.data..]).map(|code| code.number)),
             false => audio += 1,
         }
     }

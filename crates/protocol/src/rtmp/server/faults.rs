@@ -25,7 +25,7 @@ pub enum HandshakeFault {
 
 /// Wrong answer to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum AnswerFault {
     /// Never answers any command.
     Silent,
     /// Answers `connect`: the application does not exist.
@@ -55,7 +55,7 @@ pub enum Answer {
 pub struct ServerFaults {
     pub handshake: Option<HandshakeFault>,
     /// Wrong answer to commands.
-    pub answer: Option<Answer>,
+    pub answer: Option<AnswerFault>,
     /// Faults of sent media.
     pub flow: FlowFaults,
     /// Time from the beginning of media to closing the connection.
@@ -73,18 +73,18 @@ const HANDSHAKES: [(&str, HandshakeFault); 6] = [
 ];
 
 /// Values of `answer=`.
-const ANSWERS: [(&str, Answer); 11] = [
-    ("silent", Answer::Silent),
-    ("invalid-app", Answer::InvalidApp),
-    ("rejected", Answer::Rejected),
-    ("not-found", Answer::NotFound),
-    ("bad-name", Answer::BadName),
-    ("close", Answer::Close),
-    ("deep-amf", Answer::DeepAmf),
-    ("chunk-size-zero", Answer::ChunkSizeZero),
-    ("chunk-size-huge", Answer::ChunkSizeHuge),
-    ("endless-status", Answer::EndlessStatus),
-    ("no-media", Answer::NoMedia),
+const ANSWERS: [(&str, AnswerFault); 11] = [
+    ("silent", AnswerFault::Silent),
+    ("invalid-app", AnswerFault::InvalidApp),
+    ("rejected", AnswerFault::Rejected),
+    ("not-found", AnswerFault::NotFound),
+    ("bad-name", AnswerFault::BadName),
+    ("close", AnswerFault::Close),
+    ("deep-amf", AnswerFault::DeepAmf),
+    ("chunk-size-zero", AnswerFault::ChunkSizeZero),
+    ("chunk-size-huge", AnswerFault::ChunkSizeHuge),
+    ("endless-status", AnswerFault::EndlessStatus),
+    ("no-media", AnswerFault::NoMedia),
 ];
 
 impl ServerFaults {
@@ -118,11 +118,10 @@ impl ServerFaults {
                 .map_err(|error| error.to_string())
         };
         let result = match name {
-            "handshake" => crate::reference::one_of(&HANDSHAKES, value)
+            "handshake" => crate::reference::find_by_name(&HANDSHAKES, value)
                 .map(|fault| self.handshake = Some(fault)),
-            "answer" => {
-                crate::reference::one_of(&ANSWERS, value).map(|fault| self.answer = Some(fault))
-            }
+            "answer" => crate::reference::find_by_name(&ANSWERS, value)
+                .map(|fault| self.answer = Some(fault)),
             "lose" => share(value).map(|share| self.flow.lose = share),
             "malformed" => share(value).map(|share| self.flow.malformed = share),
             "stall" => value
@@ -156,7 +155,7 @@ mod tests {
         let seconds = Duration::from_secs;
         let expected = ServerFaults {
             handshake: Some(HandshakeFault::Silent),
-            answer: Some(Answer::NotFound),
+            answer: Some(AnswerFault::NotFound),
             flow: FlowFaults {
                 lose: 0.01,
                 malformed: 0.01,

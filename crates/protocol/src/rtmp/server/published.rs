@@ -3,25 +3,25 @@
 use bytes::Bytes;
 use measure::Time;
 
-use crate::published_streams::{self, Item};
-use crate::rtmp::codec::message::Kind;
-use crate::rtmp::flow::What;
+use crate::published_streams::{self, RelayedItem};
+use crate::rtmp::codec::message::MessageType;
+use crate::rtmp::flow::MessageCategory;
 
 /// All published streams, by application and name.
-pub(super) type PublishedStreams = published_streams::PublishedStreams<Relayed>;
+pub(super) type PublishedStreams = published_streams::PublishedStreams<RelayedMessage>;
 
 /// A relayed message.
 #[derive(Clone, Debug)]
-pub(super) struct Relayed {
-    pub(super) kind: Kind,
-    pub(super) what: What,
+pub(super) struct RelayedMessage {
+    pub(super) kind: MessageType,
+    pub(super) category: MessageCategory,
     /// Arrival of its last byte.
-    pub(super) at: Time,
+    pub(super) received_at: Time,
     pub(super) timestamp: u32,
     pub(super) payload: Bytes,
 }
 
-impl Item for Relayed {
+impl RelayedItem for RelayedMessage {
     fn bytes(&self) -> usize {
         self.payload.len()
     }

@@ -12,8 +12,8 @@ use serde::Serialize;
 use super::{ServedClient, Server, ServerConfig, ServerFaults};
 use crate::media::source::SourceConfig;
 use crate::reference::{
-    Demo, Flag, Flags, ReferenceServer, Second, Section, Serve, Settings, Takes, Tally, Times,
-    common, line, parses,
+    Demo, Flag, FlagValue, Flags, Occurrence, ReferenceServer, RunningServer, Second, Section,
+    ServerSettings, Tally, check_parse, common, to_line,
 };
 use crate::rtmp::url::DEFAULT_PORT;
 use crate::session::{Record, Session};
@@ -22,7 +22,7 @@ pub(crate) static SERVER: ReferenceServer = ReferenceServer {
     title: "reference server",
     about: "RTMP: plays H.264 and optional AAC under any name, and relays published streams",
     flags: FLAGS,
-    own_files: false,
+    own_descriptor_tables: false,
     read,
     demo: Some(Demo {
         url: "rtmp://127.0.0.1:{port}/live/demo",
@@ -37,22 +37,22 @@ const FLAGS: &[Flag] = {
         Flag::new(
             Listening,
             common::PORT,
-            Takes::Number("PORT", 0, 65_535),
+            FlagValue::Number("PORT", 0, 65_535),
             "Port to listen on; 0 for any free port",
         )
         .default("1935"),
         Flag::new(
             Listening,
             common::LISTEN,
-            Takes::Text("ADDRESS", parses::<IpAddr>),
+            FlagValue::Text("ADDRESS", check_parse::<IpAddr>),
             "Address to listen on",
         )
         .default("127.0.0.1")
-        .times(Times::Any),
+        .times(Occurrence::Any),
         Flag::new(
             Listening,
             common::TLS_CERT,
-            Takes::File,
+            FlagValue::File,
             "Use TLS (rtmps) on all connections, with the certificate chain in this file (PEM), the \
              server's own first",
         )
@@ -60,60 +60,60 @@ const FLAGS: &[Flag] = {
         Flag::new(
             Listening,
             common::TLS_KEY,
-            Takes::File,
+            FlagValue::File,
             "Private key of that certificate (PEM)",
         )
         .requires(&[common::TLS_CERT]),
         Flag::new(
             Media,
             "streams",
-            Takes::Number("NUMBER", 1, 100_000),
+            FlagValue::Number("NUMBER", 1, 100_000),
             "Number of streams in addition to those that clients publish: stream1, stream2 and \
              so on [default: any name is a stream]",
         ),
         Flag::new(
             Media,
             "bitrate",
-            Takes::Text("RATE", parses::<BitRate>),
+            FlagValue::Text("RATE", check_parse::<BitRate>),
             "Bit rate of the video",
         )
         .default("1Mbps"),
         Flag::new(
             Media,
             "fps",
-            Takes::Text("NUMBER", parses::<FrameRate>),
+            FlagValue::Text("NUMBER", check_parse::<FrameRate>),
             "Frame rate of the video, such as 25 or 30000/1001",
         )
         .default("25"),
         Flag::new(
             Media,
             "gop",
-            Takes::Number("NUMBER", 1, 10_000),
+            FlagValue::Number("NUMBER", 1, 10_000),
             "Frames from one key frame to the next [default: those of two seconds]",
         ),
         Flag::new(
             Media,
             "length",
-            Takes::Text("TIME", parses::<TimeSpan>),
+            FlagValue::Text("TIME", check_parse::<TimeSpan>),
             "Length of the media [default: endless]",
         ),
         Flag::new(
             Media,
             "audio",
-            Takes::Nothing,
+            FlagValue::Nothing,
             "Add audio: AAC silence at 192 kb/s",
         ),
         Flag::new(
             Service,
             "chunk-size",
-            Takes::Number("BYTES", 1, 1 << 24),
+            FlagValue::Number("BYTES", 1, 1 << 24),
             "Chunk size of the server",
         )
         .default("4096"),
         Flag::new(
             Faults,
             "fault",
-            Takes::any("FAULT"),
+            FlagValue::any("FAULT"),
             "Inject a fault; may be repeated: handshake=silent (or cut, \
              version, echo, digest, repeat), answer=not-found (or silent, invalid-app, rejected, \
              bad-name, close, deep-amf, chunk-size-zero, chunk-size-huge, endless-status, \
@@ -121,31 +121,31 @@ const FLAGS: &[Flag] = {
              frames: truncated), stall=5s+1s, skew=200ms (late audio), \
              stop=5s (no further media), close=5s",
         )
-        .times(Times::Any),
+        .times(Occurrence::Any),
         Flag::new(
             Faults,
             "seed",
-            Takes::Number("SEED", 0, u64::MAX),
+            FlagValue::Number("SEED", 0, u64::MAX),
             "Seed of everything random",
         )
         .default("1"),
         Flag::new(
             Service,
             common::MAX_SESSIONS,
-            Takes::Number("NUMBER", 1, 1_000_000),
+            FlagValue::Number("NUMBER", 1, 1_000_000),
             common::MAX_SESSIONS_HELP,
         )
         .default("20000"),
         Flag::new(
             Output,
             common::REPORT,
-            Takes::File,
+            FlagValue::File,
             "Write a report on each connection to this file, as JSON lines",
         ),
     ]
 };
 
-fn read(flags: &Flags) -> Result<Box<dyn Settings>, String> {
+fn read(flags: &Flags) -> Result<Box<dyn ServerSettings>, String> {
     let mut faults = ServerFaults::default();
     for text in flags.all("fault") {
         faults.add(text)?;
@@ -167,8 +167,8 @@ fn read(flags: &Flags) -> Result<Box<dyn Settings>, String> {
     }))
 }
 
-impl Settings for ServerConfig {
-    fn server(self: Box<Self>, wall_clock: Duration) -> Result<Box<dyn Serve>, String> {
+impl ServerSettings for ServerConfig {
+    fn server(self: Box<Self>, wall_clock: Duration) -> Result<Box<dyn RunningServer>, String> {
         let config = ServerConfig {
             wall_clock,
             ..*self
@@ -177,7 +177,7 @@ impl Settings for ServerConfig {
     }
 }
 
-impl Serve for Server {
+impl RunningServer for Server {
     fn catalogue(&self) -> Catalogue {
         Server::catalogue(self)
     }
@@ -196,16 +196,16 @@ impl Serve for Server {
     }
 
     fn tally(&self, clock_monotonic_nanos: i64) -> Box<dyn Tally> {
-        Box::new(Served {
+        Box::new(ServerTotals {
             clock_monotonic_nanos,
-            ..Served::default()
+            ..ServerTotals::default()
         })
     }
 }
 
 /// Totals over all connections: the last line of the report.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-struct Served {
+struct ServerTotals {
     /// CLOCK_MONOTONIC when the server's time began.
     #[serde(skip)]
     clock_monotonic_nanos: i64,
@@ -223,13 +223,13 @@ struct Served {
     received_frames: u64,
 }
 
-impl Tally for Served {
+impl Tally for ServerTotals {
     fn second(&mut self, _: Second<'_>) -> Option<String> {
         None
     }
 
-    fn done(&mut self, done: Record) -> Option<String> {
-        let mut client = done.take::<ServedClient>()?;
+    fn session_ended(&mut self, done: Record) -> Option<String> {
+        let mut client = done.downcast::<ServedClient>()?;
         client.clock_monotonic_nanos = self.clock_monotonic_nanos;
         self.connections += 1;
         self.published += u64::from(client.published);
@@ -237,10 +237,10 @@ impl Tally for Served {
         self.left_out += client.sent.left_out;
         self.not_taken += client.sent.not_taken;
         self.received_frames += client.received_frames;
-        Some(line(client.as_ref()))
+        Some(to_line(client.as_ref()))
     }
 
-    fn so_far(&self) -> String {
+    fn progress(&self) -> String {
         format!(
             "{} ended, {} published: {} frames sent, {} left out, {} not taken; {} \
              received",
@@ -253,12 +253,12 @@ impl Tally for Served {
         )
     }
 
-    fn at_the_end(&self) -> Vec<String> {
-        vec![format!("served: {}", self.so_far())]
+    fn result(&self) -> Vec<String> {
+        vec![format!("served: {}", self.progress())]
     }
 
-    fn last_line(&self) -> String {
-        line(&serde_json::json!({ "served": self }))
+    fn final_line(&self) -> String {
+        to_line(&serde_json::json!({ "served": self }))
     }
 }
 

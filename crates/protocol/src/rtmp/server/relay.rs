@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use measure::Time;
 
-use super::published::{PublishedStreams, Relayed};
-use crate::rtmp::codec::message::Kind;
-use crate::rtmp::codec::write::{self, Head};
-use crate::rtmp::flow::{Fate, Fates, FlowFaults, Outgoing, Sent, What};
+use super::published::{PublishedStreams, RelayedMessage};
+use crate::rtmp::codec::message::MessageType;
+use crate::rtmp::codec::write::{self, MessageHeader};
+use crate::rtmp::flow::{
+    FlowFaults, FrameFault, FrameFaults, MessageCategory, OutgoingMessage, Sent,
+};
 use crate::session::{Flow, FlowPacket, Handover, Tag};
 
 /// Flow that sends a published stream to a player.
@@ -20,10 +22,10 @@ pub(super) struct RelayFlow {
     stream: u32,
     chunk_size: u32,
     /// Time since which there may be more messages.
-    more: Option<Time>,
-    message: Option<Outgoing>,
+    more_since: Option<Time>,
+    message: Option<OutgoingMessage>,
     handed_out: bool,
-    fates: Fates,
+    fates: FrameFaults,
     sent: Sent,
 }
 
@@ -42,64 +44,68 @@ impl RelayFlow {
             next,
             stream,
             chunk_size,
-            more: None,
+            more_since: None,
             message: None,
             handed_out: false,
-            fates: Fates::new(faults, seed),
+            fates: FrameFaults::new(faults, seed),
             sent: Sent::default(),
         }
     }
 
     /// Notifies the flow that there are more messages.
     pub(super) fn wake(&mut self, now: Time) {
-        self.more.get_or_insert(now);
+        self.more_since.get_or_insert(now);
     }
 
     pub(super) fn sent(&self) -> Sent {
         self.sent
     }
 
-    fn make(&mut self) -> Option<Outgoing> {
-        self.more?;
+    fn next_message(&mut self) -> Option<OutgoingMessage> {
+        self.more_since?;
         let (message, fate) = loop {
             let Some((message, number)) = self.published.get(&self.name, self.next) else {
-                self.more = None;
+                self.more_since = None;
                 return None;
             };
             self.sent.not_taken += number - self.next;
             self.next = number + 1;
-            let fate = match message.what {
-                What::Other => Fate::Whole,
+            let fate = match message.category {
+                MessageCategory::Other => FrameFault::Whole,
                 what => self.fates.next(what.is_video(), &mut self.sent),
             };
-            if fate != Fate::LeftOut {
+            if fate != FrameFault::Dropped {
                 break (message, fate);
             }
         };
-        let head = head(&message, self.stream);
-        let due = message.at;
+        let head = message_header(&message, self.stream);
+        let due = message.received_at;
         let payload = &message.payload[..];
-        if fate == Fate::Malformed {
-            return Some(Outgoing::malformed((head, self.chunk_size), payload, due));
+        if fate == FrameFault::Malformed {
+            return Some(OutgoingMessage::malformed(
+                (head, self.chunk_size),
+                payload,
+                due,
+            ));
         }
-        let mut out = Vec::with_capacity(head.written(payload.len(), self.chunk_size));
+        let mut out = Vec::with_capacity(head.wire_bytes(payload.len(), self.chunk_size));
         head.write(&[payload], self.chunk_size, &mut out);
         let way = (head, self.chunk_size);
-        Some(Outgoing::new(
+        Some(OutgoingMessage::new(
             way,
             out.into(),
             due,
-            message.what,
+            message.category,
             payload.len(),
         ))
     }
 }
 
 /// Returns the message header of a relayed message.
-pub(super) fn head(message: &Relayed, stream: u32) -> Head {
-    Head {
+pub(super) fn message_header(message: &RelayedMessage, stream: u32) -> MessageHeader {
+    MessageHeader {
         chunk_stream: match message.kind {
-            Kind::Video => write::VIDEO,
+            MessageType::Video => write::VIDEO,
             _ => write::AUDIO,
         },
         kind: message.kind,
@@ -113,7 +119,7 @@ impl Flow for RelayFlow {
         Some(match (&self.message, self.handed_out) {
             (_, true) => Time::NEVER,
             (Some(message), false) => message.due(),
-            (None, false) => self.more.unwrap_or(Time::NEVER),
+            (None, false) => self.more_since.unwrap_or(Time::NEVER),
         })
     }
 
@@ -122,33 +128,33 @@ impl Flow for RelayFlow {
             return None;
         }
         if self.message.is_none() {
-            self.message = self.make();
+            self.message = self.next_message();
         }
-        let packet = self.message.as_mut()?.hand_out();
+        let packet = self.message.as_mut()?.next_piece();
         self.handed_out = true;
         Some(packet)
     }
 
-    fn left(&mut self, _: Tag, left: Option<Handover>) {
+    fn packet_sent(&mut self, _: Tag, left: Option<Handover>) {
         self.handed_out = false;
         let (Some(message), Some(left)) = (&mut self.message, left) else {
             return;
         };
-        if !message.took() {
+        if !message.confirm_piece() {
             return;
         }
         if message.is_video() {
-            self.fates.video_left(&mut self.sent);
+            self.fates.record_video_sent(&mut self.sent);
         }
-        message.count(&mut self.sent, left);
+        message.add_to(&mut self.sent, left);
         self.message = None;
     }
 
-    fn wants_times(&self) -> bool {
+    fn needs_send_times(&self) -> bool {
         true
     }
 
-    fn waits_for_room(&self) -> bool {
+    fn is_byte_stream(&self) -> bool {
         true
     }
 }

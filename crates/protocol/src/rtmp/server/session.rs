@@ -5,41 +5,41 @@ use std::time::Duration;
 
 use measure::Time;
 
-use super::faults::{Answer, HandshakeFault};
-use super::published::{Relayed, topic};
-use super::relay::{RelayFlow, head};
+use super::faults::{AnswerFault, HandshakeFault};
+use super::published::{RelayedMessage, topic};
+use super::relay::{RelayFlow, message_header};
 use super::{ServedClient, Shared};
-use crate::mix::mix;
-use crate::published_streams::{Joined, Refusal};
+use crate::mix::derive_seed;
+use crate::published_streams::{JoinedPlayer, Refusal};
 use crate::rtmp::codec::amf0::Value;
-use crate::rtmp::codec::chunk::FIRST_CHUNK_SIZE;
-use crate::rtmp::codec::handshake::{Handshake, PACKET, Step};
-use crate::rtmp::codec::link::{Heard, Link, WINDOW};
-use crate::rtmp::codec::media::{Content, Tag};
-use crate::rtmp::codec::message::{Command, Event, Kind};
+use crate::rtmp::codec::chunk::INITIAL_CHUNK_SIZE;
+use crate::rtmp::codec::handshake::{Handshake, HandshakeStep, PACKET_BYTES};
+use crate::rtmp::codec::link::{Connection, DEFAULT_ACK_WINDOW, Received};
+use crate::rtmp::codec::media::{MediaHeader, PacketContent};
+use crate::rtmp::codec::message::{Command, MessageType, UserControlEvent};
 use crate::rtmp::codec::write;
-use crate::rtmp::flow::{FlowConfig, MediaFlow, What};
+use crate::rtmp::flow::{FlowConfig, MediaFlow, MessageCategory};
 use crate::session::{ChannelId, Context, FlowId, Input, Outcome, Output, Port, Record, Session};
 
 const CHANNEL: ChannelId = ChannelId(0);
 /// Time limit until a client plays or publishes: longer than clients wait for answers.
-const PATIENCE: Duration = Duration::from_secs(30);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 /// Message stream ID, of which a connection has only one.
 const STREAM: u32 = 1;
 /// Messages on the topic of a stream.
-const MORE: &str = "more";
-const OVER: &str = "over";
+const MORE_MESSAGE: &str = "more";
+const ENDED_MESSAGE: &str = "over";
 /// Number of statuses per batch, and interval of batches, for endless statuses.
-const STATUSES: usize = 100;
-const STATUSES_EVERY: Duration = Duration::from_millis(5);
+const STATUSES_PER_BATCH: usize = 100;
+const STATUS_BATCH_INTERVAL: Duration = Duration::from_millis(5);
 /// Nesting depth of values that are too deep.
-const DEEP: usize = 1000;
+const EXCESSIVE_DEPTH: usize = 1000;
 
 /// State of a session.
 #[derive(Debug)]
 enum State {
     /// No stream is played or published yet. The session ends at `until`.
-    Asking {
+    AwaitingRequest {
         until: Time,
     },
     /// Plays generated media.
@@ -58,12 +58,12 @@ enum State {
         index: usize,
     },
     /// Sends endless statuses.
-    Endless {
+    EndlessStatus {
         next: Time,
     },
     /// Waits for the client to leave.
     Idle,
-    Over,
+    Ended,
 }
 
 /// Session of one connection with a client.
@@ -72,122 +72,124 @@ pub(super) struct ServerSession {
     shared: Arc<Shared>,
     seed: u64,
     handshake: Option<Box<Handshake>>,
-    link: Link,
+    link: Connection,
     state: State,
     chunk_size: u32,
     /// True if messages arrived for the players of the published stream.
-    has_more: bool,
+    has_new_messages: bool,
     close_at: Option<Time>,
-    account: ServedClient,
+    served: ServedClient,
 }
 
 impl ServerSession {
     pub(super) fn new(shared: Arc<Shared>, number: u64) -> ServerSession {
-        let seed = mix(&[shared.config.seed, number]);
+        let seed = derive_seed(&[shared.config.seed, number]);
         ServerSession {
             shared,
             seed,
             handshake: Some(Box::new(Handshake::server(seed))),
-            link: Link::new(true),
+            link: Connection::new(true),
             state: State::Idle,
-            chunk_size: FIRST_CHUNK_SIZE,
-            has_more: false,
+            chunk_size: INITIAL_CHUNK_SIZE,
+            has_new_messages: false,
             close_at: None,
-            account: ServedClient {
+            served: ServedClient {
                 connection: number,
                 ..ServedClient::default()
             },
         }
     }
 
-    fn does(&self, answer: Answer) -> bool {
+    fn has_answer_fault(&self, answer: AnswerFault) -> bool {
         self.shared.config.faults.answer == Some(answer)
     }
 
     /// Processes received bytes, of which the last arrived at `came`.
-    fn bytes(&mut self, cx: &mut Context<'_>, bytes: &[u8], came: Time) {
+    fn handle_bytes(&mut self, cx: &mut Context<'_>, bytes: &[u8], came: Time) {
         let mut at = 0;
         while let Some(handshake) = &mut self.handshake {
-            match handshake.take(bytes, &mut at) {
-                Ok(Step::More) => return,
-                Ok(Step::Send(answer)) => self.shake_hands(cx, answer),
-                Ok(Step::Done) => self.handshake = None,
-                Err(malformed) => return self.malformed(cx, malformed.to_string()),
+            match handshake.receive(bytes, &mut at) {
+                Ok(HandshakeStep::NeedMore) => return,
+                Ok(HandshakeStep::Send(answer)) => self.send_handshake(cx, answer),
+                Ok(HandshakeStep::Done) => self.handshake = None,
+                Err(malformed) => return self.end_malformed(cx, malformed.to_string()),
             }
-            if matches!(self.state, State::Over) {
+            if matches!(self.state, State::Ended) {
                 return;
             }
         }
         let shaken = at;
         let mut out = Vec::new();
-        while !matches!(self.state, State::Over) {
+        while !matches!(self.state, State::Ended) {
             match self.link.next(bytes, &mut at, &mut out) {
                 Ok(None) => break,
-                Ok(Some(Heard::Media(media))) => {
+                Ok(Some(Received::Media(media))) => {
                     let (video, timestamp) = (media.video, media.timestamp);
                     let tag = match video {
-                        true => Tag::of_video(&media.body),
-                        false => Tag::of_audio(&media.body),
+                        true => MediaHeader::parse_video(&media.body),
+                        false => MediaHeader::parse_audio(&media.body),
                     };
                     let payload = media.body;
                     let (kind, place) = match video {
-                        true => (Kind::Video, 1),
-                        false => (Kind::Audio, 2),
+                        true => (MessageType::Video, 1),
+                        false => (MessageType::Audio, 2),
                     };
                     let content = tag.map(|tag| tag.content);
                     let what = match content {
-                        Some(Content::Frame { key }) => What::of_frame(video, key),
-                        _ => What::Other,
+                        Some(PacketContent::Frame { key }) => MessageCategory::of_frame(video, key),
+                        _ => MessageCategory::Other,
                     };
-                    let before = (content == Some(Content::Config)).then_some(place);
-                    let message = Relayed {
+                    let before = (content == Some(PacketContent::Config)).then_some(place);
+                    let message = RelayedMessage {
                         kind,
-                        what,
-                        at: came,
+                        category: what,
+                        received_at: came,
                         timestamp,
                         payload: payload.into(),
                     };
-                    self.take_in(message, before);
+                    self.publish_message(message, before);
                 }
-                Ok(Some(Heard::Data(timestamp, payload))) => {
+                Ok(Some(Received::Data(timestamp, payload))) => {
                     // The command that makes the server keep metadata is not relayed.
                     let mut kept = Vec::new();
-                    Value::text("@setDataFrame").write(&mut kept);
+                    Value::string("@setDataFrame").write(&mut kept);
                     let payload = payload.strip_prefix(&kept[..]).unwrap_or(&payload).to_vec();
-                    let message = Relayed {
-                        kind: Kind::Data,
-                        what: What::Other,
-                        at: came,
+                    let message = RelayedMessage {
+                        kind: MessageType::Data,
+                        category: MessageCategory::Other,
+                        received_at: came,
                         timestamp,
                         payload: payload.into(),
                     };
-                    self.take_in(message, Some(0));
+                    self.publish_message(message, Some(0));
                 }
-                Ok(Some(Heard::Command(_, command))) => self.command(cx, &command, &mut out),
-                Ok(Some(Heard::Event(_) | Heard::Unreadable | Heard::Other)) => {}
-                Err(malformed) => self.malformed(cx, malformed.to_string()),
+                Ok(Some(Received::Command(_, command))) => {
+                    self.handle_command(cx, &command, &mut out)
+                }
+                Ok(Some(Received::Event(_) | Received::Unreadable | Received::Other)) => {}
+                Err(malformed) => self.end_malformed(cx, malformed.to_string()),
             }
         }
-        self.link.came(bytes.len() - shaken, &mut out);
+        self.link.count_received(bytes.len() - shaken, &mut out);
         if !out.is_empty() {
             send(cx, out);
         }
         if let State::Publishing { index, .. } = self.state
-            && std::mem::take(&mut self.has_more)
+            && std::mem::take(&mut self.has_new_messages)
         {
-            cx.out.push_back(Output::Tell {
+            cx.out.push_back(Output::Publish {
                 topic: topic(index),
-                message: MORE.into(),
+                message: MORE_MESSAGE.into(),
             });
         }
     }
 
-    fn shake_hands(&mut self, cx: &mut Context<'_>, mut answer: Vec<u8>) {
+    fn send_handshake(&mut self, cx: &mut Context<'_>, mut answer: Vec<u8>) {
         match self.shared.config.faults.handshake {
             None => {}
             Some(HandshakeFault::Silent) => return,
             Some(HandshakeFault::Cut) => {
-                answer.truncate(PACKET);
+                answer.truncate(PACKET_BYTES);
                 send(cx, answer);
                 return self.end(cx, Outcome::Completed);
             }
@@ -203,7 +205,7 @@ impl ServerSession {
             }
             Some(HandshakeFault::Digest) => {
                 // The last byte of S1: the digest covers it, but never includes it.
-                if let Some(byte) = answer.get_mut(PACKET) {
+                if let Some(byte) = answer.get_mut(PACKET_BYTES) {
                     *byte = !*byte;
                 }
             }
@@ -213,37 +215,37 @@ impl ServerSession {
     }
 
     /// Adds a publisher's message to its stream.
-    fn take_in(&mut self, message: Relayed, before: Option<usize>) {
+    fn publish_message(&mut self, message: RelayedMessage, before: Option<usize>) {
         let State::Publishing { name, .. } = &self.state else {
             return;
         };
-        if message.what != What::Other {
-            self.account.received_frames += 1;
-            self.account.received_bytes += message.payload.len() as u64;
+        if message.category != MessageCategory::Other {
+            self.served.received_frames += 1;
+            self.served.received_bytes += message.payload.len() as u64;
         }
-        self.has_more |= self.shared.published.push(name, message, before);
+        self.has_new_messages |= self.shared.published.push(name, message, before);
     }
 
-    fn command(&mut self, cx: &mut Context<'_>, command: &Command, out: &mut Vec<u8>) {
-        if self.does(Answer::Silent) {
+    fn handle_command(&mut self, cx: &mut Context<'_>, command: &Command, out: &mut Vec<u8>) {
+        if self.has_answer_fault(AnswerFault::Silent) {
             return;
         }
         match command.name.as_str() {
-            "connect" => self.connect(command, out),
-            "createStream" => self.result(command, Value::Number(STREAM.into()), out),
+            "connect" => self.handle_connect(command, out),
+            "createStream" => self.write_result(command, Value::Number(STREAM.into()), out),
             "releaseStream" | "FCPublish" | "FCUnpublish" | "FCSubscribe" => {
-                self.result(command, Value::Undefined, out);
+                self.write_result(command, Value::Undefined, out);
             }
             // Generated streams are reported as endless.
-            "getStreamLength" => self.result(command, Value::Number(0.0), out),
-            "play" => self.play(cx, command, out),
-            "publish" => self.publish(cx, command, out),
+            "getStreamLength" => self.write_result(command, Value::Number(0.0), out),
+            "play" => self.handle_play(cx, command, out),
+            "publish" => self.handle_publish(cx, command, out),
             "deleteStream" | "closeStream" => self.leave_stream(cx),
             _ => {}
         }
     }
 
-    fn result(&self, command: &Command, value: Value, out: &mut Vec<u8>) {
+    fn write_result(&self, command: &Command, value: Value, out: &mut Vec<u8>) {
         let answer = Command {
             name: "_result".to_owned(),
             transaction: command.transaction,
@@ -252,15 +254,15 @@ impl ServerSession {
         write::command(&answer, 0, self.chunk_size, out);
     }
 
-    fn connect(&mut self, command: &Command, out: &mut Vec<u8>) {
+    fn handle_connect(&mut self, command: &Command, out: &mut Vec<u8>) {
         let object = command.arguments.first();
         let app = object.and_then(|object| object.get("app")?.as_str());
-        self.account.app = app.map(str::to_owned);
+        self.served.app = app.map(str::to_owned);
         let refusal = match self.shared.config.faults.answer {
-            Some(Answer::InvalidApp) => Some("NetConnection.Connect.InvalidApp"),
-            Some(Answer::Rejected) => Some("NetConnection.Connect.Rejected"),
-            Some(Answer::ChunkSizeZero) => return write::set_chunk_size(0, out),
-            Some(Answer::ChunkSizeHuge) => return write::set_chunk_size(1 << 31, out),
+            Some(AnswerFault::InvalidApp) => Some("NetConnection.Connect.InvalidApp"),
+            Some(AnswerFault::Rejected) => Some("NetConnection.Connect.Rejected"),
+            Some(AnswerFault::ChunkSizeZero) => return write::set_chunk_size(0, out),
+            Some(AnswerFault::ChunkSizeHuge) => return write::set_chunk_size(1 << 31, out),
             _ => None,
         };
         if let Some(code) = refusal {
@@ -271,18 +273,18 @@ impl ServerSession {
             };
             return write::command(&answer, 0, self.chunk_size, out);
         }
-        self.link.set_window(WINDOW, out);
-        write::peer_bandwidth(WINDOW, out);
+        self.link.set_window(DEFAULT_ACK_WINDOW, out);
+        write::peer_bandwidth(DEFAULT_ACK_WINDOW, out);
         write::set_chunk_size(self.shared.config.chunk_size, out);
         self.chunk_size = self.shared.config.chunk_size;
         let deep = || {
             let nested = |inner, _| Value::Object(vec![("a".to_owned(), inner)]);
-            (0..DEEP).fold(Value::Null, nested)
+            (0..EXCESSIVE_DEPTH).fold(Value::Null, nested)
         };
-        let properties = match self.does(Answer::DeepAmf) {
+        let properties = match self.has_answer_fault(AnswerFault::DeepAmf) {
             true => deep(),
             false => Value::Object(vec![
-                ("fmsVer".to_owned(), Value::text("FMS/3,0,1,123")),
+                ("fmsVer".to_owned(), Value::string("FMS/3,0,1,123")),
                 ("capabilities".to_owned(), Value::Number(31.0)),
             ]),
         };
@@ -299,7 +301,7 @@ impl ServerSession {
         write::command(&answer, 0, self.chunk_size, out);
     }
 
-    fn status(&self, level: &str, code: &str, out: &mut Vec<u8>) {
+    fn write_status(&self, level: &str, code: &str, out: &mut Vec<u8>) {
         let status = Command {
             name: "onStatus".to_owned(),
             transaction: 0.0,
@@ -309,20 +311,20 @@ impl ServerSession {
     }
 
     /// Returns the stream that a command refers to: application and name, without the query.
-    fn name_of(&mut self, command: &Command) -> String {
+    fn stream_name(&mut self, command: &Command) -> String {
         let stream = command.arguments.get(1).and_then(Value::as_str);
         let stream = stream.unwrap_or_default();
-        self.account.stream = Some(stream.to_owned());
+        self.served.stream = Some(stream.to_owned());
         let stream = stream.split('?').next().unwrap_or_default();
         format!(
             "{}/{stream}",
-            self.account.app.as_deref().unwrap_or_default()
+            self.served.app.as_deref().unwrap_or_default()
         )
     }
 
-    fn play(&mut self, cx: &mut Context<'_>, command: &Command, out: &mut Vec<u8>) {
+    fn handle_play(&mut self, cx: &mut Context<'_>, command: &Command, out: &mut Vec<u8>) {
         self.leave_stream(cx);
-        let name = self.name_of(command);
+        let name = self.stream_name(command);
         let (_, stream) = name.rsplit_once('/').unwrap_or_default();
         let number = stream.strip_prefix("stream");
         let number = number.and_then(|number| number.parse::<u32>().ok());
@@ -333,28 +335,28 @@ impl ServerSession {
             (Some(_), None) => false,
         };
         match self.shared.config.faults.answer {
-            Some(Answer::Close) => return self.end(cx, Outcome::Completed),
-            Some(Answer::NotFound) => {
-                return self.status("error", "NetStream.Play.StreamNotFound", out);
+            Some(AnswerFault::Close) => return self.end(cx, Outcome::Completed),
+            Some(AnswerFault::NotFound) => {
+                return self.write_status("error", "NetStream.Play.StreamNotFound", out);
             }
             _ if !exists => {
-                return self.status("error", "NetStream.Play.StreamNotFound", out);
+                return self.write_status("error", "NetStream.Play.StreamNotFound", out);
             }
             _ => {}
         }
-        write::event(Event::StreamBegin(STREAM), out);
+        write::event(UserControlEvent::StreamBegin(STREAM), out);
         if self.shared.config.length.is_some() && !self.shared.published.is_published(&name) {
-            write::event(Event::StreamIsRecorded(STREAM), out);
+            write::event(UserControlEvent::StreamIsRecorded(STREAM), out);
         }
-        self.status("status", "NetStream.Play.Start", out);
+        self.write_status("status", "NetStream.Play.Start", out);
         let faults = self.shared.config.faults;
         self.close_at = faults.close_after.map(|after| cx.now + after);
         match faults.answer {
-            Some(Answer::EndlessStatus) => {
-                self.state = State::Endless { next: cx.now };
+            Some(AnswerFault::EndlessStatus) => {
+                self.state = State::EndlessStatus { next: cx.now };
                 return;
             }
-            Some(Answer::NoMedia) => {
+            Some(AnswerFault::NoMedia) => {
                 self.state = State::Idle;
                 return;
             }
@@ -363,14 +365,18 @@ impl ServerSession {
         // The flow's first message may leave before the answers to this read, so these are sent
         // first.
         match self.shared.published.join(&name) {
-            Some(Joined {
-                before,
+            Some(JoinedPlayer {
+                init_items: before,
                 next,
                 index,
                 serial,
             }) => {
                 for message in &before {
-                    head(message, STREAM).write(&[&message.payload], self.chunk_size, out);
+                    message_header(message, STREAM).write(
+                        &[&message.payload],
+                        self.chunk_size,
+                        out,
+                    );
                 }
                 send(cx, std::mem::take(out));
                 let published = self.shared.published.clone();
@@ -378,8 +384,8 @@ impl ServerSession {
                 let (faults, seed) = (&faults.flow, self.seed);
                 let flow = RelayFlow::new(published, name.clone(), next, way, faults, seed);
                 let flow = cx.flows.insert(flow);
-                self.start(cx, flow);
-                cx.out.push_back(Output::Listen {
+                self.start_flow(cx, flow);
+                cx.out.push_back(Output::Subscribe {
                     topic: topic(index),
                 });
                 self.state = State::Relaying { flow, name, serial };
@@ -401,13 +407,13 @@ impl ServerSession {
                 });
                 flow.start(cx.now);
                 let flow = cx.flows.insert(flow);
-                self.start(cx, flow);
+                self.start_flow(cx, flow);
                 self.state = State::Playing { flow };
             }
         }
     }
 
-    fn start(&mut self, cx: &mut Context<'_>, flow: FlowId) {
+    fn start_flow(&mut self, cx: &mut Context<'_>, flow: FlowId) {
         cx.out.push_back(Output::StartFlow {
             flow,
             channel: CHANNEL,
@@ -415,29 +421,29 @@ impl ServerSession {
         cx.out.push_back(Output::Playing { at: cx.now });
     }
 
-    fn publish(&mut self, cx: &mut Context<'_>, command: &Command, out: &mut Vec<u8>) {
+    fn handle_publish(&mut self, cx: &mut Context<'_>, command: &Command, out: &mut Vec<u8>) {
         self.leave_stream(cx);
-        let name = self.name_of(command);
-        self.account.published = true;
+        let name = self.stream_name(command);
+        self.served.published = true;
         let faults = self.shared.config.faults;
-        if faults.answer == Some(Answer::Close) {
+        if faults.answer == Some(AnswerFault::Close) {
             return self.end(cx, Outcome::Completed);
         }
         let taken = match faults.answer {
-            Some(Answer::BadName) => Err(Refusal::Taken),
+            Some(AnswerFault::BadName) => Err(Refusal::Taken),
             _ => self.shared.published.begin(&name),
         };
         let index = match taken {
             Ok(index) => index,
             Err(Refusal::Taken) => {
-                return self.status("error", "NetStream.Publish.BadName", out);
+                return self.write_status("error", "NetStream.Publish.BadName", out);
             }
             Err(Refusal::Full) => {
-                return self.status("error", "NetStream.Publish.Denied", out);
+                return self.write_status("error", "NetStream.Publish.Denied", out);
             }
         };
-        write::event(Event::StreamBegin(STREAM), out);
-        self.status("status", "NetStream.Publish.Start", out);
+        write::event(UserControlEvent::StreamBegin(STREAM), out);
+        self.write_status("status", "NetStream.Publish.Start", out);
         self.close_at = faults.close_after.map(|after| cx.now + after);
         self.state = State::Publishing { name, index };
         cx.out.push_back(Output::Playing { at: cx.now });
@@ -445,89 +451,92 @@ impl ServerSession {
 
     /// Stops playing and publishing.
     fn leave_stream(&mut self, cx: &mut Context<'_>) {
-        let idle = State::Asking {
-            until: cx.now + PATIENCE,
+        let idle = State::AwaitingRequest {
+            until: cx.now + COMMAND_TIMEOUT,
         };
         match std::mem::replace(&mut self.state, idle) {
             State::Playing { flow } => {
                 cx.out.push_back(Output::StopFlow { flow });
-                self.account.sent = cx.flows.take::<MediaFlow>(flow).sent();
+                self.served.sent = cx.flows.remove_as::<MediaFlow>(flow).sent();
             }
             State::Relaying { flow, name, serial } => {
                 self.shared.published.leave(&name, serial);
                 cx.out.push_back(Output::StopFlow { flow });
-                self.account.sent = cx.flows.take::<RelayFlow>(flow).sent();
+                self.served.sent = cx.flows.remove_as::<RelayFlow>(flow).sent();
             }
             State::Publishing { name, index } => {
                 self.shared.published.end(&name);
-                cx.out.push_back(Output::Tell {
+                cx.out.push_back(Output::Publish {
                     topic: topic(index),
-                    message: OVER.into(),
+                    message: ENDED_MESSAGE.into(),
                 });
             }
-            State::Over => self.state = State::Over,
-            State::Asking { .. } | State::Endless { .. } | State::Idle => {}
+            State::Ended => self.state = State::Ended,
+            State::AwaitingRequest { .. } | State::EndlessStatus { .. } | State::Idle => {}
         }
     }
 
     /// Handles the end of the media that is played.
-    fn played(&mut self, cx: &mut Context<'_>) {
+    fn handle_media_ended(&mut self, cx: &mut Context<'_>) {
         if !matches!(self.state, State::Playing { .. }) {
             return;
         }
         self.leave_stream(cx);
         let mut out = Vec::new();
-        write::event(Event::StreamEof(STREAM), &mut out);
-        self.status("status", "NetStream.Play.Stop", &mut out);
+        write::event(UserControlEvent::StreamEof(STREAM), &mut out);
+        self.write_status("status", "NetStream.Play.Stop", &mut out);
         send(cx, out);
     }
 
     /// Handles a message about a relayed stream: it has more messages, or has ended.
-    fn told(&mut self, cx: &mut Context<'_>, message: &str) {
+    fn handle_topic_message(&mut self, cx: &mut Context<'_>, message: &str) {
         let State::Relaying { flow, .. } = self.state else {
             return;
         };
-        if message == MORE {
+        if message == MORE_MESSAGE {
             let now = cx.now;
-            cx.flows.with(flow, |flow: &mut RelayFlow| flow.wake(now));
+            cx.flows
+                .access_as(flow, |flow: &mut RelayFlow| flow.wake(now));
             return;
         }
         self.leave_stream(cx);
         let mut out = Vec::new();
-        write::event(Event::StreamEof(STREAM), &mut out);
-        self.status("status", "NetStream.Play.UnpublishNotify", &mut out);
+        write::event(UserControlEvent::StreamEof(STREAM), &mut out);
+        self.write_status("status", "NetStream.Play.UnpublishNotify", &mut out);
         send(cx, out);
     }
 
-    fn malformed(&mut self, cx: &mut Context<'_>, why: String) {
-        self.account.malformed = Some(why);
+    fn end_malformed(&mut self, cx: &mut Context<'_>, why: String) {
+        self.served.malformed = Some(why);
         self.end(cx, Outcome::Completed);
     }
 
     fn end(&mut self, cx: &mut Context<'_>, outcome: Outcome) {
-        if matches!(self.state, State::Over) {
+        if matches!(self.state, State::Ended) {
             return;
         }
         self.leave_stream(cx);
-        self.state = State::Over;
+        self.state = State::Ended;
         cx.out.push_back(Output::Close { channel: CHANNEL });
         cx.out
-            .push_back(Output::Record(Record::new(self.account.clone())));
+            .push_back(Output::Record(Record::new(self.served.clone())));
         cx.out.push_back(Output::Ended(outcome));
     }
 
     /// Handles due timers.
-    fn look(&mut self, cx: &mut Context<'_>) {
+    fn handle_timers(&mut self, cx: &mut Context<'_>) {
         if self.close_at.is_some_and(|at| at <= cx.now) {
             return self.end(cx, Outcome::Completed);
         }
         match &mut self.state {
-            State::Asking { until } if *until <= cx.now => self.end(cx, Outcome::Completed),
-            State::Endless { next } if *next <= cx.now => {
-                *next = cx.now + STATUSES_EVERY;
+            State::AwaitingRequest { until } if *until <= cx.now => {
+                self.end(cx, Outcome::Completed)
+            }
+            State::EndlessStatus { next } if *next <= cx.now => {
+                *next = cx.now + STATUS_BATCH_INTERVAL;
                 let mut out = Vec::new();
-                for _ in 0..STATUSES {
-                    self.status("status", "NetStream.Play.Reset", &mut out);
+                for _ in 0..STATUSES_PER_BATCH {
+                    self.write_status("status", "NetStream.Play.Reset", &mut out);
                 }
                 send(cx, out);
             }
@@ -547,38 +556,38 @@ fn send(cx: &mut Context<'_>, bytes: Vec<u8>) {
 /// Information object of a status or response (RTMP, 7.2.2).
 fn information(level: &str, code: &str) -> Value {
     Value::Object(vec![
-        ("level".to_owned(), Value::text(level)),
-        ("code".to_owned(), Value::text(code)),
-        ("description".to_owned(), Value::text("streamgauge")),
+        ("level".to_owned(), Value::string(level)),
+        ("code".to_owned(), Value::string(code)),
+        ("description".to_owned(), Value::string("streamgauge")),
     ])
 }
 
 impl Session for ServerSession {
     fn handle(&mut self, cx: &mut Context<'_>, input: Input<'_>) {
-        if matches!(self.state, State::Over) {
+        if matches!(self.state, State::Ended) {
             return;
         }
         match input {
             Input::Opened { remote, .. } => {
-                self.account.remote = remote.map(|remote| remote.to_string());
-                self.state = State::Asking {
-                    until: cx.now + PATIENCE,
+                self.served.remote = remote.map(|remote| remote.to_string());
+                self.state = State::AwaitingRequest {
+                    until: cx.now + COMMAND_TIMEOUT,
                 };
             }
-            Input::Bytes { bytes, at, .. } => self.bytes(cx, bytes, at),
-            Input::Told { message, .. } => self.told(cx, message),
-            Input::FlowEnded { .. } => self.played(cx),
+            Input::Bytes { bytes, at, .. } => self.handle_bytes(cx, bytes, at),
+            Input::TopicMessage { message, .. } => self.handle_topic_message(cx, message),
+            Input::FlowEnded { .. } => self.handle_media_ended(cx),
             Input::Closed { .. } => self.end(cx, Outcome::Completed),
             Input::Stop { .. } => self.end(cx, Outcome::Stopped),
             _ => {}
         }
-        self.look(cx);
+        self.handle_timers(cx);
     }
 
     fn deadline(&self) -> Option<Time> {
         let own = match self.state {
-            State::Asking { until } => Some(until),
-            State::Endless { next } => Some(next),
+            State::AwaitingRequest { until } => Some(until),
+            State::EndlessStatus { next } => Some(next),
             _ => None,
         };
         own.into_iter().chain(self.close_at).min()

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use measure::Time;
 
 use super::media::Stream;
-use super::multicast::Described;
+use super::multicast::MulticastDescription;
 use super::request::Pending;
 use super::{Client, MAX_REDIRECTS, Phase};
 use crate::auth::Authenticator;
@@ -16,27 +16,28 @@ use crate::rtsp::codec::{Method, Response};
 use crate::rtsp::config;
 use crate::rtsp::failure::Failure;
 use crate::rtsp::headers::{
-    Cast, Lower, Ports, Range, RtpInfo, Session as SessionId, Transport, parse_methods,
+    Delivery, LowerTransport, Ports, Range, RtpInfo, SessionHeader as SessionId, Transport,
+    parse_methods,
 };
 use crate::rtsp::url;
-use crate::session::{Context, Open, Outcome, Output, Port, beside, bind_beside};
+use crate::session::{Context, Open, Outcome, Output, Port, udp_bind_address, with_port};
 
 impl Client {
     pub(super) fn ask_options(&mut self, cx: &mut Context<'_>) {
         self.phase = Phase::Options;
         let url = self.url.as_str().to_owned();
-        self.ask(cx, Method::Options, url, Vec::new());
+        self.send_request(cx, Method::Options, url, Vec::new());
     }
 
     fn ask_describe(&mut self, cx: &mut Context<'_>) {
         self.phase = Phase::Describe;
         let url = self.url.as_str().to_owned();
         let accept = ("Accept", "application/sdp".to_owned());
-        self.ask(cx, Method::Describe, url, vec![accept]);
+        self.send_request(cx, Method::Describe, url, vec![accept]);
     }
 
     /// Sets up the stream with this index. Sends PLAY after the last one.
-    pub(super) fn prepare_setup(&mut self, cx: &mut Context<'_>, index: usize) {
+    pub(super) fn begin_setup(&mut self, cx: &mut Context<'_>, index: usize) {
         if index == self.streams.len() {
             return self.ask_play(cx);
         }
@@ -45,12 +46,12 @@ impl Client {
             config::Transport::Tcp | config::Transport::Http | config::Transport::Multicast => {
                 self.ask_setup(cx, index)
             }
-            config::Transport::Udp if self.link.is_some() => self.set_up_apart(cx, index),
+            config::Transport::Udp if self.link.is_some() => self.begin_remote_setup(cx, index),
             config::Transport::Udp => {
                 let channel = self.new_channel();
                 let local = match (self.destination(), self.connection.ends) {
                     (Some(address), _) => address,
-                    (None, Some((local, _))) => bind_beside(local.ip()),
+                    (None, Some((local, _))) => udp_bind_address(local.ip()),
                     (None, None) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
                 };
                 let stream = &mut self.streams[index];
@@ -88,19 +89,19 @@ impl Client {
         };
         let url = stream.url.clone();
         let header = ("Transport", transport.to_string());
-        self.ask(cx, Method::Setup, url, vec![header]);
+        self.send_request(cx, Method::Setup, url, vec![header]);
     }
 
     fn ask_play(&mut self, cx: &mut Context<'_>) {
         self.phase = Phase::Play;
-        self.begin_in_groups(cx);
+        self.count_group_packets(cx);
         let url = self.aggregate.clone();
-        let headers = self.first_play();
-        self.ask(cx, Method::Play, url, headers);
+        let headers = self.first_play_headers();
+        self.send_request(cx, Method::Play, url, headers);
     }
 
     /// Handles a final answer that no further authorization can change.
-    pub(super) fn answered(
+    pub(super) fn on_final_answer(
         &mut self,
         cx: &mut Context<'_>,
         pending: &Pending,
@@ -109,7 +110,7 @@ impl Client {
         refused: &str,
     ) {
         if self.phase == Phase::TearingDown {
-            if pending.method == Method::Teardown && !self.leave_receiver(cx) {
+            if pending.method == Method::Teardown && !self.finish_receiver(cx) {
                 self.finish(cx);
             }
             return;
@@ -133,7 +134,7 @@ impl Client {
             }
             _ if tolerated => {}
             status => {
-                let detail = format!("{}{refused}", self.story(pending, &response));
+                let detail = format!("{}{refused}", self.describe_answer(pending, &response));
                 return match self.refuses_destination(pending, status) {
                     true => self.fail(cx, Failure::DestinationRefused, detail),
                     false => self.fail(cx, Failure::of_status(status), detail),
@@ -149,7 +150,7 @@ impl Client {
         }
         match pending.method {
             Method::Options => {
-                self.get_parameter = response
+                self.supports_get_parameter = response
                     .headers
                     .all("Public")
                     .flat_map(parse_methods)
@@ -159,11 +160,11 @@ impl Client {
                     false => self.ask_describe(cx),
                 }
             }
-            Method::Announce => self.announced(cx, &response),
-            Method::Record => self.records(cx, at),
-            Method::Describe => self.described(cx, pending, &response),
-            Method::Setup => self.set_up(cx, pending, &response),
-            Method::Play => self.plays(cx, &response, at),
+            Method::Announce => self.on_announce_answer(cx, &response),
+            Method::Record => self.on_record_answer(cx, at),
+            Method::Describe => self.on_describe_answer(cx, pending, &response),
+            Method::Setup => self.on_setup_answer(cx, pending, &response),
+            Method::Play => self.on_play_answer(cx, &response, at),
             _ => {}
         }
     }
@@ -179,7 +180,7 @@ impl Client {
 
     /// Follows a redirect (RFC 2326, 11.3).
     fn redirect(&mut self, cx: &mut Context<'_>, pending: &Pending, response: &Response) {
-        let story = self.story(pending, response);
+        let story = self.describe_answer(pending, response);
         if self.redirects == MAX_REDIRECTS {
             return self.fail(cx, Failure::TooManyRedirects, story);
         }
@@ -192,7 +193,7 @@ impl Client {
                 let reached = self.connection.ends.and_then(|(_, remote)| remote);
                 let reached = reached.map(|remote| remote.ip());
                 let follow = self.config.follow;
-                if let Err(why) = follow.check(&self.origin, reached, url.host()) {
+                if let Err(why) = follow.check(&self.origin_host, reached, url.host()) {
                     let detail = format!("{why}: {story}");
                     return self.fail(cx, Failure::RedirectRefused, detail);
                 }
@@ -202,16 +203,16 @@ impl Client {
                 self.aggregate = url.as_str().to_owned();
                 self.url = url;
                 self.pending.clear();
-                self.forget_streams(cx);
+                self.drop_streams(cx);
                 self.close_connection(cx);
                 self.connect(cx);
             }
         }
     }
 
-    fn described(&mut self, cx: &mut Context<'_>, pending: &Pending, response: &Response) {
+    fn on_describe_answer(&mut self, cx: &mut Context<'_>, pending: &Pending, response: &Response) {
         let headers = &response.headers;
-        self.base = url::base(
+        self.base = url::control_base(
             headers.get("Content-Base"),
             headers.get("Content-Location"),
             &self.url,
@@ -219,31 +220,31 @@ impl Client {
         let described = match Description::parse(&response.body) {
             Ok(description) => description,
             Err(error) => {
-                let detail = format!("{error}: {}", self.story(pending, response));
+                let detail = format!("{error}: {}", self.describe_answer(pending, response));
                 return self.fail(cx, Failure::MalformedSdp, detail);
             }
         };
         let all = described.medias.len();
-        let description = match self.only_asks {
+        let description = match self.describe_only {
             true => described,
-            false => described.only_to_clients(),
+            false => described.retain_receivable(),
         };
         if description.medias.is_empty() {
             let detail = format!(
                 "none of the {} streams in the description is RTP sent to a client: {}",
-                all + description.not_rtp,
-                self.story(pending, response)
+                all + description.non_rtp_count,
+                self.describe_answer(pending, response)
             );
             return self.fail(cx, Failure::NoStreams, detail);
         }
-        if self.only_asks {
+        if self.describe_only {
             let said = Box::new(described::describe(&description));
             cx.out.push_back(Output::Described(said));
             self.ending = Some((Outcome::Completed, cx.now));
             return self.finish(cx);
         }
-        self.aggregate = url::control(&self.base, description.control.as_deref());
-        self.length = description.length();
+        self.aggregate = url::resolve_control(&self.base, description.control.as_deref());
+        self.playing_time = description.length();
         for media in &description.medias {
             let receiver = RtpReceiver::new(&ReceiverConfig {
                 clock_rate: media.clock_rate(),
@@ -264,7 +265,7 @@ impl Client {
             let sink = cx.sinks.insert(receiver);
             self.streams.push(Stream {
                 kind: media.kind,
-                url: url::control(&self.base, media.control.as_deref()),
+                url: url::resolve_control(&self.base, media.control.as_deref()),
                 control: media.control.clone().unwrap_or_default(),
                 sink,
                 channel: None,
@@ -273,26 +274,26 @@ impl Client {
                 control_port: 0,
                 // A remote receiver sends its own reports.
                 wants_reports: self.config.receiver_reports
-                    && !media.refuses_reports()
+                    && !media.refuses_receiver_reports()
                     && self.link.is_none(),
-                report: None,
-                bye: None,
-                described: Described::new(media),
+                report_due: None,
+                bye_at: None,
+                multicast_description: MulticastDescription::new(media),
                 group: None,
             });
         }
-        self.ask_receiver(cx, &description);
-        self.prepare_setup(cx, 0);
+        self.order_receiver_ports(cx, &description);
+        self.begin_setup(cx, 0);
     }
 
-    fn set_up(&mut self, cx: &mut Context<'_>, pending: &Pending, response: &Response) {
+    fn on_setup_answer(&mut self, cx: &mut Context<'_>, pending: &Pending, response: &Response) {
         let Phase::Setup(index) = self.phase else {
             return;
         };
         let session = response.headers.get("Session").and_then(SessionId::parse);
         let is_early = std::mem::take(&mut self.session_is_early);
         if self.session.is_none() && session.is_none() {
-            let detail = format!("no Session: {}", self.story(pending, response));
+            let detail = format!("no Session: {}", self.describe_answer(pending, response));
             return self.fail(cx, Failure::MalformedResponse, detail);
         }
         // If a server opens a session for each stream, PLAY is sent in the first one.
@@ -300,7 +301,7 @@ impl Client {
             self.session = session.or(self.session.take());
         }
         if self.publishes() {
-            return self.set_up_to_record(cx, index, pending, response);
+            return self.on_record_setup_answer(cx, index, pending, response);
         }
         let said = response.headers.get("Transport");
         let answer = said.and_then(Transport::parse);
@@ -308,47 +309,49 @@ impl Client {
             let detail = format!(
                 "Transport `{}`: {}",
                 said.unwrap_or_default(),
-                self.story(pending, response)
+                self.describe_answer(pending, response)
             );
             return self.fail(cx, Failure::UnsupportedTransportAnswer, detail);
         }
         let answer = answer.unwrap_or_default();
         let wants_multicast = self.config.transport == config::Transport::Multicast;
-        let other = (answer.cast == Some(Cast::Multicast) && !wants_multicast)
+        let other = (answer.cast == Some(Delivery::Multicast) && !wants_multicast)
             || match self.config.transport {
                 config::Transport::Multicast => {
-                    answer.cast == Some(Cast::Unicast)
-                        || answer.lower == Lower::Tcp
+                    answer.cast == Some(Delivery::Unicast)
+                        || answer.lower == LowerTransport::Tcp
                         || answer.interleaved.is_some()
                 }
                 config::Transport::Udp => {
-                    answer.lower == Lower::Tcp || answer.interleaved.is_some()
+                    answer.lower == LowerTransport::Tcp || answer.interleaved.is_some()
                 }
                 config::Transport::Tcp | config::Transport::Http => {
-                    said.is_some() && answer.lower == Lower::Udp && answer.interleaved.is_none()
+                    said.is_some()
+                        && answer.lower == LowerTransport::Udp
+                        && answer.interleaved.is_none()
                 }
             };
         if other {
             let detail = format!(
                 "asked for {:?}, answered `{answer}`: {}",
                 self.config.transport,
-                self.story(pending, response)
+                self.describe_answer(pending, response)
             );
             return self.fail(cx, Failure::UnsupportedTransportAnswer, detail);
         }
         match self.config.transport {
             config::Transport::Udp => {
                 if let Err(detail) = self.confirm_destination(&answer) {
-                    let detail = format!("{detail}: {}", self.story(pending, response));
+                    let detail = format!("{detail}: {}", self.describe_answer(pending, response));
                     return self.fail(cx, Failure::DestinationChanged, detail);
                 }
-                if let Err(detail) = self.name_peer(cx, index, &answer) {
-                    let detail = format!("{detail}: {}", self.story(pending, response));
+                if let Err(detail) = self.set_peer(cx, index, &answer) {
+                    let detail = format!("{detail}: {}", self.describe_answer(pending, response));
                     return self.fail(cx, Failure::SourceRefused, detail);
                 }
             }
             config::Transport::Multicast => {
-                let story = self.story(pending, response);
+                let story = self.describe_answer(pending, response);
                 return self.join(cx, index, &answer, &story);
             }
             config::Transport::Tcp | config::Transport::Http => {
@@ -357,7 +360,7 @@ impl Client {
                 }
             }
         }
-        self.prepare_setup(cx, index + 1);
+        self.begin_setup(cx, index + 1);
     }
 
     /// Sets the address that the stream's packets come from: the source that the server states, or
@@ -366,7 +369,7 @@ impl Client {
     ///
     /// # Errors
     /// The source is another host, to which nothing may be sent.
-    fn name_peer(
+    fn set_peer(
         &mut self,
         cx: &mut Context<'_>,
         index: usize,
@@ -380,7 +383,7 @@ impl Client {
             .filter(|source| !source.is_unspecified());
         if let (Some(source), Some(server)) = (source, server)
             && source != server.ip()
-            && !self.config.follow.lets_send_elsewhere()
+            && !self.config.follow.allows_other_addresses()
         {
             return Err(format!(
                 "the server names {source} as `source`, but its address is {}: reports would be sent to that source, which only `follow: any` allows",
@@ -396,10 +399,10 @@ impl Client {
         let ports = answer.server_port.unwrap_or(Ports::new(0, 0));
         let stream = &mut self.streams[index];
         stream.control_port = ports.control;
-        let media = beside(address, ports.media);
-        let control = beside(address, ports.control);
+        let media = with_port(address, ports.media);
+        let control = with_port(address, ports.control);
         if self.link.is_some() {
-            self.name_peer_apart(cx, index, media, control);
+            self.set_remote_peer(cx, index, media, control);
             return Ok(());
         }
         let stream = &self.streams[index];
@@ -429,25 +432,25 @@ impl Client {
         Ok(())
     }
 
-    fn plays(&mut self, cx: &mut Context<'_>, response: &Response, at: Time) {
+    fn on_play_answer(&mut self, cx: &mut Context<'_>, response: &Response, at: Time) {
         self.phase = Phase::Playing;
         self.play_answered = Some(at);
         self.begin_timeline(cx, response, at);
         if self.timeline.is_none()
             && let Some(range) = response.headers.get("Range").and_then(Range::parse)
         {
-            self.length = range.length().or(self.length);
+            self.playing_time = range.length().or(self.playing_time);
         }
         let infos: Vec<RtpInfo> = response
             .headers
             .all("RTP-Info")
             .flat_map(RtpInfo::parse_all)
             .collect();
-        for (index, seq, rtptime) in self.match_infos(&infos) {
+        for (index, seq, rtptime) in self.match_rtp_infos(&infos) {
             let Some(seq) = seq else { continue };
             let stream = &self.streams[index];
-            let rtptime = rtptime.filter(|_| stream.has_own_times());
-            if self.begins_apart(cx, index, seq, rtptime) {
+            let rtptime = rtptime.filter(|_| stream.has_packet_timestamps());
+            if self.set_remote_base(cx, index, seq, rtptime) {
                 continue;
             }
             let stream = &self.streams[index];
@@ -459,18 +462,21 @@ impl Client {
         }
         self.plan_keep_alive(at);
         self.plan_reports(cx.now);
-        self.check = Some(cx.now);
+        self.next_check = Some(cx.now);
     }
 
     /// Matches the entries of RTP-Info to streams. Returns the index of each stream, with its
     /// sequence number and timestamp. If the URLs are ambiguous or unknown and there are as many
     /// entries as streams, the order decides.
-    pub(super) fn match_infos(&self, infos: &[RtpInfo]) -> Vec<(usize, Option<u16>, Option<u32>)> {
+    pub(super) fn match_rtp_infos(
+        &self,
+        infos: &[RtpInfo],
+    ) -> Vec<(usize, Option<u16>, Option<u32>)> {
         let of_url = |info: &RtpInfo| {
-            let absolute = url::control(&self.base, Some(&info.url));
+            let absolute = url::resolve_control(&self.base, Some(&info.url));
             self.streams.iter().position(|stream| {
                 !info.url.is_empty()
-                    && (url::same(&absolute, &stream.url) || info.url == stream.control)
+                    && (url::same_stream(&absolute, &stream.url) || info.url == stream.control)
             })
         };
         let matched: Vec<Option<usize>> = infos.iter().map(of_url).collect();

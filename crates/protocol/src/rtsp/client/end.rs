@@ -17,14 +17,14 @@ const TEARDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Minimum wait for an answer or for media that counts as the server's failure when the client is
 /// stopped. Well above the response time of a working server, and below the patience of a viewer.
-pub(super) const IN_VAIN: Duration = Duration::from_secs(1);
+pub(super) const FAILED_WAIT: Duration = Duration::from_secs(1);
 
 impl Client {
     /// Ends the session before `until`.
     pub(super) fn stop(&mut self, cx: &mut Context<'_>, until: Time) {
         match &mut self.ending {
             Some((_, own)) => *own = (*own).min(until),
-            None => match self.waited_in_vain(cx.now).or_else(|| self.fell_silent(cx)) {
+            None => match self.failed_wait(cx.now).or_else(|| self.fell_silent(cx)) {
                 Some((failure, detail)) => self.fail(cx, failure, detail),
                 None => self.tear_down(cx, Outcome::Stopped, Some(until)),
             },
@@ -34,7 +34,7 @@ impl Client {
     /// Returns the server's failure if a client that is stopped before any media arrived has waited
     /// too long. Otherwise, a run shorter than the timeouts would pass against a server that never
     /// answers.
-    fn waited_in_vain(&self, now: Time) -> Option<(Failure, String)> {
+    fn failed_wait(&self, now: Time) -> Option<(Failure, String)> {
         if self.first_media.is_some() {
             return None;
         }
@@ -48,7 +48,7 @@ impl Client {
             Phase::Playing => {
                 let answered = self.play_answered.unwrap_or(now);
                 (
-                    self.no_media(),
+                    self.no_media_failure(),
                     answered,
                     "no packet of any stream".to_owned(),
                 )
@@ -69,9 +69,9 @@ impl Client {
             }
         };
         let waited = now.since(since);
-        (waited >= IN_VAIN).then(|| {
+        (waited >= FAILED_WAIT).then(|| {
             let waited = waited.as_secs_f64();
-            let (ends, useless) = (self.ends(), self.only_useless());
+            let (ends, useless) = (self.describe_addresses(), self.describe_useless_bytes());
             (
                 failure,
                 format!("{what} in {waited:.3} s, until the client was stopped{useless} ({ends})"),
@@ -84,10 +84,10 @@ impl Client {
     fn fell_silent(&self, cx: &mut Context<'_>) -> Option<(Failure, String)> {
         let mut timeline = self.timeline.iter();
         if self.phase != Phase::Playing
-            || timeline.any(|timeline| !timeline.plays())
+            || timeline.any(|timeline| !timeline.expects_media())
             || self.publisher.has_left()
             || self.media_is_over(cx)
-            || self.ended_early(cx).is_some()
+            || self.describe_early_end(cx).is_some()
         {
             return None;
         }
@@ -111,7 +111,7 @@ impl Client {
             let detail = format!(
                 "no packet for {:.3} s until the client was stopped ({})",
                 silent.as_secs_f64(),
-                self.ends()
+                self.describe_addresses()
             );
             (Failure::MediaStopped, detail)
         })
@@ -125,7 +125,7 @@ impl Client {
         until: Option<Time>,
     ) {
         self.stop_sending(cx);
-        self.look_for_silent_streams(cx, matches!(outcome, Outcome::Failed(_)));
+        self.count_silent_streams(cx, matches!(outcome, Outcome::Failed(_)));
         let own = cx.now + TEARDOWN_TIMEOUT;
         self.ending = Some((outcome, until.map_or(own, |until| until.min(own))));
         if !self.can_tear_down() {
@@ -140,7 +140,7 @@ impl Client {
     pub(super) fn fail(&mut self, cx: &mut Context<'_>, failure: Failure, detail: String) {
         if self.ending.is_none() {
             if failure == Failure::MediaStopped {
-                for stream in self.streams.iter().filter(|stream| stream.bye.is_none()) {
+                for stream in self.streams.iter().filter(|stream| stream.bye_at.is_none()) {
                     let receiver = cx.sinks.get::<RtpReceiver>(stream.sink);
                     receiver.fell_silent(cx.now, cx.recorder);
                 }
@@ -149,7 +149,7 @@ impl Client {
             if self.can_tear_down() {
                 self.ask_teardown(cx);
             }
-            let detail = format!("{detail}{}", self.said.hints());
+            let detail = format!("{detail}{}", self.server_hints.hints());
             self.ending = Some((Outcome::Failed(failure.with(detail)), cx.now));
         }
         self.finish(cx);
@@ -164,11 +164,11 @@ impl Client {
         // Other outstanding requests no longer matter.
         self.pending.clear();
         let url = self.aggregate.clone();
-        self.ask(cx, Method::Teardown, url, Vec::new());
+        self.send_request(cx, Method::Teardown, url, Vec::new());
     }
 
     /// Forgets a pair of ports that could not be opened: there is nothing to close.
-    pub(super) fn lost_ports(&mut self, channel: ChannelId) {
+    pub(super) fn forget_ports(&mut self, channel: ChannelId) {
         for stream in &mut self.streams {
             if stream.channel == Some(channel) {
                 stream.channel = None;
@@ -177,7 +177,7 @@ impl Client {
     }
 
     /// Drops all streams before a redirect is followed.
-    pub(super) fn forget_streams(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn drop_streams(&mut self, cx: &mut Context<'_>) {
         self.session = None;
         self.session_is_early = false;
         for stream in std::mem::take(&mut self.streams) {
@@ -205,7 +205,7 @@ impl Client {
         if self.phase == Phase::Ended {
             return;
         }
-        self.look_for_silent_streams(cx, matches!(outcome, Outcome::Failed(_)));
+        self.count_silent_streams(cx, matches!(outcome, Outcome::Failed(_)));
         self.phase = Phase::Ended;
         self.pending = Vec::new();
         self.end_publishing(cx);
@@ -217,7 +217,7 @@ impl Client {
             }
             cx.sinks.get::<RtpReceiver>(stream.sink).finish(cx.recorder);
         }
-        let summaries = self.summaries(cx.sinks);
+        let summaries = self.stream_summaries(cx.sinks);
         for stream in std::mem::take(&mut self.streams) {
             cx.sinks.remove::<RtpReceiver>(stream.sink);
         }

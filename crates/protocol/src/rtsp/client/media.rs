@@ -5,9 +5,9 @@ use std::time::Duration;
 use measure::Time;
 use rand::Rng;
 
-use super::multicast::{Described, Group};
+use super::multicast::{Group, MulticastDescription};
 use super::{Client, Phase};
-use crate::media::rtcp::{self, Interval, Packet};
+use crate::media::rtcp::{self, Packet, ReportInterval};
 use crate::media::rtp::RtpReceiver;
 use crate::media::rtp::metrics as rtp;
 use crate::media::sdp::MediaKind;
@@ -32,11 +32,11 @@ pub(super) struct Stream {
     pub(super) control_port: u16,
     /// Whether reports are sent, and due time of the next one.
     pub(super) wants_reports: bool,
-    pub(super) report: Option<Time>,
+    pub(super) report_due: Option<Time>,
     /// Time of the server's BYE.
-    pub(super) bye: Option<Time>,
+    pub(super) bye_at: Option<Time>,
     /// Multicast parameters of the description.
-    pub(super) described: Described,
+    pub(super) multicast_description: MulticastDescription,
     /// Multicast group of the stream.
     pub(super) group: Option<Box<Group>>,
 }
@@ -44,7 +44,7 @@ pub(super) struct Stream {
 impl Stream {
     /// Returns whether each packet has a timestamp of its own: an audio frame is one packet, a
     /// video frame is many.
-    pub(super) fn has_own_times(&self) -> bool {
+    pub(super) fn has_packet_timestamps(&self) -> bool {
         self.kind == MediaKind::Audio
     }
 }
@@ -54,13 +54,13 @@ impl Stream {
 const BYE_LINGER: Duration = Duration::from_millis(200);
 
 /// Time to wait for late packets near the end of the media before its progress is checked.
-const LATE: Duration = Duration::from_millis(200);
+const LATE_PACKET_WAIT: Duration = Duration::from_millis(200);
 
 /// Time before the silence limit at which a client looks for new packets, which postpones its
 /// check. Nothing depends on the exact moment of the look, so it happens when the worker is awake
 /// anyway: waking up for each of thousands of clients separately cost more than all their packets.
 /// Longer than the delay with which packets are read.
-const EARLY: Duration = Duration::from_secs(1);
+const EARLY_LOOK: Duration = Duration::from_secs(1);
 
 /// Length of the framing before each interleaved packet (RFC 2326, 10.12).
 const FRAMING: usize = 4;
@@ -93,7 +93,7 @@ impl Client {
     /// beginning. This is the hot path of media over TCP: it does not allocate. Returns whether it
     /// was media that needs no action of the session.
     #[inline]
-    pub(super) fn frame(
+    pub(super) fn interleaved_frame(
         &mut self,
         cx: &mut Context<'_>,
         channel: u8,
@@ -130,7 +130,7 @@ impl Client {
             }
             // RTCP is never delivered in part.
             Some((index, false)) if payload.len() == length => {
-                self.reports(cx, index, payload, at);
+                self.on_rtcp(cx, index, payload, at);
                 false
             }
             Some((_, false)) => true,
@@ -146,7 +146,7 @@ impl Client {
     }
 
     /// Handles RTCP of a stream. Unreadable packets are ignored, because nothing depends on them.
-    pub(super) fn reports(&mut self, cx: &mut Context<'_>, index: usize, bytes: &[u8], at: Time) {
+    pub(super) fn on_rtcp(&mut self, cx: &mut Context<'_>, index: usize, bytes: &[u8], at: Time) {
         let own = self.ssrc;
         let stream = &mut self.streams[index];
         let receiver = cx.sinks.get::<RtpReceiver>(stream.sink);
@@ -168,14 +168,14 @@ impl Client {
                         if let Some(ssrc) = ssrc {
                             receiver.source_ended(ssrc);
                         }
-                        stream.bye.get_or_insert(at);
-                        self.check = Some(cx.now);
+                        stream.bye_at.get_or_insert(at);
+                        self.next_check = Some(cx.now);
                     }
                 }
                 Ok(Packet::ReceiverReport { ssrc, .. }) => {
                     // Our own reports come back too.
                     if let Some(group) = stream.group.as_mut().filter(|_| ssrc != own) {
-                        group.others.heard(ssrc);
+                        group.others.add(ssrc);
                     }
                 }
                 Ok(_) => {}
@@ -188,7 +188,7 @@ impl Client {
     pub(super) fn plan_reports(&mut self, now: Time) {
         for index in 0..self.streams.len() {
             if self.streams[index].wants_reports {
-                self.streams[index].report = Some(now + self.report_interval(index, true));
+                self.streams[index].report_due = Some(now + self.report_interval(index, true));
             }
         }
     }
@@ -201,7 +201,7 @@ impl Client {
         let random = self.random.next_u32() as f64 / (f64::from(u32::MAX) + 1.0);
         let interval = match &mut self.streams[index].group {
             Some(group) => group.interval(first),
-            None => Interval::of_two(false, BANDWIDTH, first),
+            None => ReportInterval::point_to_point(false, BANDWIDTH, first),
         };
         interval.next(random)
     }
@@ -209,14 +209,17 @@ impl Client {
     /// Sends the reports that are due.
     pub(super) fn due_reports(&mut self, cx: &mut Context<'_>) {
         for index in 0..self.streams.len() {
-            if self.streams[index].report.is_none_or(|due| cx.now < due) {
+            if self.streams[index]
+                .report_due
+                .is_none_or(|due| cx.now < due)
+            {
                 continue;
             }
             let next = cx.now + self.report_interval(index, false);
             let stream = &mut self.streams[index];
-            stream.report = Some(next);
+            stream.report_due = Some(next);
             let receiver = cx.sinks.get::<RtpReceiver>(stream.sink);
-            if receiver.ssrc().is_none() || stream.bye.is_some() {
+            if receiver.ssrc().is_none() || stream.bye_at.is_some() {
                 continue;
             }
             let block = receiver.report_block(cx.now);
@@ -228,7 +231,7 @@ impl Client {
                     // A report has a few dozen bytes, so its length fits in one byte.
                     let mut frame = vec![b'$', channels.control, 0, report.len() as u8];
                     frame.extend_from_slice(&report);
-                    self.put(cx, frame);
+                    self.send_bytes(cx, frame);
                 }
                 (None, Some(channel)) if stream.control_port != 0 => {
                     cx.out.push_back(Output::Send {
@@ -259,18 +262,18 @@ impl Client {
     }
 
     /// Returns the time of the last BYE if every stream had one and none received a packet.
-    pub(super) fn ended_without_media(&self, cx: &mut Context<'_>) -> Option<Time> {
-        if self.arrivals(cx).is_some() || self.streams.iter().any(|s| s.bye.is_none()) {
+    pub(super) fn last_bye_without_media(&self, cx: &mut Context<'_>) -> Option<Time> {
+        if self.arrivals(cx).is_some() || self.streams.iter().any(|s| s.bye_at.is_none()) {
             return None;
         }
-        self.streams.iter().filter_map(|stream| stream.bye).max()
+        self.streams.iter().filter_map(|stream| stream.bye_at).max()
     }
 
     /// Returns the time of the last BYE if every stream that received packets had one.
-    fn all_ended(&self, cx: &mut Context<'_>) -> Option<Time> {
+    fn last_bye(&self, cx: &mut Context<'_>) -> Option<Time> {
         let mut last = None;
         for stream in &self.streams {
-            match stream.bye {
+            match stream.bye_at {
                 Some(at) => last = last.max(Some(at)),
                 None if cx
                     .sinks
@@ -289,9 +292,9 @@ impl Client {
     /// Returns whether all media has arrived, as far as this is known without waiting.
     pub(super) fn media_is_over(&self, cx: &mut Context<'_>) -> bool {
         self.arrivals(cx).is_some_and(|(first, last)| {
-            (self.all_ended(cx).is_some() && self.ended_early(cx).is_none())
+            (self.last_bye(cx).is_some() && self.describe_early_end(cx).is_none())
                 || self
-                    .length
+                    .playing_time
                     .is_some_and(|length| reached_end(length, last.since(first)))
         })
     }
@@ -299,9 +302,9 @@ impl Client {
     /// Describes an early end: every stream had its BYE before the known end of the media. Both
     /// arrival times and timestamps must show it, because servers send ahead and timestamps may be
     /// wrong.
-    pub(super) fn ended_early(&self, cx: &mut Context<'_>) -> Option<String> {
-        self.all_ended(cx)?;
-        let length = self.length?;
+    pub(super) fn describe_early_end(&self, cx: &mut Context<'_>) -> Option<String> {
+        self.last_bye(cx)?;
+        let length = self.playing_time?;
         let (first, last) = self.arrivals(cx)?;
         let mut came = last.since(first);
         for stream in &self.streams {
@@ -315,7 +318,7 @@ impl Client {
             format!(
                 "BYE {:.1} s before the media's known end ({})",
                 length.saturating_sub(came).as_secs_f64(),
-                self.ends()
+                self.describe_addresses()
             )
         })
     }
@@ -325,51 +328,51 @@ impl Client {
         if self.phase != Phase::Playing {
             return;
         }
-        if self.check.is_none_or(|check| cx.now < check) {
-            if self.look.take_if(|look| *look <= cx.now).is_some()
+        if self.next_check.is_none_or(|check| cx.now < check) {
+            if self.next_look.take_if(|look| *look <= cx.now).is_some()
                 && let Some((first, last)) = self.arrivals(cx)
             {
                 self.schedule_check(cx.now, first, last);
             }
             return;
         }
-        self.look = None;
+        self.next_look = None;
         if self
             .timeline
             .as_ref()
-            .is_some_and(|timeline| !timeline.plays())
+            .is_some_and(|timeline| !timeline.expects_media())
         {
             // No media is expected. Resuming schedules a new check.
-            self.check = None;
+            self.next_check = None;
             return;
         }
         let arrivals = self.arrivals(cx);
         let lingered = |bye: Time| bye.max(self.play_answered.unwrap_or(bye)) + BYE_LINGER;
         if arrivals.is_some()
-            && let Some(bye) = self.all_ended(cx)
+            && let Some(bye) = self.last_bye(cx)
         {
             let over = lingered(bye);
             if cx.now >= over {
-                return match self.ended_early(cx) {
+                return match self.describe_early_end(cx) {
                     Some(detail) => self.fail(cx, Failure::MediaStopped, detail),
                     None => self.complete(cx),
                 };
             }
-            self.check = Some(over);
+            self.next_check = Some(over);
             return;
         }
         let Some((first, last)) = arrivals else {
             let answered = self.play_answered.unwrap_or(cx.now);
             let mut until = answered + self.config.no_media.0;
-            if let Some(bye) = self.ended_without_media(cx) {
+            if let Some(bye) = self.last_bye_without_media(cx) {
                 until = until.min(lingered(bye));
                 if cx.now >= until {
                     let detail = format!(
                         "BYE of all {} streams without a packet, {}",
                         self.streams.len(),
-                        self.ends()
+                        self.describe_addresses()
                     );
-                    return self.fail(cx, self.no_media(), detail);
+                    return self.fail(cx, self.no_media_failure(), detail);
                 }
             }
             if cx.now >= until {
@@ -377,22 +380,22 @@ impl Client {
                     "no packet of {} streams within {} after PLAY, {}",
                     self.streams.len(),
                     self.config.no_media,
-                    self.ends()
+                    self.describe_addresses()
                 );
-                return self.fail(cx, self.no_media(), detail);
+                return self.fail(cx, self.no_media_failure(), detail);
             }
-            self.check = Some(until);
+            self.next_check = Some(until);
             return;
         };
         let silent = last + self.config.silence.0;
         let reached = self.has_reached_end(first, last);
-        let over = self.over(first, last);
+        let over = self.end_time(first, last);
         if over.is_some_and(|over| cx.now >= over) || (reached && cx.now >= silent) {
             return self.complete(cx);
         }
         if cx.now >= silent {
             let came = last.since(first);
-            let when = match self.length {
+            let when = match self.playing_time {
                 Some(length) => format!(
                     "{:.3} s before the media's known end",
                     length.saturating_sub(came).as_secs_f64()
@@ -400,9 +403,12 @@ impl Client {
                 None => "and no BYE".to_owned(),
             };
             let silence = self.config.silence;
-            let detail = format!("no packet for {silence}, {when}, {}", self.ends());
-            if self.said.is_asked_to_end() {
-                let detail = format!("{detail}{}", self.said.hints());
+            let detail = format!(
+                "no packet for {silence}, {when}, {}",
+                self.describe_addresses()
+            );
+            if self.server_hints.is_asked_to_end() {
+                let detail = format!("{detail}{}", self.server_hints.hints());
                 let outcome = Outcome::EndedByServer {
                     at: last,
                     in_order: true,
@@ -419,17 +425,20 @@ impl Client {
     /// because silence does not end media. Live media ends only when its publisher leaves or with a
     /// BYE of any stream: the BYE of other streams may be lost.
     fn has_reached_end(&self, first: Time, last: Time) -> bool {
-        match self.length {
+        match self.playing_time {
             Some(length) => reached_end(length, last.since(first)),
             None => {
-                self.publisher.has_left() || self.streams.iter().any(|stream| stream.bye.is_some())
+                self.publisher.has_left()
+                    || self.streams.iter().any(|stream| stream.bye_at.is_some())
             }
         }
     }
 
     /// Returns the time at which media that has reached its end counts as over.
-    fn over(&self, first: Time, last: Time) -> Option<Time> {
-        let length = self.length.filter(|_| self.has_reached_end(first, last))?;
+    fn end_time(&self, first: Time, last: Time) -> Option<Time> {
+        let length = self
+            .playing_time
+            .filter(|_| self.has_reached_end(first, last))?;
         let end = first + (length - slack(length));
         Some(end.max(last + self.config.end_silence.0))
     }
@@ -440,22 +449,22 @@ impl Client {
         let silence = self.config.silence.0;
         // The expected end is checked before the silence limit.
         let planned = || {
-            let length = self.length?;
-            let reached = first + (length - slack(length)) + LATE;
+            let length = self.playing_time?;
+            let reached = first + (length - slack(length)) + LATE_PACKET_WAIT;
             let ended = first + length + self.config.end_silence.0;
             [reached, ended].into_iter().find(|&planned| planned > now)
         };
-        let end = self.over(first, last).or_else(planned);
+        let end = self.end_time(first, last).or_else(planned);
         let next = end.unwrap_or(Time::NEVER).min(last + silence);
-        let early = last + silence.saturating_sub(EARLY);
-        self.look = (now < early && early < next).then_some(early);
+        let early = last + silence.saturating_sub(EARLY_LOOK);
+        self.next_look = (now < early && early < next).then_some(early);
         // If a look finds that the check is due, packets that have arrived are handled first.
-        self.check = Some(next.max(now + Duration::from_nanos(1)));
+        self.next_check = Some(next.max(now + Duration::from_nanos(1)));
     }
 
     fn complete(&mut self, cx: &mut Context<'_>) {
-        if self.goes_on(cx) {
-            self.check = None;
+        if self.continue_actions(cx) {
+            self.next_check = None;
             return self.due_actions(cx);
         }
         let outcome = self.end_of_media(cx);
@@ -464,15 +473,15 @@ impl Client {
 
     /// Returns the outcome after the end of the media.
     pub(super) fn end_of_media(&self, cx: &mut Context<'_>) -> Outcome {
-        if self.length.is_some() || self.publisher.has_left() {
+        if self.playing_time.is_some() || self.publisher.has_left() {
             return Outcome::Completed;
         }
         let (first, last) = self.arrivals(cx).unwrap_or((cx.now, cx.now));
         let seconds = last.since(first).as_secs_f64();
-        let hints = self.said.hints();
+        let hints = self.server_hints.hints();
         let detail = format!(
             "the server ended the stream after {seconds:.3} s of media: BYE ({}){hints}",
-            self.ends()
+            self.describe_addresses()
         );
         Outcome::EndedByServer {
             at: last,

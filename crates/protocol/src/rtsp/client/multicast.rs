@@ -9,23 +9,23 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::Client;
-use crate::media::rtcp::Interval;
+use crate::media::rtcp::ReportInterval;
 use crate::media::sdp::Media;
 use crate::rtsp::failure::Failure;
 use crate::rtsp::headers::{Ports, Transport};
 use crate::session::{Context, Interface, Open, Output};
 
 /// Default TTL of reports: they stay on the link.
-const TTL: u8 = 1;
+const TTL_DEFAULT: u8 = 1;
 
 /// Share of a stream's bandwidth that RTCP may use (RFC 3550, 6.2), and the bandwidth of a stream
 /// that states none.
 const RTCP_SHARE: f64 = 0.05;
-const BANDWIDTH: f64 = 1e6;
+const BANDWIDTH_DEFAULT: f64 = 1e6;
 
 /// Multicast parameters of the description.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Described {
+pub(super) struct MulticastDescription {
     group: Option<IpAddr>,
     port: u16,
     ttl: Option<u8>,
@@ -34,9 +34,9 @@ pub(super) struct Described {
     bandwidth: Option<u64>,
 }
 
-impl Described {
-    pub(super) fn new(media: &Media) -> Described {
-        Described {
+impl MulticastDescription {
+    pub(super) fn new(media: &Media) -> MulticastDescription {
+        MulticastDescription {
             group: media.connection.filter(IpAddr::is_multicast),
             port: media.port,
             ttl: media.ttl,
@@ -56,7 +56,7 @@ pub(super) struct Group {
     /// Bandwidth of all RTCP in the group, in bytes per second.
     rtcp_bandwidth: f64,
     /// Other receivers that report.
-    pub(super) others: Others,
+    pub(super) others: OtherReceivers,
 }
 
 impl fmt::Display for Group {
@@ -73,7 +73,7 @@ impl fmt::Display for Group {
 impl Group {
     /// Determines the group from an answer to SETUP and the description. Returns the defect if
     /// there is none.
-    fn find(answer: &Transport, described: &Described) -> Result<Group, String> {
+    fn new(answer: &Transport, described: &MulticastDescription) -> Result<Group, String> {
         let address = match &answer.destination {
             Some(said) => said.parse().ok(),
             None => described.group,
@@ -111,14 +111,16 @@ impl Group {
                     .collect()
             }
         };
-        let bandwidth = described.bandwidth.map_or(BANDWIDTH, |bits| bits as f64);
+        let bandwidth = described
+            .bandwidth
+            .map_or(BANDWIDTH_DEFAULT, |bits| bits as f64);
         Ok(Group {
             address,
             ports,
             sources,
-            ttl: answer.ttl.or(described.ttl).unwrap_or(TTL),
+            ttl: answer.ttl.or(described.ttl).unwrap_or(TTL_DEFAULT),
             rtcp_bandwidth: bandwidth / 8.0 * RTCP_SHARE,
-            others: Others::default(),
+            others: OtherReceivers::default(),
         })
     }
 
@@ -136,12 +138,12 @@ impl Group {
     }
 
     /// Returns the interval of reports, depending on the number of other receivers.
-    pub(super) fn interval(&mut self, first: bool) -> Interval {
-        Interval {
+    pub(super) fn interval(&mut self, first: bool) -> ReportInterval {
+        ReportInterval {
             // This client and the sender.
             members: self.others.count_for_report().saturating_add(2),
             bandwidth: self.rtcp_bandwidth,
-            ..Interval::of_two(false, self.rtcp_bandwidth, first)
+            ..ReportInterval::point_to_point(false, self.rtcp_bandwidth, first)
         }
     }
 }
@@ -149,34 +151,34 @@ impl Group {
 /// Other receivers that report in a group: those heard within the last five to ten of our own
 /// reports (RFC 3550, 6.2.1 and 6.3.5).
 #[derive(Clone, Debug, Default)]
-pub(super) struct Others {
-    now: HashSet<u32>,
-    before: HashSet<u32>,
+pub(super) struct OtherReceivers {
+    current: HashSet<u32>,
+    previous: HashSet<u32>,
     /// Number of our own reports since the sets were swapped.
     reports: u32,
 }
 
 /// Maximum number of receivers in a set. A larger group counts as at least this many.
-const MOST_OTHERS: usize = 4096;
+const OTHERS_MAX: usize = 4096;
 
 /// A receiver that is silent during this number of our own reports has left.
 const REPORTS_MISSED: u32 = 5;
 
-impl Others {
+impl OtherReceivers {
     /// Records a report of another receiver.
-    pub(super) fn heard(&mut self, ssrc: u32) {
-        self.before.remove(&ssrc);
-        if self.now.len() < MOST_OTHERS {
-            self.now.insert(ssrc);
+    pub(super) fn add(&mut self, ssrc: u32) {
+        self.previous.remove(&ssrc);
+        if self.current.len() < OTHERS_MAX {
+            self.current.insert(ssrc);
         }
     }
 
     fn count_for_report(&mut self) -> u32 {
-        let count = self.now.len() + self.before.len();
+        let count = self.current.len() + self.previous.len();
         self.reports += 1;
         if self.reports >= REPORTS_MISSED {
             self.reports = 0;
-            self.before = std::mem::take(&mut self.now);
+            self.previous = std::mem::take(&mut self.current);
         }
         u32::try_from(count).unwrap_or(u32::MAX)
     }
@@ -191,7 +193,7 @@ impl Client {
         answer: &Transport,
         story: &str,
     ) {
-        let group = match Group::find(answer, &self.streams[index].described) {
+        let group = match Group::new(answer, &self.streams[index].multicast_description) {
             Ok(group) => group,
             Err(wrong) => {
                 let detail = format!("asked for multicast, answered `{answer}`: {wrong}: {story}");
@@ -199,9 +201,9 @@ impl Client {
             }
         };
         let interface = match (&self.config.interface, self.connection.ends) {
-            (Some(name), _) => Interface::Named(name.clone()),
-            (None, Some((local, _))) => Interface::With(local.ip()),
-            (None, None) => Interface::With(unspecified(group.address)),
+            (Some(name), _) => Interface::Name(name.clone()),
+            (None, Some((local, _))) => Interface::Address(local.ip()),
+            (None, None) => Interface::Address(unspecified(group.address)),
         };
         let channel = self.new_channel();
         let stream = &mut self.streams[index];
@@ -226,7 +228,7 @@ impl Client {
     }
 
     /// Lets packets of the groups count from now on, right before PLAY is sent.
-    pub(super) fn begin_in_groups(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn count_group_packets(&mut self, cx: &mut Context<'_>) {
         for stream in &self.streams {
             let (Some(channel), Some(group)) = (stream.channel, &stream.group) else {
                 continue;

@@ -12,26 +12,26 @@ use rand::Rng;
 use super::request::Pending;
 use super::{Client, Phase};
 use crate::media::rtcp::{self, Packet, ReportBlock};
-use crate::media::rtp::{Faults, FlowSettings, REPORT_EVERY, RtpFlow};
+use crate::media::rtp::{Faults, FlowSettings, REPORT_INTERVAL, RtpFlow};
 use crate::media::source::MediaSource;
 use crate::publication;
 use crate::rtsp::codec::{Method, Response};
 use crate::rtsp::config;
 use crate::rtsp::describe;
 use crate::rtsp::failure::Failure;
-use crate::rtsp::headers::{Lower, Ports, Range, Session as SessionId, Transport};
+use crate::rtsp::headers::{LowerTransport, Ports, Range, SessionHeader as SessionId, Transport};
 use crate::rtsp::metrics as m;
 use crate::rtsp::url;
-use crate::session::{ChannelId, Context, FlowId, Open, Output, Port, beside, bind_beside};
+use crate::session::{ChannelId, Context, FlowId, Open, Output, Port, udp_bind_address, with_port};
 
 /// Interval at which sent media is added to the population's metrics.
-const COUNT_EVERY: Duration = Duration::from_secs(1);
+const COUNT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Media that a client publishes, and its progress.
 #[derive(Debug)]
 pub(super) struct Publishing {
     source: Arc<MediaSource>,
-    streams: Vec<Outgoing>,
+    streams: Vec<OutgoingStream>,
     /// Time when ANNOUNCE was first sent.
     announced: Option<Time>,
     /// True while media is being sent.
@@ -43,7 +43,7 @@ pub(super) struct Publishing {
 
 /// A published stream.
 #[derive(Debug)]
-struct Outgoing {
+struct OutgoingStream {
     /// Control URL.
     url: String,
     flow: FlowId,
@@ -73,13 +73,13 @@ impl Publishing {
     }
 
     /// Returns the index of the stream with this channel.
-    pub(super) fn of_channel(&self, channel: ChannelId) -> Option<usize> {
+    pub(super) fn stream_of_channel(&self, channel: ChannelId) -> Option<usize> {
         let mut streams = self.streams.iter();
         streams.position(|stream| stream.channel == Some(channel))
     }
 
     /// Forgets a pair of ports that could not be opened: there is nothing to close.
-    pub(super) fn lost_ports(&mut self, channel: ChannelId) {
+    pub(super) fn forget_ports(&mut self, channel: ChannelId) {
         for stream in &mut self.streams {
             if stream.channel == Some(channel) {
                 stream.channel = None;
@@ -102,7 +102,7 @@ impl Publishing {
             "v=0\r\no=- 1 1 IN {family} {local}\r\ns=streamgauge\r\nc=IN {family} {any}\r\nt=0 0\r\n\
              a=tool:streamgauge\r\na=control:*\r\n"
         );
-        describe::add_medias(&mut sdp, &self.source.clips);
+        describe::write_media_sections(&mut sdp, &self.source.clips);
         sdp
     }
 }
@@ -128,7 +128,7 @@ impl Client {
         }
         let url = self.url.as_str().to_owned();
         let kind = ("Content-Type", "application/sdp".to_owned());
-        self.ask(cx, Method::Announce, url, vec![kind]);
+        self.send_request(cx, Method::Announce, url, vec![kind]);
     }
 
     /// Returns the body of a request: the description for ANNOUNCE, empty otherwise.
@@ -142,7 +142,7 @@ impl Client {
     }
 
     /// Creates the flows after ANNOUNCE was accepted, and sets up the first stream.
-    pub(super) fn announced(&mut self, cx: &mut Context<'_>, response: &Response) {
+    pub(super) fn on_announce_answer(&mut self, cx: &mut Context<'_>, response: &Response) {
         if self.session.is_none() {
             self.session = response.headers.get("Session").and_then(SessionId::parse);
         }
@@ -164,8 +164,8 @@ impl Client {
                 log: false,
             })
             .with_time_codes(wall_clock);
-            publishing.streams.push(Outgoing {
-                url: url::control(&self.aggregate, Some(&describe::control(index))),
+            publishing.streams.push(OutgoingStream {
+                url: url::resolve_control(&self.aggregate, Some(&describe::track_name(index))),
                 flow: cx.flows.insert(flow),
                 ssrc,
                 channel: None,
@@ -182,7 +182,7 @@ impl Client {
     /// Sets up the stream with this index. Sends RECORD after the last one.
     fn prepare_record(&mut self, cx: &mut Context<'_>, index: usize) {
         let channel = ChannelId(self.next_channel);
-        let local = bind_beside(self.own_address());
+        let local = udp_bind_address(self.own_address());
         let Some(publishing) = &mut self.publishing else {
             return;
         };
@@ -208,7 +208,7 @@ impl Client {
     }
 
     /// Sends SETUP for a stream whose pair of ports is open.
-    pub(super) fn opened_to_record(&mut self, cx: &mut Context<'_>, index: usize, port: u16) {
+    pub(super) fn on_ports_opened(&mut self, cx: &mut Context<'_>, index: usize, port: u16) {
         if let Some(publishing) = &mut self.publishing {
             publishing.streams[index].local_port = port;
         }
@@ -232,11 +232,11 @@ impl Client {
         transport.mode = Some("RECORD".to_owned());
         let url = stream.url.clone();
         let header = ("Transport", transport.to_string());
-        self.ask(cx, Method::Setup, url, vec![header]);
+        self.send_request(cx, Method::Setup, url, vec![header]);
     }
 
     /// Handles the answer to SETUP for the stream with this index.
-    pub(super) fn set_up_to_record(
+    pub(super) fn on_record_setup_answer(
         &mut self,
         cx: &mut Context<'_>,
         index: usize,
@@ -254,8 +254,8 @@ impl Client {
         };
         let stream = &mut publishing.streams[index];
         let fits = match stream.channel {
-            Some(_) => answer.lower == Lower::Udp && answer.interleaved.is_none(),
-            None => answer.lower == Lower::Tcp || answer.interleaved.is_some(),
+            Some(_) => answer.lower == LowerTransport::Udp && answer.interleaved.is_none(),
+            None => answer.lower == LowerTransport::Tcp || answer.interleaved.is_some(),
         };
         match (fits, stream.channel, answer.server_port, server) {
             (true, None, ..) => {
@@ -269,15 +269,15 @@ impl Client {
                 stream.has_peer = true;
                 cx.out.push_back(Output::Peer {
                     channel,
-                    media: beside(server, ports.media),
-                    control: beside(server, ports.control),
+                    media: with_port(server, ports.media),
+                    control: with_port(server, ports.control),
                 });
             }
             _ => {
                 let detail = format!(
                     "asked to record by {:?}, answered `{answer}`: {}",
                     self.config.transport,
-                    self.story(pending, response)
+                    self.describe_answer(pending, response)
                 );
                 return self.fail(cx, Failure::UnsupportedTransportAnswer, detail);
             }
@@ -289,11 +289,11 @@ impl Client {
         self.phase = Phase::Record;
         let url = self.aggregate.clone();
         let range = ("Range", Range::FROM_START.to_string());
-        self.ask(cx, Method::Record, url, vec![range]);
+        self.send_request(cx, Method::Record, url, vec![range]);
     }
 
     /// Starts sending after RECORD was accepted, and notifies the players of the stream.
-    pub(super) fn records(&mut self, cx: &mut Context<'_>, at: Time) {
+    pub(super) fn on_record_answer(&mut self, cx: &mut Context<'_>, at: Time) {
         self.phase = Phase::Recording;
         self.plan_keep_alive(at);
         let Some(publishing) = &mut self.publishing else {
@@ -304,7 +304,7 @@ impl Client {
             cx.recorder.record(m::PUBLISH_DELAY, delay);
         }
         publishing.sending = true;
-        publishing.count_at = Some(cx.now + COUNT_EVERY);
+        publishing.count_at = Some(cx.now + COUNT_INTERVAL);
         publishing.report_at = Some(cx.now);
         for stream in &publishing.streams {
             let (channel, interleaved) = match (stream.channel, stream.interleaved) {
@@ -312,8 +312,8 @@ impl Client {
                 (None, Some(channels)) => (self.connection.channel, Some(channels.media)),
                 (None, None) => continue,
             };
-            cx.flows.with(stream.flow, |flow: &mut RtpFlow| {
-                flow.interleave(interleaved);
+            cx.flows.access_as(stream.flow, |flow: &mut RtpFlow| {
+                flow.set_interleaved_channel(interleaved);
                 flow.start(cx.now);
             });
             cx.out.push_back(Output::StartFlow {
@@ -323,7 +323,7 @@ impl Client {
         }
         self.first_media = Some(cx.now);
         cx.out.push_back(Output::Playing { at: cx.now });
-        publication::tell(cx, self.published_as.clone(), publication::live(&[]));
+        publication::publish_message(cx, self.publication_topic.clone(), publication::live(&[]));
     }
 
     /// Does everything that is due while media is sent.
@@ -332,14 +332,14 @@ impl Client {
             return;
         };
         if publishing.count_at.is_some_and(|at| at <= cx.now) {
-            publishing.count_at = Some(cx.now + COUNT_EVERY);
+            publishing.count_at = Some(cx.now + COUNT_INTERVAL);
             self.count_sent(cx);
         }
         let Some(publishing) = &mut self.publishing else {
             return;
         };
         if publishing.report_at.is_some_and(|at| at <= cx.now) {
-            publishing.report_at = Some(cx.now + REPORT_EVERY);
+            publishing.report_at = Some(cx.now + REPORT_INTERVAL);
             self.send_reports(cx, false);
         }
     }
@@ -350,9 +350,9 @@ impl Client {
             return;
         };
         for stream in &mut publishing.streams {
-            let now = cx.flows.with(stream.flow, |flow: &mut RtpFlow| {
+            let now = cx.flows.access_as(stream.flow, |flow: &mut RtpFlow| {
                 let (packets, bytes) = flow.sent();
-                (packets, bytes, flow.frames(), flow.not_taken())
+                (packets, bytes, flow.current_frame(), flow.rejected())
             });
             let before = std::mem::replace(&mut stream.counted, now);
             cx.recorder.add(m::SENT_PACKETS, now.0 - before.0);
@@ -374,7 +374,7 @@ impl Client {
         let mut frames = Vec::new();
         for stream in &publishing.streams {
             let name = format!("{:08x}", self.ssrc);
-            let report = cx.flows.with(stream.flow, |flow: &mut RtpFlow| {
+            let report = cx.flows.access_as(stream.flow, |flow: &mut RtpFlow| {
                 flow.report(cx.now, wall_clock, &name, goodbye)
             });
             match (stream.channel, stream.interleaved) {
@@ -393,7 +393,7 @@ impl Client {
             }
         }
         for frame in frames {
-            self.put(cx, frame);
+            self.send_bytes(cx, frame);
         }
     }
 
@@ -407,18 +407,18 @@ impl Client {
         let Some(publishing) = &self.publishing else {
             return;
         };
-        let is_control = |stream: &Outgoing| {
+        let is_control = |stream: &OutgoingStream| {
             let channels = stream.interleaved;
             channels.is_some_and(|channels| channels.control == channel)
         };
         if let Some(index) = publishing.streams.iter().position(is_control) {
-            self.reports_of_receiver(cx, index, bytes);
+            self.on_receiver_reports(cx, index, bytes);
         }
     }
 
     /// Handles reports of the server about a stream. Unreadable packets are ignored, because
     /// nothing depends on them.
-    pub(super) fn reports_of_receiver(&mut self, cx: &mut Context<'_>, index: usize, bytes: &[u8]) {
+    pub(super) fn on_receiver_reports(&mut self, cx: &mut Context<'_>, index: usize, bytes: &[u8]) {
         let Some(publishing) = &mut self.publishing else {
             return;
         };
@@ -434,7 +434,7 @@ impl Client {
             };
             let own = stream.ssrc;
             for block in blocks.iter().filter(|block| block.ssrc == own) {
-                stream.reported(cx, block, clock_rate);
+                stream.record_report(cx, block, clock_rate);
             }
         }
     }
@@ -452,9 +452,9 @@ impl Client {
         }
         for stream in &publishing.streams {
             cx.out.push_back(Output::StopFlow { flow: stream.flow });
-            cx.flows.with(stream.flow, RtpFlow::pause);
+            cx.flows.access_as(stream.flow, RtpFlow::pause);
         }
-        publication::tell(cx, self.published_as.clone(), publication::gone(None));
+        publication::publish_message(cx, self.publication_topic.clone(), publication::gone(None));
         self.count_sent(cx);
         if self.connection.ends.is_some() {
             self.send_reports(cx, true);
@@ -482,20 +482,20 @@ impl Client {
             streams.any(|stream| stream.flow == flow)
         };
         if self.publishing.as_deref().is_some_and(of_ours) && self.phase == Phase::Recording {
-            let detail = format!("nothing can be sent, {}", self.ends());
+            let detail = format!("nothing can be sent, {}", self.describe_addresses());
             self.fail(cx, Failure::LocalOther, detail);
         }
     }
 }
 
-impl Outgoing {
+impl OutgoingStream {
     /// Records a report block of the server (RFC 3550, 6.4.1).
-    fn reported(&mut self, cx: &mut Context<'_>, block: &ReportBlock, clock_rate: u32) {
+    fn record_report(&mut self, cx: &mut Context<'_>, block: &ReportBlock, clock_rate: u32) {
         cx.recorder.add(m::RECEIVER_REPORTS, 1);
         // A count above the number of sent packets is wrong and ignored. A negative count is taken
         // as zero.
         let flow = self.flow;
-        let sent = cx.flows.with(flow, |flow: &mut RtpFlow| flow.sent().0);
+        let sent = cx.flows.access_as(flow, |flow: &mut RtpFlow| flow.sent().0);
         let most = i32::try_from(sent).unwrap_or(i32::MAX);
         let reported = match block.cumulative_lost {
             lost if lost > most => self.reported_lost,

@@ -12,8 +12,8 @@ use super::request::Pending;
 use super::{Client, Phase};
 use crate::media::rtp::RtpReceiver;
 use crate::media::sdp::Description;
-use crate::remote_receiver::messages::{Asked, StreamOrder};
-use crate::remote_receiver::{Heard, Link};
+use crate::remote_receiver::messages::{ClientMessage, StreamRequest};
+use crate::remote_receiver::{Link, ReceiverEvent};
 use crate::rtsp::codec::Method;
 use crate::rtsp::failure::Failure;
 use crate::rtsp::headers::Transport;
@@ -25,16 +25,16 @@ impl Client {
     /// from.
     pub(super) fn destination(&self) -> Option<IpAddr> {
         match &self.link {
-            Some(link) => link.reached().map(|reached| reached.ip()),
+            Some(link) => link.peer_address().map(|reached| reached.ip()),
             None => self.config.media.as_ref().and_then(|media| media.address),
         }
     }
 
     /// Starts connecting to a remote receiver, if the media goes to one. Meanwhile, the client
     /// sends its first requests to the server.
-    pub(super) fn reach_receiver(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn connect_receiver(&mut self, cx: &mut Context<'_>) {
         // A client that only asks for the description receives no media.
-        let Some(media) = self.config.media.as_ref().filter(|_| !self.only_asks) else {
+        let Some(media) = self.config.media.as_ref().filter(|_| !self.describe_only) else {
             return;
         };
         let Some(to) = media.clients_at.or(media.receiver) else {
@@ -59,40 +59,40 @@ impl Client {
         link.is_some_and(|link| link.channel() == channel)
     }
 
-    pub(super) fn receiver_reached(&mut self, remote: Option<SocketAddr>) {
+    pub(super) fn on_receiver_connected(&mut self, remote: Option<SocketAddr>) {
         if let Some(link) = &mut self.link {
             link.opened(remote);
         }
     }
 
     /// Asks the receiver to open ports for all streams of the description.
-    pub(super) fn ask_receiver(&mut self, cx: &mut Context<'_>, description: &Description) {
+    pub(super) fn order_receiver_ports(&mut self, cx: &mut Context<'_>, description: &Description) {
         let Some(link) = &mut self.link else { return };
         let half = self.config.end_silence.0.min(self.config.silence.0) / 2;
         let nanos = |span: std::time::Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
         // At most 32 streams of a description are used.
         for (stream, media) in (0u8..).zip(&description.medias) {
-            let wanted = StreamOrder {
+            let wanted = StreamRequest {
                 stream,
                 clock_rate: media.clock_rate(),
                 payload_types: media.payload_types(),
                 playout_buffer: nanos(self.config.playout_buffer.0),
-                reports: self.config.receiver_reports && !media.refuses_reports(),
+                reports: self.config.receiver_reports && !media.refuses_receiver_reports(),
                 every: nanos(half),
             };
-            link.ask(cx, Asked::Open(wanted));
+            link.send_request(cx, ClientMessage::Open(wanted));
         }
-        self.link_due = Some(cx.now + self.config.request_timeout.0);
+        self.receiver_deadline = Some(cx.now + self.config.request_timeout.0);
     }
 
     /// Sends SETUP for a stream if its ports are open. Otherwise SETUP follows when they are.
-    pub(super) fn set_up_apart(&mut self, cx: &mut Context<'_>, index: usize) {
+    pub(super) fn begin_remote_setup(&mut self, cx: &mut Context<'_>, index: usize) {
         if self.streams[index].local_port != 0 {
             self.ask_setup(cx, index);
         }
     }
 
-    pub(super) fn name_peer_apart(
+    pub(super) fn set_remote_peer(
         &mut self,
         cx: &mut Context<'_>,
         index: usize,
@@ -100,18 +100,18 @@ impl Client {
         control: SocketAddr,
     ) {
         if let (Some(link), Ok(stream)) = (&mut self.link, u8::try_from(index)) {
-            let peer = Asked::Peer {
+            let peer = ClientMessage::Peer {
                 stream,
                 media,
                 control,
             };
-            link.ask(cx, peer);
+            link.send_request(cx, peer);
         }
     }
 
     /// Passes the first sequence number of a stream to the remote receiver. Returns `false` if
     /// there is no remote receiver.
-    pub(super) fn begins_apart(
+    pub(super) fn set_remote_base(
         &mut self,
         cx: &mut Context<'_>,
         index: usize,
@@ -121,22 +121,22 @@ impl Client {
         let (Some(link), Ok(stream)) = (&mut self.link, u8::try_from(index)) else {
             return false;
         };
-        let base = Asked::Base {
+        let base = ClientMessage::Base {
             stream,
             sequence: seq,
             rtptime,
         };
-        link.ask(cx, base);
+        link.send_request(cx, base);
         true
     }
 
-    pub(super) fn receiver_said(&mut self, cx: &mut Context<'_>, bytes: &[u8], at: Time) {
+    pub(super) fn on_receiver_bytes(&mut self, cx: &mut Context<'_>, bytes: &[u8], at: Time) {
         let Some(link) = &mut self.link else { return };
-        match link.bytes(cx, bytes, at) {
+        match link.received(cx, bytes, at) {
             Ok(all) => {
                 for heard in all {
                     if self.phase != Phase::Ended {
-                        self.heard_of_stream(cx, heard);
+                        self.on_receiver_event(cx, heard);
                     }
                 }
             }
@@ -144,9 +144,9 @@ impl Client {
         }
     }
 
-    fn heard_of_stream(&mut self, cx: &mut Context<'_>, heard: Heard) {
+    fn on_receiver_event(&mut self, cx: &mut Context<'_>, heard: ReceiverEvent) {
         match heard {
-            Heard::Opened { stream, port } => {
+            ReceiverEvent::Opened { stream, port } => {
                 // A stream keeps its first ports, because the server knows them.
                 let Some(opened) = self.streams.get_mut(stream).filter(|s| s.local_port == 0)
                 else {
@@ -154,7 +154,7 @@ impl Client {
                 };
                 opened.local_port = port;
                 if self.streams.iter().all(|stream| stream.local_port != 0) {
-                    self.link_due = None;
+                    self.receiver_deadline = None;
                     let link = self.link.as_ref();
                     if let Some(took) = link.and_then(Link::round_trip) {
                         cx.recorder
@@ -165,32 +165,32 @@ impl Client {
                     self.ask_setup(cx, stream);
                 }
             }
-            Heard::First { stream, at } => {
+            ReceiverEvent::FirstPacket { stream, at } => {
                 // No packet arrives before PLAY was sent.
                 let at = at.max(self.play_sent.unwrap_or(at)).min(cx.now);
                 if let Some(sink) = self.streams.get(stream).map(|stream| stream.sink) {
                     let counts = *cx.sinks.get::<RtpReceiver>(sink).counts();
                     cx.sinks
                         .get::<RtpReceiver>(sink)
-                        .mirror(Some((at, at)), counts);
+                        .set_remote_counts(Some((at, at)), counts);
                     self.media_event(cx, stream, MediaEvent::First { at });
                 }
             }
-            Heard::Seen { arrivals, state } => {
+            ReceiverEvent::InterimCounts { arrivals, state } => {
                 if let Some(stream) = self.streams.get(usize::from(state.stream)) {
                     let arrivals = arrivals.map(|(first, last)| (first, last.min(cx.now)));
                     cx.sinks
                         .get::<RtpReceiver>(stream.sink)
-                        .mirror(arrivals, state.counts);
+                        .set_remote_counts(arrivals, state.counts);
                 }
             }
-            Heard::Bye { stream, at } => {
+            ReceiverEvent::Bye { stream, at } => {
                 if let Some(stream) = self.streams.get_mut(stream) {
-                    stream.bye.get_or_insert(at);
-                    self.check = Some(cx.now);
+                    stream.bye_at.get_or_insert(at);
+                    self.next_check = Some(cx.now);
                 }
             }
-            Heard::Closed => {
+            ReceiverEvent::Closed => {
                 if self.phase == Phase::TearingDown {
                     self.finish(cx);
                 } else {
@@ -206,7 +206,7 @@ impl Client {
             Some(media) => media.receiver.map_or(String::new(), |at| format!(" {at}")),
             None => String::new(),
         };
-        self.link_due = None;
+        self.receiver_deadline = None;
         if let Some(link) = &mut self.link {
             link.closed = true;
         }
@@ -221,7 +221,7 @@ impl Client {
     }
 
     pub(super) fn overdue_receiver(&mut self, cx: &mut Context<'_>) {
-        if self.link_due.is_some_and(|due| cx.now >= due) {
+        if self.receiver_deadline.is_some_and(|due| cx.now >= due) {
             let timeout = self.config.request_timeout;
             self.receiver_lost(cx, &format!("no ports within {timeout}"));
         }
@@ -229,12 +229,12 @@ impl Client {
 
     /// Asks the receiver for its final counts, after the server stopped sending. Returns whether
     /// the client must wait for them.
-    pub(super) fn leave_receiver(&mut self, cx: &mut Context<'_>) -> bool {
+    pub(super) fn finish_receiver(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(link) = self.link.as_mut().filter(|link| !link.closed) else {
             return false;
         };
         if !std::mem::replace(&mut link.closing, true) {
-            link.ask(cx, Asked::Close);
+            link.send_request(cx, ClientMessage::Close);
         }
         true
     }
@@ -268,15 +268,15 @@ impl Client {
             )),
             // The server may still comply. Arriving media will show it.
             None => {
-                self.unconfirmed = true;
+                self.destination_unconfirmed = true;
                 Ok(())
             }
         }
     }
 
     /// Returns the failure of a session without any media.
-    pub(super) fn no_media(&self) -> Failure {
-        match self.unconfirmed {
+    pub(super) fn no_media_failure(&self) -> Failure {
+        match self.destination_unconfirmed {
             true => Failure::DestinationIgnored,
             false => Failure::NoMedia,
         }

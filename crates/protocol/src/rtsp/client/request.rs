@@ -24,17 +24,17 @@ pub(super) struct Pending {
     pub(super) keep_alive: bool,
     /// Whether it carried an authorization, and whether that was the second one.
     pub(super) authorized: bool,
-    pub(super) again: bool,
+    pub(super) second_authorization: bool,
 }
 
 /// Maximum session timeout in seconds. A longer timeout stated by the server is cut to this.
-const LONGEST_TIMEOUT: u32 = 24 * 3600;
+const SESSION_TIMEOUT_MAX: u32 = 24 * 3600;
 
 /// Maximum number of unanswered keep-alives. Beyond it, the oldest one is dropped.
 const KEEP_ALIVES_MAX: usize = 8;
 
 /// Returns the delay metric of a method.
-fn delay_of(method: &Method) -> Option<HistogramId> {
+fn delay_metric(method: &Method) -> Option<HistogramId> {
     Some(match method {
         Method::Options => m::OPTIONS_DELAY,
         Method::Describe => m::DESCRIBE_DELAY,
@@ -51,7 +51,7 @@ fn delay_of(method: &Method) -> Option<HistogramId> {
 
 impl Client {
     /// Sends a request that the session depends on.
-    pub(super) fn ask(
+    pub(super) fn send_request(
         &mut self,
         cx: &mut Context<'_>,
         method: Method,
@@ -59,11 +59,11 @@ impl Client {
         headers: Vec<(&'static str, String)>,
     ) {
         let due = cx.now;
-        self.ask_due(cx, method, uri, headers, due);
+        self.send_request_due(cx, method, uri, headers, due);
     }
 
     /// Sends a request that was due at `due`.
-    pub(super) fn ask_due(
+    pub(super) fn send_request_due(
         &mut self,
         cx: &mut Context<'_>,
         method: Method,
@@ -80,7 +80,7 @@ impl Client {
             deadline: cx.now,
             keep_alive: false,
             authorized: false,
-            again: false,
+            second_authorization: false,
         };
         self.send(cx, pending);
     }
@@ -110,7 +110,7 @@ impl Client {
         if pending.method == Method::Play {
             self.play_sent = Some(cx.now);
         }
-        self.put(cx, request.encode());
+        self.send_bytes(cx, request.encode());
         self.pending.push(pending);
     }
 
@@ -150,33 +150,36 @@ impl Client {
         if response.status >= 300 {
             cx.recorder.add(m::REFUSALS, 1);
         }
-        if let Some(histogram) = delay_of(&pending.method) {
+        if let Some(histogram) = delay_metric(&pending.method) {
             let delay = at.since(pending.due);
             cx.recorder.record(histogram, delay.as_nanos() as u64);
         }
         let refused = if response.status == 401 {
-            use crate::auth::Answer;
-            match self
-                .auth
-                .challenged(&response.headers, pending.authorized, pending.again)
-            {
-                Answer::Retry => {
-                    pending.again = pending.authorized;
+            use crate::auth::ChallengeOutcome;
+            match self.auth.handle_challenges(
+                &response.headers,
+                pending.authorized,
+                pending.second_authorization,
+            ) {
+                ChallengeOutcome::Retry => {
+                    pending.second_authorization = pending.authorized;
                     pending.due = at;
                     return self.send(cx, pending);
                 }
-                Answer::NoCredentials => ", and the URL contains no name and password",
-                Answer::NoScheme => ", and the server offers no supported authentication scheme",
-                Answer::Refused => ", with the name and password of the URL",
+                ChallengeOutcome::NoCredentials => ", and the URL contains no name and password",
+                ChallengeOutcome::NoScheme => {
+                    ", and the server offers no supported authentication scheme"
+                }
+                ChallengeOutcome::Refused => ", with the name and password of the URL",
             }
         } else {
             ""
         };
-        self.answered(cx, &pending, response, at, refused);
+        self.on_final_answer(cx, &pending, response, at, refused);
     }
 
     /// Describes request and answer, for failure details.
-    pub(super) fn story(&self, pending: &Pending, response: &Response) -> String {
+    pub(super) fn describe_answer(&self, pending: &Pending, response: &Response) -> String {
         let location = response.headers.get("Location");
         let to = match location.filter(|_| (300..400).contains(&response.status)) {
             Some(location) => format!(" to {location}"),
@@ -189,7 +192,7 @@ impl Client {
             pending.cseq,
             response.status,
             response.reason,
-            self.ends()
+            self.describe_addresses()
         )
     }
 
@@ -207,8 +210,8 @@ impl Client {
                 pending.uri,
                 pending.cseq,
                 self.config.request_timeout,
-                self.only_useless(),
-                self.ends()
+                self.describe_useless_bytes(),
+                self.describe_addresses()
             );
             if pending.keep_alive {
                 self.keep_alive_overdue(cx, story);
@@ -228,20 +231,20 @@ impl Client {
             .and_then(|session| session.timeout)
             .filter(|&timeout| timeout > 0)
             .unwrap_or(60)
-            .min(LONGEST_TIMEOUT);
+            .min(SESSION_TIMEOUT_MAX);
         let half = std::time::Duration::from_millis(u64::from(timeout) * 500);
-        self.keep_alive = Some(from + half);
+        self.keep_alive_due = Some(from + half);
     }
 
     /// Sends a keep-alive if one is due.
     pub(super) fn due_keep_alive(&mut self, cx: &mut Context<'_>) {
-        let Some(due) = self.keep_alive.filter(|&due| cx.now >= due) else {
+        let Some(due) = self.keep_alive_due.filter(|&due| cx.now >= due) else {
             return;
         };
         // Scheduled from the due time, so that a late keep-alive does not delay all others. Missed
         // keep-alives are not made up for.
         self.plan_keep_alive(due);
-        if self.keep_alive.is_some_and(|next| cx.now >= next) {
+        if self.keep_alive_due.is_some_and(|next| cx.now >= next) {
             self.plan_keep_alive(cx.now);
         }
         // A server may accept a keep-alive without answering it, so the next one does not wait for
@@ -256,7 +259,7 @@ impl Client {
     }
 
     /// Answers a request of the server.
-    pub(super) fn asked(&mut self, cx: &mut Context<'_>, request: &Request) {
+    pub(super) fn on_server_request(&mut self, cx: &mut Context<'_>, request: &Request) {
         const KNOWN: [Method; 4] = [
             Method::Options,
             Method::Announce,
@@ -266,7 +269,7 @@ impl Client {
         let known = KNOWN.contains(&request.method);
         let ends = matches!(request.method, Method::Teardown | Method::Redirect);
         if ends {
-            self.asked_to_end(cx, request);
+            self.remember_end_request(cx, request);
         }
         let mut response = Response::new(if known || ends { 200 } else { 501 });
         if let Some(cseq) = request.headers.get("CSeq") {
@@ -278,6 +281,6 @@ impl Client {
         if request.method == Method::Options || !(known || ends) {
             response.headers.push("Public", write_methods(&KNOWN));
         }
-        self.put(cx, response.encode());
+        self.send_bytes(cx, response.encode());
     }
 }

@@ -17,26 +17,26 @@ const WORDS_MAX: usize = 200;
 
 /// Hints for the detail of a failure.
 #[derive(Debug, Default)]
-pub(super) struct Said {
+pub(super) struct ServerHints {
     /// The server's request to end the session.
-    end: Option<Box<str>>,
+    end_request: Option<Box<str>>,
     /// The last keep-alive, if it was refused or not answered.
     keep_alive: Option<Box<str>>,
     /// The last answer that could not be read.
-    unread: Option<Box<str>>,
+    unreadable_answer: Option<Box<str>>,
     /// Source address of datagrams that did not come from the server.
-    pub(super) elsewhere: Option<IpAddr>,
+    pub(super) foreign_source: Option<IpAddr>,
     /// Bytes since the last answer that are neither message nor packet.
-    pub(super) useless: u64,
+    pub(super) useless_bytes: u64,
 }
 
-impl Said {
+impl ServerHints {
     /// Returns the text to append to the detail of a failure. Empty without hints.
     pub(super) fn hints(&self) -> String {
-        let all = [&self.end, &self.keep_alive, &self.unread];
+        let all = [&self.end_request, &self.keep_alive, &self.unreadable_answer];
         let hints = all.into_iter().flatten();
         let mut hints: String = hints.map(|hint| format!("; {hint}")).collect();
-        if let Some(from) = self.elsewhere {
+        if let Some(from) = self.foreign_source {
             let _ = write!(
                 hints,
                 "; datagrams came from {from}, which is not the server's address"
@@ -47,39 +47,40 @@ impl Said {
 
     /// Returns whether the server asked to end the session.
     pub(super) fn is_asked_to_end(&self) -> bool {
-        self.end.is_some()
+        self.end_request.is_some()
     }
 
     /// Clears the hints that a valid answer invalidates.
     pub(super) fn answer_was_read(&mut self) {
-        self.useless = 0;
-        self.unread = None;
+        self.useless_bytes = 0;
+        self.unreadable_answer = None;
     }
 }
 
-fn at_most(text: &str) -> String {
+fn truncated(text: &str) -> String {
     text.chars().take(WORDS_MAX).collect()
 }
 
 impl Client {
     /// Remembers an unreadable answer that the session does not depend on.
-    pub(super) fn could_not_read(&mut self, malformed: &Malformed) {
-        let (what, line) = (malformed.what, at_most(&malformed.start_line));
-        self.said.unread = Some(format!("a message could not be read: {what} in `{line}`").into());
+    pub(super) fn remember_unreadable(&mut self, malformed: &Malformed) {
+        let (what, line) = (malformed.reason, truncated(&malformed.start_line));
+        self.server_hints.unreadable_answer =
+            Some(format!("a message could not be read: {what} in `{line}`").into());
     }
 
     /// Remembers that the server asked to end the session or to move to another URL.
-    pub(super) fn asked_to_end(&mut self, cx: &mut Context<'_>, request: &Request) {
-        let to = request.headers.get("Location").map(at_most);
+    pub(super) fn remember_end_request(&mut self, cx: &mut Context<'_>, request: &Request) {
+        let to = request.headers.get("Location").map(truncated);
         let to = to.map_or(String::new(), |to| format!(" to {to}"));
         let text = format!("the server had sent {}{to}", request.method);
-        if self.said.end.is_none() {
+        if self.server_hints.end_request.is_none() {
             cx.out.push_back(Output::Note(Note {
                 kind: "server_request",
-                text: format!("{text} ({})", self.ends()),
+                text: format!("{text} ({})", self.describe_addresses()),
             }));
         }
-        self.said.end = Some(text.into());
+        self.server_hints.end_request = Some(text.into());
     }
 
     /// Handles the answer to a keep-alive.
@@ -92,10 +93,10 @@ impl Client {
     ) {
         let status = response.status;
         if status < 300 {
-            self.said.keep_alive = None;
+            self.server_hints.keep_alive = None;
             return;
         }
-        let reason = at_most(&response.reason);
+        let reason = truncated(&response.reason);
         self.keep_alive_failed(
             cx,
             "keep_alive_refused",
@@ -106,7 +107,7 @@ impl Client {
         );
         // The server may list a method in `Public` and still refuse it.
         if pending.method == Method::GetParameter && status >= 400 && status != 454 {
-            let falls_back = std::mem::take(&mut self.get_parameter)
+            let falls_back = std::mem::take(&mut self.supports_get_parameter)
                 && self.config.keep_alive == KeepAlive::Auto
                 && matches!(self.phase, Phase::Playing | Phase::Recording);
             if falls_back {
@@ -123,18 +124,18 @@ impl Client {
 
     /// Remembers the failure of a keep-alive. Only the first in a row is noted.
     fn keep_alive_failed(&mut self, cx: &mut Context<'_>, kind: &'static str, text: String) {
-        if self.said.keep_alive.is_none() {
+        if self.server_hints.keep_alive.is_none() {
             let text = text.clone();
             cx.out.push_back(Output::Note(Note { kind, text }));
         }
-        self.said.keep_alive = Some(text.into());
+        self.server_hints.keep_alive = Some(text.into());
     }
 
     /// Sends a keep-alive that was due at `due`.
     pub(super) fn send_keep_alive(&mut self, cx: &mut Context<'_>, due: Time) {
         let method = match self.config.keep_alive {
             KeepAlive::GetParameter => Method::GetParameter,
-            KeepAlive::Auto if self.get_parameter => Method::GetParameter,
+            KeepAlive::Auto if self.supports_get_parameter => Method::GetParameter,
             KeepAlive::Auto | KeepAlive::Options => Method::Options,
         };
         let pending = Pending {
@@ -146,7 +147,7 @@ impl Client {
             deadline: cx.now,
             keep_alive: true,
             authorized: false,
-            again: false,
+            second_authorization: false,
         };
         self.send(cx, pending);
     }

@@ -1,6 +1,6 @@
 //! Streams of a session that never sent packets, or stopped, while others played.
 
-use super::end::IN_VAIN;
+use super::end::FAILED_WAIT;
 use super::{Client, Phase};
 use crate::media::rtp::RtpReceiver;
 use crate::media::rtp::metrics::STREAMS_SILENT;
@@ -14,21 +14,21 @@ impl Client {
     ///
     /// Text and data may be silent while they have nothing to send: they are noted, but not
     /// counted.
-    pub(super) fn look_for_silent_streams(&self, cx: &mut Context<'_>, failed: bool) {
+    pub(super) fn count_silent_streams(&self, cx: &mut Context<'_>, failed: bool) {
         if self.phase != Phase::Playing || self.first_media.is_none() {
             return;
         }
         let Some(answered) = self.play_answered else {
             return;
         };
-        if cx.now.since(answered) < IN_VAIN {
+        if cx.now.since(answered) < FAILED_WAIT {
             return;
         }
         for stream in &self.streams {
             let receiver = cx.sinks.get::<RtpReceiver>(stream.sink);
             let what = match receiver.last_arrival() {
                 None => "no packet".to_owned(),
-                Some(_) if failed || !self.tells_when_it_stops() || stream.bye.is_some() => {
+                Some(_) if failed || !self.silence_means_stopped() || stream.bye_at.is_some() => {
                     continue;
                 }
                 Some(last) => {
@@ -67,7 +67,7 @@ impl Client {
     /// Returns whether a silent stream is known to have stopped. In a file, one stream may be
     /// shorter than the others; after a pause or a seek, a stream need not have started again; and
     /// a remote receiver reports only now and then.
-    fn tells_when_it_stops(&self) -> bool {
-        self.length.is_none() && self.timeline.is_none() && self.link.is_none()
+    fn silence_means_stopped(&self) -> bool {
+        self.playing_time.is_none() && self.timeline.is_none() && self.link.is_none()
     }
 }

@@ -8,7 +8,7 @@ use measure::units::TimeSpan;
 use measure::{Recorder, Time};
 
 use super::Client;
-use crate::follow::Follow;
+use crate::follow::RedirectPolicy;
 use crate::media::rtcp;
 use crate::metrics as clients;
 use crate::registry::RTSP_PROTOCOL;
@@ -16,8 +16,8 @@ use crate::rtsp::codec::{Decoder, Item, Method, Request, Response};
 use crate::rtsp::config::{ClientConfig, Transport};
 use crate::rtsp::metrics as m;
 use crate::session::{
-    Arrival, ChannelError, ChannelId, Closed, Context, Flows, Input, Open, Outcome, Output, Port,
-    Session, Sinks,
+    Arrival, ChannelError, ChannelId, CloseReason, Context, Flows, Input, Open, Outcome, Output,
+    Port, Session, Sinks,
 };
 
 mod ends;
@@ -34,7 +34,7 @@ const URL: &str = "rtsp://10.0.0.1:8554/clip";
 const SERVER: &str = "10.0.0.1:8554";
 
 /// A client with its environment, and the outputs not yet examined.
-struct Bench {
+struct ClientBench {
     client: Client,
     now: Time,
     recorder: Recorder,
@@ -47,9 +47,9 @@ struct Bench {
     pairs: Vec<ChannelId>,
 }
 
-impl Bench {
-    fn new(config: ClientConfig, url: &str) -> Bench {
-        Bench {
+impl ClientBench {
+    fn new(config: ClientConfig, url: &str) -> ClientBench {
+        ClientBench {
             client: Client::new(config, url, 7).expect("a URL"),
             now: Time::from_start(Duration::from_secs(1)),
             recorder: Recorder::new(RTSP_PROTOCOL.catalogue),
@@ -61,16 +61,16 @@ impl Bench {
         }
     }
 
-    fn udp() -> Bench {
-        Bench::new(ClientConfig::default(), URL)
+    fn udp() -> ClientBench {
+        ClientBench::new(ClientConfig::default(), URL)
     }
 
-    fn tcp() -> Bench {
+    fn tcp() -> ClientBench {
         let config = ClientConfig {
             transport: Transport::Tcp,
             ..ClientConfig::default()
         };
-        Bench::new(config, URL)
+        ClientBench::new(config, URL)
     }
 
     fn input(&mut self, input: Input<'_>) {

@@ -12,7 +12,7 @@ use rand_pcg::Pcg64Mcg;
 
 use super::request::Pending;
 use super::{Client, Phase};
-use crate::media::rtp::{Position, RtpReceiver};
+use crate::media::rtp::{PositionStatement, RtpReceiver};
 use crate::rtsp::actions::{Action, LeaveEarly, Play, Scale, Speed};
 use crate::rtsp::codec::{Method, Response};
 use crate::rtsp::failure::Failure;
@@ -22,40 +22,40 @@ use crate::session::{Context, Outcome};
 
 /// Maximum distance between the requested position and the start of `Range` in the answer. Longer
 /// than the distance between two key frames.
-const FAR: Duration = Duration::from_secs(10);
+const RANGE_DISTANCE_MAX: Duration = Duration::from_secs(10);
 
 /// Tolerance for the position at which media continues. Covers what the server has buffered, and
 /// the distance between two key frames.
-const ASTRAY: Duration = Duration::from_secs(2);
+const POSITION_TOLERANCE: Duration = Duration::from_secs(2);
 
 /// Minimum duration, in seconds, for which a speed is judged.
-const JUDGED: f64 = 2.0;
+const SPEED_SECONDS_MIN: f64 = 2.0;
 
 /// Kind of a change. Each kind has delays of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum ChangeKind {
     Seek,
     Scale,
     Speed,
     Resume,
 }
 
-impl Kind {
+impl ChangeKind {
     /// Returns the metrics of the delay to the answer and of the delay to the first packet.
     fn delays(self) -> (HistogramId, HistogramId) {
         match self {
-            Kind::Seek => (m::SEEK_DELAY, m::SEEK_TO_MEDIA),
-            Kind::Scale => (m::SCALE_DELAY, m::SCALE_TO_MEDIA),
-            Kind::Speed => (m::SPEED_DELAY, m::SPEED_TO_MEDIA),
-            Kind::Resume => (m::RESUME_DELAY, m::RESUME_TO_MEDIA),
+            ChangeKind::Seek => (m::SEEK_DELAY, m::SEEK_TO_MEDIA),
+            ChangeKind::Scale => (m::SCALE_DELAY, m::SCALE_TO_MEDIA),
+            ChangeKind::Speed => (m::SPEED_DELAY, m::SPEED_TO_MEDIA),
+            ChangeKind::Resume => (m::RESUME_DELAY, m::RESUME_TO_MEDIA),
         }
     }
 }
 
 /// Parameters of a PLAY request.
 #[derive(Clone, Copy, Debug)]
-struct Wish {
-    kind: Kind,
+struct PlayRequest {
+    kind: ChangeKind,
     /// Time when the change was due.
     due: Time,
     from: Option<Duration>,
@@ -66,25 +66,25 @@ struct Wish {
 
 /// The request in progress.
 #[derive(Clone, Copy, Debug)]
-enum Doing {
+enum Progress {
     /// No request: the media plays, is paused or has ended.
-    Nothing,
+    Idle,
     /// PAUSE is outstanding. The pause lasts for `length` after its answer.
-    Pausing { length: Duration },
+    Pause { length: Duration },
     /// PAUSE is outstanding. This PLAY follows its answer.
-    PausingFor(Wish),
+    PauseThenPlay(PlayRequest),
     /// PLAY is outstanding.
-    Asking(Wish),
+    Play(PlayRequest),
 }
 
 /// State of the media.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stands {
-    Plays,
+enum PlaybackState {
+    Playing,
     /// Paused, until the client's next action.
-    Pauses,
+    Paused,
     /// The requested range has ended; the media may be longer.
-    AtEndOfRange,
+    RangeEnded,
 }
 
 /// Progress of a client's actions.
@@ -96,18 +96,18 @@ pub(super) struct Timeline {
     /// Due time of the next action. `None` while a request is in progress.
     due: Option<Time>,
     /// True if a pause ends at `due`.
-    resumes: bool,
-    doing: Doing,
-    stands: Stands,
+    resumes_at_due: bool,
+    progress: Progress,
+    playback: PlaybackState,
     /// Kind and due time of the change whose delay the first packet of the new position will show.
-    awaited: Option<(Kind, Time)>,
+    awaited_change: Option<(ChangeKind, Time)>,
     /// Due time of the last change of position, to which a jump of the media clock would belong.
-    sought: Option<Time>,
+    seek_due: Option<Time>,
     /// Start and end position of the last PLAY, if known.
     from: Option<Duration>,
     until: Option<Duration>,
     /// True if an end position was requested. The next action begins there.
-    until_asked: bool,
+    until_requested: bool,
     /// Requested scale and speed.
     scale: f64,
     speed: f64,
@@ -119,7 +119,7 @@ pub(super) struct Timeline {
     /// media played up to it.
     paused_at: Option<(Duration, Duration)>,
     /// Length of the whole media.
-    end: Option<Duration>,
+    media_length: Option<Duration>,
 }
 
 impl Timeline {
@@ -135,20 +135,20 @@ impl Timeline {
             // happens.
             random: Pcg64Mcg::seed_from_u64(seed ^ 0x6163_7469_6f6e_7321),
             due: None,
-            resumes: false,
-            doing: Doing::Nothing,
-            stands: Stands::Plays,
-            awaited: None,
-            sought: None,
+            resumes_at_due: false,
+            progress: Progress::Idle,
+            playback: PlaybackState::Playing,
+            awaited_change: None,
+            seek_due: None,
             from: None,
             until: None,
-            until_asked: false,
+            until_requested: false,
             scale: 1.0,
             speed: 1.0,
             rate: 1.0,
             stated_speed: 1.0,
             paused_at: None,
-            end: None,
+            media_length: None,
         }))
     }
 
@@ -158,12 +158,12 @@ impl Timeline {
     }
 
     /// Returns whether media is expected: not while it is paused or a request is in progress.
-    pub(super) fn plays(&self) -> bool {
-        self.stands == Stands::Plays && matches!(self.doing, Doing::Nothing)
+    pub(super) fn expects_media(&self) -> bool {
+        self.playback == PlaybackState::Playing && matches!(self.progress, Progress::Idle)
     }
 
     /// Returns the playing time of the last request, if known.
-    fn length(&self) -> Option<Duration> {
+    fn playing_time(&self) -> Option<Duration> {
         let media = match (self.rate < 0.0, self.until) {
             // Backwards, it ends at the beginning, unless the end position lies before the start.
             (true, Some(until)) => self.from?.checked_sub(until).or(self.from),
@@ -175,7 +175,7 @@ impl Timeline {
     }
 
     /// Returns the position after the last request has played for this time.
-    fn moved(&self, played: Duration) -> Option<Duration> {
+    fn position_after(&self, played: Duration) -> Option<Duration> {
         let moved = played.as_secs_f64() * self.rate.abs();
         let moved = Duration::try_from_secs_f64(moved).ok()?;
         match self.rate < 0.0 {
@@ -185,10 +185,10 @@ impl Timeline {
     }
 
     /// Returns the request of an action. Values that it does not name stay unchanged.
-    fn wish(&mut self, play: &Play, kind: Kind, due: Time) -> Wish {
+    fn play_request(&mut self, play: &Play, kind: ChangeKind, due: Time) -> PlayRequest {
         let from = play.from.map(|from| from.draw(&mut self.random));
         let to = play.to.map(|to| to.draw(&mut self.random));
-        Wish {
+        PlayRequest {
             kind,
             due,
             from,
@@ -200,12 +200,12 @@ impl Timeline {
 }
 
 /// Returns the kind of the main change of a `play`.
-fn kind_of(play: &Play) -> Kind {
+fn change_kind(play: &Play) -> ChangeKind {
     match (play.from.or(play.to), play.scale, play.speed) {
-        (Some(_), ..) => Kind::Seek,
-        (None, Some(_), _) => Kind::Scale,
-        (None, None, Some(_)) => Kind::Speed,
-        (None, None, None) => Kind::Resume,
+        (Some(_), ..) => ChangeKind::Seek,
+        (None, Some(_), _) => ChangeKind::Scale,
+        (None, None, Some(_)) => ChangeKind::Speed,
+        (None, None, None) => ChangeKind::Resume,
     }
 }
 
@@ -225,7 +225,7 @@ fn count_refusal(status: u16, recorder: &mut Recorder) {
 }
 
 /// Formats a number for a header.
-fn plain(number: f64) -> String {
+fn format_number(number: f64) -> String {
     let text = format!("{number:.3}");
     match text.trim_end_matches('0') {
         whole if whole.ends_with('.') => format!("{whole}0"),
@@ -234,7 +234,7 @@ fn plain(number: f64) -> String {
 }
 
 /// Returns whether a header states this number. A missing header means 1.
-fn states(response: &Response, name: &str, wanted: f64) -> bool {
+fn header_states(response: &Response, name: &str, wanted: f64) -> bool {
     let said = response
         .headers
         .get(name)
@@ -246,7 +246,7 @@ fn states(response: &Response, name: &str, wanted: f64) -> bool {
 }
 
 /// Returns the number that a header states, or 1 if it is missing or invalid.
-fn stated(response: &Response, name: &str) -> f64 {
+fn stated_number(response: &Response, name: &str) -> f64 {
     let said = response
         .headers
         .get(name)
@@ -257,21 +257,21 @@ fn stated(response: &Response, name: &str) -> f64 {
 
 impl Client {
     /// Returns the headers of the first PLAY.
-    pub(super) fn first_play(&mut self) -> Vec<(&'static str, String)> {
+    pub(super) fn first_play_headers(&mut self) -> Vec<(&'static str, String)> {
         let mut range = Range::FROM_START;
         let mut headers = Vec::new();
         if let Some(timeline) = &mut self.timeline
             && let Some(Action::Play(play)) = self.config.actions.first()
         {
             timeline.next = 1;
-            let wish = timeline.wish(play, Kind::Seek, self.due);
+            let wish = timeline.play_request(play, ChangeKind::Seek, self.due);
             let from = wish.from.unwrap_or_default();
             range = Range::Npt {
                 start: Some(NptStart::At(from)),
                 end: wish.to,
             };
             headers = wish.headers(1.0, 1.0);
-            timeline.doing = Doing::Asking(Wish {
+            timeline.progress = Progress::Play(PlayRequest {
                 from: Some(from),
                 ..wish
             });
@@ -282,17 +282,17 @@ impl Client {
 
     /// Starts the actions after the answer to the first PLAY.
     pub(super) fn begin_timeline(&mut self, cx: &mut Context<'_>, response: &Response, at: Time) {
-        let end = self.length;
+        let end = self.playing_time;
         let Some(timeline) = &mut self.timeline else {
             return;
         };
-        timeline.end = end;
-        let wish = match std::mem::replace(&mut timeline.doing, Doing::Nothing) {
-            Doing::Asking(wish) => wish,
-            _ => timeline.wish(&Play::default(), Kind::Seek, at),
+        timeline.media_length = end;
+        let wish = match std::mem::replace(&mut timeline.progress, Progress::Idle) {
+            Progress::Play(wish) => wish,
+            _ => timeline.play_request(&Play::default(), ChangeKind::Seek, at),
         };
         timeline.due = wish.to.is_none().then_some(at);
-        self.agreed(cx, &wish, response);
+        self.apply_play_answer(cx, &wish, response);
     }
 
     /// Performs the actions that are due.
@@ -302,23 +302,23 @@ impl Client {
             && let Some(due) = timeline.due.filter(|&due| cx.now >= due)
         {
             timeline.due = None;
-            if std::mem::take(&mut timeline.resumes) {
-                let wish = timeline.wish(&Play::default(), Kind::Resume, due);
-                self.ask_to_play(cx, wish);
+            if std::mem::take(&mut timeline.resumes_at_due) {
+                let wish = timeline.play_request(&Play::default(), ChangeKind::Resume, due);
+                self.send_play(cx, wish);
                 continue;
             }
             let Some(action) = self.config.actions.get(timeline.next).cloned() else {
-                if timeline.stands == Stands::AtEndOfRange {
+                if timeline.playback == PlaybackState::RangeEnded {
                     self.tear_down(cx, Outcome::Completed, None);
                 }
                 return;
             };
             timeline.next += 1;
-            self.act(cx, &action, due);
+            self.run_action(cx, &action, due);
         }
     }
 
-    fn act(&mut self, cx: &mut Context<'_>, action: &Action, due: Time) {
+    fn run_action(&mut self, cx: &mut Context<'_>, action: &Action, due: Time) {
         let Some(timeline) = &mut self.timeline else {
             return;
         };
@@ -338,11 +338,11 @@ impl Client {
             Action::Pause(span) => {
                 let length = span.draw(&mut timeline.random);
                 cx.recorder.add(m::ACTIONS, 1);
-                if timeline.stands != Stands::Plays {
+                if timeline.playback != PlaybackState::Playing {
                     timeline.due = Some(due + length);
                     return;
                 }
-                timeline.doing = Doing::Pausing { length };
+                timeline.progress = Progress::Pause { length };
                 return self.ask_pause(cx, due);
             }
             Action::Play(play) => play.clone(),
@@ -360,20 +360,20 @@ impl Client {
             },
         };
         cx.recorder.add(m::ACTIONS, 1);
-        let wish = timeline.wish(&play, kind_of(&play), due);
-        if timeline.stands == Stands::Plays {
-            timeline.doing = Doing::PausingFor(wish);
+        let wish = timeline.play_request(&play, change_kind(&play), due);
+        if timeline.playback == PlaybackState::Playing {
+            timeline.progress = Progress::PauseThenPlay(wish);
             return self.ask_pause(cx, due);
         }
-        self.ask_to_play(cx, wish);
+        self.send_play(cx, wish);
     }
 
     fn ask_pause(&mut self, cx: &mut Context<'_>, due: Time) {
         let url = self.aggregate.clone();
-        self.ask_due(cx, Method::Pause, url, Vec::new(), due);
+        self.send_request_due(cx, Method::Pause, url, Vec::new(), due);
     }
 
-    fn ask_to_play(&mut self, cx: &mut Context<'_>, mut wish: Wish) {
+    fn send_play(&mut self, cx: &mut Context<'_>, mut wish: PlayRequest) {
         let Some(timeline) = &mut self.timeline else {
             return;
         };
@@ -381,7 +381,7 @@ impl Client {
             // A start of `now` is only for live media (RFC 2326, 3.6).
             wish.from = wish.from.or(timeline.from);
         }
-        timeline.doing = Doing::Asking(wish);
+        timeline.progress = Progress::Play(wish);
         let mut headers = wish.headers(timeline.scale, timeline.speed);
         if wish.from.is_some() || wish.to.is_some() {
             let start = match wish.from {
@@ -395,15 +395,15 @@ impl Client {
             headers.insert(0, ("Range", range.to_string()));
         }
         for stream in &self.streams {
-            cx.sinks.get::<RtpReceiver>(stream.sink).turn();
+            cx.sinks.get::<RtpReceiver>(stream.sink).request_position();
         }
         let url = self.aggregate.clone();
         let due = match wish.kind {
             // For other kinds, the time of the PAUSE before is not part of this request's delay.
-            Kind::Resume => wish.due,
+            ChangeKind::Resume => wish.due,
             _ => cx.now,
         };
-        self.ask_due(cx, Method::Play, url, headers, due);
+        self.send_request_due(cx, Method::Play, url, headers, due);
     }
 
     /// Handles the answer to a request of an action.
@@ -419,9 +419,9 @@ impl Client {
             return;
         };
         let granted = response.status < 300;
-        match std::mem::replace(&mut timeline.doing, Doing::Nothing) {
-            Doing::Nothing => {}
-            Doing::Pausing { length } => {
+        match std::mem::replace(&mut timeline.progress, Progress::Idle) {
+            Progress::Idle => {}
+            Progress::Pause { length } => {
                 timeline.due = Some(at + length);
                 if granted {
                     self.paused(cx);
@@ -429,10 +429,10 @@ impl Client {
                     count_refusal(response.status, cx.recorder);
                 }
                 if let Some(timeline) = &mut self.timeline {
-                    timeline.resumes = granted;
+                    timeline.resumes_at_due = granted;
                 }
             }
-            Doing::PausingFor(wish) => {
+            Progress::PauseThenPlay(wish) => {
                 if granted {
                     self.paused(cx);
                 } else {
@@ -440,45 +440,48 @@ impl Client {
                     timeline.from = None;
                 }
                 // A server without PAUSE may still support the rest.
-                self.ask_to_play(cx, wish);
+                self.send_play(cx, wish);
             }
-            Doing::Asking(wish) if granted => {
+            Progress::Play(wish) if granted => {
                 // If an end position was requested, playback continues to that position.
                 timeline.due = wish.to.is_none().then_some(at);
-                timeline.stands = Stands::Plays;
+                timeline.playback = PlaybackState::Playing;
                 let delay = at.since(wish.due).as_nanos() as u64;
                 cx.recorder.record(wish.kind.delays().0, delay);
                 self.play_answered = Some(at);
-                self.turn_to(cx, &wish, response, at);
-                self.agreed(cx, &wish, response);
-                self.check = Some(cx.now);
+                self.announce_position(cx, &wish, response, at);
+                self.apply_play_answer(cx, &wish, response);
+                self.next_check = Some(cx.now);
             }
-            Doing::Asking(wish) => {
+            Progress::Play(wish) => {
                 for stream in &self.streams {
-                    cx.sinks.get::<RtpReceiver>(stream.sink).stayed(cx.recorder);
+                    cx.sinks
+                        .get::<RtpReceiver>(stream.sink)
+                        .position_kept(cx.recorder);
                 }
-                let stood = timeline.stands;
+                let stood = timeline.playback;
                 timeline.due = Some(at);
-                if wish.kind != Kind::Resume {
+                if wish.kind != ChangeKind::Resume {
                     count_refusal(response.status, cx.recorder);
                 }
                 match (stood, wish.kind) {
-                    (Stands::Plays, _) => {
-                        if wish.kind == Kind::Resume {
+                    (PlaybackState::Playing, _) => {
+                        if wish.kind == ChangeKind::Resume {
                             count_refusal(response.status, cx.recorder);
                         }
-                        self.check = Some(cx.now);
+                        self.next_check = Some(cx.now);
                     }
-                    (Stands::AtEndOfRange, _) => {}
-                    (Stands::Pauses, Kind::Resume) => {
-                        let detail = format!("{}{refused}", self.story(pending, response));
+                    (PlaybackState::RangeEnded, _) => {}
+                    (PlaybackState::Paused, ChangeKind::Resume) => {
+                        let detail =
+                            format!("{}{refused}", self.describe_answer(pending, response));
                         self.fail(cx, Failure::of_status(response.status), detail);
                     }
                     // Resumes, as before the pause that this request began with.
-                    (Stands::Pauses, _) => {
+                    (PlaybackState::Paused, _) => {
                         timeline.due = None;
-                        let wish = timeline.wish(&Play::default(), Kind::Resume, at);
-                        self.ask_to_play(cx, wish);
+                        let wish = timeline.play_request(&Play::default(), ChangeKind::Resume, at);
+                        self.send_play(cx, wish);
                     }
                 }
             }
@@ -491,9 +494,9 @@ impl Client {
             .arrivals(cx)
             .map_or(Duration::ZERO, |(first, last)| last.since(first));
         if let Some(timeline) = &mut self.timeline {
-            timeline.stands = Stands::Pauses;
+            timeline.playback = PlaybackState::Paused;
             let began = timeline.from;
-            timeline.from = timeline.moved(played);
+            timeline.from = timeline.position_after(played);
             timeline.paused_at = began
                 .zip(timeline.from)
                 .map(|(began, at)| (at, at.abs_diff(began)));
@@ -511,16 +514,19 @@ impl Client {
             return;
         }
         let untrue = self.streams.iter().any(|stream| {
-            let clock = cx.sinks.get::<RtpReceiver>(stream.sink).clock_at_position();
+            let clock = cx
+                .sinks
+                .get::<RtpReceiver>(stream.sink)
+                .progress_at_position();
             clock.is_some_and(|(media, took)| {
-                took >= JUDGED && (media / took / stated - 1.0).abs() > 0.25
+                took >= SPEED_SECONDS_MIN && (media / took / stated - 1.0).abs() > 0.25
             })
         });
         cx.recorder.add(m::SPEED_CLOCK_MISMATCH, u64::from(untrue));
     }
 
     /// Compares the answer to PLAY with the request, and updates position, rate and playing time.
-    fn agreed(&mut self, cx: &mut Context<'_>, wish: &Wish, response: &Response) {
+    fn apply_play_answer(&mut self, cx: &mut Context<'_>, wish: &PlayRequest, response: &Response) {
         let Some(timeline) = &mut self.timeline else {
             return;
         };
@@ -539,61 +545,67 @@ impl Client {
                 cx.recorder
                     .record(m::SEEK_DISTANCE, distance.as_nanos() as u64);
             }
-            if distance.is_none_or(|distance| distance > FAR) {
+            if distance.is_none_or(|distance| distance > RANGE_DISTANCE_MAX) {
                 cx.recorder.add(m::RANGE_MISMATCH, 1);
             }
         }
         if let (None, Some((at, played)), Some(start)) =
             (wish.from, timeline.paused_at.take(), start)
-            && at.abs_diff(start) > ASTRAY.max(played / 4)
+            && at.abs_diff(start) > POSITION_TOLERANCE.max(played / 4)
         {
             cx.recorder.add(m::POSITION_MISMATCH, 1);
         }
-        if !states(response, "Scale", wish.scale) {
+        if !header_states(response, "Scale", wish.scale) {
             cx.recorder.add(m::SCALE_MISMATCH, 1);
         }
-        if !states(response, "Speed", wish.speed) {
+        if !header_states(response, "Speed", wish.speed) {
             cx.recorder.add(m::SPEED_MISMATCH, 1);
         }
         (timeline.scale, timeline.speed) = (wish.scale, wish.speed);
-        timeline.stated_speed = stated(response, "Speed").abs();
-        timeline.rate = stated(response, "Scale") * timeline.stated_speed;
+        timeline.stated_speed = stated_number(response, "Speed").abs();
+        timeline.rate = stated_number(response, "Scale") * timeline.stated_speed;
         timeline.from = start.or(wish.from).or(timeline.from);
-        timeline.until = end.or(wish.to).or(timeline.end);
-        timeline.until_asked = wish.to.is_some();
-        self.length = timeline.length();
+        timeline.until = end.or(wish.to).or(timeline.media_length);
+        timeline.until_requested = wish.to.is_some();
+        self.playing_time = timeline.playing_time();
     }
 
     /// Passes the new position to the receivers.
-    fn turn_to(&mut self, cx: &mut Context<'_>, wish: &Wish, response: &Response, at: Time) {
+    fn announce_position(
+        &mut self,
+        cx: &mut Context<'_>,
+        wish: &PlayRequest,
+        response: &Response,
+        at: Time,
+    ) {
         let infos: Vec<RtpInfo> = response
             .headers
             .all("RTP-Info")
             .flat_map(RtpInfo::parse_all)
             .collect();
         let mut to = vec![(None, None); self.streams.len()];
-        for (index, seq, rtptime) in self.match_infos(&infos) {
+        for (index, seq, rtptime) in self.match_rtp_infos(&infos) {
             to[index] = (seq, rtptime);
         }
         let tells = to
             .iter()
             .any(|(seq, rtptime)| seq.is_some() || rtptime.is_some());
         if let Some(timeline) = &mut self.timeline {
-            timeline.awaited = tells.then_some((wish.kind, wish.due));
-            timeline.sought = (wish.kind == Kind::Seek).then_some(wish.due);
+            timeline.awaited_change = tells.then_some((wish.kind, wish.due));
+            timeline.seek_due = (wish.kind == ChangeKind::Seek).then_some(wish.due);
         }
         if !tells {
             cx.recorder.add(m::POSITION_UNTOLD, 1);
         }
         for (index, (seq, rtptime)) in to.into_iter().enumerate() {
             let stream = &mut self.streams[index];
-            stream.bye = None;
+            stream.bye_at = None;
             let said = at;
-            let position = Position {
+            let position = PositionStatement {
                 seq,
                 rtptime,
-                own_times: stream.has_own_times(),
-                said,
+                timestamp_per_packet: stream.has_packet_timestamps(),
+                stated_at: said,
             };
             let event = cx
                 .sinks
@@ -608,18 +620,18 @@ impl Client {
     /// Records the delay to the first packet of the new position.
     pub(super) fn arrived_at_position(&mut self, cx: &mut Context<'_>, at: Time) {
         if let Some(timeline) = &mut self.timeline
-            && let Some((kind, due)) = timeline.awaited.take()
+            && let Some((kind, due)) = timeline.awaited_change.take()
         {
             let delay = at.since(due).as_nanos() as u64;
             cx.recorder.record(kind.delays().1, delay);
         }
-        self.check = Some(cx.now);
+        self.next_check = Some(cx.now);
     }
 
     /// Records the delay to a jump of the media clock.
     pub(super) fn clock_jumped(&mut self, cx: &mut Context<'_>, at: Time) {
         if let Some(timeline) = &mut self.timeline
-            && let Some(due) = timeline.sought.take()
+            && let Some(due) = timeline.seek_due.take()
         {
             let delay = at.since(due).as_nanos() as u64;
             cx.recorder.record(m::SEEK_TO_JUMP, delay);
@@ -627,14 +639,14 @@ impl Client {
     }
 
     /// Handles the end of the playback. Returns whether the client continues with its actions.
-    pub(super) fn goes_on(&mut self, cx: &mut Context<'_>) -> bool {
+    pub(super) fn continue_actions(&mut self, cx: &mut Context<'_>) -> bool {
         self.judge_speed(cx);
         let Some(timeline) = &mut self.timeline else {
             return false;
         };
         let left = &self.config.actions[timeline.next.min(self.config.actions.len())..];
-        if timeline.until_asked && !left.is_empty() {
-            timeline.stands = Stands::AtEndOfRange;
+        if timeline.until_requested && !left.is_empty() {
+            timeline.playback = PlaybackState::RangeEnded;
             timeline.from = timeline.until;
             timeline.due = Some(cx.now);
             return true;
@@ -647,14 +659,14 @@ impl Client {
     }
 }
 
-impl Wish {
+impl PlayRequest {
     /// Returns the headers for values that are not 1, or that return to 1.
     fn headers(&self, scale: f64, speed: f64) -> Vec<(&'static str, String)> {
         let wanted = [("Scale", self.scale, scale), ("Speed", self.speed, speed)];
         wanted
             .into_iter()
             .filter(|(_, wanted, now)| *wanted != 1.0 || wanted != now)
-            .map(|(name, wanted, _)| (name, plain(wanted)))
+            .map(|(name, wanted, _)| (name, format_number(wanted)))
             .collect()
     }
 }

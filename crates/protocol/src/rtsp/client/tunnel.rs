@@ -12,17 +12,17 @@ use super::{Client, Phase};
 use crate::http1::{self, HeadReader, TooLong, Version};
 use crate::rtsp::config::Transport;
 use crate::rtsp::failure::Failure;
-use crate::session::{ChannelId, Context, Output, Port, Times};
+use crate::session::{ArrivalTimes, ChannelId, Context, Output, Port};
 
 /// Maximum length of the head of the answer to GET, including the empty line at its end.
-const MOST_HEAD: usize = 8 * 1024 + 4;
+const GET_HEAD_MAX: usize = 8 * 1024 + 4;
 
 /// Media type of both bodies.
 const MEDIA_TYPE: &str = "application/x-rtsp-tunnelled";
 
 /// `Content-Length` of the POST. The body is endless, so no value would be right, and no server
 /// checks it.
-const SAID_LENGTH: u32 = 32_767;
+const POST_CONTENT_LENGTH: u32 = 32_767;
 
 /// Second connection and state of a tunnel.
 #[derive(Debug)]
@@ -53,14 +53,14 @@ impl Client {
     pub(super) fn new_tunnel(&mut self) -> Option<Tunnel> {
         (self.config.transport == Transport::Http).then(|| Tunnel {
             cookie: format!("{:016x}", self.random.next_u64()),
-            head: Some(HeadReader::new(MOST_HEAD)),
+            head: Some(HeadReader::new(GET_HEAD_MAX)),
             deadline: None,
             post: None,
         })
     }
 
     /// Sends bytes to the server: a request, or an interleaved frame.
-    pub(super) fn put(&self, cx: &mut Context<'_>, bytes: Vec<u8>) {
+    pub(super) fn send_bytes(&self, cx: &mut Context<'_>, bytes: Vec<u8>) {
         let (channel, bytes) = match &self.connection.tunnel {
             Some(Tunnel {
                 post: Some(post), ..
@@ -75,7 +75,7 @@ impl Client {
     }
 
     /// Sends GET on the first connection of a tunnel. Returns `false` if there is no tunnel.
-    pub(super) fn ask_get(&mut self, cx: &mut Context<'_>) -> bool {
+    pub(super) fn send_get(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(tunnel) = &mut self.connection.tunnel else {
             return false;
         };
@@ -111,23 +111,31 @@ impl Client {
     }
 
     /// Returns whether the head of the answer to GET is still incomplete.
-    pub(super) fn hears_get(&self) -> bool {
+    pub(super) fn awaits_get_answer(&self) -> bool {
         let tunnel = self.connection.tunnel.as_ref();
         tunnel.is_some_and(|tunnel| tunnel.head.is_some())
     }
 
     /// Handles bytes of the answer to GET, and the bytes after its head.
-    pub(super) fn get_answered(&mut self, cx: &mut Context<'_>, bytes: &[u8], times: Times<'_>) {
+    pub(super) fn on_get_bytes(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+        times: ArrivalTimes<'_>,
+    ) {
         let Some(tunnel) = &mut self.connection.tunnel else {
             return;
         };
         let Some(head) = &mut tunnel.head else { return };
         let mut rest = bytes;
-        let head = match head.take(&mut rest) {
+        let head = match head.read(&mut rest) {
             Ok(Some(head)) => head,
             Ok(None) => return,
             Err(TooLong) => {
-                let detail = format!("the head of the answer to GET is too long, {}", self.ends());
+                let detail = format!(
+                    "the head of the answer to GET is too long, {}",
+                    self.describe_addresses()
+                );
                 return self.fail(cx, Failure::MessageTooLarge, detail);
             }
         };
@@ -136,7 +144,7 @@ impl Client {
         let line = String::from_utf8_lossy(http1::start_line(&head));
         let status = http1::parse_status_line(&line).ok();
         let status = status.map(|(_, status, _)| status);
-        let detail = format!("GET was answered `{line}`, {}", self.ends());
+        let detail = format!("GET was answered `{line}`, {}", self.describe_addresses());
         match status {
             Some(200..=299) => {}
             Some(status) if status >= 300 => {
@@ -148,24 +156,24 @@ impl Client {
         if let Some(tunnel) = &mut self.connection.tunnel {
             tunnel.post = Some(post);
         }
-        let open = self.open_to_server();
+        let open = self.server_open();
         cx.out.push_back(Output::Open {
             channel: post,
             open,
         });
         if !rest.is_empty() {
-            let (at, _) = times.clone().of(bytes.len());
-            self.bytes(cx, rest, Times::new(&[], at));
+            let (at, _) = times.clone().arrival_of(bytes.len());
+            self.bytes(cx, rest, ArrivalTimes::new(&[], at));
         }
     }
 
     /// Sends POST, now that the second connection is open.
-    pub(super) fn begin_post(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn send_post(&mut self, cx: &mut Context<'_>) {
         let Some(tunnel) = &self.connection.tunnel else {
             return;
         };
         let Some(channel) = tunnel.post else { return };
-        let length = SAID_LENGTH.to_string();
+        let length = POST_CONTENT_LENGTH.to_string();
         let asked = self.ask_http(
             "POST",
             &tunnel.cookie,
@@ -186,7 +194,7 @@ impl Client {
             let detail = format!(
                 "GET not answered within {}, {}",
                 self.config.request_timeout,
-                self.ends()
+                self.describe_addresses()
             );
             self.fail(cx, Failure::TimeoutTunnel, detail);
         }

@@ -1,7 +1,7 @@
 //! Splits the byte stream of a connection into items.
 
 use super::message::{Head, HeadError, parse_head};
-use super::start_line::{self, LineEnd, Scan};
+use super::start_line::{self, LineEnd, LineScan};
 use super::{Item, MAX_BODY, MAX_HEAD, MAX_START_LINE, Malformed};
 use mediagen::steps;
 
@@ -11,29 +11,29 @@ pub enum Overflow {
     /// A message exceeds a limit, named by the string. The beginning of the next message is
     /// unknown.
     TooLarge(&'static str),
-    /// More than [`MESSAGES_A_READ`] messages in one read.
+    /// More than [`MESSAGES_PER_READ_MAX`] messages in one read.
     Messages,
-    /// More than [`USELESS_BYTES`] bytes that were neither a message nor a packet.
+    /// More than [`USELESS_BYTES_MAX`] bytes that were neither a message nor a packet.
     Useless,
 }
 
 /// Maximum number of messages in one read. A peer that waits for answers sends a handful. Each
 /// message costs as much as hundreds of packets, so a peer that sends more at once would delay all
 /// other sessions of its worker.
-pub const MESSAGES_A_READ: usize = 256;
+pub const MESSAGES_PER_READ_MAX: usize = 256;
 
 /// Maximum number of bytes of garbage and of frames too short for a packet. Every four useful bytes
 /// offset one useless byte, so that a stream with occasional faults is decoded for as long as it
 /// lasts.
-pub const USELESS_BYTES: usize = 64 * 1024;
+pub const USELESS_BYTES_MAX: usize = 64 * 1024;
 
 /// Splits the byte stream of one connection into items.
 ///
 /// Frames that one read contains completely are handed out without a copy. Of an RTP packet that is
-/// split between reads, only the first [`FRAME_KEPT`] bytes are kept, and the rest is skipped. Any
-/// other incomplete item is buffered until it is complete: at most a head and a body of maximum
-/// size. Between items, the decoder holds at most [`LASTING`] bytes, so that frames cost no
-/// allocation and idle connections little memory.
+/// split between reads, only the first [`SPLIT_FRAME_KEPT`] bytes are kept, and the rest is
+/// skipped. Any other incomplete item is buffered until it is complete: at most a head and a body
+/// of maximum size. Between items, the decoder holds at most [`BUFFER_KEPT_MAX`] bytes, so that
+/// frames cost no allocation and idle connections little memory.
 ///
 /// Whatever arrives and however it is split, each byte is examined a bounded number of times: the
 /// scan state of a line is kept when its beginning turns out to be garbage, and when more of it
@@ -43,24 +43,24 @@ pub const USELESS_BYTES: usize = 64 * 1024;
 pub struct Decoder {
     /// Buffer. The unfinished item begins at `begin`. Of a frame that is being skipped, only the
     /// beginning is kept.
-    tail: Vec<u8>,
+    buffer: Vec<u8>,
     /// Offset of the unfinished item in `tail`. The bytes before it were handed out.
-    begin: usize,
+    item_start: usize,
     /// Number of bytes still to be skipped of the frame in `tail`. `None` if none is being skipped.
-    ahead: Option<usize>,
+    skip_remaining: Option<usize>,
     /// True if the stream is out of sync: the last bytes were garbage.
-    lost: bool,
+    out_of_sync: bool,
     /// Scan state of the first line of the unfinished item, unless it is a start line.
-    first: Scan,
+    line_scan: LineScan,
     /// Number of bytes of the unfinished item that were searched for the end of its head.
     scanned: usize,
     /// Offset in the unfinished item of the line being searched. 0 until the start line is
     /// recognised.
-    line: usize,
+    line_start: usize,
     /// Head and lengths of the message whose body is incomplete.
-    body: Option<Box<Awaited>>,
+    pending_message: Option<Box<PendingMessage>>,
     /// True if RTP packets that are split between reads are kept whole.
-    whole: bool,
+    keep_frames_whole: bool,
     /// Number of messages in the current read.
     messages: usize,
     /// Number of useless bytes, less those that useful bytes have offset.
@@ -73,7 +73,7 @@ pub struct Decoder {
 }
 
 #[derive(Debug)]
-struct Awaited {
+struct PendingMessage {
     head: Head,
     head_length: usize,
     body_length: usize,
@@ -82,9 +82,9 @@ struct Awaited {
 /// Result of examining the beginning of the remaining bytes.
 enum Step {
     /// Undecided: at least this many more bytes are needed.
-    More(usize),
+    NeedBytes(usize),
     /// Undecided until the line is complete.
-    MoreLine,
+    NeedLine,
     /// Blank lines between messages: number of bytes.
     Blank(usize),
     /// Garbage: number of bytes.
@@ -92,9 +92,9 @@ enum Step {
     /// A complete frame: channel and payload length.
     Frame(u8, usize),
     /// The beginning of a frame whose rest is skipped: number of bytes still to come.
-    Cut(usize),
+    SplitFrame(usize),
     /// A complete message.
-    Message(Box<Awaited>),
+    Message(Box<PendingMessage>),
     /// An invalid head, and its length.
     Malformed(Malformed, usize),
     /// A limit is exceeded.
@@ -109,11 +109,11 @@ const SHORTEST_PACKET: usize = 8;
 /// Number of payload bytes kept of an RTP frame that is split between reads. Covers the longest RTP
 /// header: the fixed header, 15 contributing sources and the head of an extension (RFC 3550, 5.1
 /// and 5.3.1). In packets without these, also covers a time code that follows parameter sets.
-pub const FRAME_KEPT: usize = 96;
+pub const SPLIT_FRAME_KEPT: usize = 96;
 
 /// Maximum number of bytes that a decoder holds between items: enough for split frames with RTCP or
 /// with padding.
-pub const LASTING: usize = 2 * 1024;
+pub const BUFFER_KEPT_MAX: usize = 2 * 1024;
 
 impl Decoder {
     /// Returns a decoder for a new connection.
@@ -124,7 +124,7 @@ impl Decoder {
     /// From now on, keeps RTP packets that are split between reads whole, for callers that need
     /// more than their beginning. The decoder then buffers up to 64 KiB between reads.
     pub fn keep_frames_whole(&mut self) {
-        self.whole = true;
+        self.keep_frames_whole = true;
     }
 
     /// Decodes the bytes of one read and passes each item to `f`, in order.
@@ -148,78 +148,83 @@ impl Decoder {
         }
         self.messages = 0;
         let useless = self.useless;
-        self.take(bytes, &mut f)?;
+        self.decode(bytes, &mut f)?;
         let of_use = bytes.len().saturating_sub(self.useless - useless);
         self.useless = self.useless.saturating_sub(of_use / 4);
         Ok(())
     }
 
     #[inline]
-    fn take(&mut self, bytes: &[u8], f: &mut impl FnMut(Item<'_>, usize)) -> Result<(), Overflow> {
+    fn decode(
+        &mut self,
+        bytes: &[u8],
+        f: &mut impl FnMut(Item<'_>, usize),
+    ) -> Result<(), Overflow> {
         let mut rest = bytes;
         // First, the item that earlier reads left unfinished.
-        while self.begin < self.tail.len() {
-            if let Some(ahead) = self.ahead {
+        while self.item_start < self.buffer.len() {
+            if let Some(ahead) = self.skip_remaining {
                 let passed = ahead.min(rest.len());
                 rest = &rest[passed..];
                 if passed < ahead {
-                    self.ahead = Some(ahead - passed);
+                    self.skip_remaining = Some(ahead - passed);
                     return Ok(());
                 }
-                self.hand_out_cut(bytes.len() - rest.len(), f);
+                self.emit_split_frame(bytes.len() - rest.len(), f);
                 continue;
             }
-            let tail = std::mem::take(&mut self.tail);
-            let step = self.step(&tail[self.begin..]);
-            self.tail = tail;
+            let tail = std::mem::take(&mut self.buffer);
+            let step = self.step(&tail[self.item_start..]);
+            self.buffer = tail;
             let wanted = match step {
-                Step::More(wanted) => wanted.min(rest.len()),
-                Step::MoreLine => {
+                Step::NeedBytes(wanted) => wanted.min(rest.len()),
+                Step::NeedLine => {
                     let most = rest.len().min(MAX_HEAD);
                     steps::find(&rest[..most], b'\n').map_or(most, |end| end + 1)
                 }
-                Step::Cut(ahead) => {
-                    self.tail.truncate(self.begin + FRAME_HEAD + FRAME_KEPT);
-                    self.ahead = Some(ahead);
+                Step::SplitFrame(ahead) => {
+                    self.buffer
+                        .truncate(self.item_start + FRAME_HEAD + SPLIT_FRAME_KEPT);
+                    self.skip_remaining = Some(ahead);
                     continue;
                 }
                 done => {
-                    let tail = std::mem::take(&mut self.tail);
+                    let tail = std::mem::take(&mut self.buffer);
                     let end = bytes.len() - rest.len();
-                    let item = &tail[self.begin..];
-                    let used = self.hand_out(done, item, |item, _| f(item, end))?;
-                    self.tail = tail;
-                    self.drop_beginning(used);
+                    let item = &tail[self.item_start..];
+                    let used = self.emit(done, item, |item, _| f(item, end))?;
+                    self.buffer = tail;
+                    self.consume(used);
                     continue;
                 }
             };
             if wanted == 0 {
                 return Ok(());
             }
-            self.make_room();
-            steps::took(wanted);
-            self.tail.extend_from_slice(&rest[..wanted]);
+            self.compact();
+            steps::count_bytes(wanted);
+            self.buffer.extend_from_slice(&rest[..wanted]);
             rest = &rest[wanted..];
         }
         // Then the items that begin in this read.
         loop {
-            rest = self.frames(rest, bytes.len(), f);
+            rest = self.emit_frames(rest, bytes.len(), f);
             if rest.is_empty() {
                 break;
             }
             match self.step(rest) {
-                Step::More(_) | Step::MoreLine => {
-                    self.keep(rest);
+                Step::NeedBytes(_) | Step::NeedLine => {
+                    self.buffer_start(rest);
                     break;
                 }
-                Step::Cut(ahead) => {
-                    self.keep(&rest[..FRAME_HEAD + FRAME_KEPT]);
-                    self.ahead = Some(ahead);
+                Step::SplitFrame(ahead) => {
+                    self.buffer_start(&rest[..FRAME_HEAD + SPLIT_FRAME_KEPT]);
+                    self.skip_remaining = Some(ahead);
                     break;
                 }
                 done => {
                     let begin = bytes.len() - rest.len();
-                    let used = self.hand_out(done, rest, |item, length| f(item, begin + length))?;
+                    let used = self.emit(done, rest, |item, length| f(item, begin + length))?;
                     rest = &rest[used..];
                 }
             }
@@ -228,30 +233,30 @@ impl Decoder {
     }
 
     /// Returns the number of bytes buffered for an incomplete item.
-    pub fn kept(&self) -> usize {
-        self.tail.len() - self.begin
+    pub fn buffered(&self) -> usize {
+        self.buffer.len() - self.item_start
     }
 
     /// Returns the number of bytes allocated for items, in use or not.
     #[cfg(test)]
     pub(super) fn memory(&self) -> usize {
-        self.tail.capacity()
+        self.buffer.capacity()
     }
 
     /// Hands out the complete frames at the beginning of `data` and returns the rest. This is the
     /// hot path of media: a read of a stream in sync contains little else.
     #[inline]
-    fn frames<'a>(
+    fn emit_frames<'a>(
         &self,
         mut data: &'a [u8],
         end: usize,
         f: &mut impl FnMut(Item<'_>, usize),
     ) -> &'a [u8] {
         while let [b'$', channel, high, low, behind @ ..] = data
-            && !self.lost
+            && !self.out_of_sync
         {
             let length = usize::from(u16::from_be_bytes([*high, *low]));
-            steps::took(FRAME_HEAD);
+            steps::count_bytes(FRAME_HEAD);
             if length < SHORTEST_PACKET {
                 break;
             }
@@ -270,77 +275,77 @@ impl Decoder {
     }
 
     /// Hands out the beginning of the frame whose rest was skipped.
-    fn hand_out_cut(&mut self, end: usize, f: &mut impl FnMut(Item<'_>, usize)) {
-        self.ahead = None;
-        self.lost = false;
-        self.first = Scan::default();
-        let frame = &self.tail[self.begin..];
+    fn emit_split_frame(&mut self, end: usize, f: &mut impl FnMut(Item<'_>, usize)) {
+        self.skip_remaining = None;
+        self.out_of_sync = false;
+        self.line_scan = LineScan::default();
+        let frame = &self.buffer[self.item_start..];
         let item = Item::Frame {
             channel: frame[1],
             payload: &frame[FRAME_HEAD..],
             length: usize::from(u16::from_be_bytes([frame[2], frame[3]])),
         };
         f(item, end);
-        self.drop_beginning(self.tail.len() - self.begin);
+        self.consume(self.buffer.len() - self.item_start);
     }
 
     /// Drops the bytes that were handed out, and memory that only a large item needed.
-    fn drop_beginning(&mut self, used: usize) {
-        self.begin += used;
-        if self.begin == self.tail.len() {
-            self.begin = 0;
-            self.tail.clear();
-            if self.tail.capacity() > LASTING {
-                self.tail = Vec::new();
+    fn consume(&mut self, used: usize) {
+        self.item_start += used;
+        if self.item_start == self.buffer.len() {
+            self.item_start = 0;
+            self.buffer.clear();
+            if self.buffer.capacity() > BUFFER_KEPT_MAX {
+                self.buffer = Vec::new();
             }
         }
     }
 
     /// Reclaims the space of items that were handed out, once it is at least as large as the part
     /// to be moved. All moves together therefore cost no more than the bytes handed out.
-    fn make_room(&mut self) {
-        let left = self.tail.len() - self.begin;
-        if self.begin >= left {
-            steps::took(left);
-            self.tail.drain(..self.begin);
-            self.begin = 0;
+    fn compact(&mut self) {
+        let left = self.buffer.len() - self.item_start;
+        if self.item_start >= left {
+            steps::count_bytes(left);
+            self.buffer.drain(..self.item_start);
+            self.item_start = 0;
         }
     }
 
     /// Buffers the beginning of an item.
-    fn keep(&mut self, beginning: &[u8]) {
-        steps::took(beginning.len());
+    fn buffer_start(&mut self, beginning: &[u8]) {
+        steps::count_bytes(beginning.len());
         // Reserves at once what split frames will need, instead of growing in small steps.
-        self.tail.reserve(FRAME_HEAD + FRAME_KEPT);
-        self.tail.extend_from_slice(beginning);
+        self.buffer.reserve(FRAME_HEAD + SPLIT_FRAME_KEPT);
+        self.buffer.extend_from_slice(beginning);
     }
 
     /// Hands out the item that `step` found at the beginning of `data` and returns its length. `f`
     /// receives the same length.
-    fn hand_out(
+    fn emit(
         &mut self,
         step: Step,
         data: &[u8],
         mut f: impl FnMut(Item<'_>, usize),
     ) -> Result<usize, Overflow> {
-        steps::took(1);
+        steps::count_bytes(1);
         self.scanned = 0;
-        self.line = 0;
-        self.first = match step {
-            Step::Garbage(bytes) => self.first.behind(bytes),
-            _ => Scan::default(),
+        self.line_start = 0;
+        self.line_scan = match step {
+            Step::Garbage(bytes) => self.line_scan.after(bytes),
+            _ => LineScan::default(),
         };
         match step {
-            Step::More(_) | Step::MoreLine | Step::Cut(_) => Ok(0),
+            Step::NeedBytes(_) | Step::NeedLine | Step::SplitFrame(_) => Ok(0),
             Step::Blank(bytes) => Ok(bytes),
             Step::Garbage(bytes) => {
-                self.lost = true;
+                self.out_of_sync = true;
                 f(Item::Garbage { bytes }, bytes);
-                self.of_no_use(bytes)?;
+                self.count_useless(bytes)?;
                 Ok(bytes)
             }
             Step::Frame(channel, length) => {
-                self.lost = false;
+                self.out_of_sync = false;
                 let item = Item::Frame {
                     channel,
                     payload: &data[FRAME_HEAD..FRAME_HEAD + length],
@@ -348,14 +353,14 @@ impl Decoder {
                 };
                 f(item, FRAME_HEAD + length);
                 if length < SHORTEST_PACKET {
-                    self.of_no_use(FRAME_HEAD + length)?;
+                    self.count_useless(FRAME_HEAD + length)?;
                 }
                 Ok(FRAME_HEAD + length)
             }
             Step::Message(message) => {
-                self.lost = false;
+                self.out_of_sync = false;
                 let end = message.head_length + message.body_length;
-                steps::took(end);
+                steps::count_bytes(end);
                 let body = data[message.head_length..end].to_vec();
                 let item = match message.head {
                     Head::Request(mut request) => {
@@ -368,39 +373,39 @@ impl Decoder {
                     }
                 };
                 f(item, end);
-                self.one_message_more()?;
+                self.count_message()?;
                 Ok(end)
             }
             Step::Malformed(malformed, length) => {
-                self.lost = false;
+                self.out_of_sync = false;
                 f(Item::Malformed(malformed), length);
-                self.one_message_more()?;
+                self.count_message()?;
                 Ok(length)
             }
-            Step::Overflow(what) => Err(self.give_up(Overflow::TooLarge(what))),
+            Step::Overflow(what) => Err(self.fail(Overflow::TooLarge(what))),
         }
     }
 
-    fn one_message_more(&mut self) -> Result<(), Overflow> {
+    fn count_message(&mut self) -> Result<(), Overflow> {
         self.messages += 1;
-        match self.messages > MESSAGES_A_READ && !self.is_unbounded() {
-            true => Err(self.give_up(Overflow::Messages)),
+        match self.messages > MESSAGES_PER_READ_MAX && !self.is_unbounded() {
+            true => Err(self.fail(Overflow::Messages)),
             false => Ok(()),
         }
     }
 
-    fn of_no_use(&mut self, bytes: usize) -> Result<(), Overflow> {
+    fn count_useless(&mut self, bytes: usize) -> Result<(), Overflow> {
         self.useless += bytes;
-        match self.useless > USELESS_BYTES && !self.is_unbounded() {
-            true => Err(self.give_up(Overflow::Useless)),
+        match self.useless > USELESS_BYTES_MAX && !self.is_unbounded() {
+            true => Err(self.fail(Overflow::Useless)),
             false => Ok(()),
         }
     }
 
-    fn give_up(&mut self, overflow: Overflow) -> Overflow {
+    fn fail(&mut self, overflow: Overflow) -> Overflow {
         self.overflow = Some(overflow);
-        self.tail = Vec::new();
-        self.begin = 0;
+        self.buffer = Vec::new();
+        self.item_start = 0;
         overflow
     }
 
@@ -426,36 +431,36 @@ impl Decoder {
     /// Examines the beginning of `data`, which is not empty. If called again with the same
     /// beginning and more bytes, continues where it stopped.
     fn step(&mut self, data: &[u8]) -> Step {
-        if self.body.is_some() {
-            return self.awaited(data);
+        if self.pending_message.is_some() {
+            return self.take_complete(data);
         }
         match data[0] {
             b'$' => self.frame(data),
-            b'\r' | b'\n' if !self.lost => {
+            b'\r' | b'\n' if !self.out_of_sync => {
                 let others = data.iter().position(|b| !matches!(b, b'\r' | b'\n'));
                 let blank = others.unwrap_or(data.len());
-                steps::took(blank);
+                steps::count_bytes(blank);
                 Step::Blank(blank)
             }
-            first if start_line::can_begin(first, self.lost) => self.message(data),
-            _ => Step::Garbage(self.skip(data)),
+            first if start_line::can_begin_with(first, self.out_of_sync) => self.message(data),
+            _ => Step::Garbage(self.garbage_length(data)),
         }
     }
 
     fn frame(&mut self, data: &[u8]) -> Step {
         if data.len() < FRAME_HEAD {
-            return Step::More(FRAME_HEAD - data.len());
+            return Step::NeedBytes(FRAME_HEAD - data.len());
         }
         let length = usize::from(u16::from_be_bytes([data[2], data[3]]));
-        if self.lost {
+        if self.out_of_sync {
             // Any byte of garbage may be a `$`. An RTP or RTCP packet begins with version 2
             // (RFC 3550, 5.1 and 6.4.1).
             if length < SHORTEST_PACKET {
-                return Step::Garbage(self.skip(data));
+                return Step::Garbage(self.garbage_length(data));
             }
             match data.get(FRAME_HEAD) {
-                None => return Step::More(1),
-                Some(first) if first >> 6 != 2 => return Step::Garbage(self.skip(data)),
+                None => return Step::NeedBytes(1),
+                Some(first) if first >> 6 != 2 => return Step::Garbage(self.garbage_length(data)),
                 Some(_) => {}
             }
         }
@@ -463,24 +468,24 @@ impl Decoder {
             None | Some(0) => return Step::Frame(data[1], length),
             Some(missing) => missing,
         };
-        if self.whole || length <= FRAME_KEPT {
-            return Step::More(missing);
+        if self.keep_frames_whole || length <= SPLIT_FRAME_KEPT {
+            return Step::NeedBytes(missing);
         }
         match data[FRAME_HEAD..] {
-            [] => Step::More(2),
-            [_] => Step::More(1),
+            [] => Step::NeedBytes(2),
+            [_] => Step::NeedBytes(1),
             [first, second, ..] if header_suffices(first, second) => {
-                match (FRAME_HEAD + FRAME_KEPT).checked_sub(data.len()) {
-                    None | Some(0) => Step::Cut(missing),
-                    Some(missing) => Step::More(missing),
+                match (FRAME_HEAD + SPLIT_FRAME_KEPT).checked_sub(data.len()) {
+                    None | Some(0) => Step::SplitFrame(missing),
+                    Some(missing) => Step::NeedBytes(missing),
                 }
             }
-            _ => Step::More(missing),
+            _ => Step::NeedBytes(missing),
         }
     }
 
     fn message(&mut self, data: &[u8]) -> Step {
-        if self.line == 0
+        if self.line_start == 0
             && let Err(step) = self.start_line(data)
         {
             return step;
@@ -490,17 +495,17 @@ impl Decoder {
                 self.scanned = data.len();
                 return match data.len() > MAX_HEAD {
                     true => Step::Overflow("head too long"),
-                    false => Step::MoreLine,
+                    false => Step::NeedLine,
                 };
             };
             let end = self.scanned + end;
             if end >= MAX_HEAD {
                 return Step::Overflow("head too long");
             }
-            if matches!(&data[self.line..end], b"" | b"\r") {
+            if matches!(&data[self.line_start..end], b"" | b"\r") {
                 return self.head(data, end + 1);
             }
-            self.line = end + 1;
+            self.line_start = end + 1;
             self.scanned = end + 1;
         }
     }
@@ -509,63 +514,63 @@ impl Decoder {
     /// error.
     fn start_line(&mut self, data: &[u8]) -> Result<(), Step> {
         // Most garbage is recognised by its first bytes.
-        if !start_line::may_begin(data, self.lost) {
-            return Err(Step::Garbage(self.skip(data)));
+        if !start_line::may_begin(data, self.out_of_sync) {
+            return Err(Step::Garbage(self.garbage_length(data)));
         }
-        self.first.go_on(data);
-        match self.first.end() {
-            Some((LineEnd::Never, at)) if at <= MAX_START_LINE => {
-                Err(Step::Garbage(self.skip(data)))
+        self.line_scan.advance(data);
+        match self.line_scan.end() {
+            Some((LineEnd::InvalidByte, at)) if at <= MAX_START_LINE => {
+                Err(Step::Garbage(self.garbage_length(data)))
             }
-            Some((LineEnd::Here(version), at)) if at < MAX_START_LINE => {
-                if !start_line::is_one(&data[..at], version) {
-                    return Err(Step::Garbage(self.skip(data)));
+            Some((LineEnd::LineFeed(version), at)) if at < MAX_START_LINE => {
+                if !start_line::is_start_line(&data[..at], version) {
+                    return Err(Step::Garbage(self.garbage_length(data)));
                 }
-                self.line = at + 1;
+                self.line_start = at + 1;
                 self.scanned = at + 1;
                 Ok(())
             }
-            None if data.len() <= MAX_START_LINE => Err(Step::MoreLine),
+            None if data.len() <= MAX_START_LINE => Err(Step::NeedLine),
             _ => Err(Step::Garbage(MAX_START_LINE)),
         }
     }
 
     fn head(&mut self, data: &[u8], head_length: usize) -> Step {
-        steps::took(head_length);
+        steps::count_bytes(head_length);
         match parse_head(&data[..head_length]) {
             Ok((head, body_length)) => {
                 debug_assert!(body_length <= MAX_BODY, "parse_head checks it");
-                self.body = Some(Box::new(Awaited {
+                self.pending_message = Some(Box::new(PendingMessage {
                     head,
                     head_length,
                     body_length,
                 }));
-                self.awaited(data)
+                self.take_complete(data)
             }
             Err(HeadError::Malformed(malformed)) => Step::Malformed(malformed, head_length),
             Err(HeadError::TooLarge(what)) => Step::Overflow(what),
         }
     }
 
-    fn awaited(&mut self, data: &[u8]) -> Step {
-        match self.body.take() {
+    fn take_complete(&mut self, data: &[u8]) -> Step {
+        match self.pending_message.take() {
             Some(body) if data.len() >= body.head_length + body.body_length => Step::Message(body),
             Some(body) => {
                 let missing = body.head_length + body.body_length - data.len();
-                self.body = Some(body);
-                Step::More(missing)
+                self.pending_message = Some(body);
+                Step::NeedBytes(missing)
             }
-            None => Step::More(1),
+            None => Step::NeedBytes(1),
         }
     }
 
     /// Returns the number of bytes to skip from the beginning of `data` to the next possible
     /// beginning of an item.
-    fn skip(&self, data: &[u8]) -> usize {
+    fn garbage_length(&self, data: &[u8]) -> usize {
         let skipped = (1..data.len())
-            .find(|&at| data[at] == b'$' || start_line::may_be_known(&data[at..]))
+            .find(|&at| data[at] == b'$' || start_line::may_begin_known(&data[at..]))
             .unwrap_or(data.len());
-        steps::took(skipped);
+        steps::count_bytes(skipped);
         skipped
     }
 }

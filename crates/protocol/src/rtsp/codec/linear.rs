@@ -5,10 +5,10 @@ use mediagen::steps;
 
 /// Maximum number of steps per byte. Each byte is examined a few times: for the end of its line,
 /// for the name of a method, and when it is buffered.
-const PER_BYTE: u64 = 48;
+const STEPS_PER_BYTE_MAX: u64 = 48;
 
 fn assert_linear(what: &str, make: impl Fn(usize) -> Vec<u8>) {
-    steps::assert_linear(what, PER_BYTE, make, |pieces| {
+    steps::assert_linear(what, STEPS_PER_BYTE_MAX, make, |pieces| {
         let mut decoder = Decoder::unbounded();
         for piece in pieces {
             if decoder.feed(piece, |_| {}).is_err() {

@@ -185,7 +185,7 @@ pub(super) fn parse_head(head: &[u8]) -> Result<(Head, usize), HeadError> {
     let headers = Headers::parse(lines, FieldRules::Lenient, MAX_HEADERS).map_err(|error| {
         HeadError::TooLarge(match error {
             FieldError::TooMany => "too many headers",
-            FieldError::Unreadable => unreachable!("lenient rules find no line unreadable"),
+            FieldError::Malformed => unreachable!("lenient rules find no line unreadable"),
         })
     })?;
     // A repeated Content-Length is accepted if all values agree. Different values cannot be
@@ -226,7 +226,7 @@ fn malformed(what: &'static str, start_line: &str, cseq: Option<u32>) -> Malform
         end -= 1;
     }
     Malformed {
-        what,
+        reason: what,
         start_line: start_line[..end].to_owned(),
         cseq,
     }

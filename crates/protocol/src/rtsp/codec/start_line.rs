@@ -7,7 +7,7 @@ use mediagen::steps;
 const PROTOCOL: &[u8] = b"RTSP/";
 
 /// Length of a version such as `RTSP/1.0`.
-const VERSION: usize = 8;
+const VERSION_LENGTH: usize = 8;
 
 /// Maximum length of a method name while the stream is in sync.
 const METHOD_MAX: usize = 32;
@@ -17,22 +17,22 @@ const METHOD_MAX: usize = 32;
 pub(super) enum LineEnd {
     /// A line feed. Holds the offset of the version before it, as in a request; `None` if no
     /// version precedes it.
-    Here(Option<usize>),
+    LineFeed(Option<usize>),
     /// A byte that no start line contains: the line is garbage, whatever follows.
-    Never,
+    InvalidByte,
 }
 
 /// Scan state of a line that may be a start line. If the beginning of the line turns out to be
 /// garbage, the state remains valid for the rest, so that no byte is examined again for each
 /// position at which a message might begin.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Scan {
+pub(super) struct LineScan {
     /// Number of bytes examined. Once the end is known, its offset.
     scanned: usize,
     end: Option<LineEnd>,
 }
 
-impl Scan {
+impl LineScan {
     /// Returns the end of the line and its offset, if known.
     pub(super) fn end(&self) -> Option<(LineEnd, usize)> {
         self.end.map(|end| (end, self.scanned))
@@ -40,7 +40,7 @@ impl Scan {
 
     /// Examines the bytes of the line that arrived since the last call. `data` begins with the
     /// line.
-    pub(super) fn go_on(&mut self, data: &[u8]) {
+    pub(super) fn advance(&mut self, data: &[u8]) {
         if self.end.is_some() {
             return;
         }
@@ -48,8 +48,8 @@ impl Scan {
         while let Some(&byte) = data.get(self.scanned) {
             match (byte, data.get(self.scanned + 1)) {
                 (b'\n', _) => {
-                    let version = version_before(&data[..self.scanned]);
-                    self.end = Some(LineEnd::Here(version));
+                    let version = version_offset(&data[..self.scanned]);
+                    self.end = Some(LineEnd::LineFeed(version));
                     break;
                 }
                 // The next byte decides.
@@ -57,33 +57,33 @@ impl Scan {
                 (b'\r', Some(b'\n')) => {}
                 (b'\r', Some(_)) => {
                     self.scanned += 1;
-                    self.end = Some(LineEnd::Never);
+                    self.end = Some(LineEnd::InvalidByte);
                     break;
                 }
                 (b'\t', _) => {}
                 (0..0x20 | 0x7f, _) => {
-                    self.end = Some(LineEnd::Never);
+                    self.end = Some(LineEnd::InvalidByte);
                     break;
                 }
                 _ => {}
             }
             self.scanned += 1;
         }
-        steps::took(self.scanned - from + 1);
+        steps::count_bytes(self.scanned - from + 1);
     }
 
     /// Returns the scan state of the bytes after the first `bytes`.
-    pub(super) fn behind(self, bytes: usize) -> Scan {
+    pub(super) fn after(self, bytes: usize) -> LineScan {
         if bytes >= self.scanned {
-            return Scan::default();
+            return LineScan::default();
         }
         let end = self.end.map(|end| match end {
-            LineEnd::Here(version) => {
-                LineEnd::Here(version.and_then(|version| version.checked_sub(bytes)))
+            LineEnd::LineFeed(version) => {
+                LineEnd::LineFeed(version.and_then(|version| version.checked_sub(bytes)))
             }
-            LineEnd::Never => LineEnd::Never,
+            LineEnd::InvalidByte => LineEnd::InvalidByte,
         });
-        Scan {
+        LineScan {
             scanned: self.scanned - bytes,
             end,
         }
@@ -91,10 +91,10 @@ impl Scan {
 }
 
 /// Returns the offset of the version at the end of a request line. A space must precede it.
-fn version_before(line: &[u8]) -> Option<usize> {
+fn version_offset(line: &[u8]) -> Option<usize> {
     let trimmed = line.trim_ascii_end();
-    steps::took(line.len() - trimmed.len());
-    let begin = trimmed.len().checked_sub(VERSION)?;
+    steps::count_bytes(line.len() - trimmed.len());
+    let begin = trimmed.len().checked_sub(VERSION_LENGTH)?;
     let before = begin.checked_sub(1)?;
     (is_version(&trimmed[begin..]) && trimmed[before] == b' ').then_some(begin)
 }
@@ -129,8 +129,9 @@ pub(super) fn may_begin(data: &[u8], strict: bool) -> bool {
 }
 
 /// Returns whether `line` is a start line. The caller has checked its beginning (`may_begin`) and
-/// that it contains no invalid byte ([`Scan`]). `version` is the offset of the version at its end.
-pub(super) fn is_one(line: &[u8], version: Option<usize>) -> bool {
+/// that it contains no invalid byte ([`LineScan`]). `version` is the offset of the version at its
+/// end.
+pub(super) fn is_start_line(line: &[u8], version: Option<usize>) -> bool {
     if line.starts_with(PROTOCOL) {
         return is_status_line(line);
     }
@@ -141,7 +142,7 @@ pub(super) fn is_one(line: &[u8], version: Option<usize>) -> bool {
     // A URL must be between method and version.
     let between = line.get(method_end..version).unwrap_or_default();
     let blanks = between.iter().position(|b| !b.is_ascii_whitespace());
-    steps::took(blanks.unwrap_or(between.len()));
+    steps::count_bytes(blanks.unwrap_or(between.len()));
     blanks.is_some()
 }
 
@@ -152,11 +153,11 @@ fn is_version(text: &[u8]) -> bool {
 }
 
 fn is_status_line(line: &[u8]) -> bool {
-    let Some((version, rest)) = line.split_at_checked(VERSION) else {
+    let Some((version, rest)) = line.split_at_checked(VERSION_LENGTH) else {
         return false;
     };
     let status = rest.trim_ascii_start();
-    steps::took(rest.len() - status.len());
+    steps::count_bytes(rest.len() - status.len());
     is_version(version)
         && rest.first() == Some(&b' ')
         && status.len() >= 3
@@ -166,12 +167,12 @@ fn is_status_line(line: &[u8]) -> bool {
 }
 
 /// Returns whether a known message may begin here, as far as bytes have arrived.
-pub(super) fn may_be_known(data: &[u8]) -> bool {
+pub(super) fn may_begin_known(data: &[u8]) -> bool {
     let agrees = |name: &[u8]| {
         let common = name.len().min(data.len());
         name[..common] == data[..common]
     };
-    can_begin(data[0], true)
+    can_begin_with(data[0], true)
         && (agrees(PROTOCOL)
             || Method::KNOWN
                 .iter()
@@ -180,7 +181,7 @@ pub(super) fn may_be_known(data: &[u8]) -> bool {
 
 /// Returns whether a message can begin with this byte. If the stream is `lost`, only a known
 /// message.
-pub(super) fn can_begin(byte: u8, lost: bool) -> bool {
+pub(super) fn can_begin_with(byte: u8, lost: bool) -> bool {
     if lost {
         // The first letters of RTSP and of every known method.
         matches!(byte, b'A' | b'D' | b'G' | b'O' | b'P' | b'R' | b'S' | b'T')

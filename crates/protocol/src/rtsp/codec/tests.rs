@@ -1,14 +1,15 @@
 use proptest::prelude::*;
 
 use crate::rtsp::codec::{
-    Decoder, FRAME_KEPT, Headers, Item, LASTING, MAX_BODY, MAX_HEAD, MAX_START_LINE,
-    MESSAGES_A_READ, Method, Overflow, Request, Response, USELESS_BYTES,
+    BUFFER_KEPT_MAX, Decoder, Headers, Item, MAX_BODY, MAX_HEAD, MAX_START_LINE,
+    MESSAGES_PER_READ_MAX, Method, Overflow, Request, Response, SPLIT_FRAME_KEPT,
+    USELESS_BYTES_MAX,
 };
 
-/// An item without borrows. Adjacent garbage is added up. Of RTP frames longer than [`FRAME_KEPT`],
-/// only the first bytes and the length.
+/// An item without borrows. Adjacent garbage is added up. Of RTP frames longer than
+/// [`SPLIT_FRAME_KEPT`], only the first bytes and the length.
 #[derive(Clone, Debug, PartialEq)]
-enum Owned {
+enum OwnedItem {
     Frame(u8, Vec<u8>, usize),
     Request(Request),
     Response(Response),
@@ -16,7 +17,7 @@ enum Owned {
     Malformed(&'static str),
 }
 
-fn take(items: &mut Vec<Owned>, item: Item<'_>) {
+fn push_item(items: &mut Vec<OwnedItem>, item: Item<'_>) {
     let item = match item {
         Item::Frame {
             channel,
@@ -27,44 +28,48 @@ fn take(items: &mut Vec<Owned>, item: Item<'_>) {
                 channel,
                 &[payload, &vec![0; length - payload.len()]].concat(),
             );
-            if let Owned::Frame(_, wanted, _) = &owned {
+            if let OwnedItem::Frame(_, wanted, _) = &owned {
                 assert!(payload.len() >= wanted.len(), "as much as is wanted");
             }
             owned
         }
-        Item::Request(request) => Owned::Request(request),
-        Item::Response(response) => Owned::Response(response),
-        Item::Malformed(malformed) => Owned::Malformed(malformed.what),
-        Item::Garbage { bytes } => Owned::Garbage(bytes),
+        Item::Request(request) => OwnedItem::Request(request),
+        Item::Response(response) => OwnedItem::Response(response),
+        Item::Malformed(malformed) => OwnedItem::Malformed(malformed.reason),
+        Item::Garbage { bytes } => OwnedItem::Garbage(bytes),
     };
     match (items.last_mut(), item) {
-        (Some(Owned::Garbage(sum)), Owned::Garbage(bytes)) => *sum += bytes,
+        (Some(OwnedItem::Garbage(sum)), OwnedItem::Garbage(bytes)) => *sum += bytes,
         (_, item) => items.push(item),
     }
 }
 
 /// Returns the part of a frame that does not depend on where reads end.
-fn frame(channel: u8, payload: &[u8]) -> Owned {
-    let in_part = payload.len() > FRAME_KEPT
+fn frame(channel: u8, payload: &[u8]) -> OwnedItem {
+    let in_part = payload.len() > SPLIT_FRAME_KEPT
         && payload[0] & 0xe0 == 0x80
         && !(192..=223).contains(&payload[1]);
-    let wanted = if in_part { FRAME_KEPT } else { payload.len() };
-    Owned::Frame(channel, payload[..wanted].to_vec(), payload.len())
+    let wanted = if in_part {
+        SPLIT_FRAME_KEPT
+    } else {
+        payload.len()
+    };
+    OwnedItem::Frame(channel, payload[..wanted].to_vec(), payload.len())
 }
 
-fn decode_in(pieces: &[&[u8]]) -> (Vec<Owned>, Result<usize, Overflow>) {
+fn decode_pieces(pieces: &[&[u8]]) -> (Vec<OwnedItem>, Result<usize, Overflow>) {
     let mut decoder = Decoder::new();
     let mut items = Vec::new();
     for piece in pieces {
-        if let Err(overflow) = decoder.feed(piece, |item| take(&mut items, item)) {
+        if let Err(overflow) = decoder.feed(piece, |item| push_item(&mut items, item)) {
             return (items, Err(overflow));
         }
     }
-    (items, Ok(decoder.kept()))
+    (items, Ok(decoder.buffered()))
 }
 
 /// Returns the offset in the stream at which each item was complete.
-fn ends_in(pieces: &[&[u8]]) -> Vec<usize> {
+fn item_ends(pieces: &[&[u8]]) -> Vec<usize> {
     let mut decoder = Decoder::new();
     let (mut ends, mut begin) = (Vec::new(), 0);
     for piece in pieces {
@@ -92,22 +97,22 @@ fn item_ends_do_not_depend_on_read_boundaries() {
     let stream = items.concat();
     for size in 1..=stream.len() {
         let pieces: Vec<&[u8]> = stream.chunks(size).collect();
-        assert_eq!(ends_in(&pieces), ends, "in pieces of {size}");
+        assert_eq!(item_ends(&pieces), ends, "in pieces of {size}");
     }
 }
 
-fn decode(bytes: &[u8]) -> Vec<Owned> {
-    let (items, end) = decode_in(&[bytes]);
+fn decode(bytes: &[u8]) -> Vec<OwnedItem> {
+    let (items, end) = decode_pieces(&[bytes]);
     assert_eq!(end, Ok(0), "nothing is left over");
     items
 }
 
-fn response(status: u16, reason: &str, headers: &[(&str, &str)], body: &[u8]) -> Owned {
+fn response(status: u16, reason: &str, headers: &[(&str, &str)], body: &[u8]) -> OwnedItem {
     let mut all = Headers::new();
     for (name, value) in headers {
         all.push(*name, *value);
     }
-    Owned::Response(Response {
+    OwnedItem::Response(Response {
         status,
         reason: reason.to_owned(),
         headers: all,
@@ -149,7 +154,7 @@ fn common_server_mistakes_are_tolerated() {
 
 #[test]
 fn header_names_are_case_insensitive() {
-    let Owned::Response(response) =
+    let OwnedItem::Response(response) =
         &decode(b"RTSP/1.0 200 OK\r\ncseq: 12\r\nPUBLIC: A\r\npublic: B\r\n\r\n")[0]
     else {
         panic!("a response");
@@ -180,7 +185,7 @@ fn frames_are_decoded_between_messages() {
 fn only_the_beginning_of_a_split_rtp_packet_is_kept() {
     let packet = |first: u8, second: u8| [vec![first, second], vec![7; 30_000]].concat();
     for (payload, kept) in [
-        (packet(0x80, 96), 4 + FRAME_KEPT),
+        (packet(0x80, 96), 4 + SPLIT_FRAME_KEPT),
         (packet(0x80, 200), 20_000),
         (packet(0xa0, 96), 20_000),
         (packet(0x00, 96), 20_000),
@@ -189,29 +194,31 @@ fn only_the_beginning_of_a_split_rtp_packet_is_kept() {
         let mut decoder = Decoder::new();
         let mut items = Vec::new();
         for piece in [&bytes[..5], &bytes[5..100], &bytes[100..20_000]] {
-            decoder.feed(piece, |item| take(&mut items, item)).unwrap();
+            decoder
+                .feed(piece, |item| push_item(&mut items, item))
+                .unwrap();
         }
-        assert_eq!((decoder.kept(), items.len()), (kept, 0));
+        assert_eq!((decoder.buffered(), items.len()), (kept, 0));
         decoder
-            .feed(&bytes[20_000..], |item| take(&mut items, item))
+            .feed(&bytes[20_000..], |item| push_item(&mut items, item))
             .unwrap();
         assert_eq!(items, [frame(1, &payload)]);
-        assert_eq!(decoder.kept(), 0);
-        assert!(decoder.memory() <= LASTING);
+        assert_eq!(decoder.buffered(), 0);
+        assert!(decoder.memory() <= BUFFER_KEPT_MAX);
     }
 }
 
 #[test]
 fn requests_of_a_server_are_decoded() {
     let items = decode(b"ANNOUNCE rtsp://a/b c RTSP/1.0\r\nCSeq: 1\r\n\r\n");
-    let Owned::Request(request) = &items[0] else {
+    let OwnedItem::Request(request) = &items[0] else {
         panic!("a request");
     };
     assert_eq!(request.method, Method::Announce);
     assert_eq!(request.uri, "rtsp://a/b c");
     assert!(matches!(
         &decode(b"FLY * RTSP/1.0\r\n\r\n")[0],
-        Owned::Request(Request { method: Method::Other(name), .. }) if name == "FLY"
+        OwnedItem::Request(Request { method: Method::Other(name), .. }) if name == "FLY"
     ));
 }
 
@@ -227,9 +234,9 @@ fn garbage_is_skipped_to_the_next_frame_or_message() {
     assert_eq!(
         decode(&bytes),
         [
-            Owned::Garbage(garbage),
+            OwnedItem::Garbage(garbage),
             frame(0, &packet),
-            Owned::Garbage(4),
+            OwnedItem::Garbage(4),
             response(200, "OK", &[], b""),
         ]
     );
@@ -244,7 +251,7 @@ fn a_content_length_that_is_too_small_leaves_garbage() {
         items,
         [
             response(200, "OK", &[("Content-Length", "2")], b"v="),
-            Owned::Garbage(8),
+            OwnedItem::Garbage(8),
             response(404, "Gone", &[], b""),
         ]
     );
@@ -266,10 +273,10 @@ fn invalid_content_length_is_malformed() {
             "Content-Length is not a number",
         ),
     ] {
-        assert_eq!(decode(bytes), [Owned::Malformed(what)]);
+        assert_eq!(decode(bytes), [OwnedItem::Malformed(what)]);
     }
     let twice = b"RTSP/1.0 200 OK\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\nx";
-    assert!(matches!(&decode(twice)[0], Owned::Response(r) if r.body == b"x"));
+    assert!(matches!(&decode(twice)[0], OwnedItem::Response(r) if r.body == b"x"));
 }
 
 #[test]
@@ -291,11 +298,13 @@ fn oversized_messages_end_the_stream() {
         let mut decoder = Decoder::new();
         assert_eq!(decoder.feed(bytes, |_| ()), Err(Overflow::TooLarge(what)));
         assert_eq!(decoder.feed(b"x", |_| ()), Err(Overflow::TooLarge(what)));
-        assert_eq!(decoder.kept(), 0);
+        assert_eq!(decoder.buffered(), 0);
     }
     // A long line that is not a start line is garbage, not an overflow.
     let line = vec![b'a'; 3 * MAX_START_LINE];
-    assert!(matches!(decode_in(&[&line]).0[..], [Owned::Garbage(n)] if n >= MAX_START_LINE));
+    assert!(
+        matches!(decode_pieces(&[&line]).0[..], [OwnedItem::Garbage(n)] if n >= MAX_START_LINE)
+    );
 }
 
 #[test]
@@ -303,7 +312,7 @@ fn a_header_value_cannot_smuggle_a_line() {
     let mut request = Request::new(Method::Options, "*");
     request.headers.push("User-Agent", "a\r\nEvil: b");
     let items = decode(&request.encode());
-    assert!(matches!(&items[0], Owned::Request(r) if r.headers.get("Evil").is_none()));
+    assert!(matches!(&items[0], OwnedItem::Request(r) if r.headers.get("Evil").is_none()));
 }
 
 fn header() -> impl Strategy<Value = (String, String)> {
@@ -335,7 +344,7 @@ fn framed(channel: u8, payload: &[u8]) -> Vec<u8> {
 }
 
 /// An item and its encoding.
-fn item() -> impl Strategy<Value = (Vec<u8>, Owned)> {
+fn item() -> impl Strategy<Value = (Vec<u8>, OwnedItem)> {
     let first = prop_oneof![Just(0x80), Just(0xa0), any::<u8>()];
     let second = prop_oneof![Just(96), Just(200), any::<u8>()];
     let packet = (first, second, prop::collection::vec(any::<u8>(), 0..300))
@@ -366,7 +375,7 @@ fn item() -> impl Strategy<Value = (Vec<u8>, Owned)> {
             let length = request.body.len().to_string();
             request.headers.push("Content-Length", length);
         }
-        (bytes, Owned::Request(request))
+        (bytes, OwnedItem::Request(request))
     });
     let response = (
         100u16..=999,
@@ -386,7 +395,7 @@ fn item() -> impl Strategy<Value = (Vec<u8>, Owned)> {
                 let length = response.body.len().to_string();
                 response.headers.push("Content-Length", length);
             }
-            (bytes, Owned::Response(response))
+            (bytes, OwnedItem::Response(response))
         });
     prop_oneof![3 => frame, 1 => request, 1 => response]
 }
@@ -408,8 +417,8 @@ proptest! {
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
     ) {
         let bytes: Vec<u8> = items.iter().flat_map(|(bytes, _)| bytes.clone()).collect();
-        let expected: Vec<Owned> = items.into_iter().map(|(_, item)| item).collect();
-        let (found, end) = decode_in(&cut(&bytes, &cuts));
+        let expected: Vec<OwnedItem> = items.into_iter().map(|(_, item)| item).collect();
+        let (found, end) = decode_pieces(&cut(&bytes, &cuts));
         prop_assert_eq!(found, expected);
         prop_assert_eq!(end, Ok(0));
     }
@@ -430,14 +439,14 @@ proptest! {
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..40),
     ) {
         let bytes = pieces.concat();
-        let whole = decode_in(&[&bytes]);
-        let parts = decode_in(&cut(&bytes, &cuts));
+        let whole = decode_pieces(&[&bytes]);
+        let parts = decode_pieces(&cut(&bytes, &cuts));
         let (mut ours, mut theirs) = (whole.0, parts.0);
         // Garbage at the very end may be reported sooner or later. Its sum with the buffered bytes
         // is the same.
-        let left = |items: &mut Vec<Owned>, kept: Result<usize, Overflow>| {
+        let left = |items: &mut Vec<OwnedItem>, kept: Result<usize, Overflow>| {
             let garbage = match items.last() {
-                Some(Owned::Garbage(bytes)) => { let bytes = *bytes; items.pop(); bytes }
+                Some(OwnedItem::Garbage(bytes)) => { let bytes = *bytes; items.pop(); bytes }
                 _ => 0,
             };
             kept.map(|kept| kept + garbage)
@@ -452,22 +461,22 @@ fn too_many_messages_in_one_read_end_the_stream() {
     let request = b"P * RTSP/1.0\n\n";
     let mut decoder = Decoder::new();
     let mut count = 0;
-    let fine = request.repeat(MESSAGES_A_READ);
+    let fine = request.repeat(MESSAGES_PER_READ_MAX);
     for _ in 0..3 {
         decoder
             .feed(&fine, |_| count += 1)
             .expect("as many as are taken");
     }
-    assert_eq!(count, 3 * MESSAGES_A_READ);
+    assert_eq!(count, 3 * MESSAGES_PER_READ_MAX);
     let fed = decoder.feed(&request.repeat(20_000), |_| count += 1);
     assert_eq!(fed, Err(Overflow::Messages));
-    assert_eq!(count, 4 * MESSAGES_A_READ + 1);
+    assert_eq!(count, 4 * MESSAGES_PER_READ_MAX + 1);
     assert_eq!(
         decoder.feed(request, |_| count += 1),
         Err(Overflow::Messages)
     );
-    assert_eq!(count, 4 * MESSAGES_A_READ + 1);
-    let malformed = b"RTSP/1.0 200 OK\nContent-Length: x\n\n".repeat(MESSAGES_A_READ + 1);
+    assert_eq!(count, 4 * MESSAGES_PER_READ_MAX + 1);
+    let malformed = b"RTSP/1.0 200 OK\nContent-Length: x\n\n".repeat(MESSAGES_PER_READ_MAX + 1);
     assert_eq!(
         Decoder::new().feed(&malformed, |_| {}),
         Err(Overflow::Messages)
@@ -493,7 +502,7 @@ fn only_a_stream_of_mostly_garbage_is_ended() {
     for text in [&b"PLAY"[..], b"\0", b"$\0\0\0", b"$\0\0\x03abc"] {
         let useless = garbage_of(text);
         assert!(
-            (USELESS_BYTES..=2 * USELESS_BYTES).contains(&useless),
+            (USELESS_BYTES_MAX..=2 * USELESS_BYTES_MAX).contains(&useless),
             "{useless}"
         );
     }

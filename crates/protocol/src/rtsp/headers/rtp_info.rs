@@ -59,8 +59,8 @@ impl RtpInfo {
             };
             match name.as_str() {
                 // Some servers write these values signed or too wide: the low bits count.
-                "seq" => info.seq = wrapped(field).map(|seq| seq as u16),
-                "rtptime" => info.rtptime = wrapped(field).map(|time| time as u32),
+                "seq" => info.seq = parse_integer(field).map(|seq| seq as u16),
+                "rtptime" => info.rtptime = parse_integer(field).map(|time| time as u32),
                 _ => {}
             }
         }
@@ -76,7 +76,7 @@ impl RtpInfo {
     }
 }
 
-fn wrapped(field: &str) -> Option<i64> {
+fn parse_integer(field: &str) -> Option<i64> {
     field.trim().trim_matches('"').parse().ok()
 }
 

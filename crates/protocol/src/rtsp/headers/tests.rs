@@ -50,11 +50,11 @@ fn session_headers_of_real_servers_are_parsed() {
         ("abc;timeout=", "abc", None),
         ("abc;x=1;timeout=5;y", "abc", Some(5)),
     ] {
-        let session = Session::parse(value).expect(value);
+        let session = SessionHeader::parse(value).expect(value);
         assert_eq!((session.id.as_str(), session.timeout), (id, timeout));
-        assert_eq!(Session::parse(&session.to_string()), Some(session));
+        assert_eq!(SessionHeader::parse(&session.to_string()), Some(session));
     }
-    assert_eq!(Session::parse(" ;timeout=3"), None);
+    assert_eq!(SessionHeader::parse(" ;timeout=3"), None);
 }
 
 #[test]
@@ -65,8 +65,8 @@ fn transport_headers_of_real_servers_are_parsed() {
          ssrc=0BADCAFE;mode=play",
     )
     .expect("a transport");
-    assert_eq!(vlc.lower, Lower::Udp);
-    assert_eq!(vlc.cast, Some(Cast::Unicast));
+    assert_eq!(vlc.lower, LowerTransport::Udp);
+    assert_eq!(vlc.cast, Some(Delivery::Unicast));
     assert_eq!(vlc.source.as_deref(), Some("127.0.0.1"));
     assert_eq!(vlc.client_port, Some(Ports::new(5004, 5005)));
     assert_eq!(vlc.server_port, Some(Ports::new(39256, 39257)));
@@ -75,7 +75,7 @@ fn transport_headers_of_real_servers_are_parsed() {
     // GStreamer
     let gst = Transport::parse("RTP/AVP/TCP;unicast;interleaved=2-3;ssrc=1F00BA5;mode=\"PLAY\"")
         .expect("a transport");
-    assert_eq!(gst.lower, Lower::Tcp);
+    assert_eq!(gst.lower, LowerTransport::Tcp);
     assert_eq!(gst.interleaved, Some(Ports::new(2, 3)));
     assert_eq!(gst.ssrc, Some(0x01f0_0ba5));
     // Cameras: one port only, odd blanks, no cast
@@ -88,7 +88,7 @@ fn transport_headers_of_real_servers_are_parsed() {
     let multicast =
         Transport::parse("RTP/AVP;multicast;destination=239.1.2.3;port=5000-5001;ttl=16")
             .expect("a transport");
-    assert_eq!(multicast.cast, Some(Cast::Multicast));
+    assert_eq!(multicast.cast, Some(Delivery::Multicast));
     assert_eq!(multicast.port, Some(Ports::new(5000, 5001)));
     assert_eq!(multicast.ttl, Some(16));
     assert_eq!(multicast.destination.as_deref(), Some("239.1.2.3"));
@@ -193,7 +193,7 @@ proptest! {
     fn parsers_never_panic(value in "\\PC{0,60}|[a-z=;,\" 0-9/.:-]{0,60}|(npt=|url=|RTP/AVP;)[a-z=;,\" 0-9-]{0,40}") {
         parse_cseq(&value);
         parse_methods(&value);
-        Session::parse(&value);
+        SessionHeader::parse(&value);
         Transport::parse_all(&value);
         RtpInfo::parse_all(&value);
         Range::parse(&value);
@@ -201,8 +201,8 @@ proptest! {
 
     #[test]
     fn transports_round_trip(
-        lower in prop::sample::select(vec![Lower::Udp, Lower::Tcp]),
-        cast in prop::option::of(prop::sample::select(vec![Cast::Unicast, Cast::Multicast])),
+        lower in prop::sample::select(vec![LowerTransport::Udp, LowerTransport::Tcp]),
+        cast in prop::option::of(prop::sample::select(vec![Delivery::Unicast, Delivery::Multicast])),
         client in prop::option::of(0u16..=65535), server in prop::option::of(0u16..65535),
         channel in prop::option::of(0u8..255), ssrc in any::<Option<u32>>(), ttl in any::<Option<u8>>(),
         source in prop::option::of("[0-9.]{1,15}"), mode in prop::option::of("PLAY|RECORD"),

@@ -6,7 +6,7 @@ use super::{split_unquoted, unquote};
 
 /// Lower transport of RTP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Lower {
+pub enum LowerTransport {
     /// UDP: `RTP/AVP`, `RTP/AVP/UDP`.
     #[default]
     Udp,
@@ -16,7 +16,7 @@ pub enum Lower {
 
 /// Delivery mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cast {
+pub enum Delivery {
     Unicast,
     Multicast,
 }
@@ -70,10 +70,10 @@ impl<T: fmt::Display> fmt::Display for Ports<T> {
 pub struct Transport {
     /// Profile in upper case: `AVP`, `AVPF`, `SAVP`. Empty means `AVP`.
     pub profile: String,
-    pub lower: Lower,
+    pub lower: LowerTransport,
     /// Unicast or multicast, if stated. RFC 2326 defaults to multicast, but real servers mean
     /// unicast.
-    pub cast: Option<Cast>,
+    pub cast: Option<Delivery>,
     /// Client's ports for unicast.
     pub client_port: Option<Ports<u16>>,
     /// Server's ports for unicast.
@@ -98,7 +98,7 @@ impl Transport {
     /// Returns a specification of UDP unicast to these ports of the client.
     pub fn udp(client_port: Ports<u16>) -> Transport {
         Transport {
-            cast: Some(Cast::Unicast),
+            cast: Some(Delivery::Unicast),
             client_port: Some(client_port),
             ..Transport::default()
         }
@@ -107,7 +107,7 @@ impl Transport {
     /// Returns a specification of UDP multicast to a group and ports chosen by the server.
     pub fn multicast() -> Transport {
         Transport {
-            cast: Some(Cast::Multicast),
+            cast: Some(Delivery::Multicast),
             ..Transport::default()
         }
     }
@@ -115,8 +115,8 @@ impl Transport {
     /// Returns a specification of interleaved frames on these channels.
     pub fn tcp(interleaved: Ports<u8>) -> Transport {
         Transport {
-            lower: Lower::Tcp,
-            cast: Some(Cast::Unicast),
+            lower: LowerTransport::Tcp,
+            cast: Some(Delivery::Unicast),
             interleaved: Some(interleaved),
             ..Transport::default()
         }
@@ -144,9 +144,9 @@ impl Transport {
         }
         let profile = protocol.next()?.to_ascii_uppercase();
         let lower = match protocol.next() {
-            Some(lower) if lower.eq_ignore_ascii_case("TCP") => Lower::Tcp,
-            Some(lower) if lower.eq_ignore_ascii_case("UDP") => Lower::Udp,
-            None => Lower::Udp,
+            Some(lower) if lower.eq_ignore_ascii_case("TCP") => LowerTransport::Tcp,
+            Some(lower) if lower.eq_ignore_ascii_case("UDP") => LowerTransport::Udp,
+            None => LowerTransport::Udp,
             Some(_) => return None,
         };
         let mut transport = Transport {
@@ -164,17 +164,17 @@ impl Transport {
                 None => (part, ""),
             };
             match name.to_ascii_lowercase().as_str() {
-                "unicast" => transport.cast = Some(Cast::Unicast),
-                "multicast" => transport.cast = Some(Cast::Multicast),
+                "unicast" => transport.cast = Some(Delivery::Unicast),
+                "multicast" => transport.cast = Some(Delivery::Multicast),
                 "client_port" => transport.client_port = Ports::parse(value),
                 "server_port" => transport.server_port = Ports::parse(value),
                 "port" => transport.port = Ports::parse(value),
                 "interleaved" => transport.interleaved = Ports::parse_channels(value),
                 "ssrc" => transport.ssrc = parse_ssrc(value),
-                "source" => transport.source = text(value),
-                "destination" => transport.destination = text(value),
+                "source" => transport.source = parse_text(value),
+                "destination" => transport.destination = parse_text(value),
                 "ttl" => transport.ttl = unquote(value).parse().ok(),
-                "mode" => transport.mode = text(value).map(|mode| mode.to_ascii_uppercase()),
+                "mode" => transport.mode = parse_text(value).map(|mode| mode.to_ascii_uppercase()),
                 _ => {}
             }
         }
@@ -184,13 +184,13 @@ impl Transport {
 
 /// Returns the text without quotation marks. Returns `None` if it is empty or contains a quotation
 /// mark, which cannot be encoded.
-fn text(value: &str) -> Option<String> {
+fn parse_text(value: &str) -> Option<String> {
     let value = unquote(value);
     (!value.is_empty() && !value.contains('"')).then(|| value.to_owned())
 }
 
 /// Encodes a text, with quotation marks if a separator in it would end it early.
-fn written(value: &str) -> String {
+fn quote_text(value: &str) -> String {
     match value.contains([';', ',']) {
         true => format!("\"{value}\""),
         false => value.to_owned(),
@@ -212,19 +212,19 @@ impl fmt::Display for Transport {
             profile => profile,
         };
         write!(f, "RTP/{profile}")?;
-        if self.lower == Lower::Tcp {
+        if self.lower == LowerTransport::Tcp {
             f.write_str("/TCP")?;
         }
         match self.cast {
-            Some(Cast::Unicast) => f.write_str(";unicast")?,
-            Some(Cast::Multicast) => f.write_str(";multicast")?,
+            Some(Delivery::Unicast) => f.write_str(";unicast")?,
+            Some(Delivery::Multicast) => f.write_str(";multicast")?,
             None => {}
         }
         if let Some(destination) = &self.destination {
-            write!(f, ";destination={}", written(destination))?;
+            write!(f, ";destination={}", quote_text(destination))?;
         }
         if let Some(source) = &self.source {
-            write!(f, ";source={}", written(source))?;
+            write!(f, ";source={}", quote_text(source))?;
         }
         if let Some(channels) = self.interleaved {
             write!(f, ";interleaved={channels}")?;

@@ -12,7 +12,7 @@ use crate::rtsp::codec::Method;
 
 /// Condition of a fault in an RTSP session.
 #[derive(Clone, Debug, PartialEq)]
-pub struct When {
+pub struct FaultCondition {
     /// Method of the affected requests; `None` for all methods.
     pub method: Option<Method>,
     /// Share of these requests that is affected, from 0 to 1.
@@ -22,15 +22,15 @@ pub struct When {
 /// Refusal of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refusal {
-    pub when: When,
+    pub when: FaultCondition,
     /// Status, 300 to 599.
     pub status: u16,
 }
 
 /// Delay of an answer.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Slowness {
-    pub when: When,
+pub struct AnswerDelay {
+    pub when: FaultCondition,
     pub delay: Duration,
 }
 
@@ -40,13 +40,13 @@ pub struct ControlFaults {
     /// Requests that are refused.
     pub refuse: Vec<Refusal>,
     /// Requests that are never answered.
-    pub silent: Vec<When>,
+    pub silent: Vec<FaultCondition>,
     /// Requests at which the connection is closed instead of sending an answer.
-    pub cut_at: Vec<When>,
+    pub cut_at: Vec<FaultCondition>,
     /// Time from the first PLAY until the connection is closed.
     pub cut_after: Option<Duration>,
     /// Delayed answers.
-    pub slow: Vec<Slowness>,
+    pub slow: Vec<AnswerDelay>,
     /// Share of answers to DESCRIBE with a wrong Content-Length: by half too short, or by half too
     /// long.
     pub content_length: f64,
@@ -56,23 +56,23 @@ pub struct ControlFaults {
     pub garbage: f64,
     /// Values that answers to PLAY state as requested, although the stream plays as before: at the
     /// normal scale or speed, or from its current position.
-    pub pretend: Vec<Pretence>,
+    pub pretend: Vec<FalseStatement>,
 }
 
 /// A value that the answer to PLAY states without effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pretence {
+pub enum FalseStatement {
     /// The position in `Range`.
     Range,
     Scale,
     Speed,
 }
 
-impl Pretence {
-    const ALL: [(&str, Pretence); 3] = [
-        ("range", Pretence::Range),
-        ("scale", Pretence::Scale),
-        ("speed", Pretence::Speed),
+impl FalseStatement {
+    const ALL: [(&str, FalseStatement); 3] = [
+        ("range", FalseStatement::Range),
+        ("scale", FalseStatement::Scale),
+        ("speed", FalseStatement::Speed),
     ];
 }
 
@@ -90,7 +90,7 @@ pub struct ServerFaults {
 }
 
 /// Examples of all faults in RTSP sessions.
-const KNOWN: [&str; 11] = [
+const EXAMPLES: [&str; 11] = [
     "refuse=setup:461",
     "refuse=describe:503@10%",
     "silent=describe",
@@ -123,7 +123,7 @@ impl ServerFaults {
         let result = match self.media.set(name, value) {
             Some(result) => result,
             None => self.control.set(name, value).unwrap_or_else(|| {
-                let known = Faults::KNOWN.into_iter().chain(KNOWN);
+                let known = Faults::EXAMPLES.into_iter().chain(EXAMPLES);
                 let known: Vec<String> = known.map(|known| format!("`{known}`")).collect();
                 Err(format!(
                     "unknown fault; write one of the following: {}",
@@ -146,20 +146,20 @@ impl ControlFaults {
     fn set(&mut self, name: &str, value: &str) -> Option<Result<(), String>> {
         Some(match name {
             "refuse" => refusal(value).map(|refusal| self.refuse.push(refusal)),
-            "silent" => when(value).map(|when| self.silent.push(when)),
+            "silent" => parse_condition(value).map(|when| self.silent.push(when)),
             "cut" => {
                 if value.starts_with(|c: char| c.is_ascii_digit()) {
                     duration(value).map(|after| self.cut_after = Some(after))
                 } else if value.is_empty() {
                     Err("a time or a method is missing; write `cut=5s` or `cut=play`".to_owned())
                 } else {
-                    when(value).map(|when| self.cut_at.push(when))
+                    parse_condition(value).map(|when| self.cut_at.push(when))
                 }
             }
             "slow" => slowness(value).map(|slowness| self.slow.push(slowness)),
             "content-length" => share_or_all(value).map(|share| self.content_length = share),
             "garbage" => share_or_all(value).map(|share| self.garbage = share),
-            "pretend" => match Pretence::ALL.iter().find(|(name, _)| *name == value) {
+            "pretend" => match FalseStatement::ALL.iter().find(|(name, _)| *name == value) {
                 Some((_, pretence)) => {
                     self.pretend.push(*pretence);
                     Ok(())
@@ -196,7 +196,7 @@ fn share_or_all(text: &str) -> Result<f64, String> {
 }
 
 /// Parses `setup`, `setup@10%`, `@10%` or an empty text.
-fn when(text: &str) -> Result<When, String> {
+fn parse_condition(text: &str) -> Result<FaultCondition, String> {
     let (name, probability) = match text.split_once('@') {
         Some((name, text)) => (name, share(text)?),
         None => (text, 1.0),
@@ -217,24 +217,24 @@ fn when(text: &str) -> Result<When, String> {
             method => Some(method),
         },
     };
-    Ok(When {
+    Ok(FaultCondition {
         method,
         probability,
     })
 }
 
 /// Splits `method:status@10%` or `method:delay@10%` into the stated value and the condition.
-fn stated_and_when(text: &str) -> Result<(&str, When), String> {
+fn split_condition(text: &str) -> Result<(&str, FaultCondition), String> {
     let (method, rest) = text.split_once(':').unwrap_or(("", text));
     let (stated, at) = match rest.find('@') {
         Some(place) => rest.split_at(place),
         None => (rest, ""),
     };
-    Ok((stated.trim(), when(&format!("{method}{at}"))?))
+    Ok((stated.trim(), parse_condition(&format!("{method}{at}"))?))
 }
 
 fn refusal(text: &str) -> Result<Refusal, String> {
-    let (status, when) = stated_and_when(text)?;
+    let (status, when) = split_condition(text)?;
     let status = status
         .parse()
         .ok()
@@ -245,9 +245,9 @@ fn refusal(text: &str) -> Result<Refusal, String> {
     Ok(Refusal { when, status })
 }
 
-fn slowness(text: &str) -> Result<Slowness, String> {
-    let (delay, when) = stated_and_when(text)?;
-    Ok(Slowness {
+fn slowness(text: &str) -> Result<AnswerDelay, String> {
+    let (delay, when) = split_condition(text)?;
+    Ok(AnswerDelay {
         when,
         delay: duration(delay)?,
     })
@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn listed_faults_are_known() {
-        for text in Faults::KNOWN.into_iter().chain(KNOWN) {
+        for text in Faults::EXAMPLES.into_iter().chain(EXAMPLES) {
             let faults = ServerFaults::parse_flag(text).unwrap();
             assert_ne!(faults, ServerFaults::default(), "{text}");
             assert_eq!(faults.written(), [text]);

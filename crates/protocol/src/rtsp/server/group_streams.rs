@@ -15,12 +15,12 @@ use crate::rtsp::headers::Ports;
 use crate::session::{Context, FlowId, Output};
 
 /// Maximum number of streams sent at a time.
-const GROUPS: u32 = 64;
+const GROUPS_MAX: u32 = 64;
 
 /// Message when a stream has ended.
 pub(super) const ENDED: &str = "ended";
 /// Message when the sending session leaves and another one must take over.
-const FREE: &str = "free";
+const TAKE_OVER: &str = "free";
 
 /// Checks the settings. Returns the reason if they cannot be used.
 pub(super) fn check(config: &MulticastConfig) -> Result<(), String> {
@@ -28,11 +28,11 @@ pub(super) fn check(config: &MulticastConfig) -> Result<(), String> {
     if !group.is_multicast() {
         return Err(format!("{group} is not a multicast group"));
     }
-    match group_at(group, GROUPS - 1) {
+    match group_at(group, GROUPS_MAX - 1) {
         Some(last) if last.is_multicast() => {}
         _ => {
             return Err(format!(
-                "there are fewer than {GROUPS} multicast groups from {group} on; choose a lower one"
+                "there are fewer than {GROUPS_MAX} multicast groups from {group} on; choose a lower one"
             ));
         }
     }
@@ -67,7 +67,7 @@ pub(super) fn is_source_specific(group: IpAddr) -> bool {
 }
 
 /// Address and path of a stream.
-type Stream = (SocketAddr, String);
+type StreamAddress = (SocketAddr, String);
 
 /// All streams that are sent to groups.
 #[derive(Debug, Default)]
@@ -76,9 +76,9 @@ pub(super) struct GroupStreams(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     /// Group of each stream, counted from the first group.
-    groups: BTreeMap<Stream, u32>,
+    groups: BTreeMap<StreamAddress, u32>,
     /// Keyed by stream and index of the track.
-    group_streams: BTreeMap<(Stream, usize), GroupStream>,
+    group_streams: BTreeMap<(StreamAddress, usize), GroupStream>,
 }
 
 /// A track that is sent once for all players.
@@ -86,7 +86,7 @@ struct State {
 struct GroupStream {
     flow: FlowId,
     /// Numbers of the sessions that have set it up, and whether they play.
-    parts: Vec<(u64, bool)>,
+    participants: Vec<(u64, bool)>,
     /// Number of the session whose channel is used for sending.
     sender: Option<u64>,
     ended: bool,
@@ -94,7 +94,7 @@ struct GroupStream {
 
 /// Destination of a track.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct Destination {
     pub(super) group: IpAddr,
     pub(super) ports: Ports<u16>,
     pub(super) ttl: u8,
@@ -107,26 +107,26 @@ impl GroupStreams {
     }
 
     /// Returns the destination of a track, or `None` if all groups are in use.
-    pub(super) fn place(
+    pub(super) fn destination(
         &self,
         config: &MulticastConfig,
         local: SocketAddr,
         path: &str,
         media: usize,
-    ) -> Option<Place> {
+    ) -> Option<Destination> {
         let mut state = self.state();
         let stream = (local, path.to_owned());
         let index = match state.groups.get(&stream) {
             Some(&index) => index,
             None => {
                 let free = |index: &u32| state.groups.values().all(|taken| taken != index);
-                let index = (0..GROUPS).find(free)?;
+                let index = (0..GROUPS_MAX).find(free)?;
                 state.groups.insert(stream, index);
                 index
             }
         };
         let port = config.port.checked_add(u16::try_from(2 * media).ok()?)?;
-        Some(Place {
+        Some(Destination {
             group: group_at(config.group, index)?,
             ports: Ports::new(port, port.checked_add(1)?),
             ttl: config.ttl,
@@ -136,28 +136,28 @@ impl GroupStreams {
 
 /// Participation of a session in a track that is sent once for all players.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct Participant {
     shared: Arc<Shared>,
-    key: (Stream, usize),
+    key: (StreamAddress, usize),
     /// Number of the session.
     number: u64,
     topic: String,
 }
 
-impl Part {
+impl Participant {
     pub(super) fn new(
         shared: Arc<Shared>,
         local: SocketAddr,
         path: &str,
         media: usize,
         number: u64,
-    ) -> Part {
+    ) -> Participant {
         let stream = (local, path.to_owned());
         // The topic contains the group, of which there are few, instead of the path, which clients
         // choose.
         let group = shared.group_streams.state().groups.get(&stream).copied();
-        let group = group.unwrap_or(GROUPS);
-        Part {
+        let group = group.unwrap_or(GROUPS_MAX);
+        Participant {
             shared,
             key: (stream, media),
             number,
@@ -180,19 +180,19 @@ impl Part {
     }
 
     /// Adds this session to the participants. Returns the flow of the track, or `None` for the
-    /// first participant, which must call [`Part::begin`].
+    /// first participant, which must call [`Participant::register_flow`].
     pub(super) fn join(&self) -> Option<FlowId> {
         self.with(|group_stream| {
-            group_stream.parts.push((self.number, false));
+            group_stream.participants.push((self.number, false));
             group_stream.flow
         })
     }
 
     /// Registers the flow of the track. Called by the first participant.
-    pub(super) fn begin(&self, flow: FlowId) {
+    pub(super) fn register_flow(&self, flow: FlowId) {
         let group_stream = GroupStream {
             flow,
-            parts: vec![(self.number, false)],
+            participants: vec![(self.number, false)],
             sender: None,
             ended: false,
         };
@@ -223,7 +223,10 @@ impl Part {
             if sent {
                 group_stream.sender = None;
             }
-            (sent, group_stream.parts.iter().any(|(_, plays)| *plays))
+            (
+                sent,
+                group_stream.participants.iter().any(|(_, plays)| *plays),
+            )
         });
         let (sent, others) = paused.unwrap_or_default();
         if sent && others {
@@ -240,14 +243,14 @@ impl Part {
             return false;
         };
         group_stream
-            .parts
+            .participants
             .retain(|(number, _)| *number != self.number);
         let sent = group_stream.sender == Some(self.number);
         if sent {
             group_stream.sender = None;
         }
-        let others_play = group_stream.parts.iter().any(|(_, plays)| *plays);
-        let last = group_stream.parts.is_empty();
+        let others_play = group_stream.participants.iter().any(|(_, plays)| *plays);
+        let last = group_stream.participants.is_empty();
         if last {
             state.group_streams.remove(&self.key);
             let (stream, _) = &self.key;
@@ -260,7 +263,7 @@ impl Part {
             (true, true) => self.hand_over(cx, flow),
             (true, false) => {
                 // The flow resumes at this position when a session plays again.
-                cx.flows.with(flow, RtpFlow::pause);
+                cx.flows.access_as(flow, RtpFlow::pause);
                 cx.out.push_back(Output::StopFlow { flow });
             }
             (false, _) => {}
@@ -270,18 +273,18 @@ impl Part {
 
     fn hand_over(&self, cx: &mut Context<'_>, flow: FlowId) {
         cx.out.push_back(Output::StopFlow { flow });
-        self.tell(cx, FREE);
+        self.notify(cx, TAKE_OVER);
     }
 
-    fn tell(&self, cx: &mut Context<'_>, message: &str) {
-        cx.out.push_back(Output::Tell {
+    fn notify(&self, cx: &mut Context<'_>, message: &str) {
+        cx.out.push_back(Output::Publish {
             topic: self.topic.clone(),
             message: message.into(),
         });
     }
 
     /// Returns whether this session must take over sending, because no other session sends.
-    pub(super) fn takes_over(&self) -> bool {
+    pub(super) fn take_over(&self) -> bool {
         let taken = self.with(|group_stream| {
             let free = group_stream.sender.is_none() && !group_stream.ended;
             free.then(|| group_stream.sender = Some(self.number))
@@ -292,7 +295,7 @@ impl Part {
     /// Marks the track as ended and notifies the players.
     pub(super) fn ended(&self, cx: &mut Context<'_>) {
         self.with(|group_stream| group_stream.ended = true);
-        self.tell(cx, ENDED);
+        self.notify(cx, ENDED);
     }
 
     /// Returns whether the track has ended.
@@ -305,7 +308,7 @@ impl Part {
     pub(super) fn others_play(&self) -> bool {
         let others = self.with(|group_stream| {
             let mut others = group_stream
-                .parts
+                .participants
                 .iter()
                 .filter(|(number, _)| *number != self.number);
             others.any(|(_, plays)| *plays)
@@ -316,7 +319,7 @@ impl Part {
 
 impl GroupStream {
     fn set_playing(&mut self, number: u64, plays: bool) {
-        for part in &mut self.parts {
+        for part in &mut self.participants {
             if part.0 == number {
                 part.1 = plays;
             }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::published::{Announced, Place};
+use super::published::{Announcement, StreamAddress};
 use crate::rtsp::codec::Request;
 use crate::rtsp::headers::Ports;
 use crate::session::{ChannelId, Context, Output};
@@ -14,20 +14,20 @@ pub(super) struct PendingSetup<T> {
     pub(super) channel: ChannelId,
     pub(super) media: usize,
     /// Data of this kind of setup.
-    pub(super) rest: T,
+    pub(super) data: T,
 }
 
 /// Setup of a stream of the server's own media.
 #[derive(Debug)]
-pub(super) struct Played {
+pub(super) struct PlaySetup {
     pub(super) url: String,
     pub(super) path: String,
-    pub(super) to: To,
+    pub(super) to: DatagramDestination,
 }
 
 /// Destination of a stream's datagrams.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum To {
+pub(super) enum DatagramDestination {
     /// Ports of the client, and another address if the client requested one.
     Client(Ports<u16>, Option<IpAddr>),
     /// Multicast group of the stream.
@@ -36,14 +36,14 @@ pub(super) enum To {
 
 /// Setup of a published stream.
 #[derive(Debug)]
-pub(super) struct Published {
+pub(super) struct PublishedSetup {
     pub(super) client: Ports<u16>,
     pub(super) role: Role,
 }
 
 impl<T> PendingSetup<T> {
     /// Abandons the setup.
-    pub(super) fn drop_it(self, cx: &mut Context<'_>) {
+    pub(super) fn abandon(self, cx: &mut Context<'_>) {
         cx.out.push_back(Output::Close {
             channel: self.channel,
         });
@@ -59,12 +59,12 @@ pub(super) enum Role {
 
 /// Participation of a session in a published stream.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct RelayParticipant {
     pub(super) role: Role,
     pub(super) id: String,
-    pub(super) place: Place,
-    pub(super) announced: Announced,
-    pub(super) carriers: Vec<(usize, Carrier)>,
+    pub(super) address: StreamAddress,
+    pub(super) announced: Announcement,
+    pub(super) carriers: Vec<(usize, RelayCarrier)>,
     /// True while media is received from the publisher, or sent to the player.
     pub(super) running: bool,
     /// Number of the next packet for a player, and topic of the stream.
@@ -74,7 +74,7 @@ pub(super) struct Part {
 
 /// Carrier of a track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Carrier {
+pub(super) enum RelayCarrier {
     Udp(ChannelId),
     Interleaved(Ports<u8>),
 }

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use measure::Time;
 
-use super::faults::Pretence;
-use super::group_streams::Part;
+use super::faults::FalseStatement;
+use super::group_streams::Participant;
 use super::sdp;
 use super::session::ServerSession;
-use super::streams::{Carrier, Playing, REPORT_EVERY};
-use crate::media::rtp::{Course, RtpFlow};
+use super::streams::{Carrier, PlayState, REPORT_INTERVAL};
+use crate::media::rtp::{Playback, RtpFlow};
 use crate::rtsp::codec::{Headers, Request, Response};
 use crate::rtsp::headers::{NptStart, Range, RtpInfo};
 use crate::session::{Context, Output};
@@ -19,7 +19,7 @@ use crate::session::{Context, Output};
 const FACTOR_MAX: f64 = 16.0;
 
 /// Returns the effective value of `Scale` or `Speed`. A missing header means 1.
-fn factor(request: &Request, name: &str) -> Result<f64, u16> {
+fn effective_factor(request: &Request, name: &str) -> Result<f64, u16> {
     let Some(text) = request.headers.get(name) else {
         return Ok(1.0);
     };
@@ -32,7 +32,7 @@ fn factor(request: &Request, name: &str) -> Result<f64, u16> {
 }
 
 /// Formats a number for a header.
-fn number(value: f64) -> String {
+fn format_number(value: f64) -> String {
     let text = format!("{value:.4}");
     let short = text.trim_end_matches('0');
     match short.ends_with('.') {
@@ -47,43 +47,43 @@ impl ServerSession {
         cx: &mut Context<'_>,
         request: &Request,
     ) -> Result<Response, u16> {
-        let selected = self.selected(request)?;
+        let selected = self.selected_streams(request)?;
         let shared = self.shared.clone();
         let now = cx.now;
-        let wanted = self.wanted(cx, request, &selected)?;
+        let wanted = self.requested_change(cx, request, &selected)?;
         let pretends = |what| shared.config.faults.control.pretend.contains(&what);
-        let conversation = self.conversation(request)?;
+        let conversation = self.rtsp_session(request)?;
         let id = conversation.id.clone();
         if let Some(wanted) = wanted {
             // A PLAY during playback takes effect at once. By RFC 2326, 10.5 it would wait for the
             // end of the current range, which no client intends.
             let mut course = wanted;
-            if pretends(Pretence::Range) {
-                course.from = None;
+            if pretends(FalseStatement::Range) {
+                course.start = None;
             }
-            if pretends(Pretence::Scale) {
+            if pretends(FalseStatement::Scale) {
                 course.scale = 1.0;
             }
-            if pretends(Pretence::Speed) {
+            if pretends(FalseStatement::Speed) {
                 course.speed = 1.0;
             }
             for &index in &selected {
                 let stream = &mut conversation.streams[index];
-                if stream.playing == Playing::Yes {
+                if stream.playing == PlayState::Sending {
                     cx.out.push_back(Output::StopFlow { flow: stream.flow });
                 }
-                stream.playing = Playing::No;
+                stream.playing = PlayState::Stopped;
                 stream.until = match course.scale < 0.0 {
-                    true => course.until.or(Some(Duration::ZERO)),
-                    false => course.until,
+                    true => course.end.or(Some(Duration::ZERO)),
+                    false => course.end,
                 };
                 cx.flows
-                    .with(stream.flow, |flow: &mut RtpFlow| flow.direct(course));
+                    .access_as(stream.flow, |flow: &mut RtpFlow| flow.set_playback(course));
             }
         }
         if selected
             .iter()
-            .all(|&index| conversation.streams[index].playing == Playing::Ended)
+            .all(|&index| conversation.streams[index].playing == PlayState::Ended)
         {
             return Err(457);
         }
@@ -94,17 +94,21 @@ impl ServerSession {
         let mut begun = Vec::new();
         for index in selected {
             let stream = &mut conversation.streams[index];
-            if stream.cast.as_ref().is_some_and(Part::has_ended) {
-                stream.playing = Playing::Ended;
+            if stream.group.as_ref().is_some_and(Participant::has_ended) {
+                stream.playing = PlayState::Ended;
             }
-            if stream.playing == Playing::No {
+            if stream.playing == PlayState::Stopped {
                 // A stream that other clients play is sent already.
-                let starts = stream.cast.as_ref().is_none_or(Part::play);
+                let starts = stream.group.as_ref().is_none_or(Participant::play);
                 let (channel, interleaved) = stream.carrier.path();
                 let ((seq, rtptime), at, paced) =
-                    cx.flows.with(stream.flow, |flow: &mut RtpFlow| {
-                        flow.interleave(interleaved);
-                        let begins = (flow.next_position(now), flow.position(), flow.pace());
+                    cx.flows.access_as(stream.flow, |flow: &mut RtpFlow| {
+                        flow.set_interleaved_channel(interleaved);
+                        let begins = (
+                            flow.next_rtp_info(now),
+                            flow.position(),
+                            flow.scale_and_speed(),
+                        );
                         flow.start(now);
                         begins
                     });
@@ -118,12 +122,12 @@ impl ServerSession {
                 position = Some(position.map_or(at, first));
                 pace = paced;
                 until = until.or(stream.until);
-                stream.playing = Playing::Yes;
+                stream.playing = PlayState::Sending;
                 stream.base_told |= shared.config.rtp_info;
                 if !starts {
                     continue;
                 }
-                stream.report_at = Some(now + REPORT_EVERY);
+                stream.report_at = Some(now + REPORT_INTERVAL);
                 begun.push((
                     stream.carrier,
                     Output::StartFlow {
@@ -137,20 +141,20 @@ impl ServerSession {
         headers.push("Session", id);
         if !infos.is_empty() {
             if let Some(wanted) = wanted {
-                if pretends(Pretence::Range) {
-                    position = wanted.from.or(position);
+                if pretends(FalseStatement::Range) {
+                    position = wanted.start.or(position);
                 }
-                if pretends(Pretence::Scale) {
+                if pretends(FalseStatement::Scale) {
                     pace.0 = wanted.scale;
                 }
-                if pretends(Pretence::Speed) {
+                if pretends(FalseStatement::Speed) {
                     pace.1 = wanted.speed;
                 }
             }
             for (name, actual) in [("Scale", pace.0), ("Speed", pace.1)] {
                 // Stated if it is not 1, or was requested.
                 if actual != 1.0 || request.headers.get(name).is_some() {
-                    headers.push(name, number(actual));
+                    headers.push(name, format_number(actual));
                 }
             }
             let range = match sdp::range(&shared) {
@@ -165,8 +169,9 @@ impl ServerSession {
                 let infos: Vec<String> = infos.iter().map(RtpInfo::to_string).collect();
                 headers.push("RTP-Info", infos.join(","));
             }
-            self.begin(now, &begun);
-            self.after.extend(begun.into_iter().map(|(_, start)| start));
+            self.start_fault_timers(now, &begun);
+            self.after_answer
+                .extend(begun.into_iter().map(|(_, start)| start));
         }
         let mut response = Response::new(200);
         response.headers = headers;
@@ -176,12 +181,12 @@ impl ServerSession {
     /// Returns the change of playback that a PLAY requests, or `None` if playback just continues.
     /// Media begins with the key frame at or before the requested position, because nothing can be
     /// shown without a key frame.
-    fn wanted(
+    fn requested_change(
         &mut self,
         cx: &mut Context<'_>,
         request: &Request,
         selected: &[usize],
-    ) -> Result<Option<Course>, u16> {
+    ) -> Result<Option<Playback>, u16> {
         let (start, end) = match request.headers.get("Range").map(Range::parse) {
             None => (None, None),
             Some(Some(Range::Npt { start, end })) => (start, end),
@@ -192,20 +197,20 @@ impl ServerSession {
             Some(NptStart::At(start)) => Some(start),
             _ => None,
         };
-        let scale = factor(request, "Scale")?;
-        let speed = factor(request, "Speed")?;
+        let scale = effective_factor(request, "Scale")?;
+        let speed = effective_factor(request, "Speed")?;
         if speed < 0.0 {
             return Err(400);
         }
         let length = self.shared.config.length;
         let clip = self.shared.clips[0].clone();
-        let conversation = self.conversation(request)?;
+        let conversation = self.rtsp_session(request)?;
         // A stream that is sent once for all clients is, like live media, only available at its
         // current position.
         let shared = conversation
             .streams
             .iter()
-            .any(|stream| stream.cast.is_some());
+            .any(|stream| stream.group.is_some());
         let Some(length) = length.filter(|_| !shared) else {
             return match start {
                 Some(start) if !start.is_zero() => Err(457),
@@ -215,8 +220,8 @@ impl ServerSession {
         let Some(stream) = selected.first().map(|&index| &conversation.streams[index]) else {
             return Ok(None);
         };
-        let (at, pace) = cx.flows.with(stream.flow, |flow: &mut RtpFlow| {
-            (flow.position(), flow.pace())
+        let (at, pace) = cx.flows.access_as(stream.flow, |flow: &mut RtpFlow| {
+            (flow.position(), flow.scale_and_speed())
         });
         if start.is_none() && end.is_none() && (scale, speed) == pace {
             return Ok(None);
@@ -229,16 +234,16 @@ impl ServerSession {
         if nothing {
             return Err(457);
         }
-        Ok(Some(Course {
-            from: start.map(|start| clip.key_frame_before(start)),
-            until: end.filter(|&end| end < length),
+        Ok(Some(Playback {
+            start: start.map(|start| clip.key_frame_before(start)),
+            end: end.filter(|&end| end < length),
             scale,
             speed,
         }))
     }
 
     /// Starts the timers of faults that follow the first PLAY.
-    fn begin(&mut self, now: Time, begun: &[(Carrier, Output)]) {
+    fn start_fault_timers(&mut self, now: Time, begun: &[(Carrier, Output)]) {
         let faults = &self.shared.config.faults.control;
         if !self.played
             && let Some(after) = faults.cut_after
@@ -258,23 +263,23 @@ impl ServerSession {
         cx: &mut Context<'_>,
         request: &Request,
     ) -> Result<Response, u16> {
-        let selected = self.selected(request)?;
-        let conversation = self.conversation(request)?;
+        let selected = self.selected_streams(request)?;
+        let conversation = self.rtsp_session(request)?;
         let mut response = Response::new(200);
         response.headers.push("Session", conversation.id.clone());
         let mut paused = false;
         for index in selected {
             let stream = &mut conversation.streams[index];
-            if stream.playing == Playing::Yes {
+            if stream.playing == PlayState::Sending {
                 paused = true;
-                stream.playing = Playing::No;
+                stream.playing = PlayState::Stopped;
                 stream.report_at = None;
                 if stream
-                    .cast
+                    .group
                     .as_ref()
                     .is_none_or(|part| part.pause(cx, stream.flow))
                 {
-                    cx.flows.with(stream.flow, RtpFlow::pause);
+                    cx.flows.access_as(stream.flow, RtpFlow::pause);
                     cx.out.push_back(Output::StopFlow { flow: stream.flow });
                 }
             }

@@ -5,18 +5,18 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::media::sdp::Description;
-use crate::rtsp::describe::control;
+use crate::rtsp::describe::track_name;
 use crate::rtsp::url;
 
 /// Maximum number of streams published at a time.
-const LIVES_MAX: usize = 64;
+const STREAMS_MAX: usize = 64;
 /// Maximum number of packets, and of bytes, that are kept of a stream for players that have not
 /// taken them. A player that falls further behind loses the oldest packets.
 const PACKETS_MAX: usize = 4096;
 const BYTES_MAX: usize = 8 << 20;
 
 /// Address and path of a stream.
-pub(super) type Place = (SocketAddr, String);
+pub(super) type StreamAddress = (SocketAddr, String);
 
 /// A relayed packet.
 #[derive(Clone, Debug)]
@@ -30,29 +30,29 @@ pub(super) struct Relayed {
 
 /// Content of an ANNOUNCE.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Announced {
+pub(super) struct Announcement {
     /// Media sections as described to players.
-    pub(super) medias: String,
+    pub(super) media_sections: String,
     /// Control URL of each track, as the publisher names it.
     pub(super) urls: Vec<String>,
 }
 
-impl Announced {
+impl Announcement {
     /// Parses the body of an ANNOUNCE. Returns `None` if it is not a description, or describes
     /// anything other than RTP.
-    pub(super) fn parse(body: &[u8], base: &str) -> Option<Announced> {
+    pub(super) fn parse(body: &[u8], base: &str) -> Option<Announcement> {
         let description = Description::parse(body).ok()?;
-        if description.medias.is_empty() || description.not_rtp > 0 {
+        if description.medias.is_empty() || description.non_rtp_count > 0 {
             return None;
         }
-        let aggregate = url::control(base, description.control.as_deref());
+        let aggregate = url::resolve_control(base, description.control.as_deref());
         let urls = description
             .medias
             .iter()
-            .map(|media| url::control(&aggregate, media.control.as_deref()))
+            .map(|media| url::resolve_control(&aggregate, media.control.as_deref()))
             .collect();
-        Some(Announced {
-            medias: medias_of(&String::from_utf8_lossy(body)),
+        Some(Announcement {
+            media_sections: player_media_sections(&String::from_utf8_lossy(body)),
             urls,
         })
     }
@@ -60,7 +60,7 @@ impl Announced {
 
 /// Returns the media sections as described to players: without addresses and ports, and with our
 /// own control URLs.
-fn medias_of(sdp: &str) -> String {
+fn player_media_sections(sdp: &str) -> String {
     let mut medias = String::new();
     let mut count = 0;
     for line in sdp.lines().map(str::trim_end) {
@@ -69,7 +69,7 @@ fn medias_of(sdp: &str) -> String {
             let kind = words.next().unwrap_or_default();
             let rest: Vec<&str> = words.skip(1).collect();
             medias.push_str(&format!("m={kind} 0 {}\r\n", rest.join(" ")));
-            medias.push_str(&format!("a=control:{}\r\n", control(count)));
+            medias.push_str(&format!("a=control:{}\r\n", track_name(count)));
             count += 1;
         } else if count > 0
             && ["a=rtpmap:", "a=fmtp:", "a=framerate:", "b="]
@@ -85,10 +85,10 @@ fn medias_of(sdp: &str) -> String {
 
 /// A published stream.
 #[derive(Debug)]
-struct Live {
-    /// Slot of the stream, below [`LIVES_MAX`].
-    index: usize,
-    announced: Announced,
+struct PublishedStream {
+    /// Slot of the stream, below [`STREAMS_MAX`].
+    slot: usize,
+    announced: Announcement,
     /// True after RECORD, while media is sent.
     recorded: bool,
     packets: VecDeque<Relayed>,
@@ -99,26 +99,26 @@ struct Live {
 
 /// All published streams.
 #[derive(Debug, Default)]
-pub(super) struct PublishedStreams(Mutex<BTreeMap<Place, Live>>);
+pub(super) struct PublishedStreams(Mutex<BTreeMap<StreamAddress, PublishedStream>>);
 
 impl PublishedStreams {
-    fn all(&self) -> MutexGuard<'_, BTreeMap<Place, Live>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<StreamAddress, PublishedStream>> {
         // Each change is complete in itself, so a panic cannot leave a partial change behind.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds a stream. Returns `false` if all slots are in use, or the stream is published already.
-    pub(super) fn announce(&self, place: &Place, announced: Announced) -> bool {
-        let mut all = self.all();
-        let free = |index: &usize| all.values().all(|live| live.index != *index);
-        let Some(index) = (0..LIVES_MAX).find(free) else {
+    pub(super) fn announce(&self, place: &StreamAddress, announced: Announcement) -> bool {
+        let mut all = self.lock();
+        let free = |index: &usize| all.values().all(|live| live.slot != *index);
+        let Some(index) = (0..STREAMS_MAX).find(free) else {
             return false;
         };
         if all.contains_key(place) {
             return false;
         }
-        let live = Live {
-            index,
+        let live = PublishedStream {
+            slot: index,
             announced,
             recorded: false,
             packets: VecDeque::new(),
@@ -130,20 +130,20 @@ impl PublishedStreams {
     }
 
     /// Marks a stream as recorded: its media is sent from now on.
-    pub(super) fn record(&self, place: &Place) {
-        if let Some(live) = self.all().get_mut(place) {
+    pub(super) fn record(&self, place: &StreamAddress) {
+        if let Some(live) = self.lock().get_mut(place) {
             live.recorded = true;
         }
     }
 
     /// Removes a stream.
-    pub(super) fn end(&self, place: &Place) {
-        self.all().remove(place);
+    pub(super) fn remove(&self, place: &StreamAddress) {
+        self.lock().remove(place);
     }
 
     /// Returns what was announced for a stream, if it is recorded.
-    pub(super) fn announced(&self, place: &Place) -> Option<Announced> {
-        let all = self.all();
+    pub(super) fn announced(&self, place: &StreamAddress) -> Option<Announcement> {
+        let all = self.lock();
         let live = all.get(place).filter(|live| live.recorded)?;
         Some(live.announced.clone())
     }
@@ -151,15 +151,15 @@ impl PublishedStreams {
     /// Returns the topic on which players of a stream are notified of new packets or of its end.
     /// The topic contains the slot, of which there are few, instead of the path, which clients
     /// choose.
-    pub(super) fn topic(&self, place: &Place) -> Option<String> {
-        let all = self.all();
+    pub(super) fn topic(&self, place: &StreamAddress) -> Option<String> {
+        let all = self.lock();
         all.get(place)
-            .map(|live| format!("live {} {}", place.0, live.index))
+            .map(|live| format!("live {} {}", place.0, live.slot))
     }
 
     /// Adds packets of a stream.
-    pub(super) fn push(&self, place: &Place, packets: impl IntoIterator<Item = Relayed>) {
-        let mut all = self.all();
+    pub(super) fn push(&self, place: &StreamAddress, packets: impl IntoIterator<Item = Relayed>) {
+        let mut all = self.lock();
         let Some(live) = all.get_mut(place) else {
             return;
         };
@@ -176,16 +176,20 @@ impl PublishedStreams {
     }
 
     /// Returns the number of the next packet of a stream, or `None` if it is not published.
-    pub(super) fn next(&self, place: &Place) -> Option<u64> {
-        let all = self.all();
+    pub(super) fn next_number(&self, place: &StreamAddress) -> Option<u64> {
+        let all = self.lock();
         let live = all.get(place)?;
         Some(live.first + live.packets.len() as u64)
     }
 
     /// Returns the packets of a stream from this number on, and how many of them are already gone.
     /// Returns `None` if the stream is not published.
-    pub(super) fn from(&self, place: &Place, number: u64) -> Option<(Vec<Relayed>, u64)> {
-        let all = self.all();
+    pub(super) fn packets_from(
+        &self,
+        place: &StreamAddress,
+        number: u64,
+    ) -> Option<(Vec<Relayed>, u64)> {
+        let all = self.lock();
         let live = all.get(place)?;
         let gone = live.first.saturating_sub(number);
         let taken = usize::try_from(number.saturating_sub(live.first)).unwrap_or(usize::MAX);
@@ -201,7 +205,7 @@ mod tests {
         m=video 5004 RTP/AVP 96\r\na=rtpmap:96 H264/90000\r\na=fmtp:96 packetization-mode=1\r\n\
         a=control:streamid=0\r\na=sendonly\r\nm=audio 5006 RTP/AVP 0\r\na=control:streamid=1\r\n";
 
-    fn place() -> Place {
+    fn place() -> StreamAddress {
         (SocketAddr::from(([10, 0, 0, 1], 554)), "/a".to_owned())
     }
 
@@ -215,53 +219,56 @@ mod tests {
 
     #[test]
     fn announced_media_is_described_without_addresses() {
-        let announced = Announced::parse(SDP.as_bytes(), "rtsp://h/a").expect("valid");
+        let announced = Announcement::parse(SDP.as_bytes(), "rtsp://h/a").expect("valid");
         assert_eq!(
             announced.urls,
             ["rtsp://h/a/streamid=0", "rtsp://h/a/streamid=1"]
         );
         assert_eq!(
-            announced.medias,
+            announced.media_sections,
             "m=video 0 RTP/AVP 96\r\na=control:track1\r\na=rtpmap:96 H264/90000\r\n\
              a=fmtp:96 packetization-mode=1\r\nm=audio 0 RTP/AVP 0\r\na=control:track2\r\n"
         );
-        assert!(Announced::parse(b"v=0\r\n", "rtsp://h/a").is_none());
-        assert!(Announced::parse(&[0xff; 40], "rtsp://h/a").is_none());
+        assert!(Announcement::parse(b"v=0\r\n", "rtsp://h/a").is_none());
+        assert!(Announcement::parse(&[0xff; 40], "rtsp://h/a").is_none());
     }
 
     #[test]
     fn stream_has_one_publisher_and_plays_after_record() {
         let published = PublishedStreams::default();
-        let announced = || Announced::parse(SDP.as_bytes(), "rtsp://h/a").expect("valid");
+        let announced = || Announcement::parse(SDP.as_bytes(), "rtsp://h/a").expect("valid");
         assert!(published.announce(&place(), announced()));
         assert!(!published.announce(&place(), announced()));
         assert!(published.announced(&place()).is_none());
         published.record(&place());
         assert!(published.announced(&place()).is_some());
-        for number in 1..LIVES_MAX {
+        for number in 1..STREAMS_MAX {
             let place = (place().0, format!("/{number}"));
             assert!(published.announce(&place, announced()), "{number}");
         }
         assert!(!published.announce(&(place().0, "/more".to_owned()), announced()));
-        published.end(&place());
-        assert!(published.next(&place()).is_none());
+        published.remove(&place());
+        assert!(published.next_number(&place()).is_none());
         assert!(published.announce(&place(), announced()));
     }
 
     #[test]
     fn kept_packets_are_bounded() {
         let published = PublishedStreams::default();
-        let announced = Announced::parse(SDP.as_bytes(), "rtsp://h/a").expect("valid");
+        let announced = Announcement::parse(SDP.as_bytes(), "rtsp://h/a").expect("valid");
         published.announce(&place(), announced);
         published.push(&place(), (0..3).map(packet));
-        let (packets, gone) = published.from(&place(), 1).expect("there");
+        let (packets, gone) = published.packets_from(&place(), 1).expect("there");
         assert_eq!((packets.len(), gone), (2, 0));
         published.push(&place(), (0..PACKETS_MAX).map(|_| packet(100)));
-        let (packets, gone) = published.from(&place(), 1).expect("there");
+        let (packets, gone) = published.packets_from(&place(), 1).expect("there");
         assert_eq!((packets.len(), gone), (PACKETS_MAX, 2));
         published.push(&place(), (0..200).map(|_| packet(65_000)));
-        let (packets, _) = published.from(&place(), 0).expect("there");
+        let (packets, _) = published.packets_from(&place(), 0).expect("there");
         assert!(packets.iter().map(|one| one.bytes.len()).sum::<usize>() <= BYTES_MAX);
-        assert_eq!(published.next(&place()), Some(3 + PACKETS_MAX as u64 + 200));
+        assert_eq!(
+            published.next_number(&place()),
+            Some(3 + PACKETS_MAX as u64 + 200)
+        );
     }
 }

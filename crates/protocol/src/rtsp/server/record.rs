@@ -7,28 +7,28 @@ use std::net::SocketAddr;
 
 use rand::Rng;
 
-use super::pending::{Carrier, Part, PendingSetup, Published, Role};
-use super::published::{Announced, Place, Relayed};
+use super::pending::{PendingSetup, PublishedSetup, RelayCarrier, RelayParticipant, Role};
+use super::published::{Announcement, Relayed, StreamAddress};
 use super::requests::{METHODS, Target};
-use super::session::{Gate, ServerSession};
+use super::session::{AnswerWait, ServerSession};
 use super::streams::CONTROL;
 use crate::rtsp::codec::{Method, Request, Response};
 use crate::rtsp::headers::{
-    Lower, NptStart, Ports, Range, Session as SessionHeader, Transport, write_methods,
+    LowerTransport, NptStart, Ports, Range, SessionHeader, Transport, write_methods,
 };
 use crate::rtsp::url;
 use crate::session::{
-    ChannelError, ChannelId, Context, Open, Outcome, Output, Port, beside, bind_beside,
+    ChannelError, ChannelId, Context, Open, Outcome, Output, Port, udp_bind_address, with_port,
 };
 
 /// Message on a stream's topic when it is no longer published.
 const GONE: &str = "gone";
 
-impl Part {
+impl RelayParticipant {
     /// Returns the track of an interleaved channel, and whether the channel is for RTCP.
-    fn of_frame(&self, channel: u8) -> Option<(usize, bool)> {
+    fn track_of_channel(&self, channel: u8) -> Option<(usize, bool)> {
         self.carriers.iter().find_map(|&(media, carrier)| {
-            let Carrier::Interleaved(channels) = carrier else {
+            let RelayCarrier::Interleaved(channels) = carrier else {
                 return None;
             };
             let control = channel == channels.control;
@@ -36,10 +36,10 @@ impl Part {
         })
     }
 
-    fn of_channel(&self, channel: ChannelId) -> Option<usize> {
+    fn track_of_ports(&self, channel: ChannelId) -> Option<usize> {
         let mut carriers = self.carriers.iter();
         carriers
-            .find(|(_, carrier)| *carrier == Carrier::Udp(channel))
+            .find(|(_, carrier)| *carrier == RelayCarrier::Udp(channel))
             .map(|&(media, _)| media)
     }
 }
@@ -47,30 +47,30 @@ impl Part {
 impl ServerSession {
     /// Handles a request about a published stream, or about one to be published. Returns `None` for
     /// any other stream.
-    pub(super) fn of_published(
+    pub(super) fn handle_published(
         &mut self,
         cx: &mut Context<'_>,
         request: &Request,
     ) -> Option<Result<Option<Response>, u16>> {
         let target = Target::parse(&request.uri)?;
         let place = (self.local?, target.path.to_owned());
-        if self.part.is_some() {
-            return Some(self.of_part(cx, request));
+        if self.relay.is_some() {
+            return Some(self.handle_relay_request(cx, request));
         }
         match request.method {
             Method::Announce => Some(self.announce(request, place, target.base).map(Some)),
             Method::Record => Some(Err(455)),
-            Method::Describe if self.conversation.is_none() => {
+            Method::Describe if self.rtsp_session.is_none() => {
                 let announced = self.shared.published.announced(&place)?;
                 Some(Ok(Some(self.describe_published(&announced, target.base))))
             }
-            Method::Setup if self.conversation.is_none() => {
+            Method::Setup if self.rtsp_session.is_none() => {
                 let announced = self.shared.published.announced(&place)?;
                 let topic = self.shared.published.topic(&place)?;
-                self.part = Some(self.new_part(Role::Player, place, announced, topic));
-                let result = self.set_up_part(cx, request);
+                self.relay = Some(self.new_participant(Role::Player, place, announced, topic));
+                let result = self.setup_published(cx, request);
                 if result.is_err() {
-                    self.part = None;
+                    self.relay = None;
                 }
                 Some(result)
             }
@@ -78,11 +78,17 @@ impl ServerSession {
         }
     }
 
-    fn new_part(&mut self, role: Role, place: Place, announced: Announced, topic: String) -> Part {
-        Part {
+    fn new_participant(
+        &mut self,
+        role: Role,
+        place: StreamAddress,
+        announced: Announcement,
+        topic: String,
+    ) -> RelayParticipant {
+        RelayParticipant {
             role,
             id: format!("{:016X}", self.rng.next_u64()),
-            place,
+            address: place,
             announced,
             carriers: Vec::new(),
             running: false,
@@ -91,26 +97,31 @@ impl ServerSession {
         }
     }
 
-    fn announce(&mut self, request: &Request, place: Place, base: &str) -> Result<Response, u16> {
-        if self.conversation.is_some() {
+    fn announce(
+        &mut self,
+        request: &Request,
+        place: StreamAddress,
+        base: &str,
+    ) -> Result<Response, u16> {
+        if self.rtsp_session.is_some() {
             return Err(455);
         }
         let is_sdp = |kind: &str| kind.to_ascii_lowercase().starts_with("application/sdp");
         if !request.headers.get("Content-Type").is_none_or(is_sdp) {
             return Err(415);
         }
-        let announced = Announced::parse(&request.body, base).ok_or(400u16)?;
+        let announced = Announcement::parse(&request.body, base).ok_or(400u16)?;
         if !self.shared.published.announce(&place, announced.clone()) {
             return Err(403);
         }
         let topic = self.shared.published.topic(&place).unwrap_or_default();
-        self.part = Some(self.new_part(Role::Publisher, place, announced, topic));
+        self.relay = Some(self.new_participant(Role::Publisher, place, announced, topic));
         // Packets are relayed from now on, so they must be complete.
         self.decoder.keep_frames_whole();
         Ok(Response::new(200))
     }
 
-    fn describe_published(&self, announced: &Announced, base: &str) -> Response {
+    fn describe_published(&self, announced: &Announcement, base: &str) -> Response {
         let local = self.local.map(|local| local.ip());
         let family = if local.is_some_and(|local| local.is_ipv6()) {
             "IP6 ::"
@@ -123,19 +134,19 @@ impl ServerSession {
         response.body = format!(
             "v=0\r\no=- 1 1 IN {family}\r\ns=streamgauge\r\nc=IN {family}\r\nt=0 0\r\na=control:*\r\n\
              a=range:npt=now-\r\n{}",
-            announced.medias
+            announced.media_sections
         )
         .into_bytes();
         response
     }
 
     /// Handles a request in the session of a published stream.
-    fn of_part(
+    fn handle_relay_request(
         &mut self,
         cx: &mut Context<'_>,
         request: &Request,
     ) -> Result<Option<Response>, u16> {
-        let Some(part) = &mut self.part else {
+        let Some(part) = &mut self.relay else {
             return Err(455);
         };
         if let Some(session) = request.headers.get("Session") {
@@ -147,20 +158,20 @@ impl ServerSession {
         let mut response = Response::new(200);
         response.headers.push("Session", part.id.clone());
         match (&request.method, part.role) {
-            (Method::Setup, _) => return self.set_up_part(cx, request),
+            (Method::Setup, _) => return self.setup_published(cx, request),
             (Method::Record, Role::Publisher) => {
                 // All announced tracks must be set up.
                 if part.running || part.carriers.len() < part.announced.urls.len() {
                     return Err(455);
                 }
                 part.running = true;
-                self.shared.published.record(&part.place);
+                self.shared.published.record(&part.address);
             }
             (Method::Play, Role::Player) => {
                 if part.running || part.carriers.is_empty() {
                     return Err(455);
                 }
-                let Some(next) = self.shared.published.next(&part.place) else {
+                let Some(next) = self.shared.published.next_number(&part.address) else {
                     return Err(404);
                 };
                 part.next = next;
@@ -171,9 +182,9 @@ impl ServerSession {
                 };
                 response.headers.push("Range", range.to_string());
                 let topic = part.topic.clone();
-                self.after.push(Output::Listen { topic });
+                self.after_answer.push(Output::Subscribe { topic });
             }
-            (Method::Teardown, _) => self.end_part(cx),
+            (Method::Teardown, _) => self.leave_published(cx),
             (Method::GetParameter | Method::SetParameter, _) => {}
             (Method::Options, _) => response.headers.push("Public", write_methods(&METHODS)),
             (Method::Describe, Role::Player) => {
@@ -187,12 +198,12 @@ impl ServerSession {
     }
 
     /// Handles SETUP. Returns `Ok(None)` if a pair of ports must be opened first.
-    fn set_up_part(
+    fn setup_published(
         &mut self,
         cx: &mut Context<'_>,
         request: &Request,
     ) -> Result<Option<Response>, u16> {
-        let Some(part) = &self.part else {
+        let Some(part) = &self.relay else {
             return Err(455);
         };
         if part.running {
@@ -201,7 +212,7 @@ impl ServerSession {
         let media = match part.role {
             Role::Publisher => {
                 let mut urls = part.announced.urls.iter();
-                urls.position(|own| url::same(own, &request.uri))
+                urls.position(|own| url::same_stream(own, &request.uri))
             }
             Role::Player => Target::parse(&request.uri).and_then(|target| target.media),
         };
@@ -218,7 +229,7 @@ impl ServerSession {
         };
         let fits = |transport: &Transport| {
             let mode = transport.mode.as_deref().filter(|mode| *mode != "PLAY");
-            mode == wanted && self.carries_media(transport)
+            mode == wanted && self.accepts_transport(transport)
         };
         let transport = request.headers.get("Transport").ok_or(400u16)?;
         let transport = Transport::parse_all(transport)
@@ -226,69 +237,69 @@ impl ServerSession {
             .find(fits)
             .ok_or(461u16)?;
         match (transport.lower, transport.client_port, self.local) {
-            (Lower::Tcp, ..) => {
+            (LowerTransport::Tcp, ..) => {
                 let first = (2 * media) as u8;
                 let channels = transport
                     .interleaved
                     .unwrap_or(Ports::new(first, first + 1));
-                if part.of_frame(channels.media).is_some()
-                    || part.of_frame(channels.control).is_some()
+                if part.track_of_channel(channels.media).is_some()
+                    || part.track_of_channel(channels.control).is_some()
                     || channels.media == channels.control
                 {
                     return Err(461);
                 }
                 let granted = Transport::tcp(channels);
-                Ok(Some(self.carry(
+                Ok(Some(self.grant_carrier(
                     media,
-                    Carrier::Interleaved(channels),
+                    RelayCarrier::Interleaved(channels),
                     granted,
                     role,
                 )))
             }
-            (Lower::Udp, Some(client), Some(local)) => {
+            (LowerTransport::Udp, Some(client), Some(local)) => {
                 let channel = ChannelId(self.next_channel);
                 self.next_channel += 1;
                 cx.out.push_back(Output::Open {
                     channel,
                     open: Open::UdpPair {
-                        local: bind_beside(local.ip()),
+                        local: udp_bind_address(local.ip()),
                         sink: None,
                         shared: false,
                     },
                 });
-                self.gate = Gate::Part(PendingSetup {
+                self.gate = AnswerWait::PublishedSetup(PendingSetup {
                     request: request.clone(),
                     channel,
                     media,
-                    rest: Published { client, role },
+                    data: PublishedSetup { client, role },
                 });
                 Ok(None)
             }
-            (Lower::Udp, ..) => Err(461),
+            (LowerTransport::Udp, ..) => Err(461),
         }
     }
 
     /// Completes a SETUP after its pair of ports was opened or failed to open.
-    pub(super) fn finish_part_setup(
+    pub(super) fn finish_published_setup(
         &mut self,
         cx: &mut Context<'_>,
-        setup: PendingSetup<Published>,
+        setup: PendingSetup<PublishedSetup>,
         opened: Result<SocketAddr, ChannelError>,
     ) {
         let response = match (opened, self.remote) {
             (Ok(local), Some(remote)) => {
                 cx.out.push_back(Output::Peer {
                     channel: setup.channel,
-                    media: beside(remote, setup.rest.client.media),
-                    control: beside(remote, setup.rest.client.control),
+                    media: with_port(remote, setup.data.client.media),
+                    control: with_port(remote, setup.data.client.control),
                 });
-                let mut granted = Transport::udp(setup.rest.client);
+                let mut granted = Transport::udp(setup.data.client);
                 granted.server_port = Some(Ports::new(local.port(), local.port().wrapping_add(1)));
-                self.carry(
+                self.grant_carrier(
                     setup.media,
-                    Carrier::Udp(setup.channel),
+                    RelayCarrier::Udp(setup.channel),
                     granted,
-                    setup.rest.role,
+                    setup.data.role,
                 )
             }
             (Ok(_), None) => unreachable!("an accepted connection has another end"),
@@ -300,15 +311,15 @@ impl ServerSession {
         self.respond(cx, &setup.request, response);
     }
 
-    fn carry(
+    fn grant_carrier(
         &mut self,
         media: usize,
-        carrier: Carrier,
+        carrier: RelayCarrier,
         mut granted: Transport,
         role: Role,
     ) -> Response {
         let timeout = self.shared.config.session_timeout.as_secs();
-        let Some(part) = &mut self.part else {
+        let Some(part) = &mut self.relay else {
             return Response::new(455);
         };
         part.carriers.push((media, carrier));
@@ -326,53 +337,53 @@ impl ServerSession {
     }
 
     /// Returns whether media is accepted from this session.
-    pub(super) fn takes_in(&self) -> bool {
-        let part = self.part.as_ref();
+    pub(super) fn accepts_media(&self) -> bool {
+        let part = self.relay.as_ref();
         part.is_some_and(|part| part.role == Role::Publisher && part.running)
     }
 
     /// Relays interleaved frames of the publisher.
-    pub(super) fn frames(&mut self, cx: &mut Context<'_>, frames: Vec<(u8, Vec<u8>)>) {
-        let Some(part) = self.part.as_ref().filter(|_| self.takes_in()) else {
+    pub(super) fn relay_frames(&mut self, cx: &mut Context<'_>, frames: Vec<(u8, Vec<u8>)>) {
+        let Some(part) = self.relay.as_ref().filter(|_| self.accepts_media()) else {
             return;
         };
         let packets = frames.into_iter().filter_map(|(channel, bytes)| {
-            let (media, control) = part.of_frame(channel)?;
+            let (media, control) = part.track_of_channel(channel)?;
             Some(Relayed {
                 media,
                 control,
                 bytes: bytes.into(),
             })
         });
-        self.shared.published.push(&part.place, packets);
-        self.tell_players(cx);
+        self.shared.published.push(&part.address, packets);
+        self.notify_players(cx);
     }
 
     /// Relays a datagram of the publisher.
-    pub(super) fn datagram(
+    pub(super) fn relay_datagram(
         &mut self,
         cx: &mut Context<'_>,
         channel: ChannelId,
         port: Port,
         bytes: &[u8],
     ) {
-        let Some(part) = self.part.as_ref().filter(|_| self.takes_in()) else {
+        let Some(part) = self.relay.as_ref().filter(|_| self.accepts_media()) else {
             return;
         };
-        if let Some(media) = part.of_channel(channel) {
+        if let Some(media) = part.track_of_ports(channel) {
             let packet = Relayed {
                 media,
                 control: port == Port::Control,
                 bytes: bytes.into(),
             };
-            self.shared.published.push(&part.place, [packet]);
-            self.tell_players(cx);
+            self.shared.published.push(&part.address, [packet]);
+            self.notify_players(cx);
         }
     }
 
-    fn tell_players(&self, cx: &mut Context<'_>) {
-        if let Some(part) = &self.part {
-            cx.out.push_back(Output::Tell {
+    fn notify_players(&self, cx: &mut Context<'_>) {
+        if let Some(part) = &self.relay {
+            cx.out.push_back(Output::Publish {
                 topic: part.topic.clone(),
                 message: "more".into(),
             });
@@ -381,13 +392,13 @@ impl ServerSession {
 
     /// Handles a message about the stream that this session plays: there are new packets, or it has
     /// ended. Returns whether the message was about that stream.
-    pub(super) fn told_of_part(
+    pub(super) fn on_relay_message(
         &mut self,
         cx: &mut Context<'_>,
         topic: &str,
         message: &str,
     ) -> bool {
-        let Some(part) = &mut self.part else {
+        let Some(part) = &mut self.relay else {
             return false;
         };
         if part.role != Role::Player || part.topic != topic {
@@ -399,10 +410,10 @@ impl ServerSession {
         // Another client may publish the stream by now, with other packet numbers.
         let packets = match message {
             GONE => None,
-            _ => self.shared.published.from(&part.place, part.next),
+            _ => self.shared.published.packets_from(&part.address, part.next),
         };
         let Some((packets, gone)) = packets else {
-            self.end_part(cx);
+            self.leave_published(cx);
             self.end(cx, Outcome::Completed);
             return true;
         };
@@ -413,7 +424,7 @@ impl ServerSession {
                 .iter()
                 .find(|(media, _)| *media == packet.media);
             match carrier {
-                Some((_, Carrier::Udp(channel))) => cx.out.push_back(Output::Send {
+                Some((_, RelayCarrier::Udp(channel))) => cx.out.push_back(Output::Send {
                     channel: *channel,
                     port: if packet.control {
                         Port::Control
@@ -422,7 +433,7 @@ impl ServerSession {
                     },
                     bytes: packet.bytes.to_vec(),
                 }),
-                Some((_, Carrier::Interleaved(channels))) => {
+                Some((_, RelayCarrier::Interleaved(channels))) => {
                     let number = if packet.control {
                         channels.control
                     } else {
@@ -455,18 +466,18 @@ impl ServerSession {
     }
 
     /// Ends the participation in a published stream. Without its publisher, the stream ends.
-    pub(super) fn end_part(&mut self, cx: &mut Context<'_>) {
-        let Some(part) = self.part.take() else {
+    pub(super) fn leave_published(&mut self, cx: &mut Context<'_>) {
+        let Some(part) = self.relay.take() else {
             return;
         };
         for (_, carrier) in &part.carriers {
-            if let Carrier::Udp(channel) = carrier {
+            if let RelayCarrier::Udp(channel) = carrier {
                 cx.out.push_back(Output::Close { channel: *channel });
             }
         }
         if part.role == Role::Publisher {
-            self.shared.published.end(&part.place);
-            cx.out.push_back(Output::Tell {
+            self.shared.published.remove(&part.address);
+            cx.out.push_back(Output::Publish {
                 topic: part.topic,
                 message: GONE.into(),
             });

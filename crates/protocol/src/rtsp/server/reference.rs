@@ -10,8 +10,8 @@ use measure::{Catalogue, Pacing, TESTER_CATALOGUE, Totals};
 use super::{AuthScheme, MulticastConfig, Server, ServerConfig, ServerFaults, Transports};
 use crate::media::rtp::ServedStream;
 use crate::reference::{
-    Demo, Flag, Flags, ReferenceServer, Second, Section, Serve, Settings, Takes, Tally, Times,
-    common, line, parses,
+    Demo, Flag, FlagValue, Flags, Occurrence, ReferenceServer, RunningServer, Second, Section,
+    ServerSettings, Tally, check_parse, common, to_line,
 };
 use crate::session::{Record, Session};
 use mediagen::frame_rate::FrameRate;
@@ -21,7 +21,7 @@ pub(crate) static SERVER: ReferenceServer = ReferenceServer {
     title: "reference server",
     about: "RTSP, with H.264 and optional audio over UDP and TCP",
     flags: FLAGS,
-    own_files: false,
+    own_descriptor_tables: false,
     read,
     demo: Some(Demo {
         url: "rtsp://127.0.0.1:{port}/demo",
@@ -36,22 +36,22 @@ const FLAGS: &[Flag] = {
         Flag::new(
             Listening,
             common::PORT,
-            Takes::Number("PORT", 0, 65_535),
+            FlagValue::Number("PORT", 0, 65_535),
             "Port to listen on; 0 for any free port",
         )
         .default("8554"),
         Flag::new(
             Listening,
             common::LISTEN,
-            Takes::Text("ADDRESS", parses::<IpAddr>),
+            FlagValue::Text("ADDRESS", check_parse::<IpAddr>),
             "Address to listen on",
         )
         .default("127.0.0.1")
-        .times(Times::Any),
+        .times(Occurrence::Any),
         Flag::new(
             Listening,
             common::TLS_CERT,
-            Takes::File,
+            FlagValue::File,
             "Use TLS (rtsps) on all connections, with the certificate chain of this PEM file, the \
              server's certificate first",
         )
@@ -59,54 +59,54 @@ const FLAGS: &[Flag] = {
         Flag::new(
             Listening,
             common::TLS_KEY,
-            Takes::File,
+            FlagValue::File,
             "Private key of the certificate (PEM)",
         )
         .requires(&[common::TLS_CERT]),
         Flag::new(
             Media,
             "streams",
-            Takes::Number("NUMBER", 1, 100_000),
+            FlagValue::Number("NUMBER", 1, 100_000),
             "Number of streams: /stream1, /stream2 and so on [default: any path is a stream]",
         ),
         Flag::new(
             Media,
             "bitrate",
-            Takes::Text("RATE", parses::<BitRate>),
+            FlagValue::Text("RATE", check_parse::<BitRate>),
             "Bit rate of the video",
         )
         .default("1Mbps"),
         Flag::new(
             Media,
             "fps",
-            Takes::Text("NUMBER", parses::<FrameRate>),
+            FlagValue::Text("NUMBER", check_parse::<FrameRate>),
             "Frame rate of the video, such as 25 or 30000/1001",
         )
         .default("25"),
         Flag::new(
             Media,
             "gop",
-            Takes::Number("NUMBER", 1, 10_000),
+            FlagValue::Number("NUMBER", 1, 10_000),
             "Frames from one key frame to the next [default: two seconds]",
         ),
         Flag::new(
             Media,
             "length",
-            Takes::Text("TIME", parses::<TimeSpan>),
+            FlagValue::Text("TIME", check_parse::<TimeSpan>),
             "Length of the media [default: endless]",
         ),
-        Flag::new(Media, "audio", Takes::Nothing, "Add an audio stream"),
+        Flag::new(Media, "audio", FlagValue::Nothing, "Add an audio stream"),
         Flag::new(
             Media,
             "mtu",
-            Takes::Number("BYTES", 100, 65_000),
+            FlagValue::Number("BYTES", 100, 65_000),
             "Maximum RTP payload, in bytes",
         )
         .default("1400"),
         Flag::new(
             Service,
             "transports",
-            Takes::OneOf(
+            FlagValue::OneOf(
                 "TRANSPORTS",
                 &[
                     ("any", "As requested by the client"),
@@ -120,7 +120,7 @@ const FLAGS: &[Flag] = {
         Flag::new(
             Service,
             "multicast",
-            Takes::Text("GROUP", parses::<IpAddr>),
+            FlagValue::Text("GROUP", check_parse::<IpAddr>),
             "Also serve multicast: each stream is sent once for all clients that request multicast, \
              to a group of its own, counting up from this one. Only for clients with the same IP \
              version. With a group for source-specific multicast, such as 232.1.1.1, the server \
@@ -130,7 +130,7 @@ const FLAGS: &[Flag] = {
         Flag::new(
             Service,
             "multicast-port",
-            Takes::Number("PORT", 0, 65_535),
+            FlagValue::Number("PORT", 0, 65_535),
             "First port of the groups; must be even",
         )
         .default("5004")
@@ -138,7 +138,7 @@ const FLAGS: &[Flag] = {
         Flag::new(
             Service,
             "multicast-ttl",
-            Takes::Number("HOPS", 1, 255),
+            FlagValue::Number("HOPS", 1, 255),
             "TTL of the packets sent to the groups",
         )
         .default("1")
@@ -146,35 +146,35 @@ const FLAGS: &[Flag] = {
         Flag::new(
             Service,
             "allow-destination",
-            Takes::Text("ADDRESS", parses::<IpAddr>),
+            FlagValue::Text("ADDRESS", check_parse::<IpAddr>),
             "Also send media to this address if a client requests it (may be repeated); any other \
              address than the client's own is refused with 461, because a server that sends to any \
              requested address can be used to attack others",
         )
-        .times(Times::Any),
+        .times(Occurrence::Any),
         Flag::new(
             Media,
             "first-seq",
-            Takes::Number("NUMBER", 0, 65_535),
+            FlagValue::Number("NUMBER", 0, 65_535),
             "Sequence number of the first packet of each stream [default: random, seeded]",
         ),
         Flag::new(
             Service,
             "session-timeout",
-            Takes::Text("TIME", parses::<TimeSpan>),
+            FlagValue::Text("TIME", check_parse::<TimeSpan>),
             "Session timeout: maximum time without a sign of life from the client",
         )
         .default("60s"),
         Flag::new(
             Service,
             "user",
-            Takes::any("NAME:PASSWORD"),
+            FlagValue::any("NAME:PASSWORD"),
             "Require this name and password",
         ),
         Flag::new(
             Service,
             "auth",
-            Takes::OneOf(
+            FlagValue::OneOf(
                 "AUTH",
                 &[
                     ("digest", "Digest with MD5"),
@@ -190,49 +190,49 @@ const FLAGS: &[Flag] = {
         Flag::new(
             Faults,
             "fault",
-            Takes::any("FAULT"),
+            FlagValue::any("FAULT"),
             "Inject a fault, such as loss=1% (may be repeated; an unknown one lists all)",
         )
-        .times(Times::Any),
+        .times(Occurrence::Any),
         Flag::new(
             Faults,
             "seed",
-            Takes::Number("SEED", 0, u64::MAX),
+            FlagValue::Number("SEED", 0, u64::MAX),
             "Seed of everything random",
         )
         .default("1"),
         Flag::new(
             Service,
             common::MAX_SESSIONS,
-            Takes::Number("NUMBER", 1, 1_000_000),
+            FlagValue::Number("NUMBER", 1, 1_000_000),
             common::MAX_SESSIONS_HELP,
         )
         .default("20000"),
         Flag::new(
             Output,
             common::REPORT,
-            Takes::File,
+            FlagValue::File,
             "Write what was really sent in each stream of each session to this file, as lines of \
              JSON; the last line says how well packets kept their schedule",
         ),
         Flag::new(
             Output,
             "log-packets",
-            Takes::Nothing,
+            FlagValue::Nothing,
             "Add every packet that left, with its time, to each line of the report",
         )
         .requires(&[common::REPORT]),
         Flag::new(
             Service,
             common::NO_GSO,
-            Takes::Nothing,
+            FlagValue::Nothing,
             "Send each datagram separately, instead of several at once that the kernel segments \
              (GSO), which a capture on the same machine shows as one packet. Costs processor time",
         ),
     ]
 };
 
-fn read(flags: &Flags) -> Result<Box<dyn Settings>, String> {
+fn read(flags: &Flags) -> Result<Box<dyn ServerSettings>, String> {
     let (user, password) = match flags.text("user") {
         None => (None, String::new()),
         Some(text) => match text.split_once(':') {
@@ -282,8 +282,8 @@ fn read(flags: &Flags) -> Result<Box<dyn Settings>, String> {
     }))
 }
 
-impl Settings for ServerConfig {
-    fn server(self: Box<Self>, wall_clock: Duration) -> Result<Box<dyn Serve>, String> {
+impl ServerSettings for ServerConfig {
+    fn server(self: Box<Self>, wall_clock: Duration) -> Result<Box<dyn RunningServer>, String> {
         let config = ServerConfig {
             wall_clock,
             ..*self
@@ -292,7 +292,7 @@ impl Settings for ServerConfig {
     }
 }
 
-impl Serve for Server {
+impl RunningServer for Server {
     fn catalogue(&self) -> Catalogue {
         Server::catalogue(self)
     }
@@ -313,7 +313,7 @@ impl Serve for Server {
     }
 
     fn tally(&self, clock_monotonic_nanos: i64) -> Box<dyn Tally> {
-        Box::new(Streams {
+        Box::new(StreamTotals {
             clock_monotonic_nanos,
             tester: Totals::new(TESTER_CATALOGUE),
             streams: 0,
@@ -327,7 +327,7 @@ impl Serve for Server {
 
 /// Totals over all streams of the server.
 #[derive(Debug)]
-struct Streams {
+struct StreamTotals {
     clock_monotonic_nanos: i64,
     /// Pacing of packets, over all complete windows.
     tester: Totals,
@@ -342,7 +342,7 @@ struct Streams {
     reordered: u64,
 }
 
-impl Streams {
+impl StreamTotals {
     fn add(&mut self, stream: &ServedStream) {
         self.streams += 1;
         self.sent += stream.sent;
@@ -356,20 +356,20 @@ impl Streams {
     }
 }
 
-impl Tally for Streams {
+impl Tally for StreamTotals {
     fn second(&mut self, second: Second<'_>) -> Option<String> {
         self.tester.add(second.tester, second.seconds);
         None
     }
 
-    fn done(&mut self, done: Record) -> Option<String> {
-        let mut stream = done.take::<ServedStream>()?;
+    fn session_ended(&mut self, done: Record) -> Option<String> {
+        let mut stream = done.downcast::<ServedStream>()?;
         self.add(&stream);
         stream.clock_monotonic_nanos = self.clock_monotonic_nanos;
-        Some(line(stream.as_ref()))
+        Some(to_line(stream.as_ref()))
     }
 
-    fn so_far(&self) -> String {
+    fn progress(&self) -> String {
         format!(
             "{}: {} packets sent, {} not sent, {} duplicated, {} reordered",
             plural(self.streams as f64, "finished stream", "finished streams"),
@@ -380,19 +380,19 @@ impl Tally for Streams {
         )
     }
 
-    fn at_the_end(&self) -> Vec<String> {
-        let mut lines = vec![format!("served {}", self.so_far())];
-        lines.extend(paced(&self.pacing()));
+    fn result(&self) -> Vec<String> {
+        let mut lines = vec![format!("served {}", self.progress())];
+        lines.extend(pacing_line(&self.pacing()));
         lines
     }
 
-    fn last_line(&self) -> String {
-        line(&serde_json::json!({ "pacing": self.pacing() }))
+    fn final_line(&self) -> String {
+        to_line(&serde_json::json!({ "pacing": self.pacing() }))
     }
 }
 
 /// Describes how well packets kept their schedule. Returns `None` if there were no packets.
-fn paced(pacing: &Pacing) -> Option<String> {
+fn pacing_line(pacing: &Pacing) -> Option<String> {
     Some(format!(
         "pacing: half of {} left within {} of their time, 99 % within {}, the latest after {}; \
          {} in bursts, {} refused",

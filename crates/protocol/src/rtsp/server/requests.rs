@@ -3,10 +3,10 @@
 use std::net::IpAddr;
 
 use super::sdp;
-use super::session::{Conversation, ServerSession};
+use super::session::{RtspSession, ServerSession};
 use crate::auth::Verdict;
 use crate::rtsp::codec::{Method, Request, Response};
-use crate::rtsp::headers::{Session as SessionHeader, write_methods};
+use crate::rtsp::headers::{SessionHeader, write_methods};
 use crate::session::Context;
 
 /// Methods that the server supports.
@@ -60,7 +60,7 @@ impl<'a> Target<'a> {
     }
 
     pub(super) fn control_url(&self, media: usize) -> String {
-        format!("{}/{}", self.base, sdp::control(media))
+        format!("{}/{}", self.base, sdp::track_name(media))
     }
 }
 
@@ -88,7 +88,7 @@ impl ServerSession {
         if let Some(refusal) = self.unauthorized(request) {
             return Some(refusal);
         }
-        match self.of_published(cx, request) {
+        match self.handle_published(cx, request) {
             Some(Ok(response)) => return response,
             Some(Err(status)) => return Some(refusal(status)),
             None => {}
@@ -150,20 +150,20 @@ impl ServerSession {
     }
 
     /// Returns whether a request names the current session. Fails if it names another one.
-    pub(super) fn named(&self, request: &Request) -> Result<bool, u16> {
+    pub(super) fn names_session(&self, request: &Request) -> Result<bool, u16> {
         let Some(header) = request.headers.get("Session") else {
             return Ok(false);
         };
         let named = SessionHeader::parse(header).ok_or(454u16)?;
-        match &self.conversation {
+        match &self.rtsp_session {
             Some(conversation) if conversation.id == named.id => Ok(true),
             _ => Err(454),
         }
     }
 
     /// Returns the session that a request must name.
-    pub(super) fn conversation(&mut self, request: &Request) -> Result<&mut Conversation, u16> {
-        match (self.named(request)?, &mut self.conversation) {
+    pub(super) fn rtsp_session(&mut self, request: &Request) -> Result<&mut RtspSession, u16> {
+        match (self.names_session(request)?, &mut self.rtsp_session) {
             (true, Some(conversation)) => Ok(conversation),
             // Without a setup, the order is wrong. After one, the session must be named.
             (_, None) => Err(455),
@@ -172,7 +172,7 @@ impl ServerSession {
     }
 
     fn options(&mut self, request: &Request) -> Result<Response, u16> {
-        self.named(request)?;
+        self.names_session(request)?;
         let mut response = Response::new(200);
         response.headers.push("Public", write_methods(&METHODS));
         Ok(response)
@@ -202,9 +202,9 @@ impl ServerSession {
     }
 
     /// Returns the indexes of the session's streams that a request is about.
-    pub(super) fn selected(&mut self, request: &Request) -> Result<Vec<usize>, u16> {
+    pub(super) fn selected_streams(&mut self, request: &Request) -> Result<Vec<usize>, u16> {
         let target = self.target(request)?;
-        let conversation = self.conversation(request)?;
+        let conversation = self.rtsp_session(request)?;
         if conversation.path != target.path {
             return Err(404);
         }
@@ -222,27 +222,27 @@ impl ServerSession {
     /// Handles GET_PARAMETER and SET_PARAMETER. Without a body, they are keep-alives; the server
     /// has no parameters.
     fn parameter(&mut self, request: &Request) -> Result<Response, u16> {
-        let named = self.named(request)?;
+        let named = self.names_session(request)?;
         if request.body.iter().any(|byte| !byte.is_ascii_whitespace()) {
             return Err(451);
         }
         let mut response = Response::new(200);
-        if let Some(conversation) = self.conversation.as_ref().filter(|_| named) {
+        if let Some(conversation) = self.rtsp_session.as_ref().filter(|_| named) {
             response.headers.push("Session", conversation.id.clone());
         }
         Ok(response)
     }
 
     fn teardown(&mut self, cx: &mut Context<'_>, request: &Request) -> Result<Response, u16> {
-        let mut selected = self.selected(request)?;
-        let conversation = self.conversation(request)?;
+        let mut selected = self.selected_streams(request)?;
+        let conversation = self.rtsp_session(request)?;
         let id = conversation.id.clone();
         selected.reverse();
         for index in selected {
             conversation.streams.remove(index).finish(cx, &id);
         }
         if conversation.streams.is_empty() {
-            self.end_conversation(cx);
+            self.end_rtsp_session(cx);
             self.played = false;
         }
         let mut response = Response::new(200);

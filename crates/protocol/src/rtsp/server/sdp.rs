@@ -4,8 +4,8 @@ use std::fmt::Write;
 use std::net::IpAddr;
 
 use super::Shared;
-use crate::rtsp::describe::add_medias;
-pub(super) use crate::rtsp::describe::control;
+pub(super) use crate::rtsp::describe::track_name;
+use crate::rtsp::describe::write_media_sections;
 use crate::rtsp::headers::{NptStart, Range};
 
 /// Returns the playable range: from the beginning to the end, or from now on.
@@ -41,6 +41,6 @@ pub(super) fn describe(shared: &Shared, local: IpAddr) -> String {
         write!(sdp, "a=source-filter: incl IN {family} * {local}\r\n")
             .expect("a string takes everything");
     }
-    add_medias(&mut sdp, &shared.clips);
+    write_media_sections(&mut sdp, &shared.clips);
     sdp
 }

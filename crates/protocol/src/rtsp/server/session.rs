@@ -10,15 +10,15 @@ use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 
 use super::Shared;
-use super::faults::When;
-use super::group_streams::{self, Part};
-use super::pending::{self, PendingSetup, Played, Published};
-use super::streams::{CONTROL, Playing, REPORT_EVERY, Stream};
+use super::faults::FaultCondition;
+use super::group_streams::{self, Participant};
+use super::pending::{self, PendingSetup, PlaySetup, PublishedSetup};
+use super::streams::{CONTROL, PlayState, REPORT_INTERVAL, Stream};
 use crate::media::rtp::RtpFlow;
 use crate::rtsp::codec::{Decoder, Item, Method, Overflow, Request, Response};
 use crate::session::{
-    ChannelError, ChannelId, Closed, Context, Failure, FlowId, Input, Note, Outcome, Output, Port,
-    Session,
+    ChannelError, ChannelId, CloseReason, Context, Failure, FlowId, Input, Note, Outcome, Output,
+    Port, Session,
 };
 
 /// Maximum number of requests that wait for an answer. Beyond it, the connection is closed.
@@ -30,7 +30,7 @@ const GARBAGE_EVERY: Duration = Duration::from_secs(1);
 
 /// A received message that is not answered yet.
 #[derive(Debug)]
-enum Asked {
+enum QueuedMessage {
     Request(Request),
     /// A malformed request, with its `CSeq`.
     Malformed(Option<u32>),
@@ -38,20 +38,20 @@ enum Asked {
 
 /// Event that the next answer waits for.
 #[derive(Debug)]
-pub(super) enum Gate {
+pub(super) enum AnswerWait {
     /// No event: answers are sent at once.
-    Open,
+    Ready,
     /// A pair of ports for a SETUP.
-    Channel(PendingSetup<Played>),
+    Setup(PendingSetup<PlaySetup>),
     /// A pair of ports for a SETUP of a published stream.
-    Part(PendingSetup<Published>),
+    PublishedSetup(PendingSetup<PublishedSetup>),
     /// The due time of an answer that is delayed on purpose.
-    Slow { until: Time, request: Request },
+    Delay { until: Time, request: Request },
 }
 
 /// The RTSP session that PLAY, PAUSE and TEARDOWN refer to.
 #[derive(Debug)]
-pub(super) struct Conversation {
+pub(super) struct RtspSession {
     pub(super) id: String,
     /// Path of the stream.
     pub(super) path: String,
@@ -69,23 +69,23 @@ pub(super) struct ServerSession {
     pub(super) decoder: Decoder,
     pub(super) local: Option<SocketAddr>,
     pub(super) remote: Option<SocketAddr>,
-    queue: VecDeque<Asked>,
-    pub(super) gate: Gate,
-    pub(super) conversation: Option<Conversation>,
+    queue: VecDeque<QueuedMessage>,
+    pub(super) gate: AnswerWait,
+    pub(super) rtsp_session: Option<RtspSession>,
     /// Participation in a published stream.
-    pub(super) part: Option<pending::Part>,
+    pub(super) relay: Option<pending::RelayParticipant>,
     pub(super) next_channel: u32,
     /// Time of the client's last sign of life.
-    heard: Time,
+    last_heard: Time,
     /// Time at which the connection is cut on purpose.
     pub(super) cut_at: Option<Time>,
     /// Time of the next decision whether to send garbage between frames.
     pub(super) garbage_at: Option<Time>,
     /// Outputs that follow the answer.
-    pub(super) after: Vec<Output>,
+    pub(super) after_answer: Vec<Output>,
     /// True once a stream was played.
     pub(super) played: bool,
-    over: bool,
+    ended: bool,
 }
 
 impl ServerSession {
@@ -102,16 +102,16 @@ impl ServerSession {
             local: None,
             remote: None,
             queue: VecDeque::new(),
-            gate: Gate::Open,
-            conversation: None,
-            part: None,
+            gate: AnswerWait::Ready,
+            rtsp_session: None,
+            relay: None,
             next_channel: 1,
-            heard: Time::ZERO,
+            last_heard: Time::ZERO,
             cut_at: None,
             garbage_at: None,
-            after: Vec::new(),
+            after_answer: Vec::new(),
             played: false,
-            over: false,
+            ended: false,
         }
     }
 
@@ -123,7 +123,7 @@ impl ServerSession {
         drawn < probability
     }
 
-    fn strikes(&mut self, when: &When, method: &Method) -> bool {
+    fn fault_hits(&mut self, when: &FaultCondition, method: &Method) -> bool {
         when.method.as_ref().is_none_or(|at| at == method) && self.chance(when.probability)
     }
 
@@ -140,13 +140,13 @@ impl ServerSession {
     fn bytes(&mut self, cx: &mut Context<'_>, bytes: &[u8]) {
         let mut asked = Vec::new();
         let mut frames = Vec::new();
-        let takes_in = self.takes_in();
+        let takes_in = self.accepts_media();
         let mut lives = false;
         let result = self.decoder.feed(bytes, |item| {
             lives |= !matches!(item, Item::Garbage { .. });
             match item {
-                Item::Request(request) => asked.push(Asked::Request(request)),
-                Item::Malformed(malformed) => asked.push(Asked::Malformed(malformed.cseq)),
+                Item::Request(request) => asked.push(QueuedMessage::Request(request)),
+                Item::Malformed(malformed) => asked.push(QueuedMessage::Malformed(malformed.cseq)),
                 Item::Frame {
                     channel, payload, ..
                 } if takes_in => frames.push((channel, payload.to_vec())),
@@ -158,15 +158,15 @@ impl ServerSession {
         // Single bytes do not show that the client is alive. Otherwise, a client that sends one
         // byte now and then, and never a complete request, would hold a connection forever.
         if lives {
-            self.heard = cx.now;
+            self.last_heard = cx.now;
         }
         if !frames.is_empty() {
-            self.frames(cx, frames);
+            self.relay_frames(cx, frames);
         }
         self.queue.extend(asked);
-        self.pump(cx);
+        self.answer_queued(cx);
         if let Err(overflow) = result
-            && !self.over
+            && !self.ended
         {
             let (reason, detail) = match overflow {
                 Overflow::TooLarge(_) => ("malformed", "a message exceeds the size limits"),
@@ -179,18 +179,18 @@ impl ServerSession {
             self.send(cx, Response::new(400));
             self.end(cx, failed(reason, detail));
         }
-        if self.queue.len() > QUEUE_MAX && !self.over {
+        if self.queue.len() > QUEUE_MAX && !self.ended {
             self.end(cx, failed(TOO_MANY.0, TOO_MANY.1));
         }
     }
 
     /// Answers waiting requests, until an answer must wait for an event.
-    fn pump(&mut self, cx: &mut Context<'_>) {
-        while !self.over && matches!(self.gate, Gate::Open) {
+    fn answer_queued(&mut self, cx: &mut Context<'_>) {
+        while !self.ended && matches!(self.gate, AnswerWait::Ready) {
             match self.queue.pop_front() {
                 None => break,
-                Some(Asked::Request(request)) => self.request(cx, request),
-                Some(Asked::Malformed(cseq)) => {
+                Some(QueuedMessage::Request(request)) => self.request(cx, request),
+                Some(QueuedMessage::Malformed(cseq)) => {
                     let mut response = Response::new(400);
                     if let Some(cseq) = cseq {
                         response.headers.push("CSeq", cseq.to_string());
@@ -205,39 +205,39 @@ impl ServerSession {
     fn request(&mut self, cx: &mut Context<'_>, request: Request) {
         let shared = self.shared.clone();
         for slow in &shared.config.faults.control.slow {
-            if self.strikes(&slow.when, &request.method) {
+            if self.fault_hits(&slow.when, &request.method) {
                 let text = format!("{} answered {:?} late", request.method, slow.delay);
                 self.note(cx, "fault_slow", text);
-                self.gate = Gate::Slow {
+                self.gate = AnswerWait::Delay {
                     until: cx.now + slow.delay,
                     request,
                 };
                 return;
             }
         }
-        self.treat(cx, request);
+        self.process(cx, request);
     }
 
     /// Handles a request after any delay: injects a fault, or answers it.
-    fn treat(&mut self, cx: &mut Context<'_>, request: Request) {
+    fn process(&mut self, cx: &mut Context<'_>, request: Request) {
         let shared = self.shared.clone();
         let faults = &shared.config.faults.control;
         let method = &request.method;
         for when in &faults.silent {
-            if self.strikes(when, method) {
+            if self.fault_hits(when, method) {
                 self.note(cx, "fault_silent", format!("{method} not answered"));
                 return;
             }
         }
         for when in &faults.cut_at {
-            if self.strikes(when, method) {
+            if self.fault_hits(when, method) {
                 self.note(cx, "fault_cut", format!("connection closed at {method}"));
                 self.end(cx, failed("fault_cut", "closed on purpose"));
                 return;
             }
         }
         for refusal in &faults.refuse {
-            if self.strikes(&refusal.when, method) {
+            if self.fault_hits(&refusal.when, method) {
                 let text = format!("{method} refused with {}", refusal.status);
                 self.note(cx, "fault_refuse", text);
                 let response = Response::new(refusal.status);
@@ -272,7 +272,7 @@ impl ServerSession {
             self.note(cx, "fault_content_length", text);
         }
         self.send(cx, response);
-        cx.out.extend(self.after.drain(..));
+        cx.out.extend(self.after_answer.drain(..));
     }
 
     fn send(&mut self, cx: &mut Context<'_>, response: Response) {
@@ -305,7 +305,7 @@ impl ServerSession {
     }
 
     fn streams(&mut self) -> &mut [Stream] {
-        match &mut self.conversation {
+        match &mut self.rtsp_session {
             Some(conversation) => &mut conversation.streams,
             None => &mut [],
         }
@@ -316,7 +316,7 @@ impl ServerSession {
         let streams = self.streams();
         streams
             .iter()
-            .all(|stream| stream.playing == Playing::Ended)
+            .all(|stream| stream.playing == PlayState::Ended)
     }
 
     fn flow_ended(&mut self, cx: &mut Context<'_>, flow: FlowId) {
@@ -324,22 +324,22 @@ impl ServerSession {
         let Some(stream) = self
             .streams()
             .iter_mut()
-            .find(|stream| stream.flow == flow && stream.playing == Playing::Yes)
+            .find(|stream| stream.flow == flow && stream.playing == PlayState::Sending)
         else {
             return;
         };
-        if cx.flows.reach(flow, |flow| flow.next_due().is_some()) {
+        if cx.flows.access(flow, |flow| flow.next_due().is_some()) {
             // A new PLAY has arrived meanwhile.
             return;
         }
-        stream.playing = Playing::Ended;
+        stream.playing = PlayState::Ended;
         stream.report_at = None;
-        if let Some(part) = &stream.cast {
+        if let Some(part) = &stream.group {
             part.ended(cx);
         }
         if cx
             .flows
-            .with(flow, |flow: &mut RtpFlow| flow.stopped_early())
+            .access_as(flow, |flow: &mut RtpFlow| flow.stopped_early())
         {
             let url = stream.url.clone();
             self.note(cx, "fault_stop", format!("{url}: no more packets are sent"));
@@ -351,20 +351,20 @@ impl ServerSession {
 
     /// Handles a message about a stream that is sent once for all clients: it has ended, or this
     /// session must take over sending.
-    fn told(&mut self, cx: &mut Context<'_>, topic: &str, message: &str) {
+    fn on_group_message(&mut self, cx: &mut Context<'_>, topic: &str, message: &str) {
         for stream in self.streams() {
-            let Some(part) = stream.cast.as_ref().filter(|part| part.topic() == topic) else {
+            let Some(part) = stream.group.as_ref().filter(|part| part.topic() == topic) else {
                 continue;
             };
-            if stream.playing != Playing::Yes {
+            if stream.playing != PlayState::Sending {
                 continue;
             }
             if message == group_streams::ENDED && part.has_ended() {
-                stream.playing = Playing::Ended;
+                stream.playing = PlayState::Ended;
                 stream.report_at = None;
-            } else if part.takes_over() {
+            } else if part.take_over() {
                 let (channel, _) = stream.carrier.path();
-                stream.report_at = Some(cx.now + REPORT_EVERY);
+                stream.report_at = Some(cx.now + REPORT_INTERVAL);
                 cx.out.push_back(Output::StartFlow {
                     flow: stream.flow,
                     channel,
@@ -374,14 +374,14 @@ impl ServerSession {
     }
 
     /// Does everything that is due.
-    fn timers(&mut self, cx: &mut Context<'_>) {
+    fn run_due(&mut self, cx: &mut Context<'_>) {
         let now = cx.now;
         if self.cut_at.is_some_and(|at| at <= now) {
             self.note(cx, "fault_cut", "connection cut during playback".to_owned());
             self.end(cx, failed("fault_cut", "closed on purpose"));
             return;
         }
-        if self.heard + self.shared.config.session_timeout <= now {
+        if self.last_heard + self.shared.config.session_timeout <= now {
             let text = format!("client silent for {:?}", self.shared.config.session_timeout);
             self.note(cx, "session_timed_out", text.clone());
             self.end(cx, failed("session_timed_out", &text));
@@ -391,7 +391,7 @@ impl ServerSession {
         for stream in self.streams() {
             if stream.report_at.is_some_and(|at| at <= now) {
                 stream.report(cx, wall_clock, false);
-                stream.report_at = Some(now + REPORT_EVERY);
+                stream.report_at = Some(now + REPORT_INTERVAL);
             }
         }
         if self.garbage_at.is_some_and(|at| at <= now) {
@@ -399,38 +399,39 @@ impl ServerSession {
             let plays = self
                 .streams()
                 .iter()
-                .any(|stream| stream.playing == Playing::Yes);
+                .any(|stream| stream.playing == PlayState::Sending);
             if plays && self.chance(self.shared.config.faults.control.garbage) {
                 self.garbage(cx, "between frames");
             }
         }
-        if matches!(&self.gate, Gate::Slow { until, .. } if *until <= now)
-            && let Gate::Slow { request, .. } = std::mem::replace(&mut self.gate, Gate::Open)
+        if matches!(&self.gate, AnswerWait::Delay { until, .. } if *until <= now)
+            && let AnswerWait::Delay { request, .. } =
+                std::mem::replace(&mut self.gate, AnswerWait::Ready)
         {
-            self.treat(cx, request);
-            self.pump(cx);
+            self.process(cx, request);
+            self.answer_queued(cx);
         }
     }
 
     /// Ends the session: reports what was done, and closes all channels.
     pub(super) fn end(&mut self, cx: &mut Context<'_>, outcome: Outcome) {
-        self.end_conversation(cx);
-        self.drop_gate(cx);
+        self.end_rtsp_session(cx);
+        self.abandon_wait(cx);
         cx.out.push_back(Output::Close { channel: CONTROL });
         self.ended(cx, outcome);
     }
 
     fn ended(&mut self, cx: &mut Context<'_>, outcome: Outcome) {
-        self.over = true;
+        self.ended = true;
         self.queue.clear();
-        self.after.clear();
+        self.after_answer.clear();
         cx.out.push_back(Output::Ended(outcome));
     }
 
     /// Ends all streams.
-    pub(super) fn end_conversation(&mut self, cx: &mut Context<'_>) {
-        self.end_part(cx);
-        if let Some(conversation) = self.conversation.take() {
+    pub(super) fn end_rtsp_session(&mut self, cx: &mut Context<'_>) {
+        self.leave_published(cx);
+        if let Some(conversation) = self.rtsp_session.take() {
             for stream in conversation.streams {
                 stream.finish(cx, &conversation.id);
             }
@@ -440,25 +441,27 @@ impl ServerSession {
     }
 
     /// Abandons the event that the next answer waits for.
-    fn drop_gate(&mut self, cx: &mut Context<'_>) {
-        match std::mem::replace(&mut self.gate, Gate::Open) {
-            Gate::Channel(setup) => setup.drop_it(cx),
-            Gate::Part(setup) => setup.drop_it(cx),
-            Gate::Open | Gate::Slow { .. } => {}
+    fn abandon_wait(&mut self, cx: &mut Context<'_>) {
+        match std::mem::replace(&mut self.gate, AnswerWait::Ready) {
+            AnswerWait::Setup(setup) => setup.abandon(cx),
+            AnswerWait::PublishedSetup(setup) => setup.abandon(cx),
+            AnswerWait::Ready | AnswerWait::Delay { .. } => {}
         }
     }
 
-    fn closed(&mut self, cx: &mut Context<'_>, how: Closed) {
+    fn closed(&mut self, cx: &mut Context<'_>, how: CloseReason) {
         let complete = self.all_ended() || !self.played;
-        self.end_conversation(cx);
-        self.drop_gate(cx);
+        self.end_rtsp_session(cx);
+        self.abandon_wait(cx);
         let outcome = match how {
-            Closed::End if complete => Outcome::Completed,
-            Closed::End => failed("closed_in_play", "the client closed the connection"),
-            Closed::Reset if complete => Outcome::Completed,
-            Closed::Reset => failed("reset_in_play", "the connection was reset"),
-            Closed::Stuck => failed("stuck", "the client did not read from the connection"),
-            Closed::Tls(error) => failed("tls", &error.to_string()),
+            CloseReason::End if complete => Outcome::Completed,
+            CloseReason::End => failed("closed_in_play", "the client closed the connection"),
+            CloseReason::Reset if complete => Outcome::Completed,
+            CloseReason::Reset => failed("reset_in_play", "the connection was reset"),
+            CloseReason::SendQueueFull => {
+                failed("stuck", "the client did not read from the connection")
+            }
+            CloseReason::Tls(error) => failed("tls", &error.to_string()),
         };
         self.ended(cx, outcome);
     }
@@ -469,14 +472,14 @@ impl ServerSession {
         channel: ChannelId,
         result: Result<SocketAddr, ChannelError>,
     ) {
-        match std::mem::replace(&mut self.gate, Gate::Open) {
-            Gate::Part(setup) if setup.channel == channel => {
-                self.finish_part_setup(cx, setup, result);
-                self.pump(cx);
+        match std::mem::replace(&mut self.gate, AnswerWait::Ready) {
+            AnswerWait::PublishedSetup(setup) if setup.channel == channel => {
+                self.finish_published_setup(cx, setup, result);
+                self.answer_queued(cx);
             }
-            Gate::Channel(setup) if setup.channel == channel => {
+            AnswerWait::Setup(setup) if setup.channel == channel => {
                 self.finish_setup(cx, setup, result);
-                self.pump(cx);
+                self.answer_queued(cx);
             }
             other => self.gate = other,
         }
@@ -492,17 +495,17 @@ fn failed(reason: &'static str, detail: &str) -> Outcome {
 
 impl Session for ServerSession {
     fn handle(&mut self, cx: &mut Context<'_>, input: Input<'_>) {
-        if self.over {
+        if self.ended {
             return;
         }
         match input {
-            Input::Start { .. } => self.heard = cx.now,
+            Input::Start { .. } => self.last_heard = cx.now,
             Input::Opened {
                 channel: CONTROL,
                 local,
                 remote,
             } => {
-                self.heard = cx.now;
+                self.last_heard = cx.now;
                 self.local = Some(local);
                 self.remote = remote;
             }
@@ -518,48 +521,48 @@ impl Session for ServerSession {
             } => {
                 // Datagrams of the client show that it is alive; those of others do not.
                 if self.remote.is_some_and(|remote| remote.ip() == from.ip()) {
-                    self.heard = cx.now;
-                    self.datagram(cx, channel, port, bytes);
+                    self.last_heard = cx.now;
+                    self.relay_datagram(cx, channel, port, bytes);
                 }
             }
             Input::Closed {
                 channel: CONTROL,
-                how,
+                reason: how,
             } => self.closed(cx, how),
             Input::FlowEnded { flow } => self.flow_ended(cx, flow),
-            Input::Deadline => self.timers(cx),
+            Input::Deadline => self.run_due(cx),
             Input::Stop { .. } => {
                 let wall_clock = self.shared.config.wall_clock;
                 for stream in self.streams() {
-                    let others = stream.cast.as_ref().is_some_and(Part::others_play);
-                    if stream.playing == Playing::Yes && !others {
+                    let others = stream.group.as_ref().is_some_and(Participant::others_play);
+                    if stream.playing == PlayState::Sending && !others {
                         stream.report(cx, wall_clock, true);
                     }
                 }
                 self.end(cx, Outcome::Stopped);
             }
-            Input::Told { topic, message } => {
-                if !self.told_of_part(cx, topic, message) {
-                    self.told(cx, topic, message);
+            Input::TopicMessage { topic, message } => {
+                if !self.on_relay_message(cx, topic, message) {
+                    self.on_group_message(cx, topic, message);
                 }
             }
             Input::Closed { .. }
             | Input::Media { .. }
             | Input::Datagrams { .. }
-            | Input::Exchanged { .. } => {}
+            | Input::ExchangeEnded { .. } => {}
         }
     }
 
     fn deadline(&self) -> Option<Time> {
-        if self.over {
+        if self.ended {
             return None;
         }
-        let mut next = self.heard + self.shared.config.session_timeout;
-        if let Gate::Slow { until, .. } = self.gate {
+        let mut next = self.last_heard + self.shared.config.session_timeout;
+        if let AnswerWait::Delay { until, .. } = self.gate {
             next = next.min(until);
         }
         let reports = self
-            .conversation
+            .rtsp_session
             .iter()
             .flat_map(|conversation| &conversation.streams)
             .filter_map(|stream| stream.report_at);

@@ -5,14 +5,14 @@ use std::net::{IpAddr, SocketAddr};
 use rand::Rng;
 
 use super::config::Transports;
-use super::group_streams::{Part, is_source_specific};
-use super::pending::{PendingSetup, Played, To};
-use super::session::{Conversation, Gate, ServerSession};
-use super::streams::{Carrier, Playing, Stream};
+use super::group_streams::{Participant, is_source_specific};
+use super::pending::{DatagramDestination, PendingSetup, PlaySetup};
+use super::session::{AnswerWait, RtspSession, ServerSession};
+use super::streams::{Carrier, PlayState, Stream};
 use crate::media::rtp::{FlowSettings, RtpFlow};
 use crate::rtsp::codec::{Request, Response};
-use crate::rtsp::headers::{Cast, Lower, Ports, Session as SessionHeader, Transport};
-use crate::session::{ChannelError, ChannelId, Context, Open, Output, beside, bind_beside};
+use crate::rtsp::headers::{Delivery, LowerTransport, Ports, SessionHeader, Transport};
+use crate::session::{ChannelError, ChannelId, Context, Open, Output, udp_bind_address, with_port};
 
 impl ServerSession {
     /// Handles SETUP. Returns `Ok(None)` if a pair of ports must be opened first.
@@ -22,8 +22,8 @@ impl ServerSession {
         request: &Request,
     ) -> Result<Option<Response>, u16> {
         let target = self.target(request)?;
-        let named = self.named(request)?;
-        if let Some(conversation) = &self.conversation {
+        let named = self.names_session(request)?;
+        if let Some(conversation) = &self.rtsp_session {
             if !named {
                 return Err(454);
             }
@@ -36,17 +36,17 @@ impl ServerSession {
             None if self.shared.clips.len() == 1 => 0,
             None => return Err(459),
         };
-        let old = self.conversation.as_mut().and_then(|conversation| {
+        let old = self.rtsp_session.as_mut().and_then(|conversation| {
             let mut streams = conversation.streams.iter();
             streams.position(|stream| stream.media == media)
         });
         let all = self
-            .conversation
+            .rtsp_session
             .iter()
             .flat_map(|conversation| &conversation.streams);
         if all
             .clone()
-            .any(|stream| stream.media == media && stream.playing != Playing::No)
+            .any(|stream| stream.media == media && stream.playing != PlayState::Stopped)
         {
             return Err(455);
         }
@@ -61,18 +61,18 @@ impl ServerSession {
         let transport = request.headers.get("Transport").ok_or(400u16)?;
         let transport = Transport::parse_all(transport)
             .into_iter()
-            .find(|transport| self.carries(transport))
+            .find(|transport| self.accepts_for_play(transport))
             .ok_or(461u16)?;
         let (path, url) = (target.path.to_owned(), target.control_url(media));
         // Set up again: the same track with another transport.
         if let Some(old) = old
-            && let Some(conversation) = &mut self.conversation
+            && let Some(conversation) = &mut self.rtsp_session
         {
             let stream = conversation.streams.remove(old);
             stream.finish(cx, &conversation.id);
         }
         match transport.lower {
-            Lower::Tcp => {
+            LowerTransport::Tcp => {
                 let wanted = transport.interleaved.filter(|channels| {
                     !taken.contains(&channels.media)
                         && !taken.contains(&channels.control)
@@ -96,12 +96,12 @@ impl ServerSession {
                     Transport::tcp(channels),
                 )))
             }
-            Lower::Udp => {
+            LowerTransport::Udp => {
                 let Some(local) = self.local.map(|local| local.ip()) else {
                     return Err(461);
                 };
                 let multicast = self.shared.config.multicast;
-                let multicast = multicast.filter(|_| transport.cast == Some(Cast::Multicast));
+                let multicast = multicast.filter(|_| transport.cast == Some(Delivery::Multicast));
                 let (to, open) = match (multicast, transport.client_port) {
                     (Some(multicast), _) => {
                         let ttl = multicast.ttl;
@@ -110,27 +110,27 @@ impl ServerSession {
                             interface: None,
                             ttl,
                         };
-                        (To::Group, open)
+                        (DatagramDestination::Group, open)
                     }
                     (None, Some(ports)) => {
                         let open = Open::UdpPair {
-                            local: bind_beside(local),
+                            local: udp_bind_address(local),
                             sink: None,
                             shared: true,
                         };
-                        let elsewhere = self.elsewhere(&transport).ok_or(461u16)?;
-                        (To::Client(ports, elsewhere), open)
+                        let elsewhere = self.requested_destination(&transport).ok_or(461u16)?;
+                        (DatagramDestination::Client(ports, elsewhere), open)
                     }
                     (None, None) => return Err(461),
                 };
                 let channel = ChannelId(self.next_channel);
                 self.next_channel += 1;
                 cx.out.push_back(Output::Open { channel, open });
-                self.gate = Gate::Channel(PendingSetup {
+                self.gate = AnswerWait::Setup(PendingSetup {
                     request: request.clone(),
                     channel,
                     media,
-                    rest: Played { url, path, to },
+                    data: PlaySetup { url, path, to },
                 });
                 Ok(None)
             }
@@ -138,16 +138,16 @@ impl ServerSession {
     }
 
     /// Returns whether the server accepts a transport that a client offers for playing.
-    fn carries(&self, transport: &Transport) -> bool {
+    fn accepts_for_play(&self, transport: &Transport) -> bool {
         let plays = transport.mode.as_ref().is_none_or(|mode| mode == "PLAY");
-        plays && self.carries_media(transport)
+        plays && self.accepts_transport(transport)
     }
 
     /// Returns whether the server accepts a transport, for playing or recording.
-    pub(super) fn carries_media(&self, transport: &Transport) -> bool {
-        let multicast = transport.cast == Some(Cast::Multicast);
+    pub(super) fn accepts_transport(&self, transport: &Transport) -> bool {
+        let multicast = transport.cast == Some(Delivery::Multicast);
         let fits = match transport.lower {
-            Lower::Udp if multicast => {
+            LowerTransport::Udp if multicast => {
                 // The server chooses the group, whatever destination the client requests.
                 let same_ip = |local: SocketAddr, group: IpAddr| local.is_ipv4() == group.is_ipv4();
                 self.shared.config.transports != Transports::Tcp
@@ -156,15 +156,15 @@ impl ServerSession {
                             .is_some_and(|local| same_ip(local, multicast.group))
                     })
             }
-            Lower::Tcp if multicast => false,
-            Lower::Udp => {
+            LowerTransport::Tcp if multicast => false,
+            LowerTransport::Udp => {
                 self.shared.config.transports != Transports::Tcp
-                    && self.elsewhere(transport).is_some()
+                    && self.requested_destination(transport).is_some()
                     && transport
                         .client_port
                         .is_some_and(|ports| ports.media > 0 && ports.control > 0)
             }
-            Lower::Tcp => self.shared.config.transports != Transports::Udp,
+            LowerTransport::Tcp => self.shared.config.transports != Transports::Udp,
         };
         let plain = matches!(transport.profile.as_str(), "" | "AVP");
         fits && plain
@@ -172,7 +172,7 @@ impl ServerSession {
 
     /// Returns the media address that a client requests instead of the request's own: `Some(None)`
     /// if it requests none, `None` if the address is not allowed.
-    fn elsewhere(&self, transport: &Transport) -> Option<Option<IpAddr>> {
+    fn requested_destination(&self, transport: &Transport) -> Option<Option<IpAddr>> {
         let Some(wanted) = &transport.destination else {
             return Some(None);
         };
@@ -190,7 +190,7 @@ impl ServerSession {
     pub(super) fn finish_setup(
         &mut self,
         cx: &mut Context<'_>,
-        setup: PendingSetup<Played>,
+        setup: PendingSetup<PlaySetup>,
         opened: Result<SocketAddr, ChannelError>,
     ) {
         let (local, remote) = match (opened, self.remote) {
@@ -202,14 +202,14 @@ impl ServerSession {
                 return self.respond(cx, &setup.request, response);
             }
         };
-        let (client, elsewhere) = match setup.rest.to {
-            To::Client(ports, elsewhere) => (ports, elsewhere),
-            To::Group => return self.finish_group_setup(cx, setup, local),
+        let (client, elsewhere) = match setup.data.to {
+            DatagramDestination::Client(ports, elsewhere) => (ports, elsewhere),
+            DatagramDestination::Group => return self.finish_group_setup(cx, setup, local),
         };
         let request = setup.request;
         let at = |port| match elsewhere.filter(|&elsewhere| elsewhere != remote.ip()) {
             Some(elsewhere) => SocketAddr::new(elsewhere, port),
-            None => beside(remote, port),
+            None => with_port(remote, port),
         };
         cx.out.push_back(Output::Peer {
             channel: setup.channel,
@@ -225,8 +225,8 @@ impl ServerSession {
         let response = self.set_up(
             cx,
             setup.media,
-            setup.rest.url,
-            setup.rest.path,
+            setup.data.url,
+            setup.data.path,
             carrier,
             transport,
         );
@@ -237,7 +237,7 @@ impl ServerSession {
     fn finish_group_setup(
         &mut self,
         cx: &mut Context<'_>,
-        setup: PendingSetup<Played>,
+        setup: PendingSetup<PlaySetup>,
         local: SocketAddr,
     ) {
         let shared = self.shared.clone();
@@ -245,7 +245,7 @@ impl ServerSession {
         let place = shared.config.multicast.and_then(|multicast| {
             shared
                 .group_streams
-                .place(&multicast, listening, &setup.rest.path, setup.media)
+                .destination(&multicast, listening, &setup.data.path, setup.media)
         });
         let Some(place) = place else {
             self.note(cx, "no_groups", "all multicast groups in use".to_owned());
@@ -271,8 +271,8 @@ impl ServerSession {
         let response = self.set_up(
             cx,
             setup.media,
-            setup.rest.url,
-            setup.rest.path,
+            setup.data.url,
+            setup.data.path,
             carrier,
             transport,
         );
@@ -292,30 +292,34 @@ impl ServerSession {
         let shared = self.shared.clone();
         let config = &shared.config;
         let cast = match (carrier, self.local) {
-            (Carrier::Group(_), Some(local)) => {
-                Some(Part::new(shared.clone(), local, &path, media, self.number))
-            }
+            (Carrier::Group(_), Some(local)) => Some(Participant::new(
+                shared.clone(),
+                local,
+                &path,
+                media,
+                self.number,
+            )),
             _ => None,
         };
-        let there = cast.as_ref().and_then(Part::join);
+        let there = cast.as_ref().and_then(Participant::join);
         let flow = match there {
             Some(flow) => flow,
             None => {
                 let flow = self.new_flow(media);
                 let flow = cx.flows.insert(flow);
                 if let Some(part) = &cast {
-                    part.begin(flow);
+                    part.register_flow(flow);
                 }
                 flow
             }
         };
         if let Some(part) = &cast {
             let topic = part.topic().to_owned();
-            cx.out.push_back(Output::Listen { topic });
+            cx.out.push_back(Output::Subscribe { topic });
         }
-        let ssrc = cx.flows.with(flow, |flow: &mut RtpFlow| flow.ssrc());
+        let ssrc = cx.flows.access_as(flow, |flow: &mut RtpFlow| flow.ssrc());
         let id = self.rng.next_u64();
-        let conversation = self.conversation.get_or_insert_with(|| Conversation {
+        let conversation = self.rtsp_session.get_or_insert_with(|| RtspSession {
             id: format!("{id:016X}"),
             path,
             streams: Vec::new(),
@@ -325,8 +329,8 @@ impl ServerSession {
             url,
             flow,
             carrier,
-            cast,
-            playing: Playing::No,
+            group: cast,
+            playing: PlayState::Stopped,
             until: None,
             report_at: None,
             base_told: false,

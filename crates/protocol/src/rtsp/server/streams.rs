@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use measure::Time;
 
-use super::group_streams::Part;
-pub(super) use crate::media::rtp::REPORT_EVERY;
+use super::group_streams::Participant;
+pub(super) use crate::media::rtp::REPORT_INTERVAL;
 use crate::media::rtp::RtpFlow;
 use crate::session::{ChannelId, Context, FlowId, Output, Port, Record};
 
@@ -35,11 +35,11 @@ impl Carrier {
 
 /// State of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Playing {
+pub(super) enum PlayState {
     /// Not started, or paused.
-    No,
+    Stopped,
     /// Being sent.
-    Yes,
+    Sending,
     Ended,
 }
 
@@ -53,8 +53,8 @@ pub(super) struct Stream {
     pub(super) flow: FlowId,
     pub(super) carrier: Carrier,
     /// Participation in a track that is sent once for all clients, if it goes to a group.
-    pub(super) cast: Option<Part>,
-    pub(super) playing: Playing,
+    pub(super) group: Option<Participant>,
+    pub(super) playing: PlayState,
     /// End position, if it is before the end of the media.
     pub(super) until: Option<Duration>,
     /// Due time of the next sender report.
@@ -67,7 +67,7 @@ impl Stream {
     /// Sends a sender report, with BYE if `goodbye`.
     pub(super) fn report(&mut self, cx: &mut Context<'_>, wall_clock: Duration, goodbye: bool) {
         let now = cx.now;
-        let mut compound = cx.flows.with(self.flow, |flow: &mut RtpFlow| {
+        let mut compound = cx.flows.access_as(self.flow, |flow: &mut RtpFlow| {
             flow.report(now, wall_clock, "streamgauge", goodbye)
         });
         cx.out.push_back(match self.carrier {
@@ -92,10 +92,10 @@ impl Stream {
 
     /// Ends the stream: reports what was sent, and releases its channel and flow.
     pub(super) fn finish(self, cx: &mut Context<'_>, session: &str) {
-        let last = match &self.cast {
+        let last = match &self.group {
             Some(part) => part.leave(cx, self.flow),
             None => {
-                if self.playing == Playing::Yes {
+                if self.playing == PlayState::Sending {
                     cx.out.push_back(Output::StopFlow { flow: self.flow });
                 }
                 true
@@ -109,13 +109,13 @@ impl Stream {
         }
         // Removed before its counts are read: it may be sending at this moment, and the counts must
         // be final.
-        let flow: Box<RtpFlow> = cx.flows.take(self.flow);
-        let mut served = flow.served();
+        let flow: Box<RtpFlow> = cx.flows.remove_as(self.flow);
+        let mut served = flow.statistics();
         served.session = session.to_owned();
         served.media = flow.clip().media().to_owned();
         served.url = self.url;
         served.base_told = self.base_told;
-        served.ended = self.playing == Playing::Ended && !flow.stopped_early();
+        served.ended = self.playing == PlayState::Ended && !flow.stopped_early();
         cx.out.push_back(Output::Record(Record::new(served)));
     }
 }

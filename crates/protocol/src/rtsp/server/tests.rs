@@ -12,8 +12,8 @@ use crate::media::rtp::{RtpFlow, ServedStream};
 use crate::rtsp::codec::{Decoder, Item, Response};
 use crate::session::Handover;
 use crate::session::{
-    ChannelError, ChannelId, Closed, Context, FlowId, Flows, Input, Open, Outcome, Output, Port,
-    Sinks,
+    ChannelError, ChannelId, CloseReason, Context, FlowId, Flows, Input, Open, Outcome, Output,
+    Port, Sinks,
 };
 
 mod elsewhere;
@@ -22,7 +22,7 @@ mod publish;
 const CONTROL: ChannelId = ChannelId(0);
 
 /// A session of the server with a scripted client.
-struct Talk {
+struct ScriptedClient {
     session: Box<dyn Session>,
     now: Time,
     recorder: Recorder,
@@ -60,14 +60,14 @@ fn with_faults(faults: &[&str]) -> ServerConfig {
     config
 }
 
-impl Talk {
-    fn new(config: ServerConfig) -> Talk {
-        Talk::with(&Server::new(config).unwrap(), 1)
+impl ScriptedClient {
+    fn new(config: ServerConfig) -> ScriptedClient {
+        ScriptedClient::with(&Server::new(config).unwrap(), 1)
     }
 
     /// Starts the session of this connection number on `server`.
-    fn with(server: &Server, number: u64) -> Talk {
-        let mut talk = Talk {
+    fn with(server: &Server, number: u64) -> ScriptedClient {
+        let mut talk = ScriptedClient {
             session: server.session(number),
             now: Time::from_nanos(5),
             recorder: Recorder::new(server.catalogue()),
@@ -147,17 +147,19 @@ impl Talk {
             Output::Peer { media, control, .. } => self.peers.push((media, control)),
             Output::Close { channel } => self.closed.push(channel),
             Output::StartFlow { flow, channel } => {
-                let interleaved = self.flows.with(flow, |f: &mut RtpFlow| f.interleaved());
+                let interleaved = self
+                    .flows
+                    .access_as(flow, |f: &mut RtpFlow| f.interleaved_channel());
                 self.running.push((flow, channel, interleaved));
             }
             Output::StopFlow { flow } => self.running.retain(|running| running.0 != flow),
             Output::Note(note) => self.notes.push(note.kind),
             Output::Record(served) => {
-                let served = served.take::<ServedStream>();
+                let served = served.downcast::<ServedStream>();
                 self.served.push(*served.expect("nothing else is said"));
             }
-            Output::Tell { .. } => {}
-            Output::Listen { topic } => self.listens.push(topic),
+            Output::Publish { .. } => {}
+            Output::Subscribe { topic } => self.listens.push(topic),
             Output::Ended(outcome) => self.outcome = Some(outcome),
             other => panic!("{other:?}"),
         }
@@ -204,7 +206,7 @@ impl Talk {
             let flows = self
                 .running
                 .iter()
-                .map(|running| (self.flows.reach(running.0, |f| f.next_due()), running.0))
+                .map(|running| (self.flows.access(running.0, |f| f.next_due()), running.0))
                 .collect::<Vec<_>>();
             if let Some((_, flow)) = flows.iter().find(|(due, _)| due.is_none()) {
                 self.running.retain(|running| running.0 != *flow);
@@ -221,9 +223,9 @@ impl Talk {
             }
             self.now = self.now.max(next);
             for (_, flow) in flows {
-                while let Some(packet) = self.flows.reach(flow, |f| f.next_packet(self.now)) {
+                while let Some(packet) = self.flows.access(flow, |f| f.next_packet(self.now)) {
                     let left = Some(Handover::at(self.now));
-                    self.flows.reach(flow, |f| f.left(packet.tag, left));
+                    self.flows.access(flow, |f| f.packet_sent(packet.tag, left));
                     self.packets += 1;
                 }
             }
@@ -253,7 +255,7 @@ impl Talk {
 
 #[test]
 fn udp_session_plays_to_the_end() {
-    let mut talk = Talk::new(config());
+    let mut talk = ScriptedClient::new(config());
     let options = talk.ask("OPTIONS *", &[]);
     assert!(options.headers.get("Public").unwrap().contains("SETUP"));
     let describe = talk.ask("DESCRIBE rtsp://h/a", &["Accept: application/sdp"]);
@@ -346,14 +348,14 @@ fn udp_session_plays_to_the_end() {
     assert_eq!(talk.closed, [channel]);
     talk.input(Input::Closed {
         channel: CONTROL,
-        how: Closed::End,
+        reason: CloseReason::End,
     });
     assert_eq!(talk.outcome, Some(Outcome::Completed));
 }
 
 #[test]
 fn interleaved_media_can_be_paused_separately() {
-    let mut talk = Talk::new(ServerConfig {
+    let mut talk = ScriptedClient::new(ServerConfig {
         audio: true,
         length: None,
         ..config()
@@ -421,7 +423,7 @@ fn interleaved_media_can_be_paused_separately() {
 
 #[test]
 fn invalid_requests_get_their_status() {
-    let mut talk = Talk::new(ServerConfig {
+    let mut talk = ScriptedClient::new(ServerConfig {
         streams: Some(12),
         transports: Transports::Tcp,
         ..config()
@@ -508,7 +510,7 @@ fn invalid_requests_get_their_status() {
 
 #[test]
 fn requests_wait_for_a_setup_that_opens_ports() {
-    let mut talk = Talk::new(config());
+    let mut talk = ScriptedClient::new(config());
     talk.send(
         "SETUP rtsp://h/a/track1",
         &["Transport: RTP/AVP;unicast;client_port=5000-5001"],
@@ -528,7 +530,7 @@ fn requests_wait_for_a_setup_that_opens_ports() {
 
 #[test]
 fn only_a_silent_client_times_out() {
-    let mut talk = Talk::new(ServerConfig {
+    let mut talk = ScriptedClient::new(ServerConfig {
         session_timeout: Duration::from_secs(3),
         length: None,
         ..config()
@@ -554,7 +556,7 @@ fn only_a_silent_client_times_out() {
 
 #[test]
 fn configured_credentials_are_required() {
-    let mut talk = Talk::new(ServerConfig {
+    let mut talk = ScriptedClient::new(ServerConfig {
         user: Some("ann".to_owned()),
         password: "x".to_owned(),
         auth: AuthScheme::Any,
@@ -577,7 +579,7 @@ fn configured_credentials_are_required() {
 
 #[test]
 fn session_faults_are_injected_and_noted() {
-    let mut talk = Talk::new(with_faults(&[
+    let mut talk = ScriptedClient::new(with_faults(&[
         "refuse=setup:461",
         "silent=pause",
         "slow=options:2s",
@@ -612,14 +614,14 @@ fn session_faults_are_injected_and_noted() {
 
 #[test]
 fn content_length_fault_is_injected() {
-    let mut talk = Talk::new(with_faults(&["content-length"]));
+    let mut talk = ScriptedClient::new(with_faults(&["content-length"]));
     talk.send("DESCRIBE rtsp://h/a", &[]);
     assert_eq!(talk.notes, ["fault_content_length"]);
 }
 
 #[test]
 fn cut_and_stop_faults_end_playback() {
-    let mut talk = Talk::new(with_faults(&["cut=2s", "stop=1s"]));
+    let mut talk = ScriptedClient::new(with_faults(&["cut=2s", "stop=1s"]));
     let session = talk.set_up_tcp();
     assert_eq!(talk.status("PLAY rtsp://h/a", &[&session]), 200);
     talk.wait(3);
@@ -631,9 +633,9 @@ fn cut_and_stop_faults_end_playback() {
 
 #[test]
 fn hostile_bytes_do_no_harm() {
-    let mut talk = Talk::new(config());
+    let mut talk = ScriptedClient::new(config());
     talk.bytes(&[b'A'; 50_000]);
-    let mut talk = Talk::new(config());
+    let mut talk = ScriptedClient::new(config());
     talk.send(
         "SETUP rtsp://h/a/track1",
         &["Transport: RTP/AVP;unicast;client_port=5000-5001"],
@@ -656,7 +658,7 @@ fn floods_end_their_session() {
         ("P * RTSP/1.0\n\n", "too_many_requests"),
         ("RTSP/1.0 200\n\n", "too_many_requests"),
     ] {
-        let mut talk = Talk::new(config());
+        let mut talk = ScriptedClient::new(config());
         talk.bytes(text.repeat(256 * 1024 / text.len()).as_bytes());
         assert!(
             matches!(&talk.outcome, Some(Outcome::Failed(failure)) if failure.reason == reason),
@@ -670,7 +672,7 @@ fn floods_end_their_session() {
 #[test]
 fn trickling_bytes_do_not_keep_a_session_alive() {
     let timeout = Duration::from_secs(3);
-    let mut talk = Talk::new(ServerConfig {
+    let mut talk = ScriptedClient::new(ServerConfig {
         session_timeout: timeout,
         ..config()
     });
@@ -706,9 +708,9 @@ fn invalid_settings_are_rejected_with_a_reason() {
 
 #[test]
 fn range_plays_from_its_key_frame_to_its_end() {
-    let mut talk = Talk::new(config());
+    let mut talk = ScriptedClient::new(config());
     let session = talk.set_up_tcp();
-    let play = |talk: &mut Talk, range: &str| {
+    let play = |talk: &mut ScriptedClient, range: &str| {
         let answer = talk.ask("PLAY rtsp://h/a", &[&session, range]);
         let range = answer.headers.get("Range").map(str::to_owned);
         (answer.status, range)
@@ -736,7 +738,7 @@ fn range_plays_from_its_key_frame_to_its_end() {
     assert_eq!(talk.running.len(), 1);
     assert_eq!(talk.status("PAUSE rtsp://h/a", &[&session]), 200);
     // Live media is only available at its current position.
-    let mut talk = Talk::new(ServerConfig {
+    let mut talk = ScriptedClient::new(ServerConfig {
         length: None,
         ..config()
     });

@@ -1,15 +1,15 @@
 use super::*;
-use crate::websocket::Acceptance;
+use crate::websocket::ServerHandshake;
 
 /// A Janus server with these PeerConnections: session, handle, packets in and out of each medium.
 type Peers = [(u64, u64, &'static [(u64, u64)])];
 
-fn frame_of(assembly: &mut Assembly, mut bytes: &[u8]) -> Value {
+fn frame_of(assembly: &mut Reassembler, mut bytes: &[u8]) -> Value {
     match assembly
         .next(true, &LIMITS, &mut bytes)
         .expect("well-formed")
     {
-        Some(Item::Frame(frame)) => {
+        Some(Received::Message(frame)) => {
             serde_json::from_slice(frame.body.expect("short")).expect("JSON")
         }
         other => panic!("{other:?}"),
@@ -71,21 +71,21 @@ fn text(value: &Value) -> Vec<u8> {
 fn open() -> JanusAdmin {
     let url = websocket::parse_url("ws://127.0.0.1:7188/").expect("a URL");
     let (mut admin, request) = JanusAdmin::begin(&url, "s3cret", 1);
-    let mut server = Acceptance::new(&[SUBPROTOCOL]);
-    let answer = server.take(&mut &request[..]).expect("well-formed");
+    let mut server = ServerHandshake::new(&[SUBPROTOCOL]);
+    let answer = server.read_request(&mut &request[..]).expect("well-formed");
     let answer = answer.expect("it is whole");
     // Split, as it may arrive.
-    assert_eq!(admin.take(&answer[..20]), Ok(Step::Wait));
-    assert_eq!(admin.take(&answer[20..]), Ok(Step::Open));
+    assert_eq!(admin.received(&answer[..20]), Ok(Step::Wait));
+    assert_eq!(admin.received(&answer[20..]), Ok(Step::Open));
     admin
 }
 
-fn look(admin: &mut JanusAdmin, peers: &Peers) -> Result<Look, String> {
-    let mut assembly = Assembly::default();
-    let mut sent = admin.look();
+fn query(admin: &mut JanusAdmin, peers: &Peers) -> Result<CounterQuery, String> {
+    let mut assembly = Reassembler::default();
+    let mut sent = admin.start_query();
     loop {
         let answer = text(&respond(&frame_of(&mut assembly, &sent), peers));
-        sent = match admin.take(&answer)? {
+        sent = match admin.received(&answer)? {
             Step::Send(bytes) => bytes,
             Step::Done(look) => return Ok(look),
             other => panic!("{other:?}"),
@@ -96,7 +96,7 @@ fn look(admin: &mut JanusAdmin, peers: &Peers) -> Result<Look, String> {
 #[test]
 fn totals_include_peer_connections_that_have_ended() {
     let mut admin = open();
-    let first = look(
+    let first = query(
         &mut admin,
         &[(1, 10, &[(7, 0), (5, 0)]), (1, 11, &[(0, 9)]), (2, 20, &[])],
     );
@@ -104,21 +104,21 @@ fn totals_include_peer_connections_that_have_ended() {
     assert_eq!((first.counts.packets_in, first.counts.packets_out), (12, 9));
     assert_eq!((first.counts.bytes_in, first.counts.nacked_in), (1200, 9));
     assert_eq!((first.counts.lost_in, first.counts.lost_out), (6, 12));
-    assert_eq!((first.peers, first.gone, first.queued), (3, 0, 15));
+    assert_eq!((first.peers, first.ended, first.queued), (3, 0, 15));
     // One session has ended, and one handle has a new PeerConnection.
-    let second = look(&mut admin, &[(1, 10, &[(1, 0)]), (2, 20, &[(0, 4)])]);
+    let second = query(&mut admin, &[(1, 10, &[(1, 0)]), (2, 20, &[(0, 4)])]);
     let second = second.expect("all answer");
     assert_eq!(
         (second.counts.packets_in, second.counts.packets_out),
         (13, 13)
     );
-    assert_eq!((second.peers, second.gone), (2, 1));
-    let third = look(&mut admin, &[]).expect("it answers");
+    assert_eq!((second.peers, second.ended), (2, 1));
+    let third = query(&mut admin, &[]).expect("it answers");
     assert_eq!(
         (third.counts.packets_in, third.counts.packets_out),
         (13, 13)
     );
-    assert_eq!((third.peers, third.gone), (0, 3));
+    assert_eq!((third.peers, third.ended), (0, 3));
 }
 
 #[test]
@@ -127,21 +127,21 @@ fn refusals_and_malformed_responses_are_errors() {
         "janus": "error", "transaction": "1", "error": {"code": 403, "reason": "Unauthorized"},
     });
     let mut admin = open();
-    admin.look();
-    let error = admin.take(&text(&refusal)).expect_err("refused");
+    admin.start_query();
+    let error = admin.received(&text(&refusal)).expect_err("refused");
     assert!(error.contains("Unauthorized"), "{error}");
     let mut admin = open();
-    admin.look();
+    admin.start_query();
     let mut out = Vec::new();
     websocket::write_message(websocket::TEXT, b"{", None, &mut out);
-    assert!(admin.take(&out).is_err());
+    assert!(admin.received(&out).is_err());
     let mut admin = open();
-    admin.look();
+    admin.start_query();
     // The response to an earlier request, and values of unexpected types.
     let late = json!({"janus": "success", "transaction": "0", "sessions": [1]});
-    assert_eq!(admin.take(&text(&late)), Ok(Step::Wait));
+    assert_eq!(admin.received(&text(&late)), Ok(Step::Wait));
     let odd = json!({"janus": "success", "transaction": "1", "sessions": {"a": -1}});
-    assert!(matches!(admin.take(&text(&odd)), Ok(Step::Done(look)) if look.peers == 0));
+    assert!(matches!(admin.received(&text(&odd)), Ok(Step::Done(look)) if look.peers == 0));
 }
 
 #[test]

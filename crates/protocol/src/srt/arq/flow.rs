@@ -1,5 +1,5 @@
 //! Senders driven by the worker's pacer: [`SrtTsFlow`] sends a transport stream that it makes,
-//! [`SrtFlow`] sends the payloads of its session.
+//! [`PushedFlow`] sends the payloads of its session.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use serde::Serialize;
 use super::sender::{Outgoing, Sender};
 use crate::session::{Flow, FlowPacket, Handover, PacketHeader, Tag};
 use crate::srt::seq::SeqNumber;
-use mediagen::ts::looped_stream::{DATAGRAM, DATAGRAM_BITS, LoopedStream, PACKETS};
+use mediagen::ts::looped_stream::{DATAGRAM, DATAGRAM_BITS, LoopedStream, PACKETS_PER_DATAGRAM};
 use mediagen::ts::mux::{Mux, Steps};
-use mediagen::ts::packet::PACKET;
+use mediagen::ts::packet::PACKET_LEN;
 use mediagen::ts::stamp::Stamp;
 
 /// Payload memory is allocated in chunks of this size. Each of thousands of streams holds one or
@@ -23,11 +23,11 @@ use mediagen::ts::stamp::Stamp;
 const CHUNK: usize = 4 * DATAGRAM;
 
 /// Bit of a tag that marks a retransmission.
-pub(in crate::srt) const AGAIN: u64 = 1 << 32;
+pub(in crate::srt) const RETRANSMISSION_TAG: u64 = 1 << 32;
 
 /// Datagram counts of a flow. Their sum is `pktSent` once all datagrams have left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Left {
+pub struct DepartureCounts {
     /// Packets sent for the first time.
     pub first: u64,
     /// Packets retransmitted.
@@ -43,7 +43,7 @@ const DELAYS_MAX: usize = 65_536;
 /// Datagram counts of a flow, and the delay of each datagram.
 #[derive(Debug, Default)]
 pub(in crate::srt) struct Departures {
-    pub(super) left: Left,
+    pub(super) counts: DepartureCounts,
     /// Time that each packet spent in the send buffer before it was first sent, in nanoseconds.
     /// `None` if delays are not collected.
     delays: Option<Vec<u64>>,
@@ -54,22 +54,22 @@ impl Departures {
     #[inline]
     pub(super) fn count(&mut self, sender: &Sender, tag: Tag, left: Option<Handover>) {
         match left {
-            None => self.left.not_taken += 1,
-            Some(left) if tag.0 & AGAIN == 0 => {
-                self.left.first += 1;
+            None => self.counts.not_taken += 1,
+            Some(left) if tag.0 & RETRANSMISSION_TAG == 0 => {
+                self.counts.first += 1;
                 if let Some(delays) = &mut self.delays
                     && delays.len() < DELAYS_MAX
-                    && let Some(since) = sender.handed_in(SeqNumber::new(tag.0 as u32))
+                    && let Some(since) = sender.pushed_at(SeqNumber::new(tag.0 as u32))
                 {
                     delays.push(left.ended.since(since).as_nanos() as u64);
                 }
             }
-            Some(_) => self.left.again += 1,
+            Some(_) => self.counts.again += 1,
         }
     }
 
     /// Starts to collect the time that packets wait.
-    pub(in crate::srt) fn keep_delays(&mut self) {
+    pub(in crate::srt) fn collect_delays(&mut self) {
         self.delays.get_or_insert_default();
     }
 
@@ -82,11 +82,15 @@ impl Departures {
 }
 
 #[inline]
-pub(super) fn packet(packet: Outgoing) -> FlowPacket {
-    let again = if packet.retransmitted { AGAIN } else { 0 };
+pub(super) fn flow_packet(packet: Outgoing) -> FlowPacket {
+    let again = if packet.retransmitted {
+        RETRANSMISSION_TAG
+    } else {
+        0
+    };
     FlowPacket {
         due: packet.due,
-        header: PacketHeader::EMPTY.with(&packet.header),
+        header: PacketHeader::EMPTY.append(&packet.header),
         payload: packet.payload,
         tag: Tag(u64::from(packet.sequence.value()) | again),
     }
@@ -94,16 +98,16 @@ pub(super) fn packet(packet: Outgoing) -> FlowPacket {
 
 /// Sends the payloads that a session pushes to its sender, and their retransmissions.
 #[derive(Debug)]
-pub struct SrtFlow {
+pub struct PushedFlow {
     sender: Sender,
     finished: bool,
     departures: Departures,
 }
 
-impl SrtFlow {
+impl PushedFlow {
     /// Creates a flow with nothing to send.
-    pub fn new(sender: Sender) -> SrtFlow {
-        SrtFlow {
+    pub fn new(sender: Sender) -> PushedFlow {
+        PushedFlow {
             sender,
             finished: false,
             departures: Departures::default(),
@@ -122,8 +126,8 @@ impl SrtFlow {
     }
 
     /// Datagram counts so far.
-    pub fn left_so_far(&self) -> Left {
-        self.departures.left
+    pub fn departure_counts(&self) -> DepartureCounts {
+        self.departures.counts
     }
 }
 
@@ -139,7 +143,7 @@ pub(super) fn next_due(sender: &Sender, finished: bool) -> Option<Time> {
     }
 }
 
-impl Flow for SrtFlow {
+impl Flow for PushedFlow {
     #[inline]
     fn next_due(&self) -> Option<Time> {
         next_due(&self.sender, self.finished)
@@ -147,11 +151,11 @@ impl Flow for SrtFlow {
 
     #[inline]
     fn next_packet(&mut self, now: Time) -> Option<FlowPacket> {
-        self.sender.next_packet(now).map(packet)
+        self.sender.next_packet(now).map(flow_packet)
     }
 
     #[inline]
-    fn left(&mut self, tag: Tag, left: Option<Handover>) {
+    fn packet_sent(&mut self, tag: Tag, left: Option<Handover>) {
         self.departures.count(&self.sender, tag, left);
     }
 }
@@ -162,7 +166,7 @@ pub struct TsFlowSettings {
     /// Stream that is sent in a loop, 1,316 bytes in a packet.
     pub looped: Arc<LoopedStream>,
     /// Address in the stamps: that of the stream's consumer, or where the stream is published.
-    pub place: SocketAddr,
+    pub stamp_address: SocketAddr,
     /// Number in the stamps that distinguishes the runs of a source.
     pub source: u64,
     /// Wall clock time since 1970 at [`Time::ZERO`].
@@ -182,7 +186,7 @@ pub struct SrtTsFlow {
     due: Steps,
     count: u64,
     wall_clock: u64,
-    room: BytesMut,
+    buffer: BytesMut,
     departures: Departures,
 }
 
@@ -198,8 +202,8 @@ impl SrtTsFlow {
             sender,
             mux: Mux::new(settings.looped),
             stamp: Stamp {
-                packets: PACKETS as u8,
-                group: settings.place,
+                packets: PACKETS_PER_DATAGRAM as u8,
+                group: settings.stamp_address,
                 source: settings.source,
                 number: 0,
                 due: 0,
@@ -209,7 +213,7 @@ impl SrtTsFlow {
             due: Steps::new(DATAGRAM_BITS * 1_000_000_000, rate),
             count,
             wall_clock: u64::try_from(settings.wall_clock.as_nanos()).unwrap_or(u64::MAX),
-            room: BytesMut::new(),
+            buffer: BytesMut::new(),
             departures: Departures::default(),
         }
     }
@@ -239,8 +243,8 @@ impl SrtTsFlow {
     }
 
     /// Datagram counts so far.
-    pub fn left_so_far(&self) -> Left {
-        self.departures.left
+    pub fn departure_counts(&self) -> DepartureCounts {
+        self.departures.counts
     }
 
     /// Time of the next payload. `None` before the start and after the last payload.
@@ -257,23 +261,23 @@ impl SrtTsFlow {
 
     /// Makes the payload that is due at `due`, and pushes it to the sender.
     fn make(&mut self, due: Time) {
-        if self.room.capacity() < DATAGRAM {
-            self.room.reserve(CHUNK);
+        if self.buffer.capacity() < DATAGRAM {
+            self.buffer.reserve(CHUNK);
         }
         // Space for the stamp, which contains a checksum of the bytes after it.
-        self.room.extend_from_slice(&[0; PACKET]);
-        for _ in 1..PACKETS {
-            let room = &mut self.room;
+        self.buffer.extend_from_slice(&[0; PACKET_LEN]);
+        for _ in 1..PACKETS_PER_DATAGRAM {
+            let room = &mut self.buffer;
             self.mux.next(|packet| room.extend_from_slice(packet));
         }
-        self.stamp.check = libdeflater::crc32(&self.room[PACKET..]);
+        self.stamp.check = libdeflater::crc32(&self.buffer[PACKET_LEN..]);
         self.stamp.due = self.wall_clock + due.as_nanos();
-        self.room[..PACKET].copy_from_slice(&self.stamp.write());
-        let payload = self.room.split();
+        self.buffer[..PACKET_LEN].copy_from_slice(&self.stamp.write());
+        let payload = self.buffer.split();
         self.stamp.number += 1;
         self.due.advance();
         // The sender counts refused payloads.
-        let _ = self.sender.push_made(due, payload);
+        let _ = self.sender.push_owned(due, payload);
     }
 }
 
@@ -294,11 +298,11 @@ impl Flow for SrtTsFlow {
                 break;
             }
         }
-        self.sender.next_packet(now).map(packet)
+        self.sender.next_packet(now).map(flow_packet)
     }
 
     #[inline]
-    fn left(&mut self, tag: Tag, left: Option<Handover>) {
+    fn packet_sent(&mut self, tag: Tag, left: Option<Handover>) {
         self.departures.count(&self.sender, tag, left);
     }
 }

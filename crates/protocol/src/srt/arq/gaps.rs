@@ -16,9 +16,9 @@ pub(super) struct Gap {
     pub(super) deadline: Time,
     /// Number of packets that may still arrive before a NAK requests these, which may only be
     /// reordered.
-    pub(super) patience: u32,
+    pub(super) reorder_wait: u32,
     /// True if a NAK has requested the packets.
-    pub(super) asked: bool,
+    pub(super) requested: bool,
 }
 
 /// All gaps, in order of sequence numbers.
@@ -26,7 +26,7 @@ pub(super) struct Gap {
 pub(super) struct Gaps {
     gaps: VecDeque<Gap>,
     /// Maximum number of gaps.
-    most: usize,
+    gaps_max: usize,
     /// Number of missing packets.
     missing: u32,
 }
@@ -35,7 +35,7 @@ impl Gaps {
     pub(super) fn new(most: usize) -> Gaps {
         Gaps {
             gaps: VecDeque::new(),
-            most,
+            gaps_max: most,
             missing: 0,
         }
     }
@@ -72,7 +72,7 @@ impl Gaps {
 
     fn bound(&mut self) -> u32 {
         let mut given_up = 0;
-        while self.gaps.len() > self.most {
+        while self.gaps.len() > self.gaps_max {
             given_up += self.pop();
         }
         given_up
@@ -215,7 +215,7 @@ mod tests {
 
     fn listed(gaps: &Gaps) -> BTreeMap<u32, Time> {
         let each = gaps.iter().flat_map(|gap| {
-            let first = gap.range.first.since(START) as u32;
+            let first = gap.range.first.distance_from(START) as u32;
             (first..first + gap.range.count()).map(move |offset| (offset, gap.deadline))
         });
         each.collect()
@@ -238,7 +238,7 @@ mod tests {
                         let range = LossRange { first: seq(first), last: seq(first + count - 1) };
                         next = first + count;
                         let due = deadline(next);
-                        let gap = Gap { range, deadline: due, patience: 0, asked: false };
+                        let gap = Gap { range, deadline: due, reorder_wait: 0, requested: false };
                         prop_assert_eq!(gaps.push(gap), 0);
                         map.extend((first..next).map(|offset| (offset, deadline(next))));
                     }
@@ -281,8 +281,8 @@ mod tests {
                 last: seq(35),
             },
             deadline: at(36),
-            patience: 0,
-            asked: false,
+            reorder_wait: 0,
+            requested: false,
         });
         let dropped = LossRange {
             first: seq(32),
@@ -304,8 +304,8 @@ mod tests {
                 last: seq(last),
             },
             deadline: Time::NEVER,
-            patience: 0,
-            asked: false,
+            reorder_wait: 0,
+            requested: false,
         };
         assert_eq!(gaps.push(gap(1, 3)), 0);
         assert_eq!(gaps.push(gap(5, 9)), 0);

@@ -6,13 +6,13 @@ use bytes::{Bytes, BytesMut};
 use measure::Time;
 use mediagen::ts::mux::Steps;
 
-use super::flow::{Departures, Left, next_due, packet};
+use super::flow::{DepartureCounts, Departures, flow_packet, next_due};
 use super::sender::Sender;
 use crate::session::{Flow, FlowPacket, Handover, Tag};
 
 /// Messages of a sender: all of one size, evenly spaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MadeMessages {
+pub struct MessageSource {
     /// Size of a message in bytes.
     pub size: usize,
     /// Bit rate of the messages: at least 1.
@@ -23,7 +23,7 @@ pub struct MadeMessages {
     pub ttl: Option<Duration>,
 }
 
-impl MadeMessages {
+impl MessageSource {
     /// Content of a message: its number, and bytes derived from the number.
     pub fn content(&self, number: u64) -> Bytes {
         let mut content = BytesMut::zeroed(self.size);
@@ -47,7 +47,7 @@ impl MadeMessages {
 #[derive(Debug)]
 pub struct MessageFlow {
     sender: Sender,
-    messages: MadeMessages,
+    messages: MessageSource,
     began: Option<Time>,
     /// Time of the next message since `began`, in nanoseconds.
     due: Steps,
@@ -60,7 +60,7 @@ pub struct MessageFlow {
 impl MessageFlow {
     /// Creates a flow that has not started. It makes the messages that are due within `length`, or
     /// runs endlessly if `length` is `None`.
-    pub fn new(messages: MadeMessages, length: Option<Duration>, sender: Sender) -> MessageFlow {
+    pub fn new(messages: MessageSource, length: Option<Duration>, sender: Sender) -> MessageFlow {
         let (bits, rate) = (messages.bits().max(1), messages.bits_per_second.max(1));
         let count = length.map_or(u64::MAX, |length| {
             let all = length.as_nanos() * u128::from(rate) / 1_000_000_000;
@@ -98,8 +98,8 @@ impl MessageFlow {
     }
 
     /// Datagram counts so far.
-    pub fn left_so_far(&self) -> Left {
-        self.departures.left
+    pub fn departure_counts(&self) -> DepartureCounts {
+        self.departures.counts
     }
 
     pub(in crate::srt) fn departures(&mut self) -> &mut Departures {
@@ -134,10 +134,10 @@ impl Flow for MessageFlow {
                 break;
             }
         }
-        self.sender.next_packet(now).map(packet)
+        self.sender.next_packet(now).map(flow_packet)
     }
 
-    fn left(&mut self, tag: Tag, left: Option<Handover>) {
+    fn packet_sent(&mut self, tag: Tag, left: Option<Handover>) {
         self.departures.count(&self.sender, tag, left);
     }
 }
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn contents_differ_between_messages_of_any_size() {
         for size in [1, 7, 8, 5000] {
-            let messages = MadeMessages {
+            let messages = MessageSource {
                 size,
                 bits_per_second: 1,
                 in_order: true,

@@ -5,7 +5,7 @@ use std::fmt;
 
 use measure::Time;
 
-use crate::srt::codec::packet::{DataHeader, Key};
+use crate::srt::codec::packet::{DataHeader, KeyFlag};
 use crate::srt::seq::SeqNumber;
 
 /// Packet that is due for delivery.
@@ -17,7 +17,7 @@ pub struct Delivered<'a> {
     pub timestamp: u32,
     pub due: Time,
     /// Key that the payload is still encrypted with.
-    pub key: Key,
+    pub key: KeyFlag,
     pub payload: &'a [u8],
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Playout {
     buffers: Vec<Vec<u8>>,
     free: Vec<u32>,
     /// Buffer of the packet that was delivered last.
-    out: Option<u32>,
+    delivered_buffer: Option<u32>,
 }
 
 #[derive(Clone, Copy)]
@@ -41,7 +41,7 @@ struct Slot {
     buffer: Option<u32>,
     message: u32,
     timestamp: u32,
-    key: Key,
+    key: KeyFlag,
     due: Time,
 }
 
@@ -49,7 +49,7 @@ const EMPTY: Slot = Slot {
     buffer: None,
     message: 0,
     timestamp: 0,
-    key: Key::None,
+    key: KeyFlag::None,
     due: Time::NEVER,
 };
 
@@ -70,7 +70,7 @@ impl Playout {
             held: 0,
             buffers: Vec::new(),
             free: Vec::new(),
-            out: None,
+            delivered_buffer: None,
         }
     }
 
@@ -84,8 +84,8 @@ impl Playout {
 
     /// Keeps a packet, which must be within the window. Ignores packets that are already kept or
     /// delivered.
-    pub(super) fn keep(&mut self, header: &DataHeader, due: Time, payload: &[u8]) {
-        let Ok(place) = usize::try_from(header.sequence.since(self.next)) else {
+    pub(super) fn insert(&mut self, header: &DataHeader, due: Time, payload: &[u8]) {
+        let Ok(place) = usize::try_from(header.sequence.distance_from(self.next)) else {
             return;
         };
         if self.slots.len() <= place {
@@ -127,7 +127,7 @@ impl Playout {
 
     /// Returns the next packet, if it is present and due.
     pub(super) fn deliver(&mut self, now: Time) -> Option<Delivered<'_>> {
-        self.free.extend(self.out.take());
+        self.free.extend(self.delivered_buffer.take());
         if self.due()? > now {
             return None;
         }
@@ -136,7 +136,7 @@ impl Playout {
         let sequence = self.next;
         self.next = sequence.next();
         self.held -= 1;
-        self.out = Some(buffer);
+        self.delivered_buffer = Some(buffer);
         Some(Delivered {
             sequence,
             message: slot.message,

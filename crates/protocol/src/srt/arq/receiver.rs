@@ -15,7 +15,7 @@ use crate::srt::codec::packet::{
 use crate::srt::seq::{SeqNumber, SocketClock};
 use acks::Acks;
 use history::History;
-use rates::Rates;
+use rates::RateEstimator;
 
 pub use super::playout::Delivered;
 
@@ -24,19 +24,19 @@ mod history;
 mod rates;
 
 /// Interval of full acknowledgements while packets arrive (SRT, 4.8.1).
-pub const ACK_EVERY: Duration = Duration::from_millis(10);
+pub const FULL_ACK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Number of packets after which a light acknowledgement is sent (SRT, 4.8.1).
-const LIGHT_ACK_EVERY: u32 = 64;
+const LIGHT_ACK_PACKETS: u32 = 64;
 
 /// Minimum interval of periodic NAKs (SRT, 4.8.2).
-const NAK_EVERY_MIN: Duration = Duration::from_millis(20);
+const NAK_INTERVAL_MIN: Duration = Duration::from_millis(20);
 
 /// Minimum interval of NAKs without TSBPD, such as in message mode. The value is that of libsrt.
-const NAK_EVERY_UNTIMED_MIN: Duration = Duration::from_millis(300);
+const NAK_INTERVAL_UNTIMED_MIN: Duration = Duration::from_millis(300);
 
 /// Number of packets in order after which the reorder tolerance decreases by one, as in libsrt.
-const ORDERED_MAX: u32 = 50;
+const TOLERANCE_DECREASE_PACKETS: u32 = 50;
 
 /// Maximum number of gaps of a receiver that only counts, and gives up late packets: 12 KiB.
 const GAPS_MAX: usize = 512;
@@ -79,7 +79,7 @@ pub struct ReceiverConfig {
     pub window: u32,
     /// Maximum delay from arrival to [`Receiver::data`]. Missing packets are given up this long
     /// after they were due, unless a later arrival shows earlier that they are too late.
-    pub read_behind: Duration,
+    pub read_delay_max: Duration,
     pub delivery: Delivery,
 }
 
@@ -100,7 +100,7 @@ impl ReceiverConfig {
             periodic_nak: true,
             reorder_tolerance_max: 0,
             window: 8192,
-            read_behind: Duration::ZERO,
+            read_delay_max: Duration::ZERO,
             delivery: Delivery::Counting,
         }
     }
@@ -108,7 +108,7 @@ impl ReceiverConfig {
 
 /// Result of a data packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum PacketStatus {
     /// The packet arrived in time, for the first time.
     New {
         /// True if the packet was missing, and this is a retransmission.
@@ -137,23 +137,23 @@ pub struct Receiver {
     too_late_drop: bool,
     periodic_nak: bool,
     window: u32,
-    read_behind: Duration,
+    read_delay_max: Duration,
     /// Number after the highest that has arrived.
     next: SeqNumber,
     gaps: Gaps,
-    came: History,
+    history: History,
     playout: Option<Playout>,
-    patience: u32,
-    patience_max: u32,
-    ordered: u32,
+    reorder_tolerance: u32,
+    reorder_tolerance_max: u32,
+    in_order_count: u32,
     /// True if a gap is due for its first NAK.
-    nak_wanted: bool,
+    nak_pending: bool,
     nak_at: Time,
     acks: Acks,
     rtt: Rtt,
-    rates: Rates,
+    rates: RateEstimator,
     /// Time of the last arrival.
-    last: Time,
+    last_arrival_at: Time,
     statistics: ReceiverStatistics,
 }
 
@@ -176,20 +176,20 @@ impl Receiver {
             too_late_drop: config.too_late_drop,
             periodic_nak: config.periodic_nak,
             window,
-            read_behind: config.read_behind,
+            read_delay_max: config.read_delay_max,
             next: first,
             gaps: Gaps::new(gaps),
-            came: History::new(window),
+            history: History::new(window),
             playout,
-            patience: config.reorder_tolerance_max,
-            patience_max: config.reorder_tolerance_max,
-            ordered: 0,
-            nak_wanted: false,
+            reorder_tolerance: config.reorder_tolerance_max,
+            reorder_tolerance_max: config.reorder_tolerance_max,
+            in_order_count: 0,
+            nak_pending: false,
             nak_at: Time::NEVER,
             acks: Acks::new(first),
             rtt: Rtt::default(),
-            rates: Rates::default(),
-            last: Time::ZERO,
+            rates: RateEstimator::default(),
+            last_arrival_at: Time::ZERO,
             statistics: ReceiverStatistics {
                 ms_rcv_tsb_pd_delay: u64::try_from(latency.as_millis()).unwrap_or(u64::MAX),
                 ..ReceiverStatistics::default()
@@ -199,9 +199,9 @@ impl Receiver {
 
     /// Handles a data packet that arrived at `at`. Packets must be passed in order of arrival:
     /// whether a packet is in time depends on its arrival, however late it is read.
-    pub fn data(&mut self, header: &DataHeader, payload: &[u8], at: Time) -> Verdict {
-        let at = at.max(self.last);
-        self.last = at;
+    pub fn data(&mut self, header: &DataHeader, payload: &[u8], at: Time) -> PacketStatus {
+        let at = at.max(self.last_arrival_at);
+        self.last_arrival_at = at;
         let count = &mut self.statistics;
         count.pkt_recv += 1;
         count.byte_recv += (HEADER + payload.len()) as u64;
@@ -211,61 +211,67 @@ impl Receiver {
             .packet(header.sequence, payload.len(), at, is_sent_anew);
         self.expire(at);
         if let Some(tsbpd) = &mut self.tsbpd {
-            tsbpd.follow(header.timestamp);
+            tsbpd.detect_wrap(header.timestamp);
         }
         let due = self.due_of(header.timestamp);
         let sequence = header.sequence;
-        let verdict = match u32::try_from(sequence.since(self.next)) {
-            Ok(ahead) => self.ahead(sequence, ahead, due, at),
-            Err(_) => self.behind(header, due, at),
+        let verdict = match u32::try_from(sequence.distance_from(self.next)) {
+            Ok(ahead) => self.receive_ahead(sequence, ahead, due, at),
+            Err(_) => self.receive_behind(header, due, at),
         };
         match verdict {
-            Verdict::New { .. } => {
-                self.came.insert(sequence);
-                self.acks.since += 1;
+            PacketStatus::New { .. } => {
+                self.history.insert(sequence);
+                self.acks.packets_since_full += 1;
                 self.statistics.pkt_recv_unique += 1;
                 self.statistics.byte_recv_unique += payload.len() as u64;
                 if let Some(playout) = &mut self.playout {
-                    playout.keep(header, due.unwrap_or(at), payload);
+                    playout.insert(header, due.unwrap_or(at), payload);
                 }
             }
-            Verdict::Duplicate => self.statistics.pkt_rcv_duplicate += 1,
-            Verdict::Belated { by } => {
+            PacketStatus::Duplicate => self.statistics.pkt_rcv_duplicate += 1,
+            PacketStatus::Belated { by } => {
                 self.statistics.pkt_rcv_belated += 1;
                 self.statistics.us_rcv_belated += by.as_micros() as u64;
             }
-            Verdict::BeyondWindow => self.statistics.pkt_rcv_beyond_window += 1,
+            PacketStatus::BeyondWindow => self.statistics.pkt_rcv_beyond_window += 1,
         }
         verdict
     }
 
     /// Handles a packet that is `ahead` packets after the expected one.
     #[inline]
-    fn ahead(&mut self, sequence: SeqNumber, ahead: u32, due: Option<Time>, at: Time) -> Verdict {
-        if !self.has_room_for(sequence) {
-            return Verdict::BeyondWindow;
+    fn receive_ahead(
+        &mut self,
+        sequence: SeqNumber,
+        ahead: u32,
+        due: Option<Time>,
+        at: Time,
+    ) -> PacketStatus {
+        if !self.is_within_window(sequence) {
+            return PacketStatus::BeyondWindow;
         }
-        self.came.forget(self.next, ahead + 1);
-        let new = Verdict::New {
+        self.history.forget(self.next, ahead + 1);
+        let new = PacketStatus::New {
             recovered: false,
             due,
         };
         if ahead > 0 {
-            self.missed(sequence, self.deadline(due, at));
+            self.add_gap(sequence, self.deadline(due, at));
         } else {
-            self.in_order();
+            self.record_in_order();
         }
         self.next = sequence.next();
-        if self.patience_max > 0 {
-            self.wait_less();
+        if self.reorder_tolerance_max > 0 {
+            self.decrement_reorder_wait();
         }
         new
     }
 
     /// True if a packet is within the window.
-    fn has_room_for(&self, sequence: SeqNumber) -> bool {
+    fn is_within_window(&self, sequence: SeqNumber) -> bool {
         let begin = self.playout.as_ref().map_or(self.next, Playout::next);
-        u32::try_from(sequence.since(begin)).is_ok_and(|ahead| ahead < self.window)
+        u32::try_from(sequence.distance_from(begin)).is_ok_and(|ahead| ahead < self.window)
     }
 
     /// Deadline of packets that are missing before one that arrived at `at` and is due at `due`.
@@ -276,7 +282,7 @@ impl Receiver {
 
     /// Adds a gap from the expected packet up to the one before `end`.
     #[cold]
-    fn missed(&mut self, end: SeqNumber, deadline: Time) {
+    fn add_gap(&mut self, end: SeqNumber, deadline: Time) {
         let range = LossRange {
             first: self.next,
             last: end.minus(1),
@@ -285,48 +291,48 @@ impl Receiver {
         let dropped = self.gaps.push(Gap {
             range,
             deadline,
-            // `wait_less` subtracts one for the packet that has just arrived.
-            patience: self.patience.saturating_add(1),
-            asked: false,
+            // `decrement_reorder_wait` subtracts one for the packet that has just arrived.
+            reorder_wait: self.reorder_tolerance.saturating_add(1),
+            requested: false,
         });
         self.statistics.pkt_rcv_drop += u64::from(dropped);
-        if self.patience_max == 0 {
-            self.nak_wanted = true;
+        if self.reorder_tolerance_max == 0 {
+            self.nak_pending = true;
         }
     }
 
     /// Lowers the reorder tolerance after enough packets in order.
     #[inline]
-    fn in_order(&mut self) {
-        if self.patience > 0 {
-            self.ordered += 1;
-            if self.ordered >= ORDERED_MAX {
-                self.ordered = 0;
-                self.patience -= 1;
+    fn record_in_order(&mut self) {
+        if self.reorder_tolerance > 0 {
+            self.in_order_count += 1;
+            if self.in_order_count >= TOLERANCE_DECREASE_PACKETS {
+                self.in_order_count = 0;
+                self.reorder_tolerance -= 1;
             }
         }
     }
 
     /// Counts an arrived packet in the gaps that wait for reordered packets.
-    fn wait_less(&mut self) {
+    fn decrement_reorder_wait(&mut self) {
         // Requested gaps precede those that are not, except for parts of a split gap.
-        for gap in self.gaps.iter_mut().rev().take_while(|gap| !gap.asked) {
-            gap.patience = gap.patience.saturating_sub(1);
-            self.nak_wanted |= gap.patience == 0;
+        for gap in self.gaps.iter_mut().rev().take_while(|gap| !gap.requested) {
+            gap.reorder_wait = gap.reorder_wait.saturating_sub(1);
+            self.nak_pending |= gap.reorder_wait == 0;
         }
     }
 
     /// Handles a packet before the highest that has arrived.
     #[cold]
-    fn behind(&mut self, header: &DataHeader, due: Option<Time>, at: Time) -> Verdict {
+    fn receive_behind(&mut self, header: &DataHeader, due: Option<Time>, at: Time) -> PacketStatus {
         let sequence = header.sequence;
         let deadline = self.deadline(due, at);
         let Some((_, dropped)) = self.gaps.fill(sequence, deadline) else {
-            if self.came.contains(sequence, self.next) {
-                return Verdict::Duplicate;
+            if self.history.contains(sequence, self.next) {
+                return PacketStatus::Duplicate;
             }
             let by = due.map_or(Duration::ZERO, |due| at.since(due));
-            return Verdict::Belated { by };
+            return PacketStatus::Belated { by };
         };
         self.statistics.pkt_rcv_drop += u64::from(dropped);
         let recovered = header.retransmitted;
@@ -334,11 +340,13 @@ impl Receiver {
             self.statistics.pkt_rcv_recovered += 1;
         } else {
             self.statistics.pkt_rcv_reordered += 1;
-            self.ordered = 0;
-            let distance = self.next.since(sequence).unsigned_abs() - 1;
-            self.patience = self.patience.max(distance.min(self.patience_max));
+            self.in_order_count = 0;
+            let distance = self.next.distance_from(sequence).unsigned_abs() - 1;
+            self.reorder_tolerance = self
+                .reorder_tolerance
+                .max(distance.min(self.reorder_tolerance_max));
         }
-        Verdict::New { recovered, due }
+        PacketStatus::New { recovered, due }
     }
 
     /// Gives up packets that are too late at `now`.
@@ -357,33 +365,33 @@ impl Receiver {
     /// drop requests are ignored. The packet may have arrived before data packets that were already
     /// handled.
     pub fn control(&mut self, control: &Control<'_>, timestamp: u32, arrived: Time) {
-        let at = arrived.max(self.last);
-        self.last = at;
+        let at = arrived.max(self.last_arrival_at);
+        self.last_arrival_at = at;
         match *control {
             Control::AckAck { number } => {
                 self.statistics.pkt_recv_ackack += 1;
-                let Some(rtt) = self.acks.answered(number, arrived) else {
+                let Some(rtt) = self.acks.handle_ackack(number, arrived) else {
                     self.statistics.pkt_recv_foreign_ackack += 1;
                     return;
                 };
                 self.rtt.measure(rtt);
                 if let Some(tsbpd) = &mut self.tsbpd {
-                    tsbpd.measure(timestamp, arrived, rtt);
+                    tsbpd.add_drift_sample(timestamp, arrived, rtt);
                 }
             }
             Control::DropRequest { first, last, .. } => {
                 self.statistics.pkt_recv_drop_request += 1;
-                self.drop_requested(LossRange { first, last }, at);
+                self.handle_drop_request(LossRange { first, last }, at);
             }
             _ => {}
         }
     }
 
-    fn drop_requested(&mut self, range: LossRange, at: Time) {
+    fn handle_drop_request(&mut self, range: LossRange, at: Time) {
         self.expire(at);
         let dropped = u64::from(self.gaps.drop_range(range));
         self.statistics.pkt_rcv_drop += dropped;
-        let beyond = range.last.since(self.next);
+        let beyond = range.last.distance_from(self.next);
         let (Ok(beyond), false) = (u32::try_from(beyond), self.next.is_before(range.first)) else {
             if self.next.is_before(range.first) {
                 // The packets before the range would become an unknown gap.
@@ -391,12 +399,12 @@ impl Receiver {
             }
             return;
         };
-        if !self.has_room_for(range.last) {
+        if !self.is_within_window(range.last) {
             self.statistics.pkt_recv_refused_drop_request += 1;
             return;
         }
         let count = beyond + 1;
-        self.came.forget(self.next, count);
+        self.history.forget(self.next, count);
         self.next = range.last.next();
         self.statistics.pkt_rcv_loss += u64::from(count);
         self.statistics.pkt_rcv_drop += u64::from(count);
@@ -410,11 +418,11 @@ impl Receiver {
     /// True if a packet made a NAK or a light acknowledgement due.
     #[inline]
     pub fn feedback_is_due(&self) -> bool {
-        self.nak_wanted || self.acks.since >= self.acks.light_at()
+        self.nak_pending || self.acks.packets_since_full >= self.acks.next_light_at_packets()
     }
 
     /// Time of the next periodic NAK.
-    pub fn asks_again_at(&self) -> Time {
+    pub fn periodic_nak_at(&self) -> Time {
         match self.periodic_nak && self.gaps.first().is_some() {
             true => self.nak_at,
             false => Time::NEVER,
@@ -424,14 +432,14 @@ impl Receiver {
     /// Time at which [`Receiver::write_next`] has a packet to send, or a packet is given up.
     pub fn due(&self) -> Time {
         if self.feedback_is_due() {
-            return self.last;
+            return self.last_arrival_at;
         }
-        let ack = self.acks.due(self.acknowledged(), self.rtt.patience());
+        let ack = self.acks.due(self.acknowledged(), self.rtt.timeout());
         let Some(gap) = self.gaps.first() else {
             return ack;
         };
-        let given_up = gap.deadline + self.read_behind + Duration::from_nanos(1);
-        ack.min(self.asks_again_at()).min(given_up)
+        let given_up = gap.deadline + self.read_delay_max + Duration::from_nanos(1);
+        ack.min(self.periodic_nak_at()).min(given_up)
     }
 
     /// Appends the next control packet that is due, as one datagram. Returns `false` if none is
@@ -439,7 +447,7 @@ impl Receiver {
     pub fn write_next(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
         let known = now
             .as_nanos()
-            .saturating_sub(self.read_behind.as_nanos() as u64);
+            .saturating_sub(self.read_delay_max.as_nanos() as u64);
         self.expire(Time::from_nanos(known));
         self.write_nak(now, out) || self.write_ack(now, out)
     }
@@ -453,21 +461,21 @@ impl Receiver {
 
     /// Interval of periodic NAKs (SRT, 4.8.2). Without TSBPD, libsrt waits longer for the
     /// retransmission.
-    fn nak_every(&self) -> Duration {
+    fn nak_interval(&self) -> Duration {
         match self.tsbpd {
-            Some(_) => (self.rtt.patience() / 2).max(NAK_EVERY_MIN),
-            None => self.rtt.patience().max(NAK_EVERY_UNTIMED_MIN),
+            Some(_) => (self.rtt.timeout() / 2).max(NAK_INTERVAL_MIN),
+            None => self.rtt.timeout().max(NAK_INTERVAL_UNTIMED_MIN),
         }
     }
 
     fn write_nak(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
         let header = self.header(now);
-        let named = if std::mem::take(&mut self.nak_wanted) {
-            if !self.gaps.iter().any(|gap| gap.asked) {
-                self.nak_at = now + self.nak_every();
+        let named = if std::mem::take(&mut self.nak_pending) {
+            if !self.gaps.iter().any(|gap| gap.requested) {
+                self.nak_at = now + self.nak_interval();
             }
-            let is_patient = self.patience_max > 0;
-            let fresh = |gap: &Gap| !gap.asked && (!is_patient || gap.patience == 0);
+            let is_patient = self.reorder_tolerance_max > 0;
+            let fresh = |gap: &Gap| !gap.requested && (!is_patient || gap.reorder_wait == 0);
             let ranges = self.gaps.iter().filter(|gap| fresh(gap));
             let named = write_nak(header, ranges.map(|gap| gap.range), out);
             let mut marked = 0;
@@ -475,15 +483,15 @@ impl Receiver {
                 marked += u64::from(gap.range.count());
                 // The next NAK has the ranges that did not fit into this one.
                 if marked > named {
-                    self.nak_wanted = true;
+                    self.nak_pending = true;
                     break;
                 }
-                gap.asked = true;
+                gap.requested = true;
             }
             named
         } else if self.periodic_nak && self.gaps.missing() > 0 && now >= self.nak_at {
-            self.nak_at = now + self.nak_every();
-            let ranges = self.gaps.iter().filter(|gap| gap.asked);
+            self.nak_at = now + self.nak_interval();
+            let ranges = self.gaps.iter().filter(|gap| gap.requested);
             write_nak(header, ranges.map(|gap| gap.range), out)
         } else {
             0
@@ -495,8 +503,8 @@ impl Receiver {
 
     fn write_ack(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
         let next = self.acknowledged();
-        let full = now >= self.acks.due(next, self.rtt.patience());
-        if !full && self.acks.since < self.acks.light_at() {
+        let full = now >= self.acks.due(next, self.rtt.timeout());
+        if !full && self.acks.packets_since_full < self.acks.next_light_at_packets() {
             return false;
         }
         let (number, report) = if full {
@@ -504,12 +512,12 @@ impl Receiver {
             let report = AckReport {
                 rtt: self.rtt.smoothed(),
                 rtt_variance: self.rtt.variance(),
-                room: self.room(),
+                free_packets: self.free_packets(),
                 rates: Some(rates),
             };
-            (self.acks.sent(next, now), Some(report))
+            (self.acks.record_full(next, now), Some(report))
         } else {
-            self.acks.light += 1;
+            self.acks.light_since_full += 1;
             self.statistics.pkt_sent_light_ack += 1;
             (0, None)
         };
@@ -525,13 +533,13 @@ impl Receiver {
 
     /// Free space of the receive buffer, in packets. If packets are not kept, the space is computed
     /// as if packets behind the first gap waited.
-    fn room(&self) -> u32 {
+    fn free_packets(&self) -> u32 {
         let begin = match &self.playout {
             Some(playout) => playout.next(),
             None => self.acknowledged(),
         };
         self.window
-            .saturating_sub(self.next.since(begin).unsigned_abs())
+            .saturating_sub(self.next.distance_from(begin).unsigned_abs())
             .max(2)
     }
 
@@ -552,7 +560,7 @@ impl Receiver {
         match playout.due() {
             Some(due) => Some(due),
             // The missing packet is already given up, so the one behind it may be due.
-            None if playout.next() != self.acknowledged() => Some(self.last),
+            None if playout.next() != self.acknowledged() => Some(self.last_arrival_at),
             None => gap.map(|gap| gap.deadline + Duration::from_nanos(1)),
         }
     }
@@ -569,7 +577,7 @@ impl Receiver {
     }
 
     /// Counters without the current state.
-    pub fn statistics_so_far(&self) -> &ReceiverStatistics {
+    pub fn counters(&self) -> &ReceiverStatistics {
         &self.statistics
     }
 
@@ -588,6 +596,10 @@ impl Receiver {
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         let playout = self.playout.as_ref().map_or(0, Playout::bytes);
-        size_of::<Receiver>() + playout + self.gaps.bytes() + self.came.bytes() + self.acks.bytes()
+        size_of::<Receiver>()
+            + playout
+            + self.gaps.bytes()
+            + self.history.bytes()
+            + self.acks.bytes()
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 const FIRST: (u32, u32) = (100_000, 50_000);
 
 /// Maximum value, in microseconds. Larger values of a peer are reduced to it.
-const MOST: u32 = 60_000_000;
+const RTT_MAX_US: u32 = 60_000_000;
 
 /// Smoothed RTT and its variance, in microseconds.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +39,9 @@ impl Rtt {
 
     /// Adds a measurement. The first one replaces the initial values, as in libsrt.
     pub(super) fn measure(&mut self, rtt: Duration) {
-        let sample = u32::try_from(rtt.as_micros()).unwrap_or(MOST).min(MOST);
+        let sample = u32::try_from(rtt.as_micros())
+            .unwrap_or(RTT_MAX_US)
+            .min(RTT_MAX_US);
         if std::mem::replace(&mut self.measured, true) {
             let off = self.smoothed.abs_diff(sample);
             self.variance = (3 * self.variance + off) / 4;
@@ -51,19 +53,19 @@ impl Rtt {
     }
 
     /// Adopts the values that the peer measured.
-    pub(super) fn told(&mut self, smoothed: u32, variance: u32) {
-        self.smoothed = smoothed.min(MOST);
-        self.variance = variance.min(MOST);
+    pub(super) fn adopt(&mut self, smoothed: u32, variance: u32) {
+        self.smoothed = smoothed.min(RTT_MAX_US);
+        self.variance = variance.min(RTT_MAX_US);
         self.measured = true;
     }
 
     /// Time after which an answer is overdue: the RTT plus four times its variance.
-    pub(super) fn patience(&self) -> Duration {
+    pub(super) fn timeout(&self) -> Duration {
         Duration::from_micros(u64::from(self.smoothed) + 4 * u64::from(self.variance))
     }
 
     /// Time during which an answer is certainly in flight: the RTT less four times its variance.
-    pub(super) fn at_least(&self) -> Duration {
+    pub(super) fn minimum(&self) -> Duration {
         let variance = self.variance.saturating_mul(4);
         Duration::from_micros(self.smoothed.saturating_sub(variance).into())
     }
@@ -81,16 +83,16 @@ mod tests {
         assert_eq!((rtt.smoothed(), rtt.variance()), (20_000, 10_000));
         rtt.measure(Duration::from_millis(28));
         assert_eq!((rtt.smoothed(), rtt.variance()), (21_000, 9_500));
-        assert_eq!(rtt.patience(), Duration::from_millis(59));
-        assert_eq!(rtt.at_least(), Duration::ZERO);
+        assert_eq!(rtt.timeout(), Duration::from_millis(59));
+        assert_eq!(rtt.minimum(), Duration::ZERO);
     }
 
     #[test]
     fn excessive_values_are_limited() {
         let mut rtt = Rtt::default();
-        rtt.told(u32::MAX, u32::MAX);
-        assert_eq!(rtt.smoothed(), MOST);
+        rtt.adopt(u32::MAX, u32::MAX);
+        assert_eq!(rtt.smoothed(), RTT_MAX_US);
         rtt.measure(Duration::MAX);
-        assert_eq!(rtt.smoothed(), MOST);
+        assert_eq!(rtt.smoothed(), RTT_MAX_US);
     }
 }

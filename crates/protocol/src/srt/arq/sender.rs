@@ -12,42 +12,42 @@ use super::pacing::Pacing;
 use super::rtt::Rtt;
 use super::statistics::SenderStatistics;
 use crate::srt::codec::packet::{
-    Ack, Control, ControlHeader, DataHeader, HEADER, Key, LossList, LossRange, MESSAGE_MAX,
+    Ack, Control, ControlHeader, DataHeader, HEADER, KeyFlag, LossList, LossRange, MESSAGE_MAX,
     PAYLOAD_MAX, Position,
 };
 use crate::srt::seq::{SeqNumber, SocketClock};
 
-use messages::Reliable;
+use messages::MessageMode;
 
 pub use super::pacing::Bandwidth;
-pub use messages::SentMessages;
+pub use messages::SentMessageCounts;
 
 mod messages;
 
 /// Unacknowledged packets are dropped after the peer's latency or `TOO_LATE_MIN`, whichever is
-/// longer, plus `TOO_LATE_MORE` (SRT, 4.6, and libsrt).
+/// longer, plus `TOO_LATE_EXTRA` (SRT, 4.6, and libsrt).
 const TOO_LATE_MIN: Duration = Duration::from_secs(1);
-const TOO_LATE_MORE: Duration = Duration::from_millis(20);
+const TOO_LATE_EXTRA: Duration = Duration::from_millis(20);
 
 /// Default of the maximum number of kept packets, sent or not.
 pub const PACKETS_MAX: u32 = 8192;
 
 /// Maximum number of answers that wait to be sent.
-const ANSWERS_MAX: usize = 64;
+const PENDING_CONTROL_MAX: usize = 64;
 
 /// Memory for encrypted copies is allocated in chunks of this size: small, because each of
 /// thousands of senders holds one or two chunks.
 const CHUNK: usize = 4 * PAYLOAD_MAX;
 
 /// Maximum number of bytes that a cipher appends to a payload.
-const TAG: usize = 16;
+const CIPHER_TAG_MAX: usize = 16;
 
 /// Encrypts payloads.
 pub trait PayloadCipher: fmt::Debug + Send {
     /// Encrypts a payload in place, and returns the key that was used. May append a tag, as long as
     /// the payload stays within [`PAYLOAD_MAX`]. Called once for each packet, in order: a
     /// retransmission repeats the first transmission.
-    fn encrypt(&mut self, header: &DataHeader, payload: &mut BytesMut) -> Key;
+    fn encrypt(&mut self, header: &DataHeader, payload: &mut BytesMut) -> KeyFlag;
 
     /// Handles a key message of the peer ([`Control::UserDefined`]).
     fn control(&mut self, _control: &Control<'_>, _at: Time) {}
@@ -129,7 +129,7 @@ impl SenderConfig {
 
 /// Reason why a payload was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum Refused {
+pub enum PushError {
     /// The buffer is full of packets that are neither acknowledged nor too late.
     #[error("the send buffer is full")]
     Full,
@@ -159,7 +159,7 @@ pub struct Sender {
     window: u32,
     packets_max: usize,
     cipher: Option<Box<dyn PayloadCipher>>,
-    room: BytesMut,
+    buffer: BytesMut,
     /// Packets from the first unacknowledged one on.
     slots: VecDeque<Slot>,
     first: SeqNumber,
@@ -167,16 +167,16 @@ pub struct Sender {
     sent: usize,
     /// Number of slots to be retransmitted, the index before which there are none, and the time of
     /// the first request.
-    wanted: usize,
-    wanted_from: usize,
-    wanted_since: Time,
+    retransmit_count: usize,
+    retransmit_from: usize,
+    retransmit_requested_at: Time,
     bytes: usize,
     message: u32,
     pacing: Pacing,
     rtt: Rtt,
-    answers: VecDeque<Answer>,
+    pending_control: VecDeque<PendingControl>,
     /// `Some` in message mode.
-    reliable: Option<Box<Reliable>>,
+    message_mode: Option<Box<MessageMode>>,
     statistics: SenderStatistics,
 }
 
@@ -187,10 +187,10 @@ struct Slot {
     /// Time at which the payload was pushed.
     origin: Time,
     /// Time of the last retransmission.
-    again: Time,
+    last_retransmitted_at: Time,
     timestamp: u32,
-    key: Key,
-    wanted: bool,
+    key: KeyFlag,
+    needs_retransmission: bool,
 }
 
 /// Message of a packet, and position within it.
@@ -203,7 +203,7 @@ struct Part {
 
 /// Control packet that waits to be sent.
 #[derive(Clone, Copy, Debug)]
-enum Answer {
+enum PendingControl {
     AckAck(u32),
     /// Drop request with a message number, or 0 if the message is unknown.
     Drop(u32, LossRange),
@@ -218,25 +218,25 @@ impl Sender {
                 true => config.message_ttl,
                 false => config
                     .too_late_drop
-                    .then(|| config.latency.max(TOO_LATE_MIN) + TOO_LATE_MORE),
+                    .then(|| config.latency.max(TOO_LATE_MIN) + TOO_LATE_EXTRA),
             },
             flow_window: config.flow_window.max(1),
             window: config.flow_window.max(1),
             packets_max: config.packets_max.max(1) as usize,
             cipher: None,
-            room: BytesMut::new(),
+            buffer: BytesMut::new(),
             slots: VecDeque::new(),
             first: config.first_sequence,
             sent: 0,
-            wanted: 0,
-            wanted_from: 0,
-            wanted_since: Time::NEVER,
+            retransmit_count: 0,
+            retransmit_from: 0,
+            retransmit_requested_at: Time::NEVER,
             bytes: 0,
             message: 0,
             pacing: Pacing::new(config.bandwidth),
             rtt: Rtt::default(),
-            answers: VecDeque::new(),
-            reliable: config.messages.then(Box::default),
+            pending_control: VecDeque::new(),
+            message_mode: config.messages.then(Box::default),
             statistics: SenderStatistics::default(),
         }
     }
@@ -255,10 +255,10 @@ impl Sender {
     ///
     /// # Errors
     /// The payload is too long, or the buffer is full.
-    pub fn push(&mut self, at: Time, payload: Bytes) -> Result<SeqNumber, Refused> {
-        self.accepts(at, payload.len())?;
+    pub fn push(&mut self, at: Time, payload: Bytes) -> Result<SeqNumber, PushError> {
+        self.check_push(at, payload.len())?;
         let part = self.solo();
-        Ok(self.take(at, payload, part))
+        Ok(self.enqueue(at, payload, part))
     }
 
     /// Message of one packet.
@@ -270,17 +270,17 @@ impl Sender {
         }
     }
 
-    fn take(&mut self, at: Time, payload: Bytes, part: Part) -> SeqNumber {
+    fn enqueue(&mut self, at: Time, payload: Bytes, part: Part) -> SeqNumber {
         if self.cipher.is_none() {
-            return self.keep(at, payload, part, Key::None);
+            return self.keep(at, payload, part, KeyFlag::None);
         }
-        let mut room = std::mem::take(&mut self.room);
+        let mut room = std::mem::take(&mut self.buffer);
         if room.capacity() < PAYLOAD_MAX {
             room.reserve(CHUNK);
         }
         room.extend_from_slice(&payload);
         let (sequence, room) = self.encrypt(at, room, part);
-        self.room = room;
+        self.buffer = room;
         sequence
     }
 
@@ -288,11 +288,11 @@ impl Sender {
     ///
     /// # Errors
     /// The payload is too long, or the buffer is full.
-    pub fn push_made(&mut self, at: Time, payload: BytesMut) -> Result<SeqNumber, Refused> {
-        self.accepts(at, payload.len())?;
+    pub fn push_owned(&mut self, at: Time, payload: BytesMut) -> Result<SeqNumber, PushError> {
+        self.check_push(at, payload.len())?;
         let part = self.solo();
         if self.cipher.is_none() {
-            return Ok(self.keep(at, payload.freeze(), part, Key::None));
+            return Ok(self.keep(at, payload.freeze(), part, KeyFlag::None));
         }
         Ok(self.encrypt(at, payload, part).0)
     }
@@ -303,33 +303,35 @@ impl Sender {
             sequence: self.first.plus(self.slots.len() as u32),
             position: part.position,
             in_order: part.in_order,
-            key: Key::None,
+            key: KeyFlag::None,
             retransmitted: false,
             message: part.message,
             timestamp: self.clock.timestamp(at),
             destination: self.peer,
         };
         let cipher = self.cipher.as_mut();
-        let key = cipher.map_or(Key::None, |cipher| cipher.encrypt(&header, &mut payload));
+        let key = cipher.map_or(KeyFlag::None, |cipher| {
+            cipher.encrypt(&header, &mut payload)
+        });
         let whole = payload.split();
         (self.keep(at, whole.freeze(), part, key), payload)
     }
 
     /// Checks whether a payload of that length can be pushed.
-    fn accepts(&mut self, at: Time, length: usize) -> Result<(), Refused> {
+    fn check_push(&mut self, at: Time, length: usize) -> Result<(), PushError> {
         if length > PAYLOAD_MAX {
-            return Err(Refused::TooLong(length));
+            return Err(PushError::TooLong(length));
         }
         self.drop_late(at);
         if self.slots.len() >= self.packets_max {
             self.statistics.pkt_snd_refused += 1;
-            return Err(Refused::Full);
+            return Err(PushError::Full);
         }
         Ok(())
     }
 
-    fn keep(&mut self, at: Time, payload: Bytes, part: Part, key: Key) -> SeqNumber {
-        self.pacing.input(at, payload.len());
+    fn keep(&mut self, at: Time, payload: Bytes, part: Part, key: KeyFlag) -> SeqNumber {
+        self.pacing.record_input(at, payload.len());
         self.message = part.message;
         self.bytes += payload.len();
         let sequence = self.first.plus(self.slots.len() as u32);
@@ -337,23 +339,23 @@ impl Sender {
             payload,
             part,
             origin: at,
-            again: Time::ZERO,
+            last_retransmitted_at: Time::ZERO,
             timestamp: self.clock.timestamp(at),
             key,
-            wanted: false,
+            needs_retransmission: false,
         });
         sequence
     }
 
     /// Removes the first packet. Returns true if the packet was sent.
-    fn forget_first(&mut self) -> bool {
+    fn pop_first(&mut self) -> bool {
         let Some(slot) = self.slots.pop_front() else {
             return false;
         };
         self.bytes -= slot.payload.len();
         self.first = self.first.next();
-        self.wanted -= usize::from(slot.wanted);
-        self.wanted_from = self.wanted_from.saturating_sub(1);
+        self.retransmit_count -= usize::from(slot.needs_retransmission);
+        self.retransmit_from = self.retransmit_from.saturating_sub(1);
         let sent = self.sent > 0;
         self.sent = self.sent.saturating_sub(1);
         sent
@@ -369,11 +371,11 @@ impl Sender {
             .front()
             .is_some_and(|slot| slot.origin + after < now)
         {
-            if self.reliable.is_some() {
+            if self.message_mode.is_some() {
                 self.drop_message();
                 continue;
             }
-            let sent = self.forget_first();
+            let sent = self.pop_first();
             self.statistics.pkt_snd_drop += 1;
             self.statistics.pkt_snd_drop_unsent += u64::from(!sent);
         }
@@ -383,8 +385,8 @@ impl Sender {
     /// messages are ignored.
     pub fn control(&mut self, control: &Control<'_>, at: Time) {
         match control {
-            Control::Ack(ack) => self.acknowledged(ack, at),
-            Control::Nak(list) => self.asked(list, at),
+            Control::Ack(ack) => self.handle_ack(ack, at),
+            Control::Nak(list) => self.handle_nak(list, at),
             Control::UserDefined { .. } => {
                 if let Some(cipher) = &mut self.cipher {
                     cipher.control(control, at);
@@ -394,9 +396,9 @@ impl Sender {
         }
     }
 
-    fn acknowledged(&mut self, ack: &Ack, at: Time) {
+    fn handle_ack(&mut self, ack: &Ack, at: Time) {
         self.statistics.pkt_recv_ack += 1;
-        let ahead = ack.next.since(self.first);
+        let ahead = ack.next.distance_from(self.first);
         if usize::try_from(ahead).is_ok_and(|ahead| ahead > self.sent) {
             self.statistics.pkt_recv_future_ack += 1;
             return;
@@ -405,43 +407,43 @@ impl Sender {
         for _ in 0..ahead.max(0) {
             let position = self.slots.front().map(|slot| slot.part.position);
             whole += u64::from(matches!(position, Some(Position::Last | Position::Solo)));
-            self.forget_first();
+            self.pop_first();
         }
-        self.progressed(ack.next, whole, ahead > 0, at);
+        self.record_progress(ack.next, whole, ahead > 0, at);
         if let Some(report) = ack.report {
-            self.rtt.told(report.rtt, report.rtt_variance);
-            self.window = report.room.clamp(1, self.flow_window);
+            self.rtt.adopt(report.rtt, report.rtt_variance);
+            self.window = report.free_packets.clamp(1, self.flow_window);
             if ack.number > 0 {
-                self.answer(Answer::AckAck(ack.number));
+                self.queue_control(PendingControl::AckAck(ack.number));
             }
         }
     }
 
-    fn answer(&mut self, answer: Answer) {
-        if self.answers.len() < ANSWERS_MAX {
-            self.answers.push_back(answer);
+    fn queue_control(&mut self, answer: PendingControl) {
+        if self.pending_control.len() < PENDING_CONTROL_MAX {
+            self.pending_control.push_back(answer);
         } else {
             self.statistics.pkt_unanswered += 1;
         }
     }
 
-    fn asked(&mut self, list: &LossList<'_>, at: Time) {
+    fn handle_nak(&mut self, list: &LossList<'_>, at: Time) {
         self.statistics.pkt_recv_nak += 1;
         // A list that names each packet once cannot name more packets than were sent.
         let mut left = self.sent;
         for LossRange { first, last } in list.ranges() {
-            let begin = first.since(self.first);
-            let end = last.since(self.first);
+            let begin = first.distance_from(self.first);
+            let end = last.distance_from(self.first);
             let Some(end) = usize::try_from(end).ok().map(|end| end + 1) else {
                 // The whole range was acknowledged or dropped.
-                self.answer_gone(LossRange { first, last });
+                self.answer_unavailable(LossRange { first, last });
                 continue;
             };
             let begin = match usize::try_from(begin) {
                 Ok(begin) => begin,
                 Err(_) => {
                     let last = self.first.minus(1);
-                    self.answer_gone(LossRange { first, last });
+                    self.answer_unavailable(LossRange { first, last });
                     0
                 }
             };
@@ -451,20 +453,21 @@ impl Sender {
             }
             left -= end - begin;
             self.statistics.pkt_snd_loss += (end - begin) as u64;
-            if self.wanted == 0 {
-                (self.wanted_from, self.wanted_since) = (begin, at);
+            if self.retransmit_count == 0 {
+                (self.retransmit_from, self.retransmit_requested_at) = (begin, at);
             }
-            self.wanted_from = self.wanted_from.min(begin);
+            self.retransmit_from = self.retransmit_from.min(begin);
             for slot in self.slots.range_mut(begin..end) {
-                self.wanted += usize::from(!std::mem::replace(&mut slot.wanted, true));
+                self.retransmit_count +=
+                    usize::from(!std::mem::replace(&mut slot.needs_retransmission, true));
             }
         }
     }
 
     /// Answers a request for packets that are no longer kept.
-    fn answer_gone(&mut self, range: LossRange) {
+    fn answer_unavailable(&mut self, range: LossRange) {
         if !self.answer_dropped(range) {
-            self.answer(Answer::Drop(0, range));
+            self.queue_control(PendingControl::Drop(0, range));
         }
     }
 
@@ -477,13 +480,13 @@ impl Sender {
     /// it.
     #[inline]
     pub fn next_due(&self) -> Time {
-        let again = (self.wanted > 0).then_some(self.wanted_since);
+        let again = (self.retransmit_count > 0).then_some(self.retransmit_requested_at);
         let new = self.slots.get(self.sent).map(|slot| slot.origin);
         let new = new.filter(|_| self.may_send_new());
         let due = again.into_iter().chain(new).min().unwrap_or(Time::NEVER);
-        match due.min(self.repeats_at()) {
+        match due.min(self.retransmit_all_at()) {
             Time::NEVER => Time::NEVER,
-            due => due.max(self.pacing.free_at()),
+            due => due.max(self.pacing.next_departure_at()),
         }
     }
 
@@ -493,17 +496,19 @@ impl Sender {
         if self.next_due() > now {
             return None;
         }
-        self.repeat(now);
-        let free_at = self.pacing.free_at();
+        self.retransmit_all(now);
+        let free_at = self.pacing.next_departure_at();
         while let Some(place) = self.next_wanted() {
             let slot = &mut self.slots[place];
             // The retransmission may still be in flight, as in libsrt (`SRTO_RETRANSMITALGO` 1).
-            if slot.again != Time::ZERO && slot.again + self.rtt.at_least() >= now {
+            if slot.last_retransmitted_at != Time::ZERO
+                && slot.last_retransmitted_at + self.rtt.minimum() >= now
+            {
                 self.statistics.pkt_snd_loss_repeated += 1;
                 continue;
             }
-            slot.again = now;
-            let due = self.wanted_since.max(free_at);
+            slot.last_retransmitted_at = now;
+            let due = self.retransmit_requested_at.max(free_at);
             return Some(self.outgoing(place, due, true));
         }
         if !self.may_send_new() {
@@ -515,7 +520,7 @@ impl Sender {
             return None;
         }
         if self.sent == 0 {
-            self.sets_out(now);
+            self.record_first_departure(now);
         }
         self.sent += 1;
         Some(self.outgoing(place, due, false))
@@ -523,14 +528,14 @@ impl Sender {
 
     /// Clears the mark of the first packet to be retransmitted, and returns its index.
     fn next_wanted(&mut self) -> Option<usize> {
-        if self.wanted == 0 {
+        if self.retransmit_count == 0 {
             return None;
         }
-        let mut slots = self.slots.range_mut(self.wanted_from..);
-        let offset = slots.position(|slot| std::mem::take(&mut slot.wanted))?;
-        let place = self.wanted_from + offset;
-        self.wanted -= 1;
-        self.wanted_from = place + 1;
+        let mut slots = self.slots.range_mut(self.retransmit_from..);
+        let offset = slots.position(|slot| std::mem::take(&mut slot.needs_retransmission))?;
+        let place = self.retransmit_from + offset;
+        self.retransmit_count -= 1;
+        self.retransmit_from = place + 1;
         Some(place)
     }
 
@@ -549,7 +554,7 @@ impl Sender {
         };
         let payload = slot.payload.clone();
         let length = payload.len();
-        self.pacing.leaves(due, length);
+        self.pacing.record_departure(due, length);
         let count = &mut self.statistics;
         count.pkt_sent += 1;
         count.byte_sent += (HEADER + length) as u64;
@@ -572,9 +577,9 @@ impl Sender {
     /// Time at which [`Sender::write_next`] has a packet to send; [`Time::NEVER`] if none is due.
     pub fn control_due(&self) -> Time {
         match &self.cipher {
-            _ if !self.answers.is_empty() => Time::ZERO,
-            Some(cipher) => cipher.due().min(self.says_dropped_at()),
-            None => self.says_dropped_at(),
+            _ if !self.pending_control.is_empty() => Time::ZERO,
+            Some(cipher) => cipher.due().min(self.repeat_drop_requests_at()),
+            None => self.repeat_drop_requests_at(),
         }
     }
 
@@ -585,19 +590,19 @@ impl Sender {
             timestamp: self.clock.timestamp(now),
             destination: self.peer,
         };
-        if self.answers.is_empty() {
-            self.say_dropped(now);
+        if self.pending_control.is_empty() {
+            self.repeat_drop_requests(now);
         }
-        let Some(answer) = self.answers.pop_front() else {
+        let Some(answer) = self.pending_control.pop_front() else {
             let cipher = self.cipher.as_mut();
             return cipher.is_some_and(|cipher| cipher.write_next(now, header, out));
         };
         let control = match answer {
-            Answer::AckAck(number) => {
+            PendingControl::AckAck(number) => {
                 self.statistics.pkt_sent_ackack += 1;
                 Control::AckAck { number }
             }
-            Answer::Drop(message, LossRange { first, last }) => {
+            PendingControl::Drop(message, LossRange { first, last }) => {
                 self.statistics.pkt_sent_drop_request += 1;
                 Control::DropRequest {
                     message,
@@ -619,8 +624,8 @@ impl Sender {
 
     /// Time at which a packet was pushed, or `None` if the packet is no longer kept.
     #[inline]
-    pub fn handed_in(&self, sequence: SeqNumber) -> Option<Time> {
-        let place = usize::try_from(sequence.since(self.first)).ok()?;
+    pub fn pushed_at(&self, sequence: SeqNumber) -> Option<Time> {
+        let place = usize::try_from(sequence.distance_from(self.first)).ok()?;
         self.slots.get(place).map(|slot| slot.origin)
     }
 

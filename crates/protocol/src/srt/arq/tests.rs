@@ -10,7 +10,7 @@ use measure::Time;
 use proptest::prelude::*;
 
 use super::TsbpdConfig;
-use super::receiver::{Delivery, Receiver, ReceiverConfig, Verdict};
+use super::receiver::{Delivery, PacketStatus, Receiver, ReceiverConfig};
 use super::sender::{Sender, SenderConfig};
 use super::statistics::{ReceiverStatistics, SenderStatistics};
 use crate::srt::codec::packet::{Control, DataHeader, Packet};
@@ -106,7 +106,7 @@ fn run(case: &Case) -> Outcome {
         lost: 0,
         doubled: 0,
     };
-    let number = |sequence: SeqNumber| sequence.since(case.first) as u32;
+    let number = |sequence: SeqNumber| sequence.distance_from(case.first) as u32;
     let (mut made, mut buffer) = (0, Vec::new());
     let mut now = start;
     let end = start + case.every * case.packets + case.latency + Duration::from_secs(3);
@@ -139,7 +139,7 @@ fn run(case: &Case) -> Outcome {
                     outcome.arrived.push((number, at, header.retransmitted));
                     assert_eq!(payload, number.to_be_bytes());
                     let verdict = receiver.data(&header, payload, at);
-                    if let Verdict::New { due, .. } = verdict {
+                    if let PacketStatus::New { due, .. } = verdict {
                         assert_eq!(due, Some(outcome.due[number as usize]));
                         outcome.new.push(number);
                     }
@@ -171,8 +171,8 @@ fn run(case: &Case) -> Outcome {
             Some(sender.control_due()),
             Some(receiver.due()),
             receiver.delivery_due(),
-            media.next(),
-            back.next(),
+            media.next_departure(),
+            back.next_departure(),
         ];
         let next = next.into_iter().flatten().min().unwrap_or(end);
         // Work that stays due must not stop the clock.

@@ -53,7 +53,7 @@ fn micros(timestamp: u32) -> i64 {
 }
 
 /// Period of the timestamps, in nanoseconds.
-const ROUND: i64 = (1 << 32) * 1000;
+const TIMESTAMP_PERIOD: i64 = (1 << 32) * 1000;
 
 impl Tsbpd {
     pub(super) fn new(config: &TsbpdConfig) -> Tsbpd {
@@ -72,11 +72,11 @@ impl Tsbpd {
 
     /// Detects the wrap of timestamps. Must be called with the timestamp of each data packet.
     #[inline]
-    pub(super) fn follow(&mut self, timestamp: u32) {
+    pub(super) fn detect_wrap(&mut self, timestamp: u32) {
         if self.wrapping {
             if (WRAP_PERIOD..=2 * WRAP_PERIOD).contains(&timestamp) {
                 self.wrapping = false;
-                self.base = self.base.saturating_add(ROUND);
+                self.base = self.base.saturating_add(TIMESTAMP_PERIOD);
             }
         } else if timestamp > u32::MAX - WRAP_PERIOD {
             self.wrapping = true;
@@ -86,26 +86,26 @@ impl Tsbpd {
     /// Local time at which a packet with that timestamp arrives, if it takes as long as the
     /// handshake.
     #[inline]
-    fn sent(&self, timestamp: u32) -> i64 {
+    fn base_time(&self, timestamp: u32) -> i64 {
         let wrapped = self.wrapping && timestamp <= 2 * WRAP_PERIOD;
-        let round = if wrapped { ROUND } else { 0 };
+        let round = if wrapped { TIMESTAMP_PERIOD } else { 0 };
         self.base.saturating_add(round + micros(timestamp))
     }
 
     /// Due time of a packet.
     #[inline]
     pub(super) fn due(&self, timestamp: u32) -> Time {
-        let due = self.sent(timestamp).saturating_add(self.latency);
+        let due = self.base_time(timestamp).saturating_add(self.latency);
         point(due.saturating_add(self.drift))
     }
 
     /// Adds the arrival time of an ACKACK, and the RTT that it measured. Half of the change of the
     /// RTT is due to the network, and does not count as drift.
-    pub(super) fn measure(&mut self, timestamp: u32, at: Time, rtt: Duration) {
+    pub(super) fn add_drift_sample(&mut self, timestamp: u32, at: Time, rtt: Duration) {
         let first = *self.first_rtt.get_or_insert(rtt);
         let by_network = (nanos(rtt) - nanos(first)) / 2;
         let at = i64::try_from(at.as_nanos()).unwrap_or(i64::MAX);
-        let off = at.saturating_sub(self.sent(timestamp));
+        let off = at.saturating_sub(self.base_time(timestamp));
         self.sum = self.sum.saturating_add(off.saturating_sub(by_network));
         self.samples += 1;
         if self.samples < DRIFT_SAMPLES {
@@ -160,7 +160,7 @@ mod tests {
             let late = if step % 7 == 0 { 4 } else { 0 };
             let sent = step.saturating_sub(late) * 10_000;
             let timestamp = (start + sent) as u32;
-            tsbpd.follow(timestamp);
+            tsbpd.detect_wrap(timestamp);
             let due = Time::from_start(Duration::from_micros(sent)) + LATENCY;
             assert_eq!(tsbpd.due(timestamp), due, "{step}");
         }
@@ -176,14 +176,14 @@ mod tests {
             assert_eq!(due(&tsbpd), 0);
             let timestamp = step * 10_000;
             let at = Time::from_start(Duration::from_micros(u64::from(timestamp) + 3_000));
-            tsbpd.measure(timestamp, at, rtt);
+            tsbpd.add_drift_sample(timestamp, at, rtt);
         }
         assert_eq!(due(&tsbpd), 3_000_000);
         // A longer network delay is not drift: 8 ms per round trip.
         for step in 0..1000u32 {
             let timestamp = step * 10_000;
             let at = Time::from_start(Duration::from_micros(u64::from(timestamp) + 7_000));
-            tsbpd.measure(timestamp, at, rtt + Duration::from_millis(8));
+            tsbpd.add_drift_sample(timestamp, at, rtt + Duration::from_millis(8));
         }
         assert_eq!(due(&tsbpd), 3_000_000);
         // Beyond 5 ms the base moves, and the remainder stays drift.
@@ -191,7 +191,7 @@ mod tests {
             for step in 0..1000u32 {
                 let timestamp = step * 10_000;
                 let at = Time::from_start(Duration::from_micros(u64::from(timestamp) + 7_000));
-                tsbpd.measure(timestamp, at, rtt);
+                tsbpd.add_drift_sample(timestamp, at, rtt);
             }
             assert_eq!(due(&tsbpd), 7_000_000);
         }
@@ -201,10 +201,10 @@ mod tests {
     fn no_timestamp_causes_an_overflow() {
         let mut tsbpd = tsbpd(Time::NEVER, 0);
         for timestamp in [0, 1, u32::MAX, 30_000_000, u32::MAX, 60_000_000] {
-            tsbpd.follow(timestamp);
+            tsbpd.detect_wrap(timestamp);
             tsbpd.due(timestamp);
-            tsbpd.measure(timestamp, Time::ZERO, Duration::MAX);
-            tsbpd.measure(timestamp, Time::NEVER, Duration::ZERO);
+            tsbpd.add_drift_sample(timestamp, Time::ZERO, Duration::MAX);
+            tsbpd.add_drift_sample(timestamp, Time::NEVER, Duration::ZERO);
         }
     }
 }

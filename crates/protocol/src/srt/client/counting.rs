@@ -7,19 +7,19 @@ use measure::{Recorder, Time};
 
 use crate::media::shared::Arrivals;
 use crate::srt::codec::packet::DataHeader;
-use crate::srt::messages::{Messages, Outcome};
+use crate::srt::messages::{MessageOutcome, MessageTracker};
 use crate::srt::metrics as m;
 use crate::srt::seq::SeqNumber;
 
 /// Messages of a connection.
 #[derive(Debug, Default)]
-pub(super) struct Counting {
-    messages: Messages,
+pub(super) struct MessageCounter {
+    messages: MessageTracker,
     first: Option<Time>,
     arrivals: Arrivals,
 }
 
-impl Counting {
+impl MessageCounter {
     /// Counts a packet that arrived for the first time. Everything before `acknowledged` has
     /// arrived or was given up.
     pub(super) fn packet(
@@ -38,7 +38,8 @@ impl Counting {
             Some(_) => self.arrivals.packet(at),
         }
         let told = &mut |outcome| count(outcome, recorder);
-        self.messages.packet(header, length, at, acknowledged, told);
+        self.messages
+            .add_packet(header, length, at, acknowledged, told);
     }
 
     /// Settles messages after everything before `acknowledged` has arrived or was given up.
@@ -61,20 +62,20 @@ impl Counting {
     }
 }
 
-fn count(outcome: Outcome, recorder: &mut Recorder) {
+fn count(outcome: MessageOutcome, recorder: &mut Recorder) {
     match outcome {
-        Outcome::Whole(message) => {
+        MessageOutcome::Whole(message) => {
             recorder.add(m::MESSAGES_EXPECTED, 1);
             recorder.add(m::MESSAGES_WHOLE, 1);
             recorder.add(m::MESSAGE_BYTES, message.bytes);
             recorder.add(m::MESSAGES_EARLY, u64::from(message.is_early));
-            recorder.record(m::MESSAGE_TIME, message.took.as_nanos() as u64);
+            recorder.record(m::MESSAGE_TIME, message.completion_time.as_nanos() as u64);
         }
-        Outcome::Incomplete => {
+        MessageOutcome::Incomplete => {
             recorder.add(m::MESSAGES_EXPECTED, 1);
             recorder.add(m::MESSAGES_INCOMPLETE, 1);
         }
-        Outcome::Missing(messages) => recorder.add(m::MESSAGES_EXPECTED, messages.into()),
-        Outcome::Contradiction => recorder.add(m::MESSAGE_CONTRADICTIONS, 1),
+        MessageOutcome::Missing(messages) => recorder.add(m::MESSAGES_EXPECTED, messages.into()),
+        MessageOutcome::InconsistentPacket => recorder.add(m::MESSAGE_CONTRADICTIONS, 1),
     }
 }

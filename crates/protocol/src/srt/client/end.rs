@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use measure::Time;
 
-use super::player::Player;
+use super::player::PlayerSink;
 use super::{Client, Phase};
 use crate::connect_failure::ConnectFailure;
 use crate::media::silence;
@@ -16,11 +16,11 @@ use crate::srt::failure::Failure;
 /// Minimum time that a stopped client must have waited for an answer or for media before the wait
 /// counts as a failure of the server: well above what a working server takes, and below what a
 /// viewer tolerates.
-const IN_VAIN: Duration = Duration::from_secs(1);
+const FAILED_WAIT_MIN: Duration = Duration::from_secs(1);
 
 impl Client {
     fn has_played(&self) -> bool {
-        self.seen.first.is_some()
+        self.media_seen.first.is_some()
     }
 
     /// Handles a shutdown by the server.
@@ -33,8 +33,8 @@ impl Client {
         };
         let detail = format!(
             "the server shut the connection down {} ({})",
-            self.when(at),
-            self.ends()
+            self.progress_text(at),
+            self.addresses_text()
         );
         match failure {
             Failure::PeerShutdown => {
@@ -52,17 +52,17 @@ impl Client {
 
     /// Handles the end of the flow: everything is acknowledged, dropped or too late, or the flow
     /// cannot send.
-    pub(super) fn sending_ended(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn handle_flow_end(&mut self, cx: &mut Context<'_>) {
         if self.phase == Phase::Publishing {
-            let detail = format!("sending failed ({})", self.ends());
+            let detail = format!("sending failed ({})", self.addresses_text());
             self.fail(cx, Failure::NotSent, detail);
         }
-        self.messages_came(cx.now);
+        self.messages_settled(cx.now);
     }
 
     /// Describes the progress of the client.
-    pub(super) fn when(&self, now: Time) -> String {
-        match (self.seen.first, self.phase) {
+    pub(super) fn progress_text(&self, now: Time) -> String {
+        match (self.media_seen.first, self.phase) {
             (Some(first), _) => format!("after {:.3} s of media", now.since(first).as_secs_f64()),
             (_, Phase::Playing) => "before any media".to_owned(),
             (_, Phase::Publishing | Phase::Finishing) => "while the client published".to_owned(),
@@ -71,20 +71,20 @@ impl Client {
     }
 
     /// Checks whether awaited media has arrived, if the check is due.
-    pub(super) fn look(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn run_check(&mut self, cx: &mut Context<'_>) {
         if self.check.is_none_or(|check| cx.now < check) {
             return;
         }
         match self.phase {
-            Phase::Playing => self.look_for_media(cx),
+            Phase::Playing => self.check_for_media(cx),
             Phase::Finishing => self.finish(cx, Outcome::Stopped),
             _ => self.check = None,
         }
     }
 
-    fn look_for_media(&mut self, cx: &mut Context<'_>) {
-        let Some(last) = self.seen.last else {
-            let detail = self.without_media(&self.config.no_media.to_string());
+    fn check_for_media(&mut self, cx: &mut Context<'_>) {
+        let Some(last) = self.media_seen.last else {
+            let detail = self.no_media_detail(&self.config.no_media.to_string());
             return self.fail(cx, Failure::NoMedia, detail);
         };
         let until = last + self.config.silence.0;
@@ -98,22 +98,25 @@ impl Client {
         let detail = format!(
             "no media for {}, {} ({})",
             self.config.silence,
-            self.when(last),
-            self.ends()
+            self.progress_text(last),
+            self.addresses_text()
         );
         self.fail(cx, Failure::MediaStopped, detail);
     }
 
-    fn without_media(&self, within: &str) -> String {
+    fn no_media_detail(&self, within: &str) -> String {
         format!(
             "no media within {within} after the handshake ({})",
-            self.ends()
+            self.addresses_text()
         )
     }
 
     /// Shuts down gracefully before `until`.
     pub(super) fn stop(&mut self, cx: &mut Context<'_>, until: Time) {
-        if let Some((failure, detail)) = self.in_vain(cx.now).or_else(|| self.silent(cx.now)) {
+        if let Some((failure, detail)) = self
+            .failed_wait(cx.now)
+            .or_else(|| self.stopped_media(cx.now))
+        {
             return self.fail(cx, failure, detail);
         }
         if until > cx.now && self.finish_publishing(cx, until) {
@@ -127,9 +130,9 @@ impl Client {
 
     /// Failure of a server that the client has waited for. Without it, a run that is shorter than
     /// the timeouts would pass against a silent server.
-    fn in_vain(&self, now: Time) -> Option<(Failure, String)> {
-        let waited = now.since(self.asked);
-        if waited < IN_VAIN {
+    fn failed_wait(&self, now: Time) -> Option<(Failure, String)> {
+        let waited = now.since(self.waiting_since);
+        if waited < FAILED_WAIT_MIN {
             return None;
         }
         let within = format!(
@@ -138,33 +141,39 @@ impl Client {
         );
         match self.phase {
             Phase::Playing if !self.has_played() => {
-                Some((Failure::NoMedia, self.without_media(&within)))
+                Some((Failure::NoMedia, self.no_media_detail(&within)))
             }
             Phase::Handshake => Some((
                 Failure::HandshakeTimeout,
-                format!("handshake not completed in {within} ({})", self.ends()),
+                format!(
+                    "handshake not completed in {within} ({})",
+                    self.addresses_text()
+                ),
             )),
             Phase::Opening => Some((
                 ConnectFailure::TimedOut.into(),
-                format!("address not resolved in {within} ({})", self.ends()),
+                format!(
+                    "address not resolved in {within} ({})",
+                    self.addresses_text()
+                ),
             )),
             _ => None,
         }
     }
 
     /// Failure if media has stopped for longer than its earlier gaps explain.
-    fn silent(&self, now: Time) -> Option<(Failure, String)> {
-        let (first, last) = self.seen.first.zip(self.seen.last)?;
+    fn stopped_media(&self, now: Time) -> Option<(Failure, String)> {
+        let (first, last) = self.media_seen.first.zip(self.media_seen.last)?;
         if self.publisher.has_left() {
             return None;
         }
         let (came, silent) = (last.since(first), now.since(last));
-        let bound = silence::bound(came, self.seen.longest_gap, self.config.silence.0);
+        let bound = silence::bound(came, self.media_seen.longest_gap, self.config.silence.0);
         (silent >= bound).then(|| {
             let detail = format!(
                 "no media for {:.3} s until the client was stopped ({})",
                 silent.as_secs_f64(),
-                self.ends()
+                self.addresses_text()
             );
             (Failure::MediaStopped, detail)
         })
@@ -173,7 +182,7 @@ impl Client {
     pub(super) fn fail(&mut self, cx: &mut Context<'_>, failure: Failure, detail: String) {
         if matches!(failure, Failure::MediaStopped | Failure::PeerIdle)
             && let Some(sink) = self.player
-            && let Some(playing) = cx.sinks.get::<Player>(sink).playing()
+            && let Some(playing) = cx.sinks.get::<PlayerSink>(sink).receiver()
         {
             playing.fell_silent(cx.now);
         }
@@ -202,10 +211,10 @@ impl Client {
         self.end_publishing(cx, waited);
         let had = self
             .publisher
-            .had()
+            .final_counts()
             .filter(|_| matches!(outcome, Outcome::Completed | Outcome::EndedByServer { .. }));
         if let Some(sink) = self.player
-            && let Some(playing) = cx.sinks.get::<Player>(sink).playing()
+            && let Some(playing) = cx.sinks.get::<PlayerSink>(sink).receiver()
         {
             playing.finish(cx.now, had, cx.recorder);
         }
@@ -214,7 +223,7 @@ impl Client {
             cx.out.push_back(Output::Streams(rows));
         }
         if let Some(sink) = self.player.take() {
-            cx.sinks.remove::<Player>(sink);
+            cx.sinks.remove::<PlayerSink>(sink);
         }
         cx.out.push_back(Output::Ended(outcome));
     }
@@ -226,7 +235,7 @@ impl Client {
         let Some(sink) = self.player.filter(|_| !is_failed) else {
             return outcome;
         };
-        let playing = cx.sinks.get::<Player>(sink).playing();
+        let playing = cx.sinks.get::<PlayerSink>(sink).receiver();
         let Some(checker) = playing.as_ref().and_then(|playing| playing.checker()) else {
             return outcome;
         };
@@ -234,15 +243,15 @@ impl Client {
             let detail = format!(
                 "no random-access point in {:.3} s of video, so no picture ({})",
                 time.as_secs_f64(),
-                self.ends()
+                self.addresses_text()
             );
             return Outcome::Failed(Failure::NoPicture.with(detail));
         }
         // Video and audio may differ in length in a stream that has ended.
         let is_live = outcome == Outcome::Stopped;
         for silent in checker
-            .silent()
-            .filter(|silent| is_live || silent.never_came())
+            .silent_media()
+            .filter(|silent| is_live || silent.never_arrived())
         {
             cx.recorder.add(ts::STREAMS_SILENT, 1);
             cx.out.push_back(Output::Note(Note {
@@ -254,14 +263,16 @@ impl Client {
     }
 
     pub(super) fn rows(&self, sinks: &mut Sinks) -> Vec<StreamRow> {
-        let playing = self.player.map(|sink| sinks.get::<Player>(sink).playing());
+        let playing = self
+            .player
+            .map(|sink| sinks.get::<PlayerSink>(sink).receiver());
         let row = playing.flatten().map(|own| own.row(self.url.to_string()));
         row.flatten().map(StreamRow::new).into_iter().collect()
     }
 
     /// Local and remote address, for details of failures.
-    pub(super) fn ends(&self) -> String {
-        let ends = match self.ends {
+    pub(super) fn addresses_text(&self) -> String {
+        let ends = match self.addresses {
             Some((local, Some(remote))) => format!("{local} to {remote}"),
             _ => format!("{}:{}", self.url.host(), self.url.port()),
         };

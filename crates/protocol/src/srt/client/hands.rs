@@ -7,63 +7,65 @@ use crate::session::{ChannelId, Context, Datagram};
 use crate::srt::codec::stream_id::StreamId;
 use crate::srt::config::Mode;
 use crate::srt::failure::Failure;
-use crate::srt::handshake::{self, Caller, Negotiated, Rendezvous, Settings};
+use crate::srt::handshake::{self, Caller, HandshakeSettings, Negotiated, Rendezvous};
 
 /// Handshake in progress. That of a rendezvous is kept after its end, because it may have to be
 /// completed once more.
 #[derive(Debug)]
-pub(super) enum Hands {
+pub(super) enum ClientHandshake {
     Caller(Box<Caller>),
     Rendezvous(Box<Rendezvous>),
 }
 
-impl Hands {
+impl ClientHandshake {
     pub(super) fn new(
         mode: Mode,
-        settings: Settings,
+        settings: HandshakeSettings,
         stream_id: Option<StreamId>,
         now: Time,
-    ) -> Hands {
+    ) -> ClientHandshake {
         match mode {
-            Mode::Caller => Hands::Caller(Caller::new(settings, stream_id, now).into()),
-            Mode::Rendezvous => Hands::Rendezvous(Rendezvous::new(settings, stream_id, now).into()),
+            Mode::Caller => ClientHandshake::Caller(Caller::new(settings, stream_id, now).into()),
+            Mode::Rendezvous => {
+                ClientHandshake::Rendezvous(Rendezvous::new(settings, stream_id, now).into())
+            }
         }
     }
 
     fn handle(&mut self, datagram: &[u8], at: Time) {
         match self {
-            Hands::Caller(caller) => caller.handle(datagram, at),
-            Hands::Rendezvous(rendezvous) => rendezvous.handle(datagram, at),
+            ClientHandshake::Caller(caller) => caller.handle(datagram, at),
+            ClientHandshake::Rendezvous(rendezvous) => rendezvous.handle(datagram, at),
         }
     }
 
     fn write_next(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
         match self {
-            Hands::Caller(caller) => caller.write_next(now, out),
-            Hands::Rendezvous(rendezvous) => rendezvous.write_next(now, out),
+            ClientHandshake::Caller(caller) => caller.write_next(now, out),
+            ClientHandshake::Rendezvous(rendezvous) => rendezvous.write_next(now, out),
         }
     }
 
-    fn outcome(&mut self) -> Option<Result<Negotiated, handshake::Failure>> {
+    fn outcome(&mut self) -> Option<Result<Negotiated, handshake::HandshakeFailure>> {
         match self {
-            Hands::Caller(caller) => caller.outcome(),
-            Hands::Rendezvous(rendezvous) => rendezvous.outcome(),
+            ClientHandshake::Caller(caller) => caller.outcome(),
+            ClientHandshake::Rendezvous(rendezvous) => rendezvous.outcome(),
         }
     }
 
     pub(super) fn due(&self) -> Time {
         match self {
-            Hands::Caller(caller) => caller.due(),
-            Hands::Rendezvous(rendezvous) => rendezvous.due(),
+            ClientHandshake::Caller(caller) => caller.due(),
+            ClientHandshake::Rendezvous(rendezvous) => rendezvous.due(),
         }
     }
 
     /// Handshake that is still needed once the connection is established: the peer of a rendezvous
     /// may not know that it is, and repeat its own handshake.
-    pub(super) fn when_connected(self) -> Option<Hands> {
+    pub(super) fn retained_when_connected(self) -> Option<ClientHandshake> {
         match self {
-            Hands::Caller(_) => None,
-            Hands::Rendezvous(_) => Some(self),
+            ClientHandshake::Caller(_) => None,
+            ClientHandshake::Rendezvous(_) => Some(self),
         }
     }
 }
@@ -85,19 +87,19 @@ impl Client {
 
     /// Handles a datagram that may belong to the handshake; `is_handshake` is true for handshake
     /// packets. Returns `true` if the datagram belongs to the handshake, or arrived too early.
-    pub(super) fn is_of_handshake(
+    pub(super) fn handle_handshake_datagram(
         &mut self,
         cx: &mut Context<'_>,
         datagram: &Datagram<'_>,
         is_handshake: bool,
     ) -> bool {
         let (bytes, at) = (datagram.bytes, datagram.at);
-        let Some(hands) = &mut self.hands else {
+        let Some(hands) = &mut self.handshake else {
             return false;
         };
         if self.phase == Phase::Handshake {
             hands.handle(bytes, at);
-            self.shake_hands(cx, at);
+            self.advance_handshake(cx, at);
             // Media of a peer that is already connected completes the handshake, and counts as
             // media.
             let stands = matches!(self.phase, Phase::Playing | Phase::Publishing);
@@ -115,8 +117,8 @@ impl Client {
     }
 
     /// Does the handshake work that is due. `at` is the arrival time of its last datagram.
-    pub(super) fn shake_hands(&mut self, cx: &mut Context<'_>, at: Time) {
-        let Some(hands) = &mut self.hands else {
+    pub(super) fn advance_handshake(&mut self, cx: &mut Context<'_>, at: Time) {
+        let Some(hands) = &mut self.handshake else {
             return;
         };
         let (now, channel) = (cx.now, self.channel);
@@ -131,15 +133,15 @@ impl Client {
             None => {}
             Some(Ok(negotiated)) => self.connected(cx, negotiated, at),
             Some(Err(failure)) => {
-                let detail = format!("{failure} ({})", self.ends());
-                self.fail(cx, Failure::of_handshake(&failure), detail);
+                let detail = format!("{failure} ({})", self.addresses_text());
+                self.fail(cx, Failure::from_handshake(&failure), detail);
             }
         }
     }
 
     /// Handles an unreachable port. A rendezvous in its handshake tries again, because the peer may
     /// not have started yet. Returns `false` if the client does not try again.
-    pub(super) fn calls_again(&mut self, cx: &mut Context<'_>) -> bool {
+    pub(super) fn retry_rendezvous(&mut self, cx: &mut Context<'_>) -> bool {
         let is_early = self.phase == Phase::Handshake && self.mode() == Mode::Rendezvous;
         if is_early {
             self.channel = ChannelId(self.channel.0 + 1);

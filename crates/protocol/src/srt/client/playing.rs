@@ -3,44 +3,44 @@
 
 use std::time::Duration;
 
-use measure::{Recorder, Run, Time};
+use measure::{ArrivalRun, Recorder, Time};
 
-use super::counting::Counting;
-use super::sweeps::Sweeps;
+use super::counting::MessageCounter;
+use super::sweeps::AckSchedule;
 use crate::media::rtp::StreamSummary;
-use crate::media::ts::checker::{Checker, CheckerConfig};
+use crate::media::ts::checker::{TsChecker, TsCheckerConfig};
 use crate::media::ts::metrics as ts;
-use crate::session::Times;
+use crate::session::ArrivalTimes;
 use crate::srt::arq::TsbpdConfig;
-use crate::srt::arq::receiver::{Receiver, ReceiverConfig, Verdict};
+use crate::srt::arq::receiver::{PacketStatus, Receiver, ReceiverConfig};
 use crate::srt::arq::statistics::ReceiverStatistics;
 use crate::srt::codec::handshake::Extension;
 use crate::srt::codec::packet::{Control, DataHeader, HEADER};
 use crate::srt::crypto::Decryptor;
 use crate::srt::handshake::Negotiated;
-use crate::srt::in_order::InOrder;
+use crate::srt::in_order::ReorderBuffer;
 use crate::srt::metrics as m;
 use crate::srt::seq::SocketClock;
 
 /// Number of bytes without three consecutive packets in sync after which the client gives up: the
 /// input is not a transport stream.
-const SYNC_WITHIN: usize = 32 * 1024;
+const UNSYNCED_BYTES_MAX: usize = 32 * 1024;
 
 /// Number of undecryptable packets after which the client gives up, if none was decrypted.
 const UNDECRYPTABLE_MAX: u64 = 100;
 
 /// Maximum delay from arrival to counting: blocks of the packet ring are handed over after 1 ms.
-const READ_BEHIND: Duration = Duration::from_millis(3);
+const READ_DELAY_MAX: Duration = Duration::from_millis(3);
 
 /// Stream that is received.
 #[derive(Debug)]
-pub(super) struct Playing {
+pub(super) struct MediaReceiver {
     receiver: Receiver,
     decryptor: Option<Decryptor>,
-    order: InOrder,
-    checker: Box<Checker>,
+    reorder_buffer: ReorderBuffer,
+    checker: Box<TsChecker>,
     /// Message counts. If `Some`, the content is not checked.
-    counting: Option<Box<Counting>>,
+    message_counter: Option<Box<MessageCounter>>,
     /// Bytes of headers of each packet on the wire.
     overhead: usize,
     wire_bytes: u64,
@@ -53,7 +53,7 @@ pub(super) struct Playing {
 
 /// Media that has arrived so far.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct MediaSeen {
     /// Arrival times of the first and of the last media, if any.
     pub(super) first: Option<Time>,
     pub(super) last: Option<Time>,
@@ -61,7 +61,7 @@ pub(super) struct Seen {
     pub(super) longest_gap: Duration,
 }
 
-impl Playing {
+impl MediaReceiver {
     /// Creates the receiving side of an established connection. Delays count from `due`, and media
     /// delays from the wall clock.
     pub(super) fn new(
@@ -69,7 +69,7 @@ impl Playing {
         clock: SocketClock,
         (due, wall_clock): (Time, Option<Duration>),
         over_ipv6: bool,
-    ) -> Playing {
+    ) -> MediaReceiver {
         let first = negotiated.peer_initial_sequence;
         let tsbpd = TsbpdConfig {
             reference: negotiated.reference,
@@ -77,21 +77,21 @@ impl Playing {
             latency: negotiated.receive_latency,
         };
         let config = ReceiverConfig::live(first, negotiated.peer_socket_id, clock, tsbpd);
-        Playing {
+        MediaReceiver {
             receiver: Receiver::new(ReceiverConfig {
                 tsbpd: negotiated.tsbpd_receiving.then_some(tsbpd),
-                read_behind: READ_BEHIND,
+                read_delay_max: READ_DELAY_MAX,
                 ..config
             }),
             decryptor: negotiated.decryptor,
-            order: InOrder::new(first),
-            checker: Box::new(Checker::new(&CheckerConfig {
+            reorder_buffer: ReorderBuffer::new(first),
+            checker: Box::new(TsChecker::new(&TsCheckerConfig {
                 due,
                 group: None,
-                before: None,
+                previous_channel: None,
                 wall_clock,
             })),
-            counting: None,
+            message_counter: None,
             // RFC 791, 3.1, or RFC 8200, 3; RFC 768.
             overhead: HEADER + 8 + if over_ipv6 { 40 } else { 20 },
             wire_bytes: 0,
@@ -103,8 +103,8 @@ impl Playing {
     }
 
     /// Treats the input as messages, and counts them.
-    pub(super) fn counting_messages(mut self) -> Playing {
-        self.counting = Some(Box::default());
+    pub(super) fn counting_messages(mut self) -> MediaReceiver {
+        self.message_counter = Some(Box::default());
         self
     }
 
@@ -120,20 +120,20 @@ impl Playing {
         self.wire_bytes += wire;
         recorder.add(ts::WIRE_BYTES, wire);
         match self.receiver.data(header, payload, at) {
-            Verdict::New { recovered, due } => {
+            PacketStatus::New { recovered, due } => {
                 if let (true, Some(due)) = (recovered, due) {
                     let margin = due.since(at).as_nanos() as u64;
                     recorder.record(m::RECOVERY_MARGIN, margin);
                 }
             }
-            Verdict::Belated { by } => {
+            PacketStatus::Belated { by } => {
                 return recorder.record(m::BELATED_BY, by.as_nanos() as u64);
             }
-            Verdict::Duplicate | Verdict::BeyondWindow => return,
+            PacketStatus::Duplicate | PacketStatus::BeyondWindow => return,
         }
         let payload = match &mut self.decryptor {
             None => payload,
-            Some(decryptor) => match decryptor.open(header, payload) {
+            Some(decryptor) => match decryptor.decrypt_copy(header, payload) {
                 Ok(payload) => {
                     self.decrypted += 1;
                     payload
@@ -144,15 +144,16 @@ impl Playing {
                 }
             },
         };
-        if let Some(counting) = &mut self.counting {
+        if let Some(counting) = &mut self.message_counter {
             let given_up = self.receiver.acknowledged();
             return counting.packet(header, payload.len(), at, given_up, recorder);
         }
         let checker = &mut self.checker;
-        let mut check = |payload: &[u8], at| feed(checker, payload, at, recorder);
-        self.order.put(header.sequence, at, payload, &mut check);
+        let mut check = |payload: &[u8], at| check_payload(checker, payload, at, recorder);
+        self.reorder_buffer
+            .insert(header.sequence, at, payload, &mut check);
         let given_up = self.receiver.acknowledged();
-        self.order.give_up(given_up, at, &mut check);
+        self.reorder_buffer.give_up_before(given_up, at, &mut check);
     }
 
     /// True if a packet made feedback due.
@@ -162,8 +163,8 @@ impl Playing {
     }
 
     /// Time of the next periodic NAK.
-    pub(super) fn asks_again_at(&self) -> Time {
-        self.receiver.asks_again_at()
+    pub(super) fn periodic_nak_at(&self) -> Time {
+        self.receiver.periodic_nak_at()
     }
 
     /// Handles a control packet. Returns the reply to be sent, if any.
@@ -199,20 +200,21 @@ impl Playing {
     /// Releases payloads that need not wait any more, and updates the recorder.
     pub(super) fn settle(&mut self, now: Time, recorder: &mut Recorder) {
         let given_up = self.receiver.acknowledged();
-        if let Some(counting) = &mut self.counting {
+        if let Some(counting) = &mut self.message_counter {
             counting.settle(now, given_up, recorder);
         } else {
             let checker = &mut self.checker;
-            let mut check = |payload: &[u8], at| feed(checker, payload, at, recorder);
-            self.order.give_up(given_up, now, &mut check);
+            let mut check = |payload: &[u8], at| check_payload(checker, payload, at, recorder);
+            self.reorder_buffer
+                .give_up_before(given_up, now, &mut check);
         }
         self.count(recorder);
     }
 
     /// Plans the next sweep, after the input has been processed.
-    pub(super) fn plan(&self, sweeps: &mut Sweeps, now: Time) {
+    pub(super) fn plan(&self, sweeps: &mut AckSchedule, now: Time) {
         let receiver = &self.receiver;
-        let counted = receiver.statistics_so_far();
+        let counted = receiver.counters();
         sweeps.plan(now, receiver.latency(), counted);
     }
 
@@ -279,14 +281,14 @@ impl Playing {
     }
 
     /// Media that has arrived so far.
-    pub(super) fn seen(&self) -> Seen {
-        match &self.counting {
-            Some(counting) => Seen {
+    pub(super) fn seen(&self) -> MediaSeen {
+        match &self.message_counter {
+            Some(counting) => MediaSeen {
                 first: counting.first_arrival(),
                 last: counting.last_arrival(),
                 longest_gap: counting.longest_gap(),
             },
-            None => Seen {
+            None => MediaSeen {
                 first: self.checker.first_arrival(),
                 last: self.checker.last_arrival(),
                 longest_gap: self.checker.longest_gap(),
@@ -295,9 +297,9 @@ impl Playing {
     }
 
     /// Detail of the failure if the input is not a transport stream.
-    pub(super) fn is_no_stream(&self) -> Option<String> {
-        let unsynced = self.checker.unsynced();
-        (unsynced > SYNC_WITHIN).then(|| format!("no transport packet in {unsynced} bytes"))
+    pub(super) fn no_stream_detail(&self) -> Option<String> {
+        let unsynced = self.checker.bytes_without_packet();
+        (unsynced > UNSYNCED_BYTES_MAX).then(|| format!("no transport packet in {unsynced} bytes"))
     }
 
     /// True if none of the packets could be decrypted.
@@ -306,13 +308,13 @@ impl Playing {
     }
 
     /// Checker of the transport stream; `None` for messages.
-    pub(super) fn checker(&self) -> Option<&Checker> {
-        self.counting.is_none().then_some(&*self.checker)
+    pub(super) fn checker(&self) -> Option<&TsChecker> {
+        self.message_counter.is_none().then_some(&*self.checker)
     }
 
     /// Records that expected media did not arrive up to `until`.
     pub(super) fn fell_silent(&mut self, until: Time) {
-        self.checker.fell_silent(until);
+        self.checker.count_silence_until(until);
     }
 
     /// Ends the stream. Missing packets that could still arrive in time count neither as lost nor
@@ -324,8 +326,8 @@ impl Playing {
         self.receiver.write_next(now, &mut unsaid);
         self.settle(now, recorder);
         // Messages have no stamps.
-        if let Some((source, packets)) = had.filter(|_| self.counting.is_none()) {
-            let lost = self.checker.sent_in_all(source, packets);
+        if let Some((source, packets)) = had.filter(|_| self.message_counter.is_none()) {
+            let lost = self.checker.set_total_sent(source, packets);
             recorder.add(m::TAIL_LOST, lost);
         }
         self.checker.finish(recorder);
@@ -333,19 +335,19 @@ impl Playing {
 
     /// Row of the stream in the report; `None` for messages.
     pub(super) fn row(&self, url: String) -> Option<StreamSummary> {
-        let is_stream = self.counting.is_none();
-        is_stream.then(|| StreamSummary::of_transport_stream(url, self.wire_bytes, &self.checker))
+        let is_stream = self.message_counter.is_none();
+        is_stream.then(|| StreamSummary::from_checker(url, self.wire_bytes, &self.checker))
     }
 }
 
 /// Passes on a payload that arrived whole, and could be delivered from `at` on.
 #[inline]
-fn feed(checker: &mut Checker, payload: &[u8], at: Time, recorder: &mut Recorder) {
-    let run = Run {
+fn check_payload(checker: &mut TsChecker, payload: &[u8], at: Time, recorder: &mut Recorder) {
+    let run = ArrivalRun {
         end: payload.len(),
         at,
         exact: true,
     };
     let runs = [run];
-    checker.feed(payload, 0, &mut Times::new(&runs, at), recorder);
+    checker.feed(payload, 0, &mut ArrivalTimes::new(&runs, at), recorder);
 }

@@ -6,67 +6,67 @@ use std::time::Duration;
 use measure::Time;
 
 use super::{Client, Phase};
-use crate::mix::mix;
+use crate::mix::derive_seed;
 use crate::publication;
-use crate::session::{ChannelId, Context, FlowId, Output, Reading};
-use crate::srt::arq::flow::Left;
-use crate::srt::arq::sender::{Bandwidth, SentMessages};
+use crate::session::{ChannelId, Context, FlowId, Output, ReadTiming};
+use crate::srt::arq::flow::DepartureCounts;
+use crate::srt::arq::sender::{Bandwidth, SentMessageCounts};
 use crate::srt::arq::statistics::SenderStatistics;
 use crate::srt::codec::packet::{Control, HEADER};
 use crate::srt::handshake::Negotiated;
-use crate::srt::made::{Made, MadeFlow, Place};
+use crate::srt::made::{SourceFlow, SourceMedia, SourceSettings};
 use crate::srt::metrics as m;
 
 /// Maximum delay of answers to the server.
-const ANSWER_WITHIN: Duration = Duration::from_millis(1);
+const ANSWER_DELAY_MAX: Duration = Duration::from_millis(1);
 
 /// Additional time after the latency for sent packets to be acknowledged and played.
-const REST: Duration = Duration::from_millis(200);
+const DELIVERY_MARGIN: Duration = Duration::from_millis(200);
 
 /// Interval at which the sender is asked for control packets of its own, such as key announcements.
-const ASK_EVERY: Duration = Duration::from_millis(50);
+const SENDER_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Published media and its progress.
 #[derive(Debug)]
-pub(super) struct Publishing {
-    made: Made,
+pub(super) struct PublishState {
+    media: SourceMedia,
     flow: Option<FlowId>,
     /// Latency of the server's receiver.
     latency: Duration,
     /// Bytes of headers of each packet on the wire.
     overhead: u64,
-    counted: (SenderStatistics, Left, SentMessages),
+    counted: (SenderStatistics, DepartureCounts, SentMessageCounts),
     /// Time that packets waited in the send buffer, in nanoseconds.
     delays: Vec<u64>,
     /// Control packets to be sent, and the end of each.
     answers: Vec<u8>,
-    ends: Vec<usize>,
+    answer_ends: Vec<usize>,
     /// Time at which the sender is asked next for control packets of its own.
-    ask_at: Time,
+    sender_poll_at: Time,
 }
 
-impl Publishing {
-    pub(super) fn new(made: Made) -> Publishing {
-        Publishing {
-            made,
+impl PublishState {
+    pub(super) fn new(made: SourceMedia) -> PublishState {
+        PublishState {
+            media: made,
             flow: None,
             latency: Duration::ZERO,
             overhead: 0,
             counted: Default::default(),
             delays: Vec::new(),
             answers: Vec::new(),
-            ends: Vec::new(),
-            ask_at: Time::ZERO,
+            answer_ends: Vec::new(),
+            sender_poll_at: Time::ZERO,
         }
     }
 
     /// Handles a control packet from the server.
     pub(super) fn control(&mut self, cx: &mut Context<'_>, control: &Control<'_>, at: Time) {
         let Some(flow) = self.flow else { return };
-        let (now, answers, ends) = (cx.now, &mut self.answers, &mut self.ends);
+        let (now, answers, ends) = (cx.now, &mut self.answers, &mut self.answer_ends);
         let delays = &mut self.delays;
         // The sending thread cannot use the flow meanwhile, so the flow is accessed once.
-        cx.flows.with(flow, |flow: &mut MadeFlow| {
+        cx.flows.access_as(flow, |flow: &mut SourceFlow| {
             let sender = flow.sender();
             sender.control(control, at);
             while sender.write_next(now, answers) {
@@ -85,9 +85,9 @@ impl Publishing {
 
     /// Time of the next check for dropped messages, which no packet from the server triggers. Never
     /// if messages have no TTL, or for a transport stream.
-    pub(super) fn asks_at(&self) -> Time {
-        match &self.made {
-            Made::Messages(messages) if messages.ttl.is_some() => self.ask_at,
+    pub(super) fn dropped_check_at(&self) -> Time {
+        match &self.media {
+            SourceMedia::Messages(messages) if messages.ttl.is_some() => self.sender_poll_at,
             _ => Time::NEVER,
         }
     }
@@ -100,23 +100,23 @@ impl Publishing {
         };
         let now = cx.now;
         let mut any = false;
-        if now >= self.ask_at {
-            self.ask_at = now + ASK_EVERY;
-            let (answers, ends) = (&mut self.answers, &mut self.ends);
+        if now >= self.sender_poll_at {
+            self.sender_poll_at = now + SENDER_POLL_INTERVAL;
+            let (answers, ends) = (&mut self.answers, &mut self.answer_ends);
             let delays = &mut self.delays;
-            let sent = cx.flows.with(flow, |flow: &mut MadeFlow| {
+            let sent = cx.flows.access_as(flow, |flow: &mut SourceFlow| {
                 while flow.sender().write_next(now, answers) {
                     ends.push(answers.len());
                 }
                 flow.take_delays(delays);
-                flow.left_so_far()
+                flow.departure_counts()
             });
             self.record_delays(cx);
             // Media also keeps the connection alive.
             any = sent.first + sent.again > self.counted.1.first + self.counted.1.again;
         }
         let mut begin = 0;
-        for end in self.ends.drain(..) {
+        for end in self.answer_ends.drain(..) {
             let answer = &self.answers[begin..end];
             cx.transmit(channel, None, |out| out.extend_from_slice(answer));
             begin = end;
@@ -131,9 +131,9 @@ impl Publishing {
     pub(super) fn count(&mut self, cx: &mut Context<'_>, levels: bool) {
         let Some(flow) = self.flow else { return };
         let delays = &mut self.delays;
-        let all = cx.flows.with(flow, |flow: &mut MadeFlow| {
+        let all = cx.flows.access_as(flow, |flow: &mut SourceFlow| {
             flow.take_delays(delays);
-            let left = flow.left_so_far();
+            let left = flow.departure_counts();
             let sender = flow.sender();
             (sender.statistics(), left, sender.messages())
         });
@@ -201,7 +201,7 @@ impl Publishing {
 impl Client {
     /// Number in the stamps that distinguishes the streams of a run.
     fn source(&self) -> u64 {
-        mix(&[self.seed, 4])
+        derive_seed(&[self.seed, 4])
     }
 
     /// Starts to publish, and notifies the clients that wait for the stream.
@@ -212,7 +212,7 @@ impl Client {
         };
         self.phase = Phase::Publishing;
         self.check = None;
-        let remote = self.ends.and_then(|(_, remote)| remote);
+        let remote = self.addresses.and_then(|(_, remote)| remote);
         let nowhere = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
         let headers = if remote.is_some_and(|to| to.is_ipv6()) {
             48
@@ -221,28 +221,28 @@ impl Client {
         };
         publishing.overhead = (HEADER + headers) as u64;
         publishing.latency = negotiated.send_latency;
-        if let Made::Stream(_) = publishing.made {
+        if let SourceMedia::Stream(_) = publishing.media {
             let latency = negotiated.send_latency.as_nanos() as u64;
             cx.recorder.record(m::AGREED_LATENCY, latency);
         }
         let written = self.config.max_bandwidth.map(|rate| rate.0);
         let bandwidth = match self.url.max_bandwidth.or(written) {
-            Some(most) => Bandwidth::Most(most),
+            Some(most) => Bandwidth::Fixed(most),
             None => {
                 let overhead = self.url.overhead.unwrap_or(self.config.overhead);
-                publishing.made.bandwidth(overhead)
+                publishing.media.bandwidth(overhead)
             }
         };
-        let made = &publishing.made;
+        let made = &publishing.media;
         let sender = made.sender(&mut negotiated, self.clock, bandwidth);
-        let place = Place {
+        let place = SourceSettings {
             address: remote.unwrap_or(nowhere),
             source,
             wall_clock: self.wall_clock.unwrap_or_default(),
             length: None,
         };
         let mut flow = made.flow(place, sender);
-        flow.keep_delays();
+        flow.collect_delays();
         flow.start(cx.now);
         let flow = cx.flows.insert(flow);
         publishing.flow = Some(flow);
@@ -251,19 +251,19 @@ impl Client {
             channel: self.channel,
         });
         // The server measures the round trip by the delay of our answers.
-        cx.out.push_back(Output::Read {
+        cx.out.push_back(Output::SetReadTiming {
             channel: self.channel,
-            reading: Reading::Soon(ANSWER_WITHIN),
+            reading: ReadTiming::Soon(ANSWER_DELAY_MAX),
         });
         for (histogram, from) in [
-            (crate::metrics::STARTUP_DELAY, self.due),
+            (crate::metrics::STARTUP_DELAY, self.planned_start),
             (crate::metrics::STARTUP_DELAY_FROM_SENT, self.started),
         ] {
             let delay = cx.now.since(from).as_nanos() as u64;
             cx.recorder.record(histogram, delay);
         }
         cx.out.push_back(Output::Playing { at: cx.now });
-        publication::tell(cx, self.url.stream_name(), publication::live(&[]));
+        publication::publish_message(cx, self.url.stream_name(), publication::live(&[]));
     }
 
     /// Stops making media, and waits until sent media is acknowledged and played, but not beyond
@@ -275,24 +275,25 @@ impl Client {
         let Some(flow) = publishing.flow.filter(|_| self.phase == Phase::Publishing) else {
             return false;
         };
-        cx.flows.with(flow, |flow: &mut MadeFlow| flow.finish());
+        cx.flows
+            .access_as(flow, |flow: &mut SourceFlow| flow.finish());
         self.phase = Phase::Finishing;
-        self.check = Some(match publishing.made {
+        self.check = Some(match publishing.media {
             // Receivers deliver the last packet when its latency has passed.
-            Made::Stream(_) => (cx.now + publishing.latency + REST).min(until),
+            SourceMedia::Stream(_) => (cx.now + publishing.latency + DELIVERY_MARGIN).min(until),
             // Every message must arrive: the flow ends when all have arrived.
-            Made::Messages(_) => until,
+            SourceMedia::Messages(_) => until,
         });
         true
     }
 
     /// Schedules the end once all messages are acknowledged or dropped, and receivers had time to
     /// deliver them.
-    pub(super) fn messages_came(&mut self, now: Time) {
-        let made = self.publishing.as_ref().map(|publishing| &publishing.made);
-        if let (Phase::Finishing, Some(Made::Messages(_))) = (self.phase, made) {
+    pub(super) fn messages_settled(&mut self, now: Time) {
+        let made = self.publishing.as_ref().map(|publishing| &publishing.media);
+        if let (Phase::Finishing, Some(SourceMedia::Messages(_))) = (self.phase, made) {
             let until = self.check.unwrap_or(Time::NEVER);
-            self.check = Some(until.min(now + REST));
+            self.check = Some(until.min(now + DELIVERY_MARGIN));
         }
     }
 
@@ -309,7 +310,7 @@ impl Client {
         let Some(flow) = publishing.flow.take() else {
             return;
         };
-        let (made, last) = cx.flows.with(flow, |flow: &mut MadeFlow| {
+        let (made, last) = cx.flows.access_as(flow, |flow: &mut SourceFlow| {
             (flow.made(), flow.sender().statistics())
         });
         if waited {
@@ -322,6 +323,6 @@ impl Client {
         cx.out.push_back(Output::StopFlow { flow });
         cx.flows.remove(flow);
         let had = (self.source(), made);
-        publication::tell(cx, self.url.stream_name(), publication::gone(Some(had)));
+        publication::publish_message(cx, self.url.stream_name(), publication::gone(Some(had)));
     }
 }

@@ -19,8 +19,8 @@ use crate::session::Outcome;
 use crate::srt::config;
 use crate::srt::metrics::SRT;
 use crate::srt::server::{ServedClient, Server, ServerConfig, ServerFaults};
-use crate::testing::{End, Pair, PairSettings, SessionNumber, Side};
-use crate::waiting::{Awaited, Waiting};
+use crate::testing::{Pair, PairSettings, RunEnd, SessionNumber, Side};
+use crate::waiting::{AwaitedStreams, WaitingClient};
 
 /// Packets of five seconds at 1 Mb/s, 1,316 bytes each.
 const PACKETS: u64 = 475;
@@ -62,9 +62,9 @@ impl Played {
     }
 
     fn served(&self) -> Vec<ServedClient> {
-        let said = self.0.said().iter();
+        let said = self.0.outputs().iter();
         let records = said.filter_map(|(_, said)| match said {
-            Output::Record(record) => record.get::<ServedClient>().cloned(),
+            Output::Record(record) => record.downcast_ref::<ServedClient>().cloned(),
             _ => None,
         });
         records.collect()
@@ -81,22 +81,22 @@ impl Played {
 }
 
 /// Client that waits for its stream.
-fn waiting(client: Client) -> Box<Waiting> {
-    let awaited = Awaited::stream(client.url.stream_name());
-    Box::new(Waiting::new(Box::new(client), Arc::new(awaited)))
+fn waiting(client: Client) -> Box<WaitingClient> {
+    let awaited = AwaitedStreams::stream(client.url.stream_name());
+    Box::new(WaitingClient::new(Box::new(client), Arc::new(awaited)))
 }
 
 fn begin(settings: PairSettings, client: Client, server: ServerConfig) -> Pair {
     let mut pair = Pair::new(settings, Box::new(client), |_| unreachable!("it is UDP"));
     let server = Server::new(server).expect("it can be made");
-    pair.answer_datagrams(server.endpoint(0));
+    pair.set_endpoint(server.endpoint(0));
     pair
 }
 
 fn play(settings: PairSettings, config: ClientConfig, query: &str, server: ServerConfig) -> Played {
     let client = client(&settings, config, query);
     let mut pair = begin(settings, client, server);
-    assert_eq!(pair.run(Duration::from_secs(60)), End::Ended);
+    assert_eq!(pair.run(Duration::from_secs(60)), RunEnd::Ended);
     Played(pair)
 }
 
@@ -150,11 +150,11 @@ fn stream_is_played_to_its_end_without_loss() {
 #[test]
 fn packets_lost_once_are_recovered_in_order() {
     for seed in 1..=12 {
-        all_that_is_wrong_is_found(seed);
+        assert_all_faults_are_counted(seed);
     }
 }
 
-fn all_that_is_wrong_is_found(seed: u64) {
+fn assert_all_faults_are_counted(seed: u64) {
     let server = ServerConfig {
         seed,
         ..server(&["lose=5%", "duplicate=2%", "reorder=5%"])
@@ -266,7 +266,7 @@ fn published_stream_is_relayed_to_players() {
     let player = pair.add_client(waiting(player));
     pair.run(Duration::from_secs(5));
     pair.stop(CLIENT, Duration::from_secs(5));
-    assert_eq!(pair.run(Duration::from_secs(20)), End::Ended);
+    assert_eq!(pair.run(Duration::from_secs(20)), RunEnd::Ended);
     assert_eq!(pair.outcome(CLIENT), Some(&Outcome::Stopped));
     assert_eq!(pair.outcome(player), Some(&Outcome::Completed));
     let mut played = Played(pair);
@@ -307,7 +307,7 @@ fn tail_loss_is_known_from_the_publisher() {
     let player = pair.add_client(waiting(player));
     pair.run(Duration::from_secs(5));
     pair.stop(CLIENT, Duration::from_secs(5));
-    assert_eq!(pair.run(Duration::from_secs(20)), End::Ended);
+    assert_eq!(pair.run(Duration::from_secs(20)), RunEnd::Ended);
     assert_eq!(pair.outcome(player), Some(&Outcome::Completed));
     let mut played = Played(pair);
     let lost = played.count(m::TAIL_LOST);
@@ -343,7 +343,7 @@ fn tail_loss_of_a_publisher_is_not_acknowledged() {
     );
     pair.run(Duration::from_secs(5));
     pair.stop(CLIENT, Duration::from_secs(5));
-    assert_eq!(pair.run(Duration::from_secs(20)), End::Ended);
+    assert_eq!(pair.run(Duration::from_secs(20)), RunEnd::Ended);
     let mut played = Played(pair);
     let unacked = played.count(m::PKT_SND_UNACKED);
     assert!((5..15).contains(&unacked), "{unacked}");

@@ -27,7 +27,7 @@ pub const VERSION_5: u32 = 5;
 /// Extension field of a version 4 induction: the UDT socket type.
 pub const DATAGRAM: u16 = 2;
 /// Extension field of a listener's induction: the listener supports version 5 (SRT, 3.2.1).
-pub const MAGIC: u16 = 0x4a17;
+pub const VERSION_5_MAGIC: u16 = 0x4a17;
 
 /// Extension field of a conclusion: an HSREQ or HSRSP follows.
 pub const HAS_HS: u16 = 1;
@@ -43,7 +43,7 @@ pub const MTU_MAX: u32 = 65_535;
 
 /// Handshake type (SRT, 3.2.1, table 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum HandshakeType {
     /// First handshake of a rendezvous.
     WaveAHand,
     /// First handshake of a caller, and the response to it.
@@ -60,28 +60,28 @@ pub enum Kind {
     Unknown(i32),
 }
 
-impl Kind {
-    pub fn from_wire(word: i32) -> Kind {
+impl HandshakeType {
+    pub fn from_wire(word: i32) -> HandshakeType {
         match word {
-            0 => Kind::WaveAHand,
-            1 => Kind::Induction,
-            -1 => Kind::Conclusion,
-            -2 => Kind::Agreement,
-            -3 => Kind::Done,
-            code if code >= 1000 => Kind::Rejected(Rejection::new(code.unsigned_abs())),
-            other => Kind::Unknown(other),
+            0 => HandshakeType::WaveAHand,
+            1 => HandshakeType::Induction,
+            -1 => HandshakeType::Conclusion,
+            -2 => HandshakeType::Agreement,
+            -3 => HandshakeType::Done,
+            code if code >= 1000 => HandshakeType::Rejected(Rejection::new(code.unsigned_abs())),
+            other => HandshakeType::Unknown(other),
         }
     }
 
     pub fn to_wire(self) -> i32 {
         match self {
-            Kind::WaveAHand => 0,
-            Kind::Induction => 1,
-            Kind::Conclusion => -1,
-            Kind::Agreement => -2,
-            Kind::Done => -3,
-            Kind::Rejected(rejection) => rejection.code().cast_signed(),
-            Kind::Unknown(other) => other,
+            HandshakeType::WaveAHand => 0,
+            HandshakeType::Induction => 1,
+            HandshakeType::Conclusion => -1,
+            HandshakeType::Agreement => -2,
+            HandshakeType::Done => -3,
+            HandshakeType::Rejected(rejection) => rejection.code().cast_signed(),
+            HandshakeType::Unknown(other) => other,
         }
     }
 }
@@ -101,7 +101,7 @@ pub struct Handshake {
     pub mtu: u32,
     /// Maximum number of packets in flight.
     pub flow_window: u32,
-    pub kind: Kind,
+    pub kind: HandshakeType,
     /// Socket id of the sender.
     pub socket_id: u32,
     pub cookie: u32,
@@ -133,7 +133,7 @@ impl Handshake {
             initial_sequence: word(2),
             mtu: word(3),
             flow_window: word(4),
-            kind: Kind::from_wire(word(5).cast_signed()),
+            kind: HandshakeType::from_wire(word(5).cast_signed()),
             socket_id: word(6),
             cookie: word(7),
             peer_ip,

@@ -78,7 +78,7 @@ pub struct DataHeader {
     /// True if messages are to be delivered in order. Has no meaning with TSBPD.
     pub in_order: bool,
     /// Key that the payload is encrypted with.
-    pub key: Key,
+    pub key: KeyFlag,
     /// True for a retransmission.
     pub retransmitted: bool,
     /// Message number of 26 bits.
@@ -107,7 +107,7 @@ pub enum Position {
 
 /// Key that a payload is encrypted with (KK).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Key {
+pub enum KeyFlag {
     /// The payload is not encrypted.
     None = 0,
     Even = 1,
@@ -194,7 +194,7 @@ pub struct AckReport {
     /// RTT variance in microseconds.
     pub rtt_variance: u32,
     /// Free space of the receive buffer, in packets.
-    pub room: u32,
+    pub free_packets: u32,
     /// `None` in a small acknowledgement.
     pub rates: Option<AckRates>,
 }
@@ -222,7 +222,7 @@ impl LossRange {
     /// Number of packets in the range.
     #[inline]
     pub fn count(self) -> u32 {
-        self.last.since(self.first).unsigned_abs() + 1
+        self.last.distance_from(self.first).unsigned_abs() + 1
     }
 }
 
@@ -279,7 +279,7 @@ impl<'a> LossList<'a> {
 
 /// Returns the destination socket id of a datagram, or `None` if it is shorter than a header.
 #[inline]
-pub fn destination(datagram: &[u8]) -> Option<u32> {
+pub fn destination_socket_id(datagram: &[u8]) -> Option<u32> {
     datagram.first_chunk::<HEADER>().map(|head| word(head, 3))
 }
 
@@ -333,10 +333,10 @@ impl DataHeader {
             },
             in_order: second & IN_ORDER_BIT != 0,
             key: match second >> 27 & 3 {
-                0 => Key::None,
-                1 => Key::Even,
-                2 => Key::Odd,
-                _ => Key::Both,
+                0 => KeyFlag::None,
+                1 => KeyFlag::Even,
+                2 => KeyFlag::Odd,
+                _ => KeyFlag::Both,
             },
             retransmitted: second & RETRANSMITTED_BIT != 0,
             message: second & MESSAGE_MAX,
@@ -400,7 +400,7 @@ impl<'a> Control<'a> {
                     report: report.map(|((rtt, rtt_variance), room)| AckReport {
                         rtt,
                         rtt_variance,
-                        room,
+                        free_packets: room,
                         rates: rates.map(|(packets, capacity)| AckRates {
                             packets,
                             capacity,
@@ -467,7 +467,7 @@ impl<'a> Control<'a> {
             Control::Ack(ack) => {
                 words(out, [ack.next.value()]);
                 if let Some(report) = ack.report {
-                    words(out, [report.rtt, report.rtt_variance, report.room]);
+                    words(out, [report.rtt, report.rtt_variance, report.free_packets]);
                     if let Some(rates) = report.rates {
                         words(out, [rates.packets, rates.capacity, rates.bytes]);
                     }

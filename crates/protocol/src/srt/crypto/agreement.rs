@@ -3,25 +3,25 @@
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 
-use super::agreed::Agreed;
+use super::agreed::NegotiatedKeys;
 use super::decryptor::Decryptor;
 use super::encryptor::Encryptor;
-use super::key_material::{KeyMaterial, Keys, SALT};
+use super::key_material::{KeyMaterial, KeySelection, SALT};
 use super::key_wrap;
-use super::mode::{CipherMode, GcmForm};
+use super::mode::{CipherMode, GcmVariant};
 use super::secret::Secret;
 use crate::srt::codec::handshake::KmState;
 
 /// Key that was generated here and is offered to the peer.
-pub(crate) struct Offer {
-    agreed: Agreed,
+pub(crate) struct KeyOffer {
+    agreed: NegotiatedKeys,
     seed: u64,
     message: Vec<u8>,
 }
 
-impl Offer {
+impl KeyOffer {
     /// Generates a key.
-    pub(crate) fn new(secret: &Secret, seed: u64) -> Offer {
+    pub(crate) fn new(secret: &Secret, seed: u64) -> KeyOffer {
         let mut random = Pcg64::seed_from_u64(seed);
         let mut salt = [0; SALT];
         random.fill_bytes(&mut salt);
@@ -34,23 +34,23 @@ impl Offer {
         };
         let wrapped = key_wrap::wrap(&wrapping, &bytes);
         let message = KeyMaterial {
-            keys: Keys::Even,
+            keys: KeySelection::Even,
             mode,
             key_length: secret.key_length,
             salt,
             wrapped: &wrapped,
         }
         .write();
-        let agreed = Agreed {
+        let agreed = NegotiatedKeys {
             passphrase: secret.passphrase.clone(),
             mode,
             key_length: secret.key_length,
             salt,
             wrapping,
-            keys: Keys::Even,
+            keys: KeySelection::Even,
             bytes,
         };
-        Offer {
+        KeyOffer {
             agreed,
             seed: random.next_u64(),
             message,
@@ -63,8 +63,8 @@ impl Offer {
     }
 
     /// Returns both halves after a peer with that SRT version has accepted the key.
-    pub(crate) fn taken(self, peer_version: u32) -> (Encryptor, Decryptor) {
-        halves(&self.agreed, &self.message, peer_version, self.seed)
+    pub(crate) fn accept(self, peer_version: u32) -> (Encryptor, Decryptor) {
+        build_halves(&self.agreed, &self.message, peer_version, self.seed)
     }
 }
 
@@ -72,7 +72,7 @@ impl Offer {
 ///
 /// # Errors
 /// The state to answer with.
-pub(crate) fn take(
+pub(crate) fn accept_keys(
     secret: Option<&Secret>,
     message: &[u8],
     peer_version: u32,
@@ -85,7 +85,7 @@ pub(crate) fn take(
     }
     let wrapping = secret.passphrase.wrapping_key(&read.salt, read.key_length);
     let bytes = read.unwrap_with(&wrapping).ok_or(KmState::BadSecret)?;
-    let agreed = Agreed {
+    let agreed = NegotiatedKeys {
         passphrase: secret.passphrase.clone(),
         mode: read.mode,
         key_length: read.key_length,
@@ -94,11 +94,16 @@ pub(crate) fn take(
         keys: read.keys,
         bytes,
     };
-    Ok(halves(&agreed, message, peer_version, seed))
+    Ok(build_halves(&agreed, message, peer_version, seed))
 }
 
-fn halves(agreed: &Agreed, message: &[u8], peer_version: u32, seed: u64) -> (Encryptor, Decryptor) {
-    let form = GcmForm::of_peer(peer_version);
+fn build_halves(
+    agreed: &NegotiatedKeys,
+    message: &[u8],
+    peer_version: u32,
+    seed: u64,
+) -> (Encryptor, Decryptor) {
+    let form = GcmVariant::of_peer(peer_version);
     let encryptor = Encryptor::new(agreed, form, seed);
     (encryptor, Decryptor::new(agreed, form, message))
 }

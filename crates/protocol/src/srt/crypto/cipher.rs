@@ -6,9 +6,9 @@ use aws_lc_rs::iv::FixedLength;
 
 use super::key_material::SALT;
 use super::key_wrap;
-use super::mode::{CipherMode, GcmForm};
+use super::mode::{CipherMode, GcmVariant};
 use super::secret::KeyLength;
-use crate::srt::codec::packet::{DataHeader, Key};
+use crate::srt::codec::packet::{DataHeader, KeyFlag};
 
 /// Length of the tag behind a payload in GCM, in bytes.
 pub const GCM_TAG: usize = 16;
@@ -47,7 +47,7 @@ impl StreamKey {
         &self,
         salt: &[u8; SALT],
         header: &DataHeader,
-        form: GcmForm,
+        form: GcmVariant,
         payload: &mut [u8],
     ) -> Option<[u8; GCM_TAG]> {
         let sequence = header.sequence.value();
@@ -71,7 +71,7 @@ impl StreamKey {
         &self,
         salt: &[u8; SALT],
         header: &DataHeader,
-        form: GcmForm,
+        form: GcmVariant,
         payload: &mut [u8],
     ) -> Option<usize> {
         let sequence = header.sequence.value();
@@ -98,23 +98,25 @@ fn counter(salt: &[u8; SALT], sequence: u32) -> [u8; 16] {
 
 /// Nonce of a packet: the first 12 bytes of the salt, XORed on the last four with the sequence
 /// number. Before libsrt 1.5.4, the first 12 bytes of the AES-CTR counter.
-fn nonce(salt: &[u8; SALT], sequence: u32, form: GcmForm) -> Nonce {
+fn nonce(salt: &[u8; SALT], sequence: u32, form: GcmVariant) -> Nonce {
     let made = match form {
-        GcmForm::Before154 => counter(salt, sequence),
-        GcmForm::Current => (u128::from_be_bytes(*salt) ^ u128::from(sequence) << 32).to_be_bytes(),
+        GcmVariant::Before154 => counter(salt, sequence),
+        GcmVariant::Current => {
+            (u128::from_be_bytes(*salt) ^ u128::from(sequence) << 32).to_be_bytes()
+        }
     };
     let nonce = made.first_chunk().expect("16 bytes are more than 12");
     Nonce::assume_unique_for_key(*nonce)
 }
 
 /// Additional authenticated data: the header of the first transmission.
-fn aad(header: &DataHeader, form: GcmForm) -> [u8; 16] {
+fn aad(header: &DataHeader, form: GcmVariant) -> [u8; 16] {
     let first = DataHeader {
         retransmitted: false,
         ..*header
     };
     let mut bytes = first.write();
-    if form == GcmForm::Before154 {
+    if form == GcmVariant::Before154 {
         for word in bytes.as_chunks_mut::<4>().0 {
             word.reverse();
         }
@@ -130,11 +132,11 @@ pub(super) enum Parity {
 }
 
 impl Parity {
-    pub(super) fn of(key: Key) -> Option<Parity> {
+    pub(super) fn of(key: KeyFlag) -> Option<Parity> {
         match key {
-            Key::Even => Some(Parity::Even),
-            Key::Odd => Some(Parity::Odd),
-            Key::None | Key::Both => None,
+            KeyFlag::Even => Some(Parity::Even),
+            KeyFlag::Odd => Some(Parity::Odd),
+            KeyFlag::None | KeyFlag::Both => None,
         }
     }
 
@@ -145,10 +147,10 @@ impl Parity {
         }
     }
 
-    pub(super) fn key(self) -> Key {
+    pub(super) fn key(self) -> KeyFlag {
         match self {
-            Parity::Even => Key::Even,
-            Parity::Odd => Key::Odd,
+            Parity::Even => KeyFlag::Even,
+            Parity::Odd => KeyFlag::Odd,
         }
     }
 }

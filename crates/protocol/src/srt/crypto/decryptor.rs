@@ -2,17 +2,17 @@
 
 use thiserror::Error;
 
-use super::agreed::Agreed;
+use super::agreed::NegotiatedKeys;
 use super::cipher::{Parity, StreamKey};
-use super::key_material::{KeyMaterial, Keys, SALT};
-use super::mode::{CipherMode, GcmForm};
+use super::key_material::{KeyMaterial, KeySelection, SALT};
+use super::mode::{CipherMode, GcmVariant};
 use super::secret::{KeyLength, Passphrase};
 use crate::srt::codec::handshake::KmState;
 use crate::srt::codec::packet::DataHeader;
 
 /// Reason why a payload cannot be decrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum Undecryptable {
+pub enum DecryptError {
     /// The key was never announced.
     #[error("encrypted with a key that was not announced")]
     NoKey,
@@ -36,14 +36,14 @@ struct Slot {
 pub struct Decryptor {
     passphrase: Passphrase,
     mode: CipherMode,
-    form: GcmForm,
+    form: GcmVariant,
     /// Key that unwraps other keys, with its salt and key length: its derivation takes a
     /// millisecond.
     wrapping: (Vec<u8>, [u8; SALT], KeyLength),
     even: Option<Slot>,
     odd: Option<Slot>,
     /// Last message that was accepted. A repetition is answered without further work.
-    taken: Vec<u8>,
+    last_accepted: Vec<u8>,
     scratch: Vec<u8>,
 }
 
@@ -57,11 +57,11 @@ impl std::fmt::Debug for Decryptor {
     }
 }
 
-/// Maximum payload of [`Decryptor::open`], in bytes.
+/// Maximum payload of [`Decryptor::decrypt_copy`], in bytes.
 const PAYLOAD_MAX: usize = 2048;
 
 impl Decryptor {
-    pub(super) fn new(agreed: &Agreed, form: GcmForm, message: &[u8]) -> Decryptor {
+    pub(super) fn new(agreed: &NegotiatedKeys, form: GcmVariant, message: &[u8]) -> Decryptor {
         let wrapping = (agreed.wrapping.clone(), agreed.salt, agreed.key_length);
         let mut decryptor = Decryptor {
             passphrase: agreed.passphrase.clone(),
@@ -70,7 +70,7 @@ impl Decryptor {
             wrapping,
             even: None,
             odd: None,
-            taken: message.to_vec(),
+            last_accepted: message.to_vec(),
             scratch: Vec::with_capacity(PAYLOAD_MAX),
         };
         for (place, bytes) in agreed.each() {
@@ -95,25 +95,29 @@ impl Decryptor {
     /// Decrypts a payload in place. Returns the length of the media at its start.
     ///
     /// # Errors
-    /// [`Undecryptable`]. The content of the payload is then undefined.
-    pub fn decrypt(&self, header: &DataHeader, payload: &mut [u8]) -> Result<usize, Undecryptable> {
-        let place = Parity::of(header.key).ok_or(Undecryptable::Clear)?;
+    /// [`DecryptError`]. The content of the payload is then undefined.
+    pub fn decrypt(&self, header: &DataHeader, payload: &mut [u8]) -> Result<usize, DecryptError> {
+        let place = Parity::of(header.key).ok_or(DecryptError::Clear)?;
         let slot = match place {
             Parity::Even => &self.even,
             Parity::Odd => &self.odd,
         };
-        let slot = slot.as_ref().ok_or(Undecryptable::NoKey)?;
+        let slot = slot.as_ref().ok_or(DecryptError::NoKey)?;
         let decrypted = slot.key.decrypt(&slot.salt, header, self.form, payload);
-        decrypted.ok_or(Undecryptable::BadTag)
+        decrypted.ok_or(DecryptError::BadTag)
     }
 
     /// Decrypts a payload into an internal buffer, which is allocated once.
     ///
     /// # Errors
-    /// [`Undecryptable`].
-    pub fn open(&mut self, header: &DataHeader, payload: &[u8]) -> Result<&[u8], Undecryptable> {
+    /// [`DecryptError`].
+    pub fn decrypt_copy(
+        &mut self,
+        header: &DataHeader,
+        payload: &[u8],
+    ) -> Result<&[u8], DecryptError> {
         if payload.len() > PAYLOAD_MAX {
-            return Err(Undecryptable::Long(payload.len()));
+            return Err(DecryptError::Long(payload.len()));
         }
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
@@ -126,19 +130,19 @@ impl Decryptor {
     /// Accepts new keys from a KMREQ within the connection, and appends the content of the KMRSP:
     /// the same message, or the state (SRT, 3.2.2). Returns `false` if the keys were rejected.
     pub fn key_request(&mut self, message: &[u8], reply: &mut Vec<u8>) -> bool {
-        if message != self.taken {
-            if let Err(state) = self.take(message) {
+        if message != self.last_accepted {
+            if let Err(state) = self.accept_keys(message) {
                 reply.extend_from_slice(&state.to_wire());
                 return false;
             }
-            self.taken.clear();
-            self.taken.extend_from_slice(message);
+            self.last_accepted.clear();
+            self.last_accepted.extend_from_slice(message);
         }
         reply.extend_from_slice(message);
         true
     }
 
-    fn take(&mut self, message: &[u8]) -> Result<(), KmState> {
+    fn accept_keys(&mut self, message: &[u8]) -> Result<(), KmState> {
         let read = KeyMaterial::parse(message).map_err(|_| KmState::BadSecret)?;
         if read.mode != self.mode {
             return Err(KmState::BadCryptoMode);
@@ -152,9 +156,9 @@ impl Decryptor {
             .ok_or(KmState::BadSecret)?;
         let length = read.key_length.bytes();
         match read.keys {
-            Keys::Even => self.set(Parity::Even, read.salt, &keys),
-            Keys::Odd => self.set(Parity::Odd, read.salt, &keys),
-            Keys::Both => {
+            KeySelection::Even => self.set(Parity::Even, read.salt, &keys),
+            KeySelection::Odd => self.set(Parity::Odd, read.salt, &keys),
+            KeySelection::Both => {
                 self.set(Parity::Even, read.salt, &keys[..length]);
                 self.set(Parity::Odd, read.salt, &keys[length..]);
             }

@@ -7,18 +7,18 @@ use measure::Time;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 
-use super::agreed::Agreed;
+use super::agreed::NegotiatedKeys;
 use super::cipher::{GCM_TAG, Parity, StreamKey};
-use super::key_material::{KeyMaterial, Keys, SALT};
+use super::key_material::{KeyMaterial, KeySelection, SALT};
 use super::key_wrap;
-use super::mode::{CipherMode, GcmForm};
+use super::mode::{CipherMode, GcmVariant};
 use super::secret::KeyLength;
 use crate::srt::arq::sender::PayloadCipher;
 use crate::srt::codec::handshake::Extension;
-use crate::srt::codec::packet::{Control, ControlHeader, DataHeader, Key};
+use crate::srt::codec::packet::{Control, ControlHeader, DataHeader, KeyFlag};
 
 /// Interval between announcements until one is answered.
-const ANNOUNCE_AGAIN: Duration = Duration::from_millis(100);
+const ANNOUNCE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Maximum number of announcements of a key, as in libsrt.
 const ANNOUNCE_MAX: u32 = 10;
@@ -27,17 +27,17 @@ const ANNOUNCE_MAX: u32 = 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refresh {
     /// Number of packets that use the same key. Default: 2^24.
-    pub every: u64,
+    pub packets_per_key: u64,
     /// Number of packets before a change at which the next key is announced. At most half of
     /// `every`. Default: 2^16, as in libsrt.
-    pub announced_before: u64,
+    pub announce_before_packets: u64,
 }
 
 impl Default for Refresh {
     fn default() -> Self {
         Refresh {
-            every: 1 << 24,
-            announced_before: 1 << 16,
+            packets_per_key: 1 << 24,
+            announce_before_packets: 1 << 16,
         }
     }
 }
@@ -49,14 +49,14 @@ struct Slot {
 
 struct Announcement {
     message: Vec<u8>,
-    left: u32,
+    remaining: u32,
     due: Time,
 }
 
 /// Sending half of an encrypted connection.
 pub struct Encryptor {
     mode: CipherMode,
-    form: GcmForm,
+    form: GcmVariant,
     key_length: KeyLength,
     salt: [u8; SALT],
     wrapping: Vec<u8>,
@@ -81,7 +81,7 @@ impl std::fmt::Debug for Encryptor {
 }
 
 impl Encryptor {
-    pub(super) fn new(agreed: &Agreed, form: GcmForm, seed: u64) -> Encryptor {
+    pub(super) fn new(agreed: &NegotiatedKeys, form: GcmVariant, seed: u64) -> Encryptor {
         let (active, bytes) = agreed.each().next().expect("there is a key at least");
         Encryptor {
             mode: agreed.mode,
@@ -105,7 +105,9 @@ impl Encryptor {
     /// Sets the schedule of key changes.
     pub fn set_refresh(&mut self, refresh: Refresh) {
         self.refresh = Refresh {
-            announced_before: refresh.announced_before.min(refresh.every / 2),
+            announce_before_packets: refresh
+                .announce_before_packets
+                .min(refresh.packets_per_key / 2),
             ..refresh
         };
     }
@@ -129,7 +131,7 @@ impl Encryptor {
     /// Encrypts the payload of a first transmission in place; GCM appends its tag. Returns the key
     /// for the packet's header. The key in `header` is ignored, and all other fields must be as
     /// sent.
-    pub fn encrypt(&mut self, header: &DataHeader, payload: &mut BytesMut) -> Key {
+    pub fn encrypt(&mut self, header: &DataHeader, payload: &mut BytesMut) -> KeyFlag {
         self.advance();
         let header = DataHeader {
             key: self.active.key(),
@@ -144,7 +146,7 @@ impl Encryptor {
 
     /// Counts a packet, and changes the key when it is time (SRT, 6.1.6).
     fn advance(&mut self) {
-        if self.count >= self.refresh.every
+        if self.count >= self.refresh.packets_per_key
             && let Some(next) = self.next.take()
         {
             self.current = next;
@@ -152,7 +154,9 @@ impl Encryptor {
             self.count = 0;
         }
         self.count += 1;
-        if self.next.is_none() && self.count > self.refresh.every - self.refresh.announced_before {
+        if self.next.is_none()
+            && self.count > self.refresh.packets_per_key - self.refresh.announce_before_packets
+        {
             self.prepare();
         }
     }
@@ -167,7 +171,7 @@ impl Encryptor {
         };
         let wrapped = key_wrap::wrap(&self.wrapping, &both);
         let message = KeyMaterial {
-            keys: Keys::Both,
+            keys: KeySelection::Both,
             mode: self.mode,
             key_length: self.key_length,
             salt: self.salt,
@@ -178,7 +182,7 @@ impl Encryptor {
         self.next = Some(Slot { bytes, key });
         self.announcement = Some(Announcement {
             message,
-            left: ANNOUNCE_MAX,
+            remaining: ANNOUNCE_MAX,
             due: Time::ZERO,
         });
     }
@@ -202,7 +206,7 @@ impl Encryptor {
     /// Time at which [`Encryptor::write_next`] has a packet to send.
     pub fn due(&self) -> Time {
         match &self.announcement {
-            Some(announced) if announced.left > 0 => announced.due,
+            Some(announced) if announced.remaining > 0 => announced.due,
             _ => Time::NEVER,
         }
     }
@@ -212,11 +216,11 @@ impl Encryptor {
         let Some(announced) = &mut self.announcement else {
             return false;
         };
-        if announced.left == 0 || now < announced.due {
+        if announced.remaining == 0 || now < announced.due {
             return false;
         }
-        announced.left -= 1;
-        announced.due = now + ANNOUNCE_AGAIN;
+        announced.remaining -= 1;
+        announced.due = now + ANNOUNCE_INTERVAL;
         Control::UserDefined {
             subtype: Extension::KM_REQUEST,
             info: 0,
@@ -228,7 +232,7 @@ impl Encryptor {
 }
 
 impl PayloadCipher for Encryptor {
-    fn encrypt(&mut self, header: &DataHeader, payload: &mut BytesMut) -> Key {
+    fn encrypt(&mut self, header: &DataHeader, payload: &mut BytesMut) -> KeyFlag {
         Encryptor::encrypt(self, header, payload)
     }
 

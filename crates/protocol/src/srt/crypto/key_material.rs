@@ -28,26 +28,26 @@ const STREAM_SRT: u8 = 2;
 
 /// Keys in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keys {
+pub enum KeySelection {
     Even,
     Odd,
     /// Both keys, the even one first.
     Both,
 }
 
-impl Keys {
+impl KeySelection {
     pub const fn count(self) -> usize {
         match self {
-            Keys::Even | Keys::Odd => 1,
-            Keys::Both => 2,
+            KeySelection::Even | KeySelection::Odd => 1,
+            KeySelection::Both => 2,
         }
     }
 
     const fn flags(self) -> u8 {
         match self {
-            Keys::Even => 1,
-            Keys::Odd => 2,
-            Keys::Both => 3,
+            KeySelection::Even => 1,
+            KeySelection::Odd => 2,
+            KeySelection::Both => 3,
         }
     }
 }
@@ -86,7 +86,7 @@ pub enum KeyMaterialError {
 /// Parsed message, with its keys still wrapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyMaterial<'a> {
-    pub keys: Keys,
+    pub keys: KeySelection,
     pub mode: CipherMode,
     pub key_length: KeyLength,
     pub salt: [u8; SALT],
@@ -128,9 +128,9 @@ impl<'a> KeyMaterial<'a> {
             return Err(KeyMaterialError::Sign);
         }
         let keys = match flags & 3 {
-            1 => Keys::Even,
-            2 => Keys::Odd,
-            3 => Keys::Both,
+            1 => KeySelection::Even,
+            2 => KeySelection::Odd,
+            3 => KeySelection::Both,
             _ => return Err(KeyMaterialError::NoKey),
         };
         let wrapping = u32::from_be_bytes([k0, k1, k2, k3]);

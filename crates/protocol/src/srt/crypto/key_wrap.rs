@@ -40,7 +40,7 @@ fn halves(block: [u8; 16]) -> ([u8; 8], [u8; 8]) {
     )
 }
 
-fn mark(register: [u8; 8], step: u64) -> [u8; 8] {
+fn xor_step(register: [u8; 8], step: u64) -> [u8; 8] {
     (u64::from_be_bytes(register) ^ step).to_be_bytes()
 }
 
@@ -59,7 +59,7 @@ pub(super) fn wrap(wrapping: &[u8], keys: &[u8]) -> Vec<u8> {
                 .less_safe_encrypt(&mut block, EncryptionContext::None)
                 .expect("it is one block");
             let (first, second) = halves(block);
-            (register, *part) = (mark(first, step), second);
+            (register, *part) = (xor_step(first, step), second);
         }
     }
     let mut wrapped = register.to_vec();
@@ -80,7 +80,7 @@ pub(super) fn unwrap(wrapping: &[u8], wrapped: &[u8]) -> Option<Vec<u8>> {
     let (mut register, mut step) = (first, 6 * parts.len() as u64);
     for _ in 0..6 {
         for part in parts.iter_mut().rev() {
-            let mut block = join(mark(register, step), *part);
+            let mut block = join(xor_step(register, step), *part);
             cipher
                 .decrypt(&mut block, DecryptionContext::None)
                 .expect("it is one block");

@@ -16,9 +16,9 @@ mod secret;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use agreement::{Offer, take};
+pub(crate) use agreement::{KeyOffer, accept_keys};
 pub use cipher::GCM_TAG;
-pub use decryptor::{Decryptor, Undecryptable};
+pub use decryptor::{DecryptError, Decryptor};
 pub use encryptor::{Encryptor, Refresh};
-pub use mode::{CipherMode, GcmForm};
+pub use mode::{CipherMode, GcmVariant};
 pub use secret::{KeyLength, Passphrase, PassphraseError, Secret};

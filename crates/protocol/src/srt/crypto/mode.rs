@@ -14,7 +14,7 @@ pub enum CipherMode {
 
 /// Variant of GCM. libsrt changed it, and selects it by the peer's version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GcmForm {
+pub enum GcmVariant {
     /// libsrt 1.5.2 and 1.5.3: the header is authenticated in host byte order, and the nonce is the
     /// beginning of the AES-CTR counter.
     Before154,
@@ -22,12 +22,12 @@ pub enum GcmForm {
     Current,
 }
 
-impl GcmForm {
+impl GcmVariant {
     /// Variant for a peer of that version.
-    pub fn of_peer(version: u32) -> GcmForm {
+    pub fn of_peer(version: u32) -> GcmVariant {
         match version {
-            0..=0x0001_0503 => GcmForm::Before154,
-            _ => GcmForm::Current,
+            0..=0x0001_0503 => GcmVariant::Before154,
+            _ => GcmVariant::Current,
         }
     }
 }

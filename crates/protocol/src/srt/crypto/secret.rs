@@ -12,7 +12,7 @@ use super::mode::CipherMode;
 const ROUNDS: NonZeroU32 = NonZeroU32::new(2048).expect("2048 is not 0");
 
 /// Number of salt bytes that PBKDF2 uses: the last ones (SRT, 6.1.4).
-const SALT_TAKEN: usize = 8;
+const PBKDF2_SALT_LENGTH: usize = 8;
 
 /// Passphrase of 10 to 79 bytes.
 #[derive(Clone, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl Passphrase {
 
     /// Derives the key that wraps keys of that length (KEK; SRT, 6.1.4). Takes about a millisecond.
     pub(super) fn wrapping_key(&self, salt: &[u8], length: KeyLength) -> Vec<u8> {
-        let salt = &salt[salt.len().saturating_sub(SALT_TAKEN)..];
+        let salt = &salt[salt.len().saturating_sub(PBKDF2_SALT_LENGTH)..];
         let mut key = vec![0; length.bytes()];
         let algorithm = pbkdf2::PBKDF2_HMAC_SHA1;
         pbkdf2::derive(algorithm, ROUNDS, salt, self.0.as_bytes(), &mut key);

@@ -6,7 +6,7 @@ use measure::Time;
 
 use super::*;
 use crate::srt::codec::handshake::{Extension, KmState};
-use crate::srt::codec::packet::{Control, ControlHeader, DataHeader, Key, Packet, Position};
+use crate::srt::codec::packet::{Control, ControlHeader, DataHeader, KeyFlag, Packet, Position};
 use crate::srt::seq::SeqNumber;
 
 fn hex(text: &str) -> Vec<u8> {
@@ -23,7 +23,7 @@ fn secret() -> Secret {
     Secret::new("a passphrase").unwrap()
 }
 
-fn header(sequence: u32, key: Key) -> DataHeader {
+fn header(sequence: u32, key: KeyFlag) -> DataHeader {
     DataHeader {
         sequence: SeqNumber::new(sequence),
         position: Position::Solo,
@@ -109,32 +109,32 @@ fn both_sides_decrypt_each_other_with_any_cipher() {
         for length in KeyLength::ALL {
             for version in [0x0001_0503, 0x0001_0505] {
                 let secret = secret().with_cipher(mode).with_key_length(length);
-                let offer = Offer::new(&secret, 3);
+                let offer = KeyOffer::new(&secret, 3);
                 let message = offer.message().to_vec();
-                let theirs = take(Some(&secret), &message, version, 4);
+                let theirs = accept_keys(Some(&secret), &message, version, 4);
                 let (mut there, mut their_opener) = theirs.unwrap();
-                let (mut here, mut opener) = offer.taken(version);
+                let (mut here, mut opener) = offer.accept(version);
                 for (from, to) in [(&mut here, &mut their_opener), (&mut there, &mut opener)] {
                     let mut payload = BytesMut::from(&[0x47; 1316][..]);
-                    let key = from.encrypt(&header(5, Key::None), &mut payload);
-                    assert_eq!(key, Key::Even);
+                    let key = from.encrypt(&header(5, KeyFlag::None), &mut payload);
+                    assert_eq!(key, KeyFlag::Even);
                     assert_eq!(payload.len(), 1316 + from.overhead());
                     assert_ne!(payload[..16], [0x47; 16]);
                     let again = DataHeader {
                         retransmitted: true,
                         ..header(5, key)
                     };
-                    assert_eq!(to.open(&again, &payload).unwrap(), [0x47; 1316]);
+                    assert_eq!(to.decrypt_copy(&again, &payload).unwrap(), [0x47; 1316]);
                     payload[5] ^= 1;
-                    let damaged = to.open(&again, &payload);
+                    let damaged = to.decrypt_copy(&again, &payload);
                     assert_eq!(damaged.is_err(), mode == CipherMode::Gcm);
                     assert_eq!(
-                        to.open(&header(5, Key::Odd), &payload),
-                        Err(Undecryptable::NoKey)
+                        to.decrypt_copy(&header(5, KeyFlag::Odd), &payload),
+                        Err(DecryptError::NoKey)
                     );
                     assert_eq!(
-                        to.open(&header(5, Key::None), &[0]),
-                        Err(Undecryptable::Clear)
+                        to.decrypt_copy(&header(5, KeyFlag::None), &[0]),
+                        Err(DecryptError::Clear)
                     );
                 }
             }
@@ -144,8 +144,9 @@ fn both_sides_decrypt_each_other_with_any_cipher() {
 
 #[test]
 fn mismatches_are_answered_with_their_state() {
-    let offer = Offer::new(&secret(), 3);
-    let answer = |secret: Option<&Secret>| take(secret, offer.message(), 0x0001_0505, 4).err();
+    let offer = KeyOffer::new(&secret(), 3);
+    let answer =
+        |secret: Option<&Secret>| accept_keys(secret, offer.message(), 0x0001_0505, 4).err();
     assert_eq!(answer(None), Some(KmState::NoSecret));
     let other = Secret::new("another passphrase").unwrap();
     assert_eq!(answer(Some(&other)), Some(KmState::BadSecret));
@@ -156,11 +157,11 @@ fn mismatches_are_answered_with_their_state() {
 
 #[test]
 fn keys_are_announced_before_each_change() {
-    let offer = Offer::new(&secret(), 3);
-    let (mut encryptor, mut decryptor) = offer.taken(0x0001_0505);
+    let offer = KeyOffer::new(&secret(), 3);
+    let (mut encryptor, mut decryptor) = offer.accept(0x0001_0505);
     encryptor.set_refresh(Refresh {
-        every: 100,
-        announced_before: 20,
+        packets_per_key: 100,
+        announce_before_packets: 20,
     });
     let head = ControlHeader {
         timestamp: 0,
@@ -169,7 +170,7 @@ fn keys_are_announced_before_each_change() {
     let (mut announced, mut keys) = (0, Vec::new());
     for sequence in 0..1000 {
         let mut payload = BytesMut::from(&[0x47; 188][..]);
-        let key = encryptor.encrypt(&header(sequence, Key::None), &mut payload);
+        let key = encryptor.encrypt(&header(sequence, KeyFlag::None), &mut payload);
         keys.push(key);
         let mut out = Vec::new();
         if encryptor.due() == Time::ZERO && encryptor.write_next(Time::ZERO, head, &mut out) {
@@ -191,21 +192,23 @@ fn keys_are_announced_before_each_change() {
             assert_eq!(encryptor.due(), Time::NEVER);
         }
         assert_eq!(
-            decryptor.open(&header(sequence, key), &payload).unwrap(),
+            decryptor
+                .decrypt_copy(&header(sequence, key), &payload)
+                .unwrap(),
             [0x47; 188]
         );
     }
     assert_eq!(announced, 10);
-    assert_eq!(keys[99..101], [Key::Even, Key::Odd]);
-    assert_eq!(keys[199..201], [Key::Odd, Key::Even]);
+    assert_eq!(keys[99..101], [KeyFlag::Even, KeyFlag::Odd]);
+    assert_eq!(keys[199..201], [KeyFlag::Odd, KeyFlag::Even]);
 }
 
 #[test]
 fn unanswered_announcements_are_sent_ten_times() {
-    let (mut encryptor, _) = Offer::new(&secret(), 3).taken(0x0001_0505);
+    let (mut encryptor, _) = KeyOffer::new(&secret(), 3).accept(0x0001_0505);
     encryptor.set_refresh(Refresh {
-        every: 2,
-        announced_before: 1,
+        packets_per_key: 2,
+        announce_before_packets: 1,
     });
     let head = ControlHeader {
         timestamp: 0,
@@ -213,7 +216,7 @@ fn unanswered_announcements_are_sent_ten_times() {
     };
     for sequence in 0..2 {
         encryptor.encrypt(
-            &header(sequence, Key::None),
+            &header(sequence, KeyFlag::None),
             &mut BytesMut::from(&[0; 188][..]),
         );
     }
@@ -228,14 +231,14 @@ fn unanswered_announcements_are_sent_ten_times() {
 
 #[test]
 fn packets_are_processed_without_allocation() {
-    let (mut encryptor, mut decryptor) = Offer::new(&secret(), 3).taken(0x0001_0505);
+    let (mut encryptor, mut decryptor) = KeyOffer::new(&secret(), 3).accept(0x0001_0505);
     let mut payload = BytesMut::with_capacity(1400);
     payload.extend_from_slice(&[0x47; 1316]);
-    let header = header(1, Key::Even);
+    let header = header(1, KeyFlag::Even);
     let counted = allocation_counter::measure(|| {
         for _ in 0..100 {
             encryptor.encrypt(&header, &mut payload);
-            let _ = decryptor.open(&header, &payload);
+            let _ = decryptor.decrypt_copy(&header, &payload);
         }
     });
     assert_eq!(counted.count_total, 0);
@@ -244,7 +247,7 @@ fn packets_are_processed_without_allocation() {
 #[test]
 fn malformed_key_material_is_reported() {
     use key_material::{KeyMaterial, KeyMaterialError as E};
-    let good = Offer::new(&secret(), 3).message().to_vec();
+    let good = KeyOffer::new(&secret(), 3).message().to_vec();
     assert_eq!(KeyMaterial::parse(&good).unwrap().write(), good);
     let with = |place: usize, byte: u8| {
         let mut bad = good.clone();

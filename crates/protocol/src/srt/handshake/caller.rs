@@ -2,14 +2,16 @@
 
 use measure::Time;
 
-use super::failure::Failure;
+use super::failure::HandshakeFailure;
 use super::negotiated::Negotiated;
-use super::parts::{self, AGAIN, Said};
-use super::settings::Settings;
-use crate::srt::codec::handshake::{DATAGRAM, HandshakeError, Kind, MAGIC, VERSION_4, VERSION_5};
+use super::parts::{self, RETRY_INTERVAL, ReceivedHandshake};
+use super::settings::HandshakeSettings;
+use crate::srt::codec::handshake::{
+    DATAGRAM, HandshakeError, HandshakeType, VERSION_4, VERSION_5, VERSION_5_MAGIC,
+};
 use crate::srt::codec::packet::{Control, Packet};
 use crate::srt::codec::stream_id::StreamId;
-use crate::srt::crypto::Offer;
+use crate::srt::crypto::KeyOffer;
 
 enum Stage {
     /// The induction is sent until it is answered.
@@ -22,18 +24,18 @@ enum Stage {
 
 /// Caller side of a handshake.
 pub struct Caller {
-    settings: Settings,
+    settings: HandshakeSettings,
     stream_id: Option<StreamId>,
     stage: Stage,
     /// Handshake that is sent in this stage, without its header.
     cif: Vec<u8>,
-    offer: Option<Offer>,
+    offer: Option<KeyOffer>,
     next: Time,
     deadline: Time,
-    heard: bool,
+    got_answer: bool,
     /// First malformed answer: reported if no valid one follows.
     malformed: Option<HandshakeError>,
-    outcome: Option<Result<Negotiated, Failure>>,
+    outcome: Option<Result<Negotiated, HandshakeFailure>>,
 }
 
 impl std::fmt::Debug for Caller {
@@ -52,9 +54,9 @@ impl std::fmt::Debug for Caller {
 
 impl Caller {
     /// Starts a handshake at `now`.
-    pub fn new(settings: Settings, stream_id: Option<StreamId>, now: Time) -> Caller {
+    pub fn new(settings: HandshakeSettings, stream_id: Option<StreamId>, now: Time) -> Caller {
         let mut cif = Vec::new();
-        let mut first = parts::fixed(&settings, Kind::Induction, 0);
+        let mut first = parts::fixed(&settings, HandshakeType::Induction, 0);
         (first.version, first.extension) = (VERSION_4, DATAGRAM);
         first.write(&mut cif);
         Caller {
@@ -65,7 +67,7 @@ impl Caller {
             cif,
             offer: None,
             next: now,
-            heard: false,
+            got_answer: false,
             malformed: None,
             outcome: None,
         }
@@ -84,13 +86,13 @@ impl Caller {
         }
         match control {
             Control::Handshake(cif) => {
-                self.heard = true;
-                match Said::read(header, cif, at) {
-                    Ok(said) => self.answered(&said, at),
+                self.got_answer = true;
+                match ReceivedHandshake::read(header, cif, at) {
+                    Ok(said) => self.handle_answer(&said, at),
                     Err(error) => self.malformed(error),
                 }
             }
-            Control::Shutdown => self.end(Err(Failure::Shutdown)),
+            Control::Shutdown => self.end(Err(HandshakeFailure::Shutdown)),
             _ => {}
         }
     }
@@ -100,18 +102,21 @@ impl Caller {
         self.malformed.get_or_insert(error);
     }
 
-    fn answered(&mut self, said: &Said, at: Time) {
+    fn handle_answer(&mut self, said: &ReceivedHandshake, at: Time) {
         match (&self.stage, said.fixed.kind) {
-            (_, Kind::Rejected(rejection)) => {
+            (_, HandshakeType::Rejected(rejection)) => {
                 let has_passphrase = self.settings.secret.is_some();
-                self.end(Err(Failure::of_rejection(rejection, has_passphrase)));
+                self.end(Err(HandshakeFailure::from_rejection(
+                    rejection,
+                    has_passphrase,
+                )));
             }
-            (Stage::Induction, Kind::Induction) => self.induced(said, at),
+            (Stage::Induction, HandshakeType::Induction) => self.handle_induction(said, at),
             // Repeated answer to the induction.
-            (Stage::Conclusion, Kind::Induction) => {}
-            (Stage::Conclusion, Kind::Conclusion) => {
+            (Stage::Conclusion, HandshakeType::Induction) => {}
+            (Stage::Conclusion, HandshakeType::Conclusion) => {
                 if said.fixed.version < VERSION_5 {
-                    return self.end(Err(Failure::Version(said.fixed.version)));
+                    return self.end(Err(HandshakeFailure::Version(said.fixed.version)));
                 }
                 let concluded = parts::conclude(said, &self.settings, &mut self.offer);
                 let concluded = concluded.map(|negotiated| Negotiated {
@@ -120,27 +125,27 @@ impl Caller {
                 });
                 self.end(concluded);
             }
-            (_, other) => self.malformed(HandshakeError::OutOfTurn(other.to_wire())),
+            (_, other) => self.malformed(HandshakeError::UnexpectedType(other.to_wire())),
         }
     }
 
-    fn induced(&mut self, said: &Said, at: Time) {
+    fn handle_induction(&mut self, said: &ReceivedHandshake, at: Time) {
         let fixed = &said.fixed;
         if fixed.version < VERSION_5 {
-            return self.end(Err(Failure::Version(fixed.version)));
+            return self.end(Err(HandshakeFailure::Version(fixed.version)));
         }
-        if fixed.extension != MAGIC {
+        if fixed.extension != VERSION_5_MAGIC {
             return self.malformed(HandshakeError::Magic(fixed.extension));
         }
         let secret = self.settings.secret.as_ref();
-        self.offer = secret.map(|secret| Offer::new(secret, self.settings.seed));
+        self.offer = secret.map(|secret| KeyOffer::new(secret, self.settings.seed));
         let (offer, stream_id) = (self.offer.as_ref(), self.stream_id.as_ref());
         self.cif = parts::request(&self.settings, fixed.cookie, offer, stream_id);
         self.stage = Stage::Conclusion;
         self.next = at;
     }
 
-    fn end(&mut self, outcome: Result<Negotiated, Failure>) {
+    fn end(&mut self, outcome: Result<Negotiated, HandshakeFailure>) {
         self.stage = Stage::Ended;
         self.outcome = Some(outcome);
     }
@@ -152,10 +157,10 @@ impl Caller {
             return false;
         }
         if now >= self.deadline {
-            let heard = self.heard;
+            let heard = self.got_answer;
             let failure = match self.malformed {
-                Some(error) => Failure::Malformed(error),
-                None => Failure::TimedOut { heard },
+                Some(error) => HandshakeFailure::Malformed(error),
+                None => HandshakeFailure::TimedOut { got_answer: heard },
             };
             self.end(Err(failure));
             return false;
@@ -163,8 +168,8 @@ impl Caller {
         if now < self.next {
             return false;
         }
-        self.next = now + AGAIN;
-        parts::send(self.settings.clock, now, 0, &self.cif, out);
+        self.next = now + RETRY_INTERVAL;
+        parts::write_datagram(self.settings.clock, now, 0, &self.cif, out);
         true
     }
 
@@ -177,7 +182,7 @@ impl Caller {
     }
 
     /// Returns the outcome, once.
-    pub fn outcome(&mut self) -> Option<Result<Negotiated, Failure>> {
+    pub fn outcome(&mut self) -> Option<Result<Negotiated, HandshakeFailure>> {
         self.outcome.take()
     }
 }

@@ -6,12 +6,12 @@ use crate::srt::codec::handshake::{HandshakeError, KmState, Rejection};
 
 /// Reason why a handshake fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum Failure {
+pub enum HandshakeFailure {
     /// No answer completed the handshake in time.
-    #[error("no answer in time{}", if *heard { " after the first one" } else { "" })]
+    #[error("no answer in time{}", if *got_answer { " after the first one" } else { "" })]
     TimedOut {
         /// True if the peer sent anything.
-        heard: bool,
+        got_answer: bool,
     },
     #[error("rejected: {0}")]
     Rejected(Rejection),
@@ -42,51 +42,55 @@ pub enum Failure {
     #[error("the peer requires a packet filter")]
     Filter,
     #[error("both sides of the rendezvous drew the same cookie")]
-    CookieDraw,
+    EqualCookies,
     #[error("the peer closed the connection")]
     Shutdown,
 }
 
-impl Failure {
+impl HandshakeFailure {
     /// Failure for a rejection by the peer. For encryption it depends on whether this side has a
     /// passphrase.
-    pub(super) fn of_rejection(rejection: Rejection, has_passphrase: bool) -> Failure {
+    pub(super) fn from_rejection(rejection: Rejection, has_passphrase: bool) -> HandshakeFailure {
         match rejection {
-            Rejection::BADSECRET => Failure::WrongPassphrase,
-            Rejection::UNSECURE if has_passphrase => Failure::PassphraseMissingAtPeer,
-            Rejection::UNSECURE => Failure::PassphraseMissing,
-            Rejection::CRYPTO => Failure::CipherMismatch,
-            other => Failure::Rejected(other),
+            Rejection::BADSECRET => HandshakeFailure::WrongPassphrase,
+            Rejection::UNSECURE if has_passphrase => HandshakeFailure::PassphraseMissingAtPeer,
+            Rejection::UNSECURE => HandshakeFailure::PassphraseMissing,
+            Rejection::CRYPTO => HandshakeFailure::CipherMismatch,
+            other => HandshakeFailure::Rejected(other),
         }
     }
 
     /// Failure for a key exchange that ended in `state`: the peer's state if `at_peer`, else ours.
-    pub(super) fn of_state(state: KmState, at_peer: bool) -> Failure {
+    pub(super) fn from_key_state(state: KmState, at_peer: bool) -> HandshakeFailure {
         match state {
-            KmState::BadCryptoMode => Failure::CipherMismatch,
-            KmState::NoSecret if at_peer => Failure::PassphraseMissingAtPeer,
-            KmState::NoSecret => Failure::PassphraseMissing,
-            KmState::Unsecured if at_peer => Failure::PassphraseMissing,
-            KmState::Unsecured => Failure::PassphraseMissingAtPeer,
-            KmState::BadSecret | KmState::Securing | KmState::Secured => Failure::WrongPassphrase,
+            KmState::BadCryptoMode => HandshakeFailure::CipherMismatch,
+            KmState::NoSecret if at_peer => HandshakeFailure::PassphraseMissingAtPeer,
+            KmState::NoSecret => HandshakeFailure::PassphraseMissing,
+            KmState::Unsecured if at_peer => HandshakeFailure::PassphraseMissing,
+            KmState::Unsecured => HandshakeFailure::PassphraseMissingAtPeer,
+            KmState::BadSecret | KmState::Securing | KmState::Secured => {
+                HandshakeFailure::WrongPassphrase
+            }
         }
     }
 
     /// Rejection reason that is sent to the peer, or was received from it.
     pub fn rejection(&self) -> Rejection {
         match self {
-            Failure::TimedOut { .. } => Rejection::TIMEOUT,
-            Failure::Rejected(rejection) => *rejection,
-            Failure::WrongPassphrase => Rejection::BADSECRET,
-            Failure::PassphraseMissing | Failure::PassphraseMissingAtPeer => Rejection::UNSECURE,
-            Failure::CipherMismatch => Rejection::CRYPTO,
-            Failure::Version(_) | Failure::OldVersion(_) => Rejection::VERSION,
-            Failure::Malformed(_) => Rejection::ROGUE,
-            Failure::Congestion => Rejection::CONGESTION,
-            Failure::MessageApi => Rejection::MESSAGEAPI,
-            Failure::Filter => Rejection::FILTER,
-            Failure::CookieDraw => Rejection::RDVCOOKIE,
-            Failure::Shutdown => Rejection::CLOSE,
+            HandshakeFailure::TimedOut { .. } => Rejection::TIMEOUT,
+            HandshakeFailure::Rejected(rejection) => *rejection,
+            HandshakeFailure::WrongPassphrase => Rejection::BADSECRET,
+            HandshakeFailure::PassphraseMissing | HandshakeFailure::PassphraseMissingAtPeer => {
+                Rejection::UNSECURE
+            }
+            HandshakeFailure::CipherMismatch => Rejection::CRYPTO,
+            HandshakeFailure::Version(_) | HandshakeFailure::OldVersion(_) => Rejection::VERSION,
+            HandshakeFailure::Malformed(_) => Rejection::ROGUE,
+            HandshakeFailure::Congestion => Rejection::CONGESTION,
+            HandshakeFailure::MessageApi => Rejection::MESSAGEAPI,
+            HandshakeFailure::Filter => Rejection::FILTER,
+            HandshakeFailure::EqualCookies => Rejection::RDVCOOKIE,
+            HandshakeFailure::Shutdown => Rejection::CLOSE,
         }
     }
 }

@@ -7,17 +7,19 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use measure::Time;
 use sha2::Sha256;
 
-use super::failure::Failure;
+use super::failure::HandshakeFailure;
 use super::negotiated::Negotiated;
-use super::parts::{self, Said};
-use super::settings::Settings;
-use crate::srt::codec::handshake::{FIXED, Handshake, Kind, MAGIC, Rejection, VERSION_5};
+use super::parts::{self, ReceivedHandshake};
+use super::settings::HandshakeSettings;
+use crate::srt::codec::handshake::{
+    FIXED, Handshake, HandshakeType, Rejection, VERSION_5, VERSION_5_MAGIC,
+};
 use crate::srt::codec::stream_id::StreamId;
 use crate::srt::crypto::KeyLength;
 use crate::srt::seq::SocketClock;
 
 /// Minimum lifetime of a cookie in seconds. The maximum is twice that.
-const COOKIE_LIFE: u64 = 60;
+const COOKIE_LIFETIME_S: u64 = 60;
 
 /// Configuration of a [`Listener`].
 #[derive(Clone, Copy, Debug)]
@@ -38,19 +40,19 @@ pub struct Listener {
 
 /// Result of a datagram.
 #[derive(Debug)]
-pub enum Heard {
+pub enum ListenerResult {
     /// The answer must be sent to the source of the datagram.
     Answered,
     /// A caller that has proved its address requests a connection.
-    Request(Box<Request>),
+    Request(Box<ConnectionRequest>),
     /// The datagram is not a handshake for a listener, or its cookie is wrong.
     Ignored,
 }
 
 /// Request for a connection.
 #[derive(Clone, Debug)]
-pub struct Request {
-    said: Said,
+pub struct ConnectionRequest {
+    handshake: ReceivedHandshake,
     /// Clock of the listener, for a rejection.
     clock: SocketClock,
 }
@@ -82,91 +84,94 @@ impl Listener {
         datagram: &[u8],
         at: Time,
         answer: &mut Vec<u8>,
-    ) -> Heard {
-        let Some((header, cif)) = parts::handshake_of(datagram) else {
-            return Heard::Ignored;
+    ) -> ListenerResult {
+        let Some((header, cif)) = parts::parse_handshake(datagram) else {
+            return ListenerResult::Ignored;
         };
         let Ok((fixed, _)) = Handshake::parse(cif) else {
-            return Heard::Ignored;
+            return ListenerResult::Ignored;
         };
         if header.destination != 0 || fixed.socket_id == 0 {
-            return Heard::Ignored;
+            return ListenerResult::Ignored;
         }
-        let life = at.since_start().as_secs() / COOKIE_LIFE;
+        let life = at.since_start().as_secs() / COOKIE_LIFETIME_S;
         match fixed.kind {
-            Kind::Induction => {
+            HandshakeType::Induction => {
                 let induction = Handshake {
                     version: VERSION_5,
                     encryption: self.config.advertised_key.map_or(0, KeyLength::advertised),
-                    extension: MAGIC,
+                    extension: VERSION_5_MAGIC,
                     cookie: self.cookie(from, life),
                     ..fixed
                 };
                 self.answer(at, &induction, answer);
-                Heard::Answered
+                ListenerResult::Answered
             }
-            Kind::Conclusion => {
+            HandshakeType::Conclusion => {
                 let good = |life: u64| fixed.cookie == self.cookie(from, life);
                 if !good(life) && !life.checked_sub(1).is_some_and(good) {
-                    return Heard::Ignored;
+                    return ListenerResult::Ignored;
                 }
-                let failure = match Said::read(header, cif, at) {
-                    Ok(_) if fixed.version != VERSION_5 => Failure::Version(fixed.version),
+                let failure = match ReceivedHandshake::read(header, cif, at) {
+                    Ok(_) if fixed.version != VERSION_5 => HandshakeFailure::Version(fixed.version),
                     Ok(said) => {
                         let clock = self.config.clock;
-                        return Heard::Request(Box::new(Request { said, clock }));
+                        return ListenerResult::Request(Box::new(ConnectionRequest {
+                            handshake: said,
+                            clock,
+                        }));
                     }
-                    Err(error) => Failure::Malformed(error),
+                    Err(error) => HandshakeFailure::Malformed(error),
                 };
                 let rejected = Handshake {
-                    kind: Kind::Rejected(failure.rejection()),
+                    kind: HandshakeType::Rejected(failure.rejection()),
                     ..fixed
                 };
                 self.answer(at, &rejected, answer);
-                Heard::Answered
+                ListenerResult::Answered
             }
-            _ => Heard::Ignored,
+            _ => ListenerResult::Ignored,
         }
     }
 
     fn answer(&self, at: Time, fixed: &Handshake, answer: &mut Vec<u8>) {
         let mut cif = Vec::with_capacity(FIXED);
         fixed.write(&mut cif);
-        parts::send(self.config.clock, at, fixed.socket_id, &cif, answer);
+        parts::write_datagram(self.config.clock, at, fixed.socket_id, &cif, answer);
     }
 }
 
-impl Request {
+impl ConnectionRequest {
     /// Socket id of the caller, which distinguishes its sockets with the same address.
     pub fn peer_socket_id(&self) -> u32 {
-        self.said.fixed.socket_id
+        self.handshake.fixed.socket_id
     }
 
     pub fn stream_id(&self) -> Option<&StreamId> {
-        self.said.stream_id.as_ref()
+        self.handshake.stream_id.as_ref()
     }
 
     /// SRT version of the caller.
     pub fn version(&self) -> Option<u32> {
-        self.said.request.map(|hs| hs.version)
+        self.handshake.request.map(|hs| hs.version)
     }
 
     /// True if the caller sent a key.
     pub fn is_encrypted(&self) -> bool {
-        self.said.km_request.is_some()
+        self.handshake.km_request.is_some()
     }
 
     /// Rejects the request, and appends the rejection.
     pub fn reject(&self, rejection: Rejection, now: Time, answer: &mut Vec<u8>) {
         let fixed = Handshake {
-            kind: Kind::Rejected(rejection),
+            kind: HandshakeType::Rejected(rejection),
             extension: 0,
             encryption: 0,
-            ..self.said.fixed
+            ..self.handshake.fixed
         };
         let mut cif = Vec::with_capacity(FIXED);
         fixed.write(&mut cif);
-        parts::send(self.clock, now, fixed.socket_id, &cif, answer);
+        parts::write_datagram(self.clock, now, fixed.socket_id, &cif, answer);
     }
 
     /// Accepts the request with these settings, except for the initial sequence number, which is
@@ -177,18 +182,18 @@ impl Request {
     /// The sides are incompatible. The rejection informs the caller.
     pub fn accept(
         &self,
-        settings: &Settings,
+        settings: &HandshakeSettings,
         now: Time,
         answer: &mut Vec<u8>,
-    ) -> Result<(Negotiated, Responder), Failure> {
-        let fixed = &self.said.fixed;
-        let settings = Settings {
+    ) -> Result<(Negotiated, ConclusionRepeater), HandshakeFailure> {
+        let fixed = &self.handshake.fixed;
+        let settings = HandshakeSettings {
             initial_sequence: fixed.initial_sequence(),
             ..settings.clone()
         };
-        match parts::respond(&self.said, &settings, fixed.cookie) {
+        match parts::respond(&self.handshake, &settings, fixed.cookie) {
             Ok((negotiated, cif)) => {
-                let responder = Responder {
+                let responder = ConclusionRepeater {
                     clock: settings.clock,
                     peer_socket_id: fixed.socket_id,
                     cookie: fixed.cookie,
@@ -207,22 +212,22 @@ impl Request {
 
 /// Repeats the conclusion for an accepted caller that did not receive it.
 #[derive(Clone, Debug)]
-pub struct Responder {
+pub struct ConclusionRepeater {
     clock: SocketClock,
     peer_socket_id: u32,
     cookie: u32,
     cif: Vec<u8>,
 }
 
-impl Responder {
+impl ConclusionRepeater {
     /// Handles a datagram from the caller. If it is a repeated conclusion, appends the answer
     /// again. Returns `false` for other datagrams.
     pub fn handle(&self, datagram: &[u8], now: Time, answer: &mut Vec<u8>) -> bool {
-        let Some((_, cif)) = parts::handshake_of(datagram) else {
+        let Some((_, cif)) = parts::parse_handshake(datagram) else {
             return false;
         };
         let again = Handshake::parse(cif).is_ok_and(|(fixed, _)| {
-            fixed.kind == Kind::Conclusion
+            fixed.kind == HandshakeType::Conclusion
                 && fixed.socket_id == self.peer_socket_id
                 && fixed.cookie == self.cookie
         });
@@ -233,6 +238,6 @@ impl Responder {
     }
 
     fn answer(&self, now: Time, answer: &mut Vec<u8>) {
-        parts::send(self.clock, now, self.peer_socket_id, &self.cif, answer);
+        parts::write_datagram(self.clock, now, self.peer_socket_id, &self.cif, answer);
     }
 }

@@ -15,8 +15,10 @@ mod settings;
 mod tests;
 
 pub use caller::Caller;
-pub use failure::Failure;
-pub use listener::{Heard, Listener, ListenerConfig, Request, Responder};
+pub use failure::HandshakeFailure;
+pub use listener::{
+    ConclusionRepeater, ConnectionRequest, Listener, ListenerConfig, ListenerResult,
+};
 pub use negotiated::{Negotiated, Security};
 pub use rendezvous::Rendezvous;
-pub use settings::{Settings, Transmission};
+pub use settings::{HandshakeSettings, TransmissionType};

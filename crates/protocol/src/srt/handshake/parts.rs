@@ -5,25 +5,25 @@ use std::time::Duration;
 
 use measure::Time;
 
-use super::failure::Failure;
+use super::failure::HandshakeFailure;
 use super::negotiated::{Negotiated, Security};
-use super::settings::{LIVE, Settings};
+use super::settings::{HandshakeSettings, LIVE};
 use crate::srt::codec::handshake::{
-    Extension, Flags, HAS_CONFIG, HAS_HS, HAS_KM, Handshake, HandshakeError, HsMessage, Kind,
-    KmState, VERSION_5, write_extension, write_text,
+    Extension, Flags, HAS_CONFIG, HAS_HS, HAS_KM, Handshake, HandshakeError, HandshakeType,
+    HsMessage, KmState, VERSION_5, write_extension, write_text,
 };
 use crate::srt::codec::packet::{Control, ControlHeader, Packet};
 use crate::srt::codec::stream_id::StreamId;
 use crate::srt::crypto::key_material::MESSAGE_MAX;
-use crate::srt::crypto::{Decryptor, Encryptor, Offer, take};
+use crate::srt::crypto::{Decryptor, Encryptor, KeyOffer, accept_keys};
 use crate::srt::seq::SocketClock;
 
 /// Interval between handshakes until one is answered, as in libsrt.
-pub(super) const AGAIN: Duration = Duration::from_millis(250);
+pub(super) const RETRY_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Parsed handshake with its extensions, which borrows nothing from the datagram.
 #[derive(Clone, Debug)]
-pub(super) struct Said {
+pub(super) struct ReceivedHandshake {
     pub(super) fixed: Handshake,
     pub(super) timestamp: u32,
     pub(super) at: Time,
@@ -37,14 +37,14 @@ pub(super) struct Said {
 }
 
 /// Returns the handshake in a datagram with its header, or `None` for other datagrams.
-pub(super) fn handshake_of(datagram: &[u8]) -> Option<(ControlHeader, &[u8])> {
+pub(super) fn parse_handshake(datagram: &[u8]) -> Option<(ControlHeader, &[u8])> {
     match Packet::parse(datagram) {
         Ok(Packet::Control(header, Control::Handshake(cif))) => Some((header, cif)),
         _ => None,
     }
 }
 
-fn once<T>(place: &mut Option<T>, value: T, kind: u16) -> Result<(), HandshakeError> {
+fn set_once<T>(place: &mut Option<T>, value: T, kind: u16) -> Result<(), HandshakeError> {
     match place.replace(value) {
         None => Ok(()),
         Some(_) => Err(HandshakeError::Repeated(kind)),
@@ -58,15 +58,15 @@ fn key_bytes(kind: u16, bytes: &[u8]) -> Result<Vec<u8>, HandshakeError> {
     }
 }
 
-impl Said {
+impl ReceivedHandshake {
     /// Parses a handshake, and the extensions of a conclusion or agreement.
     pub(super) fn read(
         header: ControlHeader,
         cif: &[u8],
         at: Time,
-    ) -> Result<Said, HandshakeError> {
+    ) -> Result<ReceivedHandshake, HandshakeError> {
         let (fixed, extensions) = Handshake::parse(cif)?;
-        let mut said = Said {
+        let mut said = ReceivedHandshake {
             fixed,
             timestamp: header.timestamp,
             at,
@@ -78,7 +78,10 @@ impl Said {
             congestion: None,
             filter: None,
         };
-        let carries = matches!(fixed.kind, Kind::Conclusion | Kind::Agreement);
+        let carries = matches!(
+            fixed.kind,
+            HandshakeType::Conclusion | HandshakeType::Agreement
+        );
         if !carries || fixed.version < VERSION_5 || fixed.extension == 0 {
             return Ok(said);
         }
@@ -86,22 +89,22 @@ impl Said {
             let extension = extension?;
             let kind = extension.kind();
             match extension {
-                Extension::HsRequest(hs) => once(&mut said.request, hs, kind)?,
-                Extension::HsResponse(hs) => once(&mut said.response, hs, kind)?,
+                Extension::HsRequest(hs) => set_once(&mut said.request, hs, kind)?,
+                Extension::HsResponse(hs) => set_once(&mut said.response, hs, kind)?,
                 Extension::KmRequest(bytes) => {
-                    once(&mut said.km_request, key_bytes(kind, bytes)?, kind)?;
+                    set_once(&mut said.km_request, key_bytes(kind, bytes)?, kind)?;
                 }
                 Extension::KmResponse(bytes) => {
-                    once(&mut said.km_response, key_bytes(kind, bytes)?, kind)?;
+                    set_once(&mut said.km_response, key_bytes(kind, bytes)?, kind)?;
                 }
                 Extension::StreamId(text) => {
                     // A text of zeros is ignored.
                     if let Ok(id) = StreamId::new(text) {
-                        once(&mut said.stream_id, id, kind)?;
+                        set_once(&mut said.stream_id, id, kind)?;
                     }
                 }
-                Extension::Congestion(text) => once(&mut said.congestion, text, kind)?,
-                Extension::Filter(text) => once(&mut said.filter, text, kind)?,
+                Extension::Congestion(text) => set_once(&mut said.congestion, text, kind)?,
+                Extension::Filter(text) => set_once(&mut said.filter, text, kind)?,
                 Extension::Group(_) | Extension::Unknown(_) => {}
             }
         }
@@ -116,25 +119,30 @@ impl Said {
     }
 
     /// Checks whether the peer is compatible with this side.
-    fn check(&self, hs: &HsMessage, settings: &Settings) -> Result<(), Failure> {
+    fn check(&self, hs: &HsMessage, settings: &HandshakeSettings) -> Result<(), HandshakeFailure> {
         if hs.version < settings.minimum_version {
-            return Err(Failure::OldVersion(hs.version));
+            return Err(HandshakeFailure::OldVersion(hs.version));
         }
         if hs.flags.has(Flags::STREAM) != settings.flags.has(Flags::STREAM) {
-            return Err(Failure::MessageApi);
+            return Err(HandshakeFailure::MessageApi);
         }
         let congestion = self.congestion.as_deref().unwrap_or(LIVE);
         if congestion != settings.transmission.congestion() {
-            return Err(Failure::Congestion);
+            return Err(HandshakeFailure::Congestion);
         }
         if self.filter.is_some() {
-            return Err(Failure::Filter);
+            return Err(HandshakeFailure::Filter);
         }
         Ok(())
     }
 
     /// Negotiated parameters without keys; `hs` is the peer's message.
-    fn agree(&self, hs: &HsMessage, settings: &Settings, latencies: Latencies) -> Negotiated {
+    fn negotiate(
+        &self,
+        hs: &HsMessage,
+        settings: &HandshakeSettings,
+        latencies: Latencies,
+    ) -> Negotiated {
         let both = |own: Flags, peer: Flags| settings.flags.has(own) && hs.flags.has(peer);
         Negotiated {
             peer_socket_id: self.fixed.socket_id,
@@ -169,7 +177,7 @@ fn millis(latency: Duration) -> u16 {
 }
 
 /// HSREQ of this side.
-fn own_hs(settings: &Settings) -> HsMessage {
+fn own_hs(settings: &HandshakeSettings) -> HsMessage {
     HsMessage {
         version: settings.version,
         flags: settings.flags,
@@ -196,7 +204,7 @@ pub(super) fn peer_ip(address: IpAddr) -> [u8; 16] {
 }
 
 /// Fixed part of this side's handshake.
-pub(super) fn fixed(settings: &Settings, kind: Kind, cookie: u32) -> Handshake {
+pub(super) fn fixed(settings: &HandshakeSettings, kind: HandshakeType, cookie: u32) -> Handshake {
     Handshake {
         version: VERSION_5,
         encryption: 0,
@@ -211,16 +219,16 @@ pub(super) fn fixed(settings: &Settings, kind: Kind, cookie: u32) -> Handshake {
     }
 }
 
-pub(super) fn advertised(settings: &Settings) -> u16 {
+pub(super) fn advertised(settings: &HandshakeSettings) -> u16 {
     let secret = settings.secret.as_ref();
     secret.map_or(0, |secret| secret.key_length.advertised())
 }
 
 /// Conclusion of an initiator, with its requests.
 pub(super) fn request(
-    settings: &Settings,
+    settings: &HandshakeSettings,
     cookie: u32,
-    offer: Option<&Offer>,
+    offer: Option<&KeyOffer>,
     stream_id: Option<&StreamId>,
 ) -> Vec<u8> {
     let mut extension = HAS_HS;
@@ -234,7 +242,7 @@ pub(super) fn request(
     Handshake {
         encryption: advertised(settings),
         extension,
-        ..fixed(settings, Kind::Conclusion, cookie)
+        ..fixed(settings, HandshakeType::Conclusion, cookie)
     }
     .write(&mut cif);
     own_hs(settings).write(Extension::HS_REQUEST, &mut cif);
@@ -249,11 +257,11 @@ pub(super) fn request(
 }
 
 /// True if the congestion control must be named.
-fn has_congestion(settings: &Settings) -> bool {
+fn has_congestion(settings: &HandshakeSettings) -> bool {
     settings.transmission.congestion() != LIVE
 }
 
-fn write_congestion(settings: &Settings, cif: &mut Vec<u8>) {
+fn write_congestion(settings: &HandshakeSettings, cif: &mut Vec<u8>) {
     if has_congestion(settings) {
         let name = settings.transmission.congestion();
         write_text(Extension::CONGESTION, name, cif);
@@ -261,7 +269,13 @@ fn write_congestion(settings: &Settings, cif: &mut Vec<u8>) {
 }
 
 /// Appends a handshake as a datagram.
-pub(super) fn send(clock: SocketClock, now: Time, destination: u32, cif: &[u8], out: &mut Vec<u8>) {
+pub(super) fn write_datagram(
+    clock: SocketClock,
+    now: Time,
+    destination: u32,
+    cif: &[u8],
+    out: &mut Vec<u8>,
+) {
     let timestamp = clock.timestamp(now);
     let header = ControlHeader {
         timestamp,
@@ -276,10 +290,10 @@ pub(super) fn send(clock: SocketClock, now: Time, destination: u32, cif: &[u8], 
 /// # Errors
 /// Reason for a rejection.
 pub(super) fn respond(
-    said: &Said,
-    settings: &Settings,
+    said: &ReceivedHandshake,
+    settings: &HandshakeSettings,
     cookie: u32,
-) -> Result<(Negotiated, Vec<u8>), Failure> {
+) -> Result<(Negotiated, Vec<u8>), HandshakeFailure> {
     said.fixed.check()?;
     let missing = HandshakeError::Missing(Extension::HS_REQUEST);
     let hs = said.request.ok_or(missing)?;
@@ -289,7 +303,7 @@ pub(super) fn respond(
         receive: latency(settings.receive_latency, hs.send_latency_ms),
         send: latency(settings.send_latency, hs.receive_latency_ms),
     };
-    let mut negotiated = said.agree(&hs, settings, latencies);
+    let mut negotiated = said.negotiate(&hs, settings, latencies);
     negotiated.stream_id.clone_from(&said.stream_id);
 
     let secret = settings.secret.as_ref();
@@ -297,9 +311,9 @@ pub(super) fn respond(
     let state = match (&said.km_request, secret) {
         (None, None) => None,
         (None, Some(_)) => Some(KmState::Unsecured),
-        (Some(message), _) => match take(secret, message, hs.version, settings.seed) {
+        (Some(message), _) => match accept_keys(secret, message, hs.version, settings.seed) {
             Ok((encryptor, decryptor)) => {
-                secure(&mut negotiated, encryptor, decryptor);
+                set_keys(&mut negotiated, encryptor, decryptor);
                 km_response = Some(message.clone());
                 None
             }
@@ -308,7 +322,7 @@ pub(super) fn respond(
     };
     if let Some(state) = state {
         if settings.enforced_encryption {
-            return Err(Failure::of_state(state, false));
+            return Err(HandshakeFailure::from_key_state(state, false));
         }
         negotiated.security = Security::Mismatch(state);
         km_response = Some(state.to_wire().to_vec());
@@ -325,7 +339,7 @@ pub(super) fn respond(
     Handshake {
         extension,
         mtu: negotiated.mtu,
-        ..fixed(settings, Kind::Conclusion, cookie)
+        ..fixed(settings, HandshakeType::Conclusion, cookie)
     }
     .write(&mut cif);
     let mut flags = settings.flags;
@@ -353,10 +367,10 @@ pub(super) fn respond(
 /// # Errors
 /// Reason why there is no connection.
 pub(super) fn conclude(
-    said: &Said,
-    settings: &Settings,
-    offer: &mut Option<Offer>,
-) -> Result<Negotiated, Failure> {
+    said: &ReceivedHandshake,
+    settings: &HandshakeSettings,
+    offer: &mut Option<KeyOffer>,
+) -> Result<Negotiated, HandshakeFailure> {
     said.fixed.check()?;
     let missing = HandshakeError::Missing(Extension::HS_RESPONSE);
     let hs = said.response.ok_or(missing)?;
@@ -377,14 +391,14 @@ pub(super) fn conclude(
             settings.send_latency,
         ),
     };
-    let mut negotiated = said.agree(&hs, settings, latencies);
+    let mut negotiated = said.negotiate(&hs, settings, latencies);
 
     let response = said.km_response.as_deref();
     let state = match (offer.take(), response) {
         (None, None) => return Ok(negotiated),
         (Some(offer), Some(message)) if message == offer.message() => {
-            let (encryptor, decryptor) = offer.taken(hs.version);
-            secure(&mut negotiated, encryptor, decryptor);
+            let (encryptor, decryptor) = offer.accept(hs.version);
+            set_keys(&mut negotiated, encryptor, decryptor);
             return Ok(negotiated);
         }
         // The peer is too old for encryption, or does not support it.
@@ -400,13 +414,13 @@ pub(super) fn conclude(
     };
     // A peer with a passphrase that does not enforce encryption accepts callers without one.
     if settings.enforced_encryption && settings.secret.is_some() {
-        return Err(Failure::of_state(state, true));
+        return Err(HandshakeFailure::from_key_state(state, true));
     }
     negotiated.security = Security::Mismatch(state);
     Ok(negotiated)
 }
 
-fn secure(negotiated: &mut Negotiated, encryptor: Encryptor, decryptor: Decryptor) {
+fn set_keys(negotiated: &mut Negotiated, encryptor: Encryptor, decryptor: Decryptor) {
     negotiated.security = Security::Encrypted;
     negotiated.encryptor = Some(encryptor);
     negotiated.decryptor = Some(decryptor);

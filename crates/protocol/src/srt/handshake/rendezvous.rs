@@ -5,14 +5,14 @@ use measure::Time;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 
-use super::failure::Failure;
+use super::failure::HandshakeFailure;
 use super::negotiated::Negotiated;
-use super::parts::{self, AGAIN, Said};
-use super::settings::Settings;
-use crate::srt::codec::handshake::{HandshakeError, Kind, VERSION_5};
+use super::parts::{self, RETRY_INTERVAL, ReceivedHandshake};
+use super::settings::HandshakeSettings;
+use crate::srt::codec::handshake::{HandshakeError, HandshakeType, VERSION_5};
 use crate::srt::codec::packet::{Control, Packet};
 use crate::srt::codec::stream_id::StreamId;
-use crate::srt::crypto::Offer;
+use crate::srt::crypto::KeyOffer;
 
 /// Role in the exchange of requests and responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ enum State {
 
 /// One end of a rendezvous.
 pub struct Rendezvous {
-    settings: Settings,
+    settings: HandshakeSettings,
     stream_id: Option<StreamId>,
     state: State,
     cookie: u32,
@@ -50,13 +50,13 @@ pub struct Rendezvous {
     cif: Vec<u8>,
     next: Time,
     /// Handshake that is sent once, without delay.
-    once: Option<Vec<u8>>,
-    offer: Option<Offer>,
+    immediate: Option<Vec<u8>>,
+    offer: Option<KeyOffer>,
     /// Responder: parameters that take effect with the agreement.
-    held: Option<Negotiated>,
+    pending: Option<Negotiated>,
     deadline: Time,
     malformed: Option<HandshakeError>,
-    outcome: Option<Result<Negotiated, Failure>>,
+    outcome: Option<Result<Negotiated, HandshakeFailure>>,
 }
 
 impl std::fmt::Debug for Rendezvous {
@@ -70,7 +70,7 @@ impl std::fmt::Debug for Rendezvous {
 
 /// Compares cookies by the sign of their 32-bit difference, as libsrt does. Returns `None` if they
 /// are equal.
-fn contest(own: u32, peer: u32) -> Option<Role> {
+fn compare_cookies(own: u32, peer: u32) -> Option<Role> {
     match own.wrapping_sub(peer).cast_signed() {
         0 => None,
         // The distance is the same in both directions, so the signs decide.
@@ -82,12 +82,12 @@ fn contest(own: u32, peer: u32) -> Option<Role> {
 
 impl Rendezvous {
     /// Starts a handshake at `now`.
-    pub fn new(settings: Settings, stream_id: Option<StreamId>, now: Time) -> Rendezvous {
+    pub fn new(settings: HandshakeSettings, stream_id: Option<StreamId>, now: Time) -> Rendezvous {
         // Independent of the numbers from which keys are derived.
         let mut random = Pcg64::seed_from_u64(!settings.seed);
         let cookie = random.next_u32().max(1);
         let mut cif = Vec::new();
-        parts::fixed(&settings, Kind::WaveAHand, cookie).write(&mut cif);
+        parts::fixed(&settings, HandshakeType::WaveAHand, cookie).write(&mut cif);
         Rendezvous {
             deadline: now + settings.timeout,
             settings,
@@ -98,9 +98,9 @@ impl Rendezvous {
             peer: 0,
             cif,
             next: now,
-            once: None,
+            immediate: None,
             offer: None,
-            held: None,
+            pending: None,
             malformed: None,
             outcome: None,
         }
@@ -116,19 +116,19 @@ impl Rendezvous {
             Packet::Control(header, Control::Handshake(cif))
                 if header.destination == own || header.destination == 0 =>
             {
-                match Said::read(header, cif, at) {
-                    Ok(said) => self.hear(&said, at),
+                match ReceivedHandshake::read(header, cif, at) {
+                    Ok(said) => self.handle_handshake(&said, at),
                     Err(error) => self.malformed(error),
                 }
             }
             Packet::Control(header, Control::Shutdown) if header.destination == own => {
-                if self.is_under_way() {
-                    self.fail(Failure::Shutdown);
+                if self.is_in_progress() {
+                    self.fail(HandshakeFailure::Shutdown);
                 }
             }
             // A peer that sends anything else is connected: its agreement was lost.
-            Packet::Control(header, _) if header.destination == own => self.agreed(),
-            Packet::Data(header, _) if header.destination == own => self.agreed(),
+            Packet::Control(header, _) if header.destination == own => self.handle_agreement(),
+            Packet::Data(header, _) if header.destination == own => self.handle_agreement(),
             Packet::Control(..) | Packet::Data(..) => {}
         }
     }
@@ -137,30 +137,30 @@ impl Rendezvous {
         self.malformed.get_or_insert(error);
     }
 
-    fn hear(&mut self, said: &Said, at: Time) {
+    fn handle_handshake(&mut self, said: &ReceivedHandshake, at: Time) {
         let fixed = &said.fixed;
         match self.state {
             State::Failed => return,
             State::Connected => {
                 // The peer did not receive the agreement.
-                if fixed.kind == Kind::Conclusion && fixed.socket_id == self.peer {
-                    self.once = Some(self.agreement());
+                if fixed.kind == HandshakeType::Conclusion && fixed.socket_id == self.peer {
+                    self.immediate = Some(self.agreement());
                 }
                 return;
             }
             _ => {}
         }
-        if let Kind::Rejected(rejection) = fixed.kind {
+        if let HandshakeType::Rejected(rejection) = fixed.kind {
             let has_passphrase = self.settings.secret.is_some();
-            return self.fail(Failure::of_rejection(rejection, has_passphrase));
+            return self.fail(HandshakeFailure::from_rejection(rejection, has_passphrase));
         }
         if fixed.version < VERSION_5 {
-            return self.fail(Failure::Version(fixed.version));
+            return self.fail(HandshakeFailure::Version(fixed.version));
         }
         if let Err(error) = fixed.check() {
             return self.malformed(error);
         }
-        if self.peer == 0 && !self.meet(said) {
+        if self.peer == 0 && !self.assign_role(said) {
             return;
         }
         if fixed.socket_id != self.peer {
@@ -175,20 +175,23 @@ impl Rendezvous {
 
     /// Handles the first handshake of the peer, whose cookie decides the roles. Returns `false` if
     /// the handshake is unusable.
-    fn meet(&mut self, said: &Said) -> bool {
+    fn assign_role(&mut self, said: &ReceivedHandshake) -> bool {
         let fixed = &said.fixed;
-        let out_of_turn = HandshakeError::OutOfTurn(fixed.kind.to_wire());
-        if !matches!(fixed.kind, Kind::WaveAHand | Kind::Conclusion) {
+        let out_of_turn = HandshakeError::UnexpectedType(fixed.kind.to_wire());
+        if !matches!(
+            fixed.kind,
+            HandshakeType::WaveAHand | HandshakeType::Conclusion
+        ) {
             self.malformed(out_of_turn);
             return false;
         }
-        let Some(role) = contest(self.cookie, fixed.cookie) else {
-            self.reject(Failure::CookieDraw);
+        let Some(role) = compare_cookies(self.cookie, fixed.cookie) else {
+            self.reject(HandshakeFailure::EqualCookies);
             return false;
         };
         self.peer = fixed.socket_id;
         self.role = Some(role);
-        let mut conclusion = parts::fixed(&self.settings, Kind::Conclusion, self.cookie);
+        let mut conclusion = parts::fixed(&self.settings, HandshakeType::Conclusion, self.cookie);
         conclusion.encryption = parts::advertised(&self.settings);
         self.cif.clear();
         if role == Role::Responder {
@@ -196,27 +199,27 @@ impl Rendezvous {
             return true;
         }
         let secret = self.settings.secret.as_ref();
-        self.offer = secret.map(|secret| Offer::new(secret, self.settings.seed));
+        self.offer = secret.map(|secret| KeyOffer::new(secret, self.settings.seed));
         let (offer, stream_id) = (self.offer.as_ref(), self.stream_id.as_ref());
         self.cif = parts::request(&self.settings, self.cookie, offer, stream_id);
         true
     }
 
     /// Initiator: sends its requests until they are answered.
-    fn initiate(&mut self, said: &Said, at: Time) {
+    fn initiate(&mut self, said: &ReceivedHandshake, at: Time) {
         let answered = said.response.is_some();
         match said.fixed.kind {
-            Kind::Conclusion | Kind::Agreement if answered => {
+            HandshakeType::Conclusion | HandshakeType::Agreement if answered => {
                 let concluded = parts::conclude(said, &self.settings, &mut self.offer);
                 match concluded {
                     Ok(negotiated) => {
-                        self.once = Some(self.agreement());
+                        self.immediate = Some(self.agreement());
                         self.connect(negotiated);
                     }
                     Err(failure) => self.reject(failure),
                 }
             }
-            Kind::WaveAHand | Kind::Conclusion => {
+            HandshakeType::WaveAHand | HandshakeType::Conclusion => {
                 self.advance(said.fixed.kind);
                 self.next = at;
             }
@@ -226,49 +229,51 @@ impl Rendezvous {
     }
 
     /// Responder: answers requests, and waits for the agreement.
-    fn respond(&mut self, said: &Said, at: Time) {
+    fn respond(&mut self, said: &ReceivedHandshake, at: Time) {
         match said.fixed.kind {
-            Kind::Conclusion if self.held.is_some() => self.next = at,
-            Kind::Conclusion if said.request.is_some() => {
+            HandshakeType::Conclusion if self.pending.is_some() => self.next = at,
+            HandshakeType::Conclusion if said.request.is_some() => {
                 match parts::respond(said, &self.settings, self.cookie) {
                     Ok((negotiated, cif)) => {
-                        self.advance(Kind::Conclusion);
-                        (self.held, self.cif, self.next) = (Some(negotiated), cif, at);
+                        self.advance(HandshakeType::Conclusion);
+                        (self.pending, self.cif, self.next) = (Some(negotiated), cif, at);
                     }
                     Err(failure) => self.reject(failure),
                 }
             }
             // A wave-a-hand, or a conclusion without requests.
-            Kind::WaveAHand | Kind::Conclusion if self.held.is_none() => {
-                if said.fixed.kind == Kind::WaveAHand {
-                    self.advance(Kind::WaveAHand);
+            HandshakeType::WaveAHand | HandshakeType::Conclusion if self.pending.is_none() => {
+                if said.fixed.kind == HandshakeType::WaveAHand {
+                    self.advance(HandshakeType::WaveAHand);
                 }
                 self.next = at;
             }
-            Kind::Agreement => self.agreed(),
+            HandshakeType::Agreement => self.handle_agreement(),
             _ => {}
         }
     }
 
-    fn advance(&mut self, heard: Kind) {
+    fn advance(&mut self, heard: HandshakeType) {
         self.state = match (self.state, heard, self.role) {
-            (State::Waving, Kind::WaveAHand, _) => State::Attention,
-            (State::Waving, Kind::Conclusion, _) => State::Fine,
-            (State::Attention, Kind::Conclusion, Some(Role::Responder)) => State::Initiated,
+            (State::Waving, HandshakeType::WaveAHand, _) => State::Attention,
+            (State::Waving, HandshakeType::Conclusion, _) => State::Fine,
+            (State::Attention, HandshakeType::Conclusion, Some(Role::Responder)) => {
+                State::Initiated
+            }
             (same, ..) => same,
         };
     }
 
     /// Connects the responder, because the initiator is connected.
-    fn agreed(&mut self) {
-        if let Some(negotiated) = self.held.take() {
+    fn handle_agreement(&mut self) {
+        if let Some(negotiated) = self.pending.take() {
             self.connect(negotiated);
         }
     }
 
     fn agreement(&self) -> Vec<u8> {
         let mut cif = Vec::new();
-        parts::fixed(&self.settings, Kind::Agreement, self.cookie).write(&mut cif);
+        parts::fixed(&self.settings, HandshakeType::Agreement, self.cookie).write(&mut cif);
         cif
     }
 
@@ -282,23 +287,23 @@ impl Rendezvous {
         }));
     }
 
-    fn fail(&mut self, failure: Failure) {
+    fn fail(&mut self, failure: HandshakeFailure) {
         self.state = State::Failed;
         // An agreement that arrives now is too late.
-        self.held = None;
+        self.pending = None;
         self.outcome = Some(Err(failure));
     }
 
     /// Fails, and sends a rejection to the peer.
-    fn reject(&mut self, failure: Failure) {
+    fn reject(&mut self, failure: HandshakeFailure) {
         let mut cif = Vec::new();
-        let kind = Kind::Rejected(failure.rejection());
+        let kind = HandshakeType::Rejected(failure.rejection());
         parts::fixed(&self.settings, kind, self.cookie).write(&mut cif);
-        self.once = Some(cif);
+        self.immediate = Some(cif);
         self.fail(failure);
     }
 
-    fn is_under_way(&self) -> bool {
+    fn is_in_progress(&self) -> bool {
         !matches!(self.state, State::Connected | State::Failed)
     }
 
@@ -307,32 +312,32 @@ impl Rendezvous {
     /// final datagram may be due.
     pub fn write_next(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
         let clock = self.settings.clock;
-        if let Some(cif) = self.once.take() {
-            parts::send(clock, now, self.peer, &cif, out);
+        if let Some(cif) = self.immediate.take() {
+            parts::write_datagram(clock, now, self.peer, &cif, out);
             return true;
         }
-        if !self.is_under_way() {
+        if !self.is_in_progress() {
             return false;
         }
         if now >= self.deadline {
             let heard = self.peer != 0;
             self.fail(match self.malformed {
-                Some(error) => Failure::Malformed(error),
-                None => Failure::TimedOut { heard },
+                Some(error) => HandshakeFailure::Malformed(error),
+                None => HandshakeFailure::TimedOut { got_answer: heard },
             });
             return false;
         }
         if now < self.next {
             return false;
         }
-        self.next = now + AGAIN;
-        parts::send(clock, now, self.peer, &self.cif, out);
+        self.next = now + RETRY_INTERVAL;
+        parts::write_datagram(clock, now, self.peer, &self.cif, out);
         true
     }
 
     /// Time of the next call to [`Rendezvous::write_next`].
     pub fn due(&self) -> Time {
-        match (&self.once, self.is_under_way()) {
+        match (&self.immediate, self.is_in_progress()) {
             (Some(_), _) => Time::ZERO,
             (None, true) => self.next.min(self.deadline),
             (None, false) => Time::NEVER,
@@ -340,7 +345,7 @@ impl Rendezvous {
     }
 
     /// Returns the outcome, once.
-    pub fn outcome(&mut self) -> Option<Result<Negotiated, Failure>> {
+    pub fn outcome(&mut self) -> Option<Result<Negotiated, HandshakeFailure>> {
         self.outcome.take()
     }
 }
@@ -376,7 +381,7 @@ mod tests {
             .find(|end| end.role == Some(Role::Responder));
         let responder = responder.unwrap();
         responder.write_next(start + Duration::from_secs(3), &mut Vec::new());
-        let timed_out = Failure::TimedOut { heard: true };
+        let timed_out = HandshakeFailure::TimedOut { got_answer: true };
         assert_eq!(responder.outcome().unwrap().unwrap_err(), timed_out);
         assert!(!agreement.is_empty());
         responder.handle(&agreement, start + Duration::from_secs(3));
@@ -393,28 +398,37 @@ mod tests {
         };
         Control::Shutdown.write(header, &mut shutdown);
         end.handle(&shutdown, Time::ZERO);
-        assert_eq!(end.outcome().unwrap().unwrap_err(), Failure::Shutdown);
+        assert_eq!(
+            end.outcome().unwrap().unwrap_err(),
+            HandshakeFailure::Shutdown
+        );
         end.handle(&shutdown, Time::ZERO);
         assert!(end.outcome().is_none());
     }
 
     #[test]
     fn cookies_decide_as_in_libsrt() {
-        assert_eq!(contest(5, 3), Some(Role::Initiator));
-        assert_eq!(contest(3, 5), Some(Role::Responder));
-        assert_eq!(contest(7, 7), None);
+        assert_eq!(compare_cookies(5, 3), Some(Role::Initiator));
+        assert_eq!(compare_cookies(3, 5), Some(Role::Responder));
+        assert_eq!(compare_cookies(7, 7), None);
         // The difference exceeds 31 bits: the lower cookie, as a signed number, initiates. At
         // exactly 2^31 the higher one does.
-        assert_eq!(contest(0x8000_0001, 0x7fff_fff0), Some(Role::Initiator));
-        assert_eq!(contest(0x7fff_fff0, 0x8000_0001), Some(Role::Responder));
-        assert_eq!(contest(0x8000_0000, 0), Some(Role::Responder));
-        assert_eq!(contest(0, 0x8000_0000), Some(Role::Initiator));
+        assert_eq!(
+            compare_cookies(0x8000_0001, 0x7fff_fff0),
+            Some(Role::Initiator)
+        );
+        assert_eq!(
+            compare_cookies(0x7fff_fff0, 0x8000_0001),
+            Some(Role::Responder)
+        );
+        assert_eq!(compare_cookies(0x8000_0000, 0), Some(Role::Responder));
+        assert_eq!(compare_cookies(0, 0x8000_0000), Some(Role::Initiator));
     }
 
     proptest::proptest! {
         #[test]
         fn exactly_one_end_is_the_initiator(own: u32, peer: u32) {
-            let roles = (contest(own, peer), contest(peer, own));
+            let roles = (compare_cookies(own, peer), compare_cookies(peer, own));
             proptest::prop_assert_eq!(roles.0 == roles.1, own == peer);
         }
     }

@@ -9,7 +9,7 @@ use crate::srt::seq::{SeqNumber, SocketClock};
 
 /// Type of transmission (`SRTO_TRANSTYPE`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Transmission {
+pub enum TransmissionType {
     /// Live media.
     #[default]
     Live,
@@ -17,12 +17,12 @@ pub enum Transmission {
     Messages,
 }
 
-impl Transmission {
+impl TransmissionType {
     /// Name of the congestion control. Both sides must use the same.
     pub(super) fn congestion(self) -> &'static str {
         match self {
-            Transmission::Live => LIVE,
-            Transmission::Messages => "file",
+            TransmissionType::Live => LIVE,
+            TransmissionType::Messages => "file",
         }
     }
 }
@@ -32,7 +32,7 @@ pub(super) const LIVE: &str = "live";
 
 /// Settings of one side.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct HandshakeSettings {
     /// Socket id: not 0, and of 30 bits, like those of libsrt.
     pub socket_id: u32,
     /// Sequence number of the first packet. A listener uses the caller's instead, as libsrt does.
@@ -54,7 +54,7 @@ pub struct Settings {
     /// Capabilities of this side. Default: [`Flags::LIVE`].
     pub flags: Flags,
     /// Type of transmission. Default: live media.
-    pub transmission: Transmission,
+    pub transmission: TransmissionType,
     /// Address of the peer.
     pub peer_ip: IpAddr,
     /// Encryption settings. Default: no encryption.
@@ -67,13 +67,13 @@ pub struct Settings {
     pub seed: u64,
 }
 
-impl Settings {
+impl HandshakeSettings {
     /// Changes the settings to messages.
     #[must_use]
-    pub fn messages(self) -> Settings {
-        Settings {
+    pub fn messages(self) -> HandshakeSettings {
+        HandshakeSettings {
             flags: Flags::MESSAGES,
-            transmission: Transmission::Messages,
+            transmission: TransmissionType::Messages,
             ..self
         }
     }
@@ -85,8 +85,8 @@ impl Settings {
         clock: SocketClock,
         peer_ip: IpAddr,
         seed: u64,
-    ) -> Settings {
-        Settings {
+    ) -> HandshakeSettings {
+        HandshakeSettings {
             socket_id,
             initial_sequence,
             clock,
@@ -97,7 +97,7 @@ impl Settings {
             version: 0x0001_0505,
             minimum_version: 0x0001_0300,
             flags: Flags::LIVE,
-            transmission: Transmission::Live,
+            transmission: TransmissionType::Live,
             peer_ip,
             secret: None,
             enforced_encryption: true,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::{Bytes, BytesMut};
 
-use super::{Message, Messages, ahead};
+use super::{Message, MessageTracker, distance_ahead};
 use crate::srt::codec::packet::DataHeader;
 use crate::srt::seq::SeqNumber;
 
@@ -13,16 +13,16 @@ const BYTES_MAX: usize = 16 << 20;
 
 /// Keeps the packets of messages until the messages are whole.
 #[derive(Debug, Default)]
-pub struct Assembly {
+pub struct MessageAssembly {
     /// Packets by message number.
     packets: BTreeMap<u32, Vec<(SeqNumber, Bytes)>>,
     bytes: usize,
 }
 
-impl Assembly {
+impl MessageAssembly {
     /// Keeps a packet that arrived for the first time. A packet beyond the maximum is ignored, and
     /// its message then has no content.
-    pub fn keep(&mut self, header: &DataHeader, payload: &[u8]) {
+    pub fn add_packet(&mut self, header: &DataHeader, payload: &[u8]) {
         if self.bytes + payload.len() > BYTES_MAX {
             return;
         }
@@ -36,7 +36,7 @@ impl Assembly {
         let mut packets = self.packets.remove(&message.number)?;
         self.bytes -= bytes_of(&packets);
         // Packets that contradicted others are not part of the message.
-        let place = |sequence: SeqNumber| sequence.since(message.first);
+        let place = |sequence: SeqNumber| sequence.distance_from(message.first);
         packets.retain(|&(sequence, _)| {
             u32::try_from(place(sequence)).is_ok_and(|place| place < message.packets)
         });
@@ -53,11 +53,12 @@ impl Assembly {
     }
 
     /// Forgets messages that will never be whole.
-    pub fn forget_settled(&mut self, messages: &Messages) {
+    pub fn discard_settled(&mut self, messages: &MessageTracker) {
         let oldest = messages.oldest();
         let bytes = &mut self.bytes;
         self.packets.retain(|&number, packets| {
-            let waits = oldest.is_some_and(|oldest| number == oldest || ahead(number, oldest) > 0);
+            let waits =
+                oldest.is_some_and(|oldest| number == oldest || distance_ahead(number, oldest) > 0);
             if !waits {
                 *bytes -= bytes_of(packets);
             }

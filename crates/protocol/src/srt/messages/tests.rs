@@ -1,8 +1,8 @@
 use proptest::prelude::*;
 
-use super::assembly::Assembly;
+use super::assembly::MessageAssembly;
 use super::*;
-use crate::srt::codec::packet::Key;
+use crate::srt::codec::packet::KeyFlag;
 
 const FIRST: SeqNumber = SeqNumber::MAX;
 
@@ -24,7 +24,7 @@ fn packets(sizes: &[u32], in_order: bool) -> Vec<DataHeader> {
                     _ => Position::Middle,
                 },
                 in_order,
-                key: Key::None,
+                key: KeyFlag::None,
                 retransmitted: false,
                 // Across the wrap.
                 message: (MESSAGE_MAX - 1 + message as u32) & MESSAGE_MAX,
@@ -42,14 +42,14 @@ fn acknowledged(came: &[bool]) -> SeqNumber {
     FIRST.plus(gap.unwrap_or(came.len()) as u32)
 }
 
-fn hear(sizes: &[u32], in_order: bool, order: &[usize]) -> Vec<Outcome> {
+fn outcomes_of(sizes: &[u32], in_order: bool, order: &[usize]) -> Vec<MessageOutcome> {
     let all = packets(sizes, in_order);
     let (mut came, mut heard) = (vec![false; all.len()], Vec::new());
-    let mut messages = Messages::default();
+    let mut messages = MessageTracker::default();
     for (millis, &place) in order.iter().enumerate() {
         came[place] = true;
         let behind = acknowledged(&came);
-        messages.packet(
+        messages.add_packet(
             &all[place],
             100,
             at(millis as u64),
@@ -62,21 +62,21 @@ fn hear(sizes: &[u32], in_order: bool, order: &[usize]) -> Vec<Outcome> {
     heard
 }
 
-fn whole(bytes: u64, millis: u64, is_early: bool) -> Outcome {
-    Outcome::Whole(Message {
+fn whole(bytes: u64, millis: u64, is_early: bool) -> MessageOutcome {
+    MessageOutcome::Whole(Message {
         number: 0,
         first: FIRST,
         packets: 0,
         bytes,
-        took: Duration::from_millis(millis),
+        completion_time: Duration::from_millis(millis),
         is_early,
     })
 }
 
 /// Outcome without the identity of the message.
-fn plain(outcome: Outcome) -> Outcome {
+fn plain(outcome: MessageOutcome) -> MessageOutcome {
     match outcome {
-        Outcome::Whole(message) => Outcome::Whole(Message {
+        MessageOutcome::Whole(message) => MessageOutcome::Whole(Message {
             number: 0,
             first: FIRST,
             packets: 0,
@@ -94,7 +94,7 @@ fn ordered_message_waits_for_the_messages_before_it() {
         whole(300, 4, false),
         whole(100, 0, false),
     ];
-    assert_eq!(hear(&[2, 3, 1], true, &order), expected);
+    assert_eq!(outcomes_of(&[2, 3, 1], true, &order), expected);
 }
 
 #[test]
@@ -105,32 +105,34 @@ fn unordered_message_does_not_wait() {
         whole(200, 1, false),
         whole(100, 0, false),
     ];
-    assert_eq!(hear(&[2, 3, 1], false, &order), expected);
+    assert_eq!(outcomes_of(&[2, 3, 1], false, &order), expected);
 }
 
 #[test]
 fn given_up_packets_leave_messages_incomplete_or_missing() {
     for in_order in [false, true] {
         let all = packets(&[3, 1, 1, 3, 2], in_order);
-        let mut messages = Messages::default();
+        let mut messages = MessageTracker::default();
         let mut heard = Vec::new();
         // The end of the first message, all of the next two, and the start of the fourth are
         // missing.
         for place in [0, 1, 6, 7, 8, 9] {
             let (header, behind) = (&all[place], FIRST.plus(2.min(place as u32 + 1)));
-            messages.packet(header, 1, at(0), behind, &mut |told| heard.push(told));
+            messages.add_packet(header, 1, at(0), behind, &mut |told| heard.push(told));
         }
         let early = if in_order { 0 } else { 1 };
         assert_eq!(heard.len(), early, "{heard:?}");
         messages.settle(at(9), FIRST.plus(10), &mut |told| heard.push(told));
-        let incomplete = heard.iter().filter(|told| **told == Outcome::Incomplete);
+        let incomplete = heard
+            .iter()
+            .filter(|told| **told == MessageOutcome::Incomplete);
         assert_eq!(incomplete.count(), 2);
-        assert!(heard.contains(&Outcome::Missing(2)), "{heard:?}");
+        assert!(heard.contains(&MessageOutcome::Missing(2)), "{heard:?}");
         let wholes = heard
             .iter()
-            .filter(|told| matches!(told, Outcome::Whole(_)));
+            .filter(|told| matches!(told, MessageOutcome::Whole(_)));
         assert_eq!(wholes.count(), 1);
-        assert_eq!(messages.open(), 0);
+        assert_eq!(messages.open_count(), 0);
     }
 }
 
@@ -156,13 +158,13 @@ fn contradicting_packets_are_ignored() {
             ..all[1]
         },
     ] {
-        let mut messages = Messages::default();
+        let mut messages = MessageTracker::default();
         let mut heard = Vec::new();
         for header in [&all[0], &all[3], &wrong, &all[1], &all[2]] {
             let told = &mut |told| heard.push(plain(told));
-            messages.packet(header, 1, at(0), FIRST, told);
+            messages.add_packet(header, 1, at(0), FIRST, told);
         }
-        let expected = [Outcome::Contradiction, whole(4, 0, false)];
+        let expected = [MessageOutcome::InconsistentPacket, whole(4, 0, false)];
         assert_eq!(heard, expected, "{wrong:?}");
     }
 }
@@ -175,7 +177,7 @@ fn content_is_assembled_in_order_and_forgotten_if_given_up() {
         position: Position::Middle,
         ..all[3]
     };
-    let (mut messages, mut assembly) = (Messages::default(), Assembly::default());
+    let (mut messages, mut assembly) = (MessageTracker::default(), MessageAssembly::default());
     let mut contents = Vec::new();
     // The first message arrives whole, and the second without its start, but with a foreign packet.
     for (header, text) in [
@@ -185,28 +187,28 @@ fn content_is_assembled_in_order_and_forgotten_if_given_up() {
         (&wrong, "?"),
         (&all[1], "b"),
     ] {
-        assembly.keep(header, text.as_bytes());
+        assembly.add_packet(header, text.as_bytes());
         let behind = if text == "b" { FIRST.plus(3) } else { FIRST };
-        messages.packet(header, 1, at(0), behind, &mut |told| {
-            if let Outcome::Whole(message) = told {
+        messages.add_packet(header, 1, at(0), behind, &mut |told| {
+            if let MessageOutcome::Whole(message) = told {
                 contents.extend(assembly.take(&message));
             }
         });
     }
     assert_eq!(contents, ["abc"]);
     assert_eq!(assembly.bytes(), 2);
-    assembly.forget_settled(&messages);
+    assembly.discard_settled(&messages);
     assert_eq!(assembly.bytes(), 2);
     let mut outcomes = Vec::new();
     messages.settle(at(1), FIRST.plus(10), &mut |told| outcomes.push(told));
-    assert_eq!(outcomes, [Outcome::Incomplete]);
-    assembly.forget_settled(&messages);
+    assert_eq!(outcomes, [MessageOutcome::Incomplete]);
+    assembly.discard_settled(&messages);
     assert_eq!(assembly.bytes(), 0);
 }
 
 #[test]
 fn unfinished_messages_are_bounded() {
-    let mut messages = Messages::default();
+    let mut messages = MessageTracker::default();
     let mut incomplete = 0;
     let header = packets(&[2], true)[0];
     for number in 0..5000 {
@@ -215,10 +217,10 @@ fn unfinished_messages_are_bounded() {
             sequence: FIRST.plus(2 * number),
             ..header
         };
-        messages.packet(&header, 1, at(0), FIRST, &mut |told| {
-            incomplete += usize::from(told == Outcome::Incomplete);
+        messages.add_packet(&header, 1, at(0), FIRST, &mut |told| {
+            incomplete += usize::from(told == MessageOutcome::Incomplete);
         });
-        assert!(messages.open() <= OPEN_MAX);
+        assert!(messages.open_count() <= OPEN_MAX);
     }
     assert_eq!(incomplete, 5000 - OPEN_MAX);
 }
@@ -237,9 +239,9 @@ proptest! {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             order.swap(place, (state >> 33) as usize % (place + 1));
         }
-        let heard = hear(&sizes, in_order, &order);
-        let bytes = |outcome: &Outcome| match outcome {
-            Outcome::Whole(message) => Some(message.bytes),
+        let heard = outcomes_of(&sizes, in_order, &order);
+        let bytes = |outcome: &MessageOutcome| match outcome {
+            MessageOutcome::Whole(message) => Some(message.bytes),
             _ => None,
         };
         let mut came: Vec<u64> = heard.iter().filter_map(bytes).collect();
@@ -256,7 +258,7 @@ proptest! {
     fn arbitrary_packets_are_bounded(
         headers in prop::collection::vec((0u32..40, 0u32..12, 0u8..4, any::<bool>()), 0..200),
     ) {
-        let mut messages = Messages::default();
+        let mut messages = MessageTracker::default();
         let mut settled = FIRST;
         for (sequence, message, position, in_order) in headers {
             let header = DataHeader {
@@ -270,8 +272,8 @@ proptest! {
             if settled.is_before(header.sequence) {
                 settled = header.sequence;
             }
-            messages.packet(&header, 7, at(1), settled, &mut |_| {});
-            prop_assert!(messages.open() <= 12);
+            messages.add_packet(&header, 7, at(1), settled, &mut |_| {});
+            prop_assert!(messages.open_count() <= 12);
         }
     }
 }

@@ -10,10 +10,10 @@ use measure::Time;
 use super::Shared;
 use super::faults::HandshakeFault;
 use super::session::ServerSession;
-use crate::mix::mix;
+use crate::mix::derive_seed;
 use crate::session::{self, Datagram, PeerId, Route};
-use crate::srt::codec::packet::destination;
-use crate::srt::handshake::{Heard, Listener, ListenerConfig};
+use crate::srt::codec::packet::destination_socket_id;
+use crate::srt::handshake::{Listener, ListenerConfig, ListenerResult};
 use crate::srt::seq::SocketClock;
 
 /// Port of one worker.
@@ -35,7 +35,7 @@ impl Endpoint {
         let seed = shared.config.seed;
         let secret = shared.secret();
         let listener = Listener::new(ListenerConfig {
-            secret: mix(&[seed, 1, worker.into()]),
+            secret: derive_seed(&[seed, 1, worker.into()]),
             clock: SocketClock::new(Time::ZERO),
             advertised_key: secret.map(|secret| secret.key_length),
         });
@@ -61,7 +61,7 @@ impl Endpoint {
         let seed = [self.shared.config.seed, self.worker.into(), self.next];
         let mut ids = tries.map(|again| {
             let [seed, worker, number] = seed;
-            (mix(&[seed, 2, worker, number, again]) as u32 & 0x3fff_ffff).max(1)
+            (derive_seed(&[seed, 2, worker, number, again]) as u32 & 0x3fff_ffff).max(1)
         });
         let free = ids.find(|id| !self.sockets.contains_key(id));
         free.expect("there are more ids than sessions may be")
@@ -77,36 +77,38 @@ impl session::Endpoint for Endpoint {
         answer: &mut Vec<u8>,
     ) -> Route {
         let from = datagram.from;
-        match destination(datagram.bytes) {
-            None => return Route::Drop,
+        match destination_socket_id(datagram.bytes) {
+            None => return Route::Discard,
             Some(0) => {}
             Some(id) => {
                 return match self.sockets.get(&id) {
                     Some(&(peer, address)) if address == from => Route::Session(peer),
-                    _ => Route::Drop,
+                    _ => Route::Discard,
                 };
             }
         }
         let fault = self.shared.config.faults.handshake;
         if fault == Some(HandshakeFault::Silent) {
-            return Route::Drop;
+            return Route::Discard;
         }
         match self.listener.handle(from, datagram.bytes, now, answer) {
-            Heard::Ignored => Route::Drop,
-            Heard::Answered => {
+            ListenerResult::Ignored => Route::Discard,
+            ListenerResult::Answered => {
                 if fault == Some(HandshakeFault::Malformed) {
                     answer.truncate(answer.len() / 2);
                 }
                 Route::Answer
             }
-            Heard::Request(_) if fault == Some(HandshakeFault::Unfinished) => Route::Drop,
-            Heard::Request(request) => {
+            ListenerResult::Request(_) if fault == Some(HandshakeFault::Unfinished) => {
+                Route::Discard
+            }
+            ListenerResult::Request(request) => {
                 let caller = (from, request.peer_socket_id());
                 if let Some(&peer) = self.callers.get(&caller) {
                     return Route::Session(peer);
                 }
                 if !room {
-                    request.reject(super::session::NO_ROOM, now, answer);
+                    request.reject(super::session::TOO_MANY_SESSIONS, now, answer);
                     return Route::Answer;
                 }
                 let id = self.socket_id();
@@ -122,7 +124,7 @@ impl session::Endpoint for Endpoint {
         }
     }
 
-    fn ended(&mut self, session: PeerId) {
+    fn session_ended(&mut self, session: PeerId) {
         if let Some((id, caller)) = self.sessions.remove(&session) {
             self.sockets.remove(&id);
             self.callers.remove(&caller);
@@ -136,7 +138,7 @@ mod tests {
 
     use super::*;
     use crate::session::Endpoint as _;
-    use crate::srt::handshake::{Caller, Settings};
+    use crate::srt::handshake::{Caller, HandshakeSettings};
     use crate::srt::seq::SeqNumber;
     use crate::srt::server::{Server, ServerConfig};
 
@@ -157,7 +159,7 @@ mod tests {
                 Route::Session(_) => "session",
                 Route::Accept(..) => "accept",
                 Route::Answer => "answer",
-                Route::Drop => "drop",
+                Route::Discard => "drop",
             };
             (what, answer, endpoint.len())
         };
@@ -165,7 +167,7 @@ mod tests {
         let caller = || {
             let clock = SocketClock::new(Time::ZERO);
             let first = SeqNumber::new(5);
-            let settings = Settings::live(7, first, clock, from(1).ip(), 1);
+            let settings = HandshakeSettings::live(7, first, clock, from(1).ip(), 1);
             Caller::new(settings, None, now)
         };
         let said = |caller: &mut Caller| {
@@ -190,7 +192,7 @@ mod tests {
         assert_eq!((what, known), ("accept", 1));
         let (what, _, known) = hear(from(1), &conclusion);
         assert_eq!((what, known), ("session", 1));
-        endpoint.ended(PeerId(0));
+        endpoint.session_ended(PeerId(0));
         assert_eq!(endpoint.len(), 0);
         assert!(endpoint.sockets.is_empty() && endpoint.callers.is_empty());
     }

@@ -91,7 +91,7 @@ impl ServerFaults {
         };
         let flow = &mut self.flow;
         let result = match name {
-            "handshake" => crate::reference::one_of(&HANDSHAKES, value)
+            "handshake" => crate::reference::find_by_name(&HANDSHAKES, value)
                 .map(|fault| self.handshake = Some(fault)),
             "reject" => match value.parse() {
                 Ok(code @ 1000..=9999) => {

@@ -11,11 +11,11 @@ use serde::Serialize;
 use super::{ServedClient, Server, ServerConfig, ServerFaults};
 use crate::media::source::SourceConfig;
 use crate::reference::{
-    Demo, Flag, Flags, ReferenceServer, Second, Section, Serve, Settings, Takes, Tally, Times,
-    common, line, parses,
+    Demo, Flag, FlagValue, Flags, Occurrence, ReferenceServer, RunningServer, Second, Section,
+    ServerSettings, Tally, check_parse, common, to_line,
 };
 use crate::session::{self, Record};
-use crate::srt::arq::message_flow::MadeMessages;
+use crate::srt::arq::message_flow::MessageSource;
 use crate::srt::config;
 use crate::srt::crypto::Passphrase;
 use crate::srt::url::DEFAULT_PORT;
@@ -25,7 +25,7 @@ pub(crate) static SERVER: ReferenceServer = ReferenceServer {
     about: "SRT: plays a transport stream, or messages, under any stream id, and relays what \
             clients publish",
     flags: FLAGS,
-    own_files: false,
+    own_descriptor_tables: false,
     read,
     demo: Some(Demo {
         url: "srt://127.0.0.1:{port}?streamid=demo",
@@ -40,50 +40,50 @@ const FLAGS: &[Flag] = {
         Flag::new(
             Listening,
             common::PORT,
-            Takes::Number("PORT", 0, 65_535),
+            FlagValue::Number("PORT", 0, 65_535),
             "UDP port to listen on; 0 for any free port",
         )
         .default("9000"),
         Flag::new(
             Listening,
             common::LISTEN,
-            Takes::Text("ADDRESS", parses::<IpAddr>),
+            FlagValue::Text("ADDRESS", check_parse::<IpAddr>),
             "Addresses to listen on",
         )
         .default("127.0.0.1")
-        .times(Times::Listed),
+        .times(Occurrence::Listed),
         Flag::new(
             Media,
             "streams",
-            Takes::Number("NUMBER", 1, 100_000),
+            FlagValue::Number("NUMBER", 1, 100_000),
             "Number of streams, in addition to those that clients publish: stream1, stream2 and \
              so on [default: any stream id is valid, and so is none]",
         ),
         Flag::new(
             Media,
             "bitrate",
-            Takes::Text("RATE", parses::<BitRate>),
+            FlagValue::Text("RATE", check_parse::<BitRate>),
             "Bit rate of the transport stream, or of the messages",
         )
         .default("2Mbps"),
         Flag::new(
             Media,
             "messages",
-            Takes::Text("SIZE", parses::<Size>),
+            FlagValue::Text("SIZE", check_parse::<Size>),
             "Carry messages instead of live media, and send messages of this size, as \
              srt-live-transmit with transtype=file&messageapi=1 [default: live media]",
         ),
         Flag::new(
             Media,
             "unordered",
-            Takes::Nothing,
+            FlagValue::Nothing,
             "Allow messages to be delivered before others that are missing",
         )
         .requires(&["messages"]),
         Flag::new(
             Media,
             "message-ttl",
-            Takes::Text("TIME", parses::<TimeSpan>),
+            FlagValue::Text("TIME", check_parse::<TimeSpan>),
             "Time after which a message is dropped that the client has not acknowledged [default: \
              never]",
         )
@@ -91,20 +91,20 @@ const FLAGS: &[Flag] = {
         Flag::new(
             Media,
             "length",
-            Takes::Text("TIME", parses::<TimeSpan>),
+            FlagValue::Text("TIME", check_parse::<TimeSpan>),
             "Length of the media [default: endless]",
         ),
         Flag::new(
             Service,
             "latency",
-            Takes::Text("TIME", parses::<TimeSpan>),
+            FlagValue::Text("TIME", check_parse::<TimeSpan>),
             "Minimum latency",
         )
         .default("120ms"),
         Flag::new(
             Service,
             "passphrase",
-            Takes::Text("WORDS", |text| match Passphrase::new(text) {
+            FlagValue::Text("WORDS", |text| match Passphrase::new(text) {
                 Ok(_) => Ok(()),
                 Err(error) => Err(error.to_string()),
             }),
@@ -113,37 +113,37 @@ const FLAGS: &[Flag] = {
         Flag::new(
             Faults,
             "fault",
-            Takes::any("FAULT"),
+            FlagValue::any("FAULT"),
             "Inject a fault; may be repeated: handshake=silent (or unfinished, malformed), \
              reject=2404 (or another code), lose=1% (of first transmissions), lose-again=10% (of \
              retransmissions), duplicate=1%, reorder=1%, corrupt=1%, stall=5s+1s, stop=5s (no more \
              media), silent=5s (no packets at all), close=5s",
         )
-        .times(Times::Any),
+        .times(Occurrence::Any),
         Flag::new(
             Faults,
             "seed",
-            Takes::Number("SEED", 0, u64::MAX),
+            FlagValue::Number("SEED", 0, u64::MAX),
             "Seed of everything random",
         )
         .default("1"),
         Flag::new(
             Service,
             common::MAX_SESSIONS,
-            Takes::Number("NUMBER", 1, 1_000_000),
+            FlagValue::Number("NUMBER", 1, 1_000_000),
             common::MAX_SESSIONS_HELP,
         )
         .default("5000"),
         Flag::new(
             Output,
             common::REPORT,
-            Takes::File,
+            FlagValue::File,
             "Write a report on each connection to this file, as JSON lines",
         ),
     ]
 };
 
-fn read(flags: &Flags) -> Result<Box<dyn Settings>, String> {
+fn read(flags: &Flags) -> Result<Box<dyn ServerSettings>, String> {
     let mut faults = ServerFaults::default();
     for text in flags.all("fault") {
         faults.add(text)?;
@@ -175,7 +175,7 @@ fn read(flags: &Flags) -> Result<Box<dyn Settings>, String> {
     }))
 }
 
-fn messages(flags: &Flags, source: &SourceConfig) -> Result<Option<MadeMessages>, String> {
+fn messages(flags: &Flags, source: &SourceConfig) -> Result<Option<MessageSource>, String> {
     let Some(size) = flags.get::<Size>("messages") else {
         return Ok(None);
     };
@@ -185,16 +185,16 @@ fn messages(flags: &Flags, source: &SourceConfig) -> Result<Option<MadeMessages>
     if ttl.is_some_and(|ttl| ttl.is_zero()) {
         return Err("--message-ttl must be longer than 0s".to_owned());
     }
-    Ok(Some(MadeMessages {
+    Ok(Some(MessageSource {
         size: usize::try_from(size.0).unwrap_or(usize::MAX),
-        bits_per_second: source.made_bitrate(),
+        bits_per_second: source.generated_bitrate(),
         in_order: !flags.has("unordered"),
         ttl,
     }))
 }
 
-impl Settings for ServerConfig {
-    fn server(self: Box<Self>, wall_clock: Duration) -> Result<Box<dyn Serve>, String> {
+impl ServerSettings for ServerConfig {
+    fn server(self: Box<Self>, wall_clock: Duration) -> Result<Box<dyn RunningServer>, String> {
         let config = ServerConfig {
             wall_clock,
             ..*self
@@ -203,7 +203,7 @@ impl Settings for ServerConfig {
     }
 }
 
-impl Serve for Server {
+impl RunningServer for Server {
     fn catalogue(&self) -> Catalogue {
         Server::catalogue(self)
     }
@@ -221,13 +221,13 @@ impl Serve for Server {
     }
 
     fn tally(&self, _clock_monotonic_nanos: i64) -> Box<dyn Tally> {
-        Box::new(Served::default())
+        Box::new(ServerTotals::default())
     }
 }
 
 /// Totals of all connections: the last line of the server's report.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-struct Served {
+struct ServerTotals {
     /// Connections that have ended.
     connections: u64,
     /// Connections that were rejected.
@@ -249,7 +249,7 @@ struct Served {
     messages_received: u64,
 }
 
-impl Served {
+impl ServerTotals {
     fn messages(&self) -> String {
         if self.messages_sent == 0 && self.messages_received == 0 {
             return String::new();
@@ -262,13 +262,13 @@ impl Served {
     }
 }
 
-impl Tally for Served {
+impl Tally for ServerTotals {
     fn second(&mut self, _: Second<'_>) -> Option<String> {
         None
     }
 
-    fn done(&mut self, done: Record) -> Option<String> {
-        let client = done.take::<ServedClient>()?;
+    fn session_ended(&mut self, done: Record) -> Option<String> {
+        let client = done.downcast::<ServedClient>()?;
         self.connections += 1;
         self.rejected += u64::from(client.rejected.is_some());
         self.published += u64::from(client.published);
@@ -283,10 +283,10 @@ impl Tally for Served {
             self.received += receiver.pkt_recv_unique;
             self.lost += receiver.pkt_rcv_drop;
         }
-        Some(line(client.as_ref()))
+        Some(to_line(client.as_ref()))
     }
 
-    fn so_far(&self) -> String {
+    fn progress(&self) -> String {
         format!(
             "{} ended, {} rejected, {} published: {} packets sent, {} retransmitted, {} \
              left out; {} received, {} lost",
@@ -301,12 +301,12 @@ impl Tally for Served {
         ) + &self.messages()
     }
 
-    fn at_the_end(&self) -> Vec<String> {
-        vec![format!("served: {}", self.so_far())]
+    fn result(&self) -> Vec<String> {
+        vec![format!("served: {}", self.progress())]
     }
 
-    fn last_line(&self) -> String {
-        line(&serde_json::json!({ "served": self }))
+    fn final_line(&self) -> String {
+        to_line(&serde_json::json!({ "served": self }))
     }
 }
 

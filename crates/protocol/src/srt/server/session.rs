@@ -7,23 +7,23 @@ use std::time::Duration;
 
 use measure::Time;
 
-use super::flow::{Media, ServedFlow, after};
-use super::taking::Taking;
+use super::flow::{MediaSource, PlayerFlow, time_after};
+use super::taking::Ingest;
 use super::{ServedClient, ServedMessages, Shared};
-use crate::mix::mix;
+use crate::mix::derive_seed;
 use crate::published_streams::Refusal;
 use crate::session::{
     ChannelId, Context, Datagram, FlowId, Input, Outcome, Output, Record, Session,
 };
-use crate::srt::arq::flow::SrtFlow;
-use crate::srt::arq::liveness::{Liveness, PEER_IDLE};
-use crate::srt::arq::message_flow::MadeMessages;
+use crate::srt::arq::flow::PushedFlow;
+use crate::srt::arq::liveness::{Liveness, PEER_IDLE_TIMEOUT};
+use crate::srt::arq::message_flow::MessageSource;
 use crate::srt::arq::sender::Bandwidth;
 use crate::srt::codec::handshake::{Extension, Rejection};
 use crate::srt::codec::packet::{Control, ControlHeader, DataHeader, Packet};
 use crate::srt::codec::stream_id::StreamId;
-use crate::srt::handshake::{Negotiated, Request, Responder, Settings};
-use crate::srt::made::{self, Place};
+use crate::srt::handshake::{ConclusionRepeater, ConnectionRequest, HandshakeSettings, Negotiated};
+use crate::srt::made::{self, SourceSettings};
 use crate::srt::seq::{SeqNumber, SocketClock};
 use crate::srt::url;
 
@@ -31,57 +31,57 @@ use crate::srt::url;
 const CHANNEL: ChannelId = ChannelId(0);
 
 /// Rejection of callers beyond the maximum number of sessions.
-pub(super) const NO_ROOM: Rejection = Rejection::RESOURCE;
+pub(super) const TOO_MANY_SESSIONS: Rejection = Rejection::RESOURCE;
 
 /// Additional bandwidth for retransmissions, in percent of the media.
 const OVERHEAD: u32 = 25;
 
 /// Messages on the topic of a stream: more media is available, or the stream has ended.
-const MORE: &str = "more";
-const OVER: &str = "over";
+const STREAM_MORE: &str = "more";
+const STREAM_ENDED: &str = "over";
 
 /// Interval at which the sender is asked for dropped messages.
-const ASK_EVERY: Duration = Duration::from_millis(50);
+const DROPPED_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Additional time after the latency for sent media to be played, at the end.
-const REST: Duration = Duration::from_millis(200);
+const DELIVERY_MARGIN: Duration = Duration::from_millis(200);
 
 #[derive(Debug)]
 pub(super) struct ServerSession {
     shared: Arc<Shared>,
     /// `Some` until the caller is accepted or rejected.
-    request: Option<Box<Request>>,
+    request: Option<Box<ConnectionRequest>>,
     socket_id: u32,
     number: u64,
     clock: SocketClock,
     peer: u32,
-    responder: Option<Responder>,
+    responder: Option<ConclusionRepeater>,
     liveness: Liveness,
     role: Role,
     /// Start of the media.
-    began: Time,
+    media_started_at: Time,
     /// `Some` if no more media is sent: the time until which sent media may take to arrive.
-    finishing: Option<Time>,
+    finish_deadline: Option<Time>,
     /// True if a fault has stopped the media.
     stopped: bool,
-    over: bool,
-    done: ServedClient,
+    is_ended: bool,
+    record: ServedClient,
 }
 
 /// Role of the session towards the caller.
 #[derive(Debug)]
 enum Role {
     None,
-    Sends(Sending),
-    TakesIn(Box<Taking>),
+    Plays(PlayState),
+    Ingests(Box<Ingest>),
 }
 
 #[derive(Debug)]
-struct Sending {
+struct PlayState {
     flow: FlowId,
     latency: Duration,
     /// Time of the next check for dropped messages, if messages have a TTL.
-    ask_at: Time,
+    dropped_check_at: Time,
     /// Stream that another client publishes: its name and number, and the next payload.
     relay: Option<(String, u64, u64)>,
 }
@@ -90,12 +90,12 @@ impl ServerSession {
     /// Creates the session of a caller that has proved its address.
     pub(super) fn new(
         shared: Arc<Shared>,
-        request: Box<Request>,
+        request: Box<ConnectionRequest>,
         socket_id: u32,
         number: u64,
     ) -> ServerSession {
         ServerSession {
-            done: ServedClient {
+            record: ServedClient {
                 connection: number,
                 stream_id: request.stream_id().map(StreamId::to_string),
                 ..ServedClient::default()
@@ -107,36 +107,40 @@ impl ServerSession {
             clock: SocketClock::new(Time::ZERO),
             peer: 0,
             responder: None,
-            liveness: Liveness::new(Time::ZERO, PEER_IDLE),
+            liveness: Liveness::new(Time::ZERO, PEER_IDLE_TIMEOUT),
             role: Role::None,
-            began: Time::ZERO,
-            finishing: None,
+            media_started_at: Time::ZERO,
+            finish_deadline: None,
             stopped: false,
-            over: false,
+            is_ended: false,
         }
     }
 
     fn seed(&self, of: u64) -> u64 {
-        mix(&[self.shared.config.seed, 3, self.number, of])
+        derive_seed(&[self.shared.config.seed, 3, self.number, of])
     }
 
     /// Messages that the server sends in message mode.
-    fn messages(&self) -> Option<MadeMessages> {
+    fn messages(&self) -> Option<MessageSource> {
         self.shared.config.messages
     }
 
     fn stream_id(&self) -> &str {
-        self.done.stream_id.as_deref().unwrap_or_default()
+        self.record.stream_id.as_deref().unwrap_or_default()
     }
 
     /// Reason to reject the caller, if any.
-    fn refusal(&self, published: &Option<Result<usize, Refusal>>, name: &str) -> Option<Rejection> {
+    fn rejection_for(
+        &self,
+        published: &Option<Result<usize, Refusal>>,
+        name: &str,
+    ) -> Option<Rejection> {
         if let Some(rejection) = self.shared.config.faults.reject {
             return Some(rejection);
         }
         match published {
             Some(Err(Refusal::Taken)) => return Some(Rejection::CONFLICT),
-            Some(Err(Refusal::Full)) => return Some(NO_ROOM),
+            Some(Err(Refusal::Full)) => return Some(TOO_MANY_SESSIONS),
             Some(Ok(_)) => return None,
             None => {}
         }
@@ -148,15 +152,15 @@ impl ServerSession {
     }
 
     /// Accepts or rejects the caller.
-    fn decide(&mut self, cx: &mut Context<'_>, remote: Option<SocketAddr>) {
+    fn accept_or_reject(&mut self, cx: &mut Context<'_>, remote: Option<SocketAddr>) {
         let Some(request) = self.request.take() else {
             return;
         };
-        self.done.remote = remote.map(|remote| remote.to_string());
+        self.record.remote = remote.map(|remote| remote.to_string());
         let name = url::resource(self.stream_id());
         let publishes = url::publishes(self.stream_id());
         let begun = publishes.then(|| self.shared.published.begin(&name));
-        if let Some(rejection) = self.refusal(&begun, &name) {
+        if let Some(rejection) = self.rejection_for(&begun, &name) {
             let now = cx.now;
             cx.transmit(CHANNEL, None, |out| request.reject(rejection, now, out));
             if let Some(Ok(_)) = begun {
@@ -166,12 +170,12 @@ impl ServerSession {
         }
         self.clock = SocketClock::new(cx.now);
         let ip = remote.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |remote| remote.ip());
-        let live = Settings {
+        let live = HandshakeSettings {
             receive_latency: self.shared.config.latency,
             send_latency: self.shared.config.latency,
             secret: self.shared.secret(),
             // A listener uses the caller's number.
-            ..Settings::live(
+            ..HandshakeSettings::live(
                 self.socket_id,
                 SeqNumber::new(0),
                 self.clock,
@@ -197,27 +201,27 @@ impl ServerSession {
         };
         self.peer = negotiated.peer_socket_id;
         self.responder = Some(responder);
-        self.liveness = Liveness::new(cx.now, PEER_IDLE);
-        self.began = cx.now;
+        self.liveness = Liveness::new(cx.now, PEER_IDLE_TIMEOUT);
+        self.media_started_at = cx.now;
         match begun {
-            Some(Ok(index)) => self.take_in(negotiated, name, index),
-            _ => self.send(cx, negotiated, name, remote),
+            Some(Ok(index)) => self.start_ingest(negotiated, name, index),
+            _ => self.start_playing(cx, negotiated, name, remote),
         }
     }
 
     fn rejected(&mut self, cx: &mut Context<'_>, rejection: Rejection) {
-        self.done.rejected = Some(rejection.to_string());
+        self.record.rejected = Some(rejection.to_string());
         self.end(cx, Outcome::Completed);
     }
 
-    fn take_in(&mut self, negotiated: Negotiated, name: String, index: usize) {
-        self.done.published = true;
+    fn start_ingest(&mut self, negotiated: Negotiated, name: String, index: usize) {
+        self.record.published = true;
         let messages = self.messages().is_some();
-        let taking = Taking::new(negotiated, self.clock, messages, (name, index));
-        self.role = Role::TakesIn(Box::new(taking));
+        let taking = Ingest::new(negotiated, self.clock, messages, (name, index));
+        self.role = Role::Ingests(Box::new(taking));
     }
 
-    fn send(
+    fn start_playing(
         &mut self,
         cx: &mut Context<'_>,
         mut negotiated: Negotiated,
@@ -229,27 +233,27 @@ impl ServerSession {
         let latency = negotiated.send_latency;
         let bandwidth = match joined {
             Some(_) => Bandwidth::Unlimited,
-            None => shared.made.bandwidth(OVERHEAD),
+            None => shared.media.bandwidth(OVERHEAD),
         };
         let ttl = self.messages().map(|messages| messages.ttl);
-        let sender = made::sender(&mut negotiated, self.clock, bandwidth, ttl);
+        let sender = made::new_sender(&mut negotiated, self.clock, bandwidth, ttl);
         let media = match joined {
-            Some(_) => Media::Relayed(Box::new(SrtFlow::new(sender))),
+            Some(_) => MediaSource::Relayed(Box::new(PushedFlow::new(sender))),
             None => {
                 let nowhere = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
-                let place = Place {
+                let place = SourceSettings {
                     address: remote.unwrap_or(nowhere),
                     source: self.seed(2),
                     wall_clock: shared.config.wall_clock,
                     length: shared.config.length,
                 };
-                let mut flow = shared.made.flow(place, sender);
+                let mut flow = shared.media.flow(place, sender);
                 flow.start(cx.now);
-                Media::Made(Box::new(flow))
+                MediaSource::Made(Box::new(flow))
             }
         };
         let faults = shared.config.faults.flow;
-        let flow = ServedFlow::new(media, faults, cx.now, self.seed(3));
+        let flow = PlayerFlow::new(media, faults, cx.now, self.seed(3));
         let flow = cx.flows.insert(flow);
         cx.out.push_back(Output::StartFlow {
             flow,
@@ -257,17 +261,17 @@ impl ServerSession {
         });
         let relay = joined.map(|joined| {
             let topic = topic(joined.index);
-            cx.out.push_back(Output::Listen { topic });
+            cx.out.push_back(Output::Subscribe { topic });
             (name, joined.serial, joined.next)
         });
         let ask_at = match ttl {
             Some(Some(_)) => cx.now,
             _ => Time::NEVER,
         };
-        self.role = Role::Sends(Sending {
+        self.role = Role::Plays(PlayState {
             flow,
             latency,
-            ask_at,
+            dropped_check_at: ask_at,
             relay,
         });
     }
@@ -281,10 +285,10 @@ impl ServerSession {
 
     fn datagram(&mut self, cx: &mut Context<'_>, datagram: &Datagram<'_>) {
         let Ok(packet) = Packet::parse(datagram.bytes) else {
-            self.done.malformed += 1;
+            self.record.malformed += 1;
             return;
         };
-        self.liveness.heard(datagram.at);
+        self.liveness.record_received(datagram.at);
         match packet {
             Packet::Data(header, payload) => self.data(cx, &header, payload, datagram.at),
             Packet::Control(_, Control::Shutdown) => self.end(cx, Outcome::Completed),
@@ -305,10 +309,10 @@ impl ServerSession {
         let header = self.header(cx.now);
         match &mut self.role {
             Role::None => {}
-            Role::Sends(sending) => cx.flows.with(sending.flow, |flow: &mut ServedFlow| {
+            Role::Plays(sending) => cx.flows.access_as(sending.flow, |flow: &mut PlayerFlow| {
                 flow.sender().control(control, at);
             }),
-            Role::TakesIn(taking) => {
+            Role::Ingests(taking) => {
                 if let Control::UserDefined {
                     subtype: Extension::KM_REQUEST,
                     cif,
@@ -324,38 +328,38 @@ impl ServerSession {
                     cx.transmit(CHANNEL, None, |out| reply.write(header, out));
                 }
                 let shared = &self.shared;
-                let (media, mut wanted) = (&mut self.done.media, false);
+                let (media, mut wanted) = (&mut self.record.media, false);
                 taking.control(control, timestamp, at, |name, message| {
                     *media += 1;
                     wanted |= shared.published.push(name, message, None);
                 });
                 if wanted {
-                    say(cx, taking.index, MORE);
+                    send_topic_message(cx, taking.index, STREAM_MORE);
                 }
             }
         }
     }
 
     fn data(&mut self, cx: &mut Context<'_>, header: &DataHeader, payload: &[u8], at: Time) {
-        let Role::TakesIn(taking) = &mut self.role else {
+        let Role::Ingests(taking) = &mut self.role else {
             return;
         };
         let shared = &self.shared;
-        let (media, mut wanted) = (&mut self.done.media, false);
+        let (media, mut wanted) = (&mut self.record.media, false);
         let could = taking.data(header, payload, at, |name, payload| {
             *media += 1;
             wanted |= shared.published.push(name, payload, None);
         });
-        self.done.undecryptable += u64::from(!could);
+        self.record.undecryptable += u64::from(!could);
         if wanted {
-            say(cx, taking.index, MORE);
+            send_topic_message(cx, taking.index, STREAM_MORE);
         }
     }
 
     /// Handles a message on the topic of a relayed stream: more media is available, or the stream
     /// has ended.
-    fn told(&mut self, cx: &mut Context<'_>, message: &str) {
-        let Role::Sends(Sending {
+    fn handle_topic_message(&mut self, cx: &mut Context<'_>, message: &str) {
+        let Role::Plays(PlayState {
             flow,
             relay: Some((name, _, next)),
             ..
@@ -363,11 +367,11 @@ impl ServerSession {
         else {
             return;
         };
-        let (payloads, end) = self.shared.published.take(name, *next);
+        let (payloads, end) = self.shared.published.items_from(name, *next);
         *next = end;
         let messages = self.shared.config.messages;
-        let (now, media) = (cx.now, &mut self.done.media);
-        cx.flows.with(*flow, |flow: &mut ServedFlow| {
+        let (now, media) = (cx.now, &mut self.record.media);
+        cx.flows.access_as(*flow, |flow: &mut PlayerFlow| {
             let sender = flow.sender();
             for payload in payloads {
                 *media += 1;
@@ -378,7 +382,7 @@ impl ServerSession {
                 };
             }
         });
-        if message == OVER {
+        if message == STREAM_ENDED {
             self.finish(cx, Time::NEVER);
         }
     }
@@ -387,14 +391,14 @@ impl ServerSession {
     /// Waits for messages until all of them are acknowledged or dropped. Returns `false` if there
     /// is nothing to wait for.
     fn finish(&mut self, cx: &mut Context<'_>, until: Time) -> bool {
-        let Role::Sends(sending) = &self.role else {
+        let Role::Plays(sending) = &self.role else {
             return false;
         };
-        if self.finishing.is_none() {
+        if self.finish_deadline.is_none() {
             cx.flows
-                .with(sending.flow, |flow: &mut ServedFlow| flow.finish());
-            self.finishing = Some(match self.messages() {
-                None => (cx.now + sending.latency + REST).min(until),
+                .access_as(sending.flow, |flow: &mut PlayerFlow| flow.finish());
+            self.finish_deadline = Some(match self.messages() {
+                None => (cx.now + sending.latency + DELIVERY_MARGIN).min(until),
                 Some(_) => until,
             });
         }
@@ -404,25 +408,25 @@ impl ServerSession {
     /// Handles the end of the flow: everything that was sent is acknowledged, dropped or too late.
     fn flow_ended(&mut self, cx: &mut Context<'_>) {
         self.finish(cx, Time::NEVER);
-        if let (Some(until), Some(_)) = (self.finishing, self.messages()) {
-            self.finishing = Some(until.min(cx.now + REST));
+        if let (Some(until), Some(_)) = (self.finish_deadline, self.messages()) {
+            self.finish_deadline = Some(until.min(cx.now + DELIVERY_MARGIN));
         }
     }
 
     /// Does the work that is due.
-    fn look(&mut self, cx: &mut Context<'_>) {
+    fn process_due(&mut self, cx: &mut Context<'_>) {
         let (now, faults) = (cx.now, self.shared.config.faults);
         let header = self.header(now);
         match &mut self.role {
             Role::None => return,
-            Role::Sends(sending) => {
+            Role::Plays(sending) => {
                 let flow = sending.flow;
-                if now >= sending.ask_at {
-                    sending.ask_at = now + ASK_EVERY;
+                if now >= sending.dropped_check_at {
+                    sending.dropped_check_at = now + DROPPED_CHECK_INTERVAL;
                 }
                 loop {
                     let mut answer = Vec::new();
-                    let more = cx.flows.with(flow, |flow: &mut ServedFlow| {
+                    let more = cx.flows.access_as(flow, |flow: &mut PlayerFlow| {
                         flow.sender().write_next(now, &mut answer)
                     });
                     if !more {
@@ -430,14 +434,14 @@ impl ServerSession {
                     }
                     cx.transmit(CHANNEL, None, |out| out.extend_from_slice(&answer));
                 }
-                let stops = after(self.began, faults.stop_after);
-                let stops = stops.min(after(self.began, faults.silent_after));
+                let stops = time_after(self.media_started_at, faults.stop_after);
+                let stops = stops.min(time_after(self.media_started_at, faults.silent_after));
                 // Requested retransmissions stop as well.
                 if now >= stops && !std::mem::replace(&mut self.stopped, true) {
                     cx.out.push_back(Output::StopFlow { flow });
                 }
             }
-            Role::TakesIn(taking) => loop {
+            Role::Ingests(taking) => loop {
                 let mut more = false;
                 cx.transmit(CHANNEL, None, |out| {
                     more = taking.receiver.write_next(now, out);
@@ -445,15 +449,15 @@ impl ServerSession {
                 if !more {
                     break;
                 }
-                self.liveness.said(now);
+                self.liveness.record_sent(now);
             },
         }
-        let silent = now >= after(self.began, faults.silent_after);
-        if self.liveness.keepalive(now) && !silent {
+        let silent = now >= time_after(self.media_started_at, faults.silent_after);
+        if self.liveness.take_keepalive_due(now) && !silent {
             cx.transmit(CHANNEL, None, |out| Control::KeepAlive.write(header, out));
         }
-        let is_over = now >= after(self.began, faults.close_after)
-            || self.finishing.is_some_and(|until| now >= until);
+        let is_over = now >= time_after(self.media_started_at, faults.close_after)
+            || self.finish_deadline.is_some_and(|until| now >= until);
         if self.liveness.is_lost(now) {
             self.end(cx, Outcome::Completed);
         } else if is_over {
@@ -472,41 +476,41 @@ impl ServerSession {
     fn end(&mut self, cx: &mut Context<'_>, outcome: Outcome) {
         match std::mem::replace(&mut self.role, Role::None) {
             Role::None => {}
-            Role::Sends(sending) => {
+            Role::Plays(sending) => {
                 let flow = sending.flow;
                 cx.out.push_back(Output::StopFlow { flow });
-                let mut flow: Box<ServedFlow> = cx.flows.take(flow);
-                self.done.sent = flow.left_so_far();
-                self.done.wrongs = flow.wrongs();
+                let mut flow: Box<PlayerFlow> = cx.flows.remove_as(flow);
+                self.record.sent = flow.departure_counts();
+                self.record.wrongs = flow.fault_counts();
                 let counted = flow.sender().statistics();
                 let messages = flow.sender().messages();
                 if sending.relay.is_none() {
                     let messages = messages.map(|messages| messages.taken);
-                    self.done.media = messages.unwrap_or(counted.pkt_sent_unique);
+                    self.record.media = messages.unwrap_or(counted.pkt_sent_unique);
                 }
-                self.done.messages = messages.map(|sent| ServedMessages {
+                self.record.messages = messages.map(|sent| ServedMessages {
                     sent: Some(sent),
                     received: None,
                 });
-                self.done.sender = Some(Box::new(counted));
+                self.record.sender = Some(Box::new(counted));
                 if let Some((name, serial, _)) = sending.relay {
                     self.shared.published.leave(&name, serial);
                 }
             }
-            Role::TakesIn(mut taking) => {
+            Role::Ingests(mut taking) => {
                 taking.receiver.finish(cx.now);
-                self.done.messages = taking.messages().map(|received| ServedMessages {
+                self.record.messages = taking.messages().map(|received| ServedMessages {
                     sent: None,
                     received: Some(received),
                 });
-                self.done.receiver = Some(Box::new(taking.receiver.statistics()));
-                say(cx, taking.index, OVER);
+                self.record.receiver = Some(Box::new(taking.receiver.statistics()));
+                send_topic_message(cx, taking.index, STREAM_ENDED);
                 self.shared.published.end(&taking.name);
             }
         }
-        self.finishing = None;
-        self.over = true;
-        let done = std::mem::take(&mut self.done);
+        self.finish_deadline = None;
+        self.is_ended = true;
+        let done = std::mem::take(&mut self.record);
         cx.out.push_back(Output::Record(Record::new(done)));
         cx.out.push_back(Output::Ended(outcome));
         self.responder = None;
@@ -520,8 +524,8 @@ fn topic(index: usize) -> String {
 }
 
 /// Sends a message to the sessions that relay a stream.
-fn say(cx: &mut Context<'_>, index: usize, message: &str) {
-    cx.out.push_back(Output::Tell {
+fn send_topic_message(cx: &mut Context<'_>, index: usize, message: &str) {
+    cx.out.push_back(Output::Publish {
         topic: topic(index),
         message: message.into(),
     });
@@ -530,7 +534,7 @@ fn say(cx: &mut Context<'_>, index: usize, message: &str) {
 impl Session for ServerSession {
     fn handle(&mut self, cx: &mut Context<'_>, input: Input<'_>) {
         match input {
-            Input::Opened { remote, .. } => self.decide(cx, remote),
+            Input::Opened { remote, .. } => self.accept_or_reject(cx, remote),
             Input::Datagrams { datagrams, .. } => {
                 for datagram in datagrams {
                     if matches!(self.role, Role::None) {
@@ -539,35 +543,35 @@ impl Session for ServerSession {
                     self.datagram(cx, datagram);
                 }
             }
-            Input::Told { message, .. } => self.told(cx, message),
+            Input::TopicMessage { message, .. } => self.handle_topic_message(cx, message),
             // All media of a stream with a fixed length is acknowledged or too late.
             Input::FlowEnded { .. } => self.flow_ended(cx),
             Input::Stop { until } => {
                 let waits = until > cx.now && self.finish(cx, until);
-                if !waits && !self.over {
+                if !waits && !self.is_ended {
                     self.shut_down(cx, Outcome::Stopped);
                 }
             }
             _ => {}
         }
-        self.look(cx);
+        self.process_due(cx);
     }
 
     fn deadline(&self) -> Option<Time> {
         let faults = &self.shared.config.faults;
         let own = match &self.role {
             Role::None => return None,
-            Role::Sends(sending) => {
-                let over = self.finishing.unwrap_or(Time::NEVER);
-                over.min(sending.ask_at)
+            Role::Plays(sending) => {
+                let over = self.finish_deadline.unwrap_or(Time::NEVER);
+                over.min(sending.dropped_check_at)
             }
-            Role::TakesIn(taking) => taking.receiver.due(),
+            Role::Ingests(taking) => taking.receiver.due(),
         };
         let due = own.min(self.liveness.due());
-        let due = due.min(after(self.began, faults.close_after));
-        let stops = after(self.began, faults.stop_after);
-        let stops = stops.min(after(self.began, faults.silent_after));
-        let sends = matches!(self.role, Role::Sends(_));
+        let due = due.min(time_after(self.media_started_at, faults.close_after));
+        let stops = time_after(self.media_started_at, faults.stop_after);
+        let stops = stops.min(time_after(self.media_started_at, faults.silent_after));
+        let sends = matches!(self.role, Role::Plays(_));
         Some(match sends && !self.stopped {
             true => due.min(stops),
             false => due,

@@ -5,18 +5,18 @@ use measure::Time;
 use serde::Serialize;
 
 use crate::srt::arq::TsbpdConfig;
-use crate::srt::arq::receiver::{Receiver, ReceiverConfig, Verdict};
+use crate::srt::arq::receiver::{PacketStatus, Receiver, ReceiverConfig};
 use crate::srt::codec::packet::{Control, DataHeader};
 use crate::srt::crypto::Decryptor;
 use crate::srt::handshake::Negotiated;
-use crate::srt::in_order::InOrder;
-use crate::srt::messages::assembly::Assembly;
-use crate::srt::messages::{Messages, Outcome};
+use crate::srt::in_order::ReorderBuffer;
+use crate::srt::messages::assembly::MessageAssembly;
+use crate::srt::messages::{MessageOutcome, MessageTracker};
 use crate::srt::seq::{SeqNumber, SocketClock};
 
 /// Message counts of a client that publishes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct ReceivedMessages {
+pub struct ReceivedMessageCounts {
     /// Messages expected, according to message and packet numbers.
     pub expected: u64,
     /// Expected messages that arrived whole.
@@ -35,7 +35,7 @@ pub struct ReceivedMessages {
 
 /// Receiver of one publisher, whose media is relayed.
 #[derive(Debug)]
-pub(super) struct Taking {
+pub(super) struct Ingest {
     pub(super) receiver: Receiver,
     decryptor: Option<Decryptor>,
     content: Content,
@@ -45,27 +45,27 @@ pub(super) struct Taking {
 
 #[derive(Debug)]
 enum Content {
-    Stream(InOrder),
-    Messages(Box<TakenMessages>),
+    Stream(ReorderBuffer),
+    Messages(Box<IngestedMessages>),
 }
 
 #[derive(Debug, Default)]
-struct TakenMessages {
-    messages: Messages,
-    assembly: Assembly,
-    counted: ReceivedMessages,
+struct IngestedMessages {
+    messages: MessageTracker,
+    assembly: MessageAssembly,
+    counted: ReceivedMessageCounts,
 }
 
-impl TakenMessages {
-    fn told(
-        counted: &mut ReceivedMessages,
-        assembly: &mut Assembly,
+impl IngestedMessages {
+    fn handle_outcome(
+        counted: &mut ReceivedMessageCounts,
+        assembly: &mut MessageAssembly,
         given_up: &mut bool,
-        outcome: Outcome,
+        outcome: MessageOutcome,
         pass_on: &mut impl FnMut(Bytes),
     ) {
         match outcome {
-            Outcome::Whole(message) => {
+            MessageOutcome::Whole(message) => {
                 counted.expected += 1;
                 counted.whole += 1;
                 counted.bytes += message.bytes;
@@ -75,55 +75,67 @@ impl TakenMessages {
                     None => counted.too_large += 1,
                 }
             }
-            Outcome::Incomplete => {
+            MessageOutcome::Incomplete => {
                 counted.expected += 1;
                 counted.incomplete += 1;
                 *given_up = true;
             }
-            Outcome::Missing(count) => counted.expected += u64::from(count),
-            Outcome::Contradiction => counted.contradictions += 1,
+            MessageOutcome::Missing(count) => counted.expected += u64::from(count),
+            MessageOutcome::InconsistentPacket => counted.contradictions += 1,
         }
     }
 
     /// Adds a packet, if any, and settles messages after everything before `acknowledged` has
     /// arrived or was given up.
-    fn take(
+    fn process_packet(
         &mut self,
         packet: Option<(&DataHeader, &[u8])>,
         at: Time,
         acknowledged: SeqNumber,
         pass_on: &mut impl FnMut(Bytes),
     ) {
-        let TakenMessages {
+        let IngestedMessages {
             messages,
             assembly,
             counted,
         } = self;
         let mut given_up = false;
         if let Some((header, payload)) = packet {
-            assembly.keep(header, payload);
-            messages.packet(header, payload.len(), at, acknowledged, &mut |outcome| {
-                TakenMessages::told(counted, assembly, &mut given_up, outcome, pass_on);
+            assembly.add_packet(header, payload);
+            messages.add_packet(header, payload.len(), at, acknowledged, &mut |outcome| {
+                IngestedMessages::handle_outcome(
+                    counted,
+                    assembly,
+                    &mut given_up,
+                    outcome,
+                    pass_on,
+                );
             });
         } else {
             messages.settle(at, acknowledged, &mut |outcome| {
-                TakenMessages::told(counted, assembly, &mut given_up, outcome, pass_on);
+                IngestedMessages::handle_outcome(
+                    counted,
+                    assembly,
+                    &mut given_up,
+                    outcome,
+                    pass_on,
+                );
             });
         }
         if given_up {
-            assembly.forget_settled(messages);
+            assembly.discard_settled(messages);
         }
     }
 }
 
-impl Taking {
+impl Ingest {
     /// Creates the receiver of an established connection, for a stream with that name and number.
     pub(super) fn new(
         negotiated: Negotiated,
         clock: SocketClock,
         are_messages: bool,
         (name, index): (String, usize),
-    ) -> Taking {
+    ) -> Ingest {
         let first = negotiated.peer_initial_sequence;
         let tsbpd = TsbpdConfig {
             reference: negotiated.reference,
@@ -131,7 +143,7 @@ impl Taking {
             latency: negotiated.receive_latency,
         };
         let config = ReceiverConfig::live(first, negotiated.peer_socket_id, clock, tsbpd);
-        Taking {
+        Ingest {
             receiver: Receiver::new(ReceiverConfig {
                 tsbpd: (!are_messages).then_some(tsbpd),
                 ..config
@@ -139,7 +151,7 @@ impl Taking {
             decryptor: negotiated.decryptor,
             content: match are_messages {
                 true => Content::Messages(Box::default()),
-                false => Content::Stream(InOrder::new(first)),
+                false => Content::Stream(ReorderBuffer::new(first)),
             },
             name,
             index,
@@ -156,12 +168,12 @@ impl Taking {
         mut pass_on: impl FnMut(&str, Bytes),
     ) -> bool {
         let verdict = self.receiver.data(header, payload, at);
-        if !matches!(verdict, Verdict::New { .. }) {
+        if !matches!(verdict, PacketStatus::New { .. }) {
             return true;
         }
         let payload = match &mut self.decryptor {
             None => payload,
-            Some(decryptor) => match decryptor.open(header, payload) {
+            Some(decryptor) => match decryptor.decrypt_copy(header, payload) {
                 Ok(payload) => payload,
                 Err(_) => return false,
             },
@@ -171,12 +183,12 @@ impl Taking {
             Content::Stream(order) => {
                 let mut pass_on =
                     |payload: &[u8], _| pass_on(&self.name, Bytes::copy_from_slice(payload));
-                order.put(header.sequence, at, payload, &mut pass_on);
-                order.give_up(given_up, at, &mut pass_on);
+                order.insert(header.sequence, at, payload, &mut pass_on);
+                order.give_up_before(given_up, at, &mut pass_on);
             }
             Content::Messages(messages) => {
                 let mut pass_on = |message| pass_on(&self.name, message);
-                messages.take(Some((header, payload)), at, given_up, &mut pass_on);
+                messages.process_packet(Some((header, payload)), at, given_up, &mut pass_on);
             }
         }
         true
@@ -195,7 +207,7 @@ impl Taking {
             (control, &mut self.content)
         {
             let mut pass_on = |message| pass_on(&self.name, message);
-            messages.take(None, at, self.receiver.acknowledged(), &mut pass_on);
+            messages.process_packet(None, at, self.receiver.acknowledged(), &mut pass_on);
         }
     }
 
@@ -207,7 +219,7 @@ impl Taking {
     }
 
     /// Message counts; `None` for a transport stream.
-    pub(super) fn messages(&self) -> Option<ReceivedMessages> {
+    pub(super) fn messages(&self) -> Option<ReceivedMessageCounts> {
         match &self.content {
             Content::Stream(_) => None,
             Content::Messages(messages) => Some(messages.counted),

@@ -3,18 +3,18 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::{CHANNEL, Case, Server, by_address, echo, end, say, script, text};
-use crate::session::{ChannelId, Context, Input, Open, Outcome, Output, Reading};
+use super::{CHANNEL, Case, Server, by_address, echo, end, script, send_datagram, text};
+use crate::session::{ChannelId, Context, Input, Open, Outcome, Output, ReadTiming};
 
 fn open(cx: &mut Context<'_>, channel: ChannelId, to: SocketAddr, local_port: u16) {
     cx.out.push_back(Output::Open {
         channel,
-        open: Open::UdpTo {
+        open: Open::UdpToHost {
             host: to.ip().to_string(),
             port: to.port(),
             local_port,
             timeout: Duration::from_secs(5),
-            reading: Reading::AtOnce,
+            reading: ReadTiming::AtOnce,
             media: None,
         },
     });
@@ -27,8 +27,8 @@ pub(super) const CONNECTED: Case = Case {
             Input::Start { .. } => open(cx, CHANNEL, server, 0),
             Input::Opened { remote, .. } => {
                 log.add(format!("remote: {}", remote == Some(server)));
-                say(cx, None, b"hello");
-                say(cx, None, b"bye");
+                send_datagram(cx, None, b"hello");
+                send_datagram(cx, None, b"bye");
             }
             Input::Datagrams { datagrams, .. } => {
                 for datagram in datagrams {
@@ -76,8 +76,8 @@ pub(super) const OWN_PORT: Case = Case {
             },
             Input::OpenFailed { channel, error } => {
                 log.add(format!("{} {error:?}", channel.0));
-                say(cx, None, b"hello");
-                say(cx, None, b"bye");
+                send_datagram(cx, None, b"hello");
+                send_datagram(cx, None, b"bye");
             }
             Input::Datagrams { datagrams, .. } => {
                 for datagram in datagrams {

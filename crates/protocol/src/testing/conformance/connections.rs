@@ -6,7 +6,7 @@ use super::{Case, Log, Server, end, open_tcp, open_tls, script, send, text};
 use crate::session::{Context, Input, Outcome, Session};
 
 /// Sends two pieces, and ends when both have come back.
-fn says_two(
+fn sends_two(
     open: fn(&mut Context<'_>, SocketAddr),
     server: SocketAddr,
     log: Log,
@@ -30,7 +30,7 @@ fn says_two(
     })
 }
 
-fn sends_back(log: Log) -> Box<dyn Session> {
+fn echoes_stream(log: Log) -> Box<dyn Session> {
     let mut heard = Vec::new();
     script(move |cx, input, _| match input {
         Input::Start { .. } => {}
@@ -42,7 +42,7 @@ fn sends_back(log: Log) -> Box<dyn Session> {
                 send(cx, &heard);
             }
         }
-        Input::Closed { how, .. } => {
+        Input::Closed { reason: how, .. } => {
             log.add(format!("{how:?}"));
             end(cx, Outcome::Completed);
         }
@@ -52,8 +52,8 @@ fn sends_back(log: Log) -> Box<dyn Session> {
 
 pub(super) const ECHO: Case = Case {
     name: "bytes of a connection arrive in order, and its end is reported",
-    client: |server, log| says_two(open_tcp, server, log),
-    server: Server::Tcp(sends_back),
+    client: |server, log| sends_two(open_tcp, server, log),
+    server: Server::Tcp(echoes_stream),
     stop: None,
     client_hears: &["opened", "one two"],
     server_hears: &["remote: true", "one two", "End"],
@@ -61,8 +61,8 @@ pub(super) const ECHO: Case = Case {
 
 pub(super) const SECURE: Case = Case {
     name: "with TLS the channel carries plain text, and its end is reported",
-    client: |server, log| says_two(open_tls, server, log),
-    server: Server::Tls(sends_back),
+    client: |server, log| sends_two(open_tls, server, log),
+    server: Server::Tls(echoes_stream),
     ..ECHO
 };
 
@@ -74,7 +74,7 @@ pub(super) const SECURE_GOODBYE: Case = Case {
             Input::Start { .. } => open_tls(cx, server),
             Input::Opened { .. } => send(cx, b"go"),
             Input::Bytes { bytes, .. } => heard += bytes.len(),
-            Input::Closed { how, .. } => {
+            Input::Closed { reason: how, .. } => {
                 log.add(format!("{heard} bytes, {how:?}"));
                 end(cx, Outcome::Completed);
             }

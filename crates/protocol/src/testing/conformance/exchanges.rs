@@ -6,7 +6,7 @@ use std::time::Duration;
 use measure::{Recorder, Time};
 
 use super::{CHANNEL, Case, Log, Server, end, open_tcp, open_tls, script};
-use crate::session::exchange::{After, Ended, Exchange, Plan, Tools};
+use crate::session::exchange::{Exchange, ExchangeContext, ExchangeEnd, NextStep, Plan};
 use crate::session::{
     ChannelId, Context, Failure, Input, Open, Outcome, Output, Pace, Port, Session,
 };
@@ -16,7 +16,7 @@ const MESSAGE: &[u8] = b"ping";
 
 /// Sends `most` messages at its pace, and receives the same number.
 #[derive(Debug)]
-struct Asks {
+struct AskingExchange {
     pace: Pace,
     most: usize,
     sent: usize,
@@ -25,12 +25,12 @@ struct Asks {
     log: Log,
 }
 
-impl Asks {
-    fn after(&self) -> After {
+impl AskingExchange {
+    fn after(&self) -> NextStep {
         let all = self.finished || self.sent == self.most;
         match all && self.heard == self.sent * MESSAGE.len() {
-            true => After::Finish,
-            false => After::Go,
+            true => NextStep::Finish,
+            false => NextStep::Continue,
         }
     }
 
@@ -41,15 +41,15 @@ impl Asks {
     }
 
     /// With [`Pace::Answers`]: sends one message at a time.
-    fn go_on(&mut self, tools: &mut Tools<'_>) {
-        if self.pace == Pace::Answers && self.heard == self.sent * MESSAGE.len() {
+    fn advance(&mut self, tools: &mut ExchangeContext<'_>) {
+        if self.pace == Pace::OnAnswer && self.heard == self.sent * MESSAGE.len() {
             self.write(tools.out);
             self.sent += usize::from(!tools.out.is_empty());
         }
     }
 }
 
-impl Exchange for Asks {
+impl Exchange for AskingExchange {
     fn plan(&self) -> Plan {
         Plan {
             pace: self.pace,
@@ -57,15 +57,15 @@ impl Exchange for Asks {
         }
     }
 
-    fn begin(&mut self, tools: &mut Tools<'_>) {
-        self.go_on(tools);
+    fn start(&mut self, tools: &mut ExchangeContext<'_>) {
+        self.advance(tools);
     }
 
-    fn write_planned(&mut self, tools: &mut Tools<'_>) {
+    fn write_planned(&mut self, tools: &mut ExchangeContext<'_>) {
         self.write(tools.out);
     }
 
-    fn planned_sent(&mut self, planned: Time, tools: &mut Tools<'_>) -> After {
+    fn planned_sent(&mut self, planned: Time, tools: &mut ExchangeContext<'_>) -> NextStep {
         if planned > tools.now || tools.out != MESSAGE {
             self.log.add("sent something else, or too early");
         }
@@ -73,9 +73,14 @@ impl Exchange for Asks {
         self.after()
     }
 
-    fn received(&mut self, bytes: &[u8], _: Time, tools: &mut Tools<'_>) -> Result<After, Failure> {
+    fn received(
+        &mut self,
+        bytes: &[u8],
+        _: Time,
+        tools: &mut ExchangeContext<'_>,
+    ) -> Result<NextStep, Failure> {
         self.heard += bytes.len();
-        self.go_on(tools);
+        self.advance(tools);
         Ok(self.after())
     }
 
@@ -83,18 +88,18 @@ impl Exchange for Asks {
         self.finished = true;
     }
 
-    fn patience(&self) -> Option<Duration> {
-        (self.after() == After::Go).then_some(Duration::from_secs(2))
+    fn answer_timeout(&self) -> Option<Duration> {
+        (self.after() == NextStep::Continue).then_some(Duration::from_secs(2))
     }
 
-    fn goodbye(&mut self, out: &mut Vec<u8>) {
+    fn write_close(&mut self, out: &mut Vec<u8>) {
         if self.most > 0 {
             out.extend_from_slice(b"bye");
             self.most = 0;
         }
     }
 
-    fn ended(&mut self, how: &Ended, _: &mut Recorder) {
+    fn ended(&mut self, how: &ExchangeEnd, _: &mut Recorder) {
         let all = self.heard == self.sent * MESSAGE.len() && self.sent > 0;
         self.log.add(format!("all came back: {all}, {how:?}"));
     }
@@ -102,17 +107,22 @@ impl Exchange for Asks {
 
 /// Echoes all messages except the goodbye.
 #[derive(Debug)]
-struct Echoes {
+struct EchoExchange {
     heard: Vec<u8>,
     log: Log,
 }
 
-impl Exchange for Echoes {
-    fn outlives_peer(&self) -> bool {
+impl Exchange for EchoExchange {
+    fn sends_after_peer_closed(&self) -> bool {
         true
     }
 
-    fn received(&mut self, bytes: &[u8], _: Time, tools: &mut Tools<'_>) -> Result<After, Failure> {
+    fn received(
+        &mut self,
+        bytes: &[u8],
+        _: Time,
+        tools: &mut ExchangeContext<'_>,
+    ) -> Result<NextStep, Failure> {
         self.heard.extend_from_slice(bytes);
         while let Some(rest) = self.heard.strip_prefix(MESSAGE) {
             tools.out.extend_from_slice(MESSAGE);
@@ -123,17 +133,17 @@ impl Exchange for Echoes {
                 reason: "no",
                 detail: String::new(),
             }),
-            false => Ok(After::Go),
+            false => Ok(NextStep::Continue),
         }
     }
 
-    fn ended(&mut self, how: &Ended, _: &mut Recorder) {
+    fn ended(&mut self, how: &ExchangeEnd, _: &mut Recorder) {
         let last = super::text(&self.heard);
         self.log.add(format!("last words: {last}, {how:?}"));
     }
 }
 
-fn asks(
+fn asking_session(
     open: fn(&mut Context<'_>, SocketAddr),
     (pace, most): (Pace, usize),
     server: SocketAddr,
@@ -142,7 +152,7 @@ fn asks(
     script(move |cx, input, _| match input {
         Input::Start { .. } => open(cx, server),
         Input::Opened { .. } => {
-            let exchange = Asks {
+            let exchange = AskingExchange {
                 pace,
                 most,
                 sent: 0,
@@ -160,7 +170,7 @@ fn asks(
             cx.out
                 .push_back(Output::FinishExchange { channel: CHANNEL });
         }
-        Input::Exchanged { how, .. } => {
+        Input::ExchangeEnded { reason: how, .. } => {
             log.add(format!("{how:?}"));
             end(cx, Outcome::Completed);
         }
@@ -168,17 +178,17 @@ fn asks(
     })
 }
 
-fn echoes(log: Log) -> Box<dyn Session> {
+fn echo_session(log: Log) -> Box<dyn Session> {
     script(move |cx, input, _| match input {
         Input::Start { .. } => {}
         Input::Opened { .. } => cx.out.push_back(Output::Exchange {
             channel: CHANNEL,
-            exchange: Box::new(Echoes {
+            exchange: Box::new(EchoExchange {
                 heard: Vec::new(),
                 log: log.clone(),
             }),
         }),
-        Input::Exchanged { how, .. } => {
+        Input::ExchangeEnded { reason: how, .. } => {
             log.add(format!("{how:?}"));
             end(cx, Outcome::Completed);
         }
@@ -187,14 +197,14 @@ fn echoes(log: Log) -> Box<dyn Session> {
 }
 
 const RATE: (Pace, usize) = (Pace::Rate(Duration::from_millis(10)), 5);
-const ROUNDS: (Pace, usize) = (Pace::Every(Duration::from_millis(10)), 5);
-const ANSWERS: (Pace, usize) = (Pace::Answers, 5);
-const ENDLESS: (Pace, usize) = (Pace::Answers, usize::MAX);
+const ROUNDS: (Pace, usize) = (Pace::RoundEvery(Duration::from_millis(10)), 5);
+const ANSWERS: (Pace, usize) = (Pace::OnAnswer, 5);
+const ENDLESS: (Pace, usize) = (Pace::OnAnswer, usize::MAX);
 
 pub(super) const BY_ANSWERS: Case = Case {
     name: "an exchange ends in order after the last answer",
-    client: |server, log| asks(open_tcp, ANSWERS, server, log),
-    server: Server::Tcp(echoes),
+    client: |server, log| asking_session(open_tcp, ANSWERS, server, log),
+    server: Server::Tcp(echo_session),
     stop: None,
     client_hears: &["all came back: true, InOrder", "InOrder"],
     server_hears: &["last words: bye, InOrder", "InOrder"],
@@ -202,26 +212,26 @@ pub(super) const BY_ANSWERS: Case = Case {
 
 pub(super) const BY_RATE: Case = Case {
     name: "messages of an exchange leave at their rate",
-    client: |server, log| asks(open_tcp, RATE, server, log),
+    client: |server, log| asking_session(open_tcp, RATE, server, log),
     ..BY_ANSWERS
 };
 
 pub(super) const BY_ROUNDS: Case = Case {
     name: "messages of an exchange leave in rounds",
-    client: |server, log| asks(open_tcp, ROUNDS, server, log),
+    client: |server, log| asking_session(open_tcp, ROUNDS, server, log),
     ..BY_ANSWERS
 };
 
 pub(super) const SECURE: Case = Case {
     name: "a TLS connection can be handed over",
-    client: |server, log| asks(open_tls, RATE, server, log),
-    server: Server::Tls(echoes),
+    client: |server, log| asking_session(open_tls, RATE, server, log),
+    server: Server::Tls(echo_session),
     ..BY_ANSWERS
 };
 
 pub(super) const STOPPED: Case = Case {
     name: "a stopped client finishes its exchange",
-    client: |server, log| asks(open_tcp, ENDLESS, server, log),
+    client: |server, log| asking_session(open_tcp, ENDLESS, server, log),
     stop: Some(Duration::from_millis(300)),
     client_hears: &["stop", "all came back: true, InOrder", "InOrder"],
     ..BY_ANSWERS
@@ -233,9 +243,9 @@ const OTHER: ChannelId = ChannelId(9);
 pub(super) const FINISHED_BY_ANOTHER: Case = Case {
     name: "bytes of another connection can finish an exchange",
     client: |server, log| {
-        let mut asks = asks(open_tcp, ENDLESS, server, log.clone());
+        let mut asks = asking_session(open_tcp, ENDLESS, server, log.clone());
         script(move |cx, input, deadline| match input {
-            Input::Exchanged { .. } | Input::Start { .. } => asks.handle(cx, input),
+            Input::ExchangeEnded { .. } | Input::Start { .. } => asks.handle(cx, input),
             Input::Opened { channel, .. } if channel == CHANNEL => {
                 asks.handle(cx, input);
                 *deadline = Some(cx.now + Duration::from_millis(50));
@@ -279,7 +289,7 @@ pub(super) const REFUSED: Case = Case {
             Input::Start { .. } => open_tcp(cx, server),
             Input::Opened { .. } => super::send(cx, b"pingno!"),
             Input::Bytes { .. } => {}
-            Input::Closed { how, .. } => {
+            Input::Closed { reason: how, .. } => {
                 log.add(format!("{how:?}"));
                 end(cx, Outcome::Completed);
             }

@@ -6,15 +6,17 @@ use std::time::Duration;
 use bytes::Bytes;
 use measure::Time;
 
-use super::{CHANNEL, Case, Log, Server, by_address, end, open_tcp, open_udp, say, script, send};
+use super::{
+    CHANNEL, Case, Log, Server, by_address, end, open_tcp, open_udp, script, send, send_datagram,
+};
 use crate::session::{
-    Flow, FlowPacket, Handover, Input, Outcome, Output, PacketHeader, Reading, Session, Tag,
+    Flow, FlowPacket, Handover, Input, Outcome, Output, PacketHeader, ReadTiming, Session, Tag,
 };
 
 /// Ten numbered packets, one every 10 ms, each with a header of three bytes and its number; then
 /// the requested retransmissions.
 #[derive(Debug)]
-struct Numbers {
+struct NumberedFlow {
     due: Time,
     next: u8,
     again: VecDeque<(Time, u8)>,
@@ -23,9 +25,9 @@ struct Numbers {
     left: usize,
 }
 
-impl Numbers {
-    fn new(due: Time, ends: bool) -> Numbers {
-        Numbers {
+impl NumberedFlow {
+    fn new(due: Time, ends: bool) -> NumberedFlow {
+        NumberedFlow {
             due,
             next: 0,
             again: VecDeque::new(),
@@ -35,7 +37,7 @@ impl Numbers {
     }
 }
 
-impl Flow for Numbers {
+impl Flow for NumberedFlow {
     fn next_due(&self) -> Option<Time> {
         let again = self.again.front().map(|&(asked, _)| asked);
         let next = (self.next < 10).then_some(self.due);
@@ -54,13 +56,13 @@ impl Flow for Numbers {
         };
         Some(FlowPacket {
             due,
-            header: PacketHeader::EMPTY.with(b"no.").with(&[number]),
+            header: PacketHeader::EMPTY.append(b"no.").append(&[number]),
             payload: Bytes::from(vec![number; 5]),
             tag: Tag(number.into()),
         })
     }
 
-    fn left(&mut self, _: Tag, left: Option<Handover>) {
+    fn packet_sent(&mut self, _: Tag, left: Option<Handover>) {
         self.left += usize::from(left.is_some());
     }
 }
@@ -70,8 +72,8 @@ pub(super) const PACED: Case = Case {
     client: |server, log| {
         let mut came = Vec::new();
         script(move |cx, input, _| match input {
-            Input::Start { .. } => open_udp(cx, Some(server), Reading::AtOnce),
-            Input::Opened { .. } => say(cx, None, b"hello"),
+            Input::Start { .. } => open_udp(cx, Some(server), ReadTiming::AtOnce),
+            Input::Opened { .. } => send_datagram(cx, None, b"hello"),
             Input::Datagrams { datagrams, .. } => {
                 for datagram in datagrams {
                     let [b'n', b'o', b'.', number, rest @ ..] = datagram.bytes else {
@@ -82,12 +84,12 @@ pub(super) const PACED: Case = Case {
                     came.push(*number);
                     if came.len() == 10 {
                         log.add(format!("{came:?}"));
-                        say(cx, None, &[4]);
-                        say(cx, None, &[9]);
+                        send_datagram(cx, None, &[4]);
+                        send_datagram(cx, None, &[9]);
                     }
                     if came.len() == 12 {
                         log.add(format!("{:?}", &came[10..]));
-                        say(cx, None, b"bye");
+                        send_datagram(cx, None, b"bye");
                         end(cx, Outcome::Completed);
                     }
                 }
@@ -103,21 +105,22 @@ pub(super) const PACED: Case = Case {
                     for datagram in datagrams {
                         match (datagram.bytes, sending) {
                             (b"hello", _) => {
-                                let flow = cx.flows.insert(Numbers::new(cx.now, false));
+                                let flow = cx.flows.insert(NumberedFlow::new(cx.now, false));
                                 sending = Some(flow);
                                 let channel = CHANNEL;
                                 cx.out.push_back(Output::StartFlow { flow, channel });
                             }
                             (b"bye", Some(flow)) => {
                                 cx.out.push_back(Output::StopFlow { flow });
-                                let flow: Box<Numbers> = cx.flows.take(flow);
+                                let flow: Box<NumberedFlow> = cx.flows.remove_as(flow);
                                 log.add(format!("{} left", flow.left));
                                 end(cx, Outcome::Completed);
                             }
                             (&[number], Some(flow)) => {
                                 let asked = (cx.now, number);
-                                cx.flows
-                                    .with(flow, |flow: &mut Numbers| flow.again.push_back(asked));
+                                cx.flows.access_as(flow, |flow: &mut NumberedFlow| {
+                                    flow.again.push_back(asked)
+                                });
                             }
                             _ => log.add("something else"),
                         }
@@ -138,18 +141,20 @@ pub(super) const PACED_TO_A_NAMED_PEER: Case = Case {
     name: "a flow sends to the peer set for a socket, and ends if none is set",
     client: |server, log| {
         script(move |cx, input, _| match input {
-            Input::Start { .. } => open_udp(cx, None, Reading::AtOnce),
+            Input::Start { .. } => open_udp(cx, None, ReadTiming::AtOnce),
             Input::Opened { channel, .. } => {
-                let flow = cx.flows.insert(Numbers::new(cx.now, true));
+                let flow = cx.flows.insert(NumberedFlow::new(cx.now, true));
                 cx.out.push_back(Output::StartFlow { flow, channel });
             }
             Input::FlowEnded { flow } => {
-                let left = cx.flows.with(flow, |flow: &mut Numbers| flow.left);
+                let left = cx
+                    .flows
+                    .access_as(flow, |flow: &mut NumberedFlow| flow.left);
                 log.add(format!("{left} left"));
                 let channel = CHANNEL;
                 match left {
                     0 => {
-                        say(cx, Some(server), b"hello");
+                        send_datagram(cx, Some(server), b"hello");
                         let (media, control) = (server, server);
                         cx.out.push_back(Output::Peer {
                             channel,
@@ -159,7 +164,7 @@ pub(super) const PACED_TO_A_NAMED_PEER: Case = Case {
                         cx.out.push_back(Output::StartFlow { flow, channel });
                     }
                     // Like datagrams without a destination of their own.
-                    _ => say(cx, None, b"bye"),
+                    _ => send_datagram(cx, None, b"bye"),
                 }
             }
             Input::Datagrams { .. } => {
@@ -180,7 +185,7 @@ pub(super) const PACED_TO_A_NAMED_PEER: Case = Case {
                     match datagram.bytes {
                         b"bye" => {
                             log.add(format!("{came} came"));
-                            say(cx, None, b"bye");
+                            send_datagram(cx, None, b"bye");
                             end(cx, Outcome::Completed);
                         }
                         b"hello" => {}
@@ -221,18 +226,18 @@ pub(super) const PACED_IN_A_CONNECTION: Case = Case {
         let mut sending = None;
         script(move |cx, input, _| match (input, sending) {
             (Input::Opened { channel, .. }, _) => {
-                let flow = cx.flows.insert(Numbers::new(cx.now, false));
+                let flow = cx.flows.insert(NumberedFlow::new(cx.now, false));
                 sending = Some(flow);
                 cx.out.push_back(Output::StartFlow { flow, channel });
             }
             (Input::Bytes { bytes, .. }, Some(flow)) => {
                 let asked = (cx.now, bytes[0]);
                 cx.flows
-                    .with(flow, |flow: &mut Numbers| flow.again.push_back(asked));
+                    .access_as(flow, |flow: &mut NumberedFlow| flow.again.push_back(asked));
             }
             (Input::Closed { .. }, Some(flow)) => {
                 cx.out.push_back(Output::StopFlow { flow });
-                let flow: Box<Numbers> = cx.flows.take(flow);
+                let flow: Box<NumberedFlow> = cx.flows.remove_as(flow);
                 log.add(format!("{} left", flow.left));
                 end(cx, Outcome::Completed);
             }
@@ -250,13 +255,13 @@ fn in_two_parts(log: Log) -> Box<dyn Session> {
     let mut sending = None;
     script(move |cx, input, deadline| match (input, sending) {
         (Input::Opened { channel, .. }, _) => {
-            let flow = cx.flows.insert(Numbers::new(cx.now, true));
+            let flow = cx.flows.insert(NumberedFlow::new(cx.now, true));
             sending = Some(flow);
             cx.out.push_back(Output::StartFlow { flow, channel });
         }
         (Input::FlowEnded { .. }, Some(flow)) => {
             let asked = (cx.now, 4);
-            let left = cx.flows.with(flow, |flow: &mut Numbers| {
+            let left = cx.flows.access_as(flow, |flow: &mut NumberedFlow| {
                 flow.again.push_back(asked);
                 flow.left
             });
@@ -268,7 +273,9 @@ fn in_two_parts(log: Log) -> Box<dyn Session> {
         }
         (Input::Deadline, Some(flow)) => {
             *deadline = None;
-            let left = cx.flows.with(flow, |flow: &mut Numbers| flow.left);
+            let left = cx
+                .flows
+                .access_as(flow, |flow: &mut NumberedFlow| flow.left);
             log.add(format!("{left} left"));
             let channel = CHANNEL;
             cx.out.push_back(Output::StartFlow { flow, channel });
@@ -282,8 +289,8 @@ pub(super) const STARTED_AGAIN: Case = Case {
     client: |server, log| {
         let mut came = 0;
         script(move |cx, input, _| match input {
-            Input::Start { .. } => open_udp(cx, Some(server), Reading::AtOnce),
-            Input::Opened { .. } => say(cx, None, b"hello"),
+            Input::Start { .. } => open_udp(cx, Some(server), ReadTiming::AtOnce),
+            Input::Opened { .. } => send_datagram(cx, None, b"hello"),
             Input::Datagrams { datagrams, .. } => {
                 came += datagrams.len();
                 if came == 11 {
@@ -329,19 +336,19 @@ pub(super) const STARTED_AGAIN_IN_A_CONNECTION: Case = Case {
     server_hears: &["ended after 10", "10 left", "ended after 11"],
 };
 
-pub(super) const TO_NOWHERE: Case = Case {
+pub(super) const WITHOUT_PEER: Case = Case {
     name: "a flow whose channel has no peer ends at once",
     client: |_, log| {
         let mut sending = None;
         script(move |cx, input, _| match (input, sending) {
-            (Input::Start { .. }, _) => open_udp(cx, None, Reading::AtOnce),
+            (Input::Start { .. }, _) => open_udp(cx, None, ReadTiming::AtOnce),
             (Input::Opened { channel, .. }, _) => {
-                let flow = cx.flows.insert(Numbers::new(cx.now, false));
+                let flow = cx.flows.insert(NumberedFlow::new(cx.now, false));
                 sending = Some(flow);
                 cx.out.push_back(Output::StartFlow { flow, channel });
             }
             (Input::FlowEnded { .. }, Some(flow)) => {
-                let flow: Box<Numbers> = cx.flows.take(flow);
+                let flow: Box<NumberedFlow> = cx.flows.remove_as(flow);
                 log.add(format!("{} left", flow.left));
                 end(cx, Outcome::Completed);
             }
@@ -354,17 +361,17 @@ pub(super) const TO_NOWHERE: Case = Case {
     server_hears: &[],
 };
 
-pub(super) const TO_NOBODY: Case = Case {
+pub(super) const TO_UNREACHABLE_PORT: Case = Case {
     name: "a flow to an unused port resets its channel",
     client: |server, log| {
         script(move |cx, input, deadline| match input {
-            Input::Start { .. } => open_udp(cx, Some(server), Reading::Late),
+            Input::Start { .. } => open_udp(cx, Some(server), ReadTiming::Late),
             Input::Opened { channel, .. } => {
-                let flow = cx.flows.insert(Numbers::new(cx.now, false));
+                let flow = cx.flows.insert(NumberedFlow::new(cx.now, false));
                 cx.out.push_back(Output::StartFlow { flow, channel });
                 *deadline = Some(cx.now + Duration::from_secs(5));
             }
-            Input::Closed { how, .. } => {
+            Input::Closed { reason: how, .. } => {
                 log.add(format!("{how:?}"));
                 end(cx, Outcome::Completed);
             }
@@ -380,16 +387,16 @@ pub(super) const TO_NOBODY: Case = Case {
     server_hears: &[],
 };
 
-pub(super) const TAKEN_OUT_AT_ONCE: Case = Case {
+pub(super) const REMOVED_AT_ONCE: Case = Case {
     name: "a flow that is removed in the call that starts it is not started",
     client: |server, log| {
         script(move |cx, input, _| match input {
-            Input::Start { .. } => open_udp(cx, Some(server), Reading::AtOnce),
+            Input::Start { .. } => open_udp(cx, Some(server), ReadTiming::AtOnce),
             Input::Opened { channel, .. } => {
-                let flow = cx.flows.insert(Numbers::new(cx.now, true));
+                let flow = cx.flows.insert(NumberedFlow::new(cx.now, true));
                 cx.out.push_back(Output::StartFlow { flow, channel });
                 cx.out.push_back(Output::StopFlow { flow });
-                let flow: Box<Numbers> = cx.flows.take(flow);
+                let flow: Box<NumberedFlow> = cx.flows.remove_as(flow);
                 log.add(format!("{} left", flow.left));
                 end(cx, Outcome::Completed);
             }
@@ -402,7 +409,7 @@ pub(super) const TAKEN_OUT_AT_ONCE: Case = Case {
     server_hears: &[],
 };
 
-pub(super) const TAKEN_OUT_AT_ONCE_IN_A_CONNECTION: Case = Case {
+pub(super) const REMOVED_AT_ONCE_IN_A_CONNECTION: Case = Case {
     name: "a flow that is removed in the call that starts it leaves its connection open",
     client: |server, log| {
         script(move |cx, input, _| match input {
@@ -416,9 +423,9 @@ pub(super) const TAKEN_OUT_AT_ONCE_IN_A_CONNECTION: Case = Case {
     server: Server::Tcp(|log| {
         script(move |cx, input, deadline| match input {
             Input::Opened { channel, .. } => {
-                let flow = cx.flows.insert(Numbers::new(cx.now, true));
+                let flow = cx.flows.insert(NumberedFlow::new(cx.now, true));
                 cx.out.push_back(Output::StartFlow { flow, channel });
-                let flow: Box<Numbers> = cx.flows.take(flow);
+                let flow: Box<NumberedFlow> = cx.flows.remove_as(flow);
                 log.add(format!("{} left", flow.left));
                 *deadline = Some(cx.now + Duration::from_millis(50));
             }

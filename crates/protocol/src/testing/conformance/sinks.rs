@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use measure::Recorder;
 
-use super::{CHANNEL, Case, Server, by_address, end, open_tcp, say, script, send};
+use super::{CHANNEL, Case, Server, by_address, end, open_tcp, script, send, send_datagram};
 use crate::session::{
-    Arrival, ChannelId, Context, Input, Media, MediaEvent, MediaMark, Open, Outcome, Output, Port,
-    Reading, Sink, SinkId, beside,
+    Arrival, ChannelId, Context, Input, MediaEvent, MediaFilter, Open, Outcome, Output, Port,
+    ReadTiming, Sink, SinkId, SocketMedia, with_port,
 };
 
 /// Channel of the media; the connection is the other channel.
@@ -46,7 +46,7 @@ fn name_peer(cx: &mut Context<'_>, peer: SocketAddr) {
     cx.out.push_back(Output::Peer {
         channel: MEDIA,
         media: peer,
-        control: beside(peer, peer.port() + 1),
+        control: with_port(peer, peer.port() + 1),
     });
 }
 
@@ -117,7 +117,7 @@ pub(super) const COUNTED: Case = Case {
                 if let (&[high, low], Some((local, remote))) = (&port[..], ends) {
                     log.add("asked");
                     open_pair(cx, local, None);
-                    ends = Some((local, beside(remote, u16::from_be_bytes([high, low]))));
+                    ends = Some((local, with_port(remote, u16::from_be_bytes([high, low]))));
                 }
             }
             Input::Opened { .. } => {
@@ -131,7 +131,7 @@ pub(super) const COUNTED: Case = Case {
                 *deadline = None;
                 send_on(cx, Port::Control, b"report");
             }
-            Input::Closed { how, .. } => {
+            Input::Closed { reason: how, .. } => {
                 log.add(format!("{how:?}"));
                 end(cx, Outcome::Completed);
             }
@@ -144,12 +144,12 @@ pub(super) const COUNTED: Case = Case {
 };
 
 /// Media has a first byte from 128 on, but no second byte from 200 on.
-const MARK: MediaMark = MediaMark {
-    first: [128, 255],
-    but_second: Some([200, 255]),
+const FILTER: MediaFilter = MediaFilter {
+    first_byte: [128, 255],
+    excluded_second_byte: Some([200, 255]),
 };
 
-pub(super) const TOLD_APART: Case = Case {
+pub(super) const SPLIT_BY_FILTER: Case = Case {
     name: "media of a socket goes to the sink, other datagrams to the session",
     client: |server, log| {
         let (mut sink, mut first, mut rest) = (None, false, Vec::new());
@@ -160,18 +160,18 @@ pub(super) const TOLD_APART: Case = Case {
                 cx.out.push_back(Output::Open {
                     channel: CHANNEL,
                     open: Open::Udp {
-                        local: beside(server, 0),
+                        local: with_port(server, 0),
                         peer: Some(server),
-                        reading: Reading::Late,
-                        media: Some(Media {
+                        reading: ReadTiming::Late,
+                        media: Some(SocketMedia {
                             sink: own,
-                            mark: MARK,
+                            filter: FILTER,
                         }),
                     },
                 });
             }
             Input::Opened { .. } => {
-                say(cx, None, b"hello");
+                send_datagram(cx, None, b"hello");
                 *deadline = Some(cx.now + Duration::from_millis(500));
             }
             Input::Media {
@@ -187,7 +187,7 @@ pub(super) const TOLD_APART: Case = Case {
                 let Counts { packets, bytes, .. } = *counts.unwrap_or_default();
                 log.add(format!("first: {first}, {packets} packets, {bytes} bytes"));
                 log.add(format!("{rest:?}"));
-                say(cx, None, b"bye");
+                send_datagram(cx, None, b"bye");
                 end(cx, Outcome::Completed);
             }
             _ => log.add("something else"),
@@ -206,10 +206,10 @@ pub(super) const TOLD_APART: Case = Case {
                         continue;
                     }
                     for (first, second) in [(128, 96), (1, 96), (255, 199), (128, 200), (127, 0)] {
-                        say(cx, None, &[first, second]);
+                        send_datagram(cx, None, &[first, second]);
                     }
-                    (0..20).for_each(|number| say(cx, None, &[200, number, 7]));
-                    say(cx, None, &[3]);
+                    (0..20).for_each(|number| send_datagram(cx, None, &[200, number, 7]));
+                    send_datagram(cx, None, &[3]);
                 }
             })
         })

@@ -7,15 +7,17 @@ use measure::Time;
 
 use super::super::stream::Stream;
 use super::{
-    Channel, Connection, DATAGRAM_OVERHEAD, Event, Kind, Pair, Pending, READ, SessionNumber, Side,
-    address, client_address,
+    Channel, Connection, DATAGRAM_OVERHEAD, Event, Pair, Pending, PortOwner, READ_MAX,
+    SessionNumber, Side, address, client_address,
 };
-use crate::session::{Arrival, ChannelError, ChannelId, Closed, Input, Port, SinkId};
+use crate::session::{Arrival, ChannelError, ChannelId, CloseReason, Input, Port, SinkId};
 
 impl Pair {
-    pub(super) fn happen(&mut self, event: Event) {
+    pub(super) fn handle_event(&mut self, event: Event) {
         match event {
-            Event::Knock { session, channel } => self.knock(session, channel),
+            Event::ConnectionAttempt { session, channel } => {
+                self.accept_connection(session, channel)
+            }
             Event::Connected { connection } => {
                 let (session, channel) = self.connections[connection].ends[0];
                 let Some(Channel::Connecting) = self.slots[session].channels.get(&channel) else {
@@ -58,7 +60,7 @@ impl Pair {
     }
 
     /// Makes the server's session for a connection that has reached it.
-    fn knock(&mut self, session: usize, channel: ChannelId) {
+    fn accept_connection(&mut self, session: usize, channel: ChannelId) {
         const CHANNEL: ChannelId = ChannelId(0);
         let place = self.slots.len();
         let connection = self.connections.len();
@@ -90,13 +92,13 @@ impl Pair {
         let (session, channel) = state.ends[end];
         let at = self.now;
         if self.connections[connection].open[end]
-            && self.exchange_hears((session, channel), &bytes, ended)
+            && self.exchange_received((session, channel), &bytes, ended)
         {
             self.scratch = bytes;
-            self.settle();
+            self.deliver_pending();
             return;
         }
-        for bytes in bytes.chunks(READ) {
+        for bytes in bytes.chunks(READ_MAX) {
             // The session may close the channel in between.
             if self.connections[connection].open[end] {
                 let runs = &[];
@@ -109,29 +111,29 @@ impl Pair {
                         runs,
                     },
                 );
-                self.settle();
+                self.deliver_pending();
             }
         }
         self.scratch = bytes;
         if ended && std::mem::take(&mut self.connections[connection].open[end]) {
-            let how = Closed::End;
+            let how = CloseReason::End;
             self.pending
                 .push_back((session, Pending::Closed { channel, how }));
             // The other direction ends too.
-            self.close_other_way(connection, end);
+            self.close_peer_direction(connection, end);
         }
     }
 
     fn receive_datagram(&mut self, path: usize) {
         let state = &mut self.paths[path];
         // An earlier check has replaced this one.
-        if state.look_at != self.now {
+        if state.check_at != self.now {
             return;
         }
-        state.look_at = Time::NEVER;
+        state.check_at = Time::NEVER;
         let (from, to) = (state.from, state.to);
         let left = state.link.take(self.now);
-        self.look_at_path(path);
+        self.schedule_arrival(path);
         let Some(Delivery {
             packet: datagram,
             due: at,
@@ -143,10 +145,10 @@ impl Pair {
         if self.receive_single((from, to), at, &datagram) {
             return;
         }
-        let owners = self.owners(from, to);
+        let owners = self.receivers(from, to);
         if owners.is_empty() {
             self.foreign += 1;
-            self.nobody_there(from, to);
+            self.report_unreachable(from, to);
         }
         let mut bytes = std::mem::take(&mut self.scratch);
         bytes.clear();
@@ -154,7 +156,7 @@ impl Pair {
         bytes.extend_from_slice(&datagram.body);
         for (session, channel, port, sink) in owners {
             match sink {
-                Some(sink) => self.count(session, sink, at, &bytes),
+                Some(sink) => self.pass_to_sink(session, sink, at, &bytes),
                 None => {
                     let input = Input::Datagram {
                         channel,
@@ -172,8 +174,8 @@ impl Pair {
 
     /// Passes a datagram to a sink. A session that removes its receiver keeps the ports until it
     /// closes them.
-    pub(super) fn count(&mut self, session: usize, sink: SinkId, at: Time, bytes: &[u8]) {
-        let world = &mut self.worlds[self.slots[session].side as usize];
+    pub(super) fn pass_to_sink(&mut self, session: usize, sink: SinkId, at: Time, bytes: &[u8]) {
+        let world = &mut self.sides[self.slots[session].side as usize];
         let arrival = Arrival {
             at,
             bytes,
@@ -188,7 +190,7 @@ impl Pair {
 
     /// Returns the receivers of a datagram, each with its sink if one counts it: one session, or
     /// all that joined a group.
-    fn owners(
+    fn receivers(
         &self,
         from: SocketAddr,
         to: SocketAddr,
@@ -198,19 +200,19 @@ impl Pair {
             let Some(Channel::Ports(ports)) = self.slots[session].channels.get(&channel) else {
                 continue;
             };
-            let is_its = match (ports.kind, ports.peer) {
-                (Kind::Shared, peer) => {
+            let is_its = match (ports.owner, ports.peer) {
+                (PortOwner::Shared, peer) => {
                     peer.is_some_and(|(media, control)| from == media || from == control)
                 }
-                (Kind::Own, peer) => peer.is_none_or(|(media, _)| from.ip() == media.ip()),
-                (Kind::Group, peer) => peer.is_some_and(|(media, _)| {
+                (PortOwner::Own, peer) => peer.is_none_or(|(media, _)| from.ip() == media.ip()),
+                (PortOwner::Group, peer) => peer.is_some_and(|(media, _)| {
                     media.ip().is_unspecified() || from.ip() == media.ip()
                 }),
             };
             if is_its {
                 let sink = ports.sink.filter(|_| port == Port::Media);
                 found.push((session, channel, port, sink));
-                if ports.kind != Kind::Group {
+                if ports.owner != PortOwner::Group {
                     break;
                 }
             }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::{
-    Active, Channel, Datagram, Event, Kind, PACKETS_A_TURN, Pair, PathState, Pending, Ports, Side,
-    Udp, address,
+    ActiveFlow, Channel, Datagram, Event, PACKETS_A_TURN, Pair, PathState, Pending, PortOwner,
+    Ports, Side, Udp, address,
 };
 use crate::session::{
     ChannelError, ChannelId, ExchangeEnded, FlowId, Handover, Open, Output, PacketHeader, Port,
@@ -45,23 +45,23 @@ impl Pair {
             Output::Close { channel } => self.close(place, channel),
             Output::StartFlow { flow, channel } => self.start_flow(place, flow, channel),
             Output::StopFlow { flow } => {
-                self.active
+                self.active_flows
                     .retain(|active| (active.session, active.flow) != (place, flow));
             }
             Output::Exchange { channel, exchange } => self.begin_exchange(place, channel, exchange),
             Output::FinishExchange { channel } => self.finish_exchange((place, channel)),
-            Output::Listen { topic } => {
+            Output::Subscribe { topic } => {
                 let state = self.topics.entry(topic.clone()).or_default();
-                state.listeners.push(place);
+                state.subscribers.push(place);
                 if let Some(message) = state.last.clone() {
                     self.pending
                         .push_back((place, Pending::Told { topic, message }));
                 }
             }
-            Output::Tell { topic, message } => {
+            Output::Publish { topic, message } => {
                 let state = self.topics.entry(topic.clone()).or_default();
                 state.last = Some(Arc::clone(&message));
-                for &listener in &state.listeners {
+                for &listener in &state.subscribers {
                     let (topic, message) = (topic.clone(), Arc::clone(&message));
                     self.pending
                         .push_back((listener, Pending::Told { topic, message }));
@@ -72,12 +72,12 @@ impl Pair {
                 for channel in channels {
                     self.close(place, channel);
                 }
-                self.active.retain(|active| active.session != place);
+                self.active_flows.retain(|active| active.session != place);
                 self.slots[place].outcome = Some(outcome);
             }
             // The virtual network reads everything at once.
-            Output::Read { .. } => {}
-            kept => self.said.push((super::SessionNumber(place), kept)),
+            Output::SetReadTiming { .. } => {}
+            kept => self.outputs.push((super::SessionNumber(place), kept)),
         }
     }
 
@@ -106,7 +106,11 @@ impl Pair {
                     media: SocketAddr::new(address(side), port),
                     control: SocketAddr::new(address(side), port + 1),
                     sink,
-                    kind: if shared { Kind::Shared } else { Kind::Own },
+                    owner: if shared {
+                        PortOwner::Shared
+                    } else {
+                        PortOwner::Own
+                    },
                     peer: None,
                 })
                 .ok_or(ChannelError::NoPorts)
@@ -115,7 +119,7 @@ impl Pair {
                 local, peer, media, ..
             } => return self.open_udp(place, channel, (local, peer), media),
             // Every host name means the other side's host.
-            Open::UdpTo {
+            Open::UdpToHost {
                 port,
                 local_port,
                 media,
@@ -129,7 +133,7 @@ impl Pair {
                 media: SocketAddr::new(address(side), SENDER_PORT),
                 control: SocketAddr::new(address(side), SENDER_PORT + 1),
                 sink: None,
-                kind: Kind::Shared,
+                owner: PortOwner::Shared,
                 peer: None,
             }),
             Open::Multicast {
@@ -142,7 +146,7 @@ impl Pair {
                 media: SocketAddr::new(group, port),
                 control: SocketAddr::new(group, control),
                 sink,
-                kind: Kind::Group,
+                owner: PortOwner::Group,
                 peer: None,
             }),
         };
@@ -181,11 +185,12 @@ impl Pair {
             channel,
             silent,
         };
-        let (at, event) = match self.settings.door {
-            super::Door::Silent => (self.now + timeout, not_connected(true)),
-            super::Door::Open if port == self.settings.port => {
-                (self.now + delay, Event::Knock { session, channel })
-            }
+        let (at, event) = match self.settings.server_reaction {
+            super::ServerReaction::Ignore => (self.now + timeout, not_connected(true)),
+            super::ServerReaction::Accept if port == self.settings.port => (
+                self.now + delay,
+                Event::ConnectionAttempt { session, channel },
+            ),
             _ => (self.now + delay * 2, not_connected(false)),
         };
         self.schedule(at, event);
@@ -203,7 +208,7 @@ impl Pair {
                 let side = self.slots[place].side;
                 let mut from = ports.local(port);
                 // Datagrams sent from a group's socket have this host's address.
-                if ports.kind == Kind::Group {
+                if ports.owner == PortOwner::Group {
                     from.set_ip(address(side));
                 }
                 let to = match port {
@@ -254,7 +259,7 @@ impl Pair {
                     from,
                     to,
                     link: Link::new(settings, Vec::new(), seed),
-                    look_at: Time::NEVER,
+                    check_at: Time::NEVER,
                 });
                 self.path_of.insert((from, to), path);
                 path
@@ -263,21 +268,24 @@ impl Pair {
         let length = datagram.header.len() + datagram.body.len();
         // Losses are in the link's counts.
         let _ = self.paths[path].link.send(self.now, length, datagram);
-        self.look_at_path(path);
+        self.schedule_arrival(path);
     }
 
     /// Schedules a check of a path for the next possible arrival.
-    pub(super) fn look_at_path(&mut self, path: usize) {
+    pub(super) fn schedule_arrival(&mut self, path: usize) {
         let state = &mut self.paths[path];
-        let next = state.link.next().map_or(Time::NEVER, |at| at.max(self.now));
-        if next < state.look_at {
-            state.look_at = next;
+        let next = state
+            .link
+            .next_departure()
+            .map_or(Time::NEVER, |at| at.max(self.now));
+        if next < state.check_at {
+            state.check_at = next;
             self.schedule(next, Event::Datagram { path });
         }
     }
 
     fn close(&mut self, place: usize, channel: ChannelId) {
-        self.drop_exchange((place, channel), &ExchangeEnded::OnPurpose);
+        self.drop_exchange((place, channel), &ExchangeEnded::ClosedByUs);
         match self.slots[place].channels.remove(&channel) {
             Some(Channel::Stream { connection, end }) => self.close_end(connection, end),
             Some(Channel::Ports(ports)) => {
@@ -296,11 +304,11 @@ impl Pair {
     /// arrived.
     pub(super) fn close_end(&mut self, connection: usize, end: usize) {
         if std::mem::take(&mut self.connections[connection].open[end]) {
-            self.close_other_way(connection, end);
+            self.close_peer_direction(connection, end);
         }
     }
 
-    pub(super) fn close_other_way(&mut self, connection: usize, end: usize) {
+    pub(super) fn close_peer_direction(&mut self, connection: usize, end: usize) {
         let at = self.connections[connection].streams[end].end(self.now);
         let event = Event::Stream {
             connection,
@@ -317,13 +325,13 @@ impl Pair {
             Some(Channel::Udp(udp)) => udp.to.is_some(),
             Some(Channel::Connecting) | None => false,
         };
-        let world = &mut self.worlds[slot.side as usize];
+        let world = &mut self.sides[slot.side as usize];
         if !world.flows.contains(flow) {
             return;
         }
-        let due = world.flows.reach(flow, |flow| flow.next_due());
+        let due = world.flows.access(flow, |flow| flow.next_due());
         match due.filter(|_| leads) {
-            Some(due) => self.active.push(Active {
+            Some(due) => self.active_flows.push(ActiveFlow {
                 session: place,
                 flow,
                 channel,
@@ -334,12 +342,16 @@ impl Pair {
     }
 
     /// Updates the due times of a session's flows, which its last call may have made earlier.
-    pub(super) fn look_at_flows(&mut self, session: usize) {
+    pub(super) fn update_flow_dues(&mut self, session: usize) {
         let side = self.slots[session].side as usize;
-        let flows = &mut self.worlds[side].flows;
-        for active in self.active.iter_mut().filter(|a| a.session == session) {
+        let flows = &mut self.sides[side].flows;
+        for active in self
+            .active_flows
+            .iter_mut()
+            .filter(|a| a.session == session)
+        {
             if flows.contains(active.flow)
-                && let Some(due) = flows.reach(active.flow, |flow| flow.next_due())
+                && let Some(due) = flows.access(active.flow, |flow| flow.next_due())
             {
                 active.due = active.due.min(due);
             }
@@ -348,21 +360,21 @@ impl Pair {
 
     /// Sends the due packets of a flow.
     pub(super) fn send_flow(&mut self, index: usize) {
-        let Active {
+        let ActiveFlow {
             session,
             flow,
             channel,
             ..
-        } = self.active[index];
+        } = self.active_flows[index];
         let side = self.slots[session].side as usize;
-        if !self.worlds[side].flows.contains(flow) {
-            self.active.swap_remove(index);
+        if !self.sides[side].flows.contains(flow) {
+            self.active_flows.swap_remove(index);
             return;
         }
         for _ in 0..PACKETS_A_TURN {
             let now = self.now;
-            let flows = &mut self.worlds[side].flows;
-            let Some(packet) = flows.reach(flow, |flow| flow.next_packet(now)) else {
+            let flows = &mut self.sides[side].flows;
+            let Some(packet) = flows.access(flow, |flow| flow.next_packet(now)) else {
                 break;
             };
             let to = match self.slots[session].channels.get(&channel) {
@@ -387,13 +399,13 @@ impl Pair {
                 _ => false,
             };
             let left = left.then(|| Handover::at(self.now));
-            let flows = &mut self.worlds[side].flows;
-            flows.reach(flow, |flow| flow.left(packet.tag, left));
+            let flows = &mut self.sides[side].flows;
+            flows.access(flow, |flow| flow.packet_sent(packet.tag, left));
         }
-        match self.worlds[side].flows.reach(flow, |flow| flow.next_due()) {
-            Some(due) => self.active[index].due = due,
+        match self.sides[side].flows.access(flow, |flow| flow.next_due()) {
+            Some(due) => self.active_flows[index].due = due,
             None => {
-                self.active.swap_remove(index);
+                self.active_flows.swap_remove(index);
                 self.pending
                     .push_back((session, Pending::FlowEnded { flow }));
             }

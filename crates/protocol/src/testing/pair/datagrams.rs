@@ -7,8 +7,8 @@ use measure::Time;
 
 use super::{Channel, Datagram, Pair, Pending, SessionNumber, Side, Udp, address};
 use crate::session::{
-    self, ChannelError, ChannelId, Closed, Endpoint, Input, Media, PacketHeader, PeerId, Port,
-    Route, Transmit,
+    self, ChannelError, ChannelId, CloseReason, Endpoint, Input, PacketHeader, PeerId, Port, Route,
+    SocketMedia, Transmit,
 };
 
 /// Channel of an accepted session.
@@ -19,7 +19,7 @@ const PEERS_MAX: usize = 1000;
 
 impl Pair {
     /// Sets the endpoint of the server's UDP port.
-    pub fn answer_datagrams(&mut self, endpoint: Box<dyn Endpoint>) {
+    pub fn set_endpoint(&mut self, endpoint: Box<dyn Endpoint>) {
         self.endpoint = Some(endpoint);
     }
 
@@ -28,7 +28,7 @@ impl Pair {
         place: usize,
         channel: ChannelId,
         (mut local, peer): (SocketAddr, Option<SocketAddr>),
-        media: Option<Media>,
+        media: Option<SocketMedia>,
     ) {
         local.set_ip(address(self.slots[place].side));
         if local.port() == 0 {
@@ -67,7 +67,7 @@ impl Pair {
             Some(peer) => {
                 self.peers.remove(&peer);
                 if let Some(endpoint) = &mut self.endpoint {
-                    endpoint.ended(peer);
+                    endpoint.session_ended(peer);
                 }
             }
             None => {
@@ -125,11 +125,11 @@ impl Pair {
         };
         match endpoint.route(self.now, &datagram, room, &mut answer) {
             Route::Session(peer) => match self.peers.get(&peer) {
-                Some(&place) => self.hear_datagram(place, ACCEPTED, datagram),
+                Some(&place) => self.deliver_datagram(place, ACCEPTED, datagram),
                 None => self.foreign += 1,
             },
             Route::Accept(peer, _) if !room || self.peers.contains_key(&peer) => {
-                endpoint.ended(peer);
+                endpoint.session_ended(peer);
                 self.foreign += 1;
             }
             Route::Accept(peer, session) => self.accept_peer(peer, session, datagram),
@@ -137,7 +137,7 @@ impl Pair {
                 let (header, body) = (PacketHeader::EMPTY, Bytes::from(answer));
                 self.send_datagram(self.server_address(), from, Datagram { header, body });
             }
-            Route::Drop => self.foreign += 1,
+            Route::Discard => self.foreign += 1,
         }
     }
 
@@ -165,8 +165,8 @@ impl Pair {
             remote: Some(datagram.from),
         };
         self.pending.push_back((place, opened));
-        self.settle();
-        self.hear_datagram(place, ACCEPTED, datagram);
+        self.deliver_pending();
+        self.deliver_datagram(place, ACCEPTED, datagram);
     }
 
     /// Delivers a datagram to the session that owns the socket. Returns `false` if there is none.
@@ -185,21 +185,26 @@ impl Pair {
         };
         if udp.peer.is_some_and(|peer| peer != from) {
             self.foreign += 1;
-        } else if let Some(media) = udp.media.filter(|media| media.mark.is_on(bytes)) {
-            self.count(place, media.sink, at, bytes);
+        } else if let Some(media) = udp.media.filter(|media| media.filter.matches(bytes)) {
+            self.pass_to_sink(place, media.sink, at, bytes);
         } else {
-            self.hear_datagram(place, channel, session::Datagram { from, at, bytes });
+            self.deliver_datagram(place, channel, session::Datagram { from, at, bytes });
         }
         true
     }
 
-    fn hear_datagram(&mut self, place: usize, channel: ChannelId, datagram: session::Datagram<'_>) {
+    fn deliver_datagram(
+        &mut self,
+        place: usize,
+        channel: ChannelId,
+        datagram: session::Datagram<'_>,
+    ) {
         let datagrams = &[datagram];
         self.deliver(place, Input::Datagrams { channel, datagrams });
     }
 
     /// Reports an unreachable port to a session whose socket is connected to it.
-    pub(super) fn nobody_there(&mut self, from: SocketAddr, to: SocketAddr) {
+    pub(super) fn report_unreachable(&mut self, from: SocketAddr, to: SocketAddr) {
         let owner = self.addresses.get(&from).and_then(|owners| owners.first());
         let Some(&(place, channel, _)) = owner else {
             return;
@@ -209,7 +214,7 @@ impl Pair {
         {
             let udp = *udp;
             self.close_udp(place, channel, udp);
-            let how = Closed::Reset;
+            let how = CloseReason::Reset;
             self.pending
                 .push_back((place, Pending::Closed { channel, how }));
         }

@@ -5,18 +5,18 @@ use std::time::Duration;
 use measure::Time;
 
 use super::{Channel, Pair, Pending};
-use crate::session::exchange::{After, Ended, Exchange, Plan, Tools};
-use crate::session::schedule::{Due, Schedule};
-use crate::session::{ChannelId, Closed, Failure};
+use crate::session::exchange::{Exchange, ExchangeContext, ExchangeEnd, NextStep, Plan};
+use crate::session::schedule::{Schedule, Step};
+use crate::session::{ChannelId, CloseReason, Failure};
 
-/// Interval between calls of [`Exchange::look`].
-const LOOK: Duration = Duration::from_secs(1);
+/// Interval between calls of [`Exchange::check_at`].
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Session and channel of a connection.
-pub(super) type Key = (usize, ChannelId);
+pub(super) type ExchangeKey = (usize, ChannelId);
 
 /// A connection that was handed over.
-pub(super) struct HandedOver {
+pub(super) struct RunningExchange {
     exchange: Box<dyn Exchange>,
     plan: Plan,
     /// Schedule of this connection. A worker has one for all connections of a population.
@@ -25,20 +25,20 @@ pub(super) struct HandedOver {
     end: usize,
     finishing: bool,
     /// Time until which answers are awaited; [`Time::NEVER`] if none are.
-    patience: Time,
-    /// Time of the next [`Exchange::look`].
-    look: Time,
+    answers_until: Time,
+    /// Time of the next [`Exchange::check_at`].
+    check_at: Time,
     /// `true` once this side has closed its sending direction.
     shut: bool,
     /// `true` once the peer has closed its sending direction.
     ended: bool,
 }
 
-impl HandedOver {
+impl RunningExchange {
     fn due(&self) -> Time {
         let own = self.exchange.next_due().unwrap_or(Time::NEVER);
-        let due = self.schedule.next_due().min(own).min(self.look);
-        due.min(self.patience)
+        let due = self.schedule.next_due().min(own).min(self.check_at);
+        due.min(self.answers_until)
     }
 }
 
@@ -55,78 +55,78 @@ impl Pair {
         };
         let plan = exchange.plan();
         let mut schedule = Schedule::new(plan.pace);
-        schedule.join(0, self.now, self.settings.seed);
-        let line = HandedOver {
+        schedule.add(0, self.now, self.settings.seed);
+        let line = RunningExchange {
             exchange,
             plan,
             schedule,
             connection,
             end,
             finishing: false,
-            patience: Time::NEVER,
-            look: self.now + LOOK,
+            answers_until: Time::NEVER,
+            check_at: self.now + CHECK_INTERVAL,
             shut: false,
             ended: false,
         };
         let key = (place, channel);
-        self.lines.insert(key, line);
+        self.exchanges.insert(key, line);
         self.call(key, |exchange, tools| {
-            exchange.begin(tools);
-            Ok(After::Go)
+            exchange.start(tools);
+            Ok(NextStep::Continue)
         });
     }
 
     /// Time of the next event of an exchange, and its key.
-    pub(super) fn exchange_due(&self) -> Option<(Time, Key)> {
-        let dues = self.lines.iter().map(|(&key, line)| (line.due(), key));
+    pub(super) fn exchange_due(&self) -> Option<(Time, ExchangeKey)> {
+        let dues = self.exchanges.iter().map(|(&key, line)| (line.due(), key));
         dues.filter(|(due, _)| *due != Time::NEVER).min()
     }
 
     /// Handles one due event of an exchange.
-    pub(super) fn step_exchange(&mut self, key: Key) {
+    pub(super) fn step_exchange(&mut self, key: ExchangeKey) {
         let now = self.now;
-        let Some(line) = self.lines.get_mut(&key) else {
+        let Some(line) = self.exchanges.get_mut(&key) else {
             return;
         };
-        if line.look <= now {
-            line.look = now + LOOK;
+        if line.check_at <= now {
+            line.check_at = now + CHECK_INTERVAL;
             self.acknowledge(key);
-            return self.call(key, |exchange, tools| Ok(exchange.look(tools)));
+            return self.call(key, |exchange, tools| Ok(exchange.check_timeouts(tools)));
         }
-        if line.patience <= now {
-            line.patience = Time::NEVER;
-            return self.go_on(key);
+        if line.answers_until <= now {
+            line.answers_until = Time::NEVER;
+            return self.advance_exchange(key);
         }
         match line.schedule.next(now) {
-            Some(Due::Send(_, planned)) => self.call(key, |exchange, tools| {
+            Some(Step::Send(_, planned)) => self.call(key, |exchange, tools| {
                 exchange.write_planned(tools);
                 match tools.out.is_empty() {
-                    true => Ok(After::Go),
+                    true => Ok(NextStep::Continue),
                     false => Ok(exchange.planned_sent(planned, tools)),
                 }
             }),
-            Some(Due::RoundEnded(began)) => {
-                let recorder = &mut self.worlds[self.slots[key.0].side as usize].recorder;
+            Some(Step::RoundEnded(began)) => {
+                let recorder = &mut self.sides[self.slots[key.0].side as usize].recorder;
                 (line.plan.round_ended)(now.since(began), recorder);
             }
-            Some(Due::RoundBegins(_)) => {}
-            None => self.call(key, |exchange, tools| Ok(exchange.due(tools))),
+            Some(Step::RoundBegins(_)) => {}
+            None => self.call(key, |exchange, tools| Ok(exchange.run_scheduled(tools))),
         }
     }
 
     /// Calls an exchange, sends the bytes that it adds, and carries out the result.
     fn call(
         &mut self,
-        key: Key,
-        act: impl FnOnce(&mut dyn Exchange, &mut Tools<'_>) -> Result<After, Failure>,
+        key: ExchangeKey,
+        act: impl FnOnce(&mut dyn Exchange, &mut ExchangeContext<'_>) -> Result<NextStep, Failure>,
     ) {
-        let Some(line) = self.lines.get_mut(&key) else {
+        let Some(line) = self.exchanges.get_mut(&key) else {
             return;
         };
         let (mut out, mut scratch) = (Vec::new(), Vec::new());
-        let mut tools = Tools {
+        let mut tools = ExchangeContext {
             now: self.now,
-            recorder: &mut self.worlds[self.slots[key.0].side as usize].recorder,
+            recorder: &mut self.sides[self.slots[key.0].side as usize].recorder,
             out: &mut out,
             scratch: &mut scratch,
         };
@@ -136,84 +136,90 @@ impl Pair {
             self.send_stream(connection, end, [&out, &[]]);
         }
         match after {
-            Ok(After::Go) => self.go_on(key),
-            Ok(After::Finish) => self.finish_exchange(key),
-            Ok(After::Close) => self.end_exchange(key, Ended::OnPurpose),
-            Err(failure) => self.end_exchange(key, Ended::Failed(failure)),
+            Ok(NextStep::Continue) => self.advance_exchange(key),
+            Ok(NextStep::Finish) => self.finish_exchange(key),
+            Ok(NextStep::Close) => self.end_exchange(key, ExchangeEnd::ClosedByUs),
+            Err(failure) => self.end_exchange(key, ExchangeEnd::Failed(failure)),
         }
     }
 
     /// Handles received bytes, and the end of the peer's sending. Returns `false` if the connection
     /// was not handed over.
-    pub(super) fn exchange_hears(&mut self, key: Key, bytes: &[u8], ended: bool) -> bool {
-        if !self.lines.contains_key(&key) {
+    pub(super) fn exchange_received(
+        &mut self,
+        key: ExchangeKey,
+        bytes: &[u8],
+        ended: bool,
+    ) -> bool {
+        if !self.exchanges.contains_key(&key) {
             return false;
         }
         let at = self.now;
         if !bytes.is_empty() {
             self.call(key, |exchange, tools| exchange.received(bytes, at, tools));
         }
-        if let Some(line) = self.lines.get_mut(&key).filter(|_| ended) {
+        if let Some(line) = self.exchanges.get_mut(&key).filter(|_| ended) {
             line.ended = true;
-            match line.exchange.outlives_peer() || line.finishing {
+            match line.exchange.sends_after_peer_closed() || line.finishing {
                 true => self.finish_exchange(key),
-                false => self.end_exchange(key, Ended::Closed(Closed::End)),
+                false => self.end_exchange(key, ExchangeEnd::Closed(CloseReason::End)),
             }
         }
         true
     }
 
     /// Stops planning messages.
-    pub(super) fn finish_exchange(&mut self, key: Key) {
-        let Some(line) = self.lines.get_mut(&key) else {
+    pub(super) fn finish_exchange(&mut self, key: ExchangeKey) {
+        let Some(line) = self.exchanges.get_mut(&key) else {
             return;
         };
         if !std::mem::replace(&mut line.finishing, true) {
             line.exchange.finish();
-            line.schedule.leave(0);
-            if let Some(patience) = line.exchange.patience() {
-                line.patience = self.now + patience;
+            line.schedule.remove(0);
+            if let Some(patience) = line.exchange.answer_timeout() {
+                line.answers_until = self.now + patience;
             }
         }
-        self.go_on(key);
+        self.advance_exchange(key);
     }
 
     /// Continues the shutdown of an exchange if it is under way.
-    fn go_on(&mut self, key: Key) {
-        let Some(line) = self.lines.get_mut(&key) else {
+    fn advance_exchange(&mut self, key: ExchangeKey) {
+        let Some(line) = self.exchanges.get_mut(&key) else {
             return;
         };
-        let waits = line.exchange.patience().is_some() && !line.ended;
-        if !line.finishing || line.exchange.waiting() > 0 || waits && line.patience > self.now {
+        let waits = line.exchange.answer_timeout().is_some() && !line.ended;
+        if !line.finishing || line.exchange.backlog() > 0 || waits && line.answers_until > self.now
+        {
             return;
         }
         let mut out = Vec::new();
-        line.exchange.goodbye(&mut out);
+        line.exchange.write_close(&mut out);
         let (connection, end, ended) = (line.connection, line.end, line.ended);
-        let shuts = !line.shut && !line.exchange.waits_for_goodbye();
+        let shuts = !line.shut && !line.exchange.awaits_close_answer();
         line.shut |= shuts;
         if !out.is_empty() {
             self.send_stream(connection, end, [&out, &[]]);
         }
         if shuts {
-            self.close_other_way(connection, end);
+            self.close_peer_direction(connection, end);
         }
         if ended {
-            self.end_exchange(key, Ended::InOrder);
+            self.end_exchange(key, ExchangeEnd::Finished);
         }
     }
 
-    fn acknowledge(&mut self, key: Key) {
-        if let Some(line) = self.lines.get_mut(&key)
-            && line.exchange.wants_acknowledged()
+    fn acknowledge(&mut self, key: ExchangeKey) {
+        if let Some(line) = self.exchanges.get_mut(&key)
+            && line.exchange.tracks_acknowledgements()
         {
-            let recorder = &mut self.worlds[self.slots[key.0].side as usize].recorder;
+            let recorder = &mut self.sides[self.slots[key.0].side as usize].recorder;
             line.exchange.acknowledged(0, 0, recorder);
         }
     }
 
     /// Ends an exchange and notifies its session.
-    pub(super) fn end_exchange(&mut self, key: Key, how: Ended) {
+    pub(super) fn end_exchange(&mut self, key: ExchangeKey, how: ExchangeEnd) {
         let (place, channel) = key;
         if self.drop_exchange(key, &how) {
             if let Some(Channel::Stream { connection, end }) =
@@ -227,12 +233,12 @@ impl Pair {
     }
 
     /// Removes an exchange. Returns `false` if there is none.
-    pub(super) fn drop_exchange(&mut self, key: Key, how: &Ended) -> bool {
+    pub(super) fn drop_exchange(&mut self, key: ExchangeKey, how: &ExchangeEnd) -> bool {
         self.acknowledge(key);
-        let Some(mut line) = self.lines.remove(&key) else {
+        let Some(mut line) = self.exchanges.remove(&key) else {
             return false;
         };
-        let recorder = &mut self.worlds[self.slots[key.0].side as usize].recorder;
+        let recorder = &mut self.sides[self.slots[key.0].side as usize].recorder;
         line.exchange.ended(how, recorder);
         true
     }

@@ -6,16 +6,16 @@ use std::time::Duration;
 use measure::Time;
 
 use crate::session::PacketHeader;
-use crate::webrtc::feedback::{Estimator, TICK, Told, TransportCc};
-use crate::webrtc::transport_numbers::TransportNumbers;
+use crate::webrtc::feedback::{BandwidthEstimator, PacketFeedback, TICK, TransportCc};
+use crate::webrtc::transport_numbers::TransportSequence;
 
 /// Maximum number of sent packets of a stream that the session has not collected yet.
-const WAITING_MAX: usize = 2048;
+const UNCOLLECTED_MAX: usize = 2048;
 /// Number of packets of a transport whose send times are kept: about four seconds at 10 Mb/s.
-const KEPT: usize = 4096;
+const SENT_PACKETS_KEPT: usize = 4096;
 
 /// Minimum bit rate in bits per second, as in browsers.
-const LEAST: u64 = 30_000;
+const BITRATE_MIN: u64 = 30_000;
 
 /// Bytes of a packet besides its payload: headers of IP, UDP and RTP with extensions, and the SRTP
 /// trailer.
@@ -25,7 +25,7 @@ const HEADERS: usize = OVERHEAD + 12 + 12 + 16;
 const OVERHEAD: usize = 28;
 
 /// Maximum age of the last transport feedback. Without newer feedback, receiver reports are used.
-const TOLD_FOR: Duration = Duration::from_secs(2);
+const FEEDBACK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Interval over which the video payload's share of the sent bytes is measured.
 const SHARE_EVERY: Duration = Duration::from_secs(1);
@@ -48,34 +48,34 @@ pub(super) struct SentPacket {
 
 /// Numbers the packets of a stream and remembers them.
 #[derive(Debug)]
-pub(super) struct Numbered {
-    numbers: TransportNumbers,
-    waiting: VecDeque<SentPacket>,
+pub(super) struct NumberedStream {
+    numbers: TransportSequence,
+    uncollected: VecDeque<SentPacket>,
 }
 
-impl Numbered {
-    pub(super) fn new(numbers: TransportNumbers) -> Numbered {
-        Numbered {
+impl NumberedStream {
+    pub(super) fn new(numbers: TransportSequence) -> NumberedStream {
+        NumberedStream {
             numbers,
-            waiting: VecDeque::new(),
+            uncollected: VecDeque::new(),
         }
     }
 
     /// Returns the header of the next packet, with a transport-wide sequence number if there is
     /// room.
-    pub(super) fn number(
+    pub(super) fn add_number(
         &mut self,
         header: &PacketHeader,
         (payload, trailer): (usize, usize),
         now: Time,
     ) -> PacketHeader {
-        let Some((numbered, number)) = self.numbers.number(header) else {
+        let Some((numbered, number)) = self.numbers.add_number(header) else {
             return *header;
         };
-        if self.waiting.len() >= WAITING_MAX {
-            self.waiting.pop_front();
+        if self.uncollected.len() >= UNCOLLECTED_MAX {
+            self.uncollected.pop_front();
         }
-        self.waiting.push_back(SentPacket {
+        self.uncollected.push_back(SentPacket {
             number,
             at: now,
             wire: (numbered.len() + payload + trailer + OVERHEAD) as u32,
@@ -86,8 +86,8 @@ impl Numbered {
     }
 
     /// Hands the sent packets over to `into`. `follows` is true if the stream follows the estimate.
-    pub(super) fn take(&mut self, follows: bool, into: &mut Congestion) {
-        for packet in self.waiting.drain(..) {
+    pub(super) fn collect_into(&mut self, follows: bool, into: &mut CongestionControl) {
+        for packet in self.uncollected.drain(..) {
             into.sent(packet, follows);
         }
     }
@@ -95,69 +95,72 @@ impl Numbered {
 
 /// Estimates how much a transport may send.
 #[derive(Debug)]
-pub(super) struct Congestion {
+pub(super) struct CongestionControl {
     /// Transport-wide sequence numbers, if the server sends feedback for them.
-    numbers: Option<TransportNumbers>,
-    /// Sent packets, each at the index `number % KEPT`.
-    kept: Vec<Option<SentPacket>>,
+    numbers: Option<TransportSequence>,
+    /// Sent packets, each at the index `number % SENT_PACKETS_KEPT`.
+    sent_packets: Vec<Option<SentPacket>>,
     /// Time of the last transport feedback, or of the creation.
-    told: Time,
-    estimator: Estimator,
+    last_feedback_at: Time,
+    estimator: BandwidthEstimator,
     /// Start of the current measurement of `share`, and the bytes since then: all of them, and the
     /// payload of streams that follow the estimate.
-    counted: (Time, u64, u64),
+    share_counts: (Time, u64, u64),
     share: f64,
 }
 
-impl Congestion {
+impl CongestionControl {
     /// Creates the estimate for a transport that sends `bitrate` (in bits per second) as long as it
     /// may, in packets of at most `packet` bytes of payload.
     pub(super) fn new(
         now: Time,
         (bitrate, packet): (u64, usize),
         extension: Option<u8>,
-    ) -> Congestion {
+    ) -> CongestionControl {
         // Covers headers, audio and reports as well. Headers count twice because one packet of each
         // picture is not full.
         let beside = (2 * HEADERS) as f64 / packet.max(1) as f64;
         let most = (bitrate as f64 * (1.1 + beside)) as u64 + 150_000;
-        Congestion {
-            numbers: extension.map(TransportNumbers::new),
-            kept: Vec::new(),
-            told: now,
-            estimator: Estimator::new(now, most, LEAST, most),
-            counted: (now, 0, 0),
+        CongestionControl {
+            numbers: extension.map(TransportSequence::new),
+            sent_packets: Vec::new(),
+            last_feedback_at: now,
+            estimator: BandwidthEstimator::new(now, most, BITRATE_MIN, most),
+            share_counts: (now, 0, 0),
             share: SHARE,
         }
     }
 
-    pub(super) fn numbers(&self) -> Option<TransportNumbers> {
+    pub(super) fn numbers(&self) -> Option<TransportSequence> {
         self.numbers.clone()
     }
 
     fn sent(&mut self, packet: SentPacket, follows: bool) {
-        if self.kept.is_empty() {
-            self.kept.resize(KEPT, None);
+        if self.sent_packets.is_empty() {
+            self.sent_packets.resize(SENT_PACKETS_KEPT, None);
         }
-        self.kept[usize::from(packet.number) % KEPT] = Some(packet);
-        self.counted.1 += u64::from(packet.wire);
+        self.sent_packets[usize::from(packet.number) % SENT_PACKETS_KEPT] = Some(packet);
+        self.share_counts.1 += u64::from(packet.wire);
         if follows {
-            self.counted.2 += u64::from(packet.payload);
+            self.share_counts.2 += u64::from(packet.payload);
         }
     }
 
     /// Handles transport feedback: which packets arrived, and when.
-    pub(super) fn told(&mut self, now: Time, message: &TransportCc) {
+    pub(super) fn handle_transport_feedback(&mut self, now: Time, message: &TransportCc) {
         let tick = TICK.as_nanos() as i64;
         // The reference time counts units of 64 ms, which are 256 ticks.
-        let mut at = i64::from(message.reference) * 256 * tick;
+        let mut at = i64::from(message.reference_time) * 256 * tick;
         let mut told = Vec::new();
-        for (place, arrival) in message.arrivals.iter().enumerate() {
+        for (place, arrival) in message.receive_deltas.iter().enumerate() {
             if let Some(delta) = arrival {
                 at += i64::from(*delta) * tick;
             }
-            let number = message.base.wrapping_add(place as u16);
-            let Some(kept) = self.kept.get_mut(usize::from(number) % KEPT) else {
+            let number = message.base_sequence.wrapping_add(place as u16);
+            let Some(kept) = self
+                .sent_packets
+                .get_mut(usize::from(number) % SENT_PACKETS_KEPT)
+            else {
                 continue;
             };
             let Some(packet) = kept.as_mut().filter(|packet| packet.number == number) else {
@@ -167,10 +170,10 @@ impl Congestion {
             if was_lost && arrival.is_none() {
                 continue;
             }
-            told.push(Told {
-                sent: packet.at,
+            told.push(PacketFeedback {
+                sent_at: packet.at,
                 bytes: packet.wire,
-                arrived: arrival.map(|_| at),
+                arrived_nanos: arrival.map(|_| at),
                 was_lost,
             });
             // A packet that is reported missing may still arrive.
@@ -178,18 +181,18 @@ impl Congestion {
                 *kept = None;
             }
         }
-        let (since, wire, payload) = self.counted;
+        let (since, wire, payload) = self.share_counts;
         if now.since(since) >= SHARE_EVERY {
             if wire > 0 && payload > 0 {
                 self.share = payload as f64 / wire as f64;
             }
-            self.counted = (now, 0, 0);
+            self.share_counts = (now, 0, 0);
         }
         // Feedback about packets that were never sent does not count.
         if !told.is_empty() {
-            self.told = now;
+            self.last_feedback_at = now;
         }
-        self.estimator.told(now, &told);
+        self.estimator.record_feedback(now, &told);
     }
 
     pub(super) fn remb(&mut self, bitrate: u64) {
@@ -198,15 +201,16 @@ impl Congestion {
 
     /// Handles the loss in receiver reports. It is ignored while transport feedback arrives,
     /// whatever was negotiated.
-    pub(super) fn reported(&mut self, now: Time, packets: u64, lost: u64) {
-        let is_told = self.numbers.is_some() && now.since(self.told) <= TOLD_FOR;
+    pub(super) fn handle_report(&mut self, now: Time, packets: u64, lost: u64) {
+        let is_told =
+            self.numbers.is_some() && now.since(self.last_feedback_at) <= FEEDBACK_TIMEOUT;
         if is_told {
             return;
         }
         if self.numbers.is_some() {
-            self.estimator.forget_delay();
+            self.estimator.reset_delay();
         }
-        self.estimator.reported(now, packets, lost);
+        self.estimator.record_loss_report(now, packets, lost);
     }
 
     /// Returns the bit rate that may be sent with all headers, and the part of it for video
@@ -227,15 +231,18 @@ mod tests {
 
     #[test]
     fn feedback_is_matched_to_sent_packets() {
-        let mut congestion = Congestion::new(at(0), (1_000_000, 1100), Some(3));
+        let mut congestion = CongestionControl::new(at(0), (1_000_000, 1100), Some(3));
         let (most, _) = congestion.estimate();
-        let header = PacketHeader::EMPTY.with(&[0x80, 96]).with(&[0; 10]);
+        let header = PacketHeader::EMPTY.append(&[0x80, 96]).append(&[0; 10]);
         let numbers = congestion.numbers().expect("it has some");
-        let mut streams = [Numbered::new(numbers.clone()), Numbered::new(numbers)];
+        let mut streams = [
+            NumberedStream::new(numbers.clone()),
+            NumberedStream::new(numbers),
+        ];
         let mut first = Vec::new();
         for turn in 0..300 {
             for (place, stream) in streams.iter_mut().enumerate() {
-                let numbered = stream.number(&header, (900 - 800 * place, 16), at(turn * 4));
+                let numbered = stream.add_number(&header, (900 - 800 * place, 16), at(turn * 4));
                 first.push(u16::from_be_bytes([numbered[17], numbered[18]]));
             }
         }
@@ -247,49 +254,49 @@ mod tests {
                 .all(|(number, expected)| *number == expected)
         );
         for (follows, stream) in [true, false].into_iter().zip(&mut streams) {
-            stream.take(follows, &mut congestion);
+            stream.collect_into(follows, &mut congestion);
         }
         // All packets arrive, with growing delay.
         let message = |delta: i16| TransportCc {
-            base: 1,
-            arrivals: (0..600).map(|place| Some(delta * (place % 2))).collect(),
+            base_sequence: 1,
+            receive_deltas: (0..600).map(|place| Some(delta * (place % 2))).collect(),
             ..TransportCc::default()
         };
-        congestion.told(at(1300), &message(40));
+        congestion.handle_transport_feedback(at(1300), &message(40));
         let (all, payload) = congestion.estimate();
         assert!(all < most, "{all}");
         // The share of the video payload is known now.
         let share = 900.0 / f64::from(900 + 16 + 28 + 20 + 100 + 16 + 28 + 20);
         assert_eq!(payload, (all as f64 * share) as u64);
         // Repeated feedback changes nothing.
-        congestion.told(at(1310), &message(400));
+        congestion.handle_transport_feedback(at(1310), &message(400));
         assert_eq!(congestion.estimate().0, all);
     }
 
     #[test]
     fn reports_count_without_transport_feedback() {
         for numbers in [None, Some(3)] {
-            let mut congestion = Congestion::new(at(0), (1_000_000, 1100), numbers);
+            let mut congestion = CongestionControl::new(at(0), (1_000_000, 1100), numbers);
             let (most, _) = congestion.estimate();
-            let header = PacketHeader::EMPTY.with(&[0x80, 96]).with(&[0; 10]);
-            let report = |congestion: &mut Congestion, from: u64| {
+            let header = PacketHeader::EMPTY.append(&[0x80, 96]).append(&[0; 10]);
+            let report = |congestion: &mut CongestionControl, from: u64| {
                 for second in from..from + 5 {
-                    congestion.reported(at(second * 1000), 100, 30);
+                    congestion.handle_report(at(second * 1000), 100, 30);
                 }
                 congestion.estimate().0
             };
             if let Some(numbers) = congestion.numbers() {
-                let mut stream = Numbered::new(numbers);
+                let mut stream = NumberedStream::new(numbers);
                 for second in 1..10 {
-                    stream.number(&header, (900, 16), at(second * 1000));
-                    stream.take(true, &mut congestion);
+                    stream.add_number(&header, (900, 16), at(second * 1000));
+                    stream.collect_into(true, &mut congestion);
                     let message = TransportCc {
-                        base: second as u16,
-                        arrivals: vec![Some(0)],
+                        base_sequence: second as u16,
+                        receive_deltas: vec![Some(0)],
                         ..TransportCc::default()
                     };
-                    congestion.told(at(second * 1000), &message);
-                    congestion.reported(at(second * 1000), 100, 30);
+                    congestion.handle_transport_feedback(at(second * 1000), &message);
+                    congestion.handle_report(at(second * 1000), 100, 30);
                 }
                 assert_eq!(congestion.estimate().0, most);
             }
@@ -299,67 +306,67 @@ mod tests {
 
     #[test]
     fn packet_reported_missing_twice_is_lost_once() {
-        let mut congestion = Congestion::new(at(0), (1_000_000, 1100), Some(3));
+        let mut congestion = CongestionControl::new(at(0), (1_000_000, 1100), Some(3));
         let (most, _) = congestion.estimate();
-        let header = PacketHeader::EMPTY.with(&[0x80, 96]).with(&[0; 10]);
-        let mut stream = Numbered::new(congestion.numbers().expect("it has some"));
+        let header = PacketHeader::EMPTY.append(&[0x80, 96]).append(&[0; 10]);
+        let mut stream = NumberedStream::new(congestion.numbers().expect("it has some"));
         for packet in 0..100 {
-            stream.number(&header, (900, 16), at(packet * 4));
+            stream.add_number(&header, (900, 16), at(packet * 4));
         }
-        stream.take(true, &mut congestion);
+        stream.collect_into(true, &mut congestion);
         let message = |base: u16, count: u16| TransportCc {
-            base,
-            arrivals: (base..base + count)
+            base_sequence: base,
+            receive_deltas: (base..base + count)
                 .map(|number| (number <= 95).then_some(16))
                 .collect(),
             ..TransportCc::default()
         };
-        congestion.told(at(600), &message(1, 100));
+        congestion.handle_transport_feedback(at(600), &message(1, 100));
         for turn in 1..20 {
-            congestion.told(at(600 + turn * 600), &message(96, 5));
+            congestion.handle_transport_feedback(at(600 + turn * 600), &message(96, 5));
         }
         assert_eq!(congestion.estimate().0, most);
     }
 
     #[test]
     fn delay_estimate_expires_without_feedback() {
-        let mut congestion = Congestion::new(at(0), (1_000_000, 1100), Some(3));
-        let header = PacketHeader::EMPTY.with(&[0x80, 96]).with(&[0; 10]);
-        let mut stream = Numbered::new(congestion.numbers().expect("it has some"));
+        let mut congestion = CongestionControl::new(at(0), (1_000_000, 1100), Some(3));
+        let header = PacketHeader::EMPTY.append(&[0x80, 96]).append(&[0; 10]);
+        let mut stream = NumberedStream::new(congestion.numbers().expect("it has some"));
         for packet in 0..300 {
-            stream.number(&header, (900, 16), at(packet * 8));
+            stream.add_number(&header, (900, 16), at(packet * 8));
         }
-        stream.take(true, &mut congestion);
+        stream.collect_into(true, &mut congestion);
         // Each packet takes longer than the one before: the path is full.
         let message = TransportCc {
-            base: 1,
-            arrivals: vec![Some(40); 300],
+            base_sequence: 1,
+            receive_deltas: vec![Some(40); 300],
             ..TransportCc::default()
         };
-        congestion.told(at(2600), &message);
+        congestion.handle_transport_feedback(at(2600), &message);
         let (lowered, _) = congestion.estimate();
         for second in 10..30 {
-            congestion.reported(at(second * 1000), 100, 0);
+            congestion.handle_report(at(second * 1000), 100, 0);
         }
         assert!(congestion.estimate().0 > lowered, "{lowered}");
     }
 
     #[test]
     fn estimate_covers_headers_of_small_packets() {
-        let (all, _) = Congestion::new(at(0), (4_000_000, 256), None).estimate();
+        let (all, _) = CongestionControl::new(at(0), (4_000_000, 256), None).estimate();
         assert!(all > 4_000_000 * (256 + 68) / 256, "{all}");
     }
 
     #[test]
     fn uncollected_packets_are_bounded() {
-        let mut congestion = Congestion::new(at(0), (1_000_000, 1100), Some(3));
-        let header = PacketHeader::EMPTY.with(&[0x80, 96]).with(&[0; 10]);
-        let mut stream = Numbered::new(congestion.numbers().expect("it has some"));
+        let mut congestion = CongestionControl::new(at(0), (1_000_000, 1100), Some(3));
+        let header = PacketHeader::EMPTY.append(&[0x80, 96]).append(&[0; 10]);
+        let mut stream = NumberedStream::new(congestion.numbers().expect("it has some"));
         for _ in 0..100_000 {
-            stream.number(&header, (100, 16), at(0));
+            stream.add_number(&header, (100, 16), at(0));
         }
-        assert_eq!(stream.waiting.len(), WAITING_MAX);
-        stream.take(true, &mut congestion);
-        assert_eq!(congestion.kept.len(), KEPT);
+        assert_eq!(stream.uncollected.len(), UNCOLLECTED_MAX);
+        stream.collect_into(true, &mut congestion);
+        assert_eq!(congestion.sent_packets.len(), SENT_PACKETS_KEPT);
     }
 }

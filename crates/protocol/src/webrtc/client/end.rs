@@ -13,14 +13,14 @@ use crate::webrtc::tracks::Tracks;
 /// Minimum time that a stopped client must have waited for an answer or for media before this
 /// counts as the server's failure. It is well above what a working server takes, and below what a
 /// viewer tolerates.
-const IN_VAIN: Duration = Duration::from_secs(1);
+const FAILED_WAIT_MIN: Duration = Duration::from_secs(1);
 
 /// Maximum time for the goodbye to the server.
-const LEAVE_WITHIN: Duration = Duration::from_secs(2);
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Arrival times of the media of a client.
 #[derive(Clone, Copy, Debug)]
-struct Course {
+struct MediaTimes {
     first: Time,
     last: Time,
     /// Longest gap between two packets, of the stream where it is shortest.
@@ -28,8 +28,8 @@ struct Course {
 }
 
 impl Client {
-    fn course(&self, sinks: &mut Sinks) -> Option<Course> {
-        let mut course: Option<Course> = None;
+    fn media_times(&self, sinks: &mut Sinks) -> Option<MediaTimes> {
+        let mut course: Option<MediaTimes> = None;
         for link in &self.links {
             let Some(tracks) = link.sink.map(|sink| sinks.get::<Tracks>(sink)) else {
                 continue;
@@ -39,12 +39,12 @@ impl Client {
             };
             let longest_gap = tracks.longest_gap();
             course = Some(match course {
-                None => Course {
+                None => MediaTimes {
                     first,
                     last,
                     longest_gap,
                 },
-                Some(own) => Course {
+                Some(own) => MediaTimes {
                     first: own.first.min(first),
                     last: own.last.max(last),
                     longest_gap: own.longest_gap.min(longest_gap),
@@ -55,7 +55,7 @@ impl Client {
     }
 
     /// Describes how long media had been received at `now`.
-    fn when(&self, course: Option<Course>, now: Time) -> String {
+    fn media_progress(&self, course: Option<MediaTimes>, now: Time) -> String {
         match course {
             Some(own) => format!("after {:.3} s of media", now.since(own.first).as_secs_f64()),
             None => "before any media".to_owned(),
@@ -63,56 +63,56 @@ impl Client {
     }
 
     /// Handles the deadlines of the shutdown and of the checks for media.
-    pub(super) fn look_at_media(&mut self, cx: &mut Context<'_>) {
-        if self.phase == Phase::Leaving && cx.now >= self.leave_by {
-            return self.left(cx);
+    pub(super) fn check_deadlines(&mut self, cx: &mut Context<'_>) {
+        if self.phase == Phase::Leaving && cx.now >= self.leave_deadline {
+            return self.finish(cx);
         }
-        if self.phase == Phase::Active && self.over_at.is_some_and(|at| cx.now >= at) {
-            self.over_at = None;
-            if self.is_media_gone(cx.sinks) {
-                let when = self.when(self.course(cx.sinks), cx.now);
+        if self.phase == Phase::Active && self.leave_after_bye_at.is_some_and(|at| cx.now >= at) {
+            self.leave_after_bye_at = None;
+            if self.all_sources_left(cx.sinks) {
+                let when = self.media_progress(self.media_times(cx.sinks), cx.now);
                 let detail = format!("the server ended all streams (BYE) {when} ({})", self.url);
                 return self.fail(cx, Failure::EndedByServer, detail);
             }
         }
-        if self.check.is_none_or(|check| cx.now < check) {
+        if self.media_check_at.is_none_or(|check| cx.now < check) {
             return;
         }
-        self.check = None;
+        self.media_check_at = None;
         if self.phase == Phase::Active {
-            self.look_for_media(cx);
+            self.check_media(cx);
         }
     }
 
     /// True if every source of received media has sent BYE.
-    fn is_media_gone(&self, sinks: &mut Sinks) -> bool {
+    fn all_sources_left(&self, sinks: &mut Sinks) -> bool {
         let mut receive = self.links.iter().filter_map(|link| link.sink);
-        receive.all(|sink| sinks.get::<Tracks>(sink).are_gone())
+        receive.all(|sink| sinks.get::<Tracks>(sink).all_sources_left())
     }
 
-    fn look_for_media(&mut self, cx: &mut Context<'_>) {
+    fn check_media(&mut self, cx: &mut Context<'_>) {
         // A publisher that came later has as much time as the first one.
         let begun = self
-            .expects_since
+            .media_expected_since
             .map(|since| since + self.config.no_media.0);
         let Some(begun) = begun.filter(|begun| *begun <= cx.now) else {
-            self.check = Some(begun.unwrap_or(cx.now + self.config.silence.0));
+            self.media_check_at = Some(begun.unwrap_or(cx.now + self.config.silence.0));
             return;
         };
-        let Some(course) = self.course(cx.sinks) else {
+        let Some(course) = self.media_times(cx.sinks) else {
             let within = self.config.no_media.to_string();
-            let detail = self.without_media(&within);
+            let detail = self.no_media_detail(&within);
             return self.fail(cx, Failure::NoMedia, detail);
         };
         let until = (course.last + self.config.silence.0).max(begun);
         if cx.now < until {
-            self.check = Some(until);
+            self.media_check_at = Some(until);
             return;
         }
         if self.publisher.has_left() {
-            return self.end(cx, Outcome::Completed);
+            return self.begin_leaving(cx, Outcome::Completed);
         }
-        let when = self.when(Some(course), course.last);
+        let when = self.media_progress(Some(course), course.last);
         let detail = format!(
             "no media for {}, {when} ({})",
             self.config.silence, self.url
@@ -120,11 +120,11 @@ impl Client {
         self.fail(cx, Failure::MediaStopped, detail);
     }
 
-    fn without_media(&self, within: &str) -> String {
+    fn no_media_detail(&self, within: &str) -> String {
         let what = format!("no media within {within} after the handshake");
         match self.links.iter().position(|link| link.sink.is_some()) {
             None => format!("{what} ({})", self.url),
-            Some(at) => self.of_link(at, &what),
+            Some(at) => self.describe_link(at, &what),
         }
     }
 
@@ -132,76 +132,86 @@ impl Client {
     pub(super) fn stop(&mut self, cx: &mut Context<'_>, until: Time) {
         if self.phase == Phase::Leaving {
             if until <= cx.now {
-                self.left(cx);
+                self.finish(cx);
             }
             return;
         }
-        let failed = self.in_vain(cx).or_else(|| self.silent(cx));
+        let failed = self
+            .overdue_failure(cx)
+            .or_else(|| self.silence_failure(cx));
         match failed {
             Some((failure, detail)) => self.fail(cx, failure, detail),
-            None => self.end(cx, Outcome::Stopped),
+            None => self.begin_leaving(cx, Outcome::Stopped),
         }
-        self.leave_by = self.leave_by.min(until);
+        self.leave_deadline = self.leave_deadline.min(until);
         if until <= cx.now {
-            self.left(cx);
+            self.finish(cx);
         }
     }
 
-    /// Returns the failure of a client that has waited for at least [`IN_VAIN`] when it is stopped.
-    /// Without it, a run that is shorter than the time-outs would pass against a server that does
-    /// not answer.
-    fn in_vain(&self, cx: &mut Context<'_>) -> Option<(Failure, String)> {
+    /// Returns the failure of a client that has waited for at least [`FAILED_WAIT_MIN`] when it is
+    /// stopped. Without it, a run that is shorter than the time-outs would pass against a server
+    /// that does not answer.
+    fn overdue_failure(&self, cx: &mut Context<'_>) -> Option<(Failure, String)> {
         let now = cx.now;
-        let long = |since: Time| now.since(since) >= IN_VAIN;
+        let long = |since: Time| now.since(since) >= FAILED_WAIT_MIN;
         let within = |since: Time| {
             let waited = now.since(since).as_secs_f64();
             format!("{waited:.3} s, until the client was stopped")
         };
-        if let Some((since, what)) = self.signalling.waits().filter(|(since, _)| long(*since)) {
+        if let Some((since, what)) = self.signalling.awaited().filter(|(since, _)| long(*since)) {
             let detail = format!("waited {what} for {}", within(since));
             return Some((Failure::RequestTimeout, detail));
         }
         for (at, link) in self.links.iter().enumerate() {
-            if let Some(since) = link.waits_for_turn().filter(|since| long(*since)) {
+            if let Some(since) = link.relay_awaited_since().filter(|since| long(*since)) {
                 let what = format!("no relayed address in {}", within(since));
-                return Some((Failure::TurnTimeout, self.of_link(at, &what)));
+                return Some((Failure::TurnTimeout, self.describe_link(at, &what)));
             }
-            if let Some(since) = link.waits_for_channel_since() {
+            if let Some(since) = link.channel_awaited_since() {
                 if long(since) {
                     let what = format!("no TURN channel in {}", within(since));
-                    return Some((Failure::TurnTimeout, self.of_link(at, &what)));
+                    return Some((Failure::TurnTimeout, self.describe_link(at, &what)));
                 }
                 continue;
             }
-            let (since, failure, what) = match (link.agreed, link.found, link.stands) {
-                (Some(since), None, _) => (since, Failure::IceTimeout, "no working candidate pair"),
-                (_, Some(since), None) => (since, Failure::DtlsTimeout, "DTLS not connected"),
-                _ => continue,
-            };
+            let (since, failure, what) =
+                match (link.negotiated_at, link.ice_connected_at, link.connected_at) {
+                    (Some(since), None, _) => {
+                        (since, Failure::IceTimeout, "no working candidate pair")
+                    }
+                    (_, Some(since), None) => (since, Failure::DtlsTimeout, "DTLS not connected"),
+                    _ => continue,
+                };
             let why = link.why_no_remote();
             if let Some(why) = why.filter(|_| long(since) && failure == Failure::IceTimeout) {
-                let detail = self.of_link(at, &format!("{why}, in {}", within(since)));
+                let detail = self.describe_link(at, &format!("{why}, in {}", within(since)));
                 return Some((Failure::NoCandidates, detail));
             }
             if long(since) {
-                let detail = self.of_link(at, &format!("{what} in {}", within(since)));
+                let detail = self.describe_link(at, &format!("{what} in {}", within(since)));
                 return Some((failure, detail));
             }
         }
-        let expected = self.expects_since?;
-        if self.course(cx.sinks).is_some() {
+        let expected = self.media_expected_since?;
+        if self.media_times(cx.sinks).is_some() {
             return None;
         }
         let receive = self.links.iter().filter(|link| link.sink.is_some());
-        let stood = receive.filter_map(|link| link.stands).min()?.max(expected);
-        long(stood).then(|| (Failure::NoMedia, self.without_media(&within(stood))))
+        let stood = receive
+            .filter_map(|link| link.connected_at)
+            .min()?
+            .max(expected);
+        long(stood).then(|| (Failure::NoMedia, self.no_media_detail(&within(stood))))
     }
 
     /// Returns the failure of a client whose media has stopped, if the silence is too long to be a
     /// gap like those before it.
-    fn silent(&self, cx: &mut Context<'_>) -> Option<(Failure, String)> {
-        let expected = self.expects_since.filter(|_| !self.publisher.has_left())?;
-        let course = self.course(cx.sinks)?;
+    fn silence_failure(&self, cx: &mut Context<'_>) -> Option<(Failure, String)> {
+        let expected = self
+            .media_expected_since
+            .filter(|_| !self.publisher.has_left())?;
+        let course = self.media_times(cx.sinks)?;
         let (came, silent) = (
             course.last.since(course.first),
             cx.now.since(course.last.max(expected)),
@@ -219,10 +229,10 @@ impl Client {
 
     /// Returns a failure if a large part of the packets of a PeerConnection had to be discarded as
     /// unknown media.
-    fn much_unknown(&self, sinks: &mut Sinks) -> Option<Outcome> {
+    fn unknown_media_failure(&self, sinks: &mut Sinks) -> Option<Outcome> {
         self.links.iter().enumerate().find_map(|(at, link)| {
-            let what = sinks.get::<Tracks>(link.sink?).much_unknown()?;
-            let detail = self.of_link(at, &what);
+            let what = sinks.get::<Tracks>(link.sink?).describe_unknown_media()?;
+            let detail = self.describe_link(at, &what);
             Some(Outcome::Failed(Failure::UnknownMedia.with(detail)))
         })
     }
@@ -237,21 +247,21 @@ impl Client {
         match self.phase {
             Phase::Leaving => {
                 self.goodbye_unanswered(cx, &detail);
-                self.has_left(cx);
+                self.signalling_has_ended(cx);
             }
             _ => {
                 self.fail(cx, failure, detail);
                 // The signalling is closed, so it sends no goodbye.
-                self.has_left(cx);
+                self.signalling_has_ended(cx);
             }
         }
     }
 
     pub(super) fn fail(&mut self, cx: &mut Context<'_>, failure: Failure, detail: String) {
         if failure == Failure::MediaStopped {
-            self.silent_until = Some(cx.now);
+            self.loss_counted_until = Some(cx.now);
         }
-        let outcome = match failure.is_end() && self.course(cx.sinks).is_some() {
+        let outcome = match failure.is_orderly_end() && self.media_times(cx.sinks).is_some() {
             true if self.publisher.has_left() => Outcome::Completed,
             true => Outcome::EndedByServer {
                 at: cx.now,
@@ -262,31 +272,31 @@ impl Client {
             },
             false => Outcome::Failed(failure.with(detail)),
         };
-        self.end(cx, outcome);
+        self.begin_leaving(cx, outcome);
     }
 
     /// Stops receiving and sending, and starts the shutdown.
-    pub(super) fn end(&mut self, cx: &mut Context<'_>, outcome: Outcome) {
+    pub(super) fn begin_leaving(&mut self, cx: &mut Context<'_>, outcome: Outcome) {
         if self.is_leaving() {
             return;
         }
         let outcome = match outcome {
             Outcome::Failed(_) => outcome,
-            other => self.much_unknown(cx.sinks).unwrap_or(other),
+            other => self.unknown_media_failure(cx.sinks).unwrap_or(other),
         };
         if !matches!(outcome, Outcome::Failed(_)) {
-            self.look_for_silent_streams(cx);
+            self.note_silent_streams(cx);
         }
         self.phase = Phase::Leaving;
         self.outcome = Some(outcome);
-        self.check = None;
-        self.leave_by = cx.now + LEAVE_WITHIN;
-        self.say_published(cx, false);
+        self.media_check_at = None;
+        self.leave_deadline = cx.now + LEAVE_TIMEOUT;
+        self.announce_published(cx, false);
         self.end_feeding(cx);
         while !self.links.is_empty() {
-            self.drop_link(cx, 0);
+            self.close_link(cx, 0);
         }
-        self.signal(cx, |signalling, scope| signalling.leave(scope));
+        self.call_signalling(cx, |signalling, scope| signalling.leave(scope));
     }
 
     /// Adds a note that the server may keep the session, because it did not answer the goodbye.
@@ -298,29 +308,29 @@ impl Client {
     }
 
     /// Handles the end of the signalling.
-    pub(super) fn has_left(&mut self, cx: &mut Context<'_>) {
-        self.has_left = true;
-        if self.returning.is_empty() {
-            self.left(cx);
+    pub(super) fn signalling_has_ended(&mut self, cx: &mut Context<'_>) {
+        self.signalling_ended = true;
+        if self.releasing_relays.is_empty() {
+            self.finish(cx);
         }
     }
 
     /// Ends the client, even if a goodbye is still unanswered.
-    pub(super) fn left(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn finish(&mut self, cx: &mut Context<'_>) {
         if self.phase == Phase::Ended {
             return;
         }
-        if !self.has_left
-            && let Some((since, what)) = self.signalling.waits()
+        if !self.signalling_ended
+            && let Some((since, what)) = self.signalling.awaited()
         {
             let waited = cx.now.since(since).as_secs_f64();
             self.goodbye_unanswered(cx, &format!("waited {what} for {waited:.3} s"));
         }
-        for channel in [self.channel.take(), self.second.take()] {
+        for channel in [self.channel.take(), self.second_signalling_channel.take()] {
             cx.out
                 .extend(channel.map(|channel| Output::Close { channel }));
         }
-        let returning = std::mem::take(&mut self.returning).into_iter();
+        let returning = std::mem::take(&mut self.releasing_relays).into_iter();
         cx.out.extend(returning.map(|own| Output::Close {
             channel: own.channel(),
         }));

@@ -9,11 +9,11 @@ use crate::webrtc::metrics as m;
 use crate::webrtc::tracks::Tracks;
 
 /// Interval between transport feedback messages. Browsers send it every 50 to 250 ms.
-const TELL_EVERY: Duration = Duration::from_millis(100);
+const FEEDBACK_INTERVAL: Duration = Duration::from_millis(100);
 
 impl Client {
     /// Sends receiver reports, in batches that the peer can hold until they are sent.
-    pub(super) fn report_received(&mut self, cx: &mut Context<'_>, at: usize) {
+    pub(super) fn send_receiver_reports(&mut self, cx: &mut Context<'_>, at: usize) {
         let mut from = Some(0);
         // A datagram of its own would cost as much as a report. REMB names the streams that were
         // received lately, and each of them has a report.
@@ -37,12 +37,12 @@ impl Client {
                 }
             });
             if from.is_none() {
-                tracks.count_questions(cx.recorder);
+                tracks.record_requests(cx.recorder);
                 self.count_link(cx, at);
             }
             cx.recorder.add(m::REPORTS_SENT, said);
             cx.recorder.add(m::REMBS_SENT, rembs);
-            self.drain(cx, at);
+            self.flush_peer(cx, at);
         }
     }
 
@@ -50,11 +50,11 @@ impl Client {
     /// reports.
     fn remb_with_reports(&self, cx: &mut Context<'_>, at: usize) -> Vec<u8> {
         let mut remb = Vec::new();
-        if let Some(link) = self.links.get(at).filter(|link| link.takes_remb)
+        if let Some(link) = self.links.get(at).filter(|link| link.has_remb)
             && let Some(sink) = link.sink
         {
             let tracks = cx.sinks.get::<Tracks>(sink);
-            if !tracks.tells_arrivals() {
+            if !tracks.records_arrivals() {
                 tracks.write_remb(cx.now, self.ssrc, &mut remb);
             }
         }
@@ -62,13 +62,13 @@ impl Client {
     }
 
     /// Sends NACKs and requests for key frames, if they are due.
-    pub(super) fn ask_for_missing(&mut self, cx: &mut Context<'_>, at: usize) {
+    pub(super) fn send_nacks(&mut self, cx: &mut Context<'_>, at: usize) {
         let now = cx.now;
         let link = &mut self.links[at];
-        if link.ask_at.is_none_or(|due| due > now) {
+        if link.nack_at.is_none_or(|due| due > now) {
             return;
         }
-        link.ask_at = None;
+        link.nack_at = None;
         loop {
             let link = &mut self.links[at];
             let (Some(peer), Some(sink)) = (&mut link.peer, link.sink) else {
@@ -77,16 +77,16 @@ impl Client {
             let tracks = cx.sinks.get::<Tracks>(sink);
             let mut any = false;
             let whose = (self.ssrc, peer.round_trip());
-            let pictures = tracks.write_questions(now, whose, |compound| {
+            let pictures = tracks.write_requests(now, whose, |compound| {
                 any |= peer.send_rtcp(compound);
             });
-            let more = tracks.has_more_questions();
-            if tracks.has_questions() {
-                link.ask_at = Some(now + super::ASK_EVERY);
+            let more = tracks.has_more_requests();
+            if tracks.has_requests() {
+                link.nack_at = Some(now + super::NACK_CHECK_INTERVAL);
             }
             if any {
                 cx.recorder.add(m::PLIS_SENT, pictures);
-                self.drain(cx, at);
+                self.flush_peer(cx, at);
             }
             // Each round covers a limited number of streams. If nothing could be sent, no further
             // round follows: the packets are requested again later.
@@ -98,37 +98,37 @@ impl Client {
 
     /// Starts transport feedback, or REMB if no receiver reports carry it, provided that the server
     /// uses it.
-    pub(super) fn begin_to_tell(&mut self, cx: &mut Context<'_>, at: usize) {
+    pub(super) fn start_feedback(&mut self, cx: &mut Context<'_>, at: usize) {
         let link = &mut self.links[at];
         let Some(sink) = link.sink else {
             return;
         };
-        let arrivals = cx.sinks.get::<Tracks>(sink).tells_arrivals();
-        let tells = arrivals || (link.takes_remb && link.report_at.is_none());
-        link.tell_at = match (tells, link.tell_at) {
+        let arrivals = cx.sinks.get::<Tracks>(sink).records_arrivals();
+        let tells = arrivals || (link.has_remb && link.report_at.is_none());
+        link.feedback_at = match (tells, link.feedback_at) {
             (false, _) => None,
-            (true, known) => known.or(Some(cx.now + TELL_EVERY)),
+            (true, known) => known.or(Some(cx.now + FEEDBACK_INTERVAL)),
         };
     }
 
     /// Sends transport feedback or REMB, if it is due.
-    pub(super) fn tell_of_transport(&mut self, cx: &mut Context<'_>, at: usize) {
+    pub(super) fn send_transport_feedback(&mut self, cx: &mut Context<'_>, at: usize) {
         let now = cx.now;
         let link = &mut self.links[at];
         let (Some(peer), Some(sink)) = (&mut link.peer, link.sink) else {
             return;
         };
-        if link.tell_at.is_none_or(|due| due > now) {
+        if link.feedback_at.is_none_or(|due| due > now) {
             return;
         }
         let tracks = cx.sinks.get::<Tracks>(sink);
         let (mut messages, mut rembs) = (0, 0);
-        if tracks.tells_arrivals() {
+        if tracks.records_arrivals() {
             // Checking ten times a second for numbers that do not come took a quarter of a client's
             // processor time. `MediaEvent::Numbered` reports the first number.
-            link.tell_at = Some(match tracks.lack_numbers() {
+            link.feedback_at = Some(match tracks.lacks_numbers() {
                 true => now + super::REPORT_EVERY,
-                false => now + TELL_EVERY,
+                false => now + FEEDBACK_INTERVAL,
             });
             let packets = tracks.write_arrivals(self.ssrc, |compound| {
                 let is_sent = peer.send_rtcp(compound);
@@ -138,7 +138,7 @@ impl Client {
             cx.recorder.add(m::ARRIVALS_TOLD, packets);
             cx.recorder.add(m::TRANSPORT_FEEDBACK_SENT, messages);
         } else {
-            link.tell_at = Some(now + super::REPORT_EVERY);
+            link.feedback_at = Some(now + super::REPORT_EVERY);
             let mut compound = Vec::new();
             rtcp::write_receiver_report(&mut compound, self.ssrc, &[]);
             if tracks.write_remb(now, self.ssrc, &mut compound).is_some() {
@@ -147,7 +147,7 @@ impl Client {
             cx.recorder.add(m::REMBS_SENT, rembs);
         }
         if messages + rembs > 0 {
-            self.drain(cx, at);
+            self.flush_peer(cx, at);
         }
     }
 
@@ -166,14 +166,14 @@ impl Client {
             counts.rtcp.unauthentic + media.unauthentic,
             counts.rtcp.replayed + media.replayed,
             media.malformed,
-            media.of_too_many_sources,
+            media.too_many_sources,
             counts.stun_malformed
                 + counts.stun_unauthentic
                 + counts.stun_of_too_many_addresses
                 + of_turn,
             counts.foreign + counts.dtls_unexpected + counts.rtcp_without_keys,
         ];
-        let before = std::mem::replace(&mut link.counted, now);
+        let before = std::mem::replace(&mut link.recorded_counts, now);
         let counters = [
             m::UNAUTHENTIC,
             m::REPLAYED,

@@ -13,18 +13,20 @@ use super::config::{ClientConfig, Layer};
 use super::signalling::janus::{self, Janus, Subscribe};
 use super::signalling::livekit::{self, LiveKit};
 use super::signalling::whip::{self, Whip};
-use super::signalling::{Common, Direction, Scope, Signalling, Target, Wanted};
-use super::url::{Place, Url};
+use super::signalling::{
+    CommonSettings, Direction, Signalling, SignallingAction, SignallingContext, SignallingTarget,
+};
+use super::url::{Resource, Url};
 use crate::connect_failure::ConnectFailure;
 use crate::media::rtp::StreamSummary;
-use crate::media::source::{LAYERS, MediaSource, SourceConfig};
-use crate::media::talk::Talk;
+use crate::media::source::{MediaSource, SIMULCAST_LAYERS, SourceConfig};
+use crate::media::talk::TurnSchedule;
 use crate::metrics as clients;
-use crate::mix::mix;
+use crate::mix::derive_seed;
 use crate::publication::Publisher;
 use crate::session::{
-    ChannelError, ChannelId, Closed, Context, Input, MediaEvent, Note, Open, Outcome, Output, Port,
-    Session, Sinks, StreamRow, Times,
+    ArrivalTimes, ChannelError, ChannelId, CloseReason, Context, Input, MediaEvent, Note, Open,
+    Outcome, Output, Port, Session, Sinks, StreamRow,
 };
 use crate::url::UrlError;
 
@@ -37,22 +39,22 @@ mod publish;
 mod relay;
 mod silent;
 
-use link::Link;
-use publish::Feed;
-use relay::Returning;
+use link::PeerLink;
+use publish::RtpFeed;
+use relay::ReleasingRelay;
 
 /// Interval between receiver reports.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
 /// Interval of checks for repeated NACKs. The first NACK for a gap does not wait for them.
-const ASK_EVERY: Duration = Duration::from_millis(40);
+const NACK_CHECK_INTERVAL: Duration = Duration::from_millis(40);
 
 /// Time after the last BYE in which late packets are still accepted.
-const AFTER_GOODBYE: Duration = Duration::from_millis(200);
+const BYE_GRACE: Duration = Duration::from_millis(200);
 
 /// Granularity of deadlines while media flows. Deadlines are rounded up to a multiple of it, so
 /// that all clients of a worker wake up together.
-const GRID: Duration = Duration::from_millis(20);
+const DEADLINE_GRID: Duration = Duration::from_millis(20);
 
 /// Lifecycle of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,63 +77,63 @@ pub struct Client {
     certificate: Arc<Certificate>,
     signalling: Box<dyn Signalling>,
     /// Actions of the signalling that are still to be carried out.
-    wanted: VecDeque<Wanted>,
+    actions: VecDeque<SignallingAction>,
     phase: Phase,
     /// Signalling connection, open or being opened.
     channel: Option<ChannelId>,
     /// Second signalling connection. Janus over HTTP uses it for events.
-    second: Option<ChannelId>,
+    second_signalling_channel: Option<ChannelId>,
     /// Destination of the signalling connection.
-    target: Option<Target>,
+    signalling_target: Option<SignallingTarget>,
     /// Number of the last channel.
-    channels: u32,
+    last_channel: u32,
     /// Local address of the first signalling connection. Sockets for media are bound to it.
     local: Option<IpAddr>,
-    links: Vec<Link>,
+    links: Vec<PeerLink>,
     /// Plain RTP that is sent to a Janus mount point.
-    feed: Option<Box<Feed>>,
+    feed: Option<Box<RtpFeed>>,
     /// TURN allocations that are being released. Their PeerConnections have ended.
-    returning: Vec<Returning>,
+    releasing_relays: Vec<ReleasingRelay>,
     /// True once the signalling has nothing more to send.
-    has_left: bool,
+    signalling_ended: bool,
     source: Option<Arc<MediaSource>>,
     /// Speaking schedule of the voice. `None` if audio is sent all the time.
-    talk: Option<Box<Talk>>,
+    talk_schedule: Option<Box<TurnSchedule>>,
     /// SSRC of our receiver reports.
     ssrc: u32,
     /// CNAME of our streams and reports.
     cname: String,
     /// Planned start.
-    due: Time,
+    planned_start: Time,
     /// Actual start.
     started: Time,
     /// True if media is available from the start, so that start-up delays are recorded. False for a
     /// client that enters an empty room or only publishes.
-    expects: bool,
+    expects_media_at_start: bool,
     /// True once media is received or sent.
-    began: bool,
+    is_playing: bool,
     /// True once media is received.
-    receives: bool,
+    has_received_media: bool,
     /// True once players were told that the stream is published.
     published: bool,
     /// Time of the next check for received media.
-    check: Option<Time>,
+    media_check_at: Option<Time>,
     /// Time at which the client leaves because the server ended all streams (BYE).
-    over_at: Option<Time>,
+    leave_after_bye_at: Option<Time>,
     /// Time since which media is expected. `None` while no one sends any to this client.
-    expects_since: Option<Time>,
+    media_expected_since: Option<Time>,
     /// Outcome, known once the client leaves.
     outcome: Option<Outcome>,
     /// End of the time that a leaving client has for its goodbye.
-    leave_by: Time,
+    leave_deadline: Time,
     /// Set if media stopped: packets missing up to this time count as lost.
-    silent_until: Option<Time>,
+    loss_counted_until: Option<Time>,
     /// Rows of streams that have ended.
     rows: Vec<StreamSummary>,
     /// Wall-clock time at [`Time::ZERO`], since 1970.
     wall_clock: Option<Duration>,
     /// True if decrypted frames may carry time codes.
-    time_codes: bool,
+    reads_time_codes: bool,
     publisher: Publisher,
 }
 
@@ -147,16 +149,16 @@ impl Client {
         certificate: Arc<Certificate>,
     ) -> Result<Client, UrlError> {
         let (config, url) = (config.into(), Url::parse(url)?);
-        let common = Common {
+        let common = CommonSettings {
             request_timeout: config.request_timeout.0,
             token: config.token.clone(),
             user_agent: config.user_agent.clone(),
-            seed: mix(&[seed, 1]),
+            seed: derive_seed(&[seed, 1]),
         };
-        let signalling: Box<dyn Signalling> = match url.place {
-            Place::Whep | Place::Whip => {
-                let direction = match url.place {
-                    Place::Whip => Direction::Send,
+        let signalling: Box<dyn Signalling> = match url.resource {
+            Resource::Whep | Resource::Whip => {
+                let direction = match url.resource {
+                    Resource::Whip => Direction::Send,
                     _ => Direction::Receive,
                 };
                 let settings = whip::Settings {
@@ -164,12 +166,12 @@ impl Client {
                     follow: config.follow,
                     trickle: config.trickle,
                 };
-                Box::new(Whip::new(settings, url.at.clone(), direction))
+                Box::new(Whip::new(settings, url.endpoint.clone(), direction))
             }
-            Place::Room(_) | Place::Mountpoint(_) => {
+            Resource::Room(_) | Resource::Mountpoint(_) => {
                 let settings = janus::Settings {
                     common,
-                    place: url.place.clone(),
+                    place: url.resource.clone(),
                     trickle: config.trickle,
                     publishes: config.participate.is_some(),
                     subscribe: config.subscribe,
@@ -180,9 +182,9 @@ impl Client {
                     last_n: config.last_n.map(|most| most as usize),
                     long_poll: url.long_poll,
                 };
-                Box::new(Janus::new(settings, url.at.clone()))
+                Box::new(Janus::new(settings, url.endpoint.clone()))
             }
-            Place::LiveKit(ref room) => {
+            Resource::LiveKit(ref room) => {
                 let size = config.participate.as_ref().and_then(|source| source.size);
                 let settings = livekit::Settings {
                     common,
@@ -198,81 +200,81 @@ impl Client {
                         .map_or_else(Vec::new, sent_layers),
                     quality: config.layer.map(Layer::number),
                 };
-                Box::new(LiveKit::new(settings, url.at.clone()))
+                Box::new(LiveKit::new(settings, url.endpoint.clone()))
             }
         };
-        let ssrc = mix(&[seed, 2]) as u32;
+        let ssrc = derive_seed(&[seed, 2]) as u32;
         let feeds = config.feed.is_some();
-        let expects = matches!(url.place, Place::Whep | Place::Mountpoint(_)) && !feeds;
+        let expects = matches!(url.resource, Resource::Whep | Resource::Mountpoint(_)) && !feeds;
         Ok(Client {
             config,
             url,
             seed,
             certificate,
             signalling,
-            wanted: VecDeque::new(),
+            actions: VecDeque::new(),
             phase: Phase::Idle,
             channel: None,
-            second: None,
-            target: None,
-            channels: 0,
+            second_signalling_channel: None,
+            signalling_target: None,
+            last_channel: 0,
             local: None,
             links: Vec::new(),
             feed: None,
-            returning: Vec::new(),
-            has_left: false,
+            releasing_relays: Vec::new(),
+            signalling_ended: false,
             source: None,
-            talk: None,
+            talk_schedule: None,
             ssrc,
-            cname: format!("{:016x}", mix(&[seed, 3])),
-            due: Time::ZERO,
+            cname: format!("{:016x}", derive_seed(&[seed, 3])),
+            planned_start: Time::ZERO,
             started: Time::ZERO,
-            expects,
-            began: false,
-            receives: false,
+            expects_media_at_start: expects,
+            is_playing: false,
+            has_received_media: false,
             published: false,
-            check: None,
-            expects_since: None,
-            over_at: None,
+            media_check_at: None,
+            media_expected_since: None,
+            leave_after_bye_at: None,
             outcome: None,
-            leave_by: Time::NEVER,
-            silent_until: None,
+            leave_deadline: Time::NEVER,
+            loss_counted_until: None,
             rows: Vec::new(),
             wall_clock: None,
-            time_codes: false,
+            reads_time_codes: false,
             publisher: Publisher::default(),
         })
     }
 
     /// Sets the media that the client publishes or feeds.
-    pub fn publishing(mut self, source: Arc<MediaSource>) -> Client {
-        self.signalling.tell_media(Feed::media(&source));
+    pub fn with_source(mut self, source: Arc<MediaSource>) -> Client {
+        self.signalling.set_fed_streams(RtpFeed::media(&source));
         self.source = Some(source);
         self
     }
 
     /// Sends audio as a voice with this speaking schedule.
-    pub(super) fn talking(mut self, talk: Talk) -> Client {
-        self.talk = Some(Box::new(talk));
+    pub(super) fn with_talk(mut self, talk: TurnSchedule) -> Client {
+        self.talk_schedule = Some(Box::new(talk));
         self
     }
 
     /// Sets the wall-clock time at [`Time::ZERO`], since 1970. Published media is stamped with it.
     pub fn with_wall_clock(mut self, wall_clock: Duration) -> Client {
         self.wall_clock = Some(wall_clock);
-        self.signalling.tell_wall_clock(wall_clock);
+        self.signalling.set_wall_clock(wall_clock);
         self
     }
 
     /// Enables the search for time codes in decrypted frames.
-    pub fn looking_for_codes(mut self) -> Client {
-        self.time_codes = true;
+    pub fn with_time_codes(mut self) -> Client {
+        self.reads_time_codes = true;
         self
     }
 
     fn next_channel(&mut self) -> ChannelId {
-        self.channels += 1;
-        ChannelId(self.channels)
+        self.last_channel += 1;
+        ChannelId(self.last_channel)
     }
 
     fn is_leaving(&self) -> bool {
@@ -280,46 +282,46 @@ impl Client {
     }
 
     /// Starts the signalling.
-    fn set_to_work(&mut self, cx: &mut Context<'_>) {
+    fn start_signalling(&mut self, cx: &mut Context<'_>) {
         self.phase = Phase::Active;
-        self.check = None;
-        self.signal(cx, |signalling, scope| signalling.begin(scope));
+        self.media_check_at = None;
+        self.call_signalling(cx, |signalling, scope| signalling.begin(scope));
     }
 
-    /// Calls the signalling. Its actions are carried out later, by [`Client::carry_out`].
-    fn signal(
+    /// Calls the signalling. Its actions are carried out later, by [`Client::run_actions`].
+    fn call_signalling(
         &mut self,
         cx: &mut Context<'_>,
-        does: impl FnOnce(&mut dyn Signalling, &mut Scope<'_>),
+        does: impl FnOnce(&mut dyn Signalling, &mut SignallingContext<'_>),
     ) {
-        let mut scope = Scope {
+        let mut scope = SignallingContext {
             now: cx.now,
             recorder: cx.recorder,
-            wanted: &mut self.wanted,
+            actions: &mut self.actions,
         };
         does(&mut *self.signalling, &mut scope);
-        self.expects_since = match self.signalling.expects_media() {
-            true => self.expects_since.or(Some(cx.now)),
+        self.media_expected_since = match self.signalling.expects_media() {
+            true => self.media_expected_since.or(Some(cx.now)),
             false => None,
         };
     }
 
     /// Carries out the actions of the signalling.
-    fn carry_out(&mut self, cx: &mut Context<'_>) {
+    fn run_actions(&mut self, cx: &mut Context<'_>) {
         while self.phase != Phase::Ended
-            && let Some(wanted) = self.wanted.pop_front()
+            && let Some(wanted) = self.actions.pop_front()
         {
-            self.carry_out_one(cx, wanted);
+            self.run_action(cx, wanted);
         }
     }
 
-    fn carry_out_one(&mut self, cx: &mut Context<'_>, wanted: Wanted) {
+    fn run_action(&mut self, cx: &mut Context<'_>, wanted: SignallingAction) {
         match wanted {
-            Wanted::Connect(target) => self.connect(cx, target),
-            Wanted::ConnectSecond(_) if self.is_leaving() => {}
-            Wanted::ConnectSecond(target) => self.connect_second(cx, target),
-            Wanted::SendSecond(bytes) => {
-                if let Some(channel) = self.second {
+            SignallingAction::Connect(target) => self.connect(cx, target),
+            SignallingAction::ConnectSecond(_) if self.is_leaving() => {}
+            SignallingAction::ConnectSecond(target) => self.connect_second(cx, target),
+            SignallingAction::SendSecond(bytes) => {
+                if let Some(channel) = self.second_signalling_channel {
                     let port = Port::Media;
                     cx.out.push_back(Output::Send {
                         channel,
@@ -328,7 +330,7 @@ impl Client {
                     });
                 }
             }
-            Wanted::Send(bytes) => {
+            SignallingAction::Send(bytes) => {
                 if let Some(channel) = self.channel {
                     let port = Port::Media;
                     cx.out.push_back(Output::Send {
@@ -338,65 +340,71 @@ impl Client {
                     });
                 }
             }
-            Wanted::HangUp => {
-                for channel in [self.channel.take(), self.second.take()] {
+            SignallingAction::Disconnect => {
+                for channel in [self.channel.take(), self.second_signalling_channel.take()] {
                     cx.out
                         .extend(channel.map(|channel| Output::Close { channel }));
                 }
             }
-            Wanted::Left => self.has_left(cx),
-            Wanted::Failed { failure, detail } => self.signalling_failed(cx, failure, detail),
-            Wanted::Note { kind, text } => cx.out.push_back(Output::Note(Note { kind, text })),
+            SignallingAction::Left => self.signalling_has_ended(cx),
+            SignallingAction::Failed { failure, detail } => {
+                self.signalling_failed(cx, failure, detail)
+            }
+            SignallingAction::Note { kind, text } => {
+                cx.out.push_back(Output::Note(Note { kind, text }))
+            }
             // A leaving client starts nothing new.
             _ if self.is_leaving() => {}
-            Wanted::Offer { peer, direction } => self.open_link(cx, peer, direction, None),
-            Wanted::Answer { peer, offer } => match self.link(peer) {
+            SignallingAction::CreateOffer { peer, direction } => {
+                self.open_link(cx, peer, direction, None)
+            }
+            SignallingAction::AnswerOffer { peer, offer } => match self.link_index(peer) {
                 Some(at) => self.answer(cx, at, &offer),
                 None => self.open_link(cx, peer, Direction::Receive, Some(offer)),
             },
-            Wanted::Answered { peer, answer } => {
-                if let Some(at) = self.link(peer) {
-                    self.answered(cx, at, &answer);
+            SignallingAction::RemoteAnswer { peer, answer } => {
+                if let Some(at) = self.link_index(peer) {
+                    self.handle_answer(cx, at, &answer);
                 }
             }
-            Wanted::Candidate { peer, candidate } => {
-                if let Some(at) = self.link(peer) {
+            SignallingAction::RemoteCandidate { peer, candidate } => {
+                if let Some(at) = self.link_index(peer) {
                     self.candidate(cx, at, &candidate);
                 }
             }
-            Wanted::Feed { ports } => self.open_feed(cx, &ports),
-            Wanted::Expect => self.expects = true,
-            Wanted::Forget { peer } => {
-                if let Some(at) = self.link(peer) {
-                    self.drop_link(cx, at);
+            SignallingAction::FeedTo { ports } => self.open_feed(cx, &ports),
+            SignallingAction::ExpectMedia => self.expects_media_at_start = true,
+            SignallingAction::DropPeer { peer } => {
+                if let Some(at) = self.link_index(peer) {
+                    self.close_link(cx, at);
                 }
             }
         }
     }
 
-    fn connect(&mut self, cx: &mut Context<'_>, target: Target) {
+    fn connect(&mut self, cx: &mut Context<'_>, target: SignallingTarget) {
         if let Some(channel) = self.channel.take() {
             cx.out.push_back(Output::Close { channel });
         }
         let channel = self.next_channel();
         self.channel = Some(channel);
         let open = self.opening(&target);
-        self.target = Some(target);
+        self.signalling_target = Some(target);
         cx.out.push_back(Output::Open { channel, open });
     }
 
-    fn connect_second(&mut self, cx: &mut Context<'_>, target: Target) {
-        if let Some(channel) = self.second.take() {
+    fn connect_second(&mut self, cx: &mut Context<'_>, target: SignallingTarget) {
+        if let Some(channel) = self.second_signalling_channel.take() {
             cx.out.push_back(Output::Close { channel });
         }
         let channel = self.next_channel();
-        self.second = Some(channel);
+        self.second_signalling_channel = Some(channel);
         let open = self.opening(&target);
         cx.out.push_back(Output::Open { channel, open });
     }
 
-    fn opening(&self, target: &Target) -> Open {
-        let Target { host, port, secure } = target.clone();
+    fn opening(&self, target: &SignallingTarget) -> Open {
+        let SignallingTarget { host, port, secure } = target.clone();
         let timeout = self.config.connect_timeout.0;
         match secure {
             true => Open::Tls {
@@ -416,15 +424,16 @@ impl Client {
     fn opened(&mut self, cx: &mut Context<'_>, channel: ChannelId, local: SocketAddr) {
         if self.channel == Some(channel) {
             if self.local.is_none() {
-                self.local = Some(crate::session::bind_beside(local.ip()));
+                self.local = Some(crate::session::udp_bind_address(local.ip()));
                 let delay = cx.now.since(self.started);
                 cx.recorder
                     .record(clients::CONNECT_DELAY, delay.as_nanos() as u64);
             }
-            return self.signal(cx, |signalling, scope| signalling.connected(scope));
+            return self.call_signalling(cx, |signalling, scope| signalling.connected(scope));
         }
-        if self.second == Some(channel) {
-            return self.signal(cx, |signalling, scope| signalling.second_connected(scope));
+        if self.second_signalling_channel == Some(channel) {
+            return self
+                .call_signalling(cx, |signalling, scope| signalling.second_connected(scope));
         }
         if self.feed_opened(cx, channel) {
             return;
@@ -439,17 +448,17 @@ impl Client {
     }
 
     fn open_failed(&mut self, cx: &mut Context<'_>, channel: ChannelId, error: ChannelError) {
-        if self.channel == Some(channel) || self.second == Some(channel) {
-            match self.second == Some(channel) {
-                true => self.second = None,
+        if self.channel == Some(channel) || self.second_signalling_channel == Some(channel) {
+            match self.second_signalling_channel == Some(channel) {
+                true => self.second_signalling_channel = None,
                 false => self.channel = None,
             }
-            let target = self.target.as_ref();
+            let target = self.signalling_target.as_ref();
             let target = target.map(|target| format!("{}:{}", target.host, target.port));
             let detail = format!("{error} ({})", target.unwrap_or_default());
             if self.is_leaving() {
                 self.goodbye_unanswered(cx, &detail);
-                return self.has_left(cx);
+                return self.signalling_has_ended(cx);
             }
             let failure = ConnectFailure::from(error);
             return self.fail(cx, failure.into(), detail);
@@ -459,18 +468,18 @@ impl Client {
         }
         let mut links = self.links.iter();
         if let Some(at) = links.position(|link| link.channel == channel) {
-            self.link_failed(cx, at, error);
+            self.link_open_failed(cx, at, error);
         }
     }
 
-    fn closed(&mut self, cx: &mut Context<'_>, channel: ChannelId, how: Closed) {
+    fn closed(&mut self, cx: &mut Context<'_>, channel: ChannelId, how: CloseReason) {
         if self.channel == Some(channel) {
             self.channel = None;
-            return self.signal(cx, |signalling, scope| signalling.closed(scope, how));
+            return self.call_signalling(cx, |signalling, scope| signalling.closed(scope, how));
         }
-        if self.second == Some(channel) {
-            self.second = None;
-            return self.signal(cx, |signalling, scope| {
+        if self.second_signalling_channel == Some(channel) {
+            self.second_signalling_channel = None;
+            return self.call_signalling(cx, |signalling, scope| {
                 signalling.second_closed(scope, how);
             });
         }
@@ -484,59 +493,70 @@ impl Client {
     }
 
     /// Reports that the client plays, once it first receives or sends media.
-    fn begins(&mut self, cx: &mut Context<'_>, at: Time) {
-        if !std::mem::replace(&mut self.began, true) {
+    fn report_playing(&mut self, cx: &mut Context<'_>, at: Time) {
+        if !std::mem::replace(&mut self.is_playing, true) {
             cx.out.push_back(Output::Playing { at });
         }
     }
 
     /// Records the start-up delays when the first media arrives.
-    fn begins_to_receive(&mut self, cx: &mut Context<'_>, at: Time) {
-        if !std::mem::replace(&mut self.receives, true) && self.expects {
+    fn record_startup(&mut self, cx: &mut Context<'_>, at: Time) {
+        if !std::mem::replace(&mut self.has_received_media, true) && self.expects_media_at_start {
             for (histogram, from) in [
-                (clients::STARTUP_DELAY, self.due),
+                (clients::STARTUP_DELAY, self.planned_start),
                 (clients::STARTUP_DELAY_FROM_SENT, self.started),
             ] {
                 let delay = at.since(from);
                 cx.recorder.record(histogram, delay.as_nanos() as u64);
             }
         }
-        self.begins(cx, at);
+        self.report_playing(cx, at);
     }
 
     /// Handles everything that is due.
-    fn look(&mut self, cx: &mut Context<'_>) {
-        let said = self.signalling.deadline().filter(|_| !self.has_left);
+    fn handle_due(&mut self, cx: &mut Context<'_>) {
+        let said = self
+            .signalling
+            .deadline()
+            .filter(|_| !self.signalling_ended);
         if said.is_some_and(|due| due <= cx.now) {
-            self.signal(cx, |signalling, scope| signalling.look(scope));
+            self.call_signalling(cx, |signalling, scope| signalling.handle_due(scope));
         }
         let mut at = 0;
         while let Some(link) = self.links.get(at) {
             let number = link.number;
-            let limit = link.limit(&self.config);
+            let limit = link.setup_deadline(&self.config);
             if link
                 .deadline()
                 .into_iter()
                 .chain(limit)
                 .any(|due| due <= cx.now)
             {
-                self.due_link(cx, at);
+                self.handle_link_due(cx, at);
             }
             // If the link was dropped, the next one now has its index.
             at += usize::from(self.links.get(at).is_some_and(|link| link.number == number));
         }
-        if !self.returning.is_empty() {
-            self.look_at_returning(cx);
+        if !self.releasing_relays.is_empty() {
+            self.drive_releasing_relays(cx);
         }
-        self.due_feed(cx);
-        self.look_at_media(cx);
+        self.handle_feed_due(cx);
+        self.check_deadlines(cx);
     }
 
     /// Earliest deadline of an active client that belongs to no PeerConnection.
-    fn due_beside_links(&self) -> Time {
-        let returning = self.returning.iter().filter_map(Returning::deadline);
+    fn client_deadline(&self) -> Time {
+        let returning = self
+            .releasing_relays
+            .iter()
+            .filter_map(ReleasingRelay::deadline);
         let feed = self.feed.as_ref().and_then(|feed| feed.deadline());
-        let own = [self.check, self.over_at, self.signalling.deadline(), feed];
+        let own = [
+            self.media_check_at,
+            self.leave_after_bye_at,
+            self.signalling.deadline(),
+            feed,
+        ];
         let all = own.into_iter().flatten().chain(returning);
         all.min().unwrap_or(Time::NEVER)
     }
@@ -547,22 +567,24 @@ impl Session for Client {
         if self.phase == Phase::Ended {
             return;
         }
-        if !self.returning.is_empty() {
-            self.of_returning(cx, &input);
+        if !self.releasing_relays.is_empty() {
+            self.pass_to_releasing_relay(cx, &input);
         }
         match input {
             _ if self.phase == Phase::Ended => return,
             Input::Start { due } if self.phase == Phase::Idle => {
-                (self.due, self.started) = (due, cx.now);
-                self.set_to_work(cx);
+                (self.planned_start, self.started) = (due, cx.now);
+                self.start_signalling(cx);
             }
             Input::Opened { channel, local, .. } => self.opened(cx, channel, local),
             Input::OpenFailed { channel, error } => self.open_failed(cx, channel, error),
             Input::Bytes { channel, bytes, .. } if self.channel == Some(channel) => {
-                self.signal(cx, |signalling, scope| signalling.bytes(scope, bytes));
+                self.call_signalling(cx, |signalling, scope| signalling.bytes(scope, bytes));
             }
-            Input::Bytes { channel, bytes, .. } if self.second == Some(channel) => {
-                self.signal(cx, |signalling, scope| {
+            Input::Bytes { channel, bytes, .. }
+                if self.second_signalling_channel == Some(channel) =>
+            {
+                self.call_signalling(cx, |signalling, scope| {
                     signalling.second_bytes(scope, bytes);
                 });
             }
@@ -574,15 +596,18 @@ impl Session for Client {
             } => {
                 let mut links = self.links.iter();
                 if let Some(link) = links.position(|link| link.channel == channel) {
-                    self.relayed_bytes(cx, link, bytes, Times::new(runs, at));
+                    self.relayed_bytes(cx, link, bytes, ArrivalTimes::new(runs, at));
                 }
             }
-            Input::Closed { channel, how } => self.closed(cx, channel, how),
+            Input::Closed {
+                channel,
+                reason: how,
+            } => self.closed(cx, channel, how),
             Input::Datagrams { channel, datagrams } => {
                 let mut links = self.links.iter();
                 match links.position(|link| link.channel == channel) {
                     Some(at) => self.datagrams(cx, at, datagrams),
-                    None => self.feed_heard(cx, channel, datagrams),
+                    None => self.handle_feed_rtcp(cx, channel, datagrams),
                 }
             }
             Input::Media {
@@ -592,56 +617,62 @@ impl Session for Client {
             Input::Media {
                 sink,
                 event: MediaEvent::FeedbackDue { .. },
-            } => self.media_is_missing(cx, sink),
+            } => self.request_missing_now(cx, sink),
             Input::Media {
                 sink,
-                event: MediaEvent::Numbered,
-            } => self.media_is_numbered(cx, sink),
-            Input::Told { message, .. } => self.publisher.hear(message, cx.now),
-            Input::FlowEnded { flow } => self.sending_ended(cx, flow),
+                event: MediaEvent::FirstTransportNumber,
+            } => self.send_feedback_now(cx, sink),
+            Input::TopicMessage { message, .. } => self.publisher.handle_message(message, cx.now),
+            Input::FlowEnded { flow } => self.handle_flow_ended(cx, flow),
             Input::Stop { until } => self.stop(cx, until),
             _ => {}
         }
-        self.carry_out(cx);
+        self.run_actions(cx);
         if self.phase != Phase::Ended {
-            self.look(cx);
-            self.carry_out(cx);
+            self.handle_due(cx);
+            self.run_actions(cx);
         }
     }
 
-    fn awaits(&self, now: Time) -> bool {
+    fn awaits_input(&self, now: Time) -> bool {
         let links = &self.links;
         self.phase != Phase::Active
             || links
                 .iter()
-                .any(|link| link.stands.is_none() || link.awaits(now))
-            || self.due_beside_links() <= now
+                .any(|link| link.connected_at.is_none() || link.awaits(now))
+            || self.client_deadline() <= now
     }
 
     fn deadline(&self) -> Option<Time> {
         match self.phase {
             Phase::Idle | Phase::Ended => return None,
             Phase::Leaving => {
-                let said = self.signalling.deadline().filter(|_| !self.has_left);
+                let said = self
+                    .signalling
+                    .deadline()
+                    .filter(|_| !self.signalling_ended);
                 let said = said.unwrap_or(Time::NEVER);
-                let returning = self.returning.iter().filter_map(Returning::deadline);
+                let returning = self
+                    .releasing_relays
+                    .iter()
+                    .filter_map(ReleasingRelay::deadline);
                 let returning = returning.min().unwrap_or(Time::NEVER);
-                return Some(said.min(self.leave_by).min(returning));
+                return Some(said.min(self.leave_deadline).min(returning));
             }
             Phase::Active => {}
         }
-        let mut due = self.due_beside_links();
+        let mut due = self.client_deadline();
         let mut all_stand = !self.links.is_empty();
         for link in &self.links {
-            all_stand &= link.stands.is_some();
-            let limit = link.limit(&self.config);
+            all_stand &= link.connected_at.is_some();
+            let limit = link.setup_deadline(&self.config);
             for own in link.deadline().into_iter().chain(limit) {
                 due = due.min(own);
             }
         }
         match (due, all_stand) {
             (Time::NEVER, _) => None,
-            (due, true) => Some(on_grid(due)),
+            (due, true) => Some(round_up_to_grid(due)),
             (due, false) => Some(due),
         }
     }
@@ -653,19 +684,23 @@ impl Session for Client {
 
 /// Layers of the simulcast that is sent, best first. Empty without simulcast.
 fn sent_layers(source: &SourceConfig) -> Vec<livekit::SentLayer> {
-    let layers = if source.simulcast { 0..LAYERS } else { 0..0 };
+    let layers = if source.simulcast {
+        0..SIMULCAST_LAYERS
+    } else {
+        0..0
+    };
     let layer = |layer| {
         let own = source.layer(layer);
         livekit::SentLayer {
             size: own.size.map(|size| (size.width, size.height)),
-            bitrate: own.made_bitrate(),
+            bitrate: own.generated_bitrate(),
         }
     };
     layers.map(layer).collect()
 }
 
-/// Rounds up to a multiple of [`GRID`].
-fn on_grid(at: Time) -> Time {
-    let grid = GRID.as_nanos() as u64;
+/// Rounds up to a multiple of [`DEADLINE_GRID`].
+fn round_up_to_grid(at: Time) -> Time {
+    let grid = DEADLINE_GRID.as_nanos() as u64;
     Time::from_nanos(at.as_nanos().div_ceil(grid).saturating_mul(grid))
 }

@@ -10,29 +10,29 @@ use mediagen::ladder::Encoder;
 use std::time::Duration;
 
 use super::Client;
-use super::congestion::{Congestion, Numbered};
+use super::congestion::{CongestionControl, NumberedStream};
 use crate::media::rtcp::{self, Packet};
 use crate::media::rtp::{
-    Clip, Faults, FlowSettings, LiveFlow, LiveSettings, RtpFlow, TalkFlow, TalkSettings,
+    Clip, EncoderFlow, EncoderFlowSettings, Faults, FlowSettings, RtpFlow, TalkFlow, TalkSettings,
 };
-use crate::media::source::{LAYERS, MediaSource};
-use crate::mix::mix;
+use crate::media::source::{MediaSource, SIMULCAST_LAYERS};
+use crate::mix::derive_seed;
 use crate::publication;
-use crate::session::{Context, FlowId, Flows, Note, Output, Reading};
-use crate::webrtc::again::Again;
+use crate::session::{Context, FlowId, Flows, Note, Output, ReadTiming};
+use crate::webrtc::again::Retransmitter;
 use crate::webrtc::failure::Failure;
-use crate::webrtc::feedback::{HistoryCounts, Message, Retransmissions, TransportCc, messages};
+use crate::webrtc::feedback::{Message, RtxStream, SendHistoryCounts, TransportCc, messages};
 use crate::webrtc::metrics as m;
 use crate::webrtc::sdp::{
-    Agreed, Codec, Direction as Way, LocalSource, MediaKind, OfferedMedia,
+    Codec, Direction as Way, LocalSource, MediaKind, NegotiatedMedia, OfferedMedia,
     extension as header_extension,
 };
 use crate::webrtc::signalling::livekit;
 use crate::webrtc::turn::RelayChannel;
-use crate::webrtc::url::Place;
-pub(super) use feed::Feed;
-use media::{Counts, Media};
-use sealed::{LayerNames, Sealed};
+use crate::webrtc::url::Resource;
+pub(super) use feed::RtpFeed;
+use media::{MediaCounts, StreamMedia};
+use sealed::{EncryptedFlow, LayerExtensions};
 
 /// Interval at which sent media is counted and reports are sent.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
@@ -45,87 +45,87 @@ const LIVE_AFTER: Duration = Duration::from_secs(2);
 const PACKETS_MAX: u64 = 100_000;
 
 /// RIDs of the layers of a simulcast, best first.
-type LayerIds = [&'static str; LAYERS as usize];
+type LayerRids = [&'static str; SIMULCAST_LAYERS as usize];
 
 /// RIDs of high, middle and low quality, as most web pages use them.
-const LAYER_NAMES: LayerIds = ["h", "m", "l"];
+const LAYER_RIDS: LayerRids = ["h", "m", "l"];
 
 /// Media that a PeerConnection sends.
 #[derive(Debug, Default)]
-pub(super) struct Sent {
-    streams: Vec<Outgoing>,
+pub(super) struct OutgoingMedia {
+    streams: Vec<OutgoingStream>,
     /// Sections that the server accepted.
-    agreed: Vec<Taken>,
+    accepted_sections: Vec<AcceptedSection>,
     /// Time of the next count, at which reports are sent as well.
     count_at: Option<Time>,
     /// Time when the first media was sent.
-    began: Option<Time>,
+    began_at: Option<Time>,
     /// Congestion control, if it is enabled.
-    congestion: Option<Box<Congestion>>,
+    congestion: Option<Box<CongestionControl>>,
     /// Bit rate of the video that follows from the estimate.
     target: u64,
     /// Bit rate that was last requested of the encoder.
-    asked: u64,
+    requested_bitrate: u64,
     /// Round-trip time to the server, measured by ICE.
     pub(super) round_trip: Option<Duration>,
     /// True once the server has reported received packets.
-    heard: bool,
+    is_reported: bool,
 }
 
 /// Section that the server accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Taken {
+struct AcceptedSection {
     /// Index of the section in the offer, which is also that of its clip.
-    place: usize,
+    section_index: usize,
     /// True if the server may request packets again (NACK).
     nack: bool,
     /// Payload type of the stream for retransmissions (RTX), if it was negotiated.
-    rtx: Option<u8>,
+    rtx_payload_type: Option<u8>,
     /// Id of the header extension for the audio level.
-    level: Option<u8>,
+    level_extension: Option<u8>,
     /// Id of the extension for transport-wide sequence numbers, if the server sends feedback for
     /// it. A server may accept numbers for video only. It would count numbered audio packets as
     /// lost.
-    numbered: Option<u8>,
+    number_extension: Option<u8>,
     /// Names of the accepted layers of a simulcast. `None` for a refused layer.
-    layers: [Option<LayerNames>; LAYERS as usize],
+    layers: [Option<LayerExtensions>; SIMULCAST_LAYERS as usize],
     /// Names of the only stream, if no layer was accepted.
-    alone: LayerNames,
+    single_stream: LayerExtensions,
 }
 
 /// Outgoing stream.
 #[derive(Debug)]
-struct Outgoing {
+struct OutgoingStream {
     flow: FlowId,
     ssrc: u32,
     /// Counts of NACKed packets that the recorder already has.
-    counted_again: HistoryCounts,
+    recorded_retransmissions: SendHistoryCounts,
     /// Counts of sent media that the recorder already has.
-    counted: Counts,
+    recorded_counts: MediaCounts,
     /// Cumulative loss in the server's last report.
     reported_lost: i32,
     /// Highest sequence number in the server's last report.
     reported_highest: Option<u32>,
     /// Number of the last full intra request. A repeated number is the same request (RFC 5104,
     /// 4.3.1.2).
-    last_demand: Option<u8>,
+    last_fir_number: Option<u8>,
 }
 
-impl Outgoing {
-    fn new(flow: FlowId, ssrc: u32) -> Outgoing {
-        Outgoing {
+impl OutgoingStream {
+    fn new(flow: FlowId, ssrc: u32) -> OutgoingStream {
+        OutgoingStream {
             flow,
             ssrc,
-            counted_again: HistoryCounts::default(),
-            counted: Counts::default(),
+            recorded_retransmissions: SendHistoryCounts::default(),
+            recorded_counts: MediaCounts::default(),
             reported_lost: 0,
             reported_highest: None,
-            last_demand: None,
+            last_fir_number: None,
         }
     }
 }
 
-impl Sent {
+impl OutgoingMedia {
     pub(super) fn next_due(&self) -> Option<Time> {
         self.count_at
     }
@@ -134,14 +134,14 @@ impl Sent {
     /// nothing if `wall_clock` is `None`, because sender reports are disabled. If `goodbye` is
     /// true, a BYE is added in either case. Without a sender report, it follows an empty receiver
     /// report (RFC 3550, 6.1).
-    fn reports_of_ours(
+    fn rtcp_compounds(
         &self,
         flows: &mut Flows,
         (now, wall_clock, name): (Time, Option<Duration>, &str),
         goodbye: bool,
     ) -> Vec<Vec<u8>> {
-        let mut report = |stream: &Outgoing| match wall_clock {
-            Some(wall_clock) => Some(flows.with(stream.flow, |sealed: &mut Sealed| {
+        let mut report = |stream: &OutgoingStream| match wall_clock {
+            Some(wall_clock) => Some(flows.access_as(stream.flow, |sealed: &mut EncryptedFlow| {
                 sealed.media.report(now, wall_clock, name, goodbye)
             })),
             None if goodbye => {
@@ -159,17 +159,19 @@ impl Sent {
     /// Returns for each stream whether its packets have transport-wide sequence numbers.
     #[cfg(test)]
     pub(super) fn numbered(&self, flows: &mut Flows) -> Vec<bool> {
-        let has = |sealed: &mut Sealed| sealed.numbered.is_some();
+        let has = |sealed: &mut EncryptedFlow| sealed.numbering.is_some();
         let streams = self.streams.iter();
-        streams.map(|stream| flows.with(stream.flow, has)).collect()
+        streams
+            .map(|stream| flows.access_as(stream.flow, has))
+            .collect()
     }
 
     /// Stores what the server accepted, and whether and where it wants retransmissions.
-    pub(super) fn agree(&mut self, sections: &[Agreed], names: LayerIds) {
-        let taken_of = |section: &Agreed| {
+    pub(super) fn set_accepted_sections(&mut self, sections: &[NegotiatedMedia], names: LayerRids) {
+        let taken_of = |section: &NegotiatedMedia| {
             let mut codecs = section.codecs.iter();
             let nack = codecs.any(|codec| codec.feedback.iter().any(|words| words == "nack"));
-            let rtx = section.codecs.iter().find(|codec| codec.is("rtx"));
+            let rtx = section.codecs.iter().find(|codec| codec.has_name("rtx"));
             let number = |uri| {
                 let number = section.extension_id(uri);
                 number.and_then(|number| u8::try_from(number).ok())
@@ -184,39 +186,41 @@ impl Sent {
                 let &[letter] = name.as_bytes() else {
                     return None;
                 };
-                Some(LayerNames {
+                Some(LayerExtensions {
                     mid,
                     rid: Some((rid.filter(|_| is_taken)?, letter)),
-                    repaired: number(header_extension::REPAIRED_RID),
+                    repaired_rid: number(header_extension::REPAIRED_RID),
                 })
             };
-            Taken {
+            AcceptedSection {
                 layers: names.map(named),
-                alone: LayerNames {
+                single_stream: LayerExtensions {
                     mid,
                     rid: None,
-                    repaired: None,
+                    repaired_rid: None,
                 },
-                place: section.place,
+                section_index: section.index,
                 nack,
-                rtx: rtx.map(|codec| codec.payload_type),
-                level: number(header_extension::AUDIO_LEVEL),
-                numbered: number(header_extension::TRANSPORT_CC)
+                rtx_payload_type: rtx.map(|codec| codec.payload_type),
+                level_extension: number(header_extension::AUDIO_LEVEL),
+                number_extension: number(header_extension::TRANSPORT_CC)
                     .filter(|_| section.has_feedback("transport-cc")),
             }
         };
         let taken = || sections.iter().filter(|section| section.direction.sends());
-        self.agreed = taken().map(taken_of).collect();
+        self.accepted_sections = taken().map(taken_of).collect();
     }
 
     /// Sends all packets over this TURN channel from now on.
-    pub(super) fn leave_by(&mut self, channel: Option<RelayChannel>, flows: &mut Flows) {
+    pub(super) fn set_turn_channel(&mut self, channel: Option<RelayChannel>, flows: &mut Flows) {
         for stream in &self.streams {
-            flows.with(stream.flow, |sealed: &mut Sealed| sealed.channel = channel);
+            flows.access_as(stream.flow, |sealed: &mut EncryptedFlow| {
+                sealed.channel = channel
+            });
         }
     }
 
-    fn stream(&mut self, ssrc: u32) -> Option<&mut Outgoing> {
+    fn stream(&mut self, ssrc: u32) -> Option<&mut OutgoingStream> {
         self.streams.iter_mut().find(|stream| stream.ssrc == ssrc)
     }
 
@@ -229,9 +233,9 @@ impl Sent {
                     recorder.add(m::NACKED_PACKETS, missing.len() as u64);
                     let round_trip = self.round_trip;
                     if let Some(stream) = self.stream(media) {
-                        flows.with(stream.flow, |sealed: &mut Sealed| {
-                            if let Some(again) = &mut sealed.again {
-                                again.ask(&missing, now, round_trip);
+                        flows.access_as(stream.flow, |sealed: &mut EncryptedFlow| {
+                            if let Some(again) = &mut sealed.retransmissions {
+                                again.queue_requested(&missing, now, round_trip);
                             }
                         });
                     }
@@ -239,16 +243,22 @@ impl Sent {
                 Message::PictureLoss { media, .. } => {
                     recorder.add(m::KEY_FRAME_REQUESTS, 1);
                     if let Some(stream) = self.stream(media) {
-                        flows.with(stream.flow, |sealed: &mut Sealed| sealed.media.key_frame());
+                        flows.access_as(stream.flow, |sealed: &mut EncryptedFlow| {
+                            sealed.media.request_key_frame()
+                        });
                     }
                 }
-                Message::FullIntra { demands, .. } => {
+                Message::FullIntra {
+                    requests: demands, ..
+                } => {
                     recorder.add(m::KEY_FRAME_REQUESTS, demands.len() as u64);
                     for (media, number) in demands {
                         if let Some(stream) = self.stream(media)
-                            && stream.last_demand.replace(number) != Some(number)
+                            && stream.last_fir_number.replace(number) != Some(number)
                         {
-                            flows.with(stream.flow, |sealed: &mut Sealed| sealed.media.key_frame());
+                            flows.access_as(stream.flow, |sealed: &mut EncryptedFlow| {
+                                sealed.media.request_key_frame()
+                            });
                         }
                     }
                 }
@@ -257,47 +267,47 @@ impl Sent {
                     if let Some(congestion) = &mut self.congestion {
                         congestion.remb(bitrate);
                     }
-                    self.follow(flows);
+                    self.apply_estimate(flows);
                 }
                 Message::TransportCc(message) => {
                     recorder.add(m::TRANSPORT_FEEDBACK_RECEIVED, 1);
-                    self.told(&message, now, flows);
+                    self.handle_transport_feedback(&message, now, flows);
                 }
             }
         }
     }
 
     /// Handles transport feedback.
-    fn told(&mut self, message: &TransportCc, now: Time, flows: &mut Flows) {
+    fn handle_transport_feedback(&mut self, message: &TransportCc, now: Time, flows: &mut Flows) {
         let Some(congestion) = &mut self.congestion else {
             return;
         };
         for stream in &self.streams {
-            flows.with(stream.flow, |sealed: &mut Sealed| {
-                let follows = matches!(sealed.media, Media::Live(_));
-                if let Some(numbered) = &mut sealed.numbered {
-                    numbered.take(follows, congestion);
+            flows.access_as(stream.flow, |sealed: &mut EncryptedFlow| {
+                let follows = matches!(sealed.media, StreamMedia::Live(_));
+                if let Some(numbered) = &mut sealed.numbering {
+                    numbered.collect_into(follows, congestion);
                 }
             });
         }
-        congestion.told(now, message);
-        self.follow(flows);
+        congestion.handle_transport_feedback(now, message);
+        self.apply_estimate(flows);
     }
 
     /// Sets the bit rate of the video to the estimate.
-    fn follow(&mut self, flows: &mut Flows) {
+    fn apply_estimate(&mut self, flows: &mut Flows) {
         let Some(congestion) = &self.congestion else {
             return;
         };
         let (_, target) = congestion.estimate();
         // Each change is a message to the thread that sends, so changes below 1 % are skipped.
-        if target.abs_diff(self.asked) * 100 < self.asked {
+        if target.abs_diff(self.requested_bitrate) * 100 < self.requested_bitrate {
             return;
         }
-        self.asked = target;
+        self.requested_bitrate = target;
         for stream in &self.streams {
-            flows.with(stream.flow, |sealed: &mut Sealed| {
-                if let Media::Live(flow) = &mut sealed.media {
+            flows.access_as(stream.flow, |sealed: &mut EncryptedFlow| {
+                if let StreamMedia::Live(flow) = &mut sealed.media {
                     self.target = flow.set_bitrate(target);
                 }
             });
@@ -306,7 +316,7 @@ impl Sent {
 
     /// Handles RTCP of the server: its receiver reports and its feedback, up to the first packet
     /// that cannot be parsed.
-    pub(super) fn reports(
+    pub(super) fn handle_rtcp(
         &mut self,
         compound: &[u8],
         now: Time,
@@ -349,38 +359,41 @@ impl Sent {
                     // Late packets have arrived, or duplicates.
                     Err(_) => recorder.take_back(m::REPORTED_LOST, more.unsigned_abs()),
                 }
-                self.heard = true;
+                self.is_reported = true;
             }
         }
         if let Some(congestion) = self.congestion.as_mut().filter(|_| packets > 0) {
-            congestion.reported(now, packets, lost);
-            self.follow(flows);
+            congestion.handle_report(now, packets, lost);
+            self.apply_estimate(flows);
         }
     }
 }
 
-impl Sent {
+impl OutgoingMedia {
     /// Adds what was sent since the last call to the recorder.
     fn count(&mut self, flows: &mut Flows, recorder: &mut Recorder) {
         for stream in &mut self.streams {
-            let now = flows.with(stream.flow, |sealed: &mut Sealed| {
-                let again = sealed.again.as_ref().map(Again::counts);
+            let now = flows.access_as(stream.flow, |sealed: &mut EncryptedFlow| {
+                let again = sealed.retransmissions.as_ref().map(Retransmitter::counts);
                 (sealed.media.counts(), again.unwrap_or_default())
             });
             let (now, again) = now;
-            let asked = std::mem::replace(&mut stream.counted_again, again);
-            let sent_again = again.sent_again - asked.sent_again;
+            let asked = std::mem::replace(&mut stream.recorded_retransmissions, again);
+            let sent_again = again.retransmitted - asked.retransmitted;
             recorder.add(m::RETRANSMITTED_PACKETS, sent_again);
             let too_late = again.unknown - asked.unknown;
             recorder.add(m::NACKED_TOO_LATE, too_late);
-            let before = std::mem::replace(&mut stream.counted, now);
+            let before = std::mem::replace(&mut stream.recorded_counts, now);
             recorder.add(m::SENT_PACKETS, now.packets - before.packets);
             recorder.add(m::SENT_BYTES, now.bytes - before.bytes);
             recorder.add(m::SENT_FRAMES, now.frames - before.frames);
             recorder.add(m::NOT_TAKEN, now.not_taken - before.not_taken);
             let early = now.early_key_frames - before.early_key_frames;
             recorder.add(m::EARLY_KEY_FRAMES, early);
-            recorder.add(m::SENT_VOICE_PACKETS, now.voiced - before.voiced);
+            recorder.add(
+                m::SENT_VOICE_PACKETS,
+                now.voice_packets - before.voice_packets,
+            );
         }
         if let Some(congestion) = &self.congestion {
             recorder.record(m::ESTIMATED_BITRATE, congestion.estimate().0);
@@ -393,25 +406,27 @@ impl Sent {
         for stream in &self.streams {
             cx.out.push_back(Output::StopFlow { flow: stream.flow });
             cx.flows
-                .with(stream.flow, |sealed: &mut Sealed| sealed.media.stop());
+                .access_as(stream.flow, |sealed: &mut EncryptedFlow| {
+                    sealed.media.stop()
+                });
         }
     }
 }
 
 /// Returns a number that identifies a layer of a clip.
-fn number(index: usize, layer: usize) -> u64 {
+fn layer_seed(index: usize, layer: usize) -> u64 {
     index as u64 | (layer as u64) << 32
 }
 
 impl Client {
     /// Returns the SSRC of a layer of a clip.
     fn own_ssrc(&self, (index, layer): (usize, usize)) -> u32 {
-        mix(&[self.seed, 41, number(index, layer)]) as u32
+        derive_seed(&[self.seed, 41, layer_seed(index, layer)]) as u32
     }
 
     /// Returns the SSRC of the retransmissions of a layer.
     fn rtx_ssrc(&self, (index, layer): (usize, usize)) -> u32 {
-        mix(&[self.seed, 44, number(index, layer)]) as u32
+        derive_seed(&[self.seed, 44, layer_seed(index, layer)]) as u32
     }
 
     /// Returns a payload type for retransmissions that no clip uses.
@@ -423,10 +438,10 @@ impl Client {
     }
 
     /// Returns the RIDs by which the server knows the layers of a simulcast.
-    pub(super) fn layer_names(&self) -> LayerIds {
-        match self.url.place {
-            Place::LiveKit(_) => livekit::LAYER_NAMES,
-            _ => LAYER_NAMES,
+    pub(super) fn layer_rids(&self) -> LayerRids {
+        match self.url.resource {
+            Resource::LiveKit(_) => livekit::LAYER_RIDS,
+            _ => LAYER_RIDS,
         }
     }
 
@@ -459,7 +474,7 @@ impl Client {
                 let again = Codec::new(self.rtx_payload_type(index), "rtx", rate);
                 codecs.push(again.with_parameters(&format!("apt={}", clip.payload_type())));
             }
-            let layered = index == 0 && !source.layers.is_empty();
+            let layered = index == 0 && !source.lower_layers.is_empty();
             let of_layers = [
                 header_extension::MID,
                 header_extension::RID,
@@ -470,19 +485,19 @@ impl Client {
                 ssrc: self.own_ssrc((index, 0)),
                 rtx_ssrc: Some(self.rtx_ssrc((index, 0))),
                 cname: self.cname.clone(),
-                stream: "streamgauge".to_owned(),
-                track: format!("{}{index}", clip.media()),
+                stream_id: "streamgauge".to_owned(),
+                track_id: format!("{}{index}", clip.media()),
                 layers: match layered {
-                    true => self.layer_names().map(str::to_owned).to_vec(),
+                    true => self.layer_rids().map(str::to_owned).to_vec(),
                     false => Vec::new(),
                 },
             };
             // An extension must have the same id in all sections of a transport.
             let of_all = self
                 .config
-                .follows()
+                .follows_congestion()
                 .then_some(header_extension::TRANSPORT_CC);
-            let talks = kind == MediaKind::Audio && self.talk.is_some();
+            let talks = kind == MediaKind::Audio && self.talk_schedule.is_some();
             let of_voice = talks.then_some(header_extension::AUDIO_LEVEL);
             medias.push(OfferedMedia {
                 kind,
@@ -508,38 +523,46 @@ impl Client {
         if self.feed.is_some() {
             return source.clips.iter().map(|clip| clip.media()).collect();
         }
-        let taken = self.links.iter().flat_map(|link| &link.sent.agreed);
+        let taken = self
+            .links
+            .iter()
+            .flat_map(|link| &link.outgoing_media.accepted_sections);
         taken
-            .filter_map(|taken| Some(source.clips.get(taken.place)?.media()))
+            .filter_map(|taken| Some(source.clips.get(taken.section_index)?.media()))
             .collect()
     }
 
     /// Creates and starts one of the streams of the source.
-    fn media(&self, now: Time, source: &MediaSource, (index, layer): (usize, usize)) -> Media {
+    fn start_media(
+        &self,
+        now: Time,
+        source: &MediaSource,
+        (index, layer): (usize, usize),
+    ) -> StreamMedia {
         let ssrc = self.own_ssrc((index, layer));
         // The first number is far below the wrap-around, so that receivers have settled on an SRTP
         // index before it.
-        let first_seq = mix(&[self.seed, 42, number(index, layer)]) as u16 & 0x3fff;
-        let first_timestamp = mix(&[self.seed, 43, number(index, layer)]) as u32;
+        let first_seq = derive_seed(&[self.seed, 42, layer_seed(index, layer)]) as u16 & 0x3fff;
+        let first_timestamp = derive_seed(&[self.seed, 43, layer_seed(index, layer)]) as u32;
         let pacing = source.pacing;
-        if let (Some(talk), "audio") = (&self.talk, source.clips[index].media()) {
+        if let (Some(talk), "audio") = (&self.talk_schedule, source.clips[index].media()) {
             let mut flow = TalkFlow::new(TalkSettings {
                 clip: source.clips[index].clone(),
-                quiet: Clip::opus_quiet(),
+                dtx_payload: Clip::opus_quiet(),
                 talk: (**talk).clone(),
                 ssrc,
                 first_seq,
                 first_timestamp,
             });
             flow.start(now);
-            return Media::Talk(Box::new(flow));
+            return StreamMedia::Talk(Box::new(flow));
         }
         let encoded = match layer {
-            0 => source.encoded.as_ref(),
-            lower => source.layers.get(lower - 1),
+            0 => source.ladder.as_ref(),
+            lower => source.lower_layers.get(lower - 1),
         };
         if let Some(ladder) = encoded.filter(|_| index == 0) {
-            let mut flow = LiveFlow::new(LiveSettings {
+            let mut flow = EncoderFlow::new(EncoderFlowSettings {
                 encoder: Encoder::new(ladder.clone()),
                 pacing,
                 ssrc,
@@ -550,7 +573,7 @@ impl Client {
                 flow = flow.with_time_codes(wall_clock);
             }
             flow.start(now);
-            return Media::Live(flow);
+            return StreamMedia::Live(flow);
         }
         let mut flow = RtpFlow::new(FlowSettings {
             clip: source.clips[index].clone(),
@@ -567,7 +590,7 @@ impl Client {
             flow = flow.with_time_codes(wall_clock);
         }
         flow.start(now);
-        Media::Clip(flow)
+        StreamMedia::Clip(flow)
     }
 
     /// Starts sending, because the PeerConnection is connected.
@@ -576,25 +599,31 @@ impl Client {
             return;
         };
         let channel = self.links[at].channel;
-        let sent = &mut self.links[at].sent;
-        sent.congestion = self.config.follows().then(|| {
-            let ladder = source.encoded.as_ref();
+        let sent = &mut self.links[at].outgoing_media;
+        sent.congestion = self.config.follows_congestion().then(|| {
+            let ladder = source.ladder.as_ref();
             let bitrate = ladder.map_or(0, |ladder| Encoder::new(ladder.clone()).bitrate());
             sent.target = bitrate;
-            let numbered = sent.agreed.iter().find_map(|taken| taken.numbered);
-            let what = (bitrate, self.config.packet());
-            Box::new(Congestion::new(cx.now, what, numbered))
+            let numbered = sent
+                .accepted_sections
+                .iter()
+                .find_map(|taken| taken.number_extension);
+            let what = (bitrate, self.config.payload_max());
+            Box::new(CongestionControl::new(cx.now, what, numbered))
         });
         for (index, clip) in source.clips.iter().enumerate() {
-            let agreed = &self.links[at].sent.agreed;
-            let agreed = agreed.iter().find(|taken| taken.place == index).copied();
+            let agreed = &self.links[at].outgoing_media.accepted_sections;
+            let agreed = agreed
+                .iter()
+                .find(|taken| taken.section_index == index)
+                .copied();
             let Some(taken) = agreed else {
-                let text = self.of_link(at, &format!("the server refused {}", clip.media()));
+                let text = self.describe_link(at, &format!("the server refused {}", clip.media()));
                 let kind = "media_refused";
                 cx.out.push_back(Output::Note(Note { kind, text }));
                 continue;
             };
-            let layered = index == 0 && !source.layers.is_empty();
+            let layered = index == 0 && !source.lower_layers.is_empty();
             let layers = taken.layers.iter().enumerate();
             let mut layers: Vec<_> = layers
                 .filter_map(|(layer, names)| Some((layer, Some((*names)?))))
@@ -602,9 +631,10 @@ impl Client {
                 .collect();
             if layers.is_empty() {
                 // A single stream, in the best layer.
-                layers.push((0, layered.then_some(taken.alone)));
+                layers.push((0, layered.then_some(taken.single_stream)));
                 if layered {
-                    let text = self.of_link(at, "the server refused simulcast: one layer is sent");
+                    let text =
+                        self.describe_link(at, "the server refused simulcast: one layer is sent");
                     let kind = "simulcast_refused";
                     cx.out.push_back(Output::Note(Note { kind, text }));
                 }
@@ -616,22 +646,22 @@ impl Client {
                 }
             }
         }
-        if self.links[at].sent.streams.is_empty() {
-            let detail = self.of_link(at, "the server refused all offered media");
+        if self.links[at].outgoing_media.streams.is_empty() {
+            let detail = self.describe_link(at, "the server refused all offered media");
             return self.fail(cx, Failure::OfferRefused, detail);
         }
-        self.links[at].sent.count_at = Some(cx.now + COUNT_EVERY);
-        self.links[at].sent.began = Some(cx.now);
+        self.links[at].outgoing_media.count_at = Some(cx.now + COUNT_EVERY);
+        self.links[at].outgoing_media.began_at = Some(cx.now);
         // Only reports and answers to consent checks arrive here.
-        cx.out.push_back(Output::Read {
+        cx.out.push_back(Output::SetReadTiming {
             channel,
-            reading: Reading::Late,
+            reading: ReadTiming::Late,
         });
-        let published = cx.now.since(self.due);
+        let published = cx.now.since(self.planned_start);
         let nanos = published.as_nanos() as u64;
         cx.recorder.record(m::PUBLISH_DELAY, nanos);
-        self.begins(cx, cx.now);
-        self.report_sent(cx, at, false);
+        self.report_playing(cx, cx.now);
+        self.send_sender_reports(cx, at, false);
     }
 
     /// Starts sending a layer of a clip. Returns `false` if there are no keys.
@@ -641,7 +671,7 @@ impl Client {
         at: usize,
         source: &MediaSource,
         which: (usize, usize),
-        (taken, layer): (Taken, Option<LayerNames>),
+        (taken, layer): (AcceptedSection, Option<LayerExtensions>),
     ) -> bool {
         let link = &self.links[at];
         let peer = link.peer.as_ref();
@@ -649,35 +679,38 @@ impl Client {
             return false;
         };
         let ssrc = self.own_ssrc(which);
-        let first = mix(&[self.seed, 45, number(which.0, which.1)]);
+        let first = derive_seed(&[self.seed, 45, layer_seed(which.0, which.1)]);
         let again = taken.nack.then(|| {
-            Again::new(taken.rtx.map(|payload_type| Retransmissions {
+            Retransmitter::new(taken.rtx_payload_type.map(|payload_type| RtxStream {
                 ssrc: self.rtx_ssrc(which),
                 payload_type,
-                next: first as u16 & 0x3fff,
+                next_sequence: first as u16 & 0x3fff,
             }))
         });
-        let congestion = link.sent.congestion.as_ref();
+        let congestion = link.outgoing_media.congestion.as_ref();
         let numbers = congestion.and_then(|own| own.numbers());
-        let numbers = numbers.filter(|_| taken.numbered.is_some());
+        let numbers = numbers.filter(|_| taken.number_extension.is_some());
         let channel = link.channel;
-        let flow = cx.flows.insert(Sealed {
-            media: self.media(cx.now, source, which),
+        let flow = cx.flows.insert(EncryptedFlow {
+            media: self.start_media(cx.now, source, which),
             sealer: Some(sealer),
-            room: BytesMut::new(),
-            again,
-            numbered: numbers.map(Numbered::new),
+            buffer: BytesMut::new(),
+            retransmissions: again,
+            numbering: numbers.map(NumberedStream::new),
             channel: link.relay_channel(),
-            level: taken.level,
-            layer,
+            level_extension: taken.level_extension,
+            layer_extensions: layer,
         });
-        self.links[at].sent.streams.push(Outgoing::new(flow, ssrc));
+        self.links[at]
+            .outgoing_media
+            .streams
+            .push(OutgoingStream::new(flow, ssrc));
         cx.out.push_back(Output::StartFlow { flow, channel });
         true
     }
 
     /// Tells players whether the stream is published.
-    pub(super) fn say_published(&mut self, cx: &mut Context<'_>, is_live: bool) {
+    pub(super) fn announce_published(&mut self, cx: &mut Context<'_>, is_live: bool) {
         if self.source.is_none() || !self.published {
             return;
         }
@@ -687,35 +720,35 @@ impl Client {
             false if self.url.is_room() => return,
             false => publication::gone(None),
         };
-        publication::tell(cx, self.url.topic(), message);
+        publication::publish_message(cx, self.url.topic(), message);
     }
 
     /// Announces the stream once the server seems to receive it.
-    pub(super) fn look_whether_live(&mut self, cx: &mut Context<'_>, at: usize) {
-        let sent = &self.links[at].sent;
+    pub(super) fn announce_when_live(&mut self, cx: &mut Context<'_>, at: usize) {
+        let sent = &self.links[at].outgoing_media;
         let late = |began| cx.now.since(began) >= LIVE_AFTER;
-        if !self.published && (sent.heard || sent.began.is_some_and(late)) {
+        if !self.published && (sent.is_reported || sent.began_at.is_some_and(late)) {
             self.published = true;
-            self.say_published(cx, true);
+            self.announce_published(cx, true);
         }
     }
 
     /// Handles everything that is due while media is sent.
-    pub(super) fn due_sending(&mut self, cx: &mut Context<'_>, at: usize) {
-        self.look_whether_live(cx, at);
-        let sent = &mut self.links[at].sent;
+    pub(super) fn handle_sending_due(&mut self, cx: &mut Context<'_>, at: usize) {
+        self.announce_when_live(cx, at);
+        let sent = &mut self.links[at].outgoing_media;
         if sent.count_at.is_none_or(|due| cx.now < due) {
             return;
         }
         sent.count_at = Some(cx.now + COUNT_EVERY);
         sent.count(cx.flows, cx.recorder);
-        self.report_sent(cx, at, false);
-        self.drain(cx, at);
+        self.send_sender_reports(cx, at, false);
+        self.flush_peer(cx, at);
     }
 
     /// Sends a sender report for each stream, if they are enabled, and a goodbye if `goodbye` is
     /// true.
-    fn report_sent(&mut self, cx: &mut Context<'_>, at: usize, goodbye: bool) {
+    fn send_sender_reports(&mut self, cx: &mut Context<'_>, at: usize, goodbye: bool) {
         let wall_clock = self.wall_clock.unwrap_or_default();
         let wall_clock = self.config.sender_reports.then_some(wall_clock);
         let link = &mut self.links[at];
@@ -723,37 +756,39 @@ impl Client {
             return;
         };
         let about = (cx.now, wall_clock, self.cname.as_str());
-        for report in link.sent.reports_of_ours(cx.flows, about, goodbye) {
+        for report in link.outgoing_media.rtcp_compounds(cx.flows, about, goodbye) {
             peer.send_rtcp(&report);
         }
     }
 
     /// Stops sending, says goodbye, and adds the figures to the recorder.
     pub(super) fn end_sending(&mut self, cx: &mut Context<'_>, at: usize) {
-        if self.links[at].sent.streams.is_empty() {
+        if self.links[at].outgoing_media.streams.is_empty() {
             return;
         }
-        let sent = &mut self.links[at].sent;
+        let sent = &mut self.links[at].outgoing_media;
         sent.stop(cx);
         sent.count(cx.flows, cx.recorder);
-        self.report_sent(cx, at, true);
-        for stream in std::mem::take(&mut self.links[at].sent.streams) {
+        self.send_sender_reports(cx, at, true);
+        for stream in std::mem::take(&mut self.links[at].outgoing_media.streams) {
             cx.flows.remove(stream.flow);
         }
     }
 
     /// Fails the client because a flow has ended. Flows end on their own only if nothing can be
     /// sent.
-    pub(super) fn sending_ended(&mut self, cx: &mut Context<'_>, flow: FlowId) {
+    pub(super) fn handle_flow_ended(&mut self, cx: &mut Context<'_>, flow: FlowId) {
         if self.feed.as_ref().is_some_and(|feed| feed.has(flow)) {
-            return self.not_fed(cx);
+            return self.fail_feed(cx);
         }
-        let of_ours = self
-            .links
-            .iter()
-            .position(|link| link.sent.streams.iter().any(|own| own.flow == flow));
+        let of_ours = self.links.iter().position(|link| {
+            link.outgoing_media
+                .streams
+                .iter()
+                .any(|own| own.flow == flow)
+        });
         if let Some(at) = of_ours {
-            let detail = self.of_link(at, "no media can be sent");
+            let detail = self.describe_link(at, "no media can be sent");
             self.fail(cx, Failure::NotSent, detail);
         }
     }

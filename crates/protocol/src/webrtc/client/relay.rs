@@ -8,32 +8,32 @@ use measure::Time;
 use super::{Client, Phase};
 use crate::media::rtp::metrics as rtp;
 use crate::session::{
-    Arrival, ChannelError, ChannelId, Closed, Context, Datagram, Input, MediaEvent, Open, Output,
-    Port, Reading, Times,
+    Arrival, ArrivalTimes, ChannelError, ChannelId, CloseReason, Context, Datagram, Input,
+    MediaEvent, Open, Output, Port, ReadTiming,
 };
 use crate::webrtc::failure::Failure;
 use crate::webrtc::metrics as m;
 use crate::webrtc::peer::{MEDIA_MARK, Peer, PeerState};
 use crate::webrtc::turn::{
-    Allocation, Frames, NotTurn, RelayChannel, TurnEvent, TurnFailure, TurnReceived, TurnSettings,
-    TurnTransport,
+    Allocation, FrameSplitter, InvalidFrame, RelayChannel, TurnEvent, TurnFailure, TurnReceived,
+    TurnSettings, TurnTransport,
 };
 
 /// TURN relay of a link.
 #[derive(Debug)]
-pub(super) struct Relay {
+pub(super) struct TurnRelay {
     /// True if the TURN server is reached over TCP or TLS.
     reliable: bool,
     /// `None` before the server is reached, and after its connection was lost.
     allocation: Option<Allocation>,
-    frames: Frames,
+    frames: FrameSplitter,
     /// Address of the media server, once ICE has selected it.
     remote: Option<SocketAddr>,
     /// TURN channel that is bound to `remote`.
     channel: Option<u16>,
 }
 
-impl Relay {
+impl TurnRelay {
     pub(super) fn deadline(&self) -> Option<Time> {
         self.allocation.as_ref().and_then(Allocation::deadline)
     }
@@ -44,7 +44,7 @@ impl Relay {
     }
 
     /// Binds a channel to the address that ICE has selected.
-    pub(super) fn found(&mut self, now: Time, remote: SocketAddr) {
+    pub(super) fn bind_channel(&mut self, now: Time, remote: SocketAddr) {
         self.remote = Some(remote);
         if let Some(allocation) = &mut self.allocation {
             allocation.bind(now, remote);
@@ -52,7 +52,7 @@ impl Relay {
     }
 }
 
-impl Relay {
+impl TurnRelay {
     /// TURN channel for outgoing media. `None` until it is bound.
     pub(super) fn channel(&self) -> Option<RelayChannel> {
         Some(RelayChannel {
@@ -82,7 +82,7 @@ impl Relay {
         if let Some(peer) = peer {
             let mut bytes = Vec::new();
             while let Some(to) = peer.poll_transmit(&mut bytes) {
-                transmit(cx, channel, reliable, |out| {
+                send_to_turn(cx, channel, reliable, |out| {
                     allocation.send(now, to, &bytes, out);
                 });
                 bytes.clear();
@@ -90,19 +90,19 @@ impl Relay {
         }
         let mut any = true;
         while any {
-            transmit(cx, channel, reliable, |out| {
+            send_to_turn(cx, channel, reliable, |out| {
                 any = allocation.poll_transmit(out);
             });
         }
     }
 
     /// True if nothing is left to release.
-    fn is_over(&self) -> bool {
-        self.allocation.as_ref().is_none_or(Allocation::is_over)
+    fn is_released(&self) -> bool {
+        self.allocation.as_ref().is_none_or(Allocation::is_ended)
     }
 
     /// Releases the relayed address.
-    fn give_back(&mut self, cx: &mut Context<'_>, channel: ChannelId) {
+    fn release(&mut self, cx: &mut Context<'_>, channel: ChannelId) {
         if let Some(allocation) = &mut self.allocation {
             allocation.close(cx.now);
         }
@@ -112,12 +112,12 @@ impl Relay {
 
 /// TURN allocation that is being released. Its PeerConnection has ended.
 #[derive(Debug)]
-pub(super) struct Returning {
+pub(super) struct ReleasingRelay {
     channel: ChannelId,
-    relay: Box<Relay>,
+    relay: Box<TurnRelay>,
 }
 
-impl Returning {
+impl ReleasingRelay {
     pub(super) fn channel(&self) -> ChannelId {
         self.channel
     }
@@ -139,7 +139,7 @@ impl Returning {
             match frames.next(bytes, &mut end) {
                 Ok(Some((frame, _))) => self.frame(now, frame),
                 Ok(None) => break,
-                Err(NotTurn) => {
+                Err(InvalidFrame) => {
                     self.relay.allocation = None;
                     break;
                 }
@@ -150,7 +150,7 @@ impl Returning {
 }
 
 /// Sends a message to the TURN server.
-fn transmit(
+fn send_to_turn(
     cx: &mut Context<'_>,
     channel: ChannelId,
     reliable: bool,
@@ -178,12 +178,12 @@ impl Client {
         };
         let (host, port, timeout) = (url.host, url.port, self.config.connect_timeout.0);
         let open = match url.transport {
-            TurnTransport::Udp => Open::UdpTo {
+            TurnTransport::Udp => Open::UdpToHost {
                 host,
                 port,
                 local_port: 0,
                 timeout,
-                reading: Reading::AtOnce,
+                reading: ReadTiming::AtOnce,
                 // Datagrams come from the TURN server, with the media inside.
                 media: None,
             },
@@ -200,10 +200,10 @@ impl Client {
             },
         };
         if let Some(link) = self.links.last_mut() {
-            link.relay = Some(Box::new(Relay {
+            link.relay = Some(Box::new(TurnRelay {
                 reliable: url.transport != TurnTransport::Udp,
                 allocation: None,
-                frames: Frames::default(),
+                frames: FrameSplitter::default(),
                 remote: None,
                 channel: None,
             }));
@@ -224,31 +224,31 @@ impl Client {
             ipv6: self.local.is_some_and(|local| local.is_ipv6()),
             timeout: self.config.request_timeout.0,
         };
-        let seed = crate::mix::mix(&[self.seed, 32, u64::from(link.number.0)]);
-        relay.allocation = Some(Allocation::begin(cx.now, settings, seed));
-        self.drain(cx, at);
+        let seed = crate::mix::derive_seed(&[self.seed, 32, u64::from(link.number.0)]);
+        relay.allocation = Some(Allocation::new(cx.now, settings, seed));
+        self.flush_peer(cx, at);
     }
 
     /// Handles the loss of the socket or connection to the TURN server.
-    pub(super) fn relay_closed(&mut self, cx: &mut Context<'_>, at: usize, how: Closed) {
+    pub(super) fn relay_closed(&mut self, cx: &mut Context<'_>, at: usize, how: CloseReason) {
         let is_leaving = self.is_leaving();
         let link = &mut self.links[at];
-        let waits = link.waits_for_turn().is_some();
+        let waits = link.relay_awaited_since().is_some();
         let Some(relay) = link.relay.as_mut().filter(|_| !is_leaving) else {
             return;
         };
         // The address cannot be released any more.
         relay.allocation = None;
-        if waits && how == Closed::Reset && !relay.reliable {
-            return self.link_failed(cx, at, ChannelError::Refused);
+        if waits && how == CloseReason::Reset && !relay.reliable {
+            return self.link_open_failed(cx, at, ChannelError::Refused);
         }
         let what = match how {
-            Closed::End => "the TURN server closed the connection",
-            Closed::Reset => "the connection to the TURN server broke",
-            Closed::Stuck => "the TURN server does not read",
-            Closed::Tls(_) => "the TURN server aborted TLS",
+            CloseReason::End => "the TURN server closed the connection",
+            CloseReason::Reset => "the connection to the TURN server broke",
+            CloseReason::SendQueueFull => "the TURN server does not read",
+            CloseReason::Tls(_) => "the TURN server aborted TLS",
         };
-        let detail = self.of_link(at, what);
+        let detail = self.describe_link(at, what);
         self.fail(cx, Failure::TurnLost, detail);
     }
 
@@ -269,7 +269,7 @@ impl Client {
         cx: &mut Context<'_>,
         at: usize,
         bytes: &[u8],
-        mut times: Times<'_>,
+        mut times: ArrivalTimes<'_>,
     ) {
         let link = &mut self.links[at];
         let (number, channel) = (link.number, link.channel);
@@ -281,26 +281,27 @@ impl Client {
         loop {
             match frames.next(bytes, &mut end) {
                 Ok(Some((frame, length))) => {
-                    let came = times.of(end);
+                    let came = times.arrival_of(end);
                     self.relayed_frame(cx, at, frame, came, length - frame.len());
                     let link = self.links.get(at);
                     if self.phase == Phase::Ended || link.is_none_or(|own| own.number != number) {
                         // The answer to the release may follow in the same read.
-                        let mut returning = self.returning.iter_mut();
+                        let mut returning = self.releasing_relays.iter_mut();
                         if let Some(own) = returning.find(|own| own.channel == channel) {
                             own.relay.frames = frames;
                             own.bytes(cx.now, &bytes[end..]);
-                            self.look_at_returning(cx);
+                            self.drive_releasing_relays(cx);
                         }
                         return;
                     }
                 }
                 Ok(None) => break,
-                Err(NotTurn) => {
+                Err(InvalidFrame) => {
                     if let Some(relay) = &mut self.links[at].relay {
                         relay.allocation = None;
                     }
-                    let detail = self.of_link(at, "the TURN server sent data that is not TURN");
+                    let detail =
+                        self.describe_link(at, "the TURN server sent data that is not TURN");
                     return self.fail(cx, Failure::TurnLost, detail);
                 }
             }
@@ -308,7 +309,7 @@ impl Client {
         if let Some(relay) = &mut self.links[at].relay {
             relay.frames = frames;
         }
-        self.drain(cx, at);
+        self.flush_peer(cx, at);
     }
 
     /// Handles a message of the TURN server, or a datagram with a ChannelData header. `around` is
@@ -330,7 +331,7 @@ impl Client {
         let TurnReceived::Data { peer: from, bytes } = allocation.handle(cx.now, frame) else {
             return;
         };
-        let Some(sink) = link.sink.filter(|_| MEDIA_MARK.is_on(bytes)) else {
+        let Some(sink) = link.sink.filter(|_| MEDIA_MARK.matches(bytes)) else {
             let at_peer = Datagram {
                 from,
                 at: came,
@@ -349,28 +350,29 @@ impl Client {
         }
         match cx.sinks.packet(sink, &arrival, cx.recorder) {
             Some(MediaEvent::First { at }) => self.media_began(cx, sink, at),
-            Some(MediaEvent::FeedbackDue { .. }) => self.media_is_missing(cx, sink),
-            Some(MediaEvent::Numbered) => self.media_is_numbered(cx, sink),
+            Some(MediaEvent::FeedbackDue { .. }) => self.request_missing_now(cx, sink),
+            Some(MediaEvent::FirstTransportNumber) => self.send_feedback_now(cx, sink),
             _ => {}
         }
     }
 
     /// Releases the relayed address of a PeerConnection that has ended.
-    pub(super) fn give_back(
+    pub(super) fn release_relay(
         &mut self,
         cx: &mut Context<'_>,
         channel: ChannelId,
-        mut relay: Box<Relay>,
+        mut relay: Box<TurnRelay>,
     ) {
-        relay.give_back(cx, channel);
-        self.returning.push(Returning { channel, relay });
-        self.look_at_returning(cx);
+        relay.release(cx, channel);
+        self.releasing_relays
+            .push(ReleasingRelay { channel, relay });
+        self.drive_releasing_relays(cx);
     }
 
     /// Handles what is due while relayed addresses are released, and removes those that are
     /// released.
-    pub(super) fn look_at_returning(&mut self, cx: &mut Context<'_>) {
-        for own in &mut self.returning {
+    pub(super) fn drive_releasing_relays(&mut self, cx: &mut Context<'_>) {
+        for own in &mut self.releasing_relays {
             if let Some(allocation) = &mut own.relay.allocation
                 && allocation.deadline().is_some_and(|due| due <= cx.now)
             {
@@ -379,28 +381,28 @@ impl Client {
             own.relay.send_waiting(cx, own.channel, None);
         }
         let out = &mut cx.out;
-        self.returning.retain(|own| {
-            let is_over = own.relay.is_over();
+        self.releasing_relays.retain(|own| {
+            let is_over = own.relay.is_released();
             if is_over {
                 let channel = own.channel;
                 out.push_back(Output::Close { channel });
             }
             !is_over
         });
-        if self.has_left && self.returning.is_empty() {
-            self.left(cx);
+        if self.signalling_ended && self.releasing_relays.is_empty() {
+            self.finish(cx);
         }
     }
 
     /// Passes input from a TURN server to an allocation that is being released.
-    pub(super) fn of_returning(&mut self, cx: &mut Context<'_>, input: &Input<'_>) {
+    pub(super) fn pass_to_releasing_relay(&mut self, cx: &mut Context<'_>, input: &Input<'_>) {
         let channel = match input {
             Input::Bytes { channel, .. }
             | Input::Datagrams { channel, .. }
             | Input::Closed { channel, .. } => *channel,
             _ => return,
         };
-        let mut returning = self.returning.iter_mut();
+        let mut returning = self.releasing_relays.iter_mut();
         let Some(own) = returning.find(|own| own.channel == channel) else {
             return;
         };
@@ -413,7 +415,7 @@ impl Client {
             Input::Bytes { bytes, .. } => own.bytes(cx.now, bytes),
             _ => own.relay.allocation = None,
         }
-        self.look_at_returning(cx);
+        self.drive_releasing_relays(cx);
     }
 
     /// Handles what is due at the TURN server. Returns `true` if the PeerConnection has ended.
@@ -425,7 +427,7 @@ impl Client {
             && allocation.deadline().is_some_and(|due| due <= cx.now)
         {
             allocation.handle_timeout(cx.now);
-            self.drain(cx, at);
+            self.flush_peer(cx, at);
         }
         let link = self.links.get(at);
         self.phase == Phase::Ended || link.is_none_or(|own| own.number != number)
@@ -439,7 +441,7 @@ impl Client {
             match event {
                 TurnEvent::Allocated { relayed } => {
                     let link = &mut self.links[at];
-                    let begun = std::mem::replace(&mut link.begun, cx.now);
+                    let begun = std::mem::replace(&mut link.requested_at, cx.now);
                     let waited = cx.now.since(begun);
                     cx.recorder.record(m::TURN_DELAY, waited.as_nanos() as u64);
                     self.link_opened(cx, at, relayed);
@@ -458,7 +460,7 @@ impl Client {
                         TurnFailure::Lost(_) => Failure::TurnLost,
                     };
                     let what = format!("the TURN server: {}", failure.text());
-                    let detail = self.of_link(at, &what);
+                    let detail = self.describe_link(at, &what);
                     return self.fail(cx, reason, detail);
                 }
             }
@@ -473,10 +475,10 @@ impl Client {
     fn channel_bound(&mut self, cx: &mut Context<'_>, at: usize) {
         let link = &mut self.links[at];
         let channel = link.relay_channel();
-        link.sent.leave_by(channel, cx.flows);
+        link.outgoing_media.set_turn_channel(channel, cx.flows);
         let state = link.peer.as_ref().map(|peer| peer.state());
-        if link.stands.is_none() && state == Some(PeerState::Connected) {
-            self.stands(cx, at);
+        if link.connected_at.is_none() && state == Some(PeerState::Connected) {
+            self.link_connected(cx, at);
         }
     }
 }

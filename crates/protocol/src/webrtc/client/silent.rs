@@ -6,7 +6,7 @@ use super::{Client, Phase};
 use crate::media::rtp::metrics::STREAMS_SILENT;
 use crate::media::silence;
 use crate::session::{Context, Note, Output};
-use crate::webrtc::tracks::{Course, Section, Tracks};
+use crate::webrtc::tracks::{MediaStatus, Section, Tracks};
 
 impl Client {
     /// Counts silent streams at the end of a client that has not failed, and adds a note about
@@ -14,7 +14,7 @@ impl Client {
     ///
     /// A stream that never started counts only if its publisher belongs to the same run and is
     /// known to send it: servers also negotiate audio for publishers that have none.
-    pub(super) fn look_for_silent_streams(&self, cx: &mut Context<'_>) {
+    pub(super) fn note_silent_streams(&self, cx: &mut Context<'_>) {
         if self.phase != Phase::Active {
             return;
         }
@@ -24,22 +24,25 @@ impl Client {
         let mut courses = Vec::new();
         let muted_until = |track: &str| self.signalling.muted_until(track);
         for link in &self.links {
-            if let (Some(sink), Some(stood)) = (link.sink, link.stands) {
+            if let (Some(sink), Some(stood)) = (link.sink, link.connected_at) {
                 let tracks = cx.sinks.get::<Tracks>(sink);
-                let all = tracks.courses(until, stood, silence, muted_until);
+                let all = tracks.section_statuses(until, stood, silence, muted_until);
                 let own = |(section, course): (&Section, _)| {
                     (section.track.clone(), section.kind, course)
                 };
                 courses.extend(all.into_iter().map(own));
             }
         }
-        if courses.iter().all(|(.., course)| *course != Course::Goes) {
+        if courses
+            .iter()
+            .all(|(.., course)| *course != MediaStatus::Flowing)
+        {
             return;
         }
         for (missing, why) in self.signalling.missing_tracks() {
             let is_it = |track: &Option<String>| track.as_deref() == Some(missing);
             let mut own = courses.iter().filter(|(track, ..)| is_it(track));
-            if own.any(|(.., course)| matches!(course, Course::Goes | Course::Muted)) {
+            if own.any(|(.., course)| matches!(course, MediaStatus::Flowing | MediaStatus::Muted)) {
                 continue;
             }
             // A track is reported once.
@@ -57,8 +60,12 @@ impl Client {
         let patience = silence::bound(Duration::ZERO, Duration::ZERO, silence);
         for (_, kind, course) in courses {
             let what = match course {
-                Course::Stopped(silent) => format!("no packet for {:.3} s", silent.as_secs_f64()),
-                Course::NeverCame(waited) if waited >= patience && self.publisher.sends(kind) => {
+                MediaStatus::Stopped(silent) => {
+                    format!("no packet for {:.3} s", silent.as_secs_f64())
+                }
+                MediaStatus::NeverArrived(waited)
+                    if waited >= patience && self.publisher.sends(kind) =>
+                {
                     "no packet".to_owned()
                 }
                 _ => continue,

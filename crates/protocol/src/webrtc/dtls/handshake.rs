@@ -9,7 +9,7 @@ use measure::Time;
 use thiserror::Error;
 
 use crate::webrtc::certificate::Certificate;
-use crate::webrtc::clock::{from_library, to_library};
+use crate::webrtc::clock::{from_instant, to_instant};
 use crate::webrtc::srtp::{SrtpKeys, SrtpProfile};
 
 /// Maximum size of a datagram, in bytes. It fits a path MTU of 1,280 bytes with IPv6, UDP and a
@@ -18,11 +18,11 @@ const DATAGRAM_MAX: usize = 1200;
 
 /// Maximum number of retransmissions of a flight. With a first interval of 50 ms, the last one
 /// follows after about 26 s, and the flight fails after about 51 s.
-const RETRANSMISSIONS: usize = 9;
+const RETRANSMISSIONS_MAX: usize = 9;
 
 /// Number of distinct seeds, and maximum number of configurations that are kept.
 const SEEDS: u64 = 16;
-const SHARED_MAX: usize = 64;
+const CONFIGURATIONS_MAX: usize = 64;
 
 /// Bounds of the time settings.
 const TIME_MIN: Duration = Duration::from_millis(1);
@@ -32,7 +32,7 @@ const TIME_MAX: Duration = Duration::from_secs(3600);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DtlsSettings {
     /// True if this side is the client, which starts the handshake.
-    pub client: bool,
+    pub is_client: bool,
     /// Time until the first retransmission of a flight. It doubles each time.
     pub first_retransmission: Duration,
     /// Time limit of the handshake.
@@ -73,7 +73,7 @@ pub struct Dtls {
     out: VecDeque<Vec<u8>>,
     /// Number of datagrams in `out` that were pending before the last datagram was handled. They
     /// do not answer it.
-    before: usize,
+    pending_before: usize,
     events: VecDeque<DtlsEvent>,
 }
 
@@ -82,16 +82,16 @@ impl Dtls {
     pub fn new(now: Time, certificate: &Certificate, settings: DtlsSettings) -> Dtls {
         let config = configuration(settings);
         let certificate = certificate.for_dtls();
-        let inner = dimpl::Dtls::new_12(config, certificate, to_library(now));
+        let inner = dimpl::Dtls::new_12(config, certificate, to_instant(now));
         let mut dtls = Dtls {
             inner: Box::new(inner),
-            client: settings.client,
+            client: settings.is_client,
             deadline: None,
             out: VecDeque::new(),
-            before: 0,
+            pending_before: 0,
             events: VecDeque::new(),
         };
-        dtls.inner.set_active(settings.client);
+        dtls.inner.set_active(settings.is_client);
         // The library sends nothing before it knows the time, and cannot fail yet.
         let _ = dtls.handle_timeout(now);
         dtls
@@ -104,9 +104,9 @@ impl Dtls {
 
     /// Returns true if the next datagram belongs to a server's last flight, which completes the
     /// handshake.
-    pub fn is_server_and_done(&self) -> bool {
+    pub fn is_last_server_flight(&self) -> bool {
         let done = |event: &DtlsEvent| matches!(event, DtlsEvent::Completed(_));
-        !self.client && self.before == 0 && self.events.iter().any(done)
+        !self.client && self.pending_before == 0 && self.events.iter().any(done)
     }
 
     /// Handles a datagram. Invalid parts that do not break the handshake are ignored.
@@ -116,10 +116,10 @@ impl Dtls {
     pub fn handle(&mut self, now: Time, bytes: &[u8]) -> Result<(), DtlsError> {
         // This may retransmit the previous flight, which does not answer the datagram.
         self.handle_timeout(now)?;
-        self.before = self.out.len();
+        self.pending_before = self.out.len();
         let result = self.inner.handle_packet(bytes);
         self.drain();
-        result.map_err(failure)
+        result.map_err(dtls_error)
     }
 
     /// Handles all timers that are due.
@@ -127,9 +127,9 @@ impl Dtls {
     /// # Errors
     /// The other side did not answer in time.
     pub fn handle_timeout(&mut self, now: Time) -> Result<(), DtlsError> {
-        let result = self.inner.handle_timeout(to_library(now));
+        let result = self.inner.handle_timeout(to_instant(now));
         self.drain();
-        result.map_err(failure)
+        result.map_err(dtls_error)
     }
 
     /// Time at which [`Dtls::handle_timeout`] is due.
@@ -146,7 +146,7 @@ impl Dtls {
 
     /// Returns the next datagram to send.
     pub fn poll_transmit(&mut self) -> Option<Vec<u8>> {
-        self.before = self.before.saturating_sub(1);
+        self.pending_before = self.pending_before.saturating_sub(1);
         self.out.pop_front()
     }
 
@@ -169,7 +169,7 @@ impl Dtls {
                     continue;
                 }
                 Output::Timeout(at) => {
-                    self.deadline = Some(from_library(at));
+                    self.deadline = Some(from_instant(at));
                     if completion.lacks_keys() {
                         self.events.push_back(DtlsEvent::Completed(None));
                     }
@@ -182,8 +182,9 @@ impl Dtls {
                 }
                 Output::KeyingMaterial(material, profile) => {
                     completion.has_keys = true;
-                    let keys = own_profile(profile)
-                        .and_then(|profile| SrtpKeys::exported(profile, &material, self.client));
+                    let keys = srtp_profile(profile).and_then(|profile| {
+                        SrtpKeys::from_exported(profile, &material, self.client)
+                    });
                     DtlsEvent::Completed(keys)
                 }
                 Output::CloseNotify => DtlsEvent::Closed,
@@ -216,7 +217,7 @@ fn configuration(settings: DtlsSettings) -> Arc<Config> {
     static SHARED: Mutex<Vec<(DtlsSettings, Arc<Config>)>> = Mutex::new(Vec::new());
     // The keys of a connection do not depend on the seed: many connections may use one seed.
     let settings = DtlsSettings {
-        client: false,
+        is_client: false,
         first_retransmission: settings.first_retransmission.clamp(TIME_MIN, TIME_MAX),
         timeout: settings.timeout.clamp(TIME_MIN, TIME_MAX),
         seed: settings.seed % SEEDS,
@@ -229,7 +230,7 @@ fn configuration(settings: DtlsSettings) -> Arc<Config> {
     let config = Config::builder()
         .mtu(DATAGRAM_MAX)
         .flight_start_rto(settings.first_retransmission)
-        .flight_retries(RETRANSMISSIONS)
+        .flight_retries(RETRANSMISSIONS_MAX)
         .handshake_timeout(settings.timeout)
         // ICE has verified the address. A cookie would verify it again, at the cost of a round
         // trip.
@@ -237,14 +238,14 @@ fn configuration(settings: DtlsSettings) -> Arc<Config> {
         .dangerously_set_rng_seed(settings.seed)
         .build();
     let config = Arc::new(config.expect("these settings are within the library's bounds"));
-    if shared.len() >= SHARED_MAX {
+    if shared.len() >= CONFIGURATIONS_MAX {
         shared.clear();
     }
     shared.push((settings, config.clone()));
     config
 }
 
-fn own_profile(profile: Profile) -> Option<SrtpProfile> {
+fn srtp_profile(profile: Profile) -> Option<SrtpProfile> {
     Some(match profile {
         Profile::AEAD_AES_256_GCM => SrtpProfile::AeadAes256Gcm,
         Profile::AEAD_AES_128_GCM => SrtpProfile::AeadAes128Gcm,
@@ -253,7 +254,7 @@ fn own_profile(profile: Profile) -> Option<SrtpProfile> {
     })
 }
 
-fn failure(error: dimpl::Error) -> DtlsError {
+fn dtls_error(error: dimpl::Error) -> DtlsError {
     match error {
         dimpl::Error::Timeout(_) => DtlsError::TimedOut,
         other => DtlsError::Failed(other.to_string()),
@@ -289,7 +290,7 @@ mod tests {
         let start = Time::from_nanos(1_000_000_000);
         let mut ends = [true, false].map(|client| {
             let settings = DtlsSettings {
-                client,
+                is_client: client,
                 first_retransmission: Duration::from_millis(50),
                 timeout: Duration::from_secs(10),
                 seed: 1,
@@ -317,7 +318,7 @@ mod tests {
         let start = Time::from_nanos(1_000_000_000);
         let [mut client, mut server] = [true, false].map(|client| {
             let settings = DtlsSettings {
-                client,
+                is_client: client,
                 first_retransmission: Duration::from_millis(50),
                 timeout: Duration::from_secs(10),
                 seed: 1,
@@ -337,7 +338,7 @@ mod tests {
         server.handle(late, &end).expect("it is in order");
         let mut is_last = Vec::new();
         loop {
-            is_last.push(server.is_server_and_done());
+            is_last.push(server.is_last_server_flight());
             if server.poll_transmit().is_none() {
                 break;
             }

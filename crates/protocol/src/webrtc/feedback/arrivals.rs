@@ -4,28 +4,28 @@ use std::collections::VecDeque;
 
 use measure::Time;
 
-use super::transport_cc::{TICK, TICKS_OF_REFERENCE, TransportCc};
+use super::transport_cc::{TICK, TICKS_PER_REFERENCE, TransportCc};
 
 /// Maximum number of pending arrivals: 80 ms at 25,000 packets per second.
-const KEPT_MAX: usize = 2000;
+const PENDING_MAX: usize = 2000;
 
 /// Maximum number of packet statuses in one message, so that any message fits into a datagram of
 /// 1,200 bytes.
-const SAID_MAX: usize = 450;
+const STATUSES_MAX: usize = 450;
 
 /// Number of packets before `base` whose reported status is remembered, and maximum number of late
 /// arrivals between two messages.
-const SAID_KEPT: u16 = 512;
+const REPORTED_WINDOW: u16 = 512;
 const LATE_MAX: usize = 16;
 
 /// Counts of reported and unreported arrivals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ArrivalsCounts {
     /// Packets whose arrival was reported.
-    pub said: u64,
+    pub reported: u64,
     /// Duplicates, packets that arrived too late to be reported, and pending packets discarded at a
     /// jump of the sequence numbers.
-    pub left_out: u64,
+    pub unreported: u64,
     /// Messages written.
     pub messages: u64,
 }
@@ -36,13 +36,13 @@ pub struct ArrivalsCounts {
 pub struct Arrivals {
     /// Sequence number of the first entry of `kept`; `None` before the first packet.
     base: Option<u16>,
-    kept: VecDeque<Option<Time>>,
+    pending: VecDeque<Option<Time>>,
     /// Packets that arrived after they had been reported as not received, in order of arrival.
     late: VecDeque<(u16, Time)>,
     /// Status reported for the last packets before `base`: one bit per packet, set if it was
-    /// received, indexed by sequence number modulo `SAID_KEPT`.
-    said: [u64; SAID_KEPT as usize / 64],
-    number: u8,
+    /// received, indexed by sequence number modulo `REPORTED_WINDOW`.
+    reported: [u64; REPORTED_WINDOW as usize / 64],
+    feedback_count: u8,
     counts: ArrivalsCounts,
 }
 
@@ -53,73 +53,73 @@ impl Arrivals {
 
     /// Records the arrival of a packet.
     #[inline]
-    pub fn packet(&mut self, number: u16, at: Time) {
+    pub fn record_arrival(&mut self, number: u16, at: Time) {
         let base = *self.base.get_or_insert(number);
         let place = usize::from(number.wrapping_sub(base));
-        if place >= KEPT_MAX {
-            self.jumped(number, at);
+        if place >= PENDING_MAX {
+            self.packet_outside_window(number, at);
             return;
         }
-        while self.kept.len() <= place {
-            self.kept.push_back(None);
+        while self.pending.len() <= place {
+            self.pending.push_back(None);
         }
-        match &mut self.kept[place] {
-            Some(_) => self.counts.left_out += 1,
+        match &mut self.pending[place] {
+            Some(_) => self.counts.unreported += 1,
             arrival => *arrival = Some(at),
         }
     }
 
     /// Handles a packet that an earlier message covered, or one so far ahead that the sender must
     /// have restarted.
-    fn jumped(&mut self, number: u16, at: Time) {
+    fn packet_outside_window(&mut self, number: u16, at: Time) {
         let base = self.base.unwrap_or(number);
         if number.wrapping_sub(base) >= 1 << 15 {
-            let is_new = base.wrapping_sub(number) <= SAID_KEPT && !self.was_said(number);
+            let is_new = base.wrapping_sub(number) <= REPORTED_WINDOW && !self.was_reported(number);
             match is_new && self.late.len() < LATE_MAX {
                 true => {
-                    self.say(number, true);
+                    self.set_reported(number, true);
                     self.late.push_back((number, at));
                 }
-                false => self.counts.left_out += 1,
+                false => self.counts.unreported += 1,
             }
             return;
         }
-        let kept = self.kept.iter().flatten().count() + self.late.len();
-        self.counts.left_out += kept as u64;
-        self.kept.clear();
+        let kept = self.pending.iter().flatten().count() + self.late.len();
+        self.counts.unreported += kept as u64;
+        self.pending.clear();
         self.late.clear();
         // The status of earlier packets is unknown, so none of them may count as late.
-        self.said = [u64::MAX; SAID_KEPT as usize / 64];
+        self.reported = [u64::MAX; REPORTED_WINDOW as usize / 64];
         self.base = Some(number);
-        self.kept.push_back(Some(at));
+        self.pending.push_back(Some(at));
     }
 
     fn bit(number: u16) -> (usize, u64) {
-        let place = number % SAID_KEPT;
+        let place = number % REPORTED_WINDOW;
         (usize::from(place / 64), 1 << (place % 64))
     }
 
-    fn was_said(&self, number: u16) -> bool {
+    fn was_reported(&self, number: u16) -> bool {
         let (word, bit) = Arrivals::bit(number);
-        self.said[word] & bit != 0
+        self.reported[word] & bit != 0
     }
 
-    fn say(&mut self, number: u16, came: bool) {
+    fn set_reported(&mut self, number: u16, came: bool) {
         let (word, bit) = Arrivals::bit(number);
         match came {
-            true => self.said[word] |= bit,
-            false => self.said[word] &= !bit,
+            true => self.reported[word] |= bit,
+            false => self.reported[word] &= !bit,
         }
     }
 
     /// Returns `true` once a packet has arrived.
-    pub fn has_begun(&self) -> bool {
+    pub fn has_arrivals(&self) -> bool {
         self.base.is_some()
     }
 
     /// Returns `true` if no arrivals are pending.
     pub fn is_empty(&self) -> bool {
-        self.late.is_empty() && self.kept.iter().all(Option::is_none)
+        self.late.is_empty() && self.pending.iter().all(Option::is_none)
     }
 
     /// Appends a message with pending arrivals and removes them. Returns `false` if there were
@@ -128,7 +128,7 @@ impl Arrivals {
     /// An arrival that differs by more than 8 s from the one before it begins another message, and
     /// each late arrival has a message of its own: call again until the result is `false`.
     pub fn write(&mut self, sender: u32, media: u32, out: &mut Vec<u8>) -> bool {
-        let (Some(base), Some(place)) = (self.base, self.kept.iter().position(Option::is_some))
+        let (Some(base), Some(place)) = (self.base, self.pending.iter().position(Option::is_some))
         else {
             let late = self.late.pop_front();
             if let Some((number, at)) = late {
@@ -137,21 +137,21 @@ impl Arrivals {
             return late.is_some();
         };
         // Packets missing before the first arrival are reported in the message of that arrival.
-        let first = self.kept[place].map_or(0, ticks);
-        let reference = first / TICKS_OF_REFERENCE;
+        let first = self.pending[place].map_or(0, ticks);
+        let reference = first / TICKS_PER_REFERENCE;
         let mut message = TransportCc {
             sender,
             media,
-            base,
+            base_sequence: base,
             // 24 signed bits wrap around after 12 days.
-            reference: ((reference << 40) >> 40) as i32,
-            number: self.number,
-            arrivals: vec![None; place],
+            reference_time: ((reference << 40) >> 40) as i32,
+            feedback_count: self.feedback_count,
+            receive_deltas: vec![None; place],
         };
-        let mut before = reference * TICKS_OF_REFERENCE;
+        let mut before = reference * TICKS_PER_REFERENCE;
         let mut said = 0;
-        let room = SAID_MAX.saturating_sub(place).max(1);
-        for arrival in self.kept.iter().skip(place).take(room) {
+        let room = STATUSES_MAX.saturating_sub(place).max(1);
+        for arrival in self.pending.iter().skip(place).take(room) {
             let delta = match arrival {
                 None => None,
                 Some(at) => {
@@ -164,20 +164,20 @@ impl Arrivals {
                     Some(delta)
                 }
             };
-            message.arrivals.push(delta);
+            message.receive_deltas.push(delta);
         }
         // Missing packets at the end may still arrive.
-        while message.arrivals.last() == Some(&None) {
-            message.arrivals.pop();
+        while message.receive_deltas.last() == Some(&None) {
+            message.receive_deltas.pop();
         }
-        let length = message.arrivals.len();
-        self.kept.drain(..length);
-        for (place, arrival) in (0..).zip(&message.arrivals) {
-            self.say(base.wrapping_add(place), arrival.is_some());
+        let length = message.receive_deltas.len();
+        self.pending.drain(..length);
+        for (place, arrival) in (0..).zip(&message.receive_deltas) {
+            self.set_reported(base.wrapping_add(place), arrival.is_some());
         }
         self.base = Some(base.wrapping_add(length as u16));
-        self.number = self.number.wrapping_add(1);
-        self.counts.said += said;
+        self.feedback_count = self.feedback_count.wrapping_add(1);
+        self.counts.reported += said;
         self.counts.messages += 1;
         message.write(out);
         true
@@ -186,17 +186,17 @@ impl Arrivals {
     /// Writes a message for one packet that was reported earlier as not received.
     fn write_late(&mut self, sender: u32, media: u32, number: u16, at: Time, out: &mut Vec<u8>) {
         let ticks = ticks(at);
-        let reference = ticks / TICKS_OF_REFERENCE;
+        let reference = ticks / TICKS_PER_REFERENCE;
         let message = TransportCc {
             sender,
             media,
-            base: number,
-            reference: ((reference << 40) >> 40) as i32,
-            number: self.number,
-            arrivals: vec![Some((ticks - reference * TICKS_OF_REFERENCE) as i16)],
+            base_sequence: number,
+            reference_time: ((reference << 40) >> 40) as i32,
+            feedback_count: self.feedback_count,
+            receive_deltas: vec![Some((ticks - reference * TICKS_PER_REFERENCE) as i16)],
         };
-        self.number = self.number.wrapping_add(1);
-        self.counts.said += 1;
+        self.feedback_count = self.feedback_count.wrapping_add(1);
+        self.counts.reported += 1;
         self.counts.messages += 1;
         message.write(out);
     }

@@ -9,22 +9,22 @@ use crate::session::PacketHeader;
 
 /// A sent packet, as it was before encryption.
 #[derive(Clone, Debug)]
-pub struct Sent {
+pub struct SentPacket {
     pub header: PacketHeader,
     /// May be shared with other receivers of the same media.
     pub payload: Bytes,
     sequence: u16,
     /// Time of the last retransmission.
-    again: Option<Time>,
+    retransmitted_at: Option<Time>,
 }
 
 /// Counts of retransmission requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HistoryCounts {
+pub struct SendHistoryCounts {
     /// Packets requested, counting every request.
-    pub asked: u64,
+    pub requested: u64,
     /// Packets retransmitted.
-    pub sent_again: u64,
+    pub retransmitted: u64,
     /// Packets requested again before a retransmission could have arrived.
     pub too_soon: u64,
     /// Packets no longer in the history, or never sent.
@@ -33,67 +33,70 @@ pub struct HistoryCounts {
 
 /// The most recent packets of a source, up to a fixed number.
 #[derive(Debug)]
-pub struct History {
+pub struct SendHistory {
     /// Indexed by sequence number modulo `length`.
-    kept: Vec<Option<Sent>>,
+    slots: Vec<Option<SentPacket>>,
     length: usize,
-    pause: Duration,
-    counts: HistoryCounts,
+    retransmission_interval: Duration,
+    counts: SendHistoryCounts,
 }
 
-impl History {
+impl SendHistory {
     /// Keeps `length` packets, rounded up to a power of two, at most 4,096.
-    pub fn new(length: usize) -> History {
-        History {
-            kept: Vec::new(),
+    pub fn new(length: usize) -> SendHistory {
+        SendHistory {
+            slots: Vec::new(),
             // A power of two divides the sequence number space, so that each number has one slot.
             length: length.clamp(1, 4096).next_power_of_two(),
-            pause: Duration::from_millis(5),
-            counts: HistoryCounts::default(),
+            retransmission_interval: Duration::from_millis(5),
+            counts: SendHistoryCounts::default(),
         }
     }
 
     /// Sets the round-trip time, which counts as 5 ms if shorter. Requests for a packet that was
     /// retransmitted less than this time ago are ignored.
     pub fn set_round_trip(&mut self, round_trip: Duration) {
-        self.pause = round_trip.max(Duration::from_millis(5));
+        self.retransmission_interval = round_trip.max(Duration::from_millis(5));
     }
 
-    pub fn counts(&self) -> HistoryCounts {
+    pub fn counts(&self) -> SendHistoryCounts {
         self.counts
     }
 
     /// Stores a packet that is sent for the first time.
-    pub fn sent(&mut self, sequence: u16, header: PacketHeader, payload: Bytes) {
+    pub fn store(&mut self, sequence: u16, header: PacketHeader, payload: Bytes) {
         let place = usize::from(sequence) % self.length;
-        if self.kept.len() <= place {
+        if self.slots.len() <= place {
             // All slots are allocated at once, with the first packet.
-            self.kept.resize_with(self.length, || None);
+            self.slots.resize_with(self.length, || None);
         }
-        self.kept[place] = Some(Sent {
+        self.slots[place] = Some(SentPacket {
             header,
             payload,
             sequence,
-            again: None,
+            retransmitted_at: None,
         });
     }
 
     /// Returns a requested packet if it should be retransmitted, and counts it as retransmitted.
-    pub fn again(&mut self, sequence: u16, now: Time) -> Option<&Sent> {
-        self.counts.asked += 1;
+    pub fn retransmit(&mut self, sequence: u16, now: Time) -> Option<&SentPacket> {
+        self.counts.requested += 1;
         let place = usize::from(sequence) % self.length;
-        let kept = self.kept.get_mut(place).and_then(Option::as_mut);
+        let kept = self.slots.get_mut(place).and_then(Option::as_mut);
         let Some(sent) = kept.filter(|sent| sent.sequence == sequence) else {
             self.counts.unknown += 1;
             return None;
         };
         // A first request is always answered, however early: the packet did not arrive in time.
-        if sent.again.is_some_and(|at| now.since(at) < self.pause) {
+        if sent
+            .retransmitted_at
+            .is_some_and(|at| now.since(at) < self.retransmission_interval)
+        {
             self.counts.too_soon += 1;
             return None;
         }
-        sent.again = Some(now);
-        self.counts.sent_again += 1;
+        sent.retransmitted_at = Some(now);
+        self.counts.retransmitted += 1;
         Some(sent)
     }
 }

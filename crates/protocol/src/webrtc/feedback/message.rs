@@ -1,6 +1,6 @@
 //! Parses the feedback messages of compound packets.
 
-use super::formats::{APPLICATION, FIR, NACK, PAYLOAD, PLI, REMB, TRANSPORT, TRANSPORT_CC};
+use super::formats::{AFB, FIR, NACK, PLI, PSFB, REMB, RTPFB, TRANSPORT_CC};
 use super::transport_cc::TransportCc;
 use crate::media::rtcp::RtcpError;
 
@@ -29,7 +29,7 @@ pub enum Message {
     FullIntra {
         sender: u32,
         /// SSRCs, each with a sequence number that grows with each new request.
-        demands: Vec<(u32, u8)>,
+        requests: Vec<(u32, u8)>,
     },
     /// Receiver estimated maximum bitrate (REMB).
     Remb {
@@ -60,7 +60,7 @@ impl Iterator for Messages<'_> {
 
     fn next(&mut self) -> Option<Self::Item> {
         while !self.rest.is_empty() {
-            match take(&mut self.rest) {
+            match next_message(&mut self.rest) {
                 Ok(Some(message)) => return Some(Ok(message)),
                 Ok(None) => {}
                 Err(error) => {
@@ -74,7 +74,7 @@ impl Iterator for Messages<'_> {
 }
 
 /// Takes the next packet off `rest`. Returns `None` if it is not a known feedback message.
-fn take(rest: &mut &[u8]) -> Result<Option<Message>, RtcpError> {
+fn next_message(rest: &mut &[u8]) -> Result<Option<Message>, RtcpError> {
     let [first, packet_type, l0, l1] = *rest.first_chunk().ok_or(RtcpError::Truncated)?;
     if first >> 6 != 2 {
         return Err(RtcpError::Version(first >> 6));
@@ -82,7 +82,7 @@ fn take(rest: &mut &[u8]) -> Result<Option<Message>, RtcpError> {
     let length = (usize::from(u16::from_be_bytes([l0, l1])) + 1) * 4;
     let (packet, after) = rest.split_at_checked(length).ok_or(RtcpError::Truncated)?;
     *rest = after;
-    if !matches!(packet_type, TRANSPORT | PAYLOAD) {
+    if !matches!(packet_type, RTPFB | PSFB) {
         return Ok(None);
     }
     let mut body = &packet[4..];
@@ -93,18 +93,18 @@ fn take(rest: &mut &[u8]) -> Result<Option<Message>, RtcpError> {
     }
     let (sender, media) = (word(&mut body)?, word(&mut body)?);
     let message = match (packet_type, first & 0x1f) {
-        (TRANSPORT, NACK) => Message::Nack {
+        (RTPFB, NACK) => Message::Nack {
             sender,
             media,
-            missing: missing(body)?,
+            missing: nack_entries(body)?,
         },
-        (TRANSPORT, TRANSPORT_CC) => Message::TransportCc(TransportCc::parse(sender, media, body)?),
-        (PAYLOAD, PLI) => Message::PictureLoss { sender, media },
-        (PAYLOAD, FIR) => Message::FullIntra {
+        (RTPFB, TRANSPORT_CC) => Message::TransportCc(TransportCc::parse(sender, media, body)?),
+        (PSFB, PLI) => Message::PictureLoss { sender, media },
+        (PSFB, FIR) => Message::FullIntra {
             sender,
-            demands: demands(body)?,
+            requests: fir_entries(body)?,
         },
-        (PAYLOAD, APPLICATION) if body.starts_with(REMB) => remb(sender, &body[REMB.len()..])?,
+        (PSFB, AFB) if body.starts_with(REMB) => remb(sender, &body[REMB.len()..])?,
         _ => return Ok(None),
     };
     Ok(Some(message))
@@ -118,7 +118,7 @@ fn word(body: &mut &[u8]) -> Result<u32, RtcpError> {
 
 /// Parses NACK entries. Each names one packet and, in a bit mask, any of the 16 after it (RFC 4585,
 /// 6.2.1).
-fn missing(mut body: &[u8]) -> Result<Vec<u16>, RtcpError> {
+fn nack_entries(mut body: &[u8]) -> Result<Vec<u16>, RtcpError> {
     let mut missing = Vec::new();
     while !body.is_empty() && missing.len() < MISSING_MAX {
         let entry = word(&mut body)?;
@@ -130,7 +130,7 @@ fn missing(mut body: &[u8]) -> Result<Vec<u16>, RtcpError> {
     Ok(missing)
 }
 
-fn demands(mut body: &[u8]) -> Result<Vec<(u32, u8)>, RtcpError> {
+fn fir_entries(mut body: &[u8]) -> Result<Vec<(u32, u8)>, RtcpError> {
     let mut demands = Vec::new();
     while !body.is_empty() {
         let ssrc = word(&mut body)?;

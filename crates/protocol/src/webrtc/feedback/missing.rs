@@ -12,20 +12,20 @@ const MISSING_MAX: usize = 1000;
 const AGE_MAX: u16 = 10_000;
 
 /// Maximum number of NACKs for one packet, as in browsers.
-const ASKED_MAX: u8 = 10;
+const REQUESTS_MAX: u8 = 10;
 
 /// Round-trip time assumed while it is unknown, and minimum interval between two NACKs for a
 /// packet.
 const ROUND_TRIP: Duration = Duration::from_millis(100);
-const PAUSE_MIN: Duration = Duration::from_millis(5);
+const REQUEST_INTERVAL_MIN: Duration = Duration::from_millis(5);
 
 /// Counts of missing packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MissingCounts {
+pub struct NackCounts {
     /// Packets that were missing when a later one arrived.
     pub missing: u64,
     /// Packets requested, counting every request.
-    pub asked: u64,
+    pub requested: u64,
     /// Packets that arrived after they had been requested.
     pub recovered: u64,
     /// Packets that arrived out of order, before they were requested.
@@ -38,13 +38,13 @@ pub struct MissingCounts {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     sequence: u16,
-    asked: u8,
-    next: Time,
+    requests: u8,
+    next_request: Time,
 }
 
 /// Missing packets of one source. A packet in order costs one comparison.
 #[derive(Debug, Default)]
-pub struct Missing {
+pub struct NackTracker {
     highest: Option<u16>,
     /// In sequence order.
     entries: VecDeque<Entry>,
@@ -54,18 +54,18 @@ pub struct Missing {
     /// Expected next number and current highest number, set by a packet far behind the highest. Two
     /// consecutive such packets, without a newer one in between, mean that the source restarted
     /// (RFC 3550, A.1).
-    anew: Option<(u16, u16)>,
+    restart_candidate: Option<(u16, u16)>,
     key_frame_needed: bool,
-    counts: MissingCounts,
+    counts: NackCounts,
 }
 
-impl Missing {
+impl NackTracker {
     /// Requests a missing packet once `tolerance` has passed since a later one arrived. Browsers
     /// use zero.
-    pub fn new(tolerance: Duration) -> Missing {
-        Missing {
+    pub fn new(tolerance: Duration) -> NackTracker {
+        NackTracker {
             tolerance,
-            ..Missing::default()
+            ..NackTracker::default()
         }
     }
 
@@ -74,13 +74,13 @@ impl Missing {
         self.round_trip = Some(round_trip);
     }
 
-    pub fn counts(&self) -> MissingCounts {
+    pub fn counts(&self) -> NackCounts {
         self.counts
     }
 
     /// Records an arrival. Returns `true` if the packet had been requested.
     #[inline]
-    pub fn packet(&mut self, sequence: u16, at: Time) -> bool {
+    pub fn record_arrival(&mut self, sequence: u16, at: Time) -> bool {
         let Some(highest) = self.highest else {
             self.highest = Some(sequence);
             return false;
@@ -98,7 +98,7 @@ impl Missing {
             return false;
         }
         if ahead >= 1 << 15 {
-            return self.late(sequence);
+            return self.late_packet(sequence);
         }
         let highest = sequence.wrapping_sub(ahead);
         self.highest = Some(sequence);
@@ -114,8 +114,8 @@ impl Missing {
         for step in 1..ahead {
             self.entries.push_back(Entry {
                 sequence: highest.wrapping_add(step),
-                asked: 0,
-                next: at + self.tolerance,
+                requests: 0,
+                next_request: at + self.tolerance,
             });
         }
         while self.entries.len() > MISSING_MAX {
@@ -132,16 +132,16 @@ impl Missing {
         false
     }
 
-    fn late(&mut self, sequence: u16) -> bool {
+    fn late_packet(&mut self, sequence: u16) -> bool {
         let mut entries = self.entries.iter();
         let Some(place) = entries.position(|entry| entry.sequence == sequence) else {
-            self.behind(sequence);
+            self.packet_far_behind(sequence);
             return false;
         };
         let was_asked = self
             .entries
             .remove(place)
-            .is_some_and(|entry| entry.asked > 0);
+            .is_some_and(|entry| entry.requests > 0);
         match was_asked {
             true => self.counts.recovered += 1,
             false => self.counts.reordered += 1,
@@ -151,7 +151,7 @@ impl Missing {
 
     /// Handles a packet behind the highest that is not missing, and detects a restart of the
     /// source.
-    fn behind(&mut self, sequence: u16) {
+    fn packet_far_behind(&mut self, sequence: u16) {
         let Some(highest) = self.highest else {
             return;
         };
@@ -159,49 +159,52 @@ impl Missing {
             return;
         }
         let next = (sequence.wrapping_add(1), highest);
-        if self.anew.replace(next) == Some((sequence, highest)) {
+        if self.restart_candidate.replace(next) == Some((sequence, highest)) {
             self.counts.given_up += self.entries.len() as u64;
             self.entries.clear();
             self.highest = Some(sequence);
-            self.anew = None;
+            self.restart_candidate = None;
         }
     }
 
     /// Returns `true` if packets or a key frame must be requested, now or later.
     #[inline]
-    pub fn has_questions(&self) -> bool {
+    pub fn has_requests(&self) -> bool {
         !self.entries.is_empty() || self.key_frame_needed
     }
 
     /// Returns the oldest requested packet that has not arrived. It is taken for the original of a
     /// retransmission that does not name its original.
-    pub fn oldest_asked(&self) -> Option<u16> {
+    pub fn oldest_requested(&self) -> Option<u16> {
         let mut entries = self.entries.iter();
         entries
-            .find(|entry| entry.asked > 0)
+            .find(|entry| entry.requests > 0)
             .map(|entry| entry.sequence)
     }
 
     /// Returns the time of the next request.
-    pub fn due(&self) -> Option<Time> {
-        self.entries.iter().map(|entry| entry.next).min()
+    pub fn next_due(&self) -> Option<Time> {
+        self.entries.iter().map(|entry| entry.next_request).min()
     }
 
     /// Appends to `out` the packets to request now, in order, and counts them as requested.
-    pub fn take_due(&mut self, now: Time, out: &mut Vec<u16>) {
-        let pause = self.round_trip.unwrap_or(ROUND_TRIP).max(PAUSE_MIN);
+    pub fn take_requests(&mut self, now: Time, out: &mut Vec<u16>) {
+        let pause = self
+            .round_trip
+            .unwrap_or(ROUND_TRIP)
+            .max(REQUEST_INTERVAL_MIN);
         let counts = &mut self.counts;
         self.entries.retain_mut(|entry| {
-            if entry.next > now {
+            if entry.next_request > now {
                 return true;
             }
-            if entry.asked >= ASKED_MAX {
+            if entry.requests >= REQUESTS_MAX {
                 counts.given_up += 1;
                 return false;
             }
-            entry.asked += 1;
-            entry.next = now + pause;
-            counts.asked += 1;
+            entry.requests += 1;
+            entry.next_request = now + pause;
+            counts.requested += 1;
             out.push(entry.sequence);
             true
         });

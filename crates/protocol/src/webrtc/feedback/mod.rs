@@ -18,10 +18,10 @@ mod write;
 mod tests;
 
 pub use arrivals::{Arrivals, ArrivalsCounts};
-pub use estimate::{Estimator, Told};
-pub use history::{History, HistoryCounts, Sent};
+pub use estimate::{BandwidthEstimator, PacketFeedback};
+pub use history::{SendHistory, SendHistoryCounts, SentPacket};
 pub use message::{Message, Messages, messages};
-pub use missing::{Missing, MissingCounts};
-pub use retransmission::{Retransmissions, original};
+pub use missing::{NackCounts, NackTracker};
+pub use retransmission::{RtxStream, parse_rtx};
 pub use transport_cc::{TICK, TransportCc};
 pub use write::{write_fir, write_nack, write_pli, write_remb};

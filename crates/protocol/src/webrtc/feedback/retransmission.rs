@@ -6,17 +6,17 @@ use crate::session::PacketHeader;
 
 /// Retransmission stream of one source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Retransmissions {
+pub struct RtxStream {
     pub ssrc: u32,
     pub payload_type: u8,
     /// Sequence number of the next packet.
-    pub next: u16,
+    pub next_sequence: u16,
 }
 
-impl Retransmissions {
+impl RtxStream {
     /// Wraps a packet for retransmission: appends its sequence number and payload to `out` (RFC
     /// 4588, 4) and returns the header. Returns `None` if `header` is too short for RTP.
-    pub fn carry(
+    pub fn wrap(
         &mut self,
         header: &PacketHeader,
         payload: &[u8],
@@ -28,19 +28,19 @@ impl Retransmissions {
         out.extend_from_slice(&header[2..4]);
         out.extend_from_slice(payload);
         let carried = PacketHeader::EMPTY
-            .with(&[header[0], header[1] & 0x80 | self.payload_type])
-            .with(&self.next.to_be_bytes())
-            .with(&header[4..8])
-            .with(&self.ssrc.to_be_bytes())
-            .with(&header[12..]);
-        self.next = self.next.wrapping_add(1);
+            .append(&[header[0], header[1] & 0x80 | self.payload_type])
+            .append(&self.next_sequence.to_be_bytes())
+            .append(&header[4..8])
+            .append(&self.ssrc.to_be_bytes())
+            .append(&header[12..]);
+        self.next_sequence = self.next_sequence.wrapping_add(1);
         Some(carried)
     }
 }
 
 /// Splits the payload of a retransmission into the original sequence number and payload. Returns
 /// `None` if the payload is only padding (RFC 4588, 4).
-pub fn original(payload: &[u8]) -> Option<(u16, &[u8])> {
+pub fn parse_rtx(payload: &[u8]) -> Option<(u16, &[u8])> {
     let (sequence, payload) = payload.split_first_chunk()?;
     Some((u16::from_be_bytes(*sequence), payload))
 }

@@ -105,12 +105,16 @@ fn arrivals_parse_from_every_chunk_type() {
         panic!("{messages:?}");
     };
     assert_eq!(
-        (message.base, message.reference, message.number),
+        (
+            message.base_sequence,
+            message.reference_time,
+            message.feedback_count
+        ),
         (10, -2, 7)
     );
-    assert_eq!(message.arrivals.len(), 21);
-    assert_eq!(message.arrivals[..4], expected[0][..]);
-    assert_eq!(message.arrivals[16], Some(5));
+    assert_eq!(message.receive_deltas.len(), 21);
+    assert_eq!(message.receive_deltas[..4], expected[0][..]);
+    assert_eq!(message.receive_deltas[16], Some(5));
 }
 
 fn any_message() -> impl Strategy<Value = Message> {
@@ -132,7 +136,7 @@ fn any_message() -> impl Strategy<Value = Message> {
         ids().prop_map(|(sender, media)| Message::PictureLoss { sender, media }),
         (ids(), any::<u8>()).prop_map(|((sender, media), number)| Message::FullIntra {
             sender,
-            demands: vec![(media, number)],
+            requests: vec![(media, number)],
         }),
         (
             any::<u32>(),
@@ -158,10 +162,10 @@ fn any_message() -> impl Strategy<Value = Message> {
                 Message::TransportCc(TransportCc {
                     sender,
                     media,
-                    base,
-                    reference,
-                    number,
-                    arrivals: arrivals.collect(),
+                    base_sequence: base,
+                    reference_time: reference,
+                    feedback_count: number,
+                    receive_deltas: arrivals.collect(),
                 })
             }),
     ]
@@ -175,7 +179,10 @@ fn write(out: &mut Vec<u8>, message: &Message) {
             missing,
         } => write_nack(out, *sender, *media, missing),
         Message::PictureLoss { sender, media } => write_pli(out, *sender, *media),
-        Message::FullIntra { sender, demands } => {
+        Message::FullIntra {
+            sender,
+            requests: demands,
+        } => {
             write_fir(out, *sender, demands[0].0, demands[0].1);
         }
         Message::Remb {
@@ -213,7 +220,7 @@ proptest! {
         bytes[2..4].copy_from_slice(&words.to_be_bytes());
         for message in messages(&bytes).flatten() {
             if let Message::TransportCc(message) = message {
-                prop_assert!(message.arrivals.len() <= 65_535);
+                prop_assert!(message.receive_deltas.len() <= 65_535);
             }
         }
     }
@@ -226,12 +233,12 @@ fn lost_packets_are_requested_and_retransmitted() {
     for seed in 0..200 {
         let mut random = Pcg64::seed_from_u64(seed);
         let (lose, first) = (0.3 * (seed % 8) as f64 / 8.0, random.random::<u16>());
-        let mut history = History::new(512);
-        let mut missing = Missing::new(Duration::from_millis(seed % 3));
-        let mut stream = Retransmissions {
+        let mut history = SendHistory::new(512);
+        let mut missing = NackTracker::new(Duration::from_millis(seed % 3));
+        let mut stream = RtxStream {
             ssrc: 8,
             payload_type: 97,
-            next: 65_530,
+            next_sequence: 65_530,
         };
         let round_trip = Duration::from_millis(20);
         missing.set_round_trip(round_trip);
@@ -244,18 +251,18 @@ fn lost_packets_are_requested_and_retransmitted() {
             // The last packets always arrive, so that gaps before them are detected.
             if step < 1500 {
                 let header = PacketHeader::EMPTY
-                    .with(&[0x80, 0x80 | 96])
-                    .with(&sequence.to_be_bytes())
-                    .with(&[0, 0, 0, 9, 0, 0, 0, 7]);
-                history.sent(sequence, header, Bytes::from(step.to_be_bytes().to_vec()));
+                    .append(&[0x80, 0x80 | 96])
+                    .append(&sequence.to_be_bytes())
+                    .append(&[0, 0, 0, 9, 0, 0, 0, 7]);
+                history.store(sequence, header, Bytes::from(step.to_be_bytes().to_vec()));
                 if step > 1490 || step == 0 || !random.random_bool(lose) {
                     let late = Duration::from_micros(random.random_range(0..5000));
                     on_its_way.push((now + late, sequence));
                 }
             }
             let mut asked = Vec::new();
-            if missing.due().is_some_and(|due| due <= now) {
-                missing.take_due(now, &mut asked);
+            if missing.next_due().is_some_and(|due| due <= now) {
+                missing.take_requests(now, &mut asked);
             }
             let mut compound = Vec::new();
             write_nack(&mut compound, 1, 7, &asked);
@@ -263,15 +270,15 @@ fn lost_packets_are_requested_and_retransmitted() {
             if let [Message::Nack { missing, .. }] = &question[..] {
                 assert_eq!(*missing, asked);
                 for sequence in missing {
-                    let Some(sent) = history.again(*sequence, now) else {
+                    let Some(sent) = history.retransmit(*sequence, now) else {
                         continue;
                     };
                     let mut payload = BytesMut::new();
-                    let header = stream.carry(&sent.header, &sent.payload, &mut payload);
+                    let header = stream.wrap(&sent.header, &sent.payload, &mut payload);
                     let header = header.expect("it is RTP");
                     assert_eq!(header[..2], [0x80, 0x80 | 97]);
                     assert_eq!(header[8..12], 8u32.to_be_bytes());
-                    let (original, rest) = original(&payload).expect("it carries one");
+                    let (original, rest) = parse_rtx(&payload).expect("it carries one");
                     assert_eq!((original, rest), (*sequence, &sent.payload[..]));
                     if !random.random_bool(lose) {
                         on_its_way.push((now + round_trip, original));
@@ -281,7 +288,7 @@ fn lost_packets_are_requested_and_retransmitted() {
             on_its_way.sort();
             let arrived = on_its_way.partition_point(|(at, _)| *at <= now);
             for (at, sequence) in on_its_way.drain(..arrived) {
-                missing.packet(sequence, at);
+                missing.record_arrival(sequence, at);
                 came.insert(sequence);
             }
         }
@@ -292,54 +299,54 @@ fn lost_packets_are_requested_and_retransmitted() {
         assert_eq!(counts.missing, found, "case {seed}: {counts:?}");
         let answered = history.counts();
         assert_eq!(
-            answered.asked,
-            answered.sent_again + answered.too_soon + answered.unknown
+            answered.requested,
+            answered.retransmitted + answered.too_soon + answered.unknown
         );
-        assert_eq!(answered.asked, counts.asked);
+        assert_eq!(answered.requested, counts.requested);
     }
 }
 
 #[test]
 fn restarted_source_gets_nacks_for_new_gaps() {
-    let mut missing = Missing::new(Duration::ZERO);
+    let mut missing = NackTracker::new(Duration::ZERO);
     let mut asked = Vec::new();
     for sequence in [40_000, 40_001, 40_003] {
-        missing.packet(sequence, at(0));
+        missing.record_arrival(sequence, at(0));
     }
     // A single packet may be a straggler, and so may two that are not consecutive.
     for sequence in [30_000, 20_000, 25_000, 40_004, 25_001, 40_005] {
-        missing.packet(sequence, at(1));
+        missing.record_arrival(sequence, at(1));
     }
-    missing.take_due(at(2), &mut asked);
+    missing.take_requests(at(2), &mut asked);
     assert_eq!(asked, [40_002]);
     for sequence in [20_100, 20_101, 20_103] {
-        missing.packet(sequence, at(3));
+        missing.record_arrival(sequence, at(3));
     }
     asked.clear();
-    missing.take_due(at(500), &mut asked);
+    missing.take_requests(at(500), &mut asked);
     assert_eq!(asked, [20_102]);
     assert_eq!(missing.counts().given_up, 1);
     // Two consecutive stragglers do not mean a restart while newer packets keep arriving.
-    missing.packet(20_104, at(600));
+    missing.record_arrival(20_104, at(600));
     let before = missing.counts();
     for sequence in [5_000, 20_105, 5_001, 20_106] {
-        missing.packet(sequence, at(601));
+        missing.record_arrival(sequence, at(601));
     }
     assert_eq!(missing.counts().missing, before.missing);
 }
 
 #[test]
 fn receiver_and_sender_state_is_bounded() {
-    let mut missing = Missing::new(Duration::ZERO);
+    let mut missing = NackTracker::new(Duration::ZERO);
     let mut arrivals = Arrivals::default();
     let mut random = Pcg64::seed_from_u64(1);
     for step in 0..20_000u64 {
         let sequence = random.random::<u16>();
-        missing.packet(sequence, at(step));
-        arrivals.packet(sequence, at(step));
+        missing.record_arrival(sequence, at(step));
+        arrivals.record_arrival(sequence, at(step));
     }
     let mut asked = Vec::new();
-    missing.take_due(at(30_000), &mut asked);
+    missing.take_requests(at(30_000), &mut asked);
     assert!(asked.len() <= 1000, "{}", asked.len());
     assert!(missing.take_key_frame_needed() && !missing.take_key_frame_needed());
     let mut out = Vec::new();
@@ -348,15 +355,15 @@ fn receiver_and_sender_state_is_bounded() {
     // After ten requests a packet is given up.
     for turn in 0..12 {
         asked.clear();
-        missing.take_due(at(1_000_000 * (turn + 1)), &mut asked);
+        missing.take_requests(at(1_000_000 * (turn + 1)), &mut asked);
     }
-    assert!(asked.is_empty() && missing.due().is_none());
-    let mut history = History::new(100);
+    assert!(asked.is_empty() && missing.next_due().is_none());
+    let mut history = SendHistory::new(100);
     for sequence in 0..=u16::MAX {
-        history.sent(sequence, PacketHeader::EMPTY, Bytes::new());
+        history.store(sequence, PacketHeader::EMPTY, Bytes::new());
     }
     let later = at(1_000_000);
-    let kept = (0..=u16::MAX).filter(|sequence| history.again(*sequence, later).is_some());
+    let kept = (0..=u16::MAX).filter(|sequence| history.retransmit(*sequence, later).is_some());
     assert_eq!(kept.count(), 128);
 }
 
@@ -377,10 +384,10 @@ fn overtaken_packets_are_reported_once() {
         order.sort_unstable();
         let mut said = Vec::new();
         for (step, &(_, number)) in order.iter().enumerate() {
-            arrivals.packet(number, at(step as u64));
+            arrivals.record_arrival(number, at(step as u64));
             // A duplicate is reported once.
             if random.random_bool(0.05) {
-                arrivals.packet(number, at(step as u64));
+                arrivals.record_arrival(number, at(step as u64));
             }
             if random.random_bool(0.05) || step + 1 == order.len() {
                 let mut out = Vec::new();
@@ -389,13 +396,13 @@ fn overtaken_packets_are_reported_once() {
                     let Message::TransportCc(message) = message else {
                         panic!("{message:?}");
                     };
-                    let came = (0u16..).zip(message.arrivals);
+                    let came = (0u16..).zip(message.receive_deltas);
                     let came = came.filter(|(_, arrival)| arrival.is_some());
-                    said.extend(came.map(|(place, _)| message.base.wrapping_add(place)));
+                    said.extend(came.map(|(place, _)| message.base_sequence.wrapping_add(place)));
                 }
             }
         }
-        assert_eq!(arrivals.counts().said, 1000, "case {seed}");
+        assert_eq!(arrivals.counts().reported, 1000, "case {seed}");
         said.sort_unstable_by_key(|number| number.wrapping_sub(first));
         let all = (0..1000u16).map(|step| first.wrapping_add(step));
         assert!(said.into_iter().eq(all), "case {seed}");
@@ -419,7 +426,7 @@ fn reported_arrivals_match_real_ones() {
                 _ => random.random_range(0..900),
             };
             number = number.wrapping_add(if random.random_bool(0.1) { 3 } else { 1 });
-            arrivals.packet(number, at(now));
+            arrivals.record_arrival(number, at(now));
             truth.push((number, at(now)));
             if random.random_bool(0.05) {
                 let mut out = Vec::new();
@@ -428,11 +435,11 @@ fn reported_arrivals_match_real_ones() {
                     let Message::TransportCc(message) = message else {
                         panic!("{message:?}");
                     };
-                    assert_eq!(message.number, expected);
+                    assert_eq!(message.feedback_count, expected);
                     expected = expected.wrapping_add(1);
-                    let mut ticks = i64::from(message.reference) * 256;
-                    let mut place = message.base;
-                    for arrival in message.arrivals {
+                    let mut ticks = i64::from(message.reference_time) * 256;
+                    let mut place = message.base_sequence;
+                    for arrival in message.receive_deltas {
                         if let Some(delta) = arrival {
                             ticks += i64::from(delta);
                             said.push((place, ticks));
@@ -443,7 +450,7 @@ fn reported_arrivals_match_real_ones() {
             }
         }
         assert!(
-            said.len() >= 500 && arrivals.counts().left_out == 0,
+            said.len() >= 500 && arrivals.counts().unreported == 0,
             "case {seed}"
         );
         for ((number, at), (said_number, ticks)) in truth.iter().zip(&said) {

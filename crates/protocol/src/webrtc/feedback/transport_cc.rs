@@ -3,20 +3,20 @@
 
 use std::time::Duration;
 
-use super::formats::{TRANSPORT, TRANSPORT_CC};
-use super::write::write_head;
+use super::formats::{RTPFB, TRANSPORT_CC};
+use super::write::write_header;
 use crate::media::rtcp::RtcpError;
 
 /// Resolution of receive deltas.
 pub const TICK: Duration = Duration::from_micros(250);
 
 /// Resolution of the reference time in ticks: 64 ms.
-pub(super) const TICKS_OF_REFERENCE: i64 = 256;
+pub(super) const TICKS_PER_REFERENCE: i64 = 256;
 
 /// Packet status symbols.
 const NOT_RECEIVED: u8 = 0;
-const SMALL: u8 = 1;
-const LARGE: u8 = 2;
+const SMALL_DELTA: u8 = 1;
+const LARGE_DELTA: u8 = 2;
 
 /// Maximum length of a run in one chunk.
 const RUN_MAX: usize = 0x1fff;
@@ -29,21 +29,21 @@ pub struct TransportCc {
     /// SSRC of any source of the transport; it has no further meaning.
     pub media: u32,
     /// Transport-wide sequence number of the first packet.
-    pub base: u16,
+    pub base_sequence: u16,
     /// Reference time of the first delta, in units of 64 ms: 24 bits, signed.
-    pub reference: i32,
+    pub reference_time: i32,
     /// Number of this message (feedback packet count).
-    pub number: u8,
+    pub feedback_count: u8,
     /// Receive delta of each packet: time since the arrival of the previously received packet, in
     /// ticks of 250 µs. `None` if the packet was not received. At most 65,535 entries.
-    pub arrivals: Vec<Option<i16>>,
+    pub receive_deltas: Vec<Option<i16>>,
 }
 
 fn status(arrival: Option<i16>) -> u8 {
     match arrival {
         None => NOT_RECEIVED,
-        Some(0..=255) => SMALL,
-        Some(_) => LARGE,
+        Some(0..=255) => SMALL_DELTA,
+        Some(_) => LARGE_DELTA,
     }
 }
 
@@ -77,12 +77,12 @@ impl TransportCc {
         let arrival = |status: u8| -> Result<Option<i16>, RtcpError> {
             match status {
                 NOT_RECEIVED => Ok(None),
-                SMALL => {
+                SMALL_DELTA => {
                     let (&delta, after) = rest.split_first().ok_or(RtcpError::Counts)?;
                     rest = after;
                     Ok(Some(i16::from(delta)))
                 }
-                LARGE => {
+                LARGE_DELTA => {
                     let (delta, after) = rest.split_first_chunk().ok_or(RtcpError::Counts)?;
                     rest = after;
                     Ok(Some(i16::from_be_bytes(*delta)))
@@ -94,11 +94,11 @@ impl TransportCc {
         Ok(TransportCc {
             sender,
             media,
-            base: u16::from_be_bytes([b0, b1]),
+            base_sequence: u16::from_be_bytes([b0, b1]),
             // Shifted left and right to extend the sign from 24 to 32 bits.
-            reference: i32::from_be_bytes([r0, r1, r2, 0]) >> 8,
-            number,
-            arrivals: arrivals?,
+            reference_time: i32::from_be_bytes([r0, r1, r2, 0]) >> 8,
+            feedback_count: number,
+            receive_deltas: arrivals?,
         })
     }
 
@@ -108,21 +108,21 @@ impl TransportCc {
     /// Panics if there are more than 65,535 arrivals, or if the message would exceed the maximum
     /// length of an RTCP packet (256 KiB).
     pub fn write(&self, out: &mut Vec<u8>) {
-        let count = u16::try_from(self.arrivals.len()).expect("at most 65,535 arrivals");
+        let count = u16::try_from(self.receive_deltas.len()).expect("at most 65,535 arrivals");
         let statuses: Vec<u8> = self
-            .arrivals
+            .receive_deltas
             .iter()
             .map(|arrival| status(*arrival))
             .collect();
         let mut body = Vec::new();
-        body.extend_from_slice(&self.base.to_be_bytes());
+        body.extend_from_slice(&self.base_sequence.to_be_bytes());
         body.extend_from_slice(&count.to_be_bytes());
-        body.extend_from_slice(&(self.reference << 8).to_be_bytes()[..3]);
-        body.push(self.number);
+        body.extend_from_slice(&(self.reference_time << 8).to_be_bytes()[..3]);
+        body.push(self.feedback_count);
         write_statuses(&mut body, &statuses);
-        for arrival in self.arrivals.iter().flatten() {
+        for arrival in self.receive_deltas.iter().flatten() {
             match status(Some(*arrival)) {
-                SMALL => body.push(*arrival as u8),
+                SMALL_DELTA => body.push(*arrival as u8),
                 _ => body.extend_from_slice(&arrival.to_be_bytes()),
             }
         }
@@ -131,13 +131,7 @@ impl TransportCc {
         let begin = out.len();
         let words = body.len() / 4;
         assert!(words + 2 <= usize::from(u16::MAX), "too long for RTCP");
-        write_head(
-            out,
-            TRANSPORT,
-            TRANSPORT_CC,
-            (self.sender, self.media),
-            words,
-        );
+        write_header(out, RTPFB, TRANSPORT_CC, (self.sender, self.media), words);
         if padding > 0 {
             out[begin] |= 0x20;
             *body.last_mut().expect("it has a head") = padding as u8;
@@ -152,7 +146,10 @@ fn write_statuses(out: &mut Vec<u8>, mut statuses: &[u8]) {
     while let [first, ..] = statuses {
         let alike = |status: &&u8| *status == first;
         let run = statuses.iter().take_while(alike).count().min(RUN_MAX);
-        let short = statuses.iter().take(14).all(|status| *status != LARGE);
+        let short = statuses
+            .iter()
+            .take(14)
+            .all(|status| *status != LARGE_DELTA);
         let (chunk, said) = if run >= 14 || run == statuses.len() {
             (u16::from(*first) << 13 | run as u16, run)
         } else if short {

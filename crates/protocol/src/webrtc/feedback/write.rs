@@ -1,13 +1,13 @@
 //! Writes feedback messages. Each function appends to a compound packet, which must begin with a
 //! report unless both sides negotiated reduced-size RTCP (RFC 5506).
 
-use super::formats::{APPLICATION, FIR, NACK, PAYLOAD, PLI, REMB, TRANSPORT};
+use super::formats::{AFB, FIR, NACK, PLI, PSFB, REMB, RTPFB};
 
 /// Maximum number of entries in one NACK: with a report they fit into a datagram of 1,500 bytes.
-const ENTRIES_MAX: usize = 300;
+const NACK_ENTRIES_MAX: usize = 300;
 
 /// Writes the common header and both SSRCs of a packet; `words` 32-bit words follow.
-pub(super) fn write_head(
+pub(super) fn write_header(
     out: &mut Vec<u8>,
     packet_type: u8,
     format: u8,
@@ -25,7 +25,7 @@ pub(super) fn write_head(
 pub fn write_nack(out: &mut Vec<u8>, sender: u32, media: u32, missing: &[u16]) {
     let mut entries: Vec<(u16, u16)> = Vec::new();
     for &sequence in missing {
-        let is_full = entries.len() >= ENTRIES_MAX;
+        let is_full = entries.len() >= NACK_ENTRIES_MAX;
         match entries.last_mut() {
             Some((first, after)) if (1..=16).contains(&sequence.wrapping_sub(*first)) => {
                 *after |= 1 << (sequence.wrapping_sub(*first) - 1);
@@ -37,7 +37,7 @@ pub fn write_nack(out: &mut Vec<u8>, sender: u32, media: u32, missing: &[u16]) {
     if entries.is_empty() {
         return;
     }
-    write_head(out, TRANSPORT, NACK, (sender, media), entries.len());
+    write_header(out, RTPFB, NACK, (sender, media), entries.len());
     for (first, after) in entries {
         out.extend_from_slice(&first.to_be_bytes());
         out.extend_from_slice(&after.to_be_bytes());
@@ -46,13 +46,13 @@ pub fn write_nack(out: &mut Vec<u8>, sender: u32, media: u32, missing: &[u16]) {
 
 /// Writes a picture loss indication for a source.
 pub fn write_pli(out: &mut Vec<u8>, sender: u32, media: u32) {
-    write_head(out, PAYLOAD, PLI, (sender, media), 0);
+    write_header(out, PSFB, PLI, (sender, media), 0);
 }
 
 /// Writes a full intra request for a source. `number` grows with each new request and stays the
 /// same for a repeated one.
 pub fn write_fir(out: &mut Vec<u8>, sender: u32, media: u32, number: u8) {
-    write_head(out, PAYLOAD, FIR, (sender, 0), 2);
+    write_header(out, PSFB, FIR, (sender, 0), 2);
     out.extend_from_slice(&media.to_be_bytes());
     out.extend_from_slice(&[number, 0, 0, 0]);
 }
@@ -63,7 +63,7 @@ pub fn write_remb(out: &mut Vec<u8>, sender: u32, bitrate: u64, sources: &[u32])
     let sources = &sources[..sources.len().min(255)];
     let exponent = (64 - bitrate.leading_zeros()).saturating_sub(18);
     let mantissa = (bitrate >> exponent) as u32;
-    write_head(out, PAYLOAD, APPLICATION, (sender, 0), 2 + sources.len());
+    write_header(out, PSFB, AFB, (sender, 0), 2 + sources.len());
     out.extend_from_slice(REMB);
     let head = (sources.len() as u32) << 24 | exponent << 18 | mantissa;
     out.extend_from_slice(&head.to_be_bytes());

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::config::ClientConfig;
 use super::signalling::janus::Subscribe;
-use super::url::{Place, Url};
+use super::url::{Resource, Url};
 use crate::browser::Page;
 
 const HEAD: &str = include_str!("page.html");
@@ -15,7 +15,7 @@ const WHEP: &str = include_str!("whep.js");
 const JANUS: &str = include_str!("janus.js");
 
 /// Placeholder in the head for the page's plan.
-const PLAN: &str = "{PLAN}";
+const PLAN_PLACEHOLDER: &str = "{PLAN}";
 
 /// Video size if the scenario gives none.
 const WIDTH: u32 = 640;
@@ -27,7 +27,7 @@ const HEIGHT: u32 = 360;
 /// A browser cannot do what the population does.
 pub(super) fn page(config: &ClientConfig, url: &str) -> Result<Page, String> {
     let url = Url::parse(url).map_err(|error| error.to_string())?;
-    if config.tls.ca.is_some() && url.at.is_secure() {
+    if config.tls.ca.is_some() && url.endpoint.is_secure() {
         return Err(
             "golden browsers do not use `tls.ca`: add the CA to the trusted certificates of this \
              machine, or set `tls: {verify: false}`"
@@ -37,26 +37,26 @@ pub(super) fn page(config: &ClientConfig, url: &str) -> Result<Page, String> {
     if url.long_poll {
         return Err("golden browsers join rooms over a WebSocket: use janus+ws".to_owned());
     }
-    let (authority, target) = (url.at.authority(), url.at.target());
+    let (authority, target) = (url.endpoint.authority(), url.endpoint.target());
     let address = |scheme: &str| {
-        let secure = if url.at.is_secure() { "s" } else { "" };
+        let secure = if url.endpoint.is_secure() { "s" } else { "" };
         format!("{scheme}{secure}://{authority}{target}")
     };
-    let (script, mut plan) = match &url.place {
-        Place::Whip => {
+    let (script, mut plan) = match &url.resource {
+        Resource::Whip => {
             return Err(
                 "golden browsers do not publish over WHIP: they play or join rooms".to_owned(),
             );
         }
-        Place::LiveKit(_) => {
+        Resource::LiveKit(_) => {
             return Err("golden browsers do not support LiveKit rooms".to_owned());
         }
-        Place::Whep => (WHEP, json!({"url": address("http")})),
-        Place::Mountpoint(id) => (
+        Resource::Whep => (WHEP, json!({"url": address("http")})),
+        Resource::Mountpoint(id) => (
             JANUS,
             json!({"url": address("ws"), "mountpoint": id.to_json()}),
         ),
-        Place::Room(id) => (JANUS, room(config, id.to_json(), &address("ws"))),
+        Resource::Room(id) => (JANUS, room(config, id.to_json(), &address("ws"))),
     };
     for (key, secret) in [
         ("token", &config.token),
@@ -84,9 +84,9 @@ fn room(config: &ClientConfig, id: Value, url: &str) -> Value {
     let publish = config.participate.as_ref().map(|source| {
         let size = source.size.map(|size| (size.width, size.height));
         let (width, height) = size.unwrap_or((WIDTH, HEIGHT));
-        let rate = source.made_frame_rate();
+        let rate = source.generated_frame_rate();
         json!({
-            "bitrate": source.made_bitrate(),
+            "bitrate": source.generated_bitrate(),
             "width": width,
             "height": height,
             "rate": f64::from(rate.numerator()) / f64::from(rate.denominator()),
@@ -105,7 +105,7 @@ fn room(config: &ClientConfig, id: Value, url: &str) -> Value {
 fn document(plan: &Value, script: &str) -> String {
     // The plan must not contain the end tag of the script.
     let plan = plan.to_string().replace('<', "\\u003c");
-    let head = HEAD.replace(PLAN, &plan);
+    let head = HEAD.replace(PLAN_PLACEHOLDER, &plan);
     format!("{head}{COMMON}{script}</script>\n</body>\n</html>\n")
 }
 
@@ -126,7 +126,7 @@ mod tests {
         let html = whep.expect("it plays").html;
         assert!(html.contains(r#""url":"http://127.0.0.1:8889/cam/whep""#));
         assert!(html.contains(r#""token":"a\u003cb""#), "no tag begins");
-        assert!(html.contains("main(join);") && !html.contains(PLAN));
+        assert!(html.contains("main(join);") && !html.contains(PLAN_PLACEHOLDER));
         let room = page(
             &config(
                 r#"{"participate":{"bitrate":"256kbps","audio":true},"room":{},"pin":"1",

@@ -8,12 +8,12 @@ use super::integrity::MessageIntegrity;
 /// ICE check for one of several peers on a shared port (RFC 8445, 7.2.2). Nothing of it has been
 /// verified.
 #[derive(Debug)]
-pub struct Check<'a>(StunMessage<'a>);
+pub struct IceCheck<'a>(StunMessage<'a>);
 
-impl<'a> Check<'a> {
+impl<'a> IceCheck<'a> {
     /// Parses a check. Returns `None` unless it is a binding request whose user name contains both
     /// user fragments.
-    pub fn parse(datagram: &'a [u8]) -> Option<Check<'a>> {
+    pub fn parse(datagram: &'a [u8]) -> Option<IceCheck<'a>> {
         if !matches!(datagram, [0..=3, ..]) {
             return None;
         }
@@ -22,11 +22,11 @@ impl<'a> Check<'a> {
             return None;
         }
         message.username()?.split_once(':')?;
-        Some(Check(message))
+        Some(IceCheck(message))
     }
 
     /// User fragment of the addressed side.
-    pub fn addressed_to(&self) -> &'a str {
+    pub fn receiver_ufrag(&self) -> &'a str {
         let name = self.0.username().and_then(|name| name.split_once(':'));
         name.map_or("", |(own, _)| own)
     }

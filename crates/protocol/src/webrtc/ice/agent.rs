@@ -11,19 +11,19 @@ use rand_pcg::Pcg64;
 
 use super::credentials::Credentials;
 use super::integrity::MessageIntegrity;
-use super::remote::{REMOTE_MAX, Remotes};
-use crate::webrtc::clock::{from_library, to_library};
+use super::remote::{REMOTE_CANDIDATES_MAX, RemoteCandidates};
+use crate::webrtc::clock::{from_instant, to_instant};
 use crate::webrtc::sdp::{Candidate, CandidateAddress};
 
 /// Maximum number of reflexive addresses that responses may report (RFC 8445, 7.2.5.3.1).
-const MAPPED_MAX: usize = 64;
+const REFLEXIVE_MAX: usize = 64;
 
 /// Maximum number of candidate pairs that are checked.
 const PAIRS_MAX: usize = 64;
 
 /// Interval between checks of different pairs. RFC 8445 (14.2) recommends 50 ms and allows other
 /// values.
-const PACE: Duration = Duration::from_millis(20);
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Settings of an ICE agent.
 #[derive(Clone, Copy, Debug)]
@@ -69,11 +69,11 @@ pub struct Ice {
     locals: Vec<SocketAddr>,
     /// True if the local addresses are relayed addresses of a TURN server.
     relayed: bool,
-    /// Source addresses of authentic messages, [`REMOTE_MAX`] at most.
-    seen: Vec<SocketAddr>,
+    /// Source addresses of authentic messages, [`REMOTE_CANDIDATES_MAX`] at most.
+    seen_remotes: Vec<SocketAddr>,
     /// Reflexive addresses that responses reported, except those in `locals`.
-    mapped: Vec<SocketAddr>,
-    remotes: Remotes,
+    reflexive: Vec<SocketAddr>,
+    remotes: RemoteCandidates,
     connected: bool,
     random: Pcg64,
 }
@@ -87,8 +87,8 @@ impl Ice {
         agent.set_ice_lite(settings.lite);
         agent.set_controlling(settings.controlling && !settings.lite);
         agent.set_max_candidate_pairs(PAIRS_MAX);
-        agent.set_timing_advance(PACE);
-        agent.handle_timeout(to_library(now));
+        agent.set_timing_advance(CHECK_INTERVAL);
+        agent.handle_timeout(to_instant(now));
         Ice {
             agent,
             credentials,
@@ -96,9 +96,9 @@ impl Ice {
             // Most agents have one address, and so do their peers.
             locals: Vec::with_capacity(1),
             relayed: false,
-            seen: Vec::with_capacity(1),
-            mapped: Vec::new(),
-            remotes: Remotes::default(),
+            seen_remotes: Vec::with_capacity(1),
+            reflexive: Vec::new(),
+            remotes: RemoteCandidates::default(),
             connected: false,
             random,
         }
@@ -165,7 +165,7 @@ impl Ice {
     pub fn restart(&mut self) {
         self.credentials = Credentials::draw(&mut self.random);
         self.agent.ice_restart(self.credentials.for_agent(), true);
-        self.remotes = Remotes::default();
+        self.remotes = RemoteCandidates::default();
         self.connected = false;
     }
 
@@ -173,7 +173,7 @@ impl Ice {
     /// its address is never checked, or the limits are exceeded (32 candidates, 8 of them at one IP
     /// address).
     pub fn add_remote(&mut self, candidate: &Candidate) -> bool {
-        let Some(address) = self.remotes.take(candidate, &self.locals) else {
+        let Some(address) = self.remotes.add(candidate, &self.locals) else {
             return false;
         };
         // The textual form is the only one that keeps the other side's foundation and priority.
@@ -191,16 +191,16 @@ impl Ice {
     }
 
     /// Reason why no address of the other side is usable. `None` if one is.
-    pub fn why_no_remote(&self) -> Option<String> {
-        match self.seen.is_empty() {
-            true => self.remotes.why_none(),
+    pub fn reason_for_no_remote(&self) -> Option<String> {
+        match self.seen_remotes.is_empty() {
+            true => self.remotes.reason_for_none(),
             false => None,
         }
     }
 
     /// Returns true if an authentic message came from this address.
     pub fn has_seen(&self, address: SocketAddr) -> bool {
-        self.seen.contains(&address)
+        self.seen_remotes.contains(&address)
     }
 
     /// Handles a STUN message.
@@ -228,18 +228,18 @@ impl Ice {
         if is_answer
             && let Some(mapped) = message.mapped_address()
             && !self.locals.contains(&mapped)
-            && !self.mapped.contains(&mapped)
+            && !self.reflexive.contains(&mapped)
         {
-            if self.mapped.len() >= MAPPED_MAX {
+            if self.reflexive.len() >= REFLEXIVE_MAX {
                 return Err(StunDropped::TooManyAddresses);
             }
-            self.mapped.push(mapped);
+            self.reflexive.push(mapped);
         }
         if !self.has_seen(from) {
-            if self.seen.len() >= REMOTE_MAX {
+            if self.seen_remotes.len() >= REMOTE_CANDIDATES_MAX {
                 return Err(StunDropped::TooManyAddresses);
             }
-            self.seen.push(from);
+            self.seen_remotes.push(from);
         }
         let packet = StunPacket {
             proto: Protocol::Udp,
@@ -247,14 +247,14 @@ impl Ice {
             destination: local,
             message,
         };
-        self.agent.handle_packet(to_library(now), packet);
-        self.agent.handle_timeout(to_library(now));
+        self.agent.handle_packet(to_instant(now), packet);
+        self.agent.handle_timeout(to_instant(now));
         Ok(())
     }
 
     /// Handles all timers that are due.
     pub fn handle_timeout(&mut self, now: Time) {
-        self.agent.handle_timeout(to_library(now));
+        self.agent.handle_timeout(to_instant(now));
     }
 
     /// Round-trip time of the last check on the nominated pair.
@@ -264,7 +264,7 @@ impl Ice {
 
     /// Time at which [`Ice::handle_timeout`] is due.
     pub fn deadline(&mut self) -> Option<Time> {
-        self.agent.poll_timeout().map(from_library)
+        self.agent.poll_timeout().map(from_instant)
     }
 
     /// Returns the next message to send, and its destination.

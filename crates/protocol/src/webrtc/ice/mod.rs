@@ -8,7 +8,7 @@ mod credentials;
 mod integrity;
 mod remote;
 
-pub use addressed::Check;
+pub use addressed::IceCheck;
 pub use agent::{Ice, IceEvent, IceSettings, StunDropped};
 pub use credentials::Credentials;
 #[cfg(test)]

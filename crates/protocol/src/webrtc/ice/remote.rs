@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use crate::webrtc::sdp::{Candidate, CandidateAddress};
 
 /// Maximum number of remote candidates that are checked.
-pub(super) const REMOTE_MAX: usize = 32;
+pub(super) const REMOTE_CANDIDATES_MAX: usize = 32;
 
 /// Maximum number of them at one IP address. Without it, a server could make the clients of a run
 /// send checks to many ports of a third party. Servers have one or two.
@@ -20,30 +20,30 @@ const METADATA: [IpAddr; 2] = [
 
 /// Candidates of the other side.
 #[derive(Debug, Default)]
-pub(super) struct Remotes {
+pub(super) struct RemoteCandidates {
     /// Addresses that are checked.
     used: Vec<SocketAddr>,
-    names: Refused,
-    tcp: Refused,
-    addresses: Refused,
+    names: IgnoredCandidates,
+    tcp: IgnoredCandidates,
+    addresses: IgnoredCandidates,
     others: u32,
 }
 
 /// Candidates that are not checked for one reason.
 #[derive(Debug, Default)]
-struct Refused {
+struct IgnoredCandidates {
     count: u32,
     /// Text of the first one.
     first: Option<Box<str>>,
 }
 
-impl Refused {
+impl IgnoredCandidates {
     fn add(&mut self, what: impl FnOnce() -> String) {
         self.count = self.count.saturating_add(1);
         self.first.get_or_insert_with(|| what().into());
     }
 
-    fn say(&self, what: &str, text: &mut String) {
+    fn append_reason(&self, what: &str, text: &mut String) {
         if let Some(first) = &self.first {
             let comma = if text.is_empty() { "" } else { ", " };
             let _ = write!(text, "{comma}{} {what} (`{first}`)", self.count);
@@ -51,17 +51,17 @@ impl Refused {
     }
 }
 
-impl Remotes {
+impl RemoteCandidates {
     /// Address of a candidate, or `None` if it is not to be checked. `locals` are this side's
     /// addresses.
-    pub(super) fn take(
+    pub(super) fn add(
         &mut self,
         candidate: &Candidate,
         locals: &[SocketAddr],
     ) -> Option<SocketAddr> {
         if candidate.transport != "udp" {
             self.tcp
-                .add(|| format!("{} {}", candidate.transport, place(candidate)));
+                .add(|| format!("{} {}", candidate.transport, address_text(candidate)));
             return None;
         }
         let ip = match &candidate.address {
@@ -74,17 +74,17 @@ impl Remotes {
                 }
             }
             CandidateAddress::Name(_) => {
-                self.names.add(|| place(candidate));
+                self.names.add(|| address_text(candidate));
                 return None;
             }
         };
         if !may_be_checked(ip, locals) {
-            self.addresses.add(|| place(candidate));
+            self.addresses.add(|| address_text(candidate));
             return None;
         }
         let address = SocketAddr::new(ip, candidate.port);
         let at_address = self.used.iter().filter(|used| used.ip() == ip).count();
-        let is_bounded = self.used.len() < REMOTE_MAX && at_address < PER_ADDRESS_MAX;
+        let is_bounded = self.used.len() < REMOTE_CANDIDATES_MAX && at_address < PER_ADDRESS_MAX;
         let known = self.used.contains(&address);
         if candidate.component != 1 || candidate.port == 0 || !(is_bounded || known) {
             self.others = self.others.saturating_add(1);
@@ -97,20 +97,21 @@ impl Remotes {
     }
 
     /// Reason why no candidate is checked; `None` if one is.
-    pub(super) fn why_none(&self) -> Option<String> {
+    pub(super) fn reason_for_none(&self) -> Option<String> {
         if !self.used.is_empty() {
             return None;
         }
         let mut text = String::new();
-        self.tcp.say("over TCP, which is not supported", &mut text);
+        self.tcp
+            .append_reason("over TCP, which is not supported", &mut text);
         let is_local = |name: &str| name.contains(".local ");
         let names = match self.names.first.as_deref().is_some_and(is_local) {
             true => "with a `.local` name (mDNS), which this machine cannot resolve",
             false => "with a host name, which is not resolved",
         };
-        self.names.say(names, &mut text);
+        self.names.append_reason(names, &mut text);
         self.addresses
-            .say("at addresses that are never checked", &mut text);
+            .append_reason("at addresses that are never checked", &mut text);
         if self.others > 0 {
             let comma = if text.is_empty() { "" } else { ", " };
             let _ = write!(text, "{comma}{} without a media port", self.others);
@@ -122,7 +123,7 @@ impl Remotes {
     }
 }
 
-fn place(candidate: &Candidate) -> String {
+fn address_text(candidate: &Candidate) -> String {
     let port = candidate.port;
     match &candidate.address {
         CandidateAddress::Ip(IpAddr::V6(ip)) => format!("[{ip}] port {port}"),
@@ -184,7 +185,7 @@ mod tests {
             ("::ffff:239.1.2.3", false),
             ("fd00:ec2::254", false),
         ] {
-            let found = Remotes::default().take(&udp(address), &lan);
+            let found = RemoteCandidates::default().add(&udp(address), &lan);
             assert_eq!(found.is_some(), taken, "{address}");
         }
     }
@@ -197,21 +198,21 @@ mod tests {
             ("[::1]:4000", "localhost", "[::1]:5000"),
         ] {
             let locals = [local.parse().expect("an address")];
-            let taken = Remotes::default().take(&udp(address), &locals);
+            let taken = RemoteCandidates::default().add(&udp(address), &locals);
             assert_eq!(taken, Some(found.parse().expect("an address")));
         }
     }
 
     #[test]
     fn candidates_are_bounded_per_address_and_in_total() {
-        let mut remotes = Remotes::default();
+        let mut remotes = RemoteCandidates::default();
         let mut taken = 0;
         for host in 1..=9 {
             for port in 1..=100 {
                 let one = candidate(&format!("1 1 udp 5 192.0.2.{host} {port} typ host"));
-                taken += usize::from(remotes.take(&one, &[]).is_some());
+                taken += usize::from(remotes.add(&one, &[]).is_some());
             }
-            assert_eq!(taken, (host * PER_ADDRESS_MAX).min(REMOTE_MAX));
+            assert_eq!(taken, (host * PER_ADDRESS_MAX).min(REMOTE_CANDIDATES_MAX));
         }
     }
 
@@ -238,15 +239,15 @@ mod tests {
                  that are never checked (`239.0.0.1 port 5000`), 1 without a media port",
             ),
         ] {
-            let mut remotes = Remotes::default();
+            let mut remotes = RemoteCandidates::default();
             for text in given {
-                assert_eq!(remotes.take(&candidate(text), &[]), None);
+                assert_eq!(remotes.add(&candidate(text), &[]), None);
             }
-            let why = remotes.why_none().expect("none is checked");
+            let why = remotes.reason_for_none().expect("none is checked");
             assert!(why.contains(said), "{why}");
         }
-        let mut remotes = Remotes::default();
-        remotes.take(&udp("192.0.2.1"), &[]);
-        assert_eq!(remotes.why_none(), None);
+        let mut remotes = RemoteCandidates::default();
+        remotes.add(&udp("192.0.2.1"), &[]);
+        assert_eq!(remotes.reason_for_none(), None);
     }
 }

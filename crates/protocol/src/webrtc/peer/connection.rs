@@ -11,32 +11,32 @@ use rand_pcg::Pcg64;
 use super::config::PeerConfig;
 use super::last_flight::LastFlight;
 use super::outcome::{Dropped, PeerCounts, PeerEvent, PeerFailure, PeerState, Received};
-use crate::session::MediaMark;
+use crate::session::MediaFilter;
 use crate::webrtc::dtls::{Dtls, DtlsError, DtlsEvent, DtlsSettings};
 use crate::webrtc::fingerprint::Fingerprint;
 use crate::webrtc::ice::{Credentials, Ice, IceEvent, IceSettings, StunDropped};
-use crate::webrtc::sdp::{Candidate, Setup, Transport};
+use crate::webrtc::sdp::{Candidate, Setup, TransportParameters};
 use crate::webrtc::srtp::{
     RtcpOpener, RtcpSealer, RtpOpener, RtpSealer, SrtpError, SrtpKeys, SrtpProfile,
 };
 
 /// Marks media among a peer's datagrams: RTP by its first byte, and not RTCP by its second (RFC
 /// 7983, 7; RFC 5761, 4).
-pub const MEDIA_MARK: MediaMark = MediaMark {
-    first: [128, 191],
-    but_second: Some([192, 223]),
+pub const MEDIA_MARK: MediaFilter = MediaFilter {
+    first_byte: [128, 191],
+    excluded_second_byte: Some([192, 223]),
 };
 
 /// Time for which a DTLS server keeps its last flight for retransmission: as long as browsers
 /// retry.
-const LAST_FLIGHT: Duration = Duration::from_secs(30);
+const LAST_FLIGHT_LIFETIME: Duration = Duration::from_secs(30);
 
 /// Maximum number of queued datagrams. The caller drains them after each call.
-pub(in crate::webrtc) const OUT_MAX: usize = 64;
+pub(in crate::webrtc) const TRANSMITS_MAX: usize = 64;
 
 /// Message type of a STUN binding indication, and length of a STUN header (RFC 8489, 5).
 const BINDING_INDICATION: [u8; 2] = [0, 0x11];
-const STUN_HEAD: usize = 20;
+const STUN_HEADER_LENGTH: usize = 20;
 
 /// Content types of alerts and application data, and the end of the epoch in a record (RFC 6347,
 /// 4.1).
@@ -46,7 +46,7 @@ const EPOCH_END: usize = 5;
 
 /// Transport parameters of the remote description.
 #[derive(Debug)]
-struct Remote {
+struct RemoteTransport {
     credentials: Credentials,
     fingerprints: Vec<Fingerprint>,
 }
@@ -55,36 +55,36 @@ struct Remote {
 #[derive(Debug)]
 pub struct Peer {
     config: PeerConfig,
-    offers: bool,
+    is_offerer: bool,
     state: PeerState,
     ice: Ice,
-    remote: Option<Remote>,
+    remote: Option<RemoteTransport>,
     /// True if this side is the DTLS client; `None` before the remote description is set.
-    dtls_client: Option<bool>,
+    is_dtls_client: Option<bool>,
     dtls: Option<Box<Dtls>>,
     dtls_seed: u64,
     /// The remote certificate matches a fingerprint of the remote description.
-    certified: bool,
+    certificate_matches: bool,
     keys: Option<SrtpKeys>,
     rtp_opener_taken: bool,
     rtcp_opener: Option<RtcpOpener>,
     rtcp_sealer: Option<RtcpSealer>,
     /// Address to which media is sent.
-    nominated: Option<SocketAddr>,
+    nominated_remote: Option<SocketAddr>,
     /// Source of the last DTLS datagram: the destination of DTLS while no pair is nominated.
-    dtls_from: Option<SocketAddr>,
-    connect_by: Option<Time>,
+    dtls_source: Option<SocketAddr>,
+    connect_deadline: Option<Time>,
     /// Deadline of an ICE restart.
-    restart_by: Option<Time>,
+    restart_deadline: Option<Time>,
     /// Remainder of the DTLS state of a server after the handshake.
     last_flight: Option<Box<LastFlight>>,
     /// DTLS application data is expected and ignored.
-    data: bool,
-    out: VecDeque<(SocketAddr, Vec<u8>)>,
+    ignores_data: bool,
+    transmits: VecDeque<(SocketAddr, Vec<u8>)>,
     events: VecDeque<PeerEvent>,
     deadline: Option<Time>,
     counts: PeerCounts,
-    plain: Vec<u8>,
+    rtcp_plain: Vec<u8>,
 }
 
 impl Peer {
@@ -107,29 +107,29 @@ impl Peer {
         };
         Peer {
             config: config.clone(),
-            offers,
+            is_offerer: offers,
             state: PeerState::New,
             ice: Ice::new(now, settings, random),
             remote: None,
-            dtls_client: None,
+            is_dtls_client: None,
             dtls: None,
             dtls_seed,
-            certified: false,
+            certificate_matches: false,
             keys: None,
             rtp_opener_taken: false,
             rtcp_opener: None,
             rtcp_sealer: None,
-            nominated: None,
-            dtls_from: None,
-            connect_by: None,
-            restart_by: None,
+            nominated_remote: None,
+            dtls_source: None,
+            connect_deadline: None,
+            restart_deadline: None,
             last_flight: None,
-            data: false,
-            out: VecDeque::new(),
+            ignores_data: false,
+            transmits: VecDeque::new(),
             events: VecDeque::new(),
             deadline: None,
             counts: PeerCounts::default(),
-            plain: Vec::new(),
+            rtcp_plain: Vec::new(),
         }
     }
 
@@ -137,7 +137,7 @@ impl Peer {
     /// cannot be a candidate, such as a wildcard or multicast address.
     pub fn add_local_candidate(&mut self, now: Time, address: SocketAddr) -> bool {
         let added = self.ice.add_local(address);
-        self.settle(now);
+        self.drain_and_reschedule(now);
         added
     }
 
@@ -145,25 +145,25 @@ impl Peer {
     /// Returns `false` if it cannot be a candidate.
     pub fn add_relayed_candidate(&mut self, now: Time, address: SocketAddr) -> bool {
         let added = self.ice.add_relayed(address);
-        self.settle(now);
+        self.drain_and_reschedule(now);
         added
     }
 
     /// Returns the transport parameters of the local description. Those of an answer are complete
     /// after [`Peer::set_remote`] with the offer's.
-    pub fn local_transport(&self) -> Transport {
+    pub fn local_transport(&self) -> TransportParameters {
         let Credentials { ufrag, pwd } = self.ice.credentials().clone();
         let relayed = self.ice.is_relayed();
         let candidate = |(number, address): (usize, &SocketAddr)| match relayed {
             false => Candidate::host(*address, number as u16),
             true => Candidate::relayed(*address, number as u16),
         };
-        Transport {
+        TransportParameters {
             ufrag,
             pwd,
             lite: self.ice.is_lite(),
             fingerprints: vec![self.config.certificate.fingerprint().clone()],
-            setup: match (self.offers, self.dtls_client) {
+            setup: match (self.is_offerer, self.is_dtls_client) {
                 (false, Some(false)) => Setup::Passive,
                 (false, _) => Setup::Active,
                 (true, _) => Setup::ActPass,
@@ -184,7 +184,11 @@ impl Peer {
     ///
     /// # Errors
     /// No connection is possible with these parameters. The peer is unchanged.
-    pub fn set_remote(&mut self, now: Time, transport: &Transport) -> Result<(), PeerFailure> {
+    pub fn set_remote(
+        &mut self,
+        now: Time,
+        transport: &TransportParameters,
+    ) -> Result<(), PeerFailure> {
         let credentials = Credentials {
             ufrag: transport.ufrag.clone(),
             pwd: transport.pwd.clone(),
@@ -198,13 +202,13 @@ impl Peer {
         match &self.remote {
             None => {
                 let answers_as = self.config.answer_setup;
-                self.dtls_client = Some(match (self.offers, transport.setup) {
+                self.is_dtls_client = Some(match (self.is_offerer, transport.setup) {
                     (_, Setup::Passive) => true,
                     (_, Setup::Active) => false,
                     (false, Setup::ActPass) => answers_as != Setup::Passive,
                     (true, Setup::ActPass) => return Err(PeerFailure::BadSetup),
                 });
-                self.connect_by = Some(now + self.config.connect_timeout);
+                self.connect_deadline = Some(now + self.config.connect_timeout);
                 self.state = PeerState::Checking;
             }
             Some(known) if known.fingerprints != transport.fingerprints => {
@@ -212,14 +216,14 @@ impl Peer {
             }
             // An offer with other credentials requests a restart. An answer with other credentials
             // confirms a restart by this side, which has already changed the local credentials.
-            Some(known) if known.credentials != credentials && !self.offers => {
+            Some(known) if known.credentials != credentials && !self.is_offerer => {
                 self.ice.restart();
-                self.restart_by = Some(now + self.config.connect_timeout);
+                self.restart_deadline = Some(now + self.config.connect_timeout);
             }
             Some(_) => {}
         }
         self.ice.set_remote(&credentials, transport.lite);
-        self.remote = Some(Remote {
+        self.remote = Some(RemoteTransport {
             credentials,
             fingerprints: transport.fingerprints.clone(),
         });
@@ -227,13 +231,13 @@ impl Peer {
             self.ice.add_remote(candidate);
         }
         self.ice.handle_timeout(now);
-        self.settle(now);
+        self.drain_and_reschedule(now);
         Ok(())
     }
 
     /// Returns `true` if a description has other ICE credentials than the last one, which requests
     /// an ICE restart, or other fingerprints. Also `true` if no description is set yet.
-    pub fn is_news(&self, transport: &Transport) -> bool {
+    pub fn is_changed(&self, transport: &TransportParameters) -> bool {
         self.remote.as_ref().is_none_or(|known| {
             known.credentials.ufrag != transport.ufrag
                 || known.credentials.pwd != transport.pwd
@@ -244,8 +248,8 @@ impl Peer {
     /// Restarts ICE with new credentials, which the next offer must contain.
     pub fn restart_ice(&mut self, now: Time) {
         self.ice.restart();
-        self.restart_by = Some(now + self.config.connect_timeout);
-        self.settle(now);
+        self.restart_deadline = Some(now + self.config.connect_timeout);
+        self.drain_and_reschedule(now);
     }
 
     /// Adds a remote candidate that arrived later (trickle ICE). Returns `false` if it cannot be
@@ -253,18 +257,18 @@ impl Peer {
     pub fn add_remote_candidate(&mut self, now: Time, candidate: &Candidate) -> bool {
         let added = self.ice.add_remote(candidate);
         self.ice.handle_timeout(now);
-        self.settle(now);
+        self.drain_and_reschedule(now);
         added
     }
 
     /// Returns the reason why ICE has no remote address to check, or `None` if it has one.
-    pub fn why_no_remote(&self) -> Option<String> {
-        self.ice.why_no_remote()
+    pub fn no_remote_reason(&self) -> Option<String> {
+        self.ice.reason_for_no_remote()
     }
 
     /// Ignores DTLS application data: the remote side has data channels that are not read here.
     pub fn ignore_data(&mut self) {
-        self.data = true;
+        self.ignores_data = true;
     }
 
     pub fn state(&self) -> PeerState {
@@ -273,7 +277,7 @@ impl Peer {
 
     /// Returns the address to which media is sent, once ICE is connected.
     pub fn remote_address(&self) -> Option<SocketAddr> {
-        self.nominated
+        self.nominated_remote
     }
 
     pub fn counts(&self) -> PeerCounts {
@@ -316,7 +320,7 @@ impl Peer {
         match bytes {
             [0..=3, ..] => self.stun(now, from, bytes),
             [20..=63, ..] => self.dtls(now, from, bytes),
-            _ if MEDIA_MARK.is_on(bytes) => {
+            _ if MEDIA_MARK.matches(bytes) => {
                 self.counts.rtp += 1;
                 Received::Rtp
             }
@@ -329,7 +333,7 @@ impl Peer {
     }
 
     fn stun(&mut self, now: Time, from: SocketAddr, bytes: &[u8]) -> Received<'_> {
-        if bytes.len() >= STUN_HEAD && bytes.starts_with(&BINDING_INDICATION) {
+        if bytes.len() >= STUN_HEADER_LENGTH && bytes.starts_with(&BINDING_INDICATION) {
             self.counts.stun_indications += 1;
             return Received::Handled;
         }
@@ -339,7 +343,7 @@ impl Peer {
             return Received::Dropped(Dropped::Foreign);
         };
         let result = self.ice.handle(now, from, local, bytes);
-        self.settle(now);
+        self.drain_and_reschedule(now);
         let (counter, dropped) = match result {
             Ok(()) => {
                 self.counts.stun += 1;
@@ -359,18 +363,18 @@ impl Peer {
     }
 
     fn dtls(&mut self, now: Time, from: SocketAddr, bytes: &[u8]) -> Received<'_> {
-        let known = self.nominated == Some(from) || self.ice.has_seen(from);
-        if known && self.data && self.dtls.is_none() && bytes[0] == APPLICATION_DATA {
+        let known = self.nominated_remote == Some(from) || self.ice.has_seen(from);
+        if known && self.ignores_data && self.dtls.is_none() && bytes[0] == APPLICATION_DATA {
             self.counts.dtls += 1;
             return Received::Handled;
         }
         // The remote side may start DTLS before this side knows that ICE is connected.
-        let awaited = self.dtls_client == Some(false) && self.keys.is_none();
+        let awaited = self.is_dtls_client == Some(false) && self.keys.is_none();
         if known && awaited && self.dtls.is_none() {
-            self.begin_dtls(now);
+            self.start_dtls(now);
         }
         let Some(dtls) = self.dtls.as_mut().filter(|_| known) else {
-            if known && self.last_flight.is_some() && LastFlight::may_come(bytes) {
+            if known && self.last_flight.is_some() && LastFlight::is_client_flight(bytes) {
                 self.counts.dtls += 1;
                 self.send_last_flight(from, bytes);
                 return Received::Handled;
@@ -379,20 +383,20 @@ impl Peer {
             // The DTLS state and its keys are dropped: only the content type of an alert is
             // readable.
             let epoch_is_later = bytes.get(3..EPOCH_END).is_some_and(|epoch| epoch != [0, 0]);
-            if self.nominated == Some(from)
+            if self.nominated_remote == Some(from)
                 && self.state == PeerState::Connected
                 && bytes[0] == ALERT
                 && epoch_is_later
             {
-                self.closed();
+                self.closed_by_remote();
             }
             return Received::Dropped(Dropped::Foreign);
         };
         self.counts.dtls += 1;
-        self.dtls_from = Some(from);
+        self.dtls_source = Some(from);
         let result = dtls.handle(now, bytes);
-        self.after_dtls(result);
-        self.settle(now);
+        self.handle_dtls_result(result);
+        self.drain_and_reschedule(now);
         Received::Handled
     }
 
@@ -402,11 +406,11 @@ impl Peer {
             return Received::Dropped(Dropped::NoKeys);
         };
         let opener = self.rtcp_opener.get_or_insert_with(|| keys.rtcp_opener());
-        match opener.open(bytes, &mut self.plain) {
+        match opener.open(bytes, &mut self.rtcp_plain) {
             Ok(_) => {
                 // A remote side that sends SRTCP has received the server's last flight.
                 self.last_flight = None;
-                Received::Rtcp(&self.plain)
+                Received::Rtcp(&self.rtcp_plain)
             }
             Err(error) => Received::Dropped(match error {
                 SrtpError::Malformed => Dropped::Malformed,
@@ -420,18 +424,19 @@ impl Peer {
     /// Encrypts an RTCP compound and queues it. Returns `false` if the peer is not connected, the
     /// compound is malformed or the queue is full.
     pub fn send_rtcp(&mut self, compound: &[u8]) -> bool {
-        let (Some(keys), Some(to), PeerState::Connected) = (self.keys, self.nominated, self.state)
+        let (Some(keys), Some(to), PeerState::Connected) =
+            (self.keys, self.nominated_remote, self.state)
         else {
             return false;
         };
-        if self.out.len() >= OUT_MAX {
+        if self.transmits.len() >= TRANSMITS_MAX {
             return false;
         }
         let sealer = self.rtcp_sealer.get_or_insert_with(|| keys.rtcp_sealer());
         let mut sealed = Vec::with_capacity(compound.len() + sealer.overhead());
         let is_sealed = sealer.seal(compound, &mut sealed).is_ok();
         if is_sealed {
-            self.send(to, sealed);
+            self.queue_datagram(to, sealed);
         }
         is_sealed
     }
@@ -442,7 +447,7 @@ impl Peer {
         if let Some(dtls) = &mut self.dtls {
             dtls.close();
         }
-        self.settle(now);
+        self.drain_and_reschedule(now);
         self.dtls = None;
         if self.state != PeerState::Failed {
             self.state = PeerState::Closed;
@@ -469,22 +474,22 @@ impl Peer {
         self.ice.handle_timeout(now);
         if let Some(dtls) = &mut self.dtls {
             let result = dtls.handle_timeout(now);
-            self.after_dtls(result);
+            self.handle_dtls_result(result);
         }
         if self
             .last_flight
             .as_ref()
-            .is_some_and(|last| last.until <= now)
+            .is_some_and(|last| last.expires_at <= now)
         {
             self.last_flight = None;
         }
-        self.settle(now);
-        if self.restart_by.is_some_and(|by| by <= now) {
+        self.drain_and_reschedule(now);
+        if self.restart_deadline.is_some_and(|by| by <= now) {
             // The earlier consent belongs to the old credentials.
             self.fail(PeerFailure::ConsentExpired);
         }
-        if self.connect_by.is_some_and(|by| by <= now) {
-            self.fail(match self.nominated {
+        if self.connect_deadline.is_some_and(|by| by <= now) {
+            self.fail(match self.nominated_remote {
                 None => PeerFailure::IceTimedOut,
                 Some(_) => PeerFailure::DtlsTimedOut,
             });
@@ -494,10 +499,10 @@ impl Peer {
     /// Appends the next queued datagram to `out` and returns its destination. Returns `None` and
     /// leaves `out` unchanged if the queue is empty.
     pub fn poll_transmit(&mut self, out: &mut Vec<u8>) -> Option<SocketAddr> {
-        let (to, bytes) = self.out.pop_front()?;
-        if self.out.is_empty() {
+        let (to, bytes) = self.transmits.pop_front()?;
+        if self.transmits.is_empty() {
             // Releases the memory: the queue is rarely filled, and there are thousands of peers.
-            self.out = VecDeque::new();
+            self.transmits = VecDeque::new();
         }
         out.extend_from_slice(&bytes);
         Some(to)
@@ -512,18 +517,18 @@ impl Peer {
         Some(event)
     }
 
-    fn send(&mut self, to: SocketAddr, bytes: Vec<u8>) {
-        if self.out.len() < OUT_MAX {
-            self.out.push_back((to, bytes));
+    fn queue_datagram(&mut self, to: SocketAddr, bytes: Vec<u8>) {
+        if self.transmits.len() < TRANSMITS_MAX {
+            self.transmits.push_back((to, bytes));
         }
     }
 
     /// Retransmits the last DTLS flight if a datagram requests it.
     fn send_last_flight(&mut self, to: SocketAddr, bytes: &[u8]) {
         let last = self.last_flight.as_mut();
-        let again = last.map(|last| last.answer(bytes).to_vec());
+        let again = last.map(|last| last.retransmit_for(bytes).to_vec());
         for datagram in again.into_iter().flatten() {
-            self.send(to, datagram);
+            self.queue_datagram(to, datagram);
         }
     }
 
@@ -534,23 +539,23 @@ impl Peer {
         self.state = PeerState::Failed;
         self.dtls = None;
         self.last_flight = None;
-        self.connect_by = None;
+        self.connect_deadline = None;
         self.deadline = None;
         self.events.push_back(PeerEvent::Failed(failure));
     }
 
-    fn closed(&mut self) {
+    fn closed_by_remote(&mut self) {
         self.state = PeerState::Closed;
         self.deadline = None;
         self.events.push_back(PeerEvent::Closed);
     }
 
-    fn begin_dtls(&mut self, now: Time) {
-        let Some(client) = self.dtls_client else {
+    fn start_dtls(&mut self, now: Time) {
+        let Some(client) = self.is_dtls_client else {
             return;
         };
         let settings = DtlsSettings {
-            client,
+            is_client: client,
             first_retransmission: self.config.dtls_first_retransmission,
             timeout: self.config.connect_timeout,
             seed: self.dtls_seed,
@@ -559,7 +564,7 @@ impl Peer {
         self.dtls = Some(Box::new(dtls));
     }
 
-    fn after_dtls(&mut self, result: Result<(), DtlsError>) {
+    fn handle_dtls_result(&mut self, result: Result<(), DtlsError>) {
         let Err(error) = result else {
             return;
         };
@@ -575,32 +580,32 @@ impl Peer {
     }
 
     /// Collects the datagrams and events of ICE and DTLS, and updates the deadline.
-    fn settle(&mut self, now: Time) {
+    fn drain_and_reschedule(&mut self, now: Time) {
         if matches!(self.state, PeerState::Failed | PeerState::Closed) {
             return;
         }
         while let Some(event) = self.ice.poll_event() {
             match event {
                 IceEvent::Nominated { remote, .. } => {
-                    self.restart_by = None;
+                    self.restart_deadline = None;
                     self.nominate(now, remote);
                 }
                 IceEvent::Lost => return self.fail(PeerFailure::ConsentExpired),
             }
         }
         while let Some((to, bytes)) = self.ice.poll_transmit() {
-            self.send(to, bytes);
+            self.queue_datagram(to, bytes);
         }
-        let way = self.nominated.or(self.dtls_from);
+        let way = self.nominated_remote.or(self.dtls_source);
         let mut flight = Vec::new();
         while let Some(dtls) = &mut self.dtls {
-            let is_last = dtls.is_server_and_done();
+            let is_last = dtls.is_last_server_flight();
             if let Some(bytes) = dtls.poll_transmit() {
                 if is_last {
                     flight.push(bytes.clone());
                 }
                 if let Some(to) = way {
-                    self.send(to, bytes);
+                    self.queue_datagram(to, bytes);
                 }
             } else if let Some(event) = dtls.poll_event() {
                 self.dtls_event(now, event, &mut flight);
@@ -615,23 +620,23 @@ impl Peer {
         let others = [
             self.ice.deadline(),
             dtls,
-            self.connect_by,
-            self.restart_by,
-            self.last_flight.as_ref().map(|last| last.until),
+            self.connect_deadline,
+            self.restart_deadline,
+            self.last_flight.as_ref().map(|last| last.expires_at),
         ];
         self.deadline = others.into_iter().flatten().min();
     }
 
     fn nominate(&mut self, now: Time, remote: SocketAddr) {
-        if self.nominated == Some(remote) {
+        if self.nominated_remote == Some(remote) {
             return;
         }
-        self.nominated = Some(remote);
+        self.nominated_remote = Some(remote);
         self.events.push_back(PeerEvent::IceConnected { remote });
         if self.keys.is_none() {
             self.state = PeerState::Handshaking;
-            if self.dtls.is_none() && self.dtls_client == Some(true) {
-                self.begin_dtls(now);
+            if self.dtls.is_none() && self.is_dtls_client == Some(true) {
+                self.start_dtls(now);
             }
         }
     }
@@ -642,31 +647,33 @@ impl Peer {
         match event {
             DtlsEvent::Certificate(certificate) => {
                 let mut named = self.remote.iter().flat_map(|remote| &remote.fingerprints);
-                self.certified = named.any(|fingerprint| fingerprint.is_of(&certificate));
-                if !self.certified {
+                self.certificate_matches =
+                    named.any(|fingerprint| fingerprint.matches(&certificate));
+                if !self.certificate_matches {
                     self.fail(PeerFailure::FingerprintMismatch);
                 }
             }
-            DtlsEvent::Completed(_) if !self.certified => {
+            DtlsEvent::Completed(_) if !self.certificate_matches => {
                 self.fail(PeerFailure::FingerprintMismatch);
             }
             DtlsEvent::Completed(None) => self.fail(PeerFailure::NoSrtpProfile),
             DtlsEvent::Completed(Some(keys)) => {
                 self.keys = Some(keys);
-                self.connect_by = None;
+                self.connect_deadline = None;
                 self.state = PeerState::Connected;
                 self.events.push_back(PeerEvent::DtlsConnected);
                 if !self.config.keep_dtls {
                     self.dtls = None;
                     // Only a server may have to retransmit: the client has received the last
                     // flight.
-                    if self.dtls_client != Some(true) {
-                        let last = LastFlight::new(std::mem::take(flight), now + LAST_FLIGHT);
+                    if self.is_dtls_client != Some(true) {
+                        let last =
+                            LastFlight::new(std::mem::take(flight), now + LAST_FLIGHT_LIFETIME);
                         self.last_flight = Some(Box::new(last));
                     }
                 }
             }
-            DtlsEvent::Closed => self.closed(),
+            DtlsEvent::Closed => self.closed_by_remote(),
         }
     }
 }

@@ -7,13 +7,13 @@
 use measure::Time;
 
 /// Maximum number of retransmissions; the client doubles the interval between its attempts.
-const AGAIN_MAX: u8 = 16;
+const RETRANSMISSIONS_MAX: u8 = 16;
 
 /// Content types change_cipher_spec and handshake (RFC 5246, 6.2.1); length of a record header, and
 /// the positions of epoch and length in it (RFC 6347, 4.1).
-const CHANGE_CIPHER: u8 = 20;
+const CHANGE_CIPHER_SPEC: u8 = 20;
 const HANDSHAKE: u8 = 22;
-const RECORD_HEAD: usize = 13;
+const RECORD_HEADER_LENGTH: usize = 13;
 const EPOCH: std::ops::Range<usize> = 3..5;
 const LENGTH: std::ops::Range<usize> = 11..13;
 
@@ -21,48 +21,48 @@ const LENGTH: std::ops::Range<usize> = 11..13;
 #[derive(Debug)]
 pub(super) struct LastFlight {
     datagrams: Box<[Vec<u8>]>,
-    again: u8,
+    retransmissions: u8,
     /// Time after which the client no longer requests it.
-    pub until: Time,
+    pub expires_at: Time,
 }
 
 impl LastFlight {
     pub(super) fn new(datagrams: Vec<Vec<u8>>, until: Time) -> LastFlight {
         LastFlight {
             datagrams: datagrams.into(),
-            again: 0,
-            until,
+            retransmissions: 0,
+            expires_at: until,
         }
     }
 
     /// Returns `true` if a datagram may belong to the last flight of a client that has not received
     /// this one. The client's flight may span several datagrams, of which only one requires an
     /// answer.
-    pub(super) fn may_come(bytes: &[u8]) -> bool {
-        matches!(bytes, [CHANGE_CIPHER | HANDSHAKE, ..])
+    pub(super) fn is_client_flight(bytes: &[u8]) -> bool {
+        matches!(bytes, [CHANGE_CIPHER_SPEC | HANDSHAKE, ..])
     }
 
     /// Returns the datagrams to send in answer to `bytes`: the whole flight if `bytes` contains the
     /// client's last message, the encrypted one; otherwise nothing.
-    pub(super) fn answer(&mut self, bytes: &[u8]) -> &[Vec<u8>] {
-        if self.again >= AGAIN_MAX || !records(bytes).any(is_finished) {
+    pub(super) fn retransmit_for(&mut self, bytes: &[u8]) -> &[Vec<u8>] {
+        if self.retransmissions >= RETRANSMISSIONS_MAX || !records(bytes).any(is_finished) {
             return &[];
         }
-        self.again += 1;
+        self.retransmissions += 1;
         &self.datagrams
     }
 }
 
-fn is_finished(head: &[u8; RECORD_HEAD]) -> bool {
+fn is_finished(head: &[u8; RECORD_HEADER_LENGTH]) -> bool {
     head[0] == HANDSHAKE && head[EPOCH] == [0, 1]
 }
 
 /// Iterates over the record headers of a datagram, up to the first incomplete record.
-fn records(mut bytes: &[u8]) -> impl Iterator<Item = &[u8; RECORD_HEAD]> {
+fn records(mut bytes: &[u8]) -> impl Iterator<Item = &[u8; RECORD_HEADER_LENGTH]> {
     std::iter::from_fn(move || {
-        let head: &[u8; RECORD_HEAD] = bytes.first_chunk()?;
+        let head: &[u8; RECORD_HEADER_LENGTH] = bytes.first_chunk()?;
         let length = u16::from_be_bytes([head[LENGTH.start], head[LENGTH.start + 1]]);
-        bytes = bytes.get(RECORD_HEAD + usize::from(length)..)?;
+        bytes = bytes.get(RECORD_HEADER_LENGTH + usize::from(length)..)?;
         Some(head)
     })
 }
@@ -76,7 +76,7 @@ mod tests {
         record.extend_from_slice(&epoch.to_be_bytes());
         record.extend_from_slice(&[0, 0, 0, 0, 0, 5]);
         record.extend_from_slice(&length.to_be_bytes());
-        record.resize(RECORD_HEAD + usize::from(length), 7);
+        record.resize(RECORD_HEADER_LENGTH + usize::from(length), 7);
         record
     }
 
@@ -93,7 +93,7 @@ mod tests {
             [record(22, 0, 500), record(20, 0, 1), finished].concat(),
         ];
         for datagram in &ends {
-            assert_eq!(last().answer(datagram).len(), 2);
+            assert_eq!(last().retransmit_for(datagram).len(), 2);
         }
         for datagram in [
             record(22, 0, 500),
@@ -102,7 +102,7 @@ mod tests {
             record(23, 1, 80),
             [record(23, 1, 1), record(22, 2, 40)].concat(),
         ] {
-            assert_eq!(last().answer(&datagram).len(), 0, "{datagram:?}");
+            assert_eq!(last().retransmit_for(&datagram).len(), 0, "{datagram:?}");
         }
     }
 
@@ -110,7 +110,11 @@ mod tests {
     fn truncated_record_is_not_answered() {
         let datagram = [record(20, 0, 1), record(22, 1, 40)].concat();
         for length in 0..datagram.len() {
-            assert_eq!(last().answer(&datagram[..length]).len(), 0, "{length}");
+            assert_eq!(
+                last().retransmit_for(&datagram[..length]).len(),
+                0,
+                "{length}"
+            );
         }
     }
 
@@ -118,7 +122,7 @@ mod tests {
     fn retransmissions_are_bounded() {
         let mut last = last();
         let finished = record(22, 1, 40);
-        let answered = (0..1000).filter(|_| !last.answer(&finished).is_empty());
-        assert_eq!(answered.count(), usize::from(AGAIN_MAX));
+        let answered = (0..1000).filter(|_| !last.retransmit_for(&finished).is_empty());
+        assert_eq!(answered.count(), usize::from(RETRANSMISSIONS_MAX));
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::codec::Codec;
-use super::description::{Direction, Extension, MediaKind, MediaSection, SessionDescription};
+use super::description::{Direction, HeaderExtension, MediaKind, MediaSection, SessionDescription};
 
 /// A source of the other side, if its description names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,9 +15,9 @@ pub struct RemoteSource {
 
 /// A media section that both sides accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Agreed {
+pub struct NegotiatedMedia {
     /// Index of the section.
-    pub place: usize,
+    pub index: usize,
     pub mid: String,
     pub kind: MediaKind,
     /// Direction as seen by this side.
@@ -26,7 +26,7 @@ pub struct Agreed {
     /// side offered to receive, the payload types are those of the offer (RFC 3264, 5.1).
     pub codecs: Vec<Codec>,
     /// Header extensions with the IDs of the answer.
-    pub extensions: Vec<Extension>,
+    pub extensions: Vec<HeaderExtension>,
     /// Track ID of the other side (`a=msid`, RFC 8830, 2).
     pub track: Option<String>,
     /// Sources of the other side; empty if it does not name them (simulcast by RID).
@@ -36,7 +36,7 @@ pub struct Agreed {
     pub layers: Vec<String>,
 }
 
-impl Agreed {
+impl NegotiatedMedia {
     /// Returns `true` if any codec has that feedback, by its value in `a=rtcp-fb`.
     pub fn has_feedback(&self, words: &str) -> bool {
         let mut all = self.codecs.iter().flat_map(|codec| &codec.feedback);
@@ -52,18 +52,18 @@ impl Agreed {
 
 /// Returns the media sections that both sides accepted. `local_is_answer` is true if this side's
 /// description is the answer, and false if `remote` is.
-pub fn agreed(
+pub fn negotiated_media(
     local: &SessionDescription,
     remote: &SessionDescription,
     local_is_answer: bool,
-) -> Vec<Agreed> {
+) -> Vec<NegotiatedMedia> {
     let pairs = local.media.iter().zip(&remote.media).enumerate();
     let media = pairs.filter(|(_, (local, _))| local.kind != MediaKind::Application);
     let taken = media.filter(|(_, (local, remote))| !local.rejected && !remote.rejected);
     let agreed = taken.map(|(place, (local, remote))| {
         let answer = if local_is_answer { local } else { remote };
-        Agreed {
-            place,
+        NegotiatedMedia {
+            index: place,
             mid: local.mid.clone(),
             kind: local.kind,
             direction: Direction::of(
@@ -72,12 +72,12 @@ pub fn agreed(
             ),
             codecs: match local_is_answer || local.direction.sends() {
                 true => answer.codecs.clone(),
-                false => received(local, remote),
+                false => receive_codecs(local, remote),
             },
             extensions: answer.extensions.clone(),
-            track: track(remote),
-            remote_sources: sources(remote),
-            layers: layers(remote),
+            track: remote_track_id(remote),
+            remote_sources: remote_sources(remote),
+            layers: receive_layers(remote),
         }
     });
     agreed.collect()
@@ -86,9 +86,9 @@ pub fn agreed(
 /// Returns the codecs of a section that was offered to be received: all offered codecs with their
 /// payload types, whatever the answer contains, as in browsers. The feedback is that of the same
 /// codec in the answer.
-fn received(offered: &MediaSection, answer: &MediaSection) -> Vec<Codec> {
+fn receive_codecs(offered: &MediaSection, answer: &MediaSection) -> Vec<Codec> {
     let codec = |own: &Codec| Codec {
-        feedback: counterpart(own, &answer.codecs)
+        feedback: matching_codec(own, &answer.codecs)
             .map_or_else(Vec::new, |own| own.feedback.clone()),
         ..own.clone()
     };
@@ -97,8 +97,8 @@ fn received(offered: &MediaSection, answer: &MediaSection) -> Vec<Codec> {
 
 /// Finds an offered codec in the answer. Servers change parameters and payload types, so the codec
 /// with the same payload type or parameters is preferred among several.
-fn counterpart<'a>(offered: &Codec, answered: &'a [Codec]) -> Option<&'a Codec> {
-    let same = |own: &&Codec| own.is(&offered.name) && own.clock_rate == offered.clock_rate;
+fn matching_codec<'a>(offered: &Codec, answered: &'a [Codec]) -> Option<&'a Codec> {
+    let same = |own: &&Codec| own.has_name(&offered.name) && own.clock_rate == offered.clock_rate;
     let mut all = answered.iter().filter(same);
     let exact = all.clone().find(|own| {
         own.payload_type == offered.payload_type || own.parameters == offered.parameters
@@ -106,7 +106,7 @@ fn counterpart<'a>(offered: &Codec, answered: &'a [Codec]) -> Option<&'a Codec> 
     exact.or_else(|| all.next())
 }
 
-fn track(section: &MediaSection) -> Option<String> {
+fn remote_track_id(section: &MediaSection) -> Option<String> {
     let mut words = section.msid.as_deref()?.split_ascii_whitespace();
     words.nth(1).map(str::to_owned)
 }
@@ -116,7 +116,7 @@ const LAYERS_MAX: usize = 16;
 
 /// Returns the layers after `recv` in `a=simulcast`. A layer with a leading `~` is initially paused
 /// (RFC 8853, 5.1); resuming it is not negotiated here, so it is left out.
-fn layers(section: &MediaSection) -> Vec<String> {
+fn receive_layers(section: &MediaSection) -> Vec<String> {
     let mut words = section.simulcast.iter();
     let mut words = words
         .next()
@@ -134,7 +134,7 @@ fn layers(section: &MediaSection) -> Vec<String> {
         .collect()
 }
 
-fn sources(section: &MediaSection) -> Vec<RemoteSource> {
+fn remote_sources(section: &MediaSection) -> Vec<RemoteSource> {
     let groups = section.ssrc_groups.iter();
     let groups = groups.filter_map(|group| match (&group.semantics[..], &group.ssrcs[..]) {
         ("FID", [of, rtx]) => Some((*of, *rtx)),

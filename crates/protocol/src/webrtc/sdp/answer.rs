@@ -2,9 +2,9 @@
 
 use super::codec::known;
 use super::description::{Direction, MediaKind, MediaSection, SessionDescription};
-use super::feedback::Feedback;
+use super::feedback::FeedbackTypes;
 use super::source::LocalSource;
-use super::transport::Transport;
+use super::transport::TransportParameters;
 
 /// Parts of an offer that an answer accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,10 +23,10 @@ pub struct AnswerConfig {
     /// URIs of accepted header extensions; empty to accept all offered ones.
     pub extensions: Vec<String>,
     /// Accepted feedback.
-    pub feedback: Feedback,
+    pub feedback: FeedbackTypes,
     /// Accept a data channel section, as far as its transport is concerned: a server may offer it
     /// first and alone, and later media over the same transport (RFC 8841). Default: false.
-    pub data: bool,
+    pub accept_data: bool,
 }
 
 impl AnswerConfig {
@@ -39,12 +39,12 @@ impl AnswerConfig {
             sources: Vec::new(),
             codecs: Vec::new(),
             extensions: Vec::new(),
-            feedback: Feedback::default(),
-            data: false,
+            feedback: FeedbackTypes::default(),
+            accept_data: false,
         }
     }
 
-    fn takes_codec(&self, kind: MediaKind, name: &str) -> bool {
+    fn accepts_codec(&self, kind: MediaKind, name: &str) -> bool {
         let known = match kind {
             MediaKind::Audio => known::AUDIO,
             MediaKind::Video => known::VIDEO,
@@ -63,7 +63,11 @@ impl SessionDescription {
     /// for each offered one, in the same order (RFC 3264, 6). It rejects data channels unless
     /// `data` is set, sections without an accepted codec, and sections that do not share the
     /// transport of the first one.
-    pub fn answer(&self, config: &AnswerConfig, transport: &Transport) -> SessionDescription {
+    pub fn answer(
+        &self,
+        config: &AnswerConfig,
+        transport: &TransportParameters,
+    ) -> SessionDescription {
         let mut answer = SessionDescription {
             session_id: config.session_id,
             version: config.version,
@@ -79,17 +83,17 @@ impl SessionDescription {
             let shares =
                 self.bundle.contains(&offered.mid) || answer.media.iter().all(|one| one.rejected);
             if !offered.rejected && shares {
-                take(offered, config, &mut sources, &mut section);
+                accept_section(offered, config, &mut sources, &mut section);
             }
-            let data = offered.kind == MediaKind::Application && config.data;
+            let data = offered.kind == MediaKind::Application && config.accept_data;
             let taken = data && !offered.rejected && shares;
-            section.rejected = !taken && !section.codecs.iter().any(|codec| !codec.is("rtx"));
+            section.rejected = !taken && !section.codecs.iter().any(|codec| !codec.has_name("rtx"));
             if section.rejected {
                 section.direction = Direction::Inactive;
                 section.codecs = offered.codecs.first().cloned().into_iter().collect();
                 section.extensions.clear();
             } else {
-                section.carry(transport);
+                section.set_transport(transport);
                 // Sections of one transport list its addresses once (RFC 9143, 10.1.2); servers
                 // complain about repeated ones.
                 let is_bundled = self.bundle.contains(&offered.mid);
@@ -108,13 +112,13 @@ impl SessionDescription {
 }
 
 /// Copies the accepted parts of an offered section to the answer's section.
-fn take(
+fn accept_section(
     offered: &MediaSection,
     config: &AnswerConfig,
     sources: &mut Vec<(MediaKind, LocalSource)>,
     section: &mut MediaSection,
 ) {
-    let takes = |name: &str| config.takes_codec(offered.kind, name);
+    let takes = |name: &str| config.accepts_codec(offered.kind, name);
     let codecs = offered.codecs.iter().filter(|codec| takes(&codec.name));
     section.codecs = codecs.cloned().collect();
     // Drops retransmissions of codecs that are not accepted.
@@ -123,14 +127,16 @@ fn take(
         .iter()
         .map(|codec| codec.payload_type)
         .collect();
-    section
-        .codecs
-        .retain(|codec| codec.retransmits().is_none_or(|of| kept.contains(&of)));
+    section.codecs.retain(|codec| {
+        codec
+            .associated_payload_type()
+            .is_none_or(|of| kept.contains(&of))
+    });
     let wanted = |uri: &String| config.extensions.is_empty() || config.extensions.contains(uri);
     let extensions = offered.extensions.iter().filter(|known| wanted(&known.uri));
     section.extensions = extensions.cloned().collect();
     section.rtcp_reduced_size = offered.rtcp_reduced_size;
-    config.feedback.restrict(section);
+    config.feedback.retain_enabled(section);
     let place = sources.iter().position(|(kind, _)| *kind == offered.kind);
     let source = place
         .filter(|_| offered.direction.receives() && !section.codecs.is_empty())
@@ -138,7 +144,7 @@ fn take(
     let receives = config.receive && offered.direction.sends();
     section.direction = Direction::of(source.is_some(), receives);
     if let Some(source) = source {
-        source.describe(section);
+        source.add_to_section(section);
     }
     if receives && offered.simulcast.is_some() {
         answer_simulcast(offered, section);

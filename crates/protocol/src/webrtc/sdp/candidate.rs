@@ -100,7 +100,7 @@ impl Candidate {
     }
 
     /// Returns the address of a UDP candidate for media, or `None` for any other candidate.
-    pub fn udp(&self) -> Option<SocketAddr> {
+    pub fn udp_address(&self) -> Option<SocketAddr> {
         match (&self.address, &self.transport[..], self.component) {
             (CandidateAddress::Ip(ip), "udp", 1) => Some(SocketAddr::new(*ip, self.port)),
             _ => None,
@@ -143,33 +143,36 @@ impl fmt::Display for Candidate {
 /// Parse error of a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not an ICE candidate; example: `candidate:1 1 udp 2130706431 192.0.2.1 5000 typ host`")]
-pub struct BadCandidate;
+pub struct ParseCandidateError;
 
 impl FromStr for Candidate {
-    type Err = BadCandidate;
+    type Err = ParseCandidateError;
 
     /// Parses a candidate with or without a leading `a=` and `candidate:`.
-    fn from_str(text: &str) -> Result<Candidate, BadCandidate> {
+    fn from_str(text: &str) -> Result<Candidate, ParseCandidateError> {
         if text.len() > LENGTH_MAX {
-            return Err(BadCandidate);
+            return Err(ParseCandidateError);
         }
         let text = text.trim_ascii();
         let text = text.strip_prefix("a=").unwrap_or(text);
         let text = text.strip_prefix("candidate:").unwrap_or(text);
         let mut words = text.split_ascii_whitespace();
-        let mut word = || words.next().ok_or(BadCandidate);
-        fn number<N: FromStr>(word: &str) -> Result<N, BadCandidate> {
-            word.parse().map_err(|_| BadCandidate)
+        let mut word = || words.next().ok_or(ParseCandidateError);
+        fn number<N: FromStr>(word: &str) -> Result<N, ParseCandidateError> {
+            word.parse().map_err(|_| ParseCandidateError)
         }
         let (foundation, component) = (word()?.to_owned(), number(word()?)?);
         let (transport, priority) = (word()?.to_ascii_lowercase(), number(word()?)?);
         let (address, port) = (word()?, number(word()?)?);
         if word()? != "typ" {
-            return Err(BadCandidate);
+            return Err(ParseCandidateError);
         }
         let kind = word()?;
         let mut kinds = CandidateKind::NAMES.iter();
-        let kind = kinds.find(|(_, name)| *name == kind).ok_or(BadCandidate)?.0;
+        let kind = kinds
+            .find(|(_, name)| *name == kind)
+            .ok_or(ParseCandidateError)?
+            .0;
         let mut candidate = Candidate {
             foundation,
             component,

@@ -10,45 +10,45 @@ const MID_MAX: usize = 16;
 
 /// The rule that an answer breaks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum AnswerFault {
+pub enum AnswerError {
     #[error("all {0} media sections are refused: their port is 0 (RFC 3264, 6)")]
     AllRefused(usize),
     #[error("{answered} media sections, {offered} were offered (RFC 3264, 6)")]
-    Count {
+    SectionCountMismatch {
         /// Sections of the offer.
         offered: usize,
         /// Sections of the answer.
         answered: usize,
     },
     #[error("{place} was offered as {offered}: sections keep their order (RFC 3264, 6)")]
-    Kind {
-        place: Place,
+    KindMismatch {
+        place: SectionRef,
         /// Kind of the offered section.
         offered: &'static str,
     },
     #[error("{place} has mid `{mid}`, `{offered}` was offered (RFC 5888, 9.1)")]
-    Mid {
-        place: Place,
+    MidMismatch {
+        place: SectionRef,
         /// `a=mid` of the section.
         mid: String,
         /// `a=mid` of the offered section.
         offered: String,
     },
     #[error("BUNDLE names mid `{0}`, which no media section has (RFC 9143, 7.3)")]
-    BundledNothing(String),
+    UnknownBundledMid(String),
     /// One of several sections does not share the transport of the others.
     #[error(
         "{0} is not in the BUNDLE group, but all sections must share one transport (RFC 9143, 7.3)"
     )]
-    NotBundled(Place),
+    NotBundled(SectionRef),
     /// RTCP would use another port.
     #[error("{0} has no rtcp-mux (RFC 8834, 4.5; RFC 8858, 4)")]
-    NoRtcpMux(Place),
+    NoRtcpMux(SectionRef),
     /// The direction does not fit the offered one: a section receives what is not sent, or sends
     /// what is not received.
     #[error("{place} is {direction}, {offered} was offered (RFC 3264, 6.1)")]
-    Direction {
-        place: Place,
+    DirectionMismatch {
+        place: SectionRef,
         /// Direction in the answer.
         direction: &'static str,
         /// Direction in the offer.
@@ -58,13 +58,13 @@ pub enum AnswerFault {
 
 /// Position and kind of a media section, for messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct SectionRef {
     /// Index of the section, from 0.
     pub index: usize,
     pub kind: MediaKind,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SectionRef {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             out,
@@ -81,9 +81,9 @@ impl SessionDescription {
     ///
     /// # Errors
     /// The first rule that the answer breaks.
-    pub fn check_answer(&mut self, offer: &SessionDescription) -> Result<(), AnswerFault> {
+    pub fn check_answer(&mut self, offer: &SessionDescription) -> Result<(), AnswerError> {
         if self.media.len() != offer.media.len() {
-            return Err(AnswerFault::Count {
+            return Err(AnswerError::SectionCountMismatch {
                 offered: offer.media.len(),
                 answered: self.media.len(),
             });
@@ -95,27 +95,27 @@ impl SessionDescription {
         let mut names = self.bundle.iter();
         if let Some(name) = names.find(|name| self.media.iter().all(|own| own.mid != **name)) {
             let name = name.chars().take(MID_MAX).collect();
-            return Err(AnswerFault::BundledNothing(name));
+            return Err(AnswerError::UnknownBundledMid(name));
         }
         let taken = self.media.iter().enumerate();
         let taken: Vec<_> = taken.filter(|(_, own)| !own.rejected).collect();
         if taken.is_empty() {
-            return Err(AnswerFault::AllRefused(self.media.len()));
+            return Err(AnswerError::AllRefused(self.media.len()));
         }
         let mut alone = taken
             .iter()
             .filter(|(_, own)| !self.bundle.contains(&own.mid));
         match alone.next() {
             Some((index, section)) if taken.len() > 1 => {
-                Err(AnswerFault::NotBundled(place(*index, section)))
+                Err(AnswerError::NotBundled(section_ref(*index, section)))
             }
             _ => Ok(()),
         }
     }
 }
 
-fn place(index: usize, section: &MediaSection) -> Place {
-    Place {
+fn section_ref(index: usize, section: &MediaSection) -> SectionRef {
+    SectionRef {
         index,
         kind: section.kind,
     }
@@ -125,10 +125,10 @@ fn check_section(
     index: usize,
     section: &mut MediaSection,
     offered: &MediaSection,
-) -> Result<(), AnswerFault> {
-    let place = place(index, section);
+) -> Result<(), AnswerError> {
+    let place = section_ref(index, section);
     if section.kind != offered.kind {
-        return Err(AnswerFault::Kind {
+        return Err(AnswerError::KindMismatch {
             place,
             offered: offered.kind.name(),
         });
@@ -137,7 +137,7 @@ fn check_section(
         section.mid.clone_from(&offered.mid);
     }
     if section.mid != offered.mid {
-        return Err(AnswerFault::Mid {
+        return Err(AnswerError::MidMismatch {
             place,
             mid: section.mid.chars().take(MID_MAX).collect(),
             offered: offered.mid.clone(),
@@ -147,12 +147,12 @@ fn check_section(
         return Ok(());
     }
     if section.kind != MediaKind::Application && !section.rtcp_mux {
-        return Err(AnswerFault::NoRtcpMux(place));
+        return Err(AnswerError::NoRtcpMux(place));
     }
     let (answers, offers) = (section.direction, offered.direction);
     let fits = (offers.sends() || !answers.receives()) && (offers.receives() || !answers.sends());
     if !fits {
-        return Err(AnswerFault::Direction {
+        return Err(AnswerError::DirectionMismatch {
             place,
             direction: answers.name(),
             offered: offers.name(),

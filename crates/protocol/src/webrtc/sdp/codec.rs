@@ -37,7 +37,7 @@ impl Codec {
     }
 
     /// Returns `true` if the codec has that name, ignoring case.
-    pub fn is(&self, name: &str) -> bool {
+    pub fn has_name(&self, name: &str) -> bool {
         self.name.eq_ignore_ascii_case(name)
     }
 
@@ -51,8 +51,8 @@ impl Codec {
     }
 
     /// Returns the payload type that this codec retransmits, if it is RTX (RFC 4588, 8.1).
-    pub fn retransmits(&self) -> Option<u8> {
-        match self.is("rtx") {
+    pub fn associated_payload_type(&self) -> Option<u8> {
+        match self.has_name("rtx") {
             true => self.parameter("apt")?.parse().ok(),
             false => None,
         }

@@ -2,7 +2,7 @@
 
 use super::candidate::Candidate;
 use super::codec::Codec;
-use super::transport_lines::TransportLines;
+use super::transport_lines::TransportAttributes;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionDescription {
@@ -17,7 +17,7 @@ pub struct SessionDescription {
     /// One-byte and two-byte header extensions may be mixed (RFC 8285, 6).
     pub extmap_allow_mixed: bool,
     /// Transport attributes at session level.
-    pub transport: TransportLines,
+    pub transport: TransportAttributes,
     pub media: Vec<MediaSection>,
 }
 
@@ -93,7 +93,7 @@ impl Direction {
 
 /// A header extension and its ID (RFC 8285, 5).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Extension {
+pub struct HeaderExtension {
     /// Local identifier: 1 to 255.
     pub id: u16,
     pub uri: String,
@@ -159,7 +159,7 @@ pub struct MediaSection {
     pub direction: Direction,
     /// Codecs in order of preference.
     pub codecs: Vec<Codec>,
-    pub extensions: Vec<Extension>,
+    pub extensions: Vec<HeaderExtension>,
     /// Sources of the author of the description.
     pub ssrcs: Vec<SourceAttributes>,
     pub ssrc_groups: Vec<SourceGroup>,
@@ -174,7 +174,7 @@ pub struct MediaSection {
     /// RTCP shares the port of RTP.
     pub rtcp_mux: bool,
     /// Transport attributes at media level.
-    pub transport: TransportLines,
+    pub transport: TransportAttributes,
     pub candidates: Vec<Candidate>,
     /// No more candidates follow.
     pub end_of_candidates: bool,
@@ -199,7 +199,7 @@ impl MediaSection {
             simulcast: None,
             rtcp_reduced_size: true,
             rtcp_mux: true,
-            transport: TransportLines::default(),
+            transport: TransportAttributes::default(),
             candidates: Vec::new(),
             end_of_candidates: false,
         }
@@ -212,10 +212,10 @@ impl MediaSection {
     }
 
     /// Returns the payload type of retransmissions for a payload type.
-    pub fn retransmissions_of(&self, payload_type: u8) -> Option<u8> {
+    pub fn rtx_payload_type(&self, payload_type: u8) -> Option<u8> {
         let mut codecs = self.codecs.iter();
         codecs
-            .find(|codec| codec.retransmits() == Some(payload_type))
+            .find(|codec| codec.associated_payload_type() == Some(payload_type))
             .map(|codec| codec.payload_type)
     }
 

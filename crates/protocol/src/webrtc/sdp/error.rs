@@ -4,7 +4,7 @@ use thiserror::Error;
 
 /// A text is not a usable session description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("{}{reason}", of_line(*line))]
+#[error("{}{reason}", line_prefix(*line))]
 pub struct SdpError {
     /// Line number from 1, or 0 if the error concerns the whole description.
     pub line: usize,
@@ -12,7 +12,7 @@ pub struct SdpError {
 }
 
 /// Returns the prefix of a message that concerns one line.
-fn of_line(line: usize) -> String {
+fn line_prefix(line: usize) -> String {
     match line {
         0 => String::new(),
         line => format!("line {line} of the session description: "),
@@ -29,7 +29,7 @@ pub enum SdpReason {
     #[error("more than 512 media sections")]
     TooManySections,
     #[error("not of the form x=value")]
-    NoLine,
+    MalformedLine,
     #[error("does not begin with v=0")]
     NotVersion0,
     #[error("unsupported media line: neither RTP nor a data channel")]
@@ -53,7 +53,7 @@ impl SdpReason {
     }
 
     /// Returns the error for the whole description.
-    pub(super) fn of_all(self) -> SdpError {
+    pub(super) fn without_line(self) -> SdpError {
         self.at(0)
     }
 }

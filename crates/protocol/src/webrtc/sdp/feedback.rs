@@ -5,7 +5,7 @@ use super::description::{MediaKind, MediaSection, extension};
 
 /// Feedback that a receiver sends and a sender acts on. Default: all, as in browsers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Feedback {
+pub struct FeedbackTypes {
     /// Missing packets are requested (RFC 4585, 6.2.1).
     pub nack: bool,
     /// Retransmissions have a stream of their own (RFC 4588). Without it, they are sent in the
@@ -22,9 +22,9 @@ pub struct Feedback {
     pub remb: bool,
 }
 
-impl Default for Feedback {
+impl Default for FeedbackTypes {
     fn default() -> Self {
-        Feedback {
+        FeedbackTypes {
             nack: true,
             rtx: true,
             pli: true,
@@ -35,9 +35,9 @@ impl Default for Feedback {
     }
 }
 
-impl Feedback {
+impl FeedbackTypes {
     /// No feedback.
-    pub const NONE: Feedback = Feedback {
+    pub const NONE: FeedbackTypes = FeedbackTypes {
         nack: false,
         rtx: false,
         pli: false,
@@ -47,7 +47,7 @@ impl Feedback {
     };
 
     /// Returns `true` if a feedback type is enabled, by its value in `a=rtcp-fb`.
-    pub fn wants(self, words: &str) -> bool {
+    pub fn enables(self, words: &str) -> bool {
         match words {
             "nack" => self.nack,
             "nack pli" => self.pli,
@@ -59,30 +59,34 @@ impl Feedback {
     }
 
     /// Returns the `a=rtcp-fb` values of the enabled types for a codec of that kind.
-    fn words(self, kind: MediaKind) -> Vec<String> {
+    fn attribute_values(self, kind: MediaKind) -> Vec<String> {
         let all: &[&str] = match kind {
             MediaKind::Video => &["goog-remb", "transport-cc", "ccm fir", "nack", "nack pli"],
             MediaKind::Audio => &["transport-cc", "nack"],
             MediaKind::Application => &[],
         };
-        let wanted = all.iter().filter(|words| self.wants(words));
+        let wanted = all.iter().filter(|words| self.enables(words));
         wanted.map(|words| (*words).to_owned()).collect()
     }
 
     /// Adds the enabled feedback to an offered section.
-    pub(super) fn offer(self, section: &mut MediaSection) {
-        section.codecs.retain(|codec| self.rtx || !codec.is("rtx"));
+    pub(super) fn add_to_offer(self, section: &mut MediaSection) {
+        section
+            .codecs
+            .retain(|codec| self.rtx || !codec.has_name("rtx"));
         for codec in section.codecs.iter_mut().filter(|codec| is_media(codec)) {
-            codec.feedback = self.words(section.kind);
+            codec.feedback = self.attribute_values(section.kind);
         }
         self.restrict_extensions(section);
     }
 
     /// Removes from an answered section all feedback that is not enabled.
-    pub(super) fn restrict(self, section: &mut MediaSection) {
-        section.codecs.retain(|codec| self.rtx || !codec.is("rtx"));
+    pub(super) fn retain_enabled(self, section: &mut MediaSection) {
+        section
+            .codecs
+            .retain(|codec| self.rtx || !codec.has_name("rtx"));
         for codec in &mut section.codecs {
-            codec.feedback.retain(|words| self.wants(words));
+            codec.feedback.retain(|words| self.enables(words));
         }
         self.restrict_extensions(section);
     }
@@ -105,5 +109,5 @@ fn is_media(codec: &Codec) -> bool {
         "telephone-event",
     ]
     .iter()
-    .any(|name| codec.is(name))
+    .any(|name| codec.has_name(name))
 }

@@ -9,7 +9,7 @@ const LINES_MAX: usize = 500;
 
 /// SDP fragment (`application/trickle-ice-sdpfrag`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Fragment {
+pub struct SdpFragment {
     /// User fragment of the ICE session, or the new one after an ICE restart.
     pub ufrag: Option<String>,
     pub pwd: Option<String>,
@@ -20,11 +20,11 @@ pub struct Fragment {
     pub end_of_candidates: bool,
 }
 
-impl Fragment {
+impl SdpFragment {
     /// Parses a fragment. Unknown lines, malformed candidates and lines after the 500th are
     /// ignored.
-    pub fn parse(text: &str) -> Fragment {
-        let mut fragment = Fragment::default();
+    pub fn parse(text: &str) -> SdpFragment {
+        let mut fragment = SdpFragment::default();
         for line in text.lines().take(LINES_MAX) {
             let Some(attribute) = line.trim_ascii_end().strip_prefix("a=") else {
                 continue;
@@ -45,7 +45,7 @@ impl Fragment {
     }
 }
 
-impl Display for Fragment {
+impl Display for SdpFragment {
     fn fmt(&self, out: &mut Formatter<'_>) -> FmtResult {
         if let Some(ufrag) = &self.ufrag {
             write!(out, "a=ice-ufrag:{ufrag}\r\n")?;

@@ -24,20 +24,20 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-pub use agreed::{Agreed, RemoteSource, agreed};
+pub use agreed::{NegotiatedMedia, RemoteSource, negotiated_media};
 pub use answer::AnswerConfig;
 pub use candidate::{Candidate, CandidateAddress, CandidateKind};
-pub use check::{AnswerFault, Place};
+pub use check::{AnswerError, SectionRef};
 pub use codec::{Codec, known};
 pub use description::{
-    Direction, Extension, MediaKind, MediaSection, Rid, SessionDescription, SourceAttributes,
+    Direction, HeaderExtension, MediaKind, MediaSection, Rid, SessionDescription, SourceAttributes,
     SourceGroup, extension,
 };
 pub use error::{SdpError, SdpReason};
-pub use feedback::Feedback;
-pub use fragment::Fragment;
+pub use feedback::FeedbackTypes;
+pub use fragment::SdpFragment;
 pub use offer::{OfferConfig, OfferedMedia};
 pub use setup::Setup;
 pub use source::LocalSource;
-pub use transport::Transport;
-pub use transport_lines::TransportLines;
+pub use transport::TransportParameters;
+pub use transport_lines::TransportAttributes;

@@ -1,10 +1,10 @@
 //! Offers made by this side.
 
 use super::codec::Codec;
-use super::description::{Direction, Extension, MediaKind, MediaSection, SessionDescription};
-use super::feedback::Feedback;
+use super::description::{Direction, HeaderExtension, MediaKind, MediaSection, SessionDescription};
+use super::feedback::FeedbackTypes;
 use super::source::LocalSource;
-use super::transport::Transport;
+use super::transport::TransportParameters;
 
 /// A media section of an offer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,12 +29,12 @@ pub struct OfferConfig {
     /// Media sections. Their index becomes their mid.
     pub media: Vec<OfferedMedia>,
     /// Feedback to offer.
-    pub feedback: Feedback,
+    pub feedback: FeedbackTypes,
 }
 
 impl SessionDescription {
     /// Creates the offer of a peer with that transport.
-    pub fn offer(config: &OfferConfig, transport: &Transport) -> SessionDescription {
+    pub fn offer(config: &OfferConfig, transport: &TransportParameters) -> SessionDescription {
         let mut offer = SessionDescription {
             session_id: config.session_id,
             version: 2,
@@ -54,16 +54,16 @@ impl SessionDescription {
             section.codecs = media.codecs.clone();
             let numbered = known.iter().zip(1..);
             let own = numbered.filter(|(uri, _)| media.extensions.contains(uri));
-            let extensions = own.map(|(uri, id)| Extension {
+            let extensions = own.map(|(uri, id)| HeaderExtension {
                 id,
                 uri: (*uri).clone(),
             });
             section.extensions = extensions.collect();
-            config.feedback.offer(&mut section);
+            config.feedback.add_to_offer(&mut section);
             if let Some(source) = media.source.as_ref().filter(|_| media.direction.sends()) {
-                source.describe(&mut section);
+                source.add_to_section(&mut section);
             }
-            section.carry(transport);
+            section.set_transport(transport);
             offer.bundle.push(section.mid.clone());
             offer.media.push(section);
         }
@@ -73,7 +73,7 @@ impl SessionDescription {
 
 impl MediaSection {
     /// Sets the transport attributes of a section.
-    pub(super) fn carry(&mut self, transport: &Transport) {
+    pub(super) fn set_transport(&mut self, transport: &TransportParameters) {
         self.transport.ufrag = Some(transport.ufrag.clone());
         self.transport.pwd = Some(transport.pwd.clone());
         self.transport.trickle = !transport.end_of_candidates;

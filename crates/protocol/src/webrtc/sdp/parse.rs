@@ -6,12 +6,12 @@ use std::str::FromStr;
 use super::candidate::Candidate;
 use super::codec::Codec;
 use super::description::{
-    Direction, Extension, MediaKind, MediaSection, Rid, SessionDescription, SourceAttributes,
+    Direction, HeaderExtension, MediaKind, MediaSection, Rid, SessionDescription, SourceAttributes,
     SourceGroup,
 };
 use super::error::{SdpError, SdpReason};
 use super::setup::Setup;
-use super::transport_lines::TransportLines;
+use super::transport_lines::TransportAttributes;
 
 /// Limits. Per participant with audio and video, Janus writes some 80 lines and LiveKit 100.
 const BYTES_MAX: usize = 1 << 20;
@@ -24,7 +24,7 @@ const SECTIONS_MAX: usize = 512;
 const FEEDBACK_MAX: usize = 32;
 
 /// Result of parsing an attribute.
-type Taken = Result<(), SdpReason>;
+type AttributeResult = Result<(), SdpReason>;
 
 impl SessionDescription {
     /// Parses a session description.
@@ -33,7 +33,7 @@ impl SessionDescription {
     /// Returns the number of the first invalid line, and the reason.
     pub fn parse(text: &str) -> Result<SessionDescription, SdpError> {
         if text.len() > BYTES_MAX {
-            return Err(SdpReason::TooLong.of_all());
+            return Err(SdpReason::TooLong.without_line());
         }
         let mut description = SessionDescription::default();
         for (place, line) in text.lines().enumerate() {
@@ -45,21 +45,23 @@ impl SessionDescription {
             if line.is_empty() {
                 continue;
             }
-            let (kind, value) = line.split_once('=').ok_or(SdpReason::NoLine.at(number))?;
+            let (kind, value) = line
+                .split_once('=')
+                .ok_or(SdpReason::MalformedLine.at(number))?;
             if place == 0 && (kind, value) != ("v", "0") {
                 return Err(SdpReason::NotVersion0.at(number));
             }
             description
-                .take_line(kind, value)
+                .parse_line(kind, value)
                 .map_err(|reason| reason.at(number))?;
         }
         if text.trim_ascii().is_empty() {
-            return Err(SdpReason::NotVersion0.of_all());
+            return Err(SdpReason::NotVersion0.without_line());
         }
         Ok(description)
     }
 
-    fn take_line(&mut self, kind: &str, value: &str) -> Taken {
+    fn parse_line(&mut self, kind: &str, value: &str) -> AttributeResult {
         match kind {
             "o" => {
                 let mut words = value.split_ascii_whitespace().skip(1);
@@ -71,21 +73,21 @@ impl SessionDescription {
             }
             "m" if self.media.len() >= SECTIONS_MAX => Err(SdpReason::TooManySections),
             "m" => {
-                self.media.push(media_line(value)?);
+                self.media.push(parse_media_line(value)?);
                 Ok(())
             }
             "a" => {
                 let (name, value) = value.split_once(':').unwrap_or((value, ""));
                 match self.media.last_mut() {
-                    Some(media) => take_of_media(media, name, value),
-                    None => self.take_attribute(name, value),
+                    Some(media) => parse_media_attribute(media, name, value),
+                    None => self.parse_session_attribute(name, value),
                 }
             }
             _ => Ok(()),
         }
     }
 
-    fn take_attribute(&mut self, name: &str, value: &str) -> Taken {
+    fn parse_session_attribute(&mut self, name: &str, value: &str) -> AttributeResult {
         match name {
             "ice-lite" => self.ice_lite = true,
             "extmap-allow-mixed" => self.extmap_allow_mixed = true,
@@ -96,13 +98,13 @@ impl SessionDescription {
                     self.bundle = names.map(str::to_owned).collect();
                 }
             }
-            _ => return take_of_transport(&mut self.transport, name, value),
+            _ => return parse_transport_attribute(&mut self.transport, name, value),
         }
         Ok(())
     }
 }
 
-fn media_line(value: &str) -> Result<MediaSection, SdpReason> {
+fn parse_media_line(value: &str) -> Result<MediaSection, SdpReason> {
     let mut words = value.split_ascii_whitespace();
     let mut word = || words.next().ok_or(SdpReason::MediaLine);
     let kind = match word()? {
@@ -151,7 +153,11 @@ fn static_codec(kind: MediaKind, payload_type: u8) -> Codec {
     }
 }
 
-fn take_of_transport(lines: &mut TransportLines, name: &str, value: &str) -> Taken {
+fn parse_transport_attribute(
+    lines: &mut TransportAttributes,
+    name: &str,
+    value: &str,
+) -> AttributeResult {
     match name {
         "ice-ufrag" => lines.ufrag = Some(value.to_owned()),
         "ice-pwd" => lines.pwd = Some(value.to_owned()),
@@ -159,11 +165,13 @@ fn take_of_transport(lines: &mut TransportLines, name: &str, value: &str) -> Tak
             lines.trickle |= value.split_ascii_whitespace().any(|one| one == "trickle")
         }
         "fingerprint" => {
-            let fingerprint = value.parse().map_err(|_| wrong("fingerprint"))?;
+            let fingerprint = value
+                .parse()
+                .map_err(|_| invalid_attribute("fingerprint"))?;
             lines.fingerprints.push(fingerprint);
         }
         "setup" => {
-            let setup = Setup::named(value.trim_ascii()).ok_or(wrong("setup"))?;
+            let setup = Setup::parse(value.trim_ascii()).ok_or(invalid_attribute("setup"))?;
             lines.setup = Some(setup);
         }
         _ => {}
@@ -171,21 +179,21 @@ fn take_of_transport(lines: &mut TransportLines, name: &str, value: &str) -> Tak
     Ok(())
 }
 
-fn wrong(attribute: &'static str) -> SdpReason {
+fn invalid_attribute(attribute: &'static str) -> SdpReason {
     SdpReason::Attribute(attribute)
 }
 
 /// Splits a value into a number and the remaining text.
-fn number_and<'a, N: FromStr>(
+fn split_number<'a, N: FromStr>(
     value: &'a str,
     name: &'static str,
 ) -> Result<(N, &'a str), SdpReason> {
     let (number, rest) = value.split_once(' ').unwrap_or((value, ""));
-    let number = number.parse().map_err(|_| wrong(name))?;
+    let number = number.parse().map_err(|_| invalid_attribute(name))?;
     Ok((number, rest.trim_ascii()))
 }
 
-fn take_of_media(media: &mut MediaSection, name: &str, value: &str) -> Taken {
+fn parse_media_attribute(media: &mut MediaSection, name: &str, value: &str) -> AttributeResult {
     if let Some(direction) = Direction::ALL.iter().find(|one| one.name() == name) {
         media.direction = *direction;
         return Ok(());
@@ -199,28 +207,31 @@ fn take_of_media(media: &mut MediaSection, name: &str, value: &str) -> Taken {
         "simulcast" => media.simulcast = Some(value.trim_ascii().to_owned()),
         "end-of-candidates" => media.end_of_candidates = true,
         "candidate" => {
-            let candidate: Candidate = value.parse().map_err(|_| wrong("candidate"))?;
+            let candidate: Candidate = value.parse().map_err(|_| invalid_attribute("candidate"))?;
             media.candidates.push(candidate);
         }
-        "rtpmap" => take_codec(media, value)?,
+        "rtpmap" => parse_rtpmap(media, value)?,
         "fmtp" => {
-            let (payload_type, parameters) = number_and(value, "fmtp")?;
+            let (payload_type, parameters) = split_number(value, "fmtp")?;
             if let Some(codec) = codec_mut(media, payload_type) {
                 codec.parameters = Some(parameters.to_owned());
             }
         }
-        "rtcp-fb" => take_feedback(media, value)?,
-        "extmap" => take_extension(media, value)?,
-        "ssrc" => take_source(media, value)?,
+        "rtcp-fb" => parse_rtcp_fb(media, value)?,
+        "extmap" => parse_extmap(media, value)?,
+        "ssrc" => parse_ssrc(media, value)?,
         "ssrc-group" => {
             let mut words = value.split_ascii_whitespace();
-            let semantics = words.next().ok_or(wrong("ssrc-group"))?.to_owned();
+            let semantics = words
+                .next()
+                .ok_or(invalid_attribute("ssrc-group"))?
+                .to_owned();
             let ssrcs: Result<_, _> = words.map(str::parse).collect();
-            let ssrcs = ssrcs.map_err(|_| wrong("ssrc-group"))?;
+            let ssrcs = ssrcs.map_err(|_| invalid_attribute("ssrc-group"))?;
             media.ssrc_groups.push(SourceGroup { semantics, ssrcs });
         }
-        "rid" => take_rid(media, value)?,
-        _ => return take_of_transport(&mut media.transport, name, value),
+        "rid" => parse_rid(media, value)?,
+        _ => return parse_transport_attribute(&mut media.transport, name, value),
     }
     Ok(())
 }
@@ -230,18 +241,18 @@ fn codec_mut(media: &mut MediaSection, payload_type: u8) -> Option<&mut Codec> {
     codecs.find(|codec| codec.payload_type == payload_type)
 }
 
-fn take_codec(media: &mut MediaSection, value: &str) -> Taken {
-    let (payload_type, encoding) = number_and(value, "rtpmap")?;
+fn parse_rtpmap(media: &mut MediaSection, value: &str) -> AttributeResult {
+    let (payload_type, encoding) = split_number(value, "rtpmap")?;
     let mut parts = encoding.split('/');
     let name = parts.next().filter(|name| !name.is_empty());
     let rate = parts.next().and_then(|rate| rate.parse().ok());
     let (Some(name), Some(clock_rate)) = (name, rate) else {
-        return Err(wrong("rtpmap"));
+        return Err(invalid_attribute("rtpmap"));
     };
     let channels = match parts.next() {
         // Browsers ignore a trailing slash.
         None | Some("") => None,
-        Some(channels) => Some(channels.parse().map_err(|_| wrong("rtpmap"))?),
+        Some(channels) => Some(channels.parse().map_err(|_| invalid_attribute("rtpmap"))?),
     };
     // An `a=rtpmap` for a payload type that is not on the media line is ignored.
     if let Some(codec) = codec_mut(media, payload_type) {
@@ -252,12 +263,12 @@ fn take_codec(media: &mut MediaSection, value: &str) -> Taken {
     Ok(())
 }
 
-fn take_feedback(media: &mut MediaSection, value: &str) -> Taken {
-    let (which, words) = value.split_once(' ').ok_or(wrong("rtcp-fb"))?;
+fn parse_rtcp_fb(media: &mut MediaSection, value: &str) -> AttributeResult {
+    let (which, words) = value.split_once(' ').ok_or(invalid_attribute("rtcp-fb"))?;
     let words = words.trim_ascii();
     let payload_type = match which {
         "*" => None,
-        one => Some(one.parse().map_err(|_| wrong("rtcp-fb"))?),
+        one => Some(one.parse().map_err(|_| invalid_attribute("rtcp-fb"))?),
     };
     for codec in &mut media.codecs {
         let is_meant = payload_type.is_none_or(|one: u8| one == codec.payload_type);
@@ -270,23 +281,23 @@ fn take_feedback(media: &mut MediaSection, value: &str) -> Taken {
 
 /// Parses a number with an optional direction, a URI, and optional attributes, which no known
 /// extension uses (RFC 8285, 8).
-fn take_extension(media: &mut MediaSection, value: &str) -> Taken {
-    let (id, rest) = value.split_once(' ').ok_or(wrong("extmap"))?;
+fn parse_extmap(media: &mut MediaSection, value: &str) -> AttributeResult {
+    let (id, rest) = value.split_once(' ').ok_or(invalid_attribute("extmap"))?;
     let id = id.split('/').next().unwrap_or(id);
-    let id: u16 = id.parse().map_err(|_| wrong("extmap"))?;
+    let id: u16 = id.parse().map_err(|_| invalid_attribute("extmap"))?;
     let uri = rest
         .split_ascii_whitespace()
         .next()
-        .ok_or(wrong("extmap"))?;
-    media.extensions.push(Extension {
+        .ok_or(invalid_attribute("extmap"))?;
+    media.extensions.push(HeaderExtension {
         id,
         uri: uri.to_owned(),
     });
     Ok(())
 }
 
-fn take_source(media: &mut MediaSection, value: &str) -> Taken {
-    let (ssrc, attribute) = number_and(value, "ssrc")?;
+fn parse_ssrc(media: &mut MediaSection, value: &str) -> AttributeResult {
+    let (ssrc, attribute) = split_number(value, "ssrc")?;
     let source = match media.ssrcs.iter_mut().rposition(|one| one.ssrc == ssrc) {
         Some(place) => &mut media.ssrcs[place],
         None if media.ssrcs.len() >= SOURCES_MAX => return Ok(()),
@@ -306,16 +317,16 @@ fn take_source(media: &mut MediaSection, value: &str) -> Taken {
     Ok(())
 }
 
-fn take_rid(media: &mut MediaSection, value: &str) -> Taken {
+fn parse_rid(media: &mut MediaSection, value: &str) -> AttributeResult {
     let mut words = value.splitn(3, ' ');
     let id = words
         .next()
         .filter(|id| !id.is_empty())
-        .ok_or(wrong("rid"))?;
+        .ok_or(invalid_attribute("rid"))?;
     let sends = match words.next() {
         Some("send") => true,
         Some("recv") => false,
-        _ => return Err(wrong("rid")),
+        _ => return Err(invalid_attribute("rid")),
     };
     media.rids.push(Rid {
         id: id.to_owned(),

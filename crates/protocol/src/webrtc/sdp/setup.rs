@@ -22,7 +22,7 @@ impl Setup {
     }
 
     /// Parses the value of `a=setup`.
-    pub(super) fn named(name: &str) -> Option<Setup> {
+    pub(super) fn parse(name: &str) -> Option<Setup> {
         let mut all = [Setup::Active, Setup::Passive, Setup::ActPass].into_iter();
         all.find(|setup| setup.name() == name)
     }

@@ -11,9 +11,9 @@ pub struct LocalSource {
     /// Canonical name, the same for all sources of a client (RFC 7022).
     pub cname: String,
     /// Media stream ID, the first part of the msid.
-    pub stream: String,
+    pub stream_id: String,
     /// Track ID, the second part of the msid.
-    pub track: String,
+    pub track_id: String,
     /// Simulcast layers by RID, best first; empty without simulcast.
     pub layers: Vec<String>,
 }
@@ -21,8 +21,8 @@ pub struct LocalSource {
 impl LocalSource {
     /// Adds the attributes of the source to a section. Simulcast layers are identified by RID, and
     /// their SSRCs are not signalled (RFC 8853).
-    pub(super) fn describe(&self, section: &mut MediaSection) {
-        let msid = format!("{} {}", self.stream, self.track);
+    pub(super) fn add_to_section(&self, section: &mut MediaSection) {
+        let msid = format!("{} {}", self.stream_id, self.track_id);
         section.msid = Some(msid.clone());
         if !self.layers.is_empty() {
             let rid = |id: &String| Rid {
@@ -42,7 +42,7 @@ impl LocalSource {
         section.ssrcs.push(source(self.ssrc));
         if let Some(rtx) = self
             .rtx_ssrc
-            .filter(|_| section.codecs.iter().any(|codec| codec.is("rtx")))
+            .filter(|_| section.codecs.iter().any(|codec| codec.has_name("rtx")))
         {
             section.ssrcs.push(source(rtx));
             section.ssrc_groups.push(SourceGroup {

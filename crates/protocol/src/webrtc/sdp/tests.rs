@@ -10,12 +10,12 @@ const JANUS: &str = include_str!("testdata/janus_streaming_offer.sdp");
 const CHROMIUM: &str = include_str!("testdata/chromium_offer.sdp");
 const MEDIAMTX: &str = include_str!("testdata/mediamtx_whep_answer.sdp");
 
-fn transport() -> Transport {
-    Transport {
+fn transport() -> TransportParameters {
+    TransportParameters {
         ufrag: "abcdefgh".to_owned(),
         pwd: "abcdefghijklmnopqrstuvwx".to_owned(),
         lite: false,
-        fingerprints: vec![Fingerprint::of(b"a certificate")],
+        fingerprints: vec![Fingerprint::of_certificate(b"a certificate")],
         setup: Setup::ActPass,
         candidates: vec![Candidate::host(([127, 0, 0, 1], 5000).into(), 0)],
         end_of_candidates: true,
@@ -35,17 +35,17 @@ fn janus_offer_is_parsed_and_answered() {
         (media.kind, media.direction),
         (MediaKind::Video, Direction::SendOnly)
     );
-    assert_eq!(media.retransmissions_of(96), Some(97));
+    assert_eq!(media.rtx_payload_type(96), Some(97));
     assert_eq!(media.extension_id(extension::MID), Some(4));
     let theirs = offer.transport().expect("it is whole");
     assert_eq!((&theirs.ufrag[..], theirs.setup), ("Ca0a", Setup::ActPass));
     assert_eq!(
-        theirs.candidates[0].udp(),
+        theirs.candidates[0].udp_address(),
         Some(([10, 77, 0, 1], 28580).into())
     );
     assert!(theirs.end_of_candidates && theirs.fingerprints[0].is_usable());
 
-    let ours = Transport {
+    let ours = TransportParameters {
         setup: Setup::Active,
         ..transport()
     };
@@ -53,7 +53,7 @@ fn janus_offer_is_parsed_and_answered() {
     assert_eq!(answer.media[0].direction, Direction::RecvOnly);
     assert_eq!(answer.media[0].codecs, media.codecs);
     assert_eq!(answer.transport(), Ok(ours));
-    let agreed = agreed(&answer, &offer, true);
+    let agreed = negotiated_media(&answer, &offer, true);
     assert_eq!(agreed.len(), 1);
     assert_eq!(
         agreed[0].remote_sources,
@@ -76,15 +76,15 @@ fn chromium_offer_is_parsed_and_answered() {
     let video = &offer.media[1];
     let layers: Vec<_> = video.rids.iter().map(|rid| &rid.id[..]).collect();
     assert_eq!(layers, ["h", "m", "l"]);
-    assert!(video.codecs.iter().any(|codec| codec.is("H264")));
+    assert!(video.codecs.iter().any(|codec| codec.has_name("H264")));
     for codec in video
         .codecs
         .iter()
-        .filter(|codec| codec.is("VP8") || codec.is("AV1"))
+        .filter(|codec| codec.has_name("VP8") || codec.has_name("AV1"))
     {
         assert!(codec.feedback.contains(&"nack pli".to_owned()), "{codec:?}");
         assert!(
-            video.retransmissions_of(codec.payload_type).is_some(),
+            video.rtx_payload_type(codec.payload_type).is_some(),
             "{codec:?}"
         );
     }
@@ -115,11 +115,11 @@ fn mediamtx_answer_is_parsed() {
     let usable: Vec<_> = theirs
         .candidates
         .iter()
-        .filter_map(Candidate::udp)
+        .filter_map(Candidate::udp_address)
         .collect();
     assert_eq!(usable, [([127, 0, 0, 1], 18189).into()]);
-    let offer = receiving(Feedback::default());
-    let agreed = agreed(&offer, &answer, false);
+    let offer = receiving(FeedbackTypes::default());
+    let agreed = negotiated_media(&offer, &answer, false);
     let ssrcs = agreed.iter().map(|media| media.remote_sources[0].ssrc);
     assert_eq!(ssrcs.collect::<Vec<_>>(), [784_845_907, 3_930_246_521]);
     assert!(
@@ -127,10 +127,10 @@ fn mediamtx_answer_is_parsed() {
             .iter()
             .all(|media| media.direction == Direction::RecvOnly)
     );
-    assert!(agreed[0].codecs[0].is("OPUS") && agreed[1].codecs[0].is("h264"));
+    assert!(agreed[0].codecs[0].has_name("OPUS") && agreed[1].codecs[0].has_name("h264"));
 }
 
-fn receiving(feedback: Feedback) -> SessionDescription {
+fn receiving(feedback: FeedbackTypes) -> SessionDescription {
     let media = |kind, codecs| OfferedMedia {
         kind,
         direction: Direction::RecvOnly,
@@ -154,15 +154,15 @@ fn receiving(feedback: Feedback) -> SessionDescription {
 
 #[test]
 fn disabled_feedback_is_neither_offered_nor_accepted() {
-    let all = receiving(Feedback::default());
-    let none = receiving(Feedback::NONE);
+    let all = receiving(FeedbackTypes::default());
+    let none = receiving(FeedbackTypes::NONE);
     let text = none.to_string();
     for word in ["rtcp-fb", "rtx", "transport-wide-cc"] {
         assert!(all.to_string().contains(word), "{word}");
         assert!(!text.contains(word), "{word}");
     }
     let config = AnswerConfig {
-        feedback: Feedback::NONE,
+        feedback: FeedbackTypes::NONE,
         ..AnswerConfig::receive_all(1)
     };
     let mut offer = all;
@@ -179,8 +179,8 @@ fn offered_sources_are_found_by_the_answerer() {
         ssrc,
         rtx_ssrc: Some(ssrc + 1),
         cname: "somebody".to_owned(),
-        stream: "stream".to_owned(),
-        track: format!("track{ssrc}"),
+        stream_id: "stream".to_owned(),
+        track_id: format!("track{ssrc}"),
         layers: layers.iter().map(|layer| (*layer).to_owned()).collect(),
     };
     let media = |kind, codecs, source| OfferedMedia {
@@ -201,13 +201,13 @@ fn offered_sources_are_found_by_the_answerer() {
                 source(30, &["h", "m", "l"]),
             ),
         ],
-        feedback: Feedback::default(),
+        feedback: FeedbackTypes::default(),
     };
     let offer = SessionDescription::offer(&config, &transport());
     let read = parse(&offer.to_string());
     assert_eq!(read, offer);
     let answer = read.answer(&AnswerConfig::receive_all(1), &transport());
-    let agreed = agreed(&answer, &read, true);
+    let agreed = negotiated_media(&answer, &read, true);
     let sources: Vec<_> = agreed
         .iter()
         .map(|media| media.remote_sources.clone())
@@ -221,13 +221,13 @@ fn offered_sources_are_found_by_the_answerer() {
 
 #[test]
 fn answerer_sends_where_the_offer_receives() {
-    let offer = receiving(Feedback::default());
+    let offer = receiving(FeedbackTypes::default());
     let source = |ssrc| LocalSource {
         ssrc,
         rtx_ssrc: None,
         cname: "server".to_owned(),
-        stream: "s".to_owned(),
-        track: "t".to_owned(),
+        stream_id: "s".to_owned(),
+        track_id: "t".to_owned(),
         layers: Vec::new(),
     };
     let config = AnswerConfig {
@@ -249,12 +249,12 @@ fn answerer_sends_where_the_offer_receives() {
     assert_eq!(names, ["VP8", "rtx"]);
     let again = parse(&answer.to_string());
     assert!(again.media[0].rejected);
-    assert_eq!(agreed(&again, &offer, true)[0].mid, "1");
+    assert_eq!(negotiated_media(&again, &offer, true)[0].mid, "1");
 }
 
 #[test]
 fn sections_with_other_transports_are_rejected() {
-    let mut offer = receiving(Feedback::default());
+    let mut offer = receiving(FeedbackTypes::default());
     offer
         .media
         .push(MediaSection::new(MediaKind::Application, "2"));
@@ -284,7 +284,7 @@ fn data_channel_is_accepted_for_its_transport() {
         "a=rtpmap:111 opus/48000/2\r\n",
     ));
     let config = AnswerConfig {
-        data: true,
+        accept_data: true,
         ..AnswerConfig::receive_all(1)
     };
     let text = offer.answer(&config, &transport()).to_string();
@@ -294,8 +294,8 @@ fn data_channel_is_accepted_for_its_transport() {
     assert_eq!(answer.bundle, ["0", "1"]);
     assert_eq!(answer.transport(), Ok(transport()));
     // The result contains no data channel.
-    let agreed = agreed(&answer, &offer, true);
-    let names: Vec<_> = agreed.iter().map(|own| (own.place, &own.mid[..])).collect();
+    let agreed = negotiated_media(&answer, &offer, true);
+    let names: Vec<_> = agreed.iter().map(|own| (own.index, &own.mid[..])).collect();
     assert_eq!(names, [(1, "1")]);
 }
 
@@ -358,7 +358,7 @@ fn errors_name_the_invalid_line() {
     for (text, line, reason) in [
         (String::new(), 0, SdpReason::NotVersion0),
         ("v=1\r\n".to_owned(), 1, SdpReason::NotVersion0),
-        (format!("{head}nonsense\r\n"), 5, SdpReason::NoLine),
+        (format!("{head}nonsense\r\n"), 5, SdpReason::MalformedLine),
         (
             format!("{head}m=video x UDP/TLS/RTP/SAVPF 96\r\n"),
             5,
@@ -435,20 +435,20 @@ fn slash_after_the_clock_rate_is_ignored() {
                 a=rtpmap:97 rtx/90000/\r\n";
     let read = parse(text);
     let codec = read.media[0].codec(96).expect("it is there");
-    assert!(codec.is("VP8"));
+    assert!(codec.has_name("VP8"));
     assert_eq!((codec.clock_rate, codec.channels), (90_000, None));
 }
 
 #[test]
 fn fragments_carry_candidates() {
-    let fragment = Fragment {
+    let fragment = SdpFragment {
         ufrag: Some("abcd".to_owned()),
         pwd: Some("abcdefghijklmnopqrstuv".to_owned()),
         mid: Some("0".to_owned()),
         candidates: vec![Candidate::host(([127, 0, 0, 1], 5000).into(), 0)],
         end_of_candidates: true,
     };
-    assert_eq!(Fragment::parse(&fragment.to_string()), fragment);
+    assert_eq!(SdpFragment::parse(&fragment.to_string()), fragment);
 }
 
 #[test]
@@ -474,7 +474,7 @@ fn candidates_of_other_implementations_are_parsed() {
     ] {
         let candidate: Candidate = text.parse().expect("it is one");
         assert_eq!(
-            candidate.udp(),
+            candidate.udp_address(),
             udp.map(|udp| udp.parse().expect("it is an address"))
         );
         assert_eq!(candidate.to_string().parse(), Ok(candidate));
@@ -519,7 +519,7 @@ prop_compose! {
             }
         }
         section.extensions = ids.iter()
-            .map(|id| Extension { id: *id, uri: format!("urn:x:{id}") }).collect();
+            .map(|id| HeaderExtension { id: *id, uri: format!("urn:x:{id}") }).collect();
         section.ssrc_groups = vec![SourceGroup {
             semantics: "SIM".to_owned(), ssrcs: ssrcs.iter().copied().collect(),
         }];
@@ -546,11 +546,11 @@ proptest! {
         media in (0usize..4).prop_flat_map(|count| (0..count).map(any_section).collect::<Vec<_>>()),
     ) {
         let bundle = media.iter().map(|media| media.mid.clone()).collect();
-        let transport = TransportLines {
+        let transport = TransportAttributes {
             ufrag: Some("abcd".to_owned()),
             pwd: None,
             trickle: true,
-            fingerprints: vec![Fingerprint::of(b"x")],
+            fingerprints: vec![Fingerprint::of_certificate(b"x")],
             setup: Some(Setup::Passive),
         };
         let written = SessionDescription {
@@ -600,8 +600,8 @@ fn accepted_simulcast_layers_follow_recv() {
             ssrc: 1,
             rtx_ssrc: Some(2),
             cname: "c".to_owned(),
-            stream: "s".to_owned(),
-            track: "t".to_owned(),
+            stream_id: "s".to_owned(),
+            track_id: "t".to_owned(),
             layers: ["h", "m", "l"].map(str::to_owned).to_vec(),
         }),
     };
@@ -616,7 +616,7 @@ fn accepted_simulcast_layers_follow_recv() {
         &OfferConfig {
             session_id: 1,
             media: vec![offered, sound],
-            feedback: Feedback::NONE,
+            feedback: FeedbackTypes::NONE,
         },
         &transport,
     );
@@ -641,7 +641,7 @@ fn accepted_simulcast_layers_follow_recv() {
     ] {
         let mut answer = answer.clone();
         answer.media[0].simulcast = simulcast;
-        let agreed = agreed(&offer, &answer, false);
+        let agreed = negotiated_media(&offer, &answer, false);
         assert_eq!(agreed[0].layers, expected);
     }
 }

@@ -11,7 +11,7 @@ const CANDIDATES_MAX: usize = 64;
 
 /// Transport parameters of one side.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Transport {
+pub struct TransportParameters {
     /// ICE user fragment.
     pub ufrag: String,
     /// ICE password.
@@ -30,7 +30,7 @@ pub struct Transport {
 impl SessionDescription {
     /// Keeps this side's candidates only in the first accepted section: the other sections share
     /// its transport (RFC 9143, 7.2), and Janus logs a warning for each repeated candidate.
-    pub fn tell_addresses_once(&mut self) {
+    pub fn keep_first_candidates(&mut self) {
         let taken = self.media.iter_mut().filter(|media| !media.rejected);
         for media in taken.skip(1) {
             media.candidates.clear();
@@ -45,26 +45,26 @@ impl SessionDescription {
     ///
     /// # Errors
     /// ICE credentials or fingerprints are missing, or no section is accepted.
-    pub fn transport(&self) -> Result<Transport, SdpError> {
+    pub fn transport(&self) -> Result<TransportParameters, SdpError> {
         let mut taken = self.media.iter().filter(|media| !media.rejected);
         let tagged = self.bundle.first().and_then(|mid| {
             let mut taken = taken.clone();
             taken.find(|media| media.mid == *mid)
         });
         let section = tagged.or_else(|| taken.next());
-        let section = section.ok_or(SdpReason::NoMedia.of_all())?;
+        let section = section.ok_or(SdpReason::NoMedia.without_line())?;
         let (own, all) = (section.transport.clone(), &self.transport);
         let ufrag = own.ufrag.or_else(|| all.ufrag.clone());
         let pwd = own.pwd.or_else(|| all.pwd.clone());
         let (Some(ufrag), Some(pwd)) = (ufrag, pwd) else {
-            return Err(SdpReason::NoIce.of_all());
+            return Err(SdpReason::NoIce.without_line());
         };
         let fingerprints = match own.fingerprints.is_empty() {
             false => own.fingerprints,
             true => all.fingerprints.clone(),
         };
         if fingerprints.is_empty() {
-            return Err(SdpReason::NoFingerprint.of_all());
+            return Err(SdpReason::NoFingerprint.without_line());
         }
         let mut candidates = section.candidates.clone();
         for media in &self.media {
@@ -77,7 +77,7 @@ impl SessionDescription {
                 }
             }
         }
-        Ok(Transport {
+        Ok(TransportParameters {
             ufrag,
             pwd,
             lite: self.ice_lite,

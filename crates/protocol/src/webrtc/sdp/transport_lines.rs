@@ -5,7 +5,7 @@ use crate::webrtc::fingerprint::Fingerprint;
 
 /// Transport attributes, at session level or at media level.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TransportLines {
+pub struct TransportAttributes {
     /// `a=ice-ufrag`.
     pub ufrag: Option<String>,
     /// `a=ice-pwd`.

@@ -4,7 +4,7 @@ use std::fmt::{Display, Formatter, Result, Write};
 
 use super::codec::Codec;
 use super::description::{MediaKind, MediaSection, SessionDescription};
-use super::transport_lines::TransportLines;
+use super::transport_lines::TransportAttributes;
 
 /// Usual SCTP port inside DTLS (RFC 8841, 5).
 const SCTP_PORT: u16 = 5000;
@@ -32,7 +32,7 @@ impl Display for SessionDescription {
     }
 }
 
-pub(super) fn write_transport(out: &mut dyn Write, lines: &TransportLines) -> Result {
+pub(super) fn write_transport(out: &mut dyn Write, lines: &TransportAttributes) -> Result {
     if let Some(ufrag) = &lines.ufrag {
         write!(out, "a=ice-ufrag:{ufrag}\r\n")?;
     }

@@ -12,14 +12,14 @@ use super::registry::Claim;
 use super::session::PeerSession;
 use super::{Shared, add};
 use crate::session::{self, Datagram, PeerId, Route};
-use crate::webrtc::ice::Check;
+use crate::webrtc::ice::IceCheck;
 
 /// Maximum number of addresses per PeerConnection: as many as ICE remembers.
 const ADDRESSES_MAX: usize = 32;
 
 /// A PeerConnection that has started on this port.
 #[derive(Debug)]
-struct Begun {
+struct StartedPeer {
     ufrag: String,
     pwd: String,
     addresses: Vec<SocketAddr>,
@@ -30,10 +30,10 @@ struct Begun {
 pub(super) struct Endpoint {
     shared: Arc<Shared>,
     worker: u32,
-    peers: HashMap<PeerId, Begun>,
+    peers: HashMap<PeerId, StartedPeer>,
     by_ufrag: HashMap<String, PeerId>,
     by_address: HashMap<SocketAddr, PeerId>,
-    next: u64,
+    next_id: u64,
 }
 
 impl Endpoint {
@@ -44,18 +44,18 @@ impl Endpoint {
             peers: HashMap::new(),
             by_ufrag: HashMap::new(),
             by_address: HashMap::new(),
-            next: 0,
+            next_id: 0,
         }
     }
 
     /// Number of known addresses.
     #[cfg(test)]
-    pub(super) fn addresses(&self) -> usize {
+    pub(super) fn address_count(&self) -> usize {
         self.by_address.len()
     }
 
     /// Maps the source address of an authentic check to its PeerConnection.
-    fn learn(&mut self, peer: PeerId, from: SocketAddr) {
+    fn learn_address(&mut self, peer: PeerId, from: SocketAddr) {
         if self.by_address.get(&from) == Some(&peer) {
             return;
         }
@@ -73,27 +73,27 @@ impl Endpoint {
         self.by_address.insert(from, peer);
     }
 
-    fn check(&mut self, now: Time, from: SocketAddr, bytes: &[u8], room: bool) -> Route {
-        let door = &self.shared.door;
-        let Some(check) = Check::parse(bytes) else {
+    fn route_check(&mut self, now: Time, from: SocketAddr, bytes: &[u8], room: bool) -> Route {
+        let door = &self.shared.counters;
+        let Some(check) = IceCheck::parse(bytes) else {
             add(&door.checks_malformed, 1);
-            return Route::Drop;
+            return Route::Discard;
         };
         if self.shared.config.faults.silent == Some(Silence::Ice) {
-            return Route::Drop;
+            return Route::Discard;
         }
-        let ufrag = check.addressed_to();
+        let ufrag = check.receiver_ufrag();
         if let Some(&peer) = self.by_ufrag.get(ufrag) {
             let pwd = self.peers.get(&peer).map(|begun| &begun.pwd[..]);
             if !pwd.is_some_and(|pwd| check.is_authentic(pwd)) {
                 add(&door.checks_unauthentic, 1);
-                return Route::Drop;
+                return Route::Discard;
             }
-            self.learn(peer, from);
+            self.learn_address(peer, from);
             return Route::Session(peer);
         }
         if !room {
-            return Route::Drop;
+            return Route::Discard;
         }
         let claim = self
             .shared
@@ -102,27 +102,27 @@ impl Endpoint {
         match claim {
             Claim::Unknown => {
                 add(&door.checks_of_nobody, 1);
-                Route::Drop
+                Route::Discard
             }
             Claim::Unauthentic => {
                 add(&door.checks_unauthentic, 1);
-                Route::Drop
+                Route::Discard
             }
-            Claim::Begins {
+            Claim::Accepted {
                 known,
                 pwd,
                 waiting,
             } => {
-                let peer = PeerId(self.next << 8 | u64::from(self.worker & 0xff));
-                self.next += 1;
+                let peer = PeerId(self.next_id << 8 | u64::from(self.worker & 0xff));
+                self.next_id += 1;
                 self.by_ufrag.insert(ufrag.to_owned(), peer);
-                let begun = Begun {
+                let begun = StartedPeer {
                     ufrag: ufrag.to_owned(),
                     pwd,
                     addresses: Vec::new(),
                 };
                 self.peers.insert(peer, begun);
-                self.learn(peer, from);
+                self.learn_address(peer, from);
                 let session = PeerSession::new(now, self.shared.clone(), waiting, known.slot);
                 Route::Accept(peer, Box::new(session))
             }
@@ -140,18 +140,18 @@ impl session::Endpoint for Endpoint {
     ) -> Route {
         // STUN, by its first byte (RFC 7983, 7).
         if let [0..=3, ..] = datagram.bytes {
-            return self.check(now, datagram.from, datagram.bytes, room);
+            return self.route_check(now, datagram.from, datagram.bytes, room);
         }
         match self.by_address.get(&datagram.from) {
             Some(&peer) => Route::Session(peer),
             None => {
-                add(&self.shared.door.strangers, 1);
-                Route::Drop
+                add(&self.shared.counters.strangers, 1);
+                Route::Discard
             }
         }
     }
 
-    fn ended(&mut self, session: PeerId) {
+    fn session_ended(&mut self, session: PeerId) {
         let Some(begun) = self.peers.remove(&session) else {
             return;
         };

@@ -39,7 +39,7 @@ pub struct ServerFaults {
     /// `stop` affect generated media only.
     pub media: Faults,
     /// Share of retransmissions that are dropped, from 0 to 1.
-    pub loss_again: f64,
+    pub retransmission_loss: f64,
     /// HTTP status with which every offer is refused. Joins of rooms are refused too.
     pub answer: Option<u16>,
     /// Stage at which the server falls silent.
@@ -60,7 +60,7 @@ impl ServerFaults {
         let result = match name {
             "loss-again" => match value.parse::<Ratio>() {
                 Ok(Ratio(share)) if share <= 1.0 => {
-                    self.loss_again = share;
+                    self.retransmission_loss = share;
                     Ok(())
                 }
                 Ok(_) => Err(format!("`{value}` is more than 100%")),
@@ -73,10 +73,10 @@ impl ServerFaults {
                 }
                 _ => Err("must be an HTTP status from 400 to 599".to_owned()),
             },
-            "silent" => crate::reference::one_of(&SILENCES, value)
+            "silent" => crate::reference::find_by_name(&SILENCES, value)
                 .map(|silence| self.silent = Some(silence)),
             _ => self.media.set(name, value).unwrap_or_else(|| {
-                let known = Faults::KNOWN.iter().chain(&Self::KNOWN);
+                let known = Faults::EXAMPLES.iter().chain(&Self::KNOWN);
                 let known: Vec<String> = known.map(|own| format!("`{own}`")).collect();
                 let known = known.join(", ");
                 Err(format!("unknown fault; known faults are {known}"))
@@ -96,7 +96,7 @@ impl ServerFaults {
     }
 
     /// Returns the faults that are applied while media is generated.
-    pub(super) fn of_making(&self) -> Faults {
+    pub(super) fn for_generation(&self) -> Faults {
         Faults {
             loss: 0.0,
             loss_burst: None,
@@ -116,13 +116,13 @@ mod tests {
     #[test]
     fn faults_parse_in_their_written_form() {
         let mut faults = ServerFaults::default();
-        for known in Faults::KNOWN.iter().chain(&ServerFaults::KNOWN) {
+        for known in Faults::EXAMPLES.iter().chain(&ServerFaults::KNOWN) {
             faults.add(known).expect("it is known");
         }
-        assert_eq!((faults.media.loss, faults.loss_again), (0.01, 0.1));
+        assert_eq!((faults.media.loss, faults.retransmission_loss), (0.01, 0.1));
         assert_eq!(faults.answer, Some(503));
         assert_eq!(faults.silent, Some(Silence::Http));
-        let making = faults.of_making();
+        let making = faults.for_generation();
         assert_eq!((making.loss, making.duplicate), (0.0, 0.0));
         assert_eq!(making.delay, Duration::from_millis(20));
         for wrong in ["", "lose=1%", "loss-again=101%", "answer=201", "silent=x"] {

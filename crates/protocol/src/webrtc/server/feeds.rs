@@ -5,87 +5,97 @@ use std::sync::Arc;
 use measure::Time;
 
 use super::Shared;
-use super::playing::{Feed, Past, Playing};
-use super::relay::Word;
-use super::rooms::More;
+use super::playing::{EndedStreams, PlannedStream, StreamSender};
+use super::relay::PeerMessage;
+use super::rooms::PlayChange;
 use super::served::ServedPeer;
 use crate::session::{Context, FlowId};
 use crate::webrtc::feedback::{Message, messages};
 use crate::webrtc::peer::Peer;
-use crate::webrtc::transport_numbers::TransportNumbers;
+use crate::webrtc::transport_numbers::TransportSequence;
 
 /// All streams that a PeerConnection plays.
 #[derive(Debug)]
-pub(super) struct Feeds {
+pub(super) struct Player {
     shared: Arc<Shared>,
     number: u64,
-    all: Vec<Playing>,
+    streams: Vec<StreamSender>,
     /// True if the PeerConnection stays open without streams, because more may be added.
-    stays: bool,
-    begun: bool,
+    stays_open: bool,
+    started: bool,
     /// Transport-wide sequence numbers of all packets, if negotiated.
-    numbers: Option<TransportNumbers>,
-    past: Past,
-    pictures: u64,
+    transport_numbers: Option<TransportSequence>,
+    ended_streams: EndedStreams,
+    key_frames_requested: u64,
     /// Packets that the player reported as received, and number of estimates that it sent (REMB).
-    told: u64,
+    arrivals_reported: u64,
     rembs: u64,
 }
 
-impl Feeds {
-    pub(super) fn new(shared: Arc<Shared>, number: u64, feeds: Vec<Feed>, stays: bool) -> Feeds {
-        let playing = |feed| Playing::new(shared.clone(), number, feed);
-        Feeds {
-            all: feeds.into_iter().map(playing).collect(),
+impl Player {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        number: u64,
+        feeds: Vec<PlannedStream>,
+        stays: bool,
+    ) -> Player {
+        let playing = |feed| StreamSender::new(shared.clone(), number, feed);
+        Player {
+            streams: feeds.into_iter().map(playing).collect(),
             shared,
             number,
-            stays,
-            begun: false,
-            numbers: None,
-            past: Past::default(),
-            pictures: 0,
-            told: 0,
+            stays_open: stays,
+            started: false,
+            transport_numbers: None,
+            ended_streams: EndedStreams::default(),
+            key_frames_requested: 0,
+            arrivals_reported: 0,
             rembs: 0,
         }
     }
 
     /// Starts sending. Returns `false` if there is nothing to send, now or later.
-    pub(super) fn begin(&mut self, cx: &mut Context<'_>, peer: &mut Peer) -> bool {
-        self.begun = true;
+    pub(super) fn start(&mut self, cx: &mut Context<'_>, peer: &mut Peer) -> bool {
+        self.started = true;
         let mut any = false;
-        for playing in std::mem::take(&mut self.all) {
+        for playing in std::mem::take(&mut self.streams) {
             // The publisher may have left by now.
-            any |= self.begin_one(cx, peer, playing);
+            any |= self.start_stream(cx, peer, playing);
         }
-        self.take_more(cx, peer);
-        any || self.stays
+        self.apply_changes(cx, peer);
+        any || self.stays_open
     }
 
-    fn begin_one(&mut self, cx: &mut Context<'_>, peer: &Peer, mut playing: Playing) -> bool {
-        let begins = playing.begin(cx, peer, &mut self.numbers);
+    fn start_stream(
+        &mut self,
+        cx: &mut Context<'_>,
+        peer: &Peer,
+        mut playing: StreamSender,
+    ) -> bool {
+        let begins = playing.start(cx, peer, &mut self.transport_numbers);
         if begins {
-            self.all.push(playing);
+            self.streams.push(playing);
         }
         begins
     }
 
     /// Applies pending changes: starts added streams, and stops removed ones.
-    pub(super) fn take_more(&mut self, cx: &mut Context<'_>, peer: &mut Peer) {
-        if !self.begun {
+    pub(super) fn apply_changes(&mut self, cx: &mut Context<'_>, peer: &mut Peer) {
+        if !self.started {
             return;
         }
-        let more = self.shared.rooms().take_more(self.number);
+        let more = self.shared.rooms().take_changes(self.number);
         for more in more {
             match more {
-                More::Plays(feed) => {
-                    let playing = Playing::new(self.shared.clone(), self.number, feed);
-                    self.begin_one(cx, peer, playing);
+                PlayChange::Start(feed) => {
+                    let playing = StreamSender::new(self.shared.clone(), self.number, feed);
+                    self.start_stream(cx, peer, playing);
                 }
-                More::Stops(ssrc) => {
-                    let place = self.all.iter().position(|own| own.has(ssrc));
+                PlayChange::Stop(ssrc) => {
+                    let place = self.streams.iter().position(|own| own.sends_ssrc(ssrc));
                     if let Some(place) = place {
-                        let mut playing = self.all.remove(place);
-                        playing.end(cx, peer, true, &mut self.past);
+                        let mut playing = self.streams.remove(place);
+                        playing.end(cx, peer, true, &mut self.ended_streams);
                     }
                 }
             }
@@ -93,78 +103,87 @@ impl Feeds {
     }
 
     /// Handles RTCP feedback of the player, up to the first malformed message.
-    pub(super) fn feedback(&mut self, cx: &mut Context<'_>, compound: &[u8]) {
+    pub(super) fn handle_feedback(&mut self, cx: &mut Context<'_>, compound: &[u8]) {
         for message in messages(compound).map_while(Result::ok) {
             match message {
                 Message::Nack { media, missing, .. } => {
-                    let mut all = self.all.iter();
-                    if let Some(playing) = all.find(|own| own.has(media)) {
-                        playing.ask(cx, media, &missing);
+                    let mut all = self.streams.iter();
+                    if let Some(playing) = all.find(|own| own.sends_ssrc(media)) {
+                        playing.request_retransmissions(cx, media, &missing);
                     }
                 }
-                Message::PictureLoss { media, .. } => self.wants_picture(cx, media),
-                Message::FullIntra { demands, .. } => {
+                Message::PictureLoss { media, .. } => self.request_key_frame(cx, media),
+                Message::FullIntra {
+                    requests: demands, ..
+                } => {
                     // One key frame answers all requests in the message.
                     if let Some((media, _)) = demands.first() {
-                        self.wants_picture(cx, *media);
+                        self.request_key_frame(cx, *media);
                     }
                 }
                 Message::Remb { .. } => self.rembs += 1,
                 Message::TransportCc(said) => {
-                    self.told += said.arrivals.iter().flatten().count() as u64;
+                    self.arrivals_reported += said.receive_deltas.iter().flatten().count() as u64;
                 }
             }
         }
     }
 
-    fn wants_picture(&mut self, cx: &mut Context<'_>, media: u32) {
-        self.pictures += 1;
-        let own = self.all.iter().find(|own| own.has(media));
-        if let Some(playing) = own.or_else(|| self.all.first().filter(|_| self.all.len() == 1)) {
-            playing.wants_picture(cx);
+    fn request_key_frame(&mut self, cx: &mut Context<'_>, media: u32) {
+        self.key_frames_requested += 1;
+        let own = self.streams.iter().find(|own| own.sends_ssrc(media));
+        if let Some(playing) =
+            own.or_else(|| self.streams.first().filter(|_| self.streams.len() == 1))
+        {
+            playing.request_key_frame(cx);
         }
     }
 
     /// Delivers a message to the streams of the publication that it concerns.
-    pub(super) fn told(&mut self, cx: &mut Context<'_>, peer: &mut Peer, message: &str) {
-        let Some((word, number)) = Word::read(message) else {
+    pub(super) fn handle_message(&mut self, cx: &mut Context<'_>, peer: &mut Peer, message: &str) {
+        let Some((word, number)) = PeerMessage::parse(message) else {
             return;
         };
-        let all = self.all.iter_mut();
+        let all = self.streams.iter_mut();
         for playing in all.filter(|own| own.publisher() == Some(number)) {
-            playing.told(cx, peer, word);
+            playing.forward_items(cx, peer, word);
         }
     }
 
     /// Marks a flow as ended. Returns `true` if all flows have ended and no stream may be added.
-    pub(super) fn ended(&mut self, cx: &mut Context<'_>, peer: &mut Peer, flow: FlowId) -> bool {
-        let mut all = self.all.iter_mut();
-        let over = all.position(|own| own.ended(flow));
+    pub(super) fn flow_ended(
+        &mut self,
+        cx: &mut Context<'_>,
+        peer: &mut Peer,
+        flow: FlowId,
+    ) -> bool {
+        let mut all = self.streams.iter_mut();
+        let over = all.position(|own| own.flow_ended(flow));
         let Some(over) = over else {
             return false;
         };
-        if self.stays {
-            let mut playing = self.all.remove(over);
-            playing.end(cx, peer, true, &mut self.past);
+        if self.stays_open {
+            let mut playing = self.streams.remove(over);
+            playing.end(cx, peer, true, &mut self.ended_streams);
             return false;
         }
-        self.all.len() == 1
+        self.streams.len() == 1
     }
 
     pub(super) fn deadline(&self) -> Time {
-        let due = self.all.iter().map(Playing::deadline);
+        let due = self.streams.iter().map(StreamSender::deadline);
         due.min().unwrap_or(Time::NEVER)
     }
 
-    pub(super) fn look(&mut self, cx: &mut Context<'_>, peer: &mut Peer) {
-        for playing in &mut self.all {
-            playing.look(cx, peer);
+    pub(super) fn handle_timeout(&mut self, cx: &mut Context<'_>, peer: &mut Peer) {
+        for playing in &mut self.streams {
+            playing.handle_timeout(cx, peer);
         }
     }
 
     /// Sends sender reports on all streams.
     pub(super) fn report(&self, cx: &mut Context<'_>, peer: &mut Peer, goodbye: bool) {
-        for playing in &self.all {
+        for playing in &self.streams {
             playing.report(cx, peer, goodbye);
         }
     }
@@ -177,14 +196,14 @@ impl Feeds {
         goodbye: bool,
         done: &mut ServedPeer,
     ) {
-        for mut playing in std::mem::take(&mut self.all) {
-            playing.end(cx, peer, goodbye, &mut self.past);
+        for mut playing in std::mem::take(&mut self.streams) {
+            playing.end(cx, peer, goodbye, &mut self.ended_streams);
         }
-        let past = std::mem::take(&mut self.past);
+        let past = std::mem::take(&mut self.ended_streams);
         done.sent = Some(past.sent);
         done.sent_media = past.media;
-        done.key_frames_wanted = self.pictures;
-        done.arrivals_told = self.told;
+        done.key_frames_wanted = self.key_frames_requested;
+        done.arrivals_told = self.arrivals_reported;
         done.rembs = self.rembs;
     }
 }

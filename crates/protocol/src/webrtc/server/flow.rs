@@ -12,36 +12,36 @@ use super::faults::ServerFaults;
 use super::served::SentCounts;
 use crate::media::rtp::RtpFlow;
 use crate::session::{Flow, FlowPacket, Handover, PacketHeader, Tag};
-use crate::webrtc::again::Again;
-use crate::webrtc::feedback::{HistoryCounts, Retransmissions};
+use crate::webrtc::again::Retransmitter;
+use crate::webrtc::feedback::{RtxStream, SendHistoryCounts};
 use crate::webrtc::srtp::RtpSealer;
-use crate::webrtc::transport_numbers::TransportNumbers;
+use crate::webrtc::transport_numbers::TransportSequence;
 
 /// Size of a buffer for encrypted packets, and maximum number of bytes that encryption adds to a
 /// packet.
-const ROOM: usize = 32 * 1024;
+const BUFFER_SIZE: usize = 32 * 1024;
 const TRAILER_MAX: usize = 16;
 
 /// Maximum number of packets queued for forwarding: half a second at 40 Mb/s. If the queue is full,
 /// the oldest packet is dropped and counted.
-const WAITING_MAX: usize = 2048;
+const QUEUE_MAX: usize = 2048;
 
 /// Maximum number of dropped packets that are remembered.
-const MISSED_MAX: usize = 4096;
+const DROPPED_MAX: usize = 4096;
 
 /// Source of a flow's media.
 #[derive(Debug)]
 pub(super) enum Media {
     /// Generated media.
-    Made(Box<RtpFlow>),
+    Generated(Box<RtpFlow>),
     /// Forwarded media, which the session pushes.
-    Relayed(Relayed),
+    Forwarded(ForwardQueue),
 }
 
 /// Queue of a publisher's packets to be forwarded.
 #[derive(Debug, Default)]
-pub(super) struct Relayed {
-    waiting: VecDeque<(Time, PacketHeader, Bytes)>,
+pub(super) struct ForwardQueue {
+    packets: VecDeque<(Time, PacketHeader, Bytes)>,
     /// True if no more packets follow.
     finished: bool,
     sent: (u64, u64),
@@ -49,17 +49,17 @@ pub(super) struct Relayed {
     overflown: u64,
 }
 
-impl Relayed {
+impl ForwardQueue {
     fn push(&mut self, at: Time, header: PacketHeader, payload: Bytes) {
-        if self.waiting.len() >= WAITING_MAX {
-            self.waiting.pop_front();
+        if self.packets.len() >= QUEUE_MAX {
+            self.packets.pop_front();
             self.overflown += 1;
         }
-        self.waiting.push_back((at, header, payload));
+        self.packets.push_back((at, header, payload));
     }
 
     fn next_due(&self) -> Option<Time> {
-        match self.waiting.front() {
+        match self.packets.front() {
             Some((at, ..)) => Some(*at),
             None if self.finished => None,
             None => Some(Time::NEVER),
@@ -67,8 +67,8 @@ impl Relayed {
     }
 
     fn next_packet(&mut self, now: Time) -> Option<(Time, PacketHeader, Bytes)> {
-        self.waiting.front().filter(|(at, ..)| *at <= now)?;
-        let packet = self.waiting.pop_front()?;
+        self.packets.front().filter(|(at, ..)| *at <= now)?;
+        let packet = self.packets.pop_front()?;
         self.sent.0 += 1;
         self.sent.1 += packet.2.len() as u64;
         self.frames += u64::from(packet.1[1] & MARKER != 0);
@@ -83,13 +83,13 @@ const MARKER: u8 = 0x80;
 /// Kind of a packet, in the lowest bits of its tag, below its length and its number. A first
 /// transmission is either `FIRST` or `LAST_OF_FRAME`.
 const FIRST: u64 = 0;
-const COPY: u64 = 1;
-const AGAIN: u64 = 2;
+const DUPLICATE: u64 = 1;
+const RETRANSMISSION: u64 = 2;
 const LAST_OF_FRAME: u64 = 4;
 
 /// Packet to be sent, not yet encrypted.
 #[derive(Clone, Debug)]
-struct Packet {
+struct OutgoingPacket {
     due: Time,
     header: PacketHeader,
     payload: Bytes,
@@ -100,7 +100,7 @@ struct Packet {
 
 /// Flow of one track to a player.
 #[derive(Debug)]
-pub(super) struct ServedFlow {
+pub(super) struct PlayerFlow {
     media: Media,
     ssrc: u32,
     payload_type: u8,
@@ -110,20 +110,20 @@ pub(super) struct ServedFlow {
     /// Highest extended sequence number taken from the media.
     highest: Option<u64>,
     /// Packets to be sent next.
-    ready: VecDeque<Packet>,
+    ready: VecDeque<OutgoingPacket>,
     /// Packets held back for reordering, each with the number of packets that are still to overtake
     /// it.
-    held: Vec<(Packet, u32)>,
-    again: Option<Again>,
-    numbers: Option<TransportNumbers>,
+    held: Vec<(OutgoingPacket, u32)>,
+    retransmitter: Option<Retransmitter>,
+    transport_numbers: Option<TransportSequence>,
     /// Encrypts the stream and its retransmissions.
     sealer: RtpSealer,
     /// Buffer for encrypted packets, reused once all packets in it have been sent.
-    room: BytesMut,
+    buffer: BytesMut,
     /// Numbers of packets that were dropped on purpose and not yet retransmitted.
-    missed: BTreeSet<u64>,
+    dropped: BTreeSet<u64>,
     /// Due times of the frames whose last packet is being sent.
-    due_frames: VecDeque<Time>,
+    frame_due_times: VecDeque<Time>,
     counts: SentCounts,
 }
 
@@ -136,14 +136,14 @@ pub(super) struct FlowConfig {
     pub(super) seed: u64,
     /// `None` if packets are not retransmitted; `Some(None)` if they are retransmitted in the
     /// stream itself instead of an RTX stream.
-    pub(super) again: Option<Option<Retransmissions>>,
+    pub(super) retransmissions: Option<Option<RtxStream>>,
     /// Transport-wide sequence numbers, if negotiated.
-    pub(super) numbers: Option<TransportNumbers>,
+    pub(super) transport_numbers: Option<TransportSequence>,
 }
 
-impl ServedFlow {
-    pub(super) fn new(media: Media, config: FlowConfig, sealer: RtpSealer) -> ServedFlow {
-        ServedFlow {
+impl PlayerFlow {
+    pub(super) fn new(media: Media, config: FlowConfig, sealer: RtpSealer) -> PlayerFlow {
+        PlayerFlow {
             media,
             ssrc: config.ssrc,
             payload_type: config.payload_type,
@@ -153,12 +153,12 @@ impl ServedFlow {
             highest: None,
             ready: VecDeque::new(),
             held: Vec::new(),
-            again: config.again.map(Again::new),
-            numbers: config.numbers,
+            retransmitter: config.retransmissions.map(Retransmitter::new),
+            transport_numbers: config.transport_numbers,
             sealer,
-            room: BytesMut::new(),
-            missed: BTreeSet::new(),
-            due_frames: VecDeque::new(),
+            buffer: BytesMut::new(),
+            dropped: BTreeSet::new(),
+            frame_due_times: VecDeque::new(),
             counts: SentCounts::default(),
         }
     }
@@ -166,14 +166,14 @@ impl ServedFlow {
     /// Queues a publisher's packet for forwarding. `header` is the publisher's header, with the
     /// extension for this player.
     pub(super) fn push(&mut self, at: Time, header: &PacketHeader, payload: Bytes) {
-        if let Media::Relayed(relayed) = &mut self.media {
+        if let Media::Forwarded(relayed) = &mut self.media {
             relayed.push(at, *header, payload);
         }
     }
 
     /// Marks the end of a publisher's media.
     pub(super) fn finish(&mut self) {
-        if let Media::Relayed(relayed) = &mut self.media {
+        if let Media::Forwarded(relayed) = &mut self.media {
             relayed.finished = true;
         }
     }
@@ -182,33 +182,37 @@ impl ServedFlow {
     /// as sender reports contain them (RFC 3550, 6.4.1).
     pub(super) fn sent(&self) -> (u64, u64) {
         match &self.media {
-            Media::Made(flow) => flow.sent(),
-            Media::Relayed(relayed) => relayed.sent,
+            Media::Generated(flow) => flow.sent(),
+            Media::Forwarded(relayed) => relayed.sent,
         }
     }
 
     /// Returns the generated media, or `None` if the media is forwarded.
-    pub(super) fn made(&self) -> Option<&RtpFlow> {
+    pub(super) fn generated(&self) -> Option<&RtpFlow> {
         match &self.media {
-            Media::Made(flow) => Some(flow),
-            Media::Relayed(_) => None,
+            Media::Generated(flow) => Some(flow),
+            Media::Forwarded(_) => None,
         }
     }
 
     /// Queues retransmissions of packets that the player requested.
-    pub(super) fn ask(&mut self, missing: &[u16], now: Time) {
-        if let Some(again) = &mut self.again {
-            again.ask(missing, now, None);
+    pub(super) fn request_retransmissions(&mut self, missing: &[u16], now: Time) {
+        if let Some(again) = &mut self.retransmitter {
+            again.queue_requested(missing, now, None);
         }
     }
 
     /// Returns the counts of the packets so far.
     pub(super) fn counts(&self) -> SentCounts {
-        let asked = self.again.as_ref().map(Again::counts);
-        let HistoryCounts { asked, unknown, .. } = asked.unwrap_or_default();
+        let asked = self.retransmitter.as_ref().map(Retransmitter::counts);
+        let SendHistoryCounts {
+            requested: asked,
+            unknown,
+            ..
+        } = asked.unwrap_or_default();
         let overflown = match &self.media {
-            Media::Made(_) => 0,
-            Media::Relayed(relayed) => relayed.overflown,
+            Media::Generated(_) => 0,
+            Media::Forwarded(relayed) => relayed.overflown,
         };
         SentCounts {
             asked,
@@ -216,30 +220,30 @@ impl ServedFlow {
             overflown,
             ..self.counts
         }
-        .settled()
+        .with_totals()
     }
 
-    fn chance(&mut self, share: f64) -> bool {
+    fn draw(&mut self, share: f64) -> bool {
         share > 0.0 && self.rng.random_bool(share.min(1.0))
     }
 
     /// Decides whether a packet is dropped.
-    fn is_lost(&mut self) -> bool {
+    fn draw_loss(&mut self) -> bool {
         if self.burst_left > 0 {
             self.burst_left -= 1;
             return true;
         }
         if let Some(burst) = self.faults.media.loss_burst
-            && self.chance(burst.probability)
+            && self.draw(burst.probability)
         {
             self.burst_left = burst.length - 1;
             return true;
         }
-        self.chance(self.faults.media.loss)
+        self.draw(self.faults.media.loss)
     }
 
     /// Returns the extended sequence number of a packet: the one nearest to the highest so far.
-    fn extended(&mut self, sequence: u16) -> u64 {
+    fn extend_sequence(&mut self, sequence: u16) -> u64 {
         // The first number is above one cycle, so that earlier packets do not underflow.
         let Some(highest) = self.highest else {
             let number = 1 << 16 | u64::from(sequence);
@@ -253,23 +257,23 @@ impl ServedFlow {
     }
 
     /// Takes the next packet of the media, with the payload type and SSRC for this player.
-    fn take(&mut self, now: Time) -> Option<Packet> {
+    fn next_media_packet(&mut self, now: Time) -> Option<OutgoingPacket> {
         let (due, header, payload) = match &mut self.media {
-            Media::Made(flow) => {
+            Media::Generated(flow) => {
                 let packet = flow.next_packet(now)?;
                 // A sender does not know which packets the network loses.
-                flow.left(packet.tag, Some(Handover::at(packet.due)));
+                flow.report_departure(packet.tag, Some(Handover::at(packet.due)));
                 (packet.due, packet.header, packet.payload)
             }
-            Media::Relayed(relayed) => relayed.next_packet(now)?,
+            Media::Forwarded(relayed) => relayed.next_packet(now)?,
         };
-        let number = self.extended(u16::from_be_bytes([header[2], header[3]]));
+        let number = self.extend_sequence(u16::from_be_bytes([header[2], header[3]]));
         let header = PacketHeader::EMPTY
-            .with(&[header[0], header[1] & MARKER | self.payload_type])
-            .with(&header[2..8])
-            .with(&self.ssrc.to_be_bytes())
-            .with(&header[12..]);
-        Some(Packet {
+            .append(&[header[0], header[1] & MARKER | self.payload_type])
+            .append(&header[2..8])
+            .append(&self.ssrc.to_be_bytes())
+            .append(&header[12..]);
+        Some(OutgoingPacket {
             due,
             kind: match header[1] & MARKER {
                 0 => FIRST,
@@ -284,30 +288,30 @@ impl ServedFlow {
     /// Returns the header with the next transport-wide sequence number, if negotiated. A dropped
     /// packet takes a number too, as if the network had lost it.
     fn numbered(&self, header: PacketHeader) -> PacketHeader {
-        let numbers = self.numbers.as_ref();
-        let numbered = numbers.and_then(|numbers| numbers.number(&header));
+        let numbers = self.transport_numbers.as_ref();
+        let numbered = numbers.and_then(|numbers| numbers.add_number(&header));
         numbered.map_or(header, |(numbered, _)| numbered)
     }
 
     /// Applies faults to a packet that is due for its first transmission.
-    fn spoil(&mut self, mut packet: Packet) -> Option<Packet> {
-        if let Some(again) = &mut self.again {
-            again.sent(&packet.header, &packet.payload);
+    fn apply_faults(&mut self, mut packet: OutgoingPacket) -> Option<OutgoingPacket> {
+        if let Some(again) = &mut self.retransmitter {
+            again.store(&packet.header, &packet.payload);
         }
         packet.header = self.numbered(packet.header);
         self.counts.planned += 1;
-        if self.is_lost() {
+        if self.draw_loss() {
             self.counts.left_out += 1;
-            self.missed.insert(packet.number);
-            if self.missed.len() > MISSED_MAX {
-                self.missed.pop_first();
+            self.dropped.insert(packet.number);
+            if self.dropped.len() > DROPPED_MAX {
+                self.dropped.pop_first();
             }
             return None;
         }
-        let doubled = self.chance(self.faults.media.duplicate);
+        let doubled = self.draw(self.faults.media.duplicate);
         if let Some(reorder) = self.faults.media.reorder
             && !doubled
-            && self.chance(reorder.probability)
+            && self.draw(reorder.probability)
             && self.held.len() < reorder.distance as usize
         {
             self.held.push((packet, reorder.distance));
@@ -318,8 +322,8 @@ impl ServedFlow {
             *others -= 1;
         }
         if doubled {
-            self.ready.push_back(Packet {
-                kind: COPY,
+            self.ready.push_back(OutgoingPacket {
+                kind: DUPLICATE,
                 ..packet.clone()
             });
         }
@@ -334,11 +338,11 @@ impl ServedFlow {
     }
 
     /// Returns the next requested retransmission, encrypted.
-    fn next_again(&mut self, now: Time) -> Option<FlowPacket> {
+    fn next_retransmission(&mut self, now: Time) -> Option<FlowPacket> {
         loop {
-            let again = self.again.as_mut()?;
+            let again = self.retransmitter.as_mut()?;
             again.next_due().filter(|due| *due <= now)?;
-            let (header, due, sequence) = again.next(now, &mut self.room)?;
+            let (header, due, sequence) = again.next_retransmission(now, &mut self.buffer)?;
             let number = match self.highest {
                 Some(highest) => {
                     let behind = (highest as u16).wrapping_sub(sequence);
@@ -347,12 +351,12 @@ impl ServedFlow {
                 None => 0,
             };
             let header = self.numbered(header);
-            if self.chance(self.faults.loss_again) {
-                self.room.clear();
+            if self.draw(self.faults.retransmission_loss) {
+                self.buffer.clear();
                 self.counts.left_out_again += 1;
                 continue;
             }
-            return self.seal(due, &header, number, AGAIN);
+            return self.seal(due, &header, number, RETRANSMISSION);
         }
     }
 
@@ -365,16 +369,16 @@ impl ServedFlow {
         number: u64,
         kind: u64,
     ) -> Option<FlowPacket> {
-        let length = self.room.len() as u64;
-        let tag = self.sealer.seal_parts(header, &mut self.room);
+        let length = self.buffer.len() as u64;
+        let tag = self.sealer.seal_parts(header, &mut self.buffer);
         if let Ok(tag) = &tag {
-            self.room.extend_from_slice(tag);
+            self.buffer.extend_from_slice(tag);
         }
-        let payload = self.room.split().freeze();
+        let payload = self.buffer.split().freeze();
         if tag.is_err() {
             // No packet will report when this frame was sent.
             if kind == LAST_OF_FRAME {
-                self.due_frames.pop_back();
+                self.frame_due_times.pop_back();
             }
             self.counts.not_taken += 1;
             return None;
@@ -387,49 +391,52 @@ impl ServedFlow {
         })
     }
 
-    fn seal_packet(&mut self, packet: &Packet) -> Option<FlowPacket> {
+    fn seal_packet(&mut self, packet: &OutgoingPacket) -> Option<FlowPacket> {
         let needed = packet.payload.len() + TRAILER_MAX;
-        if self.room.capacity() < needed {
-            self.room.reserve(ROOM.max(needed));
+        if self.buffer.capacity() < needed {
+            self.buffer.reserve(BUFFER_SIZE.max(needed));
         }
-        self.room.extend_from_slice(&packet.payload);
+        self.buffer.extend_from_slice(&packet.payload);
         if packet.kind == LAST_OF_FRAME {
-            self.due_frames.push_back(packet.due);
+            self.frame_due_times.push_back(packet.due);
         }
         self.seal(packet.due, &packet.header, packet.number, packet.kind)
     }
 
     fn media_due(&self) -> Option<Time> {
         match &self.media {
-            Media::Made(flow) => flow.next_due(),
-            Media::Relayed(relayed) => relayed.next_due(),
+            Media::Generated(flow) => flow.next_due(),
+            Media::Forwarded(relayed) => relayed.next_due(),
         }
     }
 
     /// Releases all packets held back, because nothing follows that could overtake them.
-    fn let_go(&mut self, now: Time) {
+    fn release_held(&mut self, now: Time) {
         let held = self.held.drain(..);
-        self.ready.extend(held.map(|(packet, _)| Packet {
+        self.ready.extend(held.map(|(packet, _)| OutgoingPacket {
             due: packet.due.max(now),
             ..packet
         }));
     }
 }
 
-impl Flow for ServedFlow {
+impl Flow for PlayerFlow {
     fn next_due(&self) -> Option<Time> {
         if let Some(first) = self.ready.front() {
             return Some(first.due);
         }
         let held = || self.held.first().map(|(packet, _)| packet.due);
         let media = self.media_due().or_else(held);
-        let again = self.again.as_ref().and_then(Again::next_due);
+        let again = self
+            .retransmitter
+            .as_ref()
+            .and_then(Retransmitter::next_due);
         media.into_iter().chain(again).min()
     }
 
     fn next_packet(&mut self, now: Time) -> Option<FlowPacket> {
         if self.ready.is_empty()
-            && let Some(packet) = self.next_again(now)
+            && let Some(packet) = self.next_retransmission(now)
         {
             return Some(packet);
         }
@@ -437,40 +444,43 @@ impl Flow for ServedFlow {
             if let Some(packet) = self.ready.pop_front() {
                 return self.seal_packet(&packet);
             }
-            match self.take(now) {
+            match self.next_media_packet(now) {
                 Some(packet) => {
-                    if let Some(packet) = self.spoil(packet) {
+                    if let Some(packet) = self.apply_faults(packet) {
                         return self.seal_packet(&packet);
                     }
                 }
-                None if self.media_due().is_none() && !self.held.is_empty() => self.let_go(now),
+                None if self.media_due().is_none() && !self.held.is_empty() => {
+                    self.release_held(now)
+                }
                 None => return None,
             }
         }
     }
 
-    fn left(&mut self, tag: Tag, left: Option<Handover>) {
+    fn packet_sent(&mut self, tag: Tag, left: Option<Handover>) {
         let (number, kind) = (tag.0 >> 20, tag.0 & 0xf);
         let payload = tag.0 >> 4 & 0xffff;
-        let again = kind & AGAIN != 0;
+        let again = kind & RETRANSMISSION != 0;
         let due = match kind {
-            LAST_OF_FRAME => self.due_frames.pop_front(),
+            LAST_OF_FRAME => self.frame_due_times.pop_front(),
             _ => None,
         };
         let Some(handover) = left else {
-            self.counts.not_taken += u64::from(kind & (COPY | AGAIN) == 0);
+            self.counts.not_taken += u64::from(kind & (DUPLICATE | RETRANSMISSION) == 0);
             return;
         };
-        match (again, kind & COPY != 0) {
+        match (again, kind & DUPLICATE != 0) {
             (false, true) => self.counts.duplicated += 1,
             (false, false) => {
-                self.counts.first_copy(number, payload, handover.ended);
-                self.counts.frame(due, handover.ended);
+                self.counts
+                    .count_first_copy(number, payload, handover.ended);
+                self.counts.count_frame(due, handover.ended);
             }
             (true, _) => {
                 self.counts.again += 1;
                 // A packet that had been sent before arrives a second time.
-                match self.missed.remove(&number) {
+                match self.dropped.remove(&number) {
                     true => self.counts.recovered += 1,
                     false => self.counts.again_in_vain += 1,
                 }
@@ -478,7 +488,7 @@ impl Flow for ServedFlow {
         }
     }
 
-    fn wants_times(&self) -> bool {
+    fn needs_send_times(&self) -> bool {
         self.counts.first_left_nanos.is_none()
     }
 }

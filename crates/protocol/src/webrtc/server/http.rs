@@ -7,17 +7,17 @@ use std::time::Duration;
 
 use measure::Time;
 
-use super::agree::{Agreed, Refused};
+use super::agree::{NegotiatedPeer, NegotiationError};
 use super::faults::Silence;
 use super::janus;
-use super::request::{Came, Request, RequestReader};
+use super::request::{ReadResult, Request, RequestReader};
 use super::{CHANNEL, Shared, add};
 use crate::http1;
 use crate::session::{Context, Input, Outcome, Output, Port, Session};
-use crate::webrtc::sdp::Fragment;
+use crate::webrtc::sdp::SdpFragment;
 
 /// Idle timeout of a connection.
-const PATIENCE: Duration = Duration::from_secs(10);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Maximum length of a stream name, in bytes.
 const NAME_MAX: usize = 200;
@@ -29,43 +29,43 @@ pub(super) struct HttpSession {
     reader: RequestReader,
     local: Option<SocketAddr>,
     /// Handler of the WebSocket, once the client has requested one.
-    room: Option<Box<janus::Door>>,
+    websocket: Option<Box<janus::JanusConnection>>,
     /// Time at which the connection is closed if nothing arrives.
-    until: Time,
-    over: bool,
+    idle_deadline: Time,
+    ended: bool,
 }
 
 /// HTTP response.
 #[derive(Debug, Default)]
-struct Answer {
+struct Response {
     status: u16,
     fields: Vec<(&'static str, String)>,
     body: String,
 }
 
-impl Answer {
-    fn of(status: u16) -> Answer {
-        Answer {
+impl Response {
+    fn of(status: u16) -> Response {
+        Response {
             status,
-            ..Answer::default()
+            ..Response::default()
         }
     }
 
     /// Response that refuses a request, with the reason as its body.
-    fn refused(status: u16, why: impl Into<String>) -> Answer {
+    fn refusal(status: u16, why: impl Into<String>) -> Response {
         let why: String = why.into();
-        Answer::of(status)
+        Response::of(status)
             .with("Content-Type", "text/plain")
             .body(format!("{why}\n"))
     }
 
-    fn with(mut self, name: &'static str, value: impl Into<String>) -> Answer {
+    fn with(mut self, name: &'static str, value: impl Into<String>) -> Response {
         self.fields.push((name, value.into()));
         self
     }
 
-    fn body(self, body: String) -> Answer {
-        Answer { body, ..self }
+    fn body(self, body: String) -> Response {
+        Response { body, ..self }
     }
 
     fn write(&self, keep: bool) -> Vec<u8> {
@@ -125,16 +125,16 @@ enum Target<'a> {
     },
     /// ID of a PeerConnection.
     Resource(&'a str),
-    Nothing,
+    Unknown,
 }
 
 fn target(path: &str) -> Target<'_> {
     let Some((kind, name)) = path.strip_prefix('/').and_then(|path| path.split_once('/')) else {
-        return Target::Nothing;
+        return Target::Unknown;
     };
     let name = name.trim_end_matches('/');
     if name.is_empty() || name.len() > NAME_MAX {
-        return Target::Nothing;
+        return Target::Unknown;
     }
     match kind {
         "whip" => Target::Offer {
@@ -146,17 +146,17 @@ fn target(path: &str) -> Target<'_> {
             publish: false,
         },
         "session" => Target::Resource(name),
-        _ => Target::Nothing,
+        _ => Target::Unknown,
     }
 }
 
-fn is_of_type(request: &Request, wanted: &str) -> bool {
+fn has_content_type(request: &Request, wanted: &str) -> bool {
     let kind = request.headers.get("Content-Type").unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default();
     kind.trim().eq_ignore_ascii_case(wanted)
 }
 
-fn asks_for_websocket(request: &Request) -> bool {
+fn is_websocket_upgrade(request: &Request) -> bool {
     let upgrade = request.headers.get("Upgrade").unwrap_or_default();
     request.method == "GET" && upgrade.eq_ignore_ascii_case("websocket")
 }
@@ -171,9 +171,9 @@ impl HttpSession {
             shared,
             reader: RequestReader::new(),
             local: None,
-            room: None,
-            until: Time::NEVER,
-            over: false,
+            websocket: None,
+            idle_deadline: Time::NEVER,
+            ended: false,
         }
     }
 
@@ -186,8 +186,8 @@ impl HttpSession {
     }
 
     fn end(&mut self, cx: &mut Context<'_>, outcome: Outcome) {
-        if !std::mem::replace(&mut self.over, true) {
-            if let Some(room) = &mut self.room {
+        if !std::mem::replace(&mut self.ended, true) {
+            if let Some(room) = &mut self.websocket {
                 room.end(cx);
             }
             cx.out.push_back(Output::Close { channel: CHANNEL });
@@ -196,28 +196,28 @@ impl HttpSession {
     }
 
     fn bytes(&mut self, cx: &mut Context<'_>, mut bytes: &[u8]) {
-        self.until = cx.now + PATIENCE;
-        if self.room.is_some() {
-            return self.room_bytes(cx, bytes);
+        self.idle_deadline = cx.now + IDLE_TIMEOUT;
+        if self.websocket.is_some() {
+            return self.websocket_bytes(cx, bytes);
         }
-        while !self.over {
+        while !self.ended {
             let (answer, goes_on) = match self.reader.take(&mut bytes) {
-                Ok(Came::Part) => return,
-                Ok(Came::Waits) => {
+                Ok(ReadResult::Incomplete) => return,
+                Ok(ReadResult::ExpectsContinue) => {
                     Self::send(cx, b"HTTP/1.1 100 Continue\r\n\r\n".to_vec());
                     continue;
                 }
-                Ok(Came::Request(request)) if asks_for_websocket(&request) => {
-                    return self.open_room(cx, &request, bytes);
+                Ok(ReadResult::Request(request)) if is_websocket_upgrade(&request) => {
+                    return self.upgrade(cx, &request, bytes);
                 }
-                Ok(Came::Request(request)) => {
+                Ok(ReadResult::Request(request)) => {
                     let close = request.headers.get("Connection");
                     let close = close.is_some_and(|text| text.eq_ignore_ascii_case("close"));
                     (self.answer(cx, &request), !close)
                 }
-                Err(status) => (Answer::refused(status, "unreadable request"), false),
+                Err(status) => (Response::refusal(status, "unreadable request"), false),
             };
-            let door = &self.shared.door;
+            let door = &self.shared.counters;
             add(&door.requests, 1);
             add(&door.refused, u64::from(answer.status >= 400));
             add(&door.unauthorized, u64::from(answer.status == 401));
@@ -232,7 +232,7 @@ impl HttpSession {
     }
 
     /// Upgrades the connection to a WebSocket for rooms.
-    fn open_room(&mut self, cx: &mut Context<'_>, request: &Request, rest: &[u8]) {
+    fn upgrade(&mut self, cx: &mut Context<'_>, request: &Request, rest: &[u8]) {
         let Some(local) = self.local else {
             return self.end(cx, Outcome::Completed);
         };
@@ -244,34 +244,34 @@ impl HttpSession {
             }
         }
         head.extend_from_slice(b"\r\n");
-        let door = janus::Door::new(cx.now, self.shared.clone(), local);
-        self.room = Some(Box::new(door));
-        self.room_bytes(cx, &head);
-        self.room_bytes(cx, rest);
+        let door = janus::JanusConnection::new(cx.now, self.shared.clone(), local);
+        self.websocket = Some(Box::new(door));
+        self.websocket_bytes(cx, &head);
+        self.websocket_bytes(cx, rest);
     }
 
-    fn room_bytes(&mut self, cx: &mut Context<'_>, bytes: &[u8]) {
-        let Some(room) = self.room.as_mut().filter(|_| !self.over) else {
+    fn websocket_bytes(&mut self, cx: &mut Context<'_>, bytes: &[u8]) {
+        let Some(room) = self.websocket.as_mut().filter(|_| !self.ended) else {
             return;
         };
         match room.bytes(cx, bytes) {
-            Ok(true) => self.until = room.until(),
+            Ok(true) => self.idle_deadline = room.idle_deadline(),
             Ok(false) => self.end(cx, Outcome::Completed),
             Err(why) => {
-                add(&self.shared.door.requests, 1);
-                add(&self.shared.door.refused, 1);
-                Self::send(cx, Answer::refused(400, why).write(false));
+                add(&self.shared.counters.requests, 1);
+                add(&self.shared.counters.refused, 1);
+                Self::send(cx, Response::refusal(400, why).write(false));
                 self.end(cx, Outcome::Completed);
             }
         }
     }
 
-    fn answer(&self, cx: &mut Context<'_>, request: &Request) -> Answer {
-        self.shared.forget_who_never_came(cx.now);
+    fn answer(&self, cx: &mut Context<'_>, request: &Request) -> Response {
+        self.shared.purge_expired(cx.now);
         let at = target(&request.path);
         // Browsers send this preflight request before they present a token (RFC 9725, 4.4).
         if request.method == "OPTIONS" {
-            return Answer::of(204)
+            return Response::of(204)
                 .with(
                     "Access-Control-Allow-Methods",
                     "OPTIONS, POST, PATCH, DELETE",
@@ -283,18 +283,20 @@ impl HttpSession {
                 .with("Accept-Post", "application/sdp");
         }
         if !self.is_authorized(request) {
-            return Answer::refused(401, "missing or wrong bearer token")
+            return Response::refusal(401, "missing or wrong bearer token")
                 .with("WWW-Authenticate", "Bearer");
         }
         match (at, &request.method[..]) {
-            (Target::Offer { name, publish }, "POST") => self.offered(cx, request, name, publish),
-            (Target::Resource(id), "PATCH") => self.patched(request, id),
-            (Target::Resource(id), "DELETE") => self.deleted(cx, id),
-            (Target::Nothing, _) => Answer::refused(404, "use /whip/NAME or /whep/NAME"),
-            (Target::Offer { .. }, _) => {
-                Answer::refused(405, "send offers by POST").with("Allow", "OPTIONS, POST")
+            (Target::Offer { name, publish }, "POST") => {
+                self.handle_offer(cx, request, name, publish)
             }
-            (Target::Resource(_), _) => Answer::refused(405, "use PATCH or DELETE on a session")
+            (Target::Resource(id), "PATCH") => self.handle_patch(request, id),
+            (Target::Resource(id), "DELETE") => self.handle_delete(cx, id),
+            (Target::Unknown, _) => Response::refusal(404, "use /whip/NAME or /whep/NAME"),
+            (Target::Offer { .. }, _) => {
+                Response::refusal(405, "send offers by POST").with("Allow", "OPTIONS, POST")
+            }
+            (Target::Resource(_), _) => Response::refusal(405, "use PATCH or DELETE on a session")
                 .with("Allow", "OPTIONS, PATCH, DELETE"),
         }
     }
@@ -311,95 +313,95 @@ impl HttpSession {
     }
 
     /// Handles an offer (RFC 9725, 4.2).
-    fn offered(
+    fn handle_offer(
         &self,
         cx: &mut Context<'_>,
         request: &Request,
         name: &str,
         publish: bool,
-    ) -> Answer {
+    ) -> Response {
         if let Some(status) = self.shared.config.faults.answer {
-            return Answer::refused(status, "refused on purpose");
+            return Response::refusal(status, "refused on purpose");
         }
-        if !is_of_type(request, "application/sdp") {
-            return Answer::refused(415, "expected application/sdp");
+        if !has_content_type(request, "application/sdp") {
+            return Response::refusal(415, "expected application/sdp");
         }
         let Ok(text) = std::str::from_utf8(&request.body) else {
-            return Answer::refused(400, "the offer is not UTF-8");
+            return Response::refusal(400, "the offer is not UTF-8");
         };
         let Some(local) = self.local else {
-            return Answer::refused(500, "the connection has no local address");
+            return Response::refusal(500, "the connection has no local address");
         };
         let shared = &self.shared;
         let agreed = shared
-            .begin_to_answer(cx.now, local, text)
+            .create_answerer(cx.now, local, text)
             .and_then(|(offer, begun)| match publish {
-                true => shared.agree_to_publish(&offer, name, begun),
-                false => shared.agree_to_play(&offer, name, begun),
+                true => shared.negotiate_publisher(&offer, name, begun),
+                false => shared.negotiate_player(&offer, name, begun),
             });
         match agreed {
-            Ok(Agreed { id, answer }) => Answer::of(201)
+            Ok(NegotiatedPeer { id, answer }) => Response::of(201)
                 .with("Content-Type", "application/sdp")
                 .with("Location", format!("/session/{id}"))
                 .with("ETag", etag(&id))
                 .with("Accept-Patch", "application/trickle-ice-sdpfrag")
                 .body(answer.to_string()),
-            Err(Refused { status, why }) => Answer::refused(status, why),
+            Err(NegotiationError { status, text: why }) => Response::refusal(status, why),
         }
     }
 
     /// Handles candidates that the client sends later (RFC 9725, 4.3). They are ignored, because
     /// the server only answers checks.
-    fn patched(&self, request: &Request, id: &str) -> Answer {
+    fn handle_patch(&self, request: &Request, id: &str) -> Response {
         let Some(known) = self.shared.registry().find(id).cloned() else {
-            return Answer::refused(404, "no such session");
+            return Response::refusal(404, "no such session");
         };
-        if !is_of_type(request, "application/trickle-ice-sdpfrag") {
-            return Answer::refused(415, "expected application/trickle-ice-sdpfrag");
+        if !has_content_type(request, "application/trickle-ice-sdpfrag") {
+            return Response::refusal(415, "expected application/trickle-ice-sdpfrag");
         }
         let Ok(text) = std::str::from_utf8(&request.body) else {
-            return Answer::refused(400, "the fragment is not UTF-8");
+            return Response::refusal(400, "the fragment is not UTF-8");
         };
         let Some(tag) = request.headers.get("If-Match") else {
-            return Answer::refused(428, "If-Match is missing");
+            return Response::refusal(428, "If-Match is missing");
         };
-        let fragment = Fragment::parse(text);
+        let fragment = SdpFragment::parse(text);
         let is_of_another = |ufrag: &String| *ufrag != known.remote_ufrag;
         // A client requests a restart with `*` (4.3.2), or by sending other credentials.
         if tag == "*" || fragment.ufrag.as_ref().is_some_and(is_of_another) {
-            return Answer::refused(422, "ICE restarts are not supported");
+            return Response::refusal(422, "ICE restarts are not supported");
         }
         if tag != etag(id) {
-            return Answer::refused(412, "If-Match differs from the session's ETag");
+            return Response::refusal(412, "If-Match differs from the session's ETag");
         }
-        Answer::of(204)
+        Response::of(204)
     }
 
     /// Ends a session that the client deletes (RFC 9725, 4.2).
-    fn deleted(&self, cx: &mut Context<'_>, id: &str) -> Answer {
+    fn handle_delete(&self, cx: &mut Context<'_>, id: &str) -> Response {
         match self.shared.end_peer(cx, id) {
-            true => Answer::of(200),
-            false => Answer::refused(404, "no such session"),
+            true => Response::of(200),
+            false => Response::refusal(404, "no such session"),
         }
     }
 }
 
 impl Session for HttpSession {
     fn handle(&mut self, cx: &mut Context<'_>, input: Input<'_>) {
-        if self.over {
+        if self.ended {
             return;
         }
         match input {
             Input::Opened { local, .. } => {
                 self.local = Some(local);
-                self.until = cx.now + PATIENCE;
+                self.idle_deadline = cx.now + IDLE_TIMEOUT;
             }
             Input::Bytes { bytes, .. } => self.bytes(cx, bytes),
             Input::Closed { .. } => self.end(cx, Outcome::Completed),
-            Input::Deadline if cx.now >= self.until => self.end(cx, Outcome::Completed),
-            Input::Told { topic, .. } => {
-                if let Some(room) = &mut self.room {
-                    room.told(cx, topic);
+            Input::Deadline if cx.now >= self.idle_deadline => self.end(cx, Outcome::Completed),
+            Input::TopicMessage { topic, .. } => {
+                if let Some(room) = &mut self.websocket {
+                    room.room_changed(cx, topic);
                 }
             }
             Input::Stop { .. } => self.end(cx, Outcome::Stopped),
@@ -408,6 +410,6 @@ impl Session for HttpSession {
     }
 
     fn deadline(&self) -> Option<Time> {
-        (!self.over && self.until != Time::NEVER).then_some(self.until)
+        (!self.ended && self.idle_deadline != Time::NEVER).then_some(self.idle_deadline)
     }
 }

@@ -37,16 +37,16 @@ use super::metrics::WEBRTC;
 use crate::media::rtp::metrics::RTP;
 use crate::media::source::{MediaSource, SourceConfig};
 use crate::metrics::CLIENTS;
-use crate::mix::mix;
+use crate::mix::derive_seed;
 use crate::published_streams::PublishedStreams;
 use crate::session::{ChannelId, Endpoint, Session};
 use registry::Registry;
-use relay::{Publication, Relay, Track};
+use relay::{Publication, StreamItem, Track};
 use rooms::Rooms;
-use session::Waiting;
+use session::PendingPeer;
 
 pub use faults::{ServerFaults, Silence};
-pub use served::{DroppedCounts, ReceivedCounts, SentCounts, SentMedia, ServedPeer};
+pub use served::{DroppedCounts, ReceivedCounts, SentCounts, SentTrackCounts, ServedPeer};
 
 /// Channel that every session has from its start: the accepted connection, or the session's share
 /// of the endpoint's socket.
@@ -69,7 +69,7 @@ pub struct ServerConfig {
     pub token: Option<String>,
     /// Maximum number of concurrent PeerConnections; further ones are refused with 503. Default:
     /// 10,000.
-    pub sessions: usize,
+    pub sessions_max: usize,
     /// Transport-wide congestion control: the server numbers the packets of each transport, counts
     /// the arrivals that players report, and reports arrivals to publishers. Default: off.
     pub transport_cc: bool,
@@ -88,7 +88,7 @@ impl Default for ServerConfig {
             streams: None,
             length: None,
             token: None,
-            sessions: 10_000,
+            sessions_max: 10_000,
             transport_cc: false,
             faults: ServerFaults::default(),
             wall_clock: Duration::ZERO,
@@ -100,7 +100,7 @@ impl Default for ServerConfig {
 /// Counts of requests, and of datagrams that belong to no PeerConnection: part of the report's last
 /// line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct DoorCounts {
+pub struct ListenerCounts {
     /// HTTP requests and messages to rooms.
     pub requests: u64,
     /// Refused requests and messages, including malformed ones.
@@ -119,9 +119,9 @@ pub struct DoorCounts {
     pub strangers: u64,
 }
 
-/// [`DoorCounts`] as atomic counters, updated by all sessions.
+/// [`ListenerCounts`] as atomic counters, updated by all sessions.
 #[derive(Debug, Default)]
-struct Door {
+struct ListenerCounters {
     requests: AtomicU64,
     refused: AtomicU64,
     unauthorized: AtomicU64,
@@ -146,20 +146,20 @@ struct Shared {
     config: ServerConfig,
     source: MediaSource,
     /// Tracks of `source` that players can receive.
-    made: Vec<Track>,
+    generated_tracks: Vec<Track>,
     certificate: Arc<Certificate>,
-    published: PublishedStreams<Relay>,
+    published: PublishedStreams<StreamItem>,
     publications: Mutex<BTreeMap<String, Arc<Publication>>>,
-    registry: Mutex<Registry<Waiting>>,
+    registry: Mutex<Registry<PendingPeer>>,
     rooms: Mutex<Rooms>,
-    door: Door,
+    counters: ListenerCounters,
     /// Number of PeerConnections so far, and number of Janus sessions and handles so far.
-    peers: AtomicU64,
-    handles: AtomicU64,
+    peer_count: AtomicU64,
+    handle_count: AtomicU64,
 }
 
 impl Shared {
-    fn registry(&self) -> MutexGuard<'_, Registry<Waiting>> {
+    fn registry(&self) -> MutexGuard<'_, Registry<PendingPeer>> {
         // Each change is complete in itself, so the registry is valid even after a panic.
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -191,7 +191,7 @@ impl Shared {
     }
 
     /// Returns true if generated media is available under `name`.
-    fn makes(&self, name: &str) -> bool {
+    fn has_generated(&self, name: &str) -> bool {
         let Some(streams) = self.config.streams else {
             return true;
         };
@@ -200,38 +200,38 @@ impl Shared {
     }
 
     /// Releases what PeerConnections that never started had reserved.
-    fn give_back(&self, gone: impl IntoIterator<Item = Waiting>) {
+    fn release(&self, gone: impl IntoIterator<Item = PendingPeer>) {
         for waiting in gone {
-            add(&self.door.never_came, 1);
-            self.rooms().forget_more(waiting.number);
-            if let Some(name) = waiting.publishes() {
+            add(&self.counters.never_came, 1);
+            self.rooms().discard_pending(waiting.number);
+            if let Some(name) = waiting.published_stream() {
                 self.unpublish(name, waiting.number);
             }
         }
     }
 
     /// Releases PeerConnections that did not start in time.
-    fn forget_who_never_came(&self, now: Time) {
+    fn purge_expired(&self, now: Time) {
         let gone = self.registry().purge(now);
-        self.give_back(gone);
+        self.release(gone);
     }
 
     /// Returns a seeded random number for a PeerConnection; `of` names its purpose.
-    fn drawn(&self, number: u64, of: &[u64]) -> u64 {
+    fn seeded_random(&self, number: u64, of: &[u64]) -> u64 {
         let mut parts = vec![self.config.seed, 9, number];
         parts.extend_from_slice(of);
-        mix(&parts)
+        derive_seed(&parts)
     }
 
     /// Returns the SSRCs of a track and of its retransmissions.
     fn ssrcs(&self, number: u64, track: usize) -> (u32, u32) {
-        let drawn = |of| self.drawn(number, &[of, track as u64]) as u32;
+        let drawn = |of| self.seeded_random(number, &[of, track as u64]) as u32;
         (drawn(1), drawn(2))
     }
 
     /// Returns the server's CNAME, used in descriptions and in RTCP.
     fn cname(&self) -> String {
-        format!("{:016x}", mix(&[self.config.seed, 8]))
+        format!("{:016x}", derive_seed(&[self.config.seed, 8]))
     }
 }
 
@@ -241,18 +241,18 @@ impl Server {
     /// # Errors
     /// The media cannot be generated; the text says why.
     pub fn new(config: ServerConfig) -> Result<Server, String> {
-        let source = MediaSource::new(&super::config::usual(&config.source), None)?;
+        let source = MediaSource::new(&super::config::with_limited_mtu(&config.source), None)?;
         Ok(Server(Arc::new(Shared {
-            made: playing::tracks_of(&source),
+            generated_tracks: playing::generated_tracks(&source),
             source,
             certificate: Arc::new(Certificate::generate(config.seed)),
             published: PublishedStreams::default(),
             publications: Mutex::default(),
-            registry: Mutex::new(Registry::new(config.sessions)),
+            registry: Mutex::new(Registry::new(config.sessions_max)),
             rooms: Mutex::default(),
-            door: Door::default(),
-            peers: AtomicU64::new(0),
-            handles: AtomicU64::new(0),
+            counters: ListenerCounters::default(),
+            peer_count: AtomicU64::new(0),
+            handle_count: AtomicU64::new(0),
             config,
         })))
     }
@@ -268,8 +268,8 @@ impl Server {
     }
 
     /// Returns the counts so far of requests and of datagrams without a PeerConnection.
-    pub fn door(&self) -> DoorCounts {
-        let Door {
+    pub fn listener_counts(&self) -> ListenerCounts {
+        let ListenerCounters {
             requests,
             refused,
             unauthorized,
@@ -278,9 +278,9 @@ impl Server {
             checks_unauthentic,
             checks_malformed,
             strangers,
-        } = &self.0.door;
+        } = &self.0.counters;
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        DoorCounts {
+        ListenerCounts {
             requests: get(requests),
             refused: get(refused),
             unauthorized: get(unauthorized),

@@ -2,13 +2,13 @@
 
 use super::relay::Track;
 use crate::webrtc::sdp::{
-    AnswerConfig, Codec, Direction, Feedback, LocalSource, MediaKind, MediaSection,
-    SessionDescription, Transport, extension,
+    AnswerConfig, Codec, Direction, FeedbackTypes, LocalSource, MediaKind, MediaSection,
+    SessionDescription, TransportParameters, extension,
 };
 
 /// A track as it is sent to a player.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Planned {
+pub(super) struct SentTrack {
     /// Index of the track in its stream.
     pub(super) track: usize,
     pub(super) kind: MediaKind,
@@ -20,27 +20,27 @@ pub(super) struct Planned {
     pub(super) ssrc: u32,
     pub(super) rtx_ssrc: u32,
     /// ID of the header extension with transport-wide sequence numbers.
-    pub(super) transport: Option<u8>,
+    pub(super) transport_cc_id: Option<u8>,
     /// ID of the audio level header extension.
-    pub(super) level: Option<u8>,
+    pub(super) audio_level_id: Option<u8>,
 }
 
 /// A track as it is received from a publisher.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Taken {
+pub(super) struct ReceivedTrack {
     pub(super) track: Track,
     pub(super) payload_type: u8,
     /// True if the publisher retransmits requested packets.
     pub(super) nack: bool,
     /// ID of the header extension with transport-wide sequence numbers.
-    pub(super) transport: Option<u8>,
+    pub(super) transport_cc_id: Option<u8>,
     /// ID of the audio level header extension.
-    pub(super) level: Option<u8>,
+    pub(super) audio_level_id: Option<u8>,
 }
 
 /// Server's part of an answer.
-pub(super) struct Own<'a> {
-    pub(super) transport: &'a Transport,
+pub(super) struct LocalParams<'a> {
+    pub(super) transport: &'a TransportParameters,
     /// Session ID of the description's `o=` line.
     pub(super) session_id: u64,
     pub(super) cname: &'a str,
@@ -48,10 +48,10 @@ pub(super) struct Own<'a> {
     pub(super) transport_cc: bool,
 }
 
-impl Own<'_> {
+impl LocalParams<'_> {
     /// Returns `of` with transport-wide congestion control as configured.
-    fn feedback(&self, of: Feedback) -> Feedback {
-        Feedback {
+    fn feedback(&self, of: FeedbackTypes) -> FeedbackTypes {
+        FeedbackTypes {
             transport_cc: self.transport_cc,
             ..of
         }
@@ -67,7 +67,7 @@ impl Own<'_> {
 
 /// Returns the ID of the transport-wide sequence number extension, if the section has both the
 /// extension and `transport-cc` feedback for the codec.
-fn transport_of(section: &MediaSection, payload_type: u8) -> Option<u8> {
+fn transport_cc_id_of(section: &MediaSection, payload_type: u8) -> Option<u8> {
     let codec = section.codec(payload_type)?;
     let mut feedback = codec.feedback.iter();
     feedback.find(|words| *words == "transport-cc")?;
@@ -75,29 +75,29 @@ fn transport_of(section: &MediaSection, payload_type: u8) -> Option<u8> {
 }
 
 /// Returns the ID of the audio level extension.
-fn level_of(section: &MediaSection) -> Option<u8> {
+fn audio_level_id_of(section: &MediaSection) -> Option<u8> {
     u8::try_from(section.extension_id(extension::AUDIO_LEVEL)?).ok()
 }
 
 /// Feedback accepted from players. Bandwidth estimates (REMB) are counted but not acted on.
-const OF_PLAYERS: Feedback = Feedback {
+const PLAYER_FEEDBACK: FeedbackTypes = FeedbackTypes {
     nack: true,
     rtx: true,
     pli: true,
     fir: true,
     remb: true,
-    ..Feedback::NONE
+    ..FeedbackTypes::NONE
 };
 
 /// Feedback sent to publishers. Their retransmissions arrive in the stream itself.
-const TO_PUBLISHERS: Feedback = Feedback {
+const PUBLISHER_FEEDBACK: FeedbackTypes = FeedbackTypes {
     rtx: false,
     remb: false,
-    ..OF_PLAYERS
+    ..PLAYER_FEEDBACK
 };
 
 /// Encodings that repair or accompany media but carry none.
-const BESIDE_MEDIA: [&str; 6] = [
+const AUXILIARY_CODECS: [&str; 6] = [
     "rtx",
     "red",
     "ulpfec",
@@ -107,7 +107,7 @@ const BESIDE_MEDIA: [&str; 6] = [
 ];
 
 fn is_media(codec: &Codec) -> bool {
-    !BESIDE_MEDIA.iter().any(|name| codec.is(name))
+    !AUXILIARY_CODECS.iter().any(|name| codec.has_name(name))
 }
 
 /// Returns the packetization mode of H.264 (RFC 6184, 8.1); the result is equal for all other
@@ -118,20 +118,20 @@ fn packetization(codec: &Codec) -> &str {
 
 /// Reduces a section to the first wanted codec and its retransmissions. Returns the payload type of
 /// that codec; rejects the section if no codec is wanted.
-fn keep_one(section: &mut MediaSection, wanted: impl Fn(&Codec) -> bool) -> Option<u8> {
+fn retain_one_codec(section: &mut MediaSection, wanted: impl Fn(&Codec) -> bool) -> Option<u8> {
     let mut media = section.codecs.iter();
     let chosen = media.find(|codec| is_media(codec) && wanted(codec));
     let chosen = chosen.map(|codec| codec.payload_type);
     match chosen {
-        Some(chosen) => section
-            .codecs
-            .retain(|codec| codec.payload_type == chosen || codec.retransmits() == Some(chosen)),
-        None => refuse(section),
+        Some(chosen) => section.codecs.retain(|codec| {
+            codec.payload_type == chosen || codec.associated_payload_type() == Some(chosen)
+        }),
+        None => reject_section(section),
     }
     chosen
 }
 
-fn refuse(section: &mut MediaSection) {
+fn reject_section(section: &mut MediaSection) {
     section.rejected = true;
     section.direction = Direction::Inactive;
     // A media line must list at least one format, even if it is rejected.
@@ -142,14 +142,14 @@ fn refuse(section: &mut MediaSection) {
 }
 
 /// Removes rejected sections from the BUNDLE group, and lists the candidates only once.
-fn settle(answer: &mut SessionDescription) {
+fn remove_rejected(answer: &mut SessionDescription) {
     let refused = answer.media.iter().filter(|media| media.rejected);
     let refused: Vec<String> = refused.map(|media| media.mid.clone()).collect();
     answer.bundle.retain(|mid| !refused.contains(mid));
-    answer.tell_addresses_once();
+    answer.keep_first_candidates();
 }
 
-fn says_nack(codec: &Codec) -> bool {
+fn supports_nack(codec: &Codec) -> bool {
     codec.feedback.iter().any(|words| words == "nack")
 }
 
@@ -159,16 +159,16 @@ pub(super) fn answer_player(
     offer: &SessionDescription,
     tracks: &[Track],
     ssrcs: impl Fn(usize) -> (u32, u32),
-    own: &Own<'_>,
-) -> Option<(SessionDescription, Vec<Planned>)> {
+    own: &LocalParams<'_>,
+) -> Option<(SessionDescription, Vec<SentTrack>)> {
     let source = |(place, track): (usize, &Track)| {
         let (ssrc, rtx_ssrc) = ssrcs(place);
         let source = LocalSource {
             ssrc,
             rtx_ssrc: Some(rtx_ssrc),
             cname: own.cname.to_owned(),
-            stream: "streamgauge".to_owned(),
-            track: format!("{}{place}", track.kind.name()),
+            stream_id: "streamgauge".to_owned(),
+            track_id: format!("{}{place}", track.kind.name()),
             layers: Vec::new(),
         };
         (track.kind, source)
@@ -180,8 +180,8 @@ pub(super) fn answer_player(
         sources: tracks.iter().enumerate().map(source).collect(),
         codecs: tracks.iter().map(|own| own.codec.name.clone()).collect(),
         extensions: own.extensions(),
-        feedback: own.feedback(OF_PLAYERS),
-        data: false,
+        feedback: own.feedback(PLAYER_FEEDBACK),
+        accept_data: false,
     };
     let mut answer = offer.answer(&config, own.transport);
     let mut planned = Vec::new();
@@ -190,59 +190,59 @@ pub(super) fn answer_player(
         let place = (0..tracks.len()).find(|place| Some(ssrcs(*place).0) == own_ssrc);
         let Some(place) = place else {
             // The player may ask for more tracks than the stream has.
-            keep_one(section, |_| true);
+            retain_one_codec(section, |_| true);
             continue;
         };
         let wanted = &tracks[place].codec;
         let fits = |codec: &Codec| {
-            codec.is(&wanted.name)
+            codec.has_name(&wanted.name)
                 && codec.clock_rate == wanted.clock_rate
                 && packetization(codec) == packetization(wanted)
         };
-        let Some(payload_type) = keep_one(section, fits) else {
+        let Some(payload_type) = retain_one_codec(section, fits) else {
             continue;
         };
         let (ssrc, rtx_ssrc) = ssrcs(place);
-        let rtx = section.retransmissions_of(payload_type);
+        let rtx = section.rtx_payload_type(payload_type);
         if rtx.is_none() {
             section.ssrcs.retain(|source| source.ssrc != rtx_ssrc);
             section.ssrc_groups.clear();
         }
-        planned.push(Planned {
+        planned.push(SentTrack {
             track: place,
             kind: section.kind,
             payload_type,
-            nack: section.codec(payload_type).is_some_and(says_nack),
+            nack: section.codec(payload_type).is_some_and(supports_nack),
             rtx,
             ssrc,
             rtx_ssrc,
-            transport: transport_of(section, payload_type),
-            level: level_of(section),
+            transport_cc_id: transport_cc_id_of(section, payload_type),
+            audio_level_id: audio_level_id_of(section),
         });
     }
-    settle(&mut answer);
+    remove_rejected(&mut answer);
     (!planned.is_empty()).then_some((answer, planned))
 }
 
 /// Returns the sent track that an answered section describes, or `None` if the answer rejects it.
 /// The arguments name the track's index in its stream, its payload type and its SSRCs.
-pub(super) fn planned_of(
+pub(super) fn sent_track_of(
     answered: &MediaSection,
     (track, payload_type): (usize, u8),
     (ssrc, rtx_ssrc): (u32, u32),
-) -> Option<Planned> {
+) -> Option<SentTrack> {
     let codec = answered.codec(payload_type)?;
     let taken = !answered.rejected && answered.direction.receives();
-    taken.then(|| Planned {
+    taken.then(|| SentTrack {
         track,
         kind: answered.kind,
         payload_type,
-        nack: says_nack(codec),
-        rtx: answered.retransmissions_of(payload_type),
+        nack: supports_nack(codec),
+        rtx: answered.rtx_payload_type(payload_type),
         ssrc,
         rtx_ssrc,
-        transport: transport_of(answered, payload_type),
-        level: level_of(answered),
+        transport_cc_id: transport_cc_id_of(answered, payload_type),
+        audio_level_id: audio_level_id_of(answered),
     })
 }
 
@@ -255,10 +255,10 @@ pub(super) fn offered_extensions(kind: MediaKind, transport_cc: bool) -> Vec<Str
 }
 
 /// Returns the feedback that is offered to subscribers of a room.
-pub(super) fn offered_feedback(transport_cc: bool) -> Feedback {
-    Feedback {
+pub(super) fn offered_feedback(transport_cc: bool) -> FeedbackTypes {
+    FeedbackTypes {
         transport_cc,
-        ..OF_PLAYERS
+        ..PLAYER_FEEDBACK
     }
 }
 
@@ -266,34 +266,34 @@ pub(super) fn offered_feedback(transport_cc: bool) -> Feedback {
 /// if the offer sends neither.
 pub(super) fn answer_publisher(
     offer: &SessionDescription,
-    own: &Own<'_>,
-) -> Option<(SessionDescription, Vec<Taken>)> {
+    own: &LocalParams<'_>,
+) -> Option<(SessionDescription, Vec<ReceivedTrack>)> {
     let config = AnswerConfig {
         extensions: own.extensions(),
-        feedback: own.feedback(TO_PUBLISHERS),
+        feedback: own.feedback(PUBLISHER_FEEDBACK),
         ..AnswerConfig::receive_all(own.session_id)
     };
     let mut answer = offer.answer(&config, own.transport);
-    let mut taken: Vec<Taken> = Vec::new();
+    let mut taken: Vec<ReceivedTrack> = Vec::new();
     for section in answer.media.iter_mut().filter(|media| !media.rejected) {
         let kind = section.kind;
         let is_first = taken.iter().all(|other| other.track.kind != kind);
         if !is_first || !section.direction.receives() {
-            refuse(section);
+            reject_section(section);
             continue;
         }
         // Simulcast layers would be several streams of one track.
         section.rids.clear();
         section.simulcast = None;
-        let Some(payload_type) = keep_one(section, |_| true) else {
+        let Some(payload_type) = retain_one_codec(section, |_| true) else {
             continue;
         };
         let codec = section.codec(payload_type).cloned();
         let codec = codec.expect("it was left in the section");
-        taken.push(Taken {
-            nack: says_nack(&codec),
-            transport: transport_of(section, payload_type),
-            level: level_of(section),
+        taken.push(ReceivedTrack {
+            nack: supports_nack(&codec),
+            transport_cc_id: transport_cc_id_of(section, payload_type),
+            audio_level_id: audio_level_id_of(section),
             track: Track {
                 kind,
                 codec: Codec {
@@ -304,6 +304,6 @@ pub(super) fn answer_publisher(
             payload_type,
         });
     }
-    settle(&mut answer);
+    remove_rejected(&mut answer);
     (!taken.is_empty()).then_some((answer, taken))
 }

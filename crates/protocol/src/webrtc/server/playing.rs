@@ -5,54 +5,54 @@ use std::time::Duration;
 
 use measure::Time;
 
-use super::flow::{FlowConfig, Media, Relayed, ServedFlow};
-use super::negotiate::Planned;
-use super::relay::{Publication, Relay, Track, Word, topic_of_peer, topic_of_stream};
-use super::served::{SentCounts, SentMedia};
+use super::flow::{FlowConfig, ForwardQueue, Media, PlayerFlow};
+use super::negotiate::SentTrack;
+use super::relay::{PeerMessage, Publication, StreamItem, Track, peer_topic, stream_topic};
+use super::served::{SentCounts, SentTrackCounts};
 use super::{CHANNEL, Shared};
-use crate::media::rtcp::{SenderReportInfo, write_bye, write_cname, write_sender_report};
+use crate::media::rtcp::{SenderInfo, write_bye, write_cname, write_sender_report};
 use crate::media::rtp::{FlowSettings, RtpFlow};
 use crate::media::source::MediaSource;
 use crate::session::{Context, FlowId, Output};
 use crate::webrtc::extension;
-use crate::webrtc::feedback::Retransmissions;
+use crate::webrtc::feedback::RtxStream;
 use crate::webrtc::peer::Peer;
 use crate::webrtc::sdp::{Codec, MediaKind};
-use crate::webrtc::transport_numbers::TransportNumbers;
+use crate::webrtc::transport_numbers::TransportSequence;
 
 /// Interval between sender reports.
-const REPORT_EVERY: Duration = Duration::from_secs(1);
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Maximum number of tracks listed in a record. A room may add tracks without limit.
-const MEDIA_MAX: usize = 1024;
+const TRACKS_MAX: usize = 1024;
 
 /// Stream to be played.
 #[derive(Debug)]
-pub(super) struct Feed {
+pub(super) struct PlannedStream {
     pub(super) name: String,
-    pub(super) planned: Vec<Planned>,
+    pub(super) planned: Vec<SentTrack>,
     /// Publication of the stream. `None` for generated media.
     pub(super) publication: Option<Arc<Publication>>,
 }
 
 /// Counts of streams that have ended.
 #[derive(Debug, Default)]
-pub(super) struct Past {
+pub(super) struct EndedStreams {
     pub(super) sent: SentCounts,
-    pub(super) media: Vec<SentMedia>,
+    pub(super) media: Vec<SentTrackCounts>,
 }
 
-impl Past {
-    pub(super) fn add(&mut self, media: SentMedia) {
+impl EndedStreams {
+    pub(super) fn add(&mut self, media: SentTrackCounts) {
         self.sent.add(&media.counts);
-        if self.media.len() < MEDIA_MAX {
+        if self.media.len() < TRACKS_MAX {
             self.media.push(media);
         }
     }
 }
 
 /// Returns the tracks of generated media.
-pub(super) fn tracks_of(source: &MediaSource) -> Vec<Track> {
+pub(super) fn generated_tracks(source: &MediaSource) -> Vec<Track> {
     let track = |clip: &Arc<mediagen::clip::Clip>| {
         let encoding = clip.encoding();
         let (name, rate) = encoding.split_once('/').unwrap_or((encoding, ""));
@@ -75,40 +75,40 @@ pub(super) fn tracks_of(source: &MediaSource) -> Vec<Track> {
 /// Track that is sent to the player.
 #[derive(Debug)]
 struct Stream {
-    planned: Planned,
+    planned: SentTrack,
     flow: FlowId,
     ended: bool,
 }
 
 /// Sender of one stream to a player.
 #[derive(Debug)]
-pub(super) struct Playing {
+pub(super) struct StreamSender {
     shared: Arc<Shared>,
     number: u64,
     name: String,
-    planned: Vec<Planned>,
+    planned_tracks: Vec<SentTrack>,
     /// Publication that is played; `None` for generated media. Once it is played, `joined` holds
     /// the number of its next item, and the serial number by which the player leaves it.
     publication: Option<Arc<Publication>>,
-    joined: Option<(u64, u64)>,
+    position: Option<(u64, u64)>,
     streams: Vec<Stream>,
     report_at: Option<Time>,
 }
 
-impl Playing {
-    pub(super) fn new(shared: Arc<Shared>, number: u64, feed: Feed) -> Playing {
-        let Feed {
+impl StreamSender {
+    pub(super) fn new(shared: Arc<Shared>, number: u64, feed: PlannedStream) -> StreamSender {
+        let PlannedStream {
             name,
             planned,
             publication,
         } = feed;
-        Playing {
+        StreamSender {
             shared,
             number,
             name,
-            planned,
+            planned_tracks: planned,
             publication,
-            joined: None,
+            position: None,
             streams: Vec::new(),
             report_at: None,
         }
@@ -117,7 +117,7 @@ impl Playing {
     /// Returns the topic on which new items of the publication are announced.
     pub(super) fn topic(&self) -> Option<String> {
         let publication = self.publication.as_ref()?;
-        Some(topic_of_stream(publication.index))
+        Some(stream_topic(publication.stream_index))
     }
 
     /// Returns the number of the PeerConnection that publishes the stream, if a client does.
@@ -128,17 +128,17 @@ impl Playing {
     }
 
     /// Returns true if a track is sent with this SSRC.
-    pub(super) fn has(&self, ssrc: u32) -> bool {
+    pub(super) fn sends_ssrc(&self, ssrc: u32) -> bool {
         self.streams.iter().any(|own| own.planned.ssrc == ssrc)
     }
 
     /// Starts sending. Packets are numbered by `numbers` if that was negotiated. Returns `false` if
     /// there is nothing to send.
-    pub(super) fn begin(
+    pub(super) fn start(
         &mut self,
         cx: &mut Context<'_>,
         peer: &Peer,
-        numbers: &mut Option<TransportNumbers>,
+        numbers: &mut Option<TransportSequence>,
     ) -> bool {
         if let Some(publication) = &self.publication {
             let now = self.shared.publication(&self.name);
@@ -148,15 +148,18 @@ impl Playing {
             let Some(joined) = self.shared.published.join(&self.name) else {
                 return false;
             };
-            self.joined = Some((joined.next, joined.serial));
+            self.position = Some((joined.next, joined.serial));
             cx.out
-                .extend(self.topic().map(|topic| Output::Listen { topic }));
+                .extend(self.topic().map(|topic| Output::Subscribe { topic }));
         }
-        let mut numbered = self.planned.iter().filter_map(|planned| planned.transport);
+        let mut numbered = self
+            .planned_tracks
+            .iter()
+            .filter_map(|planned| planned.transport_cc_id);
         if let Some(extension) = numbered.next() {
-            numbers.get_or_insert_with(|| TransportNumbers::new(extension));
+            numbers.get_or_insert_with(|| TransportSequence::new(extension));
         }
-        for planned in std::mem::take(&mut self.planned) {
+        for planned in std::mem::take(&mut self.planned_tracks) {
             if self.shared.config.faults.silences(planned.kind) {
                 continue;
             }
@@ -167,10 +170,10 @@ impl Playing {
             // Streams of a room may have equal track indexes, but their SSRCs differ.
             let drawn = |of| {
                 let parts = [of, track as u64, u64::from(planned.ssrc)];
-                self.shared.drawn(self.number, &parts)
+                self.shared.seeded_random(self.number, &parts)
             };
             let media = match &self.publication {
-                Some(_) => Media::Relayed(Relayed::default()),
+                Some(_) => Media::Forwarded(ForwardQueue::default()),
                 None => {
                     let config = &self.shared.config;
                     let flow = RtpFlow::new(FlowSettings {
@@ -181,20 +184,20 @@ impl Playing {
                         first_seq: drawn(5) as u16 & 0x3fff,
                         first_timestamp: drawn(6) as u32,
                         length: config.length,
-                        faults: config.faults.of_making(),
+                        faults: config.faults.for_generation(),
                         seed: drawn(7),
                         log: false,
                     });
                     let mut flow = flow.with_time_codes(config.wall_clock);
                     flow.start(cx.now);
-                    Media::Made(Box::new(flow))
+                    Media::Generated(Box::new(flow))
                 }
             };
             let again = planned.nack.then(|| {
-                planned.rtx.map(|payload_type| Retransmissions {
+                planned.rtx.map(|payload_type| RtxStream {
                     ssrc: planned.rtx_ssrc,
                     payload_type,
-                    next: drawn(8) as u16 & 0x3fff,
+                    next_sequence: drawn(8) as u16 & 0x3fff,
                 })
             });
             let config = FlowConfig {
@@ -202,10 +205,12 @@ impl Playing {
                 payload_type: planned.payload_type,
                 faults: self.shared.config.faults.clone(),
                 seed: drawn(9),
-                again,
-                numbers: numbers.clone().filter(|_| planned.transport.is_some()),
+                retransmissions: again,
+                transport_numbers: numbers
+                    .clone()
+                    .filter(|_| planned.transport_cc_id.is_some()),
             };
-            let flow = cx.flows.insert(ServedFlow::new(media, config, sealer));
+            let flow = cx.flows.insert(PlayerFlow::new(media, config, sealer));
             cx.out.push_back(Output::StartFlow {
                 flow,
                 channel: CHANNEL,
@@ -216,43 +221,50 @@ impl Playing {
                 ended: false,
             });
         }
-        self.report_at = Some(cx.now + REPORT_EVERY);
+        self.report_at = Some(cx.now + REPORT_INTERVAL);
         // Decoding can only start at a key frame.
-        self.wants_picture(cx);
+        self.request_key_frame(cx);
         true
     }
 
     /// Requests a key frame from the publisher. Generated media keeps its own key frame interval.
-    pub(super) fn wants_picture(&self, cx: &mut Context<'_>) {
+    pub(super) fn request_key_frame(&self, cx: &mut Context<'_>) {
         if let Some(publication) = &self.publication {
-            cx.out.push_back(Output::Tell {
-                topic: topic_of_peer(publication.slot),
-                message: Word::Picture.about(publication.number).into(),
+            cx.out.push_back(Output::Publish {
+                topic: peer_topic(publication.publisher_slot),
+                message: PeerMessage::KeyFrameRequest
+                    .format_for(publication.number)
+                    .into(),
             });
         }
     }
 
     /// Queues retransmissions of packets that the player requested.
-    pub(super) fn ask(&self, cx: &mut Context<'_>, ssrc: u32, missing: &[u16]) {
+    pub(super) fn request_retransmissions(&self, cx: &mut Context<'_>, ssrc: u32, missing: &[u16]) {
         let mut streams = self.streams.iter();
         if let Some(stream) = streams.find(|own| own.planned.ssrc == ssrc) {
             let now = cx.now;
-            cx.flows.with(stream.flow, |flow: &mut ServedFlow| {
-                flow.ask(missing, now);
+            cx.flows.access_as(stream.flow, |flow: &mut PlayerFlow| {
+                flow.request_retransmissions(missing, now);
             });
         }
     }
 
     /// Forwards new items of the publication. If `word` says that it ended, its flows finish.
-    pub(super) fn told(&mut self, cx: &mut Context<'_>, peer: &mut Peer, word: Word) {
-        let Some((next, _)) = &mut self.joined else {
+    pub(super) fn forward_items(
+        &mut self,
+        cx: &mut Context<'_>,
+        peer: &mut Peer,
+        word: PeerMessage,
+    ) {
+        let Some((next, _)) = &mut self.position else {
             return;
         };
-        let (pieces, end) = self.shared.published.take(&self.name, *next);
+        let (pieces, end) = self.shared.published.items_from(&self.name, *next);
         *next = end;
         for piece in pieces {
             match piece {
-                Relay::Media {
+                StreamItem::Media {
                     track,
                     header,
                     level,
@@ -261,32 +273,32 @@ impl Playing {
                     let mut streams = self.streams.iter();
                     if let Some(stream) = streams.find(|own| own.planned.track == track) {
                         let now = cx.now;
-                        let level = stream.planned.level.zip(level);
-                        let added =
-                            level.and_then(|(id, level)| extension::add(&header, id, [level]));
+                        let level = stream.planned.audio_level_id.zip(level);
+                        let added = level
+                            .and_then(|(id, level)| extension::add_element(&header, id, [level]));
                         let header = added.unwrap_or(header);
-                        cx.flows.with(stream.flow, |flow: &mut ServedFlow| {
+                        cx.flows.access_as(stream.flow, |flow: &mut PlayerFlow| {
                             flow.push(now, &header, payload);
                         });
                     }
                 }
-                Relay::Clock {
+                StreamItem::Clock {
                     track,
                     ntp_time,
                     rtp_time,
                 } => self.report_relayed(cx, peer, track, (ntp_time, rtp_time)),
             }
         }
-        if word == Word::Over {
+        if word == PeerMessage::StreamEnded {
             for stream in &self.streams {
                 cx.flows
-                    .with(stream.flow, |flow: &mut ServedFlow| flow.finish());
+                    .access_as(stream.flow, |flow: &mut PlayerFlow| flow.finish());
             }
         }
     }
 
     /// Marks a flow as ended. Returns true if all flows have ended.
-    pub(super) fn ended(&mut self, flow: FlowId) -> bool {
+    pub(super) fn flow_ended(&mut self, flow: FlowId) -> bool {
         for stream in &mut self.streams {
             stream.ended |= stream.flow == flow;
         }
@@ -297,9 +309,9 @@ impl Playing {
         self.report_at.unwrap_or(Time::NEVER)
     }
 
-    pub(super) fn look(&mut self, cx: &mut Context<'_>, peer: &mut Peer) {
+    pub(super) fn handle_timeout(&mut self, cx: &mut Context<'_>, peer: &mut Peer) {
         if self.report_at.is_some_and(|due| due <= cx.now) {
-            self.report_at = Some(cx.now + REPORT_EVERY);
+            self.report_at = Some(cx.now + REPORT_INTERVAL);
             self.report(cx, peer, false);
         }
     }
@@ -310,8 +322,8 @@ impl Playing {
         let (now, wall_clock) = (cx.now, self.shared.config.wall_clock);
         let cname = self.shared.cname();
         for stream in &self.streams {
-            let made = cx.flows.with(stream.flow, |flow: &mut ServedFlow| {
-                let made = flow.made();
+            let made = cx.flows.access_as(stream.flow, |flow: &mut PlayerFlow| {
+                let made = flow.generated();
                 made.map(|made| made.report(now, wall_clock, &cname, goodbye))
             });
             let compound = match made {
@@ -344,8 +356,8 @@ impl Playing {
         };
         let sent = cx
             .flows
-            .with(stream.flow, |flow: &mut ServedFlow| flow.sent());
-        let info = SenderReportInfo {
+            .access_as(stream.flow, |flow: &mut PlayerFlow| flow.sent());
+        let info = SenderInfo {
             ssrc: stream.planned.ssrc,
             ntp_time,
             rtp_time,
@@ -365,7 +377,7 @@ impl Playing {
         cx: &mut Context<'_>,
         peer: &mut Peer,
         goodbye: bool,
-        past: &mut Past,
+        past: &mut EndedStreams,
     ) {
         for stream in &self.streams {
             cx.out.push_back(Output::StopFlow { flow: stream.flow });
@@ -374,14 +386,14 @@ impl Playing {
             self.report(cx, peer, true);
         }
         for stream in std::mem::take(&mut self.streams) {
-            let flow: Box<ServedFlow> = cx.flows.take(stream.flow);
-            past.add(SentMedia {
+            let flow: Box<PlayerFlow> = cx.flows.remove_as(stream.flow);
+            past.add(SentTrackCounts {
                 kind: stream.planned.kind.name(),
                 ssrc: stream.planned.ssrc,
                 counts: flow.counts(),
             });
         }
-        if let Some((_, serial)) = self.joined {
+        if let Some((_, serial)) = self.position {
             self.shared.published.leave(&self.name, serial);
         }
     }

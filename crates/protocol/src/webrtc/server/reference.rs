@@ -9,12 +9,12 @@ use measure::units::{BitRate, TimeSpan};
 use mediagen::frame_rate::FrameRate;
 use serde::Serialize;
 
-use super::{DoorCounts, SentCounts, ServedPeer, Server, ServerConfig, ServerFaults};
+use super::{ListenerCounts, SentCounts, ServedPeer, Server, ServerConfig, ServerFaults};
 use crate::http1::is_value;
 use crate::media::source::SourceConfig;
 use crate::reference::{
-    Demo, Flag, Flags, ReferenceServer, Second, Section, Serve, Settings, Takes, Tally, Times,
-    common, line, parses,
+    Demo, Flag, FlagValue, Flags, Occurrence, ReferenceServer, RunningServer, Second, Section,
+    ServerSettings, Tally, check_parse, common, to_line,
 };
 use crate::session::{self, Record, Session};
 
@@ -22,7 +22,7 @@ pub(crate) static SERVER: ReferenceServer = ReferenceServer {
     title: "reference server",
     about: "WebRTC: plays H.264 or WHIP streams over WHEP; has rooms for clients of Janus",
     flags: FLAGS,
-    own_files: false,
+    own_descriptor_tables: false,
     read,
     demo: Some(Demo {
         url: "whep+http://127.0.0.1:{port}/whep/demo",
@@ -37,7 +37,7 @@ const FLAGS: &[Flag] = {
         Flag::new(
             Listening,
             common::PORT,
-            Takes::Number("PORT", 0, 65_535),
+            FlagValue::Number("PORT", 0, 65_535),
             "Port to listen on: TCP for WHIP, WHEP and rooms, UDP for media; 0 for any free \
              port",
         )
@@ -45,15 +45,15 @@ const FLAGS: &[Flag] = {
         Flag::new(
             Listening,
             common::LISTEN,
-            Takes::Text("ADDRESS", parses::<IpAddr>),
+            FlagValue::Text("ADDRESS", check_parse::<IpAddr>),
             "Addresses to listen on",
         )
         .default("127.0.0.1")
-        .times(Times::Listed),
+        .times(Occurrence::Listed),
         Flag::new(
             Listening,
             common::TLS_CERT,
-            Takes::File,
+            FlagValue::File,
             "Use TLS (whip+https, whep+https, janus+wss) on all connections, with the \
              certificate chain in this file (PEM), the server's own first",
         )
@@ -61,103 +61,108 @@ const FLAGS: &[Flag] = {
         Flag::new(
             Listening,
             common::TLS_KEY,
-            Takes::File,
+            FlagValue::File,
             "Private key of that certificate (PEM)",
         )
         .requires(&[common::TLS_CERT]),
         Flag::new(
             Media,
             "streams",
-            Takes::Number("NUMBER", 1, 100_000),
+            FlagValue::Number("NUMBER", 1, 100_000),
             "Number of streams in addition to those that clients publish: stream1, stream2 and \
              so on [default: every name is a stream]",
         ),
         Flag::new(
             Media,
             "bitrate",
-            Takes::Text("RATE", parses::<BitRate>),
+            FlagValue::Text("RATE", check_parse::<BitRate>),
             "Bit rate of the video",
         )
         .default("1Mbps"),
         Flag::new(
             Media,
             "fps",
-            Takes::Text("NUMBER", parses::<FrameRate>),
+            FlagValue::Text("NUMBER", check_parse::<FrameRate>),
             "Frame rate of the video, such as 25 or 30000/1001",
         )
         .default("25"),
         Flag::new(
             Media,
             "gop",
-            Takes::Number("NUMBER", 1, 10_000),
+            FlagValue::Number("NUMBER", 1, 10_000),
             "Frames from one key frame to the next [default: those of two seconds]",
         ),
         Flag::new(
             Media,
             "length",
-            Takes::Text("TIME", parses::<TimeSpan>),
+            FlagValue::Text("TIME", check_parse::<TimeSpan>),
             "Length of the media; the server then says goodbye (BYE) [default: endless]",
         ),
-        Flag::new(Media, "audio", Takes::Nothing, "Add a G.711 audio stream"),
+        Flag::new(
+            Media,
+            "audio",
+            FlagValue::Nothing,
+            "Add a G.711 audio stream",
+        ),
         Flag::new(
             Service,
             "token",
-            Takes::Text("TOKEN", token),
+            FlagValue::Text("TOKEN", check_token),
             "Token that clients must present (Authorization: Bearer) [default: none]",
         ),
         Flag::new(
             Service,
             "sessions",
-            Takes::Number("NUMBER", 1, 60_000),
+            FlagValue::Number("NUMBER", 1, 60_000),
             "Maximum number of concurrent sessions; further ones are refused with 503",
         )
         .default("10000"),
         Flag::new(
             Service,
             "transport-cc",
-            Takes::Nothing,
+            FlagValue::Nothing,
             "Use transport-wide congestion control: number the packets of each transport, count \
              the arrivals that players report, and report arrivals to publishers",
         ),
         Flag::new(
             Faults,
             "fault",
-            Takes::any("FAULT"),
+            FlagValue::any("FAULT"),
             "Inject a fault, such as loss=1% (may be repeated; the error for an unknown fault \
              lists all)",
         )
-        .times(Times::Any),
+        .times(Occurrence::Any),
         Flag::new(
             Faults,
             "seed",
-            Takes::Number("SEED", 0, u64::MAX),
+            FlagValue::Number("SEED", 0, u64::MAX),
             "Seed of everything random",
         )
         .default("1"),
         Flag::new(
             Service,
             common::MAX_SESSIONS,
-            Takes::Number("NUMBER", 1, 1_000_000),
+            FlagValue::Number("NUMBER", 1, 1_000_000),
             common::MAX_SESSIONS_HELP,
         )
         .default("60000"),
         Flag::new(
             Output,
             common::REPORT,
-            Takes::File,
+            FlagValue::File,
             "Write a report on each session to this file, as JSON lines",
         ),
     ]
 };
 
-fn token(text: &str) -> Result<(), String> {
+fn check_token(text: &str) -> Result<(), String> {
     let plain = is_value(text) && !text.is_empty() && !text.contains([' ', '\t']);
     plain
         .then_some(())
         .ok_or_else(|| "must be one word, without spaces or control characters".to_owned())
 }
 
-fn read(flags: &Flags) -> Result<Box<dyn Settings>, String> {
+fn read(flags: &Flags) -> Result<Box<dyn ServerSettings>, String> {
     let mut faults = ServerFaults::default();
     for text in flags.all("fault") {
         faults.add(text)?;
@@ -175,7 +180,7 @@ fn read(flags: &Flags) -> Result<Box<dyn Settings>, String> {
         streams: flags.get("streams"),
         length: flags.get("length").map(|TimeSpan(length)| length),
         token: flags.text("token").map(str::to_owned),
-        sessions: flags.value("sessions"),
+        sessions_max: flags.value("sessions"),
         transport_cc: flags.has("transport-cc"),
         faults,
         seed: flags.value("seed"),
@@ -183,8 +188,8 @@ fn read(flags: &Flags) -> Result<Box<dyn Settings>, String> {
     }))
 }
 
-impl Settings for ServerConfig {
-    fn server(self: Box<Self>, wall_clock: Duration) -> Result<Box<dyn Serve>, String> {
+impl ServerSettings for ServerConfig {
+    fn server(self: Box<Self>, wall_clock: Duration) -> Result<Box<dyn RunningServer>, String> {
         let config = ServerConfig {
             wall_clock,
             ..*self
@@ -193,7 +198,7 @@ impl Settings for ServerConfig {
     }
 }
 
-impl Serve for Server {
+impl RunningServer for Server {
     fn catalogue(&self) -> Catalogue {
         Server::catalogue(self)
     }
@@ -220,17 +225,17 @@ impl Serve for Server {
     }
 
     fn tally(&self, clock_monotonic_nanos: i64) -> Box<dyn Tally> {
-        Box::new(Peers {
+        Box::new(PeerTally {
             server: self.clone(),
             clock_monotonic_nanos,
-            served: Served::default(),
+            served: ServedTotals::default(),
         })
     }
 }
 
 /// Sums over all sessions: the last line of the report.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-struct Served {
+struct ServedTotals {
     /// Sessions that ended.
     sessions: u64,
     /// Sessions whose PeerConnection was established.
@@ -243,24 +248,24 @@ struct Served {
     received: u64,
     lost: u64,
     /// Counts of requests, and of datagrams that belong to no PeerConnection.
-    door: DoorCounts,
+    door: ListenerCounts,
 }
 
 /// Adds up the records of sessions.
 #[derive(Debug)]
-struct Peers {
+struct PeerTally {
     server: Server,
     clock_monotonic_nanos: i64,
-    served: Served,
+    served: ServedTotals,
 }
 
-impl Tally for Peers {
+impl Tally for PeerTally {
     fn second(&mut self, _: Second<'_>) -> Option<String> {
         None
     }
 
-    fn done(&mut self, done: Record) -> Option<String> {
-        let mut peer = done.take::<ServedPeer>()?;
+    fn session_ended(&mut self, done: Record) -> Option<String> {
+        let mut peer = done.downcast::<ServedPeer>()?;
         let served = &mut self.served;
         served.sessions += 1;
         served.connected += u64::from(peer.connected);
@@ -273,11 +278,11 @@ impl Tally for Peers {
             served.lost += received.lost;
         }
         peer.clock_monotonic_nanos = self.clock_monotonic_nanos;
-        Some(line(peer.as_ref()))
+        Some(to_line(peer.as_ref()))
     }
 
-    fn so_far(&self) -> String {
-        let Served {
+    fn progress(&self) -> String {
+        let ServedTotals {
             sessions,
             connected,
             published,
@@ -299,20 +304,20 @@ impl Tally for Peers {
             count(sent.again as f64),
             count(*received as f64),
             count(*lost as f64),
-            count(self.server.door().requests as f64),
-            count(self.server.door().refused as f64),
+            count(self.server.listener_counts().requests as f64),
+            count(self.server.listener_counts().refused as f64),
         )
     }
 
-    fn at_the_end(&self) -> Vec<String> {
-        vec![format!("served {}", self.so_far())]
+    fn result(&self) -> Vec<String> {
+        vec![format!("served {}", self.progress())]
     }
 
-    fn last_line(&self) -> String {
-        let served = Served {
-            door: self.server.door(),
+    fn final_line(&self) -> String {
+        let served = ServedTotals {
+            door: self.server.listener_counts(),
             ..self.served
         };
-        line(&serde_json::json!({ "served": served }))
+        to_line(&serde_json::json!({ "served": served }))
     }
 }

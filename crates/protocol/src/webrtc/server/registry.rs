@@ -8,7 +8,7 @@ use slab::Slab;
 
 /// A PeerConnection as HTTP finds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Known {
+pub(super) struct PeerRef {
     pub(super) slot: usize,
     pub(super) number: u64,
     /// The client's user fragment.
@@ -17,12 +17,12 @@ pub(super) struct Known {
 
 #[derive(Debug)]
 struct Entry<W> {
-    known: Known,
+    peer: PeerRef,
     id: String,
     ufrag: String,
     pwd: String,
     /// Data to start the PeerConnection with. `None` once it has started.
-    waiting: Option<W>,
+    pending: Option<W>,
 }
 
 /// Result of an ICE check for a waiting PeerConnection.
@@ -33,8 +33,8 @@ pub(super) enum Claim<W> {
     /// The sender does not know the password.
     Unauthentic,
     /// The PeerConnection starts, with this password.
-    Begins {
-        known: Known,
+    Accepted {
+        known: PeerRef,
         pwd: String,
         waiting: W,
     },
@@ -42,52 +42,52 @@ pub(super) enum Claim<W> {
 
 /// A PeerConnection to be added.
 #[derive(Debug)]
-pub(super) struct New<W> {
+pub(super) struct NewPeer<W> {
     pub(super) id: String,
     pub(super) number: u64,
     pub(super) ufrag: String,
     pub(super) pwd: String,
     pub(super) remote_ufrag: String,
     /// Time at which it is removed unless it has started.
-    pub(super) until: Time,
-    pub(super) waiting: W,
+    pub(super) expires_at: Time,
+    pub(super) pending: W,
 }
 
 /// Result of [`Registry::remove`].
 #[derive(Debug)]
 pub(super) enum Removed<W> {
     /// The PeerConnection had not started.
-    Waiting(W),
+    Pending(W),
     /// The PeerConnection has started and must be notified.
-    Begun(Known),
+    Started(PeerRef),
 }
 
 /// All PeerConnections. `W` is the data that a PeerConnection starts with.
 #[derive(Debug)]
 pub(super) struct Registry<W> {
-    most: usize,
+    peers_max: usize,
     entries: Slab<Entry<W>>,
     by_id: HashMap<String, usize>,
     by_ufrag: HashMap<String, usize>,
     /// Waiting PeerConnections, in the order of their expiry.
-    waiting: VecDeque<(Time, usize, u64)>,
+    expiry_queue: VecDeque<(Time, usize, u64)>,
 }
 
 impl<W> Registry<W> {
     /// Creates a registry for at most `most` PeerConnections.
     pub(super) fn new(most: usize) -> Registry<W> {
         Registry {
-            most,
+            peers_max: most,
             entries: Slab::new(),
             by_id: HashMap::new(),
             by_ufrag: HashMap::new(),
-            waiting: VecDeque::new(),
+            expiry_queue: VecDeque::new(),
         }
     }
 
     /// Returns true if another PeerConnection can be added.
     pub(super) fn has_room(&self) -> bool {
-        self.entries.len() < self.most
+        self.entries.len() < self.peers_max
     }
 
     /// Slot of the next PeerConnection to be added.
@@ -96,9 +96,9 @@ impl<W> Registry<W> {
     }
 
     /// Adds a PeerConnection that waits for its first datagram.
-    pub(super) fn add(&mut self, new: New<W>) {
+    pub(super) fn add(&mut self, new: NewPeer<W>) {
         let entry = Entry {
-            known: Known {
+            peer: PeerRef {
                 slot: self.entries.vacant_key(),
                 number: new.number,
                 remote_ufrag: new.remote_ufrag,
@@ -106,51 +106,51 @@ impl<W> Registry<W> {
             id: new.id.clone(),
             ufrag: new.ufrag.clone(),
             pwd: new.pwd,
-            waiting: Some(new.waiting),
+            pending: Some(new.pending),
         };
         let slot = self.entries.insert(entry);
         self.by_id.insert(new.id, slot);
         self.by_ufrag.insert(new.ufrag, slot);
-        self.waiting.push_back((new.until, slot, new.number));
+        self.expiry_queue
+            .push_back((new.expires_at, slot, new.number));
     }
 
     /// Removes the PeerConnections that waited too long, and returns their data.
     pub(super) fn purge(&mut self, now: Time) -> Vec<W> {
         let mut gone = Vec::new();
-        while let Some(&(until, slot, number)) = self.waiting.front() {
+        while let Some(&(until, slot, number)) = self.expiry_queue.front() {
             let entry = self.entries.get(slot);
-            let waits =
-                entry.is_some_and(|own| own.known.number == number && own.waiting.is_some());
+            let waits = entry.is_some_and(|own| own.peer.number == number && own.pending.is_some());
             if waits && until > now {
                 break;
             }
-            self.waiting.pop_front();
+            self.expiry_queue.pop_front();
             if waits {
-                gone.extend(self.take(slot).and_then(|entry| entry.waiting));
+                gone.extend(self.take(slot).and_then(|entry| entry.pending));
             }
         }
         gone
     }
 
     /// Finds a PeerConnection by its HTTP ID.
-    pub(super) fn find(&self, id: &str) -> Option<&Known> {
-        Some(&self.entries[*self.by_id.get(id)?].known)
+    pub(super) fn find(&self, id: &str) -> Option<&PeerRef> {
+        Some(&self.entries[*self.by_id.get(id)?].peer)
     }
 
     /// Returns the data of a waiting PeerConnection by its HTTP ID. `None` once it has started.
-    pub(super) fn waiting(&mut self, id: &str) -> Option<&mut W> {
+    pub(super) fn pending(&mut self, id: &str) -> Option<&mut W> {
         let slot = *self.by_id.get(id)?;
-        self.entries[slot].waiting.as_mut()
+        self.entries[slot].pending.as_mut()
     }
 
     /// Ends a PeerConnection by its HTTP ID, which is then unknown.
     pub(super) fn remove(&mut self, id: &str) -> Option<Removed<W>> {
         let slot = self.by_id.remove(id)?;
-        if self.entries[slot].waiting.is_none() {
-            return Some(Removed::Begun(self.entries[slot].known.clone()));
+        if self.entries[slot].pending.is_none() {
+            return Some(Removed::Started(self.entries[slot].peer.clone()));
         }
         let entry = self.take(slot)?;
-        entry.waiting.map(Removed::Waiting)
+        entry.pending.map(Removed::Pending)
     }
 
     /// Handles an ICE check for a user fragment. The PeerConnection starts if `is_authentic`
@@ -164,15 +164,15 @@ impl<W> Registry<W> {
             return Claim::Unknown;
         };
         let entry = &mut self.entries[slot];
-        if entry.waiting.is_none() {
+        if entry.pending.is_none() {
             return Claim::Unknown;
         }
         if !is_authentic(&entry.pwd) {
             return Claim::Unauthentic;
         }
-        let (known, pwd) = (entry.known.clone(), entry.pwd.clone());
-        match entry.waiting.take() {
-            Some(waiting) => Claim::Begins {
+        let (known, pwd) = (entry.peer.clone(), entry.pwd.clone());
+        match entry.pending.take() {
+            Some(waiting) => Claim::Accepted {
                 known,
                 pwd,
                 waiting,
@@ -182,9 +182,9 @@ impl<W> Registry<W> {
     }
 
     /// Removes a PeerConnection that had started.
-    pub(super) fn ended(&mut self, slot: usize, number: u64) {
+    pub(super) fn remove_started(&mut self, slot: usize, number: u64) {
         let entry = self.entries.get(slot);
-        if entry.is_some_and(|own| own.known.number == number) {
+        if entry.is_some_and(|own| own.peer.number == number) {
             self.take(slot);
         }
     }
@@ -206,14 +206,14 @@ mod tests {
     }
 
     fn add(registry: &mut Registry<u64>, number: u64, until: u64) {
-        registry.add(New {
+        registry.add(NewPeer {
             id: format!("id{number}"),
             number,
             ufrag: format!("ufrag{number}"),
             pwd: format!("pwd{number}"),
             remote_ufrag: "theirs".to_owned(),
-            until: at(until),
-            waiting: number,
+            expires_at: at(until),
+            pending: number,
         });
     }
 
@@ -226,7 +226,7 @@ mod tests {
         let claim = registry.claim("ufrag7", |pwd| pwd == "guessed");
         assert!(matches!(claim, Claim::Unauthentic));
         let claim = registry.claim("ufrag7", |pwd| pwd == "pwd7");
-        let Claim::Begins { known, waiting, .. } = claim else {
+        let Claim::Accepted { known, waiting, .. } = claim else {
             panic!("{claim:?}");
         };
         assert_eq!((known.number, waiting), (7, 7));
@@ -237,14 +237,14 @@ mod tests {
         add(&mut registry, 8, 200);
         assert!(!registry.has_room());
         let removed = registry.remove("id7");
-        assert!(matches!(removed, Some(Removed::Begun(of)) if of.number == 7));
+        assert!(matches!(removed, Some(Removed::Started(of)) if of.number == 7));
         assert!(registry.remove("id7").is_none() && registry.find("id7").is_none());
-        registry.ended(known.slot, 6);
+        registry.remove_started(known.slot, 6);
         assert!(!registry.has_room());
-        registry.ended(known.slot, 7);
+        registry.remove_started(known.slot, 7);
         assert!(registry.has_room());
         let removed = registry.remove("id8");
-        assert!(matches!(removed, Some(Removed::Waiting(8))));
+        assert!(matches!(removed, Some(Removed::Pending(8))));
         assert!(matches!(registry.claim("ufrag8", |_| true), Claim::Unknown));
     }
 

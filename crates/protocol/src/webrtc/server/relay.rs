@@ -22,14 +22,14 @@ pub(super) struct Publication {
     pub(super) name: String,
     /// `slot` is the publisher's slot, and `index` that of the stream. The topics for the publisher
     /// and for its players are named after them.
-    pub(super) slot: usize,
-    pub(super) index: usize,
+    pub(super) publisher_slot: usize,
+    pub(super) stream_index: usize,
     pub(super) tracks: Vec<Track>,
 }
 
 /// Item of a published stream.
 #[derive(Clone, Debug)]
-pub(super) enum Relay {
+pub(super) enum StreamItem {
     /// RTP packet of a track.
     Media {
         /// Index of the track.
@@ -52,11 +52,11 @@ pub(super) enum Relay {
     },
 }
 
-impl published_streams::Item for Relay {
+impl published_streams::RelayedItem for StreamItem {
     fn bytes(&self) -> usize {
         match self {
-            Relay::Media { payload, .. } => payload.len(),
-            Relay::Clock { .. } => 0,
+            StreamItem::Media { payload, .. } => payload.len(),
+            StreamItem::Clock { .. } => 0,
         }
     }
 }
@@ -64,57 +64,57 @@ impl published_streams::Item for Relay {
 /// Message between sessions. Each one carries the number of the PeerConnection that it concerns,
 /// because a topic's last message outlives that PeerConnection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Word {
+pub(super) enum PeerMessage {
     /// New items of a stream are available.
-    More,
+    NewItems,
     /// A stream ended.
-    Over,
+    StreamEnded,
     /// A key frame of a stream is requested.
-    Picture,
+    KeyFrameRequest,
     /// The PeerConnection must end.
     Close,
     /// The streams that the PeerConnection plays change.
-    Plays,
+    PlayChanges,
 }
 
-impl Word {
-    const ALL: [(Word, &'static str); 5] = [
-        (Word::More, "more"),
-        (Word::Over, "over"),
-        (Word::Picture, "picture"),
-        (Word::Close, "close"),
-        (Word::Plays, "plays"),
+impl PeerMessage {
+    const ALL: [(PeerMessage, &'static str); 5] = [
+        (PeerMessage::NewItems, "more"),
+        (PeerMessage::StreamEnded, "over"),
+        (PeerMessage::KeyFrameRequest, "picture"),
+        (PeerMessage::Close, "close"),
+        (PeerMessage::PlayChanges, "plays"),
     ];
 
     /// Formats the message for a PeerConnection.
-    pub(super) fn about(self, number: u64) -> String {
-        let mut all = Word::ALL.iter();
+    pub(super) fn format_for(self, number: u64) -> String {
+        let mut all = PeerMessage::ALL.iter();
         let (_, name) = all.find(|(word, _)| *word == self).expect("all are there");
         format!("{name} {number}")
     }
 
     /// Parses a message and the number of its PeerConnection.
-    pub(super) fn read(message: &str) -> Option<(Word, u64)> {
+    pub(super) fn parse(message: &str) -> Option<(PeerMessage, u64)> {
         let (name, number) = message.split_once(' ')?;
-        let mut all = Word::ALL.iter();
+        let mut all = PeerMessage::ALL.iter();
         let (word, _) = all.find(|(_, known)| *known == name)?;
         Some((*word, number.parse().ok()?))
     }
 
     /// Parses a message. Returns `None` if it concerns a PeerConnection other than `about`.
-    pub(super) fn of(message: &str, about: u64) -> Option<Word> {
-        let (word, number) = Word::read(message)?;
+    pub(super) fn parse_for(message: &str, about: u64) -> Option<PeerMessage> {
+        let (word, number) = PeerMessage::parse(message)?;
         (number == about).then_some(word)
     }
 }
 
 /// Topic of a PeerConnection, by its slot.
-pub(super) fn topic_of_peer(slot: usize) -> String {
+pub(super) fn peer_topic(slot: usize) -> String {
     format!("webrtc-server/peer/{slot}")
 }
 
 /// Topic of a published stream, by its index.
-pub(super) fn topic_of_stream(index: usize) -> String {
+pub(super) fn stream_topic(index: usize) -> String {
     format!("webrtc-server/stream/{index}")
 }
 
@@ -124,13 +124,13 @@ mod tests {
 
     #[test]
     fn message_for_another_peer_is_ignored() {
-        for (word, _) in Word::ALL {
-            let said = word.about(7);
-            assert_eq!(Word::of(&said, 7), Some(word));
-            assert_eq!(Word::of(&said, 8), None);
+        for (word, _) in PeerMessage::ALL {
+            let said = word.format_for(7);
+            assert_eq!(PeerMessage::parse_for(&said, 7), Some(word));
+            assert_eq!(PeerMessage::parse_for(&said, 8), None);
         }
         for wrong in ["", "more", "more x", "much 7"] {
-            assert_eq!(Word::of(wrong, 7), None);
+            assert_eq!(PeerMessage::parse_for(wrong, 7), None);
         }
     }
 }

@@ -18,13 +18,13 @@ pub(super) struct Request {
 
 /// Result of reading bytes.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Came {
+pub(super) enum ReadResult {
     /// A complete request.
     Request(Request),
     /// The client waits for `100 Continue` before it sends the body (RFC 9110, 10.1.1).
-    Waits,
+    ExpectsContinue,
     /// More bytes are needed.
-    Part,
+    Incomplete,
 }
 
 /// Parser of requests. It holds at most one head and one body.
@@ -32,57 +32,59 @@ pub(super) enum Came {
 pub(super) struct RequestReader {
     head: HeadReader,
     /// Request whose body is incomplete, with the body's full length.
-    begun: Option<(Request, usize)>,
+    incomplete: Option<(Request, usize)>,
 }
 
 impl RequestReader {
     pub(super) fn new() -> RequestReader {
         RequestReader {
             head: HeadReader::new(MAX_HEAD),
-            begun: None,
+            incomplete: None,
         }
     }
 
     /// Consumes the bytes up to the next result. An error is the status to answer with; nothing can
     /// be read after it.
-    pub(super) fn take(&mut self, bytes: &mut &[u8]) -> Result<Came, u16> {
-        if self.begun.is_none() {
+    pub(super) fn take(&mut self, bytes: &mut &[u8]) -> Result<ReadResult, u16> {
+        if self.incomplete.is_none() {
             // Empty lines before a request are ignored (RFC 9112, 2.2).
             if self.head.is_empty() {
                 while let [b'\r' | b'\n', rest @ ..] = bytes {
                     *bytes = rest;
                 }
             }
-            let Some(head) = self.head.take(bytes).map_err(|_| 431u16)? else {
-                return Ok(Came::Part);
+            let Some(head) = self.head.read(bytes).map_err(|_| 431u16)? else {
+                return Ok(ReadResult::Incomplete);
             };
             let (request, length) = read_head(&head)?;
             let expects = request.headers.get("Expect");
             let waits = expects.is_some_and(|text| text.eq_ignore_ascii_case("100-continue"));
-            self.begun = Some((request, length));
+            self.incomplete = Some((request, length));
             if waits && length > 0 && bytes.is_empty() {
-                return Ok(Came::Waits);
+                return Ok(ReadResult::ExpectsContinue);
             }
         }
-        let Some((request, length)) = &mut self.begun else {
-            return Ok(Came::Part);
+        let Some((request, length)) = &mut self.incomplete else {
+            return Ok(ReadResult::Incomplete);
         };
         let missing = *length - request.body.len();
         let (own, rest) = bytes.split_at(missing.min(bytes.len()));
         request.body.extend_from_slice(own);
         *bytes = rest;
         if request.body.len() < *length {
-            return Ok(Came::Part);
+            return Ok(ReadResult::Incomplete);
         }
-        let whole = self.begun.take();
-        Ok(whole.map_or(Came::Part, |(request, _)| Came::Request(request)))
+        let whole = self.incomplete.take();
+        Ok(whole.map_or(ReadResult::Incomplete, |(request, _)| {
+            ReadResult::Request(request)
+        }))
     }
 
     /// Number of bytes held.
     #[cfg(test)]
     fn held(&self) -> usize {
-        let begun = self.begun.as_ref();
-        self.head.held() + begun.map_or(0, |(request, _)| request.body.len())
+        let begun = self.incomplete.as_ref();
+        self.head.buffered() + begun.map_or(0, |(request, _)| request.body.len())
     }
 }
 
@@ -130,9 +132,9 @@ mod tests {
         for mut piece in text.chunks(size) {
             loop {
                 match reader.take(&mut piece) {
-                    Ok(Came::Request(request)) => found.push(request),
-                    Ok(Came::Waits) => {}
-                    Ok(Came::Part) => break,
+                    Ok(ReadResult::Request(request)) => found.push(request),
+                    Ok(ReadResult::ExpectsContinue) => {}
+                    Ok(ReadResult::Incomplete) => break,
                     Err(status) => return (found, Some(status)),
                 }
             }
@@ -160,10 +162,12 @@ mod tests {
     fn expect_continue_is_reported_once() {
         let mut reader = RequestReader::new();
         let mut head = &b"POST / HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n"[..];
-        assert_eq!(reader.take(&mut head), Ok(Came::Waits));
-        assert_eq!(reader.take(&mut head), Ok(Came::Part));
+        assert_eq!(reader.take(&mut head), Ok(ReadResult::ExpectsContinue));
+        assert_eq!(reader.take(&mut head), Ok(ReadResult::Incomplete));
         let mut body = &b"ab"[..];
-        assert!(matches!(reader.take(&mut body), Ok(Came::Request(own)) if own.body == b"ab"));
+        assert!(
+            matches!(reader.take(&mut body), Ok(ReadResult::Request(own)) if own.body == b"ab")
+        );
     }
 
     #[test]

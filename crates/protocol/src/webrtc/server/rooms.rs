@@ -5,22 +5,22 @@ use std::sync::Arc;
 
 use slab::Slab;
 
-use super::playing::Feed;
+use super::playing::PlannedStream;
 use super::relay::Publication;
-use crate::webrtc::sdp::Transport;
-use crate::webrtc::url::Id;
+use crate::webrtc::sdp::TransportParameters;
+use crate::webrtc::url::JanusId;
 
 /// Maximum number of rooms, and of participants per room. The latter is bounded because each join
 /// and each leave makes every participant read the room again.
 const ROOMS_MAX: usize = 10_000;
-const PEOPLE_MAX: usize = 1_000;
+const PARTICIPANTS_MAX: usize = 1_000;
 
 /// Message on a room's topic that the room changed. Receivers read the room again.
-pub(super) const CHANGED: &str = "changed";
+pub(super) const ROOM_CHANGED: &str = "changed";
 
 /// Reason why a room cannot be created or entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NoRoom {
+pub(super) enum RoomError {
     /// The room already exists.
     Exists,
     /// The limit of rooms, or of participants in the room, is reached.
@@ -29,126 +29,132 @@ pub(super) enum NoRoom {
 
 /// Change to the streams that a PeerConnection plays.
 #[derive(Debug)]
-pub(super) enum More {
+pub(super) enum PlayChange {
     /// Start playing this stream.
-    Plays(Feed),
+    Start(PlannedStream),
     /// Stop the stream that is sent with this SSRC.
-    Stops(u32),
+    Stop(u32),
 }
 
 #[derive(Debug)]
 pub(super) struct Room {
     /// Slot of the room. The room's topic is named after it. A later room reuses the slot, because
     /// topics are never released.
-    place: usize,
+    slot: usize,
     /// True if the room remains when it is empty.
-    stays: bool,
-    people: BTreeMap<u64, Person>,
+    is_permanent: bool,
+    participants: BTreeMap<u64, Participant>,
 }
 
 /// Participant of a room.
 #[derive(Debug, Default)]
-struct Person {
+struct Participant {
     /// Name of the stream that the participant publishes.
     stream: Option<String>,
     /// Publication of that stream, while its media arrives.
-    comes: Option<Arc<Publication>>,
+    active_publication: Option<Arc<Publication>>,
 }
 
 impl Room {
     /// Returns the publications whose media arrives, by participant.
-    pub(super) fn feeds(&self) -> BTreeMap<u64, Arc<Publication>> {
-        let people = self.people.iter();
-        let feeds = people.filter_map(|(id, person)| Some((*id, person.comes.clone()?)));
+    pub(super) fn active_publications(&self) -> BTreeMap<u64, Arc<Publication>> {
+        let people = self.participants.iter();
+        let feeds =
+            people.filter_map(|(id, person)| Some((*id, person.active_publication.clone()?)));
         feeds.collect()
     }
 
     /// Topic on which changes of the room are announced.
     pub(super) fn topic(&self) -> String {
-        format!("webrtc-server/room/{}", self.place)
+        format!("webrtc-server/room/{}", self.slot)
     }
 
     /// Returns true if the participant is in the room.
-    pub(super) fn has(&self, person: u64) -> bool {
-        self.people.contains_key(&person)
+    pub(super) fn contains(&self, person: u64) -> bool {
+        self.participants.contains_key(&person)
     }
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Rooms {
-    rooms: BTreeMap<Id, Room>,
+    rooms: BTreeMap<JanusId, Room>,
     /// Slots in use.
-    places: Slab<()>,
+    slots: Slab<()>,
     /// Number of participants so far, and number of streams published so far.
-    came: u64,
-    published: u64,
+    participant_count: u64,
+    publication_count: u64,
     /// Room and participant of each published stream, by stream name.
-    streams: BTreeMap<String, (Id, u64)>,
+    stream_owners: BTreeMap<String, (JanusId, u64)>,
     /// Answers to the server's offers, by PeerConnection number.
-    answers: BTreeMap<u64, Transport>,
+    pending_answers: BTreeMap<u64, TransportParameters>,
     /// Pending changes to what is played, by PeerConnection number.
-    more: BTreeMap<u64, Vec<More>>,
+    pending_changes: BTreeMap<u64, Vec<PlayChange>>,
 }
 
 impl Rooms {
     /// Creates a room that remains when it is empty.
-    pub(super) fn make(&mut self, id: &Id) -> Result<(), NoRoom> {
-        self.make_one(id, true)
+    pub(super) fn create(&mut self, id: &JanusId) -> Result<(), RoomError> {
+        self.create_room(id, true)
     }
 
-    fn make_one(&mut self, id: &Id, stays: bool) -> Result<(), NoRoom> {
+    fn create_room(&mut self, id: &JanusId, stays: bool) -> Result<(), RoomError> {
         if self.rooms.contains_key(id) {
-            return Err(NoRoom::Exists);
+            return Err(RoomError::Exists);
         }
         if self.rooms.len() >= ROOMS_MAX {
-            return Err(NoRoom::Full);
+            return Err(RoomError::Full);
         }
         let room = Room {
-            place: self.places.insert(()),
-            stays,
-            people: BTreeMap::new(),
+            slot: self.slots.insert(()),
+            is_permanent: stays,
+            participants: BTreeMap::new(),
         };
         self.rooms.insert(id.clone(), room);
         Ok(())
     }
 
-    pub(super) fn find(&self, id: &Id) -> Option<&Room> {
+    pub(super) fn find(&self, id: &JanusId) -> Option<&Room> {
         self.rooms.get(id)
     }
 
     /// Removes a room. Returns its topic if the room existed.
-    pub(super) fn destroy(&mut self, id: &Id) -> Option<String> {
+    pub(super) fn destroy(&mut self, id: &JanusId) -> Option<String> {
         let room = self.rooms.remove(id)?;
-        self.places.try_remove(room.place);
-        for stream in room.people.values().filter_map(|own| own.stream.as_ref()) {
-            self.streams.remove(stream);
+        self.slots.try_remove(room.slot);
+        for stream in room
+            .participants
+            .values()
+            .filter_map(|own| own.stream.as_ref())
+        {
+            self.stream_owners.remove(stream);
         }
         Some(room.topic())
     }
 
     /// Adds a participant to a room, which is created if needed. Returns the participant's number.
-    pub(super) fn enter(&mut self, id: &Id) -> Result<u64, NoRoom> {
-        match self.make_one(id, false) {
-            Ok(()) | Err(NoRoom::Exists) => {}
+    pub(super) fn join(&mut self, id: &JanusId) -> Result<u64, RoomError> {
+        match self.create_room(id, false) {
+            Ok(()) | Err(RoomError::Exists) => {}
             Err(full) => return Err(full),
         }
         let room = self.rooms.get_mut(id).expect("it is there now");
-        if room.people.len() >= PEOPLE_MAX {
-            return Err(NoRoom::Full);
+        if room.participants.len() >= PARTICIPANTS_MAX {
+            return Err(RoomError::Full);
         }
-        self.came += 1;
-        room.people.insert(self.came, Person::default());
-        Ok(self.came)
+        self.participant_count += 1;
+        room.participants
+            .insert(self.participant_count, Participant::default());
+        Ok(self.participant_count)
     }
 
     /// Removes a participant. Returns the room's topic.
-    pub(super) fn leave(&mut self, id: &Id, person: u64) -> Option<String> {
+    pub(super) fn leave(&mut self, id: &JanusId, person: u64) -> Option<String> {
         let room = self.rooms.get_mut(id)?;
-        let gone = room.people.remove(&person)?;
+        let gone = room.participants.remove(&person)?;
         if let Some(stream) = gone.stream {
-            self.streams.remove(&stream);
+            self.stream_owners.remove(&stream);
         }
-        match room.people.is_empty() && !room.stays {
+        match room.participants.is_empty() && !room.is_permanent {
             true => self.destroy(id),
             false => Some(room.topic()),
         }
@@ -157,75 +163,76 @@ impl Rooms {
     /// Starts a publication of a participant and returns its stream name. Each name is new, because
     /// the participant's earlier stream may still be ending. Returns `None` if the participant is
     /// not in the room.
-    pub(super) fn publishes(&mut self, id: &Id, person: u64) -> Option<String> {
-        let own = self.rooms.get_mut(id)?.people.get_mut(&person)?;
-        self.published += 1;
+    pub(super) fn start_publishing(&mut self, id: &JanusId, person: u64) -> Option<String> {
+        let own = self.rooms.get_mut(id)?.participants.get_mut(&person)?;
+        self.publication_count += 1;
         // HTTP paths contain no space, so no client of WHIP can take this name.
-        let name = format!("room {id}/{person}/{}", self.published);
+        let name = format!("room {id}/{person}/{}", self.publication_count);
         if let Some(before) = own.stream.replace(name.clone()) {
-            self.streams.remove(&before);
+            self.stream_owners.remove(&before);
         }
-        own.comes = None;
-        self.streams.insert(name.clone(), (id.clone(), person));
+        own.active_publication = None;
+        self.stream_owners
+            .insert(name.clone(), (id.clone(), person));
         Some(name)
     }
 
     /// Ends a participant's publication. Returns the room's topic.
-    pub(super) fn unpublishes(&mut self, id: &Id, person: u64) -> Option<String> {
+    pub(super) fn stop_publishing(&mut self, id: &JanusId, person: u64) -> Option<String> {
         let room = self.rooms.get_mut(id)?;
-        let own = room.people.get_mut(&person)?;
-        own.comes = None;
+        let own = room.participants.get_mut(&person)?;
+        own.active_publication = None;
         if let Some(stream) = own.stream.take() {
-            self.streams.remove(&stream);
+            self.stream_owners.remove(&stream);
         }
         Some(room.topic())
     }
 
     /// Records that the media of a stream starts to arrive, or has ended. Returns the room's topic
     /// if the stream belongs to a room.
-    pub(super) fn comes(
+    pub(super) fn set_media_active(
         &mut self,
         name: &str,
         publication: &Arc<Publication>,
         comes: bool,
     ) -> Option<String> {
-        let (id, person) = self.streams.get(name)?;
+        let (id, person) = self.stream_owners.get(name)?;
         let room = self.rooms.get_mut(id)?;
-        let own = room.people.get_mut(person)?;
-        own.comes = comes.then(|| publication.clone());
+        let own = room.participants.get_mut(person)?;
+        own.active_publication = comes.then(|| publication.clone());
         Some(room.topic())
     }
 
     /// Stores the client's answer for a PeerConnection that has already started.
-    pub(super) fn answered(&mut self, number: u64, theirs: Transport) {
-        self.answers.insert(number, theirs);
+    pub(super) fn store_answer(&mut self, number: u64, theirs: TransportParameters) {
+        self.pending_answers.insert(number, theirs);
     }
 
     /// Takes the client's answer for a PeerConnection.
-    pub(super) fn take_answer(&mut self, number: u64) -> Option<Transport> {
-        self.answers.remove(&number)
+    pub(super) fn take_answer(&mut self, number: u64) -> Option<TransportParameters> {
+        self.pending_answers.remove(&number)
     }
 
     /// Adds changes to what a PeerConnection plays.
-    pub(super) fn plays_more(&mut self, number: u64, more: Vec<More>) {
-        self.more.entry(number).or_default().extend(more);
+    pub(super) fn add_changes(&mut self, number: u64, more: Vec<PlayChange>) {
+        self.pending_changes.entry(number).or_default().extend(more);
     }
 
     /// Takes the pending changes to what a PeerConnection plays.
-    pub(super) fn take_more(&mut self, number: u64) -> Vec<More> {
-        self.more.remove(&number).unwrap_or_default()
+    pub(super) fn take_changes(&mut self, number: u64) -> Vec<PlayChange> {
+        self.pending_changes.remove(&number).unwrap_or_default()
     }
 
     /// Returns true if no answer and no change is pending.
     #[cfg(test)]
-    pub(super) fn has_nothing_to_do(&self) -> bool {
-        self.more.is_empty() && self.answers.is_empty()
+    pub(super) fn has_nothing_pending(&self) -> bool {
+        self.pending_changes.is_empty() && self.pending_answers.is_empty()
     }
 
     /// Discards the pending answer and changes of a PeerConnection.
-    pub(super) fn forget_more(&mut self, number: u64) {
-        self.answers.remove(&number);
-        self.more.remove(&number);
+    pub(super) fn discard_pending(&mut self, number: u64) {
+        self.pending_answers.remove(&number);
+        self.pending_changes.remove(&number);
     }
 }
 
@@ -237,8 +244,8 @@ mod tests {
         Arc::new(Publication {
             number,
             name: String::new(),
-            slot: 0,
-            index: 0,
+            publisher_slot: 0,
+            stream_index: 0,
             tracks: Vec::new(),
         })
     }
@@ -246,46 +253,57 @@ mod tests {
     #[test]
     fn publisher_is_listed_from_first_media_until_it_leaves() {
         let mut rooms = Rooms::default();
-        let id = Id::Number(7);
-        assert_eq!(rooms.make(&id), Ok(()));
-        assert_eq!(rooms.make(&id), Err(NoRoom::Exists));
-        let [one, other] = [(); 2].map(|()| rooms.enter(&id).expect("there is room"));
+        let id = JanusId::Number(7);
+        assert_eq!(rooms.create(&id), Ok(()));
+        assert_eq!(rooms.create(&id), Err(RoomError::Exists));
+        let [one, other] = [(); 2].map(|()| rooms.join(&id).expect("there is room"));
         let feeds = |rooms: &Rooms| {
-            let feeds = rooms.find(&id).map(Room::feeds).unwrap_or_default();
+            let feeds = rooms
+                .find(&id)
+                .map(Room::active_publications)
+                .unwrap_or_default();
             feeds.into_keys().collect::<Vec<_>>()
         };
-        let name = rooms.publishes(&id, one).expect("they are there");
+        let name = rooms.start_publishing(&id, one).expect("they are there");
         assert!(feeds(&rooms).is_empty());
-        let topic = rooms.comes(&name, &publication(1), true);
+        let topic = rooms.set_media_active(&name, &publication(1), true);
         assert!(topic.is_some());
         assert_eq!(feeds(&rooms), [one]);
         // Publish again before the end of the first stream is reported.
-        assert_eq!(rooms.unpublishes(&id, one), topic);
+        assert_eq!(rooms.stop_publishing(&id, one), topic);
         assert!(feeds(&rooms).is_empty());
-        let again = rooms.publishes(&id, one).expect("they are there");
+        let again = rooms.start_publishing(&id, one).expect("they are there");
         assert_ne!(again, name);
-        rooms.comes(&again, &publication(2), true);
-        assert_eq!(rooms.comes(&name, &publication(1), false), None);
+        rooms.set_media_active(&again, &publication(2), true);
+        assert_eq!(rooms.set_media_active(&name, &publication(1), false), None);
         assert_eq!(feeds(&rooms), [one]);
         // Publish again without unpublishing first.
-        let third = rooms.publishes(&id, one).expect("they are there");
+        let third = rooms.start_publishing(&id, one).expect("they are there");
         assert!(feeds(&rooms).is_empty());
-        assert_eq!(rooms.comes(&again, &publication(2), true), None);
-        rooms.comes(&third, &publication(4), true);
+        assert_eq!(rooms.set_media_active(&again, &publication(2), true), None);
+        rooms.set_media_active(&third, &publication(4), true);
         assert_eq!(feeds(&rooms), [one]);
-        assert_eq!(rooms.comes(&third, &publication(4), false), topic);
+        assert_eq!(
+            rooms.set_media_active(&third, &publication(4), false),
+            topic
+        );
         assert!(feeds(&rooms).is_empty());
         assert_eq!(rooms.leave(&id, one), topic);
-        assert_eq!(rooms.publishes(&id, one), None);
-        assert_eq!(rooms.comes("somebody's", &publication(3), true), None);
+        assert_eq!(rooms.start_publishing(&id, one), None);
+        assert_eq!(
+            rooms.set_media_active("somebody's", &publication(3), true),
+            None
+        );
         // A room that is created again has the old slot, but none of the old participants.
         assert_eq!(rooms.destroy(&id), topic);
         assert_eq!(rooms.leave(&id, other), None);
-        let again = rooms.enter(&id).expect("it is made");
+        let again = rooms.join(&id).expect("it is made");
         let room = rooms.find(&id).expect("it is there");
-        assert!(room.has(again) && !room.has(other) && Some(room.topic()) == topic);
+        assert!(room.contains(again) && !room.contains(other) && Some(room.topic()) == topic);
         // This room was created by a participant, so it is removed with the last one.
         assert_eq!(rooms.leave(&id, again), topic);
-        assert!(rooms.find(&id).is_none() && rooms.places.is_empty() && rooms.streams.is_empty());
+        assert!(
+            rooms.find(&id).is_none() && rooms.slots.is_empty() && rooms.stream_owners.is_empty()
+        );
     }
 }

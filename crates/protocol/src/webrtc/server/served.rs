@@ -54,7 +54,7 @@ pub struct SentCounts {
 
 impl SentCounts {
     /// Counts a first copy that was sent at `at`.
-    pub(super) fn first_copy(&mut self, number: u64, payload: u64, at: Time) {
+    pub(super) fn count_first_copy(&mut self, number: u64, payload: u64, at: Time) {
         self.sent += 1;
         self.payload_bytes += payload;
         if self.first_left_nanos.is_none() {
@@ -68,7 +68,7 @@ impl SentCounts {
     }
 
     /// Counts a frame whose last packet was due at `due` and was sent at `left`.
-    pub(super) fn frame(&mut self, due: Option<Time>, left: Time) {
+    pub(super) fn count_frame(&mut self, due: Option<Time>, left: Time) {
         if let Some(due) = due {
             self.frames += 1;
             self.frames_late_nanos += left.since(due).as_nanos() as u64;
@@ -76,7 +76,7 @@ impl SentCounts {
     }
 
     /// Returns the counts with `expected` and `lost` computed from the others.
-    pub(super) fn settled(self) -> SentCounts {
+    pub(super) fn with_totals(self) -> SentCounts {
         let expected = match self.sent {
             0 => 0,
             _ => self.highest - self.lowest + 1,
@@ -209,7 +209,7 @@ pub struct ServedPeer {
     pub sent: Option<SentCounts>,
     /// Packets sent to a player, by track.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub sent_media: Vec<SentMedia>,
+    pub sent_media: Vec<SentTrackCounts>,
     /// Key frames that the player requested.
     pub key_frames_wanted: u64,
     /// Packets that the player reported as received (transport-wide congestion control).
@@ -231,7 +231,7 @@ pub struct ServedPeer {
 
 /// Packets sent of one track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct SentMedia {
+pub struct SentTrackCounts {
     /// `video` or `audio`.
     pub kind: &'static str,
     /// Synchronisation source.

@@ -8,13 +8,13 @@ use std::time::Duration;
 use measure::Time;
 
 use super::faults::Silence;
-use super::feeds::Feeds;
-use super::negotiate::{Planned, Taken};
-use super::playing::Feed;
-use super::relay::{Publication, Word, topic_of_peer};
-use super::rooms::CHANGED;
+use super::feeds::Player;
+use super::negotiate::{ReceivedTrack, SentTrack};
+use super::playing::PlannedStream;
+use super::relay::{PeerMessage, Publication, peer_topic};
+use super::rooms::ROOM_CHANGED;
 use super::served::{DroppedCounts, ServedPeer};
-use super::taking::Taking;
+use super::taking::StreamReceiver;
 use super::{CHANNEL, Shared};
 use crate::session::{Context, Datagram, FlowId, Input, Outcome, Output, Record, Session};
 use crate::webrtc::peer::{Peer, PeerEvent, Received};
@@ -30,22 +30,25 @@ const LINGER: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) enum Role {
     /// The client plays generated media, or what another client publishes.
-    Plays {
-        planned: Vec<Planned>,
+    Player {
+        planned: Vec<SentTrack>,
         publication: Option<Arc<Publication>>,
     },
     /// The client plays what others publish in a room. Its end is announced on `topic`.
-    Attends { feeds: Vec<Feed>, topic: String },
+    Subscriber {
+        feeds: Vec<PlannedStream>,
+        topic: String,
+    },
     /// The client publishes.
-    Publishes {
-        taken: Vec<Taken>,
+    Publisher {
+        taken: Vec<ReceivedTrack>,
         publication: Arc<Publication>,
     },
 }
 
 /// Negotiated PeerConnection that has not started.
 #[derive(Debug)]
-pub(super) struct Waiting {
+pub(super) struct PendingPeer {
     pub(super) number: u64,
     /// Name of the stream.
     pub(super) name: String,
@@ -53,21 +56,21 @@ pub(super) struct Waiting {
     pub(super) role: Role,
 }
 
-impl Waiting {
+impl PendingPeer {
     /// Returns the name of the stream if the client publishes it.
-    pub(super) fn publishes(&self) -> Option<&str> {
+    pub(super) fn published_stream(&self) -> Option<&str> {
         match &self.role {
-            Role::Publishes { .. } => Some(&self.name),
-            Role::Plays { .. } | Role::Attends { .. } => None,
+            Role::Publisher { .. } => Some(&self.name),
+            Role::Player { .. } | Role::Subscriber { .. } => None,
         }
     }
 }
 
 /// Media handler of a PeerConnection.
 #[derive(Debug)]
-enum Work {
-    Plays(Box<Feeds>),
-    Publishes(Box<Taking>),
+enum MediaHandler {
+    Player(Box<Player>),
+    Publisher(Box<StreamReceiver>),
 }
 
 /// Session of a PeerConnection.
@@ -77,15 +80,15 @@ pub(super) struct PeerSession {
     slot: usize,
     number: u64,
     peer: Box<Peer>,
-    work: Work,
+    media: MediaHandler,
     /// Topic of the room in which the session's end is announced.
-    room: Option<String>,
+    room_topic: Option<String>,
     /// Time of the last datagram.
-    heard: Time,
+    last_datagram_at: Time,
     /// Time at which the session ends if the client does not leave after the end of its stream.
-    leave_by: Option<Time>,
-    over: bool,
-    done: ServedPeer,
+    leave_deadline: Option<Time>,
+    ended: bool,
+    record: ServedPeer,
     /// Buffer for an outgoing datagram.
     datagram: Vec<u8>,
 }
@@ -94,10 +97,10 @@ impl PeerSession {
     pub(super) fn new(
         now: Time,
         shared: Arc<Shared>,
-        waiting: Waiting,
+        waiting: PendingPeer,
         slot: usize,
     ) -> PeerSession {
-        let Waiting {
+        let PendingPeer {
             number,
             name,
             peer,
@@ -110,29 +113,29 @@ impl PeerSession {
         };
         let mut room = None;
         let work = match role {
-            Role::Plays {
+            Role::Player {
                 planned,
                 publication,
             } => {
                 done.relayed = publication.is_some();
-                let feed = Feed {
+                let feed = PlannedStream {
                     name,
                     planned,
                     publication,
                 };
-                let feeds = Feeds::new(shared.clone(), number, vec![feed], false);
-                Work::Plays(Box::new(feeds))
+                let feeds = Player::new(shared.clone(), number, vec![feed], false);
+                MediaHandler::Player(Box::new(feeds))
             }
-            Role::Attends { feeds, topic } => {
+            Role::Subscriber { feeds, topic } => {
                 done.relayed = true;
                 room = Some(topic);
-                let feeds = Feeds::new(shared.clone(), number, feeds, true);
-                Work::Plays(Box::new(feeds))
+                let feeds = Player::new(shared.clone(), number, feeds, true);
+                MediaHandler::Player(Box::new(feeds))
             }
-            Role::Publishes { taken, publication } => {
+            Role::Publisher { taken, publication } => {
                 done.published = true;
-                let taking = Taking::new(shared.clone(), name, taken, publication);
-                Work::Publishes(Box::new(taking))
+                let taking = StreamReceiver::new(shared.clone(), name, taken, publication);
+                MediaHandler::Publisher(Box::new(taking))
             }
         };
         PeerSession {
@@ -140,26 +143,26 @@ impl PeerSession {
             slot,
             number,
             peer,
-            work,
-            room,
-            heard: now,
-            leave_by: None,
-            over: false,
-            done,
+            media: work,
+            room_topic: room,
+            last_datagram_at: now,
+            leave_deadline: None,
+            ended: false,
+            record: done,
             datagram: Vec::new(),
         }
     }
 
     fn opened(&mut self, cx: &mut Context<'_>, remote: Option<SocketAddr>) {
-        self.heard = cx.now;
-        self.done.remote = remote.map(|remote| remote.to_string());
-        cx.out.push_back(Output::Listen {
-            topic: topic_of_peer(self.slot),
+        self.last_datagram_at = cx.now;
+        self.record.remote = remote.map(|remote| remote.to_string());
+        cx.out.push_back(Output::Subscribe {
+            topic: peer_topic(self.slot),
         });
     }
 
     fn datagram(&mut self, cx: &mut Context<'_>, datagram: &Datagram<'_>) {
-        self.heard = cx.now;
+        self.last_datagram_at = cx.now;
         let is_dtls = matches!(datagram.bytes, [20..=63, ..]);
         if is_dtls && self.shared.config.faults.silent == Some(Silence::Dtls) {
             return;
@@ -169,20 +172,20 @@ impl PeerSession {
             .handle_datagram(cx.now, datagram.from, datagram.bytes)
         {
             Received::Rtp => {
-                if let Work::Publishes(taking) = &mut self.work {
-                    taking.media(cx, datagram);
+                if let MediaHandler::Publisher(taking) = &mut self.media {
+                    taking.handle_rtp(cx, datagram);
                 }
             }
-            Received::Rtcp(compound) => match &mut self.work {
-                Work::Plays(playing) => playing.feedback(cx, compound),
-                Work::Publishes(taking) => taking.reports(cx, compound, datagram.at),
+            Received::Rtcp(compound) => match &mut self.media {
+                MediaHandler::Player(playing) => playing.handle_feedback(cx, compound),
+                MediaHandler::Publisher(taking) => taking.handle_rtcp(cx, compound, datagram.at),
             },
             Received::Handled | Received::Dropped(_) => {}
         }
     }
 
     /// Sends pending datagrams and handles events of the PeerConnection.
-    fn drain(&mut self, cx: &mut Context<'_>) {
+    fn handle_peer_events(&mut self, cx: &mut Context<'_>) {
         self.flush(cx);
         while let Some(event) = self.peer.poll_event() {
             match event {
@@ -191,7 +194,7 @@ impl PeerSession {
                     media: remote,
                     control: remote,
                 }),
-                PeerEvent::DtlsConnected => self.connected(cx),
+                PeerEvent::DtlsConnected => self.start_media(cx),
                 PeerEvent::Closed => return self.end(cx, "closed by the client"),
                 PeerEvent::Failed(failure) => return self.end(cx, failure.name()),
             }
@@ -212,80 +215,83 @@ impl PeerSession {
     }
 
     /// Starts media after ICE and DTLS have completed.
-    fn connected(&mut self, cx: &mut Context<'_>) {
-        if std::mem::replace(&mut self.done.connected, true) {
+    fn start_media(&mut self, cx: &mut Context<'_>) {
+        if std::mem::replace(&mut self.record.connected, true) {
             return;
         }
         let profile = self.peer.srtp_profile();
-        self.done.srtp_profile = profile.map(|profile| format!("{profile:?}"));
-        match &mut self.work {
-            Work::Plays(_) if self.shared.config.faults.silent == Some(Silence::Media) => {}
-            Work::Plays(playing) => {
-                if !playing.begin(cx, &mut self.peer) {
+        self.record.srtp_profile = profile.map(|profile| format!("{profile:?}"));
+        match &mut self.media {
+            MediaHandler::Player(_) if self.shared.config.faults.silent == Some(Silence::Media) => {
+            }
+            MediaHandler::Player(playing) => {
+                if !playing.start(cx, &mut self.peer) {
                     self.end(cx, "the stream ended before it could be played");
                 }
             }
-            Work::Publishes(taking) => taking.begin(cx, &mut self.peer),
+            MediaHandler::Publisher(taking) => taking.start(cx, &mut self.peer),
         }
     }
 
-    fn told(&mut self, cx: &mut Context<'_>, topic: &str, message: &str) {
-        if topic == topic_of_peer(self.slot) {
-            match Word::of(message, self.number) {
-                Some(Word::Close) => self.end(cx, "deleted by the client"),
-                Some(Word::Picture) => {
-                    if let Work::Publishes(taking) = &mut self.work {
-                        taking.wants_picture();
+    fn handle_message(&mut self, cx: &mut Context<'_>, topic: &str, message: &str) {
+        if topic == peer_topic(self.slot) {
+            match PeerMessage::parse_for(message, self.number) {
+                Some(PeerMessage::Close) => self.end(cx, "deleted by the client"),
+                Some(PeerMessage::KeyFrameRequest) => {
+                    if let MediaHandler::Publisher(taking) = &mut self.media {
+                        taking.request_key_frame();
                     }
                 }
-                Some(Word::Plays) => {
+                Some(PeerMessage::PlayChanges) => {
                     let answer = self.shared.rooms().take_answer(self.number);
                     if let Some(theirs) = answer
                         && let Err(failure) = self.peer.set_remote(cx.now, &theirs)
                     {
                         return self.end(cx, failure.name());
                     }
-                    if let Work::Plays(playing) = &mut self.work {
-                        playing.take_more(cx, &mut self.peer);
+                    if let MediaHandler::Player(playing) = &mut self.media {
+                        playing.apply_changes(cx, &mut self.peer);
                     }
                 }
                 _ => {}
             }
             return;
         }
-        if let Work::Plays(playing) = &mut self.work {
-            playing.told(cx, &mut self.peer, message);
+        if let MediaHandler::Player(playing) = &mut self.media {
+            playing.handle_message(cx, &mut self.peer, message);
         }
     }
 
     /// Handles the end of a flow. After the last one, the session says goodbye (BYE).
     fn flow_ended(&mut self, cx: &mut Context<'_>, flow: FlowId) {
-        if let Work::Plays(playing) = &mut self.work
-            && playing.ended(cx, &mut self.peer, flow)
-            && self.leave_by.is_none()
+        if let MediaHandler::Player(playing) = &mut self.media
+            && playing.flow_ended(cx, &mut self.peer, flow)
+            && self.leave_deadline.is_none()
         {
             playing.report(cx, &mut self.peer, true);
-            self.leave_by = Some(cx.now + LINGER);
+            self.leave_deadline = Some(cx.now + LINGER);
         }
     }
 
     /// Handles all timers that are due.
-    fn look(&mut self, cx: &mut Context<'_>) {
-        if self.over {
+    fn handle_timers(&mut self, cx: &mut Context<'_>) {
+        if self.ended {
             return;
         }
         if self.peer.deadline().is_some_and(|due| due <= cx.now) {
             self.peer.handle_timeout(cx.now);
         }
-        match &mut self.work {
-            Work::Plays(playing) if self.leave_by.is_none() => playing.look(cx, &mut self.peer),
-            Work::Plays(_) => {}
-            Work::Publishes(taking) => taking.look(cx, &mut self.peer),
+        match &mut self.media {
+            MediaHandler::Player(playing) if self.leave_deadline.is_none() => {
+                playing.handle_timeout(cx, &mut self.peer)
+            }
+            MediaHandler::Player(_) => {}
+            MediaHandler::Publisher(taking) => taking.handle_timeout(cx, &mut self.peer),
         }
-        self.drain(cx);
-        if cx.now >= self.heard + SILENCE_MAX {
+        self.handle_peer_events(cx);
+        if cx.now >= self.last_datagram_at + SILENCE_MAX {
             self.end(cx, "no datagram from the client in time");
-        } else if self.leave_by.is_some_and(|by| cx.now >= by) {
+        } else if self.leave_deadline.is_some_and(|by| cx.now >= by) {
             self.end(cx, "the stream ended");
         }
     }
@@ -295,18 +301,20 @@ impl PeerSession {
     }
 
     fn end_as(&mut self, cx: &mut Context<'_>, how: &str, outcome: Outcome) {
-        if std::mem::replace(&mut self.over, true) {
+        if std::mem::replace(&mut self.ended, true) {
             return;
         }
-        let goodbye = self.leave_by.is_none();
-        match &mut self.work {
-            Work::Plays(playing) => playing.end(cx, &mut self.peer, goodbye, &mut self.done),
-            Work::Publishes(taking) => taking.end(cx, &mut self.done),
+        let goodbye = self.leave_deadline.is_none();
+        match &mut self.media {
+            MediaHandler::Player(playing) => {
+                playing.end(cx, &mut self.peer, goodbye, &mut self.record)
+            }
+            MediaHandler::Publisher(taking) => taking.end(cx, &mut self.record),
         }
         self.peer.close(cx.now);
         self.flush(cx);
         let counts = self.peer.counts();
-        self.done.dropped = DroppedCounts {
+        self.record.dropped = DroppedCounts {
             stun_malformed: counts.stun_malformed,
             stun_unauthentic: counts.stun_unauthentic,
             dtls_unexpected: counts.dtls_unexpected,
@@ -314,15 +322,17 @@ impl PeerSession {
             rtcp_replayed: counts.rtcp.replayed,
             foreign: counts.foreign,
         };
-        self.done.ended = how.to_owned();
-        self.shared.registry().ended(self.slot, self.number);
-        self.shared.rooms().forget_more(self.number);
-        let said = |topic| Output::Tell {
+        self.record.ended = how.to_owned();
+        self.shared
+            .registry()
+            .remove_started(self.slot, self.number);
+        self.shared.rooms().discard_pending(self.number);
+        let said = |topic| Output::Publish {
             topic,
-            message: CHANGED.into(),
+            message: ROOM_CHANGED.into(),
         };
-        cx.out.extend(self.room.take().map(said));
-        let done = std::mem::take(&mut self.done);
+        cx.out.extend(self.room_topic.take().map(said));
+        let done = std::mem::take(&mut self.record);
         cx.out.push_back(Output::Record(Record::new(done)));
         cx.out.push_back(Output::Ended(outcome));
     }
@@ -330,7 +340,7 @@ impl PeerSession {
 
 impl Session for PeerSession {
     fn handle(&mut self, cx: &mut Context<'_>, input: Input<'_>) {
-        if self.over {
+        if self.ended {
             return;
         }
         match input {
@@ -340,25 +350,25 @@ impl Session for PeerSession {
                     self.datagram(cx, datagram);
                 }
             }
-            Input::Told { topic, message } => self.told(cx, topic, message),
+            Input::TopicMessage { topic, message } => self.handle_message(cx, topic, message),
             Input::FlowEnded { flow } => self.flow_ended(cx, flow),
             Input::Stop { .. } => self.end_as(cx, "the server was stopped", Outcome::Stopped),
             _ => {}
         }
-        self.look(cx);
+        self.handle_timers(cx);
     }
 
     fn deadline(&self) -> Option<Time> {
-        if self.over {
+        if self.ended {
             return None;
         }
-        let work = match &self.work {
-            Work::Plays(_) if self.leave_by.is_some() => Time::NEVER,
-            Work::Plays(playing) => playing.deadline(),
-            Work::Publishes(taking) => taking.deadline(),
+        let work = match &self.media {
+            MediaHandler::Player(_) if self.leave_deadline.is_some() => Time::NEVER,
+            MediaHandler::Player(playing) => playing.deadline(),
+            MediaHandler::Publisher(taking) => taking.deadline(),
         };
-        let due = work.min(self.heard + SILENCE_MAX);
+        let due = work.min(self.last_datagram_at + SILENCE_MAX);
         let due = due.min(self.peer.deadline().unwrap_or(Time::NEVER));
-        Some(due.min(self.leave_by.unwrap_or(Time::NEVER)))
+        Some(due.min(self.leave_deadline.unwrap_or(Time::NEVER)))
     }
 }

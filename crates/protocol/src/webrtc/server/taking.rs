@@ -7,9 +7,9 @@ use bytes::Bytes;
 use measure::Time;
 
 use super::Shared;
-use super::negotiate::Taken;
-use super::relay::{Publication, Relay, Word, topic_of_stream};
-use super::rooms::CHANGED;
+use super::negotiate::ReceivedTrack;
+use super::relay::{PeerMessage, Publication, StreamItem, stream_topic};
+use super::rooms::ROOM_CHANGED;
 use super::served::{ReceivedCounts, ServedPeer};
 use crate::media::rtcp::{self, Packet};
 use crate::media::sdp::MediaKind as Carried;
@@ -19,56 +19,56 @@ use crate::webrtc::feedback::write_pli;
 use crate::webrtc::peer::Peer;
 use crate::webrtc::sdp::MediaKind;
 use crate::webrtc::srtp::RtpOpener;
-use crate::webrtc::tracks::{Agreed, KeyFrameRequest, Tracks};
+use crate::webrtc::tracks::{KeyFrameRequest, PayloadFormat, Tracks};
 
 /// Interval between receiver reports, and between searches for missing packets.
-const REPORT_EVERY: Duration = Duration::from_secs(1);
-const ASK_EVERY: Duration = Duration::from_millis(20);
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+const NACK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Interval between transport-wide feedback messages to the publisher.
-const TELL_EVERY: Duration = Duration::from_millis(50);
+const TRANSPORT_FEEDBACK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Minimum interval between key frame requests.
-const PICTURE_EVERY: Duration = Duration::from_millis(500);
+const KEY_FRAME_INTERVAL_MIN: Duration = Duration::from_millis(500);
 
 /// Maximum number of sources that are mapped to a track.
 const SOURCES_MAX: usize = 16;
 
 /// Sizes of the IPv4 and UDP headers, and of the IPv6 and UDP headers (RFC 791, RFC 8200, RFC 768).
-const OVERHEADS: [usize; 2] = [28, 48];
+const UDP_IP_OVERHEADS: [usize; 2] = [28, 48];
 
 /// Receiver of a publisher's media.
 #[derive(Debug)]
-pub(super) struct Taking {
+pub(super) struct StreamReceiver {
     shared: Arc<Shared>,
     name: String,
     publication: Arc<Publication>,
-    taken: Vec<Taken>,
+    received_tracks: Vec<ReceivedTrack>,
     tracks: Tracks,
     opener: Option<RtpOpener>,
-    opened: Vec<u8>,
+    decrypted: Vec<u8>,
     /// SSRCs, and the index of the track of each.
     sources: Vec<(u32, usize)>,
     own_ssrc: u32,
     report_at: Option<Time>,
-    ask_at: Option<Time>,
-    tell_at: Option<Time>,
-    /// True if a key frame is to be requested. It may be requested from `picture_after` on.
-    wants_picture: bool,
-    picture_after: Time,
+    nack_at: Option<Time>,
+    transport_feedback_at: Option<Time>,
+    /// True if a key frame is to be requested. It may be requested from `key_frame_after` on.
+    key_frame_wanted: bool,
+    key_frame_after: Time,
     counts: ReceivedCounts,
 }
 
-impl Taking {
+impl StreamReceiver {
     pub(super) fn new(
         shared: Arc<Shared>,
         name: String,
-        taken: Vec<Taken>,
+        taken: Vec<ReceivedTrack>,
         publication: Arc<Publication>,
-    ) -> Taking {
+    ) -> StreamReceiver {
         let mut tracks = Tracks::new(Duration::from_secs(1));
-        tracks.ask_for_missing();
-        let agreed = taken.iter().map(|taken| Agreed {
+        tracks.enable_nack();
+        let agreed = taken.iter().map(|taken| PayloadFormat {
             payload_type: taken.payload_type,
             kind: match taken.track.kind {
                 MediaKind::Audio => Carried::Audio,
@@ -80,59 +80,63 @@ impl Taking {
             is_rtx: false,
             apt: None,
             nack: taken.nack,
-            asks_by: (taken.track.kind == MediaKind::Video).then_some(KeyFrameRequest::Pli),
+            key_frame_request: (taken.track.kind == MediaKind::Video)
+                .then_some(KeyFrameRequest::Pli),
         });
-        tracks.agree(agreed.collect());
-        tracks.tell_arrivals(taken.iter().find_map(|taken| taken.transport));
-        Taking {
-            own_ssrc: shared.drawn(publication.number, &[20]) as u32,
+        tracks.set_formats(agreed.collect());
+        tracks.set_arrivals_extension(taken.iter().find_map(|taken| taken.transport_cc_id));
+        StreamReceiver {
+            own_ssrc: shared.seeded_random(publication.number, &[20]) as u32,
             shared,
             name,
             publication,
-            taken,
+            received_tracks: taken,
             tracks,
             opener: None,
-            opened: Vec::new(),
+            decrypted: Vec::new(),
             sources: Vec::new(),
             report_at: None,
-            ask_at: None,
-            tell_at: None,
-            wants_picture: false,
-            picture_after: Time::ZERO,
+            nack_at: None,
+            transport_feedback_at: None,
+            key_frame_wanted: false,
+            key_frame_after: Time::ZERO,
             counts: ReceivedCounts::default(),
         }
     }
 
     /// Starts receiving, once the SRTP keys are known.
-    pub(super) fn begin(&mut self, cx: &mut Context<'_>, peer: &mut Peer) {
+    pub(super) fn start(&mut self, cx: &mut Context<'_>, peer: &mut Peer) {
         self.opener = peer.take_rtp_opener();
-        self.report_at = Some(cx.now + REPORT_EVERY);
-        self.ask_at = self.tracks.may_ask().then(|| cx.now + ASK_EVERY);
-        self.tell_at = self.tracks.tells_arrivals().then(|| cx.now + TELL_EVERY);
-        self.tell_room(cx, true);
+        self.report_at = Some(cx.now + REPORT_INTERVAL);
+        self.nack_at = self.tracks.may_request().then(|| cx.now + NACK_INTERVAL);
+        self.transport_feedback_at = self
+            .tracks
+            .records_arrivals()
+            .then(|| cx.now + TRANSPORT_FEEDBACK_INTERVAL);
+        self.announce_in_room(cx, true);
     }
 
     /// Announces in the room, if the stream belongs to one, that its media starts or has ended.
-    fn tell_room(&self, cx: &mut Context<'_>, comes: bool) {
+    fn announce_in_room(&self, cx: &mut Context<'_>, comes: bool) {
         let mut rooms = self.shared.rooms();
-        let topic = rooms.comes(&self.name, &self.publication, comes);
-        let said = |topic| Output::Tell {
+        let topic = rooms.set_media_active(&self.name, &self.publication, comes);
+        let said = |topic| Output::Publish {
             topic,
-            message: CHANGED.into(),
+            message: ROOM_CHANGED.into(),
         };
         cx.out.extend(topic.map(said));
     }
 
     /// Decrypts a packet, counts it and forwards it.
-    pub(super) fn media(&mut self, cx: &mut Context<'_>, datagram: &Datagram<'_>) {
+    pub(super) fn handle_rtp(&mut self, cx: &mut Context<'_>, datagram: &Datagram<'_>) {
         let Some(opener) = &mut self.opener else {
             return;
         };
         // Packets that cannot be decrypted are in the opener's counts.
-        let Ok(bytes) = opener.open(datagram.bytes, &mut self.opened) else {
+        let Ok(bytes) = opener.open(datagram.bytes, &mut self.decrypted) else {
             return;
         };
-        let headers = OVERHEADS[usize::from(datagram.from.is_ipv6())];
+        let headers = UDP_IP_OVERHEADS[usize::from(datagram.from.is_ipv6())];
         let arrival = Arrival {
             at: datagram.at,
             bytes,
@@ -140,8 +144,8 @@ impl Taking {
             overhead: headers + datagram.bytes.len() - bytes.len(),
         };
         self.tracks.packet(&arrival, cx.recorder);
-        let packet = plain(bytes).and_then(|(header, payload)| {
-            let mut taken = self.taken.iter();
+        let packet = strip_header(bytes).and_then(|(header, payload)| {
+            let mut taken = self.received_tracks.iter();
             let track = taken.position(|taken| taken.payload_type == header[1] & 0x7f)?;
             Some((track, header, payload))
         });
@@ -149,51 +153,51 @@ impl Taking {
             self.counts.foreign += 1;
             return;
         };
-        let level = self.taken[track].level;
-        let level = level.and_then(|id| extension::find(bytes, id)?.first().copied());
+        let level = self.received_tracks[track].audio_level_id;
+        let level = level.and_then(|id| extension::find_element(bytes, id)?.first().copied());
         let ssrc = u32::from_be_bytes([header[8], header[9], header[10], header[11]]);
         let is_known = self.sources.iter().any(|(known, _)| *known == ssrc);
         if !is_known && self.sources.len() < SOURCES_MAX {
             self.sources.push((ssrc, track));
         }
         self.counts.forwarded += 1;
-        let piece = Relay::Media {
+        let piece = StreamItem::Media {
             track,
             header,
             level,
             payload: Bytes::copy_from_slice(payload),
         };
-        self.pass_on(cx, piece);
+        self.push_item(cx, piece);
     }
 
-    fn pass_on(&self, cx: &mut Context<'_>, piece: Relay) {
+    fn push_item(&self, cx: &mut Context<'_>, piece: StreamItem) {
         if self.shared.published.push(&self.name, piece, None) {
-            self.say(cx, Word::More);
+            self.notify_players(cx, PeerMessage::NewItems);
         }
     }
 
-    fn say(&self, cx: &mut Context<'_>, word: Word) {
-        cx.out.push_back(Output::Tell {
-            topic: topic_of_stream(self.publication.index),
-            message: word.about(self.publication.number).into(),
+    fn notify_players(&self, cx: &mut Context<'_>, word: PeerMessage) {
+        cx.out.push_back(Output::Publish {
+            topic: stream_topic(self.publication.stream_index),
+            message: word.format_for(self.publication.number).into(),
         });
     }
 
     /// Handles RTCP of the publisher.
-    pub(super) fn reports(&mut self, cx: &mut Context<'_>, compound: &[u8], at: Time) {
-        self.tracks.reports(compound, at, cx.recorder);
+    pub(super) fn handle_rtcp(&mut self, cx: &mut Context<'_>, compound: &[u8], at: Time) {
+        self.tracks.handle_rtcp(compound, at, cx.recorder);
         for packet in rtcp::packets(compound).map_while(Result::ok) {
             let Packet::SenderReport { info, .. } = packet else {
                 continue;
             };
             let mut sources = self.sources.iter();
             if let Some((_, track)) = sources.find(|(ssrc, _)| *ssrc == info.ssrc) {
-                let piece = Relay::Clock {
+                let piece = StreamItem::Clock {
                     track: *track,
                     ntp_time: info.ntp_time,
                     rtp_time: info.rtp_time,
                 };
-                self.pass_on(cx, piece);
+                self.push_item(cx, piece);
             }
         }
     }
@@ -201,15 +205,15 @@ impl Taking {
     /// Schedules a key frame request to the publisher. If one was requested just before, the new
     /// request is delayed instead of dropped: the earlier key frame may have left before this
     /// player joined.
-    pub(super) fn wants_picture(&mut self) {
-        self.wants_picture = true;
+    pub(super) fn request_key_frame(&mut self) {
+        self.key_frame_wanted = true;
     }
 
-    fn ask_for_picture(&mut self, now: Time, peer: &mut Peer) {
-        self.wants_picture = false;
-        self.picture_after = now + PICTURE_EVERY;
+    fn send_key_frame_request(&mut self, now: Time, peer: &mut Peer) {
+        self.key_frame_wanted = false;
+        self.key_frame_after = now + KEY_FRAME_INTERVAL_MIN;
         for (ssrc, track) in &self.sources {
-            if self.taken[*track].track.kind != MediaKind::Video {
+            if self.received_tracks[*track].track.kind != MediaKind::Video {
                 continue;
             }
             let mut compound = Vec::with_capacity(32);
@@ -220,30 +224,35 @@ impl Taking {
     }
 
     pub(super) fn deadline(&self) -> Time {
-        let picture = self.wants_picture.then_some(self.picture_after);
-        let all = [self.report_at, self.ask_at, self.tell_at, picture];
+        let picture = self.key_frame_wanted.then_some(self.key_frame_after);
+        let all = [
+            self.report_at,
+            self.nack_at,
+            self.transport_feedback_at,
+            picture,
+        ];
         all.into_iter().flatten().min().unwrap_or(Time::NEVER)
     }
 
-    pub(super) fn look(&mut self, cx: &mut Context<'_>, peer: &mut Peer) {
+    pub(super) fn handle_timeout(&mut self, cx: &mut Context<'_>, peer: &mut Peer) {
         let now = cx.now;
-        if self.wants_picture && now >= self.picture_after {
-            self.ask_for_picture(now, peer);
+        if self.key_frame_wanted && now >= self.key_frame_after {
+            self.send_key_frame_request(now, peer);
         }
         if self.report_at.is_some_and(|due| due <= now) {
-            self.report_at = Some(now + REPORT_EVERY);
+            self.report_at = Some(now + REPORT_INTERVAL);
             self.report(now, peer);
-            self.tracks.count_questions(cx.recorder);
+            self.tracks.record_requests(cx.recorder);
         }
-        if self.tell_at.is_some_and(|due| due <= now) {
-            self.tell_at = Some(now + TELL_EVERY);
+        if self.transport_feedback_at.is_some_and(|due| due <= now) {
+            self.transport_feedback_at = Some(now + TRANSPORT_FEEDBACK_INTERVAL);
             self.tracks
                 .write_arrivals(self.own_ssrc, |compound| peer.send_rtcp(compound));
         }
-        if self.ask_at.is_some_and(|due| due <= now) {
-            self.ask_at = Some(now + ASK_EVERY);
+        if self.nack_at.is_some_and(|due| due <= now) {
+            self.nack_at = Some(now + NACK_INTERVAL);
             let whose = (self.own_ssrc, peer.round_trip());
-            let pictures = self.tracks.write_questions(now, whose, |compound| {
+            let pictures = self.tracks.write_requests(now, whose, |compound| {
                 peer.send_rtcp(compound);
             });
             self.counts.pictures_asked += pictures;
@@ -274,15 +283,15 @@ impl Taking {
             counts.reordered += row.counts.reordered;
             counts.payload_bytes += row.counts.payload_bytes;
         }
-        (counts.asked, counts.recovered) = self.tracks.questions();
+        (counts.asked, counts.recovered) = self.tracks.request_counts();
         if let Some(opener) = &self.opener {
             counts.unauthentic = opener.counts().unauthentic;
             counts.replayed = opener.counts().replayed;
         }
         done.received = Some(*counts);
         done.received_streams = rows;
-        self.say(cx, Word::Over);
-        self.tell_room(cx, false);
+        self.notify_players(cx, PeerMessage::StreamEnded);
+        self.announce_in_room(cx, false);
         let number = self.publication.number;
         self.shared.unpublish(&self.name, number);
     }
@@ -291,7 +300,7 @@ impl Taking {
 /// Returns the header and payload of a packet without the parts that concern only its publisher and
 /// this server: contributing sources and header extensions (RFC 3550, 5.1 and 5.3.1). Returns
 /// `None` if the packet is truncated.
-fn plain(bytes: &[u8]) -> Option<(PacketHeader, &[u8])> {
+fn strip_header(bytes: &[u8]) -> Option<(PacketHeader, &[u8])> {
     let fixed: &[u8; 12] = bytes.first_chunk()?;
     let mut length = 12 + 4 * usize::from(fixed[0] & 0x0f);
     if fixed[0] & 0x10 != 0 {
@@ -301,8 +310,8 @@ fn plain(bytes: &[u8]) -> Option<(PacketHeader, &[u8])> {
     }
     let payload = bytes.get(length..)?;
     let header = PacketHeader::EMPTY
-        .with(&[fixed[0] & 0xe0])
-        .with(&fixed[1..]);
+        .append(&[fixed[0] & 0xe0])
+        .append(&fixed[1..]);
     Some((header, payload))
 }
 
@@ -321,10 +330,10 @@ mod tests {
             b"media",
         ]
         .concat();
-        let (header, payload) = plain(&whole).expect("it is whole");
+        let (header, payload) = strip_header(&whole).expect("it is whole");
         assert_eq!((&header[..], payload), (&fixed(0xa0)[..], &b"media"[..]));
         for length in 0..whole.len() - b"media".len() {
-            assert!(plain(&whole[..length]).is_none(), "{length}");
+            assert!(strip_header(&whole[..length]).is_none(), "{length}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Signalling: how the two sides of a PeerConnection exchange their descriptions.
 //!
-//! Each kind is a state machine without I/O. What arrives on its connection goes in, and [`Wanted`]
-//! actions come out, in order.
+//! Each kind is a state machine without I/O. What arrives on its connection goes in, and
+//! [`SignallingAction`] actions come out, in order.
 
 pub mod janus;
 pub mod livekit;
@@ -15,7 +15,7 @@ use std::time::Duration;
 use measure::{Recorder, Time};
 
 use super::failure::Failure;
-use crate::session::Closed;
+use crate::session::CloseReason;
 
 /// Maximum length of a description, in bytes. That of a room with hundreds of streams is shorter.
 pub const SDP_MAX: usize = 256 * 1024;
@@ -25,7 +25,7 @@ const FEEDS_MAX: usize = 5_000;
 
 /// Destination of a signalling connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
+pub struct SignallingTarget {
     /// Host name or address.
     pub host: String,
     pub port: u16,
@@ -46,37 +46,37 @@ pub enum Direction {
 
 /// Action that a signalling requests, or event that it reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum SignallingAction {
     /// Open the connection, in place of an earlier one. Answered by [`Signalling::connected`].
-    Connect(Target),
+    Connect(SignallingTarget),
     /// Send bytes on the connection.
     Send(Vec<u8>),
     /// Open the second connection. Answered by [`Signalling::second_connected`].
-    ConnectSecond(Target),
+    ConnectSecond(SignallingTarget),
     /// Send bytes on the second connection.
     SendSecond(Vec<u8>),
     /// Close both connections.
-    HangUp,
-    /// Create a PeerConnection and an offer. Answered by [`Signalling::described`].
-    Offer {
+    Disconnect,
+    /// Create a PeerConnection and an offer. Answered by [`Signalling::local_description`].
+    CreateOffer {
         peer: PeerNumber,
         direction: Direction,
     },
-    /// Answer an offer of the server with [`Signalling::described`]. The PeerConnection is created
-    /// if it does not exist.
-    Answer { peer: PeerNumber, offer: String },
+    /// Answer an offer of the server with [`Signalling::local_description`]. The PeerConnection is
+    /// created if it does not exist.
+    AnswerOffer { peer: PeerNumber, offer: String },
     /// The server's answer to our offer.
-    Answered { peer: PeerNumber, answer: String },
+    RemoteAnswer { peer: PeerNumber, answer: String },
     /// Candidate of the server: a candidate line without `a=`.
-    Candidate { peer: PeerNumber, candidate: String },
+    RemoteCandidate { peer: PeerNumber, candidate: String },
     /// Others already publish in the room, so media is expected from the start.
-    Expect,
+    ExpectMedia,
     /// Drop a PeerConnection because its sender has left. This is no failure.
-    Forget { peer: PeerNumber },
+    DropPeer { peer: PeerNumber },
     /// Send the fed streams to these ports of the server, as plain RTP (RFC 3550).
-    Feed {
-        /// Ports of the streams of [`Signalling::tell_media`], in the same order.
-        ports: Vec<FeedPort>,
+    FeedTo {
+        /// Ports of the streams of [`Signalling::set_fed_streams`], in the same order.
+        ports: Vec<FeedPorts>,
     },
     /// Add an event to the run's list of events.
     Note {
@@ -92,7 +92,7 @@ pub enum Wanted {
 
 /// Stream that is fed to a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FedMedia {
+pub struct FeedStream {
     /// `video` or `audio`.
     pub kind: &'static str,
     /// Name of the codec, as in `a=rtpmap`.
@@ -104,7 +104,7 @@ pub struct FedMedia {
 
 /// Ports of the server for a stream that is fed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FeedPort {
+pub struct FeedPorts {
     /// UDP port for RTP.
     pub media: u16,
     /// UDP port for RTCP, if the server uses one.
@@ -112,23 +112,23 @@ pub struct FeedPort {
 }
 
 /// Context of a call of a signalling.
-pub struct Scope<'a> {
+pub struct SignallingContext<'a> {
     pub now: Time,
     /// Recorder of the population's figures.
     pub recorder: &'a mut Recorder,
     /// Requested actions, in order.
-    pub wanted: &'a mut VecDeque<Wanted>,
+    pub actions: &'a mut VecDeque<SignallingAction>,
 }
 
-impl Scope<'_> {
+impl SignallingContext<'_> {
     /// Requests an action.
-    pub fn want(&mut self, wanted: Wanted) {
-        self.wanted.push_back(wanted);
+    pub fn push(&mut self, wanted: SignallingAction) {
+        self.actions.push_back(wanted);
     }
 
     /// Reports that the signalling failed.
     pub fn fail(&mut self, failure: Failure, detail: impl Into<String>) {
-        self.want(Wanted::Failed {
+        self.push(SignallingAction::Failed {
             failure,
             detail: detail.into(),
         });
@@ -138,47 +138,48 @@ impl Scope<'_> {
 /// Signalling of one client.
 pub trait Signalling: Debug {
     /// Starts, and requests the first connection.
-    fn begin(&mut self, scope: &mut Scope<'_>);
+    fn begin(&mut self, scope: &mut SignallingContext<'_>);
 
     /// Sets the wall-clock time at [`Time::ZERO`], since 1970, for kinds that use it.
-    fn tell_wall_clock(&mut self, _wall_clock: Duration) {}
+    fn set_wall_clock(&mut self, _wall_clock: Duration) {}
 
     /// Sets the streams that the client feeds, for kinds that support it. Called before
     /// [`Signalling::begin`].
-    fn tell_media(&mut self, _media: Vec<FedMedia>) {}
+    fn set_fed_streams(&mut self, _media: Vec<FeedStream>) {}
 
     /// Handles the opened connection.
-    fn connected(&mut self, scope: &mut Scope<'_>);
+    fn connected(&mut self, scope: &mut SignallingContext<'_>);
 
     /// Handles bytes of the connection.
-    fn bytes(&mut self, scope: &mut Scope<'_>, bytes: &[u8]);
+    fn bytes(&mut self, scope: &mut SignallingContext<'_>, bytes: &[u8]);
 
     /// Handles the end of the connection, caused by the other side.
-    fn closed(&mut self, scope: &mut Scope<'_>, how: Closed);
+    fn closed(&mut self, scope: &mut SignallingContext<'_>, how: CloseReason);
 
     /// Handles the opened second connection, which only some kinds request.
-    fn second_connected(&mut self, _scope: &mut Scope<'_>) {}
+    fn second_connected(&mut self, _scope: &mut SignallingContext<'_>) {}
 
     /// Handles bytes of the second connection.
-    fn second_bytes(&mut self, _scope: &mut Scope<'_>, _bytes: &[u8]) {}
+    fn second_bytes(&mut self, _scope: &mut SignallingContext<'_>, _bytes: &[u8]) {}
 
     /// Handles the end of the second connection, caused by the other side.
-    fn second_closed(&mut self, _scope: &mut Scope<'_>, _how: Closed) {}
+    fn second_closed(&mut self, _scope: &mut SignallingContext<'_>, _how: CloseReason) {}
 
     /// Handles our description of a PeerConnection, which the signalling has requested.
-    fn described(&mut self, scope: &mut Scope<'_>, peer: PeerNumber, sdp: &str);
+    fn local_description(&mut self, scope: &mut SignallingContext<'_>, peer: PeerNumber, sdp: &str);
 
     /// Handles a connected PeerConnection: media can flow.
-    fn stands(&mut self, scope: &mut Scope<'_>, peer: PeerNumber);
+    fn peer_connected(&mut self, scope: &mut SignallingContext<'_>, peer: PeerNumber);
 
-    /// Time at which [`Signalling::look`] is to be called.
+    /// Time at which [`Signalling::handle_due`] is to be called.
     fn deadline(&self) -> Option<Time>;
 
     /// Handles what is due at [`Signalling::deadline`].
-    fn look(&mut self, scope: &mut Scope<'_>);
+    fn handle_due(&mut self, scope: &mut SignallingContext<'_>);
 
-    /// Leaves gracefully. [`Wanted::Left`] follows, unless the server does not answer in time.
-    fn leave(&mut self, scope: &mut Scope<'_>);
+    /// Leaves gracefully. [`SignallingAction::Left`] follows, unless the server does not answer in
+    /// time.
+    fn leave(&mut self, scope: &mut SignallingContext<'_>);
 
     /// Returns `true` if the client has media to receive now, `false` if it only publishes or is
     /// alone in a room.
@@ -198,12 +199,12 @@ pub trait Signalling: Debug {
 
     /// Returns what the client waits for, and since when, in case it is stopped meanwhile. `None`
     /// if it waits for nothing.
-    fn waits(&self) -> Option<(Time, String)>;
+    fn awaited(&self) -> Option<(Time, String)>;
 }
 
 /// Settings of all kinds of signalling.
 #[derive(Clone, Debug)]
-pub struct Common {
+pub struct CommonSettings {
     /// Time-out of each request.
     pub request_timeout: Duration,
     /// Token: that of `Authorization: Bearer`, or Janus' token.
@@ -215,11 +216,11 @@ pub struct Common {
 }
 
 /// Returns the failure of a client whose connection has ended, and a text for its detail.
-fn ended(how: Closed) -> (Failure, String) {
+fn closed_failure(how: CloseReason) -> (Failure, String) {
     match how {
-        Closed::Stuck => (Failure::Stuck, "the server does not read".to_owned()),
-        Closed::Tls(error) => (Failure::Connect(error.into()), error.to_string()),
-        Closed::End | Closed::Reset => {
+        CloseReason::SendQueueFull => (Failure::Stuck, "the server does not read".to_owned()),
+        CloseReason::Tls(error) => (Failure::Connect(error.into()), error.to_string()),
+        CloseReason::End | CloseReason::Reset => {
             (Failure::SignallingClosed, "the connection ended".to_owned())
         }
     }

@@ -1,16 +1,16 @@
 //! WebSocket of a signalling: its handshake and its messages.
 
-use super::{Scope, Wanted};
+use super::{SignallingAction, SignallingContext};
 use crate::http1::Url;
-use crate::mix::mix;
-use crate::websocket::{self, Assembly, Item, Limits, Malformed, Upgrade};
+use crate::mix::derive_seed;
+use crate::websocket::{self, ClientHandshake, FrameError, Limits, Reassembler, Received};
 
 /// Client side of a WebSocket.
 #[derive(Debug)]
-pub(super) struct Socket {
+pub(super) struct WebsocketClient {
     /// Handshake, until it is complete.
-    upgrade: Option<Upgrade>,
-    assembly: Assembly,
+    upgrade: Option<ClientHandshake>,
+    assembly: Reassembler,
     limits: Limits,
     seed: u64,
     /// Number of masks drawn so far.
@@ -19,22 +19,22 @@ pub(super) struct Socket {
 
 /// Message or close that arrived on a WebSocket.
 #[derive(Debug)]
-pub(super) enum Came {
+pub(super) enum SocketEvent {
     Message(Vec<u8>),
     /// Close with its code (RFC 6455, 5.5.1).
     Close(Option<u16>),
 }
 
-impl Socket {
+impl WebsocketClient {
     /// Creates a WebSocket that accepts messages of up to `longest` bytes. Random values are drawn
     /// from `seed`.
-    pub(super) fn new(longest: usize, seed: u64) -> Socket {
-        Socket {
+    pub(super) fn new(longest: usize, seed: u64) -> WebsocketClient {
+        WebsocketClient {
             upgrade: None,
-            assembly: Assembly::default(),
+            assembly: Reassembler::default(),
             limits: Limits {
-                keep: longest,
-                longest: longest as u64,
+                keep_max: longest,
+                length_max: longest as u64,
             },
             seed,
             masks: 0,
@@ -42,10 +42,16 @@ impl Socket {
     }
 
     /// Sends the request for a WebSocket at `url`.
-    pub(super) fn begin(&mut self, scope: &mut Scope<'_>, url: &Url, authorization: String) {
-        let (upgrade, request) = Upgrade::begin_as(url, &[], Some(authorization), self.seed);
+    pub(super) fn send_upgrade(
+        &mut self,
+        scope: &mut SignallingContext<'_>,
+        url: &Url,
+        authorization: String,
+    ) {
+        let (upgrade, request) =
+            ClientHandshake::begin_authorized(url, &[], Some(authorization), self.seed);
         self.upgrade = Some(upgrade);
-        scope.want(Wanted::Send(request));
+        scope.push(SignallingAction::Send(request));
     }
 
     /// Handles the server's answer. Returns `true` once it is complete. Bytes after it are left in
@@ -53,11 +59,14 @@ impl Socket {
     ///
     /// # Errors
     /// Status and text of the answer, if the server refuses or violates the protocol.
-    pub(super) fn answered(&mut self, bytes: &mut &[u8]) -> Result<bool, (Option<u16>, String)> {
+    pub(super) fn handle_upgrade(
+        &mut self,
+        bytes: &mut &[u8],
+    ) -> Result<bool, (Option<u16>, String)> {
         let Some(upgrade) = &mut self.upgrade else {
             return Ok(true);
         };
-        match upgrade.answered(bytes) {
+        match upgrade.read_response(bytes) {
             Ok(false) => Ok(false),
             Ok(true) => {
                 self.upgrade = None;
@@ -70,21 +79,21 @@ impl Socket {
     /// Returns the next message or close in `bytes`, and answers pings.
     ///
     /// # Errors
-    /// [`Malformed`] if the server violates the protocol.
+    /// [`FrameError`] if the server violates the protocol.
     pub(super) fn next(
         &mut self,
-        scope: &mut Scope<'_>,
+        scope: &mut SignallingContext<'_>,
         bytes: &mut &[u8],
-    ) -> Result<Option<Came>, Malformed> {
+    ) -> Result<Option<SocketEvent>, FrameError> {
         loop {
             match self.assembly.next(false, &self.limits, bytes)? {
                 None => return Ok(None),
-                Some(Item::Frame(frame)) => {
+                Some(Received::Message(frame)) => {
                     let body = frame.body.unwrap_or_default().to_vec();
-                    return Ok(Some(Came::Message(body)));
+                    return Ok(Some(SocketEvent::Message(body)));
                 }
-                Some(Item::Close(code)) => return Ok(Some(Came::Close(code))),
-                Some(Item::Ping(payload)) => {
+                Some(Received::Close(code)) => return Ok(Some(SocketEvent::Close(code))),
+                Some(Received::Ping(payload)) => {
                     let payload = payload.to_vec();
                     self.send(scope, websocket::PONG, &payload);
                 }
@@ -93,11 +102,11 @@ impl Socket {
     }
 
     /// Sends a message.
-    pub(super) fn send(&mut self, scope: &mut Scope<'_>, opcode: u8, payload: &[u8]) {
+    pub(super) fn send(&mut self, scope: &mut SignallingContext<'_>, opcode: u8, payload: &[u8]) {
         self.masks += 1;
-        let mask = mix(&[self.seed, 21, self.masks]) as u32;
+        let mask = derive_seed(&[self.seed, 21, self.masks]) as u32;
         let mut out = Vec::with_capacity(payload.len() + 14);
         websocket::write_message(opcode, payload, Some(mask), &mut out);
-        scope.want(Wanted::Send(out));
+        scope.push(SignallingAction::Send(out));
     }
 }

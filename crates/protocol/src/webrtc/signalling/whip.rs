@@ -7,11 +7,14 @@
 
 use measure::Time;
 
-use super::{Common, Direction, PeerNumber, SDP_MAX, Scope, Signalling, Target, Wanted};
+use super::{
+    CommonSettings, Direction, PeerNumber, SDP_MAX, Signalling, SignallingAction,
+    SignallingContext, SignallingTarget,
+};
 use crate::auth;
-use crate::follow::Follow;
-use crate::http1::{self, AtClose, Decoder, Head, Item, Url, UrlError, Version};
-use crate::session::Closed;
+use crate::follow::RedirectPolicy;
+use crate::http1::{self, CloseState, Head, ResponseDecoder, ResponseItem, Url, UrlError, Version};
+use crate::session::CloseReason;
 use crate::webrtc::failure::Failure;
 use crate::webrtc::metrics as m;
 
@@ -27,9 +30,9 @@ pub const PEER: PeerNumber = PeerNumber(0);
 /// Settings of a WHIP or WHEP session.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    pub common: Common,
+    pub common: CommonSettings,
     /// Hosts to which the server may redirect the client.
-    pub follow: Follow,
+    pub follow: RedirectPolicy,
     /// True if candidates follow the offer in a request of their own (4.3.2) instead of being part
     /// of it.
     pub trickle: bool,
@@ -44,10 +47,10 @@ enum Phase {
     /// Our offer is being created.
     Describing,
     /// The answer to a request is awaited.
-    Asked(Request),
+    Awaiting(Request),
     /// Media flows. No request is needed.
     Established,
-    Over,
+    Ended,
 }
 
 /// Request of a session.
@@ -81,16 +84,16 @@ pub struct Whip {
     direction: Direction,
     phase: Phase,
     /// True if a connection is open or being opened.
-    open: bool,
+    has_connection: bool,
     offer: String,
     /// URL of the session, once the offer is answered.
-    resource: Option<Url>,
+    session_url: Option<Url>,
     etag: Option<String>,
-    decoder: Decoder,
+    decoder: ResponseDecoder,
     head: Option<Box<Head>>,
     body: Vec<u8>,
     /// Time when the connection was requested, or the request was sent.
-    asked: Time,
+    asked_at: Time,
 }
 
 impl Whip {
@@ -102,48 +105,48 @@ impl Whip {
             visited: Vec::new(),
             direction,
             phase: Phase::Idle,
-            open: false,
+            has_connection: false,
             offer: String::new(),
-            resource: None,
+            session_url: None,
             etag: None,
-            decoder: Decoder::new(),
+            decoder: ResponseDecoder::new(),
             head: None,
             body: Vec::new(),
-            asked: Time::ZERO,
+            asked_at: Time::ZERO,
         }
     }
 
-    fn connect(&mut self, scope: &mut Scope<'_>, request: Request) {
-        let url = match (&self.resource, request) {
+    fn connect(&mut self, scope: &mut SignallingContext<'_>, request: Request) {
+        let url = match (&self.session_url, request) {
             (Some(resource), Request::Patch | Request::Delete) => resource,
             _ => &self.url,
         };
-        let target = Target {
+        let target = SignallingTarget {
             host: url.host().to_owned(),
             port: url.port(),
             secure: url.is_secure(),
         };
         self.phase = Phase::Connecting(request);
-        self.open = true;
-        self.asked = scope.now;
-        scope.want(Wanted::Connect(target));
+        self.has_connection = true;
+        self.asked_at = scope.now;
+        scope.push(SignallingAction::Connect(target));
     }
 
     /// True if the session's URL has the host, port and scheme of the endpoint.
-    fn is_here(&self) -> bool {
+    fn session_is_on_endpoint(&self) -> bool {
         let end = |url: &Url| (url.host().to_ascii_lowercase(), url.port(), url.is_secure());
-        let resource = self.resource.as_ref();
+        let resource = self.session_url.as_ref();
         resource.is_none_or(|resource| end(resource) == end(&self.url))
     }
 
-    fn hang_up(&mut self, scope: &mut Scope<'_>) {
-        if std::mem::take(&mut self.open) {
-            scope.want(Wanted::HangUp);
+    fn hang_up(&mut self, scope: &mut SignallingContext<'_>) {
+        if std::mem::take(&mut self.has_connection) {
+            scope.push(SignallingAction::Disconnect);
         }
     }
 
-    fn ask(&mut self, scope: &mut Scope<'_>, request: Request) {
-        let url = match (&self.resource, request) {
+    fn send_request(&mut self, scope: &mut SignallingContext<'_>, request: Request) {
+        let url = match (&self.session_url, request) {
             (Some(resource), Request::Patch | Request::Delete) => resource,
             _ => &self.url,
         };
@@ -154,7 +157,7 @@ impl Whip {
             Request::Post => ("application/sdp", self.offer.clone()),
             Request::Patch => (
                 "application/trickle-ice-sdpfrag",
-                fragment(&self.offer).unwrap_or_default(),
+                candidate_fragment(&self.offer).unwrap_or_default(),
             ),
             Request::Delete => ("", String::new()),
         };
@@ -182,13 +185,13 @@ impl Whip {
         }
         let mut bytes = http1::write_request(request.method(), url, Version::Http11, &headers);
         bytes.extend_from_slice(body.as_bytes());
-        self.decoder = Decoder::new();
+        self.decoder = ResponseDecoder::new();
         self.head = None;
         self.body.clear();
-        self.phase = Phase::Asked(request);
-        self.asked = scope.now;
+        self.phase = Phase::Awaiting(request);
+        self.asked_at = scope.now;
         scope.recorder.add(m::REQUESTS, 1);
-        scope.want(Wanted::Send(bytes));
+        scope.push(SignallingAction::Send(bytes));
     }
 
     /// True if the token may be sent to `url`: only to the host and port that the user named, and
@@ -201,21 +204,21 @@ impl Whip {
     }
 
     /// Handles the head of an answer.
-    fn head(&mut self, scope: &mut Scope<'_>, head: Box<Head>) {
-        let Phase::Asked(request) = self.phase else {
+    fn head(&mut self, scope: &mut SignallingContext<'_>, head: Box<Head>) {
+        let Phase::Awaiting(request) = self.phase else {
             return;
         };
         scope.recorder.add(m::RESPONSES, 1);
-        let refused = head.status >= 300 && !is_gone(request, head.status);
+        let refused = head.status >= 300 && !had_already_ended(request, head.status);
         scope.recorder.add(m::REFUSALS, u64::from(refused));
         if request == Request::Post && matches!(head.status, 301 | 302 | 303 | 307 | 308) {
-            return self.sent_on(scope, &head);
+            return self.follow_redirect(scope, &head);
         }
         self.head = Some(head);
     }
 
     /// Follows a redirect of the endpoint (4.5).
-    fn sent_on(&mut self, scope: &mut Scope<'_>, head: &Head) {
+    fn follow_redirect(&mut self, scope: &mut SignallingContext<'_>, head: &Head) {
         scope.recorder.add(m::REDIRECTS, 1);
         let status = head.status;
         let location = head.headers.get("Location").unwrap_or_default();
@@ -233,7 +236,11 @@ impl Whip {
         }
         let before = std::mem::replace(&mut self.url, url);
         self.visited.push(before);
-        if self.visited.iter().any(|url| url.is_same_place(&self.url)) {
+        if self
+            .visited
+            .iter()
+            .any(|url| url.is_same_resource(&self.url))
+        {
             let detail = format!(
                 "{status} redirects to {}, which was visited before",
                 self.url
@@ -249,46 +256,46 @@ impl Whip {
     }
 
     /// Handles a complete answer.
-    fn over(&mut self, scope: &mut Scope<'_>) {
-        let (Phase::Asked(request), Some(head)) = (self.phase, self.head.take()) else {
+    fn handle_response(&mut self, scope: &mut SignallingContext<'_>) {
+        let (Phase::Awaiting(request), Some(head)) = (self.phase, self.head.take()) else {
             return;
         };
         match (request, head.status) {
-            (Request::Post, 200..=299) => self.answered(scope, &head),
+            (Request::Post, 200..=299) => self.handle_answer(scope, &head),
             (Request::Post, status) => {
-                let detail = self.refusal(&head);
-                self.fail(scope, Failure::of_status(status), detail);
+                let detail = self.describe_refusal(&head);
+                self.fail(scope, Failure::from_status(status), detail);
             }
             (Request::Patch, status) => {
                 if status >= 300 {
-                    let text = self.refusal(&head);
+                    let text = self.describe_refusal(&head);
                     let kind = "candidates_refused";
-                    scope.want(Wanted::Note { kind, text });
+                    scope.push(SignallingAction::Note { kind, text });
                 }
                 self.candidates(scope);
                 self.established(scope);
             }
             (Request::Delete, status) => {
-                if status >= 300 && !is_gone(request, status) {
-                    let text = self.refusal(&head);
+                if status >= 300 && !had_already_ended(request, status) {
+                    let text = self.describe_refusal(&head);
                     let kind = "delete_refused";
-                    scope.want(Wanted::Note { kind, text });
+                    scope.push(SignallingAction::Note { kind, text });
                 }
-                self.left(scope);
+                self.finish(scope);
             }
         }
     }
 
-    fn answered(&mut self, scope: &mut Scope<'_>, head: &Head) {
-        let waited = scope.now.since(self.asked);
+    fn handle_answer(&mut self, scope: &mut SignallingContext<'_>, head: &Head) {
+        let waited = scope.now.since(self.asked_at);
         scope
             .recorder
             .record(m::ANSWER_DELAY, waited.as_nanos() as u64);
         let status = head.status;
         match self.session_url(head) {
-            Ok(url) => self.resource = Some(url),
+            Ok(url) => self.session_url = Some(url),
             // Only DELETE and PATCH need it: browsers play without it.
-            Err(why) => scope.want(Wanted::Note {
+            Err(why) => scope.push(SignallingAction::Note {
                 kind: "session_not_deletable",
                 text: format!("{why}: the session cannot be deleted ({})", self.url),
             }),
@@ -298,11 +305,13 @@ impl Whip {
             let detail = format!("{status} with a body that is not UTF-8 ({})", self.url);
             return self.fail(scope, Failure::BadSdp, detail);
         };
-        scope.want(Wanted::Answered { peer: PEER, answer });
-        match self.settings.trickle && self.resource.is_some() {
+        scope.push(SignallingAction::RemoteAnswer { peer: PEER, answer });
+        match self.settings.trickle && self.session_url.is_some() {
             // The connection may have ended with the answer, and the session may be on another
             // host.
-            true if self.open && self.is_here() => self.ask(scope, Request::Patch),
+            true if self.has_connection && self.session_is_on_endpoint() => {
+                self.send_request(scope, Request::Patch)
+            }
             true => {
                 self.hang_up(scope);
                 self.connect(scope, Request::Patch);
@@ -323,7 +332,7 @@ impl Whip {
         // A session on another host would receive the last requests of a whole run. The session has
         // its own URL even if the client follows no redirects.
         let follow = match self.settings.follow {
-            Follow::None => Follow::SameHost,
+            RedirectPolicy::None => RedirectPolicy::SameHost,
             follow => follow,
         };
         match follow.check(self.url.host(), None, url.host()) {
@@ -333,7 +342,7 @@ impl Whip {
     }
 
     /// Handles the server's candidates in the answer to ours (4.3.2).
-    fn candidates(&mut self, scope: &mut Scope<'_>) {
+    fn candidates(&mut self, scope: &mut SignallingContext<'_>) {
         let body = std::mem::take(&mut self.body);
         let text = String::from_utf8_lossy(&body);
         for line in text.lines().take(100) {
@@ -341,7 +350,7 @@ impl Whip {
                 && candidate.starts_with("candidate:")
             {
                 let candidate = candidate.to_owned();
-                scope.want(Wanted::Candidate {
+                scope.push(SignallingAction::RemoteCandidate {
                     peer: PEER,
                     candidate,
                 });
@@ -349,31 +358,31 @@ impl Whip {
         }
     }
 
-    fn established(&mut self, scope: &mut Scope<'_>) {
+    fn established(&mut self, scope: &mut SignallingContext<'_>) {
         self.hang_up(scope);
         self.phase = Phase::Established;
         self.body = Vec::new();
         self.offer = String::new();
     }
 
-    fn left(&mut self, scope: &mut Scope<'_>) {
+    fn finish(&mut self, scope: &mut SignallingContext<'_>) {
         self.hang_up(scope);
-        self.phase = Phase::Over;
-        scope.want(Wanted::Left);
+        self.phase = Phase::Ended;
+        scope.push(SignallingAction::Left);
     }
 
-    fn fail(&mut self, scope: &mut Scope<'_>, failure: Failure, detail: String) {
+    fn fail(&mut self, scope: &mut SignallingContext<'_>, failure: Failure, detail: String) {
         self.hang_up(scope);
-        self.phase = Phase::Over;
+        self.phase = Phase::Ended;
         scope.fail(failure, detail);
     }
 
     /// Describes a refusal, with the server's words.
-    fn refusal(&self, head: &Head) -> String {
+    fn describe_refusal(&self, head: &Head) -> String {
         let text = String::from_utf8_lossy(&self.body);
         let text = text.trim();
         let asked = match self.phase {
-            Phase::Asked(request) => request.method(),
+            Phase::Awaiting(request) => request.method(),
             _ => "",
         };
         let (status, reason) = (head.status, &head.reason);
@@ -385,53 +394,60 @@ impl Whip {
 
     /// Handles an answer that did not arrive or cannot be parsed: the connection ended or broke, or
     /// the answer is late or malformed.
-    fn cut(&mut self, scope: &mut Scope<'_>, failure: Failure, what: &str) {
+    fn handle_missing_answer(
+        &mut self,
+        scope: &mut SignallingContext<'_>,
+        failure: Failure,
+        what: &str,
+    ) {
         match self.phase {
-            Phase::Connecting(Request::Post) | Phase::Describing | Phase::Asked(Request::Post) => {
+            Phase::Connecting(Request::Post)
+            | Phase::Describing
+            | Phase::Awaiting(Request::Post) => {
                 let detail = format!("{what} ({})", self.url);
                 self.fail(scope, failure, detail);
             }
-            Phase::Connecting(request) | Phase::Asked(request) => {
+            Phase::Connecting(request) | Phase::Awaiting(request) => {
                 let text = format!("{what} for {} ({})", request.method(), self.url);
-                scope.want(Wanted::Note {
+                scope.push(SignallingAction::Note {
                     kind: "signalling_closed",
                     text,
                 });
                 match request {
-                    Request::Delete => self.left(scope),
+                    Request::Delete => self.finish(scope),
                     _ => self.established(scope),
                 }
             }
-            Phase::Idle | Phase::Established | Phase::Over => {}
+            Phase::Idle | Phase::Established | Phase::Ended => {}
         }
     }
 }
 
 impl Signalling for Whip {
-    fn begin(&mut self, scope: &mut Scope<'_>) {
+    fn begin(&mut self, scope: &mut SignallingContext<'_>) {
         self.connect(scope, Request::Post);
     }
 
-    fn connected(&mut self, scope: &mut Scope<'_>) {
+    fn connected(&mut self, scope: &mut SignallingContext<'_>) {
         match self.phase {
             Phase::Connecting(Request::Post) if self.offer.is_empty() => {
                 self.phase = Phase::Describing;
-                scope.want(Wanted::Offer {
+                scope.push(SignallingAction::CreateOffer {
                     peer: PEER,
                     direction: self.direction,
                 });
             }
-            Phase::Connecting(request) => self.ask(scope, request),
+            Phase::Connecting(request) => self.send_request(scope, request),
             _ => {}
         }
     }
 
-    fn bytes(&mut self, scope: &mut Scope<'_>, bytes: &[u8]) {
+    fn bytes(&mut self, scope: &mut SignallingContext<'_>, bytes: &[u8]) {
         let mut at = 0;
-        while let Phase::Asked(_) = self.phase {
+        while let Phase::Awaiting(_) = self.phase {
             match self.decoder.next(bytes, &mut at) {
-                Ok(Some(Item::Head(head))) => self.head(scope, head),
-                Ok(Some(Item::Body { bytes, .. })) => {
+                Ok(Some(ResponseItem::Head(head))) => self.head(scope, head),
+                Ok(Some(ResponseItem::Body { bytes, .. })) => {
                     let refused = self.head.as_ref().is_some_and(|head| head.status >= 300);
                     let most = if refused { REFUSAL_MAX } else { SDP_MAX };
                     let room = most - self.body.len();
@@ -442,68 +458,77 @@ impl Signalling for Whip {
                     }
                     self.body.extend_from_slice(&bytes[..bytes.len().min(room)]);
                 }
-                Ok(Some(Item::End)) => self.over(scope),
+                Ok(Some(ResponseItem::End)) => self.handle_response(scope),
                 Ok(None) => return,
                 Err(malformed) => {
                     let what = malformed.to_string();
-                    return self.cut(scope, Failure::of_malformed(malformed), &what);
+                    return self.handle_missing_answer(
+                        scope,
+                        Failure::from_malformed(malformed),
+                        &what,
+                    );
                 }
             }
         }
     }
 
-    fn closed(&mut self, scope: &mut Scope<'_>, how: Closed) {
-        self.open = false;
-        if self.decoder.at_close() == AtClose::UntilClose && how == Closed::End {
-            return self.over(scope);
+    fn closed(&mut self, scope: &mut SignallingContext<'_>, how: CloseReason) {
+        self.has_connection = false;
+        if self.decoder.at_close() == CloseState::UntilClose && how == CloseReason::End {
+            return self.handle_response(scope);
         }
         let (failure, what) = match how {
-            Closed::Stuck => (Failure::Stuck, "the server does not read".to_owned()),
-            Closed::Tls(error) => (Failure::Connect(error.into()), error.to_string()),
-            Closed::End | Closed::Reset => (
+            CloseReason::SendQueueFull => (Failure::Stuck, "the server does not read".to_owned()),
+            CloseReason::Tls(error) => (Failure::Connect(error.into()), error.to_string()),
+            CloseReason::End | CloseReason::Reset => (
                 Failure::SignallingClosed,
                 "the connection ended before the answer".to_owned(),
             ),
         };
-        self.cut(scope, failure, &what);
+        self.handle_missing_answer(scope, failure, &what);
     }
 
-    fn described(&mut self, scope: &mut Scope<'_>, _peer: PeerNumber, sdp: &str) {
+    fn local_description(
+        &mut self,
+        scope: &mut SignallingContext<'_>,
+        _peer: PeerNumber,
+        sdp: &str,
+    ) {
         if self.phase == Phase::Describing {
             self.offer = sdp.to_owned();
-            self.ask(scope, Request::Post);
+            self.send_request(scope, Request::Post);
         }
     }
 
-    fn stands(&mut self, _scope: &mut Scope<'_>, _peer: PeerNumber) {}
+    fn peer_connected(&mut self, _scope: &mut SignallingContext<'_>, _peer: PeerNumber) {}
 
     fn deadline(&self) -> Option<Time> {
         match self.phase {
-            Phase::Asked(_) => Some(self.asked + self.settings.common.request_timeout),
+            Phase::Awaiting(_) => Some(self.asked_at + self.settings.common.request_timeout),
             _ => None,
         }
     }
 
-    fn look(&mut self, scope: &mut Scope<'_>) {
+    fn handle_due(&mut self, scope: &mut SignallingContext<'_>) {
         if self.deadline().is_some_and(|due| scope.now >= due) {
             let what = format!(
                 "no answer within {:.3} s",
                 self.settings.common.request_timeout.as_secs_f64()
             );
-            self.cut(scope, Failure::RequestTimeout, &what);
+            self.handle_missing_answer(scope, Failure::RequestTimeout, &what);
         }
     }
 
-    fn leave(&mut self, scope: &mut Scope<'_>) {
+    fn leave(&mut self, scope: &mut SignallingContext<'_>) {
         match self.phase {
-            Phase::Over => {}
+            Phase::Ended => {}
             // The session is already being deleted.
-            Phase::Connecting(Request::Delete) | Phase::Asked(Request::Delete) => {}
-            _ if self.resource.is_some() => {
+            Phase::Connecting(Request::Delete) | Phase::Awaiting(Request::Delete) => {}
+            _ if self.session_url.is_some() => {
                 self.hang_up(scope);
                 self.connect(scope, Request::Delete);
             }
-            _ => self.left(scope),
+            _ => self.finish(scope),
         }
     }
 
@@ -511,11 +536,13 @@ impl Signalling for Whip {
         self.direction == Direction::Receive
     }
 
-    fn waits(&self) -> Option<(Time, String)> {
+    fn awaited(&self) -> Option<(Time, String)> {
         match self.phase {
-            Phase::Connecting(_) => Some((self.asked, format!("for a connection to {}", self.url))),
-            Phase::Asked(request) => Some((
-                self.asked,
+            Phase::Connecting(_) => {
+                Some((self.asked_at, format!("for a connection to {}", self.url)))
+            }
+            Phase::Awaiting(request) => Some((
+                self.asked_at,
                 format!("for the answer to {} from {}", request.method(), self.url),
             )),
             _ => None,
@@ -555,7 +582,7 @@ fn without_dot_segments(url: Url) -> Result<Url, UrlError> {
 
 /// Returns `true` if the answer to a DELETE says that the session had already ended. Servers end
 /// the sessions of streams that are no longer published.
-fn is_gone(request: Request, status: u16) -> bool {
+fn had_already_ended(request: Request, status: u16) -> bool {
     request == Request::Delete && matches!(status, 404 | 410)
 }
 
@@ -572,7 +599,7 @@ fn without_candidates(sdp: &str) -> String {
 /// Returns the fragment with the candidates of an offer (RFC 8840, 4.4): the ICE credentials, the
 /// first media section with its `mid`, and the candidates. `None` if credentials or section are
 /// missing.
-fn fragment(sdp: &str) -> Option<String> {
+fn candidate_fragment(sdp: &str) -> Option<String> {
     let line = |start: &str| sdp.lines().find(|line| line.starts_with(start));
     let mut out = String::new();
     for start in ["a=ice-ufrag:", "a=ice-pwd:", "m=", "a=mid:"] {

@@ -5,32 +5,32 @@ use aws_lc_rs::cipher::EncryptingKey;
 use aws_lc_rs::hmac;
 
 use super::error::SrtpError;
-use super::key_derivation::{BLOCK, Label, apply, counter_mode, derive};
-use super::master::{KEY_MAX, Master, SALT_MAX};
+use super::key_derivation::{BLOCK_LENGTH, Label, apply_keystream, counter_mode, derive};
+use super::master::{KEY_MAX, MasterKey, SALT_MAX};
 use super::profile::SrtpProfile;
 use super::tag::Tag;
 
 /// Lengths in bytes: of the authentication key (RFC 3711, 5.2), and of the nonce and tag of GCM.
-const AUTHENTICATION_KEY: usize = 20;
-const NONCE: usize = 12;
-const GCM_TAG: usize = 16;
+const AUTHENTICATION_KEY_LENGTH: usize = 20;
+const NONCE_LENGTH: usize = 12;
+const GCM_TAG_LENGTH: usize = 16;
 
 /// Protocol of a packet. RTP and RTCP have different keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum SrtpProtocol {
     Rtp,
     Rtcp,
 }
 
-impl Kind {
+impl SrtpProtocol {
     fn labels(self) -> [Label; 3] {
         match self {
-            Kind::Rtp => [
+            SrtpProtocol::Rtp => [
                 Label::RtpEncryption,
                 Label::RtpAuthentication,
                 Label::RtpSalt,
             ],
-            Kind::Rtcp => [
+            SrtpProtocol::Rtcp => [
                 Label::RtcpEncryption,
                 Label::RtcpAuthentication,
                 Label::RtcpSalt,
@@ -44,7 +44,7 @@ impl Kind {
 pub(super) struct SessionKeys {
     key: [u8; KEY_MAX],
     /// Unused with GCM, which authenticates with `key`.
-    authentication: [u8; AUTHENTICATION_KEY],
+    authentication: [u8; AUTHENTICATION_KEY_LENGTH],
     salt: [u8; SALT_MAX],
     profile: SrtpProfile,
 }
@@ -58,7 +58,7 @@ impl std::fmt::Debug for SessionKeys {
 }
 
 impl SessionKeys {
-    pub(super) fn derive(master: &Master, kind: Kind) -> SessionKeys {
+    pub(super) fn derive(master: &MasterKey, kind: SrtpProtocol) -> SessionKeys {
         let [encryption, authentication, salt] = kind.labels();
         let profile = master.profile();
         let derive = |label, out: &mut [u8]| derive(master.key(), master.salt(), label, out);
@@ -73,7 +73,7 @@ impl SessionKeys {
 
     /// Session keys of GCM from given bytes, whose lengths must match the profile.
     #[cfg(test)]
-    pub(super) fn of_gcm(profile: SrtpProfile, key: &[u8], salt: &[u8]) -> SessionKeys {
+    pub(super) fn from_gcm(profile: SrtpProfile, key: &[u8], salt: &[u8]) -> SessionKeys {
         let mut keys = SessionKeys::zero(profile);
         keys.key[..profile.key_length()].copy_from_slice(key);
         keys.salt[..profile.salt_length()].copy_from_slice(salt);
@@ -83,7 +83,7 @@ impl SessionKeys {
     fn zero(profile: SrtpProfile) -> SessionKeys {
         SessionKeys {
             key: [0; KEY_MAX],
-            authentication: [0; AUTHENTICATION_KEY],
+            authentication: [0; AUTHENTICATION_KEY_LENGTH],
             salt: [0; SALT_MAX],
             profile,
         }
@@ -114,7 +114,7 @@ pub(super) enum Cipher {
     },
     Gcm {
         key: Box<LessSafeKey>,
-        salt: [u8; NONCE],
+        salt: [u8; NONCE_LENGTH],
         profile: SrtpProfile,
     },
 }
@@ -162,8 +162,8 @@ impl Cipher {
 
 /// Initial block of counter mode (RFC 3711, 4.1.1).
 #[inline]
-pub(super) fn counter_block(salt: &[u8; 14], ssrc: u32, index: u64) -> [u8; BLOCK] {
-    let mut block = [0; BLOCK];
+pub(super) fn counter_block(salt: &[u8; 14], ssrc: u32, index: u64) -> [u8; BLOCK_LENGTH] {
+    let mut block = [0; BLOCK_LENGTH];
     block[..14].copy_from_slice(salt);
     for (byte, more) in block[4..8].iter_mut().zip(ssrc.to_be_bytes()) {
         *byte ^= more;
@@ -178,7 +178,7 @@ pub(super) fn counter_block(salt: &[u8; 14], ssrc: u32, index: u64) -> [u8; BLOC
 /// Nonce of GCM. RTP has a 48-bit index where RTCP has two zero bytes and a 32-bit index (RFC 7714,
 /// 8.1 and 9.1).
 #[inline]
-fn nonce(salt: &[u8; NONCE], ssrc: u32, index: u64) -> Nonce {
+fn nonce(salt: &[u8; NONCE_LENGTH], ssrc: u32, index: u64) -> Nonce {
     let mut nonce = *salt;
     for (byte, more) in nonce[2..6].iter_mut().zip(ssrc.to_be_bytes()) {
         *byte ^= more;
@@ -193,7 +193,7 @@ fn nonce(salt: &[u8; NONCE], ssrc: u32, index: u64) -> Nonce {
 #[inline]
 pub(super) fn seal_gcm(
     key: &LessSafeKey,
-    salt: &[u8; NONCE],
+    salt: &[u8; NONCE_LENGTH],
     (ssrc, index): (u32, u64),
     clear: &[u8],
     secret: &mut [u8],
@@ -201,7 +201,7 @@ pub(super) fn seal_gcm(
     let tag = key
         .seal_in_place_separate_tag(nonce(salt, ssrc, index), Aad::from(clear), secret)
         .expect("a datagram is shorter than what GCM can take");
-    Tag::of(tag.as_ref(), GCM_TAG)
+    Tag::from_digest(tag.as_ref(), GCM_TAG_LENGTH)
 }
 
 /// Authenticates and decrypts with GCM. `sealed` is the ciphertext followed by its tag; `out` has
@@ -209,26 +209,26 @@ pub(super) fn seal_gcm(
 #[inline]
 pub(super) fn open_gcm(
     key: &LessSafeKey,
-    salt: &[u8; NONCE],
+    salt: &[u8; NONCE_LENGTH],
     (ssrc, index): (u32, u64),
     clear: &[u8],
     sealed: &[u8],
     out: &mut [u8],
 ) -> Result<(), SrtpError> {
-    let (secret, tag) = sealed.split_at(sealed.len() - GCM_TAG);
+    let (secret, tag) = sealed.split_at(sealed.len() - GCM_TAG_LENGTH);
     key.open_separate_gather(nonce(salt, ssrc, index), Aad::from(clear), secret, tag, out)
         .map_err(|_| SrtpError::Unauthentic)
 }
 
 /// Encrypts or decrypts in counter mode, in place.
 #[inline]
-pub(super) fn count(
+pub(super) fn apply_counter_mode(
     key: &EncryptingKey,
     salt: &[u8; 14],
     (ssrc, index): (u32, u64),
     bytes: &mut [u8],
 ) {
-    apply(key, counter_block(salt, ssrc, index), bytes);
+    apply_keystream(key, counter_block(salt, ssrc, index), bytes);
 }
 
 /// Returns the authentication tag of these parts in sequence.
@@ -238,7 +238,7 @@ pub(super) fn authenticate(key: &hmac::Key, parts: &[&[u8]]) -> Tag {
     for part in parts {
         context.update(part);
     }
-    Tag::of(
+    Tag::from_digest(
         context.sign().as_ref(),
         SrtpProfile::AesCm128HmacSha1_80.tag_length(),
     )
@@ -246,6 +246,6 @@ pub(super) fn authenticate(key: &hmac::Key, parts: &[&[u8]]) -> Tag {
 
 /// Compares a tag in constant time.
 #[inline]
-pub(super) fn same(tag: &Tag, other: &[u8]) -> bool {
+pub(super) fn verify_tag(tag: &Tag, other: &[u8]) -> bool {
     aws_lc_rs::constant_time::verify_slices_are_equal(tag, other).is_ok()
 }

@@ -34,7 +34,7 @@ pub struct SrtpCounts {
     /// Packets that were neither RTP nor RTCP.
     pub malformed: u64,
     /// Authentic packets of sources beyond the maximum number.
-    pub of_too_many_sources: u64,
+    pub too_many_sources: u64,
 }
 
 impl SrtpCounts {
@@ -45,20 +45,20 @@ impl SrtpCounts {
             Err(SrtpError::Malformed) => &mut self.malformed,
             Err(SrtpError::Unauthentic) => &mut self.unauthentic,
             Err(SrtpError::Replayed | SrtpError::KeyUsedUp) => &mut self.replayed,
-            Err(SrtpError::TooManySources) => &mut self.of_too_many_sources,
+            Err(SrtpError::TooManySources) => &mut self.too_many_sources,
         };
         *counter += 1;
     }
 
     /// Returns the sum of both counts.
     #[must_use]
-    pub fn and(self, other: SrtpCounts) -> SrtpCounts {
+    pub fn plus(self, other: SrtpCounts) -> SrtpCounts {
         SrtpCounts {
             opened: self.opened + other.opened,
             unauthentic: self.unauthentic + other.unauthentic,
             replayed: self.replayed + other.replayed,
             malformed: self.malformed + other.malformed,
-            of_too_many_sources: self.of_too_many_sources + other.of_too_many_sources,
+            too_many_sources: self.too_many_sources + other.too_many_sources,
         }
     }
 }

@@ -13,7 +13,7 @@ const HALF: u64 = 1 << 15;
 /// Estimates the index of a packet. `highest` is the highest index so far, or 0 if there was no
 /// packet.
 #[inline]
-pub(super) fn estimate(highest: u64, sequence: u16) -> u64 {
+pub(super) fn estimate_index(highest: u64, sequence: u16) -> u64 {
     let bare = u64::from(sequence);
     if highest <= HALF {
         return bare;
@@ -39,8 +39,8 @@ mod tests {
 
     #[test]
     fn late_packet_at_the_start_keeps_its_literal_index() {
-        assert_eq!(estimate(3, 65521), 65521);
-        assert_eq!(estimate(65521, 4), 1 << 16 | 4);
+        assert_eq!(estimate_index(3, 65521), 65521);
+        assert_eq!(estimate_index(65521, 4), 1 << 16 | 4);
     }
 
     #[test]
@@ -59,7 +59,7 @@ mod tests {
             (3 << 16, 65_535, (3 << 16) - 1),
         ] {
             assert_eq!(
-                estimate(highest, sequence),
+                estimate_index(highest, sequence),
                 index,
                 "{sequence} after {highest}"
             );

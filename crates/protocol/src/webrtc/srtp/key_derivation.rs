@@ -4,7 +4,7 @@ use aws_lc_rs::cipher::{AES_128, AES_256, EncryptingKey, EncryptionContext, Unbo
 use aws_lc_rs::iv::FixedLength;
 
 /// Length of a counter block, in bytes.
-pub(super) const BLOCK: usize = 16;
+pub(super) const BLOCK_LENGTH: usize = 16;
 
 /// Purpose of a session key (RFC 3711, 4.3.1 and 4.3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub(super) fn counter_mode(key: &[u8]) -> EncryptingKey {
 }
 
 /// Encrypts or decrypts in counter mode, from this counter block on.
-pub(super) fn apply(key: &EncryptingKey, block: [u8; BLOCK], bytes: &mut [u8]) {
+pub(super) fn apply_keystream(key: &EncryptingKey, block: [u8; BLOCK_LENGTH], bytes: &mut [u8]) {
     let context = EncryptionContext::Iv128(FixedLength::from(block));
     key.less_safe_encrypt(bytes, context)
         .expect("counter mode takes any length");
@@ -40,11 +40,11 @@ pub(super) fn apply(key: &EncryptingKey, block: [u8; BLOCK], bytes: &mut [u8]) {
 /// Fills `out` with a session key. The key derivation rate is 0: all packets have the same session
 /// key. A salt of 12 bytes is used as if two zero bytes followed (RFC 7714, 11).
 pub(super) fn derive(master_key: &[u8], master_salt: &[u8], label: Label, out: &mut [u8]) {
-    let mut block = [0; BLOCK];
+    let mut block = [0; BLOCK_LENGTH];
     block[..master_salt.len()].copy_from_slice(master_salt);
     block[7] ^= label as u8;
     out.fill(0);
-    apply(&counter_mode(master_key), block, out);
+    apply_keystream(&counter_mode(master_key), block, out);
 }
 
 #[cfg(test)]
@@ -58,7 +58,7 @@ mod tests {
         let key = counter_mode(&hex("2B7E151628AED2A6ABF7158809CF4F3C"));
         let block = hex("F0F1F2F3F4F5F6F7F8F9FAFBFCFD0000");
         let mut stream = [0; 48];
-        apply(&key, block.try_into().expect("it is a block"), &mut stream);
+        apply_keystream(&key, block.try_into().expect("it is a block"), &mut stream);
         let expected = "E03EAD0935C95E80E166B16DD92B4EB4D23513162B02D0F72A43A2FE4A5F97AB\
                         41E95B3BB0A2E8DD477901E4FCA894C0";
         assert_eq!(stream, hex(expected)[..]);

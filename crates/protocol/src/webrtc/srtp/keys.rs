@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use super::cipher::{Kind, SessionKeys};
-use super::master::Master;
-use super::payload_start::PayloadStart;
+use super::cipher::{SessionKeys, SrtpProtocol};
+use super::master::MasterKey;
+use super::payload_start::PayloadStartDecryptor;
 use super::profile::SrtpProfile;
 use super::rtcp::{RtcpOpener, RtcpSealer};
 use super::rtp::{RtpOpener, RtpSealer};
@@ -13,8 +13,8 @@ use super::rtp::{RtpOpener, RtpSealer};
 /// expanded keys take ten times as much memory.
 #[derive(Clone, Copy)]
 pub struct SrtpKeys {
-    local: Master,
-    remote: Master,
+    local: MasterKey,
+    remote: MasterKey,
 }
 
 impl fmt::Debug for SrtpKeys {
@@ -28,7 +28,7 @@ impl fmt::Debug for SrtpKeys {
 impl SrtpKeys {
     /// Reads the keying material exported from DTLS: client key, server key, client salt, server
     /// salt (RFC 5764, 4.2). Returns `None` if its length does not match the profile.
-    pub fn exported(
+    pub fn from_exported(
         profile: SrtpProfile,
         material: &[u8],
         is_dtls_client: bool,
@@ -38,8 +38,8 @@ impl SrtpKeys {
             return None;
         }
         let (keys, salts) = material.split_at(2 * key);
-        let client = Master::new(profile, &keys[..key], &salts[..salt]);
-        let server = Master::new(profile, &keys[key..], &salts[salt..]);
+        let client = MasterKey::new(profile, &keys[..key], &salts[..salt]);
+        let server = MasterKey::new(profile, &keys[key..], &salts[salt..]);
         Some(match is_dtls_client {
             true => SrtpKeys {
                 local: client,
@@ -62,8 +62,8 @@ impl SrtpKeys {
     }
 
     /// Creates a decryptor for the first payload bytes of the other side's packets.
-    pub fn payload_start(&self) -> PayloadStart {
-        PayloadStart::new(SessionKeys::derive(&self.remote, Kind::Rtp))
+    pub fn payload_start(&self) -> PayloadStartDecryptor {
+        PayloadStartDecryptor::new(SessionKeys::derive(&self.remote, SrtpProtocol::Rtp))
     }
 
     /// Creates a sealer for RTP of this side. Two sealers must not seal the same source, because

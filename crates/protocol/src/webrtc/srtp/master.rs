@@ -8,16 +8,16 @@ pub(super) const SALT_MAX: usize = 14;
 
 /// Master key with its salt.
 #[derive(Clone, Copy)]
-pub(super) struct Master {
+pub(super) struct MasterKey {
     key: [u8; KEY_MAX],
     salt: [u8; SALT_MAX],
     profile: SrtpProfile,
 }
 
-impl Master {
+impl MasterKey {
     /// Copies key and salt, whose lengths must match the profile.
-    pub(super) fn new(profile: SrtpProfile, key: &[u8], salt: &[u8]) -> Master {
-        let mut master = Master {
+    pub(super) fn new(profile: SrtpProfile, key: &[u8], salt: &[u8]) -> MasterKey {
+        let mut master = MasterKey {
             key: [0; KEY_MAX],
             salt: [0; SALT_MAX],
             profile,

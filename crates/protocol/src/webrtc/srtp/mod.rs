@@ -27,7 +27,7 @@ pub(in crate::webrtc) use hex::hex;
 
 pub use error::{SrtpCounts, SrtpError};
 pub use keys::SrtpKeys;
-pub use payload_start::PayloadStart;
+pub use payload_start::PayloadStartDecryptor;
 pub use profile::SrtpProfile;
 pub use rtcp::{RtcpOpener, RtcpSealer};
 pub use rtp::{RtpOpener, RtpSealer};

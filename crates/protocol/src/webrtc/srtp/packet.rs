@@ -3,10 +3,10 @@
 use super::error::SrtpError;
 
 /// Length of the fixed RTP header, in bytes (RFC 3550, 5.1).
-const RTP_HEADER: usize = 12;
+const RTP_HEADER_LENGTH: usize = 12;
 
 /// Length of the part of an RTCP compound that is not encrypted, in bytes (RFC 3711, 3.4).
-pub(super) const RTCP_HEADER: usize = 8;
+pub(super) const RTCP_HEADER_LENGTH: usize = 8;
 
 /// Parts of an RTP packet that SRTP uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,18 +16,18 @@ pub(super) struct RtpParts {
     /// Sequence number.
     pub(super) sequence: u16,
     /// Length of the header with contributing sources and extensions, which is not encrypted.
-    pub(super) header: usize,
+    pub(super) header_length: usize,
 }
 
 impl RtpParts {
     /// Parses the header.
     #[inline]
-    pub(super) fn of(packet: &[u8]) -> Result<RtpParts, SrtpError> {
-        let fixed: &[u8; RTP_HEADER] = packet.first_chunk().ok_or(SrtpError::Malformed)?;
+    pub(super) fn parse(packet: &[u8]) -> Result<RtpParts, SrtpError> {
+        let fixed: &[u8; RTP_HEADER_LENGTH] = packet.first_chunk().ok_or(SrtpError::Malformed)?;
         if fixed[0] >> 6 != 2 {
             return Err(SrtpError::Malformed);
         }
-        let mut header = RTP_HEADER + 4 * usize::from(fixed[0] & 0x0f);
+        let mut header = RTP_HEADER_LENGTH + 4 * usize::from(fixed[0] & 0x0f);
         if fixed[0] & 0x10 != 0 {
             let extension: &[u8; 4] = packet
                 .get(header..)
@@ -41,14 +41,14 @@ impl RtpParts {
         Ok(RtpParts {
             ssrc: u32::from_be_bytes([fixed[8], fixed[9], fixed[10], fixed[11]]),
             sequence: u16::from_be_bytes([fixed[2], fixed[3]]),
-            header,
+            header_length: header,
         })
     }
 }
 
 /// Returns the SSRC of the first packet's sender in an RTCP compound.
-pub(super) fn rtcp_sender(compound: &[u8]) -> Result<u32, SrtpError> {
-    let header: &[u8; RTCP_HEADER] = compound.first_chunk().ok_or(SrtpError::Malformed)?;
+pub(super) fn rtcp_sender_ssrc(compound: &[u8]) -> Result<u32, SrtpError> {
+    let header: &[u8; RTCP_HEADER_LENGTH] = compound.first_chunk().ok_or(SrtpError::Malformed)?;
     if header[0] >> 6 != 2 {
         return Err(SrtpError::Malformed);
     }

@@ -8,8 +8,8 @@ use std::fmt;
 use aws_lc_rs::cipher::EncryptingKey;
 
 use super::cipher::{SessionKeys, counter_block};
-use super::index::estimate;
-use super::key_derivation::{BLOCK, apply, counter_mode};
+use super::index::estimate_index;
+use super::key_derivation::{BLOCK_LENGTH, apply_keystream, counter_mode};
 use super::packet::RtpParts;
 use super::profile::SrtpProfile;
 
@@ -21,14 +21,14 @@ const SOURCES_MAX: usize = 2048;
 const GCM_FIRST_BLOCK: u8 = 2;
 
 /// Decrypts the first payload bytes of packets of one direction.
-pub struct PayloadStart {
+pub struct PayloadStartDecryptor {
     encryption: Box<EncryptingKey>,
     keys: SessionKeys,
     /// Highest index of each source, sorted by SSRC.
     sources: Vec<(u32, u64)>,
 }
 
-impl fmt::Debug for PayloadStart {
+impl fmt::Debug for PayloadStartDecryptor {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("PayloadStart")
             .field("sources", &self.sources.len())
@@ -36,9 +36,9 @@ impl fmt::Debug for PayloadStart {
     }
 }
 
-impl PayloadStart {
-    pub(super) fn new(keys: SessionKeys) -> PayloadStart {
-        PayloadStart {
+impl PayloadStartDecryptor {
+    pub(super) fn new(keys: SessionKeys) -> PayloadStartDecryptor {
+        PayloadStartDecryptor {
             encryption: Box::new(counter_mode(keys.key())),
             keys,
             sources: Vec::new(),
@@ -47,9 +47,9 @@ impl PayloadStart {
 
     /// Decrypts the first `N` bytes of a packet's payload. The packet may be truncated after them.
     /// Returns `None` if they are missing or if there are too many sources.
-    pub fn of<const N: usize>(&mut self, packet: &[u8]) -> Option<[u8; N]> {
-        let parts = RtpParts::of(packet).ok()?;
-        let mut start: [u8; N] = *packet.get(parts.header..)?.first_chunk()?;
+    pub fn decrypt<const N: usize>(&mut self, packet: &[u8]) -> Option<[u8; N]> {
+        let parts = RtpParts::parse(packet).ok()?;
+        let mut start: [u8; N] = *packet.get(parts.header_length..)?.first_chunk()?;
         let place = match self
             .sources
             .binary_search_by_key(&parts.ssrc, |(ssrc, _)| *ssrc)
@@ -62,13 +62,13 @@ impl PayloadStart {
             }
         };
         let highest = &mut self.sources[place].1;
-        let index = estimate(*highest, parts.sequence);
+        let index = estimate_index(*highest, parts.sequence);
         *highest = index.max(*highest);
-        apply(&self.encryption, self.block(parts.ssrc, index), &mut start);
+        apply_keystream(&self.encryption, self.block(parts.ssrc, index), &mut start);
         Some(start)
     }
 
-    fn block(&self, ssrc: u32, index: u64) -> [u8; BLOCK] {
+    fn block(&self, ssrc: u32, index: u64) -> [u8; BLOCK_LENGTH] {
         match self.keys.profile() {
             SrtpProfile::AesCm128HmacSha1_80 => counter_block(self.keys.salt(), ssrc, index),
             SrtpProfile::AeadAes128Gcm | SrtpProfile::AeadAes256Gcm => {
@@ -76,9 +76,9 @@ impl PayloadStart {
                 let mut salt = [0; 14];
                 salt[2..].copy_from_slice(&self.keys.salt()[..12]);
                 let shifted = counter_block(&salt, ssrc, index);
-                let mut block = [0; BLOCK];
+                let mut block = [0; BLOCK_LENGTH];
                 block[..12].copy_from_slice(&shifted[2..14]);
-                block[BLOCK - 1] = GCM_FIRST_BLOCK;
+                block[BLOCK_LENGTH - 1] = GCM_FIRST_BLOCK;
                 block
             }
         }

@@ -1,12 +1,15 @@
 //! Sealing and opening of RTCP compounds (RFC 3711, 3.4; RFC 7714, 9). Compounds are rare, so keys
 //! are expanded for each one: expanded keys would take 1.2 KiB per client.
 
-use super::cipher::{Cipher, Kind, SessionKeys, authenticate, count, open_gcm, same, seal_gcm};
+use super::cipher::{
+    Cipher, SessionKeys, SrtpProtocol, apply_counter_mode, authenticate, open_gcm, seal_gcm,
+    verify_tag,
+};
 use super::error::{SrtpCounts, SrtpError};
-use super::master::Master;
-use super::packet::{RTCP_HEADER, rtcp_sender};
+use super::master::MasterKey;
+use super::packet::{RTCP_HEADER_LENGTH, rtcp_sender_ssrc};
 use super::profile::SrtpProfile;
-use super::replay::Window;
+use super::replay::ReplayWindow;
 use super::tag::Tag;
 
 /// Maximum number of senders with stored state. Each source that sends is one, and each subscriber
@@ -14,10 +17,10 @@ use super::tag::Tag;
 const SENDERS_MAX: usize = 2048;
 
 /// Bit of the index word that marks the compound as encrypted.
-const ENCRYPTED: u32 = 1 << 31;
+const ENCRYPTED_FLAG: u32 = 1 << 31;
 
 /// Length of the index word, in bytes.
-const WORD: usize = 4;
+const INDEX_WORD_LENGTH: usize = 4;
 
 /// Seals RTCP compounds of this side. All sources share one index, so the index is unique for each
 /// source too.
@@ -28,8 +31,8 @@ pub struct RtcpSealer {
 }
 
 impl RtcpSealer {
-    pub(super) fn new(master: &Master) -> RtcpSealer {
-        RtcpSealer::with(SessionKeys::derive(master, Kind::Rtcp), 1)
+    pub(super) fn new(master: &MasterKey) -> RtcpSealer {
+        RtcpSealer::with(SessionKeys::derive(master, SrtpProtocol::Rtcp), 1)
     }
 
     pub(super) fn with(keys: SessionKeys, next: u32) -> RtcpSealer {
@@ -38,7 +41,7 @@ impl RtcpSealer {
 
     /// Number of bytes that sealing adds to a compound: 14 or 20.
     pub fn overhead(&self) -> usize {
-        WORD + self.keys.profile().tag_length()
+        INDEX_WORD_LENGTH + self.keys.profile().tag_length()
     }
 
     /// Appends a sealed compound.
@@ -46,18 +49,18 @@ impl RtcpSealer {
     /// # Errors
     /// [`SrtpError`]; nothing is appended.
     pub fn seal(&mut self, compound: &[u8], out: &mut Vec<u8>) -> Result<(), SrtpError> {
-        let named = (rtcp_sender(compound)?, u64::from(self.next));
-        if self.next >= ENCRYPTED {
+        let named = (rtcp_sender_ssrc(compound)?, u64::from(self.next));
+        if self.next >= ENCRYPTED_FLAG {
             return Err(SrtpError::KeyUsedUp);
         }
-        let word = (ENCRYPTED | self.next).to_be_bytes();
+        let word = (ENCRYPTED_FLAG | self.next).to_be_bytes();
         self.next += 1;
         let begin = out.len();
         out.extend_from_slice(compound);
-        let (header, secret) = out[begin..].split_at_mut(RTCP_HEADER);
+        let (header, secret) = out[begin..].split_at_mut(RTCP_HEADER_LENGTH);
         match &Cipher::of(&self.keys) {
             Cipher::Gcm { key, salt, .. } => {
-                let tag = seal_gcm(key, salt, named, &clear(header, word), secret);
+                let tag = seal_gcm(key, salt, named, &associated_data(header, word), secret);
                 out.extend_from_slice(&tag);
                 out.extend_from_slice(&word);
             }
@@ -66,7 +69,7 @@ impl RtcpSealer {
                 authentication,
                 salt,
             } => {
-                count(encryption, salt, named, secret);
+                apply_counter_mode(encryption, salt, named, secret);
                 out.extend_from_slice(&word);
                 let tag = authenticate(authentication, &[&out[begin..]]);
                 out.extend_from_slice(&tag);
@@ -77,10 +80,13 @@ impl RtcpSealer {
 }
 
 /// Bytes that GCM authenticates but does not encrypt.
-fn clear(header: &[u8], word: [u8; WORD]) -> [u8; RTCP_HEADER + WORD] {
-    let mut clear = [0; RTCP_HEADER + WORD];
-    clear[..RTCP_HEADER].copy_from_slice(header);
-    clear[RTCP_HEADER..].copy_from_slice(&word);
+fn associated_data(
+    header: &[u8],
+    word: [u8; INDEX_WORD_LENGTH],
+) -> [u8; RTCP_HEADER_LENGTH + INDEX_WORD_LENGTH] {
+    let mut clear = [0; RTCP_HEADER_LENGTH + INDEX_WORD_LENGTH];
+    clear[..RTCP_HEADER_LENGTH].copy_from_slice(header);
+    clear[RTCP_HEADER_LENGTH..].copy_from_slice(&word);
     clear
 }
 
@@ -89,13 +95,13 @@ fn clear(header: &[u8], word: [u8; WORD]) -> [u8; RTCP_HEADER + WORD] {
 pub struct RtcpOpener {
     keys: SessionKeys,
     /// Replay windows, sorted by the SSRC of the sender.
-    senders: Vec<(u32, Box<Window>)>,
+    senders: Vec<(u32, Box<ReplayWindow>)>,
     counts: SrtpCounts,
 }
 
 impl RtcpOpener {
-    pub(super) fn new(master: &Master) -> RtcpOpener {
-        RtcpOpener::with(SessionKeys::derive(master, Kind::Rtcp))
+    pub(super) fn new(master: &MasterKey) -> RtcpOpener {
+        RtcpOpener::with(SessionKeys::derive(master, SrtpProtocol::Rtcp))
     }
 
     pub(super) fn with(keys: SessionKeys) -> RtcpOpener {
@@ -127,21 +133,23 @@ impl RtcpOpener {
     }
 
     fn open_uncounted(&mut self, packet: &[u8], out: &mut Vec<u8>) -> Result<(), SrtpError> {
-        let ssrc = rtcp_sender(packet)?;
+        let ssrc = rtcp_sender_ssrc(packet)?;
         let tag_length = self.profile().tag_length();
-        if packet.len() < RTCP_HEADER + WORD + tag_length {
+        if packet.len() < RTCP_HEADER_LENGTH + INDEX_WORD_LENGTH + tag_length {
             return Err(SrtpError::Malformed);
         }
         // The index word follows the tag of GCM, and precedes that of HMAC.
         let word_at = match self.profile() {
-            SrtpProfile::AesCm128HmacSha1_80 => packet.len() - WORD - tag_length,
-            SrtpProfile::AeadAes128Gcm | SrtpProfile::AeadAes256Gcm => packet.len() - WORD,
+            SrtpProfile::AesCm128HmacSha1_80 => packet.len() - INDEX_WORD_LENGTH - tag_length,
+            SrtpProfile::AeadAes128Gcm | SrtpProfile::AeadAes256Gcm => {
+                packet.len() - INDEX_WORD_LENGTH
+            }
         };
-        let word: [u8; WORD] = packet[word_at..word_at + WORD]
+        let word: [u8; INDEX_WORD_LENGTH] = packet[word_at..word_at + INDEX_WORD_LENGTH]
             .try_into()
             .expect("it is as long as a word");
-        let is_encrypted = u32::from_be_bytes(word) & ENCRYPTED != 0;
-        let index = u64::from(u32::from_be_bytes(word) & !ENCRYPTED);
+        let is_encrypted = u32::from_be_bytes(word) & ENCRYPTED_FLAG != 0;
+        let index = u64::from(u32::from_be_bytes(word) & !ENCRYPTED_FLAG);
         let place = self.senders.binary_search_by_key(&ssrc, |(ssrc, _)| *ssrc);
         if let Ok(place) = place
             && !self.senders[place].1.is_new(index)
@@ -151,20 +159,20 @@ impl RtcpOpener {
         out.clear();
         match &Cipher::of(&self.keys) {
             Cipher::Gcm { key, salt, .. } => {
-                let (header, sealed) = packet[..word_at].split_at(RTCP_HEADER);
+                let (header, sealed) = packet[..word_at].split_at(RTCP_HEADER_LENGTH);
                 out.extend_from_slice(header);
                 if is_encrypted {
-                    out.resize(word_at - Tag::ROOM, 0);
-                    let clear = clear(header, word);
-                    let secret = &mut out[RTCP_HEADER..];
+                    out.resize(word_at - Tag::LENGTH_MAX, 0);
+                    let clear = associated_data(header, word);
+                    let secret = &mut out[RTCP_HEADER_LENGTH..];
                     open_gcm(key, salt, (ssrc, index), &clear, sealed, secret)?;
                 } else {
                     // The whole compound is authenticated, but not encrypted (RFC 7714, 9.3).
-                    let (rest, tag) = sealed.split_at(sealed.len() - Tag::ROOM);
+                    let (rest, tag) = sealed.split_at(sealed.len() - Tag::LENGTH_MAX);
                     out.extend_from_slice(rest);
                     out.extend_from_slice(&word);
                     open_gcm(key, salt, (ssrc, index), out, tag, &mut [])?;
-                    out.truncate(word_at - Tag::ROOM);
+                    out.truncate(word_at - Tag::LENGTH_MAX);
                 }
             }
             Cipher::Counter {
@@ -172,24 +180,29 @@ impl RtcpOpener {
                 authentication,
                 salt,
             } => {
-                let (authenticated, tag) = packet.split_at(word_at + WORD);
-                if !same(&authenticate(authentication, &[authenticated]), tag) {
+                let (authenticated, tag) = packet.split_at(word_at + INDEX_WORD_LENGTH);
+                if !verify_tag(&authenticate(authentication, &[authenticated]), tag) {
                     return Err(SrtpError::Unauthentic);
                 }
                 out.extend_from_slice(&packet[..word_at]);
                 if is_encrypted {
-                    count(encryption, salt, (ssrc, index), &mut out[RTCP_HEADER..]);
+                    apply_counter_mode(
+                        encryption,
+                        salt,
+                        (ssrc, index),
+                        &mut out[RTCP_HEADER_LENGTH..],
+                    );
                 }
             }
         }
         match place {
-            Ok(place) => self.senders[place].1.add(index),
+            Ok(place) => self.senders[place].1.mark_received(index),
             Err(place) => {
                 if self.senders.len() >= SENDERS_MAX {
                     return Err(SrtpError::TooManySources);
                 }
-                let mut window = Box::new(Window::new());
-                window.add(index);
+                let mut window = Box::new(ReplayWindow::new());
+                window.mark_received(index);
                 self.senders.insert(place, (ssrc, window));
             }
         }

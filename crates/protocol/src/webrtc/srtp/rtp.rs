@@ -1,12 +1,15 @@
 //! Sealing and opening of RTP packets (RFC 3711, 3.3).
 
-use super::cipher::{Cipher, Kind, SessionKeys, authenticate, count, open_gcm, same, seal_gcm};
+use super::cipher::{
+    Cipher, SessionKeys, SrtpProtocol, apply_counter_mode, authenticate, open_gcm, seal_gcm,
+    verify_tag,
+};
 use super::error::{SrtpCounts, SrtpError};
-use super::index::{estimate, one_rollover_later};
-use super::master::Master;
+use super::index::{estimate_index, one_rollover_later};
+use super::master::MasterKey;
 use super::packet::RtpParts;
 use super::profile::SrtpProfile;
-use super::replay::Window;
+use super::replay::ReplayWindow;
 use super::tag::Tag;
 
 /// Maximum number of sources with stored state. A room of a hundred participants with audio, video
@@ -22,13 +25,13 @@ const INDEX_MAX: u64 = (1 << 48) - 1;
 pub struct RtpOpener {
     cipher: Cipher,
     /// Replay windows, sorted by SSRC.
-    sources: Vec<(u32, Box<Window>)>,
+    sources: Vec<(u32, Box<ReplayWindow>)>,
     counts: SrtpCounts,
 }
 
 impl RtpOpener {
-    pub(super) fn new(master: &Master) -> RtpOpener {
-        RtpOpener::with(&SessionKeys::derive(master, Kind::Rtp))
+    pub(super) fn new(master: &MasterKey) -> RtpOpener {
+        RtpOpener::with(&SessionKeys::derive(master, SrtpProtocol::Rtp))
     }
 
     pub(super) fn with(keys: &SessionKeys) -> RtpOpener {
@@ -61,17 +64,17 @@ impl RtpOpener {
     }
 
     fn open_uncounted(&mut self, packet: &[u8], out: &mut Vec<u8>) -> Result<(), SrtpError> {
-        let parts = RtpParts::of(packet)?;
-        if packet.len() < parts.header + self.profile().tag_length() {
+        let parts = RtpParts::parse(packet)?;
+        if packet.len() < parts.header_length + self.profile().tag_length() {
             return Err(SrtpError::Malformed);
         }
         let place = self
             .sources
             .binary_search_by_key(&parts.ssrc, |(ssrc, _)| *ssrc);
         let window = place.ok().map(|place| &*self.sources[place].1);
-        let highest = window.map_or(0, Window::highest);
+        let highest = window.map_or(0, ReplayWindow::highest);
         let is_new = |index| window.is_none_or(|window| window.is_new(index));
-        let expected = estimate(highest, parts.sequence);
+        let expected = estimate_index(highest, parts.sequence);
         let mut index = expected;
         let first_try = match is_new(index) {
             true => self.open_as(packet, parts, index, out),
@@ -86,13 +89,13 @@ impl RtpOpener {
             other => other?,
         }
         match place {
-            Ok(place) => self.sources[place].1.add(index),
+            Ok(place) => self.sources[place].1.mark_received(index),
             Err(place) => {
                 if self.sources.len() >= SOURCES_MAX {
                     return Err(SrtpError::TooManySources);
                 }
-                let mut window = Box::new(Window::new());
-                window.add(index);
+                let mut window = Box::new(ReplayWindow::new());
+                window.mark_received(index);
                 self.sources.insert(place, (parts.ssrc, window));
             }
         }
@@ -111,14 +114,15 @@ impl RtpOpener {
             Ok(place) => place,
             Err(_) if self.sources.len() >= SOURCES_MAX => return,
             Err(place) => {
-                self.sources.insert(place, (ssrc, Box::new(Window::new())));
+                self.sources
+                    .insert(place, (ssrc, Box::new(ReplayWindow::new())));
                 place
             }
         };
         let window = &mut self.sources[place].1;
-        let index = estimate(window.highest(), u16::from_be_bytes([high, low]));
+        let index = estimate_index(window.highest(), u16::from_be_bytes([high, low]));
         if window.is_new(index) {
-            window.add(index);
+            window.mark_received(index);
         }
     }
 
@@ -129,14 +133,21 @@ impl RtpOpener {
         index: u64,
         out: &mut Vec<u8>,
     ) -> Result<(), SrtpError> {
-        let (header, sealed) = packet.split_at(parts.header);
+        let (header, sealed) = packet.split_at(parts.header_length);
         let named = (parts.ssrc, index);
         out.clear();
         match &self.cipher {
             Cipher::Gcm { key, salt, .. } => {
                 out.extend_from_slice(header);
-                out.resize(packet.len() - Tag::ROOM, 0);
-                open_gcm(key, salt, named, header, sealed, &mut out[parts.header..])
+                out.resize(packet.len() - Tag::LENGTH_MAX, 0);
+                open_gcm(
+                    key,
+                    salt,
+                    named,
+                    header,
+                    sealed,
+                    &mut out[parts.header_length..],
+                )
             }
             Cipher::Counter {
                 encryption,
@@ -144,14 +155,14 @@ impl RtpOpener {
                 salt,
             } => {
                 let (packet, tag) = packet.split_at(packet.len() - self.profile().tag_length());
-                if !same(
-                    &authenticate(authentication, &[packet, &rollovers(index)]),
+                if !verify_tag(
+                    &authenticate(authentication, &[packet, &rollover_counter(index)]),
                     tag,
                 ) {
                     return Err(SrtpError::Unauthentic);
                 }
                 out.extend_from_slice(packet);
-                count(encryption, salt, named, &mut out[parts.header..]);
+                apply_counter_mode(encryption, salt, named, &mut out[parts.header_length..]);
                 Ok(())
             }
         }
@@ -159,7 +170,7 @@ impl RtpOpener {
 }
 
 /// Rollover counter of an index, as it is authenticated after the packet.
-fn rollovers(index: u64) -> [u8; 4] {
+fn rollover_counter(index: u64) -> [u8; 4] {
     ((index >> 16) as u32).to_be_bytes()
 }
 
@@ -172,8 +183,8 @@ pub struct RtpSealer {
 }
 
 impl RtpSealer {
-    pub(super) fn new(master: &Master) -> RtpSealer {
-        RtpSealer::with(&SessionKeys::derive(master, Kind::Rtp))
+    pub(super) fn new(master: &MasterKey) -> RtpSealer {
+        RtpSealer::with(&SessionKeys::derive(master, SrtpProtocol::Rtp))
     }
 
     pub(super) fn with(keys: &SessionKeys) -> RtpSealer {
@@ -197,9 +208,9 @@ impl RtpSealer {
     /// # Errors
     /// [`SrtpError`]; the packet is unchanged.
     pub fn seal(&mut self, packet: &mut Vec<u8>) -> Result<(), SrtpError> {
-        let parts = RtpParts::of(packet)?;
-        let (header, payload) = packet.split_at_mut(parts.header);
-        let tag = self.seal_as(parts, header, payload)?;
+        let parts = RtpParts::parse(packet)?;
+        let (header, payload) = packet.split_at_mut(parts.header_length);
+        let tag = self.seal_in_place(parts, header, payload)?;
         packet.extend_from_slice(&tag);
         Ok(())
     }
@@ -211,21 +222,21 @@ impl RtpSealer {
     /// [`SrtpError`]: `header` is not exactly one RTP header, there are too many sources, or the
     /// key is used up.
     pub fn seal_parts(&mut self, header: &[u8], payload: &mut [u8]) -> Result<Tag, SrtpError> {
-        let parts = RtpParts::of(header)?;
-        if parts.header != header.len() {
+        let parts = RtpParts::parse(header)?;
+        if parts.header_length != header.len() {
             return Err(SrtpError::Malformed);
         }
-        self.seal_as(parts, header, payload)
+        self.seal_in_place(parts, header, payload)
     }
 
-    fn seal_as(
+    fn seal_in_place(
         &mut self,
         parts: RtpParts,
         header: &[u8],
         payload: &mut [u8],
     ) -> Result<Tag, SrtpError> {
-        let index = self.index(parts)?;
-        let named = (parts.ssrc, index);
+        let next_index = self.index(parts)?;
+        let named = (parts.ssrc, next_index);
         Ok(match &self.cipher {
             Cipher::Gcm { key, salt, .. } => seal_gcm(key, salt, named, header, payload),
             Cipher::Counter {
@@ -233,8 +244,11 @@ impl RtpSealer {
                 authentication,
                 salt,
             } => {
-                count(encryption, salt, named, payload);
-                authenticate(authentication, &[header, payload, &rollovers(index)])
+                apply_counter_mode(encryption, salt, named, payload);
+                authenticate(
+                    authentication,
+                    &[header, payload, &rollover_counter(next_index)],
+                )
             }
         })
     }
@@ -253,7 +267,7 @@ impl RtpSealer {
             }
         };
         let highest = &mut self.sources[place].1;
-        let index = estimate(*highest, parts.sequence);
+        let index = estimate_index(*highest, parts.sequence);
         if index > INDEX_MAX {
             return Err(SrtpError::KeyUsedUp);
         }

@@ -2,15 +2,15 @@
 
 use proptest::prelude::*;
 
-use super::cipher::{Kind, SessionKeys};
+use super::cipher::{SessionKeys, SrtpProtocol};
 use super::hex::hex;
-use super::master::Master;
+use super::master::MasterKey;
 use super::*;
 
 /// Session keys of the examples in RFC 7714.
 fn example(profile: SrtpProfile) -> SessionKeys {
     let key: Vec<u8> = (0..profile.key_length() as u8).collect();
-    SessionKeys::of_gcm(profile, &key, b"Quid pro quo")
+    SessionKeys::from_gcm(profile, &key, b"Quid pro quo")
 }
 
 const PACKET: &str =
@@ -74,11 +74,11 @@ fn rtcp_sealed_with_gcm_matches_the_rfc() {
 }
 
 /// Master key of RFC 3711, B.3, which the tests of libsrtp use too.
-fn libsrtp(kind: Kind) -> SessionKeys {
+fn libsrtp(kind: SrtpProtocol) -> SessionKeys {
     let key = hex("E1F97A0D3E018BE0D64FA32C06DE4139");
     let salt = hex("0EC675AD498AFEEBB6960B3AABE6");
     SessionKeys::derive(
-        &Master::new(SrtpProfile::AesCm128HmacSha1_80, &key, &salt),
+        &MasterKey::new(SrtpProfile::AesCm128HmacSha1_80, &key, &salt),
         kind,
     )
 }
@@ -88,14 +88,14 @@ fn libsrtp(kind: Kind) -> SessionKeys {
 fn rtp_sealed_in_counter_mode_matches_libsrtp() {
     let plain = hex("800f1234 decafbad cafebabe abababab abababab abababab abababab");
     let mut packet = plain.clone();
-    RtpSealer::with(&libsrtp(Kind::Rtp))
+    RtpSealer::with(&libsrtp(SrtpProtocol::Rtp))
         .seal(&mut packet)
         .expect("it is RTP");
     let sealed = "800f1234 decafbad cafebabe 4e55dc4c e79978d8 8ca4d215 949d2402 b78d6acc
         99ea179b 8dbb";
     assert_eq!(packet, hex(sealed));
     let mut out = Vec::new();
-    let mut opener = RtpOpener::with(&libsrtp(Kind::Rtp));
+    let mut opener = RtpOpener::with(&libsrtp(SrtpProtocol::Rtp));
     assert_eq!(opener.open(&packet, &mut out), Ok(&plain[..]));
 }
 
@@ -103,25 +103,25 @@ fn rtp_sealed_in_counter_mode_matches_libsrtp() {
 fn rtcp_sealed_in_counter_mode_matches_libsrtp() {
     let plain = hex("81c8000b cafebabe abababab abababab abababab abababab");
     let mut sealed = Vec::new();
-    RtcpSealer::with(libsrtp(Kind::Rtcp), 1)
+    RtcpSealer::with(libsrtp(SrtpProtocol::Rtcp), 1)
         .seal(&plain, &mut sealed)
         .expect("it is RTCP");
     let expected = "81c8000b cafebabe 7128035b e487b9bd bef89041 f977a5a8 80000001
         993e08cd 54d6c123 0798";
     assert_eq!(sealed, hex(expected));
     let mut out = Vec::new();
-    let mut opener = RtcpOpener::with(libsrtp(Kind::Rtcp));
+    let mut opener = RtcpOpener::with(libsrtp(SrtpProtocol::Rtcp));
     assert_eq!(opener.open(&sealed, &mut out), Ok(&plain[..]));
 }
 
 /// Both ends of a connection, with keys made from a seed.
-fn ends(profile: SrtpProfile, seed: u8) -> [SrtpKeys; 2] {
+fn key_pair(profile: SrtpProfile, seed: u8) -> [SrtpKeys; 2] {
     let length = 2 * (profile.key_length() + profile.salt_length());
     let material: Vec<u8> = (0..length)
         .map(|place| (place as u8).wrapping_mul(seed))
         .collect();
     [true, false].map(|is_client| {
-        SrtpKeys::exported(profile, &material, is_client).expect("it is as long as it must be")
+        SrtpKeys::from_exported(profile, &material, is_client).expect("it is as long as it must be")
     })
 }
 
@@ -167,12 +167,12 @@ proptest! {
     fn only_authentic_rtp_is_opened(
         profile in any_profile(), plain in any_packet(), place: prop::sample::Index, bit in 0u8..8,
     ) {
-        let [here, there] = ends(profile, 3);
+        let [here, there] = key_pair(profile, 3);
         let mut sealed = plain.clone();
         prop_assert_eq!(here.rtp_sealer().seal(&mut sealed), Ok(()));
         prop_assert_eq!(sealed.len(), plain.len() + here.rtp_sealer().overhead());
         // A flow seals header and payload separately.
-        let header = packet::RtpParts::of(&plain).expect("it is RTP").header;
+        let header = packet::RtpParts::parse(&plain).expect("it is RTP").header_length;
         let mut payload = plain[header..].to_vec();
         let tag = here.rtp_sealer().seal_parts(&plain[..header], &mut payload);
         payload.extend_from_slice(&tag.expect("it is RTP"));
@@ -199,7 +199,7 @@ proptest! {
         profile in any_profile(), rest in prop::collection::vec(any::<u8>(), 0..100),
         place: prop::sample::Index, bit in 0u8..8,
     ) {
-        let [here, there] = ends(profile, 5);
+        let [here, there] = key_pair(profile, 5);
         let plain = [&[0x81, 201, 0, 1, 0, 0, 0, 9][..], &rest].concat();
         let (mut sealer, mut sealed) = (here.rtcp_sealer(), b"before".to_vec());
         prop_assert_eq!(sealer.seal(&plain, &mut sealed), Ok(()));
@@ -224,7 +224,7 @@ proptest! {
         if let (true, Some(first)) = (version, bytes.first_mut()) {
             *first = *first & 0x3f | 0x80;
         }
-        let [here, _] = ends(profile, 7);
+        let [here, _] = key_pair(profile, 7);
         let (mut rtp, mut rtcp, mut out) = (here.rtp_opener(), here.rtcp_opener(), Vec::new());
         prop_assert!(rtp.open(&bytes, &mut out).is_err());
         prop_assert!(rtcp.open(&bytes, &mut out).is_err());
@@ -244,7 +244,7 @@ fn rollovers_are_followed_over_a_lossy_network(
 ) {
     use rand::{RngExt, SeedableRng};
     let mut random = rand_pcg::Pcg64::seed_from_u64(seed);
-    let [here, there] = ends(profile, 11);
+    let [here, there] = key_pair(profile, 11);
     let (mut sealer, mut opener) = (here.rtp_sealer(), there.rtp_opener());
     let (mut late, mut out): (Vec<(u32, Vec<u8>)>, _) = (Vec::new(), Vec::new());
     // Leaps pass several rollovers in little time. Each is less than half of the number space.
@@ -275,7 +275,7 @@ fn rollovers_are_followed_over_a_lossy_network(
 #[test]
 fn late_packet_after_the_join_breaks_nothing() {
     for lost in [false, true] {
-        let [here, there] = ends(SrtpProfile::AeadAes256Gcm, 13);
+        let [here, there] = key_pair(SrtpProfile::AeadAes256Gcm, 13);
         let (mut sealer, mut opener) = (here.rtp_sealer(), there.rtp_opener());
         let mut out = Vec::new();
         for sequence in [1, 2, 65521, 3, 4, 5] {
@@ -297,7 +297,7 @@ fn late_packet_after_the_join_breaks_nothing() {
 
 #[test]
 fn sources_are_bounded_and_forged_ones_are_not_stored() {
-    let [here, there] = ends(SrtpProfile::AeadAes128Gcm, 17);
+    let [here, there] = key_pair(SrtpProfile::AeadAes128Gcm, 17);
     let (mut sealer, mut opener) = (here.rtp_sealer(), there.rtp_opener());
     let mut out = Vec::new();
     for ssrc in 0..5000u32 {
@@ -320,7 +320,7 @@ fn sources_are_bounded_and_forged_ones_are_not_stored() {
 fn keying_material_of_wrong_length_is_refused() {
     for profile in SrtpProfile::ALL {
         for length in [0, 55, 57, 61, 87, 89] {
-            assert!(SrtpKeys::exported(profile, &vec![1; length], true).is_none());
+            assert!(SrtpKeys::from_exported(profile, &vec![1; length], true).is_none());
         }
     }
 }
@@ -334,7 +334,7 @@ proptest! {
         payload in proptest::collection::vec(any::<u8>(), 2..60),
     ) {
         let profile = SrtpProfile::ALL[which];
-        let [here, there] = ends(profile, 5);
+        let [here, there] = key_pair(profile, 5);
         let (mut sealer, mut start) = (here.rtp_sealer(), there.payload_start());
         let mut sequence = first;
         for step in steps {
@@ -342,9 +342,9 @@ proptest! {
             let header = bytes.len() - payload.len();
             sealer.seal(&mut bytes).expect("it is in order");
             let kept = header + 2;
-            let read: Option<[u8; 2]> = start.of(&bytes[..kept]);
+            let read: Option<[u8; 2]> = start.decrypt(&bytes[..kept]);
             prop_assert_eq!(read, Some([payload[0], payload[1]]));
-            prop_assert_eq!(start.of::<2>(&bytes[..kept - 1]), None);
+            prop_assert_eq!(start.decrypt::<2>(&bytes[..kept - 1]), None);
             sequence = sequence.wrapping_add(step);
         }
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use measure::{Recorder, Time};
 
-use super::{AT_ONCE, KeyFrameRequest, Track, Tracks};
+use super::{KeyFrameRequest, STREAMS_PER_CALL, Track, Tracks};
 use crate::media::rtcp;
 use crate::webrtc::feedback;
 use crate::webrtc::metrics as m;
@@ -12,25 +12,26 @@ use crate::webrtc::metrics as m;
 /// Time for which a stream is reported after its last packet, as in browsers. RFC 3550, 6.4 limits
 /// reports to sources heard since the last one; a stream that is lost entirely would then seem
 /// healthy.
-const HEARD_WITHIN: Duration = Duration::from_secs(8);
+const ACTIVE_FOR: Duration = Duration::from_secs(8);
 
 /// Minimum interval between requests for the same packet, as in browsers: a server may process
 /// requests only this often.
-const ANSWER_MIN: Duration = Duration::from_millis(100);
+const REQUEST_INTERVAL_MIN: Duration = Duration::from_millis(100);
 
 impl Track {
     /// Returns `true` if the stream must be reported: it has recent packets, and its source sent no
     /// BYE.
-    pub(super) fn is_heard(&self, now: Time) -> bool {
+    pub(super) fn is_active(&self, now: Time) -> bool {
         let last = self.receiver.as_ref().and_then(|own| own.last_arrival());
-        !self.gone && last.is_some_and(|last| now.since(last) < HEARD_WITHIN)
+        !self.bye_received && last.is_some_and(|last| now.since(last) < ACTIVE_FOR)
     }
 }
 
 impl Tracks {
     /// Writes a report on each stream, in a compound of its own: Janus assigns the rest of a
     /// compound to the first of its streams. Begins with the stream at `from`, covers at most
-    /// [`AT_ONCE`] streams and returns where to continue. `send` may append to the compound.
+    /// [`STREAMS_PER_CALL`] streams and returns where to continue. `send` may append to the
+    /// compound.
     pub(in crate::webrtc) fn write_reports(
         &mut self,
         now: Time,
@@ -39,8 +40,8 @@ impl Tracks {
         mut send: impl FnMut(&mut Vec<u8>),
     ) -> Option<usize> {
         let mut compound = Vec::with_capacity(64);
-        for track in self.tracks.iter_mut().skip(from).take(AT_ONCE) {
-            if !track.is_heard(now) {
+        for track in self.tracks.iter_mut().skip(from).take(STREAMS_PER_CALL) {
+            if !track.is_active(now) {
                 continue;
             }
             let Some(receiver) = &mut track.receiver else {
@@ -52,36 +53,36 @@ impl Tracks {
             rtcp::write_cname(&mut compound, own, name);
             send(&mut compound);
         }
-        Some(from + AT_ONCE).filter(|next| *next < self.tracks.len())
+        Some(from + STREAMS_PER_CALL).filter(|next| *next < self.tracks.len())
     }
 
     /// Returns `true` if missing packets may be requested.
-    pub(in crate::webrtc) fn may_ask(&self) -> bool {
-        self.asks && self.agreed.iter().any(|agreed| agreed.nack)
+    pub(in crate::webrtc) fn may_request(&self) -> bool {
+        self.nack_enabled && self.formats.iter().any(|agreed| agreed.nack)
     }
 
     /// True if packets are missing that may be requested now or later. Enables the report of the
     /// next gap ([`MediaEvent::FeedbackDue`](crate::session::MediaEvent)), even if older gaps are
     /// open: the first NACK waits for no timer.
-    pub(in crate::webrtc) fn has_questions(&mut self) -> bool {
+    pub(in crate::webrtc) fn has_requests(&mut self) -> bool {
         let mut all = self
             .tracks
             .iter()
-            .filter_map(|track| track.missing.as_ref());
-        self.listens = true;
-        all.any(|missing| missing.has_questions())
+            .filter_map(|track| track.nack_tracker.as_ref());
+        self.reports_next_gap = true;
+        all.any(|missing| missing.has_requests())
     }
 
-    /// Returns `true` if the last call of [`Tracks::write_questions`] left streams for the next
+    /// Returns `true` if the last call of [`Tracks::write_requests`] left streams for the next
     /// one.
-    pub(in crate::webrtc) fn has_more_questions(&self) -> bool {
-        self.ask_from > 0
+    pub(in crate::webrtc) fn has_more_requests(&self) -> bool {
+        self.next_nack_track > 0
     }
 
-    /// Requests missing packets, in a compound for each stream, for at most [`AT_ONCE`] streams;
-    /// the others follow in the next call. A packet is requested again after `round_trip`. Returns
-    /// the number of key frame requests.
-    pub(in crate::webrtc) fn write_questions(
+    /// Requests missing packets, in a compound for each stream, for at most [`STREAMS_PER_CALL`]
+    /// streams; the others follow in the next call. A packet is requested again after `round_trip`.
+    /// Returns the number of key frame requests.
+    pub(in crate::webrtc) fn write_requests(
         &mut self,
         now: Time,
         (own, round_trip): (u32, Option<Duration>),
@@ -89,26 +90,26 @@ impl Tracks {
     ) -> u64 {
         let (mut pictures, mut said) = (0, 0);
         let (mut compound, mut asked) = (Vec::new(), Vec::new());
-        let answer = round_trip.unwrap_or_default().max(ANSWER_MIN);
+        let answer = round_trip.unwrap_or_default().max(REQUEST_INTERVAL_MIN);
         let count = self.tracks.len();
-        let first = std::mem::take(&mut self.ask_from) % count.max(1);
+        let first = std::mem::take(&mut self.next_nack_track) % count.max(1);
         for place in (first..count).chain(0..first) {
-            if said >= AT_ONCE {
-                self.ask_from = place;
+            if said >= STREAMS_PER_CALL {
+                self.next_nack_track = place;
                 break;
             }
             let track = &mut self.tracks[place];
-            let Some(missing) = &mut track.missing else {
+            let Some(missing) = &mut track.nack_tracker else {
                 continue;
             };
             missing.set_round_trip(answer);
             let needed = missing.take_key_frame_needed();
-            let picture = track.asks_by.filter(|_| needed);
-            if picture.is_none() && missing.due().is_none_or(|due| due > now) {
+            let picture = track.key_frame_request.filter(|_| needed);
+            if picture.is_none() && missing.next_due().is_none_or(|due| due > now) {
                 continue;
             }
             asked.clear();
-            missing.take_due(now, &mut asked);
+            missing.take_requests(now, &mut asked);
             if asked.is_empty() && picture.is_none() {
                 continue;
             }
@@ -120,8 +121,8 @@ impl Tracks {
             match picture {
                 Some(KeyFrameRequest::Pli) => feedback::write_pli(&mut compound, own, track.ssrc),
                 Some(KeyFrameRequest::Fir) => {
-                    track.demands = track.demands.wrapping_add(1);
-                    feedback::write_fir(&mut compound, own, track.ssrc, track.demands);
+                    track.fir_sequence = track.fir_sequence.wrapping_add(1);
+                    feedback::write_fir(&mut compound, own, track.ssrc, track.fir_sequence);
                 }
                 None => {}
             }
@@ -133,21 +134,21 @@ impl Tracks {
     }
 
     /// Returns the numbers of requested and recovered packets when they were last counted.
-    pub(in crate::webrtc) fn questions(&self) -> (u64, u64) {
-        self.counted
+    pub(in crate::webrtc) fn request_counts(&self) -> (u64, u64) {
+        self.counted_requests
     }
 
     /// Adds the packets requested and recovered since the last call to the metrics.
-    pub(in crate::webrtc) fn count_questions(&mut self, recorder: &mut Recorder) {
+    pub(in crate::webrtc) fn record_requests(&mut self, recorder: &mut Recorder) {
         let all = self
             .tracks
             .iter()
-            .filter_map(|track| track.missing.as_ref());
+            .filter_map(|track| track.nack_tracker.as_ref());
         let sum = all.map(|missing| missing.counts());
         let now = sum.fold((0, 0), |sum, own| {
-            (sum.0 + own.asked, sum.1 + own.recovered)
+            (sum.0 + own.requested, sum.1 + own.recovered)
         });
-        let before = std::mem::replace(&mut self.counted, now);
+        let before = std::mem::replace(&mut self.counted_requests, now);
         recorder.add(m::ASKED_PACKETS, now.0 - before.0);
         recorder.add(m::RECOVERED_PACKETS, now.1 - before.1);
     }

@@ -20,7 +20,7 @@ const UNITS_MAX: usize = 32;
 
 impl VideoCodec {
     /// Returns the codec with that name in a description.
-    pub(in crate::webrtc) fn of(name: &str) -> Option<VideoCodec> {
+    pub(in crate::webrtc) fn from_name(name: &str) -> Option<VideoCodec> {
         let all = [
             ("h264", VideoCodec::H264),
             ("h265", VideoCodec::H265),

@@ -6,7 +6,7 @@ use super::{HEADER_MAX, Track, Tracks};
 use crate::media::rtp::header::{FIXED_LENGTH, Header};
 use crate::media::rtp::metrics as rtp;
 use crate::session::{Arrival, MediaEvent};
-use crate::webrtc::feedback::original;
+use crate::webrtc::feedback::parse_rtx;
 use crate::webrtc::metrics as m;
 
 /// Padding bit of the first byte, and marker bit of the second.
@@ -14,13 +14,13 @@ const PADDING: u8 = 0x20;
 const MARKER: u8 = 0x80;
 
 /// Length of the original sequence number at the start of a retransmission's payload.
-const NUMBER: usize = 2;
+const OSN_LENGTH: usize = 2;
 
 impl Tracks {
     /// Counts a packet of the retransmission stream at `at` in the repaired stream, as if it had
     /// arrived there. The packet is not counted there if it is padding, or if its original cannot
     /// be determined and no requested packet is missing.
-    pub(super) fn again(
+    pub(super) fn count_retransmission(
         &mut self,
         at: usize,
         payload_type: u8,
@@ -28,9 +28,9 @@ impl Tracks {
         recorder: &mut Recorder,
     ) -> Option<MediaEvent> {
         recorder.add(m::RTX_PACKETS, 1);
-        let mut restored = std::mem::take(&mut self.restored);
+        let mut restored = std::mem::take(&mut self.restored_packet);
         restored.clear();
-        let place = match self.trailer {
+        let place = match self.srtp_overhead {
             0 => self.restore(at, payload_type, arrival, &mut restored),
             _ => self.restore_header(at, payload_type, arrival, &mut restored),
         };
@@ -42,7 +42,7 @@ impl Tracks {
                     overhead: arrival.overhead + more,
                     ..*arrival
                 };
-                self.media(place, &again, recorder)
+                self.count_media(place, &again, recorder)
             }
             None => {
                 let wire = arrival.length + arrival.overhead;
@@ -50,7 +50,7 @@ impl Tracks {
                 None
             }
         };
-        self.restored = restored;
+        self.restored_packet = restored;
         event
     }
 
@@ -65,12 +65,12 @@ impl Tracks {
         let header = Header::parse(arrival.bytes, arrival.length).ok()?;
         let end = header.payload_offset + header.payload_length;
         let payload = arrival.bytes.get(header.payload_offset..end)?;
-        let (sequence, payload) = original(payload)?;
-        let (place, payload_type) = self.repaired(at, payload_type)?;
+        let (sequence, payload) = parse_rtx(payload)?;
+        let (place, payload_type) = self.repaired_track(at, payload_type)?;
         out.extend_from_slice(&arrival.bytes[..header.payload_offset]);
-        self.become_media(place, payload_type, sequence, out);
+        self.restore_rtp_header(place, payload_type, sequence, out);
         out.extend_from_slice(payload);
-        debug_assert!(out.len() + NUMBER <= arrival.length);
+        debug_assert!(out.len() + OSN_LENGTH <= arrival.length);
         Some((place, arrival.length - out.len()))
     }
 
@@ -84,25 +84,29 @@ impl Tracks {
         arrival: &Arrival<'_>,
         out: &mut Vec<u8>,
     ) -> Option<(usize, usize)> {
-        let (place, payload_type) = self.repaired(at, payload_type)?;
+        let (place, payload_type) = self.repaired_track(at, payload_type)?;
         // Bandwidth is probed with packets that contain only padding.
-        if arrival.bytes[0] & PADDING != 0 || arrival.length < FIXED_LENGTH + self.trailer + NUMBER
+        if arrival.bytes[0] & PADDING != 0
+            || arrival.length < FIXED_LENGTH + self.srtp_overhead + OSN_LENGTH
         {
             return None;
         }
         let carried = self.check.as_mut();
-        let sequence = match carried.and_then(|check| check.carried(arrival.bytes)) {
+        let sequence = match carried.and_then(|check| check.original_sequence(arrival.bytes)) {
             Some(sequence) => sequence,
-            None => self.tracks[place].missing.as_ref()?.oldest_asked()?,
+            None => self.tracks[place]
+                .nack_tracker
+                .as_ref()?
+                .oldest_requested()?,
         };
         let header = arrival.bytes.len().min(HEADER_MAX);
         out.extend_from_slice(&arrival.bytes[..header]);
-        self.become_media(place, payload_type, sequence, out);
-        Some((place, NUMBER))
+        self.restore_rtp_header(place, payload_type, sequence, out);
+        Some((place, OSN_LENGTH))
     }
 
     /// Turns the header of a retransmission into that of the original packet.
-    fn become_media(&self, place: usize, payload_type: u8, sequence: u16, header: &mut [u8]) {
+    fn restore_rtp_header(&self, place: usize, payload_type: u8, sequence: u16, header: &mut [u8]) {
         header[0] &= !PADDING;
         header[1] = header[1] & MARKER | payload_type;
         header[2..4].copy_from_slice(&sequence.to_be_bytes());
@@ -111,16 +115,16 @@ impl Tracks {
 
     /// Returns the track that is repaired by the one at `at`, and the payload type of the
     /// originals.
-    fn repaired(&self, at: usize, payload_type: u8) -> Option<(usize, u8)> {
-        let mut agreed = self.agreed.iter();
+    fn repaired_track(&self, at: usize, payload_type: u8) -> Option<(usize, u8)> {
+        let mut agreed = self.formats.iter();
         let repairs = agreed.find(|own| own.is_rtx && own.payload_type == payload_type)?;
-        let place = self.repaired_by(self.tracks[at].ssrc, repairs.apt?)?;
+        let place = self.track_repaired_by(self.tracks[at].ssrc, repairs.apt?)?;
         Some((place, repairs.apt?))
     }
 
     /// Returns the stream that an RTX source repairs: the one that the description names, otherwise
     /// the only one with that payload type.
-    fn repaired_by(&self, rtx: u32, payload_type: u8) -> Option<usize> {
+    fn track_repaired_by(&self, rtx: u32, payload_type: u8) -> Option<usize> {
         let mut sources = self.sections.iter().flat_map(|section| &section.sources);
         if let Some((ssrc, _)) = sources.find(|(_, own)| *own == Some(rtx)) {
             let place = self.tracks.binary_search_by_key(ssrc, |track| track.ssrc);

@@ -24,13 +24,13 @@ pub(in crate::webrtc) struct Section {
 
 /// Media status of a section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::webrtc) enum Course {
+pub(in crate::webrtc) enum MediaStatus {
     /// Media arrives, or arrived until its source sent a BYE.
-    Goes,
+    Flowing,
     /// No media has arrived for this time, after some had.
     Stopped(Duration),
     /// Media never arrived, for this time since it was possible.
-    NeverCame(Duration),
+    NeverArrived(Duration),
     /// No media is expected: the sender has muted the track.
     Muted,
     /// The streams of the section cannot be determined.
@@ -39,7 +39,7 @@ pub(in crate::webrtc) enum Course {
 
 impl Tracks {
     /// Sets the sections in which media is expected.
-    pub(in crate::webrtc) fn expect(&mut self, mut sections: Vec<Section>) {
+    pub(in crate::webrtc) fn set_sections(&mut self, mut sections: Vec<Section>) {
         for section in &mut sections {
             let mut known = self.sections.iter();
             let same = known.find(|known| known.mid == section.mid && known.kind == section.kind);
@@ -55,13 +55,13 @@ impl Tracks {
     /// Returns the status of each section, for a PeerConnection that connected at `stood`.
     /// `silence` is the configured time after which media counts as stopped. `muted_until` returns
     /// the end of the last mute of a track ([`Time::NEVER`] while it is muted).
-    pub(in crate::webrtc) fn courses(
+    pub(in crate::webrtc) fn section_statuses(
         &self,
         now: Time,
         stood: Time,
         silence: Duration,
         muted_until: impl Fn(&str) -> Option<Time>,
-    ) -> Vec<(&Section, Course)> {
+    ) -> Vec<(&Section, MediaStatus)> {
         let mut named: Vec<(u32, usize)> = Vec::new();
         for (place, section) in self.sections.iter().enumerate() {
             named.extend(section.sources.iter().map(|(ssrc, _)| (*ssrc, place)));
@@ -72,13 +72,13 @@ impl Tracks {
         for track in self.tracks.iter().filter(|track| track.receiver.is_some()) {
             let place = match named.binary_search_by_key(&track.ssrc, |(ssrc, _)| *ssrc) {
                 Ok(at) => Some(named[at].1),
-                Err(_) => self.only_section(track.kind),
+                Err(_) => self.sole_section_of_kind(track.kind),
             };
             let Some(place) = place else {
                 strangers.push(track.kind);
                 continue;
             };
-            if newest[place].is_none_or(|known| known.last() < track.last()) {
+            if newest[place].is_none_or(|known| known.last_arrival() < track.last_arrival()) {
                 newest[place] = Some(track);
             }
         }
@@ -86,11 +86,11 @@ impl Tracks {
             let muted = section.track.as_deref().and_then(&muted_until);
             let since = muted.map_or(section.since, |until| section.since.max(until));
             let course = match newest {
-                _ if since == Time::NEVER => Course::Muted,
-                Some(track) if track.gone => Course::Goes,
-                Some(track) => track.course(now, since, silence),
-                None if strangers.contains(&section.kind) => Course::Unknown,
-                None => Course::NeverCame(now.since(since.max(stood))),
+                _ if since == Time::NEVER => MediaStatus::Muted,
+                Some(track) if track.bye_received => MediaStatus::Flowing,
+                Some(track) => track.status(now, since, silence),
+                None if strangers.contains(&section.kind) => MediaStatus::Unknown,
+                None => MediaStatus::NeverArrived(now.since(since.max(stood))),
             };
             (section, course)
         });
@@ -98,7 +98,7 @@ impl Tracks {
     }
 
     /// Returns the section of a kind, if it is the only one and names no sources.
-    fn only_section(&self, kind: MediaKind) -> Option<usize> {
+    fn sole_section_of_kind(&self, kind: MediaKind) -> Option<usize> {
         let sections = self.sections.iter().enumerate();
         let mut of_kind = sections.filter(|(_, section)| section.kind == kind);
         let (place, only) = of_kind.next()?;
@@ -107,22 +107,22 @@ impl Tracks {
 }
 
 impl Track {
-    fn last(&self) -> Option<Time> {
+    fn last_arrival(&self) -> Option<Time> {
         self.receiver.as_ref()?.last_arrival()
     }
 
     /// Returns the status of the track in a section that was negotiated, perhaps again, at `since`.
-    fn course(&self, now: Time, since: Time, silence: Duration) -> Course {
+    fn status(&self, now: Time, since: Time, silence: Duration) -> MediaStatus {
         let receiver = self.receiver.as_ref();
         let ends = receiver.and_then(|own| own.first_arrival().zip(own.last_arrival()));
         let (Some(receiver), Some((first, last))) = (receiver, ends) else {
-            return Course::Unknown;
+            return MediaStatus::Unknown;
         };
         let bound = silence::bound(last.since(first), receiver.longest_gap(), silence);
         let silent = now.since(last.max(since));
         match silent < bound {
-            true => Course::Goes,
-            false => Course::Stopped(silent),
+            true => MediaStatus::Flowing,
+            false => MediaStatus::Stopped(silent),
         }
     }
 }

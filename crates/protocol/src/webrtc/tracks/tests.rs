@@ -5,7 +5,7 @@ use crate::webrtc::feedback;
 use crate::webrtc::metrics::WEBRTC;
 use crate::webrtc::srtp::{RtpSealer, SrtpKeys, SrtpProfile};
 
-const VIDEO: Agreed = Agreed {
+const VIDEO: PayloadFormat = PayloadFormat {
     payload_type: 96,
     kind: MediaKind::Video,
     codec: Some(VideoCodec::H264),
@@ -13,7 +13,7 @@ const VIDEO: Agreed = Agreed {
     is_rtx: false,
     apt: None,
     nack: true,
-    asks_by: Some(KeyFrameRequest::Pli),
+    key_frame_request: Some(KeyFrameRequest::Pli),
 };
 
 const GROUPS: &[&measure::Group] = &[
@@ -24,15 +24,15 @@ const GROUPS: &[&measure::Group] = &[
 
 fn tracks() -> (Tracks, Recorder) {
     let mut tracks = Tracks::new(Duration::from_secs(1));
-    tracks.agree(vec![
+    tracks.set_formats(vec![
         VIDEO,
-        Agreed {
+        PayloadFormat {
             payload_type: 97,
             is_rtx: true,
             apt: Some(96),
             ..VIDEO
         },
-        Agreed {
+        PayloadFormat {
             payload_type: 111,
             kind: MediaKind::Audio,
             codec: None,
@@ -40,10 +40,10 @@ fn tracks() -> (Tracks, Recorder) {
             is_rtx: false,
             apt: None,
             nack: false,
-            asks_by: None,
+            key_frame_request: None,
         },
     ]);
-    tracks.set_trailer(16);
+    tracks.set_srtp_overhead(16);
     (tracks, Recorder::new(measure::Catalogue(GROUPS)))
 }
 
@@ -68,11 +68,11 @@ fn take(tracks: &mut Tracks, recorder: &mut Recorder, bytes: &[u8], ms: u64) -> 
 
 #[test]
 fn only_authentic_packets_are_counted() {
-    let keys = |client| SrtpKeys::exported(SrtpProfile::AeadAes128Gcm, &[7; 56], client);
+    let keys = |client| SrtpKeys::from_exported(SrtpProfile::AeadAes128Gcm, &[7; 56], client);
     let mut sealer = keys(false).expect("it is long enough").rtp_sealer();
     let (mut tracks, mut recorder) = tracks();
-    tracks.set_trailer(0);
-    tracks.open_packets();
+    tracks.set_srtp_overhead(0);
+    tracks.enable_decryption();
     let sealed = |sealer: &mut RtpSealer, sequence| {
         let mut bytes = packet(0x80, 96, sequence, 50);
         sealer.seal(&mut bytes).expect("it is in order");
@@ -199,14 +199,14 @@ fn each_stream_has_its_own_report() {
 #[test]
 fn missing_packets_are_requested_if_negotiated() {
     let (mut tracks, mut recorder) = tracks();
-    tracks.ask_for_missing();
+    tracks.enable_nack();
     for (payload_type, sequence, ssrc) in [(96, 1, 50), (111, 1, 20), (96, 4, 50), (111, 4, 20)] {
         let bytes = packet(0x80, payload_type, sequence, ssrc);
         take(&mut tracks, &mut recorder, &bytes, 1);
     }
     let now = Time::from_nanos(2_000_000);
     let mut asked = Vec::new();
-    let pictures = tracks.write_questions(now, (1, None), |compound| {
+    let pictures = tracks.write_requests(now, (1, None), |compound| {
         asked.extend(feedback::messages(compound).filter_map(Result::ok));
     });
     assert_eq!(pictures, 0);
@@ -222,7 +222,7 @@ fn missing_packets_are_requested_if_negotiated() {
     assert_eq!(recorder.counter(m::RECOVERED_PACKETS), 1);
     // Too many are missing for requests: a key frame is requested, for video only.
     take(&mut tracks, &mut recorder, &packet(0x80, 96, 2000, 50), 4);
-    let pictures = tracks.write_questions(Time::from_nanos(5_000_000), (1, None), |_| ());
+    let pictures = tracks.write_requests(Time::from_nanos(5_000_000), (1, None), |_| ());
     assert_eq!(pictures, 1);
 }
 
@@ -231,9 +231,12 @@ fn key_frame_is_requested_by_the_negotiated_message() {
     for asks_by in [Some(KeyFrameRequest::Pli), Some(KeyFrameRequest::Fir), None] {
         let mut recorder = Recorder::new(measure::Catalogue(GROUPS));
         let mut tracks = Tracks::new(Duration::from_secs(1));
-        tracks.agree(vec![Agreed { asks_by, ..VIDEO }]);
-        tracks.set_trailer(16);
-        tracks.ask_for_missing();
+        tracks.set_formats(vec![PayloadFormat {
+            key_frame_request: asks_by,
+            ..VIDEO
+        }]);
+        tracks.set_srtp_overhead(16);
+        tracks.enable_nack();
         for sequence in [1, 2000] {
             take(
                 &mut tracks,
@@ -244,7 +247,7 @@ fn key_frame_is_requested_by_the_negotiated_message() {
         }
         let mut requests = Vec::new();
         let now = Time::from_nanos(2_000_000);
-        let pictures = tracks.write_questions(now, (1, None), |compound| {
+        let pictures = tracks.write_requests(now, (1, None), |compound| {
             let kinds = feedback::messages(compound).flatten().map(|own| match own {
                 feedback::Message::PictureLoss { .. } => Some(KeyFrameRequest::Pli),
                 feedback::Message::FullIntra { .. } => Some(KeyFrameRequest::Fir),
@@ -260,7 +263,7 @@ fn key_frame_is_requested_by_the_negotiated_message() {
 #[test]
 fn requests_rotate_over_streams_and_wait_a_round_trip() {
     let (mut tracks, mut recorder) = tracks();
-    tracks.ask_for_missing();
+    tracks.enable_nack();
     for (sequence, ssrc) in [1, 3].into_iter().flat_map(|number| {
         // More streams than one call covers.
         (1000..1080).map(move |ssrc| (number, ssrc))
@@ -270,7 +273,7 @@ fn requests_rotate_over_streams_and_wait_a_round_trip() {
     }
     let ask = |tracks: &mut Tracks, ms: u64| {
         let (mut about, whose) = (Vec::new(), (1, Some(Duration::from_millis(300))));
-        tracks.write_questions(Time::from_nanos(ms * 1_000_000), whose, |compound| {
+        tracks.write_requests(Time::from_nanos(ms * 1_000_000), whose, |compound| {
             for message in feedback::messages(compound).filter_map(Result::ok) {
                 if let feedback::Message::Nack { media, .. } = message {
                     about.push(media);
@@ -307,7 +310,7 @@ fn ended_streams_are_not_reported() {
         about
     };
     assert_eq!(about(&mut tracks, 7_000), 3);
-    tracks.reports(&goodbye, Time::from_nanos(0), &mut recorder);
+    tracks.handle_rtcp(&goodbye, Time::from_nanos(0), &mut recorder);
     assert_eq!(about(&mut tracks, 7_000), 2);
     assert_eq!(about(&mut tracks, 9_000), 1);
     // Bandwidth estimates do not name them either.
@@ -337,9 +340,9 @@ fn section(mid: &str, kind: MediaKind, sources: &[u32]) -> Section {
 
 /// Returns the status of each section at a time, if packets of the given sources and payload types
 /// arrived every 20 ms up to the times given.
-fn courses(sections: &[Section], came: &[(u32, u8, u64)], at: u64) -> Vec<Course> {
+fn courses(sections: &[Section], came: &[(u32, u8, u64)], at: u64) -> Vec<MediaStatus> {
     let (mut tracks, mut recorder) = tracks();
-    tracks.expect(sections.to_vec());
+    tracks.set_sections(sections.to_vec());
     for ms in (0..at).step_by(20) {
         for (ssrc, payload_type, until) in came {
             if ms < *until {
@@ -349,45 +352,45 @@ fn courses(sections: &[Section], came: &[(u32, u8, u64)], at: u64) -> Vec<Course
         }
     }
     let now = Time::from_nanos(at * 1_000_000);
-    let courses = tracks.courses(now, Time::ZERO, Duration::from_secs(10), |_| None);
+    let courses = tracks.section_statuses(now, Time::ZERO, Duration::from_secs(10), |_| None);
     courses.into_iter().map(|(_, course)| course).collect()
 }
 
 #[test]
 fn section_without_media_is_detected() {
     use MediaKind::{Audio, Video};
-    let stopped = |ms| Course::Stopped(Duration::from_millis(ms));
-    let never = |ms| Course::NeverCame(Duration::from_millis(ms));
+    let stopped = |ms| MediaStatus::Stopped(Duration::from_millis(ms));
+    let never = |ms| MediaStatus::NeverArrived(Duration::from_millis(ms));
     let named = [section("0", Audio, &[20]), section("1", Video, &[50])];
     let unnamed = [section("0", Audio, &[]), section("1", Video, &[])];
     for sections in [&named, &unnamed] {
         for (until, expected) in [
-            (8_000, Course::Goes),
-            (6_100, Course::Goes),
+            (8_000, MediaStatus::Flowing),
+            (6_100, MediaStatus::Flowing),
             (5_000, stopped(3_020)),
             (0, never(8_000)),
         ] {
             let came = [(20, 111, 8_000), (50, 96, until)];
             let found = courses(sections, &came, 8_000);
-            assert_eq!(found, [Course::Goes, expected], "{until}");
+            assert_eq!(found, [MediaStatus::Flowing, expected], "{until}");
         }
     }
     // The section of a stream is ambiguous.
     let two = [section("0", Video, &[]), section("1", Video, &[51])];
     assert_eq!(
         courses(&two, &[(50, 96, 5_000)], 8_000),
-        [Course::Unknown, Course::Unknown]
+        [MediaStatus::Unknown, MediaStatus::Unknown]
     );
     // The newest of two sources of a section counts.
     let both = [section("0", Video, &[50, 51])];
     let came = [(50, 96, 2_000), (51, 96, 8_000)];
-    assert_eq!(courses(&both, &came, 8_000), [Course::Goes]);
+    assert_eq!(courses(&both, &came, 8_000), [MediaStatus::Flowing]);
 }
 
 #[test]
 fn muted_section_is_not_silent_and_gets_time_after_unmute() {
     let (mut tracks, mut recorder) = tracks();
-    tracks.expect(vec![
+    tracks.set_sections(vec![
         section("0", MediaKind::Audio, &[20]),
         section("1", MediaKind::Video, &[50]),
     ]);
@@ -397,22 +400,25 @@ fn muted_section_is_not_silent_and_gets_time_after_unmute() {
     }
     let at = |ms: u64| Time::from_nanos(ms * 1_000_000);
     for (muted, expected) in [
-        (Some(Time::NEVER), [Course::Muted; 2]),
+        (Some(Time::NEVER), [MediaStatus::Muted; 2]),
         (
             Some(at(8_500)),
-            [Course::NeverCame(Duration::from_millis(500)), Course::Goes],
+            [
+                MediaStatus::NeverArrived(Duration::from_millis(500)),
+                MediaStatus::Flowing,
+            ],
         ),
         (
             None,
             [
-                Course::NeverCame(Duration::from_millis(9_000)),
-                Course::Stopped(Duration::from_millis(8_020)),
+                MediaStatus::NeverArrived(Duration::from_millis(9_000)),
+                MediaStatus::Stopped(Duration::from_millis(8_020)),
             ],
         ),
     ] {
         let until = |track: &str| muted.filter(|_| track.starts_with("track "));
-        let found = tracks.courses(at(9_000), Time::ZERO, Duration::from_secs(10), until);
-        let found: Vec<Course> = found.into_iter().map(|(_, course)| course).collect();
+        let found = tracks.section_statuses(at(9_000), Time::ZERO, Duration::from_secs(10), until);
+        let found: Vec<MediaStatus> = found.into_iter().map(|(_, course)| course).collect();
         assert_eq!(found, expected, "{muted:?}");
     }
 }
@@ -420,26 +426,26 @@ fn muted_section_is_not_silent_and_gets_time_after_unmute() {
 #[test]
 fn source_that_sent_bye_is_not_silent() {
     let (mut tracks, mut recorder) = tracks();
-    tracks.expect(vec![section("0", MediaKind::Video, &[50])]);
+    tracks.set_sections(vec![section("0", MediaKind::Video, &[50])]);
     for ms in (0..2000).step_by(20) {
         let bytes = packet(0x80, 96, (ms / 20) as u16, 50);
         take(&mut tracks, &mut recorder, &bytes, ms);
     }
     let courses = |tracks: &Tracks| {
         let now = Time::from_nanos(9_000_000_000);
-        tracks.courses(now, Time::ZERO, Duration::from_secs(10), |_| None)[0].1
+        tracks.section_statuses(now, Time::ZERO, Duration::from_secs(10), |_| None)[0].1
     };
-    assert!(matches!(courses(&tracks), Course::Stopped(_)));
+    assert!(matches!(courses(&tracks), MediaStatus::Stopped(_)));
     // A renegotiated section has time for its media to arrive.
     let again = Section {
         since: Time::from_nanos(8_000_000_000),
         ..section("7", MediaKind::Video, &[50])
     };
-    tracks.expect(vec![again.clone()]);
-    assert_eq!(courses(&tracks), Course::Goes);
-    tracks.expect(vec![section("0", MediaKind::Video, &[50])]);
-    tracks.goodbye(50);
-    assert_eq!(courses(&tracks), Course::Goes);
+    tracks.set_sections(vec![again.clone()]);
+    assert_eq!(courses(&tracks), MediaStatus::Flowing);
+    tracks.set_sections(vec![section("0", MediaKind::Video, &[50])]);
+    tracks.handle_bye(50);
+    assert_eq!(courses(&tracks), MediaStatus::Flowing);
 }
 
 /// A retransmission of a packet, with that SSRC and sequence number.
@@ -458,10 +464,10 @@ fn rtx_packets_count_in_the_repaired_stream() {
     // The description names the repaired stream, or only one stream is possible.
     for sources in [&[(50, Some(60)), (51, Some(61))][..], &[]] {
         let (mut tracks, mut recorder) = tracks();
-        tracks.set_trailer(0);
-        tracks.ask_for_missing();
+        tracks.set_srtp_overhead(0);
+        tracks.enable_nack();
         let kind = MediaKind::Video;
-        tracks.expect(vec![Section {
+        tracks.set_sections(vec![Section {
             sources: sources.to_vec(),
             ..section("0", kind, &[])
         }]);
@@ -481,7 +487,7 @@ fn rtx_packets_count_in_the_repaired_stream() {
                 );
             }
         }
-        tracks.write_questions(Time::from_nanos(2_000_000), (1, None), |_| ());
+        tracks.write_requests(Time::from_nanos(2_000_000), (1, None), |_| ());
         let carried = packet(0x80, 96, 3, 50);
         let rtx = again(60, 900, &carried);
         take(&mut tracks, &mut recorder, &rtx, 3);
@@ -510,7 +516,7 @@ fn rtx_packets_count_in_the_repaired_stream() {
 #[test]
 fn unassignable_retransmissions_are_only_counted() {
     let (mut tracks, mut recorder) = tracks();
-    tracks.set_trailer(0);
+    tracks.set_srtp_overhead(0);
     let of = packet(0x80, 96, 3, 50);
     for (ssrc, sequence) in [(50, 1), (51, 1)] {
         take(
@@ -577,11 +583,11 @@ fn remb_is_one_and_a_half_times_the_received_rate() {
 
 #[test]
 fn key_frames_count_once_and_first_delay_is_recorded() {
-    let keys = |client| SrtpKeys::exported(SrtpProfile::AeadAes128Gcm, &[7; 56], client);
+    let keys = |client| SrtpKeys::from_exported(SrtpProfile::AeadAes128Gcm, &[7; 56], client);
     let mut sealer = keys(false).expect("it is long enough").rtp_sealer();
     let (mut tracks, mut recorder) = tracks();
-    tracks.set_trailer(0);
-    tracks.open_packets();
+    tracks.set_srtp_overhead(0);
+    tracks.enable_decryption();
     let opener = keys(true).expect("it is long enough").rtp_opener();
     tracks.set_opener(Time::from_nanos(1_000_000), Some(opener));
     // A predicted picture, two slices of a key frame, another predicted picture, and a key frame.
@@ -600,10 +606,10 @@ fn key_frames_count_once_and_first_delay_is_recorded() {
 
 #[test]
 fn key_frame_request_uses_feedback_enabled_on_both_sides() {
-    let wanted = |pli, fir| Feedback {
+    let wanted = |pli, fir| FeedbackTypes {
         pli,
         fir,
-        ..Feedback::default()
+        ..FeedbackTypes::default()
     };
     let both = [
         "nack".to_owned(),
@@ -620,7 +626,11 @@ fn key_frame_request_uses_feedback_enabled_on_both_sides() {
         (&both[2..], wanted(true, false), None),
         (&both[..1], wanted(true, true), None),
     ] {
-        assert_eq!(KeyFrameRequest::agreed(agreed, wanted), by, "{agreed:?}");
+        assert_eq!(
+            KeyFrameRequest::negotiated(agreed, wanted),
+            by,
+            "{agreed:?}"
+        );
     }
 }
 
@@ -643,7 +653,7 @@ fn more_than_a_tenth_of_unknown_media_is_described() {
             take(&mut tracks, &mut recorder, &bytes, 1);
         }
         assert_eq!(recorder.counter(m::UNKNOWN_MEDIA), u64::from(unknown));
-        let said = tracks.much_unknown();
+        let said = tracks.describe_unknown_media();
         assert_eq!(said.is_some(), much, "{said:?}");
         if let Some(said) = said {
             let all = 200 + unknown;
@@ -659,8 +669,8 @@ fn more_than_a_tenth_of_unknown_media_is_described() {
 #[test]
 fn each_new_gap_is_reported_once() {
     let (mut tracks, mut recorder) = tracks();
-    tracks.ask_for_missing();
-    assert!(!tracks.has_questions());
+    tracks.enable_nack();
+    assert!(!tracks.has_requests());
     let mut event = |tracks: &mut Tracks, sequence: u16| {
         let bytes = packet(0x80, 96, sequence, 50);
         match take(tracks, &mut recorder, &bytes, sequence.into()) {
@@ -677,11 +687,11 @@ fn each_new_gap_is_reported_once() {
     // Both are requested at once.
     assert_eq!(event(&mut tracks, 5), None);
     let mut asked = 0;
-    tracks.write_questions(Time::from_nanos(6_000_000), (1, None), |_| asked += 1);
-    assert!(tracks.has_questions() && asked == 1);
+    tracks.write_requests(Time::from_nanos(6_000_000), (1, None), |_| asked += 1);
+    assert!(tracks.has_requests() && asked == 1);
     assert_eq!(event(&mut tracks, 6), None);
     assert_eq!(event(&mut tracks, 8), missing(8));
-    assert!(tracks.has_questions());
+    assert!(tracks.has_requests());
     // A late packet, and a gap too large for requests.
     assert_eq!(event(&mut tracks, 7), None);
     assert_eq!(event(&mut tracks, 5_000), missing(5_000));
@@ -690,13 +700,13 @@ fn each_new_gap_is_reported_once() {
 #[test]
 fn first_packets_of_each_stream_have_to_be_authentic() {
     let keys = |own: u8, client| {
-        let keys = SrtpKeys::exported(SrtpProfile::AeadAes128Gcm, &[own; 56], client);
+        let keys = SrtpKeys::from_exported(SrtpProfile::AeadAes128Gcm, &[own; 56], client);
         keys.expect("it is long enough")
     };
     // One packet in `whole` is captured whole.
     let receive = |own: u8, whole: u16, first: u16| {
         let (mut tracks, mut recorder) = tracks();
-        tracks.check_first(Some(keys(7, true)));
+        tracks.authenticate_first_packets(Some(keys(7, true)));
         let mut sealer = keys(own, false).rtp_sealer();
         for (ssrc, number) in (1..=10).flat_map(|number| [(50, number), (60, number)]) {
             let mut bytes = packet(0x80, 96, first.wrapping_add(number), ssrc);

@@ -12,26 +12,26 @@ use crate::webrtc::feedback::{self, Arrivals};
 
 /// Loss up to which the estimate is not reduced; senders use the same limit
 /// (draft-ietf-rmcat-gcc-02, 6).
-const LOSS_BORNE: f64 = 0.1;
+const LOSS_TOLERATED: f64 = 0.1;
 
 /// Minimum estimate, in bits per second: enough for a sender to start with.
-const LEAST: f64 = 300_000.0;
+const ESTIMATE_MIN: f64 = 300_000.0;
 
 /// Arrivals by transport-wide sequence number.
 #[derive(Debug)]
-pub(super) struct Transport {
+pub(super) struct ArrivalFeedback {
     /// ID of the header extension.
     extension: u8,
     arrivals: Arrivals,
     /// SSRC of the last packet.
     media: u32,
     /// True if the first number must be reported to the session, which polls rarely.
-    tells_first: bool,
+    reports_first: bool,
 }
 
 /// Counts at the time of an estimate.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Estimated {
+pub(super) struct EstimateCounts {
     at: Option<Time>,
     bytes: u64,
     expected: u64,
@@ -41,42 +41,43 @@ pub(super) struct Estimated {
 impl Tracks {
     /// Enables the recording of arrival times, by the numbers in that header extension; `None`
     /// disables it.
-    pub(in crate::webrtc) fn tell_arrivals(&mut self, extension: Option<u8>) {
-        let known = self.transport.as_ref().map(|own| own.extension);
+    pub(in crate::webrtc) fn set_arrivals_extension(&mut self, extension: Option<u8>) {
+        let known = self.arrival_feedback.as_ref().map(|own| own.extension);
         if known != extension {
-            self.transport = extension.map(|extension| {
-                Box::new(Transport {
+            self.arrival_feedback = extension.map(|extension| {
+                Box::new(ArrivalFeedback {
                     extension,
                     arrivals: Arrivals::default(),
                     media: 0,
-                    tells_first: false,
+                    reports_first: false,
                 })
             });
         }
     }
 
     /// Returns `true` if arrival times are recorded.
-    pub(in crate::webrtc) fn tells_arrivals(&self) -> bool {
-        self.transport.is_some()
+    pub(in crate::webrtc) fn records_arrivals(&self) -> bool {
+        self.arrival_feedback.is_some()
     }
 
     /// Returns `true` if arrival times are recorded and media has arrived, but without numbers.
     /// Some servers negotiate numbers and send none, others number video but not audio. The first
     /// number is then reported to the session.
-    pub(in crate::webrtc) fn lack_numbers(&mut self) -> bool {
+    pub(in crate::webrtc) fn lacks_numbers(&mut self) -> bool {
         let mut heard = self.tracks.iter().filter_map(|own| own.receiver.as_ref());
-        let Some(transport) = &mut self.transport else {
+        let Some(transport) = &mut self.arrival_feedback else {
             return false;
         };
-        let lacks = !transport.arrivals.has_begun() && heard.any(|own| own.counts().received > 0);
-        transport.tells_first = lacks;
+        let lacks =
+            !transport.arrivals.has_arrivals() && heard.any(|own| own.counts().received > 0);
+        transport.reports_first = lacks;
         lacks
     }
 
     /// Returns the event for the first number, if the session waits for it.
-    pub(super) fn first_number(&mut self) -> Option<MediaEvent> {
-        let transport = self.transport.as_mut()?;
-        std::mem::take(&mut transport.tells_first).then_some(MediaEvent::Numbered)
+    pub(super) fn first_number_event(&mut self) -> Option<MediaEvent> {
+        let transport = self.arrival_feedback.as_mut()?;
+        std::mem::take(&mut transport.reports_first).then_some(MediaEvent::FirstTransportNumber)
     }
 
     /// Writes compounds with the arrivals since the last call. Returns the number of packets in
@@ -86,12 +87,12 @@ impl Tracks {
         own: u32,
         mut send: impl FnMut(&[u8]) -> bool,
     ) -> u64 {
-        let Some(transport) = &mut self.transport else {
+        let Some(transport) = &mut self.arrival_feedback else {
             return 0;
         };
         let (mut told, mut compound) = (0, Vec::new());
         loop {
-            let before = transport.arrivals.counts().said;
+            let before = transport.arrivals.counts().reported;
             compound.clear();
             rtcp::write_receiver_report(&mut compound, own, &[]);
             if !transport
@@ -101,7 +102,7 @@ impl Tracks {
                 return told;
             }
             if send(&compound) {
-                told += transport.arrivals.counts().said - before;
+                told += transport.arrivals.counts().reported - before;
             }
         }
     }
@@ -116,9 +117,9 @@ impl Tracks {
         own: u32,
         compound: &mut Vec<u8>,
     ) -> Option<u64> {
-        let mut sum = Estimated {
+        let mut sum = EstimateCounts {
             at: Some(now),
-            ..Estimated::default()
+            ..EstimateCounts::default()
         };
         let mut sources = Vec::new();
         for track in &self.tracks {
@@ -127,10 +128,10 @@ impl Tracks {
                 sum.bytes += counts.wire_bytes;
                 sum.expected += counts.expected;
                 sum.received += counts.received;
-                sources.extend(track.is_heard(now).then_some(track.ssrc));
+                sources.extend(track.is_active(now).then_some(track.ssrc));
             }
         }
-        let before = std::mem::replace(&mut self.estimated, sum);
+        let before = std::mem::replace(&mut self.last_estimate, sum);
         let span = now.since(before.at?);
         if span < Duration::from_millis(100) || sources.is_empty() {
             return None;
@@ -145,26 +146,26 @@ impl Tracks {
         } else {
             0.0
         };
-        let lowered = match loss > LOSS_BORNE {
+        let lowered = match loss > LOSS_TOLERATED {
             true => 1.0 - loss / 2.0,
             false => 1.0,
         };
-        let estimate = ((rate * 1.5).max(LEAST) * lowered) as u64;
+        let estimate = ((rate * 1.5).max(ESTIMATE_MIN) * lowered) as u64;
         feedback::write_remb(compound, own, estimate, &sources);
         Some(estimate)
     }
 }
 
-impl Transport {
+impl ArrivalFeedback {
     /// Records the arrival of a packet. Returns `true` if the session waits for its number.
     #[inline]
-    pub(super) fn packet(&mut self, ssrc: u32, arrival: &Arrival<'_>) -> bool {
-        let Some(&[high, low]) = extension::find(arrival.bytes, self.extension) else {
+    pub(super) fn record_arrival(&mut self, ssrc: u32, arrival: &Arrival<'_>) -> bool {
+        let Some(&[high, low]) = extension::find_element(arrival.bytes, self.extension) else {
             return false;
         };
         self.media = ssrc;
         let number = u16::from_be_bytes([high, low]);
-        self.arrivals.packet(number, arrival.at);
-        self.tells_first
+        self.arrivals.record_arrival(number, arrival.at);
+        self.reports_first
     }
 }

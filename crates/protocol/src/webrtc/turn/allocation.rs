@@ -17,17 +17,17 @@ use super::message::{Class, Message, Method, TransactionId, Writer, attribute};
 /// Time until the first retransmission of a request over UDP. It doubles each time, up to
 /// [`RETRANSMISSION_MAX`]. RFC 8489 (6.2.1) recommends half a second and allows other values;
 /// browsers use this one.
-const RETRANSMISSION: Duration = Duration::from_millis(250);
+const RETRANSMISSION_INITIAL: Duration = Duration::from_millis(250);
 const RETRANSMISSION_MAX: Duration = Duration::from_secs(8);
 
 /// Interval between renewals of permissions and channels: one minute less than the lifetime of a
 /// permission (5 minutes; RFC 8656, 9). A channel lasts 10 minutes (RFC 8656, 12). Its renewal
 /// renews the permission too.
-const RENEW_AFTER: Duration = Duration::from_secs(240);
+const RENEWAL_INTERVAL: Duration = Duration::from_secs(240);
 
 /// Time before expiry at which an allocation is refreshed, unless its lifetime is shorter than
 /// twice this value.
-const REFRESH_BEFORE: Duration = Duration::from_secs(60);
+const REFRESH_MARGIN: Duration = Duration::from_secs(60);
 
 /// Minimum lifetime, in seconds. A shorter one of the server is raised to it, which bounds the rate
 /// of refreshes.
@@ -37,14 +37,14 @@ const LIFETIME_MIN: u32 = 10;
 const PERMISSION_LIFETIME: Duration = Duration::from_secs(300);
 
 /// Delay until a refused permission may be requested again.
-const ASK_AGAIN_AFTER: Duration = Duration::from_secs(10);
+const PERMISSION_RETRY_DELAY: Duration = Duration::from_secs(10);
 
 /// Maximum number of answered requests that are remembered. A request that was retransmitted before
 /// its answer arrived is answered again.
 const ANSWERED_MAX: usize = 16;
 
 /// Maximum number of times that a request is repeated with another nonce (RFC 8489, 9.2.5).
-const STALE_MAX: u32 = 4;
+const NONCE_RETRIES_MAX: u32 = 4;
 
 /// Maximum number of peers. ICE keeps as many.
 const PEERS_MAX: usize = 32;
@@ -68,19 +68,19 @@ const IPV6: u32 = 2 << 24;
 enum Purpose {
     Allocate,
     Refresh,
-    Permit(IpAddr),
-    Bind(SocketAddr, u16),
+    CreatePermission(IpAddr),
+    BindChannel(SocketAddr, u16),
     /// Refresh with a lifetime of 0 (RFC 8656, 7).
-    GiveBack,
+    Release,
 }
 
 impl Purpose {
     fn method(self) -> Method {
         match self {
             Purpose::Allocate => Method::Allocate,
-            Purpose::Refresh | Purpose::GiveBack => Method::Refresh,
-            Purpose::Permit(_) => Method::CreatePermission,
-            Purpose::Bind(..) => Method::ChannelBind,
+            Purpose::Refresh | Purpose::Release => Method::Refresh,
+            Purpose::CreatePermission(_) => Method::CreatePermission,
+            Purpose::BindChannel(..) => Method::ChannelBind,
         }
     }
 }
@@ -92,12 +92,12 @@ struct Request {
     transaction: TransactionId,
     bytes: Vec<u8>,
     /// True if the request is authenticated.
-    signed: bool,
+    authenticated: bool,
     /// Number of times that the request was repeated with another nonce.
-    stale: u32,
-    again_at: Time,
-    wait: Duration,
-    until: Time,
+    nonce_retries: u32,
+    retransmit_at: Time,
+    retransmit_interval: Duration,
+    deadline: Time,
 }
 
 /// Permission for the peers at an IP address.
@@ -116,7 +116,7 @@ struct Permission {
 
 /// Channel to a peer, which replaces STUN messages by a short header.
 #[derive(Debug)]
-struct Channel {
+struct ChannelBinding {
     number: u16,
     peer: SocketAddr,
     bound: bool,
@@ -136,7 +136,7 @@ pub struct Allocation {
     relayed: Option<SocketAddr>,
     refresh_at: Option<Time>,
     permissions: Vec<Permission>,
-    channels: Vec<Channel>,
+    channels: Vec<ChannelBinding>,
     /// Datagrams held until their peer is permitted.
     held: VecDeque<(SocketAddr, Vec<u8>)>,
     /// Reason of the last refused permission.
@@ -144,16 +144,16 @@ pub struct Allocation {
     out: VecDeque<Vec<u8>>,
     events: VecDeque<TurnEvent>,
     /// Transactions of the last answered requests.
-    answered: VecDeque<TransactionId>,
+    answered_transactions: VecDeque<TransactionId>,
     /// True while the relayed address is being released.
     is_closing: bool,
-    is_over: bool,
+    is_ended: bool,
     dropped: u64,
 }
 
 impl Allocation {
     /// Requests a relayed address. `seed` determines the transaction IDs.
-    pub fn begin(now: Time, settings: TurnSettings, seed: u64) -> Allocation {
+    pub fn new(now: Time, settings: TurnSettings, seed: u64) -> Allocation {
         let mut allocation = Allocation {
             settings,
             random: Pcg64::seed_from_u64(seed),
@@ -169,12 +169,12 @@ impl Allocation {
             refusal: None,
             out: VecDeque::new(),
             events: VecDeque::new(),
-            answered: VecDeque::new(),
+            answered_transactions: VecDeque::new(),
             is_closing: false,
-            is_over: false,
+            is_ended: false,
             dropped: 0,
         };
-        allocation.request(now, Purpose::Allocate, 0);
+        allocation.send_request(now, Purpose::Allocate, 0);
         allocation
     }
 
@@ -197,7 +197,7 @@ impl Allocation {
     /// Binds a channel to a peer, so that its media leaves with a short header (RFC 8656, 12).
     /// [`TurnEvent::Bound`] follows, at once if the channel is already bound.
     pub fn bind(&mut self, now: Time, peer: SocketAddr) {
-        if self.is_over || self.is_closing || self.relayed.is_none() {
+        if self.is_ended || self.is_closing || self.relayed.is_none() {
             return;
         }
         let mut channels = self.channels.iter();
@@ -212,20 +212,20 @@ impl Allocation {
             return;
         }
         let number = *CHANNELS.start() + self.channels.len() as u16;
-        self.channels.push(Channel {
+        self.channels.push(ChannelBinding {
             number,
             peer,
             bound: false,
             renew_at: Time::NEVER,
         });
-        self.request(now, Purpose::Bind(peer, number), 0);
+        self.send_request(now, Purpose::BindChannel(peer, number), 0);
     }
 
     /// Appends a message that carries a datagram to a peer. If the peer needs a permission first,
     /// nothing is appended: the datagram is held and later returned by
     /// [`Allocation::poll_transmit`].
     pub fn send(&mut self, now: Time, to: SocketAddr, bytes: &[u8], out: &mut Vec<u8>) {
-        if self.is_over || self.is_closing || self.relayed.is_none() {
+        if self.is_ended || self.is_closing || self.relayed.is_none() {
             return;
         }
         if let Some(channel) = self.channels.iter().find(|own| own.peer == to && own.bound) {
@@ -233,7 +233,7 @@ impl Allocation {
                 number: channel.number,
                 padded: self.settings.reliable,
             };
-            let (head, padding) = channel.around(bytes.len());
+            let (head, padding) = channel.header_and_padding(bytes.len());
             for part in [&head, bytes, padding] {
                 out.extend_from_slice(part);
             }
@@ -248,15 +248,15 @@ impl Allocation {
                 let lapses = !std::mem::replace(&mut permission.used, true)
                     && permission.renew_at == Time::NEVER;
                 if lapses {
-                    self.request(now, Purpose::Permit(to.ip()), 0);
+                    self.send_request(now, Purpose::CreatePermission(to.ip()), 0);
                 }
-                self.indicate(to, bytes, out);
+                self.write_send_indication(to, bytes, out);
             }
             Some(at) => {
                 let permission = &mut self.permissions[at];
                 if permission.renew_at <= now {
                     permission.renew_at = Time::NEVER;
-                    self.request(now, Purpose::Permit(to.ip()), 0);
+                    self.send_request(now, Purpose::CreatePermission(to.ip()), 0);
                 }
                 self.hold(to, bytes);
             }
@@ -268,7 +268,7 @@ impl Allocation {
                     renew_at: Time::NEVER,
                     ends_at: Time::NEVER,
                 });
-                self.request(now, Purpose::Permit(to.ip()), 0);
+                self.send_request(now, Purpose::CreatePermission(to.ip()), 0);
                 self.hold(to, bytes);
             }
             None => {}
@@ -279,14 +279,14 @@ impl Allocation {
     /// refused.
     fn hold(&mut self, to: SocketAddr, bytes: &[u8]) {
         let mut requests = self.requests.iter();
-        let asked = requests.any(|own| own.purpose == Purpose::Permit(to.ip()));
+        let asked = requests.any(|own| own.purpose == Purpose::CreatePermission(to.ip()));
         if asked && self.held.len() < HELD_MAX {
             self.held.push_back((to, bytes.to_vec()));
         }
     }
 
-    fn indicate(&mut self, to: SocketAddr, bytes: &[u8], out: &mut Vec<u8>) {
-        let transaction = self.transaction();
+    fn write_send_indication(&mut self, to: SocketAddr, bytes: &[u8], out: &mut Vec<u8>) {
+        let transaction = self.draw_transaction_id();
         Writer::new(out, Method::Send, Class::Indication, transaction)
             .address(attribute::XOR_PEER_ADDRESS, to)
             .attribute(attribute::DATA, bytes)
@@ -296,10 +296,10 @@ impl Allocation {
     /// Handles a datagram, or a frame of the connection, from the server.
     pub fn handle<'a>(&mut self, now: Time, bytes: &'a [u8]) -> TurnReceived<'a> {
         let received = match bytes.first() {
-            _ if self.is_over => TurnReceived::Dropped,
+            _ if self.is_ended => TurnReceived::Dropped,
             Some(0x40..=0x4f) => self.channel_data(bytes),
             _ => match Message::parse(bytes) {
-                Ok(message) => self.message(now, &message),
+                Ok(message) => self.handle_message(now, &message),
                 Err(_) => TurnReceived::Dropped,
             },
         };
@@ -328,7 +328,7 @@ impl Allocation {
         }
     }
 
-    fn message<'a>(&mut self, now: Time, message: &Message<'a>) -> TurnReceived<'a> {
+    fn handle_message<'a>(&mut self, now: Time, message: &Message<'a>) -> TurnReceived<'a> {
         match (message.class, message.method) {
             (Class::Indication, Some(Method::Data)) => {
                 let peer = message.address(attribute::XOR_PEER_ADDRESS);
@@ -342,12 +342,14 @@ impl Allocation {
                     _ => TurnReceived::Dropped,
                 }
             }
-            (Class::Success | Class::Error, Some(method)) => self.answer(now, method, message),
+            (Class::Success | Class::Error, Some(method)) => {
+                self.handle_response(now, method, message)
+            }
             _ => TurnReceived::Dropped,
         }
     }
 
-    fn answer(
+    fn handle_response(
         &mut self,
         now: Time,
         method: Method,
@@ -357,12 +359,12 @@ impl Allocation {
         let Some(at) = requests.position(|own| {
             own.transaction == message.transaction && own.purpose.method() == method
         }) else {
-            return match self.answered.contains(&message.transaction) {
+            return match self.answered_transactions.contains(&message.transaction) {
                 true => TurnReceived::Handled,
                 false => TurnReceived::Dropped,
             };
         };
-        let signed = self.requests[at].signed;
+        let signed = self.requests[at].authenticated;
         let error = match message.class {
             Class::Error => match message.error() {
                 Some(error) => Some(error),
@@ -379,19 +381,19 @@ impl Allocation {
             return TurnReceived::Dropped;
         }
         let request = self.requests.swap_remove(at);
-        if self.answered.len() >= ANSWERED_MAX {
-            self.answered.pop_front();
+        if self.answered_transactions.len() >= ANSWERED_MAX {
+            self.answered_transactions.pop_front();
         }
-        self.answered.push_back(request.transaction);
+        self.answered_transactions.push_back(request.transaction);
         match error {
-            None => self.granted(now, request.purpose, message),
-            Some((code, reason)) => self.refused(now, &request, (code, &reason), message),
+            None => self.handle_success(now, request.purpose, message),
+            Some((code, reason)) => self.handle_error(now, &request, (code, &reason), message),
         }
         TurnReceived::Handled
     }
 
     /// Handles a success response.
-    fn granted(&mut self, now: Time, purpose: Purpose, message: &Message<'_>) {
+    fn handle_success(&mut self, now: Time, purpose: Purpose, message: &Message<'_>) {
         let lifetime = || {
             let seconds = message.number(attribute::LIFETIME).unwrap_or(600);
             Duration::from_secs(u64::from(seconds.max(LIFETIME_MIN)))
@@ -408,41 +410,41 @@ impl Allocation {
                 };
                 self.relayed = Some(relayed);
                 if self.is_closing {
-                    return self.request(now, Purpose::GiveBack, 0);
+                    return self.send_request(now, Purpose::Release, 0);
                 }
-                self.refresh_at = Some(now + renewed_after(lifetime()));
+                self.refresh_at = Some(now + refresh_delay(lifetime()));
                 self.events.push_back(TurnEvent::Allocated { relayed });
             }
-            Purpose::Refresh => self.refresh_at = Some(now + renewed_after(lifetime())),
-            Purpose::Permit(ip) => self.permitted(now, ip),
-            Purpose::GiveBack => self.is_over = true,
-            Purpose::Bind(peer, number) => {
+            Purpose::Refresh => self.refresh_at = Some(now + refresh_delay(lifetime())),
+            Purpose::CreatePermission(ip) => self.permission_granted(now, ip),
+            Purpose::Release => self.is_ended = true,
+            Purpose::BindChannel(peer, number) => {
                 let mut channels = self.channels.iter_mut();
                 if let Some(channel) = channels.find(|own| own.number == number) {
-                    channel.renew_at = now + RENEW_AFTER;
+                    channel.renew_at = now + RENEWAL_INTERVAL;
                     if !std::mem::replace(&mut channel.bound, true) {
                         let channel = number;
                         self.events.push_back(TurnEvent::Bound { peer, channel });
                     }
                 }
-                self.permitted(now, peer.ip());
+                self.permission_granted(now, peer.ip());
             }
         }
     }
 
     /// Marks a permission as granted, and sends the datagrams held for its peers.
-    fn permitted(&mut self, now: Time, ip: IpAddr) {
+    fn permission_granted(&mut self, now: Time, ip: IpAddr) {
         let mut permissions = self.permissions.iter_mut();
         if let Some(permission) = permissions.find(|own| own.ip == ip) {
             permission.granted = true;
             permission.used = false;
-            permission.renew_at = now + RENEW_AFTER;
+            permission.renew_at = now + RENEWAL_INTERVAL;
             permission.ends_at = now + PERMISSION_LIFETIME;
         }
         for (to, bytes) in std::mem::take(&mut self.held) {
             if to.ip() == ip {
                 let mut out = Vec::new();
-                self.indicate(to, &bytes, &mut out);
+                self.write_send_indication(to, &bytes, &mut out);
                 self.out.push_back(out);
             } else {
                 self.held.push_back((to, bytes));
@@ -450,7 +452,7 @@ impl Allocation {
         }
     }
 
-    fn refused(
+    fn handle_error(
         &mut self,
         now: Time,
         request: &Request,
@@ -458,15 +460,15 @@ impl Allocation {
         message: &Message<'_>,
     ) {
         if self.is_closing && request.purpose == Purpose::Allocate {
-            self.is_over = true;
+            self.is_ended = true;
             return;
         }
-        let asks = (code == 401 && !request.signed) || code == 438;
-        if asks && request.stale < STALE_MAX && self.learn(message) {
-            return self.request(now, request.purpose, request.stale + 1);
+        let asks = (code == 401 && !request.authenticated) || code == 438;
+        if asks && request.nonce_retries < NONCE_RETRIES_MAX && self.store_challenge(message) {
+            return self.send_request(now, request.purpose, request.nonce_retries + 1);
         }
         let text = format!("{}: {code} {reason}", request.purpose.method().name());
-        self.not_granted(
+        self.request_failed(
             now,
             request.purpose,
             match code {
@@ -477,7 +479,7 @@ impl Allocation {
     }
 
     /// Stores the realm and nonce for later requests. Returns `false` if they are missing.
-    fn learn(&mut self, message: &Message<'_>) -> bool {
+    fn store_challenge(&mut self, message: &Message<'_>) -> bool {
         let value = |number| {
             let value = message.attribute(number);
             value.filter(|own| !own.is_empty() && own.len() <= REALM_MAX)
@@ -501,24 +503,26 @@ impl Allocation {
         true
     }
 
-    fn not_granted(&mut self, now: Time, purpose: Purpose, failure: TurnFailure) {
+    fn request_failed(&mut self, now: Time, purpose: Purpose, failure: TurnFailure) {
         match (purpose, failure) {
             // The server has released the allocation, or will do so when it expires.
-            (Purpose::GiveBack, _) => self.is_over = true,
-            (Purpose::Allocate, _) if self.is_closing => self.is_over = true,
+            (Purpose::Release, _) => self.is_ended = true,
+            (Purpose::Allocate, _) if self.is_closing => self.is_ended = true,
             // Other peers may be permitted.
-            (Purpose::Permit(ip), failure) => {
+            (Purpose::CreatePermission(ip), failure) => {
                 self.held.retain(|(to, _)| to.ip() != ip);
                 let mut permissions = self.permissions.iter_mut();
                 if let Some(permission) = permissions.find(|own| own.ip == ip) {
                     permission.granted = false;
-                    permission.renew_at = now + ASK_AGAIN_AFTER;
+                    permission.renew_at = now + PERMISSION_RETRY_DELAY;
                     permission.ends_at = Time::NEVER;
                 }
                 self.refusal = Some(format!("{} (for {ip})", failure.text()));
             }
-            (Purpose::Bind(_, number), failure) if !self.is_bound(number) => self.fail(failure),
-            (Purpose::Refresh | Purpose::Bind(..), failure) => {
+            (Purpose::BindChannel(_, number), failure) if !self.is_bound(number) => {
+                self.fail(failure)
+            }
+            (Purpose::Refresh | Purpose::BindChannel(..), failure) => {
                 self.fail(TurnFailure::Lost(failure.text().to_owned()));
             }
             (Purpose::Allocate, failure) => self.fail(failure),
@@ -531,40 +535,40 @@ impl Allocation {
     }
 
     fn fail(&mut self, failure: TurnFailure) {
-        if !std::mem::replace(&mut self.is_over, true) {
+        if !std::mem::replace(&mut self.is_ended, true) {
             self.requests.clear();
             self.held.clear();
             self.events.push_back(TurnEvent::Failed(failure));
         }
     }
 
-    fn transaction(&mut self) -> TransactionId {
+    fn draw_transaction_id(&mut self) -> TransactionId {
         let mut transaction = [0; 12];
         self.random.fill_bytes(&mut transaction);
         transaction
     }
 
-    fn request(&mut self, now: Time, purpose: Purpose, stale: u32) {
-        let (transaction, bytes) = self.write(purpose);
+    fn send_request(&mut self, now: Time, purpose: Purpose, stale: u32) {
+        let (transaction, bytes) = self.write_request(purpose);
         self.out.push_back(bytes.clone());
         let wait = match self.settings.reliable {
             true => self.settings.timeout,
-            false => RETRANSMISSION,
+            false => RETRANSMISSION_INITIAL,
         };
         self.requests.push(Request {
             purpose,
             transaction,
             bytes,
-            signed: self.key.is_some(),
-            stale,
-            again_at: now + wait,
-            wait,
-            until: now + self.settings.timeout,
+            authenticated: self.key.is_some(),
+            nonce_retries: stale,
+            retransmit_at: now + wait,
+            retransmit_interval: wait,
+            deadline: now + self.settings.timeout,
         });
     }
 
-    fn write(&mut self, purpose: Purpose) -> (TransactionId, Vec<u8>) {
-        let transaction = self.transaction();
+    fn write_request(&mut self, purpose: Purpose) -> (TransactionId, Vec<u8>) {
+        let transaction = self.draw_transaction_id();
         let mut bytes = Vec::new();
         let mut writer = Writer::new(&mut bytes, purpose.method(), Class::Request, transaction);
         writer = match purpose {
@@ -575,11 +579,11 @@ impl Allocation {
                     .number(attribute::REQUESTED_ADDRESS_FAMILY, family)
             }
             Purpose::Refresh => writer,
-            Purpose::GiveBack => writer.number(attribute::LIFETIME, 0),
-            Purpose::Permit(ip) => {
+            Purpose::Release => writer.number(attribute::LIFETIME, 0),
+            Purpose::CreatePermission(ip) => {
                 writer.address(attribute::XOR_PEER_ADDRESS, SocketAddr::new(ip, 0))
             }
-            Purpose::Bind(peer, number) => writer
+            Purpose::BindChannel(peer, number) => writer
                 .number(attribute::CHANNEL_NUMBER, u32::from(number) << 16)
                 .address(attribute::XOR_PEER_ADDRESS, peer),
         };
@@ -595,32 +599,34 @@ impl Allocation {
 
     /// Releases the relayed address. If the allocation is still pending, it is released as soon as
     /// it is granted. Nothing more is sent to peers. The release is complete when
-    /// [`Allocation::is_over`] returns true.
+    /// [`Allocation::is_ended`] returns true.
     pub fn close(&mut self, now: Time) {
-        if self.is_over || std::mem::replace(&mut self.is_closing, true) {
+        if self.is_ended || std::mem::replace(&mut self.is_closing, true) {
             return;
         }
         self.held.clear();
         let asked = |own: &Request| own.purpose == Purpose::Allocate;
         self.requests.retain(asked);
         if self.relayed.is_some() {
-            self.request(now, Purpose::GiveBack, 0);
+            self.send_request(now, Purpose::Release, 0);
         }
-        self.is_over = self.requests.is_empty();
+        self.is_ended = self.requests.is_empty();
     }
 
     /// Returns true if there is no relayed address and none is being requested.
-    pub fn is_over(&self) -> bool {
-        self.is_over
+    pub fn is_ended(&self) -> bool {
+        self.is_ended
     }
 
     /// Time at which [`Allocation::handle_timeout`] is due.
     pub fn deadline(&self) -> Option<Time> {
-        if self.is_over {
+        if self.is_ended {
             return None;
         }
         let requests = self.requests.iter();
-        let requests = requests.map(|own| own.again_at.min(own.until)).min();
+        let requests = requests
+            .map(|own| own.retransmit_at.min(own.deadline))
+            .min();
         if self.is_closing {
             return requests;
         }
@@ -636,22 +642,23 @@ impl Allocation {
 
     /// Handles all timers that are due.
     pub fn handle_timeout(&mut self, now: Time) {
-        if self.is_over {
+        if self.is_ended {
             return;
         }
-        let over = |own: &Request| own.until <= now;
+        let over = |own: &Request| own.deadline <= now;
         while let Some(at) = self.requests.iter().position(over) {
             let purpose = self.requests.swap_remove(at).purpose;
             let text = format!("{}: no answer in time", purpose.method().name());
-            self.not_granted(now, purpose, TurnFailure::TimedOut(text));
+            self.request_failed(now, purpose, TurnFailure::TimedOut(text));
         }
-        if self.is_over {
+        if self.is_ended {
             return;
         }
         for request in &mut self.requests {
-            if request.again_at <= now {
-                request.wait = (2 * request.wait).min(RETRANSMISSION_MAX);
-                request.again_at = now + request.wait;
+            if request.retransmit_at <= now {
+                request.retransmit_interval =
+                    (2 * request.retransmit_interval).min(RETRANSMISSION_MAX);
+                request.retransmit_at = now + request.retransmit_interval;
                 self.out.push_back(request.bytes.clone());
             }
         }
@@ -660,7 +667,7 @@ impl Allocation {
         }
         if self.refresh_at.is_some_and(|at| at <= now) {
             self.refresh_at = None;
-            self.request(now, Purpose::Refresh, 0);
+            self.send_request(now, Purpose::Refresh, 0);
         }
         self.renew(now);
     }
@@ -671,7 +678,7 @@ impl Allocation {
         for channel in &mut self.channels {
             if channel.renew_at <= now {
                 channel.renew_at = Time::NEVER;
-                wanted.push(Purpose::Bind(channel.peer, channel.number));
+                wanted.push(Purpose::BindChannel(channel.peer, channel.number));
             }
         }
         let (channels, requests) = (&self.channels, &self.requests);
@@ -680,7 +687,7 @@ impl Allocation {
                 return true;
             }
             let by_channel = channels.iter().any(|channel| channel.peer.ip() == own.ip);
-            let renew = Purpose::Permit(own.ip);
+            let renew = Purpose::CreatePermission(own.ip);
             if own.renew_at <= now && own.used && !by_channel {
                 wanted.push(renew);
             }
@@ -693,7 +700,7 @@ impl Allocation {
             own.ends_at > now
         });
         for purpose in wanted {
-            self.request(now, purpose, 0);
+            self.send_request(now, purpose, 0);
         }
     }
 
@@ -712,6 +719,6 @@ impl Allocation {
 }
 
 /// Time after which an allocation with this lifetime is refreshed.
-fn renewed_after(lifetime: Duration) -> Duration {
-    lifetime.saturating_sub(REFRESH_BEFORE).max(lifetime / 2)
+fn refresh_delay(lifetime: Duration) -> Duration {
+    lifetime.saturating_sub(REFRESH_MARGIN).max(lifetime / 2)
 }

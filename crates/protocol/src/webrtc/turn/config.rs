@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Maximum length of a user name, in bytes (RFC 8489, 14.3).
-const NAME_MAX: usize = 508;
+const USER_NAME_MAX: usize = 508;
 
 /// A TURN server that relays all media.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -29,8 +29,10 @@ impl TurnConfig {
         if self.user.is_empty() || self.password.is_empty() {
             return Err("`turn` needs a `user` and a `password`".to_owned());
         }
-        if self.user.len() > NAME_MAX {
-            return Err(format!("`turn.user` must have at most {NAME_MAX} bytes"));
+        if self.user.len() > USER_NAME_MAX {
+            return Err(format!(
+                "`turn.user` must have at most {USER_NAME_MAX} bytes"
+            ));
         }
         TurnUrl::parse(&self.url).ok_or_else(|| {
             "`turn.url` must be like `turn:host:3478?transport=udp`, with `transport=tcp`, or \

@@ -1,25 +1,25 @@
 //! Splits the byte stream of a TURN server into STUN messages and channel data (RFC 8656, 12.5).
 
-use super::channel::CHANNEL_HEAD;
-use super::message::{COOKIE, HEAD};
+use super::channel::CHANNEL_HEADER_LENGTH;
+use super::message::{COOKIE, HEADER_LENGTH};
 
 /// Number of bytes that determine the length of a STUN message: its header up to the cookie. No
 /// message is shorter.
-const KNOWN_BY: usize = 8;
+const LENGTH_KNOWN_AFTER: usize = 8;
 
 /// Error: the bytes are neither STUN nor channel data, so nothing after them can be split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotTurn;
+pub struct InvalidFrame;
 
 /// Splitter of a byte stream. It holds at most one frame of 64 KiB.
 #[derive(Debug, Default)]
-pub struct Frames {
+pub struct FrameSplitter {
     held: Vec<u8>,
     /// True if `held` has been returned as a frame.
-    is_over: bool,
+    held_returned: bool,
 }
 
-impl Frames {
+impl FrameSplitter {
     /// Returns the next frame that ends in `bytes` after position `at`, without the padding after
     /// channel data, and the frame's length with padding. `at` then points behind the frame. If no
     /// frame ends there, all bytes are consumed, and those of an incomplete frame are held.
@@ -30,13 +30,13 @@ impl Frames {
         &'a mut self,
         bytes: &'a [u8],
         at: &mut usize,
-    ) -> Result<Option<(&'a [u8], usize)>, NotTurn> {
-        if std::mem::take(&mut self.is_over) {
+    ) -> Result<Option<(&'a [u8], usize)>, InvalidFrame> {
+        if std::mem::take(&mut self.held_returned) {
             self.held.clear();
         }
         if self.held.is_empty() {
             let rest = &bytes[*at..];
-            if let Some((length, padded)) = lengths(rest)?
+            if let Some((length, padded)) = frame_lengths(rest)?
                 && padded <= rest.len()
             {
                 *at += padded;
@@ -44,16 +44,16 @@ impl Frames {
             }
         }
         loop {
-            let wanted = match lengths(&self.held)? {
+            let wanted = match frame_lengths(&self.held)? {
                 Some((length, padded)) if padded <= self.held.len() => {
-                    self.is_over = true;
+                    self.held_returned = true;
                     return Ok(Some((&self.held[..length], padded)));
                 }
                 Some((_, padded)) => padded,
                 // Channel data may consist of its header alone, so the bytes after it may belong to
                 // another frame.
-                None if self.held.len() < CHANNEL_HEAD => CHANNEL_HEAD,
-                None => KNOWN_BY,
+                None if self.held.len() < CHANNEL_HEADER_LENGTH => CHANNEL_HEADER_LENGTH,
+                None => LENGTH_KNOWN_AFTER,
             };
             let rest = &bytes[*at..];
             let more = rest.len().min(wanted - self.held.len());
@@ -68,23 +68,25 @@ impl Frames {
 
 /// Returns the length of the frame at the start of these bytes, without and with padding. `None` if
 /// more bytes are needed to tell.
-fn lengths(bytes: &[u8]) -> Result<Option<(usize, usize)>, NotTurn> {
+fn frame_lengths(bytes: &[u8]) -> Result<Option<(usize, usize)>, InvalidFrame> {
     let Some(&[kind, _, high, low]) = bytes.first_chunk() else {
         return Ok(None);
     };
     let length = usize::from(u16::from_be_bytes([high, low]));
     match kind >> 6 {
         // No message is shorter than the bytes that determine its length.
-        0 => match bytes.get(4..KNOWN_BY) {
+        0 => match bytes.get(4..LENGTH_KNOWN_AFTER) {
             None => Ok(None),
-            Some(cookie) if cookie == COOKIE => Ok(Some((HEAD + length, HEAD + length))),
-            Some(_) => Err(NotTurn),
+            Some(cookie) if cookie == COOKIE => {
+                Ok(Some((HEADER_LENGTH + length, HEADER_LENGTH + length)))
+            }
+            Some(_) => Err(InvalidFrame),
         },
         1 => {
-            let length = CHANNEL_HEAD + length;
+            let length = CHANNEL_HEADER_LENGTH + length;
             Ok(Some((length, length.next_multiple_of(4))))
         }
-        _ => Err(NotTurn),
+        _ => Err(InvalidFrame),
     }
 }
 
@@ -99,13 +101,13 @@ mod tests {
         let stun = (0..60_usize).prop_map(|words| {
             let mut bytes = vec![1, 4, 0, (words * 4) as u8];
             bytes.extend_from_slice(&COOKIE);
-            bytes.resize(HEAD + words * 4, 9);
+            bytes.resize(HEADER_LENGTH + words * 4, 9);
             (bytes, 0)
         });
         let channel = prop_oneof![0..6_u16, 0..1300_u16].prop_map(|length| {
             let [high, low] = length.to_be_bytes();
             let mut bytes = vec![0x40, 0, high, low];
-            bytes.resize(CHANNEL_HEAD + usize::from(length), 7);
+            bytes.resize(CHANNEL_HEADER_LENGTH + usize::from(length), 7);
             let padding = bytes.len().next_multiple_of(4) - bytes.len();
             (bytes, padding)
         });
@@ -123,7 +125,7 @@ mod tests {
                 stream.extend_from_slice(bytes);
                 stream.resize(stream.len() + padding, 0);
             }
-            let (mut frames, mut found) = (Frames::default(), Vec::new());
+            let (mut frames, mut found) = (FrameSplitter::default(), Vec::new());
             for bytes in stream.chunks(piece) {
                 let mut at = 0;
                 while let Some(frame) = frames.next(bytes, &mut at).expect("they are frames") {
@@ -139,17 +141,17 @@ mod tests {
             bytes in proptest::collection::vec(any::<u8>(), 0..400),
             piece in 1..50_usize,
         ) {
-            let mut frames = Frames::default();
+            let mut frames = FrameSplitter::default();
             for bytes in bytes.chunks(piece) {
                 let mut at = 0;
                 loop {
                     match frames.next(bytes, &mut at) {
                         Ok(Some((frame, _))) => prop_assert!(!frame.is_empty()),
                         Ok(None) => break,
-                        Err(NotTurn) => return Ok(()),
+                        Err(InvalidFrame) => return Ok(()),
                     }
                 }
-                prop_assert!(frames.held.len() <= HEAD + usize::from(u16::MAX));
+                prop_assert!(frames.held.len() <= HEADER_LENGTH + usize::from(u16::MAX));
             }
         }
     }
@@ -157,8 +159,8 @@ mod tests {
     #[test]
     fn bytes_that_are_not_turn_are_refused() {
         for bytes in [[0x80; 8], [0; 8]] {
-            let mut frames = Frames::default();
-            assert_eq!(frames.next(&bytes, &mut 0), Err(NotTurn), "{bytes:?}");
+            let mut frames = FrameSplitter::default();
+            assert_eq!(frames.next(&bytes, &mut 0), Err(InvalidFrame), "{bytes:?}");
         }
     }
 }

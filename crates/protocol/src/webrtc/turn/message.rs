@@ -12,12 +12,12 @@ use aws_lc_rs::hmac::{Context, HMAC_SHA1_FOR_LEGACY_USE_ONLY, Key};
 pub(super) const COOKIE: [u8; 4] = [0x21, 0x12, 0xa4, 0x42];
 
 /// Length of a message header, in bytes.
-pub(super) const HEAD: usize = 20;
+pub(super) const HEADER_LENGTH: usize = 20;
 
 /// Length of an attribute header (type and length), and of the value of MESSAGE-INTEGRITY, in
 /// bytes.
-const ATTRIBUTE_HEAD: usize = 4;
-const INTEGRITY: usize = 20;
+const ATTRIBUTE_HEADER_LENGTH: usize = 4;
+const INTEGRITY_LENGTH: usize = 20;
 
 /// Maximum length of an error reason, in characters (RFC 8489, 14.8).
 const REASON_MAX: usize = 127;
@@ -102,7 +102,7 @@ pub(super) struct Message<'a> {
 
 impl<'a> Message<'a> {
     pub(super) fn parse(bytes: &'a [u8]) -> Result<Message<'a>, Malformed> {
-        let (head, attributes) = bytes.split_at_checked(HEAD).ok_or(Malformed)?;
+        let (head, attributes) = bytes.split_at_checked(HEADER_LENGTH).ok_or(Malformed)?;
         let kind = u16::from_be_bytes([head[0], head[1]]);
         let length = usize::from(u16::from_be_bytes([head[2], head[3]]));
         let is_stun = kind >> 14 == 0 && head[4..8] == COOKIE;
@@ -124,29 +124,29 @@ impl<'a> Message<'a> {
             transaction: head[8..].try_into().expect("a head has 20 bytes"),
             end: bytes.len(),
         };
-        let mut at = HEAD;
+        let mut at = HEADER_LENGTH;
         while at < bytes.len() {
             let (kind, value) = attribute_at(bytes, at).ok_or(Malformed)?;
             if kind == attribute::MESSAGE_INTEGRITY && message.end == bytes.len() {
-                if value.len() != INTEGRITY {
+                if value.len() != INTEGRITY_LENGTH {
                     return Err(Malformed);
                 }
                 message.end = at;
             }
-            at += ATTRIBUTE_HEAD + value.len().next_multiple_of(4);
+            at += ATTRIBUTE_HEADER_LENGTH + value.len().next_multiple_of(4);
         }
         Ok(message)
     }
 
     /// Returns the value of the first attribute of this type.
     pub(super) fn attribute(&self, number: u16) -> Option<&'a [u8]> {
-        let mut at = HEAD;
+        let mut at = HEADER_LENGTH;
         while at < self.end {
             let (kind, value) = attribute_at(self.bytes, at)?;
             if kind == number {
                 return Some(value);
             }
-            at += ATTRIBUTE_HEAD + value.len().next_multiple_of(4);
+            at += ATTRIBUTE_HEADER_LENGTH + value.len().next_multiple_of(4);
         }
         None
     }
@@ -163,7 +163,7 @@ impl<'a> Message<'a> {
         let value = self.attribute(number)?;
         let (&[_, family, high, low], ip) = value.split_first_chunk()?;
         let port = u16::from_be_bytes([high, low]) ^ u16::from_be_bytes([COOKIE[0], COOKIE[1]]);
-        let mask = mask(&self.transaction);
+        let mask = xor_mask(&self.transaction);
         let ip: IpAddr = match family {
             1 => {
                 let mut ip: [u8; 4] = ip.try_into().ok()?;
@@ -208,7 +208,7 @@ fn attribute_at(bytes: &[u8], at: usize) -> Option<(u16, &[u8])> {
 }
 
 /// Mask that addresses are XORed with.
-fn mask(transaction: &TransactionId) -> [u8; 16] {
+fn xor_mask(transaction: &TransactionId) -> [u8; 16] {
     let mut mask = [0; 16];
     mask[..4].copy_from_slice(&COOKIE);
     mask[4..].copy_from_slice(transaction);
@@ -216,8 +216,8 @@ fn mask(transaction: &TransactionId) -> [u8; 16] {
 }
 
 /// Computes MESSAGE-INTEGRITY over `before`, with a length field that includes MESSAGE-INTEGRITY.
-fn integrity(key: &[u8], before: &[u8]) -> [u8; INTEGRITY] {
-    let length = before.len() - HEAD + ATTRIBUTE_HEAD + INTEGRITY;
+fn integrity(key: &[u8], before: &[u8]) -> [u8; INTEGRITY_LENGTH] {
+    let length = before.len() - HEADER_LENGTH + ATTRIBUTE_HEADER_LENGTH + INTEGRITY_LENGTH;
     let mut context = Context::with_key(&Key::new(HMAC_SHA1_FOR_LEGACY_USE_ONLY, key));
     context.update(&before[..2]);
     context.update(&(length as u16).to_be_bytes());
@@ -257,7 +257,9 @@ impl<'a> Writer<'a> {
     /// Appends an attribute. A value that exceeds the maximum length of a message is truncated.
     pub(super) fn attribute(self, number: u16, value: &[u8]) -> Writer<'a> {
         let room = usize::from(u16::MAX) & !3;
-        let room = room.saturating_sub(self.out.len() - self.begin + ATTRIBUTE_HEAD + INTEGRITY);
+        let room = room.saturating_sub(
+            self.out.len() - self.begin + ATTRIBUTE_HEADER_LENGTH + INTEGRITY_LENGTH,
+        );
         let value = &value[..value.len().min(room)];
         self.out.extend_from_slice(&number.to_be_bytes());
         self.out
@@ -273,7 +275,7 @@ impl<'a> Writer<'a> {
     }
 
     pub(super) fn address(self, number: u16, address: SocketAddr) -> Writer<'a> {
-        let mask = mask(&self.transaction);
+        let mask = xor_mask(&self.transaction);
         let port = address.port() ^ u16::from_be_bytes([COOKIE[0], COOKIE[1]]);
         let [high, low] = port.to_be_bytes();
         let mut value = [0; 20];
@@ -304,10 +306,10 @@ impl<'a> Writer<'a> {
             self.out
                 .extend_from_slice(&attribute::MESSAGE_INTEGRITY.to_be_bytes());
             self.out
-                .extend_from_slice(&(INTEGRITY as u16).to_be_bytes());
+                .extend_from_slice(&(INTEGRITY_LENGTH as u16).to_be_bytes());
             self.out.extend_from_slice(&tag);
         }
-        let length = (self.out.len() - self.begin - HEAD) as u16;
+        let length = (self.out.len() - self.begin - HEADER_LENGTH) as u16;
         self.out[self.begin + 2..self.begin + 4].copy_from_slice(&length.to_be_bytes());
     }
 }
@@ -372,7 +374,10 @@ mod tests {
         made[1] = 1;
         assert_eq!(made[..2], sample[..2]);
         assert_eq!(made[4..], sample[4..sample.len() - 24]);
-        assert_eq!(integrity(&key, &made), sample[sample.len() - INTEGRITY..]);
+        assert_eq!(
+            integrity(&key, &made),
+            sample[sample.len() - INTEGRITY_LENGTH..]
+        );
     }
 
     #[test]
@@ -457,10 +462,10 @@ mod tests {
 
         #[test]
         fn arbitrary_bytes_parse_or_fail(mut bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let whole = bytes.len() >= HEAD;
+            let whole = bytes.len() >= HEADER_LENGTH;
             if whole {
-                let length = (bytes.len() - HEAD) as u16 & !3;
-                bytes.truncate(HEAD + usize::from(length));
+                let length = (bytes.len() - HEADER_LENGTH) as u16 & !3;
+                bytes.truncate(HEADER_LENGTH + usize::from(length));
                 bytes[0] &= 0x3f;
                 bytes[2..4].copy_from_slice(&length.to_be_bytes());
                 bytes[4..8].copy_from_slice(&COOKIE);

@@ -15,7 +15,7 @@ pub use allocation::Allocation;
 pub use channel::RelayChannel;
 pub use config::{TurnConfig, TurnTransport, TurnUrl};
 pub use event::{TurnEvent, TurnFailure, TurnReceived, TurnSettings};
-pub use frames::{Frames, NotTurn};
+pub use frames::{FrameSplitter, InvalidFrame};
 
 #[cfg(test)]
 mod tests;

@@ -30,7 +30,7 @@ fn other() -> SocketAddr {
 
 /// Misbehaviour of the TURN server.
 #[derive(Clone, Debug, Default)]
-struct Wrongs {
+struct Misbehaviour {
     /// Number of requests after which the nonce changes.
     nonce_after: Option<u32>,
     /// Method whose requests are refused, and the error code.
@@ -46,7 +46,7 @@ struct Wrongs {
 
 /// TURN server of one client.
 struct Server {
-    wrongs: Wrongs,
+    misbehaviour: Misbehaviour,
     key: [u8; 16],
     nonce: u32,
     asked: u32,
@@ -62,16 +62,16 @@ struct Server {
     asked_again: u64,
 }
 
-enum Said {
+enum ServerOutput {
     Client(Vec<u8>),
     Peer(SocketAddr, Vec<u8>),
     Nothing,
 }
 
 impl Server {
-    fn new(wrongs: Wrongs) -> Server {
+    fn new(wrongs: Misbehaviour) -> Server {
         Server {
-            wrongs,
+            misbehaviour: wrongs,
             key: Md5::digest(b"me:here:secret").into(),
             nonce: 0,
             asked: 0,
@@ -87,14 +87,14 @@ impl Server {
         }
     }
 
-    fn client_sent(&mut self, bytes: &[u8]) -> Said {
+    fn client_sent(&mut self, bytes: &[u8]) -> ServerOutput {
         if bytes[0] & 0xc0 == 0x40 {
             let number = u16::from_be_bytes([bytes[0], bytes[1]]);
             let length = usize::from(u16::from_be_bytes([bytes[2], bytes[3]]));
             assert_eq!(bytes.len(), 4 + length, "no padding over UDP");
             self.by_channel += 1;
             let peer = self.channels.get(&number).expect("it was bound");
-            return Said::Peer(*peer, bytes[4..].to_vec());
+            return ServerOutput::Peer(*peer, bytes[4..].to_vec());
         }
         let message = Message::parse(bytes).expect("clients send STUN");
         let method = message.method.expect("it is known");
@@ -105,20 +105,20 @@ impl Server {
             assert!(self.permitted.contains(&peer.ip()), "it would be dropped");
             self.indicated += 1;
             let data = message.attribute(attribute::DATA).expect("it is there");
-            return Said::Peer(peer, data.to_vec());
+            return ServerOutput::Peer(peer, data.to_vec());
         }
         // A retransmitted request gets the same answer (RFC 8489, 6.3.1).
         if let Some(answer) = self.transactions.get(&message.transaction) {
             self.asked_again += 1;
-            return Said::Client(answer.clone());
+            return ServerOutput::Client(answer.clone());
         }
-        if self.wrongs.ignores == Some(method) {
-            return Said::Nothing;
+        if self.misbehaviour.ignores == Some(method) {
+            return ServerOutput::Nothing;
         }
         let answer = self.answer(method, &message);
         self.transactions
             .insert(message.transaction, answer.clone());
-        Said::Client(answer)
+        ServerOutput::Client(answer)
     }
 
     fn answer(&mut self, method: Method, message: &Message<'_>) -> Vec<u8> {
@@ -135,7 +135,7 @@ impl Server {
         };
         self.asked += 1;
         if self
-            .wrongs
+            .misbehaviour
             .nonce_after
             .is_some_and(|every| self.asked.is_multiple_of(every))
         {
@@ -145,7 +145,7 @@ impl Server {
             error(&mut out, 401, None, self.nonce);
             return out;
         }
-        let key = match self.wrongs.forges {
+        let key = match self.misbehaviour.forges {
             false => self.key,
             true => [9; 16],
         };
@@ -154,7 +154,7 @@ impl Server {
             error(&mut out, 438, None, self.nonce);
             return out;
         }
-        if let Some((refused, code)) = self.wrongs.refuses
+        if let Some((refused, code)) = self.misbehaviour.refuses
             && refused == method
         {
             error(&mut out, code, Some(&key), self.nonce);
@@ -162,12 +162,12 @@ impl Server {
         }
         self.done.push(method);
         let mut writer = Writer::new(&mut out, method, Class::Success, message.transaction);
-        let lifetime = self.wrongs.lifetime.unwrap_or(600);
+        let lifetime = self.misbehaviour.lifetime.unwrap_or(600);
         let peer = message.address(attribute::XOR_PEER_ADDRESS);
         match method {
             Method::Allocate => {
                 self.allocated = true;
-                let told = self.wrongs.tells.unwrap_or(relayed());
+                let told = self.misbehaviour.tells.unwrap_or(relayed());
                 writer = writer
                     .address(attribute::XOR_RELAYED_ADDRESS, told)
                     .number(attribute::LIFETIME, lifetime);
@@ -205,7 +205,7 @@ impl Server {
                     number: *number,
                     padded: false,
                 };
-                out.extend_from_slice(&channel.around(bytes.len()).0);
+                out.extend_from_slice(&channel.header_and_padding(bytes.len()).0);
                 out.extend_from_slice(bytes);
             }
             None => Writer::new(&mut out, Method::Data, Class::Indication, [4; 12])
@@ -217,7 +217,7 @@ impl Server {
     }
 }
 
-enum OnItsWay {
+enum InFlight {
     ToServer(Vec<u8>),
     ToClient(Vec<u8>),
     ToPeer(Vec<u8>),
@@ -234,7 +234,7 @@ struct Trio {
     allocation: Allocation,
     server: Server,
     peer: Peer,
-    on_its_way: BTreeMap<(Time, u64), OnItsWay>,
+    on_its_way: BTreeMap<(Time, u64), InFlight>,
     number: u64,
     random: Pcg64,
     events: Vec<TurnEvent>,
@@ -253,11 +253,11 @@ fn settings(password: &str) -> TurnSettings {
 }
 
 impl Trio {
-    fn new(seed: u64, lose: f64, wrongs: Wrongs) -> Trio {
+    fn new(seed: u64, lose: f64, wrongs: Misbehaviour) -> Trio {
         Trio::with(seed, lose, wrongs, "secret")
     }
 
-    fn with(seed: u64, lose: f64, wrongs: Wrongs, password: &str) -> Trio {
+    fn with(seed: u64, lose: f64, wrongs: Misbehaviour, password: &str) -> Trio {
         let now = Time::from_nanos(1_000_000_000);
         let mut peer = Peer::answerer(now, &PeerConfig::new(CERTIFICATE.clone(), 2 * seed));
         assert!(peer.add_local_candidate(now, other()));
@@ -267,7 +267,7 @@ impl Trio {
             delay: DELAY,
             lose,
             client: None,
-            allocation: Allocation::begin(now, settings(password), seed),
+            allocation: Allocation::new(now, settings(password), seed),
             server: Server::new(wrongs),
             peer,
             on_its_way: BTreeMap::new(),
@@ -279,8 +279,8 @@ impl Trio {
         }
     }
 
-    fn put(&mut self, what: OnItsWay) {
-        let lossy = matches!(what, OnItsWay::ToServer(_) | OnItsWay::ToClient(_));
+    fn put(&mut self, what: InFlight) {
+        let lossy = matches!(what, InFlight::ToServer(_) | InFlight::ToClient(_));
         if lossy && self.random.random_bool(self.lose) {
             return;
         }
@@ -289,7 +289,7 @@ impl Trio {
             .insert((self.now + self.delay, self.number), what);
     }
 
-    fn take_out(&mut self) {
+    fn collect_output(&mut self) {
         loop {
             let mut out = Vec::new();
             if let Some(client) = &mut self.client {
@@ -302,7 +302,7 @@ impl Trio {
                         self.number += 1;
                         if !self.random.random_bool(self.lose) {
                             let at = (self.now + self.delay, self.number);
-                            self.on_its_way.insert(at, OnItsWay::ToServer(out));
+                            self.on_its_way.insert(at, InFlight::ToServer(out));
                         }
                     }
                 }
@@ -314,7 +314,7 @@ impl Trio {
                 }
             }
             while self.allocation.poll_transmit(&mut out) {
-                self.put(OnItsWay::ToServer(std::mem::take(&mut out)));
+                self.put(InFlight::ToServer(std::mem::take(&mut out)));
             }
             let Some(event) = self.allocation.poll_event() else {
                 break;
@@ -327,7 +327,7 @@ impl Trio {
         let mut bytes = Vec::new();
         while let Some(to) = self.peer.poll_transmit(&mut bytes) {
             if to == relayed() {
-                self.put(OnItsWay::FromPeer(other(), std::mem::take(&mut bytes)));
+                self.put(InFlight::FromPeer(other(), std::mem::take(&mut bytes)));
             }
             bytes.clear();
         }
@@ -349,7 +349,7 @@ impl Trio {
     }
 
     fn step(&mut self, by: Time) -> bool {
-        self.take_out();
+        self.collect_output();
         let arrival = self.on_its_way.first_key_value().map(|((at, _), _)| *at);
         let client = self.client.as_ref().and_then(|client| client.deadline());
         let due = [
@@ -368,24 +368,26 @@ impl Trio {
         if arrival == Some(next) {
             let (_, what) = self.on_its_way.pop_first().expect("it is there");
             match what {
-                OnItsWay::ToServer(bytes) => match self.server.client_sent(&bytes) {
-                    Said::Client(bytes) => self.put(OnItsWay::ToClient(bytes)),
-                    Said::Peer(to, bytes) if to == other() => self.put(OnItsWay::ToPeer(bytes)),
-                    Said::Peer(..) | Said::Nothing => {}
+                InFlight::ToServer(bytes) => match self.server.client_sent(&bytes) {
+                    ServerOutput::Client(bytes) => self.put(InFlight::ToClient(bytes)),
+                    ServerOutput::Peer(to, bytes) if to == other() => {
+                        self.put(InFlight::ToPeer(bytes))
+                    }
+                    ServerOutput::Peer(..) | ServerOutput::Nothing => {}
                 },
-                OnItsWay::ToClient(bytes) => {
+                InFlight::ToClient(bytes) => {
                     if let TurnReceived::Data { peer, bytes } = self.allocation.handle(now, &bytes)
                         && let Some(client) = &mut self.client
                     {
                         client.handle_datagram(now, peer, bytes);
                     }
                 }
-                OnItsWay::ToPeer(bytes) => {
+                InFlight::ToPeer(bytes) => {
                     self.peer.handle_datagram(now, relayed(), &bytes);
                 }
-                OnItsWay::FromPeer(from, bytes) => {
+                InFlight::FromPeer(from, bytes) => {
                     if let Some(bytes) = self.server.peer_sent(from, &bytes) {
-                        self.put(OnItsWay::ToClient(bytes));
+                        self.put(InFlight::ToClient(bytes));
                     }
                 }
             }
@@ -431,9 +433,9 @@ fn peers_connect_through_the_server_despite_loss() {
     let mut took = Vec::new();
     for seed in 0..200 {
         let lose = [0.0, 0.05, 0.2][seed as usize % 3];
-        let wrongs = Wrongs {
+        let wrongs = Misbehaviour {
             nonce_after: [None, Some(2), Some(3)][seed as usize / 3 % 3],
-            ..Wrongs::default()
+            ..Misbehaviour::default()
         };
         let mut trio = Trio::new(seed, lose, wrongs);
         let began = trio.now;
@@ -461,7 +463,7 @@ fn peers_connect_through_the_server_despite_loss() {
 #[test]
 fn repeated_responses_are_not_counted_as_dropped() {
     // Each request is retransmitted before its answer arrives.
-    let mut trio = Trio::new(7, 0.0, Wrongs::default());
+    let mut trio = Trio::new(7, 0.0, Misbehaviour::default());
     trio.delay = Duration::from_millis(200);
     trio.run_for(Duration::from_secs(20));
     assert!(trio.connected(), "{:?} {:?}", trio.events, trio.seen);
@@ -474,9 +476,9 @@ fn allocation_and_channel_are_renewed_while_in_use() {
     let mut trio = Trio::new(
         1,
         0.0,
-        Wrongs {
+        Misbehaviour {
             nonce_after: Some(5),
-            ..Wrongs::default()
+            ..Misbehaviour::default()
         },
     );
     trio.run_for(Duration::from_secs(3600));
@@ -501,9 +503,9 @@ fn allocation_and_channel_are_renewed_while_in_use() {
 fn allocation_is_released_at_any_time_despite_loss() {
     for seed in 0..300 {
         let lose = [0.0, 0.05, 0.2][seed as usize % 3];
-        let wrongs = Wrongs {
+        let wrongs = Misbehaviour {
             nonce_after: [None, Some(2), Some(3)][seed as usize / 3 % 3],
-            ..Wrongs::default()
+            ..Misbehaviour::default()
         };
         let mut trio = Trio::new(seed, lose, wrongs);
         // At some seeds the allocation is still pending.
@@ -511,7 +513,7 @@ fn allocation_is_released_at_any_time_despite_loss() {
         trio.allocation.close(trio.now);
         trio.client = None;
         trio.run_for(Duration::from_secs(40));
-        assert!(trio.allocation.is_over(), "{seed}");
+        assert!(trio.allocation.is_ended(), "{seed}");
         assert_eq!(trio.allocation.deadline(), None, "{seed}");
         assert_eq!(trio.server.allocated, trio.server.closed, "{seed}");
         assert_eq!(trio.failure(), None, "{seed}");
@@ -529,14 +531,14 @@ fn send(trio: &mut Trio, number: u8) -> usize {
     trio.allocation.send(now, peer(number), b"hello", &mut out);
     let left = out.len();
     if left > 0 {
-        trio.put(OnItsWay::ToServer(out));
+        trio.put(InFlight::ToServer(out));
     }
     left
 }
 
 #[test]
 fn permissions_are_renewed_while_used_and_then_expire() {
-    let mut trio = Trio::new(8, 0.0, Wrongs::default());
+    let mut trio = Trio::new(8, 0.0, Misbehaviour::default());
     trio.run_for(Duration::from_secs(1));
     let asked = |trio: &Trio| {
         let done = trio.server.done.iter();
@@ -576,9 +578,9 @@ fn permissions_are_renewed_while_used_and_then_expire() {
 
 #[test]
 fn refused_permission_is_requested_again_after_a_delay() {
-    let mut trio = Trio::new(9, 0.0, Wrongs::default());
+    let mut trio = Trio::new(9, 0.0, Misbehaviour::default());
     trio.run_for(Duration::from_secs(1));
-    trio.server.wrongs.refuses = Some((Method::CreatePermission, 508));
+    trio.server.misbehaviour.refuses = Some((Method::CreatePermission, 508));
     let asked = |trio: &Trio| trio.server.asked;
     let before = asked(&trio);
     for _ in 0..50 {
@@ -586,7 +588,7 @@ fn refused_permission_is_requested_again_after_a_delay() {
         trio.run_for(Duration::from_millis(100));
     }
     assert_eq!(asked(&trio), before + 1, "once in five seconds");
-    trio.server.wrongs.refuses = None;
+    trio.server.misbehaviour.refuses = None;
     trio.run_for(Duration::from_secs(6));
     assert_eq!(send(&mut trio, 1), 0);
     trio.run_for(Duration::from_secs(1));
@@ -595,7 +597,7 @@ fn refused_permission_is_requested_again_after_a_delay() {
 
 #[test]
 fn channel_is_reported_after_each_request_for_it() {
-    let mut trio = Trio::new(10, 0.0, Wrongs::default());
+    let mut trio = Trio::new(10, 0.0, Misbehaviour::default());
     trio.run_for(Duration::from_secs(2));
     let known = trio.events.len();
     for number in [1, 2, 1, 1] {
@@ -613,9 +615,9 @@ fn channel_is_reported_after_each_request_for_it() {
 #[test]
 fn short_lifetimes_are_refreshed_in_time_at_a_bounded_rate() {
     for (lifetime, most) in [(20, 8), (0, 14)] {
-        let wrongs = Wrongs {
+        let wrongs = Misbehaviour {
             lifetime: Some(lifetime),
-            ..Wrongs::default()
+            ..Misbehaviour::default()
         };
         let mut trio = Trio::new(2, 0.0, wrongs);
         trio.run_for(Duration::from_secs(60));
@@ -629,17 +631,17 @@ fn short_lifetimes_are_refreshed_in_time_at_a_bounded_rate() {
 #[test]
 fn every_failure_has_its_reason() {
     use TurnFailure::{Lost, Refused, TimedOut, Unauthorized};
-    let refuses = |method, code| Wrongs {
+    let refuses = |method, code| Misbehaviour {
         refuses: Some((method, code)),
-        ..Wrongs::default()
+        ..Misbehaviour::default()
     };
-    let ignores = |method| Wrongs {
+    let ignores = |method| Misbehaviour {
         ignores: Some(method),
-        ..Wrongs::default()
+        ..Misbehaviour::default()
     };
     for (wrongs, password, expected) in [
         (
-            Wrongs::default(),
+            Misbehaviour::default(),
             "wrong",
             Unauthorized("Allocate: 401 no".to_owned()),
         ),
@@ -675,26 +677,26 @@ fn every_failure_has_its_reason() {
         ),
         (
             // The server demands another nonce each time.
-            Wrongs {
+            Misbehaviour {
                 nonce_after: Some(1),
-                ..Wrongs::default()
+                ..Misbehaviour::default()
             },
             "secret",
             Refused("Allocate: 438 no".to_owned()),
         ),
         (
             // No response of the server is authentic.
-            Wrongs {
+            Misbehaviour {
                 forges: true,
-                ..Wrongs::default()
+                ..Misbehaviour::default()
             },
             "secret",
             TimedOut("Allocate: no answer in time".to_owned()),
         ),
         (
-            Wrongs {
+            Misbehaviour {
                 tells: "0.0.0.0:5".parse().ok(),
-                ..Wrongs::default()
+                ..Misbehaviour::default()
             },
             "secret",
             Refused("Allocate: the server gave no usable relayed address".to_owned()),
@@ -709,9 +711,9 @@ fn every_failure_has_its_reason() {
 
 #[test]
 fn refused_permission_has_a_reason() {
-    let wrongs = Wrongs {
+    let wrongs = Misbehaviour {
         refuses: Some((Method::CreatePermission, 403)),
-        ..Wrongs::default()
+        ..Misbehaviour::default()
     };
     let mut trio = Trio::new(4, 0.0, wrongs);
     trio.run_for(Duration::from_secs(20));
@@ -723,7 +725,7 @@ fn refused_permission_has_a_reason() {
 
 #[test]
 fn unrequested_messages_are_dropped_and_counted() {
-    let mut trio = Trio::new(5, 0.0, Wrongs::default());
+    let mut trio = Trio::new(5, 0.0, Misbehaviour::default());
     trio.run_for(Duration::from_secs(2));
     assert!(trio.connected());
     let mut random = Pcg64::seed_from_u64(6);
@@ -770,7 +772,7 @@ fn unrequested_messages_are_dropped_and_counted() {
 
 #[test]
 fn number_of_requested_peers_is_bounded() {
-    let mut trio = Trio::new(6, 0.0, Wrongs::default());
+    let mut trio = Trio::new(6, 0.0, Misbehaviour::default());
     trio.run_for(Duration::from_secs(1));
     let mut out = Vec::new();
     for number in 0..1000_u32 {

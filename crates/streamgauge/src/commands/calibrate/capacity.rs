@@ -14,9 +14,9 @@ use report::Reader;
 use report::human::{count, figure, plural};
 
 use super::judge::{JITTER, STARTUP};
-use super::trial::{Reference, Trouble, began, find_subject, play, scenario, stream_of};
-use super::truth::{Served, mean_jitter};
-use crate::args::Way;
+use super::trial::{Reference, TrialError, find_subject, play, scenario, start_time, stream_of};
+use super::truth::{ServedStream, mean_jitter};
+use crate::args::ReceivePath;
 use crate::commands::demo::{free_port, reference_server};
 use crate::exit::Failure;
 
@@ -24,7 +24,7 @@ use crate::exit::Failure;
 pub(super) const CLIENT_RATE: f64 = 1e6;
 const CLIENT_RATE_TEXT: &str = "1Mbps";
 /// Clients in the first second, and the factor by which they grow each second after it.
-pub(super) const FIRST: u64 = 50;
+pub(super) const FIRST_CLIENTS: u64 = 50;
 const GROWTH: f64 = 1.5;
 /// Maximum duration in seconds.
 const SECONDS: u32 = 10;
@@ -33,12 +33,12 @@ const SECONDS_QUICK: u32 = 7;
 /// tester at each moment.
 const PROBES: u32 = 5;
 /// Maximum number of descriptors per client: two ports and a connection.
-const FILES_A_CLIENT: u64 = 3;
+const DESCRIPTORS_PER_CLIENT: u64 = 3;
 /// Descriptors for everything else.
-const FILES_BESIDE: u64 = 200;
+const OTHER_DESCRIPTORS: u64 = 200;
 /// The server has fallen behind if it sends less than this share of the media due to the playing
 /// clients.
-const SHORT: f64 = 0.97;
+const SENT_SHARE_MIN: f64 = 0.97;
 /// The trial stops after this many consecutive seconds in which the tester was unhealthy.
 const UNFIT_MAX: u32 = 2;
 
@@ -55,7 +55,7 @@ pub(super) enum Limit {
 
 /// Load of one second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Carried {
+pub(super) struct SustainedLoad {
     pub(super) clients: f64,
     pub(super) packets: f64,
     pub(super) bits: f64,
@@ -65,14 +65,14 @@ pub(super) struct Carried {
 #[derive(Clone, Debug)]
 pub(super) struct Capacity {
     /// Load of the last good second.
-    pub(super) carried: Carried,
+    pub(super) carried: SustainedLoad,
     pub(super) limit: Limit,
 }
 
 /// Result of one second.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Second {
-    carried: Carried,
+struct SecondResult {
+    carried: SustainedLoad,
     /// Faults of the tester and of the server.
     tester: Option<String>,
     server: Option<String>,
@@ -80,14 +80,14 @@ struct Second {
 
 /// Runs the trial.
 pub(super) fn capacity(
-    way: Way,
+    way: ReceivePath,
     quick: bool,
     folder: &Path,
     set: &[String],
     files: Option<u64>,
     control: &Control,
     progress: &mut dyn FnMut(&Progress),
-) -> Result<Capacity, Trouble> {
+) -> Result<Capacity, TrialError> {
     let seconds = if quick { SECONDS_QUICK } else { SECONDS };
     let probe = Reference::start(folder, "probe", &["--bitrate", "800kbps", "--fps", "100"])?;
     let port = free_port(RTSP_PROTOCOL.transport)?;
@@ -108,14 +108,14 @@ pub(super) fn capacity(
         }
     };
     let (reader, _) = play(&scenario, folder, control, &mut watch)?;
-    let probes = Served::read(&probe.finish(), true)?;
-    let seconds = seconds_of(&reader, &Served::read(&served, false)?, &probes)?;
+    let probes = ServedStream::read(&probe.finish(), true)?;
+    let seconds = seconds_of(&reader, &ServedStream::read(&served, false)?, &probes)?;
     Ok(conclude(&seconds))
 }
 
-fn text(way: Way, port: u16, probe: u16, seconds: u32, files: Option<u64>) -> String {
+fn text(way: ReceivePath, port: u16, probe: u16, seconds: u32, files: Option<u64>) -> String {
     let most = files.map_or(u64::MAX, |files| {
-        files.saturating_sub(FILES_BESIDE) / FILES_A_CLIENT
+        files.saturating_sub(OTHER_DESCRIPTORS) / DESCRIPTORS_PER_CLIENT
     });
     let mut text = format!(
         "name: capacity\nduration: {seconds}s\nstop_timeout: 1s\nclients:\n  probe:\n    protocol: rtsp\n    \
@@ -125,7 +125,7 @@ fn text(way: Way, port: u16, probe: u16, seconds: u32, files: Option<u64>) -> St
         transport = way.transport(),
     );
     for second in 0..seconds {
-        let clients = (FIRST as f64 * GROWTH.powi(second as i32)) as u64;
+        let clients = (FIRST_CLIENTS as f64 * GROWTH.powi(second as i32)) as u64;
         let clients = clients.min(most);
         // Writing to a string does not fail.
         let _ = writeln!(text, "        - {{ clients: {clients}, over: 1s }}");
@@ -134,8 +134,12 @@ fn text(way: Way, port: u16, probe: u16, seconds: u32, files: Option<u64>) -> St
 }
 
 /// Returns the result of each second. The first is left out, as the probes start in it.
-fn seconds_of(reader: &Reader, load: &[Served], probes: &[Served]) -> Result<Vec<Second>, Failure> {
-    let began = began(reader)?;
+fn seconds_of(
+    reader: &Reader,
+    load: &[ServedStream],
+    probes: &[ServedStream],
+) -> Result<Vec<SecondResult>, Failure> {
+    let began = start_time(reader)?;
     let clients = clients_of(reader, load, began)?;
     let catalogue_of = |name| Ok::<_, Failure>(find_subject(reader, name)?.catalogue);
     let (loads, probe, own) = (
@@ -168,15 +172,15 @@ fn seconds_of(reader: &Reader, load: &[Served], probes: &[Served]) -> Result<Vec
         let value = |of: &Totals, name: &str| of.named(name, Statistic::Value).unwrap_or(0.0);
         let (expected, received) = (value(&loads, "expected"), value(&loads, "received"));
         let overflow = value(&own, "overflow");
-        let carried = Carried {
+        let carried = SustainedLoad {
             clients: value(&loads, "playing"),
             packets: received / window.seconds,
             bits: value(&loads, "bitrate"),
         };
         let absolute = began + span.start * 1e9..began + span.end * 1e9;
-        let unfit = unfit(&own, &bounds, overflow)
-            .or_else(|| jitter_off(&probe, probes, absolute))
-            .or_else(|| startup_off(&clients, &span));
+        let unfit = tester_fault(&own, &bounds, overflow)
+            .or_else(|| jitter_fault(&probe, probes, absolute))
+            .or_else(|| startup_fault(&clients, &span));
         let due: f64 = clients
             .iter()
             .map(|client| client.playing_in(&span) * CLIENT_RATE)
@@ -186,7 +190,7 @@ fn seconds_of(reader: &Reader, load: &[Served], probes: &[Served]) -> Result<Vec
         let behind = if expected - received > overflow {
             let lost = plural(expected - received - overflow, "packet", "packets");
             Some(format!("{lost} were not sent or were lost on their way"))
-        } else if bits < due * SHORT {
+        } else if bits < due * SENT_SHARE_MIN {
             Some(format!(
                 "it sent {} of the {} that were due, with {}",
                 figure(measure::Unit::BitsPerSecond, carried.bits),
@@ -196,7 +200,7 @@ fn seconds_of(reader: &Reader, load: &[Served], probes: &[Served]) -> Result<Vec
         } else {
             None
         };
-        seconds.push(Second {
+        seconds.push(SecondResult {
             carried,
             tester: unfit,
             server: behind,
@@ -208,8 +212,8 @@ fn seconds_of(reader: &Reader, load: &[Served], probes: &[Served]) -> Result<Vec
 /// Returns the last good second before the first bad one, and the fault in the bad one. A bad
 /// second before a good one is ignored as a hiccup of the machine: the good one carried more
 /// clients.
-fn conclude(seconds: &[Second]) -> Capacity {
-    let is_bad = |second: &Second| second.tester.is_some() || second.server.is_some();
+fn conclude(seconds: &[SecondResult]) -> Capacity {
+    let is_bad = |second: &SecondResult| second.tester.is_some() || second.server.is_some();
     let bad = (0..seconds.len())
         .find(|&at| is_bad(&seconds[at]) && seconds.get(at + 1).is_none_or(is_bad));
     let mut before = seconds[..bad.unwrap_or(seconds.len())].iter().rev();
@@ -217,7 +221,7 @@ fn conclude(seconds: &[Second]) -> Capacity {
     let carried = good.map(|second| second.carried).unwrap_or_default();
     let limit = match bad.map(|bad| &seconds[bad]) {
         None => Limit::None,
-        Some(Second {
+        Some(SecondResult {
             tester: Some(reason),
             ..
         }) => Limit::Tester(reason.clone()),
@@ -226,7 +230,7 @@ fn conclude(seconds: &[Second]) -> Capacity {
     Capacity { carried, limit }
 }
 
-fn unfit(own: &Totals, bounds: &HealthBounds, overflow: f64) -> Option<String> {
+fn tester_fault(own: &Totals, bounds: &HealthBounds, overflow: f64) -> Option<String> {
     let lag = own.named("lag", Statistic::Quantile(0.99)).unwrap_or(0.0);
     let cpu = own
         .named("cpu_hottest_worker", Statistic::Max)
@@ -257,11 +261,11 @@ fn unfit(own: &Totals, bounds: &HealthBounds, overflow: f64) -> Option<String> {
     }
 }
 
-fn jitter_off(probe: &Totals, probes: &[Served], span: Range<f64>) -> Option<String> {
+fn jitter_fault(probe: &Totals, probes: &[ServedStream], span: Range<f64>) -> Option<String> {
     let truth = mean_jitter(probes, span.start, span.end)?;
     let measured = probe.named("jitter", Statistic::Mean)?;
     let error = measured - truth.value;
-    (error.abs() > JITTER.of(truth.value) + truth.unsure).then(|| {
+    (error.abs() > JITTER.for_value(truth.value) + truth.uncertainty).then(|| {
         format!(
             "the jitter it measured was off by {}",
             report::human::seconds(error)
@@ -274,7 +278,7 @@ struct Client {
     first_media: f64,
     ended: f64,
     /// Time at which its first packet left the server.
-    left: Option<f64>,
+    first_sent: Option<f64>,
 }
 
 impl Client {
@@ -283,33 +287,36 @@ impl Client {
     }
 }
 
-fn clients_of(reader: &Reader, load: &[Served], began: f64) -> Result<Vec<Client>, Failure> {
+fn clients_of(reader: &Reader, load: &[ServedStream], began: f64) -> Result<Vec<Client>, Failure> {
     let mut clients = Vec::new();
     for client in reader.clients() {
         let client = client.map_err(Failure::bad)?;
         let Some(first_media) = client.first_media.filter(|_| client.subject == "load") else {
             continue;
         };
-        let left = stream_of(&client.streams, load).and_then(|stream| stream.first_left);
+        let left = stream_of(&client.streams, load).and_then(|stream| stream.first_sent_at);
         clients.push(Client {
             first_media: first_media.as_secs_f64(),
             ended: client.ended.map_or(f64::INFINITY, |at| at.as_secs_f64()),
-            left: left.map(|left| (left - began) / 1e9),
+            first_sent: left.map(|left| (left - began) / 1e9),
         });
     }
     Ok(clients)
 }
 
-fn startup_off(clients: &[Client], span: &Range<f64>) -> Option<String> {
+fn startup_fault(clients: &[Client], span: &Range<f64>) -> Option<String> {
     let (mut sum, mut count) = (0.0, 0.0);
     for client in clients {
-        if let Some(left) = client.left.filter(|_| span.contains(&client.first_media)) {
+        if let Some(left) = client
+            .first_sent
+            .filter(|_| span.contains(&client.first_media))
+        {
             sum += client.first_media - left;
             count += 1.0;
         }
     }
     let mean: f64 = if count > 0.0 { sum / count } else { 0.0 };
-    (mean.abs() > STARTUP.of(0.0)).then(|| {
+    (mean.abs() > STARTUP.for_value(0.0)).then(|| {
         format!(
             "the start-up delays it measured were off by {}",
             report::human::seconds(mean)
@@ -321,9 +328,9 @@ fn startup_off(clients: &[Client], span: &Range<f64>) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn second(clients: f64, tester: Option<&str>, server: Option<&str>) -> Second {
-        Second {
-            carried: Carried {
+    fn second(clients: f64, tester: Option<&str>, server: Option<&str>) -> SecondResult {
+        SecondResult {
+            carried: SustainedLoad {
                 clients,
                 packets: clients * 100.0,
                 bits: clients * 1e6,
@@ -375,7 +382,7 @@ mod tests {
         let client = Client {
             first_media: 2.25,
             ended: f64::INFINITY,
-            left: None,
+            first_sent: None,
         };
         assert_eq!(client.playing_in(&(1.0..2.0)), 0.0);
         assert_eq!(client.playing_in(&(2.0..3.0)), 0.75);
@@ -384,9 +391,15 @@ mod tests {
 
     #[test]
     fn descriptor_limit_bounds_the_number_of_clients() {
-        let text = text(Way::Tcp, 1, 2, SECONDS, Some(FILES_BESIDE + 300));
+        let text = text(
+            ReceivePath::Tcp,
+            1,
+            2,
+            SECONDS,
+            Some(OTHER_DESCRIPTORS + 300),
+        );
         assert!(text.contains("clients: 100, over: 1s"), "{text}");
         assert!(!text.contains("clients: 112"), "{text}");
-        scenario(Way::Tcp, &text, &[]).expect("it is a good scenario");
+        scenario(ReceivePath::Tcp, &text, &[]).expect("it is a good scenario");
     }
 }

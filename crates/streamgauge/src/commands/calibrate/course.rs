@@ -4,40 +4,42 @@ use protocol::calibration::Trial;
 use protocol::descriptor::Transport;
 use protocol::registry::{PROTOCOLS, Protocol, RTSP_PROTOCOL};
 
-use crate::args::Way;
+use crate::args::ReceivePath;
 
 /// A protocol on one receive path.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Course {
+pub(super) struct CalibrationCase {
     pub(super) protocol: &'static Protocol,
-    pub(super) way: Way,
+    pub(super) way: ReceivePath,
     /// True if over an emulated link, false if over the loopback interface.
-    pub(super) linked: bool,
+    pub(super) over_link: bool,
 }
 
-impl Course {
+impl CalibrationCase {
     /// Returns all cases: RTSP, whose server logs every packet, and those that protocols declare.
-    pub(super) fn all() -> Vec<Course> {
-        let rtsp = Way::ALL.into_iter().map(|way| Course {
+    pub(super) fn all() -> Vec<CalibrationCase> {
+        let rtsp = ReceivePath::ALL.into_iter().map(|way| CalibrationCase {
             protocol: &RTSP_PROTOCOL,
             way,
-            linked: false,
+            over_link: false,
         });
         let declared = PROTOCOLS.iter().flat_map(|&protocol| {
-            let ways: &[(Way, bool)] = match (protocol.datagrams, protocol.transport) {
+            let ways: &[(ReceivePath, bool)] = match (protocol.datagrams, protocol.transport) {
                 // Media of this protocol can come from the packet ring.
                 (Some(_), _) => &[
-                    (Way::Ring, false),
-                    (Way::Sockets, false),
-                    (Way::Sockets, true),
+                    (ReceivePath::Ring, false),
+                    (ReceivePath::Sockets, false),
+                    (ReceivePath::Sockets, true),
                 ],
-                (None, Transport::Tcp) => &[(Way::Tcp, false), (Way::Tcp, true)],
-                (None, Transport::Udp) => &[(Way::Sockets, false), (Way::Sockets, true)],
+                (None, Transport::Tcp) => &[(ReceivePath::Tcp, false), (ReceivePath::Tcp, true)],
+                (None, Transport::Udp) => {
+                    &[(ReceivePath::Sockets, false), (ReceivePath::Sockets, true)]
+                }
             };
-            ways.iter().map(move |&(way, linked)| Course {
+            ways.iter().map(move |&(way, linked)| CalibrationCase {
                 protocol,
                 way,
-                linked,
+                over_link: linked,
             })
         });
         let declared = declared.filter(|course| course.declared().next().is_some());
@@ -52,13 +54,13 @@ impl Course {
     /// Returns the trials that the protocol declares for this network.
     pub(super) fn declared(self) -> impl Iterator<Item = &'static Trial> {
         let trials = self.protocol.trials.iter();
-        trials.filter(move |trial| trial.link.is_some() == self.linked)
+        trials.filter(move |trial| trial.link.is_some() == self.over_link)
     }
 
     /// Title for people.
     pub(super) fn title(self) -> String {
         let name = self.protocol.name;
-        match (self.protocol.datagrams.is_some(), self.linked) {
+        match (self.protocol.datagrams.is_some(), self.over_link) {
             (true, true) => format!("{name}: {}, over a link", self.way.title()),
             (true, false) => format!("{name}: {}", self.way.title()),
             (false, false) => format!("{name}: {}", self.protocol.transport),
@@ -67,41 +69,41 @@ impl Course {
     }
 }
 
-impl Way {
-    const ALL: [Way; 3] = [Way::Ring, Way::Sockets, Way::Tcp];
+impl ReceivePath {
+    const ALL: [ReceivePath; 3] = [ReceivePath::Ring, ReceivePath::Sockets, ReceivePath::Tcp];
 
     /// Name in JSON.
     pub(super) fn name(self) -> &'static str {
         match self {
-            Way::Ring => "udp_ring",
-            Way::Sockets => "udp_sockets",
-            Way::Tcp => "tcp",
+            ReceivePath::Ring => "udp_ring",
+            ReceivePath::Sockets => "udp_sockets",
+            ReceivePath::Tcp => "tcp",
         }
     }
 
     /// Title for people.
     fn title(self) -> &'static str {
         match self {
-            Way::Ring => "UDP, read from packet rings",
-            Way::Sockets => "UDP, read from sockets",
-            Way::Tcp => "TCP, interleaved",
+            ReceivePath::Ring => "UDP, read from packet rings",
+            ReceivePath::Sockets => "UDP, read from sockets",
+            ReceivePath::Tcp => "TCP, interleaved",
         }
     }
 
     /// Returns the `transport` of a population on this receive path.
     pub(super) fn transport(self) -> &'static str {
         match self {
-            Way::Ring | Way::Sockets => "udp",
-            Way::Tcp => "tcp",
+            ReceivePath::Ring | ReceivePath::Sockets => "udp",
+            ReceivePath::Tcp => "tcp",
         }
     }
 
     /// Returns the setting of a scenario that selects this receive path.
-    pub(super) fn set(self) -> Option<&'static str> {
+    pub(super) fn scenario_setting(self) -> Option<&'static str> {
         match self {
-            Way::Ring => Some("tester.receive=ring"),
-            Way::Sockets => Some("tester.receive=sockets"),
-            Way::Tcp => None,
+            ReceivePath::Ring => Some("tester.receive=ring"),
+            ReceivePath::Sockets => Some("tester.receive=sockets"),
+            ReceivePath::Tcp => None,
         }
     }
 }

@@ -7,16 +7,18 @@ use std::time::Duration;
 use engine::{Control, Progress};
 use measure::Unit;
 use measure::link::{DOWNLINK, UPLINK};
-use protocol::calibration::{Evidence, Figure, Tolerance, Trial as Declared, TrialClients};
+use protocol::calibration::{Evidence, Statistic, Tolerance, Trial as Declared, TrialClients};
 use report::metrics::Metrics;
 use report::{Reader, Report};
 use scenario::ServerStart;
 use serde_json::{Value, json};
 use sut::Sut;
 
-use super::course::Course;
-use super::judge::{COUNT, Known, Row};
-use super::trial::{BEGIN_EVERY, Reference, Trial, Trouble, began, play, reasons, scenario, utf8};
+use super::course::CalibrationCase;
+use super::judge::{COUNT, Row, TrueValue};
+use super::trial::{
+    Reference, START_INTERVAL, Trial, TrialError, play, reasons, scenario, start_time, utf8,
+};
 use crate::commands::demo::{free_port, reference_server};
 use crate::exit::Failure;
 
@@ -24,8 +26,8 @@ use crate::exit::Failure;
 const PLANNED: Tolerance = Tolerance::Absolute(10e-6);
 
 /// Common settings of all trials of a case.
-pub(super) struct Setting<'a> {
-    pub(super) course: Course,
+pub(super) struct TrialContext<'a> {
+    pub(super) course: CalibrationCase,
     /// Length of the media.
     pub(super) length: Duration,
     /// Folder for temporary files.
@@ -34,15 +36,15 @@ pub(super) struct Setting<'a> {
     pub(super) set: &'a [String],
 }
 
-impl Setting<'_> {
+impl TrialContext<'_> {
     /// Runs the trials of a case: all at once over loopback, one after the other over links.
     pub(super) fn trial(
         &self,
         control: &Control,
         progress: &mut dyn FnMut(&Progress),
-    ) -> Result<Trial, Trouble> {
+    ) -> Result<Trial, TrialError> {
         let trials: Vec<&Declared> = self.course.declared().collect();
-        if !self.course.linked {
+        if !self.course.over_link {
             return self.over_loopback(&trials, control, progress);
         }
         let mut all = Trial::default();
@@ -60,7 +62,7 @@ impl Setting<'_> {
         trials: &[&Declared],
         control: &Control,
         progress: &mut dyn FnMut(&Progress),
-    ) -> Result<Trial, Trouble> {
+    ) -> Result<Trial, TrialError> {
         let protocol = self.course.protocol;
         let mut servers = Vec::new();
         let thresholds: Vec<&str> = trials
@@ -102,7 +104,7 @@ impl Setting<'_> {
         trial: &Declared,
         control: &Control,
         progress: &mut dyn FnMut(&Progress),
-    ) -> Result<Trial, Trouble> {
+    ) -> Result<Trial, TrialError> {
         let protocol = self.course.protocol;
         let Some(link) = trial.link else {
             return Err(Failure::bad("a trial over a link declares no link").into());
@@ -148,7 +150,7 @@ impl Setting<'_> {
         text: &str,
         control: &Control,
         progress: &mut dyn FnMut(&Progress),
-    ) -> Result<(Reader, Report), Trouble> {
+    ) -> Result<(Reader, Report), TrialError> {
         let scenario = scenario(self.course.way, text, self.set)?;
         play(&scenario, self.folder, control, progress)
     }
@@ -170,7 +172,7 @@ impl Setting<'_> {
                 self.course.protocol.name,
                 clients.url.replace("{address}", address),
                 clients.number,
-                BEGIN_EVERY.as_millis(),
+                START_INTERVAL.as_millis(),
             );
             for key in clients.keys {
                 text.push_str(&format!("    {}\n", self.filled(key)));
@@ -207,22 +209,22 @@ fn evidence(reader: &Reader, report: &Report, served: &Path) -> Result<Evidence,
     Ok(Evidence {
         means: means.collect(),
         served: lines.map_err(|error| unreadable(&error))?,
-        began_nanos: began(reader)?,
-        one_every_nanos: BEGIN_EVERY.as_nanos() as f64,
+        start_nanos: start_time(reader)?,
+        start_interval_nanos: START_INTERVAL.as_nanos() as f64,
         ..Evidence::default()
     })
 }
 
 /// Compares a direction of a link with its settings. Returns its delay, with its mean lateness as
 /// the uncertainty.
-fn compare_link(name: &'static str, millis: u32, seen: &Metrics, rows: &mut Vec<Row>) -> Known {
+fn compare_link(name: &'static str, millis: u32, seen: &Metrics, rows: &mut Vec<Row>) -> TrueValue {
     let asked = f64::from(millis) / 1e3;
     let mut row = |metric: &str, unit, truth, measured, tolerance| {
         rows.push(Row {
             streams: name,
             metric: metric.to_owned(),
             unit,
-            truth: Known::exactly(truth),
+            truth: TrueValue::exactly(truth),
             measured,
             tolerance,
         });
@@ -233,9 +235,9 @@ fn compare_link(name: &'static str, millis: u32, seen: &Metrics, rows: &mut Vec<
     for metric in ["lost", "overload"] {
         row(metric, Unit::Count, 0.0, seen.value(metric), COUNT);
     }
-    Known {
+    TrueValue {
         value: asked,
-        unsure: mean("lateness").unwrap_or(0.0),
+        uncertainty: mean("lateness").unwrap_or(0.0),
     }
 }
 
@@ -253,13 +255,16 @@ fn compare(
             .map(|population| &population.metrics)
             .ok_or_else(|| Failure::bad("the run file lacks a population"))?;
         let unit = match check.figure {
-            Figure::Count => Unit::Count,
+            Statistic::Count => Unit::Count,
             _ => metrics
                 .find(check.metric)
                 .map_or(Unit::Count, |metric| metric.unit),
         };
         // An unknown truth is NaN: no measured value agrees with it.
-        let truth = check.truth.of(evidence).unwrap_or(Known::exactly(f64::NAN));
+        let truth = check
+            .truth
+            .value(evidence)
+            .unwrap_or(TrueValue::exactly(f64::NAN));
         rows.push(Row {
             streams: check.clients,
             metric: format!("{}{}", check.metric, check.figure.suffix()),
@@ -272,12 +277,12 @@ fn compare(
     Ok(())
 }
 
-fn measured(metrics: &Metrics, metric: &str, figure: Figure) -> Option<f64> {
+fn measured(metrics: &Metrics, metric: &str, figure: Statistic) -> Option<f64> {
     let found = metrics.distribution(metric);
     match figure {
-        Figure::Value => metrics.value(metric),
-        Figure::Mean => found.map(|found| found.mean),
-        Figure::Max => found.map(|found| found.max),
-        Figure::Count => Some(found.map_or(0.0, |found| found.count as f64)),
+        Statistic::Value => metrics.value(metric),
+        Statistic::Mean => found.map(|found| found.mean),
+        Statistic::Max => found.map(|found| found.max),
+        Statistic::Count => Some(found.map_or(0.0, |found| found.count as f64)),
     }
 }

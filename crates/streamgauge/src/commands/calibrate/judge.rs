@@ -1,14 +1,14 @@
 //! Compares measured figures with true ones: errors, tolerances and judgements.
 
 use measure::Unit;
-pub(super) use protocol::calibration::{DELAY as STARTUP, Known, Tolerance};
+pub(super) use protocol::calibration::{DELAY_TOLERANCE as STARTUP, Tolerance, TrueValue};
 
 /// Counts must be exact.
 pub(super) const COUNT: Tolerance = Tolerance::Exact;
 /// The mean of the interarrival jitter: 2 %, or 20 µs.
-pub(super) const JITTER: Tolerance = Tolerance::ShareOr(0.02, 20e-6);
+pub(super) const JITTER: Tolerance = Tolerance::RelativeOrAbsolute(0.02, 20e-6);
 /// Bit rates: 0.1 %.
-pub(super) const BIT_RATE: Tolerance = Tolerance::ShareOr(0.001, 0.0);
+pub(super) const BIT_RATE: Tolerance = Tolerance::RelativeOrAbsolute(0.001, 0.0);
 
 /// Result of comparing a figure with its true value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub(super) struct Row {
     pub(super) metric: String,
     pub(super) unit: Unit,
     /// True value.
-    pub(super) truth: Known,
+    pub(super) truth: TrueValue,
     /// Measured value. `None` if nothing was measured.
     pub(super) measured: Option<f64>,
     /// Permitted error.
@@ -59,10 +59,10 @@ impl Row {
         let Some(error) = self.error().map(f64::abs) else {
             return Judgement::Off;
         };
-        let most = self.tolerance.of(self.truth.value);
+        let most = self.tolerance.for_value(self.truth.value);
         if error <= most {
             Judgement::Ok
-        } else if error <= most + self.truth.unsure {
+        } else if error <= most + self.truth.uncertainty {
             Judgement::Unknown
         } else {
             // NaN is off too.
@@ -93,9 +93,9 @@ mod tests {
             streams: "steady",
             metric: "jitter".to_owned(),
             unit: Unit::Seconds,
-            truth: Known {
+            truth: TrueValue {
                 value: truth,
-                unsure: 0.0,
+                uncertainty: 0.0,
             },
             measured,
             tolerance,
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn error_within_the_uncertainty_of_truth_is_unknown() {
         let mut row = row(1e-3, Some(1.03e-3), JITTER);
-        row.truth.unsure = 15e-6;
+        row.truth.uncertainty = 15e-6;
         assert_eq!(row.judge(), Judgement::Unknown);
         row.measured = Some(1.05e-3);
         assert_eq!(row.judge(), Judgement::Off);
@@ -148,7 +148,7 @@ mod tests {
         let good = row(1.0, Some(1.0), COUNT);
         let bad = row(1.0, Some(2.0), COUNT);
         let mut unknown = bad.clone();
-        unknown.truth.unsure = 5.0;
+        unknown.truth.uncertainty = 5.0;
         assert_eq!(worst([&good]), Judgement::Ok);
         assert_eq!(worst([&good, &unknown]), Judgement::Unknown);
         assert_eq!(worst([&unknown, &bad, &good]), Judgement::Off);

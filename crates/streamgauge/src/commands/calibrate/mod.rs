@@ -11,21 +11,21 @@ mod truth;
 use std::time::Duration;
 
 use engine::{Control, Phase, Progress};
-use report::human::{plural, span};
+use report::human::{duration, plural};
 
 use crate::args;
 use crate::console::Console;
 use crate::exit::{Exit, Failure, Message};
 use crate::files;
 use crate::force::Force;
-use crate::output::{Form, Output};
+use crate::output::{Output, ReportFormat};
 use crate::progress::Status;
 use crate::signals::Watch;
 use capacity::Capacity;
-use course::Course;
-use declared::Setting;
+use course::CalibrationCase;
+use declared::TrialContext;
 use judge::Judgement;
-use trial::{Trial, Trouble};
+use trial::{Trial, TrialError};
 
 /// Length of the media of a trial.
 const LENGTH: Duration = Duration::from_secs(4);
@@ -33,8 +33,8 @@ const LENGTH: Duration = Duration::from_secs(4);
 const LENGTH_QUICK: Duration = Duration::from_secs(3);
 
 /// Results of one case.
-struct Found {
-    course: Course,
+struct CaseResult {
+    course: CalibrationCase,
     trial: Trial,
     /// Load that the machine can measure. `None` if it was skipped or if the figures are wrong
     /// anyway.
@@ -42,13 +42,13 @@ struct Found {
 }
 
 /// Results of all cases.
-struct Outcome {
-    found: Vec<Found>,
+struct CalibrationResult {
+    found: Vec<CaseResult>,
     /// Cases that are not available to this process, and why.
-    missing: Vec<(Course, String)>,
+    missing: Vec<(CalibrationCase, String)>,
 }
 
-impl Outcome {
+impl CalibrationResult {
     /// Returns `true` if there are results, and all figures are right.
     fn passed(&self) -> bool {
         let mut judgements = self.found.iter().map(|found| found.trial.judge());
@@ -61,7 +61,7 @@ pub(crate) fn calibrate(arguments: &args::Calibrate, console: Console) -> Result
     let json = arguments
         .json
         .as_deref()
-        .map(|path| Output::claim(Form::Json, path, Force::Unknown))
+        .map(|path| Output::claim(ReportFormat::Json, path, Force::Unknown))
         .transpose()?;
     let folder = tempfile::Builder::new()
         .prefix("streamgauge-calibrate-")
@@ -74,29 +74,29 @@ pub(crate) fn calibrate(arguments: &args::Calibrate, console: Console) -> Result
         LENGTH
     };
     let status = Status::new(console);
-    let mut outcome = Outcome {
+    let mut outcome = CalibrationResult {
         found: Vec::new(),
         missing: Vec::new(),
     };
-    for course in wanted(arguments)? {
+    for course in requested_cases(arguments)? {
         let mut progress = |progress: &Progress| {
             if progress.phase == Phase::Running {
                 let clients: u64 = progress.populations.iter().map(|(_, p)| p.playing).sum();
                 status.update(&format!(
                     "{}: {}, {}",
                     course.title(),
-                    span(progress.elapsed.as_secs_f64()),
+                    duration(progress.elapsed.as_secs_f64()),
                     plural(clients as f64, "client", "clients"),
                 ));
             }
         };
         let mut once = || {
-            stoppable(|control| {
+            run_until_ctrl_c(|control| {
                 if course.logs_packets() {
                     let set = &arguments.set;
                     return trial::trial(course.way, length, folder, set, control, &mut progress);
                 }
-                let setting = Setting {
+                let setting = TrialContext {
                     course,
                     length,
                     folder,
@@ -108,11 +108,11 @@ pub(crate) fn calibrate(arguments: &args::Calibrate, console: Console) -> Result
         let mut trial = match once() {
             // A requested receive path that is not available is an error. If none was requested, it
             // is only reported.
-            Err(Trouble::NoPath(why)) if arguments.path.is_empty() => {
+            Err(TrialError::NoPath(why)) if arguments.path.is_empty() => {
                 outcome.missing.push((course, why));
                 continue;
             }
-            Err(Trouble::NoLink(why)) => {
+            Err(TrialError::NoLink(why)) => {
                 outcome.missing.push((course, why));
                 continue;
             }
@@ -126,7 +126,7 @@ pub(crate) fn calibrate(arguments: &args::Calibrate, console: Console) -> Result
         let capacity = if skips || trial.judge() == Judgement::Off {
             None
         } else {
-            Some(stoppable(|control| {
+            Some(run_until_ctrl_c(|control| {
                 capacity::capacity(
                     course.way,
                     arguments.quick,
@@ -138,7 +138,7 @@ pub(crate) fn calibrate(arguments: &args::Calibrate, console: Console) -> Result
                 )
             })?)
         };
-        outcome.found.push(Found {
+        outcome.found.push(CaseResult {
             course,
             trial,
             capacity,
@@ -154,8 +154,8 @@ pub(crate) fn calibrate(arguments: &args::Calibrate, console: Console) -> Result
 }
 
 /// Returns the requested cases: all if none was requested.
-fn wanted(arguments: &args::Calibrate) -> Result<Vec<Course>, Failure> {
-    let mut courses = Course::all();
+fn requested_cases(arguments: &args::Calibrate) -> Result<Vec<CalibrationCase>, Failure> {
+    let mut courses = CalibrationCase::all();
     for name in &arguments.protocol {
         if !courses.iter().any(|course| course.protocol.name == *name) {
             let mut known: Vec<&str> = courses.iter().map(|own| own.protocol.name).collect();
@@ -167,7 +167,7 @@ fn wanted(arguments: &args::Calibrate) -> Result<Vec<Course>, Failure> {
         }
     }
     courses.retain(|course| {
-        let Course { protocol, way, .. } = course;
+        let CalibrationCase { protocol, way, .. } = course;
         let named = arguments.protocol.iter().any(|name| name == protocol.name);
         (arguments.protocol.is_empty() || named)
             && (arguments.path.is_empty() || arguments.path.contains(way))
@@ -181,13 +181,15 @@ fn wanted(arguments: &args::Calibrate) -> Result<Vec<Course>, Failure> {
 }
 
 /// Runs something that Ctrl-C stops.
-fn stoppable<T>(run: impl FnOnce(&Control) -> Result<T, Trouble>) -> Result<T, Trouble> {
+fn run_until_ctrl_c<T>(
+    run: impl FnOnce(&Control) -> Result<T, TrialError>,
+) -> Result<T, TrialError> {
     let control = Control::new();
     let watch = Watch::start(control.clone())
         .map_err(|error| Failure::bad(format_args!("cannot listen for Ctrl-C: {error}")))?;
     let done = run(&control);
-    if watch.any() {
-        return Err(Trouble::Failure(Failure {
+    if watch.was_signalled() {
+        return Err(TrialError::Failure(Failure {
             exit: Exit::Stopped,
             message: Message::Plain("stopped before calibration was complete".to_owned()),
         }));

@@ -5,10 +5,10 @@ use report::human::{count, figure, plural};
 use report::paint::Paint;
 use serde_json::{Value, json};
 
-use super::capacity::{CLIENT_RATE, Capacity, Carried, FIRST, Limit};
-use super::course::Course;
+use super::capacity::{CLIENT_RATE, Capacity, FIRST_CLIENTS, Limit, SustainedLoad};
+use super::course::CalibrationCase;
 use super::judge::{Judgement, Row};
-use super::{Found, Outcome};
+use super::{CalibrationResult, CaseResult};
 use crate::console::Console;
 use crate::exit::Failure;
 use crate::output::Output;
@@ -16,7 +16,7 @@ use crate::output::Output;
 /// Writes the JSON if requested, and the tables: to standard error if the JSON goes to standard
 /// output.
 pub(super) fn show(
-    outcome: &Outcome,
+    outcome: &CalibrationResult,
     json: Option<Output>,
     console: Console,
 ) -> Result<(), Failure> {
@@ -40,7 +40,7 @@ pub(super) fn show(
 }
 
 /// Returns a table for each case, and the conclusion.
-fn text(outcome: &Outcome, everything: bool, paint: Paint) -> String {
+fn text(outcome: &CalibrationResult, everything: bool, paint: Paint) -> String {
     let all = &outcome.found;
     let mut text = String::new();
     for found in all {
@@ -54,7 +54,7 @@ fn text(outcome: &Outcome, everything: bool, paint: Paint) -> String {
             ));
         }
         if let Some(capacity) = &found.capacity {
-            text.push_str(&carries(capacity));
+            text.push_str(&capacity_text(capacity));
         }
         text.push('\n');
     }
@@ -86,8 +86,8 @@ fn text(outcome: &Outcome, everything: bool, paint: Paint) -> String {
 }
 
 /// Returns the capacity of a receive path, in two lines.
-fn carries(capacity: &Capacity) -> String {
-    let Carried {
+fn capacity_text(capacity: &Capacity) -> String {
+    let SustainedLoad {
         clients,
         packets,
         bits,
@@ -104,7 +104,7 @@ fn carries(capacity: &Capacity) -> String {
         Limit::None => "no higher load was tried".to_owned(),
     };
     if clients == 0.0 {
-        return format!("  this machine can measure fewer than {FIRST} clients: {why}\n");
+        return format!("  this machine can measure fewer than {FIRST_CLIENTS} clients: {why}\n");
     }
     format!(
         "  this machine can measure {at_least}{} of {} each: {} packets/s, {};\n  then {why}\n",
@@ -137,13 +137,13 @@ fn table(rows: &[Row], everything: bool, paint: Paint) -> String {
         .iter()
         .map(|row| {
             let unsure = if row.judge() == Judgement::Unknown {
-                format!(" ± {}", exact(row.unit, row.truth.unsure))
+                format!(" ± {}", exact(row.unit, row.truth.uncertainty))
             } else {
                 String::new()
             };
             let or_dash =
                 |value: Option<f64>| value.map_or("-".to_owned(), |value| exact(row.unit, value));
-            let tolerance = match row.tolerance.of(row.truth.value) {
+            let tolerance = match row.tolerance.for_value(row.truth.value) {
                 0.0 => "exact".to_owned(),
                 most => figure(row.unit, most),
             };
@@ -218,7 +218,7 @@ fn exact(unit: Unit, value: f64) -> String {
     }
 }
 
-fn document(outcome: &Outcome) -> Value {
+fn document(outcome: &CalibrationResult) -> Value {
     json!({
         "streamgauge": env!("CARGO_PKG_VERSION"),
         "result": if outcome.passed() { "pass" } else { "invalid" },
@@ -227,20 +227,20 @@ fn document(outcome: &Outcome) -> Value {
     })
 }
 
-fn missing((course, why): &(Course, String)) -> Value {
+fn missing((course, why): &(CalibrationCase, String)) -> Value {
     json!({
         "protocol": course.protocol.name,
         "path": course.way.name(),
-        "over_link": course.linked,
+        "over_link": course.over_link,
         "reason": why,
     })
 }
 
-fn path(found: &Found) -> Value {
+fn path(found: &CaseResult) -> Value {
     json!({
         "protocol": found.course.protocol.name,
         "path": found.course.way.name(),
-        "over_link": found.course.linked,
+        "over_link": found.course.over_link,
         "receive_path": found.trial.receive_path,
         "result": found.trial.judge().name(),
         "reasons": found.trial.reasons,
@@ -270,10 +270,10 @@ fn row(row: &Row) -> Value {
         "streams": row.streams,
         "metric": row.metric,
         "true": row.truth.value,
-        "true_uncertain_by": row.truth.unsure,
+        "true_uncertain_by": row.truth.uncertainty,
         "measured": row.measured,
         "error": row.error(),
-        "tolerance": row.tolerance.of(row.truth.value),
+        "tolerance": row.tolerance.for_value(row.truth.value),
         "result": row.judge().name(),
     })
 }

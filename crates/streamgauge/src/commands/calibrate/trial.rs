@@ -13,15 +13,15 @@ use report::{Reader, Report, Subject};
 use scenario::Scenario;
 use sut::Sut;
 
-use super::judge::{BIT_RATE, COUNT, JITTER, Judgement, Known, Row, STARTUP, worst};
-use super::truth::{Counts, Served, bit_rate, mean_jitter};
-use crate::args::Way;
+use super::judge::{BIT_RATE, COUNT, JITTER, Judgement, Row, STARTUP, TrueValue, worst};
+use super::truth::{Counts, ServedStream, bit_rate, mean_jitter};
+use crate::args::ReceivePath;
 use crate::commands::demo::{free_port, reference_server};
 use crate::commands::run::overrides;
 use crate::exit::Failure;
 
 /// Interval between the starts of a group's clients.
-pub(super) const BEGIN_EVERY: Duration = Duration::from_millis(25);
+pub(super) const START_INTERVAL: Duration = Duration::from_millis(25);
 
 /// Similar streams of one server.
 struct Group {
@@ -30,12 +30,12 @@ struct Group {
     /// Flags of the server.
     server: &'static [&'static str],
     /// Timing figures that are compared with the truth, in addition to the counts.
-    timed: Timed,
+    timed: TimingChecks,
 }
 
 /// Timing figures to compare.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Timed {
+enum TimingChecks {
     /// No figures, because times say little about packets out of order.
     No,
     /// Jitter and start-up delay.
@@ -50,7 +50,7 @@ const GROUPS: [Group; 3] = [
         name: "steady",
         clients: 20,
         server: &["--bitrate", "800kbps", "--fps", "100"],
-        timed: Timed::All,
+        timed: TimingChecks::All,
     },
     Group {
         name: "jittery",
@@ -65,7 +65,7 @@ const GROUPS: [Group; 3] = [
             "--fault",
             "slow=play:150ms",
         ],
-        timed: Timed::Delays,
+        timed: TimingChecks::Delays,
     },
     Group {
         name: "faulty",
@@ -87,13 +87,13 @@ const GROUPS: [Group; 3] = [
             "--fault",
             "stall=1s+300ms",
         ],
-        timed: Timed::No,
+        timed: TimingChecks::No,
     },
 ];
 
 /// Reason why a trial could not be run.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum TrialError {
     /// The receive path is not available to this process, for this reason.
     NoPath(String),
     /// This process cannot create a link, for this reason.
@@ -102,18 +102,18 @@ pub(super) enum Trouble {
     Failure(Failure),
 }
 
-impl From<Failure> for Trouble {
-    fn from(failure: Failure) -> Trouble {
-        Trouble::Failure(failure)
+impl From<Failure> for TrialError {
+    fn from(failure: Failure) -> TrialError {
+        TrialError::Failure(failure)
     }
 }
 
-impl From<Trouble> for Failure {
-    fn from(trouble: Trouble) -> Failure {
+impl From<TrialError> for Failure {
+    fn from(trouble: TrialError) -> Failure {
         match trouble {
-            Trouble::NoLink(why) => Failure::bad(why),
-            Trouble::NoPath(why) => Failure::bad(format_args!("no packet ring: {why}")),
-            Trouble::Failure(failure) => failure,
+            TrialError::NoLink(why) => Failure::bad(why),
+            TrialError::NoPath(why) => Failure::bad(format_args!("no packet ring: {why}")),
+            TrialError::Failure(failure) => failure,
         }
     }
 }
@@ -186,7 +186,7 @@ pub(super) fn play(
     folder: &Path,
     control: &Control,
     progress: &mut dyn FnMut(&Progress),
-) -> Result<(Reader, Report), Trouble> {
+) -> Result<(Reader, Report), TrialError> {
     let options = engine::Options {
         run_file: folder.join("calibrate.run"),
         overwrite: true,
@@ -197,10 +197,10 @@ pub(super) fn play(
     };
     let finished = match engine::run(scenario, &options, control, progress) {
         Ok(finished) => finished,
-        Err(EngineError::ReceivePath(why)) => return Err(Trouble::NoPath(why)),
+        Err(EngineError::ReceivePath(why)) => return Err(TrialError::NoPath(why)),
         Err(error @ (EngineError::Link { .. } | EngineError::Network { .. })) => {
             let lines: Vec<String> = error.to_string().lines().map(|l| l.trim().into()).collect();
-            return Err(Trouble::NoLink(lines.join("; ")));
+            return Err(TrialError::NoLink(lines.join("; ")));
         }
         Err(error) => return Err(Failure::bad(error).into()),
     };
@@ -214,13 +214,13 @@ pub(super) fn play(
 
 /// Runs a trial with media of this length.
 pub(super) fn trial(
-    way: Way,
+    way: ReceivePath,
     length: Duration,
     folder: &Path,
     set: &[String],
     control: &Control,
     progress: &mut dyn FnMut(&Progress),
-) -> Result<Trial, Trouble> {
+) -> Result<Trial, TrialError> {
     let length_text = format!("{}ms", length.as_millis());
     let mut servers = Vec::new();
     let mut text = String::from("name: calibrate\nclients:\n");
@@ -234,23 +234,23 @@ pub(super) fn trial(
             server.port,
             way.transport(),
             group.clients,
-            BEGIN_EVERY.as_millis(),
+            START_INTERVAL.as_millis(),
         ));
         servers.push(server);
     }
     let scenario = scenario(way, &text, set)?;
     let (reader, report) = play(&scenario, folder, control, progress)?;
-    let began = began(&reader)?;
+    let began = start_time(&reader)?;
     let mut rows = Vec::new();
     for (group, server) in GROUPS.iter().zip(servers) {
-        let served = Served::read(&server.finish(), true)?;
+        let served = ServedStream::read(&server.finish(), true)?;
         let population = report
             .populations
             .iter()
             .find(|population| population.name == group.name)
             .ok_or_else(|| Failure::bad("the run file lacks a population"))?;
         compare_counts(group, &served, &population.metrics, &mut rows);
-        if group.timed != Timed::No {
+        if group.timed != TimingChecks::No {
             compare_jitter(group, &served, &population.metrics, &mut rows);
             compare_startup(
                 group,
@@ -261,7 +261,7 @@ pub(super) fn trial(
                 &mut rows,
             )?;
         }
-        if group.timed == Timed::All {
+        if group.timed == TimingChecks::All {
             compare_bit_rate(group, &served, &reader, began, length, &mut rows)?;
         }
     }
@@ -281,15 +281,17 @@ pub(super) fn reasons(report: Report) -> Vec<String> {
 }
 
 /// Parses a scenario for this receive path, with the tester settings that the user gave.
-pub(super) fn scenario(way: Way, text: &str, set: &[String]) -> Result<Scenario, Failure> {
+pub(super) fn scenario(way: ReceivePath, text: &str, set: &[String]) -> Result<Scenario, Failure> {
     let mut overrides = overrides();
-    overrides.set.extend(way.set().map(str::to_owned));
+    overrides
+        .set
+        .extend(way.scenario_setting().map(str::to_owned));
     overrides.set.extend_from_slice(set);
     Scenario::parse("calibrate", text, &overrides).map_err(Failure::diagnostic)
 }
 
 /// Returns the start of the run, in nanoseconds of `CLOCK_MONOTONIC`.
-pub(super) fn began(reader: &Reader) -> Result<f64, Failure> {
+pub(super) fn start_time(reader: &Reader) -> Result<f64, Failure> {
     reader
         .meta("clock_monotonic_nanos")
         .map_err(Failure::bad)?
@@ -298,14 +300,14 @@ pub(super) fn began(reader: &Reader) -> Result<f64, Failure> {
         .ok_or_else(|| Failure::bad("the run file does not say when the run began"))
 }
 
-fn compare_counts(group: &Group, served: &[Served], metrics: &Metrics, rows: &mut Vec<Row>) {
+fn compare_counts(group: &Group, served: &[ServedStream], metrics: &Metrics, rows: &mut Vec<Row>) {
     let truth = Counts::of(served);
     let mut row = |metric: &str, truth: u64, measured: Option<f64>| {
         rows.push(Row {
             streams: group.name,
             metric: metric.to_owned(),
             unit: Unit::Count,
-            truth: Known::exactly(truth as f64),
+            truth: TrueValue::exactly(truth as f64),
             measured,
             tolerance: COUNT,
         });
@@ -331,7 +333,7 @@ fn compare_counts(group: &Group, served: &[Served], metrics: &Metrics, rows: &mu
     row("payload_bytes", truth.payload_bytes, value("payload_bytes"));
 }
 
-fn compare_jitter(group: &Group, served: &[Served], metrics: &Metrics, rows: &mut Vec<Row>) {
+fn compare_jitter(group: &Group, served: &[ServedStream], metrics: &Metrics, rows: &mut Vec<Row>) {
     if let Some(truth) = mean_jitter(served, f64::NEG_INFINITY, f64::INFINITY) {
         rows.push(Row {
             streams: group.name,
@@ -349,15 +351,15 @@ fn compare_jitter(group: &Group, served: &[Served], metrics: &Metrics, rows: &mu
 /// the time at which the server sent its first packet.
 fn compare_startup(
     group: &Group,
-    served: &[Served],
+    served: &[ServedStream],
     metrics: &Metrics,
     reader: &Reader,
     began: f64,
     rows: &mut Vec<Row>,
 ) -> Result<(), Failure> {
-    let mut sum = Known::default();
+    let mut sum = TrueValue::default();
     let mut count = 0.0;
-    let mut worst: Option<(Known, f64)> = None;
+    let mut worst: Option<(TrueValue, f64)> = None;
     for client in reader.clients() {
         let client = client.map_err(Failure::bad)?;
         if client.subject != group.name {
@@ -368,22 +370,22 @@ fn compare_startup(
         else {
             continue;
         };
-        let Some(left) = stream.first_left else {
+        let Some(left) = stream.first_sent_at else {
             continue;
         };
-        let due = began + f64::from(client.slot) * BEGIN_EVERY.as_nanos() as f64;
+        let due = began + f64::from(client.slot) * START_INTERVAL.as_nanos() as f64;
         // The server reads its clock after the call that sends the first packet. The packet may
         // have left earlier by up to the duration of that call.
         let unsure = stream
             .departures
             .first()
-            .map_or(0.0, |first| first.between.1 - first.between.0);
-        let truth = Known {
+            .map_or(0.0, |first| first.sent_between.1 - first.sent_between.0);
+        let truth = TrueValue {
             value: (left - due) / 1e9,
-            unsure: unsure / 1e9,
+            uncertainty: unsure / 1e9,
         };
         sum.value += truth.value;
-        sum.unsure += truth.unsure;
+        sum.uncertainty += truth.uncertainty;
         count += 1.0;
         let measured = first_media.since(client.due).as_secs_f64();
         let error = (measured - truth.value).abs();
@@ -402,9 +404,9 @@ fn compare_startup(
         });
     };
     if let Some((truth, measured)) = worst {
-        let mean = Known {
+        let mean = TrueValue {
             value: sum.value / count,
-            unsure: sum.unsure / count,
+            uncertainty: sum.uncertainty / count,
         };
         let found = metrics.distribution("startup_delay");
         row("startup_delay.mean", mean, found.map(|found| found.mean));
@@ -416,8 +418,8 @@ fn compare_startup(
 /// Finds the server's record of the stream in a client's row.
 pub(super) fn stream_of<'a>(
     streams: &serde_json::Value,
-    served: &'a [Served],
-) -> Option<&'a Served> {
+    served: &'a [ServedStream],
+) -> Option<&'a ServedStream> {
     let ssrc = streams.get(0)?.get("ssrc")?.as_u64()?;
     served.iter().find(|stream| stream.ssrc == ssrc)
 }
@@ -434,7 +436,7 @@ pub(super) fn find_subject<'a>(reader: &'a Reader, name: &str) -> Result<&'a Sub
 /// warm-up counts it.
 fn compare_bit_rate(
     group: &Group,
-    served: &[Served],
+    served: &[ServedStream],
     reader: &Reader,
     began: f64,
     length: Duration,
@@ -461,7 +463,7 @@ fn compare_bit_rate(
             streams: group.name,
             metric: "bitrate".to_owned(),
             unit: Unit::BitsPerSecond,
-            truth: Known::exactly(truth),
+            truth: TrueValue::exactly(truth),
             measured: totals.named("bitrate", measure::totals::Statistic::Value),
             tolerance: BIT_RATE,
         });

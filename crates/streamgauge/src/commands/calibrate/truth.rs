@@ -8,7 +8,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::judge::Known;
+use super::judge::TrueValue;
 use crate::exit::Failure;
 
 /// Clock rate of the reference server's video in Hz (RFC 6184, 8.2.1).
@@ -19,7 +19,7 @@ const VIDEO_CLOCK: f64 = 90_000.0;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Departure {
     /// Times right before and right after it was handed to the network stack.
-    pub(super) between: (f64, f64),
+    pub(super) sent_between: (f64, f64),
     /// Extended sequence number.
     pub(super) number: u64,
     pub(super) timestamp: u32,
@@ -29,24 +29,24 @@ pub(super) struct Departure {
 
 impl Departure {
     fn at(&self) -> f64 {
-        f64::midpoint(self.between.0, self.between.1)
+        f64::midpoint(self.sent_between.0, self.sent_between.1)
     }
 
     /// Returns the maximum error of [`Departure::at`].
-    fn unsure(&self) -> f64 {
-        (self.between.1 - self.between.0) / 2.0
+    fn uncertainty(&self) -> f64 {
+        (self.sent_between.1 - self.sent_between.0) / 2.0
     }
 }
 
 /// A stream as the server reports it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Served {
+pub(super) struct ServedStream {
     /// Synchronisation source. It identifies the stream of a client.
     pub(super) ssrc: u64,
     /// First sequence number of the stream, which the server told its client.
     pub(super) first_number: u64,
     /// Departure of the first packet, in nanoseconds of `CLOCK_MONOTONIC`. `None` if none left.
-    pub(super) first_left: Option<f64>,
+    pub(super) first_sent_at: Option<f64>,
     /// All packets that left, in the order of their departure.
     pub(super) departures: Vec<Departure>,
 }
@@ -65,10 +65,10 @@ pub(super) struct Counts {
     pub(super) payload_bytes: u64,
 }
 
-impl Served {
+impl ServedStream {
     /// Reads the report of a reference server. With `logged`, the server must have logged every
     /// packet.
-    pub(super) fn read(path: &Path, logged: bool) -> Result<Vec<Served>, Failure> {
+    pub(super) fn read(path: &Path, logged: bool) -> Result<Vec<ServedStream>, Failure> {
         let unreadable = |error: &dyn std::fmt::Display| {
             Failure::bad(format_args!(
                 "the reference server's report {}: {error}",
@@ -81,14 +81,14 @@ impl Served {
             // The last line is about the server as a whole.
             .filter(|line: &Result<Value, _>| !line.as_ref().is_ok_and(|l| l["pacing"].is_object()))
             .map(|line| {
-                Served::from_line(&line?, logged).ok_or_else(|| {
+                ServedStream::from_line(&line?, logged).ok_or_else(|| {
                     unreadable(&"a malformed line, or one whose log disagrees with its counts")
                 })
             })
             .collect()
     }
 
-    fn from_line(line: &Value, logged: bool) -> Option<Served> {
+    fn from_line(line: &Value, logged: bool) -> Option<ServedStream> {
         let number = |name: &str| line[name].as_u64();
         let clock = line["clock_monotonic_nanos"].as_i64()? as f64;
         let departures: Vec<Departure> = match &line["departures"] {
@@ -97,7 +97,7 @@ impl Served {
                 .map(|entry| {
                     let at = |index: usize| entry.get(index)?.as_u64();
                     Some(Departure {
-                        between: (clock + at(0)? as f64, clock + at(1)? as f64),
+                        sent_between: (clock + at(0)? as f64, clock + at(1)? as f64),
                         number: at(2)?,
                         timestamp: u32::try_from(at(3)?).ok()?,
                         payload: at(4)?,
@@ -112,10 +112,10 @@ impl Served {
         if logged && left != departures.len() as u64 {
             return None;
         }
-        Some(Served {
+        Some(ServedStream {
             ssrc: number("ssrc")?,
             first_number: number("first_seq")?,
-            first_left: number("first_left_nanos").map(|nanos| clock + nanos as f64),
+            first_sent_at: number("first_left_nanos").map(|nanos| clock + nanos as f64),
             departures,
         })
     }
@@ -160,7 +160,7 @@ impl Served {
     /// Returns the interarrival jitter after each packet, in seconds (RFC 3550, A.8), of a receiver
     /// that packets reach the moment they leave: the time of the packet, the jitter and its
     /// uncertainty.
-    fn jitter(&self) -> Vec<(f64, Known)> {
+    fn jitter(&self) -> Vec<(f64, TrueValue)> {
         let (mut jitter, mut unsure) = (0.0, 0.0);
         let pairs = self.departures.windows(2);
         pairs
@@ -168,12 +168,12 @@ impl Served {
                 let ticks = pair[1].timestamp.wrapping_sub(pair[0].timestamp) as i32;
                 let sent = f64::from(ticks) / VIDEO_CLOCK;
                 let came = (pair[1].at() - pair[0].at()) / 1e9;
-                let doubt = (pair[0].unsure() + pair[1].unsure()) / 1e9;
+                let doubt = (pair[0].uncertainty() + pair[1].uncertainty()) / 1e9;
                 jitter += ((came - sent).abs() - jitter) / 16.0;
                 unsure += (doubt - unsure) / 16.0;
-                let known = Known {
+                let known = TrueValue {
                     value: jitter,
-                    unsure,
+                    uncertainty: unsure,
                 };
                 (pair[1].at(), known)
             })
@@ -183,9 +183,9 @@ impl Served {
 
 impl Counts {
     /// Returns the counts of all these streams together.
-    pub(super) fn of(streams: &[Served]) -> Counts {
+    pub(super) fn of(streams: &[ServedStream]) -> Counts {
         let mut all = Counts::default();
-        for counts in streams.iter().map(Served::counts) {
+        for counts in streams.iter().map(ServedStream::counts) {
             all.expected += counts.expected;
             all.received += counts.received;
             all.duplicated += counts.duplicated;
@@ -201,24 +201,24 @@ impl Counts {
 
 /// Returns the mean of the jitter after each packet that left from `from` to before `to`, over all
 /// streams. `None` if no packet left then.
-pub(super) fn mean_jitter(streams: &[Served], from: f64, to: f64) -> Option<Known> {
-    let mut sum = Known::default();
+pub(super) fn mean_jitter(streams: &[ServedStream], from: f64, to: f64) -> Option<TrueValue> {
+    let mut sum = TrueValue::default();
     let mut count = 0.0;
-    for (at, known) in streams.iter().flat_map(Served::jitter) {
+    for (at, known) in streams.iter().flat_map(ServedStream::jitter) {
         if (from..to).contains(&at) {
             sum.value += known.value;
-            sum.unsure += known.unsure;
+            sum.uncertainty += known.uncertainty;
             count += 1.0;
         }
     }
-    (count > 0.0).then(|| Known {
+    (count > 0.0).then(|| TrueValue {
         value: sum.value / count,
-        unsure: sum.unsure / count,
+        uncertainty: sum.uncertainty / count,
     })
 }
 
 /// Returns the payload of first copies that left from `from` to before `to`, in bit/s.
-pub(super) fn bit_rate(streams: &[Served], from: f64, to: f64) -> f64 {
+pub(super) fn bit_rate(streams: &[ServedStream], from: f64, to: f64) -> f64 {
     let mut bytes = 0;
     for stream in streams {
         let mut seen = BTreeSet::new();
@@ -236,20 +236,20 @@ mod tests {
     use super::*;
 
     /// Returns a stream of packets of 100 bytes that left at these milliseconds.
-    fn stream(packets: &[(u64, f64)]) -> Served {
-        Served {
+    fn stream(packets: &[(u64, f64)]) -> ServedStream {
+        ServedStream {
             first_number: 65_534,
             departures: packets
                 .iter()
                 .map(|&(number, at)| Departure {
-                    between: (at * 1e6, at * 1e6),
+                    sent_between: (at * 1e6, at * 1e6),
                     number,
                     // One frame every 10 ms.
                     timestamp: (number as u32).wrapping_mul(900),
                     payload: 100,
                 })
                 .collect(),
-            ..Served::default()
+            ..ServedStream::default()
         }
     }
 
@@ -284,15 +284,15 @@ mod tests {
             (mean.value * 1e3 - (first + second) / 2.0).abs() < 1e-9,
             "{mean:?}"
         );
-        assert_eq!(mean.unsure, 0.0);
+        assert_eq!(mean.uncertainty, 0.0);
     }
 
     #[test]
     fn uncertain_departures_make_the_jitter_uncertain() {
         let mut stream = stream(&[(65_534, 0.0), (65_535, 10.0)]);
-        stream.departures[1].between = (10e6, 10.32e6);
+        stream.departures[1].sent_between = (10e6, 10.32e6);
         let mean = mean_jitter(&[stream], 0.0, 1e9).expect("one value");
-        assert!((mean.unsure * 1e6 - 10.0).abs() < 1e-9, "{mean:?}");
+        assert!((mean.uncertainty * 1e6 - 10.0).abs() < 1e-9, "{mean:?}");
     }
 
     #[test]
@@ -314,9 +314,9 @@ mod tests {
                 "clock_monotonic_nanos": 1000, "departures": [[5, 7, 2, 90, 100]],
             })
         };
-        let served = Served::from_line(&line(1), true).expect("they agree");
-        assert_eq!(served.first_left, Some(1005.0));
-        assert_eq!(served.departures[0].between, (1005.0, 1007.0));
-        assert_eq!(Served::from_line(&line(2), true), None);
+        let served = ServedStream::from_line(&line(1), true).expect("they agree");
+        assert_eq!(served.first_sent_at, Some(1005.0));
+        assert_eq!(served.departures[0].sent_between, (1005.0, 1007.0));
+        assert_eq!(ServedStream::from_line(&line(2), true), None);
     }
 }

@@ -23,13 +23,13 @@ pub(super) fn make(path: &Path) -> Result<(), Failure> {
         ))
     };
     match Index::read(path) {
-        Ok(index) => empty(path, &index),
+        Ok(index) => remove_old_files(path, &index),
         Err(IndexError::Missing { .. }) => fs::create_dir_all(path).map_err(refused),
         Err(error) => Err(Failure::bad(error)),
     }
 }
 
-fn empty(folder: &Path, index: &Index) -> Result<(), Failure> {
+fn remove_old_files(folder: &Path, index: &Index) -> Result<(), Failure> {
     // A killed run leaves these files next to its run file; they belong to it.
     let files = index.runs.iter().flat_map(|run| {
         ["", "-wal", "-shm"].map(|suffix| folder.join(format!("{}{suffix}", run.file)))

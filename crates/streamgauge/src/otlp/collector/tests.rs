@@ -97,7 +97,7 @@ fn headers_for_metrics_have_precedence() {
 
 /// Pushes a message to a collector that answers with `answer`. Returns the result, and what was
 /// sent.
-fn pushed(answer: &'static [u8]) -> (Result<Taken, String>, String) {
+fn pushed(answer: &'static [u8]) -> (Result<CollectorResponse, String>, String) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("there is a port");
     let address = listener.local_addr().expect("it is bound");
     let theirs = thread::spawn(move || {
@@ -129,7 +129,7 @@ fn pushed(answer: &'static [u8]) -> (Result<Taken, String>, String) {
 #[test]
 fn a_message_is_posted_and_the_answer_is_read() {
     let (taken, sent) = pushed(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
-    assert_eq!(taken, Ok(Taken::default()));
+    assert_eq!(taken, Ok(CollectorResponse::default()));
     let (head, body) = sent.split_once("\r\n\r\n").expect("there is a head");
     assert!(head.starts_with("POST /v1/metrics HTTP/1.1\r\n"), "{head}");
     for line in [
@@ -149,7 +149,7 @@ fn refused_data_points_and_messages_are_reported() {
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
           4\r\n\x0a\x07\x08\x03\r\n5\r\n\x12\x03old\r\n0\r\n\r\n",
     );
-    let wanted = Taken {
+    let wanted = CollectorResponse {
         rejected: 3,
         text: "old".to_owned(),
     };

@@ -5,7 +5,7 @@ use super::*;
 
 fn viewers() -> PopulationProgress {
     PopulationProgress {
-        does: Does::Play,
+        role: ClientRole::Play,
         active: 1200,
         playing: 1190,
         started: 1210,
@@ -21,7 +21,7 @@ fn viewers() -> PopulationProgress {
 
 fn senders() -> PopulationProgress {
     PopulationProgress {
-        does: Does::Send,
+        role: ClientRole::Send,
         active: 1000,
         playing: 1000,
         rates: Some(Rates {
@@ -261,7 +261,7 @@ fn plain_line_shows_populations_server_and_tester() {
          server CPU 50 %, tester CPU 25 %, late by 1.2 ms, 3 packets lost here: OVERLOADED"
     );
     let publishers = PopulationProgress {
-        does: Does::Publish,
+        role: ClientRole::Publish,
         active: 3,
         playing: 2,
         rates: Some(Rates {

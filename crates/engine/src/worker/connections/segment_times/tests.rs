@@ -12,7 +12,7 @@ fn segment(port: u16, sequence: u32, syn: bool) -> Segment {
     Segment {
         from: to(),
         to: SocketAddr::new([10, 0, 0, 2].into(), port),
-        header: Header {
+        header: SegmentHeader {
             sequence,
             length: if syn { 0 } else { 100 },
             syn,
@@ -34,7 +34,7 @@ fn watching(ports: u16) -> SegmentTimes {
 fn known(watcher: &SegmentTimes, port: u16) -> Option<usize> {
     let mut watch = watcher.watch.borrow_mut();
     let segments = &watch.connection(port)?.segments;
-    segments.is_known().then(|| segments.unread())
+    segments.saw_start().then(|| segments.unread())
 }
 
 fn aside(watcher: &SegmentTimes) -> usize {
@@ -48,14 +48,14 @@ fn turn_processes_only_segments_of_its_share() {
     // Interleaved segments of two connections of one share, and of one of another share.
     for (sequence, syn) in [(0, true), (1, false), (101, false)] {
         for port in [FIRST + 3, FIRST + 3 + shares, FIRST + 4] {
-            watcher.shown(&segment(port, sequence, syn));
+            watcher.queue(&segment(port, sequence, syn));
         }
     }
     assert_eq!(known(&watcher, FIRST + 3), None);
     watcher.watch.borrow_mut().connections[3]
         .as_mut()
         .expect("it is open")
-        .seldom = Some(77);
+        .periodic = Some(77);
     let mut places = Vec::new();
     watcher.begin_turn(3, &mut places);
     assert_eq!(places, [77]);
@@ -67,10 +67,10 @@ fn turn_processes_only_segments_of_its_share() {
 #[test]
 fn segment_queue_is_bounded_and_loses_nothing() {
     let watcher = watching(1);
-    watcher.shown(&segment(FIRST, 0, true));
+    watcher.queue(&segment(FIRST, 0, true));
     let count = 3 * ASIDE_MAX;
     for number in 0..u32::try_from(count).expect("few") {
-        watcher.shown(&segment(FIRST, 1 + 100 * number, false));
+        watcher.queue(&segment(FIRST, 1 + 100 * number, false));
         assert!(aside(&watcher) < ASIDE_MAX);
     }
     watcher.begin_turn(0, &mut Vec::new());
@@ -81,20 +81,20 @@ fn segment_queue_is_bounded_and_loses_nothing() {
 fn connection_ignores_segments_of_others() {
     let watcher = watching(1);
     // Segments of the previous connection from the same port.
-    watcher.shown(&segment(FIRST, 5000, true));
-    watcher.shown(&segment(FIRST, 5001, false));
+    watcher.queue(&segment(FIRST, 5000, true));
+    watcher.queue(&segment(FIRST, 5001, false));
     watcher.watch.borrow_mut().open(FIRST, to());
-    watcher.shown(&segment(FIRST, 0, true));
-    watcher.shown(&segment(FIRST, 1, false));
+    watcher.queue(&segment(FIRST, 0, true));
+    watcher.queue(&segment(FIRST, 1, false));
     // Segments of other senders, and for ports that are unused or outside the range.
     for from in ["10.0.0.9:554", "10.0.0.1:555"] {
-        watcher.shown(&Segment {
+        watcher.queue(&Segment {
             from: from.parse().expect("an address"),
             ..segment(FIRST, 101, false)
         });
     }
     for port in [FIRST + 1, FIRST - 1, FIRST + 40] {
-        watcher.shown(&segment(port, 101, false));
+        watcher.queue(&segment(port, 101, false));
     }
     assert_eq!(aside(&watcher), 2);
     watcher.begin_turn(0, &mut Vec::new());

@@ -9,8 +9,8 @@ const VIDEO: u16 = 0x100;
 const AUDIO: u16 = 0x101;
 
 /// First packet of a PES packet.
-fn unit(pid: u16, number: u64, payload: &[u8]) -> [u8; PACKET] {
-    let mut packet = [0xff; PACKET];
+fn unit(pid: u16, number: u64, payload: &[u8]) -> [u8; PACKET_LEN] {
+    let mut packet = [0xff; PACKET_LEN];
     let [high, low] = pid.to_be_bytes();
     packet[..4].copy_from_slice(&[SYNC, 0x40 | high, low, 0x10 | (number % 16) as u8]);
     packet[4..4 + payload.len()].copy_from_slice(payload);
@@ -66,7 +66,7 @@ fn frozen_video_is_counted_and_noted() {
     }
     // In a file, video may end before audio.
     let mut bench = Bench::answered("Transfer-Encoding: chunked\r\n");
-    let length = programme().len() + 2 * PACKET;
+    let length = programme().len() + 2 * PACKET_LEN;
     bench.bytes(format!("{length:x}\r\n").as_bytes());
     bench.watch(40, 40, true);
     bench.bytes(b"\r\n");
@@ -122,7 +122,7 @@ fn packets_of_204_bytes_are_played_and_noted() {
     let mut bench = Bench::answered("");
     let sent = packets(10);
     let long = sent
-        .chunks(PACKET)
+        .chunks(PACKET_LEN)
         .map(|packet| [packet, &[7; 16]].concat());
     bench.bytes(&long.collect::<Vec<_>>().concat());
     assert_eq!(bench.count(ts::TS_PACKETS), 10);

@@ -1,7 +1,7 @@
 //! Tests of channel changes.
 
 use super::*;
-use crate::media::ts::flow::{TsFlow, TsSettings};
+use crate::media::ts::flow::{TsFlow, TsFlowSettings};
 use mediagen::ts::looped_stream::LoopedStream;
 
 fn url(channel: usize) -> String {
@@ -21,7 +21,7 @@ fn zapping(keys: &str, channels: usize, in_turn: bool, seed: u64) -> Bench {
 
 /// First datagrams of a channel, up to a picture.
 fn media(channel: usize, datagrams: usize) -> Vec<u8> {
-    let mut flow = TsFlow::new(TsSettings {
+    let mut flow = TsFlow::new(TsFlowSettings {
         looped: Arc::new(LoopedStream::synthetic(1_000_000).expect("a bit rate")),
         group: format!("239.81.0.{channel}:4056").parse().expect("a group"),
         source: 7,
@@ -41,11 +41,11 @@ fn media(channel: usize, datagrams: usize) -> Vec<u8> {
 }
 
 /// Number of datagrams that include a picture.
-const PICTURE: usize = 60;
+const PICTURE_DATAGRAMS: usize = 60;
 
 impl Bench {
     /// Returns the requested channel, after the connection to the previous one was closed.
-    fn tuned(&mut self) -> usize {
+    fn requested_channel(&mut self) -> usize {
         while matches!(
             self.out.front(),
             Some(Output::Close { .. } | Output::Note(_))
@@ -71,7 +71,7 @@ impl Bench {
 
     fn plays(&mut self, channel: usize) {
         self.bytes(b"HTTP/1.1 200 OK\r\n\r\n");
-        self.bytes(&media(channel, PICTURE));
+        self.bytes(&media(channel, PICTURE_DATAGRAMS));
     }
 
     /// Number of values of a distribution, and the largest in milliseconds.
@@ -96,7 +96,7 @@ fn zap_delays_are_measured_from_the_schedule() {
     let mut bench = zapping(r#"{"zap":{"every":"5s"}}"#, 3, true, 1);
     let began = bench.now;
     bench.start();
-    assert_eq!(bench.tuned(), 1);
+    assert_eq!(bench.requested_channel(), 1);
     bench.plays(1);
     let first = bench.delay(ts::RANDOM_ACCESS_DELAY);
     for (number, channel) in [2, 3, 1].into_iter().enumerate() {
@@ -106,7 +106,7 @@ fn zap_delays_are_measured_from_the_schedule() {
         assert!(
             matches!(bench.out.front(), Some(Output::Close { channel }) if *channel == bench.channel)
         );
-        assert_eq!(bench.tuned(), channel);
+        assert_eq!(bench.requested_channel(), channel);
         bench.after(100);
         bench.plays(channel);
     }
@@ -126,7 +126,7 @@ fn zap_delays_are_measured_from_the_schedule() {
         assert_eq!(bench.delays(once).0, 1);
     }
     // Each channel has its own numbers, and all datagrams are accounted for.
-    let whole = 4 * PICTURE as u64;
+    let whole = 4 * PICTURE_DATAGRAMS as u64;
     for (counter, wanted) in [
         (ts::EXPECTED, whole),
         (ts::RECEIVED, whole),
@@ -159,7 +159,7 @@ fn stays_and_channels_are_drawn_from_the_seed() {
     let play = |seed| {
         let mut bench = zapping(r#"{"zap":{"every":"2s..10s"}}"#, 8, false, seed);
         bench.start();
-        bench.tuned();
+        bench.requested_channel();
         bench.plays(1);
         let mut last = (bench.now - Duration::from_millis(15), 1);
         let mut seen = Vec::new();
@@ -168,7 +168,7 @@ fn stays_and_channels_are_drawn_from_the_seed() {
             let stay = due.since(last.0).as_millis() as u64;
             assert!((2000..=10_000).contains(&stay), "{stay}");
             bench.change(0);
-            let channel = bench.tuned();
+            let channel = bench.requested_channel();
             assert_ne!(channel, last.1);
             bench.plays(channel);
             seen.push((stay, channel));
@@ -189,8 +189,8 @@ fn channel_listed_twice_does_not_follow_itself() {
         let channels = Channels::new(&urls, in_turn).expect("URLs");
         let mut random = rand_pcg::Pcg64Mcg::new(5);
         for _ in 0..100 {
-            assert_eq!(channels.after(1, &mut random), 2);
-            assert_ne!(channels.after(2, &mut random), 2);
+            assert_eq!(channels.next_index(1, &mut random), 2);
+            assert_ne!(channels.next_index(2, &mut random), 2);
         }
     }
 }
@@ -199,11 +199,11 @@ fn channel_listed_twice_does_not_follow_itself() {
 fn client_leaves_after_the_last_change() {
     let mut bench = zapping(r#"{"zap":{"every":"2s","count":2}}"#, 2, true, 1);
     bench.start();
-    bench.tuned();
+    bench.requested_channel();
     bench.plays(1);
     for channel in [2, 1] {
         bench.change(0);
-        assert_eq!(bench.tuned(), channel);
+        assert_eq!(bench.requested_channel(), channel);
         bench.plays(channel);
     }
     bench.change(0);
@@ -220,7 +220,7 @@ fn failed_change_is_counted_and_the_next_one_follows() {
         1,
     );
     bench.start();
-    bench.tuned();
+    bench.requested_channel();
     bench.plays(1);
     type Fails = fn(&mut Bench);
     let ways: [(CounterId, Fails, &str); 7] = [
@@ -262,7 +262,7 @@ fn failed_change_is_counted_and_the_next_one_follows() {
             |bench| {
                 bench.bytes(b"HTTP/1.1 200 OK\r\n\r\n");
                 // Channel 3 is never requested.
-                bench.bytes(&media(3, PICTURE));
+                bench.bytes(&media(3, PICTURE_DATAGRAMS));
                 bench.change(0);
             },
             "wrong_channel",
@@ -272,7 +272,7 @@ fn failed_change_is_counted_and_the_next_one_follows() {
     for (counter, fails, reason) in ways {
         // The channel that fails last may be the previous one.
         bench.change(0);
-        bench.tuned();
+        bench.requested_channel();
         let before = bench.count(counter);
         let mut notes = Vec::new();
         fails(&mut bench);
@@ -304,7 +304,7 @@ fn failed_change_is_counted_and_the_next_one_follows() {
 fn late_error_of_an_abandoned_connection_is_ignored() {
     let mut bench = zapping(r#"{"zap":{"every":"5s"}}"#, 2, true, 1);
     bench.start();
-    bench.tuned();
+    bench.requested_channel();
     bench.plays(1);
     bench.change(0);
     let Some(Output::Open { channel, .. }) = bench.out.pop_back() else {
@@ -323,7 +323,7 @@ fn late_error_of_an_abandoned_connection_is_ignored() {
     bench.change(0);
     assert_eq!(bench.zaps(), (3, 2, 0), "no connection for 5 s");
     bench.input(Input::OpenFailed { channel, error });
-    assert_eq!(bench.tuned(), 2);
+    assert_eq!(bench.requested_channel(), 2);
     bench.plays(2);
     assert_eq!(bench.delays(m::ZAP_DELAY).0, 1);
 }
@@ -332,12 +332,12 @@ fn late_error_of_an_abandoned_connection_is_ignored() {
 fn change_before_the_picture_counts_as_unfinished() {
     let mut bench = zapping(r#"{"zap":{"every":"500ms"}}"#, 4, true, 1);
     bench.start();
-    bench.tuned();
+    bench.requested_channel();
     bench.plays(1);
     bench.change(0);
-    bench.tuned();
+    bench.requested_channel();
     bench.change(0);
-    bench.tuned();
+    bench.requested_channel();
     bench.bytes(b"HTTP/1.1 200 OK\r\n\r\n");
     bench.bytes(&packets(20));
     bench.change(0);
@@ -350,21 +350,21 @@ fn change_before_the_picture_counts_as_unfinished() {
 fn failure_of_the_first_channel_fails_the_client() {
     let mut bench = zapping(r#"{"zap":{"every":"5s"}}"#, 2, true, 1);
     bench.start();
-    bench.tuned();
+    bench.requested_channel();
     bench.bytes(b"HTTP/1.1 503 Busy\r\n\r\n");
     assert_eq!(bench.failed().0, "status_503");
     let mut bench = zapping(r#"{"zap":{"every":"5s"}}"#, 2, true, 1);
     bench.start();
-    bench.tuned();
+    bench.requested_channel();
     bench.change(0);
     assert_eq!(bench.failed().0, "timeout_response");
     // So does an end after the picture had arrived.
     let mut bench = zapping(r#"{"zap":{"every":"5s"}}"#, 2, true, 1);
     bench.start();
-    bench.tuned();
+    bench.requested_channel();
     bench.plays(1);
     bench.change(0);
-    bench.tuned();
+    bench.requested_channel();
     bench.plays(2);
     bench.closed();
     assert_eq!(bench.ended_by_server(), "closed_in_media");
@@ -393,11 +393,11 @@ fn datagrams_of_the_old_channel_are_detected() {
         bench.accept();
         bench.after(100);
         bench.bytes(b"HTTP/1.1 200 OK\r\n\r\n");
-        bench.bytes(&media(1, PICTURE));
+        bench.bytes(&media(1, PICTURE_DATAGRAMS));
         // A picture, but not that of the new channel.
         assert_eq!(bench.delays(m::ZAP_DELAY).0, 0);
         bench.after(1000);
-        bench.bytes(&media(2, PICTURE));
+        bench.bytes(&media(2, PICTURE_DATAGRAMS));
         assert_eq!(bench.delays(m::ZAP_DELAY), (1, 1110));
         let counts = |bench: &Bench| {
             let count = |counter| bench.count(counter);
@@ -407,7 +407,7 @@ fn datagrams_of_the_old_channel_are_detected() {
                 count(ts::RECEIVED),
             )
         };
-        let each = PICTURE as u64;
+        let each = PICTURE_DATAGRAMS as u64;
         assert_eq!(counts(&bench), (each, each, 2 * each));
         assert_eq!(bench.count(ts::CONTINUITY_ERRORS), 0);
         // With the old channel only, there is no picture, and the change fails.
@@ -415,7 +415,7 @@ fn datagrams_of_the_old_channel_are_detected() {
         bench.out.pop_front();
         bench.accept();
         bench.bytes(b"HTTP/1.1 200 OK\r\n\r\n");
-        bench.bytes(&media(2, PICTURE));
+        bench.bytes(&media(2, PICTURE_DATAGRAMS));
         bench.stop();
         assert_eq!(bench.ended().1, Outcome::Stopped);
         assert_eq!(counts(&bench), (2 * each, 2 * each, 2 * each));
@@ -428,14 +428,14 @@ fn datagrams_of_the_old_channel_are_detected() {
 fn change_to_video_without_a_picture_fails() {
     let mut bench = zapping(r#"{"zap":{"every":"5s"}}"#, 2, true, 1);
     bench.start();
-    bench.tuned();
+    bench.requested_channel();
     bench.plays(1);
     bench.change(0);
-    bench.tuned();
+    bench.requested_channel();
     bench.bytes(b"HTTP/1.1 200 OK\r\n\r\n");
     bench.watch(3000, 3000, false);
     bench.change(0);
     assert_eq!(bench.zaps(), (2, 1, 0));
     assert_eq!(bench.count(m::ZAPS_FAILED_NO_PICTURE), 1);
-    assert_eq!(bench.tuned(), 1);
+    assert_eq!(bench.requested_channel(), 1);
 }

@@ -8,12 +8,12 @@ use super::{RtpFlow, State, nanos, ticks};
 
 /// Position and pace to play with.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Course {
+pub struct Playback {
     /// Start in media time: the first frame at or after it. `None` for the current position.
-    pub from: Option<Duration>,
+    pub start: Option<Duration>,
     /// End in media time; `None` for the end of the media, or its beginning if it is played
     /// backwards.
-    pub until: Option<Duration>,
+    pub end: Option<Duration>,
     /// Media time per second of play; negative for backwards, never 0. The bit rate and the
     /// timestamp steps do not change (RFC 2326, 12.34 and B): less is sent of media that is played
     /// faster.
@@ -23,11 +23,11 @@ pub struct Course {
     pub speed: f64,
 }
 
-impl Course {
+impl Playback {
     /// Normal pace, from the current position to the end.
-    pub const ON: Course = Course {
-        from: None,
-        until: None,
+    pub const CONTINUE: Playback = Playback {
+        start: None,
+        end: None,
         scale: 1.0,
         speed: 1.0,
     };
@@ -35,7 +35,7 @@ impl Course {
 
 /// Relation between schedule time and media time.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Pace {
+pub(super) struct MediaPace {
     pub(super) scale: f64,
     pub(super) speed: f64,
     /// A media time, and the schedule time that corresponds to it, in nanoseconds.
@@ -43,8 +43,8 @@ pub(super) struct Pace {
     at: u64,
 }
 
-impl Pace {
-    pub(super) const USUAL: Pace = Pace {
+impl MediaPace {
+    pub(super) const NORMAL: MediaPace = MediaPace {
         scale: 1.0,
         speed: 1.0,
         media: 0,
@@ -53,7 +53,7 @@ impl Pace {
 
     /// Returns the media time at a schedule time.
     fn media_at(&self, at: u64) -> u64 {
-        let moved = times(at.saturating_sub(self.at), self.scale.abs());
+        let moved = scale_nanos(at.saturating_sub(self.at), self.scale.abs());
         match self.scale < 0.0 {
             true => self.media.saturating_sub(moved),
             false => self.media.saturating_add(moved),
@@ -63,7 +63,7 @@ impl Pace {
 
 /// A period of uninterrupted sending: from a start to the next pause. Times in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Segment {
+pub(super) struct SendingPeriod {
     since: Time,
     /// Schedule time at the start.
     from: u64,
@@ -76,18 +76,18 @@ pub(super) struct Segment {
     stretch: f64,
 }
 
-impl Segment {
+impl SendingPeriod {
     /// Returns the due time that corresponds to a schedule time.
     #[inline]
     pub(super) fn due(&self, at: u64) -> Time {
         // The schedule never goes back within a segment.
-        self.since + Duration::from_nanos(times(at.saturating_sub(self.from), self.stretch))
+        self.since + Duration::from_nanos(scale_nanos(at.saturating_sub(self.from), self.stretch))
     }
 }
 
 /// Multiplies a time by a factor; exact if the factor is 1.
 #[inline]
-fn times(nanos: u64, factor: f64) -> u64 {
+fn scale_nanos(nanos: u64, factor: f64) -> u64 {
     match factor == 1.0 {
         true => nanos,
         // The cast saturates.
@@ -99,17 +99,20 @@ impl RtpFlow {
     /// Returns the segment that a start at `at` begins. Its first packet is the next one of the
     /// schedule. Its timestamps have advanced with time, or further if more was sent, so that they
     /// neither jump nor go back wherever in the media the flow continues (RFC 2326, B).
-    pub(super) fn segment(&self, at: Time) -> Segment {
+    pub(super) fn period_from(&self, at: Time) -> SendingPeriod {
         let played = self.played(at);
         // Frames that are shown later than they are sent have timestamps ahead of their send time,
         // including the first frame.
         let ticks_here = match self.clip.times {
             None => self.schedule.ticks,
-            Some(_) => ticks(Duration::from_nanos(self.schedule.at), self.clip.clock_rate),
+            Some(_) => ticks(
+                Duration::from_nanos(self.schedule.frame_nanos),
+                self.clip.clock_rate,
+            ),
         };
-        Segment {
+        SendingPeriod {
             since: at,
-            from: self.schedule.at,
+            from: self.schedule.frame_nanos,
             played,
             base: self
                 .first_timestamp
@@ -126,66 +129,69 @@ impl RtpFlow {
             State::Idle => 0,
             State::Running(segment) => {
                 let since = nanos(at.since(segment.since));
-                segment.played.saturating_add(times(since, segment.speed))
+                segment
+                    .played
+                    .saturating_add(scale_nanos(since, segment.speed))
             }
             State::Paused { played } => nanos(at.since(self.began)).max(played),
         }
     }
 
     /// Duration of play at the next packet, if the segment ends there.
-    pub(super) fn played_to_next(&self, segment: Segment) -> u64 {
-        let sent = self.schedule.at.saturating_sub(segment.from);
+    pub(super) fn played_to_next(&self, segment: SendingPeriod) -> u64 {
+        let sent = self.schedule.frame_nanos.saturating_sub(segment.from);
         segment.played.saturating_add(sent)
     }
 
     /// Changes position and pace, within the length of the stream. Sequence numbers continue. The
     /// flow pauses until the next start.
-    pub fn direct(&mut self, course: Course) {
+    pub fn set_playback(&mut self, course: Playback) {
         self.pause();
         let mut media = nanos(self.position());
         let clip = &self.clip;
         let schedule = &mut self.schedule;
-        if let Some(from) = course.from {
+        if let Some(from) = course.start {
             let frame = clip.frames_within(from);
             let in_loop = frame % u64::from(clip.frames);
             schedule.frames_before = frame - in_loop;
-            schedule.place = clip
+            schedule.index = clip
                 .packets
                 .partition_point(|packet| u64::from(packet.frame) < in_loop);
             let packets = clip.packets.len() as u64;
-            let place = schedule.place as u64;
-            self.shift = (place + packets - schedule.number % packets) % packets;
-            schedule.enter(frame, clip, self.pacing);
-            media = schedule.at;
+            let place = schedule.index as u64;
+            self.clip_offset = (place + packets - schedule.number % packets) % packets;
+            schedule.begin_frame(frame, clip, self.pacing);
+            media = schedule.frame_nanos;
         }
-        let until = match (course.until, self.length) {
+        let until = match (course.end, self.length) {
             (Some(until), Some(length)) => Some(until.min(length)),
             (until, length) => until.or(length),
         };
         let left = match course.scale < 0.0 {
-            true => Some(media.saturating_sub(course.until.map_or(0, nanos))),
+            true => Some(media.saturating_sub(course.end.map_or(0, nanos))),
             false => until.map(|until| nanos(until).saturating_sub(media)),
         };
         schedule.frames_end = left.map_or(u64::MAX, |left| {
-            let end = times(left, 1.0 / course.scale.abs()).saturating_add(schedule.at);
+            let end =
+                scale_nanos(left, 1.0 / course.scale.abs()).saturating_add(schedule.frame_nanos);
             clip.frames_within(Duration::from_nanos(end))
         });
-        self.pace = Pace {
+        self.pace = MediaPace {
             scale: course.scale,
             speed: course.speed,
             media,
-            at: schedule.at,
+            at: schedule.frame_nanos,
         };
     }
 
     /// `Scale` and `Speed` of the flow.
-    pub fn pace(&self) -> (f64, f64) {
+    pub fn scale_and_speed(&self) -> (f64, f64) {
         (self.pace.scale, self.pace.speed)
     }
 
     /// Media time of the next packet: the position of a pause, or the time played so far.
     pub fn position(&self) -> Duration {
-        Duration::from_nanos(self.pace.media_at(self.schedule.at))
+        Duration::from_nanos(self.pace.media_at(self.schedule.frame_nanos))
     }
 
     /// RTP timestamp that corresponds to a time (RFC 3550, 6.4.1).

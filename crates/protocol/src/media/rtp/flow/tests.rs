@@ -44,7 +44,7 @@ fn settings(clip: &Arc<Clip>, faults: &[&str], length: Option<u64>) -> FlowSetti
 
 /// A packet as a receiver sees it.
 #[derive(Clone, Debug, PartialEq)]
-struct Seen {
+struct ReceivedPacket {
     at: Time,
     seq: u16,
     timestamp: u32,
@@ -53,7 +53,7 @@ struct Seen {
 }
 
 /// Runs a flow to its end or to `until`. `taken` decides which packets the network accepts.
-fn run(flow: &mut RtpFlow, until: Time, mut taken: impl FnMut(u64) -> bool) -> Vec<Seen> {
+fn run(flow: &mut RtpFlow, until: Time, mut taken: impl FnMut(u64) -> bool) -> Vec<ReceivedPacket> {
     let mut seen = Vec::new();
     let mut handed_out = 0;
     while let Some(due) = flow.next_due().filter(|&due| due <= until) {
@@ -62,9 +62,9 @@ fn run(flow: &mut RtpFlow, until: Time, mut taken: impl FnMut(u64) -> bool) -> V
             let header = packet.header;
             let left = taken(handed_out);
             handed_out += 1;
-            flow.left(packet.tag, left.then(|| Handover::at(due)));
+            flow.report_departure(packet.tag, left.then(|| Handover::at(due)));
             if left {
-                seen.push(Seen {
+                seen.push(ReceivedPacket {
                     at: packet.due,
                     seq: u16::from_be_bytes([header[2], header[3]]),
                     timestamp: u32::from_be_bytes(header[4..8].try_into().unwrap()),
@@ -78,7 +78,7 @@ fn run(flow: &mut RtpFlow, until: Time, mut taken: impl FnMut(u64) -> bool) -> V
 }
 
 /// Counts of a receiver that knows the first sequence number and remembers every packet.
-fn naive(seen: &[Seen], first_seq: u16) -> ServedStream {
+fn naive(seen: &[ReceivedPacket], first_seq: u16) -> ServedStream {
     let mut counts = ServedStream {
         first_seq,
         first_left_extended_seq: first_seq.into(),
@@ -120,7 +120,7 @@ fn stream_without_faults_is_exact() {
     let start = Time::from_nanos(123);
     flow.start(start);
     let seen = run(&mut flow, Time::NEVER, |_| true);
-    let served = flow.served();
+    let served = flow.statistics();
     assert_eq!(seen.iter().filter(|packet| packet.marker).count(), 125);
     assert!(served.payload_bytes.abs_diff(250_000) <= 30, "{served:?}");
     assert_eq!(
@@ -182,7 +182,7 @@ fn fault_shares_are_met() {
         let mut flow = RtpFlow::new(settings(&clip, faults, Some(200)));
         flow.start(Time::ZERO);
         run(&mut flow, Time::NEVER, |_| true);
-        let served = flow.served();
+        let served = flow.statistics();
         let share = |count: u64| count as f64 / served.expected as f64;
         (
             share(served.lost),
@@ -221,8 +221,8 @@ fn stall_delays_packets_and_loses_none() {
     };
     assert_eq!(within(second, 3 * second), 0);
     assert!(within(3 * second, 3 * second + Duration::from_nanos(1)) > 50);
-    assert_eq!(flow.served().lost, 0);
-    assert_eq!(flow.served().reordered, 0);
+    assert_eq!(flow.statistics().lost, 0);
+    assert_eq!(flow.statistics().reordered, 0);
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn stream_with_total_loss_ends() {
     let mut flow = RtpFlow::new(settings(&clip, &["loss=100%"], Some(2)));
     flow.start(Time::ZERO);
     assert!(run(&mut flow, Time::NEVER, |_| true).is_empty());
-    let served = flow.served();
+    let served = flow.statistics();
     assert_eq!((served.expected, served.lost), (0, 0));
     assert!(served.lost_tail > 50);
 }
@@ -256,7 +256,7 @@ fn pause_leaves_no_gap_in_sequence_numbers() {
     flow.pause();
     assert_eq!(flow.next_due(), None);
     let at = Time::ZERO + 11 * second;
-    let (seq, timestamp) = flow.next_position(at);
+    let (seq, timestamp) = flow.next_rtp_info(at);
     flow.start(at);
     let after = run(&mut flow, Time::NEVER, |_| true);
     assert_eq!(seq, before.last().unwrap().seq.wrapping_add(1));
@@ -265,7 +265,7 @@ fn pause_leaves_no_gap_in_sequence_numbers() {
     let gap = after[0].timestamp.wrapping_sub(before[0].timestamp);
     assert!(gap.abs_diff(11 * 90_000) <= 3600, "{gap}");
     assert!(after[0].at.since(at) < Duration::from_millis(40));
-    assert_eq!(flow.served().lost, 0);
+    assert_eq!(flow.statistics().lost, 0);
     let frames = before.iter().chain(&after).filter(|packet| packet.marker);
     assert_eq!(frames.count(), 100);
 }
@@ -314,7 +314,7 @@ proptest! {
         let seen = run(&mut flow, Time::ZERO + Duration::from_millis(until), |_| {
             (network.next_u32() as f64) >= not_taken * f64::from(u32::MAX)
         });
-        let served = flow.served();
+        let served = flow.statistics();
         let counted = naive(&seen, first_seq);
         prop_assert_eq!(
             served.last_extended_seq + 1 - u64::from(first_seq),
@@ -343,7 +343,7 @@ fn log_has_every_packet_that_left() {
     flow.start(Time::ZERO);
     // The network rejects every seventh packet.
     let seen = run(&mut flow, Time::NEVER, |handed_out| handed_out % 7 != 0);
-    let served = flow.served();
+    let served = flow.statistics();
     assert_eq!(
         served.departures.len() as u64,
         served.sent + served.duplicated
@@ -356,7 +356,7 @@ fn log_has_every_packet_that_left() {
         assert_eq!(departure.when.began, departure.when.ended);
         assert!(departure.when.began >= seen.at);
     }
-    assert!(flow.wants_times());
+    assert!(flow.needs_exact_times());
 }
 
 #[test]
@@ -364,10 +364,10 @@ fn only_first_departure_is_timed_without_log() {
     let clip = clip();
     let mut flow = RtpFlow::new(settings(&clip, &[], Some(1)));
     flow.start(Time::from_start(Duration::from_secs(3)));
-    assert!(flow.wants_times());
+    assert!(flow.needs_exact_times());
     run(&mut flow, Time::NEVER, |handed_out| handed_out >= 2);
-    assert!(!flow.wants_times());
-    let served = flow.served();
+    assert!(!flow.needs_exact_times());
+    let served = flow.statistics();
     assert!(served.departures.is_empty());
     assert!(served.first_left_nanos > Some(3_000_000_000), "{served:?}");
 }
@@ -382,14 +382,14 @@ fn seek_continues_numbers_and_timestamps() {
     for (from, until, seconds) in [(4, None, 6), (0, Some(2), 2), (9, Some(30), 1)] {
         let at = second + Duration::from_secs(20);
         let until = until.map(Duration::from_secs);
-        flow.direct(Course {
-            from: Some(Duration::from_secs(from)),
-            until,
-            ..Course::ON
+        flow.set_playback(Playback {
+            start: Some(Duration::from_secs(from)),
+            end: until,
+            ..Playback::CONTINUE
         });
         assert_eq!(flow.next_due(), None);
         assert_eq!(flow.position(), Duration::from_secs(from));
-        let (seq, timestamp) = flow.next_position(at);
+        let (seq, timestamp) = flow.next_rtp_info(at);
         flow.start(at);
         let seen = run(&mut flow, Time::NEVER, |_| true);
         assert_eq!((seen[0].seq, seen[0].timestamp), (seq, timestamp));
@@ -404,7 +404,7 @@ fn seek_continues_numbers_and_timestamps() {
             .map(|pair| pair[1].seq.wrapping_sub(pair[0].seq));
         assert!(numbers.into_iter().all(|step| step == 1));
     }
-    assert_eq!(flow.served().lost, 0);
+    assert_eq!(flow.statistics().lost, 0);
 }
 
 #[test]
@@ -424,14 +424,14 @@ fn scale_changes_media_and_speed_changes_rate() {
         let mut flow = RtpFlow::new(settings(&clip, &[], Some(60)));
         flow.start(Time::ZERO);
         run(&mut flow, Time::from_start(seconds(1)), |_| true);
-        flow.direct(Course {
-            from: Some(seconds(20)),
-            until: Some(seconds(until)),
+        flow.set_playback(Playback {
+            start: Some(seconds(20)),
+            end: Some(seconds(until)),
             scale,
             speed,
         });
         let at = Time::from_start(seconds(3));
-        let (_, timestamp) = flow.next_position(at);
+        let (_, timestamp) = flow.next_rtp_info(at);
         flow.start(at);
         let seen = run(&mut flow, Time::NEVER, |_| true);
         assert_eq!(seen[0].timestamp, timestamp);
@@ -445,12 +445,12 @@ fn scale_changes_media_and_speed_changes_rate() {
         let apart = flow.position().abs_diff(seconds(end));
         assert!(apart < Duration::from_millis(200), "{:?}", flow.position());
         // At normal pace again: not before the last timestamp, regardless of the previous speed.
-        flow.direct(Course {
-            from: Some(seconds(40)),
-            ..Course::ON
+        flow.set_playback(Playback {
+            start: Some(seconds(40)),
+            ..Playback::CONTINUE
         });
         let back = seen[seen.len() - 1].at;
-        let next = flow.next_position(back).1;
+        let next = flow.next_rtp_info(back).1;
         assert!(next.wrapping_sub(stamps[stamps.len() - 1]) as i32 > 0);
     }
 }

@@ -8,7 +8,7 @@ use mediagen::video::{PictureForm, VideoSettings};
 
 use super::*;
 
-fn flow(pacing: Pacing) -> LiveFlow {
+fn flow(pacing: Pacing) -> EncoderFlow {
     let ladder = Ladder::h264(&VideoSettings {
         bits_per_second: 800_000,
         frame_rate: FrameRate::whole(25),
@@ -16,7 +16,7 @@ fn flow(pacing: Pacing) -> LiveFlow {
         mtu: 1200,
         form: PictureForm::default(),
     });
-    LiveFlow::new(LiveSettings {
+    EncoderFlow::new(EncoderFlowSettings {
         encoder: Encoder::new(Arc::new(ladder.expect("it is possible"))),
         pacing,
         ssrc: 5,
@@ -65,12 +65,12 @@ fn pictures_leave_when_due_with_time_codes() {
             }
             // The third packet is not accepted.
             let left = (packets != 3).then(|| Handover::at(due));
-            flow.left(packet.tag, left);
+            flow.packet_sent(packet.tag, left);
             bytes += left.map_or(0, |_| packet.payload.len() as u64);
         }
-        assert_eq!((codes, flow.frames()), (100, 100));
+        assert_eq!((codes, flow.pictures_sent()), (100, 100));
         assert_eq!(flow.sent(), (u64::from(packets) - 1, bytes));
-        assert_eq!(flow.not_taken(), 1);
+        assert_eq!(flow.rejected(), 1);
         flow.stop();
         assert_eq!(flow.next_due(), None);
         // Half a second after the start, on a clock of 90 kHz.

@@ -7,23 +7,23 @@
 use measure::Recorder;
 
 use super::super::metrics as m;
-use super::super::sequence::{Place, Sequence};
-use super::{Base, CurrentSource, RtpReceiver, SenderReports, Stray};
+use super::super::sequence::{SequenceClass, SequenceTracker};
+use super::{BaseStatement, CurrentSource, ReceivedPacket, RtpReceiver, SenderReports};
 use crate::session::MediaEvent;
 
 impl RtpReceiver {
     /// Handles a packet without payload.
     #[cold]
-    pub(super) fn padding(&mut self, packet: &Stray, recorder: &mut Recorder) {
+    pub(super) fn handle_padding(&mut self, packet: &ReceivedPacket, recorder: &mut Recorder) {
         let Some(source) = &mut self.source else {
             return self.begin_with_padding(packet, recorder);
         };
         let place = match source.ssrc == packet.ssrc {
-            true => source.sequence.place(packet.sequence, recorder),
-            false => Place::Ahead,
+            true => source.sequence.classify(packet.sequence, recorder),
+            false => SequenceClass::TooFarAhead,
         };
         match place {
-            Place::First {
+            SequenceClass::New {
                 extended,
                 grown,
                 distance,
@@ -31,17 +31,17 @@ impl RtpReceiver {
                 source.arrived += 1;
                 self.count_padding(extended, grown, distance, recorder);
             }
-            Place::Duplicate => {
+            SequenceClass::Duplicate => {
                 source.arrived += 1;
                 self.counts.duplicated += 1;
                 recorder.add(m::DUPLICATED, 1);
             }
-            Place::Behind => {
+            SequenceClass::TooFarBehind => {
                 source.arrived += 1;
                 self.counts.late += 1;
                 recorder.add(m::LATE, 1);
             }
-            Place::Ahead => self.malformed(recorder),
+            SequenceClass::TooFarAhead => self.count_malformed(recorder),
         }
     }
 
@@ -59,15 +59,15 @@ impl RtpReceiver {
     }
 
     /// Begins a stream whose first packet is not media: its sequence numbers count from here.
-    fn begin_with_padding(&mut self, packet: &Stray, recorder: &mut Recorder) {
-        let sequence = Sequence::new(packet.sequence);
+    fn begin_with_padding(&mut self, packet: &ReceivedPacket, recorder: &mut Recorder) {
+        let sequence = SequenceTracker::new(packet.sequence);
         let extended = sequence.highest();
         self.source = Some(CurrentSource {
             ssrc: packet.ssrc,
             first: packet.sequence,
             only_padding: true,
             sequence,
-            newest: packet.moment(),
+            newest: packet.packet_time(),
             arrived: 1,
             reported: (0, 0),
         });
@@ -76,28 +76,28 @@ impl RtpReceiver {
         }
         self.count_padding(extended, 1, 0, recorder);
         // The timestamp of padding is not a media timestamp.
-        if let Base::SaidAt(said, _) = self.base {
-            self.base = Base::Said(said);
+        if let BaseStatement::StatedWithTime(said, _) = self.base {
+            self.base = BaseStatement::Stated(said);
         }
         self.compare_base(self.base, packet.timestamp, recorder);
     }
 
     /// Handles the first media packet after padding only.
     #[cold]
-    pub(super) fn first_media(
+    pub(super) fn begin_media(
         &mut self,
-        packet: &Stray,
+        packet: &ReceivedPacket,
         recorder: &mut Recorder,
     ) -> Option<MediaEvent> {
         let place = match &mut self.source {
             Some(source) if source.ssrc == packet.ssrc => {
                 source.only_padding = false;
-                source.newest = packet.moment();
-                source.sequence.place(packet.sequence, recorder)
+                source.newest = packet.packet_time();
+                source.sequence.classify(packet.sequence, recorder)
             }
-            _ => Place::Ahead,
+            _ => SequenceClass::TooFarAhead,
         };
-        let Place::First {
+        let SequenceClass::New {
             extended,
             grown,
             distance,
@@ -105,12 +105,12 @@ impl RtpReceiver {
         else {
             // The padding belonged to another stream.
             self.source = None;
-            self.begin(packet, recorder);
+            self.begin_stream(packet, recorder);
             return Some(MediaEvent::First { at: packet.at });
         };
         self.media_begins(packet);
-        self.first_copy::<true>(packet, extended, grown, distance, recorder);
-        self.any_copy(packet, recorder);
+        self.count_first_copy::<true>(packet, extended, grown, distance, recorder);
+        self.count_copy(packet, recorder);
         Some(MediaEvent::First { at: packet.at })
     }
 }

@@ -10,9 +10,9 @@ use std::time::Duration;
 use measure::{Recorder, Time};
 
 use super::super::metrics as m;
-use super::super::outage::{Clocks, Moment};
+use super::super::outage::{ClockComparison, PacketTime};
 use super::super::sequence::MAX_DROPOUT;
-use super::{Base, CurrentSource, RtpReceiver, Stray};
+use super::{BaseStatement, CurrentSource, ReceivedPacket, RtpReceiver};
 use crate::session::MediaEvent;
 
 /// Maximum number of packets that are held until the response. If more arrive, the oldest ones
@@ -21,39 +21,39 @@ const HELD_MAX: usize = 64;
 
 /// Time after the response in which packets of the old position are expected. A later packet that
 /// does not match the server's statement shows that the statement was wrong.
-const STRAGGLING: Duration = Duration::from_secs(1);
+const STRAGGLER_TIME: Duration = Duration::from_secs(1);
 
 /// Maximum time by which a first packet's timestamp is ahead of `rtptime`, if its number is not
 /// stated.
-const AHEAD: Duration = Duration::from_secs(10);
+const FIRST_AHEAD_MAX: Duration = Duration::from_secs(10);
 
 /// Server's statement about the first packet of a new position (RFC 2326, 12.33).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Position {
+pub struct PositionStatement {
     /// Sequence number of the packet.
     pub seq: Option<u16>,
     /// RTP timestamp that corresponds to the start of the range.
     pub rtptime: Option<u32>,
     /// True if each packet of the stream has its own timestamp, as in audio: `rtptime` then
     /// identifies the first packet better than `seq` does. See [`RtpReceiver::set_base`].
-    pub own_times: bool,
+    pub timestamp_per_packet: bool,
     /// Time of the statement.
-    pub said: Time,
+    pub stated_at: Time,
 }
 
-impl Position {
+impl PositionStatement {
     /// True if packets of this position can be distinguished from earlier ones.
-    pub fn tells(&self) -> bool {
+    pub fn is_distinguishable(&self) -> bool {
         self.seq.is_some() || self.rtptime.is_some()
     }
 
     /// True if a packet belongs to this position.
-    fn has(&self, packet: &Stray, clock_rate: u32) -> bool {
+    fn contains(&self, packet: &ReceivedPacket, clock_rate: u32) -> bool {
         match (self.seq, self.rtptime) {
             (Some(seq), _) => packet.sequence.wrapping_sub(seq) < MAX_DROPOUT,
             (None, Some(rtptime)) => {
                 let ahead = u64::from(packet.timestamp.wrapping_sub(rtptime));
-                ahead <= u64::from(clock_rate) * AHEAD.as_secs()
+                ahead <= u64::from(clock_rate) * FIRST_AHEAD_MAX.as_secs()
             }
             (None, None) => true,
         }
@@ -62,60 +62,60 @@ impl Position {
 
 /// Progress of a change of position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum ChangeState {
     /// Requested from the server.
-    Asked,
+    Requested,
     /// Confirmed by the server; no packet of the new position has arrived.
-    Told(Position),
+    Confirmed(PositionStatement),
     /// Complete: the position plays.
-    There,
+    Complete,
 }
 
 /// A change of position.
 #[derive(Debug)]
 pub(super) struct PositionChange {
-    way: Way,
+    state: ChangeState,
     /// Packets that arrived before the response.
-    held: VecDeque<Stray>,
+    held: VecDeque<ReceivedPacket>,
     /// Arrival of the first packet of the current position.
     arrival: Option<Time>,
     /// First packet of the current position, unless the stream began there.
-    first: Option<Moment>,
+    first: Option<PacketTime>,
     /// First extended number of the position; 0 if the position began with its source.
-    begins: u64,
+    first_number: u64,
     /// Time of a jump of the media clock that is not reported yet.
-    jumped: Option<Time>,
+    clock_jump_at: Option<Time>,
 }
 
 impl PositionChange {
     /// Takes the jump of the media clock that is not reported yet.
     #[inline]
-    pub(super) fn take_jump(&mut self) -> Option<MediaEvent> {
-        let at = self.jumped.take()?;
+    pub(super) fn take_clock_jump(&mut self) -> Option<MediaEvent> {
+        let at = self.clock_jump_at.take()?;
         Some(MediaEvent::ClockJumped { at })
     }
 
     #[inline]
-    pub(super) fn is_under_way(&self) -> bool {
-        self.way != Way::There
+    pub(super) fn is_pending(&self) -> bool {
+        self.state != ChangeState::Complete
     }
 
     /// Arrival of the first packet of the position. `first` is the first arrival of the stream.
     pub(super) fn arrival(&self, first: Option<Time>) -> Option<Time> {
-        match self.way {
-            Way::Told(_) => None,
+        match self.state {
+            ChangeState::Confirmed(_) => None,
             _ => self.arrival.or(first),
         }
     }
 
     #[inline]
-    pub(super) fn begins(&self) -> u64 {
-        self.begins
+    pub(super) fn first_number(&self) -> u64 {
+        self.first_number
     }
 
     /// Resets the first number of the position: the next source has other numbers.
     pub(super) fn source_ends(&mut self) {
-        self.begins = 0;
+        self.first_number = 0;
     }
 }
 
@@ -123,7 +123,12 @@ impl CurrentSource {
     /// True if the sequence numbers continue from the old to the new position, as RFC 2326, B
     /// demands: packets missing in between were lost. The numbers continue if the next one follows
     /// directly or, with some missing, if the timestamp has advanced with time.
-    fn goes_on(&self, packet: &Stray, to: &Position, clock_rate: u32) -> bool {
+    fn continues_at(
+        &self,
+        packet: &ReceivedPacket,
+        to: &PositionStatement,
+        clock_rate: u32,
+    ) -> bool {
         let (Some(seq), true) = (to.seq, self.ssrc == packet.ssrc) else {
             return false;
         };
@@ -137,29 +142,31 @@ impl CurrentSource {
             return false;
         };
         let at = packet.at;
-        self.newest.until(Moment { at, timestamp }, clock_rate) != Clocks::Disagree
+        self.newest
+            .compare_elapsed(PacketTime { at, timestamp }, clock_rate)
+            != ClockComparison::Disagree
     }
 }
 
 impl RtpReceiver {
     /// Records that the server was asked to play from another position. Packets may now belong to
-    /// either position, until [`RtpReceiver::position_changed`] or [`RtpReceiver::stayed`] is
-    /// called.
-    pub fn turn(&mut self) {
+    /// either position, until [`RtpReceiver::position_changed`] or [`RtpReceiver::position_kept`]
+    /// is called.
+    pub fn request_position(&mut self) {
         let arrival = self.first_arrival;
-        let turn = self.turn.get_or_insert_with(|| {
+        let turn = self.position_change.get_or_insert_with(|| {
             Box::new(PositionChange {
-                way: Way::There,
+                state: ChangeState::Complete,
                 held: VecDeque::new(),
                 arrival,
                 first: None,
-                begins: 0,
-                jumped: None,
+                first_number: 0,
+                clock_jump_at: None,
             })
         });
-        turn.way = Way::Asked;
+        turn.state = ChangeState::Requested;
         if let Some(codes) = self.playout.codes() {
-            codes.break_off();
+            codes.expect_gap();
         }
         // Reserved in advance: nothing is allocated per packet.
         turn.held.reserve_exact(HELD_MAX);
@@ -171,69 +178,75 @@ impl RtpReceiver {
     /// packet has already arrived.
     pub fn position_changed(
         &mut self,
-        to: Position,
+        to: PositionStatement,
         recorder: &mut Recorder,
     ) -> Option<MediaEvent> {
         self.report.ended = false;
-        self.turn();
-        let turn = self.turn.as_mut()?;
-        turn.way = Way::Told(to);
+        self.request_position();
+        let turn = self.position_change.as_mut()?;
+        turn.state = ChangeState::Confirmed(to);
         turn.arrival = None;
         let held = std::mem::take(&mut turn.held);
         let mut event = None;
         for packet in held {
-            let next = self.take(packet, recorder);
+            let next = self.handle_packet(packet, recorder);
             event = event.or(next);
         }
         event
     }
 
     /// Records that the position stays the same: the server refused, or the client leaves.
-    pub fn stayed(&mut self, recorder: &mut Recorder) {
-        let Some(turn) = &mut self.turn else { return };
-        turn.way = Way::There;
+    pub fn position_kept(&mut self, recorder: &mut Recorder) {
+        let Some(turn) = &mut self.position_change else {
+            return;
+        };
+        turn.state = ChangeState::Complete;
         for packet in std::mem::take(&mut turn.held) {
-            self.take_here::<true>(packet, recorder);
+            self.handle_at_position::<true>(packet, recorder);
         }
     }
 
     /// Handles a packet of a stream whose position has changed.
     #[inline(never)]
-    pub(super) fn take_turned(
+    pub(super) fn handle_after_change(
         &mut self,
-        packet: Stray,
+        packet: ReceivedPacket,
         recorder: &mut Recorder,
     ) -> Option<MediaEvent> {
-        match &self.turn {
-            Some(turn) if turn.is_under_way() => self.take_turning(packet, recorder),
-            _ => self.take_here::<true>(packet, recorder),
+        match &self.position_change {
+            Some(turn) if turn.is_pending() => self.handle_during_change(packet, recorder),
+            _ => self.handle_at_position::<true>(packet, recorder),
         }
     }
 
     /// Handles a packet during a change of position.
     #[cold]
-    fn take_turning(&mut self, packet: Stray, recorder: &mut Recorder) -> Option<MediaEvent> {
-        let turn = self.turn.as_mut()?;
-        let Way::Told(to) = turn.way else {
+    fn handle_during_change(
+        &mut self,
+        packet: ReceivedPacket,
+        recorder: &mut Recorder,
+    ) -> Option<MediaEvent> {
+        let turn = self.position_change.as_mut()?;
+        let ChangeState::Confirmed(to) = turn.state else {
             let first = match turn.held.len() {
                 HELD_MAX => turn.held.pop_front(),
                 _ => None,
             };
             turn.held.push_back(packet);
-            return first.and_then(|first| self.take_here::<true>(first, recorder));
+            return first.and_then(|first| self.handle_at_position::<true>(first, recorder));
         };
-        if to.has(&packet, self.clock_rate) {
-            self.arrive(&packet, &to, recorder);
+        if to.contains(&packet, self.clock_rate) {
+            self.complete_change(&packet, &to, recorder);
             return Some(MediaEvent::Position { at: packet.at });
         }
-        if packet.at.since(to.said) < STRAGGLING {
-            return self.take_here::<true>(packet, recorder);
+        if packet.at.since(to.stated_at) < STRAGGLER_TIME {
+            return self.handle_at_position::<true>(packet, recorder);
         }
         // The first packet of the position is then unknown: no delay is measured.
         recorder.add(m::RTP_INFO_MISMATCH, 1);
-        self.arrive(
+        self.complete_change(
             &packet,
-            &Position {
+            &PositionStatement {
                 seq: None,
                 rtptime: None,
                 ..to
@@ -245,9 +258,9 @@ impl RtpReceiver {
 
     /// Progress since the start of the current position, in seconds: of the media clock by the
     /// timestamps, and of time. `None` at the position where the stream began.
-    pub fn clock_at_position(&self) -> Option<(f64, f64)> {
-        let (turn, source) = (self.turn.as_ref()?, self.source.as_ref()?);
-        let first = turn.first.filter(|_| !turn.is_under_way())?;
+    pub fn progress_at_position(&self) -> Option<(f64, f64)> {
+        let (turn, source) = (self.position_change.as_ref()?, self.source.as_ref()?);
+        let first = turn.first.filter(|_| !turn.is_pending())?;
         let newest = source.newest;
         let stamped = newest.timestamp.wrapping_sub(first.timestamp) as i32;
         let media = f64::from(stamped) / f64::from(self.clock_rate.max(1));
@@ -258,10 +271,13 @@ impl RtpReceiver {
     /// `None` if nothing arrived, or if another machine receives the stream.
     pub fn played(&self) -> Option<Duration> {
         let newest = self.source.as_ref()?.newest;
-        let position_changed = self.turn.as_ref().filter(|turn| !turn.is_under_way());
+        let position_changed = self
+            .position_change
+            .as_ref()
+            .filter(|turn| !turn.is_pending());
         let began = position_changed
             .and_then(|turn| turn.first)
-            .map_or(self.began, |first| first.timestamp);
+            .map_or(self.first_timestamp, |first| first.timestamp);
         let rate = f64::from(self.clock_rate.max(1));
         // Timestamps wrap around after 2^32 ticks: the arrival time tells how often.
         let took = newest.at.since(self.position_arrival()?).as_secs_f64() * rate;
@@ -273,69 +289,89 @@ impl RtpReceiver {
 
     /// True if a packet belongs to the previous position.
     #[inline]
-    pub(super) fn straggles(&self, extended: u64) -> bool {
-        self.turn
+    pub(super) fn is_straggler(&self, extended: u64) -> bool {
+        self.position_change
             .as_ref()
-            .is_some_and(|turn| extended < turn.begins)
+            .is_some_and(|turn| extended < turn.first_number)
     }
 
     /// Checks whether the media clock has jumped at a packet whose number continues, and then
     /// restarts everything that depends on that clock: some servers first send buffered packets of
     /// the previous position.
-    pub(super) fn look_for_jump(&mut self, packet: &Stray, extended: u64, recorder: &mut Recorder) {
-        let (Some(source), Some(turn)) = (&self.source, &mut self.turn) else {
+    pub(super) fn detect_clock_jump(
+        &mut self,
+        packet: &ReceivedPacket,
+        extended: u64,
+        recorder: &mut Recorder,
+    ) {
+        let (Some(source), Some(turn)) = (&self.source, &mut self.position_change) else {
             return;
         };
         // The first packet of a source or a position has no predecessor to jump from.
-        let first = source.arrived == 0 || extended == turn.begins || turn.is_under_way();
-        if first || source.newest.until(packet.moment(), self.clock_rate) != Clocks::Disagree {
+        let first = source.arrived == 0 || extended == turn.first_number || turn.is_pending();
+        if first
+            || source
+                .newest
+                .compare_elapsed(packet.packet_time(), self.clock_rate)
+                != ClockComparison::Disagree
+        {
             return;
         }
-        turn.jumped = Some(packet.at);
+        turn.clock_jump_at = Some(packet.at);
         recorder.add(m::CLOCK_JUMPS, 1);
         let base = source.sequence.base();
         self.finish_frames(base, recorder);
-        if let Some(turn) = &mut self.turn {
-            turn.begins = extended;
+        if let Some(turn) = &mut self.position_change {
+            turn.first_number = extended;
         }
         self.jitter.restart();
     }
 
     /// Closes all frames of a source whose lowest extended number is `base`.
     pub(super) fn finish_frames(&mut self, base: u64, recorder: &mut Recorder) {
-        let begins = self.turn.as_ref().map_or(0, |turn| turn.begins);
+        let begins = self
+            .position_change
+            .as_ref()
+            .map_or(0, |turn| turn.first_number);
         self.playout.finish(base.max(begins), recorder);
     }
 
     /// Handles the first packet of another position.
-    fn arrive(&mut self, packet: &Stray, to: &Position, recorder: &mut Recorder) {
-        if let Some(turn) = &mut self.turn {
-            turn.way = Way::There;
+    fn complete_change(
+        &mut self,
+        packet: &ReceivedPacket,
+        to: &PositionStatement,
+        recorder: &mut Recorder,
+    ) {
+        if let Some(turn) = &mut self.position_change {
+            turn.state = ChangeState::Complete;
             turn.arrival = Some(packet.at);
-            turn.first = Some(packet.moment());
+            turn.first = Some(packet.packet_time());
         }
         // The time in which nothing was expected is not a gap.
         self.arrivals.begin(packet.at);
-        self.judge_stray(recorder);
+        self.reject_stray(recorder);
         self.jitter.restart();
         let clock_rate = self.clock_rate;
         if let (Some(source), Some(seq)) = (&mut self.source, to.seq)
-            && source.goes_on(packet, to, clock_rate)
+            && source.continues_at(packet, to, clock_rate)
         {
             let missing = seq.wrapping_sub(source.sequence.highest() as u16);
             let begins = source.sequence.highest() + u64::from(missing);
             let base = source.sequence.base();
             self.finish_frames(base, recorder);
-            if let Some(turn) = &mut self.turn {
-                turn.begins = begins;
+            if let Some(turn) = &mut self.position_change {
+                turn.first_number = begins;
             }
-            self.take_here::<true>(*packet, recorder);
+            self.handle_at_position::<true>(*packet, recorder);
             return;
         }
         self.end_source(recorder);
         self.report.comparable = false;
-        let rtptime = to.rtptime.filter(|_| to.own_times);
-        self.base = to.seq.map_or(Base::Unsaid, |seq| Base::said(seq, rtptime));
-        self.begin(packet, recorder);
+        let rtptime = to.rtptime.filter(|_| to.timestamp_per_packet);
+        self.base = to.seq.map_or(BaseStatement::Unknown, |seq| {
+            BaseStatement::stated(seq, rtptime)
+        });
+        self.begin_stream(packet, recorder);
     }
 }

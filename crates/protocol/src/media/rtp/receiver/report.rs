@@ -4,7 +4,7 @@ use measure::{Recorder, Time};
 
 use super::super::metrics as m;
 use super::RtpReceiver;
-use crate::media::rtcp::{ReportBlock, SenderReportInfo};
+use crate::media::rtcp::{ReportBlock, SenderInfo};
 
 /// State from sender reports.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,7 +26,7 @@ impl RtpReceiver {
     /// begins at our base: the count of a server that sends one stream to many clients began
     /// earlier. It is assumed to begin at our base if at least one report stated no more packets
     /// than we expected at that time, such as a report directly before the first packet.
-    pub fn sender_report(&mut self, report: &SenderReportInfo, at: Time, recorder: &mut Recorder) {
+    pub fn sender_report(&mut self, report: &SenderInfo, at: Time, recorder: &mut Recorder) {
         self.counts.sender_reports += 1;
         recorder.add(m::SENDER_REPORTS, 1);
         let expected = match &self.source {
@@ -82,7 +82,7 @@ impl RtpReceiver {
             // a negative count for 16 million lost packets.
             cumulative_lost: cumulative.clamp(0, 0x7f_ffff) as i32,
             extended_highest: source.sequence.reported_highest(),
-            jitter: self.jitter.in_clock(),
+            jitter: self.jitter.in_clock_units(),
             last_sr,
             delay_since_last_sr: delay,
         }

@@ -4,18 +4,18 @@ use measure::{Recorder, Time};
 
 use super::super::header::Header;
 use super::super::metrics as m;
-use super::super::outage::{Clocks, Moment};
+use super::super::outage::{ClockComparison, PacketTime};
 use super::super::sequence::{MAX_DROPOUT, WINDOW};
 use super::RtpReceiver;
 use crate::session::MediaEvent;
 
 /// Maximum distance of the sequence numbers of two packets that restart a stream.
-const NEAR: u16 = 16;
+const RESTART_DISTANCE_MAX: u16 = 16;
 
 /// An RTP packet that the receiver is classifying. If it does not fit the stream, it is kept until
 /// the next packet: it may be the first of a new stream, or a stray.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stray {
+pub(super) struct ReceivedPacket {
     pub(super) ssrc: u32,
     pub(super) sequence: u16,
     pub(super) marker: bool,
@@ -29,10 +29,10 @@ pub(super) struct Stray {
     pub(super) at: Time,
 }
 
-impl Stray {
+impl ReceivedPacket {
     #[inline]
-    pub(super) fn new(header: &Header, at: Time) -> Stray {
-        Stray {
+    pub(super) fn new(header: &Header, at: Time) -> ReceivedPacket {
+        ReceivedPacket {
             ssrc: header.ssrc,
             sequence: header.sequence,
             marker: header.marker,
@@ -45,15 +45,15 @@ impl Stray {
     }
 
     #[inline]
-    pub(super) fn moment(&self) -> Moment {
-        Moment {
+    pub(super) fn packet_time(&self) -> PacketTime {
+        PacketTime {
             at: self.at,
             timestamp: self.timestamp,
         }
     }
 
     /// True if `other` would belong to the stream, if this packet were the highest.
-    pub(super) fn is_near(&self, other: &Stray) -> bool {
+    pub(super) fn is_near(&self, other: &ReceivedPacket) -> bool {
         let ahead = other.sequence.wrapping_sub(self.sequence);
         ahead < MAX_DROPOUT || u64::from(ahead.wrapping_neg()) < WINDOW
     }
@@ -62,9 +62,9 @@ impl Stray {
 impl RtpReceiver {
     /// Handles a packet that does not fit the stream.
     #[cold]
-    pub(super) fn stray(
+    pub(super) fn handle_stray(
         &mut self,
-        mut packet: Stray,
+        mut packet: ReceivedPacket,
         recorder: &mut Recorder,
     ) -> Option<MediaEvent> {
         if let Some(first) = self.stray
@@ -76,17 +76,17 @@ impl RtpReceiver {
                 recorder.add(m::DUPLICATED, 1);
                 return None;
             }
-            if first.after_outage && self.follows(&first, &packet) {
+            if first.after_outage && self.confirms(&first, &packet) {
                 self.stray = None;
-                self.go_on(&first, recorder);
-                return self.take_here::<true>(packet, recorder);
+                self.continue_after_outage(&first, recorder);
+                return self.handle_at_position::<true>(packet, recorder);
             }
-            if apart.unsigned_abs() <= NEAR {
+            if apart.unsigned_abs() <= RESTART_DISTANCE_MAX {
                 self.stray = None;
-                return self.begin_anew(&first, &packet, recorder);
+                return self.restart_stream(&first, &packet, recorder);
             }
         }
-        self.judge_stray(recorder);
+        self.reject_stray(recorder);
         packet.after_outage = self
             .source
             .as_ref()
@@ -97,23 +97,30 @@ impl RtpReceiver {
 
     /// True if `second` confirms that `first`, which came after an outage, belongs to the stream:
     /// by its number, or by its time if there was another outage between them.
-    fn follows(&self, first: &Stray, second: &Stray) -> bool {
+    fn confirms(&self, first: &ReceivedPacket, second: &ReceivedPacket) -> bool {
         first.is_near(second)
-            || first.moment().until(second.moment(), self.clock_rate) != Clocks::Disagree
+            || first
+                .packet_time()
+                .compare_elapsed(second.packet_time(), self.clock_rate)
+                != ClockComparison::Disagree
     }
 
     /// Continues after an outage: all numbers before this packet are lost.
-    pub(super) fn go_on(&mut self, packet: &Stray, recorder: &mut Recorder) {
+    pub(super) fn continue_after_outage(
+        &mut self,
+        packet: &ReceivedPacket,
+        recorder: &mut Recorder,
+    ) {
         if let Some(source) = &mut self.source {
-            let (extended, grown) = source.sequence.skip(packet.sequence, recorder);
-            self.first_copy::<true>(packet, extended, grown, 0, recorder);
-            self.any_copy(packet, recorder);
+            let (extended, grown) = source.sequence.skip_to(packet.sequence, recorder);
+            self.count_first_copy::<true>(packet, extended, grown, 0, recorder);
+            self.count_copy(packet, recorder);
         }
     }
 
     /// Counts a stray that no other packet confirmed as late or malformed.
     #[cold]
-    pub(super) fn judge_stray(&mut self, recorder: &mut Recorder) {
+    pub(super) fn reject_stray(&mut self, recorder: &mut Recorder) {
         match self.stray.take() {
             Some(stray) if stray.behind => {
                 self.counts.late += 1;
@@ -122,13 +129,13 @@ impl RtpReceiver {
                     source.arrived += 1;
                 }
             }
-            Some(_) => self.malformed(recorder),
+            Some(_) => self.count_malformed(recorder),
             None => {}
         }
     }
 
     #[cold]
-    pub(super) fn malformed(&mut self, recorder: &mut Recorder) {
+    pub(super) fn count_malformed(&mut self, recorder: &mut Recorder) {
         self.counts.malformed += 1;
         recorder.add(m::MALFORMED, 1);
     }

@@ -4,7 +4,7 @@ use measure::{Catalogue, CounterId, Group, HistogramId};
 use proptest::prelude::*;
 
 use super::*;
-use crate::media::rtcp::{ReportBlock, SenderReportInfo};
+use crate::media::rtcp::{ReportBlock, SenderInfo};
 use crate::metrics::CLIENTS;
 
 mod outages;
@@ -203,11 +203,11 @@ fn outage() -> impl Strategy<Value = i64> {
         2 => 0..70_000i64,
         1 => 2900..3100i64,
         1 => 32_000..33_500i64,
-        2 => TURN - 2100..TURN + 100,
+        2 => CYCLE - 2100..CYCLE + 100,
     ]
 }
 
-const TURN: i64 = 65_536;
+const CYCLE: i64 = 65_536;
 
 fn arrivals(fates: &[(bool, u32, Option<u32>)]) -> Vec<i64> {
     timed(fates).into_iter().map(|(_, number)| number).collect()
@@ -276,8 +276,8 @@ proptest! {
             // The packets before and after it arrive, so that its length is exactly the stated one.
             fates.push((false, 0, None));
             // Whole cycles cannot be detected: they do not count.
-            if *outage >= TURN { turns.push((fates.len() as i64 + outage % TURN, outage - outage % TURN)); }
-            fates.extend(vec![(true, 0, None); (outage % TURN) as usize]);
+            if *outage >= CYCLE { turns.push((fates.len() as i64 + outage % CYCLE, outage - outage % CYCLE)); }
+            fates.extend(vec![(true, 0, None); (outage % CYCLE) as usize]);
             fates.push((false, 0, None));
         }
         let arrivals = timed(&fates);
@@ -671,12 +671,12 @@ fn reordered_packets_find_their_frames() {
     assert_eq!(bench.receiver.frames(), (50, 0, 0));
 }
 
-fn report(packet_count: u32) -> SenderReportInfo {
-    SenderReportInfo {
+fn report(packet_count: u32) -> SenderInfo {
+    SenderInfo {
         ssrc: SSRC,
         ntp_time: 0x1111_2222_3333_4444,
         packet_count,
-        ..SenderReportInfo::default()
+        ..SenderInfo::default()
     }
 }
 

@@ -8,15 +8,15 @@ use crate::media::ts::metrics as m;
 use mediagen::ts::packet::PCR_WRAP;
 
 /// Difference between clock and elapsed time that counts as a jump, in nanoseconds.
-const JUMP: u64 = 1_000_000_000;
+const JUMP_NANOS: u64 = 1_000_000_000;
 
 /// Clock of a programme.
 #[derive(Debug, Default)]
-pub(super) struct Clock {
+pub(super) struct ProgrammeClock {
     last: Option<(u64, Time)>,
 }
 
-impl Clock {
+impl ProgrammeClock {
     /// Handles a reference that arrived at `at`.
     pub(super) fn reference(
         &mut self,
@@ -35,7 +35,7 @@ impl Clock {
         let stated = ticks * 1000 / 27;
         let passed = at.since(came).as_nanos() as u64;
         let difference = stated.abs_diff(passed);
-        if difference > JUMP {
+        if difference > JUMP_NANOS {
             counts.pcr_jumps += 1;
             return;
         }

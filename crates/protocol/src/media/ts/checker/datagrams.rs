@@ -9,25 +9,25 @@ use measure::{Recorder, Time};
 use super::DatagramCounts;
 use crate::media::ts::metrics as m;
 use mediagen::steps;
-use mediagen::ts::packet::PACKET;
+use mediagen::ts::packet::PACKET_LEN;
 use mediagen::ts::stamp::Stamp;
 
 /// Number of recent datagrams that are remembered to detect duplicates.
-const KNOWN: u64 = 4096;
+const WINDOW: u64 = 4096;
 
 /// A number that is further ahead belongs to a restarted stream: this is minutes at any bit rate.
 const AHEAD_MAX: u64 = 10_000_000;
 
 /// Number of consecutive datagrams from another source after which the stream belongs to it.
-const NEW_SOURCE: u32 = 100;
+const NEW_SOURCE_AFTER: u32 = 100;
 
 /// Owner of a packet, according to the stamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Whose {
+pub(super) enum Owner {
     /// This stream, or unknown.
-    Own,
+    ThisStream,
     /// Another group.
-    Others,
+    OtherGroup,
 }
 
 /// Datagrams of a stream.
@@ -35,11 +35,11 @@ pub(super) enum Whose {
 pub(super) struct Datagrams {
     group: Option<SocketAddr>,
     /// Group of the previous channel.
-    before: Option<SocketAddr>,
+    previous_group: Option<SocketAddr>,
     /// Wall clock at the start of the run, in nanoseconds since 1970.
-    began: Option<u64>,
+    wall_clock_origin: Option<u64>,
     /// The datagram that is arriving.
-    current: Option<Current>,
+    current: Option<OpenDatagram>,
     source: Option<StampSource>,
     /// Another source, and the number of its consecutive datagrams.
     other: (u64, u32),
@@ -49,11 +49,11 @@ pub(super) struct Datagrams {
 }
 
 #[derive(Debug)]
-struct Current {
+struct OpenDatagram {
     stamp: Stamp,
-    whose: Whose,
+    whose: Owner,
     /// Number of packets that have not arrived.
-    left: u8,
+    remaining: u8,
     /// CRC-32 of the packets that have arrived.
     check: u32,
 }
@@ -64,8 +64,8 @@ struct StampSource {
     id: u64,
     lowest: u64,
     highest: u64,
-    /// Bit set of the last [`KNOWN`] numbers that arrived.
-    seen: [u64; (KNOWN / 64) as usize],
+    /// Bit set of the last [`WINDOW`] numbers that arrived.
+    seen: [u64; (WINDOW / 64) as usize],
 }
 
 impl Datagrams {
@@ -77,8 +77,9 @@ impl Datagrams {
         Datagrams {
             group,
             // Two URLs may lead to the same group.
-            before: before.filter(|_| before != group),
-            began: wall_clock.map(|clock| u64::try_from(clock.as_nanos()).unwrap_or(u64::MAX)),
+            previous_group: before.filter(|_| before != group),
+            wall_clock_origin: wall_clock
+                .map(|clock| u64::try_from(clock.as_nanos()).unwrap_or(u64::MAX)),
             current: None,
             source: None,
             other: (0, 0),
@@ -98,29 +99,29 @@ impl Datagrams {
 
     /// Handles a loss of sync: the following packets do not belong to the datagram that was
     /// arriving.
-    pub(super) fn interrupted(&mut self) {
+    pub(super) fn sync_lost(&mut self) {
         if let Some(current) = &mut self.current {
             // The datagram ends, as damaged, with the next stamp.
-            current.left = 0;
+            current.remaining = 0;
         }
     }
 
     /// Returns the owner of a datagram with this stamp.
     #[inline]
-    fn whose(&self, stamp: &Stamp) -> Whose {
+    fn owner(&self, stamp: &Stamp) -> Owner {
         let others = self.group.is_some_and(|group| group != stamp.group)
-            || self.before == Some(stamp.group);
+            || self.previous_group == Some(stamp.group);
         match others {
-            true => Whose::Others,
-            false => Whose::Own,
+            true => Owner::OtherGroup,
+            false => Owner::ThisStream,
         }
     }
 
     /// True if a datagram with this stamp belongs to the stream and no other one is arriving: if
     /// all of it is present, no state has to be kept.
     #[inline]
-    pub(super) fn begins_usual(&self, stamp: &Stamp) -> bool {
-        self.current.is_none() && stamp.packets > 1 && self.whose(stamp) == Whose::Own
+    pub(super) fn can_take_whole(&self, stamp: &Stamp) -> bool {
+        self.current.is_none() && stamp.packets > 1 && self.owner(stamp) == Owner::ThisStream
     }
 
     /// Adds the counts that every datagram changes to the recorder: once per piece.
@@ -134,7 +135,7 @@ impl Datagrams {
 
     /// Declares that the source sent `count` datagrams in all, and that no more arrive: those after
     /// the last received one are expected and lost. Returns their number.
-    pub(super) fn sent_in_all(&mut self, source: u64, count: u64) -> u64 {
+    pub(super) fn set_total_sent(&mut self, source: u64, count: u64) -> u64 {
         let own = self.source.as_ref().filter(|own| own.id == source);
         let last = own.zip(count.checked_sub(1));
         let lost = last.map_or(0, |(own, last)| last.saturating_sub(own.highest));
@@ -146,22 +147,22 @@ impl Datagrams {
 
     /// Handles a stamp: a datagram begins.
     #[inline]
-    pub(super) fn stamp(&mut self, stamp: Stamp, at: Time, recorder: &mut Recorder) -> Whose {
+    pub(super) fn stamp(&mut self, stamp: Stamp, at: Time, recorder: &mut Recorder) -> Owner {
         if let Some(cut) = self.current.take() {
-            self.ended(&cut.stamp, false, at, recorder);
+            self.finish_datagram(&cut.stamp, false, at, recorder);
         }
-        let whose = self.whose(&stamp);
+        let whose = self.owner(&stamp);
         let left = stamp.packets.saturating_sub(1);
         let check = libdeflater::crc32(&[]);
         if left == 0 {
             let whole = stamp.packets == 1 && check == stamp.check;
-            self.ended(&stamp, whole, at, recorder);
+            self.finish_datagram(&stamp, whole, at, recorder);
             return whose;
         }
-        self.current = Some(Current {
+        self.current = Some(OpenDatagram {
             stamp,
             whose,
-            left,
+            remaining: left,
             check,
         });
         whose
@@ -171,43 +172,49 @@ impl Datagrams {
     #[inline]
     pub(super) fn packet(
         &mut self,
-        packet: &[u8; PACKET],
+        packet: &[u8; PACKET_LEN],
         at: Time,
         recorder: &mut Recorder,
-    ) -> Whose {
+    ) -> Owner {
         match &mut self.current {
-            Some(current) if current.left > 0 => {
+            Some(current) if current.remaining > 0 => {
                 let mut check = Crc::with_initial(current.check);
                 check.update(packet);
                 current.check = check.sum();
-                current.left -= 1;
+                current.remaining -= 1;
                 let whose = current.whose;
-                if current.left > 0 {
+                if current.remaining > 0 {
                     return whose;
                 }
-                if let Some(Current { stamp, check, .. }) = self.current.take() {
-                    self.ended(&stamp, check == stamp.check, at, recorder);
+                if let Some(OpenDatagram { stamp, check, .. }) = self.current.take() {
+                    self.finish_datagram(&stamp, check == stamp.check, at, recorder);
                 }
                 whose
             }
             _ => {
                 self.counts.stray_packets += 1;
                 recorder.add(m::STRAY_PACKETS, 1);
-                Whose::Own
+                Owner::ThisStream
             }
         }
     }
 
     /// Handles the end of a datagram, complete or not.
     #[inline]
-    pub(super) fn ended(&mut self, stamp: &Stamp, whole: bool, at: Time, recorder: &mut Recorder) {
-        if self.before == Some(stamp.group) {
+    pub(super) fn finish_datagram(
+        &mut self,
+        stamp: &Stamp,
+        whole: bool,
+        at: Time,
+        recorder: &mut Recorder,
+    ) {
+        if self.previous_group == Some(stamp.group) {
             self.counts.old_channel += 1;
             recorder.add(m::OLD_CHANNEL, 1);
-            return self.foreign(recorder);
+            return self.count_foreign(recorder);
         }
         if *self.group.get_or_insert(stamp.group) != stamp.group {
-            return self.foreign(recorder);
+            return self.count_foreign(recorder);
         }
         match &self.source {
             Some(source) if source.id == stamp.source => self.other.1 = 0,
@@ -217,8 +224,8 @@ impl Datagrams {
                     self.other = (stamp.source, 0);
                 }
                 self.other.1 += 1;
-                if self.other.1 < NEW_SOURCE {
-                    return self.foreign(recorder);
+                if self.other.1 < NEW_SOURCE_AFTER {
+                    return self.count_foreign(recorder);
                 }
                 self.restart(stamp, recorder);
             }
@@ -227,7 +234,7 @@ impl Datagrams {
             return;
         };
         let ahead = stamp.number.wrapping_sub(source.highest);
-        if stamp.number > source.highest && ahead > if whole { AHEAD_MAX } else { KNOWN } {
+        if stamp.number > source.highest && ahead > if whole { AHEAD_MAX } else { WINDOW } {
             if whole {
                 self.restart(stamp, recorder);
             } else {
@@ -240,18 +247,18 @@ impl Datagrams {
         let Some(source) = &mut self.source else {
             return;
         };
-        match source.take(stamp.number) {
-            Place::Late => {
+        match source.classify(stamp.number) {
+            DatagramClass::Late => {
                 self.counts.late += 1;
                 recorder.add(m::LATE, 1);
                 return;
             }
-            Place::Again => {
+            DatagramClass::Duplicate => {
                 self.counts.duplicated += 1;
                 recorder.add(m::DUPLICATED, 1);
                 return;
             }
-            Place::First { grown, behind } => {
+            DatagramClass::New { grown, behind } => {
                 self.counts.expected += grown;
                 if behind > 0 {
                     self.counts.reordered += 1;
@@ -264,16 +271,16 @@ impl Datagrams {
         if !whole {
             self.counts.damaged += 1;
             recorder.add(m::DAMAGED, 1);
-        } else if let Some(began) = self.began {
+        } else if let Some(began) = self.wall_clock_origin {
             match began.saturating_add(at.as_nanos()).checked_sub(stamp.due) {
-                Some(delay) => recorder.record_together(m::DATAGRAM_DELAY, delay),
+                Some(delay) => recorder.record_batched(m::DATAGRAM_DELAY, delay),
                 None => recorder.add(m::STAMPS_AHEAD, 1),
             }
         }
     }
 
     #[cold]
-    fn foreign(&mut self, recorder: &mut Recorder) {
+    fn count_foreign(&mut self, recorder: &mut Recorder) {
         self.counts.foreign += 1;
         recorder.add(m::FOREIGN, 1);
     }
@@ -293,36 +300,36 @@ impl Datagrams {
             id: stamp.source,
             lowest: stamp.number,
             highest: stamp.number,
-            seen: [0; (KNOWN / 64) as usize],
+            seen: [0; (WINDOW / 64) as usize],
         });
     }
 }
 
 /// Classification of a datagram.
-enum Place {
+enum DatagramClass {
     /// First copy: growth of the expected range, and distance behind the highest number.
-    First {
+    New {
         grown: u64,
         behind: u64,
     },
-    Again,
+    Duplicate,
     /// Too old to tell whether it is a first copy.
     Late,
 }
 
 impl StampSource {
     #[inline]
-    fn take(&mut self, number: u64) -> Place {
-        let bit = |number: u64| ((number % KNOWN / 64) as usize, 1u64 << (number % 64));
+    fn classify(&mut self, number: u64) -> DatagramClass {
+        let bit = |number: u64| ((number % WINDOW / 64) as usize, 1u64 << (number % 64));
         let (word, mask) = bit(number);
         if number > self.highest {
             let grown = number - self.highest;
-            if grown >= KNOWN {
+            if grown >= WINDOW {
                 self.seen.fill(0);
             } else {
                 let mut missed = self.highest + 1;
                 while missed < number {
-                    steps::took(1);
+                    steps::count_bytes(1);
                     let (word, mask) = bit(missed);
                     if mask == 1 && missed + 64 <= number {
                         self.seen[word] = 0;
@@ -335,18 +342,18 @@ impl StampSource {
             }
             self.highest = number;
             self.seen[word] |= mask;
-            return Place::First { grown, behind: 0 };
+            return DatagramClass::New { grown, behind: 0 };
         }
         let behind = self.highest - number;
-        if behind >= KNOWN {
-            return Place::Late;
+        if behind >= WINDOW {
+            return DatagramClass::Late;
         }
         if self.seen[word] & mask != 0 {
-            return Place::Again;
+            return DatagramClass::Duplicate;
         }
         self.seen[word] |= mask;
         let grown = self.lowest.saturating_sub(number);
         self.lowest = self.lowest.min(number);
-        Place::First { grown, behind }
+        DatagramClass::New { grown, behind }
     }
 }

@@ -6,25 +6,25 @@ use std::time::Duration;
 
 use measure::{Recorder, Time};
 
-use super::tables::{Coding, Tables};
+use super::tables::{Tables, VideoCoding};
 use crate::media::shared::Arrivals;
 use crate::media::silence;
 use crate::media::ts::metrics as m;
 
 /// Duration of a stream without the video or audio that its map names, or without a random-access
 /// point, after which the viewer has failed.
-const IN_VAIN: Duration = Duration::from_secs(2);
+const SILENCE_MAX: Duration = Duration::from_secs(2);
 
 /// Arrivals of one kind of media: the first packet of each PES packet.
 #[derive(Debug, Default)]
-struct Kind {
+struct KindArrivals {
     first: Option<Time>,
     arrivals: Arrivals,
     /// True if some of it was scrambled.
     scrambled: bool,
 }
 
-impl Kind {
+impl KindArrivals {
     #[inline]
     fn unit(&mut self, at: Time, scrambled: bool) {
         if self.first.is_none() {
@@ -38,25 +38,29 @@ impl Kind {
 
 /// A kind of media that did not arrive, or stopped, while the rest of its stream continued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Silent {
+pub struct SilentMedia {
     /// `video` or `audio`.
     kind: &'static str,
     /// Duration of the stream without it.
     time: Duration,
     /// True if no packet of it arrived.
-    never: bool,
+    never_arrived: bool,
 }
 
-impl Silent {
+impl SilentMedia {
     /// True if no packet of it arrived.
-    pub fn never_came(&self) -> bool {
-        self.never
+    pub fn never_arrived(&self) -> bool {
+        self.never_arrived
     }
 }
 
-impl fmt::Display for Silent {
+impl fmt::Display for SilentMedia {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Silent { kind, time, never } = self;
+        let SilentMedia {
+            kind,
+            time,
+            never_arrived: never,
+        } = self;
         let time = time.as_secs_f64();
         match never {
             true => write!(
@@ -73,16 +77,16 @@ impl fmt::Display for Silent {
 
 /// Video and audio of a programme.
 #[derive(Debug, Default)]
-pub(super) struct Kinds {
-    video: Kind,
-    audio: Kind,
+pub(super) struct MediaArrivals {
+    video: KindArrivals,
+    audio: KindArrivals,
     /// Arrival time of the first programme map.
     since: Option<Time>,
 }
 
-impl Kinds {
+impl MediaArrivals {
     /// Records the arrival of the programme map.
-    pub(super) fn mapped(&mut self, at: Time) {
+    pub(super) fn map_arrived(&mut self, at: Time) {
         self.since.get_or_insert(at);
     }
 
@@ -91,21 +95,21 @@ impl Kinds {
     pub(super) fn unit(&mut self, tables: &Tables, pid: u16, at: Time, scrambled: bool) {
         if tables.video().is_some_and(|(own, _)| own == pid) {
             self.video.unit(at, scrambled);
-        } else if tables.sounds().contains(&pid) {
+        } else if tables.audio_pids().contains(&pid) {
             self.audio.unit(at, scrambled);
         }
     }
 
     /// Returns the kinds of media in the map that were silent, or missing, at the `last` packet of
     /// the stream.
-    pub(super) fn silent(&self, tables: &Tables, last: Time) -> impl Iterator<Item = Silent> {
+    pub(super) fn silent(&self, tables: &Tables, last: Time) -> impl Iterator<Item = SilentMedia> {
         let since = self.since;
         let video = tables.video().map(|_| ("video", &self.video));
-        let audio = (!tables.sounds().is_empty()).then_some(("audio", &self.audio));
+        let audio = (!tables.audio_pids().is_empty()).then_some(("audio", &self.audio));
         let kinds = [video, audio].into_iter().flatten();
         kinds.filter_map(move |(name, kind)| {
             let (from, bound, never) = match kind.first {
-                None => (since?, IN_VAIN, true),
+                None => (since?, SILENCE_MAX, true),
                 Some(first) => {
                     let own = kind.arrivals.last();
                     let gap = kind.arrivals.longest_gap();
@@ -117,10 +121,10 @@ impl Kinds {
                 }
             };
             let time = last.since(from);
-            (time >= bound).then_some(Silent {
+            (time >= bound).then_some(SilentMedia {
                 kind: name,
                 time,
-                never,
+                never_arrived: never,
             })
         })
     }
@@ -130,8 +134,8 @@ impl Kinds {
     pub(super) fn without_picture(&self, tables: &Tables, last: Time) -> Option<Duration> {
         let (_, coding) = tables.video()?;
         let time = last.since(self.since?);
-        let is_known = coding != Coding::Other && !self.video.scrambled;
-        (is_known && time >= IN_VAIN).then_some(time)
+        let is_known = coding != VideoCoding::Other && !self.video.scrambled;
+        (is_known && time >= SILENCE_MAX).then_some(time)
     }
 
     /// Records the gaps at the end of the stream.

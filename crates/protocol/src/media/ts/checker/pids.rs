@@ -7,7 +7,7 @@ use mediagen::ts::packet::Header;
 
 /// Maximum number of PIDs whose continuity is checked. A programme has about five, a whole
 /// transponder about fifty.
-const MOST: usize = 32;
+const TRACKED_MAX: usize = 32;
 
 /// Counts of one PID of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -20,12 +20,12 @@ pub struct PidCounts {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Pid {
+struct PidState {
     packets: u64,
     errors: u32,
     counter: u8,
     /// True if the last packet with payload has already arrived twice.
-    twice: bool,
+    is_duplicated: bool,
 }
 
 /// PIDs of a stream, in the order in which they arrived.
@@ -33,7 +33,7 @@ struct Pid {
 pub(super) struct Pids {
     /// PID numbers, adjacent because the search is the hot path.
     numbers: Vec<u16>,
-    states: Vec<Pid>,
+    states: Vec<PidState>,
     /// Index of the last packet's PID: most packets have the PID of the packet before.
     last: usize,
 }
@@ -42,7 +42,7 @@ impl Pids {
     /// Handles a packet with payload only, if it continues the counter of its PID. Returns `false`
     /// if it does not.
     #[inline]
-    pub(super) fn goes_on(&mut self, number: u16, continuity: u8) -> bool {
+    pub(super) fn continues(&mut self, number: u16, continuity: u8) -> bool {
         if self.numbers.get(self.last) != Some(&number) {
             let Some(place) = self.numbers.iter().position(|&other| other == number) else {
                 return false;
@@ -55,7 +55,7 @@ impl Pids {
         }
         pid.packets += 1;
         pid.counter = continuity;
-        pid.twice = false;
+        pid.is_duplicated = false;
         true
     }
 
@@ -64,7 +64,7 @@ impl Pids {
         if self.numbers.get(self.last) != Some(&header.pid) {
             match self.numbers.iter().position(|&number| number == header.pid) {
                 Some(place) => self.last = place,
-                None => return self.first(header, counts),
+                None => return self.track(header, counts),
             }
         }
         let pid = &mut self.states[self.last];
@@ -73,15 +73,15 @@ impl Pids {
         // Packets without payload do not increment the counter.
         let next = before.wrapping_add(u8::from(header.has_payload)) & 0x0f;
         if header.continuity == next || header.discontinuity {
-            pid.twice &= !header.has_payload;
+            pid.is_duplicated &= !header.has_payload;
             return;
         }
-        if header.has_payload && header.continuity == before && !pid.twice {
-            pid.twice = true;
+        if header.has_payload && header.continuity == before && !pid.is_duplicated {
+            pid.is_duplicated = true;
             counts.ts_duplicates += 1;
             return;
         }
-        pid.twice = false;
+        pid.is_duplicated = false;
         pid.errors = pid.errors.saturating_add(1);
         counts.continuity_errors += 1;
         counts.continuity_lost += u64::from(match header.continuity == before {
@@ -93,18 +93,18 @@ impl Pids {
     }
 
     #[cold]
-    fn first(&mut self, header: &Header, counts: &mut TsCounts) {
-        if self.numbers.len() >= MOST {
+    fn track(&mut self, header: &Header, counts: &mut TsCounts) {
+        if self.numbers.len() >= TRACKED_MAX {
             counts.untracked_packets += 1;
             return;
         }
         self.last = self.numbers.len();
         self.numbers.push(header.pid);
-        self.states.push(Pid {
+        self.states.push(PidState {
             packets: 1,
             errors: 0,
             counter: header.continuity,
-            twice: false,
+            is_duplicated: false,
         });
     }
 

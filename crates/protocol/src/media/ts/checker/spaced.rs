@@ -3,19 +3,19 @@
 
 use measure::{Recorder, Time};
 
-use super::{Checker, PACKET, SYNC};
+use super::{PACKET_LEN, SYNC, TsChecker};
 
-impl Checker {
+impl TsChecker {
     /// Handles bytes; `time` returns the arrival time of the bytes up to an offset. Returns the
     /// remaining bytes if a packet does not begin where it should: sync is then lost.
     #[cold]
-    pub(super) fn spaced<'a>(
+    pub(super) fn feed_strided<'a>(
         &mut self,
         bytes: &'a [u8],
         time: &mut dyn FnMut(usize) -> (Time, bool),
         recorder: &mut Recorder,
     ) -> &'a [u8] {
-        let between = self.stride() - PACKET;
+        let between = self.stride() - PACKET_LEN;
         let mut rest = bytes;
         loop {
             let skipped = self.skip.min(rest.len());
@@ -29,10 +29,10 @@ impl Checker {
                 }
                 Some(_) => {}
             }
-            let taken = (PACKET - self.held.len()).min(rest.len());
+            let taken = (PACKET_LEN - self.held.len()).min(rest.len());
             self.held.extend_from_slice(&rest[..taken]);
             rest = &rest[taken..];
-            if let Ok(packet) = <&[u8; PACKET]>::try_from(&self.held[..]) {
+            if let Ok(packet) = <&[u8; PACKET_LEN]>::try_from(&self.held[..]) {
                 let packet = *packet;
                 self.held.clear();
                 self.packet(&packet, time(bytes.len() - rest.len()), recorder);

@@ -5,11 +5,11 @@ use mediagen::steps;
 use mediagen::ts::packet::{Header, PAT_PID};
 
 /// Maximum length of a section of either table (2.4.4.3 and 2.4.4.8).
-const LONGEST: usize = 1024;
+const SECTION_MAX: usize = 1024;
 
 /// Video coding, which determines how random-access points are recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Coding {
+pub(super) enum VideoCoding {
     /// MPEG-1 and MPEG-2.
     Mpeg2,
     H264,
@@ -20,29 +20,29 @@ pub(super) enum Coding {
 
 /// Stream with which a decoder begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Entry {
-    Video(Coding),
+pub(super) enum EntryStream {
+    Video(VideoCoding),
     /// Audio, because there is no video.
-    Sound,
+    Audio,
 }
 
 /// Maximum number of programmes of an association that are kept.
-const PROGRAMMES: usize = 256;
+const PROGRAMMES_MAX: usize = 256;
 
 /// Maximum number of maps that may arrive in parts at the same time, until a programme is chosen.
-const MAPS: usize = 8;
+const MAPS_MAX: usize = 8;
 
 /// Maximum number of audio streams of a programme that are kept.
-const SOUNDS: usize = 8;
+const AUDIO_PIDS_MAX: usize = 8;
 
 /// The programme of a stream that is watched: of those in the association, the one whose map is the
 /// first to arrive that names video or audio. An association may list programmes that are off the
 /// air.
 #[derive(Debug, Default)]
 pub(super) struct Tables {
-    association: Section,
+    association: PartialSection,
     /// Maps that have arrived in part, by PID.
-    maps: Vec<(u16, Section)>,
+    maps: Vec<(u16, PartialSection)>,
     /// Numbers and map PIDs of the programmes to choose from; empty once one is chosen.
     candidates: Vec<(u16, u16)>,
     /// Version of the association, once it has arrived.
@@ -50,8 +50,8 @@ pub(super) struct Tables {
     /// Number and map PID of the programme that is watched.
     programme: Option<(u16, u16)>,
     clock: Option<u16>,
-    entry: Option<(u16, Entry)>,
-    sounds: Vec<u16>,
+    entry: Option<(u16, EntryStream)>,
+    audio_pids: Vec<u16>,
     has_map: bool,
 }
 
@@ -71,23 +71,23 @@ impl Tables {
     }
 
     #[inline]
-    pub(super) fn entry(&self) -> Option<(u16, Entry)> {
+    pub(super) fn entry(&self) -> Option<(u16, EntryStream)> {
         self.entry
     }
 
     /// PID and coding of the programme's video.
     #[inline]
-    pub(super) fn video(&self) -> Option<(u16, Coding)> {
+    pub(super) fn video(&self) -> Option<(u16, VideoCoding)> {
         match self.entry {
-            Some((pid, Entry::Video(coding))) => Some((pid, coding)),
+            Some((pid, EntryStream::Video(coding))) => Some((pid, coding)),
             _ => None,
         }
     }
 
     /// PIDs of the programme's audio.
     #[inline]
-    pub(super) fn sounds(&self) -> &[u16] {
-        &self.sounds
+    pub(super) fn audio_pids(&self) -> &[u16] {
+        &self.audio_pids
     }
 
     pub(super) fn has_association(&self) -> bool {
@@ -115,15 +115,15 @@ impl Tables {
             let read = self.read_map(header.pid, found);
             counts.table_errors += u64::from(read.is_none());
         });
-        if !section.bytes.is_empty() && self.is_map(header.pid) && self.maps.len() < MAPS {
+        if !section.bytes.is_empty() && self.is_map(header.pid) && self.maps.len() < MAPS_MAX {
             self.maps.push((header.pid, section));
         }
     }
 
     /// Reads an association. Returns `None` if the section is damaged; other tables are skipped.
-    fn read_association(&mut self, section: Result<&[u8], Damaged>) -> Option<()> {
+    fn read_association(&mut self, section: Result<&[u8], DamagedSection>) -> Option<()> {
         let section = section.ok()?;
-        let Some(data) = body(section, 0)? else {
+        let Some(data) = section_body(section, 0)? else {
             return Some(());
         };
         let &[_, _, version, _, last, ref programmes @ ..] = data else {
@@ -150,7 +150,7 @@ impl Tables {
             self.programme = None;
         } else if !is_whole && before == Some(version) {
             for programme in listed {
-                if self.candidates.len() < PROGRAMMES && !self.candidates.contains(&programme) {
+                if self.candidates.len() < PROGRAMMES_MAX && !self.candidates.contains(&programme) {
                     self.candidates.push(programme);
                 }
             }
@@ -163,9 +163,9 @@ impl Tables {
         Some(())
     }
 
-    fn read_map(&mut self, pid: u16, section: Result<&[u8], Damaged>) -> Option<()> {
+    fn read_map(&mut self, pid: u16, section: Result<&[u8], DamagedSection>) -> Option<()> {
         let section = section.ok()?;
-        let Some(data) = body(section, 2)? else {
+        let Some(data) = section_body(section, 2)? else {
             return Some(());
         };
         let &[
@@ -201,14 +201,16 @@ impl Tables {
             let info = usize::from(u16::from_be_bytes([info_high & 0x0f, info_low]));
             let descriptors;
             (descriptors, rest) = after.split_at_checked(info)?;
-            match of_stream(kind, descriptors) {
-                Some(found @ Entry::Video(_)) if video.is_none() => video = Some((pid, found)),
-                Some(Entry::Sound) if sounds.len() < SOUNDS => sounds.push(pid),
+            match stream_kind(kind, descriptors) {
+                Some(found @ EntryStream::Video(_)) if video.is_none() => {
+                    video = Some((pid, found))
+                }
+                Some(EntryStream::Audio) if sounds.len() < AUDIO_PIDS_MAX => sounds.push(pid),
                 _ => {}
             }
         }
         self.has_map = true;
-        let sound = sounds.first().map(|&pid| (pid, Entry::Sound));
+        let sound = sounds.first().map(|&pid| (pid, EntryStream::Audio));
         let entry = video.or(sound);
         // A programme with only data leaves the choice to the others.
         if entry.is_none() && self.candidates.len() > 1 {
@@ -219,57 +221,60 @@ impl Tables {
         self.maps.retain(|&(of, _)| of == pid);
         self.clock = Some(u16::from_be_bytes([clock_high & 0x1f, clock_low]));
         self.entry = entry;
-        self.sounds = sounds;
+        self.audio_pids = sounds;
         Some(())
     }
 }
 
 /// Kind of an elementary stream, from its type and its descriptors.
-fn of_stream(kind: u8, descriptors: &[u8]) -> Option<Entry> {
+fn stream_kind(kind: u8, descriptors: &[u8]) -> Option<EntryStream> {
     match kind {
         // Private data in PES packets, and user-defined types: the descriptors identify the stream.
-        0x06 | 0x80.. => of_type(kind).or_else(|| of_descriptors(descriptors)),
-        _ => of_type(kind),
+        0x06 | 0x80.. => kind_from_type(kind).or_else(|| kind_from_descriptors(descriptors)),
+        _ => kind_from_type(kind),
     }
 }
 
 /// Kind of an elementary stream from its type (table 2-34; ETSI TS 101 154 for the private types
 /// there).
-fn of_type(kind: u8) -> Option<Entry> {
+fn kind_from_type(kind: u8) -> Option<EntryStream> {
     Some(match kind {
-        0x01 | 0x02 => Entry::Video(Coding::Mpeg2),
-        0x1b => Entry::Video(Coding::H264),
-        0x24 => Entry::Video(Coding::H265),
+        0x01 | 0x02 => EntryStream::Video(VideoCoding::Mpeg2),
+        0x1b => EntryStream::Video(VideoCoding::H264),
+        0x24 => EntryStream::Video(VideoCoding::H265),
         // MPEG-4 part 2, JPEG 2000, VVC, AVS, AVS2, VC-1.
-        0x10 | 0x21 | 0x33 | 0x42 | 0xd2 | 0xea => Entry::Video(Coding::Other),
+        0x10 | 0x21 | 0x33 | 0x42 | 0xd2 | 0xea => EntryStream::Video(VideoCoding::Other),
         // MPEG-1, MPEG-2, AAC in ADTS, AAC in LATM, raw AAC, MPEG-H, AC-3, E-AC-3, DTS.
-        0x03 | 0x04 | 0x0f | 0x11 | 0x1c | 0x2d | 0x81 | 0x87 | 0x8a => Entry::Sound,
+        0x03 | 0x04 | 0x0f | 0x11 | 0x1c | 0x2d | 0x81 | 0x87 | 0x8a => EntryStream::Audio,
         _ => return None,
     })
 }
 
 /// Kind of a stream from the first descriptor that identifies it (ETSI EN 300 468, 6.2, 6.4 and
 /// annex D; ISO/IEC 13818-1, 2.6.8).
-fn of_descriptors(mut descriptors: &[u8]) -> Option<Entry> {
+fn kind_from_descriptors(mut descriptors: &[u8]) -> Option<EntryStream> {
     while let &[tag, length, ref rest @ ..] = descriptors {
         let body;
         (body, descriptors) = rest.split_at_checked(length.into())?;
         let found = match tag {
             // Registration.
             0x05 => match body.first_chunk() {
-                Some(b"HEVC") => Some(Entry::Video(Coding::H265)),
-                Some(b"AV01" | b"VVC " | b"VC-1" | b"drac") => Some(Entry::Video(Coding::Other)),
-                Some(b"AC-3" | b"EAC3" | b"AC-4" | b"Opus" | b"BSSD") => Some(Entry::Sound),
-                Some(b"DTS1" | b"DTS2" | b"DTS3" | b"DTSH") => Some(Entry::Sound),
+                Some(b"HEVC") => Some(EntryStream::Video(VideoCoding::H265)),
+                Some(b"AV01" | b"VVC " | b"VC-1" | b"drac") => {
+                    Some(EntryStream::Video(VideoCoding::Other))
+                }
+                Some(b"AC-3" | b"EAC3" | b"AC-4" | b"Opus" | b"BSSD") => Some(EntryStream::Audio),
+                Some(b"DTS1" | b"DTS2" | b"DTS3" | b"DTSH") => Some(EntryStream::Audio),
                 _ => None,
             },
             // AVC and HEVC video.
-            0x28 => Some(Entry::Video(Coding::H264)),
-            0x38 => Some(Entry::Video(Coding::H265)),
+            0x28 => Some(EntryStream::Video(VideoCoding::H264)),
+            0x38 => Some(EntryStream::Video(VideoCoding::H265)),
             // AC-3, E-AC-3, DTS, AAC.
-            0x6a | 0x7a..=0x7c => Some(Entry::Sound),
+            0x6a | 0x7a..=0x7c => Some(EntryStream::Audio),
             // Extension descriptors: DTS-HD, DTS-UHD, AC-4, and Opus as ffmpeg writes it.
-            0x7f => matches!(body.first(), Some(0x0e | 0x15 | 0x21 | 0x80)).then_some(Entry::Sound),
+            0x7f => matches!(body.first(), Some(0x0e | 0x15 | 0x21 | 0x80))
+                .then_some(EntryStream::Audio),
             _ => None,
         };
         if found.is_some() {
@@ -279,21 +284,21 @@ fn of_descriptors(mut descriptors: &[u8]) -> Option<Entry> {
     None
 }
 
-impl Coding {
+impl VideoCoding {
     /// True if a decoder can begin with a unit that has these first bytes: it finds what precedes a
     /// key picture.
-    pub(super) fn begins_in(self, payload: &[u8]) -> bool {
+    pub(super) fn is_entry_point(self, payload: &[u8]) -> bool {
         let codes = payload
             .windows(4)
             .filter(|bytes| bytes.starts_with(&[0, 0, 1]));
         let mut codes = codes.map(|bytes| bytes[3]);
         match self {
-            Coding::Mpeg2 => codes.any(|code| code == 0xb3),
-            Coding::H264 => codes.any(|code| code & 0x80 == 0 && matches!(code & 0x1f, 5 | 7)),
-            Coding::H265 => {
+            VideoCoding::Mpeg2 => codes.any(|code| code == 0xb3),
+            VideoCoding::H264 => codes.any(|code| code & 0x80 == 0 && matches!(code & 0x1f, 5 | 7)),
+            VideoCoding::H265 => {
                 codes.any(|code| code & 0x80 == 0 && matches!(code >> 1, 16..=21 | 32 | 33))
             }
-            Coding::Other => false,
+            VideoCoding::Other => false,
         }
     }
 }
@@ -301,11 +306,11 @@ impl Coding {
 /// Returns the bytes between the length and the checksum of a section, or `Some(None)` if the
 /// section is of another table or not current. Returns `None` if it is damaged.
 #[allow(clippy::option_option)]
-fn body(section: &[u8], table: u8) -> Option<Option<&[u8]>> {
+fn section_body(section: &[u8], table: u8) -> Option<Option<&[u8]>> {
     if section[0] != table {
         return Some(None);
     }
-    steps::took(section.len());
+    steps::count_bytes(section.len());
     if crc(section) != 0 {
         return None;
     }
@@ -327,24 +332,24 @@ pub(super) fn crc(bytes: &[u8]) -> u32 {
 }
 
 /// A section with an impossible length.
-struct Damaged;
+struct DamagedSection;
 
 /// The received part of a section that does not fit into one packet.
 #[derive(Debug, Default)]
-struct Section {
+struct PartialSection {
     bytes: Vec<u8>,
 }
 
-impl Section {
+impl PartialSection {
     /// Handles the payload of a packet, and passes on the sections that it completes.
     fn packet(
         &mut self,
         unit_start: bool,
         payload: &[u8],
-        mut found: impl FnMut(Result<&[u8], Damaged>),
+        mut found: impl FnMut(Result<&[u8], DamagedSection>),
     ) {
         if !unit_start {
-            self.go_on(payload, &mut found);
+            self.append(payload, &mut found);
             return;
         }
         let Some((&pointer, payload)) = payload.split_first() else {
@@ -352,16 +357,16 @@ impl Section {
         };
         let Some((before, mut rest)) = payload.split_at_checked(pointer.into()) else {
             self.bytes.clear();
-            return found(Err(Damaged));
+            return found(Err(DamagedSection));
         };
-        self.go_on(before, &mut found);
+        self.append(before, &mut found);
         // A section that is incomplete now stays incomplete.
         self.bytes.clear();
         // Stuffing continues to the end of the packet (2.4.4.1).
         while let Some(&first) = rest.first()
             && first != 0xff
         {
-            match length(rest) {
+            match section_length(rest) {
                 Some(Err(damaged)) => return found(Err(damaged)),
                 Some(Ok(length)) if length <= rest.len() => {
                     let (section, after) = rest.split_at(length);
@@ -376,14 +381,14 @@ impl Section {
         }
     }
 
-    fn go_on(&mut self, payload: &[u8], found: &mut impl FnMut(Result<&[u8], Damaged>)) {
+    fn append(&mut self, payload: &[u8], found: &mut impl FnMut(Result<&[u8], DamagedSection>)) {
         if self.bytes.is_empty() {
             return;
         }
         // A packet has fewer bytes than a section can have, so this is bounded.
-        steps::took(payload.len());
+        steps::count_bytes(payload.len());
         self.bytes.extend_from_slice(payload);
-        match length(&self.bytes) {
+        match section_length(&self.bytes) {
             Some(Ok(length)) if length <= self.bytes.len() => {
                 found(Ok(&self.bytes[..length]));
                 self.bytes.clear();
@@ -398,14 +403,14 @@ impl Section {
 }
 
 /// Length of a section that begins with these bytes; `None` if there are too few bytes.
-fn length(bytes: &[u8]) -> Option<Result<usize, Damaged>> {
+fn section_length(bytes: &[u8]) -> Option<Result<usize, DamagedSection>> {
     let &[_, high, low, ..] = bytes else {
         return None;
     };
     let length = 3 + usize::from(u16::from_be_bytes([high & 0x0f, low]));
     Some(match length {
-        12..=LONGEST => Ok(length),
-        _ => Err(Damaged),
+        12..=SECTION_MAX => Ok(length),
+        _ => Err(DamagedSection),
     })
 }
 
@@ -465,7 +470,10 @@ mod tests {
         tables.packet(&header(0x1000, false), second, &mut counts);
         assert!(tables.has_map());
         assert_eq!(tables.clock_pid(), Some(0x100));
-        assert_eq!(tables.entry(), Some((0x102, Entry::Video(Coding::H264))));
+        assert_eq!(
+            tables.entry(),
+            Some((0x102, EntryStream::Video(VideoCoding::H264)))
+        );
         assert_eq!(counts, TsCounts::default());
     }
 
@@ -530,11 +538,11 @@ mod tests {
         let own = [(0, dead_first.clone()), (0x30, alive), (0, dead_first)];
         let late = (0x20, map(1, &[(0x0f, 0x22, &[])]));
         let tables = tables_of(&[&own[..], std::slice::from_ref(&late)].concat());
-        assert_eq!(tables.video(), Some((0x31, Coding::H264)));
+        assert_eq!(tables.video(), Some((0x31, VideoCoding::H264)));
         assert!(tables.is_map(0x30) && !tables.is_map(0x20));
         let gone = (0, association(1, 0, 0, &[(1, 0x20)]));
         let tables = tables_of(&[&own[..], &[gone, late]].concat());
-        assert_eq!((tables.video(), tables.sounds()), (None, &[0x22][..]));
+        assert_eq!((tables.video(), tables.audio_pids()), (None, &[0x22][..]));
     }
 
     #[test]
@@ -545,12 +553,12 @@ mod tests {
         ];
         let alive = (0x30, map(2, &[(0x1b, 0x31, &[])]));
         let tables = tables_of(&[&parts[..], &[alive], &parts[..]].concat());
-        assert_eq!(tables.video(), Some((0x31, Coding::H264)));
+        assert_eq!(tables.video(), Some((0x31, VideoCoding::H264)));
         assert!(tables.is_map(0x30));
         // The number of programmes is bounded.
         let many = |from: u16| (from..from + 250).map(|n| (n, n)).collect::<Vec<_>>();
         let parts = [1, 251, 501, 751].map(|from| (0, association(0, 0, 9, &many(from))));
-        assert!(tables_of(&parts).candidates.len() <= PROGRAMMES);
+        assert!(tables_of(&parts).candidates.len() <= PROGRAMMES_MAX);
     }
 
     #[test]
@@ -572,15 +580,15 @@ mod tests {
                 tables.packet(&header(*pid, starts), part, &mut counts);
             }
         }
-        assert_eq!(tables.video(), Some((0x21, Coding::H264)));
+        assert_eq!(tables.video(), Some((0x21, VideoCoding::H264)));
         assert!(tables.maps.is_empty() && counts == TsCounts::default());
     }
 
     #[test]
     fn descriptors_identify_private_streams() {
-        const HEVC: Option<Entry> = Some(Entry::Video(Coding::H265));
-        const SOUND: Option<Entry> = Some(Entry::Sound);
-        let cases: [(u8, &[u8], Option<Entry>); 16] = [
+        const HEVC: Option<EntryStream> = Some(EntryStream::Video(VideoCoding::H265));
+        const SOUND: Option<EntryStream> = Some(EntryStream::Audio);
+        let cases: [(u8, &[u8], Option<EntryStream>); 16] = [
             (6, b"\x6a\x01\x00", SOUND),
             (6, b"\x0a\x04eng\x00\x7a\x00", SOUND),
             (6, b"\x7b\x00", SOUND),
@@ -592,7 +600,11 @@ mod tests {
             (6, b"\x05\x05HEVC\x00", HEVC),
             (0x99, b"\x05\x04HEVC", HEVC),
             (6, b"\x38\x00", HEVC),
-            (6, b"\x05\x04AV01", Some(Entry::Video(Coding::Other))),
+            (
+                6,
+                b"\x05\x04AV01",
+                Some(EntryStream::Video(VideoCoding::Other)),
+            ),
             // Teletext, subtitles, cues, and truncated descriptors.
             (6, b"\x56\x00\x59\x00", None),
             (0x86, b"\x05\x04CUEI", None),
@@ -634,10 +646,12 @@ mod tests {
 
     #[test]
     fn key_pictures_are_recognised_by_preceding_units() {
-        assert!(Coding::H264.begins_in(&[0, 0, 0, 1, 9, 0xf0, 0, 0, 1, 0x67]));
-        assert!(!Coding::H264.begins_in(&[0, 0, 1, 0xe0, 0, 0, 1, 9, 0xf0, 0, 0, 1, 0x41]));
-        assert!(Coding::H265.begins_in(&[0, 0, 1, 0x40, 1]));
-        assert!(Coding::Mpeg2.begins_in(&[0, 0, 1, 0xe0, 0, 0, 0, 1, 0xb3]));
-        assert!(!Coding::Other.begins_in(&[0, 0, 1, 0xb3]));
+        assert!(VideoCoding::H264.is_entry_point(&[0, 0, 0, 1, 9, 0xf0, 0, 0, 1, 0x67]));
+        assert!(
+            !VideoCoding::H264.is_entry_point(&[0, 0, 1, 0xe0, 0, 0, 1, 9, 0xf0, 0, 0, 1, 0x41])
+        );
+        assert!(VideoCoding::H265.is_entry_point(&[0, 0, 1, 0x40, 1]));
+        assert!(VideoCoding::Mpeg2.is_entry_point(&[0, 0, 1, 0xe0, 0, 0, 0, 1, 0xb3]));
+        assert!(!VideoCoding::Other.is_entry_point(&[0, 0, 1, 0xb3]));
     }
 }

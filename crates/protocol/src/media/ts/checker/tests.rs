@@ -25,15 +25,15 @@ fn ms(millis: u64) -> Time {
 }
 
 struct Bench {
-    checker: Checker,
+    checker: TsChecker,
     recorder: Recorder,
 }
 
 impl Bench {
     fn new() -> Bench {
         Bench {
-            checker: Checker::new(&CheckerConfig {
-                before: None,
+            checker: TsChecker::new(&TsCheckerConfig {
+                previous_channel: None,
                 due: ms(100),
                 group: Some(group()),
                 wall_clock: Some(WALL_CLOCK),
@@ -43,11 +43,11 @@ impl Bench {
     }
 
     fn feed(&mut self, bytes: &[u8], at: Time) {
-        let mut times = Times::new(&[], at);
+        let mut times = ArrivalTimes::new(&[], at);
         self.checker.feed(bytes, 0, &mut times, &mut self.recorder);
         assert!(
-            self.checker.held.len() <= FINDS_ANY
-                && self.checker.held.capacity() <= IN_A_ROW * PACKET
+            self.checker.held.len() <= SYNC_SEARCH_LEN_MAX
+                && self.checker.held.capacity() <= SYNC_PACKETS * PACKET_LEN
         );
     }
 
@@ -64,8 +64,8 @@ impl Bench {
 }
 
 /// Builds a packet with payload only.
-fn plain(pid: u16, continuity: u64, start: bool, payload: &[u8]) -> [u8; PACKET] {
-    let mut packet = [0xff; PACKET];
+fn plain(pid: u16, continuity: u64, start: bool, payload: &[u8]) -> [u8; PACKET_LEN] {
+    let mut packet = [0xff; PACKET_LEN];
     let [high, low] = pid.to_be_bytes();
     packet[..4].copy_from_slice(&[
         SYNC,
@@ -78,14 +78,14 @@ fn plain(pid: u16, continuity: u64, start: bool, payload: &[u8]) -> [u8; PACKET]
 }
 
 /// Builds a packet with a clock reference and these flags.
-fn clock(continuity: u64, flags: u8, pcr: u64) -> [u8; PACKET] {
+fn clock(continuity: u64, flags: u8, pcr: u64) -> [u8; PACKET_LEN] {
     let mut packet = plain(VIDEO, continuity, flags & 0x40 != 0, &[7, flags | 0x10]);
     packet[3] |= 0x20;
     packet[6..12].copy_from_slice(&write_pcr(pcr));
     packet
 }
 
-fn section(pid: u16, continuity: u64, table: u8, data: &[u8]) -> [u8; PACKET] {
+fn section(pid: u16, continuity: u64, table: u8, data: &[u8]) -> [u8; PACKET_LEN] {
     let mut section = vec![table, 0xb0, (data.len() + 4) as u8];
     section.extend_from_slice(data);
     section.extend_from_slice(&tables::crc(&section).to_be_bytes());
@@ -93,11 +93,11 @@ fn section(pid: u16, continuity: u64, table: u8, data: &[u8]) -> [u8; PACKET] {
     plain(pid, continuity, true, &section)
 }
 
-fn pat() -> [u8; PACKET] {
+fn pat() -> [u8; PACKET_LEN] {
     section(0, 0, 0, &[0, 1, 0xc1, 0, 0, 0, 7, 0xf0, 0])
 }
 
-fn pmt() -> [u8; PACKET] {
+fn pmt() -> [u8; PACKET_LEN] {
     section(
         MAP,
         0,
@@ -242,7 +242,7 @@ fn damaged_packets_and_clock_jumps_are_counted() {
         wrong,
         clock(1, 0, 60 * 27_000_000),
         clock(2, 0x80, 5),
-        clock(3, 0, PACKET as u64),
+        clock(3, 0, PACKET_LEN as u64),
     ];
     bench.feed(&all.concat(), ms(1));
     let counts = bench.checker.counts();
@@ -275,7 +275,7 @@ fn sync_is_regained_after_three_packets() {
     assert_eq!((counts.sync_losses, counts.ts_packets), (1, 5 + 1 + 3));
     assert_eq!(counts.out_of_sync_bytes, 9 + 90);
     assert_eq!(counts.continuity_lost, 1);
-    assert_eq!(bench.checker.unsynced(), 0);
+    assert_eq!(bench.checker.bytes_without_packet(), 0);
 }
 
 #[test]
@@ -285,7 +285,7 @@ fn data_without_sync_takes_bounded_memory() {
     for piece in page.chunks(7001) {
         bench.feed(piece, ms(1));
     }
-    assert_eq!(bench.checker.unsynced(), page.len());
+    assert_eq!(bench.checker.bytes_without_packet(), page.len());
     assert_eq!(bench.checker.first_arrival(), None);
     bench.checker.finish(&mut bench.recorder);
     assert_eq!(bench.count(m::OUT_OF_SYNC_BYTES), page.len() as u64);
@@ -308,7 +308,7 @@ fn every_datagram_is_accounted_for() {
     let mut changed = one(17);
     changed[500] ^= 1;
     bench.feed(&changed, ms(20));
-    bench.feed(&one(18)[..6 * PACKET], ms(21));
+    bench.feed(&one(18)[..6 * PACKET_LEN], ms(21));
     bench.feed(&one(19), ms(22));
     bench.feed(&plain(VIDEO, 3, false, &[]), ms(22));
     let counts = *bench.checker.datagrams().expect("there are some");
@@ -381,11 +381,11 @@ fn old_copies_are_late_and_leaps_are_restarts() {
 #[test]
 fn checker_takes_less_than_2_kib() {
     let boxed = size_of::<Datagrams>();
-    let held = FINDS_SYNC;
+    let held = SYNC_SEARCH_LEN;
     assert!(
-        size_of::<Checker>() + boxed + held < 2048 - 100,
+        size_of::<TsChecker>() + boxed + held < 2048 - 100,
         "{} and {boxed}",
-        size_of::<Checker>()
+        size_of::<TsChecker>()
     );
 }
 
@@ -440,7 +440,7 @@ proptest! {
                 0 => bytes.extend(pat()),
                 1 => bytes.extend(pmt()),
                 2 => bytes.extend(clock(number, random as u8, u64::from(random) * 1000)),
-                3 => bytes.extend(&plain(VIDEO, number, false, &[])[..usize::from(random) % PACKET]),
+                3 => bytes.extend(&plain(VIDEO, number, false, &[])[..usize::from(random) % PACKET_LEN]),
                 4 => bytes.extend(vec![SYNC; usize::from(random) % 400]),
                 5 => bytes.extend(&datagram(5, number, ms(0))[usize::from(random) % 9..]),
                 _ => bytes.extend(datagram(5, number, ms(0))),
@@ -502,7 +502,7 @@ fn streams_are_checked_in_linear_time() {
         let make = |size| text.iter().copied().cycle().take(size).collect();
         // During the search for sync, bytes that may be a packet are inspected with each piece: two
         // packets at most.
-        let per_byte = 2 * (FINDS_ANY as u64 + 8);
+        let per_byte = 2 * (SYNC_SEARCH_LEN_MAX as u64 + 8);
         steps::assert_linear(what, per_byte, make, |pieces| {
             let mut bench = Bench::new();
             for piece in pieces {

@@ -8,18 +8,18 @@
 
 use measure::Recorder;
 
-use super::{Checker, PACKET, PAT_PID, Time, Times};
+use super::{ArrivalTimes, PACKET_LEN, PAT_PID, Time, TsChecker};
 use mediagen::ts::packet::{Header, NULL_PID, SYNC};
 use mediagen::ts::stamp::{STAMP_PID, Stamp};
 
 /// Bits in the first four bytes that show an undamaged packet with payload only (ISO/IEC 13818-1,
 /// 2.4.3.2).
-const KIND: u32 = 0xff80_0030;
+const PLAIN_MASK: u32 = 0xff80_0030;
 const PLAIN: u32 = (SYNC as u32) << 24 | 0x10;
 const UNIT_START: u32 = 0x0040_0000;
 
 #[inline]
-fn first_word(packet: &[u8; PACKET]) -> u32 {
+fn first_word(packet: &[u8; PACKET_LEN]) -> u32 {
     let [a, b, c, d, ..] = *packet;
     u32::from_be_bytes([a, b, c, d])
 }
@@ -31,57 +31,62 @@ fn pid_of(word: u32) -> u16 {
 
 /// True if the packet has the PID of stamps.
 #[inline]
-pub(super) fn may_be_stamp(packet: &[u8; PACKET]) -> bool {
+pub(super) fn may_be_stamp(packet: &[u8; PACKET_LEN]) -> bool {
     pid_of(first_word(packet)) == STAMP_PID
 }
 
-impl Checker {
+impl TsChecker {
     /// Handles the datagram with which `bytes` begin, if it belongs to the stream and is complete.
     /// The bytes begin at offset `start` of a read. Returns the remaining bytes, or `None` if the
     /// packets are to be handled one by one.
     #[inline]
-    pub(super) fn datagram<'a>(
+    pub(super) fn take_datagram<'a>(
         &mut self,
         bytes: &'a [u8],
         start: usize,
-        times: &mut Times<'_>,
+        times: &mut ArrivalTimes<'_>,
         recorder: &mut Recorder,
     ) -> Option<&'a [u8]> {
         let datagrams = self.datagrams.as_deref()?;
-        let (first, rest) = bytes.split_first_chunk::<PACKET>()?;
+        let (first, rest) = bytes.split_first_chunk::<PACKET_LEN>()?;
         let word = first_word(first);
-        if word & KIND != PLAIN || pid_of(word) != STAMP_PID {
+        if word & PLAIN_MASK != PLAIN || pid_of(word) != STAMP_PID {
             return None;
         }
         let header = Header::parse(first).ok()?;
-        let stamp = Stamp::read(&header, first).filter(|stamp| datagrams.begins_usual(stamp))?;
-        let length = usize::from(stamp.packets.checked_sub(1)?) * PACKET;
+        let stamp = Stamp::read(&header, first).filter(|stamp| datagrams.can_take_whole(stamp))?;
+        let length = usize::from(stamp.packets.checked_sub(1)?) * PACKET_LEN;
         let (body, after) = rest.split_at_checked(length)?;
-        let packets = body.as_chunks::<PACKET>().0;
-        let belongs = |packet: &[u8; PACKET]| packet[0] == SYNC && !may_be_stamp(packet);
+        let packets = body.as_chunks::<PACKET_LEN>().0;
+        let belongs = |packet: &[u8; PACKET_LEN]| packet[0] == SYNC && !may_be_stamp(packet);
         if !packets.iter().all(belongs) {
             return None;
         }
         let whole = libdeflater::crc32(body) == stamp.check;
-        let mut end = start + PACKET;
-        let mut at = self.arrived(times.of(end));
+        let mut end = start + PACKET_LEN;
+        let mut at = self.count_packet(times.arrival_of(end));
         self.contents(first, at, recorder);
         for packet in packets {
-            end += PACKET;
-            at = self.arrived(times.of(end));
+            end += PACKET_LEN;
+            at = self.count_packet(times.arrival_of(end));
             self.contents(packet, at, recorder);
         }
         if let Some(datagrams) = &mut self.datagrams {
-            datagrams.ended(&stamp, whole, at, recorder);
+            datagrams.finish_datagram(&stamp, whole, at, recorder);
         }
         Some(after)
     }
 
     /// Handles the contents of a packet of this stream.
     #[inline]
-    pub(super) fn contents(&mut self, packet: &[u8; PACKET], at: Time, recorder: &mut Recorder) {
+    pub(super) fn contents(
+        &mut self,
+        packet: &[u8; PACKET_LEN],
+        at: Time,
+        recorder: &mut Recorder,
+    ) {
         let word = first_word(packet);
-        if word & KIND == PLAIN && !self.goes_the_long_way() {
+        if word & PLAIN_MASK == PLAIN && !self.takes_general_path() {
             let pid = pid_of(word);
             if pid == NULL_PID {
                 self.null_packets += 1;
@@ -91,17 +96,17 @@ impl Checker {
             let is_looked_at = word & UNIT_START != 0
                 || self.random_access.is_none()
                     && self.tables.entry().is_some_and(|own| own.0 == pid);
-            if !is_table && !is_looked_at && self.pids.goes_on(pid, word as u8 & 0x0f) {
+            if !is_table && !is_looked_at && self.pids.continues(pid, word as u8 & 0x0f) {
                 return;
             }
         }
-        self.any_contents(packet, at, recorder);
+        self.inspect(packet, at, recorder);
     }
 
     #[inline]
-    pub(super) fn goes_the_long_way(&self) -> bool {
+    pub(super) fn takes_general_path(&self) -> bool {
         #[cfg(test)]
-        return self.long_way;
+        return self.general_path_only;
         #[cfg(not(test))]
         false
     }

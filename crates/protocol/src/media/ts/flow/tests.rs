@@ -11,8 +11,8 @@ use mediagen::ts::stamp::STAMP_PID;
 
 const WALL_CLOCK: Duration = Duration::from_secs(1_700_000_000);
 
-pub(crate) fn settings(looped: &Arc<LoopedStream>) -> TsSettings {
-    TsSettings {
+pub(crate) fn settings(looped: &Arc<LoopedStream>) -> TsFlowSettings {
+    TsFlowSettings {
         looped: looped.clone(),
         group: "239.81.0.1:4056".parse().expect("an address"),
         source: 7,
@@ -23,7 +23,7 @@ pub(crate) fn settings(looped: &Arc<LoopedStream>) -> TsSettings {
 }
 
 /// All datagrams that a flow sends within a time: due time and bytes of each.
-pub(crate) fn all_of(settings: TsSettings, seconds: u64) -> Vec<(Time, Vec<u8>)> {
+pub(crate) fn all_of(settings: TsFlowSettings, seconds: u64) -> Vec<(Time, Vec<u8>)> {
     let mut flow = TsFlow::new(settings);
     let start = Time::from_nanos(5);
     flow.start(start);
@@ -39,10 +39,10 @@ pub(crate) fn all_of(settings: TsSettings, seconds: u64) -> Vec<(Time, Vec<u8>)>
         assert_eq!(packet.due, due);
         let mut bytes = packet.header.to_vec();
         bytes.extend_from_slice(&packet.payload);
-        flow.left(Some(Handover::at(due)));
+        flow.report_departure(Some(Handover::at(due)));
         sent.push((due, bytes));
     }
-    assert_eq!(flow.sent().sent, sent.len() as u64);
+    assert_eq!(flow.statistics().sent, sent.len() as u64);
     sent
 }
 
@@ -56,8 +56,8 @@ pub(crate) fn check(rate: u64, clock_pid: u16, sent: &[(Time, Vec<u8>)]) -> Hash
         let wanted = u128::from(number) * u128::from(DATAGRAM_BITS) * 1_000_000_000;
         let wanted = 5 + (wanted / u128::from(rate)) as u64;
         assert_eq!(due.as_nanos(), wanted, "datagram {number}");
-        let packets = bytes.as_chunks::<PACKET>().0;
-        assert_eq!(packets.len(), PACKETS);
+        let packets = bytes.as_chunks::<PACKET_LEN>().0;
+        assert_eq!(packets.len(), PACKETS_PER_DATAGRAM);
         for (index, packet) in (0u64..).zip(packets) {
             let header = Header::parse(packet).expect("a packet");
             *pids.entry(header.pid).or_insert(0) += 1;
@@ -72,7 +72,7 @@ pub(crate) fn check(rate: u64, clock_pid: u16, sent: &[(Time, Vec<u8>)]) -> Hash
             if let Some(stamp) = Stamp::read(&header, packet) {
                 let due = WALL_CLOCK.as_nanos() as u64 + due.as_nanos();
                 assert_eq!((stamp.number, stamp.due), (number, due));
-                assert_eq!(stamp.check, crc32fast::hash(&bytes[PACKET..]));
+                assert_eq!(stamp.check, crc32fast::hash(&bytes[PACKET_LEN..]));
                 assert_eq!(stamp.packets, 7);
             }
             let place = number * 7 + index;
@@ -84,7 +84,7 @@ pub(crate) fn check(rate: u64, clock_pid: u16, sent: &[(Time, Vec<u8>)]) -> Hash
             {
                 // The position of a packet determines its clock, to within one tick.
                 let (first_place, first) = *first_clock.get_or_insert((place, clock));
-                let passed = u128::from(place - first_place) * 8 * PACKET as u128;
+                let passed = u128::from(place - first_place) * 8 * PACKET_LEN as u128;
                 let passed = passed * u128::from(PCR_HZ) / u128::from(rate);
                 let shown = (clock + PCR_WRAP - first) % PCR_WRAP;
                 assert!(passed.abs_diff(shown.into()) <= 1, "{passed} {shown}");
@@ -95,7 +95,7 @@ pub(crate) fn check(rate: u64, clock_pid: u16, sent: &[(Time, Vec<u8>)]) -> Hash
         }
     }
     assert!(first_clock.is_some());
-    let apart = PCR_HZ / 10 * rate / PCR_HZ / (8 * PACKET as u64);
+    let apart = PCR_HZ / 10 * rate / PCR_HZ / (8 * PACKET_LEN as u64);
     assert!(
         tables.windows(2).all(|two| two[1] - two[0] <= apart),
         "{tables:?}"
@@ -121,7 +121,7 @@ fn generated_streams_meet_the_standard() {
 #[test]
 fn refused_datagrams_are_counted_and_length_is_kept() {
     let looped = Arc::new(LoopedStream::synthetic(1_052_800).expect("a possible rate"));
-    let mut flow = TsFlow::new(TsSettings {
+    let mut flow = TsFlow::new(TsFlowSettings {
         length: Some(Duration::from_secs(1)),
         ..settings(&looped)
     });
@@ -131,10 +131,10 @@ fn refused_datagrams_are_counted_and_length_is_kept() {
     let mut left = 0;
     while flow.next_packet(late).is_some() {
         left += 1;
-        flow.left((left % 4 != 0).then_some(Handover::at(late)));
+        flow.report_departure((left % 4 != 0).then_some(Handover::at(late)));
     }
     assert_eq!((left, flow.next_due()), (100, None));
-    let sent = flow.sent();
+    let sent = flow.statistics();
     assert_eq!((sent.datagrams, sent.sent, sent.refused), (100, 75, 25));
     assert_eq!(sent.bytes, 75 * 1316);
     assert_eq!(sent.url, "udp://239.81.0.1:4056");
@@ -154,7 +154,7 @@ fn rtp_header_precedes_the_packets() {
         timestamp: u32::MAX - 100,
     };
     let sent = all_of(
-        TsSettings {
+        TsFlowSettings {
             rtp: Some(rtp),
             ..settings(&looped)
         },

@@ -19,7 +19,7 @@ struct Bench {
 
 impl Bench {
     fn new() -> Bench {
-        let dues = Dues {
+        let dues = StartTimes {
             due: ms(0),
             started: ms(0),
             asked: ms(0),
@@ -32,7 +32,7 @@ impl Bench {
 
     /// Delivers a message that begins with `head`.
     fn comes(&mut self, video: bool, at: Time, timestamp: u32, head: &[u8]) {
-        let media = Media {
+        let media = MediaMessage {
             video,
             timestamp,
             stream: 1,
@@ -41,9 +41,9 @@ impl Bench {
             head,
             body: Vec::new(),
         };
-        let mut times = Times::new(&[], at);
+        let mut times = ArrivalTimes::new(&[], at);
         self.playing
-            .media(&media, 1, &mut times, &mut self.recorder);
+            .handle_media(&media, 1, &mut times, &mut self.recorder);
     }
 
     fn count(&self, counter: CounterId) -> u64 {

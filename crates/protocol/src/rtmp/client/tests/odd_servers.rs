@@ -7,8 +7,8 @@ use measure::{CounterId, Recorder};
 use super::CATALOGUE;
 use crate::media::frames::metrics as frames;
 use crate::rtmp::client::*;
-use crate::rtmp::codec::message::Kind;
-use crate::rtmp::codec::write::Head;
+use crate::rtmp::codec::message::MessageType;
+use crate::rtmp::codec::write::MessageHeader;
 use crate::session::{Flows, Outbox};
 
 const KEY: &[u8] = &[0x17, 1, 0, 0, 0];
@@ -73,7 +73,7 @@ impl Bench {
         sent
     }
 
-    fn hears(&mut self, bytes: &[u8]) {
+    fn receives(&mut self, bytes: &[u8]) {
         let at = self.now;
         self.input(Input::Bytes {
             channel: CHANNEL,
@@ -90,17 +90,18 @@ impl Bench {
             local: "10.0.0.1:4000".parse().expect("an address"),
             remote: None,
         });
-        let Ok(Step::Send(mut answer)) = Handshake::server(2).take(&hello, &mut 0) else {
+        let Ok(HandshakeStep::Send(mut answer)) = Handshake::server(2).receive(&hello, &mut 0)
+        else {
             panic!("a hello is answered");
         };
         if !echo && let Some(last) = answer.last_mut() {
             *last = !*last;
         }
-        self.hears(&answer);
+        self.receives(&answer);
         self
     }
 
-    fn says(&mut self, name: &str, transaction: f64, arguments: Vec<Value>) {
+    fn sends_command(&mut self, name: &str, transaction: f64, arguments: Vec<Value>) {
         let command = Command {
             name: name.to_owned(),
             transaction,
@@ -108,15 +109,15 @@ impl Bench {
         };
         let mut bytes = Vec::new();
         write::command(&command, 0, 128, &mut bytes);
-        self.hears(&bytes);
+        self.receives(&bytes);
     }
 
     fn status(&mut self, code: &str) {
         let information = vec![
-            ("level".to_owned(), Value::text("status")),
-            ("code".to_owned(), Value::text(code)),
+            ("level".to_owned(), Value::string("status")),
+            ("code".to_owned(), Value::string(code)),
         ];
-        self.says(
+        self.sends_command(
             "onStatus",
             0.0,
             vec![Value::Null, Value::Object(information)],
@@ -126,34 +127,34 @@ impl Bench {
     /// A client that plays from a server whose S2 echoes C1 or not.
     fn plays(echo: bool) -> Bench {
         let mut bench = Bench::new().shakes_hands(echo);
-        bench.says("_result", 1.0, vec![Value::Null]);
-        bench.says("_result", 2.0, vec![Value::Null, Value::Number(1.0)]);
+        bench.sends_command("_result", 1.0, vec![Value::Null]);
+        bench.sends_command("_result", 2.0, vec![Value::Null, Value::Number(1.0)]);
         bench.status("NetStream.Play.Start");
         bench.begun = bench.now;
         bench
     }
 
-    fn media(&mut self, kind: Kind, payload: &[u8]) {
+    fn media(&mut self, kind: MessageType, payload: &[u8]) {
         let timestamp = self.now.since(self.begun).as_millis() as u32;
-        let head = Head {
-            chunk_stream: if kind == Kind::Video { 6 } else { 4 },
+        let head = MessageHeader {
+            chunk_stream: if kind == MessageType::Video { 6 } else { 4 },
             kind,
             timestamp,
             stream: self.stream,
         };
         let mut bytes = Vec::new();
         head.write(&[payload, &[7; 20]], 128, &mut bytes);
-        self.hears(&bytes);
+        self.receives(&bytes);
     }
 
     /// Sends both 25 times a second for `seconds`; the payloads begin with the given bytes.
-    fn lasts(&mut self, seconds: u64, video: Option<&[u8]>, audio: Option<&[u8]>) {
+    fn sends_media_for(&mut self, seconds: u64, video: Option<&[u8]>, audio: Option<&[u8]>) {
         for _ in 0..seconds * 25 {
             if let Some(video) = video {
-                self.media(Kind::Video, video);
+                self.media(MessageType::Video, video);
             }
             if let Some(audio) = audio {
-                self.media(Kind::Audio, audio);
+                self.media(MessageType::Audio, audio);
             }
             self.now += Duration::from_millis(40);
         }
@@ -213,8 +214,8 @@ impl Bench {
 #[test]
 fn frozen_video_is_counted_while_audio_plays() {
     let mut bench = Bench::plays(true);
-    bench.lasts(3, Some(KEY), Some(SOUND));
-    bench.lasts(5, None, Some(SOUND));
+    bench.sends_media_for(3, Some(KEY), Some(SOUND));
+    bench.sends_media_for(5, None, Some(SOUND));
     assert_eq!(bench.stops(), None);
     assert_eq!(bench.count(m::STREAMS_SILENT), 1);
     assert_eq!(bench.count(frames::STALLS), 1);
@@ -227,8 +228,8 @@ fn frozen_video_is_counted_while_audio_plays() {
 #[test]
 fn single_picture_counts_as_frozen_video() {
     let mut bench = Bench::plays(true);
-    bench.media(Kind::Video, KEY);
-    bench.lasts(4, None, Some(SOUND));
+    bench.media(MessageType::Video, KEY);
+    bench.sends_media_for(4, None, Some(SOUND));
     assert_eq!(bench.stops(), None);
     assert_eq!(bench.count(m::STREAMS_SILENT), 1);
     assert_eq!(bench.count(frames::STALLS), 1);
@@ -237,8 +238,8 @@ fn single_picture_counts_as_frozen_video() {
 #[test]
 fn stopped_audio_is_counted_while_video_plays() {
     let mut bench = Bench::plays(true);
-    bench.lasts(3, Some(KEY), Some(SOUND));
-    bench.lasts(5, Some(KEY), None);
+    bench.sends_media_for(3, Some(KEY), Some(SOUND));
+    bench.sends_media_for(5, Some(KEY), None);
     assert_eq!(bench.stops(), None);
     assert_eq!(bench.count(m::STREAMS_SILENT), 1);
 }
@@ -246,12 +247,12 @@ fn stopped_audio_is_counted_while_video_plays() {
 #[test]
 fn audio_only_streams_and_short_gaps_are_not_counted() {
     let mut bench = Bench::plays(true);
-    bench.lasts(5, None, Some(SOUND));
+    bench.sends_media_for(5, None, Some(SOUND));
     assert_eq!(bench.stops(), None);
     assert_eq!(bench.count(m::STREAMS_SILENT), 0);
     let mut bench = Bench::plays(true);
-    bench.lasts(3, Some(KEY), Some(SOUND));
-    bench.lasts(1, None, Some(SOUND));
+    bench.sends_media_for(3, Some(KEY), Some(SOUND));
+    bench.sends_media_for(1, None, Some(SOUND));
     assert_eq!(bench.stops(), None);
     assert_eq!(bench.count(m::STREAMS_SILENT), 0);
 }
@@ -260,22 +261,22 @@ fn audio_only_streams_and_short_gaps_are_not_counted() {
 fn viewer_without_a_key_frame_fails() {
     for video in [PICTURE, VIDEO_CONFIG, &[0x1d, 1]] {
         let mut bench = Bench::plays(true);
-        bench.lasts(4, Some(video), Some(SOUND));
+        bench.sends_media_for(4, Some(video), Some(SOUND));
         let (reason, detail) = bench.stops().expect("it saw nothing");
         assert_eq!(reason, "no_picture", "{detail}");
     }
     // Too short for a failure.
     let mut bench = Bench::plays(true);
-    bench.lasts(1, Some(PICTURE), Some(SOUND));
+    bench.sends_media_for(1, Some(PICTURE), Some(SOUND));
     assert_eq!(bench.stops(), None);
 }
 
 #[test]
 fn hevc_without_enhanced_rtmp_waits_for_its_key_frame() {
     let mut bench = Bench::plays(true);
-    bench.media(Kind::Video, &[0x1c, 0, 0, 0, 0]);
-    bench.lasts(3, Some(&[0x2c, 1, 0, 0, 0]), None);
-    bench.lasts(1, Some(&[0x1c, 1, 0, 0, 0]), None);
+    bench.media(MessageType::Video, &[0x1c, 0, 0, 0, 0]);
+    bench.sends_media_for(3, Some(&[0x2c, 1, 0, 0, 0]), None);
+    bench.sends_media_for(1, Some(&[0x1c, 1, 0, 0, 0]), None);
     assert_eq!(bench.stops(), None);
     assert_eq!(bench.count(m::VIDEO_FRAMES), 100);
     assert!((2.9..3.1).contains(&bench.most(m::KEY_FRAME_DELAY)));
@@ -285,13 +286,13 @@ fn hevc_without_enhanced_rtmp_waits_for_its_key_frame() {
 fn only_the_first_track_is_measured() {
     let track = |number: u8| [&b"\x95\x01mp4a"[..], &[number]].concat();
     let mut bench = Bench::plays(true);
-    bench.lasts(2, None, Some(&track(1)));
+    bench.sends_media_for(2, None, Some(&track(1)));
     assert_eq!(bench.stops(), None);
     assert_eq!(bench.count(m::AUDIO_FRAMES), 50);
     let mut bench = Bench::plays(true);
     for _ in 0..50 {
-        bench.media(Kind::Audio, SOUND);
-        bench.media(Kind::Audio, &track(1));
+        bench.media(MessageType::Audio, SOUND);
+        bench.media(MessageType::Audio, &track(1));
         bench.now += Duration::from_millis(40);
     }
     assert_eq!(bench.stops(), None);
@@ -302,7 +303,7 @@ fn only_the_first_track_is_measured() {
 #[test]
 fn media_of_unknown_format_is_no_frame_and_is_named() {
     let mut bench = Bench::plays(true);
-    bench.lasts(2, Some(&[0x1d, 1]), None);
+    bench.sends_media_for(2, Some(&[0x1d, 1]), None);
     let (reason, detail) = bench.stops().expect("nothing came");
     assert_eq!(reason, "no_media");
     let words = "50 video messages of an unknown format: video 13";
@@ -315,7 +316,7 @@ fn media_of_unknown_format_is_no_frame_and_is_named() {
 fn server_without_echo_is_played() {
     for (echo, without) in [(true, 0), (false, 1)] {
         let mut bench = Bench::plays(echo);
-        bench.lasts(2, Some(KEY), Some(SOUND));
+        bench.sends_media_for(2, Some(KEY), Some(SOUND));
         assert_eq!(bench.stops(), None);
         assert_eq!(bench.count(frames::FRAMES), 100);
         assert_eq!(bench.count(m::HANDSHAKES_WITHOUT_ECHO), without);
@@ -327,7 +328,7 @@ fn media_in_another_message_stream_is_played() {
     for stream in [0, 5] {
         let mut bench = Bench::plays(true);
         bench.stream = stream;
-        bench.lasts(2, Some(KEY), Some(SOUND));
+        bench.sends_media_for(2, Some(KEY), Some(SOUND));
         assert_eq!(bench.stops(), None);
         assert_eq!(bench.count(frames::FRAMES), 100);
         assert_eq!(bench.count(m::OTHER_STREAM_MEDIA), 100);
@@ -337,20 +338,20 @@ fn media_in_another_message_stream_is_played() {
 #[test]
 fn unreadable_command_does_not_end_the_client() {
     let mut bench = Bench::plays(true);
-    bench.lasts(1, Some(KEY), None);
+    bench.sends_media_for(1, Some(KEY), None);
     // No name; a truncated name; a name without a transaction ID.
     for payload in [&[5][..], &[2, 0, 9, b'o'], &[2, 0, 1, b'o', 5]] {
-        let head = Head {
+        let head = MessageHeader {
             chunk_stream: 3,
-            kind: Kind::Command,
+            kind: MessageType::Command,
             timestamp: 0,
             stream: 0,
         };
         let mut bytes = Vec::new();
         head.write(&[payload], 128, &mut bytes);
-        bench.hears(&bytes);
+        bench.receives(&bytes);
     }
-    bench.lasts(1, Some(KEY), None);
+    bench.sends_media_for(1, Some(KEY), None);
     assert_eq!(bench.stops(), None);
     assert_eq!(bench.count(frames::FRAMES), 50);
     assert_eq!(bench.count(m::UNREADABLE_COMMANDS), 2);
@@ -359,7 +360,7 @@ fn unreadable_command_does_not_end_the_client() {
 #[test]
 fn redirect_target_of_connect_is_reported() {
     let mut bench = Bench::new().shakes_hands(true);
-    let text = |name: &str, value: &str| (name.to_owned(), Value::text(value));
+    let text = |name: &str, value: &str| (name.to_owned(), Value::string(value));
     let ex = vec![
         ("code".to_owned(), Value::Number(302.0)),
         text("redirect", "rtmp://10.0.0.9:1936/live"),
@@ -369,7 +370,7 @@ fn redirect_target_of_connect_is_reported() {
         text("code", "NetConnection.Connect.Rejected"),
         ("ex".to_owned(), Value::Object(ex)),
     ];
-    bench.says("_error", 1.0, vec![Value::Null, Value::Object(information)]);
+    bench.sends_command("_error", 1.0, vec![Value::Null, Value::Object(information)]);
     let Some(Outcome::Failed(failure)) = &bench.outcome else {
         panic!("{:?}", bench.outcome);
     };
@@ -381,7 +382,7 @@ fn redirect_target_of_connect_is_reported() {
 #[test]
 fn end_by_the_server_is_noted() {
     let mut bench = Bench::plays(true);
-    bench.lasts(3, Some(KEY), Some(SOUND));
+    bench.sends_media_for(3, Some(KEY), Some(SOUND));
     bench.status("NetStream.Play.Complete");
     // This status ends a file.
     assert_eq!(bench.outcome, Some(Outcome::Completed));
@@ -390,8 +391,8 @@ fn end_by_the_server_is_noted() {
     assert!(notes[0].contains("3.000 s of media"), "{notes:?}");
     // Video that froze before is still reported when the publisher leaves.
     let mut bench = Bench::plays(true);
-    bench.lasts(3, Some(KEY), Some(SOUND));
-    bench.lasts(5, None, Some(SOUND));
+    bench.sends_media_for(3, Some(KEY), Some(SOUND));
+    bench.sends_media_for(5, None, Some(SOUND));
     bench.status("NetStream.Play.UnpublishNotify");
     bench.waits(3);
     assert_eq!(bench.count(m::STREAMS_SILENT), 1);
@@ -401,16 +402,16 @@ fn end_by_the_server_is_noted() {
 fn unpublish_notify_means_live_despite_stream_is_recorded() {
     let mut bench = Bench::plays(true);
     let mut recorded = Vec::new();
-    write::event(Event::StreamIsRecorded(1), &mut recorded);
-    bench.hears(&recorded);
-    bench.lasts(3, Some(KEY), Some(SOUND));
+    write::event(UserControlEvent::StreamIsRecorded(1), &mut recorded);
+    bench.receives(&recorded);
+    bench.sends_media_for(3, Some(KEY), Some(SOUND));
     bench.status("NetStream.Play.UnpublishNotify");
     bench.waits(3);
     assert_eq!(bench.ended_by_server().0, Duration::from_secs(3));
     // Without a publisher it is a file.
     let mut bench = Bench::plays(true);
-    bench.hears(&recorded);
-    bench.lasts(3, Some(KEY), Some(SOUND));
+    bench.receives(&recorded);
+    bench.sends_media_for(3, Some(KEY), Some(SOUND));
     bench.status("NetStream.Play.Stop");
     assert_eq!(bench.outcome, Some(Outcome::Completed));
 }
@@ -420,7 +421,7 @@ fn live_stream_ends_unless_republished_within_three_seconds() {
     for code in ["NetStream.Play.UnpublishNotify", "NetStream.Play.Stop"] {
         let unpublished = |seconds| {
             let mut bench = Bench::plays(true);
-            bench.lasts(3, Some(KEY), Some(SOUND));
+            bench.sends_media_for(3, Some(KEY), Some(SOUND));
             bench.status(code);
             bench.waits(seconds);
             bench
@@ -433,8 +434,11 @@ fn live_stream_ends_unless_republished_within_three_seconds() {
         // The connection ends as well, or the client is stopped.
         let mut bench = unpublished(2);
         assert_eq!(bench.outcome, None);
-        let (channel, how) = (CHANNEL, Closed::End);
-        bench.input(Input::Closed { channel, how });
+        let (channel, how) = (CHANNEL, CloseReason::End);
+        bench.input(Input::Closed {
+            channel,
+            reason: how,
+        });
         assert_eq!(bench.ended_by_server().0, three);
         let mut bench = unpublished(2);
         assert_eq!(bench.stops(), None);
@@ -448,7 +452,7 @@ fn live_stream_ends_unless_republished_within_three_seconds() {
         // The publisher comes back.
         let mut bench = unpublished(2);
         bench.status("NetStream.Play.PublishNotify");
-        bench.lasts(5, Some(KEY), Some(SOUND));
+        bench.sends_media_for(5, Some(KEY), Some(SOUND));
         bench.waits(1);
         assert_eq!(bench.outcome, None);
         assert_eq!(bench.stops(), None);

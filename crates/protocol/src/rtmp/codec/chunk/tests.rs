@@ -1,25 +1,25 @@
 use proptest::prelude::*;
 
-use super::super::write::{self, Head};
+use super::super::write::{self, MessageHeader};
 use super::*;
 
 /// Messages that a reader returned (type, timestamp, stream, length and first bytes), and their
 /// total size on the wire.
 #[derive(Debug, Default, PartialEq)]
-struct Heard {
+struct ReadResult {
     messages: Vec<(u8, u32, u32, u32, Vec<u8>)>,
     wire: u64,
     failed: Option<Malformed>,
 }
 
-fn hear(pieces: &[&[u8]], keeps_media: bool) -> Heard {
+fn read_pieces(pieces: &[&[u8]], keeps_media: bool) -> ReadResult {
     let mut reader = ChunkReader::new(keeps_media);
-    let mut heard = Heard::default();
+    let mut heard = ReadResult::default();
     for piece in pieces {
         let mut at = 0;
         loop {
-            match reader.next(piece, &mut at) {
-                Ok(Some(Item::Media(media))) => {
+            match reader.next_message(piece, &mut at) {
+                Ok(Some(ReadMessage::Media(media))) => {
                     let kind = if media.video { 9 } else { 8 };
                     let kept = match keeps_media {
                         true => media.body,
@@ -29,13 +29,13 @@ fn hear(pieces: &[&[u8]], keeps_media: bool) -> Heard {
                     let row = (kind, media.timestamp, media.stream, media.length, kept);
                     heard.messages.push(row);
                 }
-                Ok(Some(Item::Message(message))) => {
-                    heard.wire += u64::from(message.wire);
+                Ok(Some(ReadMessage::Message(message))) => {
+                    heard.wire += u64::from(message.wire_bytes);
                     let length = message.payload.len() as u32;
                     let row = (
-                        message.kind,
+                        message.type_id,
                         message.timestamp,
-                        message.stream,
+                        message.message_stream,
                         length,
                         message.payload,
                     );
@@ -53,13 +53,13 @@ fn hear(pieces: &[&[u8]], keeps_media: bool) -> Heard {
     heard
 }
 
-fn head(kind: Kind, timestamp: u32) -> Head {
+fn head(kind: MessageType, timestamp: u32) -> MessageHeader {
     let chunk_stream = match kind {
-        Kind::Video => write::VIDEO,
-        Kind::Audio => write::AUDIO,
+        MessageType::Video => write::VIDEO,
+        MessageType::Audio => write::AUDIO,
         _ => write::COMMANDS,
     };
-    Head {
+    MessageHeader {
         chunk_stream,
         kind,
         timestamp,
@@ -67,12 +67,12 @@ fn head(kind: Kind, timestamp: u32) -> Head {
     }
 }
 
-fn any_kind() -> impl Strategy<Value = Kind> {
+fn any_kind() -> impl Strategy<Value = MessageType> {
     prop_oneof![
-        Just(Kind::Audio),
-        Just(Kind::Video),
-        Just(Kind::Command),
-        Just(Kind::Data)
+        Just(MessageType::Audio),
+        Just(MessageType::Video),
+        Just(MessageType::Command),
+        Just(MessageType::Data)
     ]
 }
 
@@ -93,16 +93,16 @@ proptest! {
             let before = bytes.len();
             let (one, other) = payload.split_at(length / 3);
             head(kind, timestamp).write(&[one, other], chunk_size, &mut bytes);
-            prop_assert_eq!(bytes.len() - before, head(kind, timestamp).written(length, chunk_size));
-            let passed_over = matches!(kind, Kind::Audio | Kind::Video) && !keeps_media;
+            prop_assert_eq!(bytes.len() - before, head(kind, timestamp).wire_bytes(length, chunk_size));
+            let passed_over = matches!(kind, MessageType::Audio | MessageType::Video) && !keeps_media;
             let kept = match passed_over {
-                true => &payload[..length.min(HEAD)],
+                true => &payload[..length.min(HEAD_BYTES_MAX)],
                 false => &payload[..],
             };
-            expected.push((kind.number(), timestamp, 1, length as u32, kept.to_vec()));
+            expected.push((kind.id(), timestamp, 1, length as u32, kept.to_vec()));
         }
         let pieces: Vec<&[u8]> = bytes.chunks(piece).collect();
-        let heard = hear(&pieces, keeps_media);
+        let heard = read_pieces(&pieces, keeps_media);
         prop_assert_eq!(heard.failed, None);
         prop_assert_eq!(heard.messages, expected);
         prop_assert_eq!(heard.wire, bytes.len() as u64);
@@ -114,9 +114,9 @@ proptest! {
         piece in 1usize..60,
         keeps_media: bool,
     ) {
-        let whole = hear(&[&bytes], keeps_media);
+        let whole = read_pieces(&[&bytes], keeps_media);
         let pieces: Vec<&[u8]> = bytes.chunks(piece).collect();
-        prop_assert_eq!(hear(&pieces, keeps_media), whole);
+        prop_assert_eq!(read_pieces(&pieces, keeps_media), whole);
     }
 }
 
@@ -129,7 +129,7 @@ fn chunks_of_several_streams_may_be_interleaved() {
     bytes.extend([4, 0, 0, 41, 0, 0, 2, 8, 1, 0, 0, 0, 0xaf, 1]);
     bytes.extend([0xc6]);
     bytes.extend([0x18; 72]);
-    let heard = hear(&[&bytes], false);
+    let heard = read_pieces(&[&bytes], false);
     let rows: Vec<(u8, u32, u32)> = heard
         .messages
         .iter()
@@ -146,7 +146,7 @@ fn abbreviated_headers_inherit_fields() {
     bytes.extend([0x44, 0, 0, 23, 0, 0, 2, 8, 2, 2]);
     bytes.extend([0x84, 0, 0, 24, 3, 3]);
     bytes.extend([0xc4, 4, 4]);
-    let heard = hear(&[&bytes], false);
+    let heard = read_pieces(&[&bytes], false);
     let rows: Vec<(u32, u32)> = heard.messages.iter().map(|row| (row.1, row.3)).collect();
     assert_eq!(rows, [(40, 1), (63, 2), (87, 2), (111, 2)]);
 }
@@ -165,7 +165,7 @@ fn chunk_stream_ids_of_up_to_three_bytes_are_read() {
         bytes.extend(id);
         bytes.extend([0, 0, 1, 0, 0, 1, 8, 1, 0, 0, 0, 7]);
     }
-    let heard = hear(&[&bytes], false);
+    let heard = read_pieces(&[&bytes], false);
     assert_eq!((heard.messages.len(), heard.failed), (6, None));
 }
 
@@ -185,7 +185,7 @@ fn extended_timestamps_of_type_3_chunks_may_have_any_value() {
         }
         for piece in [1, 3, 7, 150, 2000] {
             let pieces: Vec<&[u8]> = bytes.chunks(piece).collect();
-            let heard = hear(&pieces, true);
+            let heard = read_pieces(&pieces, true);
             let expected = (0..3).map(|message| (9, 0x0102_0304, 1, 300, vec![message; 300]));
             assert_eq!(heard.messages, expected.collect::<Vec<_>>());
             assert_eq!((heard.failed, heard.wire), (None, bytes.len() as u64));
@@ -202,7 +202,7 @@ fn payload_like_an_omitted_extended_timestamp_is_kept() {
         bytes.push(0xc6);
         bytes.extend(part);
     }
-    let heard = hear(&[&bytes], true);
+    let heard = read_pieces(&[&bytes], true);
     assert_eq!(heard.messages, [(9, 0x0102_0304, 1, 264, payload)]);
 }
 
@@ -216,7 +216,7 @@ fn extended_timestamps_may_be_omitted_in_type_3_chunks() {
             bytes.extend([1, 2, 3, 4]);
         }
         bytes.extend([0x18; 72]);
-        let heard = hear(&[&bytes], true);
+        let heard = read_pieces(&[&bytes], true);
         let [(9, 0x0102_0304, 1, 200, payload)] = &heard.messages[..] else {
             panic!("{heard:?}");
         };
@@ -250,16 +250,16 @@ fn omitted_extended_timestamp_costs_no_payload() {
         bytes.push(0xc6);
         bytes.extend((0..tail).map(|byte| 0x20 + byte));
         bytes.extend([7, 0, 0, 5, 0, 0, 6, 9, 1, 0, 0, 0, 1, 2, 3, 4, 5, 6]);
-        let whole = hear(&[&bytes], true);
+        let whole = read_pieces(&[&bytes], true);
         assert_eq!(whole.failed, None);
         assert_eq!(whole.messages.len(), 2, "{whole:?}");
         assert_eq!(whole.messages[0].4.len(), 128 + usize::from(tail));
         assert_eq!(whole.messages[1].4, [1, 2, 3, 4, 5, 6]);
         let single: Vec<&[u8]> = bytes.chunks(1).collect();
-        assert_eq!(hear(&single, true), whole);
+        assert_eq!(read_pieces(&single, true), whole);
         for cut in 0..bytes.len() {
             assert_eq!(
-                hear(&[&bytes[..cut], &bytes[cut..]], true),
+                read_pieces(&[&bytes[..cut], &bytes[cut..]], true),
                 whole,
                 "cut at {cut}"
             );
@@ -283,20 +283,20 @@ fn aggregate_is_split_into_its_parts() {
         aggregate.extend((length as u32 + 11).to_be_bytes());
     }
     let mut bytes = vec![];
-    let of = Head {
+    let of = MessageHeader {
         chunk_stream: 6,
-        kind: Kind::Aggregate,
+        kind: MessageType::Aggregate,
         timestamp: 50,
         stream: 1,
     };
     of.write(&[&aggregate], 128, &mut bytes);
     for (piece, keeps_media) in [(1, false), (7, true), (1000, true), (1000, false)] {
         let pieces: Vec<&[u8]> = bytes.chunks(piece).collect();
-        let heard = hear(&pieces, keeps_media);
+        let heard = read_pieces(&pieces, keeps_media);
         let rows: Vec<(u8, u32)> = heard.messages.iter().map(|row| (row.0, row.1)).collect();
         // The back pointer of the last part completes the aggregate itself.
         assert_eq!(rows, [(8, 50), (9, 70), (18, 71), (9, 90), (22, 50)]);
-        let kept = if keeps_media { 300 } else { HEAD };
+        let kept = if keeps_media { 300 } else { HEAD_BYTES_MAX };
         assert_eq!(
             (heard.messages[3].3, heard.messages[3].4.len()),
             (300, kept)
@@ -306,7 +306,10 @@ fn aggregate_is_split_into_its_parts() {
     let wrong = [9, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0];
     let mut bytes = vec![];
     of.write(&[&wrong], 128, &mut bytes);
-    assert_eq!(hear(&[&bytes], false).failed, Some(Malformed::Aggregate));
+    assert_eq!(
+        read_pieces(&[&bytes], false).failed,
+        Some(Malformed::Aggregate)
+    );
 }
 
 #[test]
@@ -315,7 +318,7 @@ fn aborted_message_is_discarded() {
     bytes.extend([1; 128]);
     bytes.extend([2, 0, 0, 0, 0, 0, 4, 2, 0, 0, 0, 0, 0, 0, 0, 3]);
     bytes.extend([3, 0, 0, 0, 0, 0, 1, 20, 0, 0, 0, 0, 5]);
-    let heard = hear(&[&bytes], false);
+    let heard = read_pieces(&[&bytes], false);
     let rows: Vec<(u8, u32)> = heard.messages.iter().map(|row| (row.0, row.3)).collect();
     assert_eq!((rows, heard.failed), (vec![(2, 4), (20, 1)], None));
 }
@@ -324,7 +327,7 @@ fn aborted_message_is_discarded() {
 fn each_violation_has_its_error() {
     let chunk_size = |size: [u8; 4]| {
         let bytes = [&[2, 0, 0, 0, 0, 0, 4, 1, 0, 0, 0, 0][..], &size].concat();
-        hear(&[&bytes], false).failed
+        read_pieces(&[&bytes], false).failed
     };
     assert_eq!(chunk_size([0; 4]), Some(Malformed::ChunkSize(0)));
     assert_eq!(
@@ -332,7 +335,7 @@ fn each_violation_has_its_error() {
         Some(Malformed::ChunkSize(1 << 31))
     );
     assert_eq!(chunk_size([127, 255, 255, 255]), None);
-    let failed = |bytes: &[u8]| hear(&[bytes], false).failed;
+    let failed = |bytes: &[u8]| read_pieces(&[bytes], false).failed;
     assert_eq!(failed(&[0xc4]), Some(Malformed::NoHeader(4)));
     assert_eq!(
         failed(&[2, 0, 0, 0, 0, 0, 3, 1, 0, 0, 0, 0, 0, 0, 1]),
@@ -365,8 +368,8 @@ fn buffered_bytes_are_bounded() {
     let mut reader = ChunkReader::new(false);
     let mut at = 0;
     let failed = loop {
-        assert!(reader.memory() < KEPT_MAX + 65_536 + STREAMS_MAX * 512);
-        match reader.next(&bytes, &mut at) {
+        assert!(reader.memory() < BUFFERED_BYTES_MAX + 65_536 + STREAMS_MAX * 512);
+        match reader.next_message(&bytes, &mut at) {
             Ok(Some(_)) => {}
             Ok(None) => break None,
             Err(malformed) => break Some(malformed),

@@ -5,7 +5,7 @@ use crate::media::rtp::StreamSummary;
 use crate::testing::summaries;
 
 /// Answers the TEARDOWN that must come next. Returns the outcome.
-fn torn_down(bench: &mut Bench) -> Outcome {
+fn answer_teardown(bench: &mut ClientBench) -> Outcome {
     while matches!(
         bench.out.front(),
         Some(
@@ -25,11 +25,11 @@ fn torn_down(bench: &mut Bench) -> Outcome {
 }
 
 /// Plays without reports, and without keep-alives within the time of the test.
-fn quiet(sdp: &str, streams: u16) -> Bench {
-    let mut bench = Bench::udp();
+fn play_without_timers(sdp: &str, streams: u16) -> ClientBench {
+    let mut bench = ClientBench::udp();
     bench.client.config.receiver_reports = false;
     bench.play_udp(sdp, streams);
-    bench.client.keep_alive = None;
+    bench.client.keep_alive_due = None;
     bench
 }
 
@@ -44,7 +44,7 @@ fn assert_ended_by_server(outcome: &Outcome) {
 
 #[test]
 fn bye_of_every_stream_ends_the_media() {
-    let mut bench = quiet(&TWO.replace("a=range:npt=0-30\r\n", ""), 2);
+    let mut bench = play_without_timers(&TWO.replace("a=range:npt=0-30\r\n", ""), 2);
     bench.packet(0, 1);
     bench.packet(1, 1);
     bench.after(1000);
@@ -54,14 +54,14 @@ fn bye_of_every_stream_ends_the_media() {
     let at = bench.now;
     bench.deadline();
     assert_eq!(bench.now, at + Duration::from_millis(200));
-    assert_ended_by_server(&torn_down(&mut bench));
+    assert_ended_by_server(&answer_teardown(&mut bench));
 }
 
 #[test]
 fn bye_as_sent_by_vlc_ends_the_media() {
-    let mut bench = quiet(&TWO.replace("a=range:npt=0-30\r\n", ""), 2);
+    let mut bench = play_without_timers(&TWO.replace("a=range:npt=0-30\r\n", ""), 2);
     let mut packet = Vec::new();
-    rtcp::write_sender_report(&mut packet, &rtcp::SenderReportInfo::default(), &[]);
+    rtcp::write_sender_report(&mut packet, &rtcp::SenderInfo::default(), &[]);
     rtcp::write_cname(&mut packet, 0, "127.0.0.1");
     rtcp::write_bye(&mut packet, &[0], None);
     for stream in 0..2 {
@@ -69,12 +69,12 @@ fn bye_as_sent_by_vlc_ends_the_media() {
         bench.rtcp(stream, &packet);
     }
     bench.deadline();
-    assert_ended_by_server(&torn_down(&mut bench));
+    assert_ended_by_server(&answer_teardown(&mut bench));
 }
 
 #[test]
 fn bye_of_another_source_is_ignored() {
-    let mut bench = quiet(ONE, 1);
+    let mut bench = play_without_timers(ONE, 1);
     bench.packet(0, 1);
     let mut other = Vec::new();
     rtcp::write_bye(&mut other, &[1234], None);
@@ -88,7 +88,7 @@ fn bye_of_another_source_is_ignored() {
 
 #[test]
 fn a_new_source_cancels_the_bye() {
-    let mut bench = quiet(ONE, 1);
+    let mut bench = play_without_timers(ONE, 1);
     bench.packet(0, 1);
     bench.rtcp(0, &bye());
     let sink = bench.client.streams[0].sink;
@@ -102,7 +102,7 @@ fn a_new_source_cancels_the_bye() {
 
 #[test]
 fn silence_at_the_known_end_completes() {
-    let mut bench = quiet(TWO, 2);
+    let mut bench = play_without_timers(TWO, 2);
     let first = bench.now;
     for seq in 0..295 {
         bench.packet(0, seq);
@@ -120,12 +120,12 @@ fn silence_at_the_known_end_completes() {
         bench.now,
         (last + Duration::from_secs(1)).max(first + Duration::from_secs(29))
     );
-    assert_eq!(torn_down(&mut bench), Outcome::Completed);
+    assert_eq!(answer_teardown(&mut bench), Outcome::Completed);
 }
 
 #[test]
 fn silence_long_before_the_known_end_is_a_failure() {
-    let mut bench = quiet(TWO, 2);
+    let mut bench = play_without_timers(TWO, 2);
     bench.packet(0, 1);
     let last = bench.now;
     while bench
@@ -154,7 +154,7 @@ fn silence_long_before_the_known_end_is_a_failure() {
 }
 
 /// Sends ten packets a second for this number of seconds, then none until the session ends.
-fn plays_then_falls_silent(bench: &mut Bench, seconds: u16) -> Outcome {
+fn plays_then_falls_silent(bench: &mut ClientBench, seconds: u16) -> Outcome {
     for seq in 0..seconds * 10 + 1 {
         bench.packet(0, seq);
         bench.input(Input::Deadline);
@@ -168,7 +168,7 @@ fn plays_then_falls_silent(bench: &mut Bench, seconds: u16) -> Outcome {
     if is_teardown_answered {
         bench.ended().1
     } else {
-        torn_down(bench)
+        answer_teardown(bench)
     }
 }
 
@@ -176,7 +176,7 @@ fn plays_then_falls_silent(bench: &mut Bench, seconds: u16) -> Outcome {
 fn silence_does_not_advance_media_to_its_end() {
     // Silent from 22 s of 30 s on: the end passes before the silence limit of 10 s.
     for (seconds, stopped) in [(22, true), (28, true), (29, false), (30, false)] {
-        let mut bench = quiet(TWO, 2);
+        let mut bench = play_without_timers(TWO, 2);
         let outcome = plays_then_falls_silent(&mut bench, seconds);
         match outcome {
             Outcome::Failed(f) if stopped => assert_eq!(f.reason, "media_stopped"),
@@ -187,7 +187,7 @@ fn silence_does_not_advance_media_to_its_end() {
     // The last twentieth of long media may be missing.
     let long = TWO.replace("npt=0-30", "npt=0-100");
     for (seconds, stopped) in [(94, true), (95, false)] {
-        let mut bench = quiet(&long, 2);
+        let mut bench = play_without_timers(&long, 2);
         let outcome = plays_then_falls_silent(&mut bench, seconds);
         assert_eq!(
             matches!(outcome, Outcome::Failed(_)),
@@ -200,7 +200,7 @@ fn silence_does_not_advance_media_to_its_end() {
 #[test]
 fn late_wake_up_does_not_turn_silence_into_an_end() {
     // The client may be called only after all its due times.
-    let mut bench = quiet(TWO, 2);
+    let mut bench = play_without_timers(TWO, 2);
     bench.packet(0, 1);
     bench.after(60_000);
     bench.input(Input::Deadline);
@@ -212,21 +212,21 @@ fn late_wake_up_does_not_turn_silence_into_an_end() {
 
 #[test]
 fn close_after_silence_is_a_failure() {
-    let mut bench = quiet(TWO, 2);
+    let mut bench = play_without_timers(TWO, 2);
     bench.client.config.silence = TimeSpan(Duration::from_secs(100));
     bench.packet(0, 1);
     bench.after(40_000);
     let channel = bench.tcp;
     bench.input(Input::Closed {
         channel,
-        how: Closed::End,
+        reason: CloseReason::End,
     });
     assert_eq!(bench.failed().0, "closed_in_play");
 }
 
 #[test]
 fn bye_without_a_packet_fails_with_no_media() {
-    let mut bench = quiet(TWO, 2);
+    let mut bench = play_without_timers(TWO, 2);
     bench.rtcp(0, &bye());
     bench.after(1000);
     bench.input(Input::Deadline);
@@ -238,7 +238,7 @@ fn bye_without_a_packet_fails_with_no_media() {
     assert_eq!(bench.failed().0, "no_media");
 
     // All due times have passed at once.
-    let mut bench = quiet(TWO, 2);
+    let mut bench = play_without_timers(TWO, 2);
     bench.rtcp(0, &bye());
     bench.rtcp(1, &bye());
     bench.after(60_000);
@@ -246,26 +246,26 @@ fn bye_without_a_packet_fails_with_no_media() {
     assert_eq!(bench.failed().0, "no_media");
 
     // The other stream stays silent.
-    let mut bench = quiet(TWO, 2);
+    let mut bench = play_without_timers(TWO, 2);
     bench.rtcp(0, &bye());
     bench.after(60_000);
     bench.input(Input::Deadline);
     assert_eq!(bench.failed().0, "no_media");
 
     // The server closes the connection right after the BYE.
-    let mut bench = quiet(ONE, 1);
+    let mut bench = play_without_timers(ONE, 1);
     bench.rtcp(0, &bye());
     let channel = bench.tcp;
     bench.input(Input::Closed {
         channel,
-        how: Closed::End,
+        reason: CloseReason::End,
     });
     assert_eq!(bench.failed().0, "no_media");
 }
 
 #[test]
 fn streams_are_reported_while_they_play() {
-    let mut bench = quiet(TWO, 2);
+    let mut bench = play_without_timers(TWO, 2);
     for seq in [1, 2, 5] {
         bench.packet(0, seq);
     }
@@ -291,7 +291,7 @@ fn streams_are_reported_while_they_play() {
 
 #[test]
 fn silence_of_live_media_is_a_failure() {
-    let mut bench = quiet(ONE, 1);
+    let mut bench = play_without_timers(ONE, 1);
     bench.packet(0, 1);
     bench.after(4000);
     bench.packet(0, 2);
@@ -311,7 +311,7 @@ fn silence_of_live_media_is_a_failure() {
 
 #[test]
 fn client_awaits_nothing_while_media_flows() {
-    let mut bench = quiet(ONE, 1);
+    let mut bench = play_without_timers(ONE, 1);
     let mut deadlines = 0;
     for seq in 0..600 {
         bench.packet(0, seq);
@@ -321,7 +321,7 @@ fn client_awaits_nothing_while_media_flows() {
         {
             // The checks after the first packet and after the answer to PLAY are not at deadlines.
             deadlines += 1;
-            assert!(!bench.client.awaits(bench.now), "at {:?}", bench.now);
+            assert!(!bench.client.awaits_input(bench.now), "at {:?}", bench.now);
             bench.input(Input::Deadline);
         }
     }
@@ -331,7 +331,7 @@ fn client_awaits_nothing_while_media_flows() {
     let mut awaited = false;
     while bench.out.is_empty() {
         let deadline = bench.client.deadline().expect("silence");
-        awaited = bench.client.awaits(deadline);
+        awaited = bench.client.awaits_input(deadline);
         bench.deadline();
     }
     assert!(awaited, "what came before the end is heard first");
@@ -340,25 +340,25 @@ fn client_awaits_nothing_while_media_flows() {
 
 #[test]
 fn close_after_a_bye_is_an_end_by_the_server() {
-    let mut bench = quiet(ONE, 1);
+    let mut bench = play_without_timers(ONE, 1);
     bench.packet(0, 1);
     bench.rtcp(0, &bye());
     let channel = bench.tcp;
     bench.input(Input::Closed {
         channel,
-        how: Closed::End,
+        reason: CloseReason::End,
     });
     assert_ended_by_server(&bench.ended().1);
 }
 
 #[test]
 fn stop_after_a_long_wait_is_the_servers_failure() {
-    let stop = |bench: &mut Bench| {
+    let stop = |bench: &mut ClientBench| {
         bench.out.clear();
         let until = bench.now + Duration::from_secs(5);
         bench.input(Input::Stop { until });
     };
-    let mut connecting = Bench::udp();
+    let mut connecting = ClientBench::udp();
     let due = connecting.now;
     connecting.input(Input::Start { due });
     connecting.after(1000);
@@ -366,7 +366,7 @@ fn stop_after_a_long_wait_is_the_servers_failure() {
     assert_eq!(connecting.failed().0, "connect_timeout");
 
     for (wait, reason) in [(999, None), (1000, Some("timeout_describe"))] {
-        let mut describing = Bench::udp();
+        let mut describing = ClientBench::udp();
         describing.connect();
         describing.options();
         describing.after(wait);
@@ -377,30 +377,30 @@ fn stop_after_a_long_wait_is_the_servers_failure() {
         }
     }
 
-    let mut silent = quiet(ONE, 1);
+    let mut silent = play_without_timers(ONE, 1);
     silent.after(1000);
     stop(&mut silent);
     assert_eq!(silent.failed().0, "no_media");
 
-    let mut playing = quiet(ONE, 1);
+    let mut playing = play_without_timers(ONE, 1);
     playing.packet(0, 1);
     playing.after(1000);
     stop(&mut playing);
-    assert_eq!(torn_down(&mut playing), Outcome::Stopped);
+    assert_eq!(answer_teardown(&mut playing), Outcome::Stopped);
 }
 
 #[test]
 fn stop_ends_the_session_in_every_phase() {
-    let stop = |bench: &mut Bench| {
+    let stop = |bench: &mut ClientBench| {
         bench.out.clear();
         let until = bench.now + Duration::from_secs(1);
         bench.input(Input::Stop { until });
     };
-    let mut idle = Bench::udp();
+    let mut idle = ClientBench::udp();
     stop(&mut idle);
     assert_eq!(idle.ended().1, Outcome::Stopped);
 
-    let mut connecting = Bench::udp();
+    let mut connecting = ClientBench::udp();
     let due = connecting.now;
     connecting.input(Input::Start { due });
     stop(&mut connecting);
@@ -408,14 +408,14 @@ fn stop_ends_the_session_in_every_phase() {
     assert_eq!(outcome, Outcome::Stopped);
     assert!(matches!(before[..], [Output::Close { .. }]));
 
-    let mut describing = Bench::udp();
+    let mut describing = ClientBench::udp();
     describing.connect();
     describing.options();
     stop(&mut describing);
     assert_eq!(describing.ended().1, Outcome::Stopped);
 
     // With a session, the client waits for the answer to TEARDOWN, but not forever.
-    let mut playing = Bench::udp();
+    let mut playing = ClientBench::udp();
     playing.set_up_udp(TWO, 2);
     stop(&mut playing);
     playing.asked(Method::Teardown);
@@ -424,13 +424,13 @@ fn stop_ends_the_session_in_every_phase() {
     assert_eq!(playing.ended().1, Outcome::Stopped);
 
     // A server may close the connection instead of answering.
-    let mut closing = Bench::udp();
+    let mut closing = ClientBench::udp();
     closing.play_udp(ONE, 1);
     stop(&mut closing);
     let channel = closing.tcp;
     closing.input(Input::Closed {
         channel,
-        how: Closed::Reset,
+        reason: CloseReason::Reset,
     });
     assert_eq!(closing.ended().1, Outcome::Stopped);
 
@@ -443,7 +443,7 @@ fn stop_ends_the_session_in_every_phase() {
 
 #[test]
 fn ports_that_open_too_late_are_ignored() {
-    let mut bench = Bench::udp();
+    let mut bench = ClientBench::udp();
     bench.connect();
     bench.options();
     bench.describe(ONE);
@@ -469,7 +469,7 @@ fn ports_that_open_too_late_are_ignored() {
 }
 
 /// Sends a packet every `step` ms for `ms`, none for `silent` ms, and then stops the client.
-fn stopped_after_silence(bench: &mut Bench, (step, ms): (u64, u64), silent: u64) {
+fn stopped_after_silence(bench: &mut ClientBench, (step, ms): (u64, u64), silent: u64) {
     for seq in 0..=ms / step {
         if seq > 0 {
             bench.after(step);
@@ -494,10 +494,10 @@ fn stop_after_media_stopped_is_the_servers_failure() {
         ((1, 0), 4000, false),
         ((1, 0), 6000, true),
     ] {
-        let mut bench = quiet(ONE, 1);
+        let mut bench = play_without_timers(ONE, 1);
         stopped_after_silence(&mut bench, played, silent);
         if !fails {
-            assert_eq!(torn_down(&mut bench), Outcome::Stopped, "{played:?}");
+            assert_eq!(answer_teardown(&mut bench), Outcome::Stopped, "{played:?}");
             continue;
         }
         let (reason, detail) = bench.failed();
@@ -521,7 +521,7 @@ fn a_paused_client_has_not_gone_silent() {
             receiver_reports: false,
             ..ClientConfig::default()
         };
-        let mut bench = Bench::new(
+        let mut bench = ClientBench::new(
             if pauses {
                 config
             } else {
@@ -530,7 +530,7 @@ fn a_paused_client_has_not_gone_silent() {
             URL,
         );
         bench.play_udp(ONE, 1);
-        bench.client.keep_alive = None;
+        bench.client.keep_alive_due = None;
         for seq in 0..=10 {
             bench.packet(0, seq);
             bench.after(100);
@@ -547,20 +547,20 @@ fn a_paused_client_has_not_gone_silent() {
         bench.input(Input::Stop { until });
         match fails {
             true => assert_eq!(bench.failed().0, "media_stopped"),
-            false => assert_eq!(torn_down(&mut bench), Outcome::Stopped),
+            false => assert_eq!(answer_teardown(&mut bench), Outcome::Stopped),
         }
     }
 }
 
 #[test]
 fn a_stop_after_the_known_end_or_a_bye_is_no_failure() {
-    let mut over = quiet(TWO, 2);
+    let mut over = play_without_timers(TWO, 2);
     stopped_after_silence(&mut over, (100, 29_500), 5000);
-    assert_eq!(torn_down(&mut over), Outcome::Stopped);
-    let mut over = quiet(TWO, 2);
+    assert_eq!(answer_teardown(&mut over), Outcome::Stopped);
+    let mut over = play_without_timers(TWO, 2);
     stopped_after_silence(&mut over, (100, 15_000), 5000);
     assert_eq!(over.failed().0, "media_stopped");
-    let mut gone = quiet(ONE, 1);
+    let mut gone = play_without_timers(ONE, 1);
     gone.packet(0, 1);
     gone.after(1000);
     gone.packet(0, 2);
@@ -569,7 +569,7 @@ fn a_stop_after_the_known_end_or_a_bye_is_no_failure() {
     gone.out.clear();
     let until = gone.now + Duration::from_secs(5);
     gone.input(Input::Stop { until });
-    assert_eq!(torn_down(&mut gone), Outcome::Stopped);
+    assert_eq!(answer_teardown(&mut gone), Outcome::Stopped);
 }
 
 #[test]
@@ -580,7 +580,7 @@ fn a_bye_long_before_the_known_end_is_a_failure() {
         (28_000, None),
     ] {
         for closes in [false, true] {
-            let mut bench = quiet(TWO, 2);
+            let mut bench = play_without_timers(TWO, 2);
             for seq in 0..=plays / 100 {
                 if seq > 0 {
                     bench.after(100);
@@ -593,15 +593,18 @@ fn a_bye_long_before_the_known_end_is_a_failure() {
             bench.rtcp(1, &bye());
             if closes {
                 let channel = bench.tcp;
-                let how = Closed::End;
-                bench.input(Input::Closed { channel, how });
+                let how = CloseReason::End;
+                bench.input(Input::Closed {
+                    channel,
+                    reason: how,
+                });
             } else {
                 bench.deadline();
             }
             let Some(early) = early else {
                 let outcome = match closes {
                     true => bench.ended().1,
-                    false => torn_down(&mut bench),
+                    false => answer_teardown(&mut bench),
                 };
                 assert_eq!(outcome, Outcome::Completed);
                 continue;
@@ -619,7 +622,7 @@ fn a_bye_long_before_the_known_end_is_a_failure() {
 fn bye_of_media_sent_ahead_is_its_end() {
     // Sent within 20 s, as by servers that fill a buffer first.
     for (packets, complete) in [(700, false), (701, true)] {
-        let mut bench = quiet(&format!("{ONE}a=range:npt=0-30\r\n"), 1);
+        let mut bench = play_without_timers(&format!("{ONE}a=range:npt=0-30\r\n"), 1);
         for seq in 0..packets {
             bench.packet(0, seq);
             bench.input(Input::Deadline);
@@ -631,7 +634,7 @@ fn bye_of_media_sent_ahead_is_its_end() {
             bench.deadline();
         }
         if complete {
-            assert_eq!(torn_down(&mut bench), Outcome::Completed);
+            assert_eq!(answer_teardown(&mut bench), Outcome::Completed);
         } else {
             let (reason, detail) = bench.failed();
             assert_eq!(reason, "media_stopped");

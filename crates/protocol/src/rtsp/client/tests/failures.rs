@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use super::*;
 
 /// Returns a client that waits for the answer to this method, and the request.
-fn waiting_for(method: &Method) -> (Bench, Request) {
-    let mut bench = Bench::udp();
+fn waiting_for(method: &Method) -> (ClientBench, Request) {
+    let mut bench = ClientBench::udp();
     bench.connect();
     if *method != Method::Options {
         bench.options();
@@ -38,10 +38,10 @@ fn failed_connections_have_reasons() {
         (ChannelError::Unreachable, "unreachable"),
         (ChannelError::NameNotFound, "name_not_found"),
         (ChannelError::TimedOut, "connect_timeout"),
-        (ChannelError::NoFiles, "local_files"),
+        (ChannelError::NoDescriptors, "local_files"),
         (ChannelError::Other(5), "connect_other"),
     ] {
-        let mut bench = Bench::udp();
+        let mut bench = ClientBench::udp();
         let due = bench.now;
         bench.input(Input::Start { due });
         let Output::Open { channel, .. } = bench.next() else {
@@ -60,10 +60,10 @@ fn failed_connections_have_reasons() {
 fn failed_ports_have_reasons() {
     for (error, reason) in [
         (ChannelError::NoPorts, "local_ports"),
-        (ChannelError::NoFiles, "local_files"),
+        (ChannelError::NoDescriptors, "local_files"),
         (ChannelError::Other(1), "local_other"),
     ] {
-        let mut bench = Bench::udp();
+        let mut bench = ClientBench::udp();
         bench.connect();
         bench.options();
         bench.describe(ONE);
@@ -94,21 +94,24 @@ fn missing_answers_time_out() {
 #[test]
 fn closed_connections_name_the_outstanding_method() {
     for method in METHODS {
-        for (how, word) in [(Closed::End, "closed"), (Closed::Reset, "reset")] {
+        for (how, word) in [(CloseReason::End, "closed"), (CloseReason::Reset, "reset")] {
             let (mut bench, _) = waiting_for(&method);
             let channel = bench.tcp;
-            bench.input(Input::Closed { channel, how });
+            bench.input(Input::Closed {
+                channel,
+                reason: how,
+            });
             let name = method.name().to_lowercase();
             assert_eq!(bench.failed().0, format!("{word}_in_{name}"));
         }
     }
-    let mut bench = Bench::udp();
+    let mut bench = ClientBench::udp();
     bench.play_udp(TWO, 2);
     bench.packet(0, 1);
     let channel = bench.tcp;
     bench.input(Input::Closed {
         channel,
-        how: Closed::End,
+        reason: CloseReason::End,
     });
     let (reason, detail) = bench.failed();
     assert_eq!(reason, "closed_in_play");
@@ -121,7 +124,7 @@ fn closed_connections_name_the_outstanding_method() {
     let channel = bench.tcp;
     bench.input(Input::Closed {
         channel,
-        how: Closed::Reset,
+        reason: CloseReason::Reset,
     });
     let text = format!(
         "the server reset the connection instead of answering OPTIONS; the answer is not RTSP: it begins with \"SSH-2.0-OpenSSH_9.6\" {ends}"
@@ -137,7 +140,7 @@ fn closed_connections_name_the_outstanding_method() {
     let channel = bench.tcp;
     bench.input(Input::Closed {
         channel,
-        how: Closed::Stuck,
+        reason: CloseReason::SendQueueFull,
     });
     assert_eq!(bench.failed().0, "stuck");
 }
@@ -174,7 +177,7 @@ fn refusals_have_reasons() {
 
 #[test]
 fn wrong_password_fails_and_is_not_shown() {
-    let mut bench = Bench::new(
+    let mut bench = ClientBench::new(
         ClientConfig::default(),
         "rtsp://me:wrong@10.0.0.1:8554/clip",
     );
@@ -203,7 +206,7 @@ fn invalid_and_endless_redirects_fail() {
         bench.answer(&request, 301, headers, "");
         assert_eq!(bench.failed().0, "bad_redirect");
     }
-    let mut bench = Bench::udp();
+    let mut bench = ClientBench::udp();
     bench.connect();
     for _ in 0..5 {
         let options = bench.asked(Method::Options);
@@ -223,12 +226,12 @@ fn servers_cannot_aim_the_client_at_another_host() {
             follow,
             ..ClientConfig::default()
         };
-        Bench::new(config, URL)
+        ClientBench::new(config, URL)
     };
     for (follow, to) in [
-        (Follow::SameHost, "10.0.0.7"),
-        (Follow::SameHost, "victim.example"),
-        (Follow::None, "10.0.0.1"),
+        (RedirectPolicy::SameHost, "10.0.0.7"),
+        (RedirectPolicy::SameHost, "victim.example"),
+        (RedirectPolicy::None, "10.0.0.1"),
     ] {
         let mut bench = following(follow);
         bench.connect();
@@ -240,7 +243,7 @@ fn servers_cannot_aim_the_client_at_another_host() {
         assert!(detail.contains(to), "{detail}");
     }
     // By way of its own host.
-    let mut bench = following(Follow::SameHost);
+    let mut bench = following(RedirectPolicy::SameHost);
     bench.connect();
     let options = bench.asked(Method::Options);
     let own = [("Location", "rtsp://10.0.0.1:9000/")];
@@ -265,7 +268,7 @@ fn servers_cannot_aim_the_client_at_another_host() {
         bench.answer(&setup, 200, &headers, "");
         bench
     };
-    let mut bench = set_up(Follow::SameHost, ";source=10.0.0.7");
+    let mut bench = set_up(RedirectPolicy::SameHost, ";source=10.0.0.7");
     let (reason, detail) = bench.failed();
     assert_eq!(reason, "source_refused");
     assert!(
@@ -273,10 +276,14 @@ fn servers_cannot_aim_the_client_at_another_host() {
         "{detail}"
     );
     for (follow, transport, address) in [
-        (Follow::SameHost, ";source=10.0.0.1", "10.0.0.1:1"),
-        (Follow::SameHost, ";source=0.0.0.0", "10.0.0.1:1"),
-        (Follow::SameHost, ";destination=10.0.0.7", "10.0.0.1:1"),
-        (Follow::Any, ";source=10.0.0.7", "10.0.0.7:1"),
+        (RedirectPolicy::SameHost, ";source=10.0.0.1", "10.0.0.1:1"),
+        (RedirectPolicy::SameHost, ";source=0.0.0.0", "10.0.0.1:1"),
+        (
+            RedirectPolicy::SameHost,
+            ";destination=10.0.0.7",
+            "10.0.0.1:1",
+        ),
+        (RedirectPolicy::Any, ";source=10.0.0.7", "10.0.0.7:1"),
     ] {
         let mut bench = set_up(follow, transport);
         assert!(
@@ -286,7 +293,7 @@ fn servers_cannot_aim_the_client_at_another_host() {
     }
 
     // A control URL of another host is only sent to the connected server.
-    let mut bench = following(Follow::SameHost);
+    let mut bench = following(RedirectPolicy::SameHost);
     bench.connect();
     bench.options();
     let describe = bench.asked(Method::Describe);
@@ -306,7 +313,7 @@ fn flooding_servers_fail_the_client_cheaply() {
         ("RTSP/1.0 100 Continue\r\n\r\n", "flooded"),
     ] {
         for playing in [false, true] {
-            let mut bench = Bench::tcp();
+            let mut bench = ClientBench::tcp();
             if playing {
                 bench.connect();
                 bench.options();
@@ -367,7 +374,7 @@ fn transports_that_were_not_requested_are_rejected() {
             "{transport}"
         );
     }
-    let mut bench = Bench::tcp();
+    let mut bench = ClientBench::tcp();
     bench.connect();
     bench.options();
     bench.describe(ONE);
@@ -397,9 +404,9 @@ fn unusable_answers_have_reasons() {
 
 #[test]
 fn missing_media_times_out() {
-    let mut bench = Bench::udp();
+    let mut bench = ClientBench::udp();
     bench.play_udp(TWO, 2);
-    bench.client.keep_alive = None;
+    bench.client.keep_alive_due = None;
     let answered = bench.now;
     // Datagrams from another address do not count, but the detail names it.
     let sink = bench.client.streams[0].sink;
@@ -418,7 +425,7 @@ fn missing_media_times_out() {
 
 #[test]
 fn request_timeout_is_configurable() {
-    let mut bench = Bench::udp();
+    let mut bench = ClientBench::udp();
     bench.client.config.request_timeout = TimeSpan(Duration::from_millis(300));
     bench.connect();
     let asked = bench.now;

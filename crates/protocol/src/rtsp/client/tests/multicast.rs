@@ -6,17 +6,17 @@ use crate::session::Interface;
 const GROUP: &str = "v=0\r\nc=IN IP4 239.1.2.3/7\r\na=source-filter: incl IN IP4 * 10.0.0.9\r\n\
     m=video 5004 RTP/AVP 96\r\na=rtpmap:96 H264/90000\r\na=control:track1\r\n";
 
-fn bench(interface: Option<&str>) -> Bench {
+fn bench(interface: Option<&str>) -> ClientBench {
     let config = ClientConfig {
         transport: Transport::Multicast,
         interface: interface.map(str::to_owned),
         ..ClientConfig::default()
     };
-    Bench::new(config, URL)
+    ClientBench::new(config, URL)
 }
 
 /// Runs up to the answer to SETUP.
-fn set_up(interface: Option<&str>, sdp: &str, answer: &str) -> Bench {
+fn set_up(interface: Option<&str>, sdp: &str, answer: &str) -> ClientBench {
     let mut bench = bench(interface);
     bench.connect();
     bench.options();
@@ -33,7 +33,7 @@ fn set_up(interface: Option<&str>, sdp: &str, answer: &str) -> Bench {
 }
 
 /// Returns the requested membership.
-fn wanted(bench: &mut Bench) -> Open {
+fn wanted(bench: &mut ClientBench) -> Open {
     let Output::Open { channel, open } = bench.next() else {
         panic!("a membership is wanted");
     };
@@ -42,7 +42,7 @@ fn wanted(bench: &mut Bench) -> Open {
 }
 
 /// Runs up to playback.
-fn play(sdp: &str, answer: &str) -> Bench {
+fn play(sdp: &str, answer: &str) -> ClientBench {
     let mut bench = set_up(None, sdp, answer);
     wanted(&mut bench);
     assert!(bench.out.is_empty(), "the membership comes first");
@@ -72,7 +72,7 @@ fn group_comes_from_the_answer_or_the_description() {
             port: 6000,
             control: 6001,
             sources: vec![address("10.0.0.8")],
-            interface: Interface::Named("eth7".to_owned()),
+            interface: Interface::Name("eth7".to_owned()),
             ttl: 3,
             sink,
         }
@@ -87,7 +87,7 @@ fn group_comes_from_the_answer_or_the_description() {
                 port: 5004,
                 control: 5005,
                 sources: vec![address("10.0.0.9")],
-                interface: Interface::With(address("10.0.0.2")),
+                interface: Interface::Address(address("10.0.0.2")),
                 ttl: 7,
                 sink,
             },
@@ -137,7 +137,7 @@ fn refused_membership_names_the_limit() {
 }
 
 /// Returns whether the client reports within 9 s.
-fn reports(bench: &mut Bench) -> bool {
+fn reports(bench: &mut ClientBench) -> bool {
     bench.packet(0, 1);
     let until = bench.now + Duration::from_secs(9);
     while bench
@@ -179,9 +179,9 @@ fn bye_of_another_receiver_does_not_end_the_stream() {
     bench.rtcp(0, &other);
     bench.packet(0, 1);
     bench.rtcp(0, &other);
-    assert!(bench.client.streams[0].bye.is_none());
+    assert!(bench.client.streams[0].bye_at.is_none());
     bench.rtcp(0, &bye());
-    assert!(bench.client.streams[0].bye.is_some());
+    assert!(bench.client.streams[0].bye_at.is_some());
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn reports_are_rare_in_a_large_group() {
         Duration::from_secs(5)
     );
     for ssrc in 0..100_000 {
-        group.others.heard(ssrc);
+        group.others.add(ssrc);
     }
     // 4096 others and the two of us. All but one of them only receive, and share three quarters of
     // 6250 bytes a second.

@@ -7,10 +7,10 @@ use crate::testing::summaries;
 fn udp_session_runs_from_start_to_teardown() {
     // The media comes from another host.
     let config = ClientConfig {
-        follow: Follow::Any,
+        follow: RedirectPolicy::Any,
         ..ClientConfig::default()
     };
-    let mut bench = Bench::new(config, URL);
+    let mut bench = ClientBench::new(config, URL);
     bench.connect();
     let options = bench.asked(Method::Options);
     assert_eq!(
@@ -130,7 +130,7 @@ fn udp_session_runs_from_start_to_teardown() {
 
 #[test]
 fn tcp_packets_are_received_between_answers() {
-    let mut bench = Bench::tcp();
+    let mut bench = ClientBench::tcp();
     bench.connect();
     bench.options();
     bench.describe(TWO);
@@ -196,7 +196,7 @@ fn tcp_packets_are_received_between_answers() {
 
 #[test]
 fn no_reports_are_sent_if_the_sdp_forbids_them() {
-    let mut bench = Bench::udp();
+    let mut bench = ClientBench::udp();
     let sdp = ONE.replace("a=rtpmap", "b=RR:0\r\na=rtpmap");
     bench.play_udp(&sdp, 1);
     let end = bench.now + Duration::from_secs(9);
@@ -213,7 +213,7 @@ fn no_reports_are_sent_if_the_sdp_forbids_them() {
 
 #[test]
 fn reports_go_to_the_control_port() {
-    let mut bench = Bench::udp();
+    let mut bench = ClientBench::udp();
     bench.play_udp(ONE, 1);
     let mut reports = 0;
     for seq in 0..80 {
@@ -238,7 +238,7 @@ fn reports_go_to_the_control_port() {
 
 #[test]
 fn keep_alives_are_sent_at_half_of_the_timeout() {
-    let mut bench = Bench::udp();
+    let mut bench = ClientBench::udp();
     let config = ClientConfig {
         receiver_reports: false,
         ..ClientConfig::default()
@@ -283,7 +283,7 @@ fn keep_alives_are_sent_at_half_of_the_timeout() {
 
 #[test]
 fn unanswered_keep_alive_is_only_noted() {
-    let mut bench = Bench::udp();
+    let mut bench = ClientBench::udp();
     bench.client.config.receiver_reports = false;
     bench.play_udp(ONE, 1);
     let mut notes = 0;
@@ -307,7 +307,7 @@ fn unanswered_keep_alive_is_only_noted() {
 
 #[test]
 fn credentials_are_sent_after_a_challenge() {
-    let mut bench = Bench::new(
+    let mut bench = ClientBench::new(
         ClientConfig::default(),
         "rtsp://me:secret@10.0.0.1:8554/clip",
     );
@@ -351,10 +351,10 @@ fn credentials_are_sent_after_a_challenge() {
 #[test]
 fn redirect_to_another_host_is_followed_if_allowed() {
     let config = ClientConfig {
-        follow: Follow::Any,
+        follow: RedirectPolicy::Any,
         ..ClientConfig::default()
     };
-    let mut bench = Bench::new(config, URL);
+    let mut bench = ClientBench::new(config, URL);
     bench.connect();
     bench.options();
     let describe = bench.asked(Method::Describe);
@@ -377,7 +377,7 @@ fn redirect_to_another_host_is_followed_if_allowed() {
 #[test]
 fn a_redirect_to_another_port_of_the_same_host_is_followed() {
     for to in ["rtsp://10.0.0.1/other", "rtsp://10.0.0.1:99/other"] {
-        let mut bench = Bench::udp();
+        let mut bench = ClientBench::udp();
         bench.connect();
         let options = bench.asked(Method::Options);
         bench.answer(&options, 302, &[("Location", to)], "");
@@ -386,7 +386,7 @@ fn a_redirect_to_another_port_of_the_same_host_is_followed() {
         assert_eq!(bench.asked(Method::Options).uri, to);
     }
     // The address of a host that the URL names.
-    let mut bench = Bench::new(ClientConfig::default(), "rtsp://cam.example:8554/clip");
+    let mut bench = ClientBench::new(ClientConfig::default(), "rtsp://cam.example:8554/clip");
     let due = bench.now;
     bench.input(Input::Start { due });
     bench.accept("cam.example", 8554);
@@ -399,7 +399,7 @@ fn a_redirect_to_another_port_of_the_same_host_is_followed() {
 
 #[test]
 fn requests_of_the_server_are_answered() {
-    let mut bench = Bench::udp();
+    let mut bench = ClientBench::udp();
     bench.play_udp(ONE, 1);
     for (request, status) in [
         ("OPTIONS * RTSP/1.0\r\nCSeq: 77\r\n\r\n", 200),
@@ -427,7 +427,7 @@ fn requests_of_the_server_are_answered() {
 
 #[test]
 fn unnumbered_answers_are_matched_if_unambiguous() {
-    let mut bench = Bench::udp();
+    let mut bench = ClientBench::udp();
     bench.connect();
     bench.asked(Method::Options);
     // A provisional answer, then one without a number.
@@ -446,7 +446,7 @@ fn unnumbered_answers_are_matched_if_unambiguous() {
 #[test]
 fn options_may_be_refused() {
     for status in [400, 404, 405, 454, 501] {
-        let mut bench = Bench::udp();
+        let mut bench = ClientBench::udp();
         bench.connect();
         let options = bench.asked(Method::Options);
         bench.answer(&options, status, &[], "");
@@ -456,7 +456,7 @@ fn options_may_be_refused() {
 
 #[test]
 fn holes_are_punched_if_configured() {
-    let mut bench = Bench::udp();
+    let mut bench = ClientBench::udp();
     bench.client.config.punch_holes = true;
     bench.connect();
     bench.options();
@@ -479,7 +479,7 @@ fn holes_are_punched_if_configured() {
 
 #[test]
 fn rtp_info_with_unknown_urls_is_matched_by_order() {
-    let mut bench = Bench::udp();
+    let mut bench = ClientBench::udp();
     let play = bench.set_up_udp(TWO, 2);
     let info = "url=rtsp://192.168.1.2/x/1;seq=5, url=rtsp://192.168.1.2/x/2;seq=6";
     bench.answer(&play, 200, &[("RTP-Info", info)], "");

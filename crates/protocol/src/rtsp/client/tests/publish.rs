@@ -9,7 +9,7 @@ use crate::media::source::{MediaSource, SourceConfig};
 use crate::rtsp::config::Transport as By;
 use crate::session::Handover;
 
-fn bench(transport: By, url: &str) -> Bench {
+fn bench(transport: By, url: &str) -> ClientBench {
     let config = ClientConfig {
         transport,
         ..ClientConfig::default()
@@ -20,15 +20,15 @@ fn bench(transport: By, url: &str) -> Bench {
         ..SourceConfig::default()
     };
     let source = MediaSource::new(&media, None);
-    let mut bench = Bench::new(config, url);
+    let mut bench = ClientBench::new(config, url);
     bench.client = Client::new(bench.client.config.clone(), url, 7)
         .expect("a URL")
-        .publishing(Arc::new(source.expect("valid")))
+        .with_source(Arc::new(source.expect("valid")))
         .with_wall_clock(Duration::from_secs(1_700_000_000));
     bench
 }
 
-impl Bench {
+impl ClientBench {
     /// Runs up to the first SETUP.
     fn announce(&mut self) {
         self.connect();
@@ -75,7 +75,7 @@ impl Bench {
             match output {
                 Output::StartFlow { flow, .. } => flows.push(flow),
                 Output::Send { bytes, .. } => reports.push(bytes),
-                Output::Tell { topic, message } => {
+                Output::Publish { topic, message } => {
                     assert_eq!(topic, "rtsp 10.0.0.1 8554 /clip");
                     assert_eq!(&*message, "live");
                 }
@@ -85,11 +85,11 @@ impl Bench {
         }
         assert_eq!((flows.len(), reports.len()), (2, 2));
         for flow in flows {
-            self.flows.reach(flow, |flow| {
+            self.flows.access(flow, |flow| {
                 for _ in 0..20 {
                     let due = flow.next_due().expect("it has not ended");
                     let packet = flow.next_packet(due).expect("it is due");
-                    flow.left(packet.tag, Some(Handover::at(due)));
+                    flow.packet_sent(packet.tag, Some(Handover::at(due)));
                 }
             });
         }
@@ -128,7 +128,7 @@ fn publisher_announces_records_and_tears_down() {
         .iter()
         .map(|output| match output {
             Output::StopFlow { .. } => "stop",
-            Output::Tell { message, .. } if &**message == "gone" => "gone",
+            Output::Publish { message, .. } if &**message == "gone" => "gone",
             Output::Send { bytes, .. } if bytes[0] == b'$' => "goodbye",
             Output::Send { bytes, .. } if bytes.starts_with(b"TEARDOWN") => "teardown",
             _ => "other",
@@ -260,7 +260,7 @@ fn refusals_and_unusable_answers_have_reasons() {
     let channel = cut.tcp;
     cut.input(Input::Closed {
         channel,
-        how: Closed::End,
+        reason: CloseReason::End,
     });
     assert_eq!(cut.failed().0, "closed_in_record");
 }

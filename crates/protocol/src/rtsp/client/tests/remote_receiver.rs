@@ -1,13 +1,15 @@
 //! Media sent to an address other than that of the connection.
 
 use super::*;
-use crate::remote_receiver::messages::{Asked, Said, StreamState, VERSION, line};
+use crate::remote_receiver::messages::{
+    ClientMessage, ReceiverMessage, StreamState, VERSION, to_line,
+};
 use crate::remote_receiver::{MediaConfig, Secret};
 use crate::rtsp::client::Phase;
 use crate::testing::summaries;
 
 /// Runs up to the answer to SETUP, with a client at 10.0.0.2 that requests its media at 10.0.0.3.
-fn answered(status: u16, transport: &str) -> Bench {
+fn answered(status: u16, transport: &str) -> ClientBench {
     let config = ClientConfig {
         media: Some(MediaConfig {
             address: Some("10.0.0.3".parse().expect("an address")),
@@ -16,7 +18,7 @@ fn answered(status: u16, transport: &str) -> Bench {
         ..ClientConfig::default()
     };
     assert_eq!(config.check(), Ok(()));
-    let mut bench = Bench::new(config, URL);
+    let mut bench = ClientBench::new(config, URL);
     bench.connect();
     bench.options();
     bench.describe(ONE);
@@ -119,8 +121,8 @@ fn received_elsewhere() -> ClientConfig {
 }
 
 /// Runs such a client up to DESCRIBE. Returns it with its channel to that machine.
-fn elsewhere() -> (Bench, ChannelId) {
-    let mut bench = Bench::new(received_elsewhere(), URL);
+fn elsewhere() -> (ClientBench, ChannelId) {
+    let mut bench = ClientBench::new(received_elsewhere(), URL);
     let due = bench.now;
     bench.input(Input::Start { due });
     bench.accept("10.0.0.1", 8554);
@@ -141,9 +143,9 @@ fn elsewhere() -> (Bench, ChannelId) {
     (bench, channel)
 }
 
-fn says(bench: &mut Bench, channel: ChannelId, said: &Said) {
+fn says(bench: &mut ClientBench, channel: ChannelId, said: &ReceiverMessage) {
     let at = bench.now;
-    let bytes = line(said);
+    let bytes = to_line(said);
     bench.input(Input::Bytes {
         channel,
         bytes: &bytes,
@@ -153,7 +155,7 @@ fn says(bench: &mut Bench, channel: ChannelId, said: &Said) {
 }
 
 /// Returns the next request to the receiver.
-fn wants(bench: &mut Bench, link: ChannelId) -> Asked {
+fn next_receiver_request(bench: &mut ClientBench, link: ChannelId) -> ClientMessage {
     match bench.next() {
         Output::Send { channel, bytes, .. } if channel == link => {
             serde_json::from_slice(&bytes).expect("a message")
@@ -163,22 +165,27 @@ fn wants(bench: &mut Bench, link: ChannelId) -> Asked {
 }
 
 /// Runs up to playback.
-fn plays_elsewhere() -> (Bench, ChannelId) {
+fn plays_elsewhere() -> (ClientBench, ChannelId) {
     let (mut bench, link) = elsewhere();
     bench.describe(ONE);
     assert!(
         bench.out.is_empty(),
         "no server is asked before the receiver has agreed"
     );
-    let hello = Said::Hello {
+    let hello = ReceiverMessage::Hello {
         version: VERSION,
         challenge: "abc".to_owned(),
     };
     says(&mut bench, link, &hello);
-    assert!(matches!(wants(&mut bench, link), Asked::Proof { .. }));
-    assert!(matches!(wants(&mut bench, link), Asked::Open(wanted) if wanted.clock_rate == 90_000));
+    assert!(matches!(
+        next_receiver_request(&mut bench, link),
+        ClientMessage::Proof { .. }
+    ));
+    assert!(
+        matches!(next_receiver_request(&mut bench, link), ClientMessage::Open(wanted) if wanted.clock_rate == 90_000)
+    );
     assert!(bench.out.is_empty());
-    let opened = |port| Said::Opened {
+    let opened = |port| ReceiverMessage::Opened {
         stream: 0,
         address: "10.0.0.3".parse().expect("an address"),
         port,
@@ -191,18 +198,21 @@ fn plays_elsewhere() -> (Bench, ChannelId) {
     assert!(bench.out.is_empty(), "the server is asked once");
     let headers = [("Session", "a"), ("Transport", transport)];
     bench.answer(&setup, 200, &headers, "");
-    assert!(matches!(wants(&mut bench, link), Asked::Peer { .. }));
+    assert!(matches!(
+        next_receiver_request(&mut bench, link),
+        ClientMessage::Peer { .. }
+    ));
     let play = bench.asked(Method::Play);
     let info = [("RTP-Info", "url=track1;seq=7")];
     bench.answer(&play, 200, &info, "");
-    let base = Asked::Base {
+    let base = ClientMessage::Base {
         rtptime: None,
         stream: 0,
         sequence: 7,
     };
-    assert_eq!(wants(&mut bench, link), base);
+    assert_eq!(next_receiver_request(&mut bench, link), base);
     let age = 2_000_000;
-    says(&mut bench, link, &Said::First { stream: 0, age });
+    says(&mut bench, link, &ReceiverMessage::First { stream: 0, age });
     assert!(matches!(bench.next(), Output::Playing { .. }));
     (bench, link)
 }
@@ -217,16 +227,23 @@ fn remotely_received_media_is_reported_to_its_end() {
         ..StreamState::default()
     };
     state.counts.received = 50;
-    says(&mut bench, link, &Said::Seen(state.clone()));
-    says(&mut bench, link, &Said::Bye { stream: 0, age: 0 });
+    says(&mut bench, link, &ReceiverMessage::Seen(state.clone()));
+    says(
+        &mut bench,
+        link,
+        &ReceiverMessage::Bye { stream: 0, age: 0 },
+    );
     bench.deadline();
     let teardown = bench.asked(Method::Teardown);
     bench.answer(&teardown, 200, &[], "");
-    assert_eq!(wants(&mut bench, link), Asked::Close);
+    assert_eq!(
+        next_receiver_request(&mut bench, link),
+        ClientMessage::Close
+    );
     assert!(bench.out.is_empty(), "the last counts are waited for");
     state.counts.received = 60;
     let streams = vec![state];
-    says(&mut bench, link, &Said::Closed { streams });
+    says(&mut bench, link, &ReceiverMessage::Closed { streams });
     let (before, outcome) = bench.ended();
     assert!(
         matches!(outcome, Outcome::EndedByServer { .. }),
@@ -246,13 +263,13 @@ fn lost_receiver_fails_and_tears_down_the_session() {
     let (mut bench, link) = plays_elsewhere();
     bench.input(Input::Closed {
         channel: link,
-        how: Closed::Reset,
+        reason: CloseReason::Reset,
     });
     bench.asked(Method::Teardown);
     assert_eq!(bench.failed().0, "receiver_lost");
     let (mut bench, link) = elsewhere();
     let why = "full".to_owned();
-    says(&mut bench, link, &Said::Refused { why });
+    says(&mut bench, link, &ReceiverMessage::Refused { why });
     let (reason, detail) = bench.failed();
     assert_eq!(reason, "receiver_lost");
     assert!(
@@ -270,8 +287,8 @@ fn lost_receiver_fails_and_tears_down_the_session() {
 
 #[test]
 fn describing_client_does_not_contact_its_receiver() {
-    let mut bench = Bench::new(ClientConfig::default(), URL);
-    bench.client = Client::asking(received_elsewhere(), URL, 7).expect("a URL");
+    let mut bench = ClientBench::new(ClientConfig::default(), URL);
+    bench.client = Client::describing(received_elsewhere(), URL, 7).expect("a URL");
     bench.connect();
     bench.options();
     bench.describe(ONE);

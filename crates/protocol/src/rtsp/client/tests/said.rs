@@ -4,13 +4,13 @@
 use super::*;
 
 /// Returns a client over TCP that plays a live stream, in a session with a timeout of 6 s.
-fn playing(url: &str) -> Bench {
+fn playing(url: &str) -> ClientBench {
     let config = ClientConfig {
         transport: Transport::Tcp,
         receiver_reports: false,
         ..ClientConfig::default()
     };
-    let mut bench = Bench::new(config, url);
+    let mut bench = ClientBench::new(config, url);
     bench.connect();
     bench.options();
     bench.describe(ONE);
@@ -24,7 +24,11 @@ fn playing(url: &str) -> Bench {
 }
 
 /// Plays for `steps` of 100 ms. Returns the requests and the notes.
-fn play_on(bench: &mut Bench, seq: &mut u16, steps: u16) -> (Vec<Request>, Vec<&'static str>) {
+fn play_on(
+    bench: &mut ClientBench,
+    seq: &mut u16,
+    steps: u16,
+) -> (Vec<Request>, Vec<&'static str>) {
     let (mut asked, mut notes) = (Vec::new(), Vec::new());
     for _ in 0..steps {
         bench.after(100);
@@ -64,8 +68,11 @@ fn the_next_keep_alive_does_not_wait_for_an_answer() {
     assert_eq!(asked.len(), 100);
     assert!(bench.client.pending.len() <= 8);
     let channel = bench.tcp;
-    let how = Closed::End;
-    bench.input(Input::Closed { channel, how });
+    let how = CloseReason::End;
+    bench.input(Input::Closed {
+        channel,
+        reason: how,
+    });
     let (reason, detail) = bench.failed();
     assert_eq!(reason, "closed_in_play");
     assert!(detail.contains("GET_PARAMETER"), "{detail}");
@@ -116,8 +123,11 @@ fn a_refused_keep_alive_is_named_when_the_server_closes() {
         "",
     );
     let channel = bench.tcp;
-    let how = Closed::End;
-    bench.input(Input::Closed { channel, how });
+    let how = CloseReason::End;
+    bench.input(Input::Closed {
+        channel,
+        reason: how,
+    });
     let (_, detail) = bench.failed();
     assert!(
         detail.contains("keep-alive OPTIONS was answered 401"),
@@ -128,7 +138,7 @@ fn a_refused_keep_alive_is_named_when_the_server_closes() {
 #[test]
 fn another_nonce_is_a_fresh_challenge_once() {
     let challenge = |nonce: &str| format!("Digest realm=\"r\", nonce=\"{nonce}\"");
-    let mut bench = Bench::new(ClientConfig::default(), "rtsp://u:p@10.0.0.1:8554/clip");
+    let mut bench = ClientBench::new(ClientConfig::default(), "rtsp://u:p@10.0.0.1:8554/clip");
     bench.connect();
     bench.options();
     for nonce in ["a", "b"] {
@@ -155,7 +165,7 @@ fn another_nonce_is_a_fresh_challenge_once() {
 #[test]
 fn early_session_is_sent_back() {
     for named in [None, Some("late;timeout=20")] {
-        let mut bench = Bench::tcp();
+        let mut bench = ClientBench::tcp();
         bench.connect();
         let options = bench.asked(Method::Options);
         bench.answer(&options, 200, &[("Session", "early;timeout=60")], "");
@@ -175,7 +185,7 @@ fn early_session_is_sent_back() {
 #[test]
 fn only_streams_sent_to_the_client_are_set_up() {
     let streams = |directions: &[&str]| {
-        let mut bench = Bench::tcp();
+        let mut bench = ClientBench::tcp();
         bench.connect();
         bench.options();
         let medias = directions.iter().enumerate().map(|(number, direction)| {
@@ -198,7 +208,7 @@ fn only_streams_sent_to_the_client_are_set_up() {
 #[test]
 fn a_redirect_at_setup_or_play_is_followed() {
     for at in [Method::Setup, Method::Play] {
-        let mut bench = Bench::tcp();
+        let mut bench = ClientBench::tcp();
         bench.connect();
         bench.options();
         bench.describe(ONE);
@@ -247,8 +257,11 @@ fn end_requested_by_the_server_is_named() {
         assert!(answered);
         bench.out.clear();
         let channel = bench.tcp;
-        let how = Closed::End;
-        bench.input(Input::Closed { channel, how });
+        let how = CloseReason::End;
+        bench.input(Input::Closed {
+            channel,
+            reason: how,
+        });
         let outcome = bench.ended().1;
         assert!(
             matches!(outcome, Outcome::EndedByServer { .. }),
@@ -262,7 +275,7 @@ fn end_requested_by_the_server_is_named() {
 
 #[test]
 fn answer_that_is_not_rtsp_is_named() {
-    let mut bench = Bench::tcp();
+    let mut bench = ClientBench::tcp();
     bench.connect();
     bench.options();
     bench.asked(Method::Describe);

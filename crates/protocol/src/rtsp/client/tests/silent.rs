@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::media::rtp::metrics::STREAMS_SILENT;
-use crate::rtsp::client::tests::{Bench, TWO, bye};
+use crate::rtsp::client::tests::{ClientBench, TWO, bye};
 use crate::session::{Input, Outcome, Output};
 
 /// Without a known end.
@@ -14,10 +14,10 @@ fn live() -> String {
 /// Plays for `seconds`, with ten packets a second on the first stream, and on the second up to
 /// `second`; then stops the client. Returns the number of silent streams and the notes about them.
 fn stopped_after(sdp: &str, seconds: u16, second: u16, says_bye: bool) -> (u64, Vec<String>) {
-    let mut bench = Bench::udp();
+    let mut bench = ClientBench::udp();
     bench.client.config.receiver_reports = false;
     bench.play_udp(sdp, 2);
-    bench.client.keep_alive = None;
+    bench.client.keep_alive_due = None;
     for seq in 0..seconds * 10 {
         bench.packet(0, seq);
         if seq < second * 10 {

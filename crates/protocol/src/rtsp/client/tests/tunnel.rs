@@ -5,16 +5,16 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::*;
 
-fn bench() -> Bench {
+fn bench() -> ClientBench {
     let config = ClientConfig {
         transport: Transport::Http,
         ..ClientConfig::default()
     };
-    Bench::new(config, "rtsp://u:p@10.0.0.1:8554/clip?a")
+    ClientBench::new(config, "rtsp://u:p@10.0.0.1:8554/clip?a")
 }
 
 /// Opens the requested connection.
-fn open(bench: &mut Bench) -> ChannelId {
+fn open(bench: &mut ClientBench) -> ChannelId {
     let Output::Open {
         channel,
         open: Open::Tcp { .. },
@@ -31,7 +31,7 @@ fn open(bench: &mut Bench) -> ChannelId {
 }
 
 /// Returns the next bytes sent, which must be on this channel.
-fn sent(bench: &mut Bench, on: ChannelId) -> String {
+fn sent(bench: &mut ClientBench, on: ChannelId) -> String {
     let Output::Send { channel, bytes, .. } = bench.next() else {
         panic!("something is to be sent");
     };
@@ -39,7 +39,7 @@ fn sent(bench: &mut Bench, on: ChannelId) -> String {
     String::from_utf8(bytes).expect("text")
 }
 
-fn hears(bench: &mut Bench, channel: ChannelId, bytes: &[u8]) {
+fn hears(bench: &mut ClientBench, channel: ChannelId, bytes: &[u8]) {
     let at = bench.now;
     bench.input(Input::Bytes {
         channel,
@@ -50,7 +50,7 @@ fn hears(bench: &mut Bench, channel: ChannelId, bytes: &[u8]) {
 }
 
 /// Returns a client that has sent GET.
-fn asked() -> (Bench, ChannelId, String) {
+fn asked() -> (ClientBench, ChannelId, String) {
     let mut bench = bench();
     let due = bench.now;
     bench.input(Input::Start { due });
@@ -65,7 +65,7 @@ fn cookie(head: &str) -> &str {
     cookies.next().expect("there is one")
 }
 
-fn failure(bench: &mut Bench) -> String {
+fn failure(bench: &mut ClientBench) -> String {
     while let Some(output) = bench.out.pop_front() {
         if let Output::Ended(Outcome::Failed(failure)) = output {
             return failure.reason.to_owned();
@@ -121,7 +121,7 @@ fn requests_go_by_post_and_answers_come_by_get() {
 #[test]
 fn two_clients_have_two_cookies() {
     let (_, _, one) = asked();
-    let mut bench = Bench {
+    let mut bench = ClientBench {
         client: Client::new(bench().client.config, URL, 8).expect("a URL"),
         ..bench()
     };
@@ -164,7 +164,10 @@ fn a_failing_post_connection_ends_the_session() {
     let (mut bench, get, _) = asked();
     hears(&mut bench, get, b"HTTP/1.0 200 OK\r\n\r\n");
     let channel = open(&mut bench);
-    let how = Closed::End;
-    bench.input(Input::Closed { channel, how });
+    let how = CloseReason::End;
+    bench.input(Input::Closed {
+        channel,
+        reason: how,
+    });
     assert_eq!(failure(&mut bench), "closed_in_options");
 }

@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn media_is_sent_only_to_allowed_addresses() {
     let set_up = |to: &str| {
-        let mut talk = Talk::new(ServerConfig {
+        let mut talk = ScriptedClient::new(ServerConfig {
             destinations: vec!["127.0.0.9".parse().unwrap()],
             ..config()
         });

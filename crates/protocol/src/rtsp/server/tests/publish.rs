@@ -6,7 +6,7 @@ const SDP: &str = "v=0\r\no=- 0 0 IN IP4 127.0.0.2\r\ns=x\r\nc=IN IP4 127.0.0.2\
     m=video 0 RTP/AVP 96\r\na=rtpmap:96 H264/90000\r\na=control:streamid=0\r\n\
     m=audio 0 RTP/AVP 0\r\na=control:streamid=1\r\n";
 
-fn announce(talk: &mut Talk) -> u16 {
+fn announce(talk: &mut ScriptedClient) -> u16 {
     talk.cseq += 1;
     let text = format!(
         "ANNOUNCE rtsp://h/live RTSP/1.0\r\nCSeq: {}\r\nContent-Type: application/sdp\r\nContent-Length: {}\r\n\r\n{SDP}",
@@ -19,7 +19,7 @@ fn announce(talk: &mut Talk) -> u16 {
 
 #[test]
 fn record_requires_setup_of_all_announced_media() {
-    let mut talk = Talk::new(config());
+    let mut talk = ScriptedClient::new(config());
     assert_eq!(announce(&mut talk), 200);
     for stream in 0..2 {
         assert_eq!(
@@ -37,13 +37,13 @@ fn record_requires_setup_of_all_announced_media() {
 #[test]
 fn leaving_before_record_frees_the_path() {
     let server = Server::new(config()).unwrap();
-    let mut first = Talk::with(&server, 1);
-    let mut second = Talk::with(&server, 2);
+    let mut first = ScriptedClient::with(&server, 1);
+    let mut second = ScriptedClient::with(&server, 2);
     assert_eq!(announce(&mut first), 200);
     assert_eq!(announce(&mut second), 403);
     first.input(Input::Closed {
         channel: CONTROL,
-        how: Closed::Reset,
+        reason: CloseReason::Reset,
     });
     assert_eq!(announce(&mut second), 200);
 }
@@ -52,7 +52,7 @@ fn leaving_before_record_frees_the_path() {
 fn player_ends_with_its_publisher() {
     let server = Server::new(config()).unwrap();
     let publish = |number| {
-        let mut talk = Talk::with(&server, number);
+        let mut talk = ScriptedClient::with(&server, number);
         assert_eq!(announce(&mut talk), 200);
         for stream in 0..2 {
             let setup = format!("SETUP rtsp://h/live/streamid={stream}");
@@ -63,7 +63,7 @@ fn player_ends_with_its_publisher() {
         talk
     };
     let mut first = publish(1);
-    let mut player = Talk::with(&server, 2);
+    let mut player = ScriptedClient::with(&server, 2);
     let transport = "Transport: RTP/AVP/TCP;unicast;interleaved=0-1";
     assert_eq!(
         player
@@ -74,7 +74,7 @@ fn player_ends_with_its_publisher() {
     assert_eq!(player.ask("PLAY rtsp://h/live", &[]).status, 200);
     first.input(Input::Closed {
         channel: CONTROL,
-        how: Closed::End,
+        reason: CloseReason::End,
     });
     // The end is delivered only after another publisher has started.
     let _second = publish(3);
@@ -82,7 +82,7 @@ fn player_ends_with_its_publisher() {
         panic!("{:?}", player.listens);
     };
     let topic = topic.clone();
-    player.input(Input::Told {
+    player.input(Input::TopicMessage {
         topic: &topic,
         message: &"gone".into(),
     });

@@ -6,13 +6,13 @@ use link::{Link, Loss, Settings};
 use measure::Recorder;
 
 use super::*;
-use crate::media::ts::checker::{Checker, CheckerConfig, DatagramCounts, TsCounts};
-use crate::session::Times;
+use crate::media::ts::checker::{DatagramCounts, TsChecker, TsCheckerConfig, TsCounts};
+use crate::session::ArrivalTimes;
 use crate::srt::arq::TsbpdConfig;
-use crate::srt::arq::receiver::{Delivery, Receiver, ReceiverConfig, Verdict};
+use crate::srt::arq::receiver::{Delivery, PacketStatus, Receiver, ReceiverConfig};
 use crate::srt::arq::sender::{PayloadCipher, SenderConfig};
 use crate::srt::arq::statistics::{ReceiverStatistics, SenderStatistics};
-use crate::srt::codec::packet::{DataHeader, Key, Packet};
+use crate::srt::codec::packet::{DataHeader, KeyFlag, Packet};
 use crate::srt::seq::{SeqNumber, SocketClock};
 
 /// XORs each byte with the low byte of the sequence number, and appends that byte 16 times.
@@ -20,17 +20,17 @@ use crate::srt::seq::{SeqNumber, SocketClock};
 struct Turn(u64);
 
 impl PayloadCipher for Turn {
-    fn encrypt(&mut self, header: &DataHeader, payload: &mut BytesMut) -> Key {
+    fn encrypt(&mut self, header: &DataHeader, payload: &mut BytesMut) -> KeyFlag {
         self.0 += 1;
         let key = header.sequence.value() as u8;
         payload.iter_mut().for_each(|byte| *byte ^= key);
         payload.extend_from_slice(&[key; 16]);
-        Key::Odd
+        KeyFlag::Odd
     }
 }
 
 struct Played {
-    left: Left,
+    left: DepartureCounts,
     sent: SenderStatistics,
     received: ReceiverStatistics,
     datagrams: DatagramCounts,
@@ -51,7 +51,7 @@ fn play(seed: u64, loss: Loss, latency: Duration, encrypted: bool, in_order: boo
     }
     let settings = TsFlowSettings {
         looped: Arc::new(LoopedStream::synthetic(2_000_000).expect("a possible rate")),
-        place: SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 9000),
+        stamp_address: SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 9000),
         source: 7,
         wall_clock: Duration::from_secs(1_700_000_000),
         length: Some(Duration::from_secs(2)),
@@ -71,10 +71,10 @@ fn play(seed: u64, loss: Loss, latency: Duration, encrypted: bool, in_order: boo
         Delivery::Counting
     };
     let mut receiver = Receiver::new(ReceiverConfig { delivery, ..config });
-    let mut checker = Checker::new(&CheckerConfig {
+    let mut checker = TsChecker::new(&TsCheckerConfig {
         due: start,
         group: None,
-        before: None,
+        previous_channel: None,
         wall_clock: Some(Duration::from_secs(1_700_000_000)),
     });
     let mut recorder = Recorder::new(crate::registry::HTTP_TS_PROTOCOL.catalogue);
@@ -85,23 +85,23 @@ fn play(seed: u64, loss: Loss, latency: Duration, encrypted: bool, in_order: boo
     };
     let mut media: Link<Vec<u8>> = Link::new(link.clone(), Vec::new(), seed);
     let mut back: Link<Vec<u8>> = Link::new(link, Vec::new(), seed + 1);
-    let mut feed = |header: u32, key: Key, payload: &[u8], at: Time| {
+    let mut feed = |header: u32, key: KeyFlag, payload: &[u8], at: Time| {
         let mut clear = payload.to_vec();
         if encrypted {
-            assert_eq!(key, Key::Odd);
+            assert_eq!(key, KeyFlag::Odd);
             let turn = header as u8;
             assert_eq!(clear.split_off(DATAGRAM), [turn; 16]);
             clear.iter_mut().for_each(|byte| *byte ^= turn);
         }
         assert_eq!(clear.len(), DATAGRAM);
-        checker.feed(&clear, 0, &mut Times::new(&[], at), &mut recorder);
+        checker.feed(&clear, 0, &mut ArrivalTimes::new(&[], at), &mut recorder);
     };
     let (mut now, mut said) = (start, Vec::new());
     while flow.next_due().is_some() {
         while let Some(packet) = flow.next_packet(now) {
             let bytes = [&packet.header[..], &packet.payload].concat();
             let _ = media.send(now, bytes.len() + 28, bytes);
-            flow.left(packet.tag, Some(Handover::at(now)));
+            flow.packet_sent(packet.tag, Some(Handover::at(now)));
         }
         said.clear();
         while flow.sender().write_next(now, &mut said) {
@@ -111,7 +111,7 @@ fn play(seed: u64, loss: Loss, latency: Duration, encrypted: bool, in_order: boo
             match Packet::parse(&delivery.packet).expect("it is one") {
                 Packet::Data(header, payload) => {
                     let verdict = receiver.data(&header, payload, delivery.due);
-                    if !in_order && matches!(verdict, Verdict::New { .. }) {
+                    if !in_order && matches!(verdict, PacketStatus::New { .. }) {
                         feed(header.sequence.value(), header.key, payload, delivery.due);
                     }
                 }
@@ -136,8 +136,8 @@ fn play(seed: u64, loss: Loss, latency: Duration, encrypted: bool, in_order: boo
             Some(flow.sender().control_due()),
             Some(receiver.due()),
             receiver.delivery_due(),
-            media.next(),
-            back.next(),
+            media.next_departure(),
+            back.next_departure(),
         ];
         let next = next
             .into_iter()
@@ -152,7 +152,7 @@ fn play(seed: u64, loss: Loss, latency: Duration, encrypted: bool, in_order: boo
     receiver.finish(now);
     assert_eq!(flow.next_due(), None);
     Played {
-        left: flow.left_so_far(),
+        left: flow.departure_counts(),
         sent: flow.sender().statistics(),
         received: receiver.statistics(),
         datagrams: *checker.datagrams().expect("they are stamped"),

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use measure::Time;
 
-use super::{ACK_EVERY, LIGHT_ACK_EVERY};
+use super::{FULL_ACK_INTERVAL, LIGHT_ACK_PACKETS};
 use crate::srt::seq::SeqNumber;
 
 /// Number of acknowledgements remembered until their ACKACK arrives: 1.2 s of them.
-const REMEMBERED: usize = 128;
+const UNANSWERED_MAX: usize = 128;
 
 /// Minimum time before an acknowledgement is repeated: its ACKACK may have arrived, but may not
 /// have been read.
-const AGAIN_MIN: Duration = Duration::from_millis(50);
+const REPEAT_INTERVAL_MIN: Duration = Duration::from_millis(50);
 
 /// State of acknowledgements.
 #[derive(Debug)]
@@ -21,13 +21,13 @@ pub(super) struct Acks {
     number: u32,
     /// Sequence number and due time of the last full acknowledgement.
     last: SeqNumber,
-    at: Time,
+    last_due_at: Time,
     /// Highest sequence number whose acknowledgement was answered by an ACKACK.
-    answered: SeqNumber,
+    confirmed: SeqNumber,
     /// Number of packets and of light acknowledgements since the last full one.
-    pub(super) since: u32,
-    pub(super) light: u32,
-    unanswered: Box<[Unanswered; REMEMBERED]>,
+    pub(super) packets_since_full: u32,
+    pub(super) light_since_full: u32,
+    unanswered: Box<[Unanswered; UNANSWERED_MAX]>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -48,43 +48,43 @@ impl Acks {
         Acks {
             number: 0,
             last: first,
-            at: Time::ZERO,
-            answered: first,
-            since: 0,
-            light: 0,
-            unanswered: Box::new([none; REMEMBERED]),
+            last_due_at: Time::ZERO,
+            confirmed: first,
+            packets_since_full: 0,
+            light_since_full: 0,
+            unanswered: Box::new([none; UNANSWERED_MAX]),
         }
     }
 
     /// Number of packets after which the next light acknowledgement is due.
     #[inline]
-    pub(super) fn light_at(&self) -> u32 {
-        LIGHT_ACK_EVERY * (self.light + 1)
+    pub(super) fn next_light_at_packets(&self) -> u32 {
+        LIGHT_ACK_PACKETS * (self.light_since_full + 1)
     }
 
     /// Due time of the next full acknowledgement, if everything before `next` has arrived. Never if
     /// the peer has already confirmed it; later if an ACKACK for it may be in flight.
     pub(super) fn due(&self, next: SeqNumber, patience: Duration) -> Time {
-        if next == self.answered {
+        if next == self.confirmed {
             return Time::NEVER;
         }
         let again = if next == self.last {
-            patience.max(AGAIN_MIN)
+            patience.max(REPEAT_INTERVAL_MIN)
         } else {
-            ACK_EVERY
+            FULL_ACK_INTERVAL
         };
-        self.at + again
+        self.last_due_at + again
     }
 
     /// Records a full acknowledgement, and returns its number.
-    pub(super) fn sent(&mut self, next: SeqNumber, now: Time) -> u32 {
+    pub(super) fn record_full(&mut self, next: SeqNumber, now: Time) -> u32 {
         self.number = self.number.checked_add(1).unwrap_or(1);
         // Counted from the due time, so that polling every 10 ms finds one due each time.
-        let planned = (self.at + ACK_EVERY).max(now - ACK_EVERY / 2);
-        (self.last, self.at) = (next, planned.min(now));
-        (self.since, self.light) = (0, 0);
+        let planned = (self.last_due_at + FULL_ACK_INTERVAL).max(now - FULL_ACK_INTERVAL / 2);
+        (self.last, self.last_due_at) = (next, planned.min(now));
+        (self.packets_since_full, self.light_since_full) = (0, 0);
         let number = self.number;
-        self.unanswered[number as usize % REMEMBERED] = Unanswered {
+        self.unanswered[number as usize % UNANSWERED_MAX] = Unanswered {
             number,
             next,
             at: now,
@@ -93,14 +93,14 @@ impl Acks {
     }
 
     /// Handles an ACKACK. Returns the round-trip time, or `None` if the acknowledgement is unknown.
-    pub(super) fn answered(&mut self, number: u32, at: Time) -> Option<Duration> {
-        let place = &mut self.unanswered[number as usize % REMEMBERED];
+    pub(super) fn handle_ackack(&mut self, number: u32, at: Time) -> Option<Duration> {
+        let place = &mut self.unanswered[number as usize % UNANSWERED_MAX];
         if number == 0 || place.number != number {
             return None;
         }
         place.number = 0;
-        if self.answered.is_before(place.next) {
-            self.answered = place.next;
+        if self.confirmed.is_before(place.next) {
+            self.confirmed = place.next;
         }
         Some(at.since(place.at))
     }
@@ -120,16 +120,16 @@ mod tests {
     fn same_ack_waits_while_its_ackack_may_be_unread() {
         let at = |millis: u64| Time::from_nanos(1_000_000_000 + millis * 1_000_000);
         let mut acks = Acks::new(SeqNumber::new(0));
-        acks.sent(SeqNumber::new(5), at(0));
-        let sent = acks.at;
+        acks.record_full(SeqNumber::new(5), at(0));
+        let sent = acks.last_due_at;
         let soon = Duration::from_millis(1);
         let due = |acks: &Acks, next| acks.due(SeqNumber::new(next), soon).since(sent);
         // Newly arrived packets are acknowledged as usual.
-        assert_eq!(due(&acks, 6), ACK_EVERY);
-        assert_eq!(due(&acks, 5), AGAIN_MIN);
+        assert_eq!(due(&acks, 6), FULL_ACK_INTERVAL);
+        assert_eq!(due(&acks, 5), REPEAT_INTERVAL_MIN);
         let late = Duration::from_millis(300);
         assert_eq!(acks.due(SeqNumber::new(5), late).since(sent), late);
-        acks.answered(1, at(30));
+        acks.handle_ackack(1, at(30));
         assert_eq!(acks.due(SeqNumber::new(5), soon), Time::NEVER);
     }
 }

@@ -48,7 +48,7 @@ impl History {
 
     /// True if a packet before `next` has arrived, as far as it is remembered.
     pub(super) fn contains(&self, sequence: SeqNumber, next: SeqNumber) -> bool {
-        let age = next.since(sequence).unsigned_abs();
+        let age = next.distance_from(sequence).unsigned_abs();
         let (word, bit) = self.bit(sequence);
         age <= self.packets() && self.words[word] & bit != 0
     }

@@ -21,7 +21,7 @@ const PAIR_EVERY: u32 = 16;
 const HEADERS: u32 = 28 + HEADER as u32;
 
 /// Maximum payload of libsrt, to which intervals of pairs are scaled.
-const PAYLOAD_USUAL: u64 = 1456;
+const REFERENCE_PAYLOAD: u64 = 1456;
 
 /// Initial intervals: 1 s between packets, 1 ms within a pair.
 const FIRST_INTERVAL: u32 = 1_000_000;
@@ -29,7 +29,7 @@ const FIRST_PAIR: u32 = 1_000;
 
 /// Intervals between recent packets, in microseconds.
 #[derive(Debug)]
-pub(super) struct Rates {
+pub(super) struct RateEstimator {
     last: Option<Time>,
     intervals: [u32; ARRIVALS],
     payloads: [u32; ARRIVALS],
@@ -40,12 +40,12 @@ pub(super) struct Rates {
     pairs: Box<[u32; PAIRS]>,
 }
 
-impl Default for Rates {
-    fn default() -> Rates {
-        Rates {
+impl Default for RateEstimator {
+    fn default() -> RateEstimator {
+        RateEstimator {
             last: None,
             intervals: [FIRST_INTERVAL; ARRIVALS],
-            payloads: [PAYLOAD_USUAL as u32; ARRIVALS],
+            payloads: [REFERENCE_PAYLOAD as u32; ARRIVALS],
             next_interval: 0,
             next_pair: 0,
             pair: None,
@@ -54,16 +54,16 @@ impl Default for Rates {
     }
 }
 
-impl Rates {
-    /// Adds a packet that arrived at `at`. Retransmissions and reordered packets (`sent_anew`) are
-    /// not used for the capacity.
+impl RateEstimator {
+    /// Adds a packet that arrived at `at`. Retransmissions and reordered packets (`out_of_order`)
+    /// are not used for the capacity.
     #[inline]
     pub(super) fn packet(
         &mut self,
         sequence: SeqNumber,
         payload: usize,
         at: Time,
-        sent_anew: bool,
+        out_of_order: bool,
     ) {
         let payload = payload as u32;
         if let Some(last) = self.last.replace(at) {
@@ -73,11 +73,11 @@ impl Rates {
             self.next_interval = self.next_interval.wrapping_add(1);
         }
         match sequence.value() % PAIR_EVERY {
-            0 => self.pair = (!sent_anew).then_some((sequence, at)),
+            0 => self.pair = (!out_of_order).then_some((sequence, at)),
             1 => {
                 if let Some((first, began)) = self.pair.take()
                     && first.next() == sequence
-                    && !sent_anew
+                    && !out_of_order
                 {
                     self.end_of_pair(micros(began, at), payload);
                 }
@@ -88,7 +88,7 @@ impl Rates {
 
     #[cold]
     fn end_of_pair(&mut self, interval: u32, payload: u32) {
-        let usual = u64::from(interval) * PAYLOAD_USUAL / u64::from(payload.max(1));
+        let usual = u64::from(interval) * REFERENCE_PAYLOAD / u64::from(payload.max(1));
         let place = usize::from(self.next_pair) % PAIRS;
         self.pairs[place] = u32::try_from(usual).unwrap_or(u32::MAX).max(1);
         self.next_pair = self.next_pair.wrapping_add(1);
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn rate_is_that_within_bursts_instead_of_the_mean() {
-        let mut rates = Rates::default();
+        let mut rates = RateEstimator::default();
         assert_eq!(rates.now().packets, 1);
         // Three packets every 20 ms, 50 µs apart.
         for number in 0..60_u32 {
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn rate_is_zero_if_intervals_differ_too_much() {
-        let mut rates = Rates::default();
+        let mut rates = RateEstimator::default();
         let mut time = 0;
         for number in 0..40_u32 {
             time += 10_u64.pow(number % 6);
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn capacity_is_measured_by_packet_pairs() {
-        let mut rates = Rates::default();
+        let mut rates = RateEstimator::default();
         assert_eq!(rates.now().capacity, 1000);
         for number in 0..16 * 80_u32 {
             // The interval of a pair is 100 µs, or 300 µs if it contains a retransmission.

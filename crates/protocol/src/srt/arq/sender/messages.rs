@@ -8,16 +8,16 @@ use bytes::Bytes;
 use measure::Time;
 use serde::Serialize;
 
-use super::{Answer, Part, Refused, Sender, TAG, next_message};
+use super::{CIPHER_TAG_MAX, Part, PendingControl, PushError, Sender, next_message};
 use crate::srt::codec::packet::{LossRange, PAYLOAD_MAX, Position};
 use crate::srt::seq::SeqNumber;
 
 /// Time that an acknowledgement may take in addition to the round trip: two periods of the peer's
 /// timer.
-const TIMERS: Duration = Duration::from_millis(20);
+const ACK_TIMERS: Duration = Duration::from_millis(20);
 
 /// Minimum time from the last progress to a repetition.
-const AGAIN_MIN: Duration = Duration::from_millis(100);
+const REPEAT_INTERVAL_MIN: Duration = Duration::from_millis(100);
 
 /// Maximum number of dropped messages that are remembered for a peer that has not acknowledged
 /// them.
@@ -25,7 +25,7 @@ const DROPPED_MAX: usize = 1024;
 
 /// Message counts of a sender. Each accepted message is acknowledged, dropped or still waiting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct SentMessages {
+pub struct SentMessageCounts {
     /// Messages accepted for sending.
     pub taken: u64,
     /// Messages refused because the send buffer had no space for them.
@@ -39,7 +39,7 @@ pub struct SentMessages {
 
 /// State of message mode.
 #[derive(Debug)]
-pub(super) struct Reliable {
+pub(super) struct MessageMode {
     /// Time when the peer last acknowledged a new packet, or when packets started to be in flight.
     progress_at: Time,
     /// Number of full retransmissions since then, plus one.
@@ -47,8 +47,8 @@ pub(super) struct Reliable {
     /// Dropped messages that the peer has not acknowledged.
     dropped: VecDeque<Dropped>,
     /// Time of the last repeated drop requests.
-    said_at: Time,
-    counted: SentMessages,
+    drop_requests_repeated_at: Time,
+    counted: SentMessageCounts,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -57,14 +57,14 @@ struct Dropped {
     range: LossRange,
 }
 
-impl Default for Reliable {
-    fn default() -> Reliable {
-        Reliable {
+impl Default for MessageMode {
+    fn default() -> MessageMode {
+        MessageMode {
             progress_at: Time::ZERO,
             tries: 1,
             dropped: VecDeque::new(),
-            said_at: Time::ZERO,
-            counted: SentMessages::default(),
+            drop_requests_repeated_at: Time::ZERO,
+            counted: SentMessageCounts::default(),
         }
     }
 }
@@ -79,19 +79,19 @@ impl Sender {
         at: Time,
         message: &Bytes,
         in_order: bool,
-    ) -> Result<SeqNumber, Refused> {
+    ) -> Result<SeqNumber, PushError> {
         let most = match self.cipher {
             None => PAYLOAD_MAX,
-            Some(_) => PAYLOAD_MAX - TAG,
+            Some(_) => PAYLOAD_MAX - CIPHER_TAG_MAX,
         };
         let count = message.len().div_ceil(most).max(1);
         self.drop_late(at);
         if self.slots.len() + count > self.packets_max {
             self.statistics.pkt_snd_refused += count as u64;
-            if let Some(reliable) = &mut self.reliable {
+            if let Some(reliable) = &mut self.message_mode {
                 reliable.counted.refused += 1;
             }
-            return Err(Refused::Full);
+            return Err(PushError::Full);
         }
         let first = self.next_sequence();
         let number = next_message(self.message);
@@ -109,17 +109,17 @@ impl Sender {
                 position,
                 in_order,
             };
-            self.take(at, message.slice(begin..end), part);
+            self.enqueue(at, message.slice(begin..end), part);
         }
-        if let Some(reliable) = &mut self.reliable {
+        if let Some(reliable) = &mut self.message_mode {
             reliable.counted.taken += 1;
         }
         Ok(first)
     }
 
     /// Message counts, or `None` in live mode.
-    pub fn messages(&self) -> Option<SentMessages> {
-        self.reliable.as_ref().map(|reliable| reliable.counted)
+    pub fn messages(&self) -> Option<SentMessageCounts> {
+        self.message_mode.as_ref().map(|reliable| reliable.counted)
     }
 
     /// Drops the rest of the oldest message, and informs the peer.
@@ -133,7 +133,7 @@ impl Sender {
             .front()
             .is_some_and(|slot| slot.part.message == message)
         {
-            let sent = self.forget_first();
+            let sent = self.pop_first();
             self.statistics.pkt_snd_drop += 1;
             self.statistics.pkt_snd_drop_unsent += u64::from(!sent);
         }
@@ -141,20 +141,20 @@ impl Sender {
             first,
             last: self.first.minus(1),
         };
-        if let Some(reliable) = &mut self.reliable {
+        if let Some(reliable) = &mut self.message_mode {
             reliable.counted.dropped += 1;
             if reliable.dropped.len() >= DROPPED_MAX {
                 reliable.dropped.pop_front();
             }
             reliable.dropped.push_back(Dropped { message, range });
         }
-        self.answer(Answer::Drop(message, range));
+        self.queue_control(PendingControl::Drop(message, range));
     }
 
     /// Records that the peer acknowledged everything before `next`, and with it `whole` more
     /// messages.
-    pub(super) fn progressed(&mut self, next: SeqNumber, whole: u64, is_new: bool, at: Time) {
-        let Some(reliable) = &mut self.reliable else {
+    pub(super) fn record_progress(&mut self, next: SeqNumber, whole: u64, is_new: bool, at: Time) {
+        let Some(reliable) = &mut self.message_mode else {
             return;
         };
         reliable.counted.acknowledged += whole;
@@ -171,8 +171,8 @@ impl Sender {
     }
 
     /// Records that the first packet in flight left at `at`.
-    pub(super) fn sets_out(&mut self, at: Time) {
-        if let Some(reliable) = &mut self.reliable {
+    pub(super) fn record_first_departure(&mut self, at: Time) {
+        if let Some(reliable) = &mut self.message_mode {
             (reliable.progress_at, reliable.tries) = (at, 1);
         }
     }
@@ -180,50 +180,54 @@ impl Sender {
     /// Answers a NAK with drop requests for the dropped messages in `range`. Returns `false` if
     /// there are none.
     pub(super) fn answer_dropped(&mut self, range: LossRange) -> bool {
-        let Some(reliable) = &self.reliable else {
+        let Some(reliable) = &self.message_mode else {
             return false;
         };
         let dropped = reliable.dropped.iter().filter(|one| {
             let (begins, ends) = (one.range.first, one.range.last);
             !range.last.is_before(begins) && !ends.is_before(range.first)
         });
-        let answers: Vec<Answer> = dropped
-            .map(|one| Answer::Drop(one.message, one.range))
+        let answers: Vec<PendingControl> = dropped
+            .map(|one| PendingControl::Drop(one.message, one.range))
             .collect();
         let any = !answers.is_empty();
         for answer in answers {
-            self.answer(answer);
+            self.queue_control(answer);
         }
         any
     }
 
     /// Time without an acknowledgement after which the sender repeats packets.
-    fn patience(&self) -> Duration {
-        (self.rtt.patience() + TIMERS).max(AGAIN_MIN)
+    fn repeat_interval(&self) -> Duration {
+        (self.rtt.timeout() + ACK_TIMERS).max(REPEAT_INTERVAL_MIN)
     }
 
     /// Time at which all packets in flight are retransmitted, unless an acknowledgement or a NAK
     /// arrives earlier (libsrt's `SRM_LATEREXMIT`). [`Time::NEVER`] if none is in flight, or in
     /// live mode.
-    pub(super) fn repeats_at(&self) -> Time {
-        match &self.reliable {
-            Some(own) if self.sent > 0 && self.wanted == 0 => {
-                own.progress_at + self.patience() * own.tries
+    pub(super) fn retransmit_all_at(&self) -> Time {
+        match &self.message_mode {
+            Some(own) if self.sent > 0 && self.retransmit_count == 0 => {
+                own.progress_at + self.repeat_interval() * own.tries
             }
             _ => Time::NEVER,
         }
     }
 
     /// Marks all packets in flight for retransmission, if that is due.
-    pub(super) fn repeat(&mut self, now: Time) {
-        if self.repeats_at() > now {
+    pub(super) fn retransmit_all(&mut self, now: Time) {
+        if self.retransmit_all_at() > now {
             return;
         }
         for slot in self.slots.range_mut(..self.sent) {
-            slot.wanted = true;
+            slot.needs_retransmission = true;
         }
-        (self.wanted, self.wanted_from, self.wanted_since) = (self.sent, 0, now);
-        if let Some(reliable) = &mut self.reliable {
+        (
+            self.retransmit_count,
+            self.retransmit_from,
+            self.retransmit_requested_at,
+        ) = (self.sent, 0, now);
+        if let Some(reliable) = &mut self.message_mode {
             reliable.progress_at = now;
             reliable.tries = reliable.tries.saturating_add(1);
         }
@@ -231,27 +235,29 @@ impl Sender {
 
     /// Time at which drop requests are repeated; [`Time::NEVER`] if the peer has acknowledged all
     /// dropped messages.
-    pub(super) fn says_dropped_at(&self) -> Time {
-        match &self.reliable {
-            Some(own) if !own.dropped.is_empty() => own.said_at + self.patience(),
+    pub(super) fn repeat_drop_requests_at(&self) -> Time {
+        match &self.message_mode {
+            Some(own) if !own.dropped.is_empty() => {
+                own.drop_requests_repeated_at + self.repeat_interval()
+            }
             _ => Time::NEVER,
         }
     }
 
     /// Repeats drop requests, if they are due.
-    pub(super) fn say_dropped(&mut self, now: Time) {
-        if self.says_dropped_at() > now {
+    pub(super) fn repeat_drop_requests(&mut self, now: Time) {
+        if self.repeat_drop_requests_at() > now {
             return;
         }
-        let Some(reliable) = &mut self.reliable else {
+        let Some(reliable) = &mut self.message_mode else {
             return;
         };
-        reliable.said_at = now;
+        reliable.drop_requests_repeated_at = now;
         // The oldest ones are enough: the peer acknowledges nothing behind them before it has
         // handled them.
-        let room = super::ANSWERS_MAX.saturating_sub(self.answers.len());
+        let room = super::PENDING_CONTROL_MAX.saturating_sub(self.pending_control.len());
         let dropped = reliable.dropped.iter().take(room);
-        let again = dropped.map(|one| Answer::Drop(one.message, one.range));
-        self.answers.extend(again);
+        let again = dropped.map(|one| PendingControl::Drop(one.message, one.range));
+        self.pending_control.extend(again);
     }
 }

@@ -9,7 +9,7 @@ const LATENCY: Duration = Duration::from_millis(120);
 
 /// Error of the due time in microseconds, for the last packet of ten minutes and for the worst one
 /// of the second half, if the sender's clock gains `gains` millionths.
-fn off(gains: i64, answers: bool) -> (i64, i64) {
+fn due_time_errors(gains: i64, answers: bool) -> (i64, i64) {
     let start = Time::from_start(Duration::from_secs(1));
     let theirs = |at: Time| {
         let micros = at.nanos_from(start) / 1000;
@@ -33,7 +33,7 @@ fn off(gains: i64, answers: bool) -> (i64, i64) {
             panic!("it is data");
         };
         let arrives = sent + DELAY;
-        let Verdict::New { due: Some(due), .. } = receiver.data(&header, b"", arrives) else {
+        let PacketStatus::New { due: Some(due), .. } = receiver.data(&header, b"", arrives) else {
             panic!("it is new");
         };
         last = due.nanos_from(arrives + LATENCY) / 1000;
@@ -59,11 +59,11 @@ fn off(gains: i64, answers: bool) -> (i64, i64) {
 fn drift_is_followed_if_the_peer_sends_ackacks() {
     for gains in [-100, 0, 100] {
         // A ten-thousandth of ten minutes is 60 ms.
-        let (last, _) = off(gains, false);
+        let (last, _) = due_time_errors(gains, false);
         assert!((last - gains * 600).abs() < 100, "{gains} {last}");
         // The mean of ten seconds is five seconds old when it is known, and is used for ten: less
         // than 2 ms.
-        let (_, worst) = off(gains, true);
+        let (_, worst) = due_time_errors(gains, true);
         assert!(worst < 2000, "{gains} {worst}");
     }
 }

@@ -1,7 +1,7 @@
 //! A dishonest peer is counted, and has no other effect.
 
 use super::*;
-use crate::srt::arq::sender::{Bandwidth, Refused};
+use crate::srt::arq::sender::{Bandwidth, PushError};
 use crate::srt::codec::packet::{Ack, AckReport, ControlHeader, LossRange, PAYLOAD_MAX, write_nak};
 
 const START: Time = Time::from_nanos(1_000_000_000);
@@ -133,11 +133,11 @@ fn sender_drops_late_packets_and_refuses_overflow() {
         let pushed = sender.push(at(number), Bytes::from_static(b"media"));
         assert_eq!(pushed, Ok(CONFIG_FIRST.plus(number as u32)));
     }
-    assert_eq!(sender.push(at(5), Bytes::new()), Err(Refused::Full));
+    assert_eq!(sender.push(at(5), Bytes::new()), Err(PushError::Full));
     let long = Bytes::from(vec![0; PAYLOAD_MAX + 1]);
     assert_eq!(
         sender.push(at(5), long),
-        Err(Refused::TooLong(PAYLOAD_MAX + 1))
+        Err(PushError::TooLong(PAYLOAD_MAX + 1))
     );
     // The flow window limits the packets in flight.
     let sent = std::iter::from_fn(|| sender.next_packet(at(6))).count();
@@ -161,7 +161,7 @@ fn recent_retransmissions_are_not_repeated() {
     let report = AckReport {
         rtt: 100_000,
         rtt_variance: 5_000,
-        room: 8000,
+        free_packets: 8000,
         rates: None,
     };
     sender.control(&ack(1, 2, Some(report)), at(20));
@@ -176,7 +176,7 @@ fn recent_retransmissions_are_not_repeated() {
 fn sender_keeps_within_its_bandwidth() {
     let clock = SocketClock::new(START);
     let mut sender = Sender::new(SenderConfig {
-        bandwidth: Bandwidth::Most(1_000_000),
+        bandwidth: Bandwidth::Fixed(1_000_000),
         ..SenderConfig::live(CONFIG_FIRST, 7, clock, millis(120))
     });
     for _ in 0..100 {
@@ -247,7 +247,7 @@ fn drop_request_ends_the_wait() {
         if delivery == Delivery::InOrder {
             let mut delivered = Vec::new();
             while let Some(packet) = receiver.deliver(at(200)) {
-                delivered.push(packet.sequence.since(CONFIG_FIRST));
+                delivered.push(packet.sequence.distance_from(CONFIG_FIRST));
             }
             assert_eq!(delivered, [0, 5, 9]);
         }
@@ -259,11 +259,11 @@ fn packets_far_ahead_are_refused() {
     let mut receiver = receiver(Delivery::InOrder);
     assert!(matches!(
         receiver.data(&data(8191, 0), b"", at(0)),
-        Verdict::New { .. }
+        PacketStatus::New { .. }
     ));
     assert_eq!(
         receiver.data(&data(8192, 0), b"", at(0)),
-        Verdict::BeyondWindow
+        PacketStatus::BeyondWindow
     );
     assert_eq!(receiver.statistics().pkt_rcv_beyond_window, 1);
     assert_eq!(receiver.statistics().pkt_rcv_loss, 8191);
@@ -298,14 +298,14 @@ fn round_trip_ends_when_its_answer_arrives() {
 #[test]
 fn packet_in_time_counts_though_it_is_read_late() {
     for (read_behind, in_time) in [(0, false), (3, true)] {
-        let mut receiver = with_config(|config| config.read_behind = millis(read_behind));
+        let mut receiver = with_config(|config| config.read_delay_max = millis(read_behind));
         let due = receiver.due_of(5_000).expect("it has due times");
         receiver.data(&data(0, 0), b"", at(0));
         receiver.data(&data(5, 5), b"", at(5));
         // The deadline has passed, but a packet that arrived before it is not read yet.
         receiver.write_next(due + millis(2), &mut Vec::new());
         let verdict = receiver.data(&data(3, 3), b"", due - millis(1));
-        let is_new = matches!(verdict, Verdict::New { .. });
+        let is_new = matches!(verdict, PacketStatus::New { .. });
         assert_eq!(is_new, in_time, "{read_behind} {verdict:?}");
         // The packet is given up later.
         receiver.write_next(due + millis(9), &mut Vec::new());

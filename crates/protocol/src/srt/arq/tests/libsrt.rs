@@ -96,7 +96,7 @@ fn replay(delivery: Delivery) -> (Receiver, Vec<u32>) {
         if let (true, Ok(Packet::Data(header, payload))) = (to_receiver, Packet::parse(bytes)) {
             let number = u32::from_be_bytes(payload.try_into().expect("it is cut"));
             assert_eq!(header.sequence, first.plus(number));
-            if let Verdict::New { .. } = receiver.data(&header, payload, at) {
+            if let PacketStatus::New { .. } = receiver.data(&header, payload, at) {
                 new.push(number);
             }
         }

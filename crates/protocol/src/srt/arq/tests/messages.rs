@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::srt::arq::sender::SentMessages;
-use crate::srt::messages::{Messages, Outcome as Became};
+use crate::srt::arq::sender::SentMessageCounts;
+use crate::srt::messages::{MessageOutcome as Became, MessageTracker};
 
 /// Interval of messages.
 const EVERY: Duration = Duration::from_millis(20);
@@ -29,7 +29,7 @@ struct Sent {
     /// Time at which each packet first arrived, and was first announced as dropped.
     came: BTreeMap<u32, Time>,
     dropped: BTreeMap<u32, Time>,
-    messages: SentMessages,
+    messages: SentMessageCounts,
     statistics: SenderStatistics,
     waiting: usize,
 }
@@ -92,9 +92,9 @@ fn send(sending: Sending) -> Sent {
     });
     let mut media: Link<Vec<u8>> = Link::new(settings.clone(), Vec::new(), seed);
     let mut back: Link<Vec<u8>> = Link::new(settings, Vec::new(), seed + 1);
-    let mut messages = Messages::default();
+    let mut messages = MessageTracker::default();
     let mut sent = Sent::default();
-    let place = |sequence: SeqNumber| sequence.since(CONFIG_FIRST) as u32;
+    let place = |sequence: SeqNumber| sequence.distance_from(CONFIG_FIRST) as u32;
     let (mut now, mut buffer) = (start, Vec::new());
     let end = start + EVERY * COUNT + Duration::from_secs(20);
     while now < end {
@@ -118,9 +118,9 @@ fn send(sending: Sending) -> Sent {
             match Packet::parse(&delivery.packet).expect("it is one") {
                 Packet::Data(header, payload) => {
                     sent.came.entry(place(header.sequence)).or_insert(at);
-                    if let Verdict::New { .. } = receiver.data(&header, payload, at) {
+                    if let PacketStatus::New { .. } = receiver.data(&header, payload, at) {
                         let behind = receiver.acknowledged();
-                        messages.packet(&header, payload.len(), at, behind, told);
+                        messages.add_packet(&header, payload.len(), at, behind, told);
                     }
                 }
                 Packet::Control(header, control) => {
@@ -179,10 +179,10 @@ fn messages_arrive_whole_despite_losses() {
             // This includes the last ones: unacknowledged packets are retransmitted.
             assert_eq!(whole, sizes, "{seed}");
             assert_eq!(early > 0, !in_order, "{seed}");
-            let expected = SentMessages {
+            let expected = SentMessageCounts {
                 taken: COUNT.into(),
                 acknowledged: COUNT.into(),
-                ..SentMessages::default()
+                ..SentMessageCounts::default()
             };
             assert_eq!((sent.messages, sent.waiting), (expected, 0), "{seed}");
         }
@@ -231,7 +231,7 @@ fn messages_arrive_whole_exactly_if_they_beat_the_drop() {
         let known = sent.became.iter().map(|became| match became {
             Became::Whole(_) | Became::Incomplete => 1,
             Became::Missing(count) => *count,
-            Became::Contradiction => panic!("{seed}: nothing contradicts"),
+            Became::InconsistentPacket => panic!("{seed}: nothing contradicts"),
         });
         let known: u32 = known.sum();
         let last = sent
@@ -294,10 +294,10 @@ fn message_without_buffer_space_is_refused_whole() {
             .push_message(now, &message.slice(..4 * 1456), true)
             .is_ok()
     );
-    let expected = SentMessages {
+    let expected = SentMessageCounts {
         taken: 2,
         refused: 1,
-        ..SentMessages::default()
+        ..SentMessageCounts::default()
     };
     assert_eq!(sender.messages(), Some(expected));
     assert_eq!(sender.statistics().pkt_snd_refused, 6);

@@ -43,7 +43,7 @@ proptest! {
             let mut last = None;
             while let Some(packet) = receiver.deliver(now) {
                 prop_assert_eq!(packet.payload, b"payload");
-                let number = packet.sequence.since(CONFIG_FIRST);
+                let number = packet.sequence.distance_from(CONFIG_FIRST);
                 prop_assert!(last.is_none_or(|last| last < number));
                 last = Some(number);
             }

@@ -2,15 +2,15 @@
 
 use super::*;
 use mediagen::ts::looped_stream::LoopedStream;
-use mediagen::ts::packet::{PACKET, PAT_PID, SYNC, write_pcr};
+use mediagen::ts::packet::{PACKET_LEN, PAT_PID, SYNC, write_pcr};
 use mediagen::ts::tables;
 
 const MAP: u16 = 0x20;
 const VIDEO: u16 = 0x100;
 const AUDIO: u16 = 0x101;
 
-fn packet(pid: u16, flags: u8, number: u64, control: u8, rest: &[u8]) -> [u8; PACKET] {
-    let mut packet = [0xff; PACKET];
+fn packet(pid: u16, flags: u8, number: u64, control: u8, rest: &[u8]) -> [u8; PACKET_LEN] {
+    let mut packet = [0xff; PACKET_LEN];
     let [high, low] = pid.to_be_bytes();
     packet[..4].copy_from_slice(&[SYNC, flags | high, low, control | (number % 16) as u8]);
     packet[4..4 + rest.len()].copy_from_slice(rest);

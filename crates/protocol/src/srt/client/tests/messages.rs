@@ -3,17 +3,17 @@
 use measure::units::Size;
 
 use super::*;
-use crate::srt::arq::message_flow::MadeMessages;
+use crate::srt::arq::message_flow::MessageSource;
 
 /// 50 messages per second.
-const MADE: MadeMessages = MadeMessages {
+const MADE: MessageSource = MessageSource {
     size: 10_000,
     bits_per_second: 4_000_000,
     in_order: true,
     ttl: None,
 };
 
-fn serves(made: MadeMessages, faults: &[&str]) -> ServerConfig {
+fn serves(made: MessageSource, faults: &[&str]) -> ServerConfig {
     ServerConfig {
         messages: Some(made),
         ..server(faults)
@@ -41,7 +41,7 @@ fn publishes() -> ClientConfig {
 
 fn publisher(settings: &PairSettings, config: ClientConfig, query: &str) -> Client {
     let made = config
-        .made(None)
+        .source_media(None)
         .expect("nothing is read")
         .expect("it publishes");
     client(settings, config, query).publishing(made)
@@ -58,7 +58,7 @@ fn messages_are_played_whole_to_their_end() {
         ),
         (MADE, lossy(0.05), &[][..]),
         (
-            MadeMessages {
+            MessageSource {
                 in_order: false,
                 ..MADE
             },
@@ -66,7 +66,7 @@ fn messages_are_played_whole_to_their_end() {
             &[][..],
         ),
         (
-            MadeMessages {
+            MessageSource {
                 size: 1,
                 bits_per_second: 4000,
                 ..MADE
@@ -100,7 +100,7 @@ fn messages_are_played_whole_to_their_end() {
 
 #[test]
 fn only_dropped_messages_are_missed() {
-    let made = MadeMessages {
+    let made = MessageSource {
         ttl: Some(Duration::from_millis(60)),
         ..MADE
     };
@@ -145,7 +145,7 @@ fn published_messages_are_relayed_whole() {
         let player = pair.add_client(waiting(player));
         pair.run(Duration::from_secs(5));
         pair.stop(CLIENT, Duration::from_secs(20));
-        assert_eq!(pair.run(Duration::from_secs(40)), End::Ended);
+        assert_eq!(pair.run(Duration::from_secs(40)), RunEnd::Ended);
         assert_eq!(pair.outcome(CLIENT), Some(&Outcome::Stopped));
         assert_eq!(pair.outcome(player), Some(&Outcome::Completed));
         let mut played = Played(pair);
@@ -196,7 +196,7 @@ fn messages_above_the_bandwidth_wait_and_are_delivered() {
     let mut pair = begin(settings, publisher, serves(MADE, &[]));
     pair.run(Duration::from_secs(4));
     pair.stop(CLIENT, Duration::from_secs(20));
-    assert_eq!(pair.run(Duration::from_secs(40)), End::Ended);
+    assert_eq!(pair.run(Duration::from_secs(40)), RunEnd::Ended);
     let mut played = Played(pair);
     let delays = played
         .0

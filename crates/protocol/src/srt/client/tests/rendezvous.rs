@@ -80,7 +80,7 @@ fn rendezvous_plays_whichever_end_starts_first() {
 fn rendezvous_without_a_peer_times_out() {
     let client = end(Side::Client, ClientConfig::default(), "");
     let mut pair = Pair::new(settings(), Box::new(client), |_| unreachable!("it is UDP"));
-    assert_eq!(pair.run(Duration::from_secs(10)), End::Ended);
+    assert_eq!(pair.run(Duration::from_secs(10)), RunEnd::Ended);
     assert_eq!(Played(pair).reason(), "handshake_timeout");
 }
 

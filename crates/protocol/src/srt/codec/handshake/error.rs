@@ -27,7 +27,7 @@ pub enum HandshakeError {
         length: usize,
     },
     #[error("extension {0} is not valid UTF-8")]
-    NoText(u16),
+    InvalidUtf8(u16),
     /// Repeated extension that is allowed only once.
     #[error("extension {0} is repeated")]
     Repeated(u16),
@@ -48,5 +48,5 @@ pub enum HandshakeError {
     Magic(u16),
     /// Handshake of a type that is invalid in the current state.
     #[error("unexpected handshake of type {0}")]
-    OutOfTurn(i32),
+    UnexpectedType(i32),
 }

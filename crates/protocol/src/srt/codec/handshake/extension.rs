@@ -248,7 +248,7 @@ fn text(kind: u16, content: &[u8]) -> Result<String, HandshakeError> {
     }
     let end = bytes.iter().rposition(|&byte| byte != 0);
     bytes.truncate(end.map_or(0, |last| last + 1));
-    String::from_utf8(bytes).map_err(|_| HandshakeError::NoText(kind))
+    String::from_utf8(bytes).map_err(|_| HandshakeError::InvalidUtf8(kind))
 }
 
 /// Appends words in network byte order.

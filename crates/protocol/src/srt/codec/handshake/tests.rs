@@ -2,8 +2,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn kinds() -> impl Strategy<Value = Kind> {
-    any::<i32>().prop_map(|word| Kind::from_wire(word % 4000))
+fn kinds() -> impl Strategy<Value = HandshakeType> {
+    any::<i32>().prop_map(|word| HandshakeType::from_wire(word % 4000))
 }
 
 prop_compose! {
@@ -89,7 +89,7 @@ fn malformed_handshakes_have_distinct_errors() {
     assert_eq!(with(&[0, 5, 0, 0]), Some(empty));
     assert_eq!(
         with(&[0, 5, 0, 1, 0xff, 0xff, 0xff, 0xff]),
-        Some(HandshakeError::NoText(5))
+        Some(HandshakeError::InvalidUtf8(5))
     );
     assert_eq!(with(&[0, 9, 0, 1, 1, 2, 3, 4]), None);
 }
@@ -110,7 +110,7 @@ fn invalid_values_are_reported() {
         initial_sequence: 7,
         mtu: 1500,
         flow_window: 8192,
-        kind: Kind::Conclusion,
+        kind: HandshakeType::Conclusion,
         socket_id: 1,
         cookie: 0,
         peer_ip: [0; 16],
@@ -142,7 +142,10 @@ fn rejections_have_libsrt_names() {
         Rejection::BADSECRET.to_string(),
         "SRT_REJ_BADSECRET (1010): wrong passphrase"
     );
-    assert_eq!(Kind::from_wire(2403), Kind::Rejected(Rejection::FORBIDDEN));
+    assert_eq!(
+        HandshakeType::from_wire(2403),
+        HandshakeType::Rejected(Rejection::FORBIDDEN)
+    );
     assert!(Rejection::ALL.iter().all(|reason| reason.name().is_some()));
 }
 

@@ -23,10 +23,10 @@ fn data_header() -> impl Strategy<Value = DataHeader> {
         Just(Position::Solo),
     ];
     let key = prop_oneof![
-        Just(Key::None),
-        Just(Key::Even),
-        Just(Key::Odd),
-        Just(Key::Both),
+        Just(KeyFlag::None),
+        Just(KeyFlag::Even),
+        Just(KeyFlag::Odd),
+        Just(KeyFlag::Both),
     ];
     let flags = (position, any::<bool>(), key, any::<bool>());
     (seq(), flags, 0..=MESSAGE_MAX, any::<[u32; 2]>()).prop_map(
@@ -61,7 +61,7 @@ fn control() -> impl Strategy<Value = Control<'static>> {
         |([rtt, rtt_variance, room], rates)| AckReport {
             rtt,
             rtt_variance,
-            room,
+            free_packets: room,
             rates,
         },
     );
@@ -104,7 +104,7 @@ proptest! {
         let mut bytes = header.write().to_vec();
         bytes.extend(b"media");
         prop_assert_eq!(Packet::parse(&bytes), Ok(Packet::Data(header, b"media")));
-        prop_assert_eq!(destination(&bytes), Some(header.destination));
+        prop_assert_eq!(destination_socket_id(&bytes), Some(header.destination));
         prop_assert!(is_data(&bytes));
     }
 
@@ -117,7 +117,7 @@ proptest! {
         let mut bytes = Vec::new();
         control.write(header, &mut bytes);
         prop_assert_eq!(Packet::parse(&bytes), Ok(Packet::Control(header, control)));
-        prop_assert_eq!(destination(&bytes), Some(to));
+        prop_assert_eq!(destination_socket_id(&bytes), Some(to));
         prop_assert!(!is_data(&bytes));
     }
 
@@ -229,7 +229,7 @@ fn acknowledgements_have_three_lengths() {
     assert_eq!(parse(&[5]).report, None);
     assert_eq!(parse(&[5, 1, 2]).report, None);
     let small = parse(&[5, 1, 2, 3]).report.expect("it has one");
-    assert_eq!((small.room, small.rates), (3, None));
+    assert_eq!((small.free_packets, small.rates), (3, None));
     let full = |words| parse(words).report.and_then(|report| report.rates);
     let rates = |bytes| AckRates {
         packets: 4,

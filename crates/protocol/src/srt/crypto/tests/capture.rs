@@ -2,12 +2,12 @@
 //! AES-256, and changes its key every 100 packets. The capture contains the media packets at which
 //! a key starts. A line is `>` (from the caller) or `<` (to the caller), and a datagram.
 
-use super::super::{KeyLength, Secret, take};
+use super::super::{KeyLength, Secret, accept_keys};
 use super::hex;
 use crate::srt::codec::handshake::{
-    Extension, FIXED, Flags, Handshake, Kind, MAGIC, write_extension, write_text,
+    Extension, FIXED, Flags, Handshake, HandshakeType, VERSION_5_MAGIC, write_extension, write_text,
 };
-use crate::srt::codec::packet::{Control, Key, Packet};
+use crate::srt::codec::packet::{Control, KeyFlag, Packet};
 
 const CAPTURE: &str = include_str!("../../testdata/srt-live-transmit_encrypted.txt");
 const PASSPHRASE: &str = "a passphrase of the test";
@@ -33,12 +33,12 @@ fn handshakes() -> Vec<(Handshake, Vec<Extension<'static>>, Vec<u8>)> {
 #[test]
 fn handshakes_of_libsrt_round_trip() {
     let said = handshakes();
-    let kinds: Vec<Kind> = said.iter().map(|(fixed, ..)| fixed.kind).collect();
-    let (first, second) = (Kind::Induction, Kind::Conclusion);
+    let kinds: Vec<HandshakeType> = said.iter().map(|(fixed, ..)| fixed.kind).collect();
+    let (first, second) = (HandshakeType::Induction, HandshakeType::Conclusion);
     assert_eq!(kinds, [first, first, second, second]);
     let versions: Vec<u32> = said.iter().map(|(fixed, ..)| fixed.version).collect();
     assert_eq!(versions, [4, 5, 5, 5]);
-    assert_eq!(said[1].0.extension, MAGIC);
+    assert_eq!(said[1].0.extension, VERSION_5_MAGIC);
     assert_eq!(
         KeyLength::of_advertised(said[2].0.encryption),
         Some(KeyLength::Aes256)
@@ -80,13 +80,13 @@ fn media_of_libsrt_is_decrypted_across_key_changes() {
         _ => None,
     });
     let key = keys.next();
-    let (_, mut decryptor) = take(Some(&secret), key.unwrap(), 0x0001_0501, 1).unwrap();
+    let (_, mut decryptor) = accept_keys(Some(&secret), key.unwrap(), 0x0001_0501, 1).unwrap();
     let (mut keys, mut reply) = (Vec::new(), Vec::new());
     for (from_caller, datagram) in datagrams() {
         match Packet::parse(&datagram).unwrap() {
             Packet::Data(header, payload) => {
                 keys.push(header.key);
-                let media = decryptor.open(&header, payload).unwrap();
+                let media = decryptor.decrypt_copy(&header, payload).unwrap();
                 assert_eq!(media.len(), 1316);
                 // Seven packets, each filled with the same byte after its sync byte.
                 for packet in media.chunks(188) {
@@ -103,7 +103,10 @@ fn media_of_libsrt_is_decrypted_across_key_changes() {
             Packet::Control(..) => {}
         }
     }
-    assert_eq!(keys, [Key::Even, Key::Odd, Key::Even, Key::Odd]);
+    assert_eq!(
+        keys,
+        [KeyFlag::Even, KeyFlag::Odd, KeyFlag::Even, KeyFlag::Odd]
+    );
 }
 
 #[test]
@@ -112,7 +115,7 @@ fn wrong_passphrase_is_rejected() {
     for (_, extensions, _) in handshakes() {
         for extension in extensions {
             if let Extension::KmRequest(key) = extension {
-                assert!(take(Some(&other), key, 0x0001_0501, 1).is_err());
+                assert!(accept_keys(Some(&other), key, 0x0001_0501, 1).is_err());
             }
         }
     }

@@ -3,22 +3,22 @@ use std::time::Duration;
 use bytes::Bytes;
 use measure::Time;
 
-use super::super::{Offer, Refresh};
+use super::super::{KeyOffer, Refresh};
 use super::{CipherMode, secret};
 use crate::srt::arq::sender::{Bandwidth, Sender, SenderConfig};
 use crate::srt::codec::handshake::Extension;
-use crate::srt::codec::packet::{Control, HEADER, Key, Packet};
+use crate::srt::codec::packet::{Control, HEADER, KeyFlag, Packet};
 use crate::srt::seq::{SeqNumber, SocketClock};
 
 /// The decryptor opens all packets of a sender with an encryptor, also across key changes.
 #[test]
 fn sender_changes_keys_without_loss() {
     for mode in [CipherMode::Ctr, CipherMode::Gcm] {
-        let offer = Offer::new(&secret().with_cipher(mode), 3);
-        let (mut encryptor, mut decryptor) = offer.taken(0x0001_0505);
+        let offer = KeyOffer::new(&secret().with_cipher(mode), 3);
+        let (mut encryptor, mut decryptor) = offer.accept(0x0001_0505);
         encryptor.set_refresh(Refresh {
-            every: 100,
-            announced_before: 20,
+            packets_per_key: 100,
+            announce_before_packets: 20,
         });
         let clock = SocketClock::new(Time::ZERO);
         let latency = Duration::from_millis(120);
@@ -39,7 +39,7 @@ fn sender_changes_keys_without_loss() {
                 let Ok(Packet::Data(header, payload)) = Packet::parse(&datagram) else {
                     panic!("no data")
                 };
-                let media = decryptor.open(&header, payload).unwrap();
+                let media = decryptor.decrypt_copy(&header, payload).unwrap();
                 assert_eq!(media, [opened as u8; 1316]);
                 opened += 1;
                 if keys.last() != Some(&header.key) {
@@ -64,7 +64,16 @@ fn sender_changes_keys_without_loss() {
             }
         }
         assert_eq!(opened, 500);
-        assert_eq!(keys, [Key::Even, Key::Odd, Key::Even, Key::Odd, Key::Even]);
+        assert_eq!(
+            keys,
+            [
+                KeyFlag::Even,
+                KeyFlag::Odd,
+                KeyFlag::Even,
+                KeyFlag::Odd,
+                KeyFlag::Even
+            ]
+        );
         assert!((4..=5).contains(&announced), "{announced}");
     }
 }

@@ -4,16 +4,19 @@ use bytes::BytesMut;
 use measure::Time;
 
 use super::network::{CALLER, Network, settings};
-use crate::srt::codec::handshake::{Flags, Handshake, HandshakeError, Kind, MAGIC, Rejection};
-use crate::srt::codec::packet::{Control, ControlHeader, DataHeader, HEADER, Key, Position};
+use crate::srt::codec::handshake::{
+    Flags, Handshake, HandshakeError, HandshakeType, Rejection, VERSION_5_MAGIC,
+};
+use crate::srt::codec::packet::{Control, ControlHeader, DataHeader, HEADER, KeyFlag, Position};
 use crate::srt::codec::stream_id::StreamId;
 use crate::srt::crypto::{CipherMode, Secret};
 use crate::srt::handshake::{
-    Caller, Failure, Heard, Listener, ListenerConfig, Negotiated, Responder, Security, Settings,
+    Caller, ConclusionRepeater, HandshakeFailure, HandshakeSettings, Listener, ListenerConfig,
+    ListenerResult, Negotiated, Security,
 };
 use crate::srt::seq::{SeqNumber, SocketClock};
 
-type Ended = Result<Negotiated, Failure>;
+type Ended = Result<Negotiated, HandshakeFailure>;
 
 fn listener() -> Listener {
     Listener::new(ListenerConfig {
@@ -24,12 +27,16 @@ fn listener() -> Listener {
 }
 
 /// Returns the outcomes of both ends. The listener's side answers a repeated conclusion.
-fn run(ours: Settings, theirs: &Settings, network: &mut Network) -> (Ended, Option<Ended>) {
+fn run(
+    ours: HandshakeSettings,
+    theirs: &HandshakeSettings,
+    network: &mut Network,
+) -> (Ended, Option<Ended>) {
     let id = StreamId::new("#!::r=live/one,m=publish").unwrap();
     let mut now = Time::from_nanos(1_000_000);
     let mut caller = Caller::new(ours, Some(id), now);
     let listener = listener();
-    let (mut accepted, mut responder): (Option<Ended>, Option<Responder>) = (None, None);
+    let (mut accepted, mut responder): (Option<Ended>, Option<ConclusionRepeater>) = (None, None);
     loop {
         let mut out = Vec::new();
         while caller.write_next(now, &mut out) {
@@ -52,9 +59,9 @@ fn run(ours: Settings, theirs: &Settings, network: &mut Network) -> (Ended, Opti
                 continue;
             }
             match listener.handle(CALLER, &datagram, now, &mut answer) {
-                Heard::Ignored => {}
-                Heard::Answered => network.send(now, 0, &answer),
-                Heard::Request(request) => {
+                ListenerResult::Ignored => {}
+                ListenerResult::Answered => network.send(now, 0, &answer),
+                ListenerResult::Request(request) => {
                     match request.accept(theirs, now, &mut answer) {
                         Ok((negotiated, again)) => {
                             accepted = Some(Ok(negotiated));
@@ -75,7 +82,7 @@ fn passes_media(from: &mut Negotiated, to: &mut Negotiated) {
         sequence: from.initial_sequence,
         position: Position::Solo,
         in_order: false,
-        key: Key::None,
+        key: KeyFlag::None,
         retransmitted: false,
         message: 1,
         timestamp: 1,
@@ -87,7 +94,11 @@ fn passes_media(from: &mut Negotiated, to: &mut Negotiated) {
         .unwrap()
         .encrypt(&header, &mut payload);
     let header = DataHeader { key, ..header };
-    let opened = to.decryptor.as_mut().unwrap().open(&header, &payload);
+    let opened = to
+        .decryptor
+        .as_mut()
+        .unwrap()
+        .decrypt_copy(&header, &payload);
     assert_eq!(opened.unwrap(), [0x47; 1316]);
 }
 
@@ -134,7 +145,7 @@ fn any_bad_network_connects_or_times_out() {
                 assert_eq!(ended.initial_sequence, accepted.peer_initial_sequence);
                 assert_eq!(ended.peer_socket_id, 2);
             }
-            (Err(Failure::TimedOut { .. }), None | Some(Ok(_))) => {
+            (Err(HandshakeFailure::TimedOut { .. }), None | Some(Ok(_))) => {
                 timed_out += 1;
                 assert!(loss > 0.0, "seed {seed}");
             }
@@ -152,7 +163,7 @@ fn with_secrets(
     theirs: Option<&str>,
     enforced: bool,
 ) -> (Ended, Option<Ended>) {
-    let with = |id: u32, passphrase: Option<&str>| Settings {
+    let with = |id: u32, passphrase: Option<&str>| HandshakeSettings {
         secret: passphrase.map(|text| Secret::new(text).unwrap()),
         enforced_encryption: enforced,
         ..settings(id, id.into())
@@ -171,9 +182,15 @@ fn mismatched_passphrases_have_distinct_failures() {
         let (ended, accepted) = with_secrets(ours, theirs, true);
         (ended.unwrap_err(), accepted.unwrap().unwrap_err())
     };
-    let wrong = (Failure::WrongPassphrase, Failure::WrongPassphrase);
+    let wrong = (
+        HandshakeFailure::WrongPassphrase,
+        HandshakeFailure::WrongPassphrase,
+    );
     assert_eq!(failures(one, other), wrong);
-    let missing = (Failure::PassphraseMissing, Failure::PassphraseMissingAtPeer);
+    let missing = (
+        HandshakeFailure::PassphraseMissing,
+        HandshakeFailure::PassphraseMissingAtPeer,
+    );
     assert_eq!(failures(None, other), missing);
     assert_eq!(failures(one, None), (missing.1, missing.0));
     let (ended, accepted) = with_secrets(one, one, true);
@@ -200,15 +217,18 @@ fn unenforced_encryption_connects_without_keys() {
 
 #[test]
 fn different_ciphers_are_reported() {
-    let with = |id: u32, cipher: CipherMode| Settings {
+    let with = |id: u32, cipher: CipherMode| HandshakeSettings {
         secret: Some(Secret::new("a passphrase").unwrap().with_cipher(cipher)),
         ..settings(id, 1)
     };
     let network = || Network::new(1, 0.0, 0.0);
     let (gcm, ctr) = (CipherMode::Gcm, CipherMode::Ctr);
     let (ended, accepted) = run(with(1, gcm), &with(2, ctr), &mut network());
-    assert_eq!(ended.unwrap_err(), Failure::CipherMismatch);
-    assert_eq!(accepted.unwrap().unwrap_err(), Failure::CipherMismatch);
+    assert_eq!(ended.unwrap_err(), HandshakeFailure::CipherMismatch);
+    assert_eq!(
+        accepted.unwrap().unwrap_err(),
+        HandshakeFailure::CipherMismatch
+    );
     let (ended, _) = run(with(1, gcm), &with(2, CipherMode::Auto), &mut network());
     assert_eq!(ended.unwrap().encryptor.unwrap().mode(), gcm);
 }
@@ -221,15 +241,21 @@ fn incompatible_versions_and_modes_are_reported() {
     let mut demanding = settings(2, 2);
     demanding.minimum_version = 0x0001_0400;
     let (ended, accepted) = run(old, &demanding, &mut network());
-    assert_eq!(ended.unwrap_err(), Failure::Rejected(Rejection::VERSION));
+    assert_eq!(
+        ended.unwrap_err(),
+        HandshakeFailure::Rejected(Rejection::VERSION)
+    );
     assert_eq!(
         accepted.unwrap().unwrap_err(),
-        Failure::OldVersion(0x0001_0300)
+        HandshakeFailure::OldVersion(0x0001_0300)
     );
     let mut stream = settings(1, 1);
     stream.flags = stream.flags.with(Flags::STREAM);
     let (ended, _) = run(stream, &settings(2, 2), &mut network());
-    assert_eq!(ended.unwrap_err(), Failure::Rejected(Rejection::MESSAGEAPI));
+    assert_eq!(
+        ended.unwrap_err(),
+        HandshakeFailure::Rejected(Rejection::MESSAGEAPI)
+    );
 }
 
 #[test]
@@ -244,8 +270,11 @@ fn message_mode_requires_both_sides() {
     let [messages, other] = both;
     for (ours, theirs) in [(messages, settings(2, 2)), (settings(1, 1), other)] {
         let (ended, accepted) = run(ours, &theirs, &mut network());
-        assert_eq!(ended.unwrap_err(), Failure::Rejected(Rejection::CONGESTION));
-        assert_eq!(accepted.unwrap().unwrap_err(), Failure::Congestion);
+        assert_eq!(
+            ended.unwrap_err(),
+            HandshakeFailure::Rejected(Rejection::CONGESTION)
+        );
+        assert_eq!(accepted.unwrap().unwrap_err(), HandshakeFailure::Congestion);
     }
 }
 
@@ -256,7 +285,7 @@ fn conclusion(listener: &Listener, now: Time) -> Vec<u8> {
     assert!(caller.write_next(now, &mut induction));
     assert!(matches!(
         listener.handle(CALLER, &induction, now, &mut answer),
-        Heard::Answered
+        ListenerResult::Answered
     ));
     caller.handle(&answer, now);
     assert!(caller.write_next(now, &mut conclusion));
@@ -271,12 +300,12 @@ fn cookies_are_valid_for_one_address_and_period() {
         let at = now + Duration::from_secs(after);
         listener.handle(from, &conclusion, at, &mut Vec::new())
     };
-    assert!(matches!(hear(CALLER, 0), Heard::Request(_)));
-    assert!(matches!(hear(CALLER, 60), Heard::Request(_)));
-    assert!(matches!(hear(CALLER, 120), Heard::Ignored));
+    assert!(matches!(hear(CALLER, 0), ListenerResult::Request(_)));
+    assert!(matches!(hear(CALLER, 60), ListenerResult::Request(_)));
+    assert!(matches!(hear(CALLER, 120), ListenerResult::Ignored));
     let mut other = CALLER;
     other.set_port(2222);
-    assert!(matches!(hear(other, 0), Heard::Ignored));
+    assert!(matches!(hear(other, 0), ListenerResult::Ignored));
 }
 
 #[test]
@@ -286,12 +315,12 @@ fn malformed_conclusions_are_rejected() {
     for length in 0..good.len() {
         let mut answer = Vec::new();
         match listener.handle(CALLER, &good[..length], now, &mut answer) {
-            Heard::Ignored => assert!(length < HEADER + 48 || length % 4 != 0),
-            Heard::Answered => {
+            ListenerResult::Ignored => assert!(length < HEADER + 48 || length % 4 != 0),
+            ListenerResult::Answered => {
                 let (said, _) = Handshake::parse(&answer[HEADER..]).unwrap();
-                assert_eq!(said.kind, Kind::Rejected(Rejection::ROGUE));
+                assert_eq!(said.kind, HandshakeType::Rejected(Rejection::ROGUE));
             }
-            Heard::Request(_) => panic!("{length}"),
+            ListenerResult::Request(_) => panic!("{length}"),
         }
     }
     let mut odd = good.clone();
@@ -299,7 +328,7 @@ fn malformed_conclusions_are_rejected() {
     let mut answer = Vec::new();
     listener.handle(CALLER, &odd, now, &mut answer);
     let (said, _) = Handshake::parse(&answer[HEADER..]).unwrap();
-    assert_eq!(said.kind, Kind::Rejected(Rejection::VERSION));
+    assert_eq!(said.kind, HandshakeType::Rejected(Rejection::VERSION));
 }
 
 #[test]
@@ -314,14 +343,15 @@ fn requests_can_be_rejected_with_any_reason() {
     datagram.clear();
     caller.write_next(now, &mut datagram);
     answer.clear();
-    let Heard::Request(request) = listener.handle(CALLER, &datagram, now, &mut answer) else {
+    let ListenerResult::Request(request) = listener.handle(CALLER, &datagram, now, &mut answer)
+    else {
         panic!()
     };
     request.reject(Rejection::NOTFOUND, now, &mut answer);
     caller.handle(&answer, now);
     assert_eq!(
         caller.outcome().unwrap().unwrap_err(),
-        Failure::Rejected(Rejection::NOTFOUND)
+        HandshakeFailure::Rejected(Rejection::NOTFOUND)
     );
 }
 
@@ -332,11 +362,11 @@ fn answered(change: impl Fn(&mut Handshake)) -> Caller {
     let mut fixed = Handshake {
         version: 5,
         encryption: 0,
-        extension: MAGIC,
+        extension: VERSION_5_MAGIC,
         initial_sequence: 0,
         mtu: 1500,
         flow_window: 8192,
-        kind: Kind::Induction,
+        kind: HandshakeType::Induction,
         socket_id: 3,
         cookie: 5,
         peer_ip: [0; 16],
@@ -359,18 +389,27 @@ fn caller_reports_why_an_answer_is_invalid() {
         caller.write_next(Time::from_start(Duration::from_secs(3)), &mut Vec::new());
         caller.outcome().unwrap().unwrap_err()
     };
-    assert_eq!(end(answered(|h| h.version = 4)), Failure::Version(4));
+    assert_eq!(
+        end(answered(|h| h.version = 4)),
+        HandshakeFailure::Version(4)
+    );
     let magic = HandshakeError::Magic(0);
     assert_eq!(
         end(answered(|h| h.extension = 0)),
-        Failure::Malformed(magic)
+        HandshakeFailure::Malformed(magic)
     );
-    let turn = HandshakeError::OutOfTurn(-3);
+    let turn = HandshakeError::UnexpectedType(-3);
     assert_eq!(
-        end(answered(|h| h.kind = Kind::Done)),
-        Failure::Malformed(turn)
+        end(answered(|h| h.kind = HandshakeType::Done)),
+        HandshakeFailure::Malformed(turn)
     );
-    assert_eq!(end(answered(|_| {})), Failure::TimedOut { heard: true });
+    assert_eq!(
+        end(answered(|_| {})),
+        HandshakeFailure::TimedOut { got_answer: true }
+    );
     let silent = Caller::new(settings(1, 1), None, Time::ZERO);
-    assert_eq!(end(silent), Failure::TimedOut { heard: false });
+    assert_eq!(
+        end(silent),
+        HandshakeFailure::TimedOut { got_answer: false }
+    );
 }

@@ -7,7 +7,7 @@ use measure::Time;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
-use crate::srt::handshake::Settings;
+use crate::srt::handshake::HandshakeSettings;
 use crate::srt::seq::{SeqNumber, SocketClock};
 
 /// Datagrams in flight, with their arrival times and the end that they are sent to.
@@ -56,8 +56,8 @@ impl Network {
 
 pub(super) const CALLER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1111);
 
-pub(in crate::srt::handshake) fn settings(socket_id: u32, seed: u64) -> Settings {
+pub(in crate::srt::handshake) fn settings(socket_id: u32, seed: u64) -> HandshakeSettings {
     let clock = SocketClock::new(Time::ZERO);
     let ip = CALLER.ip();
-    Settings::live(socket_id, SeqNumber::new(socket_id * 1000), clock, ip, seed)
+    HandshakeSettings::live(socket_id, SeqNumber::new(socket_id * 1000), clock, ip, seed)
 }

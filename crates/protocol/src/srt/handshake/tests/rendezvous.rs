@@ -5,13 +5,15 @@ use measure::Time;
 use super::network::{Network, settings};
 use crate::srt::codec::packet::{Control, ControlHeader};
 use crate::srt::crypto::Secret;
-use crate::srt::handshake::{Failure, Negotiated, Rendezvous, Security, Settings};
+use crate::srt::handshake::{
+    HandshakeFailure, HandshakeSettings, Negotiated, Rendezvous, Security,
+};
 
-type Ended = Result<Negotiated, Failure>;
+type Ended = Result<Negotiated, HandshakeFailure>;
 
 /// Returns the outcomes of both ends. The second one starts `later`. A connected end sends
 /// keep-alives, as every connection does.
-fn run(both: [Settings; 2], later: Duration, network: &mut Network) -> [Ended; 2] {
+fn run(both: [HandshakeSettings; 2], later: Duration, network: &mut Network) -> [Ended; 2] {
     let mut now = Time::from_nanos(1_000_000);
     let begins = [now, now + later];
     let ids = [both[0].socket_id, both[1].socket_id];
@@ -78,7 +80,7 @@ fn run(both: [Settings; 2], later: Duration, network: &mut Network) -> [Ended; 2
     }
 }
 
-fn pair(seed: u64) -> [Settings; 2] {
+fn pair(seed: u64) -> [HandshakeSettings; 2] {
     [settings(1, seed), settings(2, seed + 1_000_000)]
 }
 
@@ -117,7 +119,8 @@ fn any_bad_network_connects_or_times_out() {
                 assert_eq!(one.initial_sequence, two.peer_initial_sequence);
                 assert_eq!(one.receive_latency, two.send_latency);
             }
-            [Err(Failure::TimedOut { .. }), _] | [_, Err(Failure::TimedOut { .. })] => {
+            [Err(HandshakeFailure::TimedOut { .. }), _]
+            | [_, Err(HandshakeFailure::TimedOut { .. })] => {
                 timed_out += 1;
                 assert!(loss > 0.0, "seed {seed}");
             }
@@ -137,8 +140,11 @@ fn mismatched_passphrases_have_distinct_failures() {
             both[1].secret = theirs.map(|text| Secret::new(text).unwrap());
             run(both, Duration::ZERO, &mut Network::new(seed, 0.0, 0.0)).map(Result::unwrap_err)
         };
-        assert_eq!(with(one, other), [Failure::WrongPassphrase; 2]);
-        let missing = [Failure::PassphraseMissing, Failure::PassphraseMissingAtPeer];
+        assert_eq!(with(one, other), [HandshakeFailure::WrongPassphrase; 2]);
+        let missing = [
+            HandshakeFailure::PassphraseMissing,
+            HandshakeFailure::PassphraseMissingAtPeer,
+        ];
         assert_eq!(with(None, one), missing);
         assert_eq!(with(one, None), [missing[1], missing[0]]);
     }

@@ -7,33 +7,33 @@ use measure::Recorder;
 
 use super::*;
 use crate::media::sdp::MediaKind;
-use crate::session::{Arrival, ChannelError, Closed, Datagram, Flows, Outbox, Times};
+use crate::session::{Arrival, ArrivalTimes, ChannelError, CloseReason, Datagram, Flows, Outbox};
 use crate::webrtc::certificate::Certificate;
 use crate::webrtc::config::ClientConfig;
 use crate::webrtc::metrics as m;
-use crate::webrtc::signalling::{Direction, PeerNumber, Scope, Signalling};
-use crate::webrtc::tracks::{Agreed, Section};
+use crate::webrtc::signalling::{Direction, PeerNumber, Signalling, SignallingContext};
+use crate::webrtc::tracks::{PayloadFormat, Section};
 
 /// Room in which others publish or not, and the tracks that its server cannot deliver.
 #[derive(Debug)]
-struct Room(Arc<AtomicBool>, Vec<&'static str>);
+struct StubSignalling(Arc<AtomicBool>, Vec<&'static str>);
 
-impl Signalling for Room {
-    fn begin(&mut self, _: &mut Scope<'_>) {}
-    fn connected(&mut self, _: &mut Scope<'_>) {}
-    fn bytes(&mut self, _: &mut Scope<'_>, _: &[u8]) {}
-    fn closed(&mut self, _: &mut Scope<'_>, _: Closed) {}
-    fn described(&mut self, _: &mut Scope<'_>, _: PeerNumber, _: &str) {}
-    fn stands(&mut self, _: &mut Scope<'_>, _: PeerNumber) {}
+impl Signalling for StubSignalling {
+    fn begin(&mut self, _: &mut SignallingContext<'_>) {}
+    fn connected(&mut self, _: &mut SignallingContext<'_>) {}
+    fn bytes(&mut self, _: &mut SignallingContext<'_>, _: &[u8]) {}
+    fn closed(&mut self, _: &mut SignallingContext<'_>, _: CloseReason) {}
+    fn local_description(&mut self, _: &mut SignallingContext<'_>, _: PeerNumber, _: &str) {}
+    fn peer_connected(&mut self, _: &mut SignallingContext<'_>, _: PeerNumber) {}
     fn deadline(&self) -> Option<Time> {
         None
     }
-    fn look(&mut self, _: &mut Scope<'_>) {}
-    fn leave(&mut self, _: &mut Scope<'_>) {}
+    fn handle_due(&mut self, _: &mut SignallingContext<'_>) {}
+    fn leave(&mut self, _: &mut SignallingContext<'_>) {}
     fn expects_media(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
-    fn waits(&self) -> Option<(Time, String)> {
+    fn awaited(&self) -> Option<(Time, String)> {
         None
     }
     fn missing_tracks(&self) -> Vec<(&str, &str)> {
@@ -43,7 +43,7 @@ impl Signalling for Room {
 }
 
 /// Client in a room, with a connected PeerConnection that receives, and the other participants.
-struct Scene {
+struct TestClient {
     client: Client,
     others: Arc<AtomicBool>,
     recorder: Recorder,
@@ -56,17 +56,17 @@ fn at(millis: u64) -> Time {
     Time::from_start(Duration::from_millis(millis))
 }
 
-impl Scene {
-    fn new(others: bool) -> Scene {
+impl TestClient {
+    fn new(others: bool) -> TestClient {
         let config: ClientConfig = serde_json::from_str("{}").expect("all has defaults");
         let certificate = Arc::new(Certificate::generate(1));
         let url = "janus+ws://10.0.0.1/videoroom/1";
         let mut client = Client::new(config, url, 1, certificate).expect("it is a URL");
         let others = Arc::new(AtomicBool::new(others));
-        client.signalling = Box::new(Room(others.clone(), Vec::new()));
+        client.signalling = Box::new(StubSignalling(others.clone(), Vec::new()));
         client.phase = Phase::Active;
         client.local = Some([127, 0, 0, 1].into());
-        let mut scene = Scene {
+        let mut scene = TestClient {
             client,
             others,
             recorder: Recorder::new(crate::webrtc::PROTOCOL.catalogue),
@@ -76,9 +76,9 @@ impl Scene {
         };
         scene.at(0, |client, cx| {
             client.open_link(cx, PeerNumber(0), Direction::Receive, None);
-            client.links[0].stands = Some(cx.now);
-            client.check = Some(cx.now + client.config.no_media.0);
-            client.signal(cx, |_, _| ());
+            client.links[0].connected_at = Some(cx.now);
+            client.media_check_at = Some(cx.now + client.config.no_media.0);
+            client.call_signalling(cx, |_, _| ());
         });
         scene
     }
@@ -98,13 +98,13 @@ impl Scene {
     /// Sets whether others publish from `millis` on.
     fn others(&mut self, millis: u64, publish: bool) {
         self.others.store(publish, Ordering::Relaxed);
-        self.at(millis, |client, cx| client.signal(cx, |_, _| ()));
+        self.at(millis, |client, cx| client.call_signalling(cx, |_, _| ()));
     }
 
     /// Checks every half second until `millis`. Returns the reason and the time of a failure.
-    fn look_until(&mut self, millis: u64) -> Option<(&'static str, u64)> {
+    fn run_checks_until(&mut self, millis: u64) -> Option<(&'static str, u64)> {
         for now in (0..=millis).step_by(500) {
-            self.at(now, |client, cx| client.look_at_media(cx));
+            self.at(now, |client, cx| client.check_deadlines(cx));
             if let Some(Outcome::Failed(reason)) = &self.client.outcome {
                 return Some((reason.reason, now));
             }
@@ -120,39 +120,39 @@ impl Scene {
 
 #[test]
 fn missing_media_of_others_fails_the_client() {
-    let mut scene = Scene::new(true);
-    assert_eq!(scene.look_until(20_000), Some(("no_media", 10_000)));
+    let mut scene = TestClient::new(true);
+    assert_eq!(scene.run_checks_until(20_000), Some(("no_media", 10_000)));
 }
 
 #[test]
 fn lone_client_does_not_wait_for_media() {
-    let mut scene = Scene::new(false);
-    assert_eq!(scene.look_until(30_000), None);
+    let mut scene = TestClient::new(false);
+    assert_eq!(scene.run_checks_until(30_000), None);
     // A publisher that comes later has as much time as the first one.
     scene.others(30_200, true);
-    assert_eq!(scene.look_until(60_000), Some(("no_media", 40_500)));
-    let mut scene = Scene::new(true);
+    assert_eq!(scene.run_checks_until(60_000), Some(("no_media", 40_500)));
+    let mut scene = TestClient::new(true);
     scene.others(5_000, false);
-    assert_eq!(scene.look_until(60_000), None);
+    assert_eq!(scene.run_checks_until(60_000), None);
 }
 
 #[test]
 fn stop_after_one_second_without_media_is_a_failure() {
     let failed = |outcome| matches!(outcome, Some(Outcome::Failed(_)));
-    assert!(failed(Scene::new(true).stopped(1_500)));
-    assert!(!failed(Scene::new(true).stopped(500)));
-    assert!(!failed(Scene::new(false).stopped(1_500)));
-    let mut scene = Scene::new(false);
+    assert!(failed(TestClient::new(true).stopped(1_500)));
+    assert!(!failed(TestClient::new(true).stopped(500)));
+    assert!(!failed(TestClient::new(false).stopped(1_500)));
+    let mut scene = TestClient::new(false);
     scene.others(1_200, true);
     assert!(!failed(scene.stopped(1_500)));
 }
 
 #[test]
 fn stop_without_a_turn_channel_is_a_turn_timeout() {
-    let mut scene = Scene::new(false);
+    let mut scene = TestClient::new(false);
     let link = &mut scene.client.links[0];
-    (link.agreed, link.found) = (Some(at(100)), Some(at(200)));
-    (link.secured, link.stands) = (Some(at(300)), None);
+    (link.negotiated_at, link.ice_connected_at) = (Some(at(100)), Some(at(200)));
+    (link.dtls_connected_at, link.connected_at) = (Some(at(300)), None);
     let Some(Outcome::Failed(reason)) = scene.stopped(1_300) else {
         panic!("it has waited for a second");
     };
@@ -163,7 +163,7 @@ fn stop_without_a_turn_channel_is_a_turn_timeout() {
 #[test]
 fn relayed_address_is_not_released_at_a_lost_turn_server() {
     for ends in [0, 1, 2] {
-        let mut scene = Scene::new(false);
+        let mut scene = TestClient::new(false);
         let turn =
             r#"{"turn":{"url":"turn:127.0.0.1:3478?transport=tcp","user":"a","password":"b"}}"#;
         scene.client.config = Arc::new(serde_json::from_str(turn).expect("they are keys"));
@@ -173,37 +173,37 @@ fn relayed_address_is_not_released_at_a_lost_turn_server() {
         });
         let channel = scene.client.links[1].channel;
         scene.at(100, |client, cx| match ends {
-            0 => client.relay_closed(cx, 1, Closed::End),
-            1 => client.relayed_bytes(cx, 1, &[0x80; 8], Times::new(&[], cx.now)),
+            0 => client.relay_closed(cx, 1, CloseReason::End),
+            1 => client.relayed_bytes(cx, 1, &[0x80; 8], ArrivalTimes::new(&[], cx.now)),
             // The TURN server is still reachable, so its answer is awaited.
-            _ => client.end(cx, Outcome::Stopped),
+            _ => client.begin_leaving(cx, Outcome::Stopped),
         });
         assert!(scene.client.is_leaving());
-        assert_eq!(scene.client.returning.is_empty(), ends < 2, "{ends}");
+        assert_eq!(scene.client.releasing_relays.is_empty(), ends < 2, "{ends}");
         let closed = |own: &Output| matches!(own, Output::Close { channel: of } if *of == channel);
         assert_eq!(scene.out.iter().any(closed), ends < 2, "{ends}");
     }
 }
 
 /// WHEP client whose session has a URL, and that connects to delete the session.
-fn deleting() -> Scene {
-    let mut scene = Scene::new(false);
+fn deleting() -> TestClient {
+    let mut scene = TestClient::new(false);
     let url = "whep+http://10.0.0.1/live/whep";
     let certificate = Arc::new(Certificate::generate(1));
     let config: ClientConfig = serde_json::from_str("{}").expect("all has defaults");
     scene.client = Client::new(config, url, 1, certificate).expect("it is a URL");
     scene.client.phase = Phase::Active;
     scene.at(0, |client, cx| {
-        client.signal(cx, |signalling, scope| {
+        client.call_signalling(cx, |signalling, scope| {
             signalling.begin(scope);
             signalling.connected(scope);
-            signalling.described(scope, PeerNumber(0), "v=0\r\n");
+            signalling.local_description(scope, PeerNumber(0), "v=0\r\n");
             let created = "HTTP/1.1 201 Created\r\nLocation: /a\r\nContent-Length: 0\r\n\r\n";
             signalling.bytes(scope, created.as_bytes());
         });
-        client.wanted.clear();
-        client.end(cx, Outcome::Stopped);
-        client.carry_out(cx);
+        client.actions.clear();
+        client.begin_leaving(cx, Outcome::Stopped);
+        client.run_actions(cx);
     });
     scene
 }
@@ -215,13 +215,13 @@ fn unanswered_goodbyes_are_events() {
         let channel = scene.client.channel.expect("it connects");
         scene.at(0, |client, cx| match ends {
             0 => client.open_failed(cx, channel, ChannelError::Refused),
-            _ => client.signal(cx, |signalling, scope| signalling.connected(scope)),
+            _ => client.call_signalling(cx, |signalling, scope| signalling.connected(scope)),
         });
         match ends {
             0 => {}
             // The end of the run, and the limit of two seconds.
             1 => scene.at(300, |client, cx| client.stop(cx, at(300))),
-            _ => scene.at(2_000, |client, cx| client.look_at_media(cx)),
+            _ => scene.at(2_000, |client, cx| client.check_deadlines(cx)),
         }
         assert_eq!(scene.client.phase, Phase::Ended, "{ends}");
         let notes: Vec<_> = scene
@@ -242,7 +242,7 @@ fn unanswered_goodbyes_are_events() {
 
 #[test]
 fn unexpected_datagrams_are_counted() {
-    let mut scene = Scene::new(false);
+    let mut scene = TestClient::new(false);
     let own = "127.0.0.1:4000".parse().expect("an address");
     let from = "127.0.0.1:5000".parse().expect("an address");
     scene.at(1, |client, cx| {
@@ -261,7 +261,7 @@ fn unexpected_datagrams_are_counted() {
             let at = cx.now;
             client.datagrams(cx, 0, &[Datagram { from, at, bytes }]);
         }
-        client.drop_link(cx, 0);
+        client.close_link(cx, 0);
     });
     assert_eq!(scene.recorder.counter(m::FOREIGN), 3);
     assert_eq!(scene.recorder.counter(m::STUN_REFUSED), 1);
@@ -269,22 +269,24 @@ fn unexpected_datagrams_are_counted() {
 
 #[test]
 fn rows_of_ended_streams_are_bounded() {
-    let mut scene = Scene::new(false);
+    let mut scene = TestClient::new(false);
     for number in 1..=3 {
         scene.at(1, |client, cx| {
             client.open_link(cx, PeerNumber(number), Direction::Receive, None);
             let at = client.links.len() - 1;
             let sink = client.links[at].sink.expect("it receives");
-            cx.sinks.get::<Tracks>(sink).agree(vec![Agreed {
-                payload_type: 96,
-                kind: MediaKind::Video,
-                codec: None,
-                clock_rate: 90_000,
-                is_rtx: false,
-                apt: None,
-                nack: false,
-                asks_by: None,
-            }]);
+            cx.sinks
+                .get::<Tracks>(sink)
+                .set_formats(vec![PayloadFormat {
+                    payload_type: 96,
+                    kind: MediaKind::Video,
+                    codec: None,
+                    clock_rate: 90_000,
+                    is_rtx: false,
+                    apt: None,
+                    nack: false,
+                    key_frame_request: None,
+                }]);
             for ssrc in 0..1000_u32 {
                 let mut bytes = vec![0x80, 96, 0, 1, 0, 0, 0, 1];
                 bytes.extend(ssrc.to_be_bytes());
@@ -296,7 +298,7 @@ fn rows_of_ended_streams_are_bounded() {
                 };
                 cx.sinks.packet(sink, &arrival, cx.recorder);
             }
-            client.drop_link(cx, at);
+            client.close_link(cx, at);
         });
     }
     assert_eq!(scene.client.rows.len(), 2048);
@@ -314,8 +316,8 @@ fn undeliverable_track_is_silent_once_unless_received() {
         (vec!["nowhere"], 2, 1),
         (vec!["goes", "gone", "nowhere"], 2, 2),
     ] {
-        let mut scene = Scene::new(true);
-        scene.client.signalling = Box::new(Room(scene.others.clone(), missing.clone()));
+        let mut scene = TestClient::new(true);
+        scene.client.signalling = Box::new(StubSignalling(scene.others.clone(), missing.clone()));
         let sink = scene.client.links[0].sink.expect("it receives");
         let section = |mid: &str, track: &str, ssrc| Section {
             mid: mid.to_owned(),
@@ -326,7 +328,7 @@ fn undeliverable_track_is_silent_once_unless_received() {
         };
         scene.at(0, |_, cx| {
             let tracks = cx.sinks.get::<Tracks>(sink);
-            tracks.agree(vec![Agreed {
+            tracks.set_formats(vec![PayloadFormat {
                 payload_type: 96,
                 kind: MediaKind::Video,
                 codec: None,
@@ -334,9 +336,9 @@ fn undeliverable_track_is_silent_once_unless_received() {
                 is_rtx: false,
                 apt: None,
                 nack: false,
-                asks_by: None,
+                key_frame_request: None,
             }]);
-            tracks.expect(vec![section("0", "goes", 50), section("1", "gone", 60)]);
+            tracks.set_sections(vec![section("0", "goes", 50), section("1", "gone", 60)]);
         });
         for number in 0..100_u8 {
             scene.at(u64::from(number) * 100, |_, cx| {
@@ -353,7 +355,7 @@ fn undeliverable_track_is_silent_once_unless_received() {
                 }
             });
         }
-        scene.at(10_000, |client, cx| client.look_for_silent_streams(cx));
+        scene.at(10_000, |client, cx| client.note_silent_streams(cx));
         let counted = scene
             .recorder
             .counter(crate::media::rtp::metrics::STREAMS_SILENT);
@@ -372,20 +374,22 @@ fn undeliverable_track_is_silent_once_unless_received() {
 #[test]
 fn hang_up_after_media_is_no_orderly_end() {
     let ended = |failure: Failure, media: bool| {
-        let mut scene = Scene::new(true);
+        let mut scene = TestClient::new(true);
         let sink = scene.client.links[0].sink.expect("it receives");
         if media {
             scene.at(100, |_, cx| {
-                cx.sinks.get::<Tracks>(sink).agree(vec![Agreed {
-                    payload_type: 96,
-                    kind: MediaKind::Video,
-                    codec: None,
-                    clock_rate: 90_000,
-                    is_rtx: false,
-                    apt: None,
-                    nack: false,
-                    asks_by: None,
-                }]);
+                cx.sinks
+                    .get::<Tracks>(sink)
+                    .set_formats(vec![PayloadFormat {
+                        payload_type: 96,
+                        kind: MediaKind::Video,
+                        codec: None,
+                        clock_rate: 90_000,
+                        is_rtx: false,
+                        apt: None,
+                        nack: false,
+                        key_frame_request: None,
+                    }]);
                 let bytes = [0x80, 96, 0, 1, 0, 0, 0, 1, 0, 0, 0, 50, 7];
                 let arrival = Arrival {
                     at: cx.now,

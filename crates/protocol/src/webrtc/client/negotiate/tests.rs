@@ -10,43 +10,43 @@ use measure::{Recorder, Time};
 use super::*;
 use crate::media::source::MediaSource;
 use crate::session::{
-    Arrival, Closed, Datagram, Flows, Input, MediaEvent, Outbox, Output, Session as _, Sink as _,
-    Sinks,
+    Arrival, CloseReason, Datagram, Flows, Input, MediaEvent, Outbox, Output, Session as _,
+    Sink as _, Sinks,
 };
 use crate::webrtc::certificate::Certificate;
 use crate::webrtc::config::ClientConfig;
 use crate::webrtc::peer::{Peer, PeerConfig, PeerState, Received};
-use crate::webrtc::signalling::{PeerNumber, Scope, Signalling};
+use crate::webrtc::signalling::{PeerNumber, Signalling, SignallingContext};
 
 /// Signalling that keeps the client's descriptions.
 #[derive(Debug)]
-struct Kept(Arc<Mutex<Vec<String>>>);
+struct StoringSignalling(Arc<Mutex<Vec<String>>>);
 
-impl Signalling for Kept {
-    fn begin(&mut self, _: &mut Scope<'_>) {}
-    fn connected(&mut self, _: &mut Scope<'_>) {}
-    fn bytes(&mut self, _: &mut Scope<'_>, _: &[u8]) {}
-    fn closed(&mut self, _: &mut Scope<'_>, _: Closed) {}
-    fn described(&mut self, _: &mut Scope<'_>, _: PeerNumber, sdp: &str) {
+impl Signalling for StoringSignalling {
+    fn begin(&mut self, _: &mut SignallingContext<'_>) {}
+    fn connected(&mut self, _: &mut SignallingContext<'_>) {}
+    fn bytes(&mut self, _: &mut SignallingContext<'_>, _: &[u8]) {}
+    fn closed(&mut self, _: &mut SignallingContext<'_>, _: CloseReason) {}
+    fn local_description(&mut self, _: &mut SignallingContext<'_>, _: PeerNumber, sdp: &str) {
         let mut all = self.0.lock().expect("nobody panics with it");
         all.push(sdp.to_owned());
     }
-    fn stands(&mut self, _: &mut Scope<'_>, _: PeerNumber) {}
+    fn peer_connected(&mut self, _: &mut SignallingContext<'_>, _: PeerNumber) {}
     fn deadline(&self) -> Option<Time> {
         None
     }
-    fn look(&mut self, _: &mut Scope<'_>) {}
-    fn leave(&mut self, _: &mut Scope<'_>) {}
+    fn handle_due(&mut self, _: &mut SignallingContext<'_>) {}
+    fn leave(&mut self, _: &mut SignallingContext<'_>) {}
     fn expects_media(&self) -> bool {
         false
     }
-    fn waits(&self) -> Option<(Time, String)> {
+    fn awaited(&self) -> Option<(Time, String)> {
         None
     }
 }
 
 /// Client, and the server's side of its PeerConnection.
-struct Scene {
+struct TestPair {
     client: Client,
     server: Peer,
     now: Time,
@@ -64,27 +64,27 @@ fn ends() -> [SocketAddr; 2] {
     [([127, 0, 0, 1], 4000).into(), ([127, 0, 0, 2], 5000).into()]
 }
 
-impl Scene {
-    fn new() -> Scene {
-        Scene::of(r#"{"transport_cc":false}"#)
+impl TestPair {
+    fn new() -> TestPair {
+        TestPair::of(r#"{"transport_cc":false}"#)
     }
 
     /// Creates a client with these keys.
-    fn of(keys: &str) -> Scene {
+    fn of(keys: &str) -> TestPair {
         let config: ClientConfig = serde_json::from_str(keys).expect("it is one");
         let [ours, theirs] = ends();
         let url = "janus+ws://10.0.0.1/videoroom/1";
         let certificate = Arc::new(Certificate::generate(1));
         let mut client = Client::new(config, url, 1, certificate).expect("it is a URL");
         let described = Arc::new(Mutex::new(Vec::new()));
-        client.signalling = Box::new(Kept(described.clone()));
+        client.signalling = Box::new(StoringSignalling(described.clone()));
         client.phase = super::super::Phase::Active;
         client.local = Some(ours.ip());
         let now = Time::from_nanos(1_000_000_000);
         let config = PeerConfig::new(Arc::new(Certificate::generate(2)), 2);
         let mut server = Peer::offerer(now, &config);
         server.add_local_candidate(now, theirs);
-        let mut scene = Scene {
+        let mut scene = TestPair {
             client,
             server,
             now,
@@ -124,12 +124,12 @@ impl Scene {
     fn offer(&self) -> String {
         let media = OfferedMedia {
             direction: Way::SendOnly,
-            ..received(MediaKind::Video, known::all_video())
+            ..receiving_section(MediaKind::Video, known::all_video())
         };
         let config = OfferConfig {
             session_id: 7,
             media: vec![media],
-            feedback: sdp::Feedback::default(),
+            feedback: sdp::FeedbackTypes::default(),
         };
         let transport = self.server.local_transport();
         SessionDescription::offer(&config, &transport).to_string()
@@ -163,7 +163,7 @@ impl Scene {
             overhead: 28,
         };
         let tracks = self.sinks.get::<Tracks>(sink);
-        tracks.check_first(None);
+        tracks.authenticate_first_packets(None);
         tracks.packet(&arrival, &mut self.recorder)
     }
 
@@ -204,7 +204,7 @@ impl Scene {
                 bytes.clear();
             }
             let link = self.at;
-            self.does(|client, cx| client.due_link(cx, link));
+            self.does(|client, cx| client.handle_link_due(cx, link));
         }
         compounds
     }
@@ -212,7 +212,7 @@ impl Scene {
 
 #[test]
 fn ice_restart_by_the_server_keeps_the_connection() {
-    let mut scene = Scene::new();
+    let mut scene = TestPair::new();
     let first = scene.take_answer();
     scene.run(Duration::from_secs(3));
     assert_eq!(scene.server.state(), PeerState::Connected);
@@ -238,13 +238,13 @@ fn ice_restart_by_the_server_keeps_the_connection() {
         crate::media::rtcp::write_receiver_report(&mut report, 1, &[]);
         assert!(peer.send_rtcp(&report));
     });
-    scene.does(|client, cx| client.drain(cx, 0));
+    scene.does(|client, cx| client.flush_peer(cx, 0));
     assert_eq!(scene.run(Duration::from_millis(20)), 1);
 }
 
 #[test]
 fn unanswered_ice_restart_fails_the_client() {
-    let mut scene = Scene::new();
+    let mut scene = TestPair::new();
     scene.take_answer();
     scene.run(Duration::from_secs(3));
     scene.server.restart_ice(scene.now);
@@ -254,7 +254,7 @@ fn unanswered_ice_restart_fails_the_client() {
     let end = scene.now + Duration::from_secs(60);
     while scene.now < end && scene.client.outcome.is_none() {
         scene.now += Duration::from_millis(50);
-        scene.does(|client, cx| client.due_link(cx, 0));
+        scene.does(|client, cx| client.handle_link_due(cx, 0));
     }
     let Some(crate::session::Outcome::Failed(failure)) = &scene.client.outcome else {
         panic!("{:?}", scene.client.outcome);
@@ -269,7 +269,7 @@ fn key_frames_are_requested_only_if_negotiated() {
         (r#"{"pli":false}"#, 1),
         (r#"{"pli":false,"fir":false}"#, 0),
     ] {
-        let mut scene = Scene::of(keys);
+        let mut scene = TestPair::of(keys);
         scene.take_answer();
         scene.run(Duration::from_secs(3));
         for [high, low] in [[0, 1], 2000_u16.to_be_bytes()] {
@@ -277,19 +277,19 @@ fn key_frames_are_requested_only_if_negotiated() {
             packet[..4].copy_from_slice(&[0x80, scene.payload_type(), high, low]);
             scene.takes(scene.now, &packet);
         }
-        scene.client.links[0].ask_at = Some(scene.now);
-        scene.does(|client, cx| client.ask_for_missing(cx, 0));
+        scene.client.links[0].nack_at = Some(scene.now);
+        scene.does(|client, cx| client.send_nacks(cx, 0));
         assert_eq!(scene.recorder.counter(m::PLIS_SENT), asked, "{keys}");
     }
 }
 
 #[test]
 fn new_gaps_are_requested_at_once_in_all_streams() {
-    let mut scene = Scene::new();
+    let mut scene = TestPair::new();
     scene.take_answer();
     scene.run(Duration::from_secs(3));
     let sink = scene.client.links[0].sink.expect("it receives");
-    let gap = |scene: &mut Scene, sequence: u8| {
+    let gap = |scene: &mut TestPair, sequence: u8| {
         let mut events = Vec::new();
         for ssrc in 0..100_u8 {
             let payload_type = scene.payload_type();
@@ -302,7 +302,7 @@ fn new_gaps_are_requested_at_once_in_all_streams() {
             scene.does(|client, cx| client.handle(cx, Input::Media { sink, event }));
         }
         let tracks = scene.sinks.get::<Tracks>(sink);
-        tracks.count_questions(&mut scene.recorder);
+        tracks.record_requests(&mut scene.recorder);
         scene.recorder.counter(m::ASKED_PACKETS)
     };
     assert_eq!(gap(&mut scene, 1), 0);
@@ -314,14 +314,14 @@ fn new_gaps_are_requested_at_once_in_all_streams() {
 /// Audio packets have no numbers if the server numbers only video.
 #[test]
 fn late_first_number_is_reported_at_once() {
-    let mut scene = Scene::of("{}");
+    let mut scene = TestPair::of("{}");
     scene.take_answer();
     scene.run(Duration::from_secs(3));
     let mut packet = vec![0x80, scene.payload_type(), 0, 1];
     packet.resize(40, 0);
     scene.takes(scene.now, &packet);
-    let looks_in = |scene: &Scene| {
-        let due = scene.client.links[0].tell_at.expect("it is agreed");
+    let looks_in = |scene: &TestPair| {
+        let due = scene.client.links[0].feedback_at.expect("it is agreed");
         due.since(scene.now)
     };
     scene.run(Duration::from_millis(200));
@@ -333,9 +333,9 @@ fn late_first_number_is_reported_at_once() {
     packet[3] = 2;
     packet[12..20].copy_from_slice(&[0xbe, 0xde, 0, 1, extension << 4 | 1, 0, 9, 0]);
     let event = scene.takes(scene.now, &packet);
-    assert_eq!(event, Some(MediaEvent::Numbered));
+    assert_eq!(event, Some(MediaEvent::FirstTransportNumber));
     let sink = scene.client.links[0].sink.expect("it receives");
-    let event = MediaEvent::Numbered;
+    let event = MediaEvent::FirstTransportNumber;
     scene.does(|client, cx| client.handle(cx, Input::Media { sink, event }));
     assert_eq!(scene.recorder.counter(m::ARRIVALS_TOLD), 1);
     let often = looks_in(&scene);
@@ -348,7 +348,7 @@ fn late_first_number_is_reported_at_once() {
 #[test]
 fn remb_is_sent_if_any_of_many_streams_is_received() {
     for heard in [0, 1] {
-        let mut scene = Scene::new();
+        let mut scene = TestPair::new();
         scene.take_answer();
         scene.run(Duration::from_secs(3));
         // More streams than one batch of reports covers. Only the last one may still be received.
@@ -363,11 +363,11 @@ fn remb_is_sent_if_any_of_many_streams_is_received() {
             packet[8..12].copy_from_slice(&ssrc.to_be_bytes());
             scene.takes(at, &packet);
         }
-        scene.client.links[0].takes_remb = true;
+        scene.client.links[0].has_remb = true;
         for seconds in [1, 21] {
             scene.now = now + Duration::from_secs(seconds);
             let before = scene.recorder.counter(m::REMBS_SENT);
-            scene.does(|client, cx| client.report_received(cx, 0));
+            scene.does(|client, cx| client.send_receiver_reports(cx, 0));
             let told = scene.recorder.counter(m::REMBS_SENT) - before;
             let is_heard = seconds == 1 || heard > 0;
             assert_eq!(told, u64::from(is_heard), "{heard}");
@@ -377,7 +377,7 @@ fn remb_is_sent_if_any_of_many_streams_is_received() {
 
 #[test]
 fn changed_fingerprint_of_the_server_fails_the_client() {
-    let mut scene = Scene::new();
+    let mut scene = TestPair::new();
     scene.take_answer();
     scene.run(Duration::from_secs(3));
     // Unchanged ICE credentials, and another certificate.
@@ -397,46 +397,49 @@ fn changed_fingerprint_of_the_server_fails_the_client() {
 
 #[test]
 fn only_feedback_awaits_datagrams_that_have_arrived() {
-    let mut scene = Scene::new();
+    let mut scene = TestPair::new();
     // Not connected yet: an answer may have arrived.
-    assert!(scene.client.awaits(scene.now));
+    assert!(scene.client.awaits_input(scene.now));
     scene.take_answer();
     scene.run(Duration::from_secs(3));
-    scene.client.check = None;
+    scene.client.media_check_at = None;
     let later = scene.now + Duration::from_secs(1);
     let link = &mut scene.client.links[0];
     link.peer = None;
-    (link.ask_at, link.tell_at, link.report_at) = (None, None, Some(later));
+    (link.nack_at, link.feedback_at, link.report_at) = (None, None, Some(later));
     assert_eq!(link.deadline(), Some(later));
-    assert!(!scene.client.awaits(later));
+    assert!(!scene.client.awaits_input(later));
     for what in 0..2 {
         let link = &mut scene.client.links[0];
-        (link.ask_at, link.tell_at) = match what {
+        (link.nack_at, link.feedback_at) = match what {
             0 => (Some(later), None),
             _ => (None, Some(later)),
         };
-        assert!(scene.client.awaits(later), "{what}");
-        assert!(!scene.client.awaits(scene.now), "{what}");
+        assert!(scene.client.awaits_input(later), "{what}");
+        assert!(!scene.client.awaits_input(scene.now), "{what}");
     }
 }
 
 /// MediaMTX negotiates transport-wide sequence numbers and sends none.
 #[test]
 fn feedback_checks_are_rarer_without_numbers() {
-    let mut scene = Scene::new();
+    let mut scene = TestPair::new();
     scene.take_answer();
     let sink = scene.client.links[0].sink.expect("it receives");
     let payload_type = scene.payload_type();
-    let next = |scene: &mut Scene| {
-        scene.client.links[0].tell_at = Some(scene.now);
-        scene.does(|client, cx| client.tell_of_transport(cx, 0));
-        let at = scene.client.links[0].tell_at.expect("it goes on");
+    let next = |scene: &mut TestPair| {
+        scene.client.links[0].feedback_at = Some(scene.now);
+        scene.does(|client, cx| client.send_transport_feedback(cx, 0));
+        let at = scene.client.links[0].feedback_at.expect("it goes on");
         at.since(scene.now)
     };
     let often = Duration::from_millis(100);
-    scene.sinks.get::<Tracks>(sink).tell_arrivals(Some(3));
+    scene
+        .sinks
+        .get::<Tracks>(sink)
+        .set_arrivals_extension(Some(3));
     assert_eq!(next(&mut scene), often, "nothing has come yet");
-    let take = |scene: &mut Scene, number: bool| {
+    let take = |scene: &mut TestPair, number: bool| {
         let mut bytes = vec![0x80 | u8::from(number) << 4, payload_type, 0, number.into()];
         bytes.extend([0, 0, 0, 1, 0, 0, 0, 9]);
         if number {
@@ -455,12 +458,12 @@ fn feedback_checks_are_rarer_without_numbers() {
 /// LiveKit accepts numbers for video only. It would count numbered audio as lost.
 #[test]
 fn only_sections_that_accept_numbers_are_numbered() {
-    let mut scene = Scene::new();
+    let mut scene = TestPair::new();
     let [ours, theirs] = ends();
     let text = r#"{"congestion":"follow","publish":{"bitrate":"500kbps","audio":true}}"#;
     let config: ClientConfig = serde_json::from_str(text).expect("it is one");
-    let source = config.source().map(crate::webrtc::config::usual);
-    let source = source.map(|config| MediaSource::live(&config, None));
+    let source = config.source().map(crate::webrtc::config::with_limited_mtu);
+    let source = source.map(|config| MediaSource::adaptive(&config, None));
     let source = source.expect("it has one").expect("it can be made");
     scene.client.config = config.into();
     scene.client.source = Some(Arc::new(source));
@@ -479,7 +482,7 @@ fn only_sections_that_accept_numbers_are_numbered() {
     assert_eq!(server.set_remote(scene.now, &transport), Ok(()));
     let takes = AnswerConfig {
         extensions: vec![extension::TRANSPORT_CC.to_owned()],
-        feedback: sdp::Feedback::default(),
+        feedback: sdp::FeedbackTypes::default(),
         ..AnswerConfig::receive_all(1)
     };
     let mut answer = offer.answer(&takes, &server.local_transport());
@@ -488,10 +491,12 @@ fn only_sections_that_accept_numbers_are_numbered() {
         section.extensions.clear();
     }
     let text = answer.to_string();
-    scene.does(|client, cx| client.answered(cx, 1, &text));
+    scene.does(|client, cx| client.handle_answer(cx, 1, &text));
     scene.server = server;
     scene.at = 1;
     scene.run(Duration::from_secs(3));
-    let numbered = scene.client.links[1].sent.numbered(&mut scene.flows);
+    let numbered = scene.client.links[1]
+        .outgoing_media
+        .numbered(&mut scene.flows);
     assert_eq!(numbered, [true, false]);
 }

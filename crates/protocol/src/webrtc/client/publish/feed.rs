@@ -6,43 +6,45 @@ use std::time::Duration;
 use bytes::BytesMut;
 use measure::Time;
 
-use super::sealed::Sealed;
-use super::{COUNT_EVERY, Outgoing, Sent};
+use super::sealed::EncryptedFlow;
+use super::{COUNT_EVERY, OutgoingMedia, OutgoingStream};
 use crate::connect_failure::ConnectFailure;
-use crate::session::{ChannelError, ChannelId, Context, Datagram, FlowId, Open, Output, Reading};
+use crate::session::{
+    ChannelError, ChannelId, Context, Datagram, FlowId, Open, Output, ReadTiming,
+};
 use crate::webrtc::client::Client;
 use crate::webrtc::failure::Failure;
 use crate::webrtc::metrics as m;
-use crate::webrtc::signalling::{FedMedia, FeedPort};
+use crate::webrtc::signalling::{FeedPorts, FeedStream};
 
 /// Streams that are fed, and their sockets.
 #[derive(Debug, Default)]
-pub(in crate::webrtc::client) struct Feed {
-    ways: Vec<Way>,
+pub(in crate::webrtc::client) struct RtpFeed {
+    sockets: Vec<FeedSockets>,
     /// Empty until all sockets for media are open. Then it has one stream for each of `ways`, in
     /// the same order.
-    sent: Sent,
+    sent: OutgoingMedia,
 }
 
 /// Sockets of a stream.
 #[derive(Debug)]
-struct Way {
-    port: FeedPort,
+struct FeedSockets {
+    port: FeedPorts,
     media: ChannelId,
     is_open: bool,
     /// Socket for RTCP, over which the server requests key frames.
     control: Option<ChannelId>,
     /// True once `control` is open.
-    hears: bool,
+    control_is_open: bool,
 }
 
-impl Feed {
+impl RtpFeed {
     /// Describes the streams of a source for the signalling.
     pub(in crate::webrtc::client) fn media(
         source: &crate::media::source::MediaSource,
-    ) -> Vec<FedMedia> {
+    ) -> Vec<FeedStream> {
         let clips = source.clips.iter();
-        let media = clips.map(|clip| FedMedia {
+        let media = clips.map(|clip| FeedStream {
             kind: clip.media(),
             codec: clip.encoding().split('/').next().unwrap_or("").to_owned(),
             payload_type: clip.payload_type(),
@@ -59,8 +61,8 @@ impl Feed {
         self.sent.streams.iter().any(|own| own.flow == flow)
     }
 
-    fn way(&mut self, channel: ChannelId) -> Option<&mut Way> {
-        let mut ways = self.ways.iter_mut();
+    fn sockets_of(&mut self, channel: ChannelId) -> Option<&mut FeedSockets> {
+        let mut ways = self.sockets.iter_mut();
         ways.find(|way| way.media == channel || way.control == Some(channel))
     }
 
@@ -68,9 +70,9 @@ impl Feed {
     fn report(&mut self, cx: &mut Context<'_>, client: (Option<Duration>, &str), goodbye: bool) {
         let (wall_clock, name) = client;
         let about = (cx.now, wall_clock, name);
-        let reports = self.sent.reports_of_ours(cx.flows, about, goodbye);
-        for (report, way) in reports.iter().zip(&self.ways) {
-            if let Some(channel) = way.control.filter(|_| way.hears) {
+        let reports = self.sent.rtcp_compounds(cx.flows, about, goodbye);
+        for (report, way) in reports.iter().zip(&self.sockets) {
+            if let Some(channel) = way.control.filter(|_| way.control_is_open) {
                 cx.transmit(channel, None, |out| out.extend_from_slice(report));
             }
         }
@@ -82,15 +84,19 @@ impl Client {
     pub(in crate::webrtc::client) fn open_feed(
         &mut self,
         cx: &mut Context<'_>,
-        ports: &[FeedPort],
+        ports: &[FeedPorts],
     ) {
-        let Some(host) = self.target.as_ref().map(|target| target.host.clone()) else {
+        let Some(host) = self
+            .signalling_target
+            .as_ref()
+            .map(|target| target.host.clone())
+        else {
             return;
         };
         let timeout = self.config.connect_timeout.0;
-        let mut open = |port: u16, reading: Reading| {
+        let mut open = |port: u16, reading: ReadTiming| {
             let channel = self.next_channel();
-            let open = Open::UdpTo {
+            let open = Open::UdpToHost {
                 host: host.clone(),
                 port,
                 local_port: 0,
@@ -101,17 +107,17 @@ impl Client {
             cx.out.push_back(Output::Open { channel, open });
             channel
         };
-        let ways = ports.iter().map(|port| Way {
+        let ways = ports.iter().map(|port| FeedSockets {
             port: *port,
-            media: open(port.media, Reading::Late),
+            media: open(port.media, ReadTiming::Late),
             is_open: false,
-            control: port.control.map(|port| open(port, Reading::AtOnce)),
-            hears: false,
+            control: port.control.map(|port| open(port, ReadTiming::AtOnce)),
+            control_is_open: false,
         });
         let ways = ways.collect();
-        self.feed = Some(Box::new(Feed {
-            ways,
-            sent: Sent::default(),
+        self.feed = Some(Box::new(RtpFeed {
+            sockets: ways,
+            sent: OutgoingMedia::default(),
         }));
     }
 
@@ -121,15 +127,15 @@ impl Client {
         cx: &mut Context<'_>,
         channel: ChannelId,
     ) -> bool {
-        let Some(way) = self.feed.as_mut().and_then(|feed| feed.way(channel)) else {
+        let Some(way) = self.feed.as_mut().and_then(|feed| feed.sockets_of(channel)) else {
             return false;
         };
         match way.media == channel {
             true => way.is_open = true,
-            false => way.hears = true,
+            false => way.control_is_open = true,
         }
         let begun = self.feed.as_ref().is_none_or(|feed| {
-            let mut all = feed.ways.iter();
+            let mut all = feed.sockets.iter();
             !feed.sent.streams.is_empty() || !all.all(|way| way.is_open)
         });
         if !begun && !self.is_leaving() {
@@ -142,31 +148,31 @@ impl Client {
         let (Some(source), Some(mut feed)) = (self.source.clone(), self.feed.take()) else {
             return;
         };
-        for (place, way) in feed.ways.iter().enumerate() {
-            let flow = cx.flows.insert(Sealed {
-                media: self.media(cx.now, &source, (place, 0)),
+        for (place, way) in feed.sockets.iter().enumerate() {
+            let flow = cx.flows.insert(EncryptedFlow {
+                media: self.start_media(cx.now, &source, (place, 0)),
                 sealer: None,
-                room: BytesMut::new(),
-                again: None,
-                numbered: None,
+                buffer: BytesMut::new(),
+                retransmissions: None,
+                numbering: None,
                 channel: None,
-                level: None,
-                layer: None,
+                level_extension: None,
+                layer_extensions: None,
             });
             let ssrc = self.own_ssrc((place, 0));
-            feed.sent.streams.push(Outgoing::new(flow, ssrc));
+            feed.sent.streams.push(OutgoingStream::new(flow, ssrc));
             let channel = way.media;
             cx.out.push_back(Output::StartFlow { flow, channel });
         }
         feed.sent.count_at = Some(cx.now + COUNT_EVERY);
         self.feed = Some(feed);
-        let published = cx.now.since(self.due);
+        let published = cx.now.since(self.planned_start);
         cx.recorder
             .record(m::PUBLISH_DELAY, published.as_nanos() as u64);
-        self.begins(cx, cx.now);
+        self.report_playing(cx, cx.now);
         // The mount point exists, so its viewers receive media from now on.
         self.published = true;
-        self.say_published(cx, true);
+        self.announce_published(cx, true);
         self.report_feed(cx, false);
     }
 
@@ -179,7 +185,7 @@ impl Client {
     }
 
     /// Handles everything that is due while media is fed.
-    pub(in crate::webrtc::client) fn due_feed(&mut self, cx: &mut Context<'_>) {
+    pub(in crate::webrtc::client) fn handle_feed_due(&mut self, cx: &mut Context<'_>) {
         let Some(feed) = &mut self.feed else { return };
         if feed.sent.count_at.is_none_or(|due| cx.now < due) {
             return;
@@ -190,18 +196,18 @@ impl Client {
     }
 
     /// Handles RTCP of the server.
-    pub(in crate::webrtc::client) fn feed_heard(
+    pub(in crate::webrtc::client) fn handle_feed_rtcp(
         &mut self,
         cx: &mut Context<'_>,
         channel: ChannelId,
         datagrams: &[Datagram<'_>],
     ) {
         let Some(feed) = &mut self.feed else { return };
-        let is_control = |way: &Way| way.control == Some(channel);
-        if feed.ways.iter().any(is_control) {
+        let is_control = |way: &FeedSockets| way.control == Some(channel);
+        if feed.sockets.iter().any(is_control) {
             for datagram in datagrams {
                 feed.sent
-                    .reports(datagram.bytes, cx.now, cx.flows, cx.recorder);
+                    .handle_rtcp(datagram.bytes, cx.now, cx.flows, cx.recorder);
             }
         }
     }
@@ -214,7 +220,7 @@ impl Client {
         channel: ChannelId,
         error: ChannelError,
     ) -> bool {
-        let Some(way) = self.feed.as_mut().and_then(|feed| feed.way(channel)) else {
+        let Some(way) = self.feed.as_mut().and_then(|feed| feed.sockets_of(channel)) else {
             return false;
         };
         let detail = format!("{error} (UDP port {}, {})", way.port.media, self.url);
@@ -228,19 +234,19 @@ impl Client {
         cx: &mut Context<'_>,
         channel: ChannelId,
     ) -> bool {
-        let Some(way) = self.feed.as_mut().and_then(|feed| feed.way(channel)) else {
+        let Some(way) = self.feed.as_mut().and_then(|feed| feed.sockets_of(channel)) else {
             return false;
         };
         match way.media == channel {
-            true => self.not_fed(cx),
+            true => self.fail_feed(cx),
             // The server then sends no requests for key frames.
-            false => (way.control, way.hears) = (None, false),
+            false => (way.control, way.control_is_open) = (None, false),
         }
         true
     }
 
     /// Fails the client because the server does not receive the streams.
-    pub(super) fn not_fed(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn fail_feed(&mut self, cx: &mut Context<'_>) {
         let detail = format!("the server does not receive what is sent ({})", self.url);
         self.fail(cx, Failure::NotSent, detail);
     }
@@ -255,7 +261,7 @@ impl Client {
         for stream in feed.sent.streams {
             cx.flows.remove(stream.flow);
         }
-        for way in feed.ways {
+        for way in feed.sockets {
             let channels = [Some(way.media), way.control];
             let open = channels.into_iter().flatten();
             cx.out.extend(open.map(|channel| Output::Close { channel }));
@@ -284,22 +290,22 @@ mod tests {
         };
         let url = "janus+ws://10.0.0.1/streaming/5";
         let certificate = Arc::new(Certificate::generate(1));
-        let source = crate::webrtc::config::usual(&SourceConfig::default());
+        let source = crate::webrtc::config::with_limited_mtu(&SourceConfig::default());
         let source = MediaSource::new(&source, None).expect("it can be made");
         let client = Client::new(config, url, 1, certificate).expect("it is a URL");
-        let mut client = client.publishing(Arc::new(source));
-        client.feed = Some(Box::new(Feed {
-            ways: vec![Way {
-                port: FeedPort {
+        let mut client = client.with_source(Arc::new(source));
+        client.feed = Some(Box::new(RtpFeed {
+            sockets: vec![FeedSockets {
+                port: FeedPorts {
                     media: 5000,
                     control: Some(5001),
                 },
                 media: ChannelId(1),
                 is_open: true,
                 control: Some(ChannelId(2)),
-                hears: true,
+                control_is_open: true,
             }],
-            sent: Sent::default(),
+            sent: OutgoingMedia::default(),
         }));
         let mut recorder = Recorder::new(crate::webrtc::PROTOCOL.catalogue);
         let (mut sinks, mut flows) = (Sinks::default(), Flows::default());

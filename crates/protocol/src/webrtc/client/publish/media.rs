@@ -3,12 +3,12 @@
 use measure::Time;
 use std::time::Duration;
 
-use crate::media::rtp::{LiveFlow, RtpFlow, TalkFlow};
+use crate::media::rtp::{EncoderFlow, RtpFlow, TalkFlow};
 use crate::session::Flow;
 
 /// Counts of a stream that is sent.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Counts {
+pub(super) struct MediaCounts {
     pub(super) packets: u64,
     /// Bytes of payload.
     pub(super) bytes: u64,
@@ -16,49 +16,49 @@ pub(super) struct Counts {
     pub(super) not_taken: u64,
     pub(super) early_key_frames: u64,
     /// Packets with voice.
-    pub(super) voiced: u64,
+    pub(super) voice_packets: u64,
 }
 
 /// Media of a stream.
 #[derive(Debug)]
-pub(super) enum Media {
+pub(super) enum StreamMedia {
     /// Looped clip.
     Clip(RtpFlow),
     /// Live encoder.
-    Live(LiveFlow),
+    Live(EncoderFlow),
     /// Voice that speaks and pauses.
     Talk(Box<TalkFlow>),
 }
 
-impl Media {
+impl StreamMedia {
     pub(super) fn flow(&self) -> &dyn Flow {
         match self {
-            Media::Clip(flow) => flow,
-            Media::Live(flow) => flow,
-            Media::Talk(flow) => &**flow,
+            StreamMedia::Clip(flow) => flow,
+            StreamMedia::Live(flow) => flow,
+            StreamMedia::Talk(flow) => &**flow,
         }
     }
 
     pub(super) fn flow_mut(&mut self) -> &mut dyn Flow {
         match self {
-            Media::Clip(flow) => flow,
-            Media::Live(flow) => flow,
-            Media::Talk(flow) => &mut **flow,
+            StreamMedia::Clip(flow) => flow,
+            StreamMedia::Live(flow) => flow,
+            StreamMedia::Talk(flow) => &mut **flow,
         }
     }
 
     pub(super) fn stop(&mut self) {
         match self {
-            Media::Clip(flow) => flow.pause(),
-            Media::Live(flow) => flow.stop(),
-            Media::Talk(flow) => flow.stop(),
+            StreamMedia::Clip(flow) => flow.pause(),
+            StreamMedia::Live(flow) => flow.stop(),
+            StreamMedia::Talk(flow) => flow.stop(),
         }
     }
 
     /// Requests a key frame. A clip ignores the request: it has its key frames where the file has
     /// them.
-    pub(super) fn key_frame(&mut self) {
-        if let Media::Live(flow) = self {
+    pub(super) fn request_key_frame(&mut self) {
+        if let StreamMedia::Live(flow) = self {
             flow.key_frame();
         }
     }
@@ -71,43 +71,43 @@ impl Media {
         goodbye: bool,
     ) -> Vec<u8> {
         match self {
-            Media::Clip(flow) => flow.report(now, wall_clock, name, goodbye),
-            Media::Live(flow) => flow.report(now, wall_clock, name, goodbye),
-            Media::Talk(flow) => flow.report(now, wall_clock, name, goodbye),
+            StreamMedia::Clip(flow) => flow.report(now, wall_clock, name, goodbye),
+            StreamMedia::Live(flow) => flow.report(now, wall_clock, name, goodbye),
+            StreamMedia::Talk(flow) => flow.report(now, wall_clock, name, goodbye),
         }
     }
 
-    pub(super) fn counts(&self) -> Counts {
-        let counts = |(packets, bytes), not_taken| Counts {
+    pub(super) fn counts(&self) -> MediaCounts {
+        let counts = |(packets, bytes), not_taken| MediaCounts {
             packets,
             bytes,
             not_taken,
-            ..Counts::default()
+            ..MediaCounts::default()
         };
         match self {
-            Media::Clip(flow) => Counts {
-                frames: flow.frames(),
-                ..counts(flow.sent(), flow.not_taken())
+            StreamMedia::Clip(flow) => MediaCounts {
+                frames: flow.current_frame(),
+                ..counts(flow.sent(), flow.rejected())
             },
-            Media::Live(flow) => Counts {
-                frames: flow.frames(),
+            StreamMedia::Live(flow) => MediaCounts {
+                frames: flow.pictures_sent(),
                 early_key_frames: flow.early_key_frames(),
-                ..counts(flow.sent(), flow.not_taken())
+                ..counts(flow.sent(), flow.rejected())
             },
             // Each frame is a packet.
-            Media::Talk(flow) => Counts {
+            StreamMedia::Talk(flow) => MediaCounts {
                 frames: flow.sent().0,
-                voiced: flow.voiced(),
-                ..counts(flow.sent(), flow.not_taken())
+                voice_packets: flow.voiced(),
+                ..counts(flow.sent(), flow.rejected())
             },
         }
     }
 
     /// Audio level of the last packet that was handed out. `None` if the media is no voice.
-    pub(super) fn level(&self) -> Option<u8> {
+    pub(super) fn audio_level(&self) -> Option<u8> {
         match self {
-            Media::Talk(flow) => Some(flow.level()),
-            Media::Clip(_) | Media::Live(_) => None,
+            StreamMedia::Talk(flow) => Some(flow.level()),
+            StreamMedia::Clip(_) | StreamMedia::Live(_) => None,
         }
     }
 }

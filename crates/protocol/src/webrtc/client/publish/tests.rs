@@ -7,7 +7,7 @@ use crate::session::{Flow as _, Handover, PacketHeader};
 use crate::webrtc::certificate::Certificate;
 use crate::webrtc::config::ClientConfig;
 use crate::webrtc::extension;
-use crate::webrtc::feedback::{original, write_fir, write_nack, write_pli};
+use crate::webrtc::feedback::{parse_rtx, write_fir, write_nack, write_pli};
 use crate::webrtc::metrics::WEBRTC;
 use crate::webrtc::srtp::{SrtpKeys, SrtpProfile};
 
@@ -18,13 +18,13 @@ const GROUPS: &[&measure::Group] = &[
 ];
 
 fn keys(client: bool) -> SrtpKeys {
-    let keys = SrtpKeys::exported(SrtpProfile::AeadAes128Gcm, &[7; 56], client);
+    let keys = SrtpKeys::from_exported(SrtpProfile::AeadAes128Gcm, &[7; 56], client);
     keys.expect("it is as long as it must be")
 }
 
 const BEGAN: Time = Time::from_nanos(1_000_000_000);
 
-fn stream(rtx: Option<u8>, nack: bool) -> (Flows, Sent, Time) {
+fn stream(rtx: Option<u8>, nack: bool) -> (Flows, OutgoingMedia, Time) {
     let mut flow = RtpFlow::new(FlowSettings {
         clip: std::sync::Arc::new(Clip::audio()),
         pacing: Pacing::Spread,
@@ -37,45 +37,45 @@ fn stream(rtx: Option<u8>, nack: bool) -> (Flows, Sent, Time) {
         log: false,
     });
     flow.start(BEGAN);
-    sending(Media::Clip(flow), rtx, nack)
+    sending(StreamMedia::Clip(flow), rtx, nack)
 }
 
-fn sending(media: Media, rtx: Option<u8>, nack: bool) -> (Flows, Sent, Time) {
-    let stream = rtx.map(|payload_type| Retransmissions {
+fn sending(media: StreamMedia, rtx: Option<u8>, nack: bool) -> (Flows, OutgoingMedia, Time) {
+    let stream = rtx.map(|payload_type| RtxStream {
         ssrc: 8,
         payload_type,
-        next: 1,
+        next_sequence: 1,
     });
     let mut flows = Flows::default();
-    let flow = flows.insert(Sealed {
+    let flow = flows.insert(EncryptedFlow {
         media,
         sealer: Some(keys(true).rtp_sealer()),
-        room: BytesMut::new(),
-        again: nack.then(|| Again::new(stream)),
-        numbered: None,
+        buffer: BytesMut::new(),
+        retransmissions: nack.then(|| Retransmitter::new(stream)),
+        numbering: None,
         channel: None,
-        level: None,
-        layer: None,
+        level_extension: None,
+        layer_extensions: None,
     });
-    let mut sent = Sent::default();
-    sent.streams.push(Outgoing {
+    let mut sent = OutgoingMedia::default();
+    sent.streams.push(OutgoingStream {
         flow,
         ssrc: 7,
-        counted_again: HistoryCounts::default(),
-        counted: Counts::default(),
+        recorded_retransmissions: SendHistoryCounts::default(),
+        recorded_counts: MediaCounts::default(),
         reported_lost: 0,
         reported_highest: None,
-        last_demand: None,
+        last_fir_number: None,
     });
     (flows, sent, BEGAN)
 }
 
 /// Returns the next packet that is due by `now`, as it is sent.
 fn next(flows: &mut Flows, flow: FlowId, now: Time) -> Option<Vec<u8>> {
-    flows.reach(flow, |flow| {
+    flows.access(flow, |flow| {
         flow.next_due().filter(|due| *due <= now)?;
         let packet = flow.next_packet(now)?;
-        flow.left(packet.tag, Some(Handover::at(now)));
+        flow.packet_sent(packet.tag, Some(Handover::at(now)));
         Some([&packet.header[..], &packet.payload].concat())
     })
 }
@@ -89,13 +89,13 @@ fn turn_channel_data_is_padded_only_over_a_connection() {
             number: 0x4007,
             padded,
         };
-        sent.leave_by(Some(channel), &mut flows);
+        sent.set_turn_channel(Some(channel), &mut flows);
         // Packets have 182 bytes with the authentication tag.
         let keys = |client| {
             let profile = SrtpProfile::AesCm128HmacSha1_80;
-            SrtpKeys::exported(profile, &[7; 60], client).expect("it is long enough")
+            SrtpKeys::from_exported(profile, &[7; 60], client).expect("it is long enough")
         };
-        flows.with(flow, |sealed: &mut Sealed| {
+        flows.access_as(flow, |sealed: &mut EncryptedFlow| {
             sealed.sealer = Some(keys(true).rtp_sealer());
         });
         let mut opener = keys(false).rtp_opener();
@@ -141,7 +141,7 @@ fn requested_packets_are_retransmitted() {
         write_nack(&mut compound, 1, 55, &[5]);
         write_pli(&mut compound, 1, 7);
         write_fir(&mut compound, 1, 7, 1);
-        sent.reports(&compound, now, &mut flows, &mut recorder);
+        sent.handle_rtcp(&compound, now, &mut flows, &mut recorder);
         for lost in lost {
             let packet = next(&mut flows, flow, now).expect("it is due at once");
             let plain = opener.open(&packet, &mut plain).expect("it is authentic");
@@ -149,7 +149,7 @@ fn requested_packets_are_retransmitted() {
                 None => (7, number(plain)),
                 Some(_) => {
                     assert_eq!(plain[1] & 0x7f, 97);
-                    (8, original(&plain[12..]).expect("it carries one").0)
+                    (8, parse_rtx(&plain[12..]).expect("it carries one").0)
                 }
             };
             assert_eq!((plain[11], sequence), (source, lost));
@@ -158,10 +158,17 @@ fn requested_packets_are_retransmitted() {
         now += Duration::from_millis(50);
         let packet = next(&mut flows, flow, now).expect("it is due");
         assert_eq!(number(&packet), number(&all[all.len() - 1]).wrapping_add(1));
-        let counts = flows.with(flow, |sealed: &mut Sealed| {
-            sealed.again.as_ref().expect("it is agreed").counts()
+        let counts = flows.access_as(flow, |sealed: &mut EncryptedFlow| {
+            sealed
+                .retransmissions
+                .as_ref()
+                .expect("it is agreed")
+                .counts()
         });
-        assert_eq!((counts.asked, counts.sent_again, counts.unknown), (3, 2, 1));
+        assert_eq!(
+            (counts.requested, counts.retransmitted, counts.unknown),
+            (3, 2, 1)
+        );
         assert_eq!(recorder.counter(m::KEY_FRAME_REQUESTS), 2);
     }
 }
@@ -175,7 +182,7 @@ fn nothing_is_retransmitted_without_negotiated_nack() {
     while next(&mut flows, flow, now).is_some() {}
     let mut compound = Vec::new();
     write_nack(&mut compound, 1, 7, &[65_530]);
-    sent.reports(&compound, now, &mut flows, &mut recorder);
+    sent.handle_rtcp(&compound, now, &mut flows, &mut recorder);
     assert_eq!(next(&mut flows, flow, now), None);
 }
 
@@ -188,7 +195,7 @@ fn without_sender_reports_only_a_goodbye_is_sent() {
         (None, true, &[201, 202, 203]),
     ] {
         let (mut flows, sent, now) = stream(None, false);
-        let reports = sent.reports_of_ours(&mut flows, (now, wall_clock, "name"), goodbye);
+        let reports = sent.rtcp_compounds(&mut flows, (now, wall_clock, "name"), goodbye);
         assert_eq!(reports.len(), 1);
         let mut rest = &reports[0][..];
         let mut found = Vec::new();
@@ -199,16 +206,16 @@ fn without_sender_reports_only_a_goodbye_is_sent() {
         assert_eq!(found, kinds);
     }
     let (mut flows, sent, now) = stream(None, false);
-    let reports = sent.reports_of_ours(&mut flows, (now, None, "name"), false);
+    let reports = sent.rtcp_compounds(&mut flows, (now, None, "name"), false);
     assert_eq!(reports, Vec::<Vec<u8>>::new());
 }
 
 #[test]
 fn losses_in_a_first_report_do_not_lower_the_estimate() {
     let (mut flows, mut sent, now) = stream(None, false);
-    let other = Outgoing::new(sent.streams[0].flow, 9);
+    let other = OutgoingStream::new(sent.streams[0].flow, 9);
     sent.streams.push(other);
-    let congestion = Congestion::new(now, (1_000_000, 1100), None);
+    let congestion = CongestionControl::new(now, (1_000_000, 1100), None);
     let (most, _) = congestion.estimate();
     sent.congestion = Some(Box::new(congestion));
     let mut recorder = Recorder::new(measure::Catalogue(GROUPS));
@@ -222,7 +229,7 @@ fn losses_in_a_first_report_do_not_lower_the_estimate() {
         let mut compound = Vec::new();
         rtcp::write_receiver_report(&mut compound, 1, blocks);
         let now = now + Duration::from_secs(seconds);
-        sent.reports(&compound, now, &mut flows, &mut recorder);
+        sent.handle_rtcp(&compound, now, &mut flows, &mut recorder);
         sent.congestion.as_ref().map(|own| own.estimate().0)
     };
     assert_eq!(hears(1, &[block(7, 100, 0)]), Some(most));
@@ -244,13 +251,13 @@ fn losses_in_a_first_report_do_not_lower_the_estimate() {
 
 #[test]
 fn negotiated_parameters_come_from_the_answer() {
-    let mut sent = Sent::default();
+    let mut sent = OutgoingMedia::default();
     let codec = |payload_type, name: &str, feedback: &[&str]| Codec {
         feedback: feedback.iter().map(|words| (*words).to_owned()).collect(),
         ..Codec::new(payload_type, name, 90_000)
     };
-    let section = |place, codecs| Agreed {
-        place,
+    let section = |place, codecs| NegotiatedMedia {
+        index: place,
         mid: place.to_string(),
         kind: MediaKind::Video,
         direction: Way::SendOnly,
@@ -260,57 +267,61 @@ fn negotiated_parameters_come_from_the_answer() {
         remote_sources: Vec::new(),
         layers: Vec::new(),
     };
-    sent.agree(
+    sent.set_accepted_sections(
         &[
             section(0, vec![codec(96, "H264", &["nack"]), codec(97, "rtx", &[])]),
             section(1, vec![codec(98, "H264", &["nack pli"])]),
         ],
-        LAYER_NAMES,
+        LAYER_RIDS,
     );
-    let taken = |place, nack, rtx, level| Taken {
-        place,
+    let taken = |place, nack, rtx, level| AcceptedSection {
+        section_index: place,
         nack,
-        rtx,
-        level,
-        numbered: None,
+        rtx_payload_type: rtx,
+        level_extension: level,
+        number_extension: None,
         layers: [None; 3],
-        alone: LayerNames {
+        single_stream: LayerExtensions {
             mid: None,
             rid: None,
-            repaired: None,
+            repaired_rid: None,
         },
     };
     let expected = [taken(0, true, Some(97), None), taken(1, false, None, None)];
-    assert_eq!(sent.agreed, expected);
+    assert_eq!(sent.accepted_sections, expected);
     // A server may accept numbers for video only. It would count numbered audio as lost.
-    let numbered = |kind, feedback: &[&str], extensions: &[u16]| Agreed {
+    let numbered = |kind, feedback: &[&str], extensions: &[u16]| NegotiatedMedia {
         kind,
         extensions: extensions
             .iter()
-            .map(|&id| crate::webrtc::sdp::Extension {
+            .map(|&id| crate::webrtc::sdp::HeaderExtension {
                 id,
                 uri: header_extension::TRANSPORT_CC.to_owned(),
             })
             .collect(),
         ..section(0, vec![codec(96, "any", feedback)])
     };
-    sent.agree(
+    sent.set_accepted_sections(
         &[
             numbered(MediaKind::Video, &["transport-cc"], &[4]),
             numbered(MediaKind::Video, &["transport-cc"], &[]),
             numbered(MediaKind::Audio, &["nack"], &[4]),
         ],
-        LAYER_NAMES,
+        LAYER_RIDS,
     );
-    let found: Vec<_> = sent.agreed.iter().map(|taken| taken.numbered).collect();
+    let found: Vec<_> = sent
+        .accepted_sections
+        .iter()
+        .map(|taken| taken.number_extension)
+        .collect();
     assert_eq!(found, [Some(4), None, None]);
     // Refused media is not sent.
-    let inactive = Agreed {
+    let inactive = NegotiatedMedia {
         direction: Way::Inactive,
         ..section(0, vec![codec(96, "H264", &["nack"])])
     };
-    sent.agree(&[inactive], LAYER_NAMES);
-    assert_eq!(sent.agreed, []);
+    sent.set_accepted_sections(&[inactive], LAYER_RIDS);
+    assert_eq!(sent.accepted_sections, []);
 }
 
 #[test]
@@ -319,9 +330,9 @@ fn requested_key_frame_is_the_next_picture() {
         mtu: 1200,
         ..SourceConfig::default()
     };
-    let source = MediaSource::live(&config, None).expect("valid");
-    let ladder = source.encoded.expect("it is made");
-    let mut flow = LiveFlow::new(LiveSettings {
+    let source = MediaSource::adaptive(&config, None).expect("valid");
+    let ladder = source.ladder.expect("it is made");
+    let mut flow = EncoderFlow::new(EncoderFlowSettings {
         encoder: Encoder::new(ladder),
         pacing: Pacing::AtOnce,
         ssrc: 7,
@@ -329,7 +340,7 @@ fn requested_key_frame_is_the_next_picture() {
         first_timestamp: 0,
     });
     flow.start(BEGAN);
-    let (mut flows, mut sent, mut now) = sending(Media::Live(flow), None, false);
+    let (mut flows, mut sent, mut now) = sending(StreamMedia::Live(flow), None, false);
     let flow = sent.streams[0].flow;
     let mut recorder = Recorder::new(measure::Catalogue(GROUPS));
     let mut opener = keys(false).rtp_opener();
@@ -346,7 +357,7 @@ fn requested_key_frame_is_the_next_picture() {
             51 => write_pli(&mut compound, 1, 8),
             _ => {}
         }
-        sent.reports(&compound, now, &mut flows, &mut recorder);
+        sent.handle_rtcp(&compound, now, &mut flows, &mut recorder);
         let mut first = true;
         while let Some(packet) = next(&mut flows, flow, now) {
             let plain = opener.open(&packet, &mut plain).expect("it is authentic");
@@ -362,7 +373,7 @@ fn requested_key_frame_is_the_next_picture() {
     }
     assert_eq!(keys_at, [0, 10, 30, 80]);
     assert_eq!(recorder.counter(m::KEY_FRAME_REQUESTS), 5);
-    let counts = flows.with(flow, |sealed: &mut Sealed| sealed.media.counts());
+    let counts = flows.access_as(flow, |sealed: &mut EncryptedFlow| sealed.media.counts());
     assert_eq!((counts.early_key_frames, counts.frames), (2, 100));
 }
 
@@ -373,14 +384,14 @@ fn opus_is_offered_as_by_browsers_at_32_kbps() {
         audio_codec: Some(AudioCodec::Opus),
         ..SourceConfig::default()
     };
-    let source = MediaSource::live(&config, None).expect("valid");
+    let source = MediaSource::adaptive(&config, None).expect("valid");
     let clip = source.clips[1].clone();
     let bytes: usize = clip.packets.iter().map(|packet| packet.payload.len()).sum();
     assert_eq!((clip.packets.len(), bytes * 8), (50, 32_000));
     let certificate = std::sync::Arc::new(Certificate::generate(1));
     let url = "whip+http://h/live/whip";
     let client = Client::new(ClientConfig::default(), url, 1, certificate).expect("a URL");
-    let client = client.publishing(std::sync::Arc::new(source));
+    let client = client.with_source(std::sync::Arc::new(source));
     let offered = client.offered_source();
     let codec = &offered[1].codecs[0];
     assert_eq!(
@@ -401,29 +412,35 @@ fn layer_packets_carry_the_rid_and_rtx_the_repaired_rid() {
     for (rtx, again_name) in [(Some(97), 5), (None, 4)] {
         let (mut flows, sent, _) = stream(rtx, true);
         let flow = sent.streams[0].flow;
-        let names = LayerNames {
+        let names = LayerExtensions {
             mid: Some((3, b'0')),
             rid: Some((4, b'm')),
-            repaired: Some(5),
+            repaired_rid: Some(5),
         };
-        flows.with(flow, |sealed: &mut Sealed| sealed.layer = Some(names));
+        flows.access_as(flow, |sealed: &mut EncryptedFlow| {
+            sealed.layer_extensions = Some(names)
+        });
         let next = |flows: &mut Flows| {
-            flows.with(flow, |sealed: &mut Sealed| {
+            flows.access_as(flow, |sealed: &mut EncryptedFlow| {
                 let now = sealed.next_due().expect("it goes on");
                 (sealed.next_packet(now).expect("it is due").header, now)
             })
         };
-        let element = |header: &PacketHeader, id| extension::find(header, id).map(<[u8]>::to_vec);
+        let element =
+            |header: &PacketHeader, id| extension::find_element(header, id).map(<[u8]>::to_vec);
         let (first, now) = next(&mut flows);
         let now = now + Duration::from_millis(10);
-        assert_eq!(first[0] & extension::EXTENSION, extension::EXTENSION);
+        assert_eq!(
+            first[0] & extension::EXTENSION_BIT,
+            extension::EXTENSION_BIT
+        );
         assert_eq!(element(&first, 3), Some(b"0".to_vec()));
         assert_eq!(element(&first, 4), Some(b"m".to_vec()));
         assert_eq!(element(&first, 5), None);
         let sequence = u16::from_be_bytes([first[2], first[3]]);
-        flows.with(flow, |sealed: &mut Sealed| {
-            let again = sealed.again.as_mut().expect("it was agreed upon");
-            again.ask(&[sequence], now, None);
+        flows.access_as(flow, |sealed: &mut EncryptedFlow| {
+            let again = sealed.retransmissions.as_mut().expect("it was agreed upon");
+            again.queue_requested(&[sequence], now, None);
         });
         let (again, _) = next(&mut flows);
         assert!(again.len() > FIXED_LENGTH);

@@ -31,21 +31,21 @@ impl Path {
 
 /// Sends packets of 1,000 bytes at the estimated rate, with feedback every 50 ms. Returns the
 /// estimate at the end of each second.
-fn follow(path: &mut Path, from: &mut Estimator, begin: f64, seconds: u32) -> Vec<u64> {
+fn follow(path: &mut Path, from: &mut BandwidthEstimator, begin: f64, seconds: u32) -> Vec<u64> {
     let (mut at, mut waiting) = (begin, Vec::new());
     let mut found = Vec::new();
     for tick in 1..=seconds * 20 {
         let end = begin + f64::from(tick) * 0.05;
         while at < end {
-            waiting.push(Told {
-                sent: START + Duration::from_secs_f64(at),
+            waiting.push(PacketFeedback {
+                sent_at: START + Duration::from_secs_f64(at),
                 bytes: 1000,
-                arrived: path.send(at, 1000),
+                arrived_nanos: path.send(at, 1000),
                 was_lost: false,
             });
             at += 8000.0 / from.estimate() as f64;
         }
-        from.told(START + Duration::from_secs_f64(end), &waiting);
+        from.record_feedback(START + Duration::from_secs_f64(end), &waiting);
         waiting.clear();
         if tick % 20 == 0 {
             found.push(from.estimate());
@@ -67,7 +67,7 @@ fn path(rate: f64) -> Path {
 #[test]
 fn estimate_converges_to_the_path_rate() {
     for rate in [300_000, 800_000, 1_500_000] {
-        let mut estimator = Estimator::new(START, 2_000_000, 50_000, 2_000_000);
+        let mut estimator = BandwidthEstimator::new(START, 2_000_000, 50_000, 2_000_000);
         let found = follow(&mut path(rate as f64), &mut estimator, 0.0, 60);
         let late = &found[20..];
         let mean = late.iter().sum::<u64>() / late.len() as u64;
@@ -84,7 +84,7 @@ fn estimate_converges_to_the_path_rate() {
 
 #[test]
 fn estimate_grows_when_the_path_widens() {
-    let mut estimator = Estimator::new(START, 400_000, 50_000, 2_000_000);
+    let mut estimator = BandwidthEstimator::new(START, 400_000, 50_000, 2_000_000);
     let mut narrow = path(400_000.0);
     let found = follow(&mut narrow, &mut estimator, 0.0, 20);
     assert!(found[19] < 500_000, "{found:?}");
@@ -101,7 +101,7 @@ fn only_heavy_loss_lowers_the_estimate() {
         (20, 1_000_000..1_100_000),
         (100, 1_400_000..2_000_001),
     ] {
-        let mut estimator = Estimator::new(START, 1_000_000, 50_000, 2_000_000);
+        let mut estimator = BandwidthEstimator::new(START, 1_000_000, 50_000, 2_000_000);
         let mut lossy = Path {
             one_in: Some(one_in),
             ..path(50_000_000.0)
@@ -110,16 +110,16 @@ fn only_heavy_loss_lowers_the_estimate() {
         assert!(expected.contains(&found[19]), "{one_in}: {found:?}");
     }
     // Receivers that report loss ratios only.
-    let mut estimator = Estimator::new(START, 1_000_000, 50_000, 2_000_000);
+    let mut estimator = BandwidthEstimator::new(START, 1_000_000, 50_000, 2_000_000);
     for second in 1..10 {
-        estimator.reported(START + Duration::from_secs(second), 100, 20);
+        estimator.record_loss_report(START + Duration::from_secs(second), 100, 20);
     }
     assert!(estimator.estimate() < 500_000);
 }
 
 #[test]
 fn longer_path_is_not_taken_for_a_queue() {
-    let mut estimator = Estimator::new(START, 1_000_000, 30_000, 1_000_000);
+    let mut estimator = BandwidthEstimator::new(START, 1_000_000, 30_000, 1_000_000);
     let mut lossy = Path {
         one_in: Some(33),
         ..path(50_000_000.0)
@@ -134,30 +134,30 @@ fn longer_path_is_not_taken_for_a_queue() {
 
 #[test]
 fn refilled_queue_lowers_the_estimate_again() {
-    let mut estimator = Estimator::new(START, 1_000_000, 50_000, 1_000_000);
-    let queue = |estimator: &mut Estimator, delay: f64| {
+    let mut estimator = BandwidthEstimator::new(START, 1_000_000, 50_000, 1_000_000);
+    let queue = |estimator: &mut BandwidthEstimator, delay: f64| {
         estimator.smoothed = delay;
         estimator.loss = 0.05;
-        estimator.lowered_at = None;
+        estimator.decreased_at = None;
         estimator
             .arrivals
             .extend([(0, 1000), (1_000_000_000, 1000)]);
         estimator.first_arrival = Some(0);
         estimator.arrived_bytes = 1_000_000;
         let before = estimator.estimate();
-        estimator.follow_loss(START);
+        estimator.apply_loss(START);
         estimator.estimate() < before
     };
     assert!(queue(&mut estimator, 200.0));
     // The queue drains.
-    let group = Group {
+    let group = PacketGroup {
         first_sent: START,
         last_sent: START,
         arrived: 0,
     };
     estimator.smoothed = 10.0;
     estimator.delay = 10.0;
-    estimator.delayed(&group, &group);
+    estimator.group_complete(&group, &group);
     assert!(queue(&mut estimator, 195.0));
     // The delay stays although less is sent: not a queue.
     assert!(!queue(&mut estimator, 195.0));
@@ -167,7 +167,7 @@ fn refilled_queue_lowers_the_estimate_again() {
 #[test]
 fn loss_reports_count_by_packets_in_any_order() {
     for video_first in [true, false] {
-        let mut estimator = Estimator::new(START, 1_000_000, 50_000, 2_000_000);
+        let mut estimator = BandwidthEstimator::new(START, 1_000_000, 50_000, 2_000_000);
         for second in 1..20 {
             let now = START + Duration::from_secs(second);
             let mut streams = [(100, 5), (50, 0)];
@@ -175,7 +175,7 @@ fn loss_reports_count_by_packets_in_any_order() {
                 streams.reverse();
             }
             for (packets, lost) in streams {
-                estimator.reported(now, packets, lost);
+                estimator.record_loss_report(now, packets, lost);
             }
         }
         // 3.3 % of all packets: the estimate neither grows nor falls, except at the first report,
@@ -184,37 +184,37 @@ fn loss_reports_count_by_packets_in_any_order() {
         assert!((990_000..1_100_000).contains(&found), "{found}");
     }
     // One of two packets of silent audio: too few for a measurement.
-    let mut estimator = Estimator::new(START, 1_000_000, 50_000, 2_000_000);
+    let mut estimator = BandwidthEstimator::new(START, 1_000_000, 50_000, 2_000_000);
     for second in 1..10 {
-        estimator.reported(START + Duration::from_secs(second), 2, 1);
+        estimator.record_loss_report(START + Duration::from_secs(second), 2, 1);
     }
     assert_eq!(estimator.estimate(), 1_000_000);
 }
 
 #[test]
 fn overtaken_packets_are_not_losses() {
-    let mut estimator = Estimator::new(START, 1_000_000, 50_000, 2_000_000);
+    let mut estimator = BandwidthEstimator::new(START, 1_000_000, 50_000, 2_000_000);
     for second in 1..20 {
         let now = START + Duration::from_secs(second);
-        let told = |place: u64, arrived, was_lost| Told {
-            sent: now + Duration::from_millis(place),
+        let told = |place: u64, arrived, was_lost| PacketFeedback {
+            sent_at: now + Duration::from_millis(place),
             bytes: 1000,
-            arrived,
+            arrived_nanos: arrived,
             was_lost,
         };
         let came = |place: u64| (second * 1000 + place) as i64 * 1_000_000;
-        let all: Vec<Told> = (0..100)
+        let all: Vec<PacketFeedback> = (0..100)
             .map(|place| told(place, (place % 4 > 0).then(|| came(place)), false))
             .chain((0..25).map(|place| told(4 * place, Some(came(100)), true)))
             .collect();
-        estimator.told(now, &all);
+        estimator.record_feedback(now, &all);
     }
     assert!(estimator.estimate() >= 1_000_000);
 }
 
 #[test]
 fn estimate_never_exceeds_the_remb() {
-    let mut estimator = Estimator::new(START, 1_000_000, 50_000, 2_000_000);
+    let mut estimator = BandwidthEstimator::new(START, 1_000_000, 50_000, 2_000_000);
     estimator.remb(256_000);
     assert_eq!(estimator.estimate(), 256_000);
     estimator.remb(10);
@@ -225,15 +225,15 @@ fn estimate_never_exceeds_the_remb() {
 
 #[test]
 fn frozen_receiver_clock_does_not_grow_memory() {
-    let mut estimator = Estimator::new(START, 1_000_000, 50_000, 2_000_000);
+    let mut estimator = BandwidthEstimator::new(START, 1_000_000, 50_000, 2_000_000);
     for millis in 0..20_000 {
-        let packet = Told {
-            sent: START + Duration::from_millis(millis),
+        let packet = PacketFeedback {
+            sent_at: START + Duration::from_millis(millis),
             bytes: 1000,
-            arrived: Some(77),
+            arrived_nanos: Some(77),
             was_lost: false,
         };
-        estimator.told(packet.sent, &[packet]);
+        estimator.record_feedback(packet.sent_at, &[packet]);
     }
     assert!(estimator.arrivals.len() <= ARRIVALS_MAX);
     let kept: u64 = estimator.arrivals.iter().map(|own| u64::from(own.1)).sum();
@@ -248,23 +248,23 @@ proptest::proptest! {
             0..300,
         ),
     ) {
-        let mut estimator = Estimator::new(START, 1_000_000, 50_000, 2_000_000);
+        let mut estimator = BandwidthEstimator::new(START, 1_000_000, 50_000, 2_000_000);
         let (mut sent, mut all) = (START, Vec::new());
         for (step, bytes, arrived) in told {
             sent += Duration::from_micros(step);
             // Receiver times have 24 bits of 64 ms, plus the deltas.
             let arrived = arrived.map(|at| at >> 12);
-            all.push(Told {
-                sent,
+            all.push(PacketFeedback {
+                sent_at: sent,
                 bytes,
-                arrived,
+                arrived_nanos: arrived,
                 was_lost: bytes % 5 == 0,
             });
         }
         for part in all.chunks(7) {
-            estimator.told(part[0].sent, part);
+            estimator.record_feedback(part[0].sent_at, part);
             proptest::prop_assert!((50_000..=2_000_000).contains(&estimator.estimate()));
-            proptest::prop_assert!(estimator.delays.len() <= GROUPS);
+            proptest::prop_assert!(estimator.delays.len() <= TREND_GROUPS);
         }
     }
 }

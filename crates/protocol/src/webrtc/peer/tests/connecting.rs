@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::network::{FINE, Pair, REPORT, Wrongs, address, config};
+use super::network::{Impairments, NO_IMPAIRMENTS, Pair, REPORT, address, config};
 use crate::webrtc::peer::{PeerEvent, PeerFailure, PeerState, Received};
 use crate::webrtc::sdp::Setup;
 
 #[test]
 fn peers_connect_within_a_few_round_trips() {
-    let mut pair = Pair::new([0, 1].map(|side| config(side, 1)), FINE, 1);
+    let mut pair = Pair::new([0, 1].map(|side| config(side, 1)), NO_IMPAIRMENTS, 1);
     pair.negotiate(false);
     let took = pair.connect(Duration::from_secs(5)).expect("they connect");
     assert!(took < Duration::from_millis(100), "{took:?}");
@@ -36,7 +36,7 @@ fn peers_connect_over_ipv6() {
     let [one, other] = ["[fd00::1]:5000", "[fd00::2]:6000"].map(|at| at.parse().unwrap());
     for seed in 0..10 {
         let configs = [0, 1].map(|side| config(side, seed));
-        let mut pair = Pair::at([one, other], configs, FINE, seed);
+        let mut pair = Pair::at([one, other], configs, NO_IMPAIRMENTS, seed);
         // A local address of the other family, which reaches no peer.
         let now = pair.now;
         let stray = "10.0.0.1:5000".parse().unwrap();
@@ -54,7 +54,7 @@ fn peers_connect_over_ipv6() {
 
 #[test]
 fn unusable_addresses_are_not_local_candidates() {
-    let mut pair = Pair::new([0, 1].map(|side| config(side, 1)), FINE, 1);
+    let mut pair = Pair::new([0, 1].map(|side| config(side, 1)), NO_IMPAIRMENTS, 1);
     let now = pair.now;
     for wrong in [
         "0.0.0.0:5000",
@@ -73,7 +73,7 @@ fn either_side_can_be_the_dtls_client() {
     for answer_setup in [Setup::Active, Setup::Passive] {
         let mut configs = [0, 1].map(|side| config(side, 2));
         configs[1].answer_setup = answer_setup;
-        let mut pair = Pair::new(configs, FINE, 2);
+        let mut pair = Pair::new(configs, NO_IMPAIRMENTS, 2);
         pair.negotiate(false);
         assert_eq!(pair.peers[1].local_transport().setup, answer_setup);
         assert!(
@@ -89,7 +89,7 @@ fn full_peer_connects_to_ice_lite_peer() {
     for lite in [0, 1] {
         let mut configs = [0, 1].map(|side| config(side, 3));
         configs[lite].ice_lite = true;
-        let mut pair = Pair::new(configs, FINE, 3);
+        let mut pair = Pair::new(configs, NO_IMPAIRMENTS, 3);
         pair.negotiate(false);
         assert!(
             pair.connect(Duration::from_secs(5)).is_some(),
@@ -110,9 +110,9 @@ fn peers_connect_over_a_lossy_reordering_network() {
     let mut times = Vec::new();
     for seed in 0..200 {
         let part = |modulus: u64| (seed % modulus) as f64 / modulus as f64;
-        let wrongs = Wrongs {
-            lose: 0.25 * part(7),
-            duplicate: 0.2 * part(5),
+        let wrongs = Impairments {
+            loss_rate: 0.25 * part(7),
+            duplication_rate: 0.2 * part(5),
             delay: Duration::from_millis(1 + seed % 60),
             jitter: Duration::from_millis(seed % 30),
         };
@@ -153,7 +153,7 @@ fn peers_connect_over_a_lossy_reordering_network() {
 /// With the 1 s of RFC 6347, a lost datagram would delay the connection by a second.
 #[test]
 fn lost_first_flight_is_retransmitted_soon() {
-    let mut pair = Pair::new([0, 1].map(|side| config(side, 4)), FINE, 4);
+    let mut pair = Pair::new([0, 1].map(|side| config(side, 4)), NO_IMPAIRMENTS, 4);
     pair.negotiate(false);
     while pair.events[1].is_empty() {
         pair.run_for(Duration::from_millis(1));
@@ -170,7 +170,7 @@ fn lost_first_flight_is_retransmitted_soon() {
 #[test]
 fn lost_last_flight_is_retransmitted() {
     for seed in 0..20 {
-        let mut pair = Pair::new([0, 1].map(|side| config(side, seed)), FINE, seed);
+        let mut pair = Pair::new([0, 1].map(|side| config(side, seed)), NO_IMPAIRMENTS, seed);
         pair.negotiate(false);
         while pair.peers[0].state() != PeerState::Connected {
             pair.run_for(Duration::from_micros(100));
@@ -196,7 +196,7 @@ fn last_flight_is_dropped_when_no_longer_needed() {
     let mut finished = vec![22, 0xfe, 0xfd, 0, 1, 0, 0, 0, 0, 0, 0, 0, 40];
     finished.resize(53, 7);
     for is_heard in [true, false] {
-        let mut pair = Pair::new([0, 1].map(|side| config(side, 8)), FINE, 8);
+        let mut pair = Pair::new([0, 1].map(|side| config(side, 8)), NO_IMPAIRMENTS, 8);
         pair.negotiate(false);
         pair.connect(Duration::from_secs(5)).expect("they connect");
         let asks = |pair: &mut Pair| {
@@ -230,7 +230,7 @@ fn last_flight_is_dropped_when_no_longer_needed() {
 
 #[test]
 fn silent_peer_loses_consent() {
-    let mut pair = Pair::new([0, 1].map(|side| config(side, 5)), FINE, 5);
+    let mut pair = Pair::new([0, 1].map(|side| config(side, 5)), NO_IMPAIRMENTS, 5);
     pair.negotiate(false);
     pair.connect(Duration::from_secs(5)).expect("they connect");
     let began = pair.now;
@@ -247,7 +247,7 @@ fn silent_peer_loses_consent() {
 
 #[test]
 fn unanswered_checks_time_out() {
-    let mut pair = Pair::new([0, 1].map(|side| config(side, 6)), FINE, 6);
+    let mut pair = Pair::new([0, 1].map(|side| config(side, 6)), NO_IMPAIRMENTS, 6);
     pair.silent = [false, true];
     pair.negotiate(false);
     pair.run_for(Duration::from_secs(20));
@@ -262,7 +262,7 @@ fn unanswered_checks_time_out() {
 #[test]
 fn certificate_with_wrong_fingerprint_is_refused() {
     for side in [0, 1] {
-        let mut pair = Pair::new([0, 1].map(|side| config(side, 7)), FINE, 7);
+        let mut pair = Pair::new([0, 1].map(|side| config(side, 7)), NO_IMPAIRMENTS, 7);
         for other in [0, 1] {
             let mut transport = pair.peers[other].local_transport();
             if other != side {
@@ -289,7 +289,7 @@ fn lite_peer_survives_missing_checks() {
     for lite in [false, true] {
         let mut configs = [0, 1].map(|side| config(side, 5));
         configs[1].ice_lite = lite;
-        let mut pair = Pair::new(configs, FINE, 5);
+        let mut pair = Pair::new(configs, NO_IMPAIRMENTS, 5);
         pair.negotiate(false);
         pair.connect(Duration::from_secs(5)).expect("they connect");
         let mut now = pair.now;
@@ -309,7 +309,7 @@ fn lite_peer_survives_missing_checks() {
 fn conflicting_roles_are_resolved() {
     for seed in 0..20 {
         let configs = [0, 1].map(|side| config(side, seed));
-        let mut pair = Pair::new(configs.clone(), FINE, seed);
+        let mut pair = Pair::new(configs.clone(), NO_IMPAIRMENTS, seed);
         pair.peers[1] = super::super::Peer::offerer(pair.now, &configs[1]);
         let now = pair.now;
         pair.peers[1].add_local_candidate(now, address(1));
@@ -330,7 +330,7 @@ fn conflicting_roles_are_resolved() {
 #[test]
 fn ice_restart_does_not_interrupt_media() {
     for seed in 0..20 {
-        let mut pair = Pair::new([0, 1].map(|side| config(side, seed)), FINE, seed);
+        let mut pair = Pair::new([0, 1].map(|side| config(side, seed)), NO_IMPAIRMENTS, seed);
         pair.negotiate(false);
         pair.connect(Duration::from_secs(5)).expect("they connect");
         let before = pair
@@ -367,7 +367,7 @@ fn ice_restart_does_not_interrupt_media() {
 
 #[test]
 fn repeated_description_changes_nothing() {
-    let mut pair = Pair::new([0, 1].map(|side| config(side, 8)), FINE, 8);
+    let mut pair = Pair::new([0, 1].map(|side| config(side, 8)), NO_IMPAIRMENTS, 8);
     pair.negotiate(false);
     pair.connect(Duration::from_secs(5)).expect("they connect");
     let before = pair.events.clone();
@@ -388,7 +388,7 @@ fn close_reaches_the_other_peer() {
             keep_dtls: side == 0 || keep_dtls,
             ..config(side, 9)
         });
-        let mut pair = Pair::new(configs, FINE, 9);
+        let mut pair = Pair::new(configs, NO_IMPAIRMENTS, 9);
         pair.negotiate(false);
         pair.connect(Duration::from_secs(5)).expect("they connect");
         // The DTLS server kept its state. Its close reaches the client in either case.
@@ -405,7 +405,7 @@ fn close_reaches_the_other_peer() {
 /// Once connected, a peer sends only consent checks, one in 3 s, and answers.
 #[test]
 fn idle_connection_sends_only_consent_checks() {
-    let mut pair = Pair::new([0, 1].map(|side| config(side, 10)), FINE, 10);
+    let mut pair = Pair::new([0, 1].map(|side| config(side, 10)), NO_IMPAIRMENTS, 10);
     pair.negotiate(false);
     pair.connect(Duration::from_secs(5)).expect("they connect");
     pair.run_for(Duration::from_secs(5));

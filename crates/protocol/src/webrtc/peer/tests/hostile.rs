@@ -8,8 +8,8 @@ use is::stun::StunMessage;
 use measure::Time;
 use proptest::prelude::*;
 
-use super::network::{FINE, Pair, REPORT, address, config};
-use crate::webrtc::ice::{Check, MessageIntegrity};
+use super::network::{NO_IMPAIRMENTS, Pair, REPORT, address, config};
+use crate::webrtc::ice::{IceCheck, MessageIntegrity};
 use crate::webrtc::peer::{Dropped, Peer, PeerEvent, PeerFailure, PeerState, Received};
 use crate::webrtc::sdp::{Candidate, Setup};
 
@@ -76,7 +76,7 @@ fn a_long_user_fragment_is_used_or_refused() {
 #[test]
 fn check_names_its_addressee_and_proves_the_password() {
     fn addressed_to(bytes: &[u8]) -> Option<&str> {
-        Check::parse(bytes).map(|check| check.addressed_to())
+        IceCheck::parse(bytes).map(|check| check.receiver_ufrag())
     }
     assert_eq!(addressed_to(&forged_check("here:there")), Some("here"));
     assert_eq!(addressed_to(&forged_check("nowhere")), None);
@@ -89,7 +89,7 @@ fn check_names_its_addressee_and_proves_the_password() {
     ] {
         assert_eq!(addressed_to(bytes), None);
     }
-    let mut pair = Pair::new([0, 1].map(|side| config(side, 1)), FINE, 1);
+    let mut pair = Pair::new([0, 1].map(|side| config(side, 1)), NO_IMPAIRMENTS, 1);
     let ufrag = pair.peers[1].local_transport().ufrag;
     let transport = pair.peers[1].local_transport();
     let now = pair.now;
@@ -97,15 +97,15 @@ fn check_names_its_addressee_and_proves_the_password() {
     let mut check = Vec::new();
     pair.peers[0].poll_transmit(&mut check).expect("it checks");
     assert_eq!(addressed_to(&check), Some(&ufrag[..]));
-    let check = Check::parse(&check).expect("it is one");
+    let check = IceCheck::parse(&check).expect("it is one");
     assert!(check.is_authentic(&transport.pwd) && !check.is_authentic(&ufrag));
     let forged = forged_check(&format!("{ufrag}:there"));
-    let forged = Check::parse(&forged).expect("it looks like one");
+    let forged = IceCheck::parse(&forged).expect("it looks like one");
     assert!(!forged.is_authentic(&transport.pwd));
 }
 
 fn connected(seed: u64) -> Pair {
-    let mut pair = Pair::new([0, 1].map(|side| config(side, seed)), FINE, seed);
+    let mut pair = Pair::new([0, 1].map(|side| config(side, seed)), NO_IMPAIRMENTS, seed);
     pair.negotiate(false);
     pair.connect(Duration::from_secs(5)).expect("they connect");
     pair
@@ -114,7 +114,7 @@ fn connected(seed: u64) -> Pair {
 #[test]
 fn forged_stun_flood_is_counted_and_not_answered() {
     for negotiated in [false, true] {
-        let mut pair = Pair::new([0, 1].map(|side| config(side, 1)), FINE, 1);
+        let mut pair = Pair::new([0, 1].map(|side| config(side, 1)), NO_IMPAIRMENTS, 1);
         if negotiated {
             pair.negotiate(false);
             pair.run_for(Duration::ZERO);
@@ -216,7 +216,7 @@ fn mapped_addresses_in_answers_are_bounded() {
 
 #[test]
 fn dtls_from_unknown_addresses_is_dropped() {
-    let mut pair = Pair::new([0, 1].map(|side| config(side, 3)), FINE, 3);
+    let mut pair = Pair::new([0, 1].map(|side| config(side, 3)), NO_IMPAIRMENTS, 3);
     pair.negotiate(false);
     pair.run_for(Duration::ZERO);
     let now = pair.now;
@@ -234,7 +234,7 @@ fn garbage_records_do_not_break_the_handshake() {
     for seed in 0..30 {
         let mut configs = [0, 1].map(|side| config(side, seed));
         configs[1].answer_setup = [Setup::Active, Setup::Passive][(seed % 2) as usize];
-        let mut pair = Pair::new(configs, FINE, seed);
+        let mut pair = Pair::new(configs, NO_IMPAIRMENTS, seed);
         pair.negotiate(false);
         let mut turn = 0u8;
         while !pair
@@ -252,7 +252,7 @@ fn garbage_records_do_not_break_the_handshake() {
                 let record = [kind, 254, 253, 0, epoch, 0, 0, 0, 0, 0, turn, 0, 3, 9, 9, 9];
                 let length = [record.len(), 13, 7, 1][usize::from(turn) % 4];
                 if pair.peers[side].state() != PeerState::Failed && kind != 21 && kind != 22 {
-                    pair.put(side, address(1 - side), record[..length].to_vec());
+                    pair.inject(side, address(1 - side), record[..length].to_vec());
                 }
             }
         }
@@ -323,7 +323,7 @@ fn unusable_descriptions_are_refused() {
 
 #[test]
 fn candidates_are_bounded() {
-    let mut pair = Pair::new([0, 1].map(|side| config(side, 7)), FINE, 7);
+    let mut pair = Pair::new([0, 1].map(|side| config(side, 7)), NO_IMPAIRMENTS, 7);
     let mut transport = pair.peers[1].local_transport();
     let far = |number: u16| Candidate::host(([127, 7, 7, 7], 10_000 + number).into(), number);
     transport.candidates = (0..5000).map(far).collect();
@@ -384,7 +384,7 @@ proptest! {
             1..60,
         ),
     ) {
-        let mut pair = Pair::new([0, 1].map(|side| config(side, seed)), FINE, seed);
+        let mut pair = Pair::new([0, 1].map(|side| config(side, seed)), NO_IMPAIRMENTS, seed);
         pair.negotiate(false);
         pair.run_for(Duration::from_millis(runs));
         for (kind, mut bytes, from) in datagrams {

@@ -18,34 +18,34 @@ pub(super) static CERTIFICATES: LazyLock<[Arc<Certificate>; 2]> =
 
 /// Impairments of the network.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wrongs {
-    pub(super) lose: f64,
-    pub(super) duplicate: f64,
+pub(super) struct Impairments {
+    pub(super) loss_rate: f64,
+    pub(super) duplication_rate: f64,
     pub(super) delay: Duration,
     /// Maximum additional delay, by which datagrams overtake each other.
     pub(super) jitter: Duration,
 }
 
-pub(super) const FINE: Wrongs = Wrongs {
-    lose: 0.0,
-    duplicate: 0.0,
+pub(super) const NO_IMPAIRMENTS: Impairments = Impairments {
+    loss_rate: 0.0,
+    duplication_rate: 0.0,
     delay: Duration::from_millis(1),
     jitter: Duration::ZERO,
 };
 
 /// A datagram in flight: sending side, source, destination and contents.
-type OnItsWay = (usize, SocketAddr, SocketAddr, Vec<u8>);
+type InFlight = (usize, SocketAddr, SocketAddr, Vec<u8>);
 
 /// Two peers; peer 0 makes the offer.
 pub(super) struct Pair {
     pub(super) now: Time,
     pub(super) peers: [Peer; 2],
     pub(super) addresses: [SocketAddr; 2],
-    pub(super) wrongs: Wrongs,
+    pub(super) impairments: Impairments,
     pub(super) events: [Vec<(Time, PeerEvent)>; 2],
     pub(super) rtcp: [Vec<Vec<u8>>; 2],
     pub(super) sent: [u64; 2],
-    on_its_way: BTreeMap<(Time, u64), OnItsWay>,
+    in_flight: BTreeMap<(Time, u64), InFlight>,
     number: u64,
     random: Pcg64,
     /// Sides whose datagrams are lost.
@@ -62,14 +62,14 @@ pub(super) fn config(side: usize, seed: u64) -> PeerConfig {
 }
 
 impl Pair {
-    pub(super) fn new(configs: [PeerConfig; 2], wrongs: Wrongs, seed: u64) -> Pair {
+    pub(super) fn new(configs: [PeerConfig; 2], wrongs: Impairments, seed: u64) -> Pair {
         Pair::at([address(0), address(1)], configs, wrongs, seed)
     }
 
     pub(super) fn at(
         addresses: [SocketAddr; 2],
         configs: [PeerConfig; 2],
-        wrongs: Wrongs,
+        wrongs: Impairments,
         seed: u64,
     ) -> Pair {
         let now = Time::from_nanos(1_000_000_000);
@@ -84,11 +84,11 @@ impl Pair {
             now,
             peers,
             addresses,
-            wrongs,
+            impairments: wrongs,
             events: [Vec::new(), Vec::new()],
             rtcp: [Vec::new(), Vec::new()],
             sent: [0; 2],
-            on_its_way: BTreeMap::new(),
+            in_flight: BTreeMap::new(),
             number: 0,
             random: Pcg64::seed_from_u64(seed),
             silent: [false; 2],
@@ -108,7 +108,7 @@ impl Pair {
             let result = self.peers[1 - side].set_remote(self.now, &transport);
             assert_eq!(result, Ok(()));
         }
-        self.take_out();
+        self.drain_peers();
         if trickle {
             self.run_for(Duration::from_millis(30));
             for side in [0, 1] {
@@ -116,11 +116,11 @@ impl Pair {
                     assert!(self.peers[1 - side].add_remote_candidate(self.now, candidate));
                 }
             }
-            self.take_out();
+            self.drain_peers();
         }
     }
 
-    fn take_out(&mut self) {
+    fn drain_peers(&mut self) {
         for side in [0, 1] {
             loop {
                 let mut bytes = Vec::new();
@@ -129,7 +129,7 @@ impl Pair {
                 };
                 assert!(!bytes.is_empty() && bytes.len() <= 1200, "{}", bytes.len());
                 self.sent[side] += 1;
-                self.put(side, to, bytes);
+                self.inject(side, to, bytes);
             }
             while let Some(event) = self.peers[side].poll_event() {
                 self.events[side].push((self.now, event));
@@ -138,28 +138,28 @@ impl Pair {
     }
 
     /// Sends a datagram as if that side had sent it.
-    pub(super) fn put(&mut self, side: usize, to: SocketAddr, bytes: Vec<u8>) {
+    pub(super) fn inject(&mut self, side: usize, to: SocketAddr, bytes: Vec<u8>) {
         if self.silent[side] {
             return;
         }
-        let copies = 1 + u8::from(self.random.random_bool(self.wrongs.duplicate));
+        let copies = 1 + u8::from(self.random.random_bool(self.impairments.duplication_rate));
         for _ in 0..copies {
-            if self.random.random_bool(self.wrongs.lose) {
+            if self.random.random_bool(self.impairments.loss_rate) {
                 continue;
             }
-            let jitter = self.wrongs.jitter.as_nanos() as u64;
+            let jitter = self.impairments.jitter.as_nanos() as u64;
             let jitter = Duration::from_nanos(self.random.random_range(0..=jitter));
-            let at = self.now + self.wrongs.delay + jitter;
+            let at = self.now + self.impairments.delay + jitter;
             self.number += 1;
             let datagram = (side, self.addresses[side], to, bytes.clone());
-            self.on_its_way.insert((at, self.number), datagram);
+            self.in_flight.insert((at, self.number), datagram);
         }
     }
 
     /// Processes the next event up to `by`: a datagram arrives, or a peer's deadline is due.
     /// Returns `false` if no event is due by then.
     fn step(&mut self, by: Time) -> bool {
-        let arrival = self.on_its_way.first_key_value().map(|((at, _), _)| *at);
+        let arrival = self.in_flight.first_key_value().map(|((at, _), _)| *at);
         let deadlines = self.peers.each_ref().map(|peer| peer.deadline());
         let next = [arrival, deadlines[0], deadlines[1]]
             .into_iter()
@@ -171,7 +171,7 @@ impl Pair {
         };
         self.now = next.max(self.now);
         if arrival == Some(next) {
-            let (_, (side, from, to, bytes)) = self.on_its_way.pop_first().expect("it is there");
+            let (_, (side, from, to, bytes)) = self.in_flight.pop_first().expect("it is there");
             let other = 1 - side;
             if to == self.addresses[other] {
                 let now = self.now;
@@ -190,13 +190,13 @@ impl Pair {
                 }
             }
         }
-        self.take_out();
+        self.drain_peers();
         true
     }
 
     pub(super) fn run_for(&mut self, length: Duration) {
         let by = self.now + length;
-        self.take_out();
+        self.drain_peers();
         let mut steps = 0;
         while self.step(by) {
             steps += 1;
@@ -209,7 +209,7 @@ impl Pair {
     pub(super) fn connect(&mut self, within: Duration) -> Option<Duration> {
         let began = self.now;
         let by = self.now + within;
-        self.take_out();
+        self.drain_peers();
         while !self
             .peers
             .iter()

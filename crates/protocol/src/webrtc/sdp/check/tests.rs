@@ -3,16 +3,16 @@
 use super::*;
 use crate::webrtc::fingerprint::Fingerprint;
 use crate::webrtc::sdp::{
-    AnswerConfig, Candidate, Direction, Feedback, LocalSource, OfferConfig, OfferedMedia, Setup,
-    Transport, agreed, known,
+    AnswerConfig, Candidate, Direction, FeedbackTypes, LocalSource, OfferConfig, OfferedMedia,
+    Setup, TransportParameters, known, negotiated_media,
 };
 
-fn transport() -> Transport {
-    Transport {
+fn transport() -> TransportParameters {
+    TransportParameters {
         ufrag: "abcdefgh".to_owned(),
         pwd: "abcdefghijklmnopqrstuvwx".to_owned(),
         lite: false,
-        fingerprints: vec![Fingerprint::of(b"a certificate")],
+        fingerprints: vec![Fingerprint::of_certificate(b"a certificate")],
         setup: Setup::Active,
         candidates: vec![Candidate::host(([127, 0, 0, 1], 5000).into(), 0)],
         end_of_candidates: true,
@@ -34,7 +34,7 @@ fn offer() -> SessionDescription {
             media(MediaKind::Audio, vec![known::opus()]),
             media(MediaKind::Video, known::all_video()),
         ],
-        feedback: Feedback::default(),
+        feedback: FeedbackTypes::default(),
     };
     SessionDescription::offer(&config, &transport())
 }
@@ -45,8 +45,8 @@ fn answer() -> String {
         ssrc,
         rtx_ssrc: None,
         cname: "server".to_owned(),
-        stream: "s".to_owned(),
-        track: "t".to_owned(),
+        stream_id: "s".to_owned(),
+        track_id: "t".to_owned(),
         layers: Vec::new(),
     };
     let config = AnswerConfig {
@@ -58,7 +58,7 @@ fn answer() -> String {
     offer().answer(&config, &transport()).to_string()
 }
 
-fn checked(text: &str) -> Result<SessionDescription, AnswerFault> {
+fn checked(text: &str) -> Result<SessionDescription, AnswerError> {
     let mut answer = SessionDescription::parse(text).unwrap_or_else(|error| panic!("{error}"));
     answer.check_answer(&offer())?;
     Ok(answer)
@@ -160,7 +160,11 @@ fn unusual_answers_that_browsers_accept_are_accepted() {
         (good.replace("a=sendonly", "a=inactive"), 2),
     ] {
         let answer = checked(&text).unwrap_or_else(|fault| panic!("{fault}\n{text}"));
-        assert_eq!(agreed(&offer(), &answer, false).len(), taken, "{text}");
+        assert_eq!(
+            negotiated_media(&offer(), &answer, false).len(),
+            taken,
+            "{text}"
+        );
     }
 }
 
@@ -178,23 +182,26 @@ fn received_media_uses_payload_types_of_the_offer() {
             .replace("apt=96", &format!("apt={other}"))
             .replace(&vp8_line, &format!("{vp8_line}a=fmtp:{other} max-fs=1\r\n"));
         let answer = checked(&text).expect("numbers may differ");
-        let both = agreed(&offer(), &answer, false);
+        let both = negotiated_media(&offer(), &answer, false);
         let codecs = &both[1].codecs;
         let found = codecs.iter().find(|own| own.payload_type == 96);
         let found = found.expect("it was offered");
-        assert!(found.is("VP8") && found.feedback.contains(&"nack".to_owned()));
+        assert!(found.has_name("VP8") && found.feedback.contains(&"nack".to_owned()));
         let own = codecs.iter().find(|own| own.payload_type == 97);
-        assert_eq!(own.and_then(|own| own.retransmits()), rtx.retransmits());
+        assert_eq!(
+            own.and_then(|own| own.associated_payload_type()),
+            rtx.associated_payload_type()
+        );
         // Codecs that the answer omits have no feedback.
-        let vp9 = codecs.iter().find(|own| own.is("VP9"));
+        let vp9 = codecs.iter().find(|own| own.has_name("VP9"));
         assert!(vp9.expect("it was offered").feedback.is_empty());
         assert!(codecs.iter().all(|own| own.payload_type != 122));
         // Senders use the payload types of the answer.
         let mut sends = offer();
         sends.media[1].direction = Direction::SendOnly;
-        let sent = agreed(&sends, &answer, false);
+        let sent = negotiated_media(&sends, &answer, false);
         assert_eq!(sent[1].codecs[0].payload_type.to_string(), other);
-        assert!(sent[1].codecs[0].is(&vp8.name));
+        assert!(sent[1].codecs[0].has_name(&vp8.name));
     }
 }
 

@@ -17,23 +17,23 @@ use serde_json::{Value, json};
 use super::faults::Silence;
 use super::{CHANNEL, Shared, add};
 use crate::session::{Context, Output, Port};
-use crate::webrtc::url::Id;
-use crate::websocket::{self, Acceptance, Assembly, Item, Limits};
-use attending::Attending;
+use crate::webrtc::url::JanusId;
+use crate::websocket::{self, Limits, Reassembler, Received, ServerHandshake};
+use attending::Subscriber;
 
 /// WebSocket subprotocol of Janus.
 const SUBPROTOCOL: &str = "janus-protocol";
 
 /// Maximum length of a message, in bytes: a description and the JSON around it.
-const LONGEST: usize = 512 * 1024;
+const MESSAGE_MAX: usize = 512 * 1024;
 
 const LIMITS: Limits = Limits {
-    keep: LONGEST,
-    longest: LONGEST as u64,
+    keep_max: MESSAGE_MAX,
+    length_max: MESSAGE_MAX as u64,
 };
 
 /// Idle timeout of a session (`session_timeout`).
-const SILENT_FOR: Duration = Duration::from_secs(60);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Maximum number of handles per session.
 const HANDLES_MAX: usize = 10_000;
@@ -62,64 +62,64 @@ mod code {
 }
 
 /// Reason for a refusal: a code and a text.
-type Refused = (u64, String);
+type JanusError = (u64, String);
 
-fn refused(code: u64, why: &str) -> Refused {
+fn janus_error(code: u64, why: &str) -> JanusError {
     (code, why.to_owned())
 }
 
 /// Participant of a room.
 #[derive(Debug)]
-struct Person {
-    room: Id,
+struct JoinedParticipant {
+    room: JanusId,
     number: u64,
     /// Topic on which changes of the room are announced.
     topic: String,
     /// ID of the participant's PeerConnection, while it publishes.
-    publishes: Option<String>,
+    peer_id: Option<String>,
     /// Publishers that the participant was notified of, with the numbers of their PeerConnections.
-    known: BTreeMap<u64, u64>,
+    known_publishers: BTreeMap<u64, u64>,
 }
 
 /// Use of a handle.
 #[derive(Debug)]
-enum Work {
-    Nothing,
-    Person(Box<Person>),
-    Attends(Box<Attending>),
+enum HandleUse {
+    Unused,
+    Participant(Box<JoinedParticipant>),
+    Subscriber(Box<Subscriber>),
 }
 
 /// WebSocket connection of a Janus client.
 #[derive(Debug)]
-pub(super) struct Door {
+pub(super) struct JanusConnection {
     shared: Arc<Shared>,
     local: SocketAddr,
-    acceptance: Option<Acceptance>,
-    assembly: Assembly,
+    acceptance: Option<ServerHandshake>,
+    assembly: Reassembler,
     /// ID of the session, once it is created.
     session: Option<u64>,
-    handles: BTreeMap<u64, Work>,
-    until: Time,
-    over: bool,
+    handles: BTreeMap<u64, HandleUse>,
+    idle_deadline: Time,
+    ended: bool,
 }
 
-impl Door {
-    pub(super) fn new(now: Time, shared: Arc<Shared>, local: SocketAddr) -> Door {
-        Door {
+impl JanusConnection {
+    pub(super) fn new(now: Time, shared: Arc<Shared>, local: SocketAddr) -> JanusConnection {
+        JanusConnection {
             shared,
             local,
-            acceptance: Some(Acceptance::new(&[SUBPROTOCOL])),
-            assembly: Assembly::default(),
+            acceptance: Some(ServerHandshake::new(&[SUBPROTOCOL])),
+            assembly: Reassembler::default(),
             session: None,
             handles: BTreeMap::new(),
-            until: now + SILENT_FOR,
-            over: false,
+            idle_deadline: now + IDLE_TIMEOUT,
+            ended: false,
         }
     }
 
     /// Time at which the connection is closed if nothing arrives.
-    pub(super) fn until(&self) -> Time {
-        self.until
+    pub(super) fn idle_deadline(&self) -> Time {
+        self.idle_deadline
     }
 
     /// Handles received bytes. Returns `false` if the connection ends. An error says why the
@@ -129,60 +129,66 @@ impl Door {
         cx: &mut Context<'_>,
         mut bytes: &[u8],
     ) -> Result<bool, &'static str> {
-        self.until = cx.now + SILENT_FOR;
+        self.idle_deadline = cx.now + IDLE_TIMEOUT;
         if let Some(acceptance) = &mut self.acceptance {
-            let Some(answer) = acceptance.take(&mut bytes)? else {
+            let Some(answer) = acceptance.read_request(&mut bytes)? else {
                 return Ok(true);
             };
             self.acceptance = None;
             write(cx, answer);
         }
         let mut assembly = std::mem::take(&mut self.assembly);
-        while !self.over {
+        while !self.ended {
             match assembly.next(true, &LIMITS, &mut bytes) {
                 Ok(None) => break,
-                Ok(Some(Item::Frame(frame))) => self.message(cx, frame.body.unwrap_or_default()),
-                Ok(Some(Item::Ping(payload))) => {
+                Ok(Some(Received::Message(frame))) => {
+                    self.handle_message(cx, frame.body.unwrap_or_default())
+                }
+                Ok(Some(Received::Ping(payload))) => {
                     let mut out = Vec::new();
                     websocket::write_control(websocket::PONG, payload, None, &mut out);
                     write(cx, out);
                 }
-                Ok(Some(Item::Close(_))) => {
+                Ok(Some(Received::Close(_))) => {
                     let mut out = Vec::new();
                     let code = websocket::NORMAL.to_be_bytes();
                     websocket::write_control(websocket::CLOSE, &code, None, &mut out);
                     write(cx, out);
-                    self.over = true;
+                    self.ended = true;
                 }
-                Err(_) => self.over = true,
+                Err(_) => self.ended = true,
             }
         }
         self.assembly = assembly;
-        Ok(!self.over)
+        Ok(!self.ended)
     }
 
     /// Handles one message.
-    fn message(&mut self, cx: &mut Context<'_>, body: &[u8]) {
-        let door = &self.shared.door;
+    fn handle_message(&mut self, cx: &mut Context<'_>, body: &[u8]) {
+        let door = &self.shared.counters;
         add(&door.requests, 1);
         if self.shared.config.faults.silent == Some(Silence::Http) {
             return;
         }
         let Ok(message) = serde_json::from_slice::<Value>(body) else {
-            return self.refuse(cx, &Value::Null, &refused(code::INVALID_JSON, "not JSON"));
+            return self.refuse(
+                cx,
+                &Value::Null,
+                &janus_error(code::INVALID_JSON, "not JSON"),
+            );
         };
         let done = match message["janus"].as_str() {
             _ if !self.is_authorized(&message) => {
-                add(&self.shared.door.unauthorized, 1);
-                Err(refused(code::UNAUTHORIZED, "missing or wrong token"))
+                add(&self.shared.counters.unauthorized, 1);
+                Err(janus_error(code::UNAUTHORIZED, "missing or wrong token"))
             }
             Some("create") if self.session.is_none() => {
-                let id = self.draw();
+                let id = self.draw_id();
                 self.session = Some(id);
                 Ok(json!({"janus": "success", "data": {"id": id}}))
             }
             _ if self.session.is_none() || message["session_id"].as_u64() != self.session => {
-                Err(refused(code::SESSION_NOT_FOUND, "no such session"))
+                Err(janus_error(code::SESSION_NOT_FOUND, "no such session"))
             }
             Some("keepalive") => Ok(json!({"janus": "ack"})),
             Some("destroy") => {
@@ -191,9 +197,9 @@ impl Door {
             }
             Some("attach") => self.attach(&message),
             Some(word @ ("detach" | "hangup" | "trickle" | "message")) => {
-                return self.of_handle(cx, word, &message);
+                return self.handle_request(cx, word, &message);
             }
-            _ => Err(refused(code::UNKNOWN_REQUEST, "unknown request")),
+            _ => Err(janus_error(code::UNKNOWN_REQUEST, "unknown request")),
         };
         match done {
             Ok(answer) => self.answer(cx, &message, answer),
@@ -207,32 +213,32 @@ impl Door {
     }
 
     /// Draws an ID for a session or a handle.
-    fn draw(&mut self) -> u64 {
-        let number = self.shared.handles.fetch_add(1, Ordering::Relaxed);
+    fn draw_id(&mut self) -> u64 {
+        let number = self.shared.handle_count.fetch_add(1, Ordering::Relaxed);
         // JavaScript represents integers exactly up to 53 bits.
-        self.shared.drawn(number, &[30]) >> 11
+        self.shared.seeded_random(number, &[30]) >> 11
     }
 
-    fn attach(&mut self, message: &Value) -> Result<Value, Refused> {
+    fn attach(&mut self, message: &Value) -> Result<Value, JanusError> {
         if message["plugin"].as_str() != Some("janus.plugin.videoroom") {
-            return Err(refused(code::PLUGIN_NOT_FOUND, "only VideoRoom exists"));
+            return Err(janus_error(code::PLUGIN_NOT_FOUND, "only VideoRoom exists"));
         }
         if self.handles.len() >= HANDLES_MAX {
-            return Err(refused(code::UNKNOWN, "too many handles"));
+            return Err(janus_error(code::UNKNOWN, "too many handles"));
         }
-        let id = self.draw();
-        self.handles.insert(id, Work::Nothing);
+        let id = self.draw_id();
+        self.handles.insert(id, HandleUse::Unused);
         Ok(json!({"janus": "success", "data": {"id": id}}))
     }
 
     /// Handles a message that is addressed to a handle.
-    fn of_handle(&mut self, cx: &mut Context<'_>, word: &str, message: &Value) {
+    fn handle_request(&mut self, cx: &mut Context<'_>, word: &str, message: &Value) {
         let id = message["handle_id"].as_u64().unwrap_or(0);
         let Some(work) = self.handles.get_mut(&id) else {
             return self.refuse(
                 cx,
                 message,
-                &refused(code::HANDLE_NOT_FOUND, "no such handle"),
+                &janus_error(code::HANDLE_NOT_FOUND, "no such handle"),
             );
         };
         match word {
@@ -241,24 +247,26 @@ impl Door {
             "hangup" => {
                 // A participant remains in the room; only the PeerConnection ends.
                 match work {
-                    Work::Person(person) => {
-                        if let Some(own) = person.publishes.take() {
-                            let topic =
-                                self.shared.rooms().unpublishes(&person.room, person.number);
-                            tell_room(cx, topic);
+                    HandleUse::Participant(person) => {
+                        if let Some(own) = person.peer_id.take() {
+                            let topic = self
+                                .shared
+                                .rooms()
+                                .stop_publishing(&person.room, person.number);
+                            announce_change(cx, topic);
                             self.shared.end_peer(cx, &own);
                         }
                     }
                     _ => {
-                        let work = std::mem::replace(work, Work::Nothing);
-                        self.leave(cx, work);
+                        let work = std::mem::replace(work, HandleUse::Unused);
+                        self.release(cx, work);
                     }
                 }
                 self.answer(cx, message, json!({"janus": "success"}));
             }
             "detach" => {
-                let work = std::mem::replace(work, Work::Nothing);
-                self.leave(cx, work);
+                let work = std::mem::replace(work, HandleUse::Unused);
+                self.release(cx, work);
                 self.handles.remove(&id);
                 self.answer(cx, message, json!({"janus": "success"}));
             }
@@ -267,17 +275,17 @@ impl Door {
     }
 
     /// Releases what a handle used.
-    fn leave(&mut self, cx: &mut Context<'_>, work: Work) {
+    fn release(&mut self, cx: &mut Context<'_>, work: HandleUse) {
         match work {
-            Work::Nothing => {}
-            Work::Person(person) => {
+            HandleUse::Unused => {}
+            HandleUse::Participant(person) => {
                 let topic = self.shared.rooms().leave(&person.room, person.number);
-                tell_room(cx, topic);
-                if let Some(id) = person.publishes {
+                announce_change(cx, topic);
+                if let Some(id) = person.peer_id {
                     self.shared.end_peer(cx, &id);
                 }
             }
-            Work::Attends(attending) => {
+            HandleUse::Subscriber(attending) => {
                 self.shared.end_peer(cx, attending.id());
             }
         }
@@ -286,40 +294,40 @@ impl Door {
     /// Releases all handles at the end of the connection.
     pub(super) fn end(&mut self, cx: &mut Context<'_>) {
         for (_, work) in std::mem::take(&mut self.handles) {
-            self.leave(cx, work);
+            self.release(cx, work);
         }
         self.session = None;
     }
 
     /// Handles a change in a room.
-    pub(super) fn told(&mut self, cx: &mut Context<'_>, topic: &str) {
+    pub(super) fn room_changed(&mut self, cx: &mut Context<'_>, topic: &str) {
         let ids: Vec<u64> = self.handles.keys().copied().collect();
         for id in ids {
-            self.look_around(cx, id, topic);
-            self.look_whether_over(cx, id);
+            self.notify_changes(cx, id, topic);
+            self.check_peer_ended(cx, id);
         }
     }
 
     /// Notifies the client if a handle's PeerConnection has ended. The handle can then be used
     /// again.
-    fn look_whether_over(&mut self, cx: &mut Context<'_>, id: u64) {
+    fn check_peer_ended(&mut self, cx: &mut Context<'_>, id: u64) {
         let Some(work) = self.handles.get_mut(&id) else {
             return;
         };
         let own = match work {
-            Work::Nothing => None,
-            Work::Person(person) => person.publishes.as_deref(),
-            Work::Attends(attending) => Some(attending.id()),
+            HandleUse::Unused => None,
+            HandleUse::Participant(person) => person.peer_id.as_deref(),
+            HandleUse::Subscriber(attending) => Some(attending.id()),
         };
         if own.is_none_or(|own| self.shared.registry().find(own).is_some()) {
             return;
         }
         match work {
-            Work::Person(person) => person.publishes = None,
-            other => *other = Work::Nothing,
+            HandleUse::Participant(person) => person.peer_id = None,
+            other => *other = HandleUse::Unused,
         }
         let reason = "the PeerConnection ended";
-        self.say(
+        self.send(
             cx,
             json!({"janus": "hangup", "sender": id, "reason": reason}),
         );
@@ -330,11 +338,11 @@ impl Door {
         if !message["transaction"].is_null() {
             answer["transaction"] = message["transaction"].clone();
         }
-        self.say(cx, answer);
+        self.send(cx, answer);
     }
 
-    fn refuse(&self, cx: &mut Context<'_>, message: &Value, (code, why): &Refused) {
-        add(&self.shared.door.refused, 1);
+    fn refuse(&self, cx: &mut Context<'_>, message: &Value, (code, why): &JanusError) {
+        add(&self.shared.counters.refused, 1);
         let error = json!({"janus": "error", "error": {"code": code, "reason": why}});
         self.answer(cx, message, error);
     }
@@ -352,7 +360,7 @@ impl Door {
         self.answer(cx, message, event);
     }
 
-    fn say(&self, cx: &mut Context<'_>, mut message: Value) {
+    fn send(&self, cx: &mut Context<'_>, mut message: Value) {
         if let Some(session) = self.session {
             message["session_id"] = session.into();
         }
@@ -374,10 +382,10 @@ fn write(cx: &mut Context<'_>, bytes: Vec<u8>) {
     });
 }
 
-fn tell_room(cx: &mut Context<'_>, topic: Option<String>) {
-    let said = |topic| Output::Tell {
+fn announce_change(cx: &mut Context<'_>, topic: Option<String>) {
+    let said = |topic| Output::Publish {
         topic,
-        message: super::rooms::CHANGED.into(),
+        message: super::rooms::ROOM_CHANGED.into(),
     };
     cx.out.extend(topic.map(said));
 }

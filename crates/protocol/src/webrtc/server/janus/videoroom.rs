@@ -5,16 +5,19 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::attending::Attending;
-use super::{Door, Jsep, Person, Refused, Work, code, refused, tell_room};
+use super::attending::Subscriber;
+use super::{
+    HandleUse, JanusConnection, JanusError, JoinedParticipant, Jsep, announce_change, code,
+    janus_error,
+};
 use crate::session::{Context, Output};
 use crate::webrtc::server::add;
 use crate::webrtc::server::relay::{Publication, Track};
-use crate::webrtc::server::rooms::{NoRoom, Room};
-use crate::webrtc::url::Id;
+use crate::webrtc::server::rooms::{Room, RoomError};
+use crate::webrtc::url::JanusId;
 
 /// Result of a request.
-enum Done {
+enum Reply {
     /// The request is answered at once.
     Success(Value),
     /// The request is acknowledged, and an event with the answer follows.
@@ -22,7 +25,7 @@ enum Done {
 }
 
 /// Returns a publisher's streams in the JSON form of VideoRoom.
-pub(super) fn streams_of(tracks: &[Track]) -> Value {
+pub(super) fn streams_json(tracks: &[Track]) -> Value {
     let stream = |(place, track): (usize, &Track)| {
         json!({
             "type": track.kind.name(),
@@ -34,54 +37,56 @@ pub(super) fn streams_of(tracks: &[Track]) -> Value {
     tracks.iter().enumerate().map(stream).collect()
 }
 
-fn publishers(feeds: &BTreeMap<u64, Arc<Publication>>, without: u64) -> Value {
+fn publishers_json(feeds: &BTreeMap<u64, Arc<Publication>>, without: u64) -> Value {
     let others = feeds.iter().filter(|(id, _)| **id != without);
     let one = |(id, own): (&u64, &Arc<Publication>)| {
-        let streams = streams_of(&own.tracks);
+        let streams = streams_json(&own.tracks);
         json!({"id": id, "streams": streams})
     };
     others.map(one).collect()
 }
 
-fn numbers_of(feeds: &BTreeMap<u64, Arc<Publication>>) -> BTreeMap<u64, u64> {
+fn peer_numbers(feeds: &BTreeMap<u64, Arc<Publication>>) -> BTreeMap<u64, u64> {
     let numbers = feeds.iter().map(|(feed, own)| (*feed, own.number));
     numbers.collect()
 }
 
-fn room_of(body: &Value) -> Result<Id, Refused> {
-    let id = Id::of_json(&body["room"]);
-    id.ok_or_else(|| refused(code::INVALID_ELEMENT, "`room` must be a number or a string"))
+fn room_id(body: &Value) -> Result<JanusId, JanusError> {
+    let id = JanusId::from_json(&body["room"]);
+    id.ok_or_else(|| janus_error(code::INVALID_ELEMENT, "`room` must be a number or a string"))
 }
 
-impl Door {
+impl JanusConnection {
     /// Handles a message for the plug-in.
     pub(super) fn plugin_message(&mut self, cx: &mut Context<'_>, id: u64, message: &Value) {
         let body = &message["body"];
         let sdp = message["jsep"]["sdp"].as_str();
         let request = body["request"].as_str().unwrap_or_default();
         let done = match request {
-            "create" => self.make(body),
+            "create" => self.create(body),
             "destroy" => self.destroy(cx, body),
             "join" | "joinandconfigure" => self.join(cx, id, body),
             "publish" | "configure" => self.publish(cx, id, sdp),
             "unpublish" => self.unpublish(cx, id),
             "leave" => self.leave_room(cx, id),
             "start" => self.start(cx, id, sdp),
-            "subscribe" | "unsubscribe" | "update" => self.change(cx, id, request, body),
-            _ => Err(refused(code::INVALID_REQUEST, "unknown request")),
+            "subscribe" | "unsubscribe" | "update" => {
+                self.update_subscriptions(cx, id, request, body)
+            }
+            _ => Err(janus_error(code::INVALID_REQUEST, "unknown request")),
         };
         let plugin = |data| json!({"plugin": "janus.plugin.videoroom", "data": data});
         match done {
-            Ok(Done::Success(data)) => {
+            Ok(Reply::Success(data)) => {
                 let answer = json!({"janus": "success", "sender": id, "plugindata": plugin(data)});
                 self.answer(cx, message, answer);
             }
-            Ok(Done::Event(data, sdp)) => {
+            Ok(Reply::Event(data, sdp)) => {
                 self.answer(cx, message, json!({"janus": "ack"}));
                 self.event(cx, id, message, data, sdp);
             }
             Err((code, why)) => {
-                add(&self.shared.door.refused, 1);
+                add(&self.shared.counters.refused, 1);
                 let data = json!({"videoroom": "event", "error_code": code, "error": why});
                 match request {
                     "create" | "destroy" => {
@@ -99,32 +104,34 @@ impl Door {
         }
     }
 
-    fn make(&self, body: &Value) -> Result<Done, Refused> {
-        let room = room_of(body)?;
-        match self.shared.rooms().make(&room) {
-            Ok(()) => Ok(Done::Success(
+    fn create(&self, body: &Value) -> Result<Reply, JanusError> {
+        let room = room_id(body)?;
+        match self.shared.rooms().create(&room) {
+            Ok(()) => Ok(Reply::Success(
                 json!({"videoroom": "created", "room": room.to_json(), "permanent": false}),
             )),
-            Err(NoRoom::Exists) => Err(refused(code::ROOM_EXISTS, "the room already exists")),
-            Err(NoRoom::Full) => Err(refused(code::PUBLISHERS_FULL, "too many rooms")),
+            Err(RoomError::Exists) => {
+                Err(janus_error(code::ROOM_EXISTS, "the room already exists"))
+            }
+            Err(RoomError::Full) => Err(janus_error(code::PUBLISHERS_FULL, "too many rooms")),
         }
     }
 
     /// Removes a room. Its participants are notified when they find it missing.
-    fn destroy(&mut self, cx: &mut Context<'_>, body: &Value) -> Result<Done, Refused> {
-        let room = room_of(body)?;
+    fn destroy(&mut self, cx: &mut Context<'_>, body: &Value) -> Result<Reply, JanusError> {
+        let room = room_id(body)?;
         let topic = self.shared.rooms().destroy(&room);
         if topic.is_none() {
-            return Err(refused(code::NO_SUCH_ROOM, "no such room"));
+            return Err(janus_error(code::NO_SUCH_ROOM, "no such room"));
         }
-        tell_room(cx, topic);
+        announce_change(cx, topic);
         let done = json!({"videoroom": "destroyed", "room": room.to_json()});
-        Ok(Done::Success(done))
+        Ok(Reply::Success(done))
     }
 
-    fn join(&mut self, cx: &mut Context<'_>, id: u64, body: &Value) -> Result<Done, Refused> {
-        if !matches!(self.handles.get(&id), Some(Work::Nothing)) {
-            return Err(refused(
+    fn join(&mut self, cx: &mut Context<'_>, id: u64, body: &Value) -> Result<Reply, JanusError> {
+        if !matches!(self.handles.get(&id), Some(HandleUse::Unused)) {
+            return Err(janus_error(
                 code::ALREADY_JOINED,
                 "the handle has already joined a room",
             ));
@@ -133,27 +140,32 @@ impl Door {
             let why = format!("refused on purpose ({status})");
             return Err((code::PUBLISHERS_FULL, why));
         }
-        let room = room_of(body)?;
+        let room = room_id(body)?;
         match body["ptype"].as_str() {
-            Some("publisher") => self.enter(cx, id, room),
-            Some("subscriber") => self.attend(cx, id, room, body),
-            _ => Err(refused(
+            Some("publisher") => self.join_as_publisher(cx, id, room),
+            Some("subscriber") => self.join_as_subscriber(cx, id, room, body),
+            _ => Err(janus_error(
                 code::INVALID_ELEMENT,
                 "`ptype` must be `publisher` or `subscriber`",
             )),
         }
     }
 
-    fn enter(&mut self, cx: &mut Context<'_>, id: u64, room: Id) -> Result<Done, Refused> {
+    fn join_as_publisher(
+        &mut self,
+        cx: &mut Context<'_>,
+        id: u64,
+        room: JanusId,
+    ) -> Result<Reply, JanusError> {
         let mut rooms = self.shared.rooms();
-        let entered = rooms.enter(&room);
-        let number = entered.map_err(|_| refused(code::PUBLISHERS_FULL, "the room is full"))?;
+        let entered = rooms.join(&room);
+        let number = entered.map_err(|_| janus_error(code::PUBLISHERS_FULL, "the room is full"))?;
         let (feeds, topic) = rooms
             .find(&room)
-            .map(|room| (room.feeds(), room.topic()))
+            .map(|room| (room.active_publications(), room.topic()))
             .unwrap_or_default();
         drop(rooms);
-        cx.out.push_back(Output::Listen {
+        cx.out.push_back(Output::Subscribe {
             topic: topic.clone(),
         });
         let data = json!({
@@ -161,23 +173,24 @@ impl Door {
             "room": room.to_json(),
             "id": number,
             "private_id": number,
-            "publishers": publishers(&feeds, number),
+            "publishers": publishers_json(&feeds, number),
         });
-        let person = Person {
+        let person = JoinedParticipant {
             room,
             number,
             topic,
-            publishes: None,
-            known: numbers_of(&feeds),
+            peer_id: None,
+            known_publishers: peer_numbers(&feeds),
         };
-        self.handles.insert(id, Work::Person(Box::new(person)));
-        Ok(Done::Event(data, None))
+        self.handles
+            .insert(id, HandleUse::Participant(Box::new(person)));
+        Ok(Reply::Event(data, None))
     }
 
-    fn person(&mut self, id: u64) -> Result<&mut Person, Refused> {
+    fn participant(&mut self, id: u64) -> Result<&mut JoinedParticipant, JanusError> {
         match self.handles.get_mut(&id) {
-            Some(Work::Person(person)) => Ok(person),
-            _ => Err(refused(code::JOIN_FIRST, "join the room first")),
+            Some(HandleUse::Participant(person)) => Ok(person),
+            _ => Err(janus_error(code::JOIN_FIRST, "join the room first")),
         }
     }
 
@@ -186,91 +199,94 @@ impl Door {
         cx: &mut Context<'_>,
         id: u64,
         sdp: Option<&str>,
-    ) -> Result<Done, Refused> {
+    ) -> Result<Reply, JanusError> {
         let (shared, local) = (self.shared.clone(), self.local);
-        let person = self.person(id)?;
+        let person = self.participant(id)?;
         let configured = json!({"videoroom": "event", "configured": "ok"});
         let Some(sdp) = sdp else {
-            return Ok(Done::Event(configured, None));
+            return Ok(Reply::Event(configured, None));
         };
-        if person.publishes.is_some() {
-            return Err(refused(
+        if person.peer_id.is_some() {
+            return Err(janus_error(
                 code::ALREADY_PUBLISHED,
                 "the handle already publishes a stream",
             ));
         }
         let agreed = shared
-            .begin_to_answer(cx.now, local, sdp)
-            .map_err(|refused| (code::INVALID_SDP, refused.why))
+            .create_answerer(cx.now, local, sdp)
+            .map_err(|refused| (code::INVALID_SDP, refused.text))
             .and_then(|(offer, begun)| {
-                let name = shared.rooms().publishes(&person.room, person.number);
-                let gone = || refused(code::NO_SUCH_ROOM, "the room was removed");
+                let name = shared.rooms().start_publishing(&person.room, person.number);
+                let gone = || janus_error(code::NO_SUCH_ROOM, "the room was removed");
                 let name = name.ok_or_else(gone)?;
-                let agreed = shared.agree_to_publish(&offer, &name, begun);
-                agreed.map_err(|refused| (code::INVALID_SDP, refused.why))
+                let agreed = shared.negotiate_publisher(&offer, &name, begun);
+                agreed.map_err(|refused| (code::INVALID_SDP, refused.text))
             })?;
-        person.publishes = Some(agreed.id);
+        person.peer_id = Some(agreed.id);
         let answer = agreed.answer.to_string();
-        Ok(Done::Event(configured, Some(("answer", answer))))
+        Ok(Reply::Event(configured, Some(("answer", answer))))
     }
 
-    fn unpublish(&mut self, cx: &mut Context<'_>, id: u64) -> Result<Done, Refused> {
+    fn unpublish(&mut self, cx: &mut Context<'_>, id: u64) -> Result<Reply, JanusError> {
         let shared = self.shared.clone();
-        let person = self.person(id)?;
-        let own = person.publishes.take();
+        let person = self.participant(id)?;
+        let own = person.peer_id.take();
         let own =
-            own.ok_or_else(|| refused(code::NOT_PUBLISHED, "the handle publishes no stream"))?;
-        let topic = shared.rooms().unpublishes(&person.room, person.number);
-        tell_room(cx, topic);
+            own.ok_or_else(|| janus_error(code::NOT_PUBLISHED, "the handle publishes no stream"))?;
+        let topic = shared.rooms().stop_publishing(&person.room, person.number);
+        announce_change(cx, topic);
         shared.end_peer(cx, &own);
         let data = json!({"videoroom": "event", "unpublished": "ok"});
-        Ok(Done::Event(data, None))
+        Ok(Reply::Event(data, None))
     }
 
-    fn leave_room(&mut self, cx: &mut Context<'_>, id: u64) -> Result<Done, Refused> {
-        self.person(id)?;
-        let work = self.handles.insert(id, Work::Nothing);
-        self.leave(cx, work.unwrap_or(Work::Nothing));
+    fn leave_room(&mut self, cx: &mut Context<'_>, id: u64) -> Result<Reply, JanusError> {
+        self.participant(id)?;
+        let work = self.handles.insert(id, HandleUse::Unused);
+        self.release(cx, work.unwrap_or(HandleUse::Unused));
         let data = json!({"videoroom": "event", "leaving": "ok"});
-        Ok(Done::Event(data, None))
+        Ok(Reply::Event(data, None))
     }
 
     /// Subscribes a handle to participants of a room.
-    fn attend(
+    fn join_as_subscriber(
         &mut self,
         cx: &mut Context<'_>,
         id: u64,
-        room: Id,
+        room: JanusId,
         body: &Value,
-    ) -> Result<Done, Refused> {
+    ) -> Result<Reply, JanusError> {
         let shared = self.shared.clone();
         let feeds = {
             let rooms = shared.rooms();
-            let found = rooms.find(&room).map(|room| (room.feeds(), room.topic()));
-            found.ok_or_else(|| refused(code::NO_SUCH_ROOM, "no such room"))?
+            let found = rooms
+                .find(&room)
+                .map(|room| (room.active_publications(), room.topic()));
+            found.ok_or_else(|| janus_error(code::NO_SUCH_ROOM, "no such room"))?
         };
         let (feeds, topic) = feeds;
-        let begun = shared.begin_to_offer(cx.now, self.local);
-        let begun = begun.map_err(|refused| (code::PUBLISHERS_FULL, refused.why))?;
-        let mut attending = Attending::new(shared, (room, topic.clone()), begun);
-        match attending.wanted(&feeds, &body["streams"]) {
+        let begun = shared.create_offerer(cx.now, self.local);
+        let begun = begun.map_err(|refused| (code::PUBLISHERS_FULL, refused.text))?;
+        let mut attending = Subscriber::new(shared, (room, topic.clone()), begun);
+        match attending.select_tracks(&feeds, &body["streams"]) {
             Ok(wanted) => attending.subscribe(wanted),
             Err(error) => {
                 self.shared.end_peer(cx, attending.id());
                 return Err(error);
             }
         }
-        let (offer, streams) = attending.offer();
-        cx.out.push_back(Output::Listen { topic });
-        self.handles.insert(id, Work::Attends(Box::new(attending)));
+        let (offer, streams) = attending.create_offer();
+        cx.out.push_back(Output::Subscribe { topic });
+        self.handles
+            .insert(id, HandleUse::Subscriber(Box::new(attending)));
         let data = json!({"videoroom": "attached", "streams": streams});
-        Ok(Done::Event(data, Some(("offer", offer))))
+        Ok(Reply::Event(data, Some(("offer", offer))))
     }
 
-    fn attending(&mut self, id: u64) -> Result<&mut Attending, Refused> {
+    fn subscriber(&mut self, id: u64) -> Result<&mut Subscriber, JanusError> {
         match self.handles.get_mut(&id) {
-            Some(Work::Attends(attending)) => Ok(attending),
-            _ => Err(refused(
+            Some(HandleUse::Subscriber(attending)) => Ok(attending),
+            _ => Err(janus_error(
                 code::JOIN_FIRST,
                 "join the room as a subscriber first",
             )),
@@ -278,63 +294,70 @@ impl Door {
     }
 
     /// Handles a subscriber's answer.
-    fn start(&mut self, cx: &mut Context<'_>, id: u64, sdp: Option<&str>) -> Result<Done, Refused> {
-        let attending = self.attending(id)?;
-        attending.answered(cx, sdp)?;
-        let again = attending.offer_again();
+    fn start(
+        &mut self,
+        cx: &mut Context<'_>,
+        id: u64,
+        sdp: Option<&str>,
+    ) -> Result<Reply, JanusError> {
+        let attending = self.subscriber(id)?;
+        attending.handle_answer(cx, sdp)?;
+        let again = attending.next_offer();
         let data = json!({"videoroom": "event", "started": "ok"});
         if let Some((offer, streams)) = again {
             // Changes since the last offer follow in a new one.
             let updated = json!({"videoroom": "updated", "streams": streams});
             self.event(cx, id, &Value::Null, updated, Some(("offer", offer)));
         }
-        Ok(Done::Event(data, None))
+        Ok(Reply::Event(data, None))
     }
 
     /// Changes the subscriptions of a handle.
-    fn change(
+    fn update_subscriptions(
         &mut self,
         cx: &mut Context<'_>,
         id: u64,
         request: &str,
         body: &Value,
-    ) -> Result<Done, Refused> {
+    ) -> Result<Reply, JanusError> {
         let shared = self.shared.clone();
-        let attending = self.attending(id)?;
+        let attending = self.subscriber(id)?;
         let feeds = {
             let rooms = shared.rooms();
-            rooms.find(attending.room()).map(Room::feeds)
+            rooms.find(attending.room()).map(Room::active_publications)
         };
-        let feeds = feeds.ok_or_else(|| refused(code::NO_SUCH_ROOM, "the room was removed"))?;
+        let feeds = feeds.ok_or_else(|| janus_error(code::NO_SUCH_ROOM, "the room was removed"))?;
         let (more, fewer) = match request {
             "subscribe" => (&body["streams"], &Value::Null),
             "unsubscribe" => (&Value::Null, &body["streams"]),
             _ => (&body["subscribe"], &body["unsubscribe"]),
         };
-        let wanted = attending.wanted(&feeds, more)?;
+        let wanted = attending.select_tracks(&feeds, more)?;
         attending.unsubscribe(cx, fewer);
         attending.subscribe(wanted);
-        match attending.offer_again() {
+        match attending.next_offer() {
             Some((offer, streams)) => {
                 let data = json!({"videoroom": "updated", "streams": streams});
-                Ok(Done::Event(data, Some(("offer", offer))))
+                Ok(Reply::Event(data, Some(("offer", offer))))
             }
-            None if attending.is_asked() => Ok(Done::Event(json!({"videoroom": "updating"}), None)),
-            None => Ok(Done::Event(json!({"videoroom": "updated"}), None)),
+            None if attending.is_offer_pending() => {
+                Ok(Reply::Event(json!({"videoroom": "updating"}), None))
+            }
+            None => Ok(Reply::Event(json!({"videoroom": "updated"}), None)),
         }
     }
 
     /// Notifies a handle of changes in its room.
-    pub(super) fn look_around(&mut self, cx: &mut Context<'_>, id: u64, topic: &str) {
+    pub(super) fn notify_changes(&mut self, cx: &mut Context<'_>, id: u64, topic: &str) {
         let shared = self.shared.clone();
         match self.handles.get_mut(&id) {
-            Some(Work::Person(person)) if person.topic == topic => {
+            Some(HandleUse::Participant(person)) if person.topic == topic => {
                 let feeds = {
                     let rooms = shared.rooms();
                     let own = person.number;
                     let room = rooms.find(&person.room);
-                    let room = room.filter(|room| room.topic() == topic && room.has(own));
-                    room.map(Room::feeds)
+                    let room = room.filter(|room| room.topic() == topic && room.contains(own));
+                    room.map(Room::active_publications)
                 };
                 let (room, number) = (person.room.to_json(), person.number);
                 let Some(feeds) = feeds else {
@@ -343,8 +366,8 @@ impl Door {
                     let data = json!({"videoroom": "destroyed", "room": room});
                     return self.event(cx, id, &Value::Null, data, None);
                 };
-                let now = numbers_of(&feeds);
-                let known = std::mem::replace(&mut person.known, now.clone());
+                let now = peer_numbers(&feeds);
+                let known = std::mem::replace(&mut person.known_publishers, now.clone());
                 let differs = |one: &BTreeMap<u64, u64>, feed: &u64, of: u64| {
                     one.get(feed) != Some(&of) && *feed != number
                 };
@@ -355,21 +378,22 @@ impl Door {
                 }
                 let mut new = feeds;
                 new.retain(|feed, own| differs(&known, feed, own.number));
-                let new = publishers(&new, number);
+                let new = publishers_json(&new, number);
                 if new.as_array().is_some_and(|new| !new.is_empty()) {
                     let data = json!({"videoroom": "event", "room": room, "publishers": new});
                     self.event(cx, id, &Value::Null, data, None);
                 }
             }
-            Some(Work::Attends(attending)) => {
+            Some(HandleUse::Subscriber(attending)) => {
                 let feeds = {
                     let rooms = shared.rooms();
                     let room = rooms.find(attending.room());
-                    room.filter(|room| room.topic() == topic).map(Room::feeds)
+                    room.filter(|room| room.topic() == topic)
+                        .map(Room::active_publications)
                 };
                 let Some(feeds) = feeds else { return };
-                attending.forget_who_left(&feeds);
-                if let Some((offer, streams)) = attending.offer_again() {
+                attending.unsubscribe_departed(&feeds);
+                if let Some((offer, streams)) = attending.next_offer() {
                     let data = json!({"videoroom": "updated", "streams": streams});
                     self.event(cx, id, &Value::Null, data, Some(("offer", offer)));
                 }

@@ -1,6 +1,6 @@
 //! Publishers over a path with less capacity than their media needs.
 
-use super::passing_on::made;
+use super::passing_on::published_media;
 use super::*;
 use crate::media::source::MediaSource;
 use crate::webrtc::config::Control;
@@ -27,9 +27,9 @@ fn publish(rate: u64, congestion: Control, transport_cc: bool, seed: u64) -> (f6
         transport_cc,
         ..server(&[])
     };
-    let source = MediaSource::live(&made(), None).expect("it can be made");
-    let publisher = client(keys, &url("whip", "own"), seed).publishing(Arc::new(source));
-    let mut played = Played::begin(settings, publisher, config);
+    let source = MediaSource::adaptive(&published_media(), None).expect("it can be made");
+    let publisher = client(keys, &url("whip", "own"), seed).with_source(Arc::new(source));
+    let mut played = TestRun::begin(settings, publisher, config);
     let mut half = || {
         played.pair.run(Duration::from_secs(SECONDS / 2));
         let lost = played.count(m::REPORTED_LOST);

@@ -10,17 +10,17 @@ use crate::webrtc::peer::{Peer, PeerConfig};
 use crate::webrtc::sdp::{OfferConfig, OfferedMedia, SessionDescription, known};
 
 /// Server without a network: bytes and datagrams are handed in directly.
-struct Doors {
+struct BareServer {
     server: Server,
     endpoint: endpoint::Endpoint,
     recorder: Recorder,
     now: Time,
 }
 
-impl Doors {
-    fn new(config: ServerConfig) -> Doors {
+impl BareServer {
+    fn new(config: ServerConfig) -> BareServer {
         let server = Server::new(config).expect("it can be made");
-        Doors {
+        BareServer {
             endpoint: endpoint::Endpoint::new(server.0.clone(), 0),
             recorder: Recorder::new(CATALOGUE),
             now: Time::from_nanos(1_000_000_000),
@@ -29,7 +29,7 @@ impl Doors {
     }
 
     /// Sends text on a new connection, in pieces, and returns all answers.
-    fn says(&mut self, text: &[u8]) -> String {
+    fn send_text(&mut self, text: &[u8]) -> String {
         let mut session = self.server.session();
         let (mut out, mut outbox) = (std::collections::VecDeque::new(), Outbox::default());
         let (mut sinks, mut flows) = (Sinks::default(), Flows::default());
@@ -64,9 +64,9 @@ impl Doors {
         said
     }
 
-    fn posts(&mut self, path: &str, sdp: &str) -> String {
+    fn post(&mut self, path: &str, sdp: &str) -> String {
         let length = sdp.len();
-        self.says(
+        self.send_text(
             format!(
                 "POST {path} HTTP/1.1\r\nContent-Type: application/sdp\r\nContent-Length: \
                  {length}\r\n\r\n{sdp}"
@@ -76,7 +76,7 @@ impl Doors {
     }
 
     /// Returns how a datagram is routed.
-    fn hears(&mut self, port: u16, bytes: &[u8]) -> &'static str {
+    fn route(&mut self, port: u16, bytes: &[u8]) -> &'static str {
         let datagram = Datagram {
             from: ([10, 0, 0, 9], port).into(),
             at: self.now,
@@ -89,7 +89,7 @@ impl Doors {
             Route::Session(_) => "session",
             Route::Accept(..) => "accept",
             Route::Answer => "answer",
-            Route::Drop => "drop",
+            Route::Discard => "drop",
         }
     }
 
@@ -114,14 +114,14 @@ fn offers(now: Time, seed: u64) -> (Peer, String) {
         extensions: Vec::new(),
         source: None,
     };
-    use crate::webrtc::sdp::{Direction, Feedback, MediaKind};
+    use crate::webrtc::sdp::{Direction, FeedbackTypes, MediaKind};
     let config = OfferConfig {
         session_id: 1,
         media: vec![
             media(MediaKind::Audio, known::all_audio(), Direction::RecvOnly),
             media(MediaKind::Video, known::all_video(), Direction::RecvOnly),
         ],
-        feedback: Feedback::default(),
+        feedback: FeedbackTypes::default(),
     };
     let offer = SessionDescription::offer(&config, &peer.local_transport());
     (peer, offer.to_string())
@@ -139,10 +139,10 @@ fn field<'a>(answer: &'a str, name: &str) -> &'a str {
 
 #[test]
 fn only_an_authentic_check_starts_a_session() {
-    let mut doors = Doors::new(server(&[]));
+    let mut doors = BareServer::new(server(&[]));
     let now = doors.now;
     let (mut peer, offer) = offers(now, 1);
-    let answer = doors.posts("/whep/a", &offer);
+    let answer = doors.post("/whep/a", &offer);
     assert_eq!(status(&answer), "201", "{answer}");
     let sdp = answer.split_once("\r\n\r\n").expect("it has a body").1;
     let sdp = SessionDescription::parse(sdp).expect("it is one");
@@ -163,7 +163,7 @@ fn only_an_authentic_check_starts_a_session() {
         other.transport().expect("it tells how").pwd,
     );
     let guessed = check(&mut wrong, &transport);
-    assert_eq!(doors.hears(1, &guessed), "drop");
+    assert_eq!(doors.route(1, &guessed), "drop");
     transport.pwd = pwd;
     let good = check(&mut peer, &transport);
     let mut spoilt = good.clone();
@@ -178,49 +178,49 @@ fn only_an_authentic_check_starts_a_session() {
         &[128, 200, 0, 1, 0, 0, 0, 0],
         &[255; 1500],
     ] {
-        assert_eq!(doors.hears(2, garbage), "drop");
+        assert_eq!(doors.route(2, garbage), "drop");
     }
-    assert_eq!(doors.hears(3, &good), "accept");
-    assert_eq!(doors.hears(3, &good), "session");
-    assert_eq!(doors.hears(3, &[22, 254, 253]), "session");
+    assert_eq!(doors.route(3, &good), "accept");
+    assert_eq!(doors.route(3, &good), "session");
+    assert_eq!(doors.route(3, &[22, 254, 253]), "session");
     // Only authentic checks are accepted from another address.
-    assert_eq!(doors.hears(4, &[22, 254, 253]), "drop");
-    assert_eq!(doors.hears(4, &guessed), "drop");
+    assert_eq!(doors.route(4, &[22, 254, 253]), "drop");
+    assert_eq!(doors.route(4, &guessed), "drop");
     // The number of addresses is bounded.
     for port in 10..1000 {
-        assert_eq!(doors.hears(port, &good), "session");
+        assert_eq!(doors.route(port, &good), "session");
     }
-    assert!(doors.endpoint.addresses() <= 32);
-    let door = doors.server.door();
+    assert!(doors.endpoint.address_count() <= 32);
+    let door = doors.server.listener_counts();
     assert_eq!(door.checks_unauthentic, 2);
     assert!(
         door.checks_malformed >= 3 && door.strangers >= 4,
         "{door:?}"
     );
-    doors.endpoint.ended(crate::session::PeerId(0));
-    assert_eq!(doors.endpoint.addresses(), 0);
-    assert_eq!(doors.hears(3, &[22, 254, 253]), "drop");
+    doors.endpoint.session_ended(crate::session::PeerId(0));
+    assert_eq!(doors.endpoint.address_count(), 0);
+    assert_eq!(doors.route(3, &[22, 254, 253]), "drop");
 }
 
 #[test]
 fn checks_with_unknown_fragments_leave_no_state() {
-    let mut doors = Doors::new(server(&[]));
+    let mut doors = BareServer::new(server(&[]));
     let now = doors.now;
     for seed in 0..300 {
         let (mut peer, offer) = offers(now, 1000 + seed);
         let theirs = SessionDescription::parse(&offer).expect("it is one");
         let transport = theirs.transport().expect("it tells how");
-        let transport = crate::webrtc::sdp::Transport {
+        let transport = crate::webrtc::sdp::TransportParameters {
             setup: crate::webrtc::sdp::Setup::Active,
             ..transport
         };
         peer.set_remote(now, &transport).expect("it can be used");
         let mut check = Vec::new();
         peer.poll_transmit(&mut check).expect("it checks");
-        assert_eq!(doors.hears(seed as u16, &check), "drop");
+        assert_eq!(doors.route(seed as u16, &check), "drop");
     }
-    assert_eq!(doors.endpoint.addresses(), 0);
-    assert_eq!(doors.server.door().checks_of_nobody, 300);
+    assert_eq!(doors.endpoint.address_count(), 0);
+    assert_eq!(doors.server.listener_counts().checks_of_nobody, 300);
 }
 
 /// WebSocket handshake and messages, masked as clients mask them.
@@ -266,11 +266,11 @@ fn room_errors_use_the_codes_of_janus() {
             459,
         ),
     ] {
-        let mut doors = Doors::new(server(&[]));
+        let mut doors = BareServer::new(server(&[]));
         let shared = doors.server.0.clone();
-        let [session, handle] = [0, 1].map(|number| shared.drawn(number, &[30]) >> 11);
+        let [session, handle] = [0, 1].map(|number| shared.seeded_random(number, &[30]) >> 11);
         let handle = if of_handle { handle } else { handle + 1 };
-        let answer = doors.says(&socket(&[
+        let answer = doors.send_text(&socket(&[
             r#"{"janus":"create","transaction":"1"}"#.to_owned(),
             format!(
                 r#"{{"janus":"attach","session_id":{session},
@@ -285,7 +285,7 @@ fn room_errors_use_the_codes_of_janus() {
         let code = format!(r#"code":{expected},"#);
         assert!(answer.contains(&code), "{body} {answer}");
         assert!(answer.contains(r#""transaction":"3""#), "{answer}");
-        assert_eq!(doors.server.door().refused, 1, "{body}");
+        assert_eq!(doors.server.listener_counts().refused, 1, "{body}");
     }
     for (message, expected) in [
         ("", 454),
@@ -296,18 +296,18 @@ fn room_errors_use_the_codes_of_janus() {
         (&"[".repeat(100_000)[..], 454),
         (&r#"{"janus":"#.repeat(50_000)[..], 454),
     ] {
-        let mut doors = Doors::new(server(&[]));
-        let answer = doors.says(&socket(&[message.to_owned()]));
+        let mut doors = BareServer::new(server(&[]));
+        let answer = doors.send_text(&socket(&[message.to_owned()]));
         let code = format!(r#"code":{expected},"#);
         assert!(answer.contains(&code), "{answer}");
     }
     // A GET without an upgrade, an upgrade without a key, and a frame that breaks the rules.
-    let mut doors = Doors::new(server(&[]));
-    assert_eq!(status(&doors.says(b"GET / HTTP/1.1\r\n\r\n")), "404");
+    let mut doors = BareServer::new(server(&[]));
+    assert_eq!(status(&doors.send_text(b"GET / HTTP/1.1\r\n\r\n")), "404");
     let no_key = b"GET / HTTP/1.1\r\nUpgrade: websocket\r\n\r\n";
-    assert_eq!(status(&doors.says(no_key)), "400");
+    assert_eq!(status(&doors.send_text(no_key)), "400");
     let unmasked = [&socket(&[])[..], &[0x81, 1, b'x']].concat();
-    assert_eq!(status(&doors.says(&unmasked)), "101");
+    assert_eq!(status(&doors.send_text(&unmasked)), "101");
 }
 
 #[test]
@@ -322,16 +322,16 @@ fn every_room_message_needs_the_token() {
         (r#""token":7,"#, false),
         (r#""token":"secret","#, true),
     ] {
-        let mut doors = Doors::new(config.clone());
+        let mut doors = BareServer::new(config.clone());
         let create = format!(r#"{{"janus":"create",{token}"transaction":"1"}}"#);
-        let answer = doors.says(&socket(&[create]));
+        let answer = doors.send_text(&socket(&[create]));
         let expected = if is_taken {
             r#""janus":"success""#
         } else {
             r#"code":403,"#
         };
         assert!(answer.contains(expected), "{token} {answer}");
-        let door = doors.server.door();
+        let door = doors.server.listener_counts();
         let refused = u64::from(!is_taken);
         assert_eq!((door.refused, door.unauthorized), (refused, refused));
     }
@@ -365,7 +365,7 @@ fn room_publisher_is_told_of_its_end_and_may_publish_again() {
         local: ([10, 0, 0, 2], 554).into(),
         remote: None,
     });
-    let [id, handle] = [0, 1].map(|number| shared.drawn(number, &[30]) >> 11);
+    let [id, handle] = [0, 1].map(|number| shared.seeded_random(number, &[30]) >> 11);
     let (_, offer) = offers(now, 1);
     let sends = offer.replace("a=recvonly", "a=sendonly");
     let request = |body: serde_json::Value| {
@@ -391,26 +391,26 @@ fn room_publisher_is_told_of_its_end_and_may_publish_again() {
     assert_eq!(said.matches(r#""configured":"ok""#).count(), 1, "{said}");
     assert!(said.contains(r#""error_code":434"#), "{said}");
     let word: Arc<str> = "changed".into();
-    let changed = || Input::Told {
+    let changed = || Input::TopicMessage {
         topic: "webrtc-server/room/0",
         message: &word,
     };
     assert_eq!(hears(changed()), "");
     // The first datagram never arrives.
-    shared.forget_who_never_came(now + Duration::from_secs(60));
+    shared.purge_expired(now + Duration::from_secs(60));
     let said = hears(changed());
     assert!(said.contains(r#""janus":"hangup""#), "{said}");
     let mut again = Vec::new();
     crate::websocket::write_message(1, publish.as_bytes(), Some(7), &mut again);
     let said = hears(bytes(now, &again));
     assert!(said.contains(r#""configured":"ok""#), "{said}");
-    assert_eq!(server.door().never_came, 1);
+    assert_eq!(server.listener_counts().never_came, 1);
 }
 
 #[test]
 fn bad_offers_are_refused_and_sessions_are_bounded() {
-    let mut doors = Doors::new(ServerConfig {
-        sessions: 8,
+    let mut doors = BareServer::new(ServerConfig {
+        sessions_max: 8,
         ..server(&[])
     });
     let (_, offer) = offers(doors.now, 1);
@@ -429,36 +429,36 @@ fn bad_offers_are_refused_and_sessions_are_bounded() {
         ("/nothing/a", &offer, "404"),
         ("/", &offer, "404"),
     ] {
-        let answer = doors.posts(path, sdp);
+        let answer = doors.post(path, sdp);
         assert_eq!(status(&answer), expected, "{path} {answer}");
     }
-    let answer = doors.posts("/whep/a", &audio_only);
+    let answer = doors.post("/whep/a", &audio_only);
     assert_eq!(status(&answer), "201", "{answer}");
     assert!(answer.contains("m=video 0 "), "{answer}");
     for _ in 1..8 {
-        assert_eq!(status(&doors.posts("/whep/a", &offer)), "201");
+        assert_eq!(status(&doors.post("/whep/a", &offer)), "201");
     }
     for _ in 0..20 {
-        assert_eq!(status(&doors.posts("/whep/a", &offer)), "503");
+        assert_eq!(status(&doors.post("/whep/a", &offer)), "503");
     }
     assert_eq!(doors.known(), 8);
     // Sessions that did not start are removed.
     doors.now += Duration::from_secs(16);
-    assert_eq!(status(&doors.posts("/whep/a", &offer)), "201");
-    assert_eq!(doors.server.door().never_came, 8);
+    assert_eq!(status(&doors.post("/whep/a", &offer)), "201");
+    assert_eq!(doors.server.listener_counts().never_came, 8);
 }
 
 #[test]
 fn patch_and_delete_follow_the_rules_of_whip() {
-    let mut doors = Doors::new(server(&[]));
+    let mut doors = BareServer::new(server(&[]));
     let (_, offer) = offers(doors.now, 1);
-    let answer = doors.posts("/whep/a", &offer);
+    let answer = doors.post("/whep/a", &offer);
     let (location, etag) = (field(&answer, "Location"), field(&answer, "ETag"));
     let mut asks = |method: &str, path: &str, fields: &str, body: &str| {
         let length = body.len();
         let text =
             format!("{method} {path} HTTP/1.1\r\n{fields}Content-Length: {length}\r\n\r\n{body}");
-        let answer = doors.says(text.as_bytes());
+        let answer = doors.send_text(text.as_bytes());
         status(&answer).to_owned()
     };
     let kind = "Content-Type: application/trickle-ice-sdpfrag\r\n";
@@ -502,12 +502,12 @@ fn patch_and_delete_follow_the_rules_of_whip() {
 
 #[test]
 fn endless_request_is_refused_with_431() {
-    let mut doors = Doors::new(server(&[]));
+    let mut doors = BareServer::new(server(&[]));
     let endless = format!("POST /whep/a HTTP/1.1\r\nA: {}", "x".repeat(1 << 20));
-    assert_eq!(status(&doors.says(endless.as_bytes())), "431");
+    assert_eq!(status(&doors.send_text(endless.as_bytes())), "431");
     assert_eq!(
-        status(&doors.says(b"\x16\x03\x01 TLS, perhaps\r\n\r\n")),
+        status(&doors.send_text(b"\x16\x03\x01 TLS, perhaps\r\n\r\n")),
         "400"
     );
-    assert_eq!(doors.server.door().refused, 2);
+    assert_eq!(doors.server.listener_counts().refused, 2);
 }

@@ -15,7 +15,7 @@ use measure::units::BitRate;
 use super::*;
 use crate::media::rtp::metrics as rtp;
 use crate::session::{Outcome, Output};
-use crate::testing::{End, Pair, PairSettings, SessionNumber, Side};
+use crate::testing::{Pair, PairSettings, RunEnd, SessionNumber, Side};
 use crate::webrtc::client::Client;
 use crate::webrtc::config::{ClientConfig, Receive};
 use crate::webrtc::metrics as m;
@@ -68,18 +68,18 @@ fn server(faults: &[&str]) -> ServerConfig {
 }
 
 /// Run of clients against a server.
-struct Played {
+struct TestRun {
     pair: Pair,
     server: Server,
 }
 
-impl Played {
-    fn begin(settings: PairSettings, first: Client, config: ServerConfig) -> Played {
+impl TestRun {
+    fn begin(settings: PairSettings, first: Client, config: ServerConfig) -> TestRun {
         let server = Server::new(config).expect("it can be made");
         let accepts = server.clone();
         let mut pair = Pair::new(settings, Box::new(first), move |_| accepts.session());
-        pair.answer_datagrams(server.endpoint(0));
-        Played { pair, server }
+        pair.set_endpoint(server.endpoint(0));
+        TestRun { pair, server }
     }
 
     fn count(&mut self, id: CounterId) -> u64 {
@@ -87,9 +87,9 @@ impl Played {
     }
 
     fn served(&self) -> Vec<ServedPeer> {
-        let said = self.pair.said().iter();
+        let said = self.pair.outputs().iter();
         let records = said.filter_map(|(_, said)| match said {
-            Output::Record(record) => record.get::<ServedPeer>().cloned(),
+            Output::Record(record) => record.downcast_ref::<ServedPeer>().cloned(),
             _ => None,
         });
         records.collect()
@@ -114,10 +114,10 @@ impl Played {
     }
 }
 
-fn play(settings: PairSettings, config: ClientConfig, server: ServerConfig) -> Played {
+fn play(settings: PairSettings, config: ClientConfig, server: ServerConfig) -> TestRun {
     let client = client(config, &url("whep", "stream1"), 5);
-    let mut played = Played::begin(settings, client.looking_for_codes(), server);
-    assert_eq!(played.pair.run(Duration::from_secs(60)), End::Ended);
+    let mut played = TestRun::begin(settings, client.with_time_codes(), server);
+    assert_eq!(played.pair.run(Duration::from_secs(60)), RunEnd::Ended);
     played
 }
 
@@ -160,7 +160,7 @@ fn stream_plays_to_its_end_without_a_missing_packet() {
             served.connected && served.ended.contains("deleted"),
             "{served:?}"
         );
-        assert_eq!(played.server.door().refused, 0);
+        assert_eq!(played.server.listener_counts().refused, 0);
         assert!(played.server.0.registry().has_room());
     }
 }
@@ -176,15 +176,15 @@ fn client_joining_40_s_after_server_start_is_served() {
         &url("whep", "stream1"),
         5,
     );
-    let mut played = Played::begin(settings(1), first, config);
-    assert_eq!(played.pair.run(Duration::from_secs(40)), End::TimeUp);
+    let mut played = TestRun::begin(settings(1), first, config);
+    assert_eq!(played.pair.run(Duration::from_secs(40)), RunEnd::TimeUp);
     let late = client(
         receiving(Receive::Headers, true),
         &url("whep", "stream2"),
         6,
     );
     let late = played.pair.add_client(Box::new(late));
-    assert_eq!(played.pair.run(Duration::from_secs(5)), End::TimeUp);
+    assert_eq!(played.pair.run(Duration::from_secs(5)), RunEnd::TimeUp);
     assert_eq!(played.pair.outcome(late), None, "it plays");
     assert_eq!(played.count(m::PEERS_CONNECTED), 2);
 }
@@ -350,7 +350,7 @@ fn clients_connect_and_count_right_over_a_lossy_network() {
             &url("whep", "stream1"),
             seed,
         );
-        let mut played = Played::begin(over(seed, link), client, config);
+        let mut played = TestRun::begin(over(seed, link), client, config);
         played.pair.run(Duration::from_secs(5));
         // If the goodbye was lost, the client does not know that the stream ended.
         played.pair.stop(CLIENT, Duration::from_secs(2));
@@ -442,7 +442,7 @@ fn refusals_and_timeouts_have_a_reason() {
         ),
     ] {
         let client = client(config, &url("whep", name), 3);
-        let mut played = Played::begin(settings(1), client, server);
+        let mut played = TestRun::begin(settings(1), client, server);
         played.pair.run(Duration::from_secs(90));
         match reason {
             None => assert_eq!(played.reason(), "ended_by_server"),
@@ -454,11 +454,11 @@ fn refusals_and_timeouts_have_a_reason() {
 #[test]
 fn session_limit_holds_and_an_ended_session_frees_a_slot() {
     let config = ServerConfig {
-        sessions: 1,
+        sessions_max: 1,
         ..server(&[])
     };
     let first = client(ClientConfig::default(), &url("whep", "a"), 3);
-    let mut played = Played::begin(settings(1), first, config);
+    let mut played = TestRun::begin(settings(1), first, config);
     played.pair.run(Duration::from_secs(1));
     let second = client(ClientConfig::default(), &url("whep", "a"), 4);
     let second = played.pair.add_client(Box::new(second));
@@ -472,9 +472,9 @@ fn session_limit_holds_and_an_ended_session_frees_a_slot() {
     played.pair.run(Duration::from_secs(1));
     let third = client(ClientConfig::default(), &url("whep", "a"), 5);
     let third = played.pair.add_client(Box::new(third));
-    assert_eq!(played.pair.run(Duration::from_secs(60)), End::Ended);
+    assert_eq!(played.pair.run(Duration::from_secs(60)), RunEnd::Ended);
     let outcome = played.pair.outcome(third).expect("it has ended");
     let reason = outcome.failure().map(|failure| failure.reason);
     assert_eq!(reason, Some("ended_by_server"));
-    assert_eq!(played.server.door().refused, 1);
+    assert_eq!(played.server.listener_counts().refused, 1);
 }

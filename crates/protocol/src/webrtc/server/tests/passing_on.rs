@@ -2,19 +2,19 @@
 
 use super::*;
 use crate::media::source::{AudioCodec, MediaSource};
-use crate::media::talk::{Member, Talk, TalkConfig};
-use crate::waiting::{Awaited, Waiting};
+use crate::media::talk::{Member, TalkConfig, TurnSchedule};
+use crate::waiting::{AwaitedStreams, WaitingClient};
 use crate::webrtc::url::Url;
 use measure::units::TimeSpan;
 
 /// Media that clients publish: audio and video.
-pub(super) fn made() -> SourceConfig {
+pub(super) fn published_media() -> SourceConfig {
     let config = SourceConfig {
         bitrate: Some(BitRate(1_000_000)),
         audio: Some(true),
         ..SourceConfig::default()
     };
-    crate::webrtc::config::usual(&config)
+    crate::webrtc::config::with_limited_mtu(&config)
 }
 
 /// Client that publishes audio and video under a name.
@@ -23,36 +23,39 @@ fn publisher(name: &str, seed: u64) -> Client {
 }
 
 fn publisher_by(config: ClientConfig, name: &str, seed: u64) -> Client {
-    let source = MediaSource::new(&made(), None);
+    let source = MediaSource::new(&published_media(), None);
     let client = client(config, &url("whip", name), seed);
-    client.publishing(Arc::new(source.expect("it can be made")))
+    client.with_source(Arc::new(source.expect("it can be made")))
 }
 
 /// Client that waits until a stream is published.
-fn waiting(client: Client, name: &str) -> Waiting {
+fn waiting(client: Client, name: &str) -> WaitingClient {
     let url = Url::parse(&url("whep", name)).expect("it is one");
-    let awaited = Awaited::stream(url.topic());
-    Waiting::new(Box::new(client), Arc::new(awaited))
+    let awaited = AwaitedStreams::stream(url.topic());
+    WaitingClient::new(Box::new(client), Arc::new(awaited))
 }
 
-fn player(name: &str, seed: u64, nack: bool) -> Waiting {
+fn player(name: &str, seed: u64, nack: bool) -> WaitingClient {
     let config = receiving(Receive::Decrypted, nack);
     let client = client(config, &url("whep", name), seed);
-    waiting(client.looking_for_codes(), name)
+    waiting(client.with_time_codes(), name)
 }
 
 /// Runs a publisher and two players for some seconds, then stops the publisher. Returns the run,
 /// the publisher's record and the players' records.
-fn meet(settings: PairSettings, faults: &[&str]) -> (Played, ServedPeer, Vec<ServedPeer>) {
+fn publish_and_play(
+    settings: PairSettings,
+    faults: &[&str],
+) -> (TestRun, ServedPeer, Vec<ServedPeer>) {
     let nack = !faults.is_empty();
-    let mut played = Played::begin(settings, publisher("own", 1), server(faults));
+    let mut played = TestRun::begin(settings, publisher("own", 1), server(faults));
     let players = [2, 3].map(|seed| {
         let player = player("own", seed, nack);
         played.pair.add_client(Box::new(player))
     });
     played.pair.run(Duration::from_secs(8));
     played.pair.stop(CLIENT, Duration::from_secs(2));
-    assert_eq!(played.pair.run(Duration::from_secs(60)), End::Ended);
+    assert_eq!(played.pair.run(Duration::from_secs(60)), RunEnd::Ended);
     for player in players {
         assert_eq!(played.pair.outcome(player), Some(&Outcome::Completed));
     }
@@ -69,21 +72,21 @@ fn meet(settings: PairSettings, faults: &[&str]) -> (Played, ServedPeer, Vec<Ser
 fn refused_simulcast_sends_the_best_layer() {
     let source = SourceConfig {
         simulcast: true,
-        ..made()
+        ..published_media()
     };
-    let source = MediaSource::live(&source, None).expect("it can be made");
-    assert_eq!(source.layers.len(), 2);
+    let source = MediaSource::adaptive(&source, None).expect("it can be made");
+    assert_eq!(source.lower_layers.len(), 2);
     let best = source.clips[0].bits_per_second() + source.clips[1].bits_per_second();
     let camera = client(ClientConfig::default(), &url("whip", "own"), 1);
-    let camera = camera.publishing(Arc::new(source));
-    let mut played = Played::begin(settings(1), camera, server(&[]));
+    let camera = camera.with_source(Arc::new(source));
+    let mut played = TestRun::begin(settings(1), camera, server(&[]));
     let player = player("own", 2, false);
     let player = played.pair.add_client(Box::new(player));
     played.pair.run(Duration::from_secs(8));
     played.pair.stop(CLIENT, Duration::from_secs(2));
-    assert_eq!(played.pair.run(Duration::from_secs(60)), End::Ended);
+    assert_eq!(played.pair.run(Duration::from_secs(60)), RunEnd::Ended);
     assert_eq!(played.pair.outcome(player), Some(&Outcome::Completed));
-    let said = played.pair.said().iter();
+    let said = played.pair.outputs().iter();
     let refused = said
         .filter(|(_, said)| matches!(said, Output::Note(note) if note.kind == "simulcast_refused"));
     assert_eq!(refused.count(), 1);
@@ -94,7 +97,7 @@ fn refused_simulcast_sends_the_best_layer() {
 
 #[test]
 fn every_packet_reaches_each_player_with_its_time_code() {
-    let (mut played, publisher, players) = meet(settings(1), &[]);
+    let (mut played, publisher, players) = publish_and_play(settings(1), &[]);
     let received = publisher.received.expect("it published");
     assert_eq!(received.received, played.count(m::SENT_PACKETS));
     assert_eq!((received.lost, received.forwarded), (0, received.received));
@@ -143,11 +146,11 @@ fn publisher_sends_sender_reports_unless_disabled() {
             ..ClientConfig::default()
         };
         let camera = publisher_by(config, "own", 1);
-        let mut played = Played::begin(settings(1), camera, server(&[]));
+        let mut played = TestRun::begin(settings(1), camera, server(&[]));
         let viewer = played.pair.add_client(Box::new(player("own", 2, false)));
         played.pair.run(Duration::from_secs(8));
         played.pair.stop(CLIENT, Duration::from_secs(2));
-        assert_eq!(played.pair.run(Duration::from_secs(60)), End::Ended);
+        assert_eq!(played.pair.run(Duration::from_secs(60)), RunEnd::Ended);
         assert_eq!(played.pair.outcome(viewer), Some(&Outcome::Completed));
         assert!(played.count(rtp::RECEIVED) > 300);
         let reports = played.count(rtp::SENDER_REPORTS);
@@ -169,7 +172,8 @@ fn losses_are_recovered_on_each_side_separately() {
             up: link,
             ..settings(seed)
         };
-        let (mut played, publisher, players) = meet(settings, &["loss=2%", "duplicate=1%"]);
+        let (mut played, publisher, players) =
+            publish_and_play(settings, &["loss=2%", "duplicate=1%"]);
         let received = publisher.received.expect("it published");
         assert!(received.asked > 0 && received.recovered > 0, "{received:?}");
         assert!(played.count(m::RETRANSMITTED_PACKETS) >= received.recovered);
@@ -192,7 +196,7 @@ fn losses_are_recovered_on_each_side_separately() {
 fn published_stream_without_media_counts_as_silent() {
     for (faults, silent) in [(&[][..], 0), (&["silent=audio"], 2), (&["silent=video"], 2)] {
         for publisher_first in [false, true] {
-            let mut played = Played::begin(settings(1), publisher("own", 1), server(faults));
+            let mut played = TestRun::begin(settings(1), publisher("own", 1), server(faults));
             let players = [2, 3].map(|seed| {
                 let player = player("own", seed, false);
                 played.pair.add_client(Box::new(player))
@@ -214,8 +218,8 @@ fn published_stream_without_media_counts_as_silent() {
     // No publisher is known to send audio.
     let config = ClientConfig::default();
     let alone = client(config, &url("whep", "own"), 2);
-    let mut played = Played::begin(settings(1), alone, server(&["silent=audio"]));
-    assert_eq!(played.pair.run(Duration::from_secs(60)), End::Ended);
+    let mut played = TestRun::begin(settings(1), alone, server(&["silent=audio"]));
+    assert_eq!(played.pair.run(Duration::from_secs(60)), RunEnd::Ended);
     assert_eq!(played.count(rtp::STREAMS_SILENT), 0);
 }
 
@@ -228,20 +232,27 @@ fn voice(name: &str, seed: u64) -> Client {
     let config = SourceConfig {
         audio_codec: Some(AudioCodec::Opus),
         talk: Some(talk),
-        ..made()
+        ..published_media()
     };
     let source = MediaSource::new(&config, None).expect("it can be made");
     let client = client(ClientConfig::default(), &url("whip", name), seed);
-    let client = client.publishing(Arc::new(source));
+    let client = client.with_source(Arc::new(source));
     let (place, of) = (0, 1);
-    client.talking(Talk::new(talk, Member { seed, place, of }))
+    client.with_talk(TurnSchedule::new(
+        talk,
+        Member {
+            seed,
+            index: place,
+            group_size: of,
+        },
+    ))
 }
 
 #[test]
 fn players_read_audio_levels_and_tolerate_silence() {
     let mut with_silence = 0;
     for seed in 0..12 {
-        let mut played = Played::begin(settings(seed), voice("own", seed), server(&[]));
+        let mut played = TestRun::begin(settings(seed), voice("own", seed), server(&[]));
         // Headers are sufficient, because they are not encrypted.
         let config = receiving(Receive::Headers, false);
         let player = waiting(client(config, &url("whep", "own"), 99), "own");
@@ -254,7 +265,7 @@ fn players_read_audio_levels_and_tolerate_silence() {
         played.pair.run(Duration::from_secs(2));
         let heard = played.count(m::VOICE_PACKETS);
         played.pair.stop(CLIENT, Duration::from_secs(2));
-        assert_eq!(played.pair.run(Duration::from_secs(60)), End::Ended);
+        assert_eq!(played.pair.run(Duration::from_secs(60)), RunEnd::Ended);
         assert_eq!(played.pair.outcome(player), Some(&Outcome::Stopped));
         let sent = played.count(m::SENT_VOICE_PACKETS);
         // The player joins up to 2 s late and leaves 2 s early.
@@ -273,7 +284,7 @@ fn players_read_audio_levels_and_tolerate_silence() {
 
 #[test]
 fn stream_has_one_publisher_at_a_time() {
-    let mut played = Played::begin(settings(1), publisher("own", 1), server(&[]));
+    let mut played = TestRun::begin(settings(1), publisher("own", 1), server(&[]));
     played.pair.run(Duration::from_secs(1));
     let second = played.pair.add_client(Box::new(publisher("own", 2)));
     played.pair.run(Duration::from_secs(1));
@@ -284,7 +295,7 @@ fn stream_has_one_publisher_at_a_time() {
     let third = played.pair.add_client(Box::new(publisher("own", 3)));
     played.pair.run(Duration::from_secs(3));
     played.pair.stop(third, Duration::from_secs(2));
-    assert_eq!(played.pair.run(Duration::from_secs(60)), End::Ended);
+    assert_eq!(played.pair.run(Duration::from_secs(60)), RunEnd::Ended);
     let published = played.served().into_iter().filter(|peer| peer.published);
     assert_eq!(published.count(), 2);
 }
@@ -292,11 +303,11 @@ fn stream_has_one_publisher_at_a_time() {
 #[test]
 fn publisher_that_never_starts_releases_its_name() {
     let config = server(&["silent=ice"]);
-    let mut played = Played::begin(settings(1), publisher("own", 1), config);
+    let mut played = TestRun::begin(settings(1), publisher("own", 1), config);
     played.pair.run(Duration::from_secs(5));
     assert!(played.server.0.publication("own").is_some());
     // The publisher deletes its session after it has given up.
     played.pair.run(Duration::from_secs(60));
     assert!(played.server.0.publication("own").is_none());
-    assert_eq!(played.server.door().never_came, 1);
+    assert_eq!(played.server.listener_counts().never_came, 1);
 }

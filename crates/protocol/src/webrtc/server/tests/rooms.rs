@@ -1,30 +1,30 @@
 //! Janus clients in rooms of the server.
 
-use super::passing_on::made;
+use super::passing_on::published_media;
 use super::*;
 use crate::media::source::MediaSource;
 use crate::session::{Context, Flows, Input, Outbox, Sinks};
 use crate::webrtc::signalling::janus::Subscribe;
 use measure::{Recorder, Time};
 
-fn person(subscribe: Subscribe, seed: u64) -> Client {
+fn participant(subscribe: Subscribe, seed: u64) -> Client {
     let config = ClientConfig {
         subscribe,
-        participate: Some(made()),
+        participate: Some(published_media()),
         ..receiving(Receive::Decrypted, false)
     };
-    let source = MediaSource::live(&made(), None).expect("it can be made");
+    let source = MediaSource::adaptive(&published_media(), None).expect("it can be made");
     let client = client(config, "janus+ws://10.0.0.2:554/videoroom/7", seed);
-    client.publishing(Arc::new(source)).looking_for_codes()
+    client.with_source(Arc::new(source)).with_time_codes()
 }
 
 /// Runs four participants: one joins each second, and the first leaves before the others.
-fn meet(settings: PairSettings, subscribe: Subscribe) -> Played {
-    let mut played = Played::begin(settings, person(subscribe, 1), server(&[]));
+fn run_room(settings: PairSettings, subscribe: Subscribe) -> TestRun {
+    let mut played = TestRun::begin(settings, participant(subscribe, 1), server(&[]));
     let mut people = vec![CLIENT];
     for seed in 2..=4 {
         played.pair.run(Duration::from_secs(1));
-        let next = person(subscribe, seed);
+        let next = participant(subscribe, seed);
         people.push(played.pair.add_client(Box::new(next)));
     }
     played.pair.run(Duration::from_secs(4));
@@ -40,7 +40,7 @@ fn meet(settings: PairSettings, subscribe: Subscribe) -> Played {
 #[test]
 fn room_participants_receive_all_others_until_they_leave() {
     for (subscribe, peers) in [(Subscribe::Together, 2 * 4), (Subscribe::Each, 4 + 3 * 4)] {
-        let mut played = meet(settings(1), subscribe);
+        let mut played = run_room(settings(1), subscribe);
         assert_eq!(played.count(m::PEERS_CONNECTED), peers, "{subscribe:?}");
         assert_eq!(played.count(m::REFUSALS), 0);
         let served = played.served();
@@ -75,7 +75,7 @@ fn room_participants_receive_all_others_until_they_leave() {
         assert!(played.count(rtp::FRAMES_DELIVERED) > 300);
         // All names are free again.
         assert!(played.server.0.publications().is_empty());
-        assert!(played.server.0.rooms().has_nothing_to_do());
+        assert!(played.server.0.rooms().has_nothing_pending());
     }
 }
 
@@ -89,7 +89,7 @@ fn rooms_work_over_a_lossy_network() {
             duplicate: 0.01,
             ..LinkSettings::default()
         };
-        let mut played = meet(over(seed, link), subscribe);
+        let mut played = run_room(over(seed, link), subscribe);
         assert!(played.count(rtp::RECEIVED) > 1000, "{seed}");
         assert_eq!(played.count(m::UNAUTHENTIC), 0);
         assert!(played.server.0.publications().is_empty());
@@ -99,10 +99,12 @@ fn rooms_work_over_a_lossy_network() {
 #[test]
 fn remaining_participant_receives_later_ones() {
     for subscribe in [Subscribe::Together, Subscribe::Each] {
-        let mut played = Played::begin(settings(1), person(subscribe, 1), server(&[]));
+        let mut played = TestRun::begin(settings(1), participant(subscribe, 1), server(&[]));
         let mut received = Vec::new();
         for seed in 2..=4 {
-            let next = played.pair.add_client(Box::new(person(subscribe, seed)));
+            let next = played
+                .pair
+                .add_client(Box::new(participant(subscribe, seed)));
             played.pair.run(Duration::from_secs(4));
             played.pair.stop(next, Duration::from_secs(2));
             // The remaining participant is alone for longer than an idle PeerConnection would last.
@@ -129,13 +131,13 @@ fn remaining_participant_receives_later_ones() {
 fn end_of_a_subscriber_is_announced_in_the_room() {
     let server = Server::new(server(&[])).expect("it can be made");
     let now = Time::from_nanos(1_000_000_000);
-    let begun = server.0.begin_to_offer(now, ([10, 0, 0, 2], 554).into());
+    let begun = server.0.create_offerer(now, ([10, 0, 0, 2], 554).into());
     let begun = begun.expect("there is room");
-    let waiting = Waiting {
+    let waiting = PendingPeer {
         number: begun.number,
         name: "room 7".to_owned(),
         peer: Box::new(begun.peer),
-        role: session::Role::Attends {
+        role: session::Role::Subscriber {
             feeds: Vec::new(),
             topic: "the room".to_owned(),
         },
@@ -143,8 +145,8 @@ fn end_of_a_subscriber_is_announced_in_the_room() {
     let number = waiting.number;
     let mut peer = session::PeerSession::new(now, server.0.clone(), waiting, 0);
     // A change is pending.
-    let more = vec![crate::webrtc::server::rooms::More::Stops(1)];
-    server.0.rooms().plays_more(number, more);
+    let more = vec![crate::webrtc::server::rooms::PlayChange::Stop(1)];
+    server.0.rooms().add_changes(number, more);
     let mut out = std::collections::VecDeque::new();
     let mut cx = Context {
         now,
@@ -156,7 +158,7 @@ fn end_of_a_subscriber_is_announced_in_the_room() {
     };
     peer.handle(&mut cx, Input::Stop { until: now });
     let said =
-        |output: &Output| matches!(output, Output::Tell { topic, .. } if topic == "the room");
+        |output: &Output| matches!(output, Output::Publish { topic, .. } if topic == "the room");
     assert_eq!(out.iter().filter(|output| said(output)).count(), 1);
-    assert!(server.0.rooms().has_nothing_to_do());
+    assert!(server.0.rooms().has_nothing_pending());
 }

@@ -3,45 +3,56 @@
 use measure::Time;
 use serde_json::Value;
 
-use super::message::of_error;
-use super::requests::Asked;
-use super::{Janus, Jsep, KEEPALIVE_EVERY, Kind, Message, Phase, Role};
+use super::message::janus_failure;
+use super::requests::RequestKind;
+use super::{Janus, JanusMessage, Jsep, KEEPALIVE_EVERY, MessageContent, Phase, Role};
 use crate::webrtc::failure::Failure;
 use crate::webrtc::metrics as m;
-use crate::webrtc::signalling::{PeerNumber, SDP_MAX, Scope, Wanted};
-use crate::webrtc::url::Place;
+use crate::webrtc::signalling::{PeerNumber, SDP_MAX, SignallingAction, SignallingContext};
+use crate::webrtc::url::Resource;
 
 impl Janus {
     /// Fails because a request was refused.
-    pub(super) fn refused(&mut self, scope: &mut Scope<'_>, what: &str, code: u64, reason: &str) {
-        self.refused_as(scope, of_error(code), what, (code, reason));
+    pub(super) fn refused(
+        &mut self,
+        scope: &mut SignallingContext<'_>,
+        what: &str,
+        code: u64,
+        reason: &str,
+    ) {
+        self.refused_as(scope, janus_failure(code), what, (code, reason));
     }
 
     pub(super) fn refused_as(
         &mut self,
-        scope: &mut Scope<'_>,
+        scope: &mut SignallingContext<'_>,
         failure: Failure,
         what: &str,
         (code, reason): (u64, &str),
     ) {
         scope.recorder.add(m::REFUSALS, 1);
-        let detail = format!("error {code} for `{what}`: {reason} ({})", self.url);
+        let detail = format!("error {code} for `{what}`: {reason} ({})", self.shown_url);
         self.fail(scope, failure, detail);
     }
 
-    pub(super) fn message(&mut self, scope: &mut Scope<'_>, message: Message) {
-        let is_final = !matches!(message.kind, Kind::Ack | Kind::Trickle(_));
-        let sync = match message.kind {
+    pub(super) fn message(&mut self, scope: &mut SignallingContext<'_>, message: JanusMessage) {
+        let is_final = !matches!(
+            message.content,
+            MessageContent::Ack | MessageContent::Trickle(_)
+        );
+        let sync = match message.content {
             // Only an acknowledgement answers these requests.
-            Kind::Ack => {
+            MessageContent::Ack => {
                 let number = message.transaction.unwrap_or(0);
-                let asked = self.pending.get(&number).map(|pending| &pending.asked);
-                if let Some(Asked::KeepAlive | Asked::Trickle) = asked {
-                    self.answered(number);
+                let asked = self.pending.get(&number).map(|pending| &pending.kind);
+                if let Some(RequestKind::KeepAlive | RequestKind::Trickle) = asked {
+                    self.take_answered(number);
                 }
                 return;
             }
-            _ if is_final => message.transaction.and_then(|number| self.answered(number)),
+            _ if is_final => message
+                .transaction
+                .and_then(|number| self.take_answered(number)),
             _ => None,
         };
         if sync.is_some() {
@@ -51,26 +62,26 @@ impl Janus {
             let mut handles = self.handles.iter();
             handles.position(|handle| handle.id == Some(id))
         });
-        match message.kind {
-            Kind::Success { id, data } => {
+        match message.content {
+            MessageContent::Success { id, data } => {
                 if let Some(asked) = sync {
-                    self.done(scope, asked, id, &data);
+                    self.handle_success(scope, asked, id, &data);
                 }
             }
-            Kind::Error { code, reason } => match sync {
-                Some((Asked::Destroy, _)) => self.left(scope),
+            MessageContent::Error { code, reason } => match sync {
+                Some((RequestKind::Destroy, _)) => self.finish(scope),
                 // The handle has already been detached.
-                Some((Asked::Detach | Asked::Trickle, _)) => {}
+                Some((RequestKind::Detach | RequestKind::Trickle, _)) => {}
                 Some((asked, _)) => self.refused(scope, asked.name(), code, &reason),
                 None if self.phase == Phase::Leaving => {}
                 None => self.refused(scope, "?", code, &reason),
             },
-            Kind::Event { data, jsep } => {
+            MessageContent::Event { data, jsep } => {
                 if let Some(handle) = handle {
                     self.event(scope, handle, sync, data, jsep);
                 }
             }
-            Kind::SlowLink { uplink, lost } => {
+            MessageContent::SlowLink { uplink, lost } => {
                 // The uplink of Janus is the downlink of the client.
                 let counter = if uplink {
                     m::SLOW_DOWNLINKS
@@ -82,62 +93,66 @@ impl Janus {
                     .recorder
                     .add(m::SLOW_LINK_LOST, lost.min(u64::from(u32::MAX)));
             }
-            Kind::HangUp { reason } => {
-                let Some(handle) = handle.filter(|&handle| !self.handles[handle].gone) else {
+            MessageContent::HangUp { reason } => {
+                let Some(handle) = handle.filter(|&handle| !self.handles[handle].is_detached)
+                else {
                     return;
                 };
-                if let Role::Feed(_) = self.handles[handle].role {
+                if let Role::Publisher(_) = self.handles[handle].role {
                     // The publisher has left, or Janus is about to report that it has. Otherwise
                     // the note tells what is missing from now on.
                     let kind = "feed_hung_up";
-                    let text = format!("{reason} ({})", self.url);
-                    scope.want(Wanted::Note { kind, text });
+                    let text = format!("{reason} ({})", self.shown_url);
+                    scope.push(SignallingAction::Note { kind, text });
                     return self.detach(scope, handle);
                 }
-                let detail = format!("{reason} ({})", self.url);
+                let detail = format!("{reason} ({})", self.shown_url);
                 self.fail(scope, Failure::HungUp, detail);
             }
-            Kind::Timeout => {
-                let detail = format!("the session timed out ({})", self.url);
+            MessageContent::Timeout => {
+                let detail = format!("the session timed out ({})", self.shown_url);
                 self.fail(scope, Failure::SessionTimeout, detail);
             }
-            Kind::Trickle(Some(candidate)) => {
+            MessageContent::Trickle(Some(candidate)) => {
                 if let Some(handle) = handle {
-                    scope.want(Wanted::Candidate {
+                    scope.push(SignallingAction::RemoteCandidate {
                         peer: PeerNumber(handle as u32),
                         candidate,
                     });
                 }
             }
-            Kind::Ack
-            | Kind::WebrtcUp
-            | Kind::Media { .. }
-            | Kind::Detached
-            | Kind::Trickle(None)
-            | Kind::Other(_) => {}
+            MessageContent::Ack
+            | MessageContent::WebrtcUp
+            | MessageContent::Media { .. }
+            | MessageContent::Detached
+            | MessageContent::Trickle(None)
+            | MessageContent::Other(_) => {}
         }
     }
 
     /// Removes the answered request and returns it. `None` if it is unknown, or has not been sent
     /// yet: nobody can know its answer then.
-    fn answered(&mut self, number: u64) -> Option<(Asked, Time)> {
-        let at = self.pending.get(&number)?.sent?;
+    fn take_answered(&mut self, number: u64) -> Option<(RequestKind, Time)> {
+        let at = self.pending.get(&number)?.sent_at?;
         let pending = self.pending.remove(&number)?;
-        Some((pending.asked, at))
+        Some((pending.kind, at))
     }
 
     /// Handles a request that succeeded.
-    pub(super) fn done(
+    pub(super) fn handle_success(
         &mut self,
-        scope: &mut Scope<'_>,
-        (asked, at): (Asked, Time),
+        scope: &mut SignallingContext<'_>,
+        (asked, at): (RequestKind, Time),
         id: Option<u64>,
         data: &Value,
     ) {
         match asked {
-            Asked::Create => {
+            RequestKind::Create => {
                 let Some(id) = id else {
-                    let detail = format!("no session id in the answer to `create` ({})", self.url);
+                    let detail = format!(
+                        "no session id in the answer to `create` ({})",
+                        self.shown_url
+                    );
                     return self.fail(scope, Failure::MalformedJson, detail);
                 };
                 self.phase = Phase::Session(id);
@@ -146,65 +161,68 @@ impl Janus {
                     self.keepalive_at = scope.now + KEEPALIVE_EVERY;
                 }
                 let role = match self.settings.place {
-                    Place::Mountpoint(_) => Role::Mountpoint,
+                    Resource::Mountpoint(_) => Role::Mountpoint,
                     _ => Role::Participant,
                 };
                 self.attach(scope, role);
             }
-            Asked::Attach(handle) => {
+            RequestKind::Attach(handle) => {
                 let Some(id) = id else {
-                    let detail = format!("no handle id in the answer to `attach` ({})", self.url);
+                    let detail = format!(
+                        "no handle id in the answer to `attach` ({})",
+                        self.shown_url
+                    );
                     return self.fail(scope, Failure::MalformedJson, detail);
                 };
                 self.handles[handle].id = Some(id);
                 match self.handles[handle].role {
-                    Role::Mountpoint if self.fed.is_empty() => self.watch(scope, handle),
-                    Role::Mountpoint => self.mount(scope, handle),
-                    Role::Participant => self.enter(scope, handle),
-                    Role::Everybody | Role::Feed(_) => self.subscribe(scope, handle),
+                    Role::Mountpoint if self.fed_streams.is_empty() => self.watch(scope, handle),
+                    Role::Mountpoint => self.create_mountpoint(scope, handle),
+                    Role::Participant => self.create_or_join(scope, handle),
+                    Role::AllPublishers | Role::Publisher(_) => self.subscribe(scope, handle),
                 }
             }
-            Asked::Plugin(handle, name) => match self.settings.place {
-                Place::Mountpoint(_) => self.mounted(scope, name, data),
+            RequestKind::Plugin(handle, name) => match self.settings.place {
+                Resource::Mountpoint(_) => self.handle_immediate_answer(scope, name, data),
                 _ => self.plugin_done(scope, handle, (name, at), data),
             },
-            Asked::Destroy => self.left(scope),
-            Asked::KeepAlive | Asked::Trickle | Asked::Detach => {}
+            RequestKind::Destroy => self.finish(scope),
+            RequestKind::KeepAlive | RequestKind::Trickle | RequestKind::Detach => {}
         }
     }
 
     /// Handles an event of a plug-in.
     pub(super) fn event(
         &mut self,
-        scope: &mut Scope<'_>,
+        scope: &mut SignallingContext<'_>,
         handle: usize,
-        answers: Option<(Asked, Time)>,
+        answers: Option<(RequestKind, Time)>,
         data: Value,
         jsep: Option<Jsep>,
     ) {
         let name = match &answers {
-            Some((Asked::Plugin(_, name), at)) => Some((*name, *at)),
+            Some((RequestKind::Plugin(_, name), at)) => Some((*name, *at)),
             _ => None,
         };
         let offers = jsep.as_ref().is_some_and(|jsep| jsep.is_offer);
         if let Some(jsep) = jsep {
-            self.described_by_janus(scope, handle, name, jsep);
+            self.handle_jsep(scope, handle, name, jsep);
         }
         match self.settings.place {
-            Place::Mountpoint(_) => self.streaming_event(scope, name, &data),
+            Resource::Mountpoint(_) => self.streaming_event(scope, name, &data),
             _ => self.room_event(scope, handle, name, &data, offers),
         }
     }
 
-    pub(super) fn described_by_janus(
+    pub(super) fn handle_jsep(
         &mut self,
-        scope: &mut Scope<'_>,
+        scope: &mut SignallingContext<'_>,
         handle: usize,
         answers: Option<(&'static str, Time)>,
         jsep: Jsep,
     ) {
         // Janus may renegotiate a handle before it knows that the handle is detached.
-        if self.handles[handle].gone {
+        if self.handles[handle].is_detached {
             return;
         }
         let peer = PeerNumber(handle as u32);
@@ -221,16 +239,16 @@ impl Janus {
             let detail = format!(
                 "a session description of {} bytes ({})",
                 sdp.len(),
-                self.url
+                self.shown_url
             );
             return self.fail(scope, Failure::SdpTooLong, detail);
         }
         match is_offer {
             true => {
                 self.handles[handle].answering = true;
-                scope.want(Wanted::Answer { peer, offer: sdp });
+                scope.push(SignallingAction::AnswerOffer { peer, offer: sdp });
             }
-            false => scope.want(Wanted::Answered { peer, answer: sdp }),
+            false => scope.push(SignallingAction::RemoteAnswer { peer, answer: sdp }),
         }
     }
 }

@@ -5,16 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use crate::webrtc::signalling::FEEDS_MAX;
-use crate::webrtc::url::Id;
+use crate::webrtc::url::JanusId;
 
 /// Maximum number of streams of a publisher that are considered.
 const STREAMS_MAX: usize = 16;
 
 /// Streams of a publisher, by the names (`mid`) that Janus gives them.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Streams {
+struct PublisherStreams {
     /// Audio, and other streams that are no video.
-    others: Vec<String>,
+    non_video: Vec<String>,
     video: Vec<String>,
 }
 
@@ -22,30 +22,30 @@ struct Streams {
 #[derive(Debug)]
 pub(super) struct LastSpeakers {
     /// Maximum number of publishers whose video is received.
-    most: usize,
+    videos_max: usize,
     /// Publishers. The last speaker comes first. Those who have not talked follow in the order in
     /// which they came.
-    order: Vec<Id>,
-    streams: BTreeMap<Id, Streams>,
+    order: Vec<JanusId>,
+    streams: BTreeMap<JanusId, PublisherStreams>,
     /// Publishers whose video was requested.
-    shown: BTreeSet<Id>,
+    shown: BTreeSet<JanusId>,
 }
 
 /// Change of the streams that are received.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Change {
+pub(super) struct SubscriptionChange {
     pub(super) subscribe: Vec<Value>,
     pub(super) unsubscribe: Vec<Value>,
     /// Number of videos that take the place of another.
-    pub(super) switched: u64,
+    pub(super) switched_videos: u64,
     /// True if it adds or removes videos.
-    pub(super) videos: bool,
+    pub(super) changes_videos: bool,
 }
 
 impl LastSpeakers {
     pub(super) fn new(most: usize) -> LastSpeakers {
         LastSpeakers {
-            most,
+            videos_max: most,
             order: Vec::new(),
             streams: BTreeMap::new(),
             shown: BTreeSet::new(),
@@ -53,11 +53,11 @@ impl LastSpeakers {
     }
 
     /// Adds a publisher with its streams.
-    pub(super) fn came(&mut self, id: &Id, streams: &Value) {
+    pub(super) fn add(&mut self, id: &JanusId, streams: &Value) {
         if self.order.len() >= FEEDS_MAX || self.streams.contains_key(id) {
             return;
         }
-        let mut own = Streams::default();
+        let mut own = PublisherStreams::default();
         let all = streams.as_array().into_iter().flatten();
         for stream in all.take(STREAMS_MAX) {
             let Some(mid) = stream["mid"].as_str() else {
@@ -65,7 +65,7 @@ impl LastSpeakers {
             };
             match stream["type"].as_str() {
                 Some("video") => own.video.push(mid.to_owned()),
-                _ => own.others.push(mid.to_owned()),
+                _ => own.non_video.push(mid.to_owned()),
             }
         }
         self.order.push(id.clone());
@@ -73,7 +73,7 @@ impl LastSpeakers {
     }
 
     /// Removes a publisher. Janus removes its streams without a request.
-    pub(super) fn left(&mut self, id: &Id) {
+    pub(super) fn remove(&mut self, id: &JanusId) {
         self.order.retain(|own| own != id);
         self.streams.remove(id);
         self.shown.remove(id);
@@ -81,7 +81,7 @@ impl LastSpeakers {
 
     /// Handles a publisher that talks. Returns `true` if its video, if it has one, is to be
     /// received now.
-    pub(super) fn talks(&mut self, id: &Id) -> bool {
+    pub(super) fn handle_talking(&mut self, id: &JanusId) -> bool {
         let Some(at) = self.order.iter().position(|own| own == id) else {
             return false;
         };
@@ -89,60 +89,70 @@ impl LastSpeakers {
         !self.shown.contains(id)
     }
 
-    fn has_video(&self, id: &Id) -> bool {
+    fn has_video(&self, id: &JanusId) -> bool {
         let own = self.streams.get(id);
         own.is_some_and(|own| !own.video.is_empty())
     }
 
     /// Returns the next change, which includes the audio of the `new` publishers. The change counts
     /// as made.
-    pub(super) fn change(&mut self, new: &BTreeSet<Id>, layer: Option<u64>) -> Change {
-        let mut change = Change::default();
+    pub(super) fn take_change(
+        &mut self,
+        new: &BTreeSet<JanusId>,
+        layer: Option<u64>,
+    ) -> SubscriptionChange {
+        let mut change = SubscriptionChange::default();
         for id in new {
-            change.subscribe.extend(self.sounds(id));
+            change.subscribe.extend(self.non_video_subscriptions(id));
         }
         let order = self.order.iter();
-        let wanted = order.filter(|id| self.has_video(id)).take(self.most);
-        let wanted: BTreeSet<Id> = wanted.cloned().collect();
+        let wanted = order.filter(|id| self.has_video(id)).take(self.videos_max);
+        let wanted: BTreeSet<JanusId> = wanted.cloned().collect();
         for id in self.shown.difference(&wanted) {
             let own = self.streams.get(id).into_iter().flat_map(|own| &own.video);
-            change.unsubscribe.extend(own.map(|mid| stream(id, mid)));
-            change.switched += 1;
+            change
+                .unsubscribe
+                .extend(own.map(|mid| subscription(id, mid)));
+            change.switched_videos += 1;
         }
         for id in wanted.difference(&self.shown) {
             let own = self.streams.get(id).into_iter().flat_map(|own| &own.video);
             change.subscribe.extend(own.map(|mid| {
-                let mut stream = stream(id, mid);
+                let mut stream = subscription(id, mid);
                 if let Some(layer) = layer {
                     stream["substream"] = layer.into();
                 }
                 stream
             }));
         }
-        change.videos = self.shown != wanted;
+        change.changes_videos = self.shown != wanted;
         self.shown = wanted;
         change
     }
 
     /// Returns the requests for all streams of a publisher except its video.
-    pub(super) fn sounds(&self, id: &Id) -> Vec<Value> {
-        let own = self.streams.get(id).into_iter().flat_map(|own| &own.others);
-        own.map(|mid| stream(id, mid)).collect()
+    pub(super) fn non_video_subscriptions(&self, id: &JanusId) -> Vec<Value> {
+        let own = self
+            .streams
+            .get(id)
+            .into_iter()
+            .flat_map(|own| &own.non_video);
+        own.map(|mid| subscription(id, mid)).collect()
     }
 
     /// Restores the publishers whose video was received before, because a request was refused.
-    pub(super) fn refused(&mut self, shown: BTreeSet<Id>) {
+    pub(super) fn restore_shown(&mut self, shown: BTreeSet<JanusId>) {
         self.shown = shown;
         self.shown.retain(|id| self.streams.contains_key(id));
     }
 
-    pub(super) fn shown(&self) -> BTreeSet<Id> {
+    pub(super) fn shown(&self) -> BTreeSet<JanusId> {
         self.shown.clone()
     }
 }
 
 /// Returns a stream as a request names it.
-fn stream(id: &Id, mid: &str) -> Value {
+fn subscription(id: &JanusId, mid: &str) -> Value {
     json!({"feed": id.to_json(), "mid": mid})
 }
 
@@ -169,33 +179,36 @@ mod tests {
     #[test]
     fn speaker_replaces_the_one_silent_for_longest() {
         let mut speakers = LastSpeakers::new(2);
-        let id = Id::Number;
-        let all: BTreeSet<Id> = (1..=4).map(id).collect();
+        let id = JanusId::Number;
+        let all: BTreeSet<JanusId> = (1..=4).map(id).collect();
         for own in &all {
-            speakers.came(own, &streams());
+            speakers.add(own, &streams());
         }
-        let first = speakers.change(&all, Some(1));
+        let first = speakers.take_change(&all, Some(1));
         let sounds = [(1, "1"), (2, "1"), (3, "1"), (4, "1")];
         assert_eq!(feeds(&first.subscribe)[..4], sounds);
         assert_eq!(feeds(&first.subscribe)[4..], [(1, "0"), (2, "0")]);
         assert_eq!(first.subscribe[4]["substream"], 1);
-        assert_eq!((first.unsubscribe.len(), first.switched), (0, 0));
+        assert_eq!((first.unsubscribe.len(), first.switched_videos), (0, 0));
         let none = BTreeSet::new();
         // A speaker whose video is shown changes nothing.
-        assert!(!speakers.talks(&id(1)));
-        assert_eq!(speakers.change(&none, None), Change::default());
-        assert!(speakers.talks(&id(4)));
-        let next = speakers.change(&none, None);
+        assert!(!speakers.handle_talking(&id(1)));
+        assert_eq!(
+            speakers.take_change(&none, None),
+            SubscriptionChange::default()
+        );
+        assert!(speakers.handle_talking(&id(4)));
+        let next = speakers.take_change(&none, None);
         assert_eq!(feeds(&next.subscribe), [(4, "0")]);
         assert_eq!(feeds(&next.unsubscribe), [(2, "0")]);
-        assert_eq!(next.switched, 1);
+        assert_eq!(next.switched_videos, 1);
         // A speaker that leaves makes room for the publisher whose video it replaced.
-        speakers.left(&id(4));
-        let next = speakers.change(&none, None);
+        speakers.remove(&id(4));
+        let next = speakers.take_change(&none, None);
         assert_eq!(feeds(&next.subscribe), [(2, "0")]);
-        assert_eq!((next.unsubscribe.len(), next.switched), (0, 0));
+        assert_eq!((next.unsubscribe.len(), next.switched_videos), (0, 0));
         // An unknown publisher is ignored.
-        assert!(!speakers.talks(&id(9)));
+        assert!(!speakers.handle_talking(&id(9)));
     }
 
     proptest! {
@@ -208,29 +221,29 @@ mod tests {
             let (mut seen, mut heard) = (BTreeSet::new(), BTreeSet::new());
             let mut talked: Vec<u64> = Vec::new();
             for (what, number) in steps {
-                let id = Id::Number(number);
+                let id = JanusId::Number(number);
                 let mut new = BTreeSet::new();
                 match what {
                     0 => {
                         if heard.insert(number) {
-                            speakers.came(&id, &streams());
+                            speakers.add(&id, &streams());
                             new.insert(id);
                         }
                     }
                     1 => {
-                        speakers.left(&id);
+                        speakers.remove(&id);
                         seen.remove(&number);
                         heard.remove(&number);
                         talked.retain(|own| *own != number);
                     }
                     _ if heard.contains(&number) => {
-                        speakers.talks(&id);
+                        speakers.handle_talking(&id);
                         talked.retain(|own| *own != number);
                         talked.push(number);
                     }
-                    _ => prop_assert!(!speakers.talks(&id)),
+                    _ => prop_assert!(!speakers.handle_talking(&id)),
                 }
-                let change = speakers.change(&new, None);
+                let change = speakers.take_change(&new, None);
                 for (number, mid) in feeds(&change.unsubscribe) {
                     prop_assert_eq!(mid, "0");
                     prop_assert!(seen.remove(&number), "it was seen");

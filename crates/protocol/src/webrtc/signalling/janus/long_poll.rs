@@ -7,10 +7,12 @@ use std::time::Duration;
 use measure::Time;
 use serde_json::{Value, json};
 
-use super::super::{Scope, Wanted};
-use super::{Asked, Janus, LIMITS, Message, Phase, Settings, ended};
-use crate::http1::{self, AtClose, Decoder, Head, Item, Malformed, Url, Version};
-use crate::session::Closed;
+use super::super::{SignallingAction, SignallingContext};
+use super::{Janus, JanusMessage, LIMITS, Phase, RequestKind, Settings, closed_failure};
+use crate::http1::{
+    self, CloseState, Head, ResponseDecoder, ResponseError, ResponseItem, Url, Version,
+};
+use crate::session::CloseReason;
 use crate::webrtc::failure::Failure;
 use crate::webrtc::metrics as m;
 
@@ -19,45 +21,45 @@ use crate::webrtc::metrics as m;
 const EVENTS_MAX: usize = 10;
 
 /// Time after which Janus answers a GET although nothing has happened (`keepalive`).
-const QUIET: Duration = Duration::from_secs(30);
+const KEEPALIVE_AFTER: Duration = Duration::from_secs(30);
 
 /// Minimum time that a GET must have been pending for the end of its connection to be no refusal.
-const SOON: Duration = Duration::from_secs(1);
+const POLL_DURATION_MIN: Duration = Duration::from_secs(1);
 
 /// One of the two HTTP connections.
 #[derive(Debug)]
-pub(super) struct Exchange {
+pub(super) struct HttpConnection {
     /// Maximum length of an answer, in bytes.
     keep: usize,
     /// True if the connection is open.
-    stands: bool,
+    is_open: bool,
     /// True if the connection is being opened.
-    wanted: bool,
+    is_opening: bool,
     /// True once an answer has arrived on this connection.
-    used: bool,
+    has_answered: bool,
     /// Time since which an answer is awaited. `None` if none is.
-    asked: Option<Time>,
+    asked_at: Option<Time>,
     /// Pending request, until its answer is complete.
     request: Vec<u8>,
     /// True if the pending request was repeated.
-    again: bool,
-    decoder: Decoder,
+    is_repeated: bool,
+    decoder: ResponseDecoder,
     head: Option<Box<Head>>,
     body: Vec<u8>,
 }
 
-impl Exchange {
+impl HttpConnection {
     /// Creates a connection whose answers have at most `keep` bytes.
-    fn new(keep: usize) -> Exchange {
-        Exchange {
+    fn new(keep: usize) -> HttpConnection {
+        HttpConnection {
             keep,
-            stands: false,
-            wanted: false,
-            used: false,
-            asked: None,
+            is_open: false,
+            is_opening: false,
+            has_answered: false,
+            asked_at: None,
             request: Vec::new(),
-            again: false,
-            decoder: Decoder::default(),
+            is_repeated: false,
+            decoder: ResponseDecoder::default(),
             head: None,
             body: Vec::new(),
         }
@@ -66,20 +68,20 @@ impl Exchange {
     /// Handles the opened connection. Returns the pending request, which is repeated because the
     /// previous connection ended before its answer.
     fn connected(&mut self, now: Time) -> Option<Vec<u8>> {
-        (self.stands, self.wanted, self.used) = (true, false, false);
-        self.asked?;
+        (self.is_open, self.is_opening, self.has_answered) = (true, false, false);
+        self.asked_at?;
         // A repeated GET may be pending for the full time again.
-        self.asked = Some(now);
-        self.decoder = Decoder::new();
+        self.asked_at = Some(now);
+        self.decoder = ResponseDecoder::new();
         Some(self.request.clone())
     }
 
     /// Records a request that is sent now.
-    fn ask(&mut self, now: Time, request: &[u8]) {
-        self.asked = Some(now);
+    fn begin_request(&mut self, now: Time, request: &[u8]) {
+        self.asked_at = Some(now);
         self.request = request.to_vec();
-        self.again = false;
-        self.decoder = Decoder::new();
+        self.is_repeated = false;
+        self.decoder = ResponseDecoder::new();
         self.head = None;
         self.body.clear();
     }
@@ -88,20 +90,20 @@ impl Exchange {
     /// repeated before, and its connection was in use before. No server closes a new connection for
     /// being idle. Browsers do the same, because a server or proxy may close a persistent
     /// connection at any time (RFC 9112, 9.3.1 and 9.5).
-    fn asks_again(&mut self) -> bool {
-        let nothing = self.asked.is_some() && self.decoder.at_close() == AtClose::Nothing;
-        nothing && self.used && !std::mem::replace(&mut self.again, true)
+    fn should_repeat_post(&mut self) -> bool {
+        let nothing = self.asked_at.is_some() && self.decoder.at_close() == CloseState::Empty;
+        nothing && self.has_answered && !std::mem::replace(&mut self.is_repeated, true)
     }
 
     /// Returns `true` if a GET is to be repeated. A GET may be pending for longer than a proxy
     /// allows, so it is repeated as often as that happens, but only once if the connection ends
     /// soon after the GET was sent: a server that ends it at once does not accept the GET.
-    fn polls_again(&mut self, now: Time) -> bool {
-        let nothing = self.decoder.at_close() == AtClose::Nothing;
-        let waited = |asked| now.since(asked) >= SOON;
+    fn should_repeat_get(&mut self, now: Time) -> bool {
+        let nothing = self.decoder.at_close() == CloseState::Empty;
+        let waited = |asked| now.since(asked) >= POLL_DURATION_MIN;
         nothing
-            && self.asked.is_some_and(|asked| {
-                let again = std::mem::replace(&mut self.again, true);
+            && self.asked_at.is_some_and(|asked| {
+                let again = std::mem::replace(&mut self.is_repeated, true);
                 !again || waited(asked)
             })
     }
@@ -109,19 +111,19 @@ impl Exchange {
     /// Handles received bytes. Returns the messages of Janus once an answer is complete.
     fn bytes(&mut self, bytes: &[u8]) -> Result<Option<Vec<Value>>, (Failure, String)> {
         let mut at = 0;
-        while self.asked.is_some() {
+        while self.asked_at.is_some() {
             match self.decoder.next(bytes, &mut at) {
-                Ok(Some(Item::Head(head))) => self.head = Some(head),
-                Ok(Some(Item::Body { bytes, .. })) => {
+                Ok(Some(ResponseItem::Head(head))) => self.head = Some(head),
+                Ok(Some(ResponseItem::Body { bytes, .. })) => {
                     if bytes.len() > self.keep - self.body.len() {
                         let text = format!("the answer has more than {} bytes", self.keep);
                         return Err((Failure::MalformedResponse, text));
                     }
                     self.body.extend_from_slice(bytes);
                 }
-                Ok(Some(Item::End)) => return self.over().map(Some),
+                Ok(Some(ResponseItem::End)) => return self.take_answer().map(Some),
                 Ok(None) => return Ok(None),
-                Err(malformed) => return Err(of(malformed)),
+                Err(malformed) => return Err(malformed_failure(malformed)),
             }
         }
         Ok(None)
@@ -130,18 +132,18 @@ impl Exchange {
     /// Handles the end of the connection. Returns the messages of Janus if the end completes an
     /// answer.
     fn closed(&mut self) -> Option<Result<Vec<Value>, (Failure, String)>> {
-        (self.stands, self.wanted) = (false, false);
-        let until_close = self.decoder.at_close() == AtClose::UntilClose;
-        (self.asked.is_some() && until_close).then(|| self.over())
+        (self.is_open, self.is_opening) = (false, false);
+        let until_close = self.decoder.at_close() == CloseState::UntilClose;
+        (self.asked_at.is_some() && until_close).then(|| self.take_answer())
     }
 
-    fn over(&mut self) -> Result<Vec<Value>, (Failure, String)> {
-        self.asked = None;
-        self.used = true;
+    fn take_answer(&mut self) -> Result<Vec<Value>, (Failure, String)> {
+        self.asked_at = None;
+        self.has_answered = true;
         self.request = Vec::new();
         let (body, head) = (std::mem::take(&mut self.body), self.head.take());
         // If this connection is not kept alive, the next request needs another one.
-        self.stands &= head.as_ref().is_some_and(|head| head.keeps_alive());
+        self.is_open &= head.as_ref().is_some_and(|head| head.keeps_alive());
         let status = head.map_or(0, |head| head.status);
         let is_fine = (200..300).contains(&status);
         match serde_json::from_slice(&body) {
@@ -158,29 +160,29 @@ impl Exchange {
                 Failure::MalformedJson,
                 "the answer is no JSON message of Janus".to_owned(),
             ),
-            _ => (Failure::of_status(status), format!("status {status}")),
+            _ => (Failure::from_status(status), format!("status {status}")),
         })
     }
 }
 
-fn of(malformed: Malformed) -> (Failure, String) {
-    (Failure::of_malformed(malformed), malformed.to_string())
+fn malformed_failure(malformed: ResponseError) -> (Failure, String) {
+    (Failure::from_malformed(malformed), malformed.to_string())
 }
 
 /// Both HTTP connections.
 #[derive(Debug)]
 pub(super) struct LongPoll {
-    at: Url,
+    api_url: Url,
     user_agent: String,
     /// Token and API secret, as they are appended to the query of a GET.
-    secrets: String,
+    credentials_query: String,
     /// Requests with their numbers that wait for earlier answers. Their number is bounded by that
     /// of unanswered requests.
     queue: VecDeque<(u64, Vec<u8>)>,
     /// Connection for requests.
-    requests: Exchange,
+    requests: HttpConnection,
     /// Connection for events.
-    events: Exchange,
+    events: HttpConnection,
     /// Number of GETs so far.
     polls: u64,
 }
@@ -193,31 +195,31 @@ impl LongPoll {
         ];
         let secrets = secrets.into_iter().filter_map(|(name, secret)| {
             let secret = secret.as_ref()?;
-            Some(format!("&{name}={}", encoded(secret)))
+            Some(format!("&{name}={}", percent_encoded(secret)))
         });
         LongPoll {
-            at,
+            api_url: at,
             user_agent: settings.common.user_agent.clone(),
-            secrets: secrets.collect(),
+            credentials_query: secrets.collect(),
             queue: VecDeque::new(),
-            requests: Exchange::new(LIMITS.keep),
+            requests: HttpConnection::new(LIMITS.keep_max),
             // One message may be as long as the longest of a WebSocket.
-            events: Exchange::new(EVENTS_MAX * LIMITS.keep),
+            events: HttpConnection::new(EVENTS_MAX * LIMITS.keep_max),
             polls: 0,
         }
     }
 
     /// Returns the URL of `path` below that of the API.
-    fn below(&self, path: &str) -> Url {
-        let target = self.at.target();
+    fn url_below(&self, path: &str) -> Url {
+        let target = self.api_url.target();
         let base = target.split_once('?').map_or(target, |(path, _)| path);
         let url = format!("{}{path}", base.trim_end_matches('/'));
-        let url = self.at.redirect(&url);
+        let url = self.api_url.redirect(&url);
         url.expect("numbers and encoded text keep the URL valid")
     }
 
     /// Queues a request with its number, to Janus, a session, or a handle of a session.
-    pub(super) fn ask(
+    pub(super) fn queue_request(
         &mut self,
         number: u64,
         session: Option<u64>,
@@ -232,172 +234,183 @@ impl LongPoll {
             ("Content-Type", "application/json"),
             ("Content-Length", &length),
         ];
-        let url = self.below(&path);
+        let url = self.url_below(&path);
         let mut bytes = http1::write_request("POST", &url, Version::Http11, &headers);
         bytes.extend_from_slice(text.as_bytes());
         self.queue.push_back((number, bytes));
     }
 
-    fn poll(&mut self, now: Time, session: u64) -> Vec<u8> {
+    fn begin_poll(&mut self, now: Time, session: u64) -> Vec<u8> {
         // The number makes each URL different, in case of a cache in between.
         self.polls += 1;
-        let (number, secrets) = (self.polls, &self.secrets);
+        let (number, secrets) = (self.polls, &self.credentials_query);
         let path = format!("/{session}?maxev={EVENTS_MAX}&rid={number}{secrets}");
         let headers = [("User-Agent", &*self.user_agent)];
-        let request = http1::write_request("GET", &self.below(&path), Version::Http11, &headers);
-        self.events.ask(now, &request);
+        let request =
+            http1::write_request("GET", &self.url_below(&path), Version::Http11, &headers);
+        self.events.begin_request(now, &request);
         request
     }
 
     /// Returns the time at which the answer to a GET is overdue.
-    pub(super) fn overdue(&self, timeout: Duration) -> Option<Time> {
-        Some(self.events.asked? + QUIET + timeout)
+    pub(super) fn poll_deadline(&self, timeout: Duration) -> Option<Time> {
+        Some(self.events.asked_at? + KEEPALIVE_AFTER + timeout)
     }
 }
 
 impl Janus {
     /// Sends what can be sent, and opens connections if they are needed.
-    pub(super) fn go_on(&mut self, scope: &mut Scope<'_>) {
+    pub(super) fn send_next(&mut self, scope: &mut SignallingContext<'_>) {
         let target = self.target();
         let Some(own) = &mut self.long_poll else {
             return;
         };
         let requests = &mut own.requests;
-        if requests.stands && requests.asked.is_none() {
+        if requests.is_open && requests.asked_at.is_none() {
             if let Some((number, next)) = own.queue.pop_front() {
-                requests.ask(scope.now, &next);
+                requests.begin_request(scope.now, &next);
                 // The time-out starts now. Time in the queue does not count.
                 if let Some(pending) = self.pending.get_mut(&number) {
-                    pending.sent = Some(scope.now);
+                    pending.sent_at = Some(scope.now);
                 }
                 scope.recorder.add(m::REQUESTS, 1);
-                scope.want(Wanted::Send(next));
+                scope.push(SignallingAction::Send(next));
             }
-        } else if !requests.stands && !requests.wanted && !own.queue.is_empty() {
-            requests.wanted = true;
-            self.open = true;
-            scope.want(Wanted::Connect(target.clone()));
+        } else if !requests.is_open && !requests.is_opening && !own.queue.is_empty() {
+            requests.is_opening = true;
+            self.has_connection = true;
+            scope.push(SignallingAction::Connect(target.clone()));
         }
         let Phase::Session(session) = self.phase else {
             return;
         };
         let events = &mut own.events;
-        if events.stands && events.asked.is_none() {
-            let poll = own.poll(scope.now, session);
-            scope.want(Wanted::SendSecond(poll));
-        } else if !events.stands && !events.wanted {
-            events.wanted = true;
-            scope.want(Wanted::ConnectSecond(target));
+        if events.is_open && events.asked_at.is_none() {
+            let poll = own.begin_poll(scope.now, session);
+            scope.push(SignallingAction::SendSecond(poll));
+        } else if !events.is_open && !events.is_opening {
+            events.is_opening = true;
+            scope.push(SignallingAction::ConnectSecond(target));
         }
     }
 
     /// Handles one of the connections after it was opened.
-    pub(super) fn http_connected(&mut self, scope: &mut Scope<'_>, which: Which) {
+    pub(super) fn http_connected(&mut self, scope: &mut SignallingContext<'_>, which: HttpChannel) {
         if let Some(own) = &mut self.long_poll
-            && let Some(request) = own.exchange(which).connected(scope.now)
+            && let Some(request) = own.connection(which).connected(scope.now)
         {
             scope.recorder.add(m::REQUESTS_AGAIN, 1);
-            scope.want(match which {
-                Which::Requests => Wanted::Send(request),
-                Which::Events => Wanted::SendSecond(request),
+            scope.push(match which {
+                HttpChannel::Requests => SignallingAction::Send(request),
+                HttpChannel::Events => SignallingAction::SendSecond(request),
             });
         }
         if self.phase == Phase::Connecting {
             self.phase = Phase::Creating;
-            self.ask(scope, Asked::Create, "create", json!({}));
+            self.send_request(scope, RequestKind::Create, "create", json!({}));
         }
-        self.go_on(scope);
+        self.send_next(scope);
     }
 
     /// Handles bytes of one of the connections.
-    pub(super) fn http_bytes(&mut self, scope: &mut Scope<'_>, which: Which, bytes: &[u8]) {
+    pub(super) fn http_bytes(
+        &mut self,
+        scope: &mut SignallingContext<'_>,
+        which: HttpChannel,
+        bytes: &[u8],
+    ) {
         let Some(own) = &mut self.long_poll else {
             return;
         };
-        match own.exchange(which).bytes(bytes) {
-            Ok(Some(all)) => self.said(scope, all),
+        match own.connection(which).bytes(bytes) {
+            Ok(Some(all)) => self.handle_messages(scope, all),
             Ok(None) => {}
             Err((failure, why)) => self.http_failed(scope, failure, &why),
         }
     }
 
     /// Handles the end of one of the connections.
-    pub(super) fn http_closed(&mut self, scope: &mut Scope<'_>, which: Which, how: Closed) {
+    pub(super) fn http_closed(
+        &mut self,
+        scope: &mut SignallingContext<'_>,
+        which: HttpChannel,
+        how: CloseReason,
+    ) {
         let target = self.target();
         let Some(own) = &mut self.long_poll else {
             return;
         };
-        let exchange = own.exchange(which);
+        let exchange = own.connection(which);
         match exchange.closed() {
-            Some(Ok(all)) => return self.said(scope, all),
+            Some(Ok(all)) => return self.handle_messages(scope, all),
             Some(Err((failure, why))) => return self.http_failed(scope, failure, &why),
             None => {}
         }
         // Janus closes idle connections, and a proxy may close one at any time.
-        if matches!(how, Closed::End | Closed::Reset) {
-            if exchange.asked.is_none() {
-                return self.go_on(scope);
+        if matches!(how, CloseReason::End | CloseReason::Reset) {
+            if exchange.asked_at.is_none() {
+                return self.send_next(scope);
             }
             let again = match which {
-                Which::Requests => exchange.asks_again(),
-                Which::Events => exchange.polls_again(scope.now),
+                HttpChannel::Requests => exchange.should_repeat_post(),
+                HttpChannel::Events => exchange.should_repeat_get(scope.now),
             };
             if again {
-                exchange.wanted = true;
-                return scope.want(match which {
-                    Which::Requests => {
-                        self.open = true;
-                        Wanted::Connect(target)
+                exchange.is_opening = true;
+                return scope.push(match which {
+                    HttpChannel::Requests => {
+                        self.has_connection = true;
+                        SignallingAction::Connect(target)
                     }
-                    Which::Events => Wanted::ConnectSecond(target),
+                    HttpChannel::Events => SignallingAction::ConnectSecond(target),
                 });
             }
         }
-        let (failure, what) = ended(how);
+        let (failure, what) = closed_failure(how);
         self.http_failed(scope, failure, &what);
     }
 
-    fn http_failed(&mut self, scope: &mut Scope<'_>, failure: Failure, why: &str) {
+    fn http_failed(&mut self, scope: &mut SignallingContext<'_>, failure: Failure, why: &str) {
         if self.phase == Phase::Leaving {
-            return self.left(scope);
+            return self.finish(scope);
         }
-        let detail = format!("{why} ({})", self.url);
+        let detail = format!("{why} ({})", self.shown_url);
         self.fail(scope, failure, detail);
     }
 
     /// Handles messages of Janus.
-    fn said(&mut self, scope: &mut Scope<'_>, all: Vec<Value>) {
+    fn handle_messages(&mut self, scope: &mut SignallingContext<'_>, all: Vec<Value>) {
         for value in all {
-            match Message::of(value) {
+            match JanusMessage::from_json(value) {
                 Ok(message) => self.message(scope, message),
                 Err(why) => self.http_failed(scope, Failure::MalformedJson, &why),
             }
-            if self.phase == Phase::Over {
+            if self.phase == Phase::Ended {
                 return;
             }
         }
-        self.go_on(scope);
+        self.send_next(scope);
     }
 }
 
 /// Names one of the two connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Which {
+pub(super) enum HttpChannel {
     Requests,
     Events,
 }
 
 impl LongPoll {
-    fn exchange(&mut self, which: Which) -> &mut Exchange {
+    fn connection(&mut self, which: HttpChannel) -> &mut HttpConnection {
         match which {
-            Which::Requests => &mut self.requests,
-            Which::Events => &mut self.events,
+            HttpChannel::Requests => &mut self.requests,
+            HttpChannel::Events => &mut self.events,
         }
     }
 }
 
 /// Returns a text percent-encoded for a query (RFC 3986, 2.3).
-fn encoded(text: &str) -> String {
+fn percent_encoded(text: &str) -> String {
     let letter = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
             char::from(byte).to_string()

@@ -6,17 +6,17 @@ use crate::webrtc::failure::Failure;
 
 /// Message of Janus.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Message {
+pub struct JanusMessage {
     /// Number of the request that it answers.
     pub transaction: Option<u64>,
     /// Id of the handle that it is about.
     pub sender: Option<u64>,
-    pub kind: Kind,
+    pub content: MessageContent,
 }
 
 /// Content of a message.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Kind {
+pub enum MessageContent {
     /// The request is being processed.
     Ack,
     /// The request succeeded.
@@ -84,70 +84,70 @@ fn plugin_data(message: &mut Value) -> Value {
     data.map(Value::take).unwrap_or_default()
 }
 
-impl Message {
+impl JanusMessage {
     /// Parses a message.
     ///
     /// # Errors
     /// Description of what is wrong with it.
-    pub fn parse(bytes: &[u8]) -> Result<Message, String> {
-        Message::of(serde_json::from_slice(bytes).map_err(|error| error.to_string())?)
+    pub fn parse(bytes: &[u8]) -> Result<JanusMessage, String> {
+        JanusMessage::from_json(serde_json::from_slice(bytes).map_err(|error| error.to_string())?)
     }
 
     /// Interprets a message that was parsed as JSON.
     ///
     /// # Errors
     /// Description of what is wrong with it.
-    pub fn of(mut value: Value) -> Result<Message, String> {
+    pub fn from_json(mut value: Value) -> Result<JanusMessage, String> {
         let kind = value["janus"]
             .as_str()
             .ok_or("the message has no `janus`")?;
         let number = |value: &Value, key: &str| value[key].as_u64();
         let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
         let kind = match kind {
-            "ack" => Kind::Ack,
-            "success" => Kind::Success {
+            "ack" => MessageContent::Ack,
+            "success" => MessageContent::Success {
                 id: number(&value["data"], "id"),
                 data: plugin_data(&mut value),
             },
-            "error" => Kind::Error {
+            "error" => MessageContent::Error {
                 code: number(&value["error"], "code").unwrap_or(0),
                 reason: text(&value["error"], "reason"),
             },
-            "event" => Kind::Event {
-                jsep: Jsep::take(&mut value["jsep"])?,
+            "event" => MessageContent::Event {
+                jsep: Jsep::take_from(&mut value["jsep"])?,
                 data: plugin_data(&mut value),
             },
-            "webrtcup" => Kind::WebrtcUp,
-            "media" => Kind::Media {
+            "webrtcup" => MessageContent::WebrtcUp,
+            "media" => MessageContent::Media {
                 receiving: value["receiving"].as_bool().unwrap_or(false),
                 kind: text(&value, "type"),
             },
-            "slowlink" => Kind::SlowLink {
+            "slowlink" => MessageContent::SlowLink {
                 uplink: value["uplink"].as_bool().unwrap_or(false),
                 lost: number(&value, "lost").unwrap_or(0),
             },
-            "hangup" => Kind::HangUp {
+            "hangup" => MessageContent::HangUp {
                 reason: text(&value, "reason"),
             },
-            "detached" => Kind::Detached,
-            "timeout" => Kind::Timeout,
+            "detached" => MessageContent::Detached,
+            "timeout" => MessageContent::Timeout,
             "trickle" => {
                 let candidate = &value["candidate"]["candidate"];
-                Kind::Trickle(candidate.as_str().map(str::to_owned))
+                MessageContent::Trickle(candidate.as_str().map(str::to_owned))
             }
-            other => Kind::Other(other.chars().take(40).collect()),
+            other => MessageContent::Other(other.chars().take(40).collect()),
         };
         let transaction = value["transaction"].as_str();
-        Ok(Message {
+        Ok(JanusMessage {
             transaction: transaction.and_then(|text| text.parse().ok()),
             sender: number(&value, "sender"),
-            kind,
+            content: kind,
         })
     }
 }
 
 impl Jsep {
-    fn take(value: &mut Value) -> Result<Option<Jsep>, String> {
+    fn take_from(value: &mut Value) -> Result<Option<Jsep>, String> {
         if value.is_null() {
             return Ok(None);
         }
@@ -171,24 +171,24 @@ pub(super) fn plugin_error(data: &Value) -> Option<(u64, String)> {
 }
 
 /// Error code for a mount point that does not exist (`JANUS_STREAMING_ERROR_NO_SUCH_MOUNTPOINT`).
-pub(super) const NO_SUCH: u64 = 455;
+pub(super) const NO_SUCH_MOUNTPOINT: u64 = 455;
 
 /// Returns the failure for an error of the Streaming plug-in (`JANUS_STREAMING_ERROR_...`). Other
 /// errors of Janus have the same numbers.
-pub(super) fn of_streaming_error(code: u64) -> Failure {
+pub(super) fn streaming_failure(code: u64) -> Failure {
     match code {
-        NO_SUCH => Failure::NotFound,
+        NO_SUCH_MOUNTPOINT => Failure::NotFound,
         // The mount point cannot be created, mostly because its number is taken.
         456 => Failure::Conflict,
         457 => Failure::Unauthorized,
         461 => Failure::OfferRefused,
         470 => Failure::ServerError,
-        _ => Failure::Refused,
+        _ => Failure::OtherRefusal,
     }
 }
 
 /// Returns the failure for an error of Janus or of its VideoRoom plug-in.
-pub(super) fn of_error(code: u64) -> Failure {
+pub(super) fn janus_failure(code: u64) -> Failure {
     match code {
         // JANUS_ERROR_UNAUTHORIZED, and those of the plug-in.
         403 | 405 | 433 => Failure::Unauthorized,
@@ -203,6 +203,6 @@ pub(super) fn of_error(code: u64) -> Failure {
         458 | 459 => Failure::SessionTimeout,
         // JANUS_ERROR_UNKNOWN, and those of the plug-ins.
         490 | 499 => Failure::ServerError,
-        _ => Failure::Refused,
+        _ => Failure::OtherRefusal,
     }
 }

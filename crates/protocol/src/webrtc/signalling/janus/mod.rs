@@ -19,18 +19,21 @@ use std::time::Duration;
 use measure::Time;
 use serde_json::{Value, json};
 
-use super::{Common, FedMedia, PeerNumber, Scope, Signalling, Target, Wanted, ended};
+use super::{
+    CommonSettings, FeedStream, PeerNumber, Signalling, SignallingAction, SignallingContext,
+    SignallingTarget, closed_failure,
+};
 use crate::http1::Url;
-use crate::session::Closed;
+use crate::session::CloseReason;
 use crate::webrtc::failure::Failure;
 use crate::webrtc::metrics as m;
-use crate::webrtc::url::{Id, Place};
-use crate::websocket::{self, Assembly, Item, Limits, Upgrade};
+use crate::webrtc::url::{JanusId, Resource};
+use crate::websocket::{self, ClientHandshake, Limits, Reassembler, Received};
 
-use long_poll::{LongPoll, Which};
-pub use message::{Jsep, Kind, Message};
-use requests::{Asked, Pending};
-use room::Room;
+use long_poll::{HttpChannel, LongPoll};
+pub use message::{JanusMessage, Jsep, MessageContent};
+use requests::{PendingRequest, RequestKind};
+use room::RoomState;
 
 /// WebSocket subprotocol of Janus.
 const SUBPROTOCOL: &str = "janus-protocol";
@@ -38,8 +41,8 @@ const SUBPROTOCOL: &str = "janus-protocol";
 /// Maximum length of a message. The streams of a room of hundreds, or their description, are
 /// shorter.
 const LIMITS: Limits = Limits {
-    keep: 512 * 1024,
-    longest: 512 * 1024,
+    keep_max: 512 * 1024,
+    length_max: 512 * 1024,
 };
 
 /// Interval between keep-alives. Janus ends a session after 60 s without one (`session_timeout`).
@@ -71,9 +74,9 @@ pub enum Subscribe {
 /// Settings of a Janus session.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    pub common: Common,
+    pub common: CommonSettings,
     /// Room or mount point.
-    pub place: Place,
+    pub place: Resource,
     /// True if candidates follow a description in messages of their own instead of being part of
     /// it.
     pub trickle: bool,
@@ -108,7 +111,7 @@ enum Phase {
     Session(u64),
     /// The end of the session was requested.
     Leaving,
-    Over,
+    Ended,
 }
 
 /// Handle of a plug-in, with at most one PeerConnection.
@@ -120,9 +123,9 @@ struct Handle {
     /// True while a description of Janus is being answered.
     answering: bool,
     /// True once a description was answered.
-    answered: bool,
+    has_answered: bool,
     /// True once the handle was detached.
-    gone: bool,
+    is_detached: bool,
 }
 
 /// Purpose of a handle.
@@ -133,41 +136,41 @@ enum Role {
     /// Is in the room, and may publish.
     Participant,
     /// Receives all other publishers.
-    Everybody,
+    AllPublishers,
     /// Receives this publisher.
-    Feed(Id),
+    Publisher(JanusId),
 }
 
 /// Janus session of a client.
 #[derive(Debug)]
 pub struct Janus {
     settings: Settings,
-    at: Url,
+    api_url: Url,
     /// URL in failure details, without user name and password.
-    url: String,
+    shown_url: String,
     phase: Phase,
-    upgrade: Option<Upgrade>,
-    assembly: Assembly,
+    upgrade: Option<ClientHandshake>,
+    assembly: Reassembler,
     handles: Vec<Handle>,
     /// Unanswered requests, by their numbers.
-    pending: BTreeMap<u64, Pending>,
+    pending: BTreeMap<u64, PendingRequest>,
     /// Number of the last request.
-    last: u64,
+    last_transaction: u64,
     /// Number of WebSocket masks drawn so far.
     masks: u64,
     /// Time of the next keep-alive.
     keepalive_at: Time,
     /// Start of the current step of the connection.
-    asked: Time,
-    room: Room,
+    step_started_at: Time,
+    room: RoomState,
     /// Streams that the client feeds to a mount point, which it creates. Empty if it feeds none.
-    fed: Vec<FedMedia>,
+    fed_streams: Vec<FeedStream>,
     /// True while that mount point exists.
-    mounted: bool,
+    has_mountpoint: bool,
     /// Detail of the failure, while Janus is asked for its mount points.
-    unknown: Option<String>,
+    missing_mountpoint: Option<String>,
     /// True if a connection is open or being opened.
-    open: bool,
+    has_connection: bool,
     /// `None` with a WebSocket.
     long_poll: Option<LongPoll>,
 }
@@ -177,163 +180,168 @@ impl Janus {
     pub fn new(settings: Settings, url: Url) -> Janus {
         let (long_poll, last_n) = (settings.long_poll, settings.last_n);
         Janus {
-            url: name_of(&url, long_poll),
+            shown_url: url_without_credentials(&url, long_poll),
             long_poll: long_poll.then(|| LongPoll::new(url.clone(), &settings)),
             settings,
-            at: url,
+            api_url: url,
             phase: Phase::Idle,
             upgrade: None,
-            assembly: Assembly::default(),
+            assembly: Reassembler::default(),
             handles: Vec::new(),
             pending: BTreeMap::new(),
-            last: 0,
+            last_transaction: 0,
             masks: 0,
             keepalive_at: Time::NEVER,
-            asked: Time::ZERO,
-            room: Room::new(last_n),
-            fed: Vec::new(),
-            mounted: false,
-            unknown: None,
-            open: false,
+            step_started_at: Time::ZERO,
+            room: RoomState::new(last_n),
+            fed_streams: Vec::new(),
+            has_mountpoint: false,
+            missing_mountpoint: None,
+            has_connection: false,
         }
     }
 
-    fn target(&self) -> Target {
-        Target {
-            host: self.at.host().to_owned(),
-            port: self.at.port(),
-            secure: self.at.is_secure(),
+    fn target(&self) -> SignallingTarget {
+        SignallingTarget {
+            host: self.api_url.host().to_owned(),
+            port: self.api_url.port(),
+            secure: self.api_url.is_secure(),
         }
     }
 
-    fn fail(&mut self, scope: &mut Scope<'_>, mut failure: Failure, mut detail: String) {
-        if self.phase == Phase::Over {
+    fn fail(
+        &mut self,
+        scope: &mut SignallingContext<'_>,
+        mut failure: Failure,
+        mut detail: String,
+    ) {
+        if self.phase == Phase::Ended {
             return;
         }
-        if let Some(known) = self.unknown.take() {
+        if let Some(known) = self.missing_mountpoint.take() {
             // The mount point is missing, even if the list of mount points fails.
-            (failure, detail) = (Failure::NotFound, format!("{known} ({})", self.url));
+            (failure, detail) = (Failure::NotFound, format!("{known} ({})", self.shown_url));
         }
-        self.phase = Phase::Over;
-        if std::mem::take(&mut self.open) {
-            scope.want(Wanted::HangUp);
+        self.phase = Phase::Ended;
+        if std::mem::take(&mut self.has_connection) {
+            scope.push(SignallingAction::Disconnect);
         }
         scope.fail(failure, detail);
     }
 
-    fn left(&mut self, scope: &mut Scope<'_>) {
-        if self.phase == Phase::Over {
+    fn finish(&mut self, scope: &mut SignallingContext<'_>) {
+        if self.phase == Phase::Ended {
             return;
         }
-        if self.open {
+        if self.has_connection {
             if self.long_poll.is_none() {
                 let code = websocket::NORMAL.to_be_bytes();
                 self.frame(scope, websocket::CLOSE, &code);
             }
-            scope.want(Wanted::HangUp);
-            self.open = false;
+            scope.push(SignallingAction::Disconnect);
+            self.has_connection = false;
         }
-        self.phase = Phase::Over;
-        scope.want(Wanted::Left);
+        self.phase = Phase::Ended;
+        scope.push(SignallingAction::Left);
     }
 }
 
 impl Signalling for Janus {
-    fn begin(&mut self, scope: &mut Scope<'_>) {
+    fn begin(&mut self, scope: &mut SignallingContext<'_>) {
         self.phase = Phase::Connecting;
-        self.asked = scope.now;
-        self.open = true;
-        scope.want(Wanted::Connect(self.target()));
+        self.step_started_at = scope.now;
+        self.has_connection = true;
+        scope.push(SignallingAction::Connect(self.target()));
     }
 
-    fn tell_media(&mut self, media: Vec<FedMedia>) {
-        if let Place::Mountpoint(_) = self.settings.place {
-            self.fed = media;
+    fn set_fed_streams(&mut self, media: Vec<FeedStream>) {
+        if let Resource::Mountpoint(_) = self.settings.place {
+            self.fed_streams = media;
         }
     }
 
-    fn connected(&mut self, scope: &mut Scope<'_>) {
+    fn connected(&mut self, scope: &mut SignallingContext<'_>) {
         if self.long_poll.is_some() {
-            return self.http_connected(scope, Which::Requests);
+            return self.http_connected(scope, HttpChannel::Requests);
         }
         if self.phase != Phase::Connecting {
             return;
         }
         let seed = self.settings.common.seed;
-        let (upgrade, request) = Upgrade::begin(&self.at, &[SUBPROTOCOL], seed);
+        let (upgrade, request) = ClientHandshake::begin(&self.api_url, &[SUBPROTOCOL], seed);
         self.upgrade = Some(upgrade);
         self.phase = Phase::Upgrading;
-        self.asked = scope.now;
-        scope.want(Wanted::Send(request));
+        self.step_started_at = scope.now;
+        scope.push(SignallingAction::Send(request));
     }
 
-    fn second_connected(&mut self, scope: &mut Scope<'_>) {
-        self.http_connected(scope, Which::Events);
+    fn second_connected(&mut self, scope: &mut SignallingContext<'_>) {
+        self.http_connected(scope, HttpChannel::Events);
     }
 
-    fn second_bytes(&mut self, scope: &mut Scope<'_>, bytes: &[u8]) {
-        self.http_bytes(scope, Which::Events, bytes);
+    fn second_bytes(&mut self, scope: &mut SignallingContext<'_>, bytes: &[u8]) {
+        self.http_bytes(scope, HttpChannel::Events, bytes);
     }
 
-    fn second_closed(&mut self, scope: &mut Scope<'_>, how: Closed) {
-        self.http_closed(scope, Which::Events, how);
+    fn second_closed(&mut self, scope: &mut SignallingContext<'_>, how: CloseReason) {
+        self.http_closed(scope, HttpChannel::Events, how);
     }
 
-    fn bytes(&mut self, scope: &mut Scope<'_>, mut bytes: &[u8]) {
+    fn bytes(&mut self, scope: &mut SignallingContext<'_>, mut bytes: &[u8]) {
         if self.long_poll.is_some() {
-            return self.http_bytes(scope, Which::Requests, bytes);
+            return self.http_bytes(scope, HttpChannel::Requests, bytes);
         }
         if self.phase == Phase::Upgrading {
             let Some(upgrade) = &mut self.upgrade else {
                 return;
             };
-            match upgrade.answered(&mut bytes) {
+            match upgrade.read_response(&mut bytes) {
                 Ok(true) => {}
                 Ok(false) => return,
                 Err(why) => {
-                    let detail = format!("{why} ({})", self.url);
+                    let detail = format!("{why} ({})", self.shown_url);
                     return self.fail(scope, Failure::WebsocketRefused, detail);
                 }
             }
             self.upgrade = None;
-            let waited = scope.now.since(self.asked);
+            let waited = scope.now.since(self.step_started_at);
             scope
                 .recorder
                 .record(m::WEBSOCKET_DELAY, waited.as_nanos() as u64);
             self.phase = Phase::Creating;
-            self.ask(scope, Asked::Create, "create", json!({}));
+            self.send_request(scope, RequestKind::Create, "create", json!({}));
         }
         let mut assembly = std::mem::take(&mut self.assembly);
-        while !matches!(self.phase, Phase::Over) {
+        while !matches!(self.phase, Phase::Ended) {
             match assembly.next(false, &LIMITS, &mut bytes) {
                 Ok(None) => break,
-                Ok(Some(Item::Frame(frame))) => {
-                    match Message::parse(frame.body.unwrap_or_default()) {
+                Ok(Some(Received::Message(frame))) => {
+                    match JanusMessage::parse(frame.body.unwrap_or_default()) {
                         Ok(message) => self.message(scope, message),
                         Err(why) => {
-                            let detail = format!("{why} ({})", self.url);
+                            let detail = format!("{why} ({})", self.shown_url);
                             self.fail(scope, Failure::MalformedJson, detail);
                         }
                     }
                 }
-                Ok(Some(Item::Ping(payload))) => {
+                Ok(Some(Received::Ping(payload))) => {
                     let payload = payload.to_vec();
                     self.frame(scope, websocket::PONG, &payload);
                 }
-                Ok(Some(Item::Close(code))) => {
+                Ok(Some(Received::Close(code))) => {
                     if self.phase == Phase::Leaving {
-                        self.left(scope);
+                        self.finish(scope);
                     } else {
                         let code = code.map_or("none".to_owned(), |code| code.to_string());
                         let detail = format!(
                             "the server closed the WebSocket with code {code} ({})",
-                            self.url
+                            self.shown_url
                         );
                         self.fail(scope, Failure::SignallingClosed, detail);
                     }
                 }
                 Err(malformed) => {
-                    let detail = format!("{malformed} ({})", self.url);
+                    let detail = format!("{malformed} ({})", self.shown_url);
                     self.fail(scope, Failure::MalformedMessage, detail);
                 }
             }
@@ -341,126 +349,137 @@ impl Signalling for Janus {
         self.assembly = assembly;
     }
 
-    fn closed(&mut self, scope: &mut Scope<'_>, how: Closed) {
-        self.open = false;
+    fn closed(&mut self, scope: &mut SignallingContext<'_>, how: CloseReason) {
+        self.has_connection = false;
         if self.long_poll.is_some() {
-            return self.http_closed(scope, Which::Requests, how);
+            return self.http_closed(scope, HttpChannel::Requests, how);
         }
         if self.phase == Phase::Leaving {
-            return self.left(scope);
+            return self.finish(scope);
         }
-        let (failure, what) = ended(how);
-        let detail = format!("{what} ({})", self.url);
+        let (failure, what) = closed_failure(how);
+        let detail = format!("{what} ({})", self.shown_url);
         self.fail(scope, failure, detail);
     }
 
-    fn described(&mut self, scope: &mut Scope<'_>, peer: PeerNumber, sdp: &str) {
+    fn local_description(
+        &mut self,
+        scope: &mut SignallingContext<'_>,
+        peer: PeerNumber,
+        sdp: &str,
+    ) {
         let handle = peer.0 as usize;
-        let Some(own) = self.handles.get_mut(handle).filter(|own| !own.gone) else {
+        let Some(own) = self.handles.get_mut(handle).filter(|own| !own.is_detached) else {
             return;
         };
         let is_offer = own.role == Role::Participant;
         own.answering = false;
-        own.answered = true;
+        own.has_answered = true;
         let jsep = Some(Jsep {
             is_offer,
             sdp: sdp.to_owned(),
         });
         match own.role {
             Role::Participant => self.publish(scope, handle, jsep),
-            _ => self.ask_plugin(scope, handle, "start", json!({}), jsep),
+            _ => self.send_plugin_request(scope, handle, "start", json!({}), jsep),
         }
     }
 
-    fn stands(&mut self, _scope: &mut Scope<'_>, _peer: PeerNumber) {}
+    fn peer_connected(&mut self, _scope: &mut SignallingContext<'_>, _peer: PeerNumber) {}
 
     fn deadline(&self) -> Option<Time> {
         let timeout = self.settings.common.request_timeout;
         let answer = match self.phase {
-            Phase::Upgrading => Some(self.asked + timeout),
+            Phase::Upgrading => Some(self.step_started_at + timeout),
             Phase::Creating | Phase::Session(_) | Phase::Leaving => {
-                self.oldest().map(|(_, at)| at + timeout)
+                self.oldest_request().map(|(_, at)| at + timeout)
             }
-            Phase::Idle | Phase::Connecting | Phase::Over => return None,
+            Phase::Idle | Phase::Connecting | Phase::Ended => return None,
         };
         let alive = matches!(self.phase, Phase::Session(_)).then_some(self.keepalive_at);
-        let poll = self.long_poll.as_ref().and_then(|own| own.overdue(timeout));
+        let poll = self
+            .long_poll
+            .as_ref()
+            .and_then(|own| own.poll_deadline(timeout));
         answer.into_iter().chain(alive).chain(poll).min()
     }
 
-    fn look(&mut self, scope: &mut Scope<'_>) {
+    fn handle_due(&mut self, scope: &mut SignallingContext<'_>) {
         let timeout = self.settings.common.request_timeout;
         let since = match self.phase {
-            Phase::Upgrading => Some(("WebSocket handshake", self.asked)),
-            Phase::Idle | Phase::Connecting | Phase::Over => None,
-            _ => self.oldest().map(|(asked, at)| (asked.name(), at)),
+            Phase::Upgrading => Some(("WebSocket handshake", self.step_started_at)),
+            Phase::Idle | Phase::Connecting | Phase::Ended => None,
+            _ => self.oldest_request().map(|(asked, at)| (asked.name(), at)),
         };
         if let Some((what, at)) = since
             && scope.now >= at + timeout
         {
             if self.phase == Phase::Leaving {
-                return self.left(scope);
+                return self.finish(scope);
             }
             let detail = format!(
                 "no answer to `{what}` within {:.3} s ({})",
                 timeout.as_secs_f64(),
-                self.url
+                self.shown_url
             );
             return self.fail(scope, Failure::RequestTimeout, detail);
         }
-        let poll = self.long_poll.as_ref().and_then(|own| own.overdue(timeout));
+        let poll = self
+            .long_poll
+            .as_ref()
+            .and_then(|own| own.poll_deadline(timeout));
         if poll.is_some_and(|due| due <= scope.now) {
-            let detail = format!("no answer to the long poll ({})", self.url);
+            let detail = format!("no answer to the long poll ({})", self.shown_url);
             return self.fail(scope, Failure::RequestTimeout, detail);
         }
         if matches!(self.phase, Phase::Session(_)) && scope.now >= self.keepalive_at {
             self.keepalive_at = scope.now + KEEPALIVE_EVERY;
-            self.ask(scope, Asked::KeepAlive, "keepalive", json!({}));
+            self.send_request(scope, RequestKind::KeepAlive, "keepalive", json!({}));
         }
     }
 
-    fn leave(&mut self, scope: &mut Scope<'_>) {
+    fn leave(&mut self, scope: &mut SignallingContext<'_>) {
         match self.phase {
             Phase::Session(_) => {
-                self.end_room(scope);
-                self.end_mountpoint(scope);
-                self.ask(scope, Asked::Destroy, "destroy", json!({}));
+                self.destroy_room(scope);
+                self.destroy_mountpoint(scope);
+                self.send_request(scope, RequestKind::Destroy, "destroy", json!({}));
                 self.phase = Phase::Leaving;
             }
-            Phase::Leaving | Phase::Over => {}
+            Phase::Leaving | Phase::Ended => {}
             _ => {
-                if std::mem::take(&mut self.open) {
-                    scope.want(Wanted::HangUp);
+                if std::mem::take(&mut self.has_connection) {
+                    scope.push(SignallingAction::Disconnect);
                 }
-                self.phase = Phase::Over;
-                scope.want(Wanted::Left);
+                self.phase = Phase::Ended;
+                scope.push(SignallingAction::Left);
             }
         }
     }
 
     fn expects_media(&self) -> bool {
         match self.settings.place {
-            Place::Room(_) => self.has_feeds(),
-            _ => self.fed.is_empty(),
+            Resource::Room(_) => self.has_feeds(),
+            _ => self.fed_streams.is_empty(),
         }
     }
 
-    fn waits(&self) -> Option<(Time, String)> {
+    fn awaited(&self) -> Option<(Time, String)> {
         let (what, since) = match self.phase {
-            Phase::Connecting => ("a connection".to_owned(), self.asked),
-            Phase::Upgrading => ("the WebSocket handshake".to_owned(), self.asked),
-            Phase::Idle | Phase::Over => return None,
+            Phase::Connecting => ("a connection".to_owned(), self.step_started_at),
+            Phase::Upgrading => ("the WebSocket handshake".to_owned(), self.step_started_at),
+            Phase::Idle | Phase::Ended => return None,
             _ => {
-                let (asked, at) = self.oldest()?;
+                let (asked, at) = self.oldest_request()?;
                 (format!("the answer to `{}`", asked.name()), at)
             }
         };
-        Some((since, format!("for {what} ({})", self.url)))
+        Some((since, format!("for {what} ({})", self.shown_url)))
     }
 }
 
 /// Returns the URL without user name and password.
-fn name_of(url: &Url, long_poll: bool) -> String {
+fn url_without_credentials(url: &Url, long_poll: bool) -> String {
     let secure = if url.is_secure() { "s" } else { "" };
     let scheme = if long_poll { "http" } else { "ws" };
     format!("{scheme}{secure}://{}{}", url.authority(), url.target())

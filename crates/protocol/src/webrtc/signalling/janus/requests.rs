@@ -4,10 +4,12 @@ use measure::Time;
 use serde_json::{Value, json};
 
 use super::{Handle, Janus, Jsep, Phase, Role};
-use crate::mix::mix;
+use crate::mix::derive_seed;
 use crate::webrtc::failure::Failure;
 use crate::webrtc::metrics as m;
-use crate::webrtc::signalling::{PeerNumber, Scope, Wanted, split_candidates};
+use crate::webrtc::signalling::{
+    PeerNumber, SignallingAction, SignallingContext, split_candidates,
+};
 use crate::websocket;
 
 /// Maximum number of unanswered requests.
@@ -18,7 +20,7 @@ const HANDLES_MAX: usize = 10_000;
 
 /// Kind of a request.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Asked {
+pub(super) enum RequestKind {
     Create,
     Attach(usize),
     KeepAlive,
@@ -29,52 +31,52 @@ pub(super) enum Asked {
     Detach,
 }
 
-impl Asked {
+impl RequestKind {
     /// Name of the request in failure details.
     pub(super) fn name(&self) -> &'static str {
         match self {
-            Asked::Create => "create",
-            Asked::Attach(_) => "attach",
-            Asked::KeepAlive => "keepalive",
-            Asked::Destroy => "destroy",
-            Asked::Plugin(_, name) => name,
-            Asked::Trickle => "trickle",
-            Asked::Detach => "detach",
+            RequestKind::Create => "create",
+            RequestKind::Attach(_) => "attach",
+            RequestKind::KeepAlive => "keepalive",
+            RequestKind::Destroy => "destroy",
+            RequestKind::Plugin(_, name) => name,
+            RequestKind::Trickle => "trickle",
+            RequestKind::Detach => "detach",
         }
     }
 }
 
 /// Request without an answer.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Pending {
-    pub(super) asked: Asked,
+pub(super) struct PendingRequest {
+    pub(super) kind: RequestKind,
     /// Time when it was sent. `None` while it waits for earlier answers.
-    pub(super) sent: Option<Time>,
+    pub(super) sent_at: Option<Time>,
 }
 
 impl Janus {
-    pub(super) fn frame(&mut self, scope: &mut Scope<'_>, opcode: u8, payload: &[u8]) {
+    pub(super) fn frame(&mut self, scope: &mut SignallingContext<'_>, opcode: u8, payload: &[u8]) {
         self.masks += 1;
-        let mask = mix(&[self.settings.common.seed, 21, self.masks]) as u32;
+        let mask = derive_seed(&[self.settings.common.seed, 21, self.masks]) as u32;
         let mut out = Vec::with_capacity(payload.len() + 14);
         websocket::write_message(opcode, payload, Some(mask), &mut out);
-        scope.want(Wanted::Send(out));
+        scope.push(SignallingAction::Send(out));
     }
 
     /// Sends a request to Janus or, with HTTP, queues it. `more` has the request's own fields.
-    pub(super) fn ask(
+    pub(super) fn send_request(
         &mut self,
-        scope: &mut Scope<'_>,
-        asked: Asked,
+        scope: &mut SignallingContext<'_>,
+        asked: RequestKind,
         janus: &str,
         mut more: Value,
     ) {
         if self.pending.len() >= PENDING_MAX {
-            let detail = format!("{PENDING_MAX} requests are unanswered ({})", self.url);
+            let detail = format!("{PENDING_MAX} requests are unanswered ({})", self.shown_url);
             return self.fail(scope, Failure::RequestTimeout, detail);
         }
-        self.last += 1;
-        let number = self.last;
+        self.last_transaction += 1;
+        let number = self.last_transaction;
         more["janus"] = janus.into();
         more["transaction"] = number.to_string().into();
         if let Phase::Session(session) = self.phase {
@@ -87,7 +89,13 @@ impl Janus {
             more["apisecret"] = secret.as_str().into();
         }
         let sent = self.long_poll.is_none().then_some(scope.now);
-        self.pending.insert(number, Pending { asked, sent });
+        self.pending.insert(
+            number,
+            PendingRequest {
+                kind: asked,
+                sent_at: sent,
+            },
+        );
         let text = more.to_string();
         match &mut self.long_poll {
             None => {
@@ -95,21 +103,21 @@ impl Janus {
                 self.frame(scope, websocket::TEXT, text.as_bytes());
             }
             Some(own) => {
-                own.ask(
+                own.queue_request(
                     number,
                     more["session_id"].as_u64(),
                     more["handle_id"].as_u64(),
                     &text,
                 );
-                self.go_on(scope);
+                self.send_next(scope);
             }
         }
     }
 
     /// Sends the request `name` to a plug-in. `body` has the request's other fields.
-    pub(super) fn ask_plugin(
+    pub(super) fn send_plugin_request(
         &mut self,
-        scope: &mut Scope<'_>,
+        scope: &mut SignallingContext<'_>,
         handle: usize,
         name: &'static str,
         mut body: Value,
@@ -134,60 +142,67 @@ impl Janus {
             more["jsep"] = json!({"type": kind, "sdp": sdp, "trickle": self.settings.trickle});
             told = self.settings.trickle.then_some(candidates);
         }
-        self.ask(scope, Asked::Plugin(handle, name), "message", more);
+        self.send_request(scope, RequestKind::Plugin(handle, name), "message", more);
         for candidate in told.iter().flatten() {
             let more = json!({
                 "handle_id": id,
                 "candidate": {"candidate": candidate, "sdpMid": mid, "sdpMLineIndex": 0},
             });
-            self.ask(scope, Asked::Trickle, "trickle", more);
+            self.send_request(scope, RequestKind::Trickle, "trickle", more);
         }
         if told.is_some() {
             let more = json!({"handle_id": id, "candidate": {"completed": true}});
-            self.ask(scope, Asked::Trickle, "trickle", more);
+            self.send_request(scope, RequestKind::Trickle, "trickle", more);
         }
     }
 
     /// Attaches a new handle.
-    pub(super) fn attach(&mut self, scope: &mut Scope<'_>, role: Role) {
+    pub(super) fn attach(&mut self, scope: &mut SignallingContext<'_>, role: Role) {
         if self.handles.len() >= HANDLES_MAX {
             return;
         }
         let plugin = match role {
             Role::Mountpoint => "janus.plugin.streaming",
-            Role::Participant | Role::Everybody | Role::Feed(_) => "janus.plugin.videoroom",
+            Role::Participant | Role::AllPublishers | Role::Publisher(_) => {
+                "janus.plugin.videoroom"
+            }
         };
         let handle = self.handles.len();
         self.handles.push(Handle {
             id: None,
             role,
             answering: false,
-            answered: false,
-            gone: false,
+            has_answered: false,
+            is_detached: false,
         });
         let more = json!({"plugin": plugin});
-        self.ask(scope, Asked::Attach(handle), "attach", more);
+        self.send_request(scope, RequestKind::Attach(handle), "attach", more);
     }
 
     /// Detaches a handle.
-    pub(super) fn detach(&mut self, scope: &mut Scope<'_>, handle: usize) {
+    pub(super) fn detach(&mut self, scope: &mut SignallingContext<'_>, handle: usize) {
         let own = &mut self.handles[handle];
-        if std::mem::replace(&mut own.gone, true) {
+        if std::mem::replace(&mut own.is_detached, true) {
             return;
         }
         if let Some(id) = own.id {
-            self.ask(scope, Asked::Detach, "detach", json!({"handle_id": id}));
+            self.send_request(
+                scope,
+                RequestKind::Detach,
+                "detach",
+                json!({"handle_id": id}),
+            );
         }
-        scope.want(Wanted::Forget {
+        scope.push(SignallingAction::DropPeer {
             peer: PeerNumber(handle as u32),
         });
     }
 
     /// Returns the request that has been unanswered for longest, and the time when it was sent.
     /// Requests are sent in the order of their numbers.
-    pub(super) fn oldest(&self) -> Option<(&Asked, Time)> {
+    pub(super) fn oldest_request(&self) -> Option<(&RequestKind, Time)> {
         let mut all = self.pending.values();
-        let sent = all.next().map(|pending| (&pending.asked, pending.sent));
+        let sent = all.next().map(|pending| (&pending.kind, pending.sent_at));
         sent.and_then(|(asked, sent)| Some((asked, sent?)))
     }
 }

@@ -7,12 +7,12 @@ use measure::Time;
 use serde_json::{Value, json};
 
 use super::message::plugin_error;
-use super::together::Together;
-use super::{Janus, Jsep, PeerNumber, Role, Scope, Subscribe, Wanted};
+use super::together::SharedSubscription;
+use super::{Janus, Jsep, PeerNumber, Role, SignallingAction, SignallingContext, Subscribe};
 use crate::webrtc::failure::Failure;
 use crate::webrtc::metrics as m;
 use crate::webrtc::signalling::{Direction, FEEDS_MAX};
-use crate::webrtc::url::{Id, Place};
+use crate::webrtc::url::{JanusId, Resource};
 
 /// `JANUS_VIDEOROOM_ERROR_ROOM_EXISTS`.
 const ROOM_EXISTS: u64 = 427;
@@ -22,21 +22,21 @@ const NO_SUCH_FEED: u64 = 428;
 
 /// State of the client's room.
 #[derive(Debug, Default)]
-pub(super) struct Room {
+pub(super) struct RoomState {
     /// Id by which the room relates a subscriber to a publisher.
     private_id: Option<u64>,
     /// Id of the client as a publisher.
-    own: Option<Id>,
+    own_id: Option<JanusId>,
     /// Publishers that are received, or are to be received.
-    pub(super) feeds: BTreeSet<Id>,
-    pub(super) together: Together,
+    pub(super) feeds: BTreeSet<JanusId>,
+    pub(super) shared: SharedSubscription,
 }
 
-impl Room {
-    pub(super) fn new(last_n: Option<usize>) -> Room {
-        Room {
-            together: Together::new(last_n),
-            ..Room::default()
+impl RoomState {
+    pub(super) fn new(last_n: Option<usize>) -> RoomState {
+        RoomState {
+            shared: SharedSubscription::new(last_n),
+            ..RoomState::default()
         }
     }
 }
@@ -44,7 +44,7 @@ impl Room {
 impl Janus {
     fn room_id(&self) -> Value {
         match &self.settings.place {
-            Place::Room(id) => id.to_json(),
+            Resource::Room(id) => id.to_json(),
             _ => Value::Null,
         }
     }
@@ -55,33 +55,38 @@ impl Janus {
     }
 
     /// Joins the room, after creating it if that is configured.
-    pub(super) fn enter(&mut self, scope: &mut Scope<'_>, handle: usize) {
+    pub(super) fn create_or_join(&mut self, scope: &mut SignallingContext<'_>, handle: usize) {
         match self.settings.room.clone() {
             Some(mut body) => {
                 body["room"] = self.room_id();
-                self.ask_plugin(scope, handle, "create", body, None);
+                self.send_plugin_request(scope, handle, "create", body, None);
             }
             None => self.join(scope, handle),
         }
     }
 
-    fn join(&mut self, scope: &mut Scope<'_>, handle: usize) {
+    fn join(&mut self, scope: &mut SignallingContext<'_>, handle: usize) {
         let mut body = json!({"room": self.room_id(), "ptype": "publisher"});
         if let Some(pin) = &self.settings.pin {
             body["pin"] = pin.as_str().into();
         }
-        self.ask_plugin(scope, handle, "join", body, None);
+        self.send_plugin_request(scope, handle, "join", body, None);
     }
 
     /// Publishes with our offer.
-    pub(super) fn publish(&mut self, scope: &mut Scope<'_>, handle: usize, jsep: Option<Jsep>) {
-        self.ask_plugin(scope, handle, "publish", json!({}), jsep);
+    pub(super) fn publish(
+        &mut self,
+        scope: &mut SignallingContext<'_>,
+        handle: usize,
+        jsep: Option<Jsep>,
+    ) {
+        self.send_plugin_request(scope, handle, "publish", json!({}), jsep);
     }
 
     /// Handles a request that was answered at once.
     pub(super) fn plugin_done(
         &mut self,
-        scope: &mut Scope<'_>,
+        scope: &mut SignallingContext<'_>,
         handle: usize,
         (name, _at): (&'static str, Time),
         data: &Value,
@@ -96,7 +101,7 @@ impl Janus {
     /// Handles an event of the plug-in. `offers` is true if it comes with an offer.
     pub(super) fn room_event(
         &mut self,
-        scope: &mut Scope<'_>,
+        scope: &mut SignallingContext<'_>,
         handle: usize,
         answers: Option<(&'static str, Time)>,
         data: &Value,
@@ -108,18 +113,18 @@ impl Janus {
         }
         match self.handles[handle].role.clone() {
             Role::Participant => self.participant_event(scope, handle, answers, data),
-            Role::Everybody => {
+            Role::AllPublishers => {
                 let answers = answers.map(|(name, _)| name);
-                self.everybody_event(scope, answers, data, offers);
+                self.handle_shared_event(scope, answers, data, offers);
             }
-            Role::Feed(_) | Role::Mountpoint => {}
+            Role::Publisher(_) | Role::Mountpoint => {}
         }
     }
 
     /// Handles an error of the room.
     fn room_refused(
         &mut self,
-        scope: &mut Scope<'_>,
+        scope: &mut SignallingContext<'_>,
         handle: usize,
         what: &str,
         code: u64,
@@ -128,9 +133,9 @@ impl Janus {
         // The publisher has left meanwhile.
         if code == NO_SUCH_FEED {
             match self.handles[handle].role.clone() {
-                Role::Feed(_) => return self.detach(scope, handle),
-                Role::Everybody if self.asked_in_vain(scope) => return,
-                Role::Everybody | Role::Participant | Role::Mountpoint => {}
+                Role::Publisher(_) => return self.detach(scope, handle),
+                Role::AllPublishers if self.handle_refused_change(scope) => return,
+                Role::AllPublishers | Role::Participant | Role::Mountpoint => {}
             }
         }
         self.refused(scope, what, code, reason);
@@ -138,7 +143,7 @@ impl Janus {
 
     fn participant_event(
         &mut self,
-        scope: &mut Scope<'_>,
+        scope: &mut SignallingContext<'_>,
         handle: usize,
         answers: Option<(&'static str, Time)>,
         data: &Value,
@@ -151,36 +156,36 @@ impl Janus {
                         .recorder
                         .record(m::JOIN_DELAY, waited.as_nanos() as u64);
                 }
-                self.room.own = Id::of_json(&data["id"]);
+                self.room.own_id = JanusId::from_json(&data["id"]);
                 self.room.private_id = data["private_id"].as_u64();
                 if self.settings.publishes {
-                    scope.want(Wanted::Offer {
+                    scope.push(SignallingAction::CreateOffer {
                         peer: PeerNumber(handle as u32),
                         direction: Direction::Send,
                     });
                 }
-                self.publish_there(scope, &data["publishers"]);
+                self.handle_publishers(scope, &data["publishers"]);
                 if !self.room.feeds.is_empty() {
-                    scope.want(Wanted::Expect);
+                    scope.push(SignallingAction::ExpectMedia);
                 }
             }
             Some("event") => {
-                self.publish_there(scope, &data["publishers"]);
+                self.handle_publishers(scope, &data["publishers"]);
                 for key in ["unpublished", "leaving", "kicked"] {
-                    if let Some(id) = Id::of_json(&data[key]) {
-                        self.gone(scope, &id, key);
+                    if let Some(id) = JanusId::from_json(&data[key]) {
+                        self.handle_publisher_left(scope, &id, key);
                     }
                 }
             }
             Some("talking") => {
-                if let Some(id) = Id::of_json(&data["id"])
-                    && self.room.together.talks(&id, scope.now)
+                if let Some(id) = JanusId::from_json(&data["id"])
+                    && self.room.shared.handle_talking(&id, scope.now)
                 {
-                    self.ask_for_waiting(scope);
+                    self.request_next_change(scope);
                 }
             }
             Some("destroyed") => {
-                let detail = format!("the room was destroyed ({})", self.url);
+                let detail = format!("the room was destroyed ({})", self.shown_url);
                 self.fail(scope, Failure::HungUp, detail);
             }
             _ => {}
@@ -188,66 +193,71 @@ impl Janus {
     }
 
     /// Handles a list of publishers, and subscribes to the new ones.
-    fn publish_there(&mut self, scope: &mut Scope<'_>, publishers: &Value) {
+    fn handle_publishers(&mut self, scope: &mut SignallingContext<'_>, publishers: &Value) {
         if self.settings.subscribe == Subscribe::Nobody {
             return;
         }
         let mut any = false;
         for publisher in publishers.as_array().into_iter().flatten() {
-            let Some(id) = Id::of_json(&publisher["id"]) else {
+            let Some(id) = JanusId::from_json(&publisher["id"]) else {
                 continue;
             };
             if self.room.feeds.len() >= FEEDS_MAX
-                || self.room.own.as_ref() == Some(&id)
+                || self.room.own_id.as_ref() == Some(&id)
                 || !self.room.feeds.insert(id.clone())
             {
                 continue;
             }
             any = true;
             match self.settings.subscribe {
-                Subscribe::Each => self.attach(scope, Role::Feed(id)),
-                _ => self.room.together.came(id, &publisher["streams"]),
+                Subscribe::Each => self.attach(scope, Role::Publisher(id)),
+                _ => self.room.shared.add(id, &publisher["streams"]),
             }
         }
         if any && self.settings.subscribe == Subscribe::Together {
-            self.ask_for_those_who_came(scope);
+            self.request_new_publishers(scope);
         }
     }
 
     /// Handles a participant that has stopped publishing or has left.
-    fn gone(&mut self, scope: &mut Scope<'_>, id: &Id, how: &str) {
-        if self.room.own.as_ref() == Some(id) && how == "kicked" {
-            let detail = format!("the client was kicked out of the room ({})", self.url);
+    fn handle_publisher_left(
+        &mut self,
+        scope: &mut SignallingContext<'_>,
+        id: &JanusId,
+        how: &str,
+    ) {
+        if self.room.own_id.as_ref() == Some(id) && how == "kicked" {
+            let detail = format!("the client was kicked out of the room ({})", self.shown_url);
             return self.fail(scope, Failure::HungUp, detail);
         }
         if !self.room.feeds.remove(id) {
             return;
         }
-        if self.room.together.left(id) {
-            self.ask_for_waiting(scope);
+        if self.room.shared.remove(id) {
+            self.request_next_change(scope);
         }
         let mut handles = self.handles.iter();
-        let own = Role::Feed(id.clone());
-        if let Some(handle) = handles.position(|handle| !handle.gone && handle.role == own) {
+        let own = Role::Publisher(id.clone());
+        if let Some(handle) = handles.position(|handle| !handle.is_detached && handle.role == own) {
             self.detach(scope, handle);
         }
     }
 
     /// Subscribes with a handle that was attached for that.
-    pub(super) fn subscribe(&mut self, scope: &mut Scope<'_>, handle: usize) {
+    pub(super) fn subscribe(&mut self, scope: &mut SignallingContext<'_>, handle: usize) {
         match self.handles[handle].role.clone() {
-            Role::Feed(id) if self.room.feeds.contains(&id) => {
-                let streams = vec![self.whole(&id)];
+            Role::Publisher(id) if self.room.feeds.contains(&id) => {
+                let streams = vec![self.whole_feed(&id)];
                 self.join_as_subscriber(scope, handle, streams.into());
             }
-            Role::Feed(_) => self.detach(scope, handle),
-            _ => self.ask_for_waiting(scope),
+            Role::Publisher(_) => self.detach(scope, handle),
+            _ => self.request_next_change(scope),
         }
     }
 
     pub(super) fn join_as_subscriber(
         &mut self,
-        scope: &mut Scope<'_>,
+        scope: &mut SignallingContext<'_>,
         handle: usize,
         streams: Value,
     ) {
@@ -262,11 +272,11 @@ impl Janus {
         if let Some(pin) = &self.settings.pin {
             body["pin"] = pin.as_str().into();
         }
-        self.ask_plugin(scope, handle, "join", body, None);
+        self.send_plugin_request(scope, handle, "join", body, None);
     }
 
     /// Returns the request for all streams of a publisher, in the configured layer of a simulcast.
-    pub(super) fn whole(&self, id: &Id) -> Value {
+    pub(super) fn whole_feed(&self, id: &JanusId) -> Value {
         let mut stream = json!({"feed": id.to_json()});
         if let Some(layer) = self.settings.substream {
             stream["substream"] = layer.into();
@@ -276,12 +286,12 @@ impl Janus {
 
     /// Destroys the room if the scenario has `room`, unless others publish in it or this client
     /// does not know whether they do: they would be hung up.
-    pub(super) fn end_room(&mut self, scope: &mut Scope<'_>) {
+    pub(super) fn destroy_room(&mut self, scope: &mut SignallingContext<'_>) {
         let is_of_run = self.settings.room.is_some();
         let knows_others = self.settings.subscribe != Subscribe::Nobody;
-        if is_of_run && knows_others && self.room.own.is_some() && self.room.feeds.is_empty() {
+        if is_of_run && knows_others && self.room.own_id.is_some() && self.room.feeds.is_empty() {
             let room = self.room_id();
-            self.ask_plugin(scope, 0, "destroy", json!({"room": room}), None);
+            self.send_plugin_request(scope, 0, "destroy", json!({"room": room}), None);
         }
     }
 }

@@ -3,26 +3,26 @@
 use measure::Time;
 use serde_json::{Value, json};
 
-use super::message::{NO_SUCH, of_streaming_error, plugin_error};
-use super::{Janus, Scope, Wanted};
+use super::message::{NO_SUCH_MOUNTPOINT, plugin_error, streaming_failure};
+use super::{Janus, SignallingAction, SignallingContext};
 use crate::webrtc::failure::Failure;
 use crate::webrtc::metrics as m;
-use crate::webrtc::signalling::FeedPort;
-use crate::webrtc::url::{Id, Place};
+use crate::webrtc::signalling::FeedPorts;
+use crate::webrtc::url::{JanusId, Resource};
 
 /// Maximum number of mount points that are named if the wanted one is missing.
-const NAMED: usize = 10;
+const NAMED_MAX: usize = 10;
 /// Maximum number of characters of each name.
 const NAME_MAX: usize = 32;
 
 /// Describes which mount points exist.
-fn there_are(list: &Value) -> String {
+fn describe_mountpoints(list: &Value) -> String {
     let Some(list) = list.as_array() else {
         return "the server does not list its mount points".to_owned();
     };
-    let ids = list.iter().filter_map(|own| Id::of_json(&own["id"]));
+    let ids = list.iter().filter_map(|own| JanusId::from_json(&own["id"]));
     let names = ids.map(|id| id.to_string().chars().take(NAME_MAX).collect::<String>());
-    let named: Vec<_> = names.take(NAMED).collect();
+    let named: Vec<_> = names.take(NAMED_MAX).collect();
     match list.len().saturating_sub(named.len()) {
         _ if named.is_empty() => "the server lists none".to_owned(),
         0 => format!("the server lists {}", named.join(", ")),
@@ -32,23 +32,23 @@ fn there_are(list: &Value) -> String {
 
 impl Janus {
     /// Requests the mount point. Janus then sends an offer.
-    pub(super) fn watch(&mut self, scope: &mut Scope<'_>, handle: usize) {
-        let Place::Mountpoint(id) = &self.settings.place else {
+    pub(super) fn watch(&mut self, scope: &mut SignallingContext<'_>, handle: usize) {
+        let Resource::Mountpoint(id) = &self.settings.place else {
             return;
         };
         let mut body = json!({"id": id.to_json()});
         if let Some(pin) = &self.settings.pin {
             body["pin"] = pin.as_str().into();
         }
-        self.ask_plugin(scope, handle, "watch", body, None);
+        self.send_plugin_request(scope, handle, "watch", body, None);
     }
 
     /// Creates the mount point that is fed, at ports that Janus chooses.
-    pub(super) fn mount(&mut self, scope: &mut Scope<'_>, handle: usize) {
-        let Place::Mountpoint(id) = &self.settings.place else {
+    pub(super) fn create_mountpoint(&mut self, scope: &mut SignallingContext<'_>, handle: usize) {
+        let Resource::Mountpoint(id) = &self.settings.place else {
             return;
         };
-        let media = self.fed.iter().enumerate().map(|(place, own)| {
+        let media = self.fed_streams.iter().enumerate().map(|(place, own)| {
             json!({
                 "type": own.kind,
                 "mid": place.to_string(),
@@ -69,20 +69,25 @@ impl Janus {
         if let Some(pin) = &self.settings.pin {
             body["pin"] = pin.as_str().into();
         }
-        self.ask_plugin(scope, handle, "create", body, None);
+        self.send_plugin_request(scope, handle, "create", body, None);
     }
 
     /// Handles an immediate answer: the mount point was created, or the mount points are listed.
-    pub(super) fn mounted(&mut self, scope: &mut Scope<'_>, name: &str, data: &Value) {
-        if let Some(known) = &mut self.unknown {
+    pub(super) fn handle_immediate_answer(
+        &mut self,
+        scope: &mut SignallingContext<'_>,
+        name: &str,
+        data: &Value,
+    ) {
+        if let Some(known) = &mut self.missing_mountpoint {
             known.push_str("; ");
-            known.push_str(&there_are(&data["list"]));
+            known.push_str(&describe_mountpoints(&data["list"]));
             return self.fail(scope, Failure::NotFound, String::new());
         }
         if let Some(error) = plugin_error(data) {
             return self.streaming_refused(scope, name, error);
         }
-        if name != "create" || self.mounted {
+        if name != "create" || self.has_mountpoint {
             return;
         }
         let port_of = |place: usize| {
@@ -90,57 +95,63 @@ impl Janus {
             let mut all = data["stream"]["ports"].as_array()?.iter();
             let own = all.find(|own| own["mid"].as_str() == Some(&mid))?;
             let port = |name: &str| own[name].as_u64().and_then(|port| u16::try_from(port).ok());
-            Some(FeedPort {
+            Some(FeedPorts {
                 media: port("port").filter(|port| *port > 0)?,
                 control: port("rtcp_port").filter(|port| *port > 0),
             })
         };
-        let ports: Option<Vec<FeedPort>> = (0..self.fed.len()).map(port_of).collect();
+        let ports: Option<Vec<FeedPorts>> = (0..self.fed_streams.len()).map(port_of).collect();
         let Some(ports) = ports else {
-            let detail = format!("no usable ports in the answer to `create` ({})", self.url);
+            let detail = format!(
+                "no usable ports in the answer to `create` ({})",
+                self.shown_url
+            );
             return self.fail(scope, Failure::MalformedJson, detail);
         };
-        self.mounted = true;
-        scope.want(Wanted::Feed { ports });
+        self.has_mountpoint = true;
+        scope.push(SignallingAction::FeedTo { ports });
     }
 
     fn streaming_refused(
         &mut self,
-        scope: &mut Scope<'_>,
+        scope: &mut SignallingContext<'_>,
         what: &str,
         (code, reason): (u64, String),
     ) {
-        self.refused_as(scope, of_streaming_error(code), what, (code, &reason));
+        self.refused_as(scope, streaming_failure(code), what, (code, &reason));
     }
 
     /// Destroys the mount point that this client has created.
-    pub(super) fn end_mountpoint(&mut self, scope: &mut Scope<'_>) {
-        if let Place::Mountpoint(id) = &self.settings.place
-            && std::mem::take(&mut self.mounted)
+    pub(super) fn destroy_mountpoint(&mut self, scope: &mut SignallingContext<'_>) {
+        if let Resource::Mountpoint(id) = &self.settings.place
+            && std::mem::take(&mut self.has_mountpoint)
         {
             let body = json!({"id": id.to_json()});
-            self.ask_plugin(scope, 0, "destroy", body, None);
+            self.send_plugin_request(scope, 0, "destroy", body, None);
         }
     }
 
     /// Handles an event of the plug-in.
     pub(super) fn streaming_event(
         &mut self,
-        scope: &mut Scope<'_>,
+        scope: &mut SignallingContext<'_>,
         answers: Option<(&'static str, Time)>,
         data: &Value,
     ) {
         if let Some(error) = plugin_error(data) {
             let what = answers.map_or("?", |(name, _)| name);
-            if what == "watch" && error.0 == NO_SUCH {
+            if what == "watch" && error.0 == NO_SUCH_MOUNTPOINT {
                 scope.recorder.add(m::REFUSALS, 1);
-                self.unknown = Some(format!("error {NO_SUCH} for `watch`: {}", error.1));
-                return self.ask_plugin(scope, 0, "list", json!({}), None);
+                self.missing_mountpoint = Some(format!(
+                    "error {NO_SUCH_MOUNTPOINT} for `watch`: {}",
+                    error.1
+                ));
+                return self.send_plugin_request(scope, 0, "list", json!({}), None);
             }
             return self.streaming_refused(scope, what, error);
         }
         if data["result"]["status"].as_str() == Some("stopped") {
-            let detail = format!("the mount point was stopped ({})", self.url);
+            let detail = format!("the mount point was stopped ({})", self.shown_url);
             self.fail(scope, Failure::HungUp, detail);
         }
     }

@@ -4,7 +4,7 @@ use measure::{Catalogue, Recorder};
 
 use super::*;
 use crate::metrics::CLIENTS;
-use crate::webrtc::signalling::{Direction, FeedPort};
+use crate::webrtc::signalling::{Direction, FeedPorts};
 
 const GROUPS: &[&measure::Group] = &[&CLIENTS, &crate::media::rtp::metrics::RTP, &m::WEBRTC];
 
@@ -14,23 +14,23 @@ const WATCH: &str = include_str!("../../testdata/janus_watch.jsonl");
 const JOIN: &str = include_str!("../../testdata/janus_join.jsonl");
 
 /// Client side, with its requests.
-struct Side {
+struct TestClient {
     janus: Janus,
     now: Time,
     recorder: Recorder,
     /// Requested actions other than sending.
-    wanted: Vec<Wanted>,
-    said: Vec<Value>,
-    frames: Assembly,
+    wanted: Vec<SignallingAction>,
+    requests: Vec<Value>,
+    frames: Reassembler,
 }
 
 fn ms(millis: u64) -> Time {
     Time::from_nanos(millis * 1_000_000)
 }
 
-fn settings(place: Place) -> Settings {
+fn settings(place: Resource) -> Settings {
     Settings {
-        common: Common {
+        common: CommonSettings {
             request_timeout: Duration::from_secs(5),
             token: None,
             user_agent: String::new(),
@@ -49,61 +49,66 @@ fn settings(place: Place) -> Settings {
     }
 }
 
-impl Side {
+impl TestClient {
     /// Returns a client with an open WebSocket.
-    fn new(settings: Settings) -> Side {
+    fn new(settings: Settings) -> TestClient {
         let url = websocket::parse_url("ws://10.77.0.1:8188/").expect("a URL");
-        let mut side = Side {
+        let mut side = TestClient {
             janus: Janus::new(settings, url),
             now: ms(1),
             recorder: Recorder::new(Catalogue(GROUPS)),
             wanted: Vec::new(),
-            said: Vec::new(),
-            frames: Assembly::default(),
+            requests: Vec::new(),
+            frames: Reassembler::default(),
         };
         side.does(|janus, scope| janus.begin(scope));
-        assert!(matches!(&side.wanted[..], [Wanted::Connect(target)] if target.port == 8188));
+        assert!(
+            matches!(&side.wanted[..], [SignallingAction::Connect(target)] if target.port == 8188)
+        );
         side.wanted.clear();
         let mut request = Vec::new();
         {
             let mut wanted = VecDeque::new();
-            let mut scope = Scope {
+            let mut scope = SignallingContext {
                 now: side.now,
                 recorder: &mut side.recorder,
-                wanted: &mut wanted,
+                actions: &mut wanted,
             };
             side.janus.connected(&mut scope);
             for wanted in wanted {
-                let Wanted::Send(bytes) = wanted else {
+                let SignallingAction::Send(bytes) = wanted else {
                     panic!("{wanted:?}");
                 };
                 request.extend(bytes);
             }
         }
-        let mut acceptance = websocket::Acceptance::new(&[SUBPROTOCOL]);
-        let answer = acceptance.take(&mut &request[..]).expect("a request");
+        let mut acceptance = websocket::ServerHandshake::new(&[SUBPROTOCOL]);
+        let answer = acceptance
+            .read_request(&mut &request[..])
+            .expect("a request");
         side.bytes(&answer.expect("it is whole"));
         side
     }
 
-    fn does(&mut self, does: impl FnOnce(&mut Janus, &mut Scope<'_>)) {
+    fn does(&mut self, does: impl FnOnce(&mut Janus, &mut SignallingContext<'_>)) {
         let mut wanted = VecDeque::new();
-        let mut scope = Scope {
+        let mut scope = SignallingContext {
             now: self.now,
             recorder: &mut self.recorder,
-            wanted: &mut wanted,
+            actions: &mut wanted,
         };
         does(&mut self.janus, &mut scope);
         for wanted in wanted {
-            let Wanted::Send(bytes) = wanted else {
+            let SignallingAction::Send(bytes) = wanted else {
                 self.wanted.push(wanted);
                 continue;
             };
             let mut rest = &bytes[..];
             while let Some(item) = self.frames.next(true, &LIMITS, &mut rest).expect("frames") {
-                if let Item::Frame(frame) = item {
+                if let Received::Message(frame) = item {
                     let body = frame.body.expect("it is kept");
-                    self.said.push(serde_json::from_slice(body).expect("JSON"));
+                    self.requests
+                        .push(serde_json::from_slice(body).expect("JSON"));
                 }
             }
         }
@@ -114,19 +119,19 @@ impl Side {
     }
 
     /// Delivers a message of Janus.
-    fn hears(&mut self, text: &str) {
+    fn receive(&mut self, text: &str) {
         let mut frame = Vec::new();
         websocket::write_message(websocket::TEXT, text.as_bytes(), None, &mut frame);
         self.bytes(&frame);
     }
 
     fn hears_json(&mut self, value: Value) {
-        self.hears(&value.to_string());
+        self.receive(&value.to_string());
     }
 
     /// Returns the last request.
     fn last(&self) -> &Value {
-        self.said.last().expect("it said something")
+        self.requests.last().expect("it said something")
     }
 
     fn last_transaction(&self) -> Value {
@@ -135,18 +140,18 @@ impl Side {
 
     fn failure(&self) -> Option<(Failure, &str)> {
         match self.wanted.last() {
-            Some(Wanted::Failed { failure, detail }) => Some((*failure, detail)),
+            Some(SignallingAction::Failed { failure, detail }) => Some((*failure, detail)),
             _ => None,
         }
     }
 
     /// Returns a client that has joined the room.
-    fn in_room(settings: Settings) -> Side {
-        let mut side = Side::new(Settings {
+    fn in_room(settings: Settings) -> TestClient {
+        let mut side = TestClient::new(Settings {
             room: Some(json!({"publishers": 3})),
             ..settings
         });
-        JOIN.lines().for_each(|line| side.hears(line));
+        JOIN.lines().for_each(|line| side.receive(line));
         side
     }
 
@@ -178,22 +183,29 @@ impl Side {
 const ROOM_HANDLE: u64 = 3783219663756637;
 
 fn room() -> Settings {
-    settings(Place::Room(Id::Number(1234)))
+    settings(Resource::Room(JanusId::Number(1234)))
 }
 
 #[test]
 fn mount_point_is_watched_and_started() {
-    let mut side = Side::new(settings(Place::Mountpoint(Id::Number(1))));
-    WATCH.lines().for_each(|line| side.hears(line));
-    let kinds: Vec<_> = side.said.iter().map(|said| said["janus"].clone()).collect();
+    let mut side = TestClient::new(settings(Resource::Mountpoint(JanusId::Number(1))));
+    WATCH.lines().for_each(|line| side.receive(line));
+    let kinds: Vec<_> = side
+        .requests
+        .iter()
+        .map(|said| said["janus"].clone())
+        .collect();
     assert_eq!(kinds, ["create", "attach", "message"]);
-    assert_eq!(side.said[2]["body"], json!({"request": "watch", "id": 1}));
-    let [Wanted::Answer { peer, offer }] = &side.wanted[..] else {
+    assert_eq!(
+        side.requests[2]["body"],
+        json!({"request": "watch", "id": 1})
+    );
+    let [SignallingAction::AnswerOffer { peer, offer }] = &side.wanted[..] else {
         panic!("{:?}", side.wanted);
     };
     assert!(offer.contains("a=ice-ufrag:Ca0a\r\n"));
     let peer = *peer;
-    side.does(|janus, scope| janus.described(scope, peer, "v=0\r\n"));
+    side.does(|janus, scope| janus.local_description(scope, peer, "v=0\r\n"));
     assert_eq!(side.last()["body"], json!({"request": "start"}));
     assert_eq!(side.last()["jsep"]["type"], "answer");
     let delays = side.recorder.histogram(m::OFFER_DELAY);
@@ -203,16 +215,16 @@ fn mount_point_is_watched_and_started() {
 #[test]
 fn mount_point_is_created_fed_and_destroyed() {
     let made = |ports: Value| {
-        let mut side = Side::new(settings(Place::Mountpoint(Id::Number(1))));
-        let media = |kind, codec: &str, payload_type| FedMedia {
+        let mut side = TestClient::new(settings(Resource::Mountpoint(JanusId::Number(1))));
+        let media = |kind, codec: &str, payload_type| FeedStream {
             kind,
             codec: codec.to_owned(),
             payload_type,
             parameters: "x=1".to_owned(),
         };
         let media = vec![media("video", "H264", 96), media("audio", "opus", 111)];
-        side.janus.tell_media(media);
-        WATCH.lines().take(3).for_each(|line| side.hears(line));
+        side.janus.set_fed_streams(media);
+        WATCH.lines().take(3).for_each(|line| side.receive(line));
         let body = side.last()["body"].clone();
         assert_eq!(
             (&body["request"], &body["id"]),
@@ -236,13 +248,16 @@ fn mount_point_is_created_fed_and_destroyed() {
         {"type": "audio", "mid": "1", "port": 5002},
         {"type": "video", "mid": "0", "port": 5000, "rtcp_port": 5001},
     ]));
-    let port = |media, control| FeedPort { media, control };
+    let port = |media, control| FeedPorts { media, control };
     let ports = vec![port(5000, Some(5001)), port(5002, None)];
-    assert_eq!(side.wanted.last(), Some(&Wanted::Feed { ports }));
+    assert_eq!(
+        side.wanted.last(),
+        Some(&SignallingAction::FeedTo { ports })
+    );
     assert!(!side.janus.expects_media());
     side.does(|janus, scope| janus.leave(scope));
-    let [.., mount, session] = &side.said[..] else {
-        panic!("{:?}", side.said);
+    let [.., mount, session] = &side.requests[..] else {
+        panic!("{:?}", side.requests);
     };
     assert_eq!(mount["body"], json!({"request": "destroy", "id": 1}));
     assert_eq!(session["janus"], "destroy");
@@ -263,11 +278,11 @@ fn errors_are_failures_with_a_reason() {
     for (code, failure) in [
         (456, Failure::Conflict),
         (457, Failure::Unauthorized),
-        (458, Failure::Refused),
-        (450, Failure::Refused),
+        (458, Failure::OtherRefusal),
+        (450, Failure::OtherRefusal),
     ] {
-        let mut side = Side::new(settings(Place::Mountpoint(Id::Number(77))));
-        WATCH.lines().take(3).for_each(|line| side.hears(line));
+        let mut side = TestClient::new(settings(Resource::Mountpoint(JanusId::Number(77))));
+        WATCH.lines().take(3).for_each(|line| side.receive(line));
         let transaction = side.last_transaction();
         side.hears_json(json!({
             "janus": "event", "sender": 684590207563262u64, "transaction": transaction,
@@ -303,8 +318,8 @@ fn errors_are_failures_with_a_reason() {
         ),
         (None, "No such 77 (ws"),
     ] {
-        let mut side = Side::new(settings(Place::Mountpoint(Id::Number(77))));
-        WATCH.lines().take(3).for_each(|line| side.hears(line));
+        let mut side = TestClient::new(settings(Resource::Mountpoint(JanusId::Number(77))));
+        WATCH.lines().take(3).for_each(|line| side.receive(line));
         let transaction = side.last_transaction();
         side.hears_json(json!({
             "janus": "event", "sender": 684590207563262u64, "transaction": transaction,
@@ -332,28 +347,28 @@ fn errors_are_failures_with_a_reason() {
             "{detail}"
         );
     }
-    let mut side = Side::new(room());
-    side.hears(r#"{"janus":"error","transaction":"1","error":{"code":403,"reason":"no token"}}"#);
+    let mut side = TestClient::new(room());
+    side.receive(r#"{"janus":"error","transaction":"1","error":{"code":403,"reason":"no token"}}"#);
     assert_eq!(
         side.failure().map(|failure| failure.0),
         Some(Failure::Unauthorized)
     );
-    assert!(side.wanted.contains(&Wanted::HangUp));
+    assert!(side.wanted.contains(&SignallingAction::Disconnect));
 }
 
 #[test]
 fn missing_room_is_created_and_published_in() {
-    let mut side = Side::in_room(Settings {
+    let mut side = TestClient::in_room(Settings {
         publishes: true,
         ..room()
     });
-    assert_eq!(side.said[2]["body"]["request"], "create");
-    assert_eq!(side.said[3]["body"]["request"], "join");
-    let [Wanted::Offer { peer, direction }] = side.wanted[..] else {
+    assert_eq!(side.requests[2]["body"]["request"], "create");
+    assert_eq!(side.requests[3]["body"]["request"], "join");
+    let [SignallingAction::CreateOffer { peer, direction }] = side.wanted[..] else {
         panic!("{:?}", side.wanted);
     };
     assert_eq!(direction, Direction::Send);
-    side.does(|janus, scope| janus.described(scope, peer, "v=0\r\n"));
+    side.does(|janus, scope| janus.local_description(scope, peer, "v=0\r\n"));
     assert_eq!(side.last()["body"]["request"], "publish");
     assert_eq!(side.last()["jsep"]["type"], "offer");
     let transaction = side.last_transaction();
@@ -362,22 +377,25 @@ fn missing_room_is_created_and_published_in() {
         "plugindata": {"data": {"videoroom": "event", "configured": "ok"}},
         "jsep": {"type": "answer", "sdp": "v=0\r\n"},
     }));
-    assert!(matches!(side.wanted.last(), Some(Wanted::Answered { .. })));
+    assert!(matches!(
+        side.wanted.last(),
+        Some(SignallingAction::RemoteAnswer { .. })
+    ));
     // No publisher is left in the room.
     side.does(|janus, scope| janus.leave(scope));
-    let [.., room, session] = &side.said[..] else {
-        panic!("{:?}", side.said);
+    let [.., room, session] = &side.requests[..] else {
+        panic!("{:?}", side.requests);
     };
     assert_eq!(room["body"], json!({"request": "destroy", "room": 1234}));
     assert_eq!(session["janus"], "destroy");
     let transaction = side.last_transaction();
     side.hears_json(json!({"janus": "success", "transaction": transaction}));
-    assert_eq!(side.wanted.last(), Some(&Wanted::Left));
+    assert_eq!(side.wanted.last(), Some(&SignallingAction::Left));
 }
 
 #[test]
 fn publisher_that_comes_during_a_change_is_requested_later() {
-    let mut side = Side::in_room(room());
+    let mut side = TestClient::in_room(room());
     let feeds = |ids: &[u64]| -> Value {
         let all: Vec<Value> = ids.iter().map(|id| json!({"id": id})).collect();
         json!({"videoroom": "event", "room": 1234, "publishers": all})
@@ -392,7 +410,7 @@ fn publisher_that_comes_during_a_change_is_requested_later() {
     assert_eq!(side.last()["body"]["private_id"], 1516492696);
     let transaction = side.last_transaction();
     side.room_says(99, transaction, json!({"videoroom": "attached"}), true);
-    let Some(&Wanted::Answer { peer, .. }) = side.wanted.last() else {
+    let Some(&SignallingAction::AnswerOffer { peer, .. }) = side.wanted.last() else {
         panic!("{:?}", side.wanted);
     };
     // A known publisher, the client itself, and a new publisher.
@@ -402,9 +420,9 @@ fn publisher_that_comes_during_a_change_is_requested_later() {
         feeds(&[6, 8706306606338763, 7]),
         false,
     );
-    side.does(|janus, scope| janus.described(scope, peer, "v=0\r\n"));
+    side.does(|janus, scope| janus.local_description(scope, peer, "v=0\r\n"));
     assert_eq!(side.last()["body"]["request"], "start");
-    let before = side.said.len();
+    let before = side.requests.len();
     let transaction = side.last_transaction();
     side.room_says(
         99,
@@ -412,7 +430,7 @@ fn publisher_that_comes_during_a_change_is_requested_later() {
         json!({"videoroom": "event", "started": "ok"}),
         false,
     );
-    assert_eq!(side.said.len(), before + 1);
+    assert_eq!(side.requests.len(), before + 1);
     let body = json!({"request": "subscribe", "streams": [{"feed": 7}]});
     assert_eq!(side.last()["body"], body);
     // The new publisher leaves before it is received.
@@ -424,7 +442,7 @@ fn publisher_that_comes_during_a_change_is_requested_later() {
 
 #[test]
 fn if_one_of_many_has_left_the_others_are_requested_alone() {
-    let mut side = Side::in_room(Settings {
+    let mut side = TestClient::in_room(Settings {
         substream: Some(0),
         ..room()
     });
@@ -455,10 +473,10 @@ fn if_one_of_many_has_left_the_others_are_requested_alone() {
     // The first publisher is received. Both requests for the others are refused.
     let transaction = side.last_transaction();
     side.room_says(99, transaction, json!({"videoroom": "attached"}), true);
-    let Some(&Wanted::Answer { peer, .. }) = side.wanted.last() else {
+    let Some(&SignallingAction::AnswerOffer { peer, .. }) = side.wanted.last() else {
         panic!("{:?}", side.wanted);
     };
-    side.does(|janus, scope| janus.described(scope, peer, "v=0\r\n"));
+    side.does(|janus, scope| janus.local_description(scope, peer, "v=0\r\n"));
     let transaction = side.last_transaction();
     let started = json!({"videoroom": "event", "started": "ok"});
     side.room_says(99, transaction, started, false);
@@ -473,7 +491,7 @@ fn if_one_of_many_has_left_the_others_are_requested_alone() {
 
 #[test]
 fn each_feed_has_its_own_handle_until_it_leaves() {
-    let mut side = Side::in_room(Settings {
+    let mut side = TestClient::in_room(Settings {
         subscribe: Subscribe::Each,
         ..room()
     });
@@ -484,7 +502,7 @@ fn each_feed_has_its_own_handle_until_it_leaves() {
     side.room_says(50, transaction, json!({"videoroom": "attached"}), true);
     assert!(matches!(
         side.wanted.last(),
-        Some(Wanted::Answer {
+        Some(SignallingAction::AnswerOffer {
             peer: PeerNumber(1),
             ..
         })
@@ -494,7 +512,7 @@ fn each_feed_has_its_own_handle_until_it_leaves() {
     assert_eq!(side.last()["janus"], "detach");
     assert_eq!(
         side.wanted.last(),
-        Some(&Wanted::Forget {
+        Some(&SignallingAction::DropPeer {
             peer: PeerNumber(1)
         })
     );
@@ -502,20 +520,20 @@ fn each_feed_has_its_own_handle_until_it_leaves() {
 
 #[test]
 fn session_is_kept_alive_and_fails_without_an_answer() {
-    let mut side = Side::in_room(room());
-    assert_eq!(side.janus.waits(), None);
+    let mut side = TestClient::in_room(room());
+    assert_eq!(side.janus.awaited(), None);
     let due = side.janus.deadline().expect("a sign of life is due");
     assert_eq!(due, ms(1) + KEEPALIVE_EVERY);
     side.now = due;
-    side.does(|janus, scope| janus.look(scope));
+    side.does(|janus, scope| janus.handle_due(scope));
     assert_eq!(side.last()["janus"], "keepalive");
     let transaction = side.last_transaction();
     side.hears_json(json!({"janus": "ack", "transaction": transaction}));
     side.now = due + KEEPALIVE_EVERY;
-    side.does(|janus, scope| janus.look(scope));
+    side.does(|janus, scope| janus.handle_due(scope));
     side.now += Duration::from_secs(5);
     assert_eq!(side.janus.deadline(), Some(side.now));
-    side.does(|janus, scope| janus.look(scope));
+    side.does(|janus, scope| janus.handle_due(scope));
     let (failure, detail) = side.failure().expect("it failed");
     assert_eq!(failure, Failure::RequestTimeout);
     assert!(detail.contains("`keepalive` within 5.000 s"), "{detail}");
@@ -531,9 +549,9 @@ fn parts_of_the_wrong_type_are_ignored() {
                 "{{\"janus\":\"{kind}\",\"transaction\":\"1\",\"plugindata\":{part},\"data\":{part},\
                  \"error\":{part},\"candidate\":{part},\"sender\":{part}}}"
             );
-            let mut side = Side::new(room());
-            side.hears(&text);
-            assert!(Message::parse(text.as_bytes()).is_ok(), "{text}");
+            let mut side = TestClient::new(room());
+            side.receive(&text);
+            assert!(JanusMessage::parse(text.as_bytes()).is_ok(), "{text}");
         }
     }
 }
@@ -542,14 +560,14 @@ fn parts_of_the_wrong_type_are_ignored() {
 fn malformed_and_oversized_messages_fail() {
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
     for text in ["", "{", "[]", r#"{"a":1}"#, deep.as_str(), r#"{"janus":7}"#] {
-        let mut side = Side::new(room());
-        side.hears(text);
+        let mut side = TestClient::new(room());
+        side.receive(text);
         let failure = side.failure().map(|failure| failure.0);
         assert_eq!(failure, Some(Failure::MalformedJson), "{:.20}", text);
     }
-    let mut side = Side::new(room());
+    let mut side = TestClient::new(room());
     let mut header = Vec::new();
-    websocket::write_header(websocket::TEXT, LIMITS.keep + 1, None, &mut header);
+    websocket::write_header(websocket::TEXT, LIMITS.keep_max + 1, None, &mut header);
     side.bytes(&header);
     assert_eq!(
         side.failure().map(|failure| failure.0),
@@ -559,13 +577,13 @@ fn malformed_and_oversized_messages_fail() {
 
 #[test]
 fn timeout_and_hang_up_fail_the_client() {
-    let mut side = Side::in_room(room());
-    side.hears(r#"{"janus":"timeout","session_id":789594799619525}"#);
+    let mut side = TestClient::in_room(room());
+    side.receive(r#"{"janus":"timeout","session_id":789594799619525}"#);
     assert_eq!(
         side.failure().map(|failure| failure.0),
         Some(Failure::SessionTimeout)
     );
-    let mut side = Side::in_room(room());
+    let mut side = TestClient::in_room(room());
     side.hears_json(json!({"janus": "hangup", "sender": ROOM_HANDLE, "reason": "ICE failed"}));
     let (failure, detail) = side.failure().expect("it failed");
     assert_eq!(failure, Failure::HungUp);
@@ -574,7 +592,7 @@ fn timeout_and_hang_up_fail_the_client() {
 
 #[test]
 fn uplink_of_janus_is_the_downlink_of_the_client() {
-    let mut side = Side::in_room(room());
+    let mut side = TestClient::in_room(room());
     for (uplink, lost) in [(true, 5), (true, 6), (false, 7)] {
         side.hears_json(json!({
             "janus": "slowlink", "sender": ROOM_HANDLE, "media": "video", "uplink": uplink,
@@ -588,16 +606,16 @@ fn uplink_of_janus_is_the_downlink_of_the_client() {
 
 #[test]
 fn trickled_candidates_follow_the_answer() {
-    let mut side = Side::new(Settings {
+    let mut side = TestClient::new(Settings {
         trickle: true,
-        ..settings(Place::Mountpoint(Id::Number(1)))
+        ..settings(Resource::Mountpoint(JanusId::Number(1)))
     });
-    WATCH.lines().for_each(|line| side.hears(line));
+    WATCH.lines().for_each(|line| side.receive(line));
     let sdp =
         "v=0\r\na=mid:v\r\na=candidate:1 1 udp 1 10.0.0.1 9 typ host\r\na=end-of-candidates\r\n";
-    side.does(|janus, scope| janus.described(scope, PeerNumber(0), sdp));
-    let [.., start, candidate, end] = &side.said[..] else {
-        panic!("{:?}", side.said);
+    side.does(|janus, scope| janus.local_description(scope, PeerNumber(0), sdp));
+    let [.., start, candidate, end] = &side.requests[..] else {
+        panic!("{:?}", side.requests);
     };
     assert_eq!(start["jsep"]["sdp"], "v=0\r\na=mid:v\r\n");
     assert_eq!(
@@ -610,12 +628,12 @@ fn trickled_candidates_follow_the_answer() {
 
 #[test]
 fn room_with_other_publishers_is_not_destroyed() {
-    let mut side = Side::in_room(room());
+    let mut side = TestClient::in_room(room());
     let one = json!({"videoroom": "event", "publishers": [{"id": 5}]});
     side.room_says(ROOM_HANDLE, Value::Null, one, false);
     side.does(|janus, scope| janus.leave(scope));
     let destroyed = |said: &Value| said["body"]["request"] == "destroy";
-    assert!(!side.said.iter().any(destroyed), "{:?}", side.said);
+    assert!(!side.requests.iter().any(destroyed), "{:?}", side.requests);
 }
 
 mod together;

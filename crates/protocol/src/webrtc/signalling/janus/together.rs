@@ -6,44 +6,44 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use measure::Time;
 use serde_json::{Value, json};
 
-use super::last_speakers::{Change, LastSpeakers};
-use super::{Janus, Role, Scope};
+use super::last_speakers::{LastSpeakers, SubscriptionChange};
+use super::{Janus, Role, SignallingContext};
 use crate::webrtc::metrics as m;
-use crate::webrtc::url::Id;
+use crate::webrtc::url::JanusId;
 
 /// Common PeerConnection, and the publishers that it receives.
 #[derive(Debug, Default)]
-pub(super) struct Together {
+pub(super) struct SharedSubscription {
     /// Index of its handle, and whether it has joined.
     handle: Option<(usize, bool)>,
     /// Publishers that are to be requested.
-    waiting: BTreeSet<Id>,
+    unrequested: BTreeSet<JanusId>,
     /// Publishers that are requested one by one, because one of several in a request had left.
-    alone: VecDeque<Id>,
+    one_by_one: VecDeque<JanusId>,
     /// Change in progress.
-    change: Option<UnderWay>,
+    pending_change: Option<PendingChange>,
     /// Choice of videos. `None` if every video is received.
-    speakers: Option<LastSpeakers>,
+    last_speakers: Option<LastSpeakers>,
     /// Speakers whose video is due and was not requested yet, with the time since which they talk.
-    talking: BTreeMap<Id, Time>,
+    due_speakers: BTreeMap<JanusId, Time>,
 }
 
 /// Change that is not complete yet.
 #[derive(Debug)]
-struct UnderWay {
+struct PendingChange {
     stage: Stage,
     /// Publishers that it adds.
-    new: BTreeSet<Id>,
+    added: BTreeSet<JanusId>,
     /// True if it also adds or removes videos of other publishers.
-    videos: bool,
+    changes_videos: bool,
     /// Number of videos that take the place of another.
-    switched: u64,
+    switched_videos: u64,
     /// Publishers whose video was received before.
-    shown_before: BTreeSet<Id>,
+    shown_before: BTreeSet<JanusId>,
     /// Speakers whose video it adds, with the time since which they talk.
-    due: Vec<(Id, Time)>,
+    due_speakers: Vec<(JanusId, Time)>,
     /// True if a publisher has left since the request.
-    somebody_left: bool,
+    publisher_left: bool,
 }
 
 /// Progress of a change.
@@ -57,33 +57,33 @@ enum Stage {
     Offered,
 }
 
-impl Together {
-    pub(super) fn new(last_n: Option<usize>) -> Together {
-        Together {
-            speakers: last_n.map(LastSpeakers::new),
-            ..Together::default()
+impl SharedSubscription {
+    pub(super) fn new(last_n: Option<usize>) -> SharedSubscription {
+        SharedSubscription {
+            last_speakers: last_n.map(LastSpeakers::new),
+            ..SharedSubscription::default()
         }
     }
 
     /// Adds a publisher with its streams.
-    pub(super) fn came(&mut self, id: Id, streams: &Value) {
-        if let Some(speakers) = &mut self.speakers {
-            speakers.came(&id, streams);
+    pub(super) fn add(&mut self, id: JanusId, streams: &Value) {
+        if let Some(speakers) = &mut self.last_speakers {
+            speakers.add(&id, streams);
         }
-        self.waiting.insert(id);
+        self.unrequested.insert(id);
     }
 
     /// Removes a publisher. Returns `true` if another video may take its place.
-    pub(super) fn left(&mut self, id: &Id) -> bool {
-        self.waiting.remove(id);
-        self.alone.retain(|own| own != id);
-        self.talking.remove(id);
-        if let Some(change) = &mut self.change {
-            change.somebody_left = true;
+    pub(super) fn remove(&mut self, id: &JanusId) -> bool {
+        self.unrequested.remove(id);
+        self.one_by_one.retain(|own| own != id);
+        self.due_speakers.remove(id);
+        if let Some(change) = &mut self.pending_change {
+            change.publisher_left = true;
         }
-        match &mut self.speakers {
+        match &mut self.last_speakers {
             Some(speakers) => {
-                speakers.left(id);
+                speakers.remove(id);
                 true
             }
             None => false,
@@ -91,25 +91,26 @@ impl Together {
     }
 
     /// Handles a publisher that talks. Returns `true` if its video is to be received from now on.
-    pub(super) fn talks(&mut self, id: &Id, now: Time) -> bool {
-        let is_due = (self.speakers.as_mut()).is_some_and(|speakers| speakers.talks(id));
+    pub(super) fn handle_talking(&mut self, id: &JanusId, now: Time) -> bool {
+        let is_due =
+            (self.last_speakers.as_mut()).is_some_and(|speakers| speakers.handle_talking(id));
         if is_due {
-            self.talking.entry(id.clone()).or_insert(now);
+            self.due_speakers.entry(id.clone()).or_insert(now);
         }
         is_due
     }
 
     /// Returns the publishers whose video is received or requested.
-    fn shown(&self) -> BTreeSet<Id> {
-        let speakers = self.speakers.as_ref();
+    fn shown(&self) -> BTreeSet<JanusId> {
+        let speakers = self.last_speakers.as_ref();
         speakers.map(LastSpeakers::shown).unwrap_or_default()
     }
 
     /// Takes the speakers whose video is requested now. The others are no longer among the last
     /// speakers.
-    fn due(&mut self) -> Vec<(Id, Time)> {
+    fn take_due(&mut self) -> Vec<(JanusId, Time)> {
         let shown = self.shown();
-        let talking = std::mem::take(&mut self.talking).into_iter();
+        let talking = std::mem::take(&mut self.due_speakers).into_iter();
         talking.filter(|(id, _)| shown.contains(id)).collect()
     }
 }
@@ -117,44 +118,44 @@ impl Together {
 impl Janus {
     /// Requests new publishers over the common PeerConnection, which is created if it does not
     /// exist.
-    pub(super) fn ask_for_those_who_came(&mut self, scope: &mut Scope<'_>) {
-        match self.room.together.handle {
+    pub(super) fn request_new_publishers(&mut self, scope: &mut SignallingContext<'_>) {
+        match self.room.shared.handle {
             None => {
-                self.room.together.handle = Some((self.handles.len(), false));
-                self.attach(scope, Role::Everybody);
+                self.room.shared.handle = Some((self.handles.len(), false));
+                self.attach(scope, Role::AllPublishers);
             }
-            Some(_) => self.ask_for_waiting(scope),
+            Some(_) => self.request_next_change(scope),
         }
     }
 
     /// Requests the publishers that the common PeerConnection does not receive yet. Does nothing
     /// while a change is in progress: they are requested when it ends.
-    pub(super) fn ask_for_waiting(&mut self, scope: &mut Scope<'_>) {
-        let Some((handle, joined)) = self.room.together.handle else {
+    pub(super) fn request_next_change(&mut self, scope: &mut SignallingContext<'_>) {
+        let Some((handle, joined)) = self.room.shared.handle else {
             return;
         };
         let ready = self.handles.get(handle).is_some_and(|own| own.id.is_some());
-        if !ready || self.room.together.change.is_some() {
+        if !ready || self.room.shared.pending_change.is_some() {
             return;
         }
-        let shown_before = self.room.together.shown();
+        let shown_before = self.room.shared.shown();
         let Some((new, change)) = self.next_change() else {
-            self.room.together.talking.clear();
+            self.room.shared.due_speakers.clear();
             return;
         };
-        let together = &mut self.room.together;
-        together.change = Some(UnderWay {
+        let together = &mut self.room.shared;
+        together.pending_change = Some(PendingChange {
             stage: Stage::Asked,
-            new,
-            videos: change.videos,
-            switched: change.switched,
+            added: new,
+            changes_videos: change.changes_videos,
+            switched_videos: change.switched_videos,
             shown_before,
             // A request for a single publisher leaves the videos unchanged.
-            due: match change.videos {
-                true => together.due(),
+            due_speakers: match change.changes_videos {
+                true => together.take_due(),
                 false => Vec::new(),
             },
-            somebody_left: false,
+            publisher_left: false,
         });
         together.handle = Some((handle, true));
         let (subscribe, unsubscribe) = (change.subscribe, change.unsubscribe);
@@ -162,42 +163,42 @@ impl Janus {
             self.join_as_subscriber(scope, handle, subscribe.into());
         } else if unsubscribe.is_empty() {
             let body = json!({"streams": subscribe});
-            self.ask_plugin(scope, handle, "subscribe", body, None);
+            self.send_plugin_request(scope, handle, "subscribe", body, None);
         } else if subscribe.is_empty() {
             let body = json!({"streams": unsubscribe});
-            self.ask_plugin(scope, handle, "unsubscribe", body, None);
+            self.send_plugin_request(scope, handle, "unsubscribe", body, None);
         } else {
             let body = json!({"subscribe": subscribe, "unsubscribe": unsubscribe});
-            self.ask_plugin(scope, handle, "update", body, None);
+            self.send_plugin_request(scope, handle, "update", body, None);
         }
     }
 
     /// Returns the next change, and the publishers that it adds. `None` if there is nothing to
     /// change.
-    fn next_change(&mut self) -> Option<(BTreeSet<Id>, Change)> {
-        while let Some(one) = self.room.together.alone.pop_front() {
-            let whole = self.whole(&one);
-            let subscribe = match &self.room.together.speakers {
+    fn next_change(&mut self) -> Option<(BTreeSet<JanusId>, SubscriptionChange)> {
+        while let Some(one) = self.room.shared.one_by_one.pop_front() {
+            let whole = self.whole_feed(&one);
+            let subscribe = match &self.room.shared.last_speakers {
                 // A request with the video of another publisher could be refused because of that
                 // one.
-                Some(speakers) => speakers.sounds(&one),
+                Some(speakers) => speakers.non_video_subscriptions(&one),
                 None => vec![whole],
             };
             if !subscribe.is_empty() {
-                let change = Change {
+                let change = SubscriptionChange {
                     subscribe,
-                    ..Change::default()
+                    ..SubscriptionChange::default()
                 };
                 return Some((BTreeSet::from([one]), change));
             }
         }
-        let new = std::mem::take(&mut self.room.together.waiting);
+        let new = std::mem::take(&mut self.room.shared.unrequested);
         let layer = self.settings.substream;
-        let change = match &mut self.room.together.speakers {
-            Some(speakers) => speakers.change(&new, layer),
-            None => Change {
-                subscribe: new.iter().map(|id| self.whole(id)).collect(),
-                ..Change::default()
+        let change = match &mut self.room.shared.last_speakers {
+            Some(speakers) => speakers.take_change(&new, layer),
+            None => SubscriptionChange {
+                subscribe: new.iter().map(|id| self.whole_feed(id)).collect(),
+                ..SubscriptionChange::default()
             },
         };
         let nothing = change.subscribe.is_empty() && change.unsubscribe.is_empty();
@@ -207,47 +208,50 @@ impl Janus {
     /// Handles a request that was refused because a publisher has left. If it was for several
     /// publishers, or included videos of others, it does not show which one left: its publishers
     /// are then requested one by one. Returns `true` if a request was pending.
-    pub(super) fn asked_in_vain(&mut self, scope: &mut Scope<'_>) -> bool {
-        let Some(change) = self.room.together.change.take() else {
+    pub(super) fn handle_refused_change(&mut self, scope: &mut SignallingContext<'_>) -> bool {
+        let Some(change) = self.room.shared.pending_change.take() else {
             return false;
         };
-        let together = &mut self.room.together;
-        if let Some(speakers) = &mut together.speakers {
-            speakers.refused(change.shown_before);
+        let together = &mut self.room.shared;
+        if let Some(speakers) = &mut together.last_speakers {
+            speakers.restore_shown(change.shown_before);
         }
         let feeds = &self.room.feeds;
         // The video is still due since then, if its publisher is still in the room.
-        for (id, since) in change.due {
+        for (id, since) in change.due_speakers {
             if feeds.contains(&id) {
-                together.talking.insert(id, since);
+                together.due_speakers.insert(id, since);
             }
         }
-        if change.new.len() > 1 || change.videos {
-            let there = change.new.into_iter().filter(|id| feeds.contains(id));
-            together.alone.extend(there);
+        if change.added.len() > 1 || change.changes_videos {
+            let there = change.added.into_iter().filter(|id| feeds.contains(id));
+            together.one_by_one.extend(there);
         }
         // Only an answered description shows that the handle has joined.
         let (handle, _) = together.handle.unwrap_or((0, false));
-        let stands = self.handles.get(handle).is_some_and(|own| own.answered);
+        let stands = self.handles.get(handle).is_some_and(|own| own.has_answered);
         together.handle = Some((handle, stands));
         // Otherwise the same request would be repeated until Janus reports which publisher has
         // left.
-        if change.somebody_left || !together.alone.is_empty() || !together.waiting.is_empty() {
-            self.ask_for_waiting(scope);
+        if change.publisher_left
+            || !together.one_by_one.is_empty()
+            || !together.unrequested.is_empty()
+        {
+            self.request_next_change(scope);
         }
         true
     }
 
     /// Handles an event of the common PeerConnection. `answers` is the name of the request that it
     /// answers.
-    pub(super) fn everybody_event(
+    pub(super) fn handle_shared_event(
         &mut self,
-        scope: &mut Scope<'_>,
+        scope: &mut SignallingContext<'_>,
         answers: Option<&'static str>,
         data: &Value,
         offers: bool,
     ) {
-        let Some(change) = &mut self.room.together.change else {
+        let Some(change) = &mut self.room.shared.pending_change else {
             return;
         };
         let started = data["started"].as_str() == Some("ok") || answers == Some("start");
@@ -255,8 +259,10 @@ impl Janus {
         let how = data["videoroom"].as_str();
         match change.stage {
             Stage::Offered if started => {
-                scope.recorder.add(m::VIDEO_SWITCHES, change.switched);
-                for (_, since) in &change.due {
+                scope
+                    .recorder
+                    .add(m::VIDEO_SWITCHES, change.switched_videos);
+                for (_, since) in &change.due_speakers {
                     let waited = scope.now.since(*since).as_nanos() as u64;
                     scope.recorder.record(m::SWITCH_DELAY, waited);
                 }
@@ -271,7 +277,7 @@ impl Janus {
             _ => return,
         }
         // Publishers that came meanwhile are requested now.
-        self.room.together.change = None;
-        self.ask_for_waiting(scope);
+        self.room.shared.pending_change = None;
+        self.request_next_change(scope);
     }
 }

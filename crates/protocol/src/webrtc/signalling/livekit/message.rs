@@ -71,9 +71,9 @@ pub(super) enum Response {
     Pong(Pong),
     /// Reason why a track of another participant is not delivered.
     #[prost(message, tag = "21")]
-    Subscription(SubscriptionResponse),
+    SubscriptionFailed(SubscriptionResponse),
     #[prost(message, tag = "22")]
-    Answered(RequestResponse),
+    RequestResult(RequestResponse),
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -345,7 +345,7 @@ pub(super) struct Pong {
 /// Result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enumeration)]
 #[repr(i32)]
-pub(super) enum Refusal {
+pub(super) enum RequestReason {
     Ok = 0,
     NotFound = 1,
     NotAllowed = 2,
@@ -357,7 +357,7 @@ pub(super) enum Refusal {
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct RequestResponse {
-    #[prost(enumeration = "Refusal", tag = "2")]
+    #[prost(enumeration = "RequestReason", tag = "2")]
     pub(super) reason: i32,
     #[prost(string, tag = "3")]
     pub(super) message: String,

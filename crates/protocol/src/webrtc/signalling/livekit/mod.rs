@@ -9,39 +9,42 @@ mod room;
 mod token;
 mod tracks;
 
-pub use tracks::{LAYER_NAMES, SentLayer};
+pub use tracks::{LAYER_RIDS, SentLayer};
 
 use std::time::Duration;
 
 use measure::Time;
 use prost::Message as _;
 
-use super::socket::{Came, Socket};
-use super::{Common, Direction, PeerNumber, Scope, Signalling, Target, Wanted};
+use super::socket::{SocketEvent, WebsocketClient};
+use super::{
+    CommonSettings, Direction, PeerNumber, Signalling, SignallingAction, SignallingContext,
+    SignallingTarget,
+};
 use crate::http1::Url;
-use crate::mix::mix;
-use crate::session::Closed;
+use crate::mix::derive_seed;
+use crate::session::CloseReason;
 use crate::webrtc::failure::Failure;
 use crate::webrtc::metrics as m;
 use crate::websocket;
 
 use message::{
-    DisconnectReason, LeaveAction, LeaveRequest, Ping, Refusal, Request, Response,
+    DisconnectReason, LeaveAction, LeaveRequest, Ping, Request, RequestReason, Response,
     SessionDescription, SignalRequest, SignalResponse, SignalTarget, StreamState,
     SubscriptionError, TrickleRequest,
 };
-use room::Room;
+use room::RoomState;
 use token::{Grant, token};
 
 /// Version of the protocol: the first in which a server reports what it refuses.
 const VERSION: u32 = 15;
 
 /// Maximum length of a message, in bytes. The list of a room of a thousand is shorter.
-const LONGEST: usize = 1024 * 1024;
+const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 
 /// Maximum length of a description, in bytes. The server writes about 3,000 for each participant
 /// with audio and video, because it offers all codecs again.
-const SDP_LONGEST: usize = 1_000_000;
+const SDP_BYTES_MAX: usize = 1_000_000;
 
 /// Bounds of the ping interval that a server may request.
 const PING_EVERY_MIN: Duration = Duration::from_secs(1);
@@ -57,7 +60,7 @@ const SUBSCRIBER: PeerNumber = PeerNumber(1);
 pub struct Settings {
     /// Settings of all kinds of signalling. Their token is sent unchanged. Without a token, one is
     /// made from `key`.
-    pub common: Common,
+    pub common: CommonSettings,
     /// Name of the room.
     pub room: String,
     /// Name and secret of the API key with which tokens are made.
@@ -89,44 +92,44 @@ enum Phase {
     InRoom,
     /// The leave request was sent.
     Leaving,
-    Over,
+    Ended,
 }
 
 /// Client in a room of LiveKit.
 #[derive(Debug)]
 pub struct LiveKit {
     settings: Settings,
-    at: Url,
+    server_url: Url,
     /// URL in failure details, without user name and password.
-    url: String,
+    shown_url: String,
     /// Wall-clock time at [`Time::ZERO`], since 1970.
     wall_clock: Duration,
     phase: Phase,
-    socket: Socket,
+    socket: WebsocketClient,
     /// Start of the current step.
-    asked: Time,
+    step_started_at: Time,
     /// True if the connection is open or being opened.
-    open: bool,
-    room: Room,
+    has_connection: bool,
+    room: RoomState,
     server_version: String,
     /// Tracks that were announced to the server, and that it has not accepted yet.
-    tracks: Vec<String>,
+    unaccepted_tracks: Vec<String>,
     /// Time when they were announced.
     tracks_asked: Time,
     /// Our offer, until the server has accepted its tracks.
-    offer: Option<String>,
+    pending_offer: Option<String>,
     /// Time when our offer was sent. `None` once it is answered.
-    offered: Option<Time>,
+    offer_sent_at: Option<Time>,
     /// Time since which the server's first offer is awaited.
-    offer_awaited: Option<Time>,
+    offer_awaited_since: Option<Time>,
     /// Id of the server's last offer.
     offer_id: u32,
     /// Ping interval that the server has requested.
-    ping_every: Option<Duration>,
+    ping_interval: Option<Duration>,
     /// Time of the next ping.
     ping_at: Time,
     /// Time of the first ping that is unanswered.
-    pinged: Option<Time>,
+    ping_sent_at: Option<Time>,
 }
 
 impl LiveKit {
@@ -136,25 +139,25 @@ impl LiveKit {
         let secure = if url.is_secure() { "s" } else { "" };
         let path = url.target().trim_end_matches('/').to_owned();
         LiveKit {
-            url: format!("ws{secure}://{}{path}/rtc", url.authority()),
+            shown_url: format!("ws{secure}://{}{path}/rtc", url.authority()),
             settings,
-            at: url,
+            server_url: url,
             wall_clock: Duration::ZERO,
             phase: Phase::Idle,
-            socket: Socket::new(LONGEST, seed),
-            asked: Time::ZERO,
-            open: false,
-            room: Room::default(),
+            socket: WebsocketClient::new(MESSAGE_BYTES_MAX, seed),
+            step_started_at: Time::ZERO,
+            has_connection: false,
+            room: RoomState::default(),
             server_version: String::new(),
-            tracks: Vec::new(),
+            unaccepted_tracks: Vec::new(),
             tracks_asked: Time::ZERO,
-            offer: None,
-            offered: None,
-            offer_awaited: None,
+            pending_offer: None,
+            offer_sent_at: None,
+            offer_awaited_since: None,
             offer_id: 0,
-            ping_every: None,
+            ping_interval: None,
             ping_at: Time::NEVER,
-            pinged: None,
+            ping_sent_at: None,
         }
     }
 
@@ -167,7 +170,7 @@ impl LiveKit {
         // Two runs with one seed, perhaps on two machines, would otherwise have clients with the
         // same identities. The server would then remove the earlier clients.
         let run = self.wall_clock.as_nanos() as u64;
-        let identity = mix(&[self.settings.common.seed, 22, run]);
+        let identity = derive_seed(&[self.settings.common.seed, 22, run]);
         let identity = format!("streamgauge-{identity:016x}");
         let grant = Grant {
             api_key,
@@ -183,7 +186,7 @@ impl LiveKit {
         ))
     }
 
-    fn say(&mut self, scope: &mut Scope<'_>, request: Request) {
+    fn send(&mut self, scope: &mut SignallingContext<'_>, request: Request) {
         let message = SignalRequest {
             message: Some(request),
         };
@@ -191,41 +194,41 @@ impl LiveKit {
             .send(scope, websocket::BINARY, &message.encode_to_vec());
     }
 
-    fn fail(&mut self, scope: &mut Scope<'_>, failure: Failure, what: &str) {
-        if self.phase == Phase::Over {
+    fn fail(&mut self, scope: &mut SignallingContext<'_>, failure: Failure, what: &str) {
+        if self.phase == Phase::Ended {
             return;
         }
-        if self.open && matches!(self.phase, Phase::Joining | Phase::InRoom) {
+        if self.has_connection && matches!(self.phase, Phase::Joining | Phase::InRoom) {
             // Otherwise the client would stay in the room without sending, until the server's ICE
             // fails.
-            let request = leave(DisconnectReason::ClientInitiated);
-            self.say(scope, request);
+            let request = leave_request(DisconnectReason::ClientInitiated);
+            self.send(scope, request);
         }
-        self.phase = Phase::Over;
-        if std::mem::take(&mut self.open) {
-            scope.want(Wanted::HangUp);
+        self.phase = Phase::Ended;
+        if std::mem::take(&mut self.has_connection) {
+            scope.push(SignallingAction::Disconnect);
         }
-        scope.fail(failure, format!("{what} ({})", self.url));
+        scope.fail(failure, format!("{what} ({})", self.shown_url));
     }
 
-    fn left(&mut self, scope: &mut Scope<'_>) {
-        if self.phase == Phase::Over {
+    fn finish(&mut self, scope: &mut SignallingContext<'_>) {
+        if self.phase == Phase::Ended {
             return;
         }
-        self.phase = Phase::Over;
-        if std::mem::take(&mut self.open) {
-            scope.want(Wanted::HangUp);
+        self.phase = Phase::Ended;
+        if std::mem::take(&mut self.has_connection) {
+            scope.push(SignallingAction::Disconnect);
         }
-        scope.want(Wanted::Left);
+        scope.push(SignallingAction::Left);
     }
 
     /// Handles bytes of the answer to the request for a WebSocket. Returns `true` once it is open.
-    fn upgrade(&mut self, scope: &mut Scope<'_>, bytes: &mut &[u8]) -> bool {
-        match self.socket.answered(bytes) {
+    fn upgrade(&mut self, scope: &mut SignallingContext<'_>, bytes: &mut &[u8]) -> bool {
+        match self.socket.handle_upgrade(bytes) {
             Ok(true) => {}
             Ok(false) => return false,
             Err((status, why)) => {
-                let failure = status.map_or(Failure::WebsocketRefused, Failure::of_status);
+                let failure = status.map_or(Failure::WebsocketRefused, Failure::from_status);
                 if status.is_some() {
                     scope.recorder.add(m::RESPONSES, 1);
                     scope.recorder.add(m::REFUSALS, 1);
@@ -234,7 +237,7 @@ impl LiveKit {
                 return false;
             }
         }
-        let waited = scope.now.since(self.asked);
+        let waited = scope.now.since(self.step_started_at);
         scope
             .recorder
             .record(m::WEBSOCKET_DELAY, waited.as_nanos() as u64);
@@ -242,46 +245,46 @@ impl LiveKit {
         true
     }
 
-    fn message(&mut self, scope: &mut Scope<'_>, message: Response) {
+    fn message(&mut self, scope: &mut SignallingContext<'_>, message: Response) {
         if self.phase == Phase::Leaving {
             if let Response::Leave(_) = message {
-                self.left(scope);
+                self.finish(scope);
             }
             return;
         }
         match message {
             Response::Join(joined) if self.phase == Phase::Joining => self.joined(scope, joined),
-            Response::Leave(leave) => self.told_to_leave(scope, &leave),
-            Response::Answered(answer) => {
-                let reason = Refusal::try_from(answer.reason);
-                if matches!(reason, Ok(Refusal::Ok | Refusal::Queued)) {
+            Response::Leave(leave) => self.handle_leave(scope, &leave),
+            Response::RequestResult(answer) => {
+                let reason = RequestReason::try_from(answer.reason);
+                if matches!(reason, Ok(RequestReason::Ok | RequestReason::Queued)) {
                     return;
                 }
                 scope.recorder.add(m::RESPONSES, 1);
                 scope.recorder.add(m::REFUSALS, 1);
                 let name = reason.map_or(answer.reason.to_string(), |reason| format!("{reason:?}"));
                 let failure = match reason {
-                    Ok(Refusal::NotAllowed) => Failure::Forbidden,
-                    Ok(Refusal::NotFound) => Failure::NotFound,
-                    Ok(Refusal::LimitExceeded) => Failure::Overloaded,
-                    _ => Failure::Refused,
+                    Ok(RequestReason::NotAllowed) => Failure::Forbidden,
+                    Ok(RequestReason::NotFound) => Failure::NotFound,
+                    Ok(RequestReason::LimitExceeded) => Failure::Overloaded,
+                    _ => Failure::OtherRefusal,
                 };
                 let words = shortened(&answer.message);
                 self.fail(scope, failure, &format!("{name}: {words}"));
             }
             // All other messages are for clients in the room.
             _ if self.phase != Phase::InRoom => {}
-            Response::Offer(offer) => self.offered(scope, offer),
-            Response::Answer(answer) => self.answered(scope, answer),
+            Response::Offer(offer) => self.handle_offer(scope, offer),
+            Response::Answer(answer) => self.handle_answer(scope, answer),
             Response::Trickle(trickle) => candidate(scope, &trickle),
             Response::Update(update) => {
                 self.room.update(scope.now, &update.participants);
                 self.choose_layers(scope, &update.participants);
             }
             Response::TrackPublished(published) => {
-                let before = self.tracks.len();
-                self.tracks.retain(|own| *own != published.cid);
-                if self.tracks.len() < before {
+                let before = self.unaccepted_tracks.len();
+                self.unaccepted_tracks.retain(|own| *own != published.cid);
+                if self.unaccepted_tracks.len() < before {
                     scope.recorder.add(m::RESPONSES, 1);
                 }
                 self.offer_if_ready(scope);
@@ -290,8 +293,8 @@ impl LiveKit {
                 let mut states = update.states.iter();
                 if states.any(|own| own.state == StreamState::Paused as i32) {
                     let kind = "stream_paused";
-                    let text = format!("the server paused streams ({})", self.url);
-                    scope.want(Wanted::Note { kind, text });
+                    let text = format!("the server paused streams ({})", self.shown_url);
+                    scope.push(SignallingAction::Note { kind, text });
                 }
             }
             Response::TrackUnpublished(track) => {
@@ -301,17 +304,17 @@ impl LiveKit {
             Response::Mute(track) => {
                 let what = if track.muted { "mutes" } else { "unmutes" };
                 let track = shortened(&track.sid);
-                let text = format!("the server {what} track {track} ({})", self.url);
+                let text = format!("the server {what} track {track} ({})", self.shown_url);
                 let kind = "track_muted";
-                scope.want(Wanted::Note { kind, text });
+                scope.push(SignallingAction::Note { kind, text });
             }
-            Response::Subscription(failed) => {
+            Response::SubscriptionFailed(failed) => {
                 let error = SubscriptionError::try_from(failed.error);
                 let why = error.map_or(failed.error.to_string(), |error| format!("{error:?}"));
-                self.room.will_not_come(&failed.track_sid, why);
+                self.room.set_missing(&failed.track_sid, why);
             }
             Response::Pong(_) => {
-                if self.pinged.take().is_some() {
+                if self.ping_sent_at.take().is_some() {
                     scope.recorder.add(m::RESPONSES, 1);
                 }
             }
@@ -319,9 +322,9 @@ impl LiveKit {
         }
     }
 
-    fn joined(&mut self, scope: &mut Scope<'_>, joined: message::JoinResponse) {
+    fn joined(&mut self, scope: &mut SignallingContext<'_>, joined: message::JoinResponse) {
         scope.recorder.add(m::RESPONSES, 1);
-        let waited = scope.now.since(self.asked);
+        let waited = scope.now.since(self.step_started_at);
         scope
             .recorder
             .record(m::JOIN_DELAY, waited.as_nanos() as u64);
@@ -332,30 +335,30 @@ impl LiveKit {
             let what = "the token does not permit subscribing: write `subscribe: nobody`";
             return self.fail(scope, Failure::Forbidden, what);
         }
-        self.room.enter(joined.participant.map(|own| own.sid));
+        self.room.set_own_sid(joined.participant.map(|own| own.sid));
         self.room.update(scope.now, &joined.other_participants);
         self.choose_layers(scope, &joined.other_participants);
         let every = u64::try_from(joined.ping_interval).unwrap_or(0);
         if every > 0 {
             let every = Duration::from_secs(every).clamp(PING_EVERY_MIN, PING_EVERY_MAX);
-            self.ping_every = Some(every);
+            self.ping_interval = Some(every);
             self.ping_at = scope.now + every;
         }
         if self.settings.publishes {
-            scope.want(Wanted::Offer {
+            scope.push(SignallingAction::CreateOffer {
                 peer: PUBLISHER,
                 direction: Direction::Send,
             });
         }
         if self.settings.subscribes {
-            self.offer_awaited = Some(scope.now);
-            if self.room.is_busy() {
-                scope.want(Wanted::Expect);
+            self.offer_awaited_since = Some(scope.now);
+            if self.room.has_publishers() {
+                scope.push(SignallingAction::ExpectMedia);
             }
         }
     }
 
-    fn told_to_leave(&mut self, scope: &mut Scope<'_>, leave: &LeaveRequest) {
+    fn handle_leave(&mut self, scope: &mut SignallingContext<'_>, leave: &LeaveRequest) {
         let reason = DisconnectReason::try_from(leave.reason);
         let failure = match reason {
             Ok(DisconnectReason::DuplicateIdentity) => Failure::Conflict,
@@ -380,28 +383,28 @@ impl LiveKit {
     }
 
     /// Handles an offer of the server.
-    fn offered(&mut self, scope: &mut Scope<'_>, offer: SessionDescription) {
-        if let Some(since) = self.offer_awaited.take() {
+    fn handle_offer(&mut self, scope: &mut SignallingContext<'_>, offer: SessionDescription) {
+        if let Some(since) = self.offer_awaited_since.take() {
             let waited = scope.now.since(since);
             scope
                 .recorder
                 .record(m::OFFER_DELAY, waited.as_nanos() as u64);
         }
         let SessionDescription { sdp, id, .. } = offer;
-        if sdp.len() > SDP_LONGEST {
+        if sdp.len() > SDP_BYTES_MAX {
             let what = format!("a session description of {} bytes", sdp.len());
             return self.fail(scope, Failure::SdpTooLong, &what);
         }
         self.offer_id = id;
-        scope.want(Wanted::Answer {
+        scope.push(SignallingAction::AnswerOffer {
             peer: SUBSCRIBER,
             offer: sdp,
         });
     }
 
     /// Handles the answer to our offer. An unexpected answer is ignored.
-    fn answered(&mut self, scope: &mut Scope<'_>, answer: SessionDescription) {
-        let Some(since) = self.offered.take() else {
+    fn handle_answer(&mut self, scope: &mut SignallingContext<'_>, answer: SessionDescription) {
+        let Some(since) = self.offer_sent_at.take() else {
             return;
         };
         scope.recorder.add(m::RESPONSES, 1);
@@ -410,18 +413,24 @@ impl LiveKit {
             .recorder
             .record(m::ANSWER_DELAY, waited.as_nanos() as u64);
         let sdp = answer.sdp;
-        if sdp.len() > SDP_LONGEST {
+        if sdp.len() > SDP_BYTES_MAX {
             let what = format!("a session description of {} bytes", sdp.len());
             return self.fail(scope, Failure::SdpTooLong, &what);
         }
-        scope.want(Wanted::Answered {
+        scope.push(SignallingAction::RemoteAnswer {
             peer: PUBLISHER,
             answer: sdp,
         });
     }
 
     /// Sends one of our descriptions, followed by its candidates if they trickle.
-    fn describe(&mut self, scope: &mut Scope<'_>, target: SignalTarget, id: u32, sdp: String) {
+    fn send_description(
+        &mut self,
+        scope: &mut SignallingContext<'_>,
+        target: SignalTarget,
+        id: u32,
+        sdp: String,
+    ) {
         let (sdp, candidates) = match self.settings.trickle {
             true => super::split_candidates(&sdp),
             false => (sdp, Vec::new()),
@@ -435,7 +444,7 @@ impl LiveKit {
             SignalTarget::Publisher => Request::Offer(description("offer", sdp)),
             SignalTarget::Subscriber => Request::Answer(description("answer", sdp)),
         };
-        self.say(scope, request);
+        self.send(scope, request);
         for candidate in candidates {
             let init = serde_json::json!({"candidate": candidate, "sdpMLineIndex": 0});
             let request = TrickleRequest {
@@ -443,71 +452,77 @@ impl LiveKit {
                 target: target as i32,
                 is_final: false,
             };
-            self.say(scope, Request::Trickle(request));
+            self.send(scope, Request::Trickle(request));
         }
     }
 
     /// Returns what has been awaited from the server for longest, and since when.
-    fn oldest(&self) -> Option<(&'static str, Time)> {
-        let tracks = (!self.tracks.is_empty()).then_some(self.tracks_asked);
+    fn oldest_awaited(&self) -> Option<(&'static str, Time)> {
+        let tracks = (!self.unaccepted_tracks.is_empty()).then_some(self.tracks_asked);
         let step = match self.phase {
-            Phase::Upgrading => Some(("the WebSocket handshake", self.asked)),
-            Phase::Joining => Some(("the answer to the join request", self.asked)),
-            Phase::Leaving => return Some(("the end of the session", self.asked)),
+            Phase::Upgrading => Some(("the WebSocket handshake", self.step_started_at)),
+            Phase::Joining => Some(("the answer to the join request", self.step_started_at)),
+            Phase::Leaving => return Some(("the end of the session", self.step_started_at)),
             Phase::InRoom => None,
-            Phase::Idle | Phase::Connecting | Phase::Over => return None,
+            Phase::Idle | Phase::Connecting | Phase::Ended => return None,
         };
         let all = [
             step,
             tracks.map(|since| ("the answer to `add_track`", since)),
-            self.offered.map(|since| ("the answer to `offer`", since)),
-            self.offer_awaited
+            self.offer_sent_at
+                .map(|since| ("the answer to `offer`", since)),
+            self.offer_awaited_since
                 .map(|since| ("the server's offer", since)),
-            self.pinged.map(|since| ("the answer to `ping`", since)),
+            self.ping_sent_at
+                .map(|since| ("the answer to `ping`", since)),
         ];
         all.into_iter().flatten().min_by_key(|(_, since)| *since)
     }
 }
 
 impl Signalling for LiveKit {
-    fn begin(&mut self, scope: &mut Scope<'_>) {
+    fn begin(&mut self, scope: &mut SignallingContext<'_>) {
         self.phase = Phase::Connecting;
-        self.asked = scope.now;
-        self.open = true;
-        scope.want(Wanted::Connect(Target {
-            host: self.at.host().to_owned(),
-            port: self.at.port(),
-            secure: self.at.is_secure(),
+        self.step_started_at = scope.now;
+        self.has_connection = true;
+        scope.push(SignallingAction::Connect(SignallingTarget {
+            host: self.server_url.host().to_owned(),
+            port: self.server_url.port(),
+            secure: self.server_url.is_secure(),
         }));
     }
 
-    fn tell_wall_clock(&mut self, wall_clock: Duration) {
+    fn set_wall_clock(&mut self, wall_clock: Duration) {
         self.wall_clock = wall_clock;
     }
 
-    fn connected(&mut self, scope: &mut Scope<'_>) {
+    fn connected(&mut self, scope: &mut SignallingContext<'_>) {
         if self.phase != Phase::Connecting {
             return;
         }
         let subscribe = u8::from(self.settings.subscribes);
-        let url = format!("{}?protocol={VERSION}&auto_subscribe={subscribe}", self.url);
+        let url = format!(
+            "{}?protocol={VERSION}&auto_subscribe={subscribe}",
+            self.shown_url
+        );
         let (Ok(url), Some(token)) = (websocket::parse_url(&url), self.token(scope.now)) else {
             return self.fail(scope, Failure::Unauthorized, "no token");
         };
         self.phase = Phase::Upgrading;
-        self.asked = scope.now;
+        self.step_started_at = scope.now;
         scope.recorder.add(m::REQUESTS, 1);
-        self.socket.begin(scope, &url, format!("Bearer {token}"));
+        self.socket
+            .send_upgrade(scope, &url, format!("Bearer {token}"));
     }
 
-    fn bytes(&mut self, scope: &mut Scope<'_>, mut bytes: &[u8]) {
+    fn bytes(&mut self, scope: &mut SignallingContext<'_>, mut bytes: &[u8]) {
         if self.phase == Phase::Upgrading && !self.upgrade(scope, &mut bytes) {
             return;
         }
-        while self.phase != Phase::Over {
+        while self.phase != Phase::Ended {
             match self.socket.next(scope, &mut bytes) {
                 Ok(None) => break,
-                Ok(Some(Came::Message(body))) => match SignalResponse::decode(&body[..]) {
+                Ok(Some(SocketEvent::Message(body))) => match SignalResponse::decode(&body[..]) {
                     Ok(SignalResponse {
                         message: Some(message),
                     }) => self.message(scope, message),
@@ -515,8 +530,10 @@ impl Signalling for LiveKit {
                     Ok(SignalResponse { message: None }) => {}
                     Err(why) => self.fail(scope, Failure::MalformedMessage, &why.to_string()),
                 },
-                Ok(Some(Came::Close(_))) if self.phase == Phase::Leaving => self.left(scope),
-                Ok(Some(Came::Close(code))) => {
+                Ok(Some(SocketEvent::Close(_))) if self.phase == Phase::Leaving => {
+                    self.finish(scope)
+                }
+                Ok(Some(SocketEvent::Close(code))) => {
                     let code = code.map_or("none".to_owned(), |code| code.to_string());
                     let what = format!("the server closed the WebSocket with code {code}");
                     self.fail(scope, Failure::SignallingClosed, &what);
@@ -528,25 +545,30 @@ impl Signalling for LiveKit {
         }
     }
 
-    fn closed(&mut self, scope: &mut Scope<'_>, how: Closed) {
-        self.open = false;
+    fn closed(&mut self, scope: &mut SignallingContext<'_>, how: CloseReason) {
+        self.has_connection = false;
         if self.phase == Phase::Leaving {
-            return self.left(scope);
+            return self.finish(scope);
         }
-        let (failure, what) = super::ended(how);
+        let (failure, what) = super::closed_failure(how);
         self.fail(scope, failure, &what);
     }
 
-    fn described(&mut self, scope: &mut Scope<'_>, peer: PeerNumber, sdp: &str) {
+    fn local_description(
+        &mut self,
+        scope: &mut SignallingContext<'_>,
+        peer: PeerNumber,
+        sdp: &str,
+    ) {
         if self.phase != Phase::InRoom {
             return;
         }
         if peer == PUBLISHER {
-            self.offer = Some(sdp.to_owned());
+            self.pending_offer = Some(sdp.to_owned());
             self.add_tracks(scope, sdp);
             return self.offer_if_ready(scope);
         }
-        self.describe(
+        self.send_description(
             scope,
             SignalTarget::Subscriber,
             self.offer_id,
@@ -554,54 +576,54 @@ impl Signalling for LiveKit {
         );
     }
 
-    fn stands(&mut self, _scope: &mut Scope<'_>, _peer: PeerNumber) {}
+    fn peer_connected(&mut self, _scope: &mut SignallingContext<'_>, _peer: PeerNumber) {}
 
     fn deadline(&self) -> Option<Time> {
         let timeout = self.settings.common.request_timeout;
-        let answer = self.oldest().map(|(_, since)| since + timeout);
+        let answer = self.oldest_awaited().map(|(_, since)| since + timeout);
         let ping =
             (self.phase == Phase::InRoom && self.ping_at != Time::NEVER).then_some(self.ping_at);
         answer.into_iter().chain(ping).min()
     }
 
-    fn look(&mut self, scope: &mut Scope<'_>) {
+    fn handle_due(&mut self, scope: &mut SignallingContext<'_>) {
         let timeout = self.settings.common.request_timeout;
-        if let Some((what, since)) = self.oldest()
+        if let Some((what, since)) = self.oldest_awaited()
             && scope.now >= since + timeout
         {
             if self.phase == Phase::Leaving {
-                return self.left(scope);
+                return self.finish(scope);
             }
             let what = format!("waited for {what} for {:.3} s", timeout.as_secs_f64());
             return self.fail(scope, Failure::RequestTimeout, &what);
         }
-        if let Some(every) = self.ping_every
+        if let Some(every) = self.ping_interval
             && self.phase == Phase::InRoom
             && scope.now >= self.ping_at
         {
             self.ping_at = scope.now + every;
-            self.pinged.get_or_insert(scope.now);
+            self.ping_sent_at.get_or_insert(scope.now);
             scope.recorder.add(m::REQUESTS, 1);
             let timestamp = scope.now.since(Time::ZERO).as_millis() as i64;
-            self.say(scope, Request::Ping(Ping { timestamp }));
+            self.send(scope, Request::Ping(Ping { timestamp }));
         }
     }
 
-    fn leave(&mut self, scope: &mut Scope<'_>) {
+    fn leave(&mut self, scope: &mut SignallingContext<'_>) {
         match self.phase {
             Phase::InRoom => {
                 // The server closes the connection.
-                self.say(scope, leave(DisconnectReason::ClientInitiated));
+                self.send(scope, leave_request(DisconnectReason::ClientInitiated));
                 self.phase = Phase::Leaving;
-                self.asked = scope.now;
+                self.step_started_at = scope.now;
             }
-            Phase::Leaving | Phase::Over => {}
-            _ => self.left(scope),
+            Phase::Leaving | Phase::Ended => {}
+            _ => self.finish(scope),
         }
     }
 
     fn expects_media(&self) -> bool {
-        self.settings.subscribes && self.room.is_busy()
+        self.settings.subscribes && self.room.has_publishers()
     }
 
     fn muted_until(&self, track: &str) -> Option<Time> {
@@ -613,17 +635,17 @@ impl Signalling for LiveKit {
         all.map(|(track, why)| (&track[..], &why[..])).collect()
     }
 
-    fn waits(&self) -> Option<(Time, String)> {
+    fn awaited(&self) -> Option<(Time, String)> {
         let (what, since) = match self.phase {
-            Phase::Connecting => ("a connection", self.asked),
-            _ => self.oldest()?,
+            Phase::Connecting => ("a connection", self.step_started_at),
+            _ => self.oldest_awaited()?,
         };
-        Some((since, format!("for {what} ({})", self.url)))
+        Some((since, format!("for {what} ({})", self.shown_url)))
     }
 }
 
 /// Returns the message by which the client leaves.
-fn leave(reason: DisconnectReason) -> Request {
+fn leave_request(reason: DisconnectReason) -> Request {
     Request::Leave(LeaveRequest {
         reason: reason as i32,
         action: LeaveAction::Disconnect as i32,
@@ -631,7 +653,7 @@ fn leave(reason: DisconnectReason) -> Request {
 }
 
 /// Passes a candidate of the server on.
-fn candidate(scope: &mut Scope<'_>, trickle: &TrickleRequest) {
+fn candidate(scope: &mut SignallingContext<'_>, trickle: &TrickleRequest) {
     let Ok(init) = serde_json::from_str::<serde_json::Value>(&trickle.candidate_init) else {
         return;
     };
@@ -641,7 +663,7 @@ fn candidate(scope: &mut Scope<'_>, trickle: &TrickleRequest) {
         Err(_) => return,
     };
     if let Some(candidate) = init["candidate"].as_str().filter(|text| !text.is_empty()) {
-        scope.want(Wanted::Candidate {
+        scope.push(SignallingAction::RemoteCandidate {
             peer,
             candidate: candidate.to_owned(),
         });

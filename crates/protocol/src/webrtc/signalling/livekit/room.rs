@@ -10,54 +10,54 @@ use crate::webrtc::signalling::FEEDS_MAX;
 /// Maximum length of the id of a participant or track that is kept, in bytes. Servers choose ids.
 const SID_MAX: usize = 256;
 
-/// Maximum number of tracks in each collection of [`Room`].
+/// Maximum number of tracks in each collection of [`RoomState`].
 const TRACKS_MAX: usize = 2 * FEEDS_MAX;
 
 /// State of the client's room.
 #[derive(Debug, Default)]
-pub(super) struct Room {
+pub(super) struct RoomState {
     /// Id of the client.
-    own: Option<String>,
+    own_sid: Option<String>,
     /// Participants that publish.
-    feeds: BTreeSet<String>,
+    publishers: BTreeSet<String>,
     /// Tracks of each participant.
     tracks: BTreeMap<String, Vec<String>>,
     /// Number of tracks in `tracks`.
-    count: usize,
+    track_count: usize,
     /// Times until which tracks were muted by their publishers: [`Time::NEVER`] while they are.
     muted: BTreeMap<String, Time>,
-    /// Video tracks that [`Room::new_videos`] has returned.
-    videos: BTreeSet<String>,
+    /// Video tracks that [`RoomState::new_videos`] has returned.
+    known_videos: BTreeSet<String>,
     /// Reasons why tracks are not delivered.
     missing: BTreeMap<String, String>,
 }
 
-impl Room {
+impl RoomState {
     /// Records the client's own id.
-    pub(super) fn enter(&mut self, own: Option<String>) {
-        self.own = own;
+    pub(super) fn set_own_sid(&mut self, own: Option<String>) {
+        self.own_sid = own;
     }
 
     /// Returns `true` if another participant publishes.
-    pub(super) fn is_busy(&self) -> bool {
-        !self.feeds.is_empty()
+    pub(super) fn has_publishers(&self) -> bool {
+        !self.publishers.is_empty()
     }
 
     /// Returns the number of participants that publish.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        self.feeds.len()
+        self.publishers.len()
     }
 
     /// Handles participants that have joined, changed or left.
     pub(super) fn update(&mut self, now: Time, participants: &[ParticipantInfo]) {
         for participant in participants {
             let sid = &participant.sid;
-            if self.own.as_ref() == Some(sid) || sid.len() > SID_MAX {
+            if self.own_sid.as_ref() == Some(sid) || sid.len() > SID_MAX {
                 continue;
             }
             let is_gone = participant.state == ParticipantState::Disconnected as i32;
-            self.list(participant, is_gone);
+            self.update_tracks(participant, is_gone);
             for track in &participant.tracks {
                 let has_room = self.muted.len() < TRACKS_MAX;
                 match (track.muted && !is_gone, self.muted.get_mut(&track.sid)) {
@@ -73,29 +73,29 @@ impl Room {
                 .tracks
                 .iter()
                 .any(|track| !track.muted && track.kind != TrackType::Data as i32);
-            match sends && !is_gone {
-                true if self.feeds.len() < FEEDS_MAX => drop(self.feeds.insert(sid.clone())),
-                true => {}
-                false => drop(self.feeds.remove(sid)),
+            if !sends || is_gone {
+                self.publishers.remove(sid);
+            } else if self.publishers.len() < FEEDS_MAX {
+                self.publishers.insert(sid.clone());
             }
         }
     }
 
     /// Keeps the tracks of a participant, and forgets those that it no longer has.
-    fn list(&mut self, participant: &ParticipantInfo, is_gone: bool) {
+    fn update_tracks(&mut self, participant: &ParticipantInfo, is_gone: bool) {
         let sid = &participant.sid;
         let before = self.tracks.remove(sid).unwrap_or_default();
-        self.count -= before.len();
-        let room = TRACKS_MAX - self.count;
+        self.track_count -= before.len();
+        let room = TRACKS_MAX - self.track_count;
         let tracks = participant.tracks.iter().map(|track| &track.sid);
         let tracks = tracks.filter(|track| !is_gone && track.len() <= SID_MAX);
         let now: Vec<String> = tracks.take(room).cloned().collect();
         let known: BTreeSet<&String> = now.iter().collect();
         for track in before.iter().filter(|track| !known.contains(track)) {
             self.missing.remove(track);
-            self.videos.remove(track);
+            self.known_videos.remove(track);
         }
-        self.count += now.len();
+        self.track_count += now.len();
         if !now.is_empty() {
             self.tracks.insert(sid.clone(), now);
         }
@@ -107,7 +107,7 @@ impl Room {
     }
 
     /// Records why a track is not delivered. Tracks that no participant has are ignored.
-    pub(super) fn will_not_come(&mut self, track: &str, why: String) {
+    pub(super) fn set_missing(&mut self, track: &str, why: String) {
         let mut all = self.tracks.values().flatten();
         if all.any(|known| known == track) {
             self.missing.insert(track.to_owned(), why);
@@ -123,10 +123,10 @@ impl Room {
     pub(super) fn new_videos(&mut self, participants: &[ParticipantInfo]) -> Vec<String> {
         let others = participants
             .iter()
-            .filter(|own| self.own.as_ref() != Some(&own.sid));
+            .filter(|own| self.own_sid.as_ref() != Some(&own.sid));
         let tracks = others.flat_map(|own| &own.tracks);
         let videos = tracks.filter(|track| track.kind == TrackType::Video as i32);
-        let known = &mut self.videos;
+        let known = &mut self.known_videos;
         let is_new = |sid: &&String| {
             let has_room = known.len() < TRACKS_MAX && sid.len() <= SID_MAX;
             has_room && known.insert((*sid).clone())

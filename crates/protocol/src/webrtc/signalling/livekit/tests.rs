@@ -10,13 +10,13 @@ use super::message::{
 };
 use super::*;
 use crate::metrics::CLIENTS;
-use crate::websocket::{Acceptance, Assembly, Item, Limits};
+use crate::websocket::{Limits, Reassembler, Received, ServerHandshake};
 
 const GROUPS: &[&measure::Group] = &[&CLIENTS, &crate::media::rtp::metrics::RTP, &m::WEBRTC];
 
 const LIMITS: Limits = Limits {
-    keep: LONGEST,
-    longest: LONGEST as u64,
+    keep_max: MESSAGE_BYTES_MAX,
+    length_max: MESSAGE_BYTES_MAX as u64,
 };
 
 /// Offer of one audio and one video track, reduced to what is read.
@@ -34,7 +34,7 @@ fn ms(millis: u64) -> Time {
 
 fn settings() -> Settings {
     Settings {
-        common: Common {
+        common: CommonSettings {
             request_timeout: Duration::from_secs(5),
             token: None,
             user_agent: String::new(),
@@ -52,45 +52,47 @@ fn settings() -> Settings {
 }
 
 /// Client side, and a server that a test controls.
-struct Side {
+struct TestClient {
     livekit: LiveKit,
     now: Time,
     recorder: Recorder,
     /// Requested actions other than sending.
-    wanted: Vec<Wanted>,
-    said: Vec<Request>,
+    wanted: Vec<SignallingAction>,
+    requests: Vec<Request>,
     /// Request for the WebSocket.
     request: String,
-    frames: Assembly,
+    frames: Reassembler,
 }
 
-impl Side {
+impl TestClient {
     /// Returns a client that has requested the room.
-    fn asking(settings: Settings) -> Side {
+    fn asking(settings: Settings) -> TestClient {
         let url = websocket::parse_url("ws://127.0.0.1:7880/").expect("a URL");
-        let mut side = Side {
+        let mut side = TestClient {
             livekit: LiveKit::new(settings, url),
             now: ms(1),
             recorder: Recorder::new(Catalogue(GROUPS)),
             wanted: Vec::new(),
-            said: Vec::new(),
+            requests: Vec::new(),
             request: String::new(),
-            frames: Assembly::default(),
+            frames: Reassembler::default(),
         };
-        side.livekit.tell_wall_clock(Duration::from_secs(1_000_000));
+        side.livekit.set_wall_clock(Duration::from_secs(1_000_000));
         side.does(|livekit, scope| livekit.begin(scope));
-        assert!(matches!(&side.wanted[..], [Wanted::Connect(target)] if target.port == 7880));
+        assert!(
+            matches!(&side.wanted[..], [SignallingAction::Connect(target)] if target.port == 7880)
+        );
         side.wanted.clear();
         let mut wanted = VecDeque::new();
-        let mut scope = Scope {
+        let mut scope = SignallingContext {
             now: side.now,
             recorder: &mut side.recorder,
-            wanted: &mut wanted,
+            actions: &mut wanted,
         };
         side.livekit.connected(&mut scope);
         for wanted in wanted {
             match wanted {
-                Wanted::Send(bytes) => side.request += &String::from_utf8_lossy(&bytes),
+                SignallingAction::Send(bytes) => side.request += &String::from_utf8_lossy(&bytes),
                 other => side.wanted.push(other),
             }
         }
@@ -98,20 +100,20 @@ impl Side {
     }
 
     /// Returns a client with an open WebSocket.
-    fn new(settings: Settings) -> Side {
-        let mut side = Side::asking(settings);
-        let mut acceptance = Acceptance::default();
-        let answer = acceptance.take(&mut side.request.as_bytes());
+    fn new(settings: Settings) -> TestClient {
+        let mut side = TestClient::asking(settings);
+        let mut acceptance = ServerHandshake::default();
+        let answer = acceptance.read_request(&mut side.request.as_bytes());
         let answer = answer.expect("a request").expect("it is whole");
         side.bytes(&answer);
         side
     }
 
     /// Returns a client in the room, with others who publish or alone.
-    fn in_room(settings: Settings, others: &[&str]) -> Side {
-        let mut side = Side::new(settings);
+    fn in_room(settings: Settings, others: &[&str]) -> TestClient {
+        let mut side = TestClient::new(settings);
         side.now = ms(30);
-        side.hears(Response::Join(JoinResponse {
+        side.receive(Response::Join(JoinResponse {
             participant: Some(participant("PA_own", false)),
             other_participants: others.iter().map(|sid| participant(sid, true)).collect(),
             server_version: "1.8.4".to_owned(),
@@ -121,25 +123,26 @@ impl Side {
         side
     }
 
-    fn does(&mut self, does: impl FnOnce(&mut LiveKit, &mut Scope<'_>)) {
+    fn does(&mut self, does: impl FnOnce(&mut LiveKit, &mut SignallingContext<'_>)) {
         let mut wanted = VecDeque::new();
-        let mut scope = Scope {
+        let mut scope = SignallingContext {
             now: self.now,
             recorder: &mut self.recorder,
-            wanted: &mut wanted,
+            actions: &mut wanted,
         };
         does(&mut self.livekit, &mut scope);
         for wanted in wanted {
-            let Wanted::Send(bytes) = wanted else {
+            let SignallingAction::Send(bytes) = wanted else {
                 self.wanted.push(wanted);
                 continue;
             };
             let mut rest = &bytes[..];
             while let Some(item) = self.frames.next(true, &LIMITS, &mut rest).expect("frames") {
-                if let Item::Frame(frame) = item {
+                if let Received::Message(frame) = item {
                     let body = frame.body.expect("it is kept");
                     let request = SignalRequest::decode(body).expect("a request");
-                    self.said.push(request.message.expect("it says something"));
+                    self.requests
+                        .push(request.message.expect("it says something"));
                 }
             }
         }
@@ -149,7 +152,7 @@ impl Side {
         self.does(|livekit, scope| livekit.bytes(scope, bytes));
     }
 
-    fn hears(&mut self, response: Response) {
+    fn receive(&mut self, response: Response) {
         let message = SignalResponse {
             message: Some(response),
         };
@@ -164,7 +167,7 @@ impl Side {
 
     fn failure(&self) -> Option<(Failure, &str)> {
         match self.wanted.last() {
-            Some(Wanted::Failed { failure, detail }) => Some((*failure, detail)),
+            Some(SignallingAction::Failed { failure, detail }) => Some((*failure, detail)),
             _ => None,
         }
     }
@@ -204,7 +207,7 @@ fn description(kind: &str, sdp: &str, id: u32) -> SessionDescription {
 
 #[test]
 fn client_requests_its_room_with_its_own_token() {
-    let side = Side::asking(settings());
+    let side = TestClient::asking(settings());
     let first = side.request.lines().next();
     assert_eq!(
         first,
@@ -214,8 +217,8 @@ fn client_requests_its_room_with_its_own_token() {
     let token = lines.find_map(|line| line.strip_prefix("Authorization: Bearer "));
     let token = token.expect("it shows one").to_owned();
     assert_eq!(token.split('.').count(), 3);
-    let given = Side::asking(Settings {
-        common: Common {
+    let given = TestClient::asking(Settings {
+        common: CommonSettings {
             token: Some("given".to_owned()),
             ..settings().common
         },
@@ -225,17 +228,17 @@ fn client_requests_its_room_with_its_own_token() {
     assert!(given.request.contains("Authorization: Bearer given\r\n"));
     assert!(given.request.contains("auto_subscribe=0"));
     let other = Settings {
-        common: Common {
+        common: CommonSettings {
             seed: 8,
             ..settings().common
         },
         ..settings()
     };
     assert!(
-        !Side::asking(other).request.contains(&token),
+        !TestClient::asking(other).request.contains(&token),
         "names differ"
     );
-    let without = Side::asking(Settings {
+    let without = TestClient::asking(Settings {
         key: None,
         ..settings()
     });
@@ -247,40 +250,40 @@ fn client_requests_its_room_with_its_own_token() {
 
 #[test]
 fn tracks_are_announced_before_they_are_offered() {
-    let mut side = Side::in_room(settings(), &[]);
+    let mut side = TestClient::in_room(settings(), &[]);
     assert!(matches!(
         &side.wanted[..],
-        [Wanted::Offer {
+        [SignallingAction::CreateOffer {
             peer: PUBLISHER,
             direction: Direction::Send
         }]
     ));
-    side.does(|livekit, scope| livekit.described(scope, PUBLISHER, OFFER));
-    let tracks = side.said.iter().map(|said| match said {
+    side.does(|livekit, scope| livekit.local_description(scope, PUBLISHER, OFFER));
+    let tracks = side.requests.iter().map(|said| match said {
         Request::AddTrack(track) => (&track.cid[..], track.kind, track.width),
         other => panic!("{other:?}"),
     });
     let tracks = tracks.collect::<Vec<_>>();
     let (audio, video) = (TrackType::Audio as i32, TrackType::Video as i32);
     assert_eq!(tracks, [("video0", video, 640), ("audio1", audio, 0)]);
-    side.hears(published("video0"));
-    side.hears(published("video0"));
-    assert_eq!(side.said.len(), 2, "one is not taken yet");
-    side.hears(published("audio1"));
-    let Some(Request::Offer(offer)) = side.said.last() else {
-        panic!("{:?}", side.said);
+    side.receive(published("video0"));
+    side.receive(published("video0"));
+    assert_eq!(side.requests.len(), 2, "one is not taken yet");
+    side.receive(published("audio1"));
+    let Some(Request::Offer(offer)) = side.requests.last() else {
+        panic!("{:?}", side.requests);
     };
     assert_eq!((&offer.kind[..], &offer.sdp[..]), ("offer", OFFER));
     side.now = ms(40);
-    side.hears(Response::Answer(description("answer", "an answer", 1)));
-    let answered = Wanted::Answered {
+    side.receive(Response::Answer(description("answer", "an answer", 1)));
+    let answered = SignallingAction::RemoteAnswer {
         peer: PUBLISHER,
         answer: "an answer".to_owned(),
     };
     assert_eq!(side.wanted.last(), Some(&answered));
     // A second answer is ignored.
     let before = side.wanted.len();
-    side.hears(Response::Answer(description("answer", "another", 1)));
+    side.receive(Response::Answer(description("answer", "another", 1)));
     assert_eq!(side.wanted.len(), before);
     assert_eq!(
         (side.counted(m::REQUESTS), side.counted(m::RESPONSES)),
@@ -291,7 +294,7 @@ fn tracks_are_announced_before_they_are_offered() {
 #[test]
 fn layers_are_announced_and_chosen_once_for_each_new_track() {
     let layer = |size, bitrate| SentLayer { size, bitrate };
-    let mut side = Side::in_room(
+    let mut side = TestClient::in_room(
         Settings {
             layers: vec![
                 layer(Some((640, 360)), 1_000_000),
@@ -303,9 +306,9 @@ fn layers_are_announced_and_chosen_once_for_each_new_track() {
         },
         &["PA_1"],
     );
-    side.does(|livekit, scope| livekit.described(scope, PUBLISHER, OFFER));
+    side.does(|livekit, scope| livekit.local_description(scope, PUBLISHER, OFFER));
     let layers: Vec<_> = side
-        .said
+        .requests
         .iter()
         .filter_map(|said| match said {
             Request::AddTrack(track) => Some(&track.layers),
@@ -324,8 +327,8 @@ fn layers_are_announced_and_chosen_once_for_each_new_track() {
     ];
     // Audio has no layers.
     assert_eq!(layers, [expected.to_vec(), Vec::new()]);
-    let chosen = |side: &Side| {
-        let settings = side.said.iter().filter_map(|said| match said {
+    let chosen = |side: &TestClient| {
+        let settings = side.requests.iter().filter_map(|said| match said {
             Request::TrackSettings(own) => Some((own.track_sids.join(" "), own.quality)),
             _ => None,
         });
@@ -334,7 +337,7 @@ fn layers_are_announced_and_chosen_once_for_each_new_track() {
     assert_eq!(chosen(&side), [("TR_PA_1".to_owned(), 0)]);
     let all = ["PA_1", "PA_2", "PA_3", "PA_own"];
     for _ in 0..2 {
-        side.hears(Response::Update(ParticipantUpdate {
+        side.receive(Response::Update(ParticipantUpdate {
             participants: all.iter().map(|sid| participant(sid, true)).collect(),
         }));
     }
@@ -344,25 +347,25 @@ fn layers_are_announced_and_chosen_once_for_each_new_track() {
 
 #[test]
 fn offer_of_the_server_is_answered_with_its_id() {
-    let mut side = Side::in_room(settings(), &["PA_1"]);
-    assert!(side.wanted.contains(&Wanted::Expect));
-    side.hears(Response::Offer(description("offer", "its offer", 41)));
-    let answer = Wanted::Answer {
+    let mut side = TestClient::in_room(settings(), &["PA_1"]);
+    assert!(side.wanted.contains(&SignallingAction::ExpectMedia));
+    side.receive(Response::Offer(description("offer", "its offer", 41)));
+    let answer = SignallingAction::AnswerOffer {
         peer: SUBSCRIBER,
         offer: "its offer".to_owned(),
     };
     assert_eq!(side.wanted.last(), Some(&answer));
-    side.does(|livekit, scope| livekit.described(scope, SUBSCRIBER, "ours"));
+    side.does(|livekit, scope| livekit.local_description(scope, SUBSCRIBER, "ours"));
     let ours = Request::Answer(description("answer", "ours", 41));
-    assert_eq!(side.said.last(), Some(&ours));
+    assert_eq!(side.requests.last(), Some(&ours));
     let init = r#"{"candidate":"candidate:1 1 udp 1 127.0.0.1 7882 typ host","sdpMid":"0"}"#;
     for (target, peer) in [(0, PUBLISHER), (1, SUBSCRIBER)] {
-        side.hears(Response::Trickle(TrickleRequest {
+        side.receive(Response::Trickle(TrickleRequest {
             candidate_init: init.to_owned(),
             target,
             is_final: false,
         }));
-        let Some(Wanted::Candidate {
+        let Some(SignallingAction::RemoteCandidate {
             peer: of,
             candidate,
         }) = side.wanted.last()
@@ -375,18 +378,18 @@ fn offer_of_the_server_is_answered_with_its_id() {
 
 #[test]
 fn trickled_candidates_follow_the_offer() {
-    let mut side = Side::in_room(
+    let mut side = TestClient::in_room(
         Settings {
             trickle: true,
             ..settings()
         },
         &[],
     );
-    side.does(|livekit, scope| livekit.described(scope, PUBLISHER, OFFER));
-    side.hears(published("video0"));
-    side.hears(published("audio1"));
-    let [.., Request::Offer(offer), Request::Trickle(trickle)] = &side.said[..] else {
-        panic!("{:?}", side.said);
+    side.does(|livekit, scope| livekit.local_description(scope, PUBLISHER, OFFER));
+    side.receive(published("video0"));
+    side.receive(published("audio1"));
+    let [.., Request::Offer(offer), Request::Trickle(trickle)] = &side.requests[..] else {
+        panic!("{:?}", side.requests);
     };
     assert!(!offer.sdp.contains("candidate"));
     assert!(trickle.candidate_init.contains("127.0.0.1 4000 typ host"));
@@ -394,29 +397,29 @@ fn trickled_candidates_follow_the_offer() {
 
 #[test]
 fn media_is_expected_while_others_send() {
-    let mut side = Side::in_room(settings(), &[]);
+    let mut side = TestClient::in_room(settings(), &[]);
     let update = |participants| Response::Update(ParticipantUpdate { participants });
     assert!(!side.livekit.expects_media());
-    side.hears(update(vec![participant("PA_own", true)]));
+    side.receive(update(vec![participant("PA_own", true)]));
     assert!(
         !side.livekit.expects_media(),
         "the client itself does not count"
     );
-    side.hears(update(vec![
+    side.receive(update(vec![
         participant("PA_1", true),
         participant("PA_2", true),
     ]));
     assert!(side.livekit.expects_media());
-    side.hears(update(vec![participant("PA_1", false)]));
+    side.receive(update(vec![participant("PA_1", false)]));
     let gone = ParticipantInfo {
         state: ParticipantState::Disconnected as i32,
         ..participant("PA_2", true)
     };
-    side.hears(update(vec![gone]));
+    side.receive(update(vec![gone]));
     assert!(!side.livekit.expects_media());
     let mut muted = participant("PA_3", true);
     muted.tracks[0].muted = true;
-    side.hears(update(vec![muted]));
+    side.receive(update(vec![muted]));
     assert!(
         !side.livekit.expects_media(),
         "muted participants do not send"
@@ -425,20 +428,20 @@ fn media_is_expected_while_others_send() {
 
 #[test]
 fn client_pings_as_requested_and_fails_without_an_answer() {
-    let mut side = Side::in_room(settings(), &[]);
-    side.hears(Response::Offer(description("offer", "o", 1)));
+    let mut side = TestClient::in_room(settings(), &[]);
+    side.receive(Response::Offer(description("offer", "o", 1)));
     assert_eq!(side.livekit.deadline(), Some(ms(5_030)));
     side.now = ms(5_030);
-    side.does(|livekit, scope| livekit.look(scope));
-    assert!(matches!(side.said.last(), Some(Request::Ping(_))));
-    side.hears(Response::Pong(Pong {
+    side.does(|livekit, scope| livekit.handle_due(scope));
+    assert!(matches!(side.requests.last(), Some(Request::Ping(_))));
+    side.receive(Response::Pong(Pong {
         last_ping_timestamp: 5_030,
     }));
     side.now = ms(10_030);
-    side.does(|livekit, scope| livekit.look(scope));
+    side.does(|livekit, scope| livekit.handle_due(scope));
     assert_eq!(side.failure(), None, "the first was answered");
     side.now = ms(15_030);
-    side.does(|livekit, scope| livekit.look(scope));
+    side.does(|livekit, scope| livekit.handle_due(scope));
     let (failure, detail) = side.failure().expect("nothing was answered");
     assert_eq!(failure, Failure::RequestTimeout);
     assert!(detail.contains("`ping`"), "{detail}");
@@ -446,30 +449,30 @@ fn client_pings_as_requested_and_fails_without_an_answer() {
 
 #[test]
 fn each_step_times_out() {
-    let wait = |side: &mut Side, what: &str| {
+    let wait = |side: &mut TestClient, what: &str| {
         side.now = side.livekit.deadline().expect("it waits");
-        side.does(|livekit, scope| livekit.look(scope));
+        side.does(|livekit, scope| livekit.handle_due(scope));
         let (failure, detail) = side.failure().expect(what);
         assert_eq!(failure, Failure::RequestTimeout);
         assert!(detail.contains(what), "{detail}");
     };
-    wait(&mut Side::asking(settings()), "the WebSocket");
-    wait(&mut Side::new(settings()), "the answer to the join");
+    wait(&mut TestClient::asking(settings()), "the WebSocket");
+    wait(&mut TestClient::new(settings()), "the answer to the join");
     let quiet = || {
-        let mut side = Side::in_room(settings(), &[]);
+        let mut side = TestClient::in_room(settings(), &[]);
         side.livekit.ping_at = Time::NEVER;
         side
     };
     wait(&mut quiet(), "the server's offer");
     let mut side = quiet();
-    side.hears(Response::Offer(description("offer", "o", 1)));
-    side.does(|livekit, scope| livekit.described(scope, PUBLISHER, OFFER));
+    side.receive(Response::Offer(description("offer", "o", 1)));
+    side.does(|livekit, scope| livekit.local_description(scope, PUBLISHER, OFFER));
     wait(&mut side, "`add_track`");
     let mut side = quiet();
-    side.hears(Response::Offer(description("offer", "o", 1)));
-    side.does(|livekit, scope| livekit.described(scope, PUBLISHER, OFFER));
-    side.hears(published("video0"));
-    side.hears(published("audio1"));
+    side.receive(Response::Offer(description("offer", "o", 1)));
+    side.does(|livekit, scope| livekit.local_description(scope, PUBLISHER, OFFER));
+    side.receive(published("video0"));
+    side.receive(published("audio1"));
     wait(&mut side, "`offer`");
 }
 
@@ -488,7 +491,7 @@ fn refusals_are_failures_with_the_servers_words() {
         ),
         ("503 Service Unavailable", "", Failure::Overloaded),
     ] {
-        let mut side = Side::asking(settings());
+        let mut side = TestClient::asking(settings());
         let length = words.len();
         side.bytes(
             format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n{words}").as_bytes(),
@@ -526,30 +529,30 @@ fn refusals_are_failures_with_the_servers_words() {
             "LiveKit 1.8.4; before 1.9.1",
         ),
     ] {
-        let mut side = Side::in_room(settings(), &[]);
+        let mut side = TestClient::in_room(settings(), &[]);
         let action = LeaveAction::Resume as i32;
-        side.hears(Response::Leave(LeaveRequest { reason, action }));
+        side.receive(Response::Leave(LeaveRequest { reason, action }));
         let (found, detail) = side.failure().expect(words);
         assert_eq!(found, failure);
         assert!(detail.contains(words), "{detail}");
     }
-    let mut side = Side::in_room(settings(), &[]);
+    let mut side = TestClient::in_room(settings(), &[]);
     let answer = |reason, message: &str| {
         let message = message.to_owned();
-        Response::Answered(RequestResponse { reason, message })
+        Response::RequestResult(RequestResponse { reason, message })
     };
-    side.hears(answer(Refusal::Queued as i32, ""));
+    side.receive(answer(RequestReason::Queued as i32, ""));
     assert_eq!(side.failure(), None);
-    side.hears(answer(Refusal::NotAllowed as i32, "may not publish"));
+    side.receive(answer(RequestReason::NotAllowed as i32, "may not publish"));
     let (failure, detail) = side.failure().expect("it is refused");
     assert_eq!(failure, Failure::Forbidden);
     assert!(detail.contains("may not publish"), "{detail}");
     assert_eq!(side.counted(m::RESPONSES), 2);
     // A client that fails leaves the room. The server would keep it otherwise.
-    assert!(matches!(side.said.last(), Some(Request::Leave(_))));
+    assert!(matches!(side.requests.last(), Some(Request::Leave(_))));
     // A token that does not permit subscribing.
     for subscribes in [true, false] {
-        let mut side = Side::new(Settings {
+        let mut side = TestClient::new(Settings {
             subscribes,
             ..settings()
         });
@@ -559,7 +562,7 @@ fn refusals_are_failures_with_the_servers_words() {
             }),
             ..participant("PA_own", false)
         };
-        side.hears(Response::Join(JoinResponse {
+        side.receive(Response::Join(JoinResponse {
             participant: Some(own),
             ..JoinResponse::default()
         }));
@@ -570,13 +573,13 @@ fn refusals_are_failures_with_the_servers_words() {
 
 #[test]
 fn muted_and_undeliverable_tracks_are_known() {
-    let mut side = Side::in_room(settings(), &["PA_1", "PA_2"]);
+    let mut side = TestClient::in_room(settings(), &["PA_1", "PA_2"]);
     let mut update = |at: u64, muted: bool, state: ParticipantState| {
         let mut one = participant("PA_1", true);
         one.tracks[0].muted = muted;
         one.state = state as i32;
         side.now = ms(at);
-        side.hears(Response::Update(ParticipantUpdate {
+        side.receive(Response::Update(ParticipantUpdate {
             participants: vec![one],
         }));
         side.livekit.muted_until("TR_PA_1")
@@ -590,19 +593,19 @@ fn muted_and_undeliverable_tracks_are_known() {
     let gone = ParticipantState::Disconnected;
     assert_eq!(update(6_000, true, gone), Some(ms(6_000)));
     assert_eq!(side.livekit.muted_until("TR_PA_2"), None);
-    side.hears(Response::Subscription(SubscriptionResponse {
+    side.receive(Response::SubscriptionFailed(SubscriptionResponse {
         track_sid: "TR_PA_2".to_owned(),
         error: SubscriptionError::CodecUnsupported as i32,
     }));
     let missing = side.livekit.missing_tracks();
     assert_eq!(missing, [("TR_PA_2", "CodecUnsupported")]);
     // No participant has this track any more.
-    side.hears(Response::Subscription(SubscriptionResponse {
+    side.receive(Response::SubscriptionFailed(SubscriptionResponse {
         track_sid: "TR_PA_1".to_owned(),
         error: SubscriptionError::TrackNotFound as i32,
     }));
     assert_eq!(side.livekit.missing_tracks().len(), 1);
-    side.hears(Response::Update(ParticipantUpdate {
+    side.receive(Response::Update(ParticipantUpdate {
         participants: vec![participant("PA_2", false)],
     }));
     assert_eq!(side.livekit.missing_tracks(), []);
@@ -612,7 +615,7 @@ fn muted_and_undeliverable_tracks_are_known() {
         one.tracks[0].muted = true;
         one
     });
-    side.hears(Response::Update(ParticipantUpdate {
+    side.receive(Response::Update(ParticipantUpdate {
         participants: many.collect(),
     }));
     let known = |at: &u32| side.livekit.muted_until(&format!("TR_PA_{at}")).is_some();
@@ -621,16 +624,16 @@ fn muted_and_undeliverable_tracks_are_known() {
 
 #[test]
 fn unpublishing_a_track_of_the_client_fails_it() {
-    let mut side = Side::in_room(settings(), &["PA_1"]);
+    let mut side = TestClient::in_room(settings(), &["PA_1"]);
     let sid = "TR_ours".to_owned();
     let track = MuteTrackRequest { sid, muted: true };
-    side.hears(Response::Mute(track));
-    let Some(Wanted::Note { kind, text }) = side.wanted.last() else {
+    side.receive(Response::Mute(track));
+    let Some(SignallingAction::Note { kind, text }) = side.wanted.last() else {
         panic!("{:?}", side.wanted);
     };
     assert_eq!(*kind, "track_muted");
     assert!(text.contains("mutes track TR_ours"), "{text}");
-    side.hears(Response::TrackUnpublished(TrackUnpublishedResponse {
+    side.receive(Response::TrackUnpublished(TrackUnpublishedResponse {
         track_sid: "TR_ours".to_owned(),
     }));
     let (failure, detail) = side.failure().expect("it is published no more");
@@ -640,19 +643,19 @@ fn unpublishing_a_track_of_the_client_fails_it() {
 
 #[test]
 fn paused_streams_are_noted() {
-    let mut side = Side::in_room(settings(), &["PA_1"]);
+    let mut side = TestClient::in_room(settings(), &["PA_1"]);
     let state = |state: StreamState| {
         let state = state as i32;
         let states = vec![StreamStateInfo { state }];
         Response::StreamState(StreamStateUpdate { states })
     };
     let before = side.wanted.len();
-    side.hears(state(StreamState::Active));
+    side.receive(state(StreamState::Active));
     assert_eq!(side.wanted.len(), before);
-    side.hears(state(StreamState::Paused));
+    side.receive(state(StreamState::Paused));
     assert!(matches!(
         side.wanted.last(),
-        Some(Wanted::Note {
+        Some(SignallingAction::Note {
             kind: "stream_paused",
             ..
         })
@@ -661,28 +664,28 @@ fn paused_streams_are_noted() {
 
 #[test]
 fn client_leaves_gracefully_and_does_not_wait_forever() {
-    let mut side = Side::in_room(settings(), &[]);
+    let mut side = TestClient::in_room(settings(), &[]);
     side.does(|livekit, scope| livekit.leave(scope));
-    assert!(matches!(side.said.last(), Some(Request::Leave(_))));
-    side.does(|livekit, scope| livekit.closed(scope, Closed::End));
-    assert_eq!(side.wanted.last(), Some(&Wanted::Left));
-    let mut silent = Side::in_room(settings(), &[]);
+    assert!(matches!(side.requests.last(), Some(Request::Leave(_))));
+    side.does(|livekit, scope| livekit.closed(scope, CloseReason::End));
+    assert_eq!(side.wanted.last(), Some(&SignallingAction::Left));
+    let mut silent = TestClient::in_room(settings(), &[]);
     silent.does(|livekit, scope| livekit.leave(scope));
     silent.now = silent.livekit.deadline().expect("it waits");
-    silent.does(|livekit, scope| livekit.look(scope));
-    assert_eq!(silent.wanted.last(), Some(&Wanted::Left));
-    let mut early = Side::asking(settings());
+    silent.does(|livekit, scope| livekit.handle_due(scope));
+    assert_eq!(silent.wanted.last(), Some(&SignallingAction::Left));
+    let mut early = TestClient::asking(settings());
     early.does(|livekit, scope| livekit.leave(scope));
-    assert_eq!(early.wanted.last(), Some(&Wanted::Left));
+    assert_eq!(early.wanted.last(), Some(&SignallingAction::Left));
 }
 
 #[test]
 fn oversized_and_malformed_messages_fail_the_client() {
-    let mut side = Side::in_room(settings(), &[]);
-    let long = "a".repeat(SDP_LONGEST + 1);
-    side.hears(Response::Offer(description("offer", &long, 1)));
+    let mut side = TestClient::in_room(settings(), &[]);
+    let long = "a".repeat(SDP_BYTES_MAX + 1);
+    side.receive(Response::Offer(description("offer", &long, 1)));
     assert_eq!(side.failure().map(|own| own.0), Some(Failure::SdpTooLong));
-    let mut side = Side::in_room(settings(), &[]);
+    let mut side = TestClient::in_room(settings(), &[]);
     // Deeply nested messages.
     let mut nested = Vec::new();
     for _ in 0..1_000 {
@@ -698,17 +701,17 @@ fn oversized_and_malformed_messages_fail_the_client() {
         Some(Failure::MalformedMessage)
     );
     // A message full of participants, of which a limited number is kept.
-    let mut side = Side::in_room(settings(), &[]);
+    let mut side = TestClient::in_room(settings(), &[]);
     let many = (0..20_000).map(|at| participant(&format!("PA_{at}"), true));
-    side.hears(Response::Update(ParticipantUpdate {
+    side.receive(Response::Update(ParticipantUpdate {
         participants: many.collect(),
     }));
     assert_eq!(
         side.livekit.room.len(),
         crate::webrtc::signalling::FEEDS_MAX
     );
-    let mut side = Side::in_room(settings(), &[]);
-    side.hears_bytes(&vec![0; LONGEST + 1]);
+    let mut side = TestClient::in_room(settings(), &[]);
+    side.hears_bytes(&vec![0; MESSAGE_BYTES_MAX + 1]);
     assert_eq!(
         side.failure().map(|own| own.0),
         Some(Failure::MalformedMessage)
@@ -724,8 +727,8 @@ proptest! {
         joined in any::<bool>(),
     ) {
         let mut side = match joined {
-            true => Side::in_room(settings(), &["PA_1"]),
-            false => Side::new(settings()),
+            true => TestClient::in_room(settings(), &["PA_1"]),
+            false => TestClient::new(settings()),
         };
         let mut all = Vec::new();
         for message in &messages {
@@ -734,9 +737,9 @@ proptest! {
         for piece in all.chunks(cut) {
             side.bytes(piece);
         }
-        let failures = side.wanted.iter().filter(|own| matches!(own, Wanted::Failed { .. }));
+        let failures = side.wanted.iter().filter(|own| matches!(own, SignallingAction::Failed { .. }));
         prop_assert!(failures.count() <= 1);
-        if let Some(at) = side.wanted.iter().position(|own| matches!(own, Wanted::Failed { .. })) {
+        if let Some(at) = side.wanted.iter().position(|own| matches!(own, SignallingAction::Failed { .. })) {
             prop_assert_eq!(at, side.wanted.len() - 1);
         }
     }

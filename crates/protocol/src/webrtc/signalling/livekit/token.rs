@@ -9,7 +9,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
 /// Validity of a token. A server checks it only when a client joins.
-const GOOD_FOR: Duration = Duration::from_secs(3600);
+const VALIDITY: Duration = Duration::from_secs(3600);
 
 /// Content of a token.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ pub(super) fn token(grant: &Grant<'_>, secret: &str, now: Duration) -> String {
     let claims = json!({
         "iss": grant.api_key,
         "sub": grant.identity,
-        "exp": (now + GOOD_FOR).as_secs(),
+        "exp": (now + VALIDITY).as_secs(),
         "video": {
             "roomJoin": true,
             "room": grant.room,

@@ -7,7 +7,7 @@ use super::message::{
 };
 use crate::webrtc::metrics as m;
 use crate::webrtc::sdp;
-use crate::webrtc::signalling::Scope;
+use crate::webrtc::signalling::SignallingContext;
 
 /// Published layer of a simulcast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,11 +19,11 @@ pub struct SentLayer {
 }
 
 /// RIDs by which the server knows layers, best first.
-pub const LAYER_NAMES: [&str; 3] = ["f", "h", "q"];
+pub const LAYER_RIDS: [&str; 3] = ["f", "h", "q"];
 
 impl LiveKit {
     /// Announces the tracks in our offer. The server accepts no others.
-    pub(super) fn add_tracks(&mut self, scope: &mut Scope<'_>, sdp: &str) {
+    pub(super) fn add_tracks(&mut self, scope: &mut SignallingContext<'_>, sdp: &str) {
         self.tracks_asked = scope.now;
         let description = sdp::SessionDescription::parse(sdp).unwrap_or_default();
         let (width, height) = self.settings.size.unwrap_or((0, 0));
@@ -45,15 +45,15 @@ impl LiveKit {
                 (track.width, track.height) = (width, height);
                 track.layers = self.layers();
             }
-            self.tracks.push(cid.to_owned());
+            self.unaccepted_tracks.push(cid.to_owned());
             scope.recorder.add(m::REQUESTS, 1);
-            self.say(scope, Request::AddTrack(track));
+            self.send(scope, Request::AddTrack(track));
         }
     }
 
     /// Describes our layers for the server.
     fn layers(&self) -> Vec<VideoLayer> {
-        let named = self.settings.layers.iter().zip(LAYER_NAMES);
+        let named = self.settings.layers.iter().zip(LAYER_RIDS);
         let layers = named.zip((0..3).rev()).map(|((layer, rid), quality)| {
             let (width, height) = layer.size.unwrap_or((0, 0));
             VideoLayer {
@@ -71,7 +71,7 @@ impl LiveKit {
     /// Requests the configured layer of new tracks.
     pub(super) fn choose_layers(
         &mut self,
-        scope: &mut Scope<'_>,
+        scope: &mut SignallingContext<'_>,
         participants: &[ParticipantInfo],
     ) {
         let Some(quality) = self.settings.quality.filter(|_| self.settings.subscribes) else {
@@ -84,19 +84,19 @@ impl LiveKit {
                 track_sids,
                 quality,
             };
-            self.say(scope, Request::TrackSettings(settings));
+            self.send(scope, Request::TrackSettings(settings));
         }
     }
 
     /// Sends our offer, once the server has accepted all its tracks.
-    pub(super) fn offer_if_ready(&mut self, scope: &mut Scope<'_>) {
-        if !self.tracks.is_empty() {
+    pub(super) fn offer_if_ready(&mut self, scope: &mut SignallingContext<'_>) {
+        if !self.unaccepted_tracks.is_empty() {
             return;
         }
-        if let Some(sdp) = self.offer.take() {
-            self.offered = Some(scope.now);
+        if let Some(sdp) = self.pending_offer.take() {
+            self.offer_sent_at = Some(scope.now);
             scope.recorder.add(m::REQUESTS, 1);
-            self.describe(scope, SignalTarget::Publisher, 1, sdp);
+            self.send_description(scope, SignalTarget::Publisher, 1, sdp);
         }
     }
 }

@@ -18,30 +18,30 @@ const OFFER: &str = "v=0\r\na=ice-ufrag:u\r\na=ice-pwd:p\r\nm=audio 9 UDP/TLS/RT
                      a=candidate:1 1 udp 1 127.0.0.1 9 typ host\r\na=end-of-candidates\r\n";
 
 /// Client side, with its requested actions.
-struct Side {
+struct TestClient {
     whip: Whip,
     now: Time,
     recorder: Recorder,
-    wanted: VecDeque<Wanted>,
+    wanted: VecDeque<SignallingAction>,
 }
 
 fn settings() -> Settings {
     Settings {
-        common: Common {
+        common: CommonSettings {
             request_timeout: Duration::from_secs(5),
             token: None,
             user_agent: "streamgauge".to_owned(),
             seed: 7,
         },
-        follow: Follow::SameHost,
+        follow: RedirectPolicy::SameHost,
         trickle: false,
     }
 }
 
-impl Side {
-    fn new(settings: Settings) -> Side {
+impl TestClient {
+    fn new(settings: Settings) -> TestClient {
         let url = Url::parse("http://u:secret@127.0.0.1:8889/live/whep").expect("a URL");
-        let mut side = Side {
+        let mut side = TestClient {
             whip: Whip::new(settings, url, Direction::Receive),
             now: Time::from_nanos(1),
             recorder: Recorder::new(Catalogue(GROUPS)),
@@ -51,46 +51,52 @@ impl Side {
         let connect = side.wanted.pop_front();
         assert!(matches!(
             connect,
-            Some(Wanted::Connect(Target { port: 8889, .. }))
+            Some(SignallingAction::Connect(SignallingTarget {
+                port: 8889,
+                ..
+            }))
         ));
         side.does(|whip, scope| whip.connected(scope));
         let offer = side.wanted.pop_front();
-        assert!(matches!(offer, Some(Wanted::Offer { peer: PEER, .. })));
+        assert!(matches!(
+            offer,
+            Some(SignallingAction::CreateOffer { peer: PEER, .. })
+        ));
         side
     }
 
     /// Returns a client that has posted its offer, and the request.
-    fn posted(settings: Settings) -> (Side, String) {
-        let mut side = Side::new(settings);
-        side.does(|whip, scope| whip.described(scope, PEER, OFFER));
+    fn posted(settings: Settings) -> (TestClient, String) {
+        let mut side = TestClient::new(settings);
+        side.does(|whip, scope| whip.local_description(scope, PEER, OFFER));
         let request = side.sent();
         (side, request)
     }
 
-    fn does(&mut self, does: impl FnOnce(&mut Whip, &mut Scope<'_>)) {
-        let mut scope = Scope {
+    fn does(&mut self, does: impl FnOnce(&mut Whip, &mut SignallingContext<'_>)) {
+        let mut scope = SignallingContext {
             now: self.now,
             recorder: &mut self.recorder,
-            wanted: &mut self.wanted,
+            actions: &mut self.wanted,
         };
         does(&mut self.whip, &mut scope);
     }
 
-    fn hears(&mut self, text: &str) {
+    fn receive(&mut self, text: &str) {
         self.does(|whip, scope| whip.bytes(scope, text.as_bytes()));
     }
 
     /// Returns the text that the client sends next.
     fn sent(&mut self) -> String {
         match self.wanted.pop_front() {
-            Some(Wanted::Send(bytes)) => String::from_utf8(bytes).expect("text"),
+            Some(SignallingAction::Send(bytes)) => String::from_utf8(bytes).expect("text"),
             other => panic!("{other:?}"),
         }
     }
 
     fn failure(&self) -> Option<(Failure, &str)> {
         match self.wanted.back() {
-            Some(Wanted::Failed { failure, detail }) => Some((*failure, detail)),
+            Some(SignallingAction::Failed { failure, detail }) => Some((*failure, detail)),
             _ => None,
         }
     }
@@ -98,7 +104,7 @@ impl Side {
 
 #[test]
 fn session_is_posted_answered_and_deleted() {
-    let (mut side, request) = Side::posted(settings());
+    let (mut side, request) = TestClient::posted(settings());
     assert!(request.starts_with("POST /live/whep HTTP/1.1\r\nHost: 127.0.0.1:8889\r\n"));
     assert!(request.contains("\r\nContent-Type: application/sdp\r\n"));
     assert!(request.contains("\r\nAuthorization: Basic dTpzZWNyZXQ=\r\n"));
@@ -107,21 +113,28 @@ fn session_is_posted_answered_and_deleted() {
     for piece in CREATED.as_bytes().chunks(7) {
         side.does(|whip, scope| whip.bytes(scope, piece));
     }
-    let Some(Wanted::Answered { peer: PEER, answer }) = side.wanted.pop_front() else {
+    let Some(SignallingAction::RemoteAnswer { peer: PEER, answer }) = side.wanted.pop_front()
+    else {
         panic!("{:?}", side.wanted);
     };
     assert!(answer.starts_with("v=0\r\n") && answer.contains("a=fingerprint:sha-256 "));
-    assert_eq!(side.wanted.pop_front(), Some(Wanted::HangUp));
-    assert_eq!((side.whip.deadline(), side.whip.waits()), (None, None));
+    assert_eq!(side.wanted.pop_front(), Some(SignallingAction::Disconnect));
+    assert_eq!((side.whip.deadline(), side.whip.awaited()), (None, None));
 
     side.does(|whip, scope| whip.leave(scope));
-    assert!(matches!(side.wanted.pop_front(), Some(Wanted::Connect(_))));
+    assert!(matches!(
+        side.wanted.pop_front(),
+        Some(SignallingAction::Connect(_))
+    ));
     side.does(|whip, scope| whip.connected(scope));
     let request = side.sent();
     assert!(request.starts_with("DELETE /live/whep/"), "{request}");
     assert!(!request.contains("Content-Type"));
-    side.hears("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}");
-    assert_eq!(side.wanted, [Wanted::HangUp, Wanted::Left]);
+    side.receive("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}");
+    assert_eq!(
+        side.wanted,
+        [SignallingAction::Disconnect, SignallingAction::Left]
+    );
     assert_eq!(side.recorder.counter(m::REQUESTS), 2);
     assert_eq!(side.recorder.counter(m::RESPONSES), 2);
     assert_eq!(side.recorder.counter(m::REFUSALS), 0);
@@ -129,8 +142,8 @@ fn session_is_posted_answered_and_deleted() {
 
 #[test]
 fn refusals_are_failures_with_the_servers_words() {
-    let (mut side, _) = Side::posted(settings());
-    side.hears(NOT_FOUND);
+    let (mut side, _) = TestClient::posted(settings());
+    side.receive(NOT_FOUND);
     let (failure, detail) = side.failure().expect("it failed");
     assert_eq!(failure, Failure::NotFound);
     assert!(detail.contains("404 Not Found for POST: {"), "{detail}");
@@ -146,10 +159,10 @@ fn refusals_are_failures_with_the_servers_words() {
         (429, Failure::Overloaded),
         (500, Failure::ServerError),
         (503, Failure::Overloaded),
-        (418, Failure::Refused),
+        (418, Failure::OtherRefusal),
     ] {
-        let (mut side, _) = Side::posted(settings());
-        side.hears(&format!(
+        let (mut side, _) = TestClient::posted(settings());
+        side.receive(&format!(
             "HTTP/1.1 {status} No\r\nContent-Length: 0\r\n\r\n"
         ));
         assert_eq!(side.failure().map(|own| own.0), Some(failure), "{status}");
@@ -160,7 +173,7 @@ fn refusals_are_failures_with_the_servers_words() {
 fn token_takes_precedence_over_password() {
     let mut with_token = settings();
     with_token.common.token = Some("abc".to_owned());
-    let (_, request) = Side::posted(with_token);
+    let (_, request) = TestClient::posted(with_token);
     assert!(request.contains("\r\nAuthorization: Bearer abc\r\n"));
     assert!(!request.contains("Basic"));
 }
@@ -175,9 +188,9 @@ fn token_is_sent_only_to_the_host_and_port_of_the_url() {
     ] {
         let mut with_token = settings();
         with_token.common.token = Some("abc".to_owned());
-        with_token.follow = Follow::Any;
-        let (mut side, _) = Side::posted(with_token);
-        side.hears(&format!(
+        with_token.follow = RedirectPolicy::Any;
+        let (mut side, _) = TestClient::posted(with_token);
+        side.receive(&format!(
             "HTTP/1.1 307 No\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n"
         ));
         side.wanted.clear();
@@ -189,17 +202,17 @@ fn token_is_sent_only_to_the_host_and_port_of_the_url() {
 #[test]
 fn without_redirects_delete_goes_only_to_the_same_host() {
     for (host, deletes) in [("127.0.0.1:9", true), ("10.0.0.1", false)] {
-        let (mut side, _) = Side::posted(Settings {
-            follow: Follow::None,
+        let (mut side, _) = TestClient::posted(Settings {
+            follow: RedirectPolicy::None,
             ..settings()
         });
-        side.hears(&format!(
+        side.receive(&format!(
             "HTTP/1.1 201 Created\r\nLocation: http://{host}/a\r\nContent-Length: 0\r\n\r\n"
         ));
         assert_eq!(side.failure(), None, "{host}");
         side.wanted.clear();
         side.does(|whip, scope| whip.leave(scope));
-        let connects = matches!(side.wanted.front(), Some(Wanted::Connect(_)));
+        let connects = matches!(side.wanted.front(), Some(SignallingAction::Connect(_)));
         assert_eq!(connects, deletes, "{host}");
     }
 }
@@ -208,17 +221,17 @@ fn without_redirects_delete_goes_only_to_the_same_host() {
 fn client_plays_without_a_usable_location() {
     for location in ["", "Location: \r\n", "Location: udp://x\r\n"] {
         for trickle in [false, true] {
-            let (mut side, _) = Side::posted(Settings {
+            let (mut side, _) = TestClient::posted(Settings {
                 trickle,
                 ..settings()
             });
-            side.hears(&format!(
+            side.receive(&format!(
                 "HTTP/1.1 201 Created\r\n{location}Content-Length: 5\r\n\r\nv=0\r\n"
             ));
             let [
-                Wanted::Note { kind, text },
-                Wanted::Answered { .. },
-                Wanted::HangUp,
+                SignallingAction::Note { kind, text },
+                SignallingAction::RemoteAnswer { .. },
+                SignallingAction::Disconnect,
             ] = &side.wanted.make_contiguous()[..]
             else {
                 panic!("{location}: {:?}", side.wanted);
@@ -227,7 +240,7 @@ fn client_plays_without_a_usable_location() {
             assert!(text.contains("cannot be deleted"), "{text}");
             side.wanted.clear();
             side.does(|whip, scope| whip.leave(scope));
-            assert_eq!(side.wanted, [Wanted::Left], "{location}");
+            assert_eq!(side.wanted, [SignallingAction::Left], "{location}");
         }
     }
 }
@@ -241,8 +254,8 @@ fn relative_locations_resolve_as_references() {
         ("../../..//h/..", "//"),
         ("1", "/live/1"),
     ] {
-        let (mut side, _) = Side::posted(settings());
-        side.hears(&format!(
+        let (mut side, _) = TestClient::posted(settings());
+        side.receive(&format!(
             "HTTP/1.1 201 Created\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n"
         ));
         side.does(|whip, scope| whip.leave(scope));
@@ -257,17 +270,17 @@ fn relative_locations_resolve_as_references() {
 
 #[test]
 fn candidates_use_a_new_connection_if_the_old_one_ended() {
-    let (mut side, _) = Side::posted(Settings {
+    let (mut side, _) = TestClient::posted(Settings {
         trickle: true,
         ..settings()
     });
-    side.hears(
+    side.receive(
         "HTTP/1.1 201 Created\r\nLocation: http://127.0.0.1:8889/live/whep/1\r\n\r\nv=0\r\n",
     );
-    side.does(|whip, scope| whip.closed(scope, Closed::End));
+    side.does(|whip, scope| whip.closed(scope, CloseReason::End));
     let wanted: Vec<_> = side.wanted.drain(..).collect();
     assert!(
-        matches!(wanted.last(), Some(Wanted::Connect(_))),
+        matches!(wanted.last(), Some(SignallingAction::Connect(_))),
         "{wanted:?}"
     );
     side.does(|whip, scope| whip.connected(scope));
@@ -276,13 +289,18 @@ fn candidates_use_a_new_connection_if_the_old_one_ended() {
 
 #[test]
 fn redirects_are_followed_within_the_rules() {
-    let (mut side, _) = Side::posted(settings());
-    side.hears("HTTP/1.1 307 No\r\nLocation: http://127.0.0.1:8890/b\r\nContent-Length: 0\r\n\r\n");
-    assert_eq!(side.wanted.pop_front(), Some(Wanted::HangUp));
+    let (mut side, _) = TestClient::posted(settings());
+    side.receive(
+        "HTTP/1.1 307 No\r\nLocation: http://127.0.0.1:8890/b\r\nContent-Length: 0\r\n\r\n",
+    );
+    assert_eq!(side.wanted.pop_front(), Some(SignallingAction::Disconnect));
     let connect = side.wanted.pop_front();
     assert!(matches!(
         connect,
-        Some(Wanted::Connect(Target { port: 8890, .. }))
+        Some(SignallingAction::Connect(SignallingTarget {
+            port: 8890,
+            ..
+        }))
     ));
     side.does(|whip, scope| whip.connected(scope));
     let request = side.sent();
@@ -293,8 +311,8 @@ fn redirects_are_followed_within_the_rules() {
         ("http://127.0.0.1:8889/live/whep", Failure::RedirectLoop),
         ("udp://x", Failure::BadRedirect),
     ] {
-        let (mut side, _) = Side::posted(settings());
-        side.hears(&format!(
+        let (mut side, _) = TestClient::posted(settings());
+        side.receive(&format!(
             "HTTP/1.1 308 No\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n"
         ));
         assert_eq!(side.failure().map(|own| own.0), Some(failure), "{location}");
@@ -303,15 +321,15 @@ fn redirects_are_followed_within_the_rules() {
 
 #[test]
 fn trickled_candidates_follow_by_patch() {
-    let (mut side, request) = Side::posted(Settings {
+    let (mut side, request) = TestClient::posted(Settings {
         trickle: true,
         ..settings()
     });
     assert!(!request.contains("a=candidate"), "{request}");
-    side.hears(CREATED);
+    side.receive(CREATED);
     assert!(matches!(
         side.wanted.pop_front(),
-        Some(Wanted::Answered { .. })
+        Some(SignallingAction::RemoteAnswer { .. })
     ));
     let patch = side.sent();
     assert!(patch.starts_with("PATCH /live/whep/"), "{patch}");
@@ -320,39 +338,39 @@ fn trickled_candidates_follow_by_patch() {
     let body = "a=ice-ufrag:u\r\na=ice-pwd:p\r\nm=audio 9 UDP/TLS/RTP/SAVPF 111\r\na=mid:0\r\n\
                 a=candidate:1 1 udp 1 127.0.0.1 9 typ host\r\na=end-of-candidates\r\n";
     assert!(patch.ends_with(&format!("\r\n\r\n{body}")), "{patch}");
-    side.hears(
+    side.receive(
         "HTTP/1.1 200 OK\r\nContent-Length: 52\r\n\r\na=mid:0\r\n\
          a=candidate:2 1 udp 1 127.0.0.2 9 typ host\r\n",
     );
     assert!(matches!(
         side.wanted.pop_front(),
-        Some(Wanted::Candidate { candidate, .. }) if candidate.starts_with("candidate:2 ")
+        Some(SignallingAction::RemoteCandidate { candidate, .. }) if candidate.starts_with("candidate:2 ")
     ));
-    assert_eq!(side.wanted.pop_front(), Some(Wanted::HangUp));
+    assert_eq!(side.wanted.pop_front(), Some(SignallingAction::Disconnect));
 }
 
 #[test]
 fn truncated_late_and_endless_answers_fail() {
-    let (mut side, _) = Side::posted(settings());
-    side.hears(&CREATED[..100]);
-    side.does(|whip, scope| whip.closed(scope, Closed::Reset));
+    let (mut side, _) = TestClient::posted(settings());
+    side.receive(&CREATED[..100]);
+    side.does(|whip, scope| whip.closed(scope, CloseReason::Reset));
     assert_eq!(
         side.failure().map(|own| own.0),
         Some(Failure::SignallingClosed)
     );
 
-    let (mut side, _) = Side::posted(settings());
+    let (mut side, _) = TestClient::posted(settings());
     side.now = side.whip.deadline().expect("an answer is waited for");
-    side.does(|whip, scope| whip.look(scope));
+    side.does(|whip, scope| whip.handle_due(scope));
     assert_eq!(
         side.failure().map(|own| own.0),
         Some(Failure::RequestTimeout)
     );
 
-    let (mut side, _) = Side::posted(settings());
-    side.hears("HTTP/1.1 201 Created\r\nLocation: /a\r\n\r\n");
+    let (mut side, _) = TestClient::posted(settings());
+    side.receive("HTTP/1.1 201 Created\r\nLocation: /a\r\n\r\n");
     for _ in 0..=SDP_MAX / 1000 {
-        side.hears(&"a".repeat(1000));
+        side.receive(&"a".repeat(1000));
     }
     assert_eq!(side.failure().map(|own| own.0), Some(Failure::SdpTooLong));
 }
@@ -365,22 +383,29 @@ fn client_leaves_whatever_the_answer_to_delete() {
         "",
         "nonsense\r\n\r\n",
     ] {
-        let (mut side, _) = Side::posted(settings());
-        side.hears(CREATED);
+        let (mut side, _) = TestClient::posted(settings());
+        side.receive(CREATED);
         side.wanted.clear();
         side.does(|whip, scope| whip.leave(scope));
         side.does(|whip, scope| whip.connected(scope));
         match answer {
-            "" => side.does(|whip, scope| whip.closed(scope, Closed::End)),
-            answer => side.hears(answer),
+            "" => side.does(|whip, scope| whip.closed(scope, CloseReason::End)),
+            answer => side.receive(answer),
         }
-        assert_eq!(side.wanted.back(), Some(&Wanted::Left), "{answer}");
+        assert_eq!(
+            side.wanted.back(),
+            Some(&SignallingAction::Left),
+            "{answer}"
+        );
         let mut wanted = side.wanted.iter();
-        let noted = wanted.any(|own| matches!(own, Wanted::Note { .. }));
+        let noted = wanted.any(|own| matches!(own, SignallingAction::Note { .. }));
         assert_eq!(noted, !answer.contains("404"), "{answer}");
     }
     // Before a session exists.
-    let (mut side, _) = Side::posted(settings());
+    let (mut side, _) = TestClient::posted(settings());
     side.does(|whip, scope| whip.leave(scope));
-    assert_eq!(side.wanted, [Wanted::HangUp, Wanted::Left]);
+    assert_eq!(
+        side.wanted,
+        [SignallingAction::Disconnect, SignallingAction::Left]
+    );
 }

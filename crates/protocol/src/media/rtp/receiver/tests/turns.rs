@@ -38,13 +38,13 @@ impl Player {
         }
     }
 
-    fn told(&mut self, seq: Option<u16>, rtptime: Option<u32>) -> Option<MediaEvent> {
+    fn confirm(&mut self, seq: Option<u16>, rtptime: Option<u32>) -> Option<MediaEvent> {
         let said = self.bench.at;
-        let position = Position {
+        let position = PositionStatement {
             seq,
             rtptime,
-            own_times: self.own_times,
-            said,
+            timestamp_per_packet: self.own_times,
+            stated_at: said,
         };
         self.bench
             .receiver
@@ -52,9 +52,9 @@ impl Player {
     }
 
     /// Requests another position; the server states the next packet.
-    fn turn(&mut self) {
-        self.bench.receiver.turn();
-        let event = self.told(Some(self.sequence), Some(self.timestamp));
+    fn change_position(&mut self) {
+        self.bench.receiver.request_position();
+        let event = self.confirm(Some(self.sequence), Some(self.timestamp));
         assert_eq!(event, None);
         assert_eq!(self.bench.receiver.position_arrival(), None);
     }
@@ -80,7 +80,7 @@ impl Player {
 fn continued_numbers_after_a_pause_lose_nothing() {
     let mut player = Player::new();
     player.frames(20);
-    player.turn();
+    player.change_position();
     player.bench.at += Duration::from_secs(30);
     player.arrives();
     player.frames(19);
@@ -95,7 +95,7 @@ fn new_numbers_and_timestamps_lose_nothing() {
         player.bench.at += Duration::from_secs(5);
         player.sequence = player.sequence.wrapping_add(step);
         player.timestamp = player.timestamp.wrapping_sub(900_000_000);
-        player.turn();
+        player.change_position();
         player.arrives();
         player.frames(19);
         player.whole(40);
@@ -107,7 +107,7 @@ fn another_source_takes_over() {
     let mut player = Player::new();
     player.frames(20);
     player.bench.ssrc = 9;
-    player.turn();
+    player.change_position();
     player.arrives();
     player.frames(19);
     assert_eq!(player.bench.receiver.ssrc(), Some(9));
@@ -121,7 +121,7 @@ fn loss_before_the_new_position_counts() {
     player.sequence = player.sequence.wrapping_add(3);
     player.timestamp = player.timestamp.wrapping_add(3 * 3600);
     player.bench.at += Duration::from_millis(120);
-    player.turn();
+    player.change_position();
     player.arrives();
     player.frames(19);
     player.bench.finish();
@@ -140,7 +140,7 @@ fn stragglers_belong_to_the_old_position() {
     player.sequence = player.sequence.wrapping_add(2);
     player.timestamp = player.timestamp.wrapping_add(200_000);
     player.bench.at += Duration::from_millis(50);
-    player.turn();
+    player.change_position();
     let header = player.bench.header(first, timestamp, true);
     assert_eq!(player.bench.send(&header), None);
     player.arrives();
@@ -163,8 +163,8 @@ fn next_number_continues_whatever_its_timestamp() {
     player.timestamp = player.timestamp.wrapping_add(3600);
     player.frames(5);
     player.timestamp = player.timestamp.wrapping_sub(900_000_000);
-    player.bench.receiver.turn();
-    assert_eq!(player.told(Some(player.sequence), None), None);
+    player.bench.receiver.request_position();
+    assert_eq!(player.confirm(Some(player.sequence), None), None);
     player.arrives();
     let header = player.bench.header(late, stamp, true);
     assert_eq!(player.bench.send(&header), None);
@@ -180,12 +180,12 @@ fn next_number_continues_whatever_its_timestamp() {
 fn packets_before_the_response_join_the_new_position() {
     let mut player = Player::new();
     player.frames(20);
-    player.bench.receiver.turn();
+    player.bench.receiver.request_position();
     let at = player.bench.at;
     let (seq, rtptime) = (player.sequence, player.timestamp);
     player.frames(5);
     assert_eq!(player.bench.receiver.counts().received, 20);
-    let event = player.told(Some(seq), Some(rtptime));
+    let event = player.confirm(Some(seq), Some(rtptime));
     assert_eq!(event, Some(MediaEvent::Position { at }));
     player.frames(15);
     player.whole(40);
@@ -195,16 +195,19 @@ fn packets_before_the_response_join_the_new_position() {
 fn refusal_changes_nothing_and_held_packets_are_bounded() {
     let mut player = Player::new();
     player.frames(20);
-    player.bench.receiver.turn();
+    player.bench.receiver.request_position();
     player.frames(200);
     assert_eq!(player.bench.receiver.counts().received, 220 - 64);
-    player.bench.receiver.stayed(&mut player.bench.recorder);
+    player
+        .bench
+        .receiver
+        .position_kept(&mut player.bench.recorder);
     player.frames(20);
     player.whole(240);
     // Held packets count at the end of the session as well.
     let mut player = Player::new();
     player.frames(20);
-    player.bench.receiver.turn();
+    player.bench.receiver.request_position();
     player.frames(20);
     player.whole(40);
 }
@@ -213,9 +216,9 @@ fn refusal_changes_nothing_and_held_packets_are_bounded() {
 fn wrong_statement_of_the_server_is_counted() {
     let mut player = Player::new();
     player.frames(20);
-    player.bench.receiver.turn();
+    player.bench.receiver.request_position();
     let wrong = player.sequence.wrapping_add(5000);
-    assert_eq!(player.told(Some(wrong), None), None);
+    assert_eq!(player.confirm(Some(wrong), None), None);
     player.frames(60);
     player.bench.finish();
     assert_eq!(player.bench.counts(), [80, 80, 0, 0, 0, 0, 0]);
@@ -227,7 +230,7 @@ fn wrong_statement_of_the_server_is_counted() {
 fn later_clock_jump_is_reported_and_is_no_stall() {
     let mut player = Player::new();
     player.frames(20);
-    player.turn();
+    player.change_position();
     player.arrives();
     player.frames(19);
     // The new position really begins here.
@@ -248,12 +251,12 @@ proptest! {
         for (what, sequence, timestamp, millis) in packets {
             bench.at += Duration::from_millis(millis);
             let said = bench.at;
-            let position = |seq, rtptime| Position { seq, rtptime, own_times: false, said };
+            let position = |seq, rtptime| PositionStatement { seq, rtptime, timestamp_per_packet: false, stated_at: said };
             match what {
-                0 => bench.receiver.turn(),
+                0 => bench.receiver.request_position(),
                 1 => drop(bench.receiver.position_changed(position(Some(sequence), Some(timestamp)), &mut bench.recorder)),
                 2 => drop(bench.receiver.position_changed(position(None, None), &mut bench.recorder)),
-                3 => bench.receiver.stayed(&mut bench.recorder),
+                3 => bench.receiver.position_kept(&mut bench.recorder),
                 _ => {
                     let header = bench.header(sequence % 512, timestamp, true);
                     bench.send(&header);
@@ -272,9 +275,9 @@ fn low_seq_of_new_position_is_no_loss_if_rtptime_matches() {
         let mut player = Player::new();
         player.own_times = own_times;
         player.frames(50);
-        player.bench.receiver.turn();
+        player.bench.receiver.request_position();
         // GStreamer states the first packet of AAC like this: with the number before it.
-        let event = player.told(
+        let event = player.confirm(
             Some(player.sequence.wrapping_sub(1)),
             Some(player.timestamp),
         );

@@ -33,14 +33,14 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// Feeds two receivers with the same packets; one of them always takes the general path.
-struct Both {
+struct BothPaths {
     usual: Bench,
     long: Bench,
     sequence: u16,
     sent: u32,
 }
 
-impl Both {
+impl BothPaths {
     fn raw(&mut self, bytes: &[u8]) {
         let usual = self.usual.raw(bytes);
         let arrival = Arrival {
@@ -50,7 +50,7 @@ impl Both {
             overhead: 28,
         };
         let (receiver, recorder) = (&mut self.long.receiver, &mut self.long.recorder);
-        assert_eq!(usual, receiver.any_packet(&arrival, recorder));
+        assert_eq!(usual, receiver.general_path(&arrival, recorder));
     }
 
     fn send(&mut self, sequence: u16, change: impl FnOnce(&mut [u8])) {
@@ -127,7 +127,7 @@ proptest! {
             payload_types: vec![96],
             playout_buffer: Duration::from_millis(100),
         });
-        let mut both = Both { usual: bench(), long: bench(), sequence: first, sent: 1 };
+        let mut both = BothPaths { usual: bench(), long: bench(), sequence: first, sent: 1 };
         if let Some(base) = base {
             both.usual.set_base(first.wrapping_sub(base));
             both.long.set_base(first.wrapping_sub(base));
@@ -162,5 +162,5 @@ fn next_packet_takes_the_fast_path() {
         length: bytes.len(),
         overhead: 28,
     };
-    assert!(bench.receiver.next_as_usual(&arrival, &mut bench.recorder));
+    assert!(bench.receiver.try_fast_path(&arrival, &mut bench.recorder));
 }

@@ -30,7 +30,7 @@ impl Bench {
 
     fn said(&self) -> Vec<String> {
         self.checker
-            .silent()
+            .silent_media()
             .map(|silent| silent.to_string())
             .collect()
     }
@@ -111,9 +111,9 @@ fn media_named_by_the_map_but_missing_is_silent() {
     for at in (1000..4000).step_by(40) {
         bench2.unit(AUDIO, b"x", at);
     }
-    let silent: Vec<_> = bench2.checker.silent().collect();
+    let silent: Vec<_> = bench2.checker.silent_media().collect();
     assert!(
-        matches!(&silent[..], [one] if one.never_came()),
+        matches!(&silent[..], [one] if one.never_arrived()),
         "{silent:?}"
     );
     // A programme with audio only lacks nothing.
@@ -123,7 +123,7 @@ fn media_named_by_the_map_but_missing_is_silent() {
 }
 
 /// Video without a random-access point for 3 s; `change` alters each packet.
-fn without_key(kind: u8, change: impl Fn(&mut [u8; PACKET])) -> Option<Duration> {
+fn without_key(kind: u8, change: impl Fn(&mut [u8; PACKET_LEN])) -> Option<Duration> {
     let mut bench = Bench::new();
     bench.feed(&plain(NULL_PID, 0, false, &[]).repeat(3), ms(1000));
     bench.tables(&[(kind, VIDEO)], 1000);

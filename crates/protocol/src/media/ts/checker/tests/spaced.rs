@@ -8,7 +8,7 @@ fn spaced(packets: u64, stride: usize, before: usize) -> Vec<u8> {
     for number in 0..packets {
         out.extend(vec![b'r'; before]);
         out.extend(plain(VIDEO, number, false, b"abc"));
-        out.extend(vec![b'r'; stride - PACKET - before]);
+        out.extend(vec![b'r'; stride - PACKET_LEN - before]);
     }
     out
 }
@@ -45,7 +45,7 @@ fn sync_is_regained_in_either_form() {
         counts.ts_packets >= 38 && counts.sync_losses >= 2,
         "{counts:?}"
     );
-    assert_eq!(bench.checker.stride(), PACKET);
+    assert_eq!(bench.checker.stride(), PACKET_LEN);
     // A stream in the usual form is not searched for another form.
     let mut bench = Bench::new();
     for part in [&usual[..], b"xx", &long] {
@@ -53,7 +53,7 @@ fn sync_is_regained_in_either_form() {
     }
     assert_eq!(
         (bench.checker.counts().ts_packets, bench.checker.stride()),
-        (10, PACKET)
+        (10, PACKET_LEN)
     );
 }
 

@@ -1,6 +1,6 @@
 //! The fast path that most packets take has the same results as the general path.
 
-use measure::Run;
+use measure::ArrivalRun;
 
 use super::*;
 use mediagen::ts::stamp::STAMP_PID;
@@ -77,7 +77,7 @@ fn fate() -> impl Strategy<Value = Fate> {
 
 /// A source, and a path to the client with all these faults.
 #[derive(Default)]
-struct Way {
+struct Path {
     bytes: Vec<u8>,
     held_back: Vec<u8>,
     number: u64,
@@ -85,7 +85,7 @@ struct Way {
     sound: u64,
 }
 
-impl Way {
+impl Path {
     fn stamp(&self, packets: usize, check: u32) -> Stamp {
         Stamp {
             packets: packets as u8,
@@ -97,7 +97,7 @@ impl Way {
         }
     }
 
-    fn packet(&mut self, part: Part) -> [u8; PACKET] {
+    fn packet(&mut self, part: Part) -> [u8; PACKET_LEN] {
         let mut video = |by: u64| {
             self.video += by;
             self.video
@@ -119,7 +119,7 @@ impl Way {
                 packet[1..6].copy_from_slice(&[a, b, c, d, e]);
                 packet
             }
-            Part::NoSync => [0x48; PACKET],
+            Part::NoSync => [0x48; PACKET_LEN],
             Part::Stamp => self.stamp(3, 1).write(),
         }
     }
@@ -165,7 +165,7 @@ impl Way {
 }
 
 /// All results of a checker.
-fn told(bench: &Bench) -> impl PartialEq + std::fmt::Debug + use<> {
+fn results(bench: &Bench) -> impl PartialEq + std::fmt::Debug + use<> {
     let checker = &bench.checker;
     (
         *checker.counts(),
@@ -179,10 +179,10 @@ fn told(bench: &Bench) -> impl PartialEq + std::fmt::Debug + use<> {
 
 fn bench(named: bool, changed: bool) -> Bench {
     let mut bench = Bench::new();
-    bench.checker = Checker::new(&CheckerConfig {
+    bench.checker = TsChecker::new(&TsCheckerConfig {
         due: ms(0),
         group: named.then(group),
-        before: changed.then(|| Before {
+        previous_channel: changed.then(|| PreviousChannel {
             group: Some(SocketAddr::from((BEFORE, group().port()))),
         }),
         wall_clock: Some(WALL_CLOCK),
@@ -200,12 +200,12 @@ proptest! {
         reads in prop::collection::vec(1usize..9000, 1..12),
         segments in prop::collection::vec((1usize..3000, 0u64..2_000_000, any::<bool>()), 1..12),
     ) {
-        let mut way = Way::default();
+        let mut way = Path::default();
         for (parts, fate) in &datagrams {
             way.datagram(parts, *fate);
         }
         let (mut usual, mut long) = (bench(named, changed), bench(named, changed));
-        long.checker.long_way = true;
+        long.checker.general_path_only = true;
         let (mut reads, mut segments) = (reads.into_iter().cycle(), segments.into_iter().cycle());
         let (mut rest, mut now) = (&way.bytes[..], 0);
         while !rest.is_empty() {
@@ -216,17 +216,17 @@ proptest! {
                 let (length, later, exact) = segments.next().expect("endless");
                 end += length;
                 now += later;
-                runs.push(Run { end, at: Time::from_nanos(now), exact });
+                runs.push(ArrivalRun { end, at: Time::from_nanos(now), exact });
             }
             for bench in [&mut usual, &mut long] {
-                let mut times = Times::new(&runs, Time::from_nanos(now));
+                let mut times = ArrivalTimes::new(&runs, Time::from_nanos(now));
                 bench.checker.feed(read, 0, &mut times, &mut bench.recorder);
             }
-            prop_assert_eq!(told(&usual), told(&long));
+            prop_assert_eq!(results(&usual), results(&long));
         }
         usual.checker.finish(&mut usual.recorder);
         long.checker.finish(&mut long.recorder);
-        prop_assert_eq!(told(&usual), told(&long));
+        prop_assert_eq!(results(&usual), results(&long));
         prop_assert_eq!(usual.recorder.take_window(), long.recorder.take_window());
     }
 }
@@ -239,10 +239,10 @@ fn next_datagram_takes_the_fast_path() {
         bench.feed(&datagram(5, number, ms(0)), ms(2));
     }
     let bytes = datagram(5, 3, ms(0));
-    let mut times = Times::new(&[], ms(3));
+    let mut times = ArrivalTimes::new(&[], ms(3));
     let (checker, recorder) = (&mut bench.checker, &mut bench.recorder);
-    let rest = checker.datagram(&bytes, 0, &mut times, recorder);
+    let rest = checker.take_datagram(&bytes, 0, &mut times, recorder);
     assert_eq!(rest.map(<[u8]>::len), Some(0));
-    assert!(checker.pids.goes_on(VIDEO, (4 * 6) % 16));
-    assert!(checker.pids.goes_on(STAMP_PID, 4));
+    assert!(checker.pids.continues(VIDEO, (4 * 6) % 16));
+    assert!(checker.pids.continues(STAMP_PID, 4));
 }

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use mediagen::ts::from_file::FileError;
 use mediagen::ts::from_file::time_in;
 use mediagen::ts::looped_stream::{LoopedStream, NULL, TIME_WRAP, read_time};
-use mediagen::ts::packet::{Header, NULL_PID, PACKET};
+use mediagen::ts::packet::{Header, NULL_PID, PACKET_LEN};
 use mediagen::ts::stamp::STAMP_PID;
 use mediagen::ts::tables::{packets as cut, pmt};
 
@@ -22,7 +22,7 @@ fn file(rate: u64, seconds: u64, stamps: bool) -> Vec<u8> {
     let map = cut(0x1000, &map)[0];
     let mut bytes = Vec::new();
     for (_, datagram) in all_of(settings(&looped), seconds) {
-        for packet in datagram.as_chunks::<PACKET>().0 {
+        for packet in datagram.as_chunks::<PACKET_LEN>().0 {
             let mut packet = *packet;
             let header = Header::parse(&packet).expect("a packet");
             match header.pid {
@@ -44,7 +44,7 @@ fn times(sent: &[(Time, Vec<u8>)]) -> Vec<(u64, u64)> {
     let (mut found, mut clock) = (Vec::new(), 0);
     for packet in sent
         .iter()
-        .flat_map(|(_, bytes)| bytes.as_chunks::<PACKET>().0)
+        .flat_map(|(_, bytes)| bytes.as_chunks::<PACKET_LEN>().0)
     {
         let header = Header::parse(packet).expect("a packet");
         clock = header.pcr.unwrap_or(clock);
@@ -117,7 +117,7 @@ fn too_low_bit_rate_names_a_sufficient_one() {
 fn changing_tables_are_kept_and_stamps_unlisted() {
     let mut bytes = file(2_000_000, 2, false);
     let other = cut(0x1000, &pmt(1, 0x100, &[(0x1b, 0x100), (0x0f, 0x101)]));
-    let last = bytes.as_chunks_mut::<PACKET>().0.iter_mut().rev();
+    let last = bytes.as_chunks_mut::<PACKET_LEN>().0.iter_mut().rev();
     let mut last = last.filter(|packet| packet[1..3] == [0x50, 0]);
     let packet = last.next().expect("it has maps");
     packet[4..].copy_from_slice(&other[0][4..]);
@@ -140,26 +140,26 @@ fn unusable_files_name_the_reason() {
     assert_eq!(error(&|bytes| bytes.clear()), FileError::NoTs);
     assert_eq!(error(&|bytes| bytes.fill(0x48)), FileError::NoTs);
     assert_eq!(
-        error(&|bytes| bytes[PACKET * 50] = 0),
+        error(&|bytes| bytes[PACKET_LEN * 50] = 0),
         FileError::NoSync(50)
     );
-    let on = |pid: u16, change: &dyn Fn(&mut [u8; PACKET])| {
+    let on = |pid: u16, change: &dyn Fn(&mut [u8; PACKET_LEN])| {
         error(&|bytes| {
-            for packet in bytes.as_chunks_mut::<PACKET>().0 {
+            for packet in bytes.as_chunks_mut::<PACKET_LEN>().0 {
                 if u16::from_be_bytes([packet[1] & 0x1f, packet[2]]) == pid {
                     change(packet);
                 }
             }
         })
     };
-    let damage = |packet: &mut [u8; PACKET]| packet[12] ^= 1;
+    let damage = |packet: &mut [u8; PACKET_LEN]| packet[12] ^= 1;
     assert_eq!(on(0, &damage), FileError::NoProgramme);
     assert_eq!(on(0x1000, &damage), FileError::NoProgramme);
     assert_eq!(
         on(0x100, &|packet| packet[3] |= 0x80),
         FileError::Scrambled(0x100)
     );
-    let no_clock = |packet: &mut [u8; PACKET]| {
+    let no_clock = |packet: &mut [u8; PACKET_LEN]| {
         if packet[3] & 0x30 == 0x20 {
             packet[1..3].copy_from_slice(&[0x1f, 0xff]);
         }
@@ -181,7 +181,7 @@ fn unusable_files_name_the_reason() {
 fn duplicate_packets_are_sent_once() {
     let good = file(1_000_000, 2, false);
     let mut doubled = Vec::new();
-    for packet in good.as_chunks::<PACKET>().0 {
+    for packet in good.as_chunks::<PACKET_LEN>().0 {
         let header = Header::parse(packet).expect("a packet");
         let count = if header.pid == 0x100 && header.has_payload {
             2

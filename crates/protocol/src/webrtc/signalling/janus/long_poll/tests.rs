@@ -8,31 +8,31 @@ use super::*;
 use crate::metrics::CLIENTS;
 use crate::webrtc::metrics as m;
 use crate::webrtc::signalling::janus::Subscribe;
-use crate::webrtc::signalling::{Common, Signalling, Target};
-use crate::webrtc::url::{Id, Place};
+use crate::webrtc::signalling::{CommonSettings, Signalling, SignallingTarget};
+use crate::webrtc::url::{JanusId, Resource};
 
 const GROUPS: &[&measure::Group] = &[&CLIENTS, &crate::media::rtp::metrics::RTP, &m::WEBRTC];
 
 const START: Time = Time::from_nanos(1_000_000_000);
 
 /// Client, with its requested actions.
-struct Side {
+struct TestClient {
     janus: Janus,
     now: Time,
     recorder: Recorder,
-    wanted: VecDeque<Wanted>,
+    wanted: VecDeque<SignallingAction>,
 }
 
-impl Side {
-    fn new() -> Side {
+impl TestClient {
+    fn new() -> TestClient {
         let settings = Settings {
-            common: Common {
+            common: CommonSettings {
                 request_timeout: Duration::from_secs(5),
                 token: Some("a b".to_owned()),
                 user_agent: "me".to_owned(),
                 seed: 7,
             },
-            place: Place::Room(Id::Number(9)),
+            place: Resource::Room(JanusId::Number(9)),
             trickle: false,
             publishes: false,
             subscribe: Subscribe::Together,
@@ -44,7 +44,7 @@ impl Side {
             long_poll: true,
         };
         let url = Url::parse("http://h:8088/janus").expect("a URL");
-        Side {
+        TestClient {
             janus: Janus::new(settings, url),
             now: START,
             recorder: Recorder::new(Catalogue(GROUPS)),
@@ -52,23 +52,23 @@ impl Side {
         }
     }
 
-    fn does(&mut self, does: impl FnOnce(&mut Janus, &mut Scope<'_>)) {
-        let mut scope = Scope {
+    fn does(&mut self, does: impl FnOnce(&mut Janus, &mut SignallingContext<'_>)) {
+        let mut scope = SignallingContext {
             now: self.now,
             recorder: &mut self.recorder,
-            wanted: &mut self.wanted,
+            actions: &mut self.wanted,
         };
         does(&mut self.janus, &mut scope);
     }
 
     /// Returns the next action.
-    fn next(&mut self) -> Wanted {
+    fn next(&mut self) -> SignallingAction {
         self.wanted.pop_front().expect("it wants something")
     }
 
     /// Returns the first line and the body of the next POST.
-    fn asked(&mut self) -> (String, Value) {
-        let Wanted::Send(bytes) = self.next() else {
+    fn next_post(&mut self) -> (String, Value) {
+        let SignallingAction::Send(bytes) = self.next() else {
             panic!("it asks nothing");
         };
         let text = String::from_utf8(bytes).expect("it is text");
@@ -77,8 +77,8 @@ impl Side {
         (line, serde_json::from_str(body).expect("it is JSON"))
     }
 
-    fn polled(&mut self) -> String {
-        let Wanted::SendSecond(bytes) = self.next() else {
+    fn next_poll(&mut self) -> String {
+        let SignallingAction::SendSecond(bytes) = self.next() else {
             panic!("it does not wait for events");
         };
         let text = String::from_utf8(bytes).expect("it is text");
@@ -95,28 +95,28 @@ impl Side {
     }
 
     /// Answers the pending GET.
-    fn hears(&mut self, body: &str) {
+    fn receive(&mut self, body: &str) {
         let length = body.len();
         let text = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}");
         self.does(|janus, scope| janus.second_bytes(scope, text.as_bytes()));
     }
 
     /// Returns a client with a session, which waits for events and has requested a handle.
-    fn in_session() -> Side {
-        let mut side = Side::new();
+    fn in_session() -> TestClient {
+        let mut side = TestClient::new();
         side.does(|janus, scope| janus.begin(scope));
         let to = |wanted| match wanted {
-            Wanted::Connect(target) | Wanted::ConnectSecond(target) => target,
+            SignallingAction::Connect(target) | SignallingAction::ConnectSecond(target) => target,
             wanted => panic!("{wanted:?}"),
         };
-        let target = Target {
+        let target = SignallingTarget {
             host: "h".to_owned(),
             port: 8088,
             secure: false,
         };
         assert_eq!(to(side.next()), target);
         side.does(|janus, scope| janus.connected(scope));
-        let (line, asked) = side.asked();
+        let (line, asked) = side.next_post();
         assert_eq!(line, "POST /janus HTTP/1.1");
         assert_eq!(
             (&asked["janus"], &asked["token"]),
@@ -131,13 +131,13 @@ impl Side {
             let second = side
                 .wanted
                 .iter()
-                .position(|own| matches!(own, Wanted::ConnectSecond(_)));
+                .position(|own| matches!(own, SignallingAction::ConnectSecond(_)));
             let second = side
                 .wanted
                 .remove(second.expect("it is wanted"))
                 .expect("it is there");
             assert_eq!(to(second), target);
-            side.asked()
+            side.next_post()
         };
         assert_eq!(
             (&*line, &asked["janus"]),
@@ -145,7 +145,7 @@ impl Side {
         );
         side.does(|janus, scope| janus.second_connected(scope));
         assert_eq!(
-            side.polled(),
+            side.next_poll(),
             "GET /janus/5?maxev=10&rid=1&token=a%20b HTTP/1.1"
         );
         assert!(side.wanted.is_empty());
@@ -154,7 +154,7 @@ impl Side {
 
     fn failure(&self) -> Option<Failure> {
         match self.wanted.back() {
-            Some(Wanted::Failed { failure, .. }) => Some(*failure),
+            Some(SignallingAction::Failed { failure, .. }) => Some(*failure),
             _ => None,
         }
     }
@@ -162,12 +162,12 @@ impl Side {
 
 #[test]
 fn client_requests_by_post_and_gets_events_until_it_left() {
-    let mut side = Side::in_session();
+    let mut side = TestClient::in_session();
     side.answer(
         "200 OK",
         r#"{"janus":"success","transaction":"2","data":{"id":6}}"#,
     );
-    let (line, asked) = side.asked();
+    let (line, asked) = side.next_post();
     assert_eq!(line, "POST /janus/5/6 HTTP/1.1");
     assert_eq!(asked["body"]["request"], json!("join"));
     side.answer(
@@ -175,18 +175,18 @@ fn client_requests_by_post_and_gets_events_until_it_left() {
         r#"{"janus":"ack","session_id":5,"transaction":"3"}"#,
     );
     // First no event, then several at once.
-    side.hears(r#"{"janus":"keepalive"}"#);
+    side.receive(r#"{"janus":"keepalive"}"#);
     assert_eq!(
-        side.polled(),
+        side.next_poll(),
         "GET /janus/5?maxev=10&rid=2&token=a%20b HTTP/1.1"
     );
-    side.hears(
+    side.receive(
         r#"[{"janus":"webrtcup","session_id":5,"sender":6},
             {"janus":"event","session_id":5,"sender":6,"transaction":"3","plugindata":{"data":
              {"videoroom":"joined","room":9,"id":1,"private_id":2,"publishers":[]}}}]"#,
     );
     assert_eq!(
-        side.polled(),
+        side.next_poll(),
         "GET /janus/5?maxev=10&rid=3&token=a%20b HTTP/1.1"
     );
     assert!(
@@ -195,25 +195,25 @@ fn client_requests_by_post_and_gets_events_until_it_left() {
             .is_some_and(|due| due == START + Duration::from_secs(35))
     );
     // Janus closes the first connection meanwhile, so the next request uses another one.
-    side.does(|janus, scope| janus.closed(scope, Closed::End));
+    side.does(|janus, scope| janus.closed(scope, CloseReason::End));
     assert!(side.wanted.is_empty());
     side.does(|janus, scope| janus.leave(scope));
-    assert!(matches!(side.next(), Wanted::Connect(_)));
+    assert!(matches!(side.next(), SignallingAction::Connect(_)));
     side.does(|janus, scope| janus.connected(scope));
-    let (line, asked) = side.asked();
+    let (line, asked) = side.next_post();
     assert_eq!(
         (&*line, &asked["janus"]),
         ("POST /janus/5 HTTP/1.1", &json!("destroy"))
     );
     // The pending GET of a session that ends is answered with an error.
-    side.hears(r#"{"janus":"error","error":{"code":458,"reason":"No such session"}}"#);
+    side.receive(r#"{"janus":"error","error":{"code":458,"reason":"No such session"}}"#);
     assert!(side.wanted.is_empty());
     side.answer(
         "200 OK",
         r#"{"janus":"success","session_id":5,"transaction":"4"}"#,
     );
-    assert_eq!(side.next(), Wanted::HangUp);
-    assert_eq!(side.next(), Wanted::Left);
+    assert_eq!(side.next(), SignallingAction::Disconnect);
+    assert_eq!(side.next(), SignallingAction::Left);
 }
 
 #[test]
@@ -231,18 +231,18 @@ fn bad_answers_are_failures_with_a_reason() {
             Failure::Unauthorized,
         ),
     ] {
-        let mut side = Side::in_session();
+        let mut side = TestClient::in_session();
         side.answer(status, body);
         assert_eq!(side.failure(), Some(failure), "{status} {body}");
     }
-    let mut side = Side::in_session();
+    let mut side = TestClient::in_session();
     side.does(|janus, scope| janus.bytes(scope, b"SSH-2.0-x\r\n\r\n"));
     assert_eq!(side.failure(), Some(Failure::NotHttp));
 }
 
 #[test]
 fn endless_answer_fails() {
-    let mut side = Side::in_session();
+    let mut side = TestClient::in_session();
     let head = b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n";
     side.does(|janus, scope| janus.second_bytes(scope, head));
     for _ in 0..700 {
@@ -255,7 +255,7 @@ fn endless_answer_fails() {
 
 #[test]
 fn overdue_and_truncated_polls_fail() {
-    let mut side = Side::in_session();
+    let mut side = TestClient::in_session();
     side.answer(
         "200 OK",
         r#"{"janus":"success","transaction":"2","data":{"id":6}}"#,
@@ -264,19 +264,19 @@ fn overdue_and_truncated_polls_fail() {
         "200 OK",
         r#"{"janus":"ack","session_id":5,"transaction":"3"}"#,
     );
-    side.hears(r#"{"janus":"event","sender":6,"transaction":"3","plugindata":{"data":{}}}"#);
+    side.receive(r#"{"janus":"event","sender":6,"transaction":"3","plugindata":{"data":{}}}"#);
     side.wanted.clear();
     side.now += Duration::from_secs(34);
-    side.does(|janus, scope| janus.look(scope));
+    side.does(|janus, scope| janus.handle_due(scope));
     assert_eq!(side.failure(), None);
     side.now += Duration::from_secs(1);
-    side.does(|janus, scope| janus.look(scope));
+    side.does(|janus, scope| janus.handle_due(scope));
     assert_eq!(side.failure(), Some(Failure::RequestTimeout));
 
-    let mut side = Side::in_session();
+    let mut side = TestClient::in_session();
     side.does(|janus, scope| {
         janus.second_bytes(scope, b"HTTP/1.1 200 OK\r\n");
-        janus.second_closed(scope, Closed::Reset);
+        janus.second_closed(scope, CloseReason::Reset);
     });
     assert_eq!(side.failure(), Some(Failure::SignallingClosed));
 }
@@ -284,14 +284,14 @@ fn overdue_and_truncated_polls_fail() {
 #[test]
 fn request_lost_with_its_connection_is_repeated() {
     // The connection for events, even if it was not in use before.
-    let mut side = Side::in_session();
-    for how in [Closed::Reset, Closed::End] {
+    let mut side = TestClient::in_session();
+    for how in [CloseReason::Reset, CloseReason::End] {
         side.does(|janus, scope| janus.second_closed(scope, how));
-        if how == Closed::Reset {
-            assert!(matches!(side.next(), Wanted::ConnectSecond(_)));
+        if how == CloseReason::Reset {
+            assert!(matches!(side.next(), SignallingAction::ConnectSecond(_)));
             side.does(|janus, scope| janus.second_connected(scope));
             assert_eq!(
-                side.polled(),
+                side.next_poll(),
                 "GET /janus/5?maxev=10&rid=1&token=a%20b HTTP/1.1",
                 "the same request"
             );
@@ -301,44 +301,44 @@ fn request_lost_with_its_connection_is_repeated() {
 
     // A GET is repeated as often as a proxy ends its connection after a long wait, and may be
     // pending for the full time again.
-    let mut side = Side::in_session();
+    let mut side = TestClient::in_session();
     let attached = r#"{"janus":"success","transaction":"2","data":{"id":6}}"#;
     side.answer("200 OK", attached);
     side.answer("200 OK", r#"{"janus":"ack","transaction":"3"}"#);
     let joined = r#"{"videoroom":"joined","id":1,"publishers":[]}"#;
-    side.hears(&format!(
+    side.receive(&format!(
         r#"{{"janus":"event","sender":6,"transaction":"3","plugindata":{{"data":{joined}}}}}"#
     ));
     side.wanted.clear();
     for _ in 0..3 {
         side.now += Duration::from_secs(20);
-        side.does(|janus, scope| janus.look(scope));
+        side.does(|janus, scope| janus.handle_due(scope));
         // An answer that nobody awaits changes nothing.
         side.answer("200 OK", r#"{"janus":"ack"}"#);
         side.wanted.clear();
-        side.does(|janus, scope| janus.second_closed(scope, Closed::End));
-        assert!(matches!(side.next(), Wanted::ConnectSecond(_)));
+        side.does(|janus, scope| janus.second_closed(scope, CloseReason::End));
+        assert!(matches!(side.next(), SignallingAction::ConnectSecond(_)));
         side.does(|janus, scope| janus.second_connected(scope));
-        assert!(side.polled().contains("rid=2&"), "the same request");
+        assert!(side.next_poll().contains("rid=2&"), "the same request");
     }
     assert_eq!(side.recorder.counter(m::REQUESTS_AGAIN), 3);
-    side.now += SOON - Duration::from_nanos(1);
-    side.does(|janus, scope| janus.second_closed(scope, Closed::End));
+    side.now += POLL_DURATION_MIN - Duration::from_nanos(1);
+    side.does(|janus, scope| janus.second_closed(scope, CloseReason::End));
     assert_eq!(side.failure(), Some(Failure::SignallingClosed), "too soon");
 
     // A connection that was in use: it ended while a request was on its way.
-    let mut side = Side::in_session();
-    side.does(|janus, scope| janus.closed(scope, Closed::End));
-    assert!(matches!(side.next(), Wanted::Connect(_)));
+    let mut side = TestClient::in_session();
+    side.does(|janus, scope| janus.closed(scope, CloseReason::End));
+    assert!(matches!(side.next(), SignallingAction::Connect(_)));
     side.does(|janus, scope| janus.connected(scope));
-    let (line, asked) = side.asked();
+    let (line, asked) = side.next_post();
     assert_eq!(
         (&*line, &asked["janus"]),
         ("POST /janus/5 HTTP/1.1", &json!("attach"))
     );
     assert_eq!(side.recorder.counter(m::REQUESTS_AGAIN), 1);
     // A connection that was not in use: the server refuses the request.
-    side.does(|janus, scope| janus.closed(scope, Closed::End));
+    side.does(|janus, scope| janus.closed(scope, CloseReason::End));
     assert_eq!(side.failure(), Some(Failure::SignallingClosed));
 }
 
@@ -350,13 +350,16 @@ fn connection_that_ends_with_an_answer_is_replaced() {
         "HTTP/1.1 200 OK\r\nConnection: foo, Close",
     ];
     for head in heads {
-        let mut side = Side::in_session();
+        let mut side = TestClient::in_session();
         let body = r#"{"janus":"success","transaction":"2","data":{"id":6}}"#;
         let text = format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
         side.does(|janus, scope| janus.bytes(scope, text.as_bytes()));
-        assert!(matches!(side.next(), Wanted::Connect(_)), "{head}");
+        assert!(
+            matches!(side.next(), SignallingAction::Connect(_)),
+            "{head}"
+        );
         side.does(|janus, scope| janus.connected(scope));
-        let (line, asked) = side.asked();
+        let (line, asked) = side.next_post();
         assert_eq!(line, "POST /janus/5/6 HTTP/1.1");
         assert_eq!(asked["body"]["request"], json!("join"));
         assert_eq!(side.failure(), None);
@@ -365,19 +368,19 @@ fn connection_that_ends_with_an_answer_is_replaced() {
 
 #[test]
 fn request_time_out_starts_when_the_request_is_sent() {
-    let mut side = Side::in_session();
+    let mut side = TestClient::in_session();
     // The client leaves while the handle is still requested, so its `destroy` is queued.
     side.now += Duration::from_secs(4);
     side.does(|janus, scope| janus.leave(scope));
     assert!(side.wanted.is_empty());
-    let due = |side: &Side| side.janus.deadline();
+    let due = |side: &TestClient| side.janus.deadline();
     assert_eq!(due(&side), Some(START + Duration::from_secs(5)));
     let asked = side.recorder.counter(m::REQUESTS);
     side.answer(
         "200 OK",
         r#"{"janus":"success","transaction":"2","data":{"id":6}}"#,
     );
-    let (_, request) = side.asked();
+    let (_, request) = side.next_post();
     assert_eq!(request["janus"], json!("destroy"));
     assert_eq!(due(&side), Some(side.now + Duration::from_secs(5)));
     assert_eq!(side.recorder.counter(m::REQUESTS), asked + 1);
@@ -386,10 +389,10 @@ fn request_time_out_starts_when_the_request_is_sent() {
 #[test]
 fn answer_with_events_is_limited_to_the_length_of_ten_messages() {
     let head = b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n";
-    let mut side = Side::in_session();
+    let mut side = TestClient::in_session();
     side.does(|janus, scope| janus.second_bytes(scope, head));
     for _ in 0..EVENTS_MAX {
-        side.does(|janus, scope| janus.second_bytes(scope, &vec![b' '; LIMITS.keep]));
+        side.does(|janus, scope| janus.second_bytes(scope, &vec![b' '; LIMITS.keep_max]));
     }
     assert_eq!(side.failure(), None);
     side.does(|janus, scope| janus.second_bytes(scope, b" "));
@@ -405,16 +408,19 @@ fn next_poll_uses_the_connection_if_it_is_kept_alive() {
         ("HTTP/1.0 200 OK\r\nConnection: Keep-Alive", true),
         ("HTTP/1.0 200 OK\r\nConnection: x, close, keep-alive", false),
     ] {
-        let mut side = Side::in_session();
+        let mut side = TestClient::in_session();
         side.wanted.clear();
         let body = r#"{"janus":"keepalive"}"#;
         let text = format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
         side.does(|janus, scope| janus.second_bytes(scope, text.as_bytes()));
         if !keeps {
-            assert!(matches!(side.next(), Wanted::ConnectSecond(_)), "{head}");
+            assert!(
+                matches!(side.next(), SignallingAction::ConnectSecond(_)),
+                "{head}"
+            );
             side.does(|janus, scope| janus.second_connected(scope));
         }
-        assert!(side.polled().contains("rid=2&"), "{head}");
+        assert!(side.next_poll().contains("rid=2&"), "{head}");
         assert_eq!(side.recorder.counter(m::REQUESTS_AGAIN), 0, "{head}");
     }
 }

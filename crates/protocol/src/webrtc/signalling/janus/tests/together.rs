@@ -4,8 +4,8 @@ use super::*;
 
 /// Returns a client that receives only the video of the last speaker. 5 and 6 are in the room, and
 /// 6 talks.
-fn who_sees_one() -> Side {
-    let mut side = Side::in_room(Settings {
+fn client_with_one_video() -> TestClient {
+    let mut side = TestClient::in_room(Settings {
         last_n: Some(1),
         ..room()
     });
@@ -17,7 +17,7 @@ fn who_sees_one() -> Side {
     side
 }
 
-fn come(side: &mut Side, ids: &[u64]) {
+fn come(side: &mut TestClient, ids: &[u64]) {
     let streams = json!([{"type": "video", "mid": "0"}, {"type": "audio", "mid": "1"}]);
     let all: Vec<Value> = ids
         .iter()
@@ -27,24 +27,24 @@ fn come(side: &mut Side, ids: &[u64]) {
     side.room_says(ROOM_HANDLE, Value::Null, came, false);
 }
 
-fn talk(side: &mut Side, id: u64) {
+fn talk(side: &mut TestClient, id: u64) {
     let talks = json!({"videoroom": "talking", "room": 1234, "id": id});
     side.room_says(ROOM_HANDLE, Value::Null, talks, false);
 }
 
-fn agree(side: &mut Side, how: &str) {
+fn agree(side: &mut TestClient, how: &str) {
     let transaction = side.last_transaction();
     side.room_says(99, transaction, json!({"videoroom": how}), true);
-    let Some(&Wanted::Answer { peer, .. }) = side.wanted.last() else {
+    let Some(&SignallingAction::AnswerOffer { peer, .. }) = side.wanted.last() else {
         panic!("{:?}", side.wanted);
     };
-    side.does(|janus, scope| janus.described(scope, peer, "v=0\r\n"));
+    side.does(|janus, scope| janus.local_description(scope, peer, "v=0\r\n"));
     let transaction = side.last_transaction();
     let started = json!({"videoroom": "event", "started": "ok"});
     side.room_says(99, transaction, started, false);
 }
 
-fn refuse(side: &mut Side) {
+fn refuse(side: &mut TestClient) {
     let transaction = side.last_transaction();
     let refused = json!({"videoroom": "event", "error_code": 428, "error": "No such feed"});
     side.room_says(99, transaction, refused, false);
@@ -52,7 +52,7 @@ fn refuse(side: &mut Side) {
 
 #[test]
 fn publisher_that_comes_while_a_speaker_leaves_is_received() {
-    let mut side = who_sees_one();
+    let mut side = client_with_one_video();
     // While 6 takes the place of 5, 7 comes and 5 talks. Both are requested together.
     come(&mut side, &[7]);
     talk(&mut side, 5);
@@ -60,12 +60,12 @@ fn publisher_that_comes_while_a_speaker_leaves_is_received() {
     let asked = json!([{"feed": 7, "mid": "1"}, {"feed": 5, "mid": "0"}]);
     assert_eq!(side.last()["body"]["subscribe"], asked);
     // By then 5 has left.
-    let before = side.said.len();
+    let before = side.requests.len();
     refuse(&mut side);
     let leaves = json!({"videoroom": "event", "room": 1234, "unpublished": 5});
     side.room_says(ROOM_HANDLE, Value::Null, leaves, false);
     let heard = json!({"feed": 7, "mid": "1"});
-    let said = &side.said[before..];
+    let said = &side.requests[before..];
     let lists = said
         .iter()
         .flat_map(|said| [&said["body"]["streams"], &said["body"]["subscribe"]]);
@@ -75,17 +75,17 @@ fn publisher_that_comes_while_a_speaker_leaves_is_received() {
 
 #[test]
 fn refused_switch_has_no_delay() {
-    let mut side = who_sees_one();
+    let mut side = client_with_one_video();
     refuse(&mut side);
     let leaves = json!({"videoroom": "event", "room": 1234, "unpublished": 6});
     side.room_says(ROOM_HANDLE, Value::Null, leaves, false);
     // Janus removes the audio of the publisher that left, much later.
     side.now += Duration::from_secs(9);
     side.room_says(99, Value::Null, json!({"videoroom": "updated"}), true);
-    let Some(&Wanted::Answer { peer, .. }) = side.wanted.last() else {
+    let Some(&SignallingAction::AnswerOffer { peer, .. }) = side.wanted.last() else {
         panic!("{:?}", side.wanted);
     };
-    side.does(|janus, scope| janus.described(scope, peer, "v=0\r\n"));
+    side.does(|janus, scope| janus.local_description(scope, peer, "v=0\r\n"));
     let transaction = side.last_transaction();
     let started = json!({"videoroom": "event", "started": "ok"});
     side.room_says(99, transaction, started, false);
@@ -95,7 +95,7 @@ fn refused_switch_has_no_delay() {
 
 /// Returns the number of switched videos, the number of recorded delays, and the longest delay in
 /// seconds.
-fn switches(side: &Side) -> (u64, u64, u64) {
+fn switches(side: &TestClient) -> (u64, u64, u64) {
     let delays = side.recorder.histogram(m::SWITCH_DELAY);
     let switched = side.recorder.counter(m::VIDEO_SWITCHES);
     let most = |own: &measure::Histogram| own.max().unwrap_or(0) / 1_000_000_000;
@@ -103,22 +103,22 @@ fn switches(side: &Side) -> (u64, u64, u64) {
 }
 
 /// Delivers an offer that Janus makes unsolicited or from its queue, and answers it.
-fn offer(side: &mut Side) {
+fn offer(side: &mut TestClient) {
     side.room_says(99, Value::Null, json!({"videoroom": "updated"}), true);
-    let Some(&Wanted::Answer { peer, .. }) = side.wanted.last() else {
+    let Some(&SignallingAction::AnswerOffer { peer, .. }) = side.wanted.last() else {
         panic!("{:?}", side.wanted);
     };
-    side.does(|janus, scope| janus.described(scope, peer, "v=0\r\n"));
+    side.does(|janus, scope| janus.local_description(scope, peer, "v=0\r\n"));
 }
 
-fn start(side: &mut Side, transaction: Value) {
+fn start(side: &mut TestClient, transaction: Value) {
     let started = json!({"videoroom": "event", "started": "ok"});
     side.room_says(99, transaction, started, false);
 }
 
 #[test]
 fn switch_ends_when_its_own_offer_is_answered() {
-    let mut side = who_sees_one();
+    let mut side = client_with_one_video();
     let update = side.last_transaction();
     // Janus made another offer before it received the request.
     side.now += Duration::from_secs(2);
@@ -126,11 +126,11 @@ fn switch_ends_when_its_own_offer_is_answered() {
     let other = side.last_transaction();
     let updating = json!({"videoroom": "updating", "room": 1234});
     side.room_says(99, update, updating, false);
-    let said = side.said.len();
+    let said = side.requests.len();
     // A publisher that talks meanwhile is requested after the change.
     talk(&mut side, 5);
     start(&mut side, other);
-    assert_eq!((side.said.len(), switches(&side)), (said, (0, 0, 0)));
+    assert_eq!((side.requests.len(), switches(&side)), (said, (0, 0, 0)));
     side.now += Duration::from_secs(3);
     offer(&mut side);
     let own = side.last_transaction();
@@ -147,7 +147,7 @@ fn switch_ends_when_its_own_offer_is_answered() {
 
 #[test]
 fn earlier_offer_does_not_end_a_switch() {
-    let mut side = who_sees_one();
+    let mut side = client_with_one_video();
     let update = side.last_transaction();
     offer(&mut side);
     let other = side.last_transaction();
@@ -164,16 +164,16 @@ fn earlier_offer_does_not_end_a_switch() {
 
 #[test]
 fn speaker_without_video_is_never_due() {
-    let mut side = who_sees_one();
+    let mut side = client_with_one_video();
     agree(&mut side, "updated");
     assert_eq!(switches(&side), (1, 1, 0));
     let sound = json!([{"type": "audio", "mid": "1"}]);
     let came = json!({"videoroom": "event", "publishers": [{"id": 7, "streams": sound}]});
     side.room_says(ROOM_HANDLE, Value::Null, came, false);
     agree(&mut side, "updated");
-    let said = side.said.len();
+    let said = side.requests.len();
     talk(&mut side, 7);
-    assert_eq!(side.said.len(), said);
+    assert_eq!(side.requests.len(), said);
     side.now += Duration::from_secs(9);
     talk(&mut side, 5);
     agree(&mut side, "updated");
@@ -182,7 +182,7 @@ fn speaker_without_video_is_never_due() {
 
 #[test]
 fn free_place_is_filled_after_a_late_refusal() {
-    let mut side = Side::in_room(Settings {
+    let mut side = TestClient::in_room(Settings {
         last_n: Some(2),
         ..room()
     });
@@ -199,14 +199,14 @@ fn free_place_is_filled_after_a_late_refusal() {
     let body = json!({"request": "subscribe", "streams": [{"feed": 8, "mid": "0"}]});
     assert_eq!(side.last()["body"], body);
     // The request is not repeated.
-    let said = side.said.len();
+    let said = side.requests.len();
     refuse(&mut side);
-    assert_eq!((side.said.len(), side.failure()), (said, None));
+    assert_eq!((side.requests.len(), side.failure()), (said, None));
 }
 
 #[test]
 fn video_of_the_speaker_replaces_another() {
-    let mut side = Side::in_room(Settings {
+    let mut side = TestClient::in_room(Settings {
         last_n: Some(1),
         ..room()
     });
@@ -220,13 +220,13 @@ fn video_of_the_speaker_replaces_another() {
     ]);
     assert_eq!(side.last()["body"]["streams"], first);
     agree(&mut side, "attached");
-    let before = side.said.len();
+    let before = side.requests.len();
     let talks = |id: u64| json!({"videoroom": "talking", "room": 1234, "id": id});
     // One whose video is shown already, and one who is unknown.
     for id in [5, 9] {
         side.room_says(ROOM_HANDLE, Value::Null, talks(id), false);
     }
-    assert_eq!(side.said.len(), before);
+    assert_eq!(side.requests.len(), before);
     side.room_says(ROOM_HANDLE, Value::Null, talks(6), false);
     let body = json!({
         "request": "update",
@@ -235,9 +235,9 @@ fn video_of_the_speaker_replaces_another() {
     });
     assert_eq!(side.last()["body"], body);
     // Another publisher talks during the negotiation. Its video is shown afterwards.
-    let asked = side.said.len();
+    let asked = side.requests.len();
     side.room_says(ROOM_HANDLE, Value::Null, talks(5), false);
-    assert_eq!(side.said.len(), asked);
+    assert_eq!(side.requests.len(), asked);
     agree(&mut side, "updated");
     let body = json!({
         "request": "update",

@@ -18,19 +18,19 @@ use scenario::{Scenario, Secrets, mask_text};
 use sut::{CpuSource, Sut};
 
 use crate::browsers::Browsers;
-use crate::collect::{MergedWindow, WindowMerger};
 use crate::control::Control;
 use crate::coverage::Coverage;
-use crate::crew::WorkerPool;
-use crate::linger::{self, PeakHoldings, ReleaseObserver};
 use crate::links::Links;
 use crate::messages::{ClientState, Command, WorkerReport};
 use crate::ownership;
 use crate::process::Process;
 use crate::progress::{self, ClientRole, Failures, Finished, Phase, PopulationProgress, Progress};
 use crate::progress::{Rates, TesterProgress};
+use crate::server_release::{self, PeakHoldings, ReleaseObserver};
 use crate::sources::Sources;
 use crate::trace::{Trace, Traces};
+use crate::window_merger::{MergedWindow, WindowMerger};
+use crate::worker_pool::WorkerPool;
 
 /// Interval between checks for a stop request, a hold or a dead worker when no reports arrive. One
 /// wake-up costs 60 µs on a virtual machine, which matters when the tester's CPU use is compared
@@ -175,7 +175,7 @@ impl Coordinator<'_> {
                     held: self.holds.held_by(now),
                 });
             }
-            std::thread::sleep(linger::LOOK_EVERY.min(until.since(now)));
+            std::thread::sleep(server_release::LOOK_EVERY.min(until.since(now)));
             goes_on = !self.control.is_stopped();
         }
         let now = self.clock.now();
@@ -183,7 +183,7 @@ impl Coordinator<'_> {
             return;
         }
         let given_back = lingering.finish(now, &sut.holdings());
-        let window = linger::window(&given_back);
+        let window = server_release::window(&given_back);
         let kept = serde_json::to_value(&given_back).unwrap_or_default();
         self.run_file.meta("given_back", kept);
         if let Some(totals) = self.totals.get_mut("server") {

@@ -5,7 +5,7 @@
 //! request ports, one connection per client. The counts of their sessions go back to the run once a
 //! second.
 
-mod door;
+mod admission;
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -21,9 +21,7 @@ use protocol::remote_receiver::messages::LINE_MAX;
 use protocol::remote_receiver::{Receiver, ReceiverPorts, Secret, Terms};
 use scenario::{Receive, Tester};
 
-use crate::collect::{MergedWindow, WindowMerger};
 use crate::control::Control;
-use crate::crew::{WorkerPlan, WorkerPool};
 use crate::error::EngineError;
 use crate::messages::{Command, WorkerReport};
 use crate::process::Process;
@@ -33,9 +31,11 @@ use crate::remote_worker::{
     TransferredMetrics, TransferredWindow, WorkerMessage,
 };
 use crate::serve::listen;
+use crate::window_merger::{MergedWindow, WindowMerger};
 use crate::worker::{Accept, ListenerPlan, PopulationPlan};
+use crate::worker_pool::{WorkerPlan, WorkerPool};
 
-use door::Admission;
+use admission::Admission;
 
 #[derive(Clone, Debug)]
 pub struct ReceiveOptions {

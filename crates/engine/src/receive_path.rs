@@ -14,8 +14,8 @@ use protocol::session::CaptureNeeds;
 use scenario::{PopulationPlan, Receive, Scenario, Tester};
 
 use crate::error::EngineError;
-use crate::team_size::workers;
 use crate::worker::RingPlan;
+use crate::worker_count::workers;
 
 /// Receive path and media ports of a run.
 #[derive(Debug)]

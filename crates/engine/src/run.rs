@@ -17,25 +17,25 @@ use sut::Sut;
 
 use crate::browsers::{self, Browsers};
 use crate::clients::{client_factory, surroundings, tls};
-use crate::collect::WindowMerger;
 use crate::control::Control;
 use crate::coordinator::Coordinator;
 use crate::coverage::Coverage;
-use crate::crew::{WorkerPlan, WorkerPool};
 use crate::error::EngineError;
-use crate::linger::{self, PeakHoldings};
 use crate::machine::{self, since_1970};
-use crate::media;
+use crate::media_description;
 use crate::network::Networks;
 use crate::ownership;
 use crate::process::Process;
 use crate::progress::{Finished, Phase, Progress, TesterProgress};
 use crate::receive_path::ReceivePath;
 use crate::remote_worker::{self, RemoteWorker};
+use crate::server_release::{self, PeakHoldings};
 use crate::sources::Sources;
-use crate::team_size::workers;
 use crate::trace::{self, Traced, Traces};
+use crate::window_merger::WindowMerger;
 use crate::worker::{ClientPlan, MakeClient, PopulationPlan, WINDOW};
+use crate::worker_count::workers;
+use crate::worker_pool::{WorkerPlan, WorkerPool};
 
 /// Options of a run that are not part of the scenario.
 #[derive(Clone, Debug, Default)]
@@ -139,7 +139,7 @@ fn run_prepared(
     let apart = networks.as_ref().and_then(Networks::server_apart);
     let mut sut = start_server(scenario, apart, control, progress)?;
     if let Some(sut) = &mut sut {
-        sut.watch_groups(linger::groups(scenario));
+        sut.watch_groups(server_release::groups(scenario));
     }
     let mut browsers = Browsers::start(scenario, control)?;
     let invalid = sut
@@ -425,16 +425,16 @@ fn ask_about_media(
     control: &Control,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Media, EngineError> {
-    let what = match media::describable_url_count(scenario) {
+    let what = match media_description::describable_url_count(scenario) {
         0 => return Ok(Media::default()),
         1 => "its URL",
         _ => "all URLs",
     };
     let asking = Phase::Launching(format!("requesting the media description of {what}"));
     progress(&before_it_begins(asking));
-    let media = media::describe(
+    let media = media_description::describe(
         scenario,
-        media::describe_timeout(scenario.duration),
+        media_description::describe_timeout(scenario.duration),
         control,
     )?;
     for difference in &media.differences {

@@ -16,16 +16,16 @@ use protocol::session::{Interface, Outcome};
 use protocol::source::{DEFAULT_RATE, Destination, GroupSender, SourceSettings};
 use scenario::{Leave, Pick};
 
-use crate::attend::{CrewReport, handle_reports};
 use crate::clients::read_source;
 use crate::control::Control;
-use crate::crew::{WorkerPlan, WorkerPool};
 use crate::error::EngineError;
 use crate::machine::since_1970;
 use crate::messages::WorkerReport;
+use crate::report_loop::{CrewReport, handle_reports};
 use crate::serve::{PORTS, ReportFile};
 use crate::trace::Traced;
 use crate::worker::{ClientPlan, MakeClient, PopulationPlan};
+use crate::worker_pool::{WorkerPlan, WorkerPool};
 
 /// Metrics of sources, as for clients. Details follow in their final records.
 const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS]);

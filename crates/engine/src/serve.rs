@@ -11,12 +11,12 @@ use measure::Time;
 use net::{Clock, PortRange};
 use protocol::reference::{ReferenceServer, RunningServer, Second, ServerSettings};
 
-use crate::attend::{CrewReport, handle_reports};
 use crate::control::Control;
-use crate::crew::{WorkerPlan, WorkerPool};
 use crate::error::EngineError;
 use crate::messages::WorkerReport;
+use crate::report_loop::{CrewReport, handle_reports};
 use crate::worker::{Accept, EndpointPlan, ListenerPlan, PopulationPlan};
+use crate::worker_pool::{WorkerPlan, WorkerPool};
 
 /// Options of a reference server.
 #[derive(Debug)]

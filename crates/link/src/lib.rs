@@ -10,10 +10,10 @@ mod codel;
 mod config;
 mod counts;
 mod model;
+mod ordered_jitter;
 mod random;
 mod settings;
 mod text;
-mod wander;
 
 pub use config::{LinkConfig, PartialSettings, PhaseConfig, SettingsTimeline, StageConfig};
 pub use counts::Counts;

@@ -7,9 +7,9 @@ use measure::Time;
 
 use crate::codel::CoDel;
 use crate::counts::Counts;
+use crate::ordered_jitter::OrderedJitter;
 use crate::random::{Draws, RandomSource, delay, delay_min};
 use crate::settings::{Discipline, Lost, QueueLimit, Settings};
-use crate::wander::OrderedJitter;
 use departures::{Departure, Departures};
 
 pub use departures::Delivery;

@@ -15,9 +15,9 @@ use super::time_code::{self, TimeCode};
 use super::video::{Profile, SettingsError, VideoSettings};
 use super::vp8::{self, Vp8Stream};
 
-mod of_file;
+mod from_file;
 
-pub(crate) use of_file::Coding;
+pub(crate) use from_file::Coding;
 
 /// One packet of a clip.
 #[derive(Clone, Debug)]

@@ -216,8 +216,11 @@ mod tests {
         ours.read_exact(&mut bytes).expect("they came");
         assert_eq!(&bytes, b"abc");
         ours.write_all(b"abc").expect("it takes them");
-        assert!(crate::stream::unacknowledged(&ours).expect("it tells") > 0);
+        assert!(crate::timed_read::unacknowledged(&ours).expect("it tells") > 0);
         theirs.read_exact(&mut bytes).expect("they came");
-        assert_eq!(crate::stream::unacknowledged(&ours).expect("it tells"), 0);
+        assert_eq!(
+            crate::timed_read::unacknowledged(&ours).expect("it tells"),
+            0
+        );
     }
 }

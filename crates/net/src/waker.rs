@@ -7,7 +7,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 /// Wakes a loop that polls it, edge-triggered, for readability. Any thread may hold it. It is
 /// created separately from the poll, which can then belong to a thread with [its own descriptor
-/// table](crate::files::spawn_with_own_table).
+/// table](crate::descriptors::spawn_with_own_table).
 #[derive(Debug)]
 pub struct Waker(OwnedFd);
 

@@ -9,38 +9,38 @@
 //!   of [`registry`] lists it.
 
 pub mod auth;
+pub mod awaiting_publisher;
 pub mod browser;
 pub mod calibration;
 pub mod connect_failure;
 pub mod descriptor;
+mod duration_range;
 mod failure;
-pub mod follow;
 pub mod http1;
 pub mod http_ts;
 pub mod media;
 pub mod messages;
 pub mod metrics;
-pub mod mix;
 pub mod options;
 #[cfg(any(test, feature = "proof"))]
 pub mod proof;
 mod publication;
 mod published_streams;
+pub mod redirect_policy;
 pub mod reference;
 pub mod registry;
 pub mod remote_receiver;
 pub mod rtmp;
 pub mod rtsp;
+pub mod seeds;
 pub mod server_counters;
 pub mod session;
 pub mod source;
-mod span;
 pub mod srt;
 mod summary;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod tls;
 pub mod url;
-pub mod waiting;
 pub mod webrtc;
 pub mod websocket;

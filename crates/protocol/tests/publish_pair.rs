@@ -8,6 +8,7 @@ use std::time::Duration;
 use link::{Loss, Settings};
 use measure::Catalogue;
 use measure::units::BitRate;
+use protocol::awaiting_publisher::{AwaitedStreams, WaitingClient};
 use protocol::media::rtp::StreamSummary;
 use protocol::media::rtp::metrics::{self as rtp, RTP};
 use protocol::media::source::{MediaSource, SourceConfig};
@@ -19,7 +20,6 @@ use protocol::rtsp::server::{Server, ServerConfig};
 use protocol::rtsp::url::Url;
 use protocol::session::{Outcome, Output, Session};
 use protocol::testing::{Pair, PairSettings, RunEnd, SessionNumber, Side, summaries};
-use protocol::waiting::{AwaitedStreams, WaitingClient};
 
 const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &RTP, &RTSP]);
 const URL: &str = "rtsp://server/live";

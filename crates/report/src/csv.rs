@@ -10,8 +10,8 @@ use runfile::{ClientOutcome, Reader};
 use serde_json::Value;
 
 use crate::ReportError;
-use crate::gate;
 use crate::metrics::MetricFigures;
+use crate::sanitize;
 use crate::source;
 use crate::window::SubjectWindow;
 
@@ -220,7 +220,7 @@ fn line<const N: usize>(out: &mut impl Write, cells: [&str; N]) -> io::Result<()
 
 /// Formats a cell.
 fn format_cell(cell: &str) -> String {
-    let mut text = gate::single_line(cell).into_owned();
+    let mut text = sanitize::single_line(cell).into_owned();
     let is_number = text.parse::<f64>().is_ok();
     if text.starts_with(['=', '+', '-', '@']) && !is_number {
         text.insert(0, '\'');

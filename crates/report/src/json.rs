@@ -5,15 +5,15 @@
 use std::io::{self, Write};
 
 use crate::ReportError;
-use crate::gate;
 use crate::model::Report;
+use crate::sanitize;
 use crate::series::Series;
 use crate::window::ReportWindow;
 
 /// Writes the report of a series as one JSON object.
 pub fn write_series(series: &Series, out: &mut dyn Write) -> Result<(), ReportError> {
     let text = serde_json::to_string_pretty(series).map_err(io::Error::from)?;
-    writeln!(out, "{}", gate::json(&text))?;
+    writeln!(out, "{}", sanitize::json(&text))?;
     out.flush()?;
     Ok(())
 }
@@ -30,11 +30,11 @@ pub fn write(
     let open = head
         .strip_suffix("\n}")
         .expect("a struct with fields is written as an object over several lines");
-    write!(out, "{},\n  \"windows\": [", gate::json(open))?;
+    write!(out, "{},\n  \"windows\": [", sanitize::json(open))?;
     let mut first = true;
     for window in windows {
         let line = serde_json::to_string(&window?).map_err(io::Error::from)?;
-        let line = gate::json(&line);
+        let line = sanitize::json(&line);
         write!(out, "{}\n    {line}", if first { "" } else { "," })?;
         first = false;
     }

@@ -12,9 +12,9 @@ use quick_junit::{NonSuccessKind, TestCase, TestCaseStatus, TestSuite};
 
 use crate::ReportError;
 use crate::cause::cause;
-use crate::gate;
 use crate::human::figure;
 use crate::model::{Outcome, Report, Threshold};
+use crate::sanitize;
 use crate::series::{Row, RowOutcome, Series, words};
 
 /// Name of the root element. It distinguishes the file from those of other programs.
@@ -44,14 +44,14 @@ pub fn write_series(
         });
     }
     if searches {
-        let mut suite = TestSuite::new(gate::single_line(&series.name).into_owned());
+        let mut suite = TestSuite::new(sanitize::single_line(&series.name).into_owned());
         for found in &series.found {
             let text = words::found(found);
             let status = match found.passed.is_some() && found.finished {
                 true => TestCaseStatus::success(),
                 false => not_passed(NonSuccessKind::Failure, &text),
             };
-            suite.add_test_case(case(&gate::single_line(&text), &series.name, status));
+            suite.add_test_case(case(&sanitize::single_line(&text), &series.name, status));
         }
         suites.push(suite);
     }
@@ -59,10 +59,10 @@ pub fn write_series(
 }
 
 fn search_suite(row: &Row, name: &str) -> TestSuite {
-    let name = gate::single_line(name).into_owned();
+    let name = sanitize::single_line(name).into_owned();
     let mut suite = TestSuite::new(name.clone());
     let mut status = TestCaseStatus::skipped();
-    status.set_message(gate::single_line(&row.reasons.join("; ")).into_owned());
+    status.set_message(sanitize::single_line(&row.reasons.join("; ")).into_owned());
     suite.add_test_case(case("run", &name, status));
     suite
 }
@@ -86,7 +86,7 @@ fn name_of(series: &Series, row: &Row) -> String {
 }
 
 fn suite(report: &Report, name: &str) -> TestSuite {
-    let name = gate::single_line(name).into_owned();
+    let name = sanitize::single_line(name).into_owned();
     let mut suite = TestSuite::new(name.clone());
     suite.set_time(Duration::from_secs_f64(report.run.duration.max(0.0)));
     suite.add_property(("seed", report.run.seed.to_string().as_str()));
@@ -113,7 +113,7 @@ fn suite(report: &Report, name: &str) -> TestSuite {
 }
 
 fn without_run_file(row: &Row, name: &str) -> TestSuite {
-    let name = gate::single_line(name).into_owned();
+    let name = sanitize::single_line(name).into_owned();
     let mut suite = TestSuite::new(name.clone());
     let status = match row.outcome {
         RowOutcome::Planned => TestCaseStatus::skipped(),
@@ -137,7 +137,7 @@ fn of_threshold(threshold: &Threshold, suite: &str) -> TestCase {
             not_passed(NonSuccessKind::Failure, &text)
         }
     };
-    case(&gate::single_line(&threshold.threshold), suite, status)
+    case(&sanitize::single_line(&threshold.threshold), suite, status)
 }
 
 fn case(name: &str, suite: &str, status: TestCaseStatus) -> TestCase {
@@ -148,7 +148,7 @@ fn case(name: &str, suite: &str, status: TestCaseStatus) -> TestCase {
 
 fn not_passed(kind: NonSuccessKind, text: &str) -> TestCaseStatus {
     let mut status = TestCaseStatus::non_success(kind);
-    status.set_message(gate::single_line(text).into_owned());
+    status.set_message(sanitize::single_line(text).into_owned());
     status
 }
 

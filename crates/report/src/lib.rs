@@ -1,17 +1,18 @@
 //! Reports of a run or a series, made from run files only: the summary or the table for a terminal,
 //! the JSON report, JUnit XML, Markdown, CSV, the HTML page, the text for Prometheus and the
 //! messages for an OpenTelemetry collector. All text for a terminal, and all texts of a page, pass
-//! through [`gate`].
+//! through [`sanitize`].
 
 mod cause;
 pub mod csv;
-pub mod gate;
 pub mod html;
+pub mod sanitize;
 pub use measure::human;
 pub mod json;
 pub mod junit;
 mod limits;
 pub mod link;
+pub mod live_figures;
 mod loss;
 pub mod markdown;
 pub mod media;
@@ -22,7 +23,6 @@ mod own_counts;
 pub mod paint;
 pub mod prometheus;
 mod rows;
-pub mod running;
 pub mod schema;
 pub mod series;
 mod shorten;

@@ -5,13 +5,13 @@ use std::io::Write;
 
 use crate::ReportError;
 use crate::cause::{cause, other_reasons};
-use crate::gate;
 use crate::human::{count, figure, figure_or_dash, short_duration};
 use crate::link;
 use crate::metrics::MetricFigures;
 use crate::model::{Population, Report, Threshold};
 use crate::paint::Paint;
 use crate::rows::{RenderedRow, rows};
+use crate::sanitize;
 use crate::series::Series;
 use crate::terminal::Layout;
 
@@ -172,7 +172,7 @@ fn write_population(
 /// Escapes a text for Markdown: it cannot become a link, a mention, HTML or a further cell.
 fn safe(text: &str) -> String {
     let mut safe = String::with_capacity(text.len() + 8);
-    for c in gate::single_line(text).chars() {
+    for c in sanitize::single_line(text).chars() {
         match c {
             '&' => safe.push_str("&amp;"),
             '<' => safe.push_str("&lt;"),

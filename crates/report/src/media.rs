@@ -3,8 +3,8 @@
 use measure::Unit;
 use measure::media::{DescribedUrl, Media, MediaDescription};
 
-use crate::gate;
 use crate::human::{duration, figure};
+use crate::sanitize;
 use crate::shorten::shorten;
 
 /// Maximum columns of a URL. The description of its media needs space next to it.
@@ -25,7 +25,7 @@ pub fn lines(media: &Media) -> Vec<String> {
         }
     });
     urls.chain(warnings(media))
-        .map(|line| gate::single_line(&line).into_owned())
+        .map(|line| sanitize::single_line(&line).into_owned())
         .collect()
 }
 

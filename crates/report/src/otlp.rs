@@ -16,7 +16,7 @@ use std::time::Duration;
 use measure::metric::{MetricSource, Unit};
 use prost::Message;
 
-use crate::running::{Family, LiveFigures, MetricType, PREFIX, Series};
+use crate::live_figures::{Family, LiveFigures, MetricType, PREFIX, Series};
 use crate::time::rfc3339;
 use exponential::exponential;
 use message::{

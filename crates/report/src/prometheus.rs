@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use measure::Sparse;
 use measure::metric::Unit;
 
-use crate::running::{LiveFigures, MetricType, Series};
+use crate::live_figures::{LiveFigures, MetricType, Series};
 
 /// Content type of the text.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";

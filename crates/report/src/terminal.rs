@@ -16,13 +16,13 @@ use measure::Unit;
 
 pub use verdict::headline;
 
-use crate::gate;
 use crate::human::{count, figure, figure_or_dash, plural};
 use crate::metrics::{Distribution, MetricFigures, Metrics, NamedFigures};
 use crate::model::{Clients, Event, Population, Report};
 use crate::own_counts::OwnCounts;
 use crate::paint::Paint;
 use crate::rows::{RenderedRow, rows};
+use crate::sanitize;
 
 /// Layout of the summary.
 #[derive(Clone, Copy, Debug)]
@@ -83,7 +83,7 @@ pub fn summary(report: &Report, layout: Layout) -> String {
         screen.everything(report);
     }
     screen.run_file(report);
-    gate::multi_line(&screen.text, layout.paint.colour).into_owned()
+    sanitize::multi_line(&screen.text, layout.paint.colour).into_owned()
 }
 
 struct Screen {
@@ -118,7 +118,7 @@ impl Screen {
         self.blank();
         let room = self.layout.width.saturating_sub(name.chars().count() + 2);
         self.text
-            .push_str(&self.layout.paint.strong(&gate::single_line(name)));
+            .push_str(&self.layout.paint.strong(&sanitize::single_line(name)));
         let mut parts = wrap(text, room.max(20)).into_iter();
         if let Some(first) = parts.next().filter(|first| !first.is_empty()) {
             self.text.push_str("  ");
@@ -338,7 +338,7 @@ impl Screen {
         let path = if path.is_empty() {
             "not kept".into()
         } else {
-            gate::single_line(&path)
+            sanitize::single_line(&path)
         };
         let _ = writeln!(self.text, "{}  {path}", paint.strong("run file"));
         let seed = report.run.seed;
@@ -455,13 +455,13 @@ fn distribution_columns(unit: Unit, found: Distribution) -> [(&'static str, Stri
 /// Converts a text to one line, with single blanks for all blanks and line ends, and sanitizes it:
 /// see [`gate`].
 pub(crate) fn one_line(text: &str) -> String {
-    let words = text.split_whitespace().map(gate::single_line);
+    let words = text.split_whitespace().map(sanitize::single_line);
     words.collect::<Vec<_>>().join(" ")
 }
 
 /// Truncates a text to `width` columns, with an ellipsis if it does not fit.
 pub(crate) fn truncate(text: &str, width: usize) -> String {
-    let text = gate::single_line(text);
+    let text = sanitize::single_line(text);
     if text.chars().count() <= width {
         return text.into_owned();
     }
@@ -472,7 +472,7 @@ pub(crate) fn truncate(text: &str, width: usize) -> String {
 
 /// Folds a text into lines of at most `width`, at blanks if possible.
 pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
-    let text = gate::single_line(text);
+    let text = sanitize::single_line(text);
     let mut lines = Vec::new();
     let mut line = String::new();
     for word in text.split(' ') {

@@ -37,8 +37,8 @@ pub mod blob;
 mod catalogue;
 mod database;
 mod error;
+mod merge_log;
 mod open;
-mod plain;
 mod reader;
 mod rows;
 mod schema;
@@ -46,7 +46,7 @@ pub mod series;
 mod writer;
 
 pub use error::{RunFileError, io_reason};
-pub use plain::merge_log;
+pub use merge_log::merge_log;
 pub use reader::{Reader, Rows, Subject};
 pub use rows::{
     ClientOutcome, ClientRow, EventRow, FailureRow, Header, Machine, SubjectHeader, WindowRow,

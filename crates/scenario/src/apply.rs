@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
+use crate::decode::ScenarioKeys;
 use crate::error::Problem;
 use crate::link_keys::LinkKeys;
 use crate::node::{Entry, Node, Value, display_text};
+use crate::origin::{Origin, SourceKind, SourceText};
 use crate::overrides::{ENVIRONMENT_PREFIX, Overrides};
 use crate::population::PopulationKeys;
-use crate::read::ScenarioKeys;
 use crate::server::ServerKeys;
-use crate::source::{Origin, SourceKind, SourceText};
 use crate::tester::{HealthKeys, TesterKeys};
 use crate::{section, yaml};
 use measure::nearest::{nearest, suggest};

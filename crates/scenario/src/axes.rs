@@ -8,8 +8,8 @@ use crate::error::Problem;
 use crate::fields::wrong_type;
 use crate::masking::{MASK, is_secret_key, mask_command, mask_text};
 use crate::node::{Entry, Node, Value, display_text};
+use crate::origin::{Origin, SourceKind};
 use crate::section::{self, Deferred, Key};
-use crate::source::{Origin, SourceKind};
 
 /// Maximum number of axes of a series.
 const MAX_KEYS: usize = 16;

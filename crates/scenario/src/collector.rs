@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use crate::error::Problem;
 use crate::fields::unknown_keys;
 use crate::node::Node;
-use crate::source::Origin;
+use crate::origin::Origin;
 
 /// Syntax of a type's values: the type's name in the code, the help text, and the required keys,
 /// each with its help text.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode};
 
 use crate::masking::{mask_excerpt, mask_setting, mask_text};
-use crate::source::{Origin, SourceKind, SourceText};
+use crate::origin::{Origin, SourceKind, SourceText};
 
 /// Maximum number of problems in one error.
 const PROBLEMS_MAX: usize = 20;

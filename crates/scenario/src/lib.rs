@@ -9,6 +9,7 @@
 mod apply;
 mod axes;
 mod collector;
+mod decode;
 mod describe;
 mod emulated_link;
 mod entry;
@@ -16,26 +17,25 @@ mod error;
 mod fields;
 mod golden;
 mod group;
-mod keys;
 mod link_keys;
-mod link_places;
 mod masking;
 mod model;
 mod names;
 mod network;
 mod network_keys;
 mod node;
+mod node_deserializer;
 mod one_liner;
 mod open;
+mod origin;
 mod overrides;
+mod placed_links;
 mod population;
-mod read;
 mod schema;
 mod search;
 mod secrets;
 mod section;
 mod server;
-mod source;
 mod sources;
 mod tester;
 mod urls;
@@ -54,7 +54,6 @@ pub use entry::{
 };
 pub use error::{Problem, ScenarioError};
 pub use group::Group;
-pub use link_places::PlacedLink;
 pub use masking::{MASK, is_secret_name, mask_text};
 pub use model::{
     Clips, DEFAULT_READY_TIMEOUT, DEFAULT_RECEIVE_BUFFER, DEFAULT_RING, DEFAULT_STOP_TIMEOUT,
@@ -64,6 +63,7 @@ pub use model::{
 pub use network::{Network, VETH_CLIENTS, VETH_SERVER, VETH_SERVER_ADDRESS, VETH_SOURCES};
 pub use one_liner::{ONE_LINER_POPULATION, ONE_LINER_SENDERS, OneLiner, one_liner_population};
 pub use overrides::{ENVIRONMENT_PREFIX, OptionSetting, Overrides};
+pub use placed_links::PlacedLink;
 pub use schema::schema;
 pub use search::Search;
 pub use secrets::Secrets;
@@ -154,5 +154,5 @@ impl Scenario {
 fn decode(mut root: Node, name: &str, overrides: &Overrides) -> Result<Scenario, ScenarioError> {
     let mut problems = Vec::new();
     overrides.apply(&mut root, &mut problems);
-    read::decode(&root, name, overrides, problems)
+    decode::decode(&root, name, overrides, problems)
 }

@@ -1,6 +1,6 @@
 //! The tree of a scenario, in which every node knows its origin.
 
-use crate::source::Origin;
+use crate::origin::Origin;
 
 /// A value and its origin.
 #[derive(Clone, Debug, PartialEq)]

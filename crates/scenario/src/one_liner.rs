@@ -4,7 +4,7 @@ use protocol::registry;
 
 use crate::apply::option_value;
 use crate::node::{Entry, Node};
-use crate::source::{Origin, SourceKind, SourceText};
+use crate::origin::{Origin, SourceKind, SourceText};
 
 /// Name of a one-liner's population with media: `viewers.loss < 1%`.
 pub const ONE_LINER_POPULATION: &str = "viewers";

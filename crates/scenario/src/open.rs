@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::error::{Problem, ScenarioError};
 use crate::node::Node;
-use crate::source::{SourceKind, SourceText};
+use crate::origin::{SourceKind, SourceText};
 use crate::yaml;
 
 /// Reads the scenario file at `path`. Returns its name in messages, and its text.

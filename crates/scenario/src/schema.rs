@@ -3,7 +3,7 @@
 use schemars::generate::SchemaSettings;
 use serde_json::Value;
 
-use crate::read::ScenarioKeys;
+use crate::decode::ScenarioKeys;
 
 /// Returns the JSON Schema (draft 2020-12) of a scenario file, with the keys of every protocol.
 pub fn schema() -> Value {

@@ -12,9 +12,9 @@ use serde_json::Value as Json;
 
 use crate::collector::{Collector, TypeSyntax, join_path, no_value};
 use crate::error::Problem;
-use crate::keys::{KEY_TYPE_NAME, NodeReader, OUT_OF_RANGE};
 use crate::node::{Node, Value};
-use crate::source::{Origin, SourceKind, SourceText};
+use crate::node_deserializer::{KEY_TYPE_NAME, NodeReader, OUT_OF_RANGE};
+use crate::origin::{Origin, SourceKind, SourceText};
 
 /// Reads the value of the key at `path`. Returns `None` if its type is wrong. A nested key with a
 /// wrong value is reported and read as absent.

@@ -16,8 +16,8 @@ use crate::fields::wrong_type;
 use crate::model::MulticastSource;
 use crate::network::Network;
 use crate::node::{Entry, Node, Value, display_text};
+use crate::origin::Origin;
 use crate::section::{self, BoundedInteger, Deferred, Key, ValueRange, Within, one_line};
-use crate::source::Origin;
 use crate::{names, urls};
 
 #[derive(Default, Deserialize, JsonSchema)]

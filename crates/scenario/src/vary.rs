@@ -12,9 +12,9 @@ use crate::axes::{
 use crate::error::{Problem, ScenarioError};
 use crate::model::{Scenario, Setting, StopAt};
 use crate::node::{Entry, Node, Value};
+use crate::origin::Origin;
 use crate::overrides::Overrides;
-use crate::source::Origin;
-use crate::{open, read, section};
+use crate::{decode, open, section};
 
 /// Default time between two runs of a series: 5 s.
 pub const DEFAULT_SETTLE: Duration = Duration::from_secs(5);
@@ -75,7 +75,7 @@ impl Plan {
         let mut problems = Vec::new();
         overrides.apply(&mut root, &mut problems);
         if !has(&root, "vary") {
-            let mut scenario = read::decode(&root, &name, overrides, problems)?;
+            let mut scenario = decode::decode(&root, &name, overrides, problems)?;
             scenario.resolve(folder);
             return Ok(Plan::Run(Box::new(scenario)));
         }
@@ -244,7 +244,7 @@ impl Series {
             set_at_path(&mut root, &set.path, set.value.clone(), "")
                 .unwrap_or_else(|problem| problems.push(problem));
         }
-        read::decode(&root, &self.name, &self.overrides, problems)
+        decode::decode(&root, &self.name, &self.overrides, problems)
     }
 
     fn too_large(&self) -> Option<Problem> {

@@ -7,7 +7,7 @@ use granit_parser::{Event, Parser, ScalarStyle, Span, Tag};
 
 use crate::error::Problem;
 use crate::node::{Entry, Node, Value, display_text};
-use crate::source::{Origin, SourceText};
+use crate::origin::{Origin, SourceText};
 
 /// Maximum size of a scenario file: 1 MiB.
 pub(crate) const MAX_BYTES: usize = 1 << 20;

@@ -1,6 +1,6 @@
 //! Output for the user: results go to standard output, everything else to standard error.
 //!
-//! All output passes [`report::gate`], so text from servers, scenarios and run files cannot control
+//! All output passes [`report::sanitize`], so text from servers, scenarios and run files cannot control
 //! the terminal.
 
 use std::ffi::OsString;
@@ -8,11 +8,11 @@ use std::io::{self, IsTerminal, Write};
 
 use miette::{GraphicalReportHandler, GraphicalTheme, ThemeCharacters, ThemeStyles};
 use report::paint::Paint;
-use report::{Layout, gate};
+use report::{Layout, sanitize};
 
 use crate::args::{ColorMode, Global};
 use crate::exit::{Failure, Message};
-use crate::fold;
+use crate::wrap;
 
 /// Output settings of the command line.
 #[derive(Clone, Copy, Debug)]
@@ -91,14 +91,14 @@ impl Console {
     /// Prints a message that is no result. A closed standard error is ignored.
     pub(crate) fn say(self, text: &str) {
         if !self.quiet {
-            let text = gate::multi_line(text, self.paint_stderr().colour);
+            let text = sanitize::multi_line(text, self.paint_stderr().colour);
             let _ = writeln!(io::stderr(), "{text}");
         }
     }
 
     /// Prints a result to standard output.
     pub(crate) fn print(self, text: &str) -> Result<(), Failure> {
-        let text = gate::multi_line(text, self.paint_stdout().colour);
+        let text = sanitize::multi_line(text, self.paint_stdout().colour);
         let mut out = io::stdout().lock();
         match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
             // The reader has closed the pipe: it has what it wanted, such as the first lines.
@@ -116,7 +116,7 @@ impl Console {
     /// programs that search them.
     pub(crate) fn print_folded(self, text: &str, hanging: usize) -> Result<(), Failure> {
         if io::stdout().is_terminal() {
-            return self.print(&fold::lines(text, width(io::stdout()), hanging));
+            return self.print(&wrap::lines(text, width(io::stdout()), hanging));
         }
         self.print(text)
     }
@@ -124,7 +124,7 @@ impl Console {
     /// Prints a result as JSON.
     pub(crate) fn print_json(self, value: &serde_json::Value) -> Result<(), Failure> {
         let text = serde_json::to_string_pretty(value).map_err(Failure::bad)?;
-        self.print(&(gate::json(&text).into_owned() + "\n"))
+        self.print(&(sanitize::json(&text).into_owned() + "\n"))
     }
 
     /// Prints a result that is laid out for its reader: to standard output, or to standard error if
@@ -155,7 +155,7 @@ impl Console {
         match &failure.message {
             Message::Plain(message) => {
                 // The message may contain foreign text, which must not set colours either.
-                let message = gate::multi_line(message, false);
+                let message = sanitize::multi_line(message, false);
                 text = format!("{} {message}\n", paint.bad("error:"));
             }
             Message::Diagnostic(diagnostic) => {
@@ -181,7 +181,7 @@ impl Console {
                 }
             }
         }
-        let text = gate::multi_line(&text, paint.colour);
+        let text = sanitize::multi_line(&text, paint.colour);
         let _ = io::stderr().write_all(text.as_bytes());
     }
 }

@@ -18,8 +18,8 @@ use report::html::{Live, write_live};
 use report::{Reader, ReportError, io_reason};
 use scenario::Scenario;
 
+use crate::current_run_file::CurrentRunFile;
 use crate::exit::Failure;
-use crate::followed::CurrentRunFile;
 use crate::http::{Head, write_until};
 use crate::view_server::{HEADERS, NICE, ServiceName, ViewServer, refuse, respond};
 

@@ -1,25 +1,25 @@
 //! The command: parses arguments and returns exit codes.
 
-mod again;
 mod args;
 mod commands;
 mod console;
 mod csv_folder;
+mod current_run_file;
 mod dashboard;
+mod descriptor_limit;
 mod exit;
-mod files;
-mod fold;
-mod followed;
-mod force;
 mod http;
+mod live_outputs;
 mod otlp;
-mod outlets;
 mod output;
-mod place;
+mod overwrite;
 mod progress;
+mod repeat_command;
+mod run_location;
 mod scrape;
 mod signals;
 mod view_server;
+mod wrap;
 
 use std::process::ExitCode;
 
@@ -31,7 +31,7 @@ use crate::exit::Exit;
 
 /// Exits with 110, like an overloaded tester, if memory runs out.
 #[global_allocator]
-static MEMORY: net::memory::ExitOnOutOfMemory = net::memory::ExitOnOutOfMemory(110);
+static MEMORY: net::allocator::ExitOnOutOfMemory = net::allocator::ExitOnOutOfMemory(110);
 
 fn main() -> ExitCode {
     // Comes before the parsing of arguments: the command line of a supervised server is not for

@@ -14,12 +14,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use report::live_figures::LiveFigures;
 use report::otlp::Push;
-use report::running::LiveFigures;
 use report::{Reader, ReportError, io_reason};
 
+use crate::current_run_file::CurrentRunFile;
 use crate::exit::Failure;
-use crate::followed::CurrentRunFile;
 use crate::view_server::NICE;
 use collector::Collector;
 

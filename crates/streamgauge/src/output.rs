@@ -10,7 +10,7 @@ use report::io_reason;
 use crate::args::Reports;
 use crate::csv_folder::CsvFolder;
 use crate::exit::Failure;
-use crate::force::Force;
+use crate::overwrite::Force;
 
 /// Possible first keys of the documents that `--json` writes.
 const FIRST_KEYS: [&str; 3] = ["schema_version", "series_version", "missing"];

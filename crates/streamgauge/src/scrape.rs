@@ -7,12 +7,12 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use report::live_figures::LiveFigures;
 use report::prometheus::{self, CONTENT_TYPE};
-use report::running::LiveFigures;
 use report::{Reader, ReportError};
 
+use crate::current_run_file::CurrentRunFile;
 use crate::exit::Failure;
-use crate::followed::CurrentRunFile;
 use crate::http::Head;
 use crate::view_server::{ServiceName, ViewServer, refuse, respond};
 

@@ -2,8 +2,8 @@
 
 #[path = "layout/book.rs"]
 mod book;
-#[path = "layout/circles.rs"]
-mod circles;
+#[path = "layout/import_cycles.rs"]
+mod import_cycles;
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use crate::catalogue::{find_program, place};
+use crate::catalogue::{find_program, server_files};
 use crate::error::SutError;
 use crate::launched::StopReport;
 use crate::proc;
@@ -108,8 +108,8 @@ impl Browser {
     pub fn start(url: &str, is_insecure: bool, options: &Options) -> Result<Browser, SutError> {
         let program = Browser::program()?;
         let user = User::unprivileged();
-        let scratch = place::scratch()?;
-        let home = place::home(scratch.path(), user.as_ref())?;
+        let scratch = server_files::scratch()?;
+        let home = server_files::home(scratch.path(), user.as_ref())?;
         let mut profile = OsString::from("--user-data-dir=");
         profile.push(home.join("profile"));
         let mut command: Vec<OsString> = vec![program.into()];

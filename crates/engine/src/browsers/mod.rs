@@ -1,7 +1,7 @@
 //! Real browsers next to the simulated clients of a run: started before the run, told when it
 //! begins and when to leave, and polled once per window for their figures.
 
-mod site;
+mod page_server;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use sut::{Browser, BrowserProcess};
 use crate::control::Control;
 use crate::error::EngineError;
 use crate::receive::draw_secret;
-use site::PageServer;
+use page_server::PageServer;
 
 /// Time limit for opening all pages.
 const OPEN_WITHIN: Duration = Duration::from_secs(60);

@@ -1,9 +1,9 @@
 //! Emulated link between two interfaces: one thread reads each packet, lets the model decide its
 //! fate, and writes it when it is due.
 
-mod behind;
+mod busy_wait;
 mod direction;
-mod pace;
+mod linked_namespace;
 
 use std::io;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use link::SettingsTimeline;
 use measure::{LINK_CATALOGUE, Time, Window};
 use net::{Clock, Tun, Waker, tun};
 
-pub use behind::LinkedNamespace;
+use busy_wait::BusyWait;
 use direction::Direction;
-use pace::BusyWait;
+pub use linked_namespace::LinkedNamespace;
 
 /// Longest wait of the thread. It bounds how long a delay of the thread goes unnoticed.
 const LONGEST_WAIT: Duration = Duration::from_millis(10);

@@ -9,7 +9,7 @@
 //! A worker hands over records without blocking. A thread per trace sorts and writes them. The
 //! queue and the file are bounded; records that do not fit are counted and reported.
 
-mod frames;
+mod packet_headers;
 mod pcapng;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use measure::Time;
 
-use super::frames::{self, FlowDirection, Packet, SEGMENT_BYTES, TcpConnection};
+use super::packet_headers::{self, FlowDirection, Packet, SEGMENT_BYTES, TcpConnection};
 use super::pcapng::Blocks;
 use super::tracer::{ConnectionEnd, Record, RecordKind, Shared};
 
@@ -195,7 +195,7 @@ impl Writer {
                 length,
             } => {
                 let way = FlowDirection::new(local, remote, inbound);
-                let headers = frames::datagram(way, &bytes, length);
+                let headers = packet_headers::datagram(way, &bytes, length);
                 self.packet(at, &(inbound, headers), &bytes, length);
             }
             RecordKind::Opening {

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use measure::Time;
 
-use super::keys::SessionKey;
+use super::ids::SessionKey;
 
 /// Interval at which a socket is read.
 ///

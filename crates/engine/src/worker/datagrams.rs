@@ -14,7 +14,7 @@ use protocol::session::{
 };
 use slab::Slab;
 
-use super::keys::{SessionKey, SocketId};
+use super::ids::{SessionKey, SocketId};
 use super::runtime::Runtime;
 use crate::trace::{TracedSocket, Tracer};
 

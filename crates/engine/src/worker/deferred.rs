@@ -15,7 +15,7 @@ use std::time::Duration;
 use measure::{ArrivalRun, Time};
 use protocol::session::{ChannelId, CloseReason, Port};
 
-use super::keys::SessionKey;
+use super::ids::SessionKey;
 
 /// Maximum time that an input is deferred. It is reached only if the kernel's packet count and ours
 /// disagree.

@@ -13,9 +13,9 @@ use std::net::Shutdown;
 use std::time::Duration;
 
 use measure::{Recorder, Time, tester};
-use net::stream::TimedRead;
+use net::timed_read::TimedRead;
 use protocol::metrics as clients;
-use protocol::mix::derive_seed;
+use protocol::seeds::derive_seed;
 use protocol::session::exchange::{
     BACKLOG_MAX, Exchange, ExchangeContext, ExchangeEnd, NextStep, Plan,
 };
@@ -24,7 +24,7 @@ use protocol::session::{ChannelId, CloseReason};
 use slab::Slab;
 
 use super::connections::{Connections, State, Stream};
-use super::keys::{SessionKey, SocketId};
+use super::ids::{SessionKey, SocketId};
 use super::populations::Populations;
 use super::runtime::Runtime;
 
@@ -168,7 +168,7 @@ impl Exchanges {
         }
         if exchange.needs_arrival_times() {
             // Without kernel timestamps, the time of reading is used.
-            let _ = net::stream::enable_timestamps(&stream.socket);
+            let _ = net::timed_read::enable_timestamps(&stream.socket);
         }
         let serial = around.runtime.next_serial();
         let now = around.runtime.clock.now();
@@ -392,14 +392,16 @@ impl Exchanges {
             }
             let ended = stream.ended;
             let read = match own.exchange.needs_arrival_times() {
-                true => net::stream::read_timed(&stream.socket, &mut buffer, &around.runtime.clock),
-                false => {
-                    net::stream::read_untimed(&stream.socket, &mut buffer).map(|count| TimedRead {
+                true => {
+                    net::timed_read::read_timed(&stream.socket, &mut buffer, &around.runtime.clock)
+                }
+                false => net::timed_read::read_untimed(&stream.socket, &mut buffer).map(|count| {
+                    TimedRead {
                         count,
                         at: around.runtime.turn,
                         exact: false,
-                    })
-                }
+                    }
+                }),
             };
             match read {
                 Ok(TimedRead { count: 0, .. }) => {
@@ -463,7 +465,7 @@ impl Exchanges {
         runs.clear();
         let mut came = std::mem::take(&mut buffers.runs);
         came.clear();
-        net::segments::append_unseen(bytes.len(), at, false, &mut came);
+        net::arrival_times::append_unseen(bytes.len(), at, false, &mut came);
         let opened = stream.open_sealed(bytes, &came, &mut plain, &mut runs);
         buffers.runs = came;
         if let Some(trace) = &mut stream.trace
@@ -487,7 +489,9 @@ impl Exchanges {
                 self.end(
                     around,
                     place,
-                    ExchangeEnd::Closed(CloseReason::Tls(super::errors::tls_error(fault.reason))),
+                    ExchangeEnd::Closed(CloseReason::Tls(super::error_mapping::tls_error(
+                        fault.reason,
+                    ))),
                 );
                 false
             }
@@ -704,7 +708,7 @@ impl Exchanges {
         if !own.exchange.tracks_acknowledgements() {
             return;
         }
-        let Ok(waiting) = net::stream::unacknowledged(&stream.socket) else {
+        let Ok(waiting) = net::timed_read::unacknowledged(&stream.socket) else {
             return;
         };
         // For a Unix socket, the kernel reports memory usage instead of bytes.

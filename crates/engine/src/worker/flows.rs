@@ -18,7 +18,7 @@ use protocol::session::{FlowId, FlowPacket, Flows, Handover, Tag};
 use slab::Slab;
 
 use super::connections::Connections;
-use super::keys::{FlowSender, SessionKey, SocketId};
+use super::ids::{FlowSender, SessionKey, SocketId};
 use super::pacer::{FlowOwner, LastSent, Pacer, PacerEvents, PacerOptions};
 use super::runtime::Runtime;
 

@@ -18,10 +18,10 @@ use protocol::session::{Arrival, ChannelError, ChannelId, Interface, Open, Port,
 use slab::Slab;
 
 use super::batched_reads::{FAST, FAST_BYTES, INTERVAL, RECEIVE_BUFFER_MIN};
-use super::batches::ReceiveOutcome;
-use super::counting::MediaCounter;
-use super::errors::channel_error;
-use super::keys::{SessionKey, SocketId};
+use super::error_mapping::channel_error;
+use super::ids::{SessionKey, SocketId};
+use super::media_counter::MediaCounter;
+use super::receive_batches::ReceiveOutcome;
 use super::runtime::Runtime;
 
 /// Maximum number of batches read from a socket before others are served.

@@ -7,7 +7,7 @@ use net::tls::TlsLayer;
 use protocol::session::Session;
 
 use super::config::{Accept, ListenerPlan};
-use super::keys::SocketId;
+use super::ids::SocketId;
 use super::runtime::Runtime;
 
 /// Maximum number of connections that are accepted before other sockets are served.

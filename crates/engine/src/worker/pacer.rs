@@ -26,7 +26,7 @@ use net::{Clock, SendBatch, Waker};
 use protocol::session::{ChannelId, Flow, FlowId, Handover, LentFlow, Tag};
 use slab::Slab;
 
-use super::keys::{Lease, SessionKey};
+use super::ids::{Lease, SessionKey};
 
 /// Minimum interval between turns. Packets that fall due within it leave together, late by at most
 /// this time. Thousands of streams therefore cost at most 4,000 wake-ups a second and leave in

@@ -17,10 +17,10 @@ use slab::Slab;
 use super::batched_reads::{
     BatchRead, BatchedReads, DATAGRAMS_PER_READ_MAX, FAST, FAST_BYTES, RECEIVE_BUFFER_MIN,
 };
-use super::batches::ReceiveOutcome;
-use super::counting::{MediaCounter, count_foreign};
-use super::errors::channel_error;
-use super::keys::{SessionKey, SocketId};
+use super::error_mapping::channel_error;
+use super::ids::{SessionKey, SocketId};
+use super::media_counter::{MediaCounter, count_foreign};
+use super::receive_batches::ReceiveOutcome;
 use super::runtime::Runtime;
 use super::sessions::Peer;
 use crate::trace::{TracedSocket, Tracer};

@@ -12,7 +12,7 @@ use protocol::registry::ClientIdentity;
 use protocol::session::{Failure, Outcome, Session};
 use scenario::{Leave, Pick};
 
-use super::keys::SessionKey;
+use super::ids::SessionKey;
 use super::sessions::Client;
 use super::windows::WINDOW;
 use crate::messages::ClientState;
@@ -267,11 +267,11 @@ impl Populations {
         tester: &mut Recorder,
     ) -> Option<NewClient> {
         let seed =
-            protocol::mix::derive_seed(&[self.seed, index as u64, slot, u64::from(generation)]);
+            protocol::seeds::derive_seed(&[self.seed, index as u64, slot, u64::from(generation)]);
         let population = &mut self.each[index];
         let plan = population.plan.as_ref()?;
         let place = match plan.pick {
-            Pick::Random => protocol::mix::derive_seed(&[seed, 1]),
+            Pick::Random => protocol::seeds::derive_seed(&[seed, 1]),
             Pick::InTurn => slot + u64::from(generation),
             Pick::Own => slot,
         };
@@ -280,7 +280,7 @@ impl Populations {
             &url,
             ClientIdentity {
                 seed,
-                shared_seed: protocol::mix::derive_seed(&[self.seed, index as u64]),
+                shared_seed: protocol::seeds::derive_seed(&[self.seed, index as u64]),
                 index: slot,
             },
         );

@@ -11,7 +11,7 @@ use mio::{Events, Interest, Poll, Token};
 use net::ring::PacketRing;
 use net::{Clock, Timer, Waker};
 
-use super::keys::SocketId;
+use super::ids::SocketId;
 
 const TIMER: Token = Token(usize::MAX);
 const WAKER: Token = Token(usize::MAX - 1);

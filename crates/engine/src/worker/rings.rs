@@ -17,10 +17,10 @@ use protocol::session::{Arrival, MediaFilter, SinkId};
 
 use super::config::RingPlan;
 use super::connections::SegmentTimes;
-use super::counting::{MediaCounter, count_foreign};
 use super::deferred::{DeferredInputs, RingMark};
-use super::inbox::Pending;
-use super::keys::SessionKey;
+use super::ids::SessionKey;
+use super::media_counter::{MediaCounter, count_foreign};
+use super::pending_inputs::Pending;
 use super::readiness::Readiness;
 
 /// Maximum number of blocks that are processed before other sockets are served.

@@ -7,9 +7,9 @@ use crossbeam_channel::Sender;
 use measure::{Recorder, Time, tester};
 use net::{Clock, Waker};
 
-use super::inbox::Inbox;
-use super::keys::SessionKey;
+use super::ids::SessionKey;
 use super::notes::Notes;
+use super::pending_inputs::Inbox;
 use super::readiness::Readiness;
 use super::timers::Timers;
 use crate::messages::WorkerReport;

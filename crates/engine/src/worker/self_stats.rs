@@ -73,8 +73,8 @@ impl SelfStats {
         let open = std::fs::metadata("/proc/thread-self/fd").map_or(0, |folder| folder.len());
         let open = open.max(sockets as u64);
         recorder.set(tester::FILE_DESCRIPTORS, open as f64);
-        let share =
-            net::files::open_files_limit().map_or(0.0, |limit| open as f64 / limit.max(1) as f64);
+        let share = net::descriptors::open_files_limit()
+            .map_or(0.0, |limit| open as f64 / limit.max(1) as f64);
         recorder.set(tester::FILE_DESCRIPTORS_SHARE, share);
         if ports.pairs() > 0 {
             let share = ports.pairs_taken() as f64 / ports.pairs() as f64;

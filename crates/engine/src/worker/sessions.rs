@@ -8,7 +8,7 @@ use measure::Time;
 use protocol::session::{ChannelId, FlowId, PeerId, Session, StreamRow};
 use slab::Slab;
 
-use super::keys::{FlowSender, SessionKey};
+use super::ids::{FlowSender, SessionKey};
 use super::timers::beat_at;
 use super::windows::HEARTBEAT;
 use crate::messages::ClientState;

@@ -23,14 +23,14 @@ use scenario::{Leave, Pick};
 
 mod conformance;
 mod datagrams;
-mod hearing;
+mod deferred_inputs;
 pub(super) mod ring;
 mod segment_times;
 mod tasks;
 
 use super::{Accept, ClientPlan, EndpointPlan, ListenerPlan, MakeClient, PopulationPlan, WINDOW};
-use crate::crew::{WorkerPlan, WorkerPool};
 use crate::messages::{ClientState, Command, WorkerReport};
+use crate::worker_pool::{WorkerPlan, WorkerPool};
 
 const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const CHANNEL: ChannelId = ChannelId(0);

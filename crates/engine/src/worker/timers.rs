@@ -7,7 +7,7 @@ use std::time::Duration;
 use measure::Time;
 use protocol::session::ChannelId;
 
-use super::keys::SessionKey;
+use super::ids::SessionKey;
 
 /// A timed task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

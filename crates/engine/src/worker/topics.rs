@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::keys::SessionKey;
+use super::ids::SessionKey;
 
 /// Maximum number of topics in a run: answers of a server must not make the tester grow without
 /// bound.

@@ -6,10 +6,10 @@
 //! moved during a system call; every pointer passed to the kernel points into one of them and comes
 //! with the length of its target.
 
+mod gso;
 mod receive;
-mod segments;
 mod send;
 
+pub use gso::{GsoSender, SendSummary};
 pub use receive::{Datagram, ReceiveBatch, ReceiveSummary};
-pub use segments::{GsoSender, SendSummary};
 pub use send::{Address, SEND_COUNT, SendBatch};

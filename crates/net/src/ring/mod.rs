@@ -26,13 +26,13 @@
 //! space, and [`PacketRing::counters`] packets that could not be used.
 
 mod block;
+mod fast_path;
 mod filter;
-mod fragments;
 mod mapped;
-mod order;
 mod packet;
-mod plain;
+mod port_order;
 mod reader;
+mod reassembly;
 
 use std::io;
 use std::net::SocketAddr;
@@ -43,8 +43,8 @@ use std::time::Duration;
 
 use measure::Time;
 
+use crate::arrival_times::SegmentHeader;
 use crate::clock::Clock;
-use crate::segments::SegmentHeader;
 use filter::FilterRule;
 use mapped::Mapped;
 use reader::FrameReader;

@@ -9,7 +9,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use super::block::Frame;
-use crate::segments::SegmentHeader;
+use crate::arrival_times::SegmentHeader;
 
 /// Length of the UDP header.
 pub(super) const UDP_BYTES: usize = 8;

@@ -6,9 +6,9 @@ use std::ops::RangeInclusive;
 use measure::Time;
 
 use super::block::Frame;
-use super::fragments::{AddOutcome, Reassembler};
-use super::order::Batch;
 use super::packet::{Packet, Udp};
+use super::port_order::Batch;
+use super::reassembly::{AddOutcome, Reassembler};
 use super::{Counters, Datagram, PacketHandler, RingPacket, Segment, ShortCapture, WANTED_BYTES};
 use crate::clock::Clock;
 

@@ -4,9 +4,9 @@ use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
 use measure::ArrivalRun;
+use net::arrival_times::ArrivalTimes;
 use net::options::set_receive_low_water;
 use net::ring::{Family, RingPacket};
-use net::segments::ArrivalTimes;
 use net::{Clock, ConnectPorts, PacketRing};
 use rustix::event::{PollFd, PollFlags, poll};
 
@@ -41,7 +41,7 @@ impl Watched {
         let (ours, _) = ports.connect(from).expect("a free port");
         let (theirs, to) = listener.accept().expect("it connects");
         theirs.set_nodelay(true).expect("it is open");
-        net::stream::enable_timestamps(&ours).expect("linux has it");
+        net::timed_read::enable_timestamps(&ours).expect("linux has it");
         Some(Watched {
             tap,
             segments: ArrivalTimes::default(),
@@ -76,7 +76,7 @@ impl Watched {
 
     /// Reads once, and returns the number of bytes and the kernel's time of the last one.
     fn read(&self, buffer: &mut [u8]) -> io::Result<(usize, measure::Time)> {
-        let read = net::stream::read_timed(&self.ours, buffer, &self.tap.clock)?;
+        let read = net::timed_read::read_timed(&self.ours, buffer, &self.tap.clock)?;
         Ok((read.count, read.at))
     }
 }
@@ -258,7 +258,7 @@ fn low_water_mark_holds_back_data_but_not_the_end() {
         theirs.write_all(&[7; 5000]).expect("it takes them");
         assert!(ready(10).contains(PollFlags::IN));
         let clock = Clock::start();
-        let read = net::stream::read_timed(&ours, &mut buffer, &clock).expect("they are there");
+        let read = net::timed_read::read_timed(&ours, &mut buffer, &clock).expect("they are there");
         assert_eq!(read.count, 10_000);
         theirs.write_all(&[7; 10]).expect("it takes them");
         wait_for("the bytes to arrive", || ours.peek(&mut buffer).is_ok());
@@ -273,7 +273,7 @@ fn low_water_mark_holds_back_data_but_not_the_end() {
         assert!(told.contains(PollFlags::IN), "{told:?}");
         assert!(told.contains(PollFlags::RDHUP), "{told:?}");
         // Bytes that arrived before the end can be read.
-        let read = net::stream::read_timed(&ours, &mut buffer, &clock).expect("they are there");
+        let read = net::timed_read::read_timed(&ours, &mut buffer, &clock).expect("they are there");
         assert_eq!(read.count, 10);
     }
 }

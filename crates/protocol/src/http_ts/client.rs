@@ -26,14 +26,14 @@ use crate::session::{
     Sinks, StreamRow,
 };
 
-mod content;
+mod body_prefix;
 mod media;
 mod redirects;
 #[cfg(test)]
 mod tests;
 mod zap;
 
-use content::BodyPrefix;
+use body_prefix::BodyPrefix;
 pub use zap::Channels;
 use zap::Zapping;
 

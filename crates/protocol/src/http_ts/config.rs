@@ -8,9 +8,9 @@ use measure::units::TimeSpan;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::follow::RedirectPolicy;
+use crate::duration_range::DurationRange;
 use crate::http1::{self, Url, Version};
-use crate::span::DurationRange;
+use crate::redirect_policy::RedirectPolicy;
 use crate::tls::TlsConfig;
 
 /// HTTP version of requests.

@@ -1,7 +1,7 @@
 //! Media code that protocols share: formats, measuring receivers, and senders.
 
-pub mod described;
 pub mod frames;
+pub mod media_description;
 pub mod rtcp;
 pub mod rtp;
 pub mod sdp;

@@ -11,7 +11,7 @@ use measure::units::TimeSpan;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::mix::derive_seed;
+use crate::seeds::derive_seed;
 
 /// Simulated conversation among the clients of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use measure::Time;
 
-use super::caller::{ClientExchange, ClientScript};
 use super::config::{ClientConfig, Step, parse_hex};
+use super::exchange::{ClientExchange, ClientScript};
 use super::failure::Failure;
-use super::frame::{MessageReader, ReadLimits, Received};
+use super::framing::{MessageReader, ReadLimits, Received};
 use super::metrics as m;
 use super::template::{PlaceholderValues, Template};
 use super::url::Target;
 use crate::connect_failure::ConnectFailure;
 use crate::metrics as clients;
-use crate::mix::derive_seed;
+use crate::seeds::derive_seed;
 use crate::session::exchange::ExchangeEnd;
 use crate::session::{
     ChannelId, CloseReason, Context, Input, Open, Outcome, Output, Port, Session,
@@ -355,7 +355,7 @@ impl Greeting {
         // The queue exists for one call only: bytes received are read once.
         let mut heard: VecDeque<Vec<u8>> = VecDeque::new();
         let framing = plan.script.framing();
-        let unframed = *framing == super::frame::Framing::None;
+        let unframed = *framing == super::framing::Framing::None;
         if unframed {
             self.unconsumed.extend_from_slice(bytes);
         } else {

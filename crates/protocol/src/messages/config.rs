@@ -8,7 +8,7 @@ use measure::units::{Frequency, Size, TimeSpan};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::frame::{self, DELIMITER_BYTES_MAX, LengthPrefix};
+use super::framing::{self, DELIMITER_BYTES_MAX, LengthPrefix};
 use super::template::{MESSAGE_BYTES_MAX, Template};
 use crate::http1;
 use crate::session::Pace;
@@ -198,11 +198,11 @@ type KeyError = (&'static str, String);
 
 impl Framing {
     /// Returns the framing for messages.
-    pub fn to_frame_framing(&self) -> frame::Framing {
+    pub fn to_frame_framing(&self) -> framing::Framing {
         match self {
-            Framing::None => frame::Framing::None,
-            Framing::Length(prefix) => frame::Framing::Length(*prefix),
-            Framing::Delimiter(text) => frame::Framing::Delimiter(text.as_bytes().into()),
+            Framing::None => framing::Framing::None,
+            Framing::Length(prefix) => framing::Framing::Length(*prefix),
+            Framing::Delimiter(text) => framing::Framing::Delimiter(text.as_bytes().into()),
         }
     }
 
@@ -416,7 +416,7 @@ pub fn parse_hex(text: &str) -> Result<Vec<u8>, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::frame::Order;
+    use super::super::framing::Order;
     use super::*;
 
     fn read(text: &str) -> Result<ClientConfig, String> {

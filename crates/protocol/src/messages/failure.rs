@@ -1,6 +1,6 @@
 //! Reasons for the failure of a message client.
 
-use super::frame::Malformed;
+use super::framing::Malformed;
 use crate::connect_failure::ConnectFailure;
 use crate::failure::reasons;
 use crate::session::{self, CloseReason};

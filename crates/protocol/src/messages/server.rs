@@ -11,10 +11,10 @@ use measure::units::{Ratio, TimeSpan};
 use measure::{Catalogue, Recorder, Time};
 
 use super::failure::{Failure, count_ping};
-use super::frame::{Framing, MessageReader, ReadLimits, Received};
+use super::framing::{Framing, MessageReader, ReadLimits, Received};
 use super::metrics::{self as m, SERVED};
 use crate::metrics::CLIENTS;
-use crate::mix::derive_seed;
+use crate::seeds::derive_seed;
 use crate::session::exchange::{Exchange, ExchangeContext, ExchangeEnd, NextStep};
 use crate::session::{self, ChannelId, Context, Input, Outcome, Output, Port, Session};
 use crate::websocket::{self as ws, ServerHandshake};

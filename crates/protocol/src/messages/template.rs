@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::mix::derive_seed;
+use crate::seeds::derive_seed;
 
 /// Maximum length of a message in bytes, without framing.
 pub const MESSAGE_BYTES_MAX: usize = 1 << 20;

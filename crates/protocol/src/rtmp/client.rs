@@ -7,8 +7,8 @@ use std::time::Duration;
 use measure::Time;
 
 use super::codec::amf0::Value;
+use super::codec::connection::{Connection, Received, parse_metadata};
 use super::codec::handshake::{Handshake, HandshakeStep};
-use super::codec::link::{Connection, Received, parse_metadata};
 use super::codec::message::{Command, UserControlEvent};
 use super::codec::{Malformed, chunk, write};
 use super::config::ClientConfig;
@@ -25,10 +25,10 @@ use crate::session::{
 };
 use crate::url::UrlError;
 
-mod answers;
 mod end;
 mod playing;
 mod publish;
+mod responses;
 #[cfg(test)]
 mod tests;
 

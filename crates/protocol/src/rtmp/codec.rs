@@ -7,8 +7,8 @@
 pub mod amf0;
 pub mod amf3;
 pub mod chunk;
+pub mod connection;
 pub mod handshake;
-pub mod link;
 pub mod media;
 pub mod message;
 pub mod write;

@@ -13,9 +13,9 @@ use super::codec::write::MessageHeader;
 use super::source::{TrackFrame, Tracks};
 use crate::session::{Flow, FlowPacket, Handover, PacketHeader, Tag};
 
-mod fate;
+mod frame_faults;
 
-pub(super) use fate::{FrameFault, FrameFaults};
+pub(super) use frame_faults::{FrameFault, FrameFaults};
 
 /// Maximum number of bytes handed out at a time. Larger messages are sent in parts.
 const PIECE_BYTES_MAX: usize = 64 * 1024;

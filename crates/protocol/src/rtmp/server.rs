@@ -2,9 +2,9 @@
 //! faults on request, and reports exactly what it did.
 
 pub mod faults;
-mod published;
 pub(super) mod reference;
 mod relay;
+mod relayed;
 mod session;
 
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::metrics::CLIENTS;
 use crate::session::Session;
 
 pub use faults::ServerFaults;
-use published::PublishedStreams;
+use relayed::PublishedStreams;
 
 /// Metrics of the server's sessions.
 const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS]);

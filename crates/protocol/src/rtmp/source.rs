@@ -341,7 +341,7 @@ fn metadata(tracks: &[Track]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rtmp::codec::link;
+    use crate::rtmp::codec::connection;
     use crate::rtmp::codec::media::{Codec, MediaHeader, PacketContent, find_time_code};
 
     fn made(bitrate: u64, audio: bool) -> Tracks {
@@ -417,7 +417,7 @@ mod tests {
     #[test]
     fn preamble_describes_the_media() {
         let tracks = made(1_000_000, true);
-        let size = link::parse_metadata(&tracks.metadata).expect("it is metadata");
+        let size = connection::parse_metadata(&tracks.metadata).expect("it is metadata");
         assert!(
             size.get("width")
                 .and_then(Value::as_number)

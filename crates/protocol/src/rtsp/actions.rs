@@ -7,7 +7,7 @@ use measure::units::TimeSpan;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use crate::span::DurationRange;
+pub use crate::duration_range::DurationRange;
 
 /// Maximum number of actions of one client.
 pub const MAX_ACTIONS: usize = 256;

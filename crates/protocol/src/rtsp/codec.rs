@@ -13,7 +13,7 @@ use std::fmt;
 
 mod decoder;
 #[cfg(test)]
-mod linear;
+mod linear_time;
 mod message;
 mod start_line;
 #[cfg(test)]

@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::actions::{self, Action};
-use crate::follow::RedirectPolicy;
 use crate::media::source::SourceConfig;
+use crate::redirect_policy::RedirectPolicy;
 use crate::remote_receiver::MediaConfig;
 use crate::tls::TlsConfig;
 

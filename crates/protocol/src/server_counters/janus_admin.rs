@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{CounterQuery, Counts};
 use crate::http1::Url;
-use crate::mix::derive_seed;
+use crate::seeds::derive_seed;
 use crate::websocket::{self, ClientHandshake, Limits, Reassembler, Received};
 
 /// WebSocket subprotocol.

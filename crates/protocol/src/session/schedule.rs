@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use measure::Time;
 
-use crate::mix::derive_seed;
+use crate::seeds::derive_seed;
 
 /// Plan by which messages are sent.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -13,35 +13,35 @@ use super::config::{ClientConfig, Mode};
 use super::crypto::{Passphrase, Secret};
 use super::failure::Failure;
 use super::handshake::{HandshakeSettings, Negotiated};
-use super::made::SourceMedia;
 use super::metrics as m;
 use super::seq::{SeqNumber, SocketClock};
+use super::source_media::SourceMedia;
 use super::url::Url;
 use crate::connect_failure::ConnectFailure;
 use crate::metrics as clients;
-use crate::mix::derive_seed;
 use crate::publication::Publisher;
+use crate::seeds::derive_seed;
 use crate::session::{
     ChannelId, Context, Datagram, Input, MediaEvent, Open, Output, ReadTiming, Session, SinkId,
     Sinks, SocketMedia, StreamRow,
 };
 use crate::url::{UrlError, UrlProblem};
 
-mod counting;
+mod ack_schedule;
+mod connecting;
 mod end;
-mod hands;
-pub(super) mod player;
-mod playing;
+mod media_receiver;
+mod message_counter;
+pub(super) mod player_sink;
 mod publish;
-mod sweeps;
 #[cfg(test)]
 mod tests;
 
-use hands::ClientHandshake;
-use player::PlayerSink;
-use playing::{MediaReceiver, MediaSeen};
+use ack_schedule::AckSchedule;
+use connecting::ClientHandshake;
+use media_receiver::{MediaReceiver, MediaSeen};
+use player_sink::PlayerSink;
 use publish::PublishState;
-use sweeps::AckSchedule;
 
 /// Number of consecutive malformed packets after which the client gives up: the server speaks
 /// another protocol.
@@ -200,7 +200,7 @@ impl Client {
                 reading: ReadTiming::AtOnce,
                 media: sink.map(|sink| SocketMedia {
                     sink,
-                    filter: player::MARK,
+                    filter: player_sink::MARK,
                 }),
             },
         });

@@ -14,7 +14,7 @@ use super::arq::sender::PACKETS_MAX;
 use super::codec::packet::PAYLOAD_MAX;
 use super::codec::stream_id::StreamId;
 use super::crypto::{self, Passphrase};
-use super::made::SourceMedia;
+use super::source_media::SourceMedia;
 use crate::media::rtp::Pacing;
 use crate::media::source::SourceConfig;
 

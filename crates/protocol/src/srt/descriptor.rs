@@ -6,11 +6,11 @@ use measure::Catalogue;
 
 use super::calibration;
 use super::client::Client;
-use super::client::player::NEEDS;
+use super::client::player_sink::NEEDS;
 use super::config::{self, ClientConfig, Mode};
-use super::made::SourceMedia;
 use super::metrics::SRT;
 use super::server::reference::SERVER;
+use super::source_media::SourceMedia;
 use super::url::{self, Url};
 use crate::descriptor::{
     ClientFactory, ClientIdentity, Location, PopulationKeys, Protocol, RunContext, StreamName,

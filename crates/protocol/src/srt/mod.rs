@@ -12,12 +12,12 @@ pub mod crypto;
 mod descriptor;
 pub mod failure;
 pub mod handshake;
-mod in_order;
-pub mod made;
 pub mod messages;
 pub mod metrics;
+mod reorder_buffer;
 pub mod seq;
 pub mod server;
+pub mod source_media;
 mod summary;
 pub mod url;
 

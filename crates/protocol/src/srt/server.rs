@@ -4,9 +4,9 @@
 mod endpoint;
 pub mod faults;
 mod flow;
+mod ingest;
 pub(super) mod reference;
 mod session;
-mod taking;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use super::arq::sender::SentMessageCounts;
 use super::arq::statistics::{ReceiverStatistics, SenderStatistics};
 use super::config;
 use super::crypto::{self, Passphrase};
-use super::made::SourceMedia;
+use super::source_media::SourceMedia;
 use crate::media::source::SourceConfig;
 use crate::metrics::CLIENTS;
 use crate::published_streams::PublishedStreams;
@@ -29,7 +29,7 @@ use crate::session::Endpoint;
 
 pub use faults::ServerFaults;
 pub use flow::FaultCounts;
-pub use taking::ReceivedMessageCounts;
+pub use ingest::ReceivedMessageCounts;
 
 /// Metrics of the server's sessions.
 const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS]);

@@ -1,9 +1,9 @@
 //! A client and a server, driven against each other in virtual time.
 
-mod arrive;
-mod carry_out;
+mod arrivals;
 mod datagrams;
 mod exchanges;
+mod outputs;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};

@@ -11,8 +11,8 @@ use super::sdp::FeedbackTypes;
 use super::signalling::janus::Subscribe;
 use super::turn::TurnConfig;
 use crate::browser::Golden;
-use crate::follow::RedirectPolicy;
 use crate::media::source::SourceConfig;
+use crate::redirect_policy::RedirectPolicy;
 use crate::tls::TlsConfig;
 
 /// Processing of received media packets.

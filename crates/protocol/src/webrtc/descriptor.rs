@@ -26,8 +26,8 @@ use crate::media::rtp::{self, metrics::RTP};
 use crate::media::source::{MediaSource, SourceConfig};
 use crate::media::talk::{Member, TalkConfig, TurnSchedule};
 use crate::metrics::CLIENTS;
-use crate::mix::derive_seed;
 use crate::options::{ClientOption, ClientOptions};
+use crate::seeds::derive_seed;
 use crate::session::{CaptureNeeds, Session};
 use crate::tls::TlsConfig;
 

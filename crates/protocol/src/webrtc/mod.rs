@@ -7,7 +7,6 @@
 //! combines them, and so does the reference [`server`]. A TURN server may relay all datagrams
 //! between the two ([`turn`], RFC 8656).
 
-mod again;
 mod calibration;
 pub mod certificate;
 pub mod client;
@@ -23,13 +22,14 @@ mod golden;
 pub mod ice;
 pub mod metrics;
 pub mod peer;
+mod retransmitter;
 pub mod sdp;
 pub mod server;
 pub mod signalling;
 pub mod srtp;
 mod summary;
 mod tracks;
-mod transport_numbers;
+mod transport_sequence;
 pub mod turn;
 pub mod url;
 

@@ -15,17 +15,17 @@ use crate::webrtc::metrics as m;
 use crate::webrtc::sdp::FeedbackTypes;
 use crate::webrtc::srtp::{RtpOpener, SrtpCounts, SrtpKeys};
 
-mod check;
+mod arrival_feedback;
 mod feedback;
+mod first_packets;
 mod key_frame;
-mod repair;
-mod silent;
-mod transport;
+mod rtx;
+mod sections;
 
-use check::{CHECKED_PACKETS, CheckResult, FirstPacketCheck};
+use first_packets::{CHECKED_PACKETS, CheckResult, FirstPacketCheck};
 
 pub(super) use key_frame::VideoCodec;
-pub(super) use silent::{MediaStatus, Section};
+pub(super) use sections::{MediaStatus, Section};
 
 /// Maximum number of streams. Packets of further streams count as unknown media.
 const TRACKS_MAX: usize = 1024;
@@ -135,11 +135,11 @@ pub(super) struct Tracks {
     /// Sections in which media is expected.
     sections: Vec<Section>,
     /// Arrival times, if they are reported to the sender.
-    arrival_feedback: Option<Box<transport::ArrivalFeedback>>,
+    arrival_feedback: Option<Box<arrival_feedback::ArrivalFeedback>>,
     /// ID of the header extension with the audio level.
     audio_level_id: Option<u8>,
     /// Counts at the last bandwidth estimate.
-    last_estimate: transport::EstimateCounts,
+    last_estimate: arrival_feedback::EstimateCounts,
     /// Buffer for a restored packet.
     restored_packet: Vec<u8>,
     /// Sorted by SSRC.
@@ -430,7 +430,7 @@ impl Tracks {
             sections: Vec::new(),
             arrival_feedback: None,
             audio_level_id: None,
-            last_estimate: transport::EstimateCounts::default(),
+            last_estimate: arrival_feedback::EstimateCounts::default(),
             restored_packet: Vec::new(),
             tracks: Vec::new(),
             last_track: 0,

@@ -8,7 +8,7 @@ use crate::auth;
 use crate::http1::{
     self, FieldRules, HeadReader, Headers, ResponseDecoder, ResponseItem, TooLong, Url, Version,
 };
-use crate::mix::derive_seed;
+use crate::seeds::derive_seed;
 use crate::url::{UrlError, UrlProblem};
 
 /// GUID that the server appends to the client's key (RFC 6455, 1.3).

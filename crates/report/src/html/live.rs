@@ -12,9 +12,9 @@ use measure::{Catalogue, Health, HealthBounds, Judge, Threshold, Verdict as Meas
 use runfile::Reader;
 use serde_json::{Value, json};
 
-use super::course::{Resolution, TimeSeries};
 use super::run::run;
-use super::{clients, head, page};
+use super::time_series::{Resolution, TimeSeries};
+use super::{clients, overview, page};
 use crate::ReportError;
 use crate::human::{count, duration, plural};
 use crate::model::Report;
@@ -130,7 +130,7 @@ impl Live {
     /// Returns the definitions of the run's metrics, by kind of subject.
     pub fn definitions(reader: &Reader) -> Value {
         let mut definitions = BTreeMap::new();
-        head::definitions(reader, &mut definitions);
+        overview::definitions(reader, &mut definitions);
         page::sanitized(json!(definitions))
     }
 
@@ -141,7 +141,7 @@ impl Live {
         let findings = self.health.findings();
         let verdict = Measured::decide(&judged, measure::VerdictInput::default()).into();
         let report = Report::of(reader, &self.sums, verdict, judged, findings)?;
-        let mut run = head::head(reader, &report, &self.course)?;
+        let mut run = overview::head(reader, &report, &self.course)?;
         run["verdict"] = json!({
             "result": "running",
             "sentence": sentence(&report),

@@ -6,15 +6,15 @@
 
 mod charts;
 mod clients;
-mod course;
-mod head;
-mod heat;
+mod downsample;
+mod heat_map;
 mod live;
+mod overview;
 mod page;
+mod positions;
 mod run;
 mod series;
-mod spots;
-mod thin;
+mod time_series;
 
 pub use live::{Live, write_live};
 pub use page::FIRST_LINES;

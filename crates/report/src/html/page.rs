@@ -13,7 +13,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::ReportError;
-use crate::gate;
+use crate::sanitize;
 
 /// First bytes of every page.
 pub const FIRST_LINES: &str = "<!doctype html>\n<!-- streamgauge report -->";
@@ -126,7 +126,7 @@ fn write_page(
         writeln!(
             out,
             "<script type=\"application/json\" id=\"{name}\">{}</script>",
-            in_script(&gate::json(&json)),
+            in_script(&sanitize::json(&json)),
         )?;
     }
     writeln!(out, "<!-- uPlot 1.6.32\n{UPLOT_LICENCE}-->")?;
@@ -146,7 +146,7 @@ fn hash(text: &str) -> String {
 fn sanitize(value: &mut Value) {
     match value {
         Value::String(text) => {
-            if let std::borrow::Cow::Owned(plain) = gate::single_line(text) {
+            if let std::borrow::Cow::Owned(plain) = sanitize::single_line(text) {
                 *text = plain;
             }
         }
@@ -155,7 +155,7 @@ fn sanitize(value: &mut Value) {
             let entries = std::mem::take(map);
             map.extend(entries.into_iter().map(|(key, mut value)| {
                 sanitize(&mut value);
-                (gate::single_line(&key).into_owned(), value)
+                (sanitize::single_line(&key).into_owned(), value)
             }));
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
@@ -172,7 +172,7 @@ fn in_script(json: &str) -> String {
 /// Escapes a text for use in markup.
 fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
-    for c in gate::single_line(text).chars() {
+    for c in sanitize::single_line(text).chars() {
         match c {
             '&' => safe.push_str("&amp;"),
             '<' => safe.push_str("&lt;"),
@@ -217,7 +217,7 @@ mod tests {
             let from = page.find(begins).expect("there is data") + begins.len();
             let to = from + page[from..].find("</script>").expect("it ends");
             let back: Value = serde_json::from_str(&page[from..to]).expect("it is JSON");
-            let shown = gate::single_line(text);
+            let shown = sanitize::single_line(text);
             assert_eq!(back, json!({ &*shown: [&*shown] }));
         }
     }

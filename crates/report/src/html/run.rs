@@ -6,8 +6,8 @@ use std::io::Write;
 use runfile::Reader;
 use serde_json::{Value, json};
 
-use super::course::{Resolution, TimeSeries};
-use super::{clients, head, page};
+use super::time_series::{Resolution, TimeSeries};
+use super::{clients, overview, page};
 use crate::ReportError;
 use crate::model::Report;
 
@@ -20,7 +20,7 @@ pub(super) const FINE: Resolution = Resolution {
 /// Writes the page of one run.
 pub fn write(report: &Report, reader: &Reader, out: &mut dyn Write) -> Result<(), ReportError> {
     let mut definitions = BTreeMap::new();
-    head::definitions(reader, &mut definitions);
+    overview::definitions(reader, &mut definitions);
     let run = run(report, reader, FINE)?;
     let title = format!(
         "{}: {}",
@@ -45,7 +45,7 @@ pub(super) fn run(
     fineness: Resolution,
 ) -> Result<Value, ReportError> {
     let course = TimeSeries::of(reader, report, fineness)?;
-    let mut run = head::head(reader, report, &course)?;
+    let mut run = overview::head(reader, report, &course)?;
     run["course"] = course.value(reader);
     run["clients"] = clients::clients(reader, report.verdict.stopped_by_user)?;
     Ok(run)

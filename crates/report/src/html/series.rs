@@ -10,11 +10,11 @@ use runfile::Reader;
 use serde_json::{Value, json};
 
 use super::charts::{capital, metric_words as of_name};
-use super::course::{Resolution, unit};
+use super::downsample::round_significant;
+use super::positions::ChartLayout;
 use super::run::{FINE, run};
-use super::spots::ChartLayout;
-use super::thin::round_significant;
-use super::{head, page};
+use super::time_series::{Resolution, unit};
+use super::{overview, page};
 use crate::ReportError;
 use crate::human::{count, plural};
 use crate::model::Report;
@@ -104,7 +104,7 @@ fn pages(
         pages = Vec::with_capacity(series.runs.len());
         for row in &series.runs {
             let made = reader_of(&row.file).and_then(|reader| {
-                head::definitions(&reader, definitions);
+                overview::definitions(&reader, definitions);
                 let report = Report::from_run(&reader).ok()?;
                 run(&report, &reader, fineness).ok()
             });

@@ -4,7 +4,7 @@ use measure::totals::Statistic;
 use measure::{BetterWhen, TableColumn};
 
 use super::figures::ShownColumn;
-use super::{Row, contest};
+use super::{Row, eligibility};
 
 /// Columns that do not depend on the protocol of the clients. They follow the other columns.
 pub(super) static SERVER: [TableColumn; 3] = [
@@ -49,7 +49,7 @@ pub(super) fn of_clients(rows: &[Row]) -> Vec<ShownColumn> {
 /// ones. A column with equal values in all runs has no best run.
 pub(super) fn mark(rows: &mut [Row]) {
     for row in rows.iter_mut() {
-        row.out_of_contest = contest::ineligibility(row);
+        row.out_of_contest = eligibility::ineligibility(row);
     }
     let clients = of_clients(rows);
     let clients = clients.iter().map(|shown| shown.column);

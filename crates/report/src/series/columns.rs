@@ -3,7 +3,7 @@
 use measure::{Meaning, TableColumn, Unit};
 
 use super::figures::ShownColumn;
-use super::{Row, RowOutcome, Series, best, contest};
+use super::{Row, RowOutcome, Series, best, eligibility};
 use crate::human::{count, digits};
 
 /// Columns in which any run has a value, in display order.
@@ -90,5 +90,5 @@ pub(crate) fn verdict(row: &Row) -> String {
 /// threshold, which the reasons of the run state.
 pub(crate) fn out_of_contest(row: &Row) -> Option<&str> {
     let why = row.out_of_contest.as_deref();
-    why.filter(|why| row.outcome.is_trusted() && *why != contest::THRESHOLD)
+    why.filter(|why| row.outcome.is_trusted() && *why != eligibility::THRESHOLD)
 }

@@ -7,8 +7,8 @@ use measure::totals::{Statistic, WINDOW_SECONDS_MIN, measured_seconds};
 use measure::{Disqualifier, Meaning, TableColumn, Totals, Unit, Window};
 use runfile::{Reader, Subject};
 
-use super::contest::{self, Allowed, ContinuityErrors};
 use super::delay;
+use super::eligibility::{self, Allowed, ContinuityErrors};
 use super::figures::{Figures, ShownColumn};
 use crate::ReportError;
 use crate::metrics::{Metrics, round_figure};
@@ -179,7 +179,7 @@ fn link_loss(report: &Report) -> Option<f64> {
 pub(super) fn figures(reader: &Reader, report: &Report) -> Result<Figures, ReportError> {
     let mut sums = Sums::of(reader)?;
     let allowed = Allowed::of(report);
-    let clients = contest::clients(reader, &allowed)?;
+    let clients = eligibility::clients(reader, &allowed)?;
     let of_server = |figure: fn(&Metrics) -> Option<f64>| {
         let figure = report.server.as_ref().and_then(figure);
         figure.map(round_figure)
@@ -258,8 +258,8 @@ pub(super) fn figures(reader: &Reader, report: &Report) -> Result<Figures, Repor
             declared.push(disqualifier);
         }
     }
-    let too_much = contest::first_disqualifier(report, &declared, &|name| sums.count(name));
+    let too_much = eligibility::first_disqualifier(report, &declared, &|name| sums.count(name));
     figures.contest =
-        contest::ineligibility_of_figures(report, &figures, &allowed, broken, too_much);
+        eligibility::ineligibility_of_figures(report, &figures, &allowed, broken, too_much);
     Ok(figures)
 }

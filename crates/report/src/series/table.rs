@@ -9,8 +9,8 @@ use super::chart::chart;
 use super::figures::ShownColumn;
 use super::names::short_names;
 use super::{Row, RowOutcome, Scaling, Series, columns, words};
-use crate::gate;
 use crate::human::count;
+use crate::sanitize;
 use crate::terminal::{Layout, one_line, wrap};
 
 /// Maximum width of a column of values.
@@ -126,10 +126,10 @@ pub fn table(series: &Series, layout: Layout) -> String {
     let folder = if folder.is_empty() {
         "not kept".into()
     } else {
-        gate::single_line(&folder)
+        sanitize::single_line(&folder)
     };
     let _ = writeln!(text, "\n{}  {folder}", paint.strong("series"));
-    gate::multi_line(&text, paint.colour).into_owned()
+    sanitize::multi_line(&text, paint.colour).into_owned()
 }
 
 /// Formats the verdict of each run with its varied values, followed by its first reason. This is
@@ -161,7 +161,7 @@ pub fn headlines(series: &Series, layout: Layout) -> String {
             let _ = writeln!(text, "  {line}");
         }
     }
-    gate::multi_line(&text, paint.colour).into_owned()
+    sanitize::multi_line(&text, paint.colour).into_owned()
 }
 
 /// Truncates values to the width of a column. If different values become equal by this, their

@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use super::{Layout, Screen, one_line, truncate, wrap};
 use crate::cause::{cause, other_reasons};
-use crate::gate;
 use crate::human::{duration, figure, plural, short_duration};
 use crate::model::{Outcome, Report, Threshold};
+use crate::sanitize;
 use crate::shorten::shorten;
 
 /// Maximum rows of reasons and of thresholds on a screen.
@@ -20,7 +20,7 @@ pub fn headline(report: &Report, layout: Layout) -> String {
         layout,
     };
     screen.headline(report, true);
-    gate::multi_line(&screen.text, layout.paint.colour).into_owned()
+    sanitize::multi_line(&screen.text, layout.paint.colour).into_owned()
 }
 
 impl Screen {

@@ -8,8 +8,8 @@ use scenario::{Plan, Scenario, Server, ServerStart};
 use crate::args;
 use crate::commands::{run, series};
 use crate::console::Console;
+use crate::descriptor_limit;
 use crate::exit::{Exit, Failure};
-use crate::files;
 use crate::signals::Watch;
 
 pub(crate) fn check(arguments: &args::Check, console: Console) -> Result<Exit, Failure> {
@@ -49,7 +49,7 @@ pub(crate) fn check(arguments: &args::Check, console: Console) -> Result<Exit, F
         sut::Browser::program().map_err(Failure::bad)?;
     }
     match &plan {
-        Plan::Run(scenario) => files::check(scenario)?,
+        Plan::Run(scenario) => descriptor_limit::check(scenario)?,
         Plan::Series(series) => series::check(series)?,
     }
     for warning in first.warnings() {

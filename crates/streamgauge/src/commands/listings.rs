@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::args;
 use crate::console::{Console, width};
 use crate::exit::{Exit, Failure};
-use crate::fold;
+use crate::wrap;
 
 /// Version of the JSON list. It grows when a name disappears or changes its meaning.
 const METRICS_VERSION: u32 = 1;
@@ -58,7 +58,7 @@ pub(crate) fn metrics(arguments: &args::Metrics, console: Console) -> Result<Exi
     if text.is_empty() {
         return Err(unknown(wanted));
     }
-    console.print(&fold::lines(&text, width(std::io::stdout()), 0))?;
+    console.print(&wrap::lines(&text, width(std::io::stdout()), 0))?;
     Ok(Exit::Pass)
 }
 
@@ -134,7 +134,7 @@ fn list(text: &mut String, title: &str, catalogue: Catalogue, wanted: &str, name
             let _ = writeln!(text, "{gap}Metrics of {title}:");
         }
         let _ = write!(text, "\n  {}  ({})", metric.name, kind(metric));
-        for paragraph in fold::paragraphs(metric.doc) {
+        for paragraph in wrap::paragraphs(metric.doc) {
             let _ = write!(text, "\n      {paragraph}");
         }
         if !metric.reference.is_empty() {

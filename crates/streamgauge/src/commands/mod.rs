@@ -1,12 +1,12 @@
 //! The commands, each in its own file, and the code that they share for running a scenario.
 
-mod attend;
 pub(crate) mod calibrate;
 pub(crate) mod check;
 pub(crate) mod demo;
 pub(crate) mod link;
 pub(crate) mod listings;
 pub(crate) mod load;
+mod long_running;
 pub(crate) mod manual;
 pub(crate) mod play;
 pub(crate) mod receive;

@@ -7,16 +7,16 @@ use measure::VerdictResult;
 use report::{Reader, Report};
 use scenario::Scenario;
 
-use crate::again;
 use crate::args::{Results, TraceOptions};
 use crate::console::Console;
+use crate::descriptor_limit;
 use crate::exit::{Exit, Failure, Message};
-use crate::files;
-use crate::force::Force;
-use crate::outlets::LiveOutputs;
+use crate::live_outputs::LiveOutputs;
 use crate::output::{Outputs, ReportFormat};
-use crate::place::{ResultKind, RunLocation};
+use crate::overwrite::Force;
 use crate::progress::Display;
+use crate::repeat_command;
+use crate::run_location::{ResultKind, RunLocation};
 use crate::signals::Watch;
 
 /// A scenario to run, and where its results go.
@@ -29,7 +29,7 @@ pub(crate) struct Play<'a> {
 
 /// Runs the scenario to its end, or until the user stops it.
 pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
-    files::check(play.scenario)?;
+    descriptor_limit::check(play.scenario)?;
     let name = &play.scenario.name;
     let place = RunLocation::choose(ResultKind::Run, name, play.results, play.tracing, console)?;
     let outputs = claim_outputs(play.results)?;
@@ -41,7 +41,7 @@ pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         trace: play.tracing.trace.clone(),
         describe: !play.results.no_describe,
-        command: again::command(play.scenario.seed),
+        command: repeat_command::command(play.scenario.seed),
     };
     let control = Control::new();
     let watch = Watch::start(control.clone())

@@ -8,8 +8,8 @@ use report::human::plural;
 
 use crate::args;
 use crate::console::Console;
+use crate::descriptor_limit;
 use crate::exit::{Exit, Failure};
-use crate::files;
 use crate::progress::Status;
 use crate::signals::Watch;
 
@@ -44,7 +44,7 @@ pub(crate) fn receive(arguments: &args::Receive, console: Console) -> Result<Exi
         receive: arguments.receive,
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
-    files::raise();
+    descriptor_limit::raise();
     let control = Control::new();
     let _watch = Watch::start(control.clone())
         .map_err(|error| Failure::bad(format_args!("cannot listen for Ctrl-C: {error}")))?;

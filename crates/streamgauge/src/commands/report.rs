@@ -5,8 +5,8 @@ use crate::commands::play::report_file;
 use crate::commands::series;
 use crate::console::Console;
 use crate::exit::{Exit, Failure};
-use crate::force::Force;
 use crate::output::Outputs;
+use crate::overwrite::Force;
 
 /// Exits with 0 whatever the verdict: the command reports it and does not judge it.
 pub(crate) fn report(arguments: &args::Report, console: Console) -> Result<Exit, Failure> {

@@ -10,7 +10,7 @@ use protocol::reference::interface;
 use protocol::source::{Destination, GROUPS_MAX};
 use report::human::{count, plural, seconds};
 
-use super::attend::{LongRunning, STOP_TIMEOUT};
+use super::long_running::{LongRunning, STOP_TIMEOUT};
 use crate::args;
 use crate::console::Console;
 use crate::exit::{Exit, Failure};

@@ -12,16 +12,16 @@ use report::human::duration;
 use runfile::series::{Axis, Entry, EntryOutcome, INDEX_VERSION, Index};
 use scenario::{Scenario, Search, Secrets, Series, StopAt};
 
-use crate::again;
 use crate::args::{Results, TraceOptions};
 use crate::commands::play::{claim_outputs, restore_single_file};
 use crate::console::Console;
+use crate::descriptor_limit;
 use crate::exit::{Exit, Failure};
-use crate::files;
-use crate::outlets::LiveOutputs;
+use crate::live_outputs::LiveOutputs;
 use crate::output::{Outputs, ReportFormat};
-use crate::place::{ResultKind, RunLocation};
 use crate::progress::{Display, Status};
+use crate::repeat_command;
+use crate::run_location::{ResultKind, RunLocation};
 use crate::signals::Watch;
 
 /// Interval between checks for a stop during the pause between two runs.
@@ -39,7 +39,7 @@ pub(crate) struct Play<'a> {
 /// Checks for every run what depends on this machine: the limit of file descriptors.
 pub(crate) fn check(series: &Series) -> Result<(), Failure> {
     for run in 0..series.runs() {
-        files::check(&series.scenario(run).map_err(Failure::diagnostic)?)?;
+        descriptor_limit::check(&series.scenario(run).map_err(Failure::diagnostic)?)?;
     }
     Ok(())
 }
@@ -228,7 +228,7 @@ impl SeriesRun<'_> {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             trace: self.play.tracing.trace.clone(),
             describe: !self.play.results.no_describe,
-            command: self.masked(again::command(scenario.seed)),
+            command: self.masked(repeat_command::command(scenario.seed)),
         };
         if let Some(outlets) = &self.outlets {
             outlets.show(&options.run_file, &scenario);

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use engine::ServeOptions;
 use protocol::reference::common;
 
-use super::attend::{LongRunning, STOP_TIMEOUT};
+use super::long_running::{LongRunning, STOP_TIMEOUT};
 use crate::args::Serve;
 use crate::console::Console;
 use crate::exit::{Exit, Failure};

@@ -244,7 +244,7 @@ fn json(listed: &CatalogueServer, here: Option<&Installation>) -> Value {
 
 fn pretty(value: &Value) -> Result<String, Failure> {
     let text = serde_json::to_string_pretty(value).map_err(Failure::bad)?;
-    Ok(report::gate::json(&text).into_owned() + "\n")
+    Ok(report::sanitize::json(&text).into_owned() + "\n")
 }
 
 #[cfg(test)]

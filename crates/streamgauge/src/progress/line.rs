@@ -1,7 +1,7 @@
 //! A line of a terminal: text in parts with a tone each. Its width is known, and it can be cut.
 
-use report::gate::single_line;
 use report::paint::Paint;
+use report::sanitize::single_line;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Look of a part of a line.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::alone::{alone, run_first};
+use crate::exclusive::{alone, run_first};
 use crate::support::{folder, run};
 
 fn document(path: &Path) -> Value {

@@ -2,8 +2,8 @@
 //! real-time priority if that is permitted, because they measure how much of the machine the tester
 //! gets.
 
-mod alone;
 mod calibrate;
+mod exclusive;
 mod starved;
 #[path = "../e2e/support.rs"]
 #[allow(dead_code, reason = "the end-to-end tests need more of it")]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::alone::{alone, first, run_first, strict};
+use crate::exclusive::{alone, first, run_first, strict};
 use crate::support::{
     Process, RUN_WITHIN, Report, Server, folder, free_port, have, listens, number, streamgauge,
     wait_for, wrap_command,

@@ -4,8 +4,8 @@
 //! `catalogue` are built in; users have further ones in a folder of their own, or name a file. An
 //! entry of the user replaces the built-in one of the same name.
 
-mod ask;
-pub(crate) mod place;
+mod installed;
+pub(crate) mod server_files;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -20,8 +20,8 @@ use crate::error::SutError;
 use crate::spec::{Launch, Ready};
 use crate::user::{self, User};
 
-pub use ask::{installed, version};
-pub(crate) use place::{find_program, is_program};
+pub use installed::{installed, version};
+pub(crate) use server_files::{find_program, is_program};
 
 /// Variable that names the folder of a user's own entries.
 /// Default: `streamgauge/servers` in XDG_CONFIG_HOME, else in `~/.config`.
@@ -232,9 +232,9 @@ pub(crate) fn build(name: &str, request: &Request<'_>) -> Result<BuiltLaunch, Su
     check_uses(&entry, request)?;
     let user = user_of(&entry, request.user)?;
     let program = program(&entry, user.as_ref())?;
-    let scratch = place::scratch()?;
-    let home = place::home(scratch.path(), user.as_ref())?;
-    let clips = place::provide_clips(request.clips, scratch.path(), user.as_ref())?;
+    let scratch = server_files::scratch()?;
+    let home = server_files::home(scratch.path(), user.as_ref())?;
+    let clips = server_files::provide_clips(request.clips, scratch.path(), user.as_ref())?;
     let config = entry
         .config
         .as_ref()
@@ -252,7 +252,7 @@ pub(crate) fn build(name: &str, request: &Request<'_>) -> Result<BuiltLaunch, Su
         )));
     }
     let (admin_port, secret) = match entry.counters {
-        Some(_) => place::admin()?,
+        Some(_) => server_files::admin()?,
         None => (0, String::new()),
     };
     let filled = entry.fill(&PlaceholderValues {
@@ -270,10 +270,10 @@ pub(crate) fn build(name: &str, request: &Request<'_>) -> Result<BuiltLaunch, Su
         groups: request.groups.to_vec(),
     });
     if let (Some(path), Some(text)) = (&config, &filled.config) {
-        place::write(path, text)?;
+        server_files::write(path, text)?;
         if entry.counters.is_some() {
             // The file contains the secret.
-            place::restrict_to(path, user.as_ref())?;
+            server_files::restrict_to(path, user.as_ref())?;
         }
     }
     let mut launch = Launch::new(&filled.command);
@@ -318,10 +318,10 @@ fn transport(protocols: &[String]) -> Transport {
 
 /// Returns a program of the entry that the user can run.
 fn program(entry: &ServerEntry, user: Option<&User>) -> Result<PathBuf, SutError> {
-    if let Some(program) = ask::installed_for(entry, user) {
+    if let Some(program) = installed::installed_for(entry, user) {
         return Ok(program);
     }
-    match (user, ask::installed_for(entry, None)) {
+    match (user, installed::installed_for(entry, None)) {
         (Some(user), Some(program)) => Err(SutError::Unusable(format!(
             "`launch: {}` runs as user {user}, which cannot run {} or its dependencies: install it where \
              all users can access it, or set `user: root` under `server`",
@@ -350,7 +350,7 @@ pub(crate) fn check(name: &str, wanted: Option<&str>) -> Result<(), SutError> {
 fn user_of(entry: &ServerEntry, wanted: Option<&str>) -> Result<Option<User>, SutError> {
     let user = match wanted {
         Some(name) => User::for_server(name)?,
-        None => ask::default_user(entry),
+        None => installed::default_user(entry),
     };
     if entry.not_as_root && user.is_none() && rustix::process::geteuid().is_root() {
         return Err(SutError::Unusable(format!(

@@ -99,7 +99,7 @@ impl EarlyReads {
             let Some(mut memory) = room.lend() else {
                 return EarlyRead::Full;
             };
-            let end = match net::stream::read_untimed(socket, &mut memory) {
+            let end = match net::timed_read::read_untimed(socket, &mut memory) {
                 Ok(count @ 1..) => {
                     self.chunks.push_back(Chunk {
                         memory,

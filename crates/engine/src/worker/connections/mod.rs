@@ -3,7 +3,7 @@
 //! A connection knows its session and returns what happened to it. The loop notifies the session.
 
 mod early_reads;
-mod read_turns;
+mod read_schedule;
 mod reading;
 mod segment_times;
 mod source_addresses;
@@ -21,17 +21,17 @@ use net::tls::{Fault, TlsLayer};
 use protocol::session::{ChannelError, ChannelId, CloseReason, TlsError};
 use slab::Slab;
 
-use super::keys::{ACCEPTED, SessionKey, SocketId};
+use super::ids::{ACCEPTED, SessionKey, SocketId};
 use super::runtime::Runtime;
 use super::timers::Task;
 use crate::trace::Tracer;
-pub(super) use read_turns::{FastCheck, ReadyAction, WantedRead};
+pub(super) use read_schedule::{FastCheck, ReadyAction, WantedRead};
 pub(super) use reading::Step;
 pub(super) use segment_times::SegmentTimes;
 pub(super) use source_addresses::NotConnected;
 pub(super) use stream::{Party, State, Stream};
 
-use read_turns::ReadTurns;
+use read_schedule::ReadTurns;
 use source_addresses::SourceAddresses;
 
 /// Maximum size of one read. All connections of a worker share the buffer; only its touched part
@@ -268,7 +268,7 @@ impl Connections {
             // Only for media: socket timestamps make the kernel read the clock for each packet of
             // this machine.
             if wish.media {
-                net::stream::enable_timestamps(&stream.socket)?;
+                net::timed_read::enable_timestamps(&stream.socket)?;
             }
             let entry = self.streams.vacant_entry();
             let place = entry.key();

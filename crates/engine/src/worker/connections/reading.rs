@@ -3,10 +3,10 @@
 use std::io;
 
 use measure::{ArrivalRun, Time};
-use net::stream::TimedRead;
+use net::timed_read::TimedRead;
 use protocol::session::ChannelId;
 
-use super::super::keys::{SessionKey, SocketId};
+use super::super::ids::{SessionKey, SocketId};
 use super::super::runtime::Runtime;
 use super::early_reads::Chunk;
 use super::segment_times::WatchedConnection;
@@ -148,13 +148,13 @@ impl Connections {
             let buffer = &mut reading.buffer[..reading.most];
             let result = match reading.wanted {
                 WantedRead::Known(_) => {
-                    net::stream::read_untimed(&stream.socket, buffer).map(|count| TimedRead {
+                    net::timed_read::read_untimed(&stream.socket, buffer).map(|count| TimedRead {
                         count,
                         at: runtime.turn,
                         exact: false,
                     })
                 }
-                _ => net::stream::read_timed(&stream.socket, buffer, &runtime.clock),
+                _ => net::timed_read::read_timed(&stream.socket, buffer, &runtime.clock),
             };
             match result {
                 Ok(TimedRead { count: 0, .. }) => return Step::Ended,
@@ -182,7 +182,7 @@ impl Connections {
         reading.runs.clear();
         match &mut stream.watched {
             Some(watched) => watched.take(count, at, exact, &mut reading.runs),
-            None => net::segments::append_unseen(count, at, exact, &mut reading.runs),
+            None => net::arrival_times::append_unseen(count, at, exact, &mut reading.runs),
         }
         if stream.tls.is_some() {
             // With TLS, the trace records the decrypted bytes.

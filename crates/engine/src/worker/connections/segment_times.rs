@@ -29,8 +29,8 @@ use std::rc::Rc;
 use measure::{ArrivalRun, Time};
 use mio::net::TcpStream;
 use net::ConnectPorts;
+use net::arrival_times::{ArrivalTimes, SegmentHeader};
 use net::ring::Segment;
-use net::segments::{ArrivalTimes, SegmentHeader};
 
 use super::early_reads::{CHUNK, Chunk, ChunkPool, EarlyRead, EarlyReads};
 

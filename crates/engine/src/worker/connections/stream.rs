@@ -9,7 +9,7 @@ use mio::net::TcpStream;
 use net::tls::{Fault, OpenStatus, TlsLayer};
 use protocol::session::{AckDelay, ChannelId};
 
-use super::super::keys::{ACCEPTED, SessionKey};
+use super::super::ids::{ACCEPTED, SessionKey};
 use super::segment_times::WatchedConnection;
 use crate::trace::TracedConnection;
 

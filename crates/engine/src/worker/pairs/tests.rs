@@ -6,7 +6,7 @@ use measure::Recorder;
 use protocol::registry::RTSP_PROTOCOL;
 use protocol::session::{MediaEvent, Sink, Sinks};
 
-use super::super::inbox::Pending;
+use super::super::pending_inputs::Pending;
 use super::super::populations::{PopulationPlan, Populations};
 use super::super::tests::ports;
 use super::*;

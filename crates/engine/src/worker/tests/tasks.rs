@@ -1,8 +1,8 @@
 //! Test of obsolete tasks.
 
 use super::super::connections::Connections;
+use super::super::ids::SessionKey;
 use super::super::is_wanted;
-use super::super::keys::SessionKey;
 use super::super::listeners::Listeners;
 use super::super::sessions::{Channel, Sessions, Slot};
 use super::super::timers::Task;

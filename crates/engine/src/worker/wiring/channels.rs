@@ -8,10 +8,10 @@ use protocol::session::{ChannelError, ChannelId, Open, ReadTiming, SinkId, Socke
 
 use crate::worker::Worker;
 use crate::worker::datagrams::{MediaPath, RingEnd};
-use crate::worker::errors::channel_error;
-use crate::worker::inbox::Pending;
-use crate::worker::keys::SessionKey;
+use crate::worker::error_mapping::channel_error;
+use crate::worker::ids::SessionKey;
 use crate::worker::pairs::{MulticastOutput, OpenedPair, PairRequest};
+use crate::worker::pending_inputs::Pending;
 use crate::worker::rings::RingPort;
 use crate::worker::sessions::{Channel, Peer};
 

@@ -9,7 +9,7 @@ use protocol::session::{Failure, Input, Outcome, Session};
 use scenario::Leave;
 
 use crate::messages::WorkerReport;
-use crate::worker::keys::SessionKey;
+use crate::worker::ids::SessionKey;
 use crate::worker::populations::NewClient;
 use crate::worker::sessions::{Client, Slot};
 use crate::worker::timers::Task;

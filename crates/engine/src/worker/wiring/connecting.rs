@@ -11,11 +11,11 @@ use protocol::session::{ChannelError, ChannelId, CloseReason, ExchangeEnded, Tls
 use crate::resolver::ResolverAnswer;
 use crate::worker::Worker;
 use crate::worker::connections::{ConnectRequest, NotConnected, Party, State, Stream};
-use crate::worker::errors::{channel_error, tls_error};
+use crate::worker::error_mapping::{channel_error, tls_error};
 use crate::worker::exchanges::around;
-use crate::worker::inbox::Pending;
-use crate::worker::keys::SessionKey;
-use crate::worker::names::{HostLookup, PendingLookup, SocketKind};
+use crate::worker::ids::SessionKey;
+use crate::worker::name_cache::{HostLookup, PendingLookup, SocketKind};
+use crate::worker::pending_inputs::Pending;
 use crate::worker::sessions::Channel;
 use crate::worker::timers::Task;
 

@@ -4,10 +4,10 @@
 //! The parts know neither each other's sessions nor the loop. Everything here is a method of the
 //! worker that calls one part and passes on its result. The loop itself is in the parent module.
 
-mod arrivals;
 mod channels;
 mod clients;
 mod connecting;
-mod datagram_arrivals;
-mod hearing;
+mod connection_reads;
+mod datagram_reads;
+mod delivery;
 mod outputs;

@@ -13,10 +13,10 @@ use crate::messages::WorkerReport;
 use crate::worker::Worker;
 use crate::worker::connections::Queued;
 use crate::worker::exchanges::around;
-use crate::worker::inbox::Pending;
-use crate::worker::keys::{FlowSender, SessionKey, SocketId};
-use crate::worker::names::SocketKind;
+use crate::worker::ids::{FlowSender, SessionKey, SocketId};
+use crate::worker::name_cache::SocketKind;
 use crate::worker::pacer::{FlowOwner, PacerEvents};
+use crate::worker::pending_inputs::Pending;
 use crate::worker::sessions::{Channel, Client, Peer};
 use crate::worker::topics::TOPICS_MAX;
 

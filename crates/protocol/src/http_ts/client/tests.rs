@@ -7,7 +7,7 @@ use measure::{CounterId, Recorder};
 use proptest::prelude::*;
 
 use super::*;
-use crate::follow::RedirectPolicy;
+use crate::redirect_policy::RedirectPolicy;
 use crate::registry::HTTP_TS_PROTOCOL;
 use crate::session::{ChannelError, Flows};
 use crate::testing::summaries;

@@ -13,7 +13,7 @@ use crate::session::{
     ChannelError, ChannelId, CloseReason, Context, Flows, Input, Open, Outcome, Output, Port, Sinks,
 };
 
-mod kept;
+mod leaked_resources;
 
 const CONTROL: ChannelId = ChannelId(0);
 

@@ -16,15 +16,15 @@ use rand_pcg::Pcg64;
 
 pub use super::faults::Faults;
 use super::header::Header;
-use super::served::{DepartureCounter, DepartureLog, ServedStream};
+use super::served_stream::{DepartureCounter, DepartureLog, ServedStream};
 use crate::session::{Flow, FlowPacket, Handover, PacketHeader, Tag};
 pub use mediagen::clip::Clip;
 use mediagen::time_code::TimeCode;
 
-mod course;
+mod playback;
 
-pub use course::Playback;
-use course::{MediaPace, SendingPeriod};
+pub use playback::Playback;
+use playback::{MediaPace, SendingPeriod};
 
 /// Send times of the packets of one frame.
 #[derive(

@@ -1,26 +1,26 @@
 //! RTP (RFC 3550): receivers that measure, and senders.
 
+mod encoder_flow;
 pub mod faults;
 pub mod flow;
+mod frame_assembler;
 pub mod header;
-mod live;
 pub mod metrics;
 mod outage;
-mod playout;
 pub mod receiver;
 mod report;
 mod sequence;
-mod served;
+mod served_stream;
 mod summary;
-mod talking;
+mod talk_flow;
 
+pub use encoder_flow::{EncoderFlow, EncoderFlowSettings};
 pub use flow::{Clip, Faults, FlowSettings, Pacing, Playback, RtpFlow};
-pub use live::{EncoderFlow, EncoderFlowSettings};
 pub use receiver::{PositionStatement, ReceiverConfig, RtpReceiver, StreamCounts};
 pub use report::REPORT_INTERVAL;
-pub use served::{Departure, ServedStream};
+pub use served_stream::{Departure, ServedStream};
 pub use summary::{RTP_COLUMNS, StreamSummary, TS_COLUMNS};
-pub(crate) use talking::{TalkFlow, TalkSettings, VOICE_FLAG};
+pub(crate) use talk_flow::{TalkFlow, TalkSettings, VOICE_FLAG};
 
 use crate::media::shared::figures;
 use crate::session::{CaptureNeeds, MediaFilter};

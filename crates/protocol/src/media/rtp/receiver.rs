@@ -6,10 +6,10 @@ use measure::{Recorder, Time};
 use serde::{Deserialize, Serialize};
 
 use super::RtpMetrics;
+use super::frame_assembler::{FrameAssembler, FramePacket};
 use super::header::{FIXED_LENGTH, Header};
 use super::metrics as m;
 use super::outage::{ClockComparison, PacketTime};
-use super::playout::{FrameAssembler, FramePacket};
 use super::sequence::{MAX_DROPOUT, SequenceClass, SequenceTracker};
 use crate::media::shared::{Arrivals, Jitter};
 use crate::session::{Arrival, MediaEvent, Sink};

@@ -4,14 +4,14 @@
 use measure::{CounterId, HistogramId};
 
 mod arrivals;
-mod codes;
 mod jitter;
-mod playing;
+mod playout_model;
+mod time_codes;
 
 pub(crate) use arrivals::Arrivals;
-pub(crate) use codes::TimeCodes;
 pub(crate) use jitter::Jitter;
-pub(crate) use playing::PlayoutModel;
+pub(crate) use playout_model::PlayoutModel;
+pub(crate) use time_codes::TimeCodes;
 
 /// Metrics of these measurements in a population's recorder. Each kind of media has its own group
 /// of metrics, in which they have the same names.

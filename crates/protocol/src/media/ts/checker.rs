@@ -25,21 +25,21 @@ use mediagen::ts::stamp::Stamp;
 
 use clock::ProgrammeClock;
 use datagrams::{Datagrams, Owner};
-use kinds::MediaArrivals;
+use media_arrivals::MediaArrivals;
 use pids::Pids;
 use tables::{EntryStream, Tables};
 
 mod clock;
 mod datagrams;
-mod kinds;
+mod fast_path;
+mod media_arrivals;
 mod pids;
-mod spaced;
+mod strided;
 mod tables;
 #[cfg(test)]
 mod tests;
-mod usual;
 
-pub use kinds::SilentMedia;
+pub use media_arrivals::SilentMedia;
 pub use pids::PidCounts;
 
 /// Number of consecutive packets that must begin with the sync byte for sync to be found.
@@ -419,7 +419,7 @@ impl TsChecker {
     #[inline]
     fn packet(&mut self, packet: &[u8; PACKET_LEN], time: (Time, bool), recorder: &mut Recorder) {
         let at = self.count_packet(time);
-        let stamp = usual::may_be_stamp(packet)
+        let stamp = fast_path::may_be_stamp(packet)
             .then(|| Stamp::read(&Header::parse(packet).ok()?, packet))
             .flatten();
         let whose = match stamp {

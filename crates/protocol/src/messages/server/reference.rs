@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::{MessageFaults, MessageServerConfig, Mode};
 use crate::messages::config;
-use crate::messages::frame::{Framing, LengthPrefix, Order};
+use crate::messages::framing::{Framing, LengthPrefix, Order};
 use crate::messages::metrics as m;
 use crate::reference::{
     Flag, FlagValue, Flags, Occurrence, ReferenceServer, RunningServer, Second, Section,

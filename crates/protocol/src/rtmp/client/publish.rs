@@ -7,7 +7,6 @@ use std::time::Duration;
 use measure::Time;
 
 use super::{CHANNEL, CONNECTION, Client, Phase, send};
-use crate::mix::derive_seed;
 use crate::publication;
 use crate::rtmp::codec::amf0::Value;
 use crate::rtmp::codec::message::Command;
@@ -16,6 +15,7 @@ use crate::rtmp::failure::Failure;
 use crate::rtmp::flow::{FlowConfig, FlowFaults, MediaFlow, Sent};
 use crate::rtmp::metrics as m;
 use crate::rtmp::source::Tracks;
+use crate::seeds::derive_seed;
 use crate::session::{Context, FlowId, Output};
 
 /// Interval between updates of the population's figures.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use measure::{Catalogue, CounterId, HistogramId};
 
 use super::*;
+use crate::awaiting_publisher::{AwaitedStreams, WaitingClient};
 use crate::media::frames::metrics::{self as frames, FRAMES_GROUP};
 use crate::media::source::SourceConfig;
 use crate::metrics::CLIENTS;
@@ -13,7 +14,6 @@ use crate::rtmp::metrics::RTMP;
 use crate::rtmp::server::{ServedClient, Server, ServerConfig};
 use crate::rtmp::source::Tracks;
 use crate::testing::{Pair, PairSettings, RunEnd, ServerReaction, SessionNumber, Side};
-use crate::waiting::{AwaitedStreams, WaitingClient};
 
 mod odd_servers;
 

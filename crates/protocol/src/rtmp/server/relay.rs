@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use measure::Time;
 
-use super::published::{PublishedStreams, RelayedMessage};
+use super::relayed::{PublishedStreams, RelayedMessage};
 use crate::rtmp::codec::message::MessageType;
 use crate::rtmp::codec::write::{self, MessageHeader};
 use crate::rtmp::flow::{

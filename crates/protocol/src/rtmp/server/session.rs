@@ -6,19 +6,19 @@ use std::time::Duration;
 use measure::Time;
 
 use super::faults::{AnswerFault, HandshakeFault};
-use super::published::{RelayedMessage, topic};
 use super::relay::{RelayFlow, message_header};
+use super::relayed::{RelayedMessage, topic};
 use super::{ServedClient, Shared};
-use crate::mix::derive_seed;
 use crate::published_streams::{JoinedPlayer, Refusal};
 use crate::rtmp::codec::amf0::Value;
 use crate::rtmp::codec::chunk::INITIAL_CHUNK_SIZE;
+use crate::rtmp::codec::connection::{Connection, DEFAULT_ACK_WINDOW, Received};
 use crate::rtmp::codec::handshake::{Handshake, HandshakeStep, PACKET_BYTES};
-use crate::rtmp::codec::link::{Connection, DEFAULT_ACK_WINDOW, Received};
 use crate::rtmp::codec::media::{MediaHeader, PacketContent};
 use crate::rtmp::codec::message::{Command, MessageType, UserControlEvent};
 use crate::rtmp::codec::write;
 use crate::rtmp::flow::{FlowConfig, MediaFlow, MessageCategory};
+use crate::seeds::derive_seed;
 use crate::session::{ChannelId, Context, FlowId, Input, Outcome, Output, Port, Record, Session};
 
 const CHANNEL: ChannelId = ChannelId(0);

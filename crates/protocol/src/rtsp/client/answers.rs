@@ -9,7 +9,7 @@ use super::multicast::MulticastDescription;
 use super::request::Pending;
 use super::{Client, MAX_REDIRECTS, Phase};
 use crate::auth::Authenticator;
-use crate::media::described;
+use crate::media::media_description;
 use crate::media::rtp::{ReceiverConfig, RtpReceiver};
 use crate::media::sdp::{Description, MediaKind};
 use crate::rtsp::codec::{Method, Response};
@@ -238,7 +238,7 @@ impl Client {
             return self.fail(cx, Failure::NoStreams, detail);
         }
         if self.describe_only {
-            let said = Box::new(described::describe(&description));
+            let said = Box::new(media_description::describe(&description));
             cx.out.push_back(Output::Described(said));
             self.ending = Some((Outcome::Completed, cx.now));
             return self.finish(cx);

@@ -8,9 +8,9 @@ use measure::units::TimeSpan;
 use measure::{Recorder, Time};
 
 use super::Client;
-use crate::follow::RedirectPolicy;
 use crate::media::rtcp;
 use crate::metrics as clients;
+use crate::redirect_policy::RedirectPolicy;
 use crate::registry::RTSP_PROTOCOL;
 use crate::rtsp::codec::{Decoder, Item, Method, Request, Response};
 use crate::rtsp::config::{ClientConfig, Transport};
@@ -26,8 +26,8 @@ mod multicast;
 mod play;
 mod publish;
 mod remote_receiver;
-mod said;
-mod silent;
+mod server_hints;
+mod silent_streams;
 mod tunnel;
 
 const URL: &str = "rtsp://10.0.0.1:8554/clip";

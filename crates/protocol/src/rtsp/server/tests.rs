@@ -16,7 +16,7 @@ use crate::session::{
     Port, Sinks,
 };
 
-mod elsewhere;
+mod destination;
 mod publish;
 
 const CONTROL: ChannelId = ChannelId(0);

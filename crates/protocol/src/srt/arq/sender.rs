@@ -17,12 +17,12 @@ use crate::srt::codec::packet::{
 };
 use crate::srt::seq::{SeqNumber, SocketClock};
 
-use messages::MessageMode;
+use message_mode::MessageMode;
 
 pub use super::pacing::Bandwidth;
-pub use messages::SentMessageCounts;
+pub use message_mode::SentMessageCounts;
 
-mod messages;
+mod message_mode;
 
 /// Unacknowledged packets are dropped after the peer's latency or `TOO_LATE_MIN`, whichever is
 /// longer, plus `TOO_LATE_EXTRA` (SRT, 4.6, and libsrt).

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use measure::Time;
 
-use super::player::PlayerSink;
+use super::player_sink::PlayerSink;
 use super::{Client, Phase};
 use crate::connect_failure::ConnectFailure;
 use crate::media::silence;

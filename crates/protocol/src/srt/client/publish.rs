@@ -6,16 +6,16 @@ use std::time::Duration;
 use measure::Time;
 
 use super::{Client, Phase};
-use crate::mix::derive_seed;
 use crate::publication;
+use crate::seeds::derive_seed;
 use crate::session::{ChannelId, Context, FlowId, Output, ReadTiming};
 use crate::srt::arq::flow::DepartureCounts;
 use crate::srt::arq::sender::{Bandwidth, SentMessageCounts};
 use crate::srt::arq::statistics::SenderStatistics;
 use crate::srt::codec::packet::{Control, HEADER};
 use crate::srt::handshake::Negotiated;
-use crate::srt::made::{SourceFlow, SourceMedia, SourceSettings};
 use crate::srt::metrics as m;
+use crate::srt::source_media::{SourceFlow, SourceMedia, SourceSettings};
 
 /// Maximum delay of answers to the server.
 const ANSWER_DELAY_MAX: Duration = Duration::from_millis(1);

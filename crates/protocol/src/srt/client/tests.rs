@@ -12,6 +12,7 @@ use measure::units::{BitRate, TimeSpan};
 use measure::{Catalogue, CounterId};
 
 use super::*;
+use crate::awaiting_publisher::{AwaitedStreams, WaitingClient};
 use crate::media::source::SourceConfig;
 use crate::media::ts::metrics::{self as ts, TS};
 use crate::metrics::CLIENTS;
@@ -20,7 +21,6 @@ use crate::srt::config;
 use crate::srt::metrics::SRT;
 use crate::srt::server::{ServedClient, Server, ServerConfig, ServerFaults};
 use crate::testing::{Pair, PairSettings, RunEnd, SessionNumber, Side};
-use crate::waiting::{AwaitedStreams, WaitingClient};
 
 /// Packets of five seconds at 1 Mb/s, 1,316 bytes each.
 const PACKETS: u64 = 475;

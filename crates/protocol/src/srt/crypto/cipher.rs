@@ -4,9 +4,9 @@ use aws_lc_rs::aead::{self, Aad, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::cipher::{EncryptingKey, EncryptionContext};
 use aws_lc_rs::iv::FixedLength;
 
+use super::cipher_mode::{CipherMode, GcmVariant};
 use super::key_material::SALT;
 use super::key_wrap;
-use super::mode::{CipherMode, GcmVariant};
 use super::secret::KeyLength;
 use crate::srt::codec::packet::{DataHeader, KeyFlag};
 

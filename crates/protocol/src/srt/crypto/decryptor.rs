@@ -2,10 +2,10 @@
 
 use thiserror::Error;
 
-use super::agreed::NegotiatedKeys;
 use super::cipher::{Parity, StreamKey};
+use super::cipher_mode::{CipherMode, GcmVariant};
 use super::key_material::{KeyMaterial, KeySelection, SALT};
-use super::mode::{CipherMode, GcmVariant};
+use super::negotiated_keys::NegotiatedKeys;
 use super::secret::{KeyLength, Passphrase};
 use crate::srt::codec::handshake::KmState;
 use crate::srt::codec::packet::DataHeader;

@@ -7,11 +7,11 @@ use measure::Time;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 
-use super::agreed::NegotiatedKeys;
 use super::cipher::{GCM_TAG, Parity, StreamKey};
+use super::cipher_mode::{CipherMode, GcmVariant};
 use super::key_material::{KeyMaterial, KeySelection, SALT};
 use super::key_wrap;
-use super::mode::{CipherMode, GcmVariant};
+use super::negotiated_keys::NegotiatedKeys;
 use super::secret::KeyLength;
 use crate::srt::arq::sender::PayloadCipher;
 use crate::srt::codec::handshake::Extension;

@@ -2,8 +2,8 @@
 
 use thiserror::Error;
 
+use super::cipher_mode::CipherMode;
 use super::key_wrap::{self, OVERHEAD};
-use super::mode::CipherMode;
 use super::secret::{KeyLength, Passphrase};
 
 /// Length of the salt in bytes.

@@ -4,21 +4,21 @@
 //! Keys are derived from a seed, so that a run can be repeated: the payload is test media, which is
 //! not secret.
 
-mod agreed;
-mod agreement;
 mod cipher;
+mod cipher_mode;
 mod decryptor;
 mod encryptor;
+mod key_exchange;
 pub mod key_material;
 mod key_wrap;
-mod mode;
+mod negotiated_keys;
 mod secret;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use agreement::{KeyOffer, accept_keys};
 pub use cipher::GCM_TAG;
+pub use cipher_mode::{CipherMode, GcmVariant};
 pub use decryptor::{DecryptError, Decryptor};
 pub use encryptor::{Encryptor, Refresh};
-pub use mode::{CipherMode, GcmVariant};
+pub(crate) use key_exchange::{KeyOffer, accept_keys};
 pub use secret::{KeyLength, Passphrase, PassphraseError, Secret};

@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use aws_lc_rs::pbkdf2;
 use thiserror::Error;
 
-use super::mode::CipherMode;
+use super::cipher_mode::CipherMode;
 
 /// Rounds of PBKDF2 (SRT, 6.1.4).
 const ROUNDS: NonZeroU32 = NonZeroU32::new(2048).expect("2048 is not 0");

@@ -2,9 +2,9 @@
 
 use measure::Time;
 
+use super::conclusion::{self, RETRY_INTERVAL, ReceivedHandshake};
 use super::failure::HandshakeFailure;
 use super::negotiated::Negotiated;
-use super::parts::{self, RETRY_INTERVAL, ReceivedHandshake};
 use super::settings::HandshakeSettings;
 use crate::srt::codec::handshake::{
     DATAGRAM, HandshakeError, HandshakeType, VERSION_4, VERSION_5, VERSION_5_MAGIC,
@@ -56,7 +56,7 @@ impl Caller {
     /// Starts a handshake at `now`.
     pub fn new(settings: HandshakeSettings, stream_id: Option<StreamId>, now: Time) -> Caller {
         let mut cif = Vec::new();
-        let mut first = parts::fixed(&settings, HandshakeType::Induction, 0);
+        let mut first = conclusion::fixed(&settings, HandshakeType::Induction, 0);
         (first.version, first.extension) = (VERSION_4, DATAGRAM);
         first.write(&mut cif);
         Caller {
@@ -118,7 +118,7 @@ impl Caller {
                 if said.fixed.version < VERSION_5 {
                     return self.end(Err(HandshakeFailure::Version(said.fixed.version)));
                 }
-                let concluded = parts::conclude(said, &self.settings, &mut self.offer);
+                let concluded = conclusion::conclude(said, &self.settings, &mut self.offer);
                 let concluded = concluded.map(|negotiated| Negotiated {
                     stream_id: self.stream_id.clone(),
                     ..negotiated
@@ -140,7 +140,7 @@ impl Caller {
         let secret = self.settings.secret.as_ref();
         self.offer = secret.map(|secret| KeyOffer::new(secret, self.settings.seed));
         let (offer, stream_id) = (self.offer.as_ref(), self.stream_id.as_ref());
-        self.cif = parts::request(&self.settings, fixed.cookie, offer, stream_id);
+        self.cif = conclusion::request(&self.settings, fixed.cookie, offer, stream_id);
         self.stage = Stage::Conclusion;
         self.next = at;
     }
@@ -169,7 +169,7 @@ impl Caller {
             return false;
         }
         self.next = now + RETRY_INTERVAL;
-        parts::write_datagram(self.settings.clock, now, 0, &self.cif, out);
+        conclusion::write_datagram(self.settings.clock, now, 0, &self.cif, out);
         true
     }
 

@@ -7,9 +7,9 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use measure::Time;
 use sha2::Sha256;
 
+use super::conclusion::{self, ReceivedHandshake};
 use super::failure::HandshakeFailure;
 use super::negotiated::Negotiated;
-use super::parts::{self, ReceivedHandshake};
 use super::settings::HandshakeSettings;
 use crate::srt::codec::handshake::{
     FIXED, Handshake, HandshakeType, Rejection, VERSION_5, VERSION_5_MAGIC,
@@ -85,7 +85,7 @@ impl Listener {
         at: Time,
         answer: &mut Vec<u8>,
     ) -> ListenerResult {
-        let Some((header, cif)) = parts::parse_handshake(datagram) else {
+        let Some((header, cif)) = conclusion::parse_handshake(datagram) else {
             return ListenerResult::Ignored;
         };
         let Ok((fixed, _)) = Handshake::parse(cif) else {
@@ -137,7 +137,7 @@ impl Listener {
     fn answer(&self, at: Time, fixed: &Handshake, answer: &mut Vec<u8>) {
         let mut cif = Vec::with_capacity(FIXED);
         fixed.write(&mut cif);
-        parts::write_datagram(self.config.clock, at, fixed.socket_id, &cif, answer);
+        conclusion::write_datagram(self.config.clock, at, fixed.socket_id, &cif, answer);
     }
 }
 
@@ -171,7 +171,7 @@ impl ConnectionRequest {
         };
         let mut cif = Vec::with_capacity(FIXED);
         fixed.write(&mut cif);
-        parts::write_datagram(self.clock, now, fixed.socket_id, &cif, answer);
+        conclusion::write_datagram(self.clock, now, fixed.socket_id, &cif, answer);
     }
 
     /// Accepts the request with these settings, except for the initial sequence number, which is
@@ -191,7 +191,7 @@ impl ConnectionRequest {
             initial_sequence: fixed.initial_sequence(),
             ..settings.clone()
         };
-        match parts::respond(&self.handshake, &settings, fixed.cookie) {
+        match conclusion::respond(&self.handshake, &settings, fixed.cookie) {
             Ok((negotiated, cif)) => {
                 let responder = ConclusionRepeater {
                     clock: settings.clock,
@@ -223,7 +223,7 @@ impl ConclusionRepeater {
     /// Handles a datagram from the caller. If it is a repeated conclusion, appends the answer
     /// again. Returns `false` for other datagrams.
     pub fn handle(&self, datagram: &[u8], now: Time, answer: &mut Vec<u8>) -> bool {
-        let Some((_, cif)) = parts::parse_handshake(datagram) else {
+        let Some((_, cif)) = conclusion::parse_handshake(datagram) else {
             return false;
         };
         let again = Handshake::parse(cif).is_ok_and(|(fixed, _)| {
@@ -238,6 +238,6 @@ impl ConclusionRepeater {
     }
 
     fn answer(&self, now: Time, answer: &mut Vec<u8>) {
-        parts::write_datagram(self.clock, now, self.peer_socket_id, &self.cif, answer);
+        conclusion::write_datagram(self.clock, now, self.peer_socket_id, &self.cif, answer);
     }
 }

@@ -5,10 +5,10 @@
 //! outcome.
 
 mod caller;
+mod conclusion;
 mod failure;
 mod listener;
 mod negotiated;
-mod parts;
 mod rendezvous;
 mod settings;
 #[cfg(test)]

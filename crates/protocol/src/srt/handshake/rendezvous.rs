@@ -5,9 +5,9 @@ use measure::Time;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 
+use super::conclusion::{self, RETRY_INTERVAL, ReceivedHandshake};
 use super::failure::HandshakeFailure;
 use super::negotiated::Negotiated;
-use super::parts::{self, RETRY_INTERVAL, ReceivedHandshake};
 use super::settings::HandshakeSettings;
 use crate::srt::codec::handshake::{HandshakeError, HandshakeType, VERSION_5};
 use crate::srt::codec::packet::{Control, Packet};
@@ -87,7 +87,7 @@ impl Rendezvous {
         let mut random = Pcg64::seed_from_u64(!settings.seed);
         let cookie = random.next_u32().max(1);
         let mut cif = Vec::new();
-        parts::fixed(&settings, HandshakeType::WaveAHand, cookie).write(&mut cif);
+        conclusion::fixed(&settings, HandshakeType::WaveAHand, cookie).write(&mut cif);
         Rendezvous {
             deadline: now + settings.timeout,
             settings,
@@ -191,8 +191,9 @@ impl Rendezvous {
         };
         self.peer = fixed.socket_id;
         self.role = Some(role);
-        let mut conclusion = parts::fixed(&self.settings, HandshakeType::Conclusion, self.cookie);
-        conclusion.encryption = parts::advertised(&self.settings);
+        let mut conclusion =
+            conclusion::fixed(&self.settings, HandshakeType::Conclusion, self.cookie);
+        conclusion.encryption = conclusion::advertised(&self.settings);
         self.cif.clear();
         if role == Role::Responder {
             conclusion.write(&mut self.cif);
@@ -201,7 +202,7 @@ impl Rendezvous {
         let secret = self.settings.secret.as_ref();
         self.offer = secret.map(|secret| KeyOffer::new(secret, self.settings.seed));
         let (offer, stream_id) = (self.offer.as_ref(), self.stream_id.as_ref());
-        self.cif = parts::request(&self.settings, self.cookie, offer, stream_id);
+        self.cif = conclusion::request(&self.settings, self.cookie, offer, stream_id);
         true
     }
 
@@ -210,7 +211,7 @@ impl Rendezvous {
         let answered = said.response.is_some();
         match said.fixed.kind {
             HandshakeType::Conclusion | HandshakeType::Agreement if answered => {
-                let concluded = parts::conclude(said, &self.settings, &mut self.offer);
+                let concluded = conclusion::conclude(said, &self.settings, &mut self.offer);
                 match concluded {
                     Ok(negotiated) => {
                         self.immediate = Some(self.agreement());
@@ -233,7 +234,7 @@ impl Rendezvous {
         match said.fixed.kind {
             HandshakeType::Conclusion if self.pending.is_some() => self.next = at,
             HandshakeType::Conclusion if said.request.is_some() => {
-                match parts::respond(said, &self.settings, self.cookie) {
+                match conclusion::respond(said, &self.settings, self.cookie) {
                     Ok((negotiated, cif)) => {
                         self.advance(HandshakeType::Conclusion);
                         (self.pending, self.cif, self.next) = (Some(negotiated), cif, at);
@@ -273,7 +274,7 @@ impl Rendezvous {
 
     fn agreement(&self) -> Vec<u8> {
         let mut cif = Vec::new();
-        parts::fixed(&self.settings, HandshakeType::Agreement, self.cookie).write(&mut cif);
+        conclusion::fixed(&self.settings, HandshakeType::Agreement, self.cookie).write(&mut cif);
         cif
     }
 
@@ -298,7 +299,7 @@ impl Rendezvous {
     fn reject(&mut self, failure: HandshakeFailure) {
         let mut cif = Vec::new();
         let kind = HandshakeType::Rejected(failure.rejection());
-        parts::fixed(&self.settings, kind, self.cookie).write(&mut cif);
+        conclusion::fixed(&self.settings, kind, self.cookie).write(&mut cif);
         self.immediate = Some(cif);
         self.fail(failure);
     }
@@ -313,7 +314,7 @@ impl Rendezvous {
     pub fn write_next(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
         let clock = self.settings.clock;
         if let Some(cif) = self.immediate.take() {
-            parts::write_datagram(clock, now, self.peer, &cif, out);
+            conclusion::write_datagram(clock, now, self.peer, &cif, out);
             return true;
         }
         if !self.is_in_progress() {
@@ -331,7 +332,7 @@ impl Rendezvous {
             return false;
         }
         self.next = now + RETRY_INTERVAL;
-        parts::write_datagram(clock, now, self.peer, &self.cif, out);
+        conclusion::write_datagram(clock, now, self.peer, &self.cif, out);
         true
     }
 

@@ -10,7 +10,7 @@ use measure::Time;
 use super::Shared;
 use super::faults::HandshakeFault;
 use super::session::ServerSession;
-use crate::mix::derive_seed;
+use crate::seeds::derive_seed;
 use crate::session::{self, Datagram, PeerId, Route};
 use crate::srt::codec::packet::destination_socket_id;
 use crate::srt::handshake::{Listener, ListenerConfig, ListenerResult};

@@ -13,7 +13,7 @@ use super::faults::FlowFaults;
 use crate::session::{Flow, FlowPacket, Handover, Tag};
 use crate::srt::arq::flow::{DepartureCounts, PushedFlow, RETRANSMISSION_TAG};
 use crate::srt::arq::sender::Sender;
-use crate::srt::made::SourceFlow;
+use crate::srt::source_media::SourceFlow;
 
 /// Tag bit of the packets that this flow adds to those of the inner flow.
 const EXTRA_TAG: u64 = 1 << 63;

@@ -8,10 +8,10 @@ use std::time::Duration;
 use measure::Time;
 
 use super::flow::{MediaSource, PlayerFlow, time_after};
-use super::taking::Ingest;
+use super::ingest::Ingest;
 use super::{ServedClient, ServedMessages, Shared};
-use crate::mix::derive_seed;
 use crate::published_streams::Refusal;
+use crate::seeds::derive_seed;
 use crate::session::{
     ChannelId, Context, Datagram, FlowId, Input, Outcome, Output, Record, Session,
 };
@@ -23,8 +23,8 @@ use crate::srt::codec::handshake::{Extension, Rejection};
 use crate::srt::codec::packet::{Control, ControlHeader, DataHeader, Packet};
 use crate::srt::codec::stream_id::StreamId;
 use crate::srt::handshake::{ConclusionRepeater, ConnectionRequest, HandshakeSettings, Negotiated};
-use crate::srt::made::{self, SourceSettings};
 use crate::srt::seq::{SeqNumber, SocketClock};
+use crate::srt::source_media::{self, SourceSettings};
 use crate::srt::url;
 
 /// Channel that a session of an endpoint has from the start.
@@ -236,7 +236,7 @@ impl ServerSession {
             None => shared.media.bandwidth(OVERHEAD),
         };
         let ttl = self.messages().map(|messages| messages.ttl);
-        let sender = made::new_sender(&mut negotiated, self.clock, bandwidth, ttl);
+        let sender = source_media::new_sender(&mut negotiated, self.clock, bandwidth, ttl);
         let media = match joined {
             Some(_) => MediaSource::Relayed(Box::new(PushedFlow::new(sender))),
             None => {

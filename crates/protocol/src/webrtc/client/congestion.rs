@@ -7,7 +7,7 @@ use measure::Time;
 
 use crate::session::PacketHeader;
 use crate::webrtc::feedback::{BandwidthEstimator, PacketFeedback, TICK, TransportCc};
-use crate::webrtc::transport_numbers::TransportSequence;
+use crate::webrtc::transport_sequence::TransportSequence;
 
 /// Maximum number of sent packets of a stream that the session has not collected yet.
 const UNCOLLECTED_MAX: usize = 2048;

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use measure::Time;
 
 use super::publish::OutgoingMedia;
-use super::relay::TurnRelay;
+use super::turn_relay::TurnRelay;
 use super::{Client, Phase};
 use crate::connect_failure::ConnectFailure;
 use crate::session::{
@@ -251,7 +251,7 @@ impl Client {
     /// Starts the PeerConnection: its socket is open, or its relayed address is allocated.
     pub(super) fn link_opened(&mut self, cx: &mut Context<'_>, at: usize, local: SocketAddr) {
         let link = &mut self.links[at];
-        let seed = crate::mix::derive_seed(&[self.seed, 31, u64::from(link.number.0)]);
+        let seed = crate::seeds::derive_seed(&[self.seed, 31, u64::from(link.number.0)]);
         let mut config = PeerConfig::new(self.certificate.clone(), seed);
         config.connect_timeout = self.config.ice_timeout.0 + self.config.dtls_timeout.0;
         let mut peer = match link.pending_offer {

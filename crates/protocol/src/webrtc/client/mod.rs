@@ -22,8 +22,8 @@ use crate::media::rtp::StreamSummary;
 use crate::media::source::{MediaSource, SIMULCAST_LAYERS, SourceConfig};
 use crate::media::talk::TurnSchedule;
 use crate::metrics as clients;
-use crate::mix::derive_seed;
 use crate::publication::Publisher;
+use crate::seeds::derive_seed;
 use crate::session::{
     ArrivalTimes, ChannelError, ChannelId, CloseReason, Context, Input, MediaEvent, Note, Open,
     Outcome, Output, Port, Session, Sinks, StreamRow,
@@ -31,17 +31,17 @@ use crate::session::{
 use crate::url::UrlError;
 
 mod congestion;
-mod end;
 mod feedback;
 mod link;
 mod negotiate;
 mod publish;
-mod relay;
-mod silent;
+mod shutdown;
+mod silent_streams;
+mod turn_relay;
 
 use link::PeerLink;
 use publish::RtpFeed;
-use relay::ReleasingRelay;
+use turn_relay::ReleasingRelay;
 
 /// Interval between receiver reports.
 const REPORT_EVERY: Duration = Duration::from_secs(1);

@@ -46,7 +46,7 @@ fn to_media_kind(kind: MediaKind) -> Carried {
 impl Client {
     /// Session id of our descriptions (RFC 8829, 5.2.1).
     fn session_id(&self) -> u64 {
-        crate::mix::derive_seed(&[self.seed, 4]) >> 2
+        crate::seeds::derive_seed(&[self.seed, 4]) >> 2
     }
 
     /// Creates our offer and passes it to the signalling.

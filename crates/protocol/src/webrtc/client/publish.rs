@@ -1,8 +1,8 @@
 //! Published media: generated or read from a file, and encrypted when it is sent.
 
-mod feed;
+mod encrypted_flow;
 mod media;
-mod sealed;
+mod rtp_feed;
 
 use bytes::BytesMut;
 use measure::{Recorder, Time};
@@ -16,13 +16,13 @@ use crate::media::rtp::{
     Clip, EncoderFlow, EncoderFlowSettings, Faults, FlowSettings, RtpFlow, TalkFlow, TalkSettings,
 };
 use crate::media::source::{MediaSource, SIMULCAST_LAYERS};
-use crate::mix::derive_seed;
 use crate::publication;
+use crate::seeds::derive_seed;
 use crate::session::{Context, FlowId, Flows, Note, Output, ReadTiming};
-use crate::webrtc::again::Retransmitter;
 use crate::webrtc::failure::Failure;
 use crate::webrtc::feedback::{Message, RtxStream, SendHistoryCounts, TransportCc, messages};
 use crate::webrtc::metrics as m;
+use crate::webrtc::retransmitter::Retransmitter;
 use crate::webrtc::sdp::{
     Codec, Direction as Way, LocalSource, MediaKind, NegotiatedMedia, OfferedMedia,
     extension as header_extension,
@@ -30,9 +30,9 @@ use crate::webrtc::sdp::{
 use crate::webrtc::signalling::livekit;
 use crate::webrtc::turn::RelayChannel;
 use crate::webrtc::url::Resource;
-pub(super) use feed::RtpFeed;
+use encrypted_flow::{EncryptedFlow, LayerExtensions};
 use media::{MediaCounts, StreamMedia};
-use sealed::{EncryptedFlow, LayerExtensions};
+pub(super) use rtp_feed::RtpFeed;
 
 /// Interval at which sent media is counted and reports are sent.
 const COUNT_EVERY: Duration = Duration::from_secs(1);

@@ -1,6 +1,6 @@
 //! Parses the feedback messages of compound packets.
 
-use super::formats::{AFB, FIR, NACK, PLI, PSFB, REMB, RTPFB, TRANSPORT_CC};
+use super::packet_types::{AFB, FIR, NACK, PLI, PSFB, REMB, RTPFB, TRANSPORT_CC};
 use super::transport_cc::TransportCc;
 use crate::media::rtcp::RtcpError;
 

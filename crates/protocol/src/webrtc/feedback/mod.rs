@@ -5,12 +5,12 @@
 //! Sender and receiver reports are in [`crate::media::rtcp`].
 
 mod arrivals;
-mod estimate;
-mod formats;
+mod bandwidth_estimator;
 mod history;
 mod message;
-mod missing;
-mod retransmission;
+mod nack_tracker;
+mod packet_types;
+mod rtx;
 mod transport_cc;
 mod write;
 
@@ -18,10 +18,10 @@ mod write;
 mod tests;
 
 pub use arrivals::{Arrivals, ArrivalsCounts};
-pub use estimate::{BandwidthEstimator, PacketFeedback};
+pub use bandwidth_estimator::{BandwidthEstimator, PacketFeedback};
 pub use history::{SendHistory, SendHistoryCounts, SentPacket};
 pub use message::{Message, Messages, messages};
-pub use missing::{NackCounts, NackTracker};
-pub use retransmission::{RtxStream, parse_rtx};
+pub use nack_tracker::{NackCounts, NackTracker};
+pub use rtx::{RtxStream, parse_rtx};
 pub use transport_cc::{TICK, TransportCc};
 pub use write::{write_fir, write_nack, write_pli, write_remb};

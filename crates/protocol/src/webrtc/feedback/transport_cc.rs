@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::formats::{RTPFB, TRANSPORT_CC};
+use super::packet_types::{RTPFB, TRANSPORT_CC};
 use super::write::write_header;
 use crate::media::rtcp::RtcpError;
 

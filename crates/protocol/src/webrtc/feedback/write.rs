@@ -1,7 +1,7 @@
 //! Writes feedback messages. Each function appends to a compound packet, which must begin with a
 //! report unless both sides negotiated reduced-size RTCP (RFC 5506).
 
-use super::formats::{AFB, FIR, NACK, PLI, PSFB, REMB, RTPFB};
+use super::packet_types::{AFB, FIR, NACK, PLI, PSFB, REMB, RTPFB};
 
 /// Maximum number of entries in one NACK: with a report they fit into a datagram of 1,500 bytes.
 const NACK_ENTRIES_MAX: usize = 300;

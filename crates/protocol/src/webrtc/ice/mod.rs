@@ -2,14 +2,14 @@
 //!
 //! The agent is from the crate `is`. The run's clock drives it, and its state is bounded here.
 
-mod addressed;
 mod agent;
+mod check;
 mod credentials;
 mod integrity;
 mod remote;
 
-pub use addressed::IceCheck;
 pub use agent::{Ice, IceEvent, IceSettings, StunDropped};
+pub use check::IceCheck;
 pub use credentials::Credentials;
 #[cfg(test)]
 pub(super) use integrity::MessageIntegrity;

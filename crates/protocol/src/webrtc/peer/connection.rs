@@ -9,8 +9,8 @@ use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 
 use super::config::PeerConfig;
+use super::events::{Dropped, PeerCounts, PeerEvent, PeerFailure, PeerState, Received};
 use super::last_flight::LastFlight;
-use super::outcome::{Dropped, PeerCounts, PeerEvent, PeerFailure, PeerState, Received};
 use crate::session::MediaFilter;
 use crate::webrtc::dtls::{Dtls, DtlsError, DtlsEvent, DtlsSettings};
 use crate::webrtc::fingerprint::Fingerprint;

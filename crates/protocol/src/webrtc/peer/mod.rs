@@ -7,12 +7,12 @@
 
 mod config;
 mod connection;
+mod events;
 mod last_flight;
-mod outcome;
 
 #[cfg(test)]
 mod tests;
 
 pub use config::PeerConfig;
 pub use connection::{MEDIA_MARK, Peer};
-pub use outcome::{Dropped, PeerCounts, PeerEvent, PeerFailure, PeerState, Received};
+pub use events::{Dropped, PeerCounts, PeerEvent, PeerFailure, PeerState, Received};

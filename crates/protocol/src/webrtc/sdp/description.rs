@@ -2,7 +2,7 @@
 
 use super::candidate::Candidate;
 use super::codec::Codec;
-use super::transport_lines::TransportAttributes;
+use super::transport_attributes::TransportAttributes;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionDescription {

@@ -4,30 +4,29 @@
 //! All media of a connection share one transport (RFC 9143). For an offer with several transports,
 //! the answer accepts the first section and rejects those that do not share its transport.
 
-mod agreed;
 mod answer;
 mod candidate;
-mod check;
+mod check_answer;
 mod codec;
 mod description;
 mod error;
 mod feedback;
 mod fragment;
+mod negotiated;
 mod offer;
 mod parse;
 mod setup;
 mod source;
 mod transport;
-mod transport_lines;
+mod transport_attributes;
 mod write;
 
 #[cfg(test)]
 mod tests;
 
-pub use agreed::{NegotiatedMedia, RemoteSource, negotiated_media};
 pub use answer::AnswerConfig;
 pub use candidate::{Candidate, CandidateAddress, CandidateKind};
-pub use check::{AnswerError, SectionRef};
+pub use check_answer::{AnswerError, SectionRef};
 pub use codec::{Codec, known};
 pub use description::{
     Direction, HeaderExtension, MediaKind, MediaSection, Rid, SessionDescription, SourceAttributes,
@@ -36,8 +35,9 @@ pub use description::{
 pub use error::{SdpError, SdpReason};
 pub use feedback::FeedbackTypes;
 pub use fragment::SdpFragment;
+pub use negotiated::{NegotiatedMedia, RemoteSource, negotiated_media};
 pub use offer::{OfferConfig, OfferedMedia};
 pub use setup::Setup;
 pub use source::LocalSource;
 pub use transport::TransportParameters;
-pub use transport_lines::TransportAttributes;
+pub use transport_attributes::TransportAttributes;

@@ -11,7 +11,7 @@ use super::description::{
 };
 use super::error::{SdpError, SdpReason};
 use super::setup::Setup;
-use super::transport_lines::TransportAttributes;
+use super::transport_attributes::TransportAttributes;
 
 /// Limits. Per participant with audio and video, Janus writes some 80 lines and LiveKit 100.
 const BYTES_MAX: usize = 1 << 20;

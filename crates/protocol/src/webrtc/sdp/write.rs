@@ -4,7 +4,7 @@ use std::fmt::{Display, Formatter, Result, Write};
 
 use super::codec::Codec;
 use super::description::{MediaKind, MediaSection, SessionDescription};
-use super::transport_lines::TransportAttributes;
+use super::transport_attributes::TransportAttributes;
 
 /// Usual SCTP port inside DTLS (RFC 8841, 5).
 const SCTP_PORT: u16 = 5000;

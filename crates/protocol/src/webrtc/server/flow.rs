@@ -9,13 +9,13 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
 use super::faults::ServerFaults;
-use super::served::SentCounts;
+use super::records::SentCounts;
 use crate::media::rtp::RtpFlow;
 use crate::session::{Flow, FlowPacket, Handover, PacketHeader, Tag};
-use crate::webrtc::again::Retransmitter;
 use crate::webrtc::feedback::{RtxStream, SendHistoryCounts};
+use crate::webrtc::retransmitter::Retransmitter;
 use crate::webrtc::srtp::RtpSealer;
-use crate::webrtc::transport_numbers::TransportSequence;
+use crate::webrtc::transport_sequence::TransportSequence;
 
 /// Size of a buffer for encrypted packets, and maximum number of bytes that encryption adds to a
 /// packet.

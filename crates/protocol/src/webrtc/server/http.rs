@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use measure::Time;
 
-use super::agree::{NegotiatedPeer, NegotiationError};
 use super::faults::Silence;
 use super::janus;
+use super::negotiation::{NegotiatedPeer, NegotiationError};
 use super::request::{ReadResult, Request, RequestReader};
 use super::{CHANNEL, Shared, add};
 use crate::http1;

@@ -4,23 +4,23 @@
 //! The server plays generated media, forwards media that clients publish, injects the configured
 //! faults, and reports exact counts.
 
-mod agree;
+mod answers;
 mod endpoint;
 pub mod faults;
-mod feeds;
 mod flow;
 mod http;
 mod janus;
-mod negotiate;
-mod playing;
+mod negotiation;
+mod player;
+mod publication;
+mod records;
 pub(super) mod reference;
 mod registry;
-mod relay;
 mod request;
 mod rooms;
-mod served;
 mod session;
-mod taking;
+mod stream_receiver;
+mod stream_sender;
 #[cfg(test)]
 mod tests;
 
@@ -37,16 +37,16 @@ use super::metrics::WEBRTC;
 use crate::media::rtp::metrics::RTP;
 use crate::media::source::{MediaSource, SourceConfig};
 use crate::metrics::CLIENTS;
-use crate::mix::derive_seed;
 use crate::published_streams::PublishedStreams;
+use crate::seeds::derive_seed;
 use crate::session::{ChannelId, Endpoint, Session};
+use publication::{Publication, StreamItem, Track};
 use registry::Registry;
-use relay::{Publication, StreamItem, Track};
 use rooms::Rooms;
 use session::PendingPeer;
 
 pub use faults::{ServerFaults, Silence};
-pub use served::{DroppedCounts, ReceivedCounts, SentCounts, SentTrackCounts, ServedPeer};
+pub use records::{DroppedCounts, ReceivedCounts, SentCounts, SentTrackCounts, ServedPeer};
 
 /// Channel that every session has from its start: the accepted connection, or the session's share
 /// of the endpoint's socket.
@@ -243,7 +243,7 @@ impl Server {
     pub fn new(config: ServerConfig) -> Result<Server, String> {
         let source = MediaSource::new(&super::config::with_limited_mtu(&config.source), None)?;
         Ok(Server(Arc::new(Shared {
-            generated_tracks: playing::generated_tracks(&source),
+            generated_tracks: stream_sender::generated_tracks(&source),
             source,
             certificate: Arc::new(Certificate::generate(config.seed)),
             published: PublishedStreams::default(),

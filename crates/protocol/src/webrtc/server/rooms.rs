@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use slab::Slab;
 
-use super::playing::PlannedStream;
-use super::relay::Publication;
+use super::publication::Publication;
+use super::stream_sender::PlannedStream;
 use crate::webrtc::sdp::TransportParameters;
 use crate::webrtc::url::JanusId;
 

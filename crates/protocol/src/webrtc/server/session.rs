@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use measure::Time;
 
+use super::answers::{ReceivedTrack, SentTrack};
 use super::faults::Silence;
-use super::feeds::Player;
-use super::negotiate::{ReceivedTrack, SentTrack};
-use super::playing::PlannedStream;
-use super::relay::{PeerMessage, Publication, peer_topic};
+use super::player::Player;
+use super::publication::{PeerMessage, Publication, peer_topic};
+use super::records::{DroppedCounts, ServedPeer};
 use super::rooms::ROOM_CHANGED;
-use super::served::{DroppedCounts, ServedPeer};
-use super::taking::StreamReceiver;
+use super::stream_receiver::StreamReceiver;
+use super::stream_sender::PlannedStream;
 use super::{CHANNEL, Shared};
 use crate::session::{Context, Datagram, FlowId, Input, Outcome, Output, Record, Session};
 use crate::webrtc::peer::{Peer, PeerEvent, Received};

@@ -5,7 +5,7 @@
 
 pub mod janus;
 pub mod livekit;
-mod socket;
+mod websocket;
 pub mod whip;
 
 use std::collections::VecDeque;

@@ -12,8 +12,8 @@ use super::{
     SignallingContext, SignallingTarget,
 };
 use crate::auth;
-use crate::follow::RedirectPolicy;
 use crate::http1::{self, CloseState, Head, ResponseDecoder, ResponseItem, Url, UrlError, Version};
+use crate::redirect_policy::RedirectPolicy;
 use crate::session::CloseReason;
 use crate::webrtc::failure::Failure;
 use crate::webrtc::metrics as m;

@@ -6,7 +6,7 @@ use aws_lc_rs::hmac;
 
 use super::error::SrtpError;
 use super::key_derivation::{BLOCK_LENGTH, Label, apply_keystream, counter_mode, derive};
-use super::master::{KEY_MAX, MasterKey, SALT_MAX};
+use super::master_key::{KEY_MAX, MasterKey, SALT_MAX};
 use super::profile::SrtpProfile;
 use super::tag::Tag;
 

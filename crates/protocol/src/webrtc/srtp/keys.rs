@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::cipher::{SessionKeys, SrtpProtocol};
-use super::master::MasterKey;
+use super::master_key::MasterKey;
 use super::payload_start::PayloadStartDecryptor;
 use super::profile::SrtpProfile;
 use super::rtcp::{RtcpOpener, RtcpSealer};

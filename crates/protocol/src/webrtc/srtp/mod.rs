@@ -10,7 +10,7 @@ mod hex;
 mod index;
 mod key_derivation;
 mod keys;
-mod master;
+mod master_key;
 mod packet;
 mod payload_start;
 mod profile;

@@ -6,7 +6,7 @@ use super::cipher::{
     verify_tag,
 };
 use super::error::{SrtpCounts, SrtpError};
-use super::master::MasterKey;
+use super::master_key::MasterKey;
 use super::packet::{RTCP_HEADER_LENGTH, rtcp_sender_ssrc};
 use super::profile::SrtpProfile;
 use super::replay::ReplayWindow;

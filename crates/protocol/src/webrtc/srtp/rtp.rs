@@ -6,7 +6,7 @@ use super::cipher::{
 };
 use super::error::{SrtpCounts, SrtpError};
 use super::index::{estimate_index, one_rollover_later};
-use super::master::MasterKey;
+use super::master_key::MasterKey;
 use super::packet::RtpParts;
 use super::profile::SrtpProfile;
 use super::replay::ReplayWindow;

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::cipher::{SessionKeys, SrtpProtocol};
 use super::hex::hex;
-use super::master::MasterKey;
+use super::master_key::MasterKey;
 use super::*;
 
 /// Session keys of the examples in RFC 7714.

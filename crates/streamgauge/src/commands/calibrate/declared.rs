@@ -14,7 +14,7 @@ use scenario::ServerStart;
 use serde_json::{Value, json};
 use sut::Sut;
 
-use super::course::CalibrationCase;
+use super::case::CalibrationCase;
 use super::judge::{COUNT, Row, TrueValue};
 use super::trial::{
     Reference, START_INTERVAL, Trial, TrialError, play, reasons, scenario, start_time, utf8,

@@ -1,10 +1,10 @@
 //! `streamgauge calibrate`: checks on this machine that measured figures are right.
 
 mod capacity;
-mod course;
+mod case;
 mod declared;
 mod judge;
-mod show;
+mod output;
 mod trial;
 mod truth;
 
@@ -15,14 +15,14 @@ use report::human::{duration, plural};
 
 use crate::args;
 use crate::console::Console;
+use crate::descriptor_limit;
 use crate::exit::{Exit, Failure, Message};
-use crate::files;
-use crate::force::Force;
 use crate::output::{Output, ReportFormat};
+use crate::overwrite::Force;
 use crate::progress::Status;
 use crate::signals::Watch;
 use capacity::Capacity;
-use course::CalibrationCase;
+use case::CalibrationCase;
 use declared::TrialContext;
 use judge::Judgement;
 use trial::{Trial, TrialError};
@@ -57,7 +57,7 @@ impl CalibrationResult {
 }
 
 pub(crate) fn calibrate(arguments: &args::Calibrate, console: Console) -> Result<Exit, Failure> {
-    let files = files::raise();
+    let files = descriptor_limit::raise();
     let json = arguments
         .json
         .as_deref()
@@ -145,7 +145,7 @@ pub(crate) fn calibrate(arguments: &args::Calibrate, console: Console) -> Result
         });
     }
     status.finish();
-    show::show(&outcome, json, console)?;
+    output::show(&outcome, json, console)?;
     Ok(if outcome.passed() {
         Exit::Pass
     } else {

@@ -7,11 +7,11 @@ use super::*;
 use crate::media::rtcp::{ReportBlock, SenderInfo};
 use crate::metrics::CLIENTS;
 
+mod fast_path;
 mod outages;
 mod padding;
+mod position_changes;
 mod rtp_info;
-mod turns;
-mod usual;
 
 static GROUPS: [&Group; 2] = [&CLIENTS, &m::RTP];
 

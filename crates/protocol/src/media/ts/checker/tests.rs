@@ -7,9 +7,9 @@ use super::*;
 use crate::metrics::CLIENTS;
 use mediagen::ts::packet::write_pcr;
 
-mod kinds;
-mod spaced;
-mod usual;
+mod fast_path;
+mod media_arrivals;
+mod strided;
 
 const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &m::TS]);
 const WALL_CLOCK: Duration = Duration::from_secs(1_700_000_000);

@@ -2,7 +2,7 @@
 //! (<https://janus.conf.meetecho.com/docs/rest.html>, plug-in VideoRoom). Clients of Janus work
 //! unchanged. A room is created when its first participant joins.
 
-mod attending;
+mod subscriber;
 mod videoroom;
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use super::{CHANNEL, Shared, add};
 use crate::session::{Context, Output, Port};
 use crate::webrtc::url::JanusId;
 use crate::websocket::{self, Limits, Reassembler, Received, ServerHandshake};
-use attending::Subscriber;
+use subscriber::Subscriber;
 
 /// WebSocket subprotocol of Janus.
 const SUBPROTOCOL: &str = "janus-protocol";

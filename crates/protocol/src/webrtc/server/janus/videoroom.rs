@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::attending::Subscriber;
+use super::subscriber::Subscriber;
 use super::{
     HandleUse, JanusConnection, JanusError, JoinedParticipant, Jsep, announce_change, code,
     janus_error,
 };
 use crate::session::{Context, Output};
 use crate::webrtc::server::add;
-use crate::webrtc::server::relay::{Publication, Track};
+use crate::webrtc::server::publication::{Publication, Track};
 use crate::webrtc::server::rooms::{Room, RoomError};
 use crate::webrtc::url::JanusId;
 

@@ -1,6 +1,6 @@
 //! Publishers over a path with less capacity than their media needs.
 
-use super::passing_on::published_media;
+use super::forwarding::published_media;
 use super::*;
 use crate::media::source::MediaSource;
 use crate::webrtc::config::Control;

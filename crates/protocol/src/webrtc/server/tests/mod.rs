@@ -1,8 +1,8 @@
 //! Clients against the reference server in virtual time.
 
 mod congestion;
+mod forwarding;
 mod hostile;
-mod passing_on;
 mod rooms;
 
 use std::sync::{Arc, LazyLock};

@@ -1,6 +1,6 @@
 //! Janus clients in rooms of the server.
 
-use super::passing_on::published_media;
+use super::forwarding::published_media;
 use super::*;
 use crate::media::source::MediaSource;
 use crate::session::{Context, Flows, Input, Outbox, Sinks};

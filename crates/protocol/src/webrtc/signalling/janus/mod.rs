@@ -4,14 +4,14 @@
 //! The protocol is that of Janus' documentation ("JSON API", "VideoRoom", "Streaming"). Names of
 //! requests are Janus' own.
 
-mod answers;
 mod last_speakers;
 mod long_poll;
 mod message;
+mod message_handling;
 mod requests;
 mod room;
+mod shared_subscription;
 mod streaming;
-mod together;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -4,7 +4,7 @@ use measure::Time;
 use serde_json::{Value, json};
 
 use super::{Handle, Janus, Jsep, Phase, Role};
-use crate::mix::derive_seed;
+use crate::seeds::derive_seed;
 use crate::webrtc::failure::Failure;
 use crate::webrtc::metrics as m;
 use crate::webrtc::signalling::{

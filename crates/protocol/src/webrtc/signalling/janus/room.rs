@@ -7,7 +7,7 @@ use measure::Time;
 use serde_json::{Value, json};
 
 use super::message::plugin_error;
-use super::together::SharedSubscription;
+use super::shared_subscription::SharedSubscription;
 use super::{Janus, Jsep, PeerNumber, Role, SignallingAction, SignallingContext, Subscribe};
 use crate::webrtc::failure::Failure;
 use crate::webrtc::metrics as m;

@@ -636,4 +636,4 @@ fn room_with_other_publishers_is_not_destroyed() {
     assert!(!side.requests.iter().any(destroyed), "{:?}", side.requests);
 }
 
-mod together;
+mod shared_subscription;

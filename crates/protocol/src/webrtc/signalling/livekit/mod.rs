@@ -16,13 +16,13 @@ use std::time::Duration;
 use measure::Time;
 use prost::Message as _;
 
-use super::socket::{SocketEvent, WebsocketClient};
+use super::websocket::{SocketEvent, WebsocketClient};
 use super::{
     CommonSettings, Direction, PeerNumber, Signalling, SignallingAction, SignallingContext,
     SignallingTarget,
 };
 use crate::http1::Url;
-use crate::mix::derive_seed;
+use crate::seeds::derive_seed;
 use crate::session::CloseReason;
 use crate::webrtc::failure::Failure;
 use crate::webrtc::metrics as m;

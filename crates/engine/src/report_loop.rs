@@ -1,0 +1,102 @@
+//! Report loop of servers and sources: handles worker reports until all workers have ended.
+
+use std::io;
+use std::time::Duration;
+
+use crossbeam_channel::RecvTimeoutError;
+use measure::{Catalogue, tester};
+use net::Clock;
+
+use crate::control::Control;
+use crate::error::EngineError;
+use crate::messages::{Command, WorkerReport};
+use crate::window_merger::{MergedWindow, WindowMerger};
+use crate::worker_pool::WorkerPool;
+
+/// Interval between checks of the stop and kill flags.
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Report of a crew, with windows merged over its workers.
+pub(crate) enum CrewReport {
+    Window(MergedWindow),
+    /// Any report except windows and `Finished`.
+    WorkerReport(WorkerReport),
+}
+
+/// Handles the reports of a crew until all its workers have ended. Forwards a stop or kill request
+/// of the user to the workers; after a stop, sessions have `stop_timeout` to end.
+///
+/// `catalogue` belongs to the crew's only population, `what` names the crew in error messages.
+pub(crate) fn handle_reports(
+    crew: &WorkerPool,
+    clock: &Clock,
+    (catalogue, what): (Catalogue, &str),
+    control: &Control,
+    stop_timeout: Duration,
+    hear: &mut dyn FnMut(CrewReport) -> Result<(), EngineError>,
+) -> Result<(), EngineError> {
+    let mut assembly = WindowMerger::new(crew.len(), vec![catalogue], tester::TESTER_CATALOGUE);
+    let (mut stopping, mut killed) = (false, false);
+    while !assembly.is_over() {
+        match crew.reports.recv_timeout(STOP_CHECK_INTERVAL) {
+            Ok(WorkerReport::Window {
+                worker,
+                index,
+                begins,
+                seconds,
+                populations,
+                tester,
+            }) => {
+                assembly.add(
+                    worker,
+                    MergedWindow {
+                        index,
+                        begins,
+                        seconds,
+                        populations,
+                        tester,
+                    },
+                );
+            }
+            Ok(WorkerReport::Finished { worker, error }) => {
+                if let Some(error) = error {
+                    return Err(EngineError::System {
+                        what: "a worker failed".to_owned(),
+                        error,
+                    });
+                }
+                assembly.worker_ended(worker);
+            }
+            Ok(report) => hear(CrewReport::WorkerReport(report))?,
+            Err(RecvTimeoutError::Timeout) => {
+                // A worker that ended normally has a `Finished` report in the queue, which is
+                // handled first.
+                let dead = |worker| crew.is_gone(worker) && crew.reports.is_empty();
+                if assembly.running_workers().any(dead) {
+                    return Err(worker_crashed(what));
+                }
+            }
+            Err(RecvTimeoutError::Disconnected) => return Err(worker_crashed(what)),
+        }
+        while let Some(window) = assembly.take() {
+            hear(CrewReport::Window(window))?;
+        }
+        if control.is_stopped() && !stopping {
+            stopping = true;
+            let until = clock.now() + stop_timeout;
+            crew.broadcast(|| Command::Stop { until });
+        }
+        if control.is_killed() && !killed {
+            killed = true;
+            crew.broadcast(|| Command::Kill);
+        }
+    }
+    Ok(())
+}
+
+fn worker_crashed(what: &str) -> EngineError {
+    EngineError::System {
+        what: format!("a worker of the {what} crashed"),
+        error: io::Error::other("its thread panicked"),
+    }
+}

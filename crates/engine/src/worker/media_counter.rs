@@ -1,0 +1,66 @@
+//! Context for counting a media packet.
+
+use std::net::IpAddr;
+
+use measure::tester;
+use protocol::session::{Arrival, MediaEvent, SinkId, Sinks};
+
+use super::ids::SessionKey;
+use super::pending_inputs::Pending;
+use super::populations::Populations;
+use super::runtime::Runtime;
+
+/// The sinks and the recorders they write to.
+pub(super) struct MediaCounter<'a> {
+    pub(super) sinks: &'a mut Sinks,
+    pub(super) populations: &'a mut Populations,
+    pub(super) runtime: &'a mut Runtime,
+}
+
+/// Borrows the fields of a worker that counting needs, leaving the others usable.
+macro_rules! counting {
+    ($worker:ident) => {
+        &mut $crate::worker::media_counter::MediaCounter {
+            sinks: &mut $worker.sinks,
+            populations: &mut $worker.populations,
+            runtime: &mut $worker.runtime,
+        }
+    };
+}
+pub(super) use counting;
+
+/// Counts a datagram from an address other than the server's. Notifies the session of the first
+/// one.
+#[cold]
+pub(super) fn count_foreign(
+    is_known: &mut bool,
+    (session, sink): (SessionKey, SinkId),
+    from: IpAddr,
+    runtime: &mut Runtime,
+) {
+    runtime.tester.add(tester::FOREIGN_PACKETS, 1);
+    if !std::mem::replace(is_known, true) {
+        let event = MediaEvent::Foreign { from };
+        runtime.inbox.push(session, Pending::Media { sink, event });
+    }
+}
+
+impl MediaCounter<'_> {
+    /// Counts a packet. Queues the resulting media event for the session and returns `true` if
+    /// there is one.
+    #[inline]
+    pub(super) fn packet(
+        &mut self,
+        (session, population): (SessionKey, usize),
+        sink: SinkId,
+        arrival: &Arrival<'_>,
+    ) -> bool {
+        let recorder = self.populations.recorder_at(population, arrival.at);
+        let event = self.sinks.packet(sink, arrival, recorder);
+        if let Some(event) = event {
+            let heard = Pending::Media { sink, event };
+            self.runtime.inbox.push(session, heard);
+        }
+        event.is_some()
+    }
+}

@@ -1,0 +1,183 @@
+//! The worker threads of a run: starting them, sending commands to them, noticing that they ended.
+
+use std::net::TcpListener;
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use net::descriptors::spawn_with_own_table;
+use net::{Clock, PortRange};
+
+use crate::error::EngineError;
+use crate::messages::{Command, WorkerReport};
+use crate::remote_worker::RemoteWorker;
+use crate::resolver::Resolver;
+use crate::worker::{self, Config, EndpointPlan, ListenerPlan, Mailbox, PopulationPlan, RingPlan};
+
+/// Capacity of the report queue. A worker that meets a full queue blocks, which shows as its `lag`.
+const REPORTS: usize = 1 << 13;
+
+pub(crate) struct WorkerPool {
+    pub(crate) reports: Receiver<WorkerReport>,
+    mailboxes: Vec<Mailbox>,
+    threads: Vec<JoinHandle<()>>,
+    /// Start signal of each worker.
+    gates: Vec<Sender<Clock>>,
+    /// Receivers on other machines. Their worker numbers follow those of this machine. Each has a
+    /// thread that communicates with it.
+    remote_workers: Vec<RemoteWorker>,
+    /// Report channel of remote workers.
+    reporter: Sender<WorkerReport>,
+}
+
+/// Work assigned to one worker.
+pub(crate) struct WorkerPlan {
+    pub(crate) populations: Vec<PopulationPlan>,
+    pub(crate) serving: Vec<(TcpListener, ListenerPlan)>,
+    /// Reference servers over UDP. A worker with endpoints shares the process's descriptor table.
+    pub(crate) endpoints: Vec<EndpointPlan>,
+    pub(crate) ports: PortRange,
+    /// Packet ring that receives media; `None` if media is received by sockets.
+    pub(crate) ring: Option<RingPlan>,
+    /// Whether the worker thread gets a raised priority.
+    pub(crate) goes_first: bool,
+    /// Whether the worker's pacer runs at real-time priority.
+    pub(crate) in_real_time: bool,
+}
+
+impl WorkerPool {
+    /// Starts one worker for each duty. Workers are ready on return and wait for
+    /// [`WorkerPool::begin`].
+    pub(crate) fn start(
+        duties: Vec<WorkerPlan>,
+        stop_timeout: Duration,
+        seed: u64,
+    ) -> Result<WorkerPool, EngineError> {
+        let failed = || EngineError::system("cannot start a worker");
+        let (reports, inbox) = bounded(REPORTS);
+        let resolver = Resolver::start().map_err(failed())?;
+        let mut mailboxes = Vec::new();
+        let mut inboxes = Vec::new();
+        for _ in &duties {
+            let (mailbox, commands) = Mailbox::new().map_err(failed())?;
+            mailboxes.push(mailbox);
+            inboxes.push(commands);
+        }
+        let mut crew = WorkerPool {
+            reports: inbox,
+            mailboxes,
+            threads: Vec::new(),
+            gates: Vec::new(),
+            remote_workers: Vec::new(),
+            reporter: reports.clone(),
+        };
+        let (standing, stand) = bounded(duties.len());
+        for (index, (duty, commands)) in (0u32..).zip(duties.into_iter().zip(inboxes)) {
+            let mailbox = crew.mailboxes[index as usize].clone();
+            let others = (0u32..).zip(&crew.mailboxes);
+            let others = others.filter(|(other, _)| *other != index);
+            let own_files = duty.endpoints.is_empty()
+                && duty.serving.iter().all(|(_, serving)| serving.own_files);
+            let mut config = Config {
+                index,
+                commands,
+                reports: reports.clone(),
+                others: others.map(|(_, mailbox)| mailbox.clone()).collect(),
+                resolver: resolver.clone(),
+                mailbox,
+                ports: duty.ports,
+                ring: duty.ring,
+                raised_priority: duty.goes_first,
+                realtime_pacer: duty.in_real_time,
+                populations: duty.populations,
+                serving: duty.serving,
+                endpoints: duty.endpoints,
+                stop_timeout,
+                seed,
+            };
+            let (gate, begin) = bounded(1);
+            let standing = standing.clone();
+            let thread = Builder::new().name(format!("worker-{index}"));
+            let thread = if own_files {
+                let (listeners, serving): (Vec<_>, Vec<_>) = config.serving.drain(..).unzip();
+                spawn_with_own_table(thread, listeners, config.wakers(), move |listeners| {
+                    let ready = listeners.map(|listeners| {
+                        config.serving = listeners.into_iter().zip(serving).collect();
+                    });
+                    worker::run(config, ready, standing, &begin);
+                })
+            } else {
+                thread.spawn(move || worker::run(config, Ok(()), standing, &begin))
+            };
+            let thread = thread.map_err(failed())?;
+            crew.threads.push(thread);
+            crew.gates.push(gate);
+        }
+        drop(standing);
+        // Ends when every worker has reported that it is ready, or has ended.
+        let _ = stand.iter().count();
+        Ok(crew)
+    }
+
+    /// Starts the run in all workers, with a copy of `clock`.
+    pub(crate) fn begin(&mut self, clock: &Clock) {
+        for gate in self.gates.drain(..) {
+            // A worker that has ended is noticed by `is_gone`.
+            let _ = gate.send(clock.same_start());
+        }
+        for receiver in &mut self.remote_workers {
+            receiver.begin();
+        }
+    }
+
+    /// Adds a receiver on another machine, before the crew begins.
+    pub(crate) fn add_remote_worker(&mut self, mut receiver: RemoteWorker) {
+        let worker = u32::try_from(self.threads.len()).unwrap_or(u32::MAX);
+        if let Some(thread) = receiver.report_to(worker, self.reporter.clone()) {
+            self.threads.push(thread);
+        }
+        self.remote_workers.push(receiver);
+    }
+
+    /// Number of workers, including receivers on other machines.
+    pub(crate) fn len(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// Stops the receivers on other machines once no local worker is running: no client then has
+    /// media sent to them.
+    pub(crate) fn release(&mut self, mut at_work: impl Iterator<Item = u32>) {
+        let own = self.mailboxes.len();
+        if !self.remote_workers.is_empty() && at_work.all(|worker| worker as usize >= own) {
+            for receiver in &mut self.remote_workers {
+                receiver.stop();
+            }
+        }
+    }
+
+    /// Sends a command to all local workers.
+    pub(crate) fn broadcast(&self, command: impl Fn() -> Command) {
+        for mailbox in &self.mailboxes {
+            mailbox.send(command());
+        }
+    }
+
+    /// True if the worker's thread has ended, with or without a `Finished` report.
+    pub(crate) fn is_gone(&self, worker: u32) -> bool {
+        self.threads
+            .get(worker as usize)
+            .is_none_or(JoinHandle::is_finished)
+    }
+}
+
+impl Drop for WorkerPool {
+    fn drop(&mut self) {
+        self.gates.clear();
+        self.remote_workers.clear();
+        self.broadcast(|| Command::Kill);
+        // Drains the report queue, so that no worker blocks on it.
+        while self.threads.iter().any(|thread| !thread.is_finished()) {
+            let _ = self.reports.recv_timeout(Duration::from_millis(1));
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! Plain RTP that a client sends to a server, at ports that the signalling has named. Each stream
+//! has its own port, and a second one for RTCP.
+
+use std::time::Duration;
+
+use bytes::BytesMut;
+use measure::Time;
+
+use super::encrypted_flow::EncryptedFlow;
+use super::{COUNT_EVERY, OutgoingMedia, OutgoingStream};
+use crate::connect_failure::ConnectFailure;
+use crate::session::{
+    ChannelError, ChannelId, Context, Datagram, FlowId, Open, Output, ReadTiming,
+};
+use crate::webrtc::client::Client;
+use crate::webrtc::failure::Failure;
+use crate::webrtc::metrics as m;
+use crate::webrtc::signalling::{FeedPorts, FeedStream};
+
+/// Streams that are fed, and their sockets.
+#[derive(Debug, Default)]
+pub(in crate::webrtc::client) struct RtpFeed {
+    sockets: Vec<FeedSockets>,
+    /// Empty until all sockets for media are open. Then it has one stream for each of `ways`, in
+    /// the same order.
+    sent: OutgoingMedia,
+}
+
+/// Sockets of a stream.
+#[derive(Debug)]
+struct FeedSockets {
+    port: FeedPorts,
+    media: ChannelId,
+    is_open: bool,
+    /// Socket for RTCP, over which the server requests key frames.
+    control: Option<ChannelId>,
+    /// True once `control` is open.
+    control_is_open: bool,
+}
+
+impl RtpFeed {
+    /// Describes the streams of a source for the signalling.
+    pub(in crate::webrtc::client) fn media(
+        source: &crate::media::source::MediaSource,
+    ) -> Vec<FeedStream> {
+        let clips = source.clips.iter();
+        let media = clips.map(|clip| FeedStream {
+            kind: clip.media(),
+            codec: clip.encoding().split('/').next().unwrap_or("").to_owned(),
+            payload_type: clip.payload_type(),
+            parameters: clip.parameters().to_owned(),
+        });
+        media.collect()
+    }
+
+    pub(in crate::webrtc::client) fn deadline(&self) -> Option<Time> {
+        self.sent.count_at
+    }
+
+    pub(super) fn has(&self, flow: FlowId) -> bool {
+        self.sent.streams.iter().any(|own| own.flow == flow)
+    }
+
+    fn sockets_of(&mut self, channel: ChannelId) -> Option<&mut FeedSockets> {
+        let mut ways = self.sockets.iter_mut();
+        ways.find(|way| way.media == channel || way.control == Some(channel))
+    }
+
+    /// Sends a report for each stream, if they are enabled, and a goodbye if `goodbye` is true.
+    fn report(&mut self, cx: &mut Context<'_>, client: (Option<Duration>, &str), goodbye: bool) {
+        let (wall_clock, name) = client;
+        let about = (cx.now, wall_clock, name);
+        let reports = self.sent.rtcp_compounds(cx.flows, about, goodbye);
+        for (report, way) in reports.iter().zip(&self.sockets) {
+            if let Some(channel) = way.control.filter(|_| way.control_is_open) {
+                cx.transmit(channel, None, |out| out.extend_from_slice(report));
+            }
+        }
+    }
+}
+
+impl Client {
+    /// Opens the sockets to these ports.
+    pub(in crate::webrtc::client) fn open_feed(
+        &mut self,
+        cx: &mut Context<'_>,
+        ports: &[FeedPorts],
+    ) {
+        let Some(host) = self
+            .signalling_target
+            .as_ref()
+            .map(|target| target.host.clone())
+        else {
+            return;
+        };
+        let timeout = self.config.connect_timeout.0;
+        let mut open = |port: u16, reading: ReadTiming| {
+            let channel = self.next_channel();
+            let open = Open::UdpToHost {
+                host: host.clone(),
+                port,
+                local_port: 0,
+                timeout,
+                reading,
+                media: None,
+            };
+            cx.out.push_back(Output::Open { channel, open });
+            channel
+        };
+        let ways = ports.iter().map(|port| FeedSockets {
+            port: *port,
+            media: open(port.media, ReadTiming::Late),
+            is_open: false,
+            control: port.control.map(|port| open(port, ReadTiming::AtOnce)),
+            control_is_open: false,
+        });
+        let ways = ways.collect();
+        self.feed = Some(Box::new(RtpFeed {
+            sockets: ways,
+            sent: OutgoingMedia::default(),
+        }));
+    }
+
+    /// Handles an open socket. Returns `true` if it belongs to the feed.
+    pub(in crate::webrtc::client) fn feed_opened(
+        &mut self,
+        cx: &mut Context<'_>,
+        channel: ChannelId,
+    ) -> bool {
+        let Some(way) = self.feed.as_mut().and_then(|feed| feed.sockets_of(channel)) else {
+            return false;
+        };
+        match way.media == channel {
+            true => way.is_open = true,
+            false => way.control_is_open = true,
+        }
+        let begun = self.feed.as_ref().is_none_or(|feed| {
+            let mut all = feed.sockets.iter();
+            !feed.sent.streams.is_empty() || !all.all(|way| way.is_open)
+        });
+        if !begun && !self.is_leaving() {
+            self.begin_feeding(cx);
+        }
+        true
+    }
+
+    fn begin_feeding(&mut self, cx: &mut Context<'_>) {
+        let (Some(source), Some(mut feed)) = (self.source.clone(), self.feed.take()) else {
+            return;
+        };
+        for (place, way) in feed.sockets.iter().enumerate() {
+            let flow = cx.flows.insert(EncryptedFlow {
+                media: self.start_media(cx.now, &source, (place, 0)),
+                sealer: None,
+                buffer: BytesMut::new(),
+                retransmissions: None,
+                numbering: None,
+                channel: None,
+                level_extension: None,
+                layer_extensions: None,
+            });
+            let ssrc = self.own_ssrc((place, 0));
+            feed.sent.streams.push(OutgoingStream::new(flow, ssrc));
+            let channel = way.media;
+            cx.out.push_back(Output::StartFlow { flow, channel });
+        }
+        feed.sent.count_at = Some(cx.now + COUNT_EVERY);
+        self.feed = Some(feed);
+        let published = cx.now.since(self.planned_start);
+        cx.recorder
+            .record(m::PUBLISH_DELAY, published.as_nanos() as u64);
+        self.report_playing(cx, cx.now);
+        // The mount point exists, so its viewers receive media from now on.
+        self.published = true;
+        self.announce_published(cx, true);
+        self.report_feed(cx, false);
+    }
+
+    fn report_feed(&mut self, cx: &mut Context<'_>, goodbye: bool) {
+        let wall_clock = self.wall_clock.unwrap_or_default();
+        let wall_clock = self.config.sender_reports.then_some(wall_clock);
+        if let Some(feed) = &mut self.feed {
+            feed.report(cx, (wall_clock, &self.cname), goodbye);
+        }
+    }
+
+    /// Handles everything that is due while media is fed.
+    pub(in crate::webrtc::client) fn handle_feed_due(&mut self, cx: &mut Context<'_>) {
+        let Some(feed) = &mut self.feed else { return };
+        if feed.sent.count_at.is_none_or(|due| cx.now < due) {
+            return;
+        }
+        feed.sent.count_at = Some(cx.now + COUNT_EVERY);
+        feed.sent.count(cx.flows, cx.recorder);
+        self.report_feed(cx, false);
+    }
+
+    /// Handles RTCP of the server.
+    pub(in crate::webrtc::client) fn handle_feed_rtcp(
+        &mut self,
+        cx: &mut Context<'_>,
+        channel: ChannelId,
+        datagrams: &[Datagram<'_>],
+    ) {
+        let Some(feed) = &mut self.feed else { return };
+        let is_control = |way: &FeedSockets| way.control == Some(channel);
+        if feed.sockets.iter().any(is_control) {
+            for datagram in datagrams {
+                feed.sent
+                    .handle_rtcp(datagram.bytes, cx.now, cx.flows, cx.recorder);
+            }
+        }
+    }
+
+    /// Fails the client if the channel belongs to the feed, because its socket could not be opened.
+    /// Returns `true` if it does.
+    pub(in crate::webrtc::client) fn feed_failed(
+        &mut self,
+        cx: &mut Context<'_>,
+        channel: ChannelId,
+        error: ChannelError,
+    ) -> bool {
+        let Some(way) = self.feed.as_mut().and_then(|feed| feed.sockets_of(channel)) else {
+            return false;
+        };
+        let detail = format!("{error} (UDP port {}, {})", way.port.media, self.url);
+        self.fail(cx, ConnectFailure::from(error).into(), detail);
+        true
+    }
+
+    /// Handles the end of a socket. Returns `true` if it belongs to the feed.
+    pub(in crate::webrtc::client) fn feed_closed(
+        &mut self,
+        cx: &mut Context<'_>,
+        channel: ChannelId,
+    ) -> bool {
+        let Some(way) = self.feed.as_mut().and_then(|feed| feed.sockets_of(channel)) else {
+            return false;
+        };
+        match way.media == channel {
+            true => self.fail_feed(cx),
+            // The server then sends no requests for key frames.
+            false => (way.control, way.control_is_open) = (None, false),
+        }
+        true
+    }
+
+    /// Fails the client because the server does not receive the streams.
+    pub(super) fn fail_feed(&mut self, cx: &mut Context<'_>) {
+        let detail = format!("the server does not receive what is sent ({})", self.url);
+        self.fail(cx, Failure::NotSent, detail);
+    }
+
+    /// Stops feeding, says goodbye, and adds the figures to the recorder.
+    pub(in crate::webrtc::client) fn end_feeding(&mut self, cx: &mut Context<'_>) {
+        let Some(feed) = &mut self.feed else { return };
+        feed.sent.stop(cx);
+        feed.sent.count(cx.flows, cx.recorder);
+        self.report_feed(cx, true);
+        let Some(feed) = self.feed.take() else { return };
+        for stream in feed.sent.streams {
+            cx.flows.remove(stream.flow);
+        }
+        for way in feed.sockets {
+            let channels = [Some(way.media), way.control];
+            let open = channels.into_iter().flatten();
+            cx.out.extend(open.map(|channel| Output::Close { channel }));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::sync::Arc;
+
+    use measure::Recorder;
+
+    use super::*;
+    use crate::media::source::{MediaSource, SourceConfig};
+    use crate::session::{Flows, Outbox, Sinks};
+    use crate::webrtc::certificate::Certificate;
+    use crate::webrtc::config::ClientConfig;
+
+    /// Returns the number of reports that are sent at the start and at the end of a feed.
+    fn reports(sender_reports: bool) -> [usize; 2] {
+        let config = ClientConfig {
+            sender_reports,
+            ..ClientConfig::default()
+        };
+        let url = "janus+ws://10.0.0.1/streaming/5";
+        let certificate = Arc::new(Certificate::generate(1));
+        let source = crate::webrtc::config::with_limited_mtu(&SourceConfig::default());
+        let source = MediaSource::new(&source, None).expect("it can be made");
+        let client = Client::new(config, url, 1, certificate).expect("it is a URL");
+        let mut client = client.with_source(Arc::new(source));
+        client.feed = Some(Box::new(RtpFeed {
+            sockets: vec![FeedSockets {
+                port: FeedPorts {
+                    media: 5000,
+                    control: Some(5001),
+                },
+                media: ChannelId(1),
+                is_open: true,
+                control: Some(ChannelId(2)),
+                control_is_open: true,
+            }],
+            sent: OutgoingMedia::default(),
+        }));
+        let mut recorder = Recorder::new(crate::webrtc::PROTOCOL.catalogue);
+        let (mut sinks, mut flows) = (Sinks::default(), Flows::default());
+        let mut does = |does: &mut dyn FnMut(&mut Client, &mut Context<'_>)| {
+            let (mut out, mut outbox) = (VecDeque::new(), Outbox::default());
+            let mut cx = Context {
+                now: Time::from_nanos(1_000_000_000),
+                recorder: &mut recorder,
+                sinks: &mut sinks,
+                flows: &mut flows,
+                out: &mut out,
+                outbox: &mut outbox,
+            };
+            does(&mut client, &mut cx);
+            let sent = out.iter().filter(|own| matches!(own, Output::Transmit(_)));
+            sent.count()
+        };
+        [
+            does(&mut |client, cx| client.begin_feeding(cx)),
+            does(&mut |client, cx| client.report_feed(cx, true)),
+        ]
+    }
+
+    #[test]
+    fn feed_sends_reports_unless_disabled() {
+        assert_eq!(reports(true), [1, 1]);
+        // A goodbye is sent in either case.
+        assert_eq!(reports(false), [0, 1]);
+    }
+}

@@ -1,0 +1,652 @@
+//! Data above the charts: the verdict with its cause, thresholds, the most important figures, and
+//! the facts of the run.
+
+use std::collections::BTreeMap;
+
+use measure::threshold::Comparison;
+use measure::{Catalogue, SummaryRow, Threshold};
+use runfile::Reader;
+use serde_json::{Value, json};
+
+use super::charts::{capital, limit_text, metric_words};
+use super::time_series::{TimeSeries, unit};
+use crate::ReportError;
+use crate::cause::{cause, other_reasons};
+use crate::human::{count, digits, duration, figure, figure_or_dash, plural, short_duration};
+use crate::link::{LOSS_REASONS, distribution as distribution_of};
+use crate::metrics::{Distribution, MetricFigures, Metrics};
+use crate::model::{self, Outcome, Population, Report};
+use crate::own_counts::OwnCounts;
+use crate::rows::{RenderedRow, rows};
+use crate::terminal::clients_line;
+
+/// Maximum number of events on a page; the JSON report has more.
+const EVENTS_MAX: usize = 500;
+
+/// Kinds of events that are listed but not marked in charts, because nothing went wrong.
+const UNMARKED_EVENTS: [&str; 3] = ["cpu_source", "trace", "receiver"];
+
+/// Returns the data of a run without its charts.
+pub(super) fn head(
+    reader: &Reader,
+    report: &Report,
+    course: &TimeSeries,
+) -> Result<Value, ReportError> {
+    let run = &report.run;
+    Ok(json!({
+        "name": run.name,
+        "varied": run.varied,
+        "verdict": verdict(report, course),
+        "thresholds": thresholds(reader, report, course),
+        "populations": report.populations.iter()
+            .map(|population| self::population(population, report))
+            .collect::<Vec<_>>(),
+        "links": report.links.iter().map(link).collect::<Vec<_>>(),
+        "server": report.server.as_ref().map(|server| self::server(server, report)),
+        "limits": report.server_limits.iter().map(|limit| &limit.text).collect::<Vec<_>>(),
+        "tester": tester(report),
+        "metrics": metrics(report),
+        "events": events(report, course),
+        "events_left_out": report.events.len().saturating_sub(EVENTS_MAX),
+        "media": crate::media::lines(&report.media),
+        "about": about(reader, report),
+        "command": reader.meta("command")?.and_then(|command| Some(command.as_str()?.to_owned())),
+        "scenario": reader.header().scenario,
+        "duration": run.duration,
+        "warm_up": reader.header().warm_up_windows() as f64 * reader.header().window.as_secs_f64(),
+    }))
+}
+
+/// Explains an outcome.
+fn meaning(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Pass => "The measurement can be trusted, and no requirement failed.",
+        Outcome::Fail => "A threshold did not hold, and the measurement can be trusted.",
+        Outcome::Invalid => {
+            "The measurement cannot be trusted: these figures say nothing about the server."
+        }
+        Outcome::Stopped => "The user stopped the run before its planned end.",
+    }
+}
+
+fn verdict(report: &Report, course: &TimeSeries) -> Value {
+    let mut detail = None;
+    let (sentence, since) = match report.verdict.result {
+        Outcome::Pass => (pass_sentence(report), None),
+        Outcome::Fail => match decisive_threshold(report) {
+            Some(of) => (
+                describe_threshold(&report.thresholds[of]),
+                failure_times(course, of, report.run.warm_up),
+            ),
+            None => (
+                cause(report).map(|text| capital(&text)).unwrap_or_default(),
+                None,
+            ),
+        },
+        Outcome::Invalid => {
+            // The part after the first semicolon says where it happened and what to do.
+            let cause = cause(report).unwrap_or_default();
+            let (why, rest) = cause.split_once("; ").unwrap_or((&cause, ""));
+            detail = Some(capital(rest)).filter(|rest| !rest.is_empty());
+            (format!("Not to be trusted: {why}."), None)
+        }
+        Outcome::Stopped => (
+            cause(report).map(|text| capital(&text)).unwrap_or_default(),
+            None,
+        ),
+    };
+    let failed = report.verdict.result == Outcome::Fail;
+    let limited = match (failed, report.server_limits.first(), &report.server) {
+        (true, Some(limit), _) => Some(format!("What limited the server: {}.", limit.text)),
+        (true, None, Some(_)) => {
+            Some("No measurement of the server shows what limited it.".to_owned())
+        }
+        _ => None,
+    };
+    json!({
+        "result": report.verdict.result.name(),
+        "meaning": meaning(report.verdict.result),
+        "sentence": sentence,
+        "detail": detail,
+        "since": since,
+        "limited": limited,
+        "more": other_reasons(report),
+    })
+}
+
+fn pass_sentence(report: &Report) -> String {
+    let written = report.thresholds.iter().filter(|one| !one.implied).count();
+    let implied = report.thresholds.len() - written;
+    let both = match (written, implied) {
+        (0, _) => format!("every threshold held ({implied} implied)"),
+        (_, 0) => plural(written as f64, "threshold held", "thresholds held"),
+        _ => {
+            let written = plural(written as f64, "threshold", "thresholds");
+            let implied = plural(implied as f64, "implied one", "implied ones");
+            format!("{written} and {implied} held")
+        }
+    };
+    let clients: u64 = report
+        .populations
+        .iter()
+        .map(|one| one.clients.started)
+        .sum();
+    format!(
+        "{} in {}: {both}, and the tester was fit to measure.",
+        plural(clients as f64, "client", "clients"),
+        short_duration(report.run.duration)
+    )
+}
+
+/// Returns the index of the threshold that explains a failed run, if a threshold is the cause. The
+/// end of the server and failures of clients have sentences of their own.
+fn decisive_threshold(report: &Report) -> Option<usize> {
+    let said = cause(report)?;
+    if report.verdict.reasons.first() != Some(&said) {
+        return None;
+    }
+    report.thresholds.iter().position(|threshold| {
+        !threshold.passed && said.starts_with(&format!("`{}`", threshold.threshold))
+    })
+}
+
+/// Describes a failed threshold, such as
+/// `Loss of viewers was 0.9 %, but less than 0.5 % is required: 1.8 times as much.`
+fn describe_threshold(threshold: &model::Threshold) -> String {
+    let Ok(parsed) = Threshold::parse(&threshold.threshold) else {
+        return format!("`{}` did not hold.", threshold.threshold);
+    };
+    let mut what = metric_words(parsed.metric());
+    if let Some(reason) = parsed.reason() {
+        what += &format!(" ({})", metric_words(reason));
+    }
+    if let Some(statistic) = &threshold.statistic {
+        what += &format!(" ({statistic})");
+    }
+    let what = capital(&what);
+    let Some(value) = threshold.value else {
+        return format!(
+            "{what} of {} has no data, so it does not hold.",
+            threshold.subject
+        );
+    };
+    let demanded = figure(threshold.unit, threshold.limit);
+    let demanded = match parsed.comparison() {
+        Comparison::Less => format!("less than {demanded} is"),
+        Comparison::AtMost => format!("at most {demanded} is"),
+        Comparison::Greater => format!("more than {demanded} is"),
+        Comparison::AtLeast => format!("at least {demanded} is"),
+        Comparison::Equal => format!("exactly {demanded} is"),
+        Comparison::NotEqual => format!("anything but {demanded} is"),
+    };
+    let times = value / threshold.limit;
+    let by = match times.is_finite() && threshold.limit > 0.0 {
+        true if times > 1.005 => format!(": {} times as much", digits(times)),
+        true if times < 0.995 => format!(": {} % of it", digits(100.0 * times)),
+        _ => String::new(),
+    };
+    format!(
+        "{what} of {} was {}, but {demanded} required{by}.",
+        threshold.subject,
+        figure(threshold.unit, value),
+    )
+}
+
+/// Describes the times at which a threshold did not hold.
+fn failure_times(course: &TimeSeries, of: usize, warm_up: f64) -> Option<String> {
+    let since = course.since(of)?;
+    let first = since.first?;
+    if since.adds_up && first < 1.0 {
+        return Some("The limit was exceeded within the first second.".to_owned());
+    }
+    let first = clock(first);
+    if since.adds_up {
+        return Some(format!(
+            "The limit was exceeded {first} after the start of the run."
+        ));
+    }
+    if since.windows == since.all && since.all > 1 {
+        let without = match warm_up > 0.0 {
+            true => " after the warm-up",
+            false => "",
+        };
+        return Some(format!("This was the case in every second{without}."));
+    }
+    Some(format!(
+        "This was the case in {} of {} seconds, first {first} after the start of the run.",
+        count(since.windows as f64),
+        count(since.all as f64),
+    ))
+}
+
+/// Formats a time in the run.
+fn clock(at: f64) -> String {
+    match at {
+        at if at < 120.0 => format!("{} s", digits((at * 10.0).round() / 10.0)),
+        at => duration(at),
+    }
+}
+
+fn thresholds(reader: &Reader, report: &Report, course: &TimeSeries) -> Vec<Value> {
+    let all = report.thresholds.iter().enumerate();
+    let mut shown: Vec<Value> = all
+        .map(|(of, threshold)| {
+            let parsed = Threshold::parse(&threshold.threshold).ok();
+            let comparison = parsed
+                .as_ref()
+                .map(|parsed| parsed.comparison().to_string());
+            let kind = reader
+                .subjects()
+                .iter()
+                .find(|subject| subject.name == threshold.subject)
+                .map(|subject| &subject.kind);
+            json!({
+                "text": threshold.threshold,
+                "kind": kind,
+                "metric": parsed.as_ref().map(Threshold::metric),
+                "comparison": comparison,
+                "passed": threshold.passed,
+                "implied": threshold.implied,
+                "in_doubt": threshold.in_doubt,
+                "value": threshold.value,
+                "limit": threshold.limit,
+                "shown": figure_or_dash(threshold.unit, threshold.value),
+                "bound": figure(threshold.unit, threshold.limit),
+                "statistic": threshold.statistic,
+                "worst_window": threshold.worst_window,
+                "since": failure_times(course, of, report.run.warm_up).filter(|_| !threshold.passed),
+            })
+        })
+        .collect();
+    shown.sort_by_key(|threshold| {
+        let is = |key: &str| threshold[key] == json!(true);
+        (is("passed"), is("implied"))
+    });
+    shown
+}
+
+fn population(population: &Population, report: &Report) -> Value {
+    let clients = &population.clients;
+    let stopped = report.verdict.stopped_by_user;
+    let rows = rows(population, report.server.is_some());
+    let figures = rows.into_iter().map(|(row, shown)| {
+        // The metrics that the row shows come before those that it depends on.
+        let said = SummaryRow { when: &[], ..*row }.metrics();
+        let defined = said
+            .into_iter()
+            .chain(row.metrics())
+            .find(|name| population.catalogue.find(name).is_some());
+        card(row.label, defined, shown)
+    });
+    let mut failures: Vec<&model::Failure> = clients.failures.iter().collect();
+    failures.sort_by_key(|failure| std::cmp::Reverse(failure.count));
+    let failures = failures.iter().map(|failure| {
+        json!({"reason": failure.reason, "count": failure.count, "example": failure.example})
+    });
+    json!({
+        "name": population.name,
+        "clients": clients_line(clients, &population.metrics, stopped),
+        "figures": figures.collect::<Vec<_>>(),
+        "failures": failures.collect::<Vec<_>>(),
+    })
+}
+
+/// Returns a card: an important figure with its explanation.
+fn card(label: &str, metric: Option<&str>, shown: RenderedRow<'_>) -> Value {
+    match shown {
+        RenderedRow::Text(text) => {
+            let (first, rest) = parts(&text);
+            json!({"label": label, "metric": metric, "first": first, "rest": rest})
+        }
+        RenderedRow::Distribution(named, first) => {
+            let MetricFigures::Distribution(Some(found)) = named.figures else {
+                return json!({"label": label, "metric": named.name, "first": "no data", "rest": ""});
+            };
+            let shown = |value| figure(named.unit, value);
+            let (name, value) = match first {
+                "mean" => ("mean", found.mean),
+                _ => ("p50", found.p50),
+            };
+            let tail = [("p95", found.p95), ("p99", found.p99), ("max", found.max)];
+            let tail = tail.map(|(name, value)| format!("{name} {}", shown(value)));
+            json!({
+                "label": label,
+                "metric": named.name,
+                "first": shown(value),
+                "of": name,
+                "rest": tail.join(", "),
+            })
+        }
+    }
+}
+
+/// Splits the text of a row into its first part, which is a figure with its unit if the text begins
+/// with one, and the explanation.
+fn parts(text: &str) -> (&str, &str) {
+    if let Some((first, rest)) = text.split_once("   ") {
+        return (first.trim(), rest.trim());
+    }
+    let mut words = text.match_indices(' ');
+    if let (Some((one, _)), two) = (words.next(), words.next().map(|(at, _)| at))
+        && text.starts_with(|c: char| c.is_ascii_digit())
+    {
+        let end = two.unwrap_or(text.len());
+        let second = text[one..end].trim_end_matches([',', ';']).trim();
+        let is_unit = second == "%" || second.ends_with("bit/s") || second.ends_with("B");
+        let end = match is_unit || ["ns", "µs", "ms", "s", "min"].contains(&second) {
+            true => one + 1 + second.len(),
+            false => one,
+        };
+        let (first, rest) = text.split_at(end);
+        return (first.trim(), rest.trim_start_matches([',', ';', ' ']));
+    }
+    match text.split_once([',', ';']) {
+        // A comma between digits separates thousands.
+        Some((first, rest)) if rest.starts_with(' ') => (first, rest.trim()),
+        _ => (text, ""),
+    }
+}
+
+/// Returns the data of one direction of an emulated link.
+fn link(link: &model::Link) -> Value {
+    let metrics = &link.metrics;
+    let plain = |name: &str| {
+        let found = metrics.find(name)?;
+        let MetricFigures::Value(Some(value)) = found.figures else {
+            return None;
+        };
+        Some(figure(found.unit, value))
+    };
+    let why = LOSS_REASONS.into_iter().filter_map(|(name, words)| {
+        let lost = metrics.value(name).filter(|&lost| lost > 0.0)?;
+        Some(format!("{} {words}", count(lost)))
+    });
+    let why = why.collect::<Vec<_>>().join(", ");
+    let time = |label: &str, name: &str, rest: String| {
+        let found = distribution_of(metrics, name)?;
+        let first = figure(measure::Unit::Seconds, found.p99);
+        Some(json!({"label": label, "metric": name, "first": first, "of": "p99", "rest": rest}))
+    };
+    let planned = distribution_of(metrics, "planned_delay").map_or_else(String::new, |found| {
+        format!("planned {}", figure(measure::Unit::Seconds, found.p99))
+    });
+    let most = distribution_of(metrics, "lateness").map_or_else(String::new, |found| {
+        format!("max {}", figure(measure::Unit::Seconds, found.max))
+    });
+    let queue = metrics.level("queue_bytes").filter(|queue| queue.max > 0.0);
+    let cards = [
+        plain("packets").map(|packets| {
+            let rest = plain("bitrate").unwrap_or_default();
+            json!({"label": "packets", "metric": "packets", "first": packets, "rest": rest})
+        }),
+        plain("loss").map(|loss| {
+            json!({"label": "lost on the link", "metric": "loss", "first": loss, "rest": why})
+        }),
+        queue.map(|queue| {
+            let first = figure(measure::Unit::Bytes, queue.max);
+            json!({"label": "queue", "metric": "queue_bytes", "first": first, "of": "peak", "rest": ""})
+        }),
+        time("delay", "delay", planned),
+        time("late by", "lateness", most),
+    ];
+    let cards: Vec<Value> = cards.into_iter().flatten().collect();
+    json!({"name": link.name, "asked": link.link, "figures": cards})
+}
+
+fn server(server: &Metrics, report: &Report) -> Value {
+    let card = |label: &str, name: &str, rest: String| {
+        let found = server.find(name)?;
+        let MetricFigures::Level(Some(level)) = found.figures else {
+            return None;
+        };
+        let first = figure(found.unit, level.max);
+        Some(json!({"label": label, "metric": name, "first": first, "of": "peak", "rest": rest}))
+    };
+    let mean = |name: &str| {
+        let unit = server.find(name).map(|found| found.unit);
+        let level = server.level(name).zip(unit);
+        level.map_or_else(String::new, |(level, unit)| {
+            format!("mean {}", figure(unit, level.mean))
+        })
+    };
+    let of_a_core = |text: String| format!("{text} of one core");
+    let mut cards = vec![
+        card("processor", "cpu", of_a_core(mean("cpu"))),
+        card(
+            "hottest thread",
+            "cpu_hottest_thread",
+            of_a_core(mean("cpu_hottest_thread")),
+        ),
+        card("memory (resident)", "rss", mean("rss")),
+        card(
+            "the whole machine",
+            "machine_cpu",
+            of_a_core(mean("machine_cpu")),
+        )
+        .filter(|_| server.level("cpu").is_none()),
+    ];
+    if let Some(drops) = server.value("socket_drops") {
+        cards.push(Some(json!({
+            "label": "its sockets", "metric": "socket_drops",
+            "first": count(drops), "rest": "dropped datagrams",
+        })));
+    }
+    if let Some(OwnCounts { out, rest }) = OwnCounts::of(server) {
+        cards.push(Some(json!({
+            "label": "own counters", "metric": "counted_packets_out", "first": out, "rest": rest,
+        })));
+    }
+    if let Some(seconds) = report.cpu_per_message {
+        let first = figure(measure::Unit::Seconds, seconds);
+        cards.push(Some(
+            json!({"label": "per message", "first": first, "rest": "of a core"}),
+        ));
+    }
+    if let Some(given) = &report.server_gave_back {
+        let first = given.groups_left_within.map(short_duration);
+        cards.push(Some(json!({
+            "label": "after the last client",
+            "first": first.as_deref().unwrap_or("-"),
+            "rest": format!(
+                "until the last group was left; {} kept after {}",
+                plural(given.groups_kept as f64, "group", "groups"),
+                short_duration(given.looked_for)
+            ),
+        })));
+    }
+    let cards: Vec<Value> = cards.into_iter().flatten().collect();
+    json!({"figures": cards})
+}
+
+fn tester(report: &Report) -> Value {
+    let health = &report.tester.health;
+    let fit = health.iter().all(|finding| !finding.invalid);
+    let word = match (fit, report.verdict.result) {
+        (false, _) => "not to be trusted",
+        // The run is invalid for another reason than the tester's health.
+        (true, Outcome::Invalid) => "within its bounds",
+        (true, _) => "fit",
+    };
+    let findings = health.iter().map(|finding| {
+        let (worst, limit) = (finding.worst, finding.limit);
+        let crossed = finding.invalid || worst.is_some_and(|worst| worst > limit);
+        json!({
+            "bound": metric_words(&finding.bound),
+            "metric": finding.metric.split('.').nth(1),
+            "limit": limit_text(finding),
+            "worst": worst.map(|worst| figure(finding.unit, worst)),
+            "share": worst.filter(|_| limit > 0.0).map(|worst| worst / limit),
+            "window": finding.worst_window,
+            "windows": finding.windows,
+            "crossed": crossed,
+            "invalid": finding.invalid,
+        })
+    });
+    let lost = report.tester.metrics.value("overflow");
+    json!({
+        "word": word,
+        "fit": fit,
+        "lost_here": figure_or_dash(measure::Unit::Count, lost),
+        "path": report.tester.receive_path,
+        "hint": report.tester.receive_hint,
+        "health": findings.collect::<Vec<_>>(),
+    })
+}
+
+/// Returns every metric of every subject as text, for the table at the end of the page.
+fn metrics(report: &Report) -> Vec<Value> {
+    let populations = report.populations.iter();
+    let mut all: Vec<(&str, &Metrics)> = populations
+        .map(|population| (population.name.as_str(), &population.metrics))
+        .collect();
+    let links = report.links.iter();
+    all.extend(links.map(|link| (link.name.as_str(), &link.metrics)));
+    all.extend(report.server.iter().map(|server| ("server", server)));
+    all.push(("tester", &report.tester.metrics));
+    let rows = |metrics: &Metrics| -> Vec<Value> {
+        let named = metrics.0.iter();
+        let texts = named.map(|named| {
+            let shown = |value| figure(named.unit, value);
+            let text = match named.figures {
+                MetricFigures::Value(None)
+                | MetricFigures::Level(None)
+                | MetricFigures::Distribution(None) => return None,
+                MetricFigures::Value(Some(value)) => shown(value),
+                MetricFigures::Level(Some(level)) => format!(
+                    "mean {}, min {}, max {}",
+                    shown(level.mean),
+                    shown(level.min),
+                    shown(level.max)
+                ),
+                MetricFigures::Distribution(Some(found)) => distribution(found, shown),
+            };
+            Some(json!([named.name, text]))
+        });
+        texts.flatten().collect()
+    };
+    all.into_iter()
+        .map(|(name, metrics)| json!({"subject": name, "rows": rows(metrics)}))
+        .collect()
+}
+
+fn distribution(found: Distribution, shown: impl Fn(f64) -> String) -> String {
+    format!(
+        "mean {}, p50 {}, p95 {}, p99 {}, max {} ({} values)",
+        shown(found.mean),
+        shown(found.p50),
+        shown(found.p95),
+        shown(found.p99),
+        shown(found.max),
+        count(found.count as f64)
+    )
+}
+
+fn events(report: &Report, course: &TimeSeries) -> Vec<Value> {
+    let events = report.events.iter().take(EVENTS_MAX).map(|event| {
+        let marked = !UNMARKED_EVENTS.contains(&event.kind.as_str());
+        (
+            event.at,
+            metric_words(&event.kind),
+            event.subject.clone(),
+            event.text.clone(),
+            marked,
+        )
+    });
+    let firsts = course.first_failures().map(|(population, reason, at)| {
+        let text = format!("the first client of {population} failed: {reason}");
+        (
+            at,
+            "first failure".to_owned(),
+            Some(population.to_owned()),
+            text,
+            true,
+        )
+    });
+    let mut all: Vec<_> = events.chain(firsts).collect();
+    all.sort_by(|a, b| a.0.total_cmp(&b.0));
+    all.into_iter()
+        .map(|(at, kind, subject, text, marked)| {
+            json!({"at": at, "kind": kind, "subject": subject, "text": text, "marked": marked})
+        })
+        .collect()
+}
+
+fn about(reader: &Reader, report: &Report) -> Value {
+    let run = &report.run;
+    let header = reader.header();
+    let machine = &header.machine;
+    let mut rows = vec![
+        (
+            "began",
+            run.started_at.replace('T', " ").replace('Z', " UTC"),
+        ),
+        ("lasted", lasted(run)),
+        ("seed", run.seed.to_string()),
+        ("streamgauge", report.streamgauge.clone()),
+        (
+            "tester's machine",
+            format!(
+                "{}, {} of memory, {}",
+                plural(f64::from(machine.cores), "core", "cores"),
+                figure(measure::Unit::Bytes, machine.memory as f64),
+                machine.kernel
+            ),
+        ),
+    ];
+    if let Some(text) = run.held_in_words() {
+        rows.push(("held", text));
+    }
+    if let Some(path) = &report.tester.receive_path {
+        rows.push(("packets read by", path.clone()));
+    }
+    for setting in &run.varied {
+        rows.push(("varied", format!("{}: {}", setting.key, setting.value)));
+    }
+    if let Some(name) = report.path.file_name() {
+        rows.push(("run file", name.to_string_lossy().into_owned()));
+    }
+    json!(rows)
+}
+
+fn lasted(run: &model::Run) -> String {
+    let mut text = short_duration(run.duration);
+    if let Some(planned) = run.planned
+        && run.duration < planned - 1.0
+    {
+        text += &format!(" of {} planned", short_duration(planned));
+    }
+    if run.closing >= 1.0 {
+        text += &format!(
+            ", then {} until all clients had ended",
+            duration(run.closing)
+        );
+    }
+    if run.warm_up > 0.0 {
+        text += &format!(
+            "; the first {} are left out of the figures",
+            duration(run.warm_up)
+        );
+    }
+    if !run.finished {
+        text += "; the run was cut off or is still running";
+    }
+    text
+}
+
+/// Adds the definitions of all metrics in the catalogues that a page uses, by kind of subject.
+pub(super) fn definitions(reader: &Reader, known: &mut BTreeMap<String, Value>) {
+    for subject in reader.subjects() {
+        if !known.contains_key(&subject.kind) {
+            known.insert(subject.kind.clone(), defined(subject.catalogue));
+        }
+    }
+}
+
+fn defined(catalogue: Catalogue) -> Value {
+    let metrics = catalogue.metrics().map(|metric| {
+        let text = metric.doc.replace("\n ", " ");
+        let value = json!([text, metric.reference, unit(metric.unit)]);
+        (metric.name.to_owned(), value)
+    });
+    Value::Object(metrics.collect())
+}

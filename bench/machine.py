@@ -1,4 +1,4 @@
-"""What the kernel says of processes and of the whole machine."""
+"""Figures of the kernel for processes and for the whole machine."""
 
 import os
 import pathlib
@@ -10,25 +10,25 @@ TICK = 1 / os.sysconf("SC_CLK_TCK")
 
 
 def cpu_clock(pid):
-    """CPU time of a process, ended threads included, in seconds: exact, where /proc knows 10 ms.
+    """CPU time of a process including ended threads, in seconds; more precise than the 10 ms of /proc.
 
-    The number of another process's clock is made of its id as clock_getcpuclockid(3) does (CPUCLOCK_SCHED).
+    The clock id of another process is computed from its process id, like clock_getcpuclockid(3) (CPUCLOCK_SCHED).
     """
     return time.clock_gettime(~pid << 3 | 2)
 
 
 def ticks(pid):
-    """User and system time of a process in seconds, as far as the kernel's ticks tell them apart."""
+    """User and system time of a process in seconds, with the precision of the kernel's ticks."""
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return int(fields[11]) * TICK, int(fields[12]) * TICK
 
 
 def machine_times():
-    """The whole machine's processors, in seconds: how long they have been there, and how long they had nothing to do.
+    """Total and idle time of all processors of the machine, in seconds.
 
-    Of /proc/stat only idle, iowait and steal are clocks. The kinds of busy time are what the timer's tick finds, 100 to
-    1,000 times a second: a program that wakes by a timer itself runs in step with the tick, and a third of a core that
-    is busy may be told as none, or as two thirds.
+    In /proc/stat only idle, iowait and steal are clocks. The kinds of busy time are samples of the timer tick, 100 to
+    1,000 times a second. A program that wakes by a timer runs in step with the tick: if it uses a third of a core, the
+    samples may show none, or two thirds.
     """
     at = time.monotonic()
     with open("/proc/stat", encoding="ascii") as file:
@@ -39,7 +39,7 @@ def machine_times():
 
 
 def busy(before, after):
-    """Everything but idle, iowait and steal."""
+    """All time except idle, iowait and steal."""
     passed, idle, steal = (after[name] - before[name] for name in ("passed", "idle", "steal"))
     return passed - idle - steal
 
@@ -51,7 +51,7 @@ def udp_counters():
 
 
 def udp_drops(pids):
-    """Datagrams that did not fit into the sockets of these processes, up to now."""
+    """Datagrams dropped so far at the full sockets of these processes."""
     inodes = set()
     for pid in pids:
         for link in pathlib.Path(f"/proc/{pid}/fd").iterdir():
@@ -69,7 +69,7 @@ def udp_drops(pids):
 
 
 def memory(pids):
-    """Resident memory in bytes: `pss` counts a page that several processes share once among them."""
+    """Resident memory in bytes. `pss` counts a shared page once for all processes that share it."""
     total = {"pss": 0, "rss": 0}
     for pid in pids:
         for line in pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]:
@@ -80,9 +80,9 @@ def memory(pids):
 
 
 class Moment:
-    """Everything that is read at the beginning and at the end of what is measured.
+    """All figures that are read at the beginning and at the end of a measurement.
 
-    What the receiver counted is asked for outside of the measured time, because answering costs it CPU.
+    The receiver's counts are requested outside of the measured time, because the answer costs CPU time.
     """
 
     def __init__(self, server, pids, counts, last=False):
@@ -101,7 +101,7 @@ class Moment:
 
 
 def between(before, after):
-    """What happened from one moment to the other, in seconds and numbers."""
+    """Differences between two moments, in seconds and counts."""
     own = after.own - before.own
     user, system = after.user - before.user, after.system - before.system
     share = user / (user + system) if user + system else 0.5
@@ -115,14 +115,14 @@ def between(before, after):
         "own_system": own * (1 - share),
         "server": server,
         "steal": after.machine["steal"] - before.machine["steal"],
-        # Other programs, and interrupts that found the machine idle.
+        # Time of other programs, and of interrupts on an idle processor.
         "elsewhere": whole - own - server - (after.bench - before.bench),
         "udp": {name: after.udp[name] - before.udp[name] for name in after.udp},
     }
 
 
 def busy_elsewhere(seconds):
-    """The share of one core that others use, before anything of ours runs."""
+    """Share of one core that other programs use, before the benchmark starts its own."""
     before, at = machine_times(), time.monotonic()
     time.sleep(seconds)
     return busy(before, machine_times()) / (time.monotonic() - at)

@@ -1,4 +1,4 @@
-"""The server and the receivers that are compared: how each is started, asked, and ended."""
+"""The server and the compared receivers: how each is started, queried and ended."""
 
 import ctypes
 import dataclasses
@@ -13,21 +13,21 @@ import time
 import machine
 
 NAMES = ["drop", "recvmmsg", "ring", "sockets", "tcp", "gortsplib-udp", "gortsplib-tcp", "ffmpeg"]
-# How many processes of ffmpeg are bearable.
+# Maximum number of ffmpeg processes.
 MOST_PROCESSES = 100
-# How long streamgauge may take from its start to the beginning of its run, in seconds.
+# Time-out from the start of streamgauge to the beginning of its run, in seconds.
 STARTS_WITHIN = 0.5
-# How long a program may take to end by itself, in seconds.
+# Time-out for a program to end, in seconds.
 PATIENCE = 60.0
 
 
 class PeerError(Exception):
-    """A receiver or the server did not do what it should."""
+    """A receiver or the server did not behave as expected."""
 
 
 @dataclasses.dataclass
 class Context:
-    """What a receiver is started with."""
+    """Start parameters of a receiver."""
 
     url: str
     clients: int
@@ -41,7 +41,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def launch(command, cores=None, **streams):
-    """Starts a program, which ends with us, however we end."""
+    """Starts a program that ends with this process, however it ends."""
 
     def prepare():
         LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -52,7 +52,7 @@ def launch(command, cores=None, **streams):
 
 
 def end(process):
-    """Waits for the end of a process that was told to end, and insists."""
+    """Waits for the end of a process that was asked to end, and kills it after the time-out."""
     try:
         return process.wait(PATIENCE)
     except subprocess.TimeoutExpired:
@@ -82,24 +82,24 @@ class Lines:
 
 
 def pictures_a_second(rate):
-    """Below 100 kb/s a picture is one packet: fewer packets are fewer pictures."""
+    """Returns the frame rate. Below 100 kb/s a picture is one packet, so fewer packets are fewer pictures."""
     return max(1, min(25, rate // 4000))
 
 
 def packets_about(rate):
-    """About how many packets a second a stream of so many bits per second has."""
+    """Returns the approximate number of packets a second of a stream with that bit rate."""
     return pictures_a_second(rate) + rate / 8 / 1388
 
 
 class Server:
-    """The reference server, for one receiver's turn."""
+    """The reference server, for one turn of a receiver."""
 
     def __init__(self, program, rate, scratch, cores):
         pictures = pictures_a_second(rate)
         self.report = scratch / "server.jsonl"
         self.report.unlink(missing_ok=True)
         self.process = launch(
-            # A key picture each second: so every second has as many packets as the next.
+            # A key picture each second, so that every second has the same number of packets.
             [program, "--quiet", "serve", "rtsp", "--port", "0", "--bitrate", f"{rate}bps", "--fps", str(pictures),
              "--gop", str(pictures), "--session-timeout", "600s", "--report", str(self.report)],
             cores, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -121,19 +121,19 @@ class Server:
         self.process.communicate()
 
     def finish(self):
-        """Ends it. Gives how many packets it sent in all."""
+        """Ends the server. Returns the total number of sent packets."""
         self.process.send_signal(signal.SIGTERM)
         try:
             self.process.communicate(timeout=PATIENCE)
         except subprocess.TimeoutExpired:
             raise PeerError("the server does not end") from None
         with open(self.report, encoding="utf-8") as file:
-            # The last line is about the server as a whole.
+            # The last line has the totals of the server.
             return sum(json.loads(line).get("sent", 0) for line in file)
 
 
 class Peer:
-    """A receiver at work."""
+    """A running receiver."""
 
     def __init__(self, processes):
         self.processes = processes
@@ -153,20 +153,20 @@ class Peer:
                     pipe.close()
 
     def wait_until_playing(self, deadline):
-        """Gives whether all clients play, as far as it can be told before the end."""
+        """Returns whether all clients play, as far as that is known before the end."""
         raise NotImplementedError
 
     def counts(self):
-        """What was received up to now, as far as can be told."""
+        """Counts of received packets so far, if known."""
         return None
 
     def finish(self, before, after):
-        """Ends it. Gives packets, offered, lost, playing, set-up delays, and the transport."""
+        """Ends the receiver. Returns packets, offered, lost, playing, set-up delays, and the transport."""
         raise NotImplementedError
 
 
 class LinePeer(Peer):
-    """One of our own peers, which answers on its standard output."""
+    """One of the peers of this repository, which answers on its standard output."""
 
     def __init__(self, command, context, transport, counts_lost=True):
         super().__init__([launch(command, context.cores, stdin=subprocess.PIPE, stdout=subprocess.PIPE)])
@@ -214,13 +214,13 @@ class LinePeer(Peer):
             "failed": after.counts["failed"],
             "setup_p50": done["setup_p50"],
             "setup_p95": done["setup_p95"],
-            # Seconds of media that came in a second: 1 where the server keeps its time.
+            # Seconds of media received in a second: 1 if the server keeps to its schedule.
             "pace": media / (after.counted_at - before.counted_at) if media else None,
         }
 
 
 class Tester(Peer):
-    """streamgauge itself. What it received is in its report, by windows of a second."""
+    """streamgauge itself. Its report has the received packets, in windows of a second."""
 
     def __init__(self, program, context, options):
         self.context = context
@@ -241,13 +241,13 @@ class Tester(Peer):
         self.log.close()
 
     def wait_until_playing(self, deadline):
-        # It says so only afterwards: see finish.
+        # Known only afterwards: see finish.
         return None
 
     def windows(self, report, before, after):
-        """The windows of its report that lie within the measured time."""
+        """The windows of the report within the measured time."""
         first, last = before.at - self.began, after.at - self.began
-        # Its clock begins some time after ours, so a window that seems to end with the measurement ends when it stops.
+        # The clock of the report begins later, so a window that seems to end with the measurement ends when the run stops.
         inside = [window for window in report["windows"]
                   if window["start"] >= first and window["start"] + window["seconds"] <= last - STARTS_WITHIN]
         if not inside:
@@ -255,7 +255,7 @@ class Tester(Peer):
         return inside
 
     def finish(self, before, after):
-        # As Ctrl-C does: it tears its sessions down and writes its report.
+        # Like Ctrl-C: streamgauge tears down its sessions and writes its report.
         self.processes[0].send_signal(signal.SIGINT)
         status = end(self.processes[0])
         if not self.report.exists() or not self.report.stat().st_size:
@@ -288,9 +288,9 @@ class Tester(Peer):
 
 
 class Ffmpegs(Peer):
-    """One process for each client, as ffmpeg is used. It does not say what it received: the kernel does.
+    """One ffmpeg process for each client. ffmpeg does not report received packets, so the kernel's counts are used.
 
-    What was read is the whole machine's count, so that other users of UDP falsify it; drops are its own sockets'.
+    The count of read datagrams covers the whole machine, so other users of UDP distort it; drops are those of ffmpeg's sockets.
     """
 
     def __init__(self, program, context):
@@ -350,7 +350,7 @@ class Receiver:
 
     name: str
     make: object
-    # Descriptors that one process needs for each client.
+    # Number of descriptors that one process needs for each client.
     descriptors: int = 3
     most: int = 1_000_000
     limit: int = 1024
@@ -386,7 +386,7 @@ def tester(*options):
 
 
 def available(programs, missing, names, limit):
-    """The receivers that can be started here, in the order of the table; and why not, of the others."""
+    """Returns the available receivers, in the order of the table, and the reason for each of the others."""
     options = subprocess.run([programs["streamgauge"], "load", "--help"], capture_output=True, text=True, check=False).stdout
     forced = "--receive" in options
     found, left_out = [], {}

@@ -1,4 +1,4 @@
-"""The result as text."""
+"""Formats the result as text."""
 
 LABELS = {
     "drop": "nobody reads (baseline)",
@@ -58,7 +58,7 @@ def ranged(spread):
 
 
 def ratio(over, under):
-    """`over` by `under`; nothing where one of them is not known, or is too small to divide by."""
+    """`over` divided by `under`; empty if one of them is unknown, or `under` is too small."""
     if over is None or under is None or under["median"] <= 0 or over["median"] <= 0:
         return "-"
     return f"{over['median'] / under['median']:.1f}x"

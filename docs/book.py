@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""A preprocessor of mdBook: pages of this folder also link to files beside it, such as
-`../examples/rtsp-vod.yaml` and `../ARCHITECTURE.md`. They hold where Markdown is read as it is; a
-book ends at its folder. So each of those files becomes a page of the book, and links are turned to
-it. mdBook calls this; `mdbook build docs` builds the book.
+"""A preprocessor of mdBook for links to files outside this folder, such as
+`../examples/rtsp-vod.yaml` and `../ARCHITECTURE.md`. These links work in plain Markdown, but a book
+ends at its folder. So each of those files becomes a page of the book, and links are changed to it.
+mdBook calls this program; `mdbook build docs` builds the book.
 """
 
 import json
@@ -16,13 +16,13 @@ LINK = re.compile(r"\]\(([^)\s#]*)(#[^)\s]*)?\)")
 
 
 def page_of(file):
-    """The page of a file that lies beside this folder, as a path in the book."""
+    """Returns the page of a file outside this folder, as a path in the book."""
     inside = file.relative_to(ROOT)
     return pathlib.PurePosixPath("beside", inside.with_suffix(inside.suffix + ".md"))
 
 
 def chapters(items):
-    """Every chapter, those of others included."""
+    """Yields every chapter, including nested ones."""
     for item in items:
         if isinstance(item, dict) and "Chapter" in item:
             yield item["Chapter"]
@@ -30,7 +30,7 @@ def chapters(items):
 
 
 def turned(text, folder, page, wanted):
-    """The text of a file of `folder`, with links as the book's `page` has to write them."""
+    """Returns the text of a file of `folder`, with links changed for the book's `page`."""
     up = "../" * (len(page.parts) - 1)
 
     def replace(match):
@@ -43,7 +43,7 @@ def turned(text, folder, page, wanted):
         if file.is_dir():
             file /= "README.md"
         if file.is_relative_to(DOCS):
-            # mdBook calls the page of a README the index of its folder.
+            # mdBook makes the page of a README the index of its folder.
             inside = re.sub(r"(^|/)README\.md$", r"\1index.md", file.relative_to(DOCS).as_posix())
             return f"]({up}{inside}{heading})"
         if not file.is_file():
@@ -55,7 +55,7 @@ def turned(text, folder, page, wanted):
 
 
 def content(file, page, wanted):
-    """What the page of a file beside this folder says."""
+    """Returns the content of the page of a file outside this folder."""
     text = file.read_text()
     if file.suffix == ".md":
         return turned(text, file.parent, page, wanted)

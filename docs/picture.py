@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Draws what a command wrote to a terminal as an SVG: the pictures of this project are real runs.
+"""Draws the terminal output of a command as an SVG: the pictures of this project show real runs.
 
 Usage: docs/picture.py COMMAND... > docs/NAME.svg
 
-The command runs in a terminal of its own (util-linux's `script`), 100 columns wide; what it drew
-over again, such as progress, is left out.
+The command runs in its own terminal (util-linux's `script`), 100 columns wide; overwritten output,
+such as progress, is left out.
 
 The picture in the README:
     cargo build --release
@@ -23,7 +23,7 @@ WIDTH, HEIGHT, MARGIN = 8.4, 19, 16
 
 
 def spans(line):
-    """The pieces of a line and the style of each."""
+    """Returns the spans of a line with their styles."""
     style = {}
     for piece in re.split(r"(\x1b\[[0-9;]*m)", line):
         if match := re.fullmatch(r"\x1b\[([0-9;]*)m", piece):
@@ -43,7 +43,7 @@ def spans(line):
 
 
 def screen(text):
-    """The lines that stayed on the screen: carriage returns and cursor movements carried out."""
+    """Returns the final lines of the screen, after carriage returns and cursor movements."""
     lines, row = [""], 0
     text = text.replace("\r\n", "\n")
     for token in re.findall(r"\x1b\[[0-9;?]*[A-Za-z]|\n|\r|[^\x1b\n\r]+|.", text):

@@ -4,9 +4,9 @@
 Usage: docs/pictures.py [--again] [--keep FOLDER] PROGRAM [NAME...]
 
 PROGRAM is a release build of streamgauge; NAME is a picture of the list below, all by default.
-Runs are kept in target/pictures (or FOLDER). With --again no run is made: pages are drawn anew from
-the runs that are there. It takes root, chromium, ffmpeg (which makes PNGs small), and the servers
-of the scenarios. A run whose verdict is not the expected one stops it.
+Runs are kept in target/pictures (or FOLDER). With --again no run is made: pages are drawn from the
+existing runs. Needs root, chromium, ffmpeg (to make PNGs small), and the servers of the scenarios.
+Stops at a run with an unexpected verdict.
 
     cargo build --release
     sudo docs/pictures.py target/release/streamgauge
@@ -24,25 +24,25 @@ import tempfile
 DOCS = pathlib.Path(__file__).resolve().parent
 ROOT = DOCS.parent
 sys.path.insert(0, str(ROOT / "tests"))
-from chromium import Chromium  # noqa: E402 (it is beside the other tests)
+from chromium import Chromium  # noqa: E402 (the module is next to the tests)
 
-# How wide pages are drawn, in pixels.
+# Width of pages, in pixels.
 WIDTH = 1280
-# How many bytes a picture may have: tests/layout/book.rs demands it.
+# Maximum size of a picture in bytes; tests/layout/book.rs checks it.
 LARGEST = 150 * 1024
 # Verdicts by exit code.
 PASS, FAIL, INVALID = 0, 99, 110
 
 
 class Picture:
-    """A run, and the part of its page that is shown."""
+    """A run, and the shown part of its page."""
 
     def __init__(self, command, codes=(PASS,), series=False, height=900, show=None):
         self.command = command
         self.codes = codes
         self.series = series
         self.height = height
-        # The heading that is at the top of the picture; by default the page's own beginning.
+        # Heading at the top of the picture; by default the beginning of the page.
         self.show = show
 
 
@@ -55,21 +55,21 @@ def example(name, *settings):
 
 SHORT_CLIPS = "server.clips.length=20s"
 NUMBERS = "vary.clients.viewers.load.clients=[50, 100, 200, 300, 350, 400, 450, 500, 600]"
-# The tester goes before a server that takes all cores of the machine.
+# The tester has priority over a server that uses all cores of the machine.
 FIRST = "tester.priority=raised"
 ALL = {
-    # Of the README.
+    # For the README.
     "report": Picture(
         example("rtsp-vod", SHORT_CLIPS, "clients.viewers.load={clients: 100, ramp: 10s}"),
         height=1500),
-    # Of docs/html.md.
+    # For docs/html.md.
     "fail": Picture(
         ["demo", "--clients", "200", "--duration", "20s", "--fault", "loss=2%",
          "--threshold", "viewers.loss < 1%"], (FAIL,)),
     "invalid": Picture(
         ["demo", "--clients", "200", "--duration", "12s", "--bitrate", "3Mbps",
          "--receive", "sockets", "--receive-buffer", "4KiB"], (INVALID,), height=760),
-    # Of the tutorials.
+    # For the tutorials.
     "rtsp-vod": Picture(
         example("rtsp-vod-series", SHORT_CLIPS, NUMBERS, "settle=1s", FIRST),
         (PASS, FAIL, INVALID), True),
@@ -90,7 +90,7 @@ ALL = {
 
 
 def make(program, name, picture, path):
-    """Makes the run of a picture, or its series."""
+    """Makes the run or the series of a picture."""
     if path.is_dir():
         shutil.rmtree(path)
     path.unlink(missing_ok=True)
@@ -102,7 +102,7 @@ def make(program, name, picture, path):
 
 
 def draw(program, name, picture, path, folder):
-    """Draws the page of a run, and keeps the part that is shown."""
+    """Draws the page of a run, and keeps the shown part."""
     page = folder / f"{name}.html"
     subprocess.run([program, "report", str(path), "--html", str(page), "-q"],
                    stdout=subprocess.DEVNULL, check=True)

@@ -14,12 +14,12 @@ import subprocess
 import tempfile
 import time
 
-# How long anything may take, in seconds.
+# Time-out of every operation, in seconds.
 DEADLINE = 60
 
 
 def program():
-    """The path of Chromium, or None where there is none."""
+    """The path of Chromium, or None if it is not installed."""
     for name in ("chromium", "chromium-browser", "google-chrome", "chrome"):
         path = shutil.which(name)
         if path:
@@ -34,7 +34,7 @@ class Chromium:
         self.profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         ours_read, theirs_write = os.pipe()
         theirs_read, ours_write = os.pipe()
-        # Away from the numbers that the browser expects, so that neither replaces the other.
+        # Moved away from the descriptor numbers that the browser expects, so that neither replaces the other.
         high = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 64) for end in (theirs_read, theirs_write)]
 
         def ends():
@@ -89,13 +89,13 @@ class Chromium:
         parents, times = {}, {}
         for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
             try:
-                # The name may hold blanks and brackets.
+                # The name may contain blanks and brackets.
                 fields = stat.read_text().rpartition(")")[2].split()
             except OSError:
                 continue
             process = int(stat.parent.name)
             parents[process] = int(fields[1])
-            # Its own, and that of its children that have ended (proc(5): utime to cstime).
+            # The time of the process, and of its ended children (proc(5): utime to cstime).
             times[process] = sum(map(int, fields[11:15]))
 
         def is_ours(process):
@@ -122,7 +122,7 @@ class Chromium:
         return json.loads(message)
 
     def call(self, method, parameters=None):
-        """Calls a method and returns its result; what is told meanwhile is kept in `events`."""
+        """Calls a method and returns its result; events in the meantime are kept in `events`."""
         self.number += 1
         request = {"id": self.number, "method": method, "params": parameters or {}}
         if self.session:
@@ -141,7 +141,7 @@ class Chromium:
                 self.events.append(message)
 
     def run(self, expression):
-        """The value of an expression in the page; a promise is waited for."""
+        """Evaluates an expression in the page; awaits a promise."""
         found = self.call(
             "Runtime.evaluate",
             {"expression": expression, "returnByValue": True, "awaitPromise": True},
@@ -151,7 +151,7 @@ class Chromium:
         return found["result"].get("value")
 
     def wait(self, expression):
-        """Waits until an expression holds."""
+        """Waits until an expression is true."""
         until = time.monotonic() + DEADLINE
         while not self.run(expression):
             if time.monotonic() > until:
@@ -159,11 +159,11 @@ class Chromium:
             self.frame()
 
     def frame(self):
-        """Lets the page draw."""
+        """Waits until the page has drawn a frame."""
         self.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
     def open(self, path, width=1280, height=900, dark=False):
-        """Opens a file, and waits until its charts that can be seen are drawn."""
+        """Opens a file, and waits until its visible charts are drawn."""
         self.size(width, height)
         self.scheme(dark)
         self.events.clear()
@@ -201,7 +201,7 @@ class Chromium:
             self.call("Input.dispatchKeyEvent", code)
 
     def picture(self, path):
-        """The whole page as a PNG."""
+        """Returns the whole page as a PNG."""
         box = self.call("Page.getLayoutMetrics")["cssContentSize"]
         width = self.run("innerWidth")
         self.size(width, int(box["height"]))
@@ -212,11 +212,11 @@ class Chromium:
             file.write(base64.b64decode(shot["data"]))
 
     def pdf(self):
-        """The page as it is printed."""
+        """Returns the page as printed to a PDF."""
         return base64.b64decode(self.call("Page.printToPDF", {"printBackground": True})["data"])
 
     def complaints(self):
-        """What the console said, what the policy refused, and what was asked of the network."""
+        """Returns console messages, refusals by the policy, and network requests."""
         found = []
         for event in self.events:
             method, about = event["method"], event["params"]

@@ -3,8 +3,8 @@
 #
 # Usage: tests/deb.sh        as root; needs cargo-deb (see packaging/deb)
 #
-# All of it happens over a copy of the machine's folders that ends with this script, in a network of
-# its own: nothing of it is left.
+# The script works on a temporary copy of the machine's folders, in a private network: it leaves
+# nothing behind.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Runs messages against the reference server many times over, and demands that both sides have counted every one of them.
+"""Runs messages against the reference server many times, and requires equal counts on both sides.
 
     tests/messages-runs.py [PROGRAM] [RUNS]
 
-Sinks and echoes, each pattern in turn, one of them over TLS where openssl is installed; every second run is stopped by SIGINT in the middle. It ends with the number of runs, and with 1 at the first in which the
-counts differ.
+Sinks and echoes, each plan in turn, one of them over TLS if openssl is installed; every second run is stopped by SIGINT in the middle.
+Prints the number of runs. Exits with 1 at the first run in which the counts differ.
 """
 
 import json

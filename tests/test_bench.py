@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of what bench/run and bench/srt make of what they measured, on figures that are made up."""
+"""Tests the evaluation of bench/run and bench/srt with invented figures."""
 
 import argparse
 import importlib.machinery
@@ -20,7 +20,7 @@ import table  # noqa: E402
 
 
 def program(name):
-    """A program of the folder, as a module."""
+    """Loads a program of the folder as a module."""
     loader = importlib.machinery.SourceFileLoader(f"bench_{name}", str(BENCH / name))
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader(f"bench_{name}", loader))
     loader.exec_module(module)
@@ -32,7 +32,7 @@ SRT = program("srt")
 
 
 def raw(turn=0, **other):
-    """Four seconds of 100,000 packets each."""
+    """Figures of four seconds with 100,000 packets each."""
     return {
         "round": turn, "seconds": 4.0, "transport": "udp", "packets": 400_000, "offered": 400_000, "lost": 0, "clients": 10,
         "playing": 10, "busy": 2.0, "own": 1.0, "own_user": 0.25, "own_system": 0.75, "server": 0.8, "elsewhere": 0.0,
@@ -47,7 +47,7 @@ class Figures(unittest.TestCase):
         found = RUN.figures([raw(0), raw(1)], baseline)
         self.assertAlmostEqual(found["own"]["median"], 2.5)
         self.assertAlmostEqual(found["user"]["median"] + found["system"]["median"], 2.5)
-        # Each round against the baseline of the same round.
+        # Each round is compared with the baseline of the same round.
         self.assertAlmostEqual(found["attributable"]["max"], 3.0)
         self.assertAlmostEqual(found["attributable"]["min"], 2.0)
         self.assertEqual(found["memory_per_client"]["median"], 4096)
@@ -75,7 +75,7 @@ class Figures(unittest.TestCase):
         text = table.step({"clients": 10, "bitrate": 200_000, "bitrate_chosen_by": "trying", "rows": rows,
                            "left_out": {"ring": "why not"}})
         sockets = next(line for line in text.splitlines() if line.startswith("streamgauge by sockets*"))
-        # A quarter of gortsplib's own CPU and of what is attributable to it, twice the bare loop's.
+        # A quarter of gortsplib's own and attributable CPU, twice the bare loop's.
         self.assertEqual(sockets.split()[-3:], ["4.0x", "4.0x", "2.0x"])
         self.assertIn("* streamgauge by sockets: lost packets", text)
         self.assertIn("left out: streamgauge by ring: why not", text)
@@ -83,7 +83,7 @@ class Figures(unittest.TestCase):
 
 
 def srt(turn=0, **other):
-    """A round of 100 clients that had 22,800 packets a second, near enough."""
+    """A round of 100 clients with about 22,800 packets a second."""
     return {"round": turn, "clients": 100, "own": 0.0228, "server": 0.0456, "others": 0.5, "pss": 20 << 20, "threads": 4, **other}
 
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The HTML report in a real Chromium.
+"""Tests the HTML report in a real Chromium.
 
 Usage: tests/test_html.py STREAMGAUGE [--pictures FOLDER]
 
-Makes runs with the program named, writes their pages, and looks at them as a browser does: nothing
-is complained of, charts are drawn, cursor and zoom are shared, dark mode, paper and narrow screens
-work, and texts of servers stay texts. With --pictures the pages are also kept as PNG files.
+Makes runs with the given program, writes their pages, and checks them in the browser: there are no
+complaints, charts are drawn, cursor and zoom are shared, dark mode, paper and narrow screens work,
+and texts of servers stay texts. With --pictures the pages are also kept as PNG files.
 """
 
 import json
@@ -30,13 +30,13 @@ PICTURES = None
 
 # A day, in windows of a second.
 DAY = 86_400
-# How large the page of a day may be, and how long it may take to open, in bytes and seconds.
+# Maximum size of the page of a day in bytes, and maximum time to open it in seconds.
 DAY_BYTES = 5_000_000
 DAY_SECONDS = 1.0
-# How many runs of how many seconds fit into a page of the same size, which opens as fast.
+# Number of runs, and their length in seconds, that must fit into a page of the same size and opening time.
 RUNS = 60
 RUN_SECONDS = 600
-# A second that no other is like: its processor time must be in the page of the day.
+# A unique second: its processor time must be in the page of the day.
 SPIKE_AT = 43_210
 SPIKE = 7.5
 
@@ -46,7 +46,7 @@ HOSTILE = (
 )
 
 
-# Health bounds that a busy machine does not cross. `worker_cpu` is left to the run that is invalid.
+# Health bounds that a busy machine does not exceed. `worker_cpu` is reserved for the invalid run.
 RELAXED = {
     f"STREAMGAUGE_TESTER__HEALTH__{bound}": value
     for bound, value in {
@@ -74,7 +74,7 @@ def streamgauge(folder, *arguments, code=0):
 
 
 def invalid(folder):
-    """Plays a run whose tester is held against a bound that no tester keeps."""
+    """Makes a run with a health bound that no tester can keep."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     server = [PROGRAM, "serve", "rtsp", "--quiet", "--port", str(port)]
@@ -100,7 +100,7 @@ def invalid(folder):
 
 
 def longer(short, path, seconds):
-    """A run of so many seconds, made of those of a short one."""
+    """Makes a run of that many seconds from the seconds of a short one."""
     shutil.copy(short, path)
     database = sqlite3.connect(path)
     last = database.execute("SELECT max(idx) FROM window").fetchone()[0]
@@ -124,7 +124,7 @@ def longer(short, path, seconds):
                 gauges = json.dumps(levels)
             row = (index, subject, counters, gauges)
             database.execute("INSERT INTO figures VALUES (?, ?, ?, ?)", row)
-        # Not of every second: reading them all takes a debug build minutes.
+        # Not for every second: reading all of them takes a debug build minutes.
         if index % 10 == 0:
             rows = [(index, *rest) for rest in histograms[source]]
             database.executemany("INSERT INTO histogram VALUES (?, ?, ?, ?)", rows)
@@ -134,13 +134,13 @@ def longer(short, path, seconds):
 
 
 def day(folder):
-    """The run of a day."""
+    """Makes the run of a day."""
     longer(folder / "fail.run", folder / "day.run", DAY)
     streamgauge(folder, "report", "day.run", "--html", "day.html", "-q")
 
 
 def hostile(folder):
-    """A run file whose texts would be markup and script."""
+    """Makes a run file whose texts look like markup and script."""
     shutil.copy(folder / "fail.run", folder / "hostile.run")
     database = sqlite3.connect(folder / "hostile.run")
     scenario = database.execute("SELECT value FROM meta WHERE key = 'scenario'").fetchone()[0]
@@ -161,7 +161,7 @@ def hostile(folder):
 
 
 def short_series(folder):
-    """Plays six runs: three numbers of clients by two transports, of which some fail."""
+    """Makes six runs: three numbers of clients by two transports, of which some fail."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     server = [PROGRAM, "serve", "rtsp", "--quiet", "--port", str(port)]
@@ -185,7 +185,7 @@ def short_series(folder):
 
 
 def long_series(folder):
-    """A series of 60 runs of ten minutes, made of the seconds of a short one."""
+    """Makes a series of 60 runs of ten minutes from the seconds of a short one."""
     runs = folder / "long.series"
     runs.mkdir()
     longer(folder / "fail.run", runs / "00.run", RUN_SECONDS)
@@ -235,7 +235,7 @@ class Page(unittest.TestCase):
         self.browser.open(self.folder / f"{name}.html", **how)
 
     def opening(self, name):
-        """The processor time that opening a page takes, in seconds: the least of five times."""
+        """Processor time to open a page, in seconds: the minimum of five attempts."""
         times = []
         for _ in range(5):
             before = self.browser.cpu_time()
@@ -250,7 +250,7 @@ class Page(unittest.TestCase):
         self.assertEqual(self.browser.complaints(), [])
 
     def draw_all(self):
-        """Draws the charts that are not seen yet, too."""
+        """Draws all charts, including those not yet visible."""
         self.run_in("shown.charts.redraw(true)")
         self.browser.frame()
 
@@ -276,7 +276,7 @@ class Page(unittest.TestCase):
         for name in ("pass", "fail", "invalid"):
             self.open(name)
             self.draw_all()
-            # Of each chart: how many pixels are of a colour and not grey.
+            # For each chart: number of coloured (not grey) pixels.
             coloured = self.run_in(
                 """[...document.querySelectorAll('.plot canvas')].map(canvas => {
                     const { data } = canvas.getContext('2d')
@@ -310,7 +310,7 @@ class Page(unittest.TestCase):
         self.nothing_is_complained_of()
 
     def middle(self, number):
-        """The place of a chart on the screen: left, top, width, height."""
+        """Position of a chart on the screen: left, top, width, height."""
         self.run_in(f"shown.charts.views[{number}].place.scrollIntoView({{block: 'center'}})")
         self.browser.frame()
         return self.run_in(
@@ -484,7 +484,7 @@ class Page(unittest.TestCase):
             )
             self.assertGreaterEqual(len(marks), 4)
             self.assertTrue(all(panels == [3, 3] for panels in marks), marks)
-            # Of one chart every mark stands in its panel, and higher where there is more.
+            # In one chart every mark is within its panel, and higher for larger values.
             heights = self.run_in(
                 """[...document.querySelectorAll('.multiple svg')][0] &&
                 [...document.querySelectorAll('.multiple svg')[0].querySelectorAll('.mark')]
@@ -507,7 +507,7 @@ class Page(unittest.TestCase):
             self.assertGreaterEqual(self.run_in("shown.charts.views.length"), 7)
             self.run_in("document.querySelector('.runs-nav a').click()")
             self.browser.wait("!!document.querySelector('.multiples')")
-        # A mark of a chart leads there, too, and the browser's own way back works.
+        # A mark of a chart leads there too, and the browser's back button works.
         self.run_in("document.querySelectorAll('.multiple a.run')[2].dispatchEvent("
                     "new MouseEvent('click', {bubbles: true, cancelable: true}))")
         self.browser.wait("!!document.querySelector('.runs-nav')")
@@ -583,7 +583,7 @@ class Page(unittest.TestCase):
             self.browser.wait(f"{drawn} > 0")
             before = self.run_in(drawn)
             self.browser.wait(f"{drawn} > {before}")
-            # What is looked at stays as it is: an opened part, and the zoom.
+            # The user's view does not change: opened parts, and the zoom.
             self.run_in("document.querySelector('section:last-of-type details').open = true")
             self.run_in("shown.charts.zoom(1, 2)")
             before = self.run_in("shown.run.course.times.length")
@@ -592,7 +592,7 @@ class Page(unittest.TestCase):
                 self.run_in("document.querySelector('section:last-of-type details').open")
             )
             self.assertEqual(self.run_in("shown.charts.range.join()"), "1,2")
-            # So do they if the run has other charts than before, and another count in a summary.
+            # It does not change either if the run gets other charts, or another count in a summary.
             self.run_in("shown.charts.refresh = () => false")
             self.run_in(
                 "document.querySelector('section:last-of-type summary').textContent += ' 17'"
@@ -603,7 +603,7 @@ class Page(unittest.TestCase):
                 self.run_in("document.querySelector('section:last-of-type details').open")
             )
             self.assertEqual(self.run_in("shown.charts.range.join()"), "1,2")
-            # However long that took: the run ends when it is stopped.
+            # The run ends when it is stopped, however long the checks took.
             run.send_signal(signal.SIGINT)
             self.browser.wait("!document.querySelector('header.running')")
             self.assertIn("STOPPED", self.run_in("document.querySelector('header').innerText"))

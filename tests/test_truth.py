@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests truth.py on tables written by hand, whose figures were worked out by hand too."""
+"""Tests truth.py with hand-written tables, whose figures were computed by hand too."""
 
 import contextlib
 import importlib.util
@@ -26,7 +26,7 @@ def message(*lines, body=""):
 
 
 def conversation(transport, rtp_info=""):
-    """Request and answer of DESCRIBE, SETUP of the video, PLAY."""
+    """Requests and answers of DESCRIBE, SETUP of the video, PLAY."""
     info = [f"RTP-Info: {rtp_info}"] if rtp_info else []
     return [
         (message(f"DESCRIBE {URL} RTSP/1.0", "CSeq: 1"),
@@ -91,7 +91,7 @@ class Udp(Case):
         self.start()
         sequence = [65533, 65535, 65534, 65534, 1, 0, 4]
         self.udp([(n, seq, 0) for n, seq in enumerate(sequence)])
-        # 65533 .. 65535, 0 .. 4 are eight numbers; 2 and 3 never came; 65534 and 0 came late.
+        # 65533 .. 65535, 0 .. 4 are eight numbers; 2 and 3 never arrive; 65534 and 0 arrive late.
         self.assertEqual(self.counts(), {"expected": 8, "received": 6, "lost": 2,
                                          "duplicated": 1, "reordered": 2, "late": 0})
 

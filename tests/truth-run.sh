@@ -1,19 +1,19 @@
 #!/bin/bash
-# Holds what streamgauge reports against what tshark sees on the wire.
+# Compares reports of streamgauge with captures of tshark.
 #
 # Usage: tests/truth-run.sh [SERVER...]
 #   SERVER: vlc faulty-udp faulty-tcp   (default: all)
 #
-# For each server: starts it, captures the loopback interface, lets streamgauge play against it,
-# works the figures out of the capture (tests/truth.py, which shares no code with streamgauge) and
-# compares. Counts must be equal; the mean jitter within 1 %, over TCP as well: there the time of a
-# packet is that of the segment which brought its last byte.
+# For each server: starts it, captures the loopback interface, plays from it with streamgauge,
+# computes the figures from the capture (tests/truth.py, which shares no code with streamgauge) and
+# compares. Counts must be equal; the mean jitter within 1 %, also over TCP, where the time of a
+# packet is that of the segment with its last byte.
 #
 # Environment:
 #   STREAMGAUGE  the binary             (default: target/release/streamgauge, else target/debug)
-#   CLIENTS      how many clients play  (default: 10)
-#   MEDIA_SECONDS how long the media is  (default: 10)
-#   OUT          where captures, tables and reports go (default: a fresh folder under /tmp)
+#   CLIENTS      number of clients      (default: 10)
+#   MEDIA_SECONDS length of the media    (default: 10)
+#   OUT          folder of captures, tables and reports (default: a new folder under /tmp)
 #
 # Needs root (to capture), tshark, and for `vlc` VLC and ffmpeg: see ./test.
 set -euo pipefail
@@ -39,7 +39,7 @@ stop_all() {
 }
 trap stop_all EXIT
 
-# Waits until something listens on a TCP port; gives up after 15 s.
+# Waits until a process listens on a TCP port; gives up after 15 s.
 await_port() {
     local port=$1 deadline=$((SECONDS + 15))
     until [[ -n $(ss -Hltn "sport = :$port") ]]; do
@@ -48,7 +48,7 @@ await_port() {
     done
 }
 
-# Waits until a file holds a line that matches; gives up after 15 s.
+# Waits until a file contains a matching line; gives up after 15 s.
 await_line() {
     local file=$1 pattern=$2 deadline=$((SECONDS + 15))
     until grep -q -- "$pattern" "$file" 2>/dev/null; do
@@ -57,7 +57,7 @@ await_line() {
     done
 }
 
-# A TCP port that nobody listens on.
+# A free TCP port.
 free_port() {
     python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
 }
@@ -91,7 +91,7 @@ start_vlc() { # PORT
 }
 
 start_faulty() { # PORT NAME
-    # Each packet by itself: the capture must show them as they are received.
+    # No segmentation offload: the capture must show packets as they are received.
     "$STREAMGAUGE" serve rtsp --no-gso --port "$1" --bitrate 1Mbps --length "${long}s" --first-seq 65000 \
         --fault loss=2% --fault duplicate=1% --fault reorder=1%x3 --seed 7 \
         --report "$out/$2-served.json" >"$out/$2-serve.log" 2>&1 &
@@ -99,14 +99,14 @@ start_faulty() { # PORT NAME
     await_port "$1"
 }
 
-# Waits until a capture on PORT holds what is sent now, and so all that was sent before: what is in the
-# kernel's queue when a capture is stopped is lost to it.
+# Waits until a capture on PORT contains a packet that is sent now, and so all earlier packets: packets
+# in the kernel's queue are lost when a capture is stopped.
 flush_capture() { # FILE PORT
     local mark deadline=$((SECONDS + 15)) kind
     mark="the-capture-ends-here-$RANDOM$RANDOM"
     for kind in udp tcp; do
-        # Nobody need be there for either: the SYN of a connection cannot carry the mark, so the server
-        # under test gets it as a request, which it refuses.
+        # No listener is needed for UDP: the mark is in the datagram. The SYN of a connection cannot
+        # carry the mark, so the server under test gets it as a request, which it refuses.
         printf '%s-%s' "$mark" "$kind" >"/dev/$kind/127.0.0.1/$2" || true
         until grep -aq -- "$mark-$kind" "$1"; do
             (( SECONDS < deadline )) || { echo "$1 never held the mark" >&2; return 1; }
@@ -115,20 +115,20 @@ flush_capture() { # FILE PORT
     done
 }
 
-# What `play` returns where the capture lost packets, of which nothing can be said then.
+# Return value of `play` if the capture lost packets, so that no comparison is possible.
 incomplete=3
 
 # Captures, plays, compares.
 play() { # NAME PORT URL TRANSPORT
     local name=$1 port=$2 url=$3 transport=$4 capture status=0
-    # Of UDP the first bytes are enough; of TCP everything is needed to take the stream apart.
+    # For UDP the first bytes are enough; for TCP all bytes are needed to parse the stream.
     local udp=(-i lo -f udp -s 128) tcp=(-i lo -f "tcp port $port" -s 262144)
     dumpcap -q "${udp[@]}" "${tcp[@]}" -B 64 -w "$out/$name.pcapng" 2>"$out/$name-dumpcap.log" &
     capture=$!
     started+=("$capture")
     await_line "$out/$name-dumpcap.log" '^File:' || return 1
 
-    # Lost packets are what is tested here: the run must be valid, it need not pass.
+    # Loss is intended here: the run must be valid, but need not pass.
     "$STREAMGAUGE" load "$url" --clients "$clients" --transport "$transport" --seed 7 \
         --no-run-file --json "$out/$name.json" >"$out/$name.log" 2>&1 || status=$?
     (( status == 0 || status == 99 )) || {
@@ -166,9 +166,9 @@ servers=("$@")
 (( $# > 0 )) || servers=(vlc faulty-udp faulty-tcp)
 failed=()
 for server in "${servers[@]}"; do
-    # Others on this machine may send more than a capture can take: not three times in a row.
+    # Other programs may send more than a capture can take, but not three times in a row.
     for _ in 1 2 3; do
-        # Under || the shell no longer ends at an error, so the functions say themselves where they fail.
+        # Under || the shell does not exit at an error, so the functions report their failures.
         status=0
         run "$server" || status=$?
         stop_all

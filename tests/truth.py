@@ -1,30 +1,30 @@
 #!/usr/bin/env python3
-"""Works out what a receiver of RTP must have counted, from what tshark saw on the wire.
+"""Computes the counts that an RTP receiver must have, from a capture of tshark.
 
-This is the independent truth that streamgauge is held against. It shares no code with it, uses
-nothing but Python's standard library, and reads only tables that tshark printed:
+This is the independent reference for streamgauge. It shares no code with streamgauge, uses only
+Python's standard library, and reads only tables that tshark printed:
 
-  media    one line a frame: time, addresses, and of every RTP packet in it SSRC, sequence number,
-           timestamp and payload type (tshark prints several packets of one frame with commas)
-  control  one line a TCP segment of the RTSP connections, with its payload in hexadecimal; from
-           these the clock rates (SDP), ports or channels (SETUP) and first sequence numbers
-           (RTP-Info) are read
+  media    one line per frame: time, addresses, and for every RTP packet in it SSRC, sequence number,
+           timestamp and payload type (tshark separates several packets of one frame by commas)
+  control  one line per TCP segment of the RTSP connections, with its payload in hexadecimal; the
+           clock rates (SDP), ports or channels (SETUP) and first sequence numbers (RTP-Info) are
+           read from these
 
 Definitions:
-  expected    highest extended sequence number - base + 1; base is RTP-Info's seq where one was
-              given that lies less than 3000 below the lowest number seen, else the lowest seen
+  expected    highest extended sequence number - base + 1; base is RTP-Info's seq if it was given
+              and lies less than 3000 below the lowest number seen, else the lowest seen
   received    first copies
   lost        expected - received
-  duplicated  copies of a number at most 2048 behind the highest; what is older counts as late
-  reordered   first copies that came after a higher number
+  duplicated  copies of a number at most 2048 behind the highest; older ones count as late
+  reordered   first copies that arrived after a higher number
   jitter      RFC 3550, 6.4.1 and A.8 in floating point: the running estimate after each packet from
               a stream's second on, duplicates included, late ones not; mean and maximum over all packets
 
 Modes:
   truth.py dump CAPTURE --port PORT --out DIR     runs tshark: DIR/media.tsv and DIR/control.tsv
   truth.py count DIR --port PORT                  prints the figures as JSON
-  truth.py compare DIR --port PORT --report FILE  holds a report of streamgauge against them;
-                                                  exit status 1 where they differ
+  truth.py compare DIR --port PORT --report FILE  compares a report of streamgauge with them;
+                                                  exit status 1 if they differ
 """
 
 import argparse
@@ -51,7 +51,7 @@ STATIC_CLOCKS = {0: 8000, 3: 8000, 4: 8000, 5: 8000, 6: 16000, 7: 8000, 8: 8000,
                  26: 90000, 31: 90000, 32: 90000, 33: 90000, 34: 90000}
 
 
-# What tshark prints
+# Output of tshark
 
 def dump(capture, port, out):
     """Runs tshark twice over a capture and writes its tables."""
@@ -77,19 +77,19 @@ def dump(capture, port, out):
 
 
 def rows(path):
-    """The lines of a table as dictionaries."""
+    """Returns the lines of a table as dictionaries."""
     csv.field_size_limit(1 << 30)
     with open(path, encoding="ascii", newline="") as table:
         yield from csv.DictReader(table, delimiter="\t", quoting=csv.QUOTE_NONE)
 
 
 def number(text):
-    """A number as tshark prints it: decimal, or hexadecimal with 0x."""
+    """Parses a number of tshark: decimal, or hexadecimal with 0x."""
     return int(text, 0)
 
 
 def nanoseconds(text):
-    """A time of day in nanoseconds; a float would round to a quarter of a microsecond."""
+    """Parses a time in nanoseconds; a float would round to a quarter of a microsecond."""
     whole, _, part = text.partition(".")
     return int(whole) * 10**9 + int(part.ljust(9, "0")[:9])
 
@@ -105,7 +105,7 @@ def destination(row):
 # The RTSP conversations
 
 class Message:
-    """One request or answer of RTSP."""
+    """An RTSP request or answer."""
 
     def __init__(self, first, headers, body, time):
         self.first, self.headers, self.body, self.time = first, headers, body, time
@@ -115,8 +115,8 @@ class Message:
 
 
 def byte_streams(path, port):
-    """Each TCP connection's two directions, by whether they go to the client: the bytes, the places
-    in them at which segments begin with their times, and the client's address."""
+    """Returns both directions of each TCP connection (true: to the client): the bytes, the offsets
+    of segments with their times, and the client's address."""
     segments = {}
     for row in rows(path):
         if not row["tcp.payload"]:
@@ -135,7 +135,7 @@ def byte_streams(path, port):
             place = seq - start
             if place > len(data):
                 raise SystemExit(f"connection {connection}: segments are missing in the capture")
-            fresh = payload[len(data) - place:]  # what a retransmission repeats is left out
+            fresh = payload[len(data) - place:]  # data repeated by a retransmission is left out
             if fresh:
                 marks.append((len(data), time))
                 data += fresh
@@ -144,7 +144,7 @@ def byte_streams(path, port):
 
 
 def messages(data, marks):
-    """The RTSP messages in one direction of a connection; interleaved frames are passed over."""
+    """Returns the RTSP messages in one direction of a connection; interleaved frames are skipped."""
     found, place, mark = [], 0, 0
     while place < len(data):
         if data[place] == 0x24:
@@ -171,7 +171,7 @@ def messages(data, marks):
 
 
 def described_media(sdp):
-    """The media of an SDP: control URL and clock rate by payload type."""
+    """Returns the media of an SDP: control URL and clock rate by payload type."""
     found = []
     for line in sdp.replace("\r", "").split("\n"):
         if line.startswith("m="):
@@ -186,7 +186,7 @@ def described_media(sdp):
 
 
 def same_url(full, part):
-    """Whether a URL, absolute or relative as servers write them, names what `full` names."""
+    """True if a URL, absolute or relative as servers write it, names the same resource as `full`."""
     full, part = full.rstrip("/"), part.rstrip("/")
     return bool(part) and (full == part or full.endswith("/" + part.lstrip("/")))
 
@@ -197,7 +197,7 @@ def transport_parameter(text, name):
 
 
 def receivers(path, port):
-    """What each client set up: for UDP by address and port, for TCP by connection and channel."""
+    """Returns the streams that each client set up: for UDP by address and port, for TCP by connection and channel."""
     by_port, by_channel = {}, {}
     for connection, directions in byte_streams(path, port).items():
         if len(directions) < 2:
@@ -244,7 +244,7 @@ def receivers(path, port):
 # The streams
 
 class Stream:
-    """What a receiver counts of one stream."""
+    """The counts of a receiver for one stream."""
 
     def __init__(self, base, clock):
         self.stated_base, self.clock = base, clock
@@ -256,7 +256,7 @@ class Stream:
 
     def packet(self, time, seq, timestamp):
         if self.highest is None:
-            extended = seq + 65536  # so that a reordered earlier one stays positive
+            extended = seq + 65536  # keeps an earlier, reordered number positive
             self.highest = self.lowest = extended
             self.seen.add(extended)
         else:
@@ -317,7 +317,7 @@ def split(text):
 
 
 def packets(row):
-    """The RTP packets of a frame."""
+    """Returns the RTP packets of a frame."""
     columns = [split(row[name]) for name in ("rtp.ssrc", "rtp.seq", "rtp.timestamp", "rtp.p_type")]
     if len(set(map(len, columns))) != 1:
         raise SystemExit(f"frame {row['frame.number']}: the lists are not of one length")
@@ -325,15 +325,15 @@ def packets(row):
 
 
 def owners(row, port, by_port, by_channel, amount):
-    """The receivers that the packets of a frame were meant for; None where nobody asked for them."""
+    """Returns the receivers of the packets of a frame; None for packets that no client requested."""
     if row["udp.dstport"]:
-        # The last that set the port up before the packet came.
+        # The last client that set up the port before the packet arrived.
         candidates = by_port.get((destination(row), int(row["udp.dstport"])), [])
         time = nanoseconds(row["frame.time_epoch"])
         return [next((one for one in reversed(candidates) if one["from"] <= time), None)] * amount
     if not row["tcp.stream"] or int(row["tcp.srcport"]) != port:
         return [None] * amount
-    # The frame's list of channels names those of RTCP too.
+    # The frame's list of channels includes those of RTCP.
     connection = int(row["tcp.stream"])
     channels = [number(channel) for channel in split(row["rtsp.channel"])]
     found = [by_channel[connection, channel] for channel in channels
@@ -344,7 +344,7 @@ def owners(row, port, by_port, by_channel, amount):
 
 
 def count(directory, port):
-    """The figures of every stream and of all together."""
+    """Computes the figures of every stream and the totals."""
     by_port, by_channel = receivers(directory / "control.tsv", port)
     streams, begun, ignored = {}, set(), 0
     for row in rows(directory / "media.tsv"):
@@ -357,7 +357,7 @@ def count(directory, port):
                 continue
             key = (id(receiver), ssrc)
             if key not in streams:
-                # RTP-Info speaks of the first source; one that follows it begins where it is seen.
+                # RTP-Info describes the first source; a later source begins with its first packet.
                 base = None if id(receiver) in begun else receiver["base"]
                 begun.add(id(receiver))
                 streams[key] = (receiver, Stream(base, receiver["clocks"].get(kind, 90000)))
@@ -376,10 +376,10 @@ def count(directory, port):
     return {"total": total, "ignored": ignored, "streams": listed}
 
 
-# Holding a report against it
+# Comparison with a report
 
 def compare(truth, report, population, jitter_tolerance):
-    """Prints one line a figure; True where all agree."""
+    """Prints one line per figure; True if all agree."""
     metrics = report["populations"][population]["metrics"]
     total, agrees = truth["total"], True
     print(f"{'':12} {'wire':>14} {'report':>14}")

@@ -2,14 +2,14 @@
 """Builds the tests of the workspace once, and runs them side by side.
 
 Usage: tests/workspace.py [--quick]
-  --quick   leave out what needs other programs and real servers
+  --quick   leave out tests that need other programs and real servers
 
 End-to-end tests mostly wait, so sixteen run at a time on two cores, next to unit tests. If other
-programs use the machine already, six do: beside two busy loops, sixteen tests kept 20 to 100 threads
-waiting for a processor, and servers fell behind by a second. After them run the tests of `engine`
-and `net`, which compare times with the kernel's. They have real-time
-priority if this user may set it, which would delay the end-to-end tests by up to a second. Tests of
-the tester's health run last, alone.
+programs already use the machine, only six do: next to two busy loops, sixteen tests kept 20 to 100
+threads waiting for a processor, and servers fell behind by a second. The tests of `engine` and
+`net`, which compare times with the kernel's, run afterwards. They have real-time priority if this
+user may set it, which would delay end-to-end tests by up to a second. Tests of the tester's health
+run last, alone.
 
 Prints the failures of each program that fails. Of the others, it prints the results and which tests
 were skipped. Exit code 1 if a program fails.
@@ -35,7 +35,7 @@ END_TO_END_PER_BUSY_CORE = 3
 REAL_TIME = {"engine", "net"}
 # Unit tests give way to end-to-end tests.
 NICE = ["nice", "-n", "10"]
-# Longer than any program takes, on a machine with much else to do.
+# Time-out: longer than any program takes, even on a busy machine.
 LIMIT_SECONDS = 1800
 # Lines printed even if the program passes.
 TELLING = re.compile(r"^(test result: |left out: |Ran \d+ tests)")
@@ -127,7 +127,7 @@ def first():
 
 
 def is_busy():
-    """Whether other programs use more than half of the processors."""
+    """True if other programs use more than half of the processors."""
 
     def look():
         fields = [int(word) for word in open("/proc/stat").readline().split()[1:9]]
@@ -173,7 +173,7 @@ def main():
             lane.append(Program(name, [*NICE, executable], folder))
     scripts = ["test_truth.py", "test_bench.py"]
     python = [Program(name, [sys.executable, f"tests/{name}"]) for name in scripts]
-    # Programs of one lane run one after the other, lanes side by side.
+    # Programs of one lane run one after the other; lanes run in parallel.
     lanes = [others + python, protocol]
     last = [*real_time]
     if quick:

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use measure::Histogram;
 use mediagen::time_code::TimeCode;
-use protocol::media::rtcp::{self, ReportBlock, SenderReportInfo};
+use protocol::media::rtcp::{self, ReportBlock, SenderInfo};
 use protocol::media::rtp::header::Header;
 use protocol::rtmp::codec::amf0::Value;
-use protocol::rtmp::codec::message::{Command, Event, Kind};
-use protocol::rtmp::codec::write::{self, Head};
+use protocol::rtmp::codec::message::{Command, UserControlEvent, MessageType};
+use protocol::rtmp::codec::write::{self, MessageHeader};
 
 /// Returns an IVF file with two VP8 frames.
 fn ivf() -> Vec<u8> {
@@ -230,7 +230,7 @@ fn rtmp_amf() -> Vec<Vec<u8>> {
         transaction: 1.0,
         arguments: vec![
             Value::Object(vec![("capabilities".to_owned(), Value::Number(31.0))]),
-            Value::EcmaArray(vec![("code".to_owned(), Value::text("NetConnection.Connect.Success"))]),
+            Value::EcmaArray(vec![("code".to_owned(), Value::string("NetConnection.Connect.Success"))]),
             Value::Array(vec![Value::Null, Value::Undefined, Value::Boolean(true), Value::Date(5.0)]),
             Value::Typed("c".to_owned(), vec![("x".to_owned(), Value::Xml("<a/>".to_owned()))]),
         ],
@@ -256,32 +256,32 @@ fn rtmp_server() -> Vec<u8> {
         write::command(&command, stream, 4096, &mut out);
     };
     let code = |code: &str| {
-        let level = ("level".to_owned(), Value::text("status"));
-        Value::Object(vec![level, ("code".to_owned(), Value::text(code))])
+        let level = ("level".to_owned(), Value::string("status"));
+        Value::Object(vec![level, ("code".to_owned(), Value::string(code))])
     };
     answer("_result", 1.0, vec![Value::Null, code("NetConnection.Connect.Success")], 0);
     answer("_result", 2.0, vec![Value::Null, Value::Number(1.0)], 0);
     answer("onStatus", 0.0, vec![Value::Null, code("NetStream.Play.Start")], 1);
-    write::event(Event::StreamBegin(1), &mut out);
-    write::event(Event::PingRequest(5), &mut out);
+    write::event(UserControlEvent::StreamBegin(1), &mut out);
+    write::event(UserControlEvent::PingRequest(5), &mut out);
     for (kind, payload) in [
-        (Kind::Video, &[0x17, 0, 0, 0, 0, 1][..]),
-        (Kind::Video, &[0x17, 1, 0, 0, 0, 0, 0, 0, 2, 0x65, 0]),
-        (Kind::Audio, &[0xaf, 1, 0x21]),
-        (Kind::Audio, b"\x91Opus\x01"),
-        (Kind::Video, b"\xa3hvc1\x01"),
+        (MessageType::Video, &[0x17, 0, 0, 0, 0, 1][..]),
+        (MessageType::Video, &[0x17, 1, 0, 0, 0, 0, 0, 0, 2, 0x65, 0]),
+        (MessageType::Audio, &[0xaf, 1, 0x21]),
+        (MessageType::Audio, b"\x91Opus\x01"),
+        (MessageType::Video, b"\xa3hvc1\x01"),
     ] {
-        let head = Head { chunk_stream: 4, kind, timestamp: 40, stream: 1 };
+        let head = MessageHeader { chunk_stream: 4, kind, timestamp: 40, stream: 1 };
         head.write(&[payload], 4096, &mut out);
     }
-    write::event(Event::StreamEof(1), &mut out);
+    write::event(UserControlEvent::StreamEof(1), &mut out);
     out
 }
 
 fn rtmp_chunks() -> Vec<Vec<u8>> {
     let mut aggregate = vec![];
     let part = [9, 0, 0, 2, 0, 0, 40, 0, 0, 0, 0, 0x27, 1, 0, 0, 0, 13];
-    let head = Head { chunk_stream: 6, kind: Kind::Aggregate, timestamp: 16_777_300, stream: 1 };
+    let head = MessageHeader { chunk_stream: 6, kind: MessageType::Aggregate, timestamp: 16_777_300, stream: 1 };
     head.write(&[&part, &part], 20, &mut aggregate);
     let server = rtmp_server();
     let begun = [6, 0, 0, 0, 0, 0, 200, 9, 1, 0, 0, 0, 1, 2, 2, 0, 0, 0, 0, 0, 4, 2, 0, 0, 0, 0, 0, 0, 0, 6];
@@ -297,7 +297,7 @@ fn rtmp_chunks() -> Vec<Vec<u8>> {
 fn rtmp_session() -> Vec<Vec<u8>> {
     let server = rtmp_server();
     let mut refused = Vec::new();
-    let code = ("code".to_owned(), Value::text("NetConnection.Connect.Rejected"));
+    let code = ("code".to_owned(), Value::string("NetConnection.Connect.Rejected"));
     let command = Command {
         name: "_error".to_owned(),
         transaction: 1.0,
@@ -406,7 +406,7 @@ fn netlink() -> Vec<Vec<u8>> {
 }
 
 fn rtcp_seeds() -> Vec<Vec<u8>> {
-    let info = SenderReportInfo {
+    let info = SenderInfo {
         ssrc: 1,
         ntp_time: 1 << 40,
         rtp_time: 5,
@@ -517,7 +517,7 @@ fn webrtc_feedback() -> Vec<Vec<u8>> {
     write_remb(&mut all, 1, 1_000_000, &[2]);
     let arrivals = [Some(3), None, Some(-4), Some(900), None].repeat(5);
     let message = TransportCc {
-        arrivals,
+        receive_deltas: arrivals,
         ..TransportCc::default()
     };
     message.write(&mut all);

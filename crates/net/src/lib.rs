@@ -4,7 +4,8 @@
 //! This is the only crate that may call the kernel directly, and the only one with `unsafe` code.
 //! The modules with `unsafe` code are [`batch`] (batched datagram I/O), [`timed_read`] (reads with
 //! arrival times), [`options`] (socket options that no safe crate offers), [`descriptors`],
-//! [`allocator`], [`multicast`], [`namespace`], [`thread`] (real-time priority, and the clocks of other threads),
+//! [`allocator`], [`multicast`], [`namespace`], [`thread`] (real-time priority, and the clocks of
+//! other threads),
 //! [`mod@prefetch`], [`tun`], and [`ring`] (memory shared with the kernel).
 
 pub mod allocator;

@@ -1,16 +1,16 @@
 //! HTTP/1: responses, and the requests of a relay's clients.
 
 use protocol::http_ts::relay;
-use protocol::http1::{AtClose, Decoder, Head, Item, Malformed};
+use protocol::http1::{CloseState, ResponseDecoder, Head, ResponseItem, ResponseError};
 
 use crate::input::Input;
 
 /// The result of decoding a connection: the head, the body, `true` if the decoder reported the end,
 /// and the state when the connection closes.
-type Read = (Option<Head>, Vec<u8>, bool, Result<AtClose, Malformed>);
+type Read = (Option<Head>, Vec<u8>, bool, Result<CloseState, ResponseError>);
 
 fn decode(pieces: &[&[u8]]) -> Read {
-    let mut decoder = Decoder::new();
+    let mut decoder = ResponseDecoder::new();
     let (mut head, mut all, mut over) = (None, Vec::new(), false);
     for piece in pieces {
         let mut at = 0;
@@ -24,13 +24,13 @@ fn decode(pieces: &[&[u8]]) -> Read {
                 Ok(Some(item)) => {
                     assert!(!over, "{item:?} after the end");
                     match item {
-                        Item::Head(found) => assert!(head.replace(*found).is_none()),
-                        Item::Body { bytes, start } => {
+                        ResponseItem::Head(found) => assert!(head.replace(*found).is_none()),
+                        ResponseItem::Body { bytes, start } => {
                             assert!(head.is_some() && !bytes.is_empty());
                             assert_eq!(&piece[start..start + bytes.len()], bytes);
                             all.extend_from_slice(bytes);
                         }
-                        Item::End => over = true,
+                        ResponseItem::End => over = true,
                     }
                 }
             }

@@ -12,9 +12,9 @@ use protocol::media::rtcp::{self, Packet};
 use protocol::media::rtp::header::Header;
 use protocol::media::rtp::{ReceiverConfig, RtpReceiver};
 use protocol::media::source::{MediaSource, SourceConfig};
-use protocol::media::ts::checker::{Checker, CheckerConfig};
+use protocol::media::ts::checker::{TsChecker, TsCheckerConfig};
 use protocol::registry::PROTOCOLS;
-use protocol::session::{Arrival, Times};
+use protocol::session::{Arrival, ArrivalTimes};
 
 use crate::input::Input;
 
@@ -123,7 +123,7 @@ pub(super) fn rtcp(bytes: &[u8]) {
             Packet::Bye { sources, reason } => {
                 if reason.as_ref().is_none_or(|reason| reason.len() <= 255) {
                     rtcp::write_bye(&mut out, sources, reason.as_deref());
-                    assert!(rtcp::is_of_sender(&out));
+                    assert!(rtcp::may_be_from_sender(&out));
                 }
             }
             Packet::Other { .. } => {}
@@ -133,7 +133,7 @@ pub(super) fn rtcp(bytes: &[u8]) {
         }
     }
     assert!(count <= bytes.len() / 4 + 1);
-    rtcp::is_of_sender(bytes);
+    rtcp::may_be_from_sender(bytes);
 }
 
 /// Checks a transport stream: pieces give the same result as the whole.
@@ -145,25 +145,25 @@ fn ts_stream(bytes: &[u8], recorder: &mut Recorder) {
     let mut input = Input::new(bytes);
     let kind = input.byte();
     let cuts = input.cuts();
-    let stream = stuffed(&mut input);
+    let stream = expand_packets(&mut input);
     let mut check = |pieces: &[&[u8]]| {
         let at = Time::from_start(Duration::from_millis(500));
         let group = "239.81.0.1:4056".parse().expect("an address");
-        let mut checker = Checker::new(&CheckerConfig {
+        let mut checker = TsChecker::new(&TsCheckerConfig {
             due: Time::from_start(Duration::from_millis(100)),
             group: (kind & 1 == 0).then_some(group),
-            before: None,
+            previous_channel: None,
             wall_clock: (kind & 2 == 0).then_some(Duration::from_secs(1_700_000_000)),
         });
         for piece in pieces {
-            checker.feed(piece, 0, &mut Times::new(&[], at), recorder);
+            checker.feed(piece, 0, &mut ArrivalTimes::new(&[], at), recorder);
         }
         checker.finish(recorder);
         let pids: Vec<_> = checker.pids().map(|pid| format!("{pid:?}")).collect();
         (
             *checker.counts(),
             checker.datagrams().copied(),
-            checker.unsynced(),
+            checker.bytes_without_packet(),
             checker.group(),
             checker.random_access(),
             pids,
@@ -178,7 +178,7 @@ fn ts_stream(bytes: &[u8], recorder: &mut Recorder) {
 /// Expands packets of which the input has only the first bytes, so that inputs stay short. Each
 /// packet is its length and its first bytes. The length 255 marks a piece that is no packet and is
 /// copied unchanged.
-fn stuffed(input: &mut Input<'_>) -> Vec<u8> {
+fn expand_packets(input: &mut Input<'_>) -> Vec<u8> {
     let mut stream = Vec::new();
     while !input.is_empty() && stream.len() < 1 << 14 {
         let length = input.byte();
@@ -199,7 +199,7 @@ pub(super) fn ts_file(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let kind = input.byte();
     let rate = (kind & 1 != 0).then(|| 100_000 << (kind >> 4));
-    let stream = stuffed(&mut input);
+    let stream = expand_packets(&mut input);
     match LoopedStream::of_file(&stream, rate) {
         Ok(looped) => {
             assert!(looped.bits_per_second() > 0 && !looped.description().is_empty());
@@ -220,12 +220,12 @@ pub(super) fn media_file(bytes: &[u8]) {
     };
     let stream = match kind & 4 {
         0 => input.rest().to_vec(),
-        _ => stuffed(&mut input),
+        _ => expand_packets(&mut input),
     };
     // `new` accepts fewer kinds of files than `live`.
     for made in [
         MediaSource::new(&config, Some(&stream)),
-        MediaSource::live(&config, Some(&stream)),
+        MediaSource::adaptive(&config, Some(&stream)),
     ] {
         match made {
             Ok(source) => {

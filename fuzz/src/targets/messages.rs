@@ -1,11 +1,11 @@
 //! Messages: framing, WebSocket with its handshake, and templates.
 
 use protocol::http1;
-use protocol::messages::frame::{
-    Framing, Item, LengthPrefix, Malformed, MessageReader, Order, ReadLimits,
+use protocol::messages::framing::{
+    Framing, Received, LengthPrefix, Malformed, MessageReader, Order, ReadLimits,
 };
-use protocol::messages::template::{Filling, Template};
-use protocol::websocket::{Acceptance, Upgrade};
+use protocol::messages::template::{PlaceholderValues, Template};
+use protocol::websocket::{ServerHandshake, ClientHandshake};
 
 use crate::input::{Cuts, Input, text};
 
@@ -25,24 +25,24 @@ fn read(
     let mut found = Vec::new();
     for mut piece in pieces.iter().copied() {
         loop {
-            let item = match reader.next(framing, wanted, &mut piece) {
+            let item = match reader.next_item(framing, wanted, &mut piece) {
                 Ok(Some(item)) => item,
                 Ok(None) => break,
                 Err(malformed) => return (found, Some(malformed)),
             };
             found.push(match item {
-                Item::Frame(frame) => {
-                    assert!(frame.length <= wanted.longest);
+                Received::Message(frame) => {
+                    assert!(frame.length <= wanted.length_max);
                     if let Some(body) = frame.body {
                         assert_eq!(body.len() as u64, frame.length);
                     }
                     Owned::Frame(frame.length, frame.body.map(<[u8]>::to_vec))
                 }
-                Item::Ping(bytes) => {
+                Received::Ping(bytes) => {
                     assert!(bytes.len() <= 125);
                     Owned::Ping(bytes.to_vec())
                 }
-                Item::Close(code) => Owned::Close(code),
+                Received::Close(code) => Owned::Close(code),
             });
         }
         assert!(piece.is_empty());
@@ -65,7 +65,7 @@ fn pieces_as_whole(framing: &Framing, wanted: &ReadLimits, stream: &[u8], cuts: 
         match pair {
             (Owned::Frame(length, body), Owned::Frame(other, cut)) => {
                 assert_eq!(length, other);
-                if *length <= wanted.keep as u64 {
+                if *length <= wanted.kept_bytes_max as u64 {
                     assert!(body.is_some() && cut.is_some());
                 }
                 if let (Some(body), Some(cut)) = (body, cut) {
@@ -89,7 +89,7 @@ fn round_trip(framing: &Framing, wanted: &ReadLimits, input: &mut Input<'_>, cut
         let body = input.piece();
         // A body with a byte of the delimiter would end too early.
         let torn = delimiter.is_some_and(|bytes| body.iter().any(|byte| bytes.contains(byte)));
-        if body.len() as u64 <= framing.longest().min(wanted.longest) && !torn {
+        if body.len() as u64 <= framing.length_max().min(wanted.length_max) && !torn {
             framing.write(body, mask, &mut stream);
             bodies.push(body);
         }
@@ -115,7 +115,7 @@ fn round_trip(framing: &Framing, wanted: &ReadLimits, input: &mut Input<'_>, cut
             Owned::Frame(length, found) => {
                 assert_eq!(*length, body.len() as u64);
                 assert!(found.as_deref().is_none_or(|found| found == body));
-                assert!(found.is_some() || body.len() > wanted.keep);
+                assert!(found.is_some() || body.len() > wanted.kept_bytes_max);
             }
             other => panic!("{other:?}"),
         }
@@ -124,9 +124,9 @@ fn round_trip(framing: &Framing, wanted: &ReadLimits, input: &mut Input<'_>, cut
 
 fn wanted(input: &mut Input<'_>) -> ReadLimits {
     ReadLimits {
-        fixed: 0,
-        keep: usize::from(input.byte()) * 16,
-        longest: (u64::from(input.byte()) + 1) * 32,
+        unframed_length: 0,
+        kept_bytes_max: usize::from(input.byte()) * 16,
+        length_max: (u64::from(input.byte()) + 1) * 32,
     }
 }
 
@@ -181,10 +181,10 @@ const PROTOCOLS: &[&str] = &["janus-protocol", "b"];
 
 fn handshake(stream: &[u8], cuts: &Cuts) {
     let accepted = |pieces: &[&[u8]]| {
-        let (mut acceptance, mut taken) = (Acceptance::new(PROTOCOLS), 0);
+        let (mut acceptance, mut taken) = (ServerHandshake::new(PROTOCOLS), 0);
         for piece in pieces {
             let mut rest = *piece;
-            let answer = acceptance.take(&mut rest)?;
+            let answer = acceptance.read_request(&mut rest)?;
             taken += piece.len() - rest.len();
             if let Some(answer) = answer {
                 return Ok(Some((answer, taken)));
@@ -201,7 +201,7 @@ fn handshake(stream: &[u8], cuts: &Cuts) {
         );
     }
     let url = http1::Url::parse("http://h/a").expect("a URL");
-    let (mut upgrade, request) = Upgrade::begin(&url, PROTOCOLS, 1);
+    let (mut upgrade, request) = ClientHandshake::begin(&url, PROTOCOLS, 1);
     let (right, _) = accepted(&[&request])
         .expect("the request is valid")
         .expect("the request is complete");
@@ -210,7 +210,7 @@ fn handshake(stream: &[u8], cuts: &Cuts) {
     let mut taken = 0;
     for piece in cuts.pieces(&answer) {
         let mut rest = piece;
-        let done = upgrade.answered(&mut rest).expect("the answer is correct");
+        let done = upgrade.read_response(&mut rest).expect("the answer is correct");
         taken += piece.len() - rest.len();
         if done {
             break;
@@ -219,9 +219,9 @@ fn handshake(stream: &[u8], cuts: &Cuts) {
     assert_eq!(taken, right.len());
     assert_eq!(upgrade.protocol(), Some(PROTOCOLS[0]));
     let result = |pieces: &[&[u8]]| {
-        let (mut upgrade, _) = Upgrade::begin(&url, PROTOCOLS, 1);
+        let (mut upgrade, _) = ClientHandshake::begin(&url, PROTOCOLS, 1);
         for mut piece in pieces.iter().copied() {
-            match upgrade.answered(&mut piece) {
+            match upgrade.read_response(&mut piece) {
                 Ok(false) => {}
                 Ok(true) => return Ok(true),
                 // The text after the status depends on how much of the answer has arrived.
@@ -242,7 +242,7 @@ pub(super) fn templates(bytes: &[u8]) {
     let mut number = [0; 8];
     number[..4].copy_from_slice(&[input.byte(), input.byte(), 0, input.byte()]);
     number.rotate_left(usize::from(input.byte() % 8));
-    let filling = Filling {
+    let filling = PlaceholderValues {
         number: u64::from_le_bytes(number),
         nanos: u64::from_be_bytes(number),
         seed: 5,
@@ -251,15 +251,15 @@ pub(super) fn templates(bytes: &[u8]) {
         return;
     };
     // Otherwise, generating megabytes of random letters would take all the time.
-    if template.longest() > 100_000 {
+    if template.length_max() > 100_000 {
         return;
     }
     let mut out = Vec::new();
     template.write(&filling, &mut out);
     assert_eq!(out.len(), template.length(filling.number));
-    assert!(out.len() <= template.longest());
+    assert!(out.len() <= template.length_max());
     assert!(!template.is_text() || std::str::from_utf8(&out).is_ok());
-    if template.is_of_one_length() {
+    if template.has_fixed_length() {
         assert_eq!(template.length(u64::MAX), out.len());
     }
     let mut again = Vec::new();

@@ -7,12 +7,12 @@ use protocol::registry::RTMP_PROTOCOL;
 use protocol::rtmp::client::Client;
 use protocol::rtmp::codec::Malformed;
 use protocol::rtmp::codec::amf0::{Value, read_all};
-use protocol::rtmp::codec::chunk::{ChunkReader, HEAD, Item, MEDIA_MAX, MESSAGE_MAX};
-use protocol::rtmp::codec::handshake::{Handshake, Step};
-use protocol::rtmp::codec::link::metadata;
-use protocol::rtmp::codec::media::{Tag, time_code};
-use protocol::rtmp::codec::message::{Command, Event, Kind};
-use protocol::rtmp::codec::write::Head;
+use protocol::rtmp::codec::chunk::{ChunkReader, HEAD_BYTES_MAX, ReadMessage, MEDIA_BYTES_MAX, MESSAGE_BYTES_MAX};
+use protocol::rtmp::codec::handshake::{Handshake, HandshakeStep};
+use protocol::rtmp::codec::connection::parse_metadata;
+use protocol::rtmp::codec::media::{MediaHeader, find_time_code};
+use protocol::rtmp::codec::message::{Command, UserControlEvent, MessageType};
+use protocol::rtmp::codec::write::MessageHeader;
 use protocol::rtmp::config::ClientConfig;
 use protocol::session::{ChannelId, Context, Flows, Input as Heard, Outbox, Output, Session, Sinks};
 
@@ -32,27 +32,27 @@ fn read(pieces: &[&[u8]], keeps_media: bool) -> (Vec<Row>, Option<Malformed>) {
     for piece in pieces {
         let mut at = 0;
         loop {
-            match reader.next(piece, &mut at) {
-                Ok(Some(Item::Media(media))) => {
-                    assert!(media.head.len() <= HEAD.min(media.length as usize));
+            match reader.next_message(piece, &mut at) {
+                Ok(Some(ReadMessage::Media(media))) => {
+                    assert!(media.head.len() <= HEAD_BYTES_MAX.min(media.length as usize));
                     let tag = match media.video {
-                        true => Tag::of_video(media.head),
-                        false => Tag::of_audio(media.head),
+                        true => MediaHeader::parse_video(media.head),
+                        false => MediaHeader::parse_audio(media.head),
                     };
                     if let Some(tag) = tag {
-                        let _ = (media.head.get(tag.data..).and_then(time_code), tag.codec.map(|codec| codec.to_string()));
+                        let _ = (media.head.get(tag.data..).and_then(find_time_code), tag.codec.map(|codec| codec.to_string()));
                     }
                     if keeps_media {
-                        assert!(media.length <= MEDIA_MAX && media.body.len() == media.length as usize);
+                        assert!(media.length <= MEDIA_BYTES_MAX && media.body.len() == media.length as usize);
                     }
                     let kept = if keeps_media { media.body } else { media.head.to_vec() };
                     let kind = if media.video { 9 } else { 8 };
                     rows.push((kind, media.timestamp, media.stream, media.length, media.wire, kept));
                 }
-                Ok(Some(Item::Message(message))) => {
-                    assert!(message.payload.len() <= MESSAGE_MAX as usize);
+                Ok(Some(ReadMessage::Message(message))) => {
+                    assert!(message.payload.len() <= MESSAGE_BYTES_MAX as usize);
                     let length = message.payload.len() as u32;
-                    let row = (message.kind, message.timestamp, message.stream, length, message.wire, message.payload);
+                    let row = (message.type_id, message.timestamp, message.message_stream, length, message.wire_bytes, message.payload);
                     rows.push(row);
                 }
                 Ok(None) => break,
@@ -81,10 +81,10 @@ pub(crate) fn chunks(bytes: &[u8]) {
     let (mut stream, mut written) = (Vec::new(), Vec::new());
     // Both sides start with a chunk size of 128.
     while !input.is_empty() {
-        let kind = [Kind::Audio, Kind::Video, Kind::Data, Kind::Command][usize::from(input.byte() % 4)];
+        let kind = [MessageType::Audio, MessageType::Video, MessageType::Data, MessageType::Command][usize::from(input.byte() % 4)];
         let timestamp = u32::from_be_bytes([input.byte(), input.byte(), input.byte(), input.byte()]);
         let payload = input.piece();
-        let head = Head {
+        let head = MessageHeader {
             chunk_stream: 3 + input.byte() % 60,
             kind,
             timestamp,
@@ -92,8 +92,8 @@ pub(crate) fn chunks(bytes: &[u8]) {
         };
         let before = stream.len();
         head.write(&[payload], 128, &mut stream);
-        assert_eq!(stream.len() - before, head.written(payload.len(), 128));
-        written.push((kind.number(), timestamp, head.stream, payload.len(), payload));
+        assert_eq!(stream.len() - before, head.wire_bytes(payload.len(), 128));
+        written.push((kind.id(), timestamp, head.stream, payload.len(), payload));
     }
     let (rows, wrong) = read(&cuts.pieces(&stream), true);
     assert_eq!(wrong, None);
@@ -123,14 +123,14 @@ pub(crate) fn amf(bytes: &[u8]) {
         }
     }
     for amf3 in [false, true] {
-        if let Ok(command) = Command::read(bytes, amf3) {
-            let _ = (command.information("code"), Command::read(&command.to_bytes(), false));
+        if let Ok(command) = Command::parse(bytes, amf3) {
+            let _ = (command.information_property("code"), Command::parse(&command.to_bytes(), false));
         }
     }
-    if let Ok(event) = Event::read(bytes) {
-        assert_eq!(Event::read(&event.to_bytes()), Ok(event));
+    if let Ok(event) = UserControlEvent::parse(bytes) {
+        assert_eq!(UserControlEvent::parse(&event.to_bytes()), Ok(event));
     }
-    let _ = metadata(bytes);
+    let _ = parse_metadata(bytes);
 }
 
 fn shake(pieces: &[&[u8]], server: bool) -> (Vec<u8>, usize, Result<bool, Malformed>) {
@@ -142,10 +142,10 @@ fn shake(pieces: &[&[u8]], server: bool) -> (Vec<u8>, usize, Result<bool, Malfor
     for piece in pieces {
         let mut at = 0;
         loop {
-            match own.take(piece, &mut at) {
-                Ok(Step::Send(bytes)) => sent.extend_from_slice(&bytes),
-                Ok(Step::More) => break,
-                Ok(Step::Done) => return (sent, taken + at, Ok(true)),
+            match own.receive(piece, &mut at) {
+                Ok(HandshakeStep::Send(bytes)) => sent.extend_from_slice(&bytes),
+                Ok(HandshakeStep::NeedMore) => break,
+                Ok(HandshakeStep::Done) => return (sent, taken + at, Ok(true)),
                 Err(malformed) => return (sent, 0, Err(malformed)),
             }
         }
@@ -211,7 +211,7 @@ pub(crate) fn session(bytes: &[u8]) {
     let local = "10.0.0.2:4000".parse().expect("an address");
     let (hello, _) = handle(Heard::Opened { channel, local, remote: None }, 2);
     let mut server = Handshake::server(2);
-    let Ok(Step::Send(answer)) = server.take(&hello, &mut 0) else {
+    let Ok(HandshakeStep::Send(answer)) = server.receive(&hello, &mut 0) else {
         panic!("the client's hello gets a response");
     };
     let hear = |bytes| Heard::Bytes { channel, bytes, at: Time::from_nanos(3), runs: &[] };

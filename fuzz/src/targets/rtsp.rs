@@ -1,13 +1,13 @@
 //! RTSP: the byte stream of a connection, header fields and session descriptions.
 
 use protocol::auth::{
-    Accepts, Algorithm, Answer, Authenticator, Verifier, parse_challenges, parse_params,
+    AcceptedScheme, Algorithm, ChallengeOutcome, Authenticator, Verifier, parse_challenges, parse_params,
 };
 use protocol::media::sdp::Description;
 use protocol::rtsp::codec::{
-    Decoder, FRAME_KEPT, Headers, Item, LASTING, MAX_BODY, MAX_HEAD, Request, Response,
+    Decoder, SPLIT_FRAME_KEPT, Headers, Item, BUFFER_KEPT_MAX, MAX_BODY, MAX_HEAD, Request, Response,
 };
-use protocol::rtsp::headers::{Range, RtpInfo, Session, Transport, parse_cseq, parse_methods};
+use protocol::rtsp::headers::{Range, RtpInfo, SessionHeader, Transport, parse_cseq, parse_methods};
 use protocol::rtsp::url::Url;
 
 use crate::input::{Input, text};
@@ -38,7 +38,7 @@ fn decode(pieces: &[&[u8]]) -> (Vec<Owned>, bool) {
                 Item::Request(request) => Owned::Request(request),
                 Item::Response(response) => Owned::Response(response),
                 Item::Garbage { bytes } => Owned::Garbage(bytes),
-                Item::Malformed(malformed) => Owned::Malformed(malformed.what),
+                Item::Malformed(malformed) => Owned::Malformed(malformed.reason),
             };
             match (items.last_mut(), item) {
                 (Some(Owned::Garbage(sum)), Owned::Garbage(bytes)) => *sum += bytes,
@@ -48,7 +48,7 @@ fn decode(pieces: &[&[u8]]) -> (Vec<Owned>, bool) {
         if fed.is_err() {
             return (items, true);
         }
-        assert!(decoder.kept() <= MAX_HEAD + MAX_BODY + LASTING);
+        assert!(decoder.buffered() <= MAX_HEAD + MAX_BODY + BUFFER_KEPT_MAX);
     }
     (items, false)
 }
@@ -57,8 +57,8 @@ fn decode(pieces: &[&[u8]]) -> (Vec<Owned>, bool) {
 fn frame(channel: u8, payload: &[u8], length: usize) -> Owned {
     assert!(payload.len() <= length);
     let in_part =
-        length > FRAME_KEPT && payload[0] & 0xe0 == 0x80 && !(192..=223).contains(&payload[1]);
-    let wanted = if in_part { FRAME_KEPT } else { length };
+        length > SPLIT_FRAME_KEPT && payload[0] & 0xe0 == 0x80 && !(192..=223).contains(&payload[1]);
+    let wanted = if in_part { SPLIT_FRAME_KEPT } else { length };
     Owned::Frame(channel, payload[..wanted].to_vec(), length)
 }
 
@@ -136,9 +136,9 @@ fn field(value: &str) {
         let again = Range::parse(&written).map(|range| range.to_string());
         assert_eq!(again, Some(written));
     }
-    if let Some(session) = Session::parse(value) {
+    if let Some(session) = SessionHeader::parse(value) {
         let written = session.to_string();
-        assert_eq!(Session::parse(&written), Some(session), "{written}");
+        assert_eq!(SessionHeader::parse(&written), Some(session), "{written}");
     }
     for info in RtpInfo::parse_all(value) {
         let written = info.to_string();
@@ -159,9 +159,9 @@ pub(super) fn headers(bytes: &[u8]) {
     let url = Url::parse("rtsp://user:secret@h/a").expect("a URL");
     let credentials = url.credentials().expect("it has some").clone();
     let accepts = vec![
-        Accepts::Digest(Algorithm::Sha256),
-        Accepts::Digest(Algorithm::Md5),
-        Accepts::Basic,
+        AcceptedScheme::Digest(Algorithm::Sha256),
+        AcceptedScheme::Digest(Algorithm::Md5),
+        AcceptedScheme::Basic,
     ];
     let verifier = Verifier::new("a realm", credentials.clone(), accepts);
     verifier.verify(Some(&value), "PLAY", "rtsp://h/a", "nonce");
@@ -170,7 +170,7 @@ pub(super) fn headers(bytes: &[u8]) {
     for line in value.split('\n') {
         headers.push("WWW-Authenticate", line);
     }
-    if client.challenged(&headers, false, false) == Answer::Retry {
+    if client.handle_challenges(&headers, false, false) == ChallengeOutcome::Retry {
         let answer = client
             .authorize("PLAY", "rtsp://h/a")
             .expect("the client has an answer");
@@ -186,7 +186,7 @@ pub(super) fn sdp(bytes: &[u8]) {
     let _ = description.length();
     assert!(description.medias.len() <= bytes.len() / 2);
     for media in &description.medias {
-        let _ = (media.clock_rate(), media.is_h264(), media.refuses_reports());
+        let _ = (media.clock_rate(), media.is_h264(), media.refuses_receiver_reports());
         assert!(media.payload_types().len() <= bytes.len());
     }
 }

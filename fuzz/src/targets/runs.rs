@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use measure::{Catalogue, Grounds, Recorder, Time, Verdict};
+use measure::{Catalogue, VerdictInput, Recorder, Time, Verdict};
 use protocol::registry::PROTOCOLS;
-use protocol::remote_receiver::messages::{Asked, LINE_MAX, Lines, Said, line};
+use protocol::remote_receiver::messages::{ClientMessage, LINE_MAX, LineSplitter, ReceiverMessage, to_line};
 use protocol::remote_receiver::{Receiver, Secret, Terms, proof};
 use protocol::session::{ChannelId, Context, Flows, Input as Event, Output, Session, Sinks};
 use runfile::{
@@ -25,7 +25,7 @@ pub(super) fn apart_lines(bytes: &[u8]) {
     let cuts = input.cuts();
     let stream = input.rest();
     let read = |pieces: &[&[u8]]| {
-        let (mut lines, mut found) = (Lines::default(), Vec::new());
+        let (mut lines, mut found) = (LineSplitter::default(), Vec::new());
         for piece in pieces {
             if lines
                 .feed(piece, most, |line| found.push(line.to_vec()))
@@ -42,12 +42,12 @@ pub(super) fn apart_lines(bytes: &[u8]) {
     assert_eq!(whole, cut);
     for found in whole {
         assert!(found.len() <= most);
-        if let Ok(asked) = serde_json::from_slice::<Asked>(&found) {
-            let again = serde_json::from_slice::<Asked>(&line(&asked));
+        if let Ok(asked) = serde_json::from_slice::<ClientMessage>(&found) {
+            let again = serde_json::from_slice::<ClientMessage>(&to_line(&asked));
             assert_eq!(again.expect("as written"), asked);
         }
-        if let Ok(said) = serde_json::from_slice::<Said>(&found) {
-            let again = serde_json::from_slice::<Said>(&line(&said));
+        if let Ok(said) = serde_json::from_slice::<ReceiverMessage>(&found) {
+            let again = serde_json::from_slice::<ReceiverMessage>(&to_line(&said));
             assert_eq!(again.expect("as written"), said);
         }
     }
@@ -101,7 +101,7 @@ pub(super) fn apart_session(bytes: &[u8]) {
     let mut said = Vec::new();
     if knows {
         let proof = proof(&secret, &terms.challenge(7));
-        said = line(&Asked::Proof { proof });
+        said = to_line(&ClientMessage::Proof { proof });
     }
     said.extend_from_slice(input.rest());
     for piece in cuts.pieces(&said) {
@@ -235,7 +235,7 @@ fn base() -> &'static [u8] {
             reason: Some("refused".to_owned()),
             ..ClientRow::default()
         });
-        file.verdict(&Verdict::decide(&[], Grounds::default()), &[]);
+        file.verdict(&Verdict::decide(&[], VerdictInput::default()), &[]);
         file.finish().expect("the folder can be written");
         let bytes = std::fs::read(path).expect("it was just written");
         let _ = std::fs::remove_file(path);

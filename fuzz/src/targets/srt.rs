@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use measure::Time;
 use protocol::srt::arq::TsbpdConfig;
-use protocol::srt::arq::receiver::{Delivery, Receiver, ReceiverConfig, Verdict};
+use protocol::srt::arq::receiver::{Delivery, Receiver, ReceiverConfig, PacketStatus};
 use protocol::srt::arq::sender::{Bandwidth, Sender, SenderConfig};
-use protocol::srt::codec::packet::{Control, HEADER, LossRange, Packet, destination, is_data};
-use protocol::srt::messages::{Messages, Outcome};
+use protocol::srt::codec::packet::{Control, HEADER, LossRange, Packet, destination_socket_id, is_data};
+use protocol::srt::messages::{MessageTracker, MessageOutcome};
 use protocol::srt::seq::{SeqNumber, SocketClock};
 
 use crate::input::Input;
@@ -22,7 +22,7 @@ pub(crate) fn packets(bytes: &[u8]) {
     let Ok(packet) = Packet::parse(bytes) else {
         return;
     };
-    assert!(destination(bytes).is_some());
+    assert!(destination_socket_id(bytes).is_some());
     match packet {
         Packet::Data(header, payload) => {
             assert!(is_data(bytes));
@@ -78,21 +78,21 @@ pub(crate) fn receiver(bytes: &[u8]) {
     });
     let (mut now, mut out) = (START, Vec::new());
     let mut last: Option<SeqNumber> = None;
-    let mut messages = Messages::default();
+    let mut messages = MessageTracker::default();
     let (mut whole, mut in_messages) = (0, 0);
     while !input.is_empty() {
         let datagram = datagrams(&mut input, &mut now);
         let mut told = |outcome| {
-            if let Outcome::Whole(message) = outcome {
+            if let MessageOutcome::Whole(message) = outcome {
                 whole += 1;
                 in_messages += message.bytes;
             }
         };
         match Packet::parse(&datagram) {
             Ok(Packet::Data(header, payload)) => {
-                if let Verdict::New { .. } = receiver.data(&header, payload, now) {
+                if let PacketStatus::New { .. } = receiver.data(&header, payload, now) {
                     let behind = receiver.acknowledged();
-                    messages.packet(&header, payload.len(), now, behind, &mut told);
+                    messages.add_packet(&header, payload.len(), now, behind, &mut told);
                 }
             }
             Ok(Packet::Control(header, control)) => {
@@ -101,7 +101,7 @@ pub(crate) fn receiver(bytes: &[u8]) {
             }
             Err(_) => {}
         }
-        assert!(messages.open() <= 1024);
+        assert!(messages.open_count() <= 1024);
         while let Some(packet) = receiver.deliver(now) {
             assert!(packet.due <= now);
             assert!(last.is_none_or(|last| last.is_before(packet.sequence)));
@@ -140,9 +140,9 @@ pub(crate) fn sender(bytes: &[u8]) {
         message_ttl: Some(LATENCY),
         bandwidth: match settings & 3 {
             0 => Bandwidth::Unlimited,
-            1 => Bandwidth::Most(100_000),
+            1 => Bandwidth::Fixed(100_000),
             _ => Bandwidth::Input {
-                least: 0,
+                rate_min: 0,
                 overhead_percent: 25,
             },
         },

@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use measure::Time;
-use protocol::srt::codec::handshake::{Extension, Handshake, Kind, Rejection, write_extension, write_text};
+use protocol::srt::codec::handshake::{Extension, Handshake, HandshakeType, Rejection, write_extension, write_text};
 use protocol::srt::codec::packet::{Control, ControlHeader, HEADER};
 use protocol::srt::codec::stream_id::AccessControl;
 use protocol::srt::crypto::Secret;
 use protocol::srt::crypto::key_material::KeyMaterial;
-use protocol::srt::handshake::{Caller, Heard, Listener, ListenerConfig, Rendezvous, Settings};
+use protocol::srt::handshake::{Caller, ListenerResult, Listener, ListenerConfig, Rendezvous, HandshakeSettings};
 use protocol::srt::seq::{SeqNumber, SocketClock};
 
 use crate::input::Input;
@@ -17,11 +17,11 @@ use crate::input::Input;
 const START: Time = Time::from_nanos(1_000_000_000);
 const OWN: u32 = 7;
 
-fn settings() -> Settings {
+fn settings() -> HandshakeSettings {
     let ip = [127, 0, 0, 1].into();
-    Settings {
+    HandshakeSettings {
         secret: Secret::new("a passphrase of the test").ok(),
-        ..Settings::live(OWN, SeqNumber::new(5), SocketClock::new(START), ip, 3)
+        ..HandshakeSettings::live(OWN, SeqNumber::new(5), SocketClock::new(START), ip, 3)
     }
 }
 
@@ -95,7 +95,7 @@ fn datagram(input: &mut Input<'_>, now: &mut Time) -> Vec<u8> {
 }
 
 /// Writes everything that is due now: at most two datagrams.
-fn say(now: Time, mut write_next: impl FnMut(Time, &mut Vec<u8>) -> bool) {
+fn drain_transmits(now: Time, mut write_next: impl FnMut(Time, &mut Vec<u8>) -> bool) {
     let mut out = Vec::new();
     for _ in 0..3 {
         let before = out.len();
@@ -110,7 +110,7 @@ fn say(now: Time, mut write_next: impl FnMut(Time, &mut Vec<u8>) -> bool) {
 fn caller(input: &mut Input<'_>) {
     let (mut caller, mut now, mut ended) = (Caller::new(settings(), None, START), START, 0);
     while !input.is_empty() {
-        say(now, |now, out| caller.write_next(now, out));
+        drain_transmits(now, |now, out| caller.write_next(now, out));
         caller.handle(&datagram(input, &mut now), now);
         ended += usize::from(caller.outcome().is_some());
     }
@@ -124,11 +124,11 @@ fn rendezvous(input: &mut Input<'_>) {
     let mut end = Rendezvous::new(settings(), None, START);
     let (mut now, mut ended) = (START, 0);
     while !input.is_empty() {
-        say(now, |now, out| end.write_next(now, out));
+        drain_transmits(now, |now, out| end.write_next(now, out));
         end.handle(&datagram(input, &mut now), now);
         ended += usize::from(end.outcome().is_some());
     }
-    say(now + Duration::from_secs(4), |now, out| end.write_next(now, out));
+    drain_transmits(now + Duration::from_secs(4), |now, out| end.write_next(now, out));
     ended += usize::from(end.outcome().is_some());
     assert_eq!(ended, 1);
     assert_eq!(end.due(), Time::NEVER);
@@ -154,10 +154,10 @@ fn listener(input: &mut Input<'_>) {
         }
         let mut answer = Vec::new();
         match listener.handle(from, &bytes, now, &mut answer) {
-            Heard::Ignored => assert!(answer.is_empty()),
+            ListenerResult::Ignored => assert!(answer.is_empty()),
             // The response must not amplify traffic to a forged source address.
-            Heard::Answered => assert!(answer.len() <= bytes.len()),
-            Heard::Request(request) => {
+            ListenerResult::Answered => assert!(answer.len() <= bytes.len()),
+            ListenerResult::Request(request) => {
                 request.reject(Rejection::FORBIDDEN, now, &mut answer);
                 answer.clear();
                 let accepted = request.accept(&settings(), now, &mut answer);
@@ -180,7 +180,7 @@ fn cookie(listener: &Listener, from: SocketAddr, now: Time) -> [u8; 4] {
         initial_sequence: 0,
         mtu: 1500,
         flow_window: 8192,
-        kind: Kind::Induction,
+        kind: HandshakeType::Induction,
         socket_id: 9,
         cookie: 0,
         peer_ip: [0; 16],

@@ -11,7 +11,7 @@ use protocol::session::{
 };
 use protocol::srt::client::Client;
 use protocol::srt::config::ClientConfig;
-use protocol::srt::handshake::{Heard as Hears, Listener, ListenerConfig, Settings};
+use protocol::srt::handshake::{ListenerResult as Hears, Listener, ListenerConfig, HandshakeSettings};
 use protocol::srt::seq::{SeqNumber, SocketClock};
 use protocol::srt::server::{Server, ServerConfig};
 
@@ -20,7 +20,7 @@ use crate::input::Input;
 const CHANNEL: ChannelId = ChannelId(0);
 
 /// A session with what its context needs.
-struct Played<S> {
+struct SessionUnderTest<S> {
     session: S,
     recorder: Recorder,
     sinks: Sinks,
@@ -28,9 +28,9 @@ struct Played<S> {
     now: Time,
 }
 
-impl<S: Session> Played<S> {
-    fn new(session: S) -> Played<S> {
-        Played {
+impl<S: Session> SessionUnderTest<S> {
+    fn new(session: S) -> SessionUnderTest<S> {
+        SessionUnderTest {
             session,
             recorder: Recorder::new(SRT_PROTOCOL.catalogue),
             sinks: Sinks::default(),
@@ -89,7 +89,7 @@ pub(crate) fn session(bytes: &[u8]) {
 fn client(input: &mut Input<'_>, messages: bool) {
     let config = ClientConfig { messages, ..ClientConfig::default() };
     let client = Client::new(config, "srt://10.0.0.1:9000", 1).expect("a URL");
-    let mut client = Played::new(client);
+    let mut client = SessionUnderTest::new(client);
     let from = "10.0.0.1:9000".parse().expect("an address");
     let clock = SocketClock::new(Time::ZERO);
     let listener = Listener::new(ListenerConfig { secret: 1, clock, advertised_key: None });
@@ -102,7 +102,7 @@ fn client(input: &mut Input<'_>, messages: bool) {
         let mut answer = Vec::new();
         if let Hears::Request(request) = listener.handle(local, &hello, client.now, &mut answer) {
             socket = request.peer_socket_id();
-            let settings = Settings::live(8, SeqNumber::new(0), clock, local.ip(), 1);
+            let settings = HandshakeSettings::live(8, SeqNumber::new(0), clock, local.ip(), 1);
             let settings = if messages { settings.messages() } else { settings };
             request.accept(&settings, client.now, &mut answer).expect("the settings match");
         }
@@ -138,8 +138,8 @@ fn server(input: &mut Input<'_>) {
         match endpoint.route(now, &heard, true, &mut answer) {
             // A response is no larger than the request, except for what a header needs.
             Route::Answer => assert!(answer.len() <= bytes.len().max(64) + 16),
-            Route::Accept(peer, _) => endpoint.ended(peer),
-            Route::Session(_) | Route::Drop => {}
+            Route::Accept(peer, _) => endpoint.session_ended(peer),
+            Route::Session(_) | Route::Discard => {}
         }
     }
 }

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use measure::Threshold;
 use measure::units::{BitRate, Frequency, Ratio, Size, TimeSpan, parse_quantity};
 use protocol::registry::PROTOCOLS;
-use protocol::source::Target as SourceTarget;
+use protocol::source::Destination as SourceTarget;
 use protocol::{http1, messages, rtsp};
 use scenario::{Overrides, Plan, ServerEntry};
 
@@ -45,7 +45,7 @@ pub(super) fn server_entry(bytes: &[u8]) {
 }
 
 /// Checks that a displayed value parses to the same value.
-fn same<T: FromStr + Display>(line: &str) {
+fn check_round_trip<T: FromStr + Display>(line: &str) {
     if let Ok(value) = line.parse::<T>() {
         let written = value.to_string();
         let Ok(again) = written.parse::<T>() else {
@@ -76,11 +76,11 @@ pub(super) fn thresholds(bytes: &[u8]) {
             let written = quantity.to_string();
             assert!(parse_quantity(&written).is_ok(), "{line:?}: {written:?}");
         }
-        same::<TimeSpan>(line);
-        same::<BitRate>(line);
-        same::<Size>(line);
-        same::<Ratio>(line);
-        same::<Frequency>(line);
+        check_round_trip::<TimeSpan>(line);
+        check_round_trip::<BitRate>(line);
+        check_round_trip::<Size>(line);
+        check_round_trip::<Ratio>(line);
+        check_round_trip::<Frequency>(line);
     }
 }
 
@@ -98,10 +98,10 @@ pub(super) fn urls(bytes: &[u8]) {
             let zone = url.host().strip_prefix(again.host());
             assert!(zone.is_some_and(|zone| zone.is_empty() || zone.starts_with('%')));
             assert_eq!(again.port(), url.port());
-            assert!(rtsp::url::same(url.as_str(), url.as_str()));
+            assert!(rtsp::url::same_stream(url.as_str(), url.as_str()));
             let _ = (url.stream_name(), url.target().len());
-            let base = rtsp::url::base(Some(line), None, &url);
-            let control = rtsp::url::control(&base, Some(line));
+            let base = rtsp::url::control_base(Some(line), None, &url);
+            let control = rtsp::url::resolve_control(&base, Some(line));
             assert!(control.len() <= base.len() + line.len() + 1);
             assert!(!url.to_string().contains('\n'));
         }
@@ -110,7 +110,7 @@ pub(super) fn urls(bytes: &[u8]) {
             let again = http1::Url::parse(&shown).expect("it was parsed before");
             // Requests contain no zone.
             assert!(
-                again.is_same_place(&url) || url.host().contains('%'),
+                again.is_same_resource(&url) || url.host().contains('%'),
                 "{shown}"
             );
             assert_eq!(again.target(), url.target());
@@ -128,7 +128,7 @@ pub(super) fn urls(bytes: &[u8]) {
             assert!(!target.to_string().contains('\n'));
             assert!(target.path().is_none() || !target.is_secure());
         }
-        same::<SourceTarget>(line);
+        check_round_trip::<SourceTarget>(line);
         if let Ok(urls) = scenario::expand_urls(&[line.to_owned()]) {
             assert!(!urls.is_empty());
         }

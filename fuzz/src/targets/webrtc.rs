@@ -8,9 +8,9 @@ use std::time::Duration;
 use measure::Time;
 use protocol::webrtc::certificate::Certificate;
 use protocol::webrtc::extension;
-use protocol::webrtc::feedback::{Arrivals, Message, Missing, messages};
+use protocol::webrtc::feedback::{Arrivals, Message, NackTracker, messages};
 use protocol::webrtc::peer::{Peer, PeerConfig, PeerState, Received};
-use protocol::webrtc::sdp::{AnswerConfig, Candidate, Fragment, SdpReason, SessionDescription};
+use protocol::webrtc::sdp::{AnswerConfig, Candidate, SdpFragment, SdpReason, SessionDescription};
 use protocol::webrtc::srtp::{SrtpError, SrtpKeys, SrtpProfile};
 
 use crate::input::Input;
@@ -36,7 +36,7 @@ pub(crate) fn sdp(bytes: &[u8]) {
     if let Ok(candidate) = text.parse::<Candidate>() {
         assert_eq!(candidate.to_string().parse(), Ok(candidate));
     }
-    let fragment = Fragment::parse(text);
+    let fragment = SdpFragment::parse(text);
     assert!(fragment.candidates.len() <= 500);
     let Ok(read) = SessionDescription::parse(text) else {
         return;
@@ -73,7 +73,7 @@ pub(crate) fn feedback(bytes: &[u8]) {
     for message in messages(bytes).flatten() {
         match message {
             Message::Nack { missing, .. } => assert!(missing.len() <= 17 * bytes.len() / 4),
-            Message::FullIntra { demands, .. } => assert!(demands.len() <= bytes.len() / 8),
+            Message::FullIntra { requests: demands, .. } => assert!(demands.len() <= bytes.len() / 8),
             Message::Remb { sources, .. } => assert!(sources.len() <= 255),
             Message::TransportCc(message) => {
                 let mut written = Vec::new();
@@ -84,21 +84,21 @@ pub(crate) fn feedback(bytes: &[u8]) {
         }
     }
     for id in 0..=255 {
-        if let Some(data) = extension::find(bytes, id) {
+        if let Some(data) = extension::find_element(bytes, id) {
             assert!(data.len() < bytes.len());
         }
     }
     let mut input = Input::new(bytes);
-    let (mut missing, mut arrivals) = (Missing::new(Duration::ZERO), Arrivals::default());
+    let (mut missing, mut arrivals) = (NackTracker::new(Duration::ZERO), Arrivals::default());
     let (mut now, mut asked, mut out) = (START, Vec::new(), Vec::new());
     while !input.is_empty() {
         now += Duration::from_micros(u64::from(input.byte()) * 37);
         let number = u16::from_be_bytes([input.byte(), input.byte()]);
-        missing.packet(number, now);
-        arrivals.packet(number, now);
+        missing.record_arrival(number, now);
+        arrivals.record_arrival(number, now);
         if number & 15 == 0 {
             asked.clear();
-            missing.take_due(now, &mut asked);
+            missing.take_requests(now, &mut asked);
             assert!(asked.len() <= 1000);
             out.clear();
             let mut before = 0;
@@ -124,7 +124,7 @@ pub(crate) fn srtp(bytes: &[u8]) {
     let profile = SrtpProfile::ALL[usize::from(input.byte() % 3)];
     let material = vec![7; 2 * (profile.key_length() + profile.salt_length())];
     let keys = |client| {
-        SrtpKeys::exported(profile, &material, client).expect("the material has the right length")
+        SrtpKeys::from_exported(profile, &material, client).expect("the material has the right length")
     };
     let (here, there) = (keys(true), keys(false));
     let (mut sealer, mut opener) = (here.rtp_sealer(), there.rtp_opener());

@@ -7,13 +7,13 @@ use std::time::Duration;
 use measure::{Recorder, Time};
 use protocol::registry::WEBRTC_PROTOCOL;
 use protocol::session::{
-    ChannelError, ChannelId, Closed, Context, Flows, Input as Heard, Open, Outbox, Output, Session,
+    ChannelError, ChannelId, CloseReason, Context, Flows, Input as Heard, Open, Outbox, Output, Session,
     Sinks,
 };
 use protocol::webrtc::certificate::Certificate;
 use protocol::webrtc::client::Client;
 use protocol::webrtc::config::ClientConfig;
-use protocol::websocket::{self, Acceptance};
+use protocol::websocket::{self, ServerHandshake};
 
 use crate::input::Input;
 
@@ -33,7 +33,7 @@ const SOCKETS: usize = 64;
 /// of a room.
 const SAID_MAX: usize = 64 * 1024;
 
-struct Played {
+struct ClientUnderTest {
     client: Client,
     recorder: Recorder,
     sinks: Sinks,
@@ -49,7 +49,7 @@ struct Played {
     ended: bool,
 }
 
-impl Played {
+impl ClientUnderTest {
     fn hear(&mut self, heard: Heard<'_>) {
         if self.ended {
             return;
@@ -112,9 +112,9 @@ impl Played {
 
     /// Accepts the client's WebSocket upgrade, if it sent one.
     fn accept(&mut self) {
-        let mut acceptance = Acceptance::new(&["janus-protocol"]);
+        let mut acceptance = ServerHandshake::new(&["janus-protocol"]);
         let said = std::mem::take(&mut self.said);
-        if let Ok(Some(answer)) = acceptance.take(&mut &said[..]) {
+        if let Ok(Some(answer)) = acceptance.read_request(&mut &said[..]) {
             self.bytes(&answer);
         }
     }
@@ -128,7 +128,7 @@ pub(crate) fn client(bytes: &[u8]) {
     let kind = usize::from(input.byte() & 3);
     let config = ClientConfig::default();
     let client = Client::new(config, URLS[kind], 1, certificate.clone()).expect("a URL");
-    let mut played = Played {
+    let mut played = ClientUnderTest {
         client,
         recorder: Recorder::new(WEBRTC_PROTOCOL.catalogue),
         sinks: Sinks::default(),
@@ -165,7 +165,7 @@ pub(crate) fn client(bytes: &[u8]) {
             }
             [b'-', ..] => {
                 if let Some(channel) = played.signalling.take() {
-                    played.hear(Heard::Closed { channel, how: Closed::End });
+                    played.hear(Heard::Closed { channel, reason: CloseReason::End });
                 }
             }
             text if kind < 2 => {

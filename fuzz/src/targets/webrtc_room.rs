@@ -6,17 +6,17 @@ use std::sync::Arc;
 
 use measure::{Catalogue, Recorder, Time};
 use protocol::session::{
-    ChannelId, Closed, Context, Datagram, Endpoint, Flows, Input as Heard, Outbox, Output, Route,
+    ChannelId, CloseReason, Context, Datagram, Endpoint, Flows, Input as Heard, Outbox, Output, Route,
     Session, Sinks,
 };
 use protocol::webrtc::certificate::Certificate;
 use protocol::webrtc::peer::{Peer, PeerConfig, PeerState};
 use protocol::webrtc::sdp::{
-    AnswerConfig, Direction, Feedback, MediaKind, OfferConfig, OfferedMedia, SessionDescription,
+    AnswerConfig, Direction, FeedbackTypes, MediaKind, OfferConfig, OfferedMedia, SessionDescription,
     known,
 };
 use protocol::webrtc::server::{Server, ServerConfig};
-use protocol::websocket::{self, Assembly, Item, Limits, Upgrade};
+use protocol::websocket::{self, Reassembler, Received, Limits, ClientHandshake};
 use serde_json::{Value, json};
 
 use crate::input::{Input, text};
@@ -33,7 +33,7 @@ const SESSIONS: usize = 20;
 /// Maximum number of steps of an input.
 const STEPS: usize = 60;
 
-const LIMITS: Limits = Limits { keep: 1 << 20, longest: 1 << 20 };
+const LIMITS: Limits = Limits { keep_max: 1 << 20, length_max: 1 << 20 };
 
 struct Kept {
     server: Server,
@@ -41,7 +41,7 @@ struct Kept {
     offer: String,
     certificate: Arc<Certificate>,
     /// Publishes in room 1 for all inputs, so that there is something to receive.
-    _publisher: (Person, Carried),
+    _publisher: (Participant, ServerPeer),
     /// The number of the publisher's feed.
     feed: u64,
 }
@@ -54,14 +54,14 @@ thread_local! {
 pub(crate) fn room(bytes: &[u8]) {
     KEPT.with_borrow_mut(|kept| {
         let kept = kept.get_or_insert_with(|| {
-            let config = ServerConfig { sessions: SESSIONS, ..ServerConfig::default() };
+            let config = ServerConfig { sessions_max: SESSIONS, ..ServerConfig::default() };
             let server = Server::new(config).expect("its media can be made");
             let certificate = Arc::new(Certificate::generate(1));
             let (_, offer) = offer(&certificate);
             let (publisher, feed) = publish(&server, &certificate);
             Kept { server, offer, certificate, _publisher: publisher, feed }
         });
-        let mut people = [0, 1].map(|seed| Person::new(&kept.server, seed));
+        let mut people = [0, 1].map(|seed| Participant::new(&kept.server, seed));
         let mut input = Input::new(bytes);
         for _ in 0..STEPS {
             if input.is_empty() {
@@ -70,31 +70,31 @@ pub(crate) fn room(bytes: &[u8]) {
             let who = usize::from(input.byte() & 1);
             let message = people[who].message(&mut input, kept);
             people[who].say(&message);
-            tell(&mut people);
+            deliver_messages(&mut people);
         }
         for who in 0..2 {
-            people[who].hear(Heard::Closed { channel: CHANNEL, how: Closed::End });
+            people[who].hear(Heard::Closed { channel: CHANNEL, reason: CloseReason::End });
             assert!(people[who].ended, "a closed connection ends its session");
-            tell(&mut people);
+            deliver_messages(&mut people);
         }
         // All PeerConnections are free again.
-        let mut last = Person::new(&kept.server, 7);
+        let mut last = Participant::new(&kept.server, 7);
         last.publishes(&kept.offer);
-        last.hear(Heard::Closed { channel: CHANNEL, how: Closed::End });
+        last.hear(Heard::Closed { channel: CHANNEL, reason: CloseReason::End });
     });
 }
 
 /// Publishes in room 1. Returns the participant with its PeerConnection, and the number of the
 /// feed.
-fn publish(server: &Server, certificate: &Arc<Certificate>) -> ((Person, Carried), u64) {
+fn publish(server: &Server, certificate: &Arc<Certificate>) -> ((Participant, ServerPeer), u64) {
     let (mut peer, offer) = offer(certificate);
-    let mut person = Person::new(server, 8);
+    let mut person = Participant::new(server, 8);
     let answer = person.publishes(&offer);
     let answer = SessionDescription::parse(&answer).expect("the server's answer is valid");
     let theirs = answer.transport().expect("the server's transport is valid");
     peer.set_remote(NOW, &theirs).expect("the transport is accepted");
     let (endpoint, catalogue) = (server.endpoint(0), server.catalogue());
-    let mut carried = Carried { endpoint, catalogue, session: None };
+    let mut carried = ServerPeer { endpoint, catalogue, session: None };
     for _ in 0..50 {
         let mut datagram = Vec::new();
         while peer.poll_transmit(&mut datagram).is_some() {
@@ -107,21 +107,21 @@ fn publish(server: &Server, certificate: &Arc<Certificate>) -> ((Person, Carried
     }
     assert_eq!(peer.state(), PeerState::Connected, "datagrams are not lost here");
     // The room announces its publishers to a new participant.
-    let mut second = Person::new(server, 9);
+    let mut second = Participant::new(server, 9);
     second.enters();
     let feed = second.feed.expect("the feed is announced");
-    second.hear(Heard::Closed { channel: CHANNEL, how: Closed::End });
+    second.hear(Heard::Closed { channel: CHANNEL, reason: CloseReason::End });
     ((person, carried), feed)
 }
 
 /// The server's side of a PeerConnection.
-struct Carried {
+struct ServerPeer {
     endpoint: Box<dyn Endpoint>,
     catalogue: Catalogue,
     session: Option<(Box<dyn Session>, Recorder, Sinks, Flows)>,
 }
 
-impl Carried {
+impl ServerPeer {
     /// Handles a datagram and returns the responses.
     fn carry(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
         let datagram = Datagram { from: CLIENT.into(), at: NOW, bytes };
@@ -136,7 +136,7 @@ impl Carried {
                 self.hear(Heard::Opened { channel: CHANNEL, local, remote });
             }
             Route::Answer => return vec![answer],
-            Route::Drop => return Vec::new(),
+            Route::Discard => return Vec::new(),
         }
         self.hear(Heard::Datagrams { channel: CHANNEL, datagrams: &[datagram] })
     }
@@ -159,7 +159,7 @@ impl Carried {
 }
 
 /// Delivers messages on topics until there are no more.
-fn tell(people: &mut [Person; 2]) {
+fn deliver_messages(people: &mut [Participant; 2]) {
     for _ in 0..100 {
         let words: Vec<_> = people.iter_mut().flat_map(|person| person.words.drain(..)).collect();
         if words.is_empty() {
@@ -167,7 +167,7 @@ fn tell(people: &mut [Person; 2]) {
         }
         for (topic, message) in words {
             for person in &mut *people {
-                person.hear(Heard::Told { topic: &topic, message: &message });
+                person.hear(Heard::TopicMessage { topic: &topic, message: &message });
             }
         }
     }
@@ -190,19 +190,19 @@ fn offer(certificate: &Arc<Certificate>) -> (Peer, String) {
             media(MediaKind::Audio, known::all_audio()),
             media(MediaKind::Video, known::all_video()),
         ],
-        feedback: Feedback::default(),
+        feedback: FeedbackTypes::default(),
     };
     let offer = SessionDescription::offer(&config, &peer.local_transport()).to_string();
     (peer, offer)
 }
 
-struct Person {
+struct Participant {
     session: Box<dyn Session>,
     recorder: Recorder,
     sinks: Sinks,
     flows: Flows,
-    frames: Assembly,
-    upgrade: Option<Upgrade>,
+    frames: Reassembler,
+    upgrade: Option<ClientHandshake>,
     id: u64,
     handles: Vec<u64>,
     /// The server's last session description.
@@ -214,16 +214,16 @@ struct Person {
     ended: bool,
 }
 
-impl Person {
-    fn new(server: &Server, seed: u64) -> Person {
+impl Participant {
+    fn new(server: &Server, seed: u64) -> Participant {
         let url = websocket::parse_url("ws://10.0.0.2:8889/").expect("the URL is valid");
-        let (upgrade, request) = Upgrade::begin(&url, &["janus-protocol"], seed);
-        let mut person = Person {
+        let (upgrade, request) = ClientHandshake::begin(&url, &["janus-protocol"], seed);
+        let mut person = Participant {
             session: server.session(),
             recorder: Recorder::new(server.catalogue()),
             sinks: Sinks::default(),
             flows: Flows::default(),
-            frames: Assembly::default(),
+            frames: Reassembler::default(),
             upgrade: Some(upgrade),
             id: 0,
             handles: Vec::new(),
@@ -370,7 +370,7 @@ impl Person {
         for output in out {
             match output {
                 Output::Send { bytes, .. } => self.answered(&bytes),
-                Output::Tell { topic, message } => self.words.push_back((topic, message)),
+                Output::Publish { topic, message } => self.words.push_back((topic, message)),
                 Output::Ended(_) => self.ended = true,
                 _ => {}
             }
@@ -379,13 +379,13 @@ impl Person {
 
     fn answered(&mut self, mut bytes: &[u8]) {
         if let Some(upgrade) = &mut self.upgrade {
-            let whole = upgrade.answered(&mut bytes).expect("the upgrade is accepted");
+            let whole = upgrade.read_response(&mut bytes).expect("the upgrade is accepted");
             assert!(whole, "the response is complete");
             self.upgrade = None;
         }
         let mut frames = std::mem::take(&mut self.frames);
         while let Some(item) = frames.next(false, &LIMITS, &mut bytes).expect("frames") {
-            let Item::Frame(frame) = item else { continue };
+            let Received::Message(frame) = item else { continue };
             let body = frame.body.expect("the body is within the limit");
             self.heard(&serde_json::from_slice(body).expect("JSON"));
         }

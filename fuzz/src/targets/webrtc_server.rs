@@ -26,7 +26,7 @@ thread_local! {
 pub(crate) fn server(bytes: &[u8]) {
     SERVER.with_borrow_mut(|kept| {
         let (server, endpoint) = kept.get_or_insert_with(|| {
-            let config = ServerConfig { sessions: SESSIONS, ..ServerConfig::default() };
+            let config = ServerConfig { sessions_max: SESSIONS, ..ServerConfig::default() };
             let server = Server::new(config).expect("its media can be made");
             let endpoint = server.endpoint(0);
             (server, endpoint)
@@ -40,7 +40,7 @@ pub(crate) fn server(bytes: &[u8]) {
             2 => posted(server, "/whip/a", input.rest()),
             _ => {
                 while !input.is_empty() {
-                    strange(&mut **endpoint, u16::from(input.byte()), input.piece());
+                    stranger_datagram(&mut **endpoint, u16::from(input.byte()), input.piece());
                 }
             }
         }
@@ -96,10 +96,10 @@ fn said(server: &Server, text: &[u8]) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-fn strange(endpoint: &mut dyn Endpoint, port: u16, bytes: &[u8]) {
+fn stranger_datagram(endpoint: &mut dyn Endpoint, port: u16, bytes: &[u8]) {
     let now = Time::from_nanos(1_000_000_000);
     let datagram = Datagram { from: ([10, 0, 0, 9], port).into(), at: now, bytes };
     let mut answer = Vec::new();
     let route = endpoint.route(now, &datagram, true, &mut answer);
-    assert!(matches!(route, Route::Drop) && answer.is_empty());
+    assert!(matches!(route, Route::Discard) && answer.is_empty());
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use measure::Time;
-use protocol::webrtc::turn::{Allocation, Frames, TurnEvent, TurnReceived, TurnSettings, TurnUrl};
+use protocol::webrtc::turn::{Allocation, FrameSplitter, TurnEvent, TurnReceived, TurnSettings, TurnUrl};
 
 use crate::input::Input;
 
@@ -15,7 +15,7 @@ const HEAD: usize = 20;
 const TRANSACTION: usize = 8;
 
 fn cut(bytes: &[u8], size: usize) -> Vec<Vec<u8>> {
-    let (mut frames, mut all) = (Frames::default(), Vec::new());
+    let (mut frames, mut all) = (FrameSplitter::default(), Vec::new());
     for piece in bytes.chunks(size.max(1)) {
         let mut at = 0;
         loop {
@@ -51,7 +51,7 @@ pub(crate) fn turn(bytes: &[u8]) {
         ipv6: size & 2 == 2,
         timeout: Duration::from_secs(2),
     };
-    let mut allocation = Allocation::begin(START, settings, 1);
+    let mut allocation = Allocation::new(START, settings, 1);
     let (mut now, mut last, mut out) = (START, [0; 12], Vec::new());
     let peer = |number: u8| SocketAddr::from(([10, 0, 0, number], 9));
     while !input.is_empty() {
@@ -96,6 +96,6 @@ pub(crate) fn turn(bytes: &[u8]) {
                 assert!(relayed.port() > 0 && !relayed.ip().is_unspecified());
             }
         }
-        assert!(!allocation.is_over() || allocation.deadline().is_none());
+        assert!(!allocation.is_ended() || allocation.deadline().is_none());
     }
 }

@@ -439,7 +439,7 @@ fn the_session_contract_knows_no_protocol_and_no_media() {
         }
         let code: String = without_tests(&text).lines().map(without_comment).collect();
         let used = code.split("crate::").skip(1);
-        let known = ["mix::", "session::", "tls::"];
+        let known = ["seeds::", "session::", "tls::"];
         let others = used.filter(|path| !known.iter().any(|known| path.starts_with(known)));
         wrong.extend(others.map(|path| format!("{}: {path:.20}", inside.display())));
     }

@@ -13,11 +13,7 @@ use crate::support::{
     Process, RUN_WITHIN, Report, folder, have, number, run, streamgauge, wait_for,
 };
 
-/// Returns a free UDP port.
-pub(crate) fn free_port() -> u16 {
-    let socket = std::net::UdpSocket::bind(("127.0.0.1", 0)).expect("a free port");
-    socket.local_addr().expect("bound").port()
-}
+pub(crate) use crate::support::free_udp_port as free_port;
 
 /// Returns the number of UDP sockets that are bound or, with `connected`, connected to this port.
 pub(crate) fn sockets(port: u16, connected: bool) -> usize {

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::Write as _;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -60,15 +61,28 @@ pub(crate) fn folder() -> TempDir {
         .expect("the system's folder for temporary files can be written")
 }
 
-/// Returns a TCP port on which nobody listens. Another process may take it before it is used. The
-/// kernel chooses it, as it cycles through ports and does not return the same one twice in a row.
+/// Returns a UDP port that nobody uses; see [`unused_port`].
+pub(crate) fn free_udp_port() -> u16 {
+    unused_port(|port| UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).is_ok())
+}
+
+/// Returns a TCP port on which nobody listens; see [`unused_port`].
 pub(crate) fn free_port() -> u16 {
-    /// Ports of other tests, which may not be bound yet.
-    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    unused_port(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok())
+}
+
+/// Returns a port that can be bound, a different one each time. It lies below the ports that the
+/// kernel chooses for sockets (32768 and up) and below those of streamgauge's clients (16384 and
+/// up), so that no other process takes it before it is used.
+fn unused_port(can_bind: impl Fn(u16) -> bool) -> u16 {
+    const FIRST: u32 = 10_000;
+    const COUNT: u32 = 6_000;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
     loop {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there is a free port");
-        let port = listener.local_addr().expect("it is bound").port();
-        if GIVEN.lock().expect("nobody panics in it").insert(port) {
+        // Programs that run at the same time begin at different ports.
+        let number = NEXT.fetch_add(1, Ordering::Relaxed) + std::process::id() % COUNT * 64;
+        let port = u16::try_from(FIRST + number % COUNT).expect("it is below 16000");
+        if can_bind(port) {
             return port;
         }
     }

@@ -206,8 +206,8 @@ pub(super) const BY_ANSWERS: Case = Case {
     client: |server, log| asking_session(open_tcp, ANSWERS, server, log),
     server: Server::Tcp(echo_session),
     stop: None,
-    client_hears: &["all came back: true, InOrder", "InOrder"],
-    server_hears: &["last words: bye, InOrder", "InOrder"],
+    client_hears: &["all came back: true, Finished", "Finished"],
+    server_hears: &["last words: bye, Finished", "Finished"],
 };
 
 pub(super) const BY_RATE: Case = Case {
@@ -233,7 +233,7 @@ pub(super) const STOPPED: Case = Case {
     name: "a stopped client finishes its exchange",
     client: |server, log| asking_session(open_tcp, ENDLESS, server, log),
     stop: Some(Duration::from_millis(300)),
-    client_hears: &["stop", "all came back: true, InOrder", "InOrder"],
+    client_hears: &["stop", "all came back: true, Finished", "Finished"],
     ..BY_ANSWERS
 };
 
@@ -272,12 +272,12 @@ pub(super) const FINISHED_BY_ANOTHER: Case = Case {
             _ => log.add("something else"),
         })
     },
-    client_hears: &["all came back: true, InOrder", "InOrder"],
+    client_hears: &["all came back: true, Finished", "Finished"],
     server_hears: &[
-        "last words: bye, InOrder",
-        "InOrder",
-        "last words: , InOrder",
-        "InOrder",
+        "last words: bye, Finished",
+        "Finished",
+        "last words: , Finished",
+        "Finished",
     ],
     ..BY_ANSWERS
 };

@@ -16,7 +16,7 @@ use crate::support::{
 const SOON: Duration = Duration::from_secs(30);
 
 /// Returns the answer to a request, if any.
-fn get(port: u16, target: &str) -> Option<String> {
+pub(crate) fn get(port: u16, target: &str) -> Option<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
     stream.set_read_timeout(Some(SOON)).ok()?;
     let request = format!("GET {target} HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n");

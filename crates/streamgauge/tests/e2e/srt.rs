@@ -9,8 +9,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::scrape::get;
 use crate::support::{
-    Process, RUN_WITHIN, Report, folder, have, number, run, streamgauge, wait_for,
+    Process, RUN_WITHIN, Report, folder, free_port as tcp_port, have, number, run, streamgauge,
+    wait_for,
 };
 
 pub(crate) use crate::support::free_udp_port as free_port;
@@ -83,27 +85,46 @@ fn published_stream_passes_srt_live_transmit_complete() {
         let clients = |port, with: &str| {
             format!(
                 "name: srt\nduration: 20s\nclients:\n  viewers:\n    protocol: srt\n    {with}\n    \
-                 key_length: {key_length}\n    urls: [\"srt://127.0.0.1:{port}?latency=200{query}\"]\n    \
+                 key_length: {key_length}\n    urls: [\"srt://127.0.0.1:{port}?latency=1000{query}\"]\n    \
                  load: {{ clients: 1, start: at_once }}\n"
             )
         };
         write(folder.path(), "play.yaml", &clients(out, "leave: at_end"));
         let publish = clients(into, "publish: { bitrate: 4Mbps }").replace("20s", "4s");
         write(folder.path(), "publish.yaml", &publish);
-        let player = streamgauge(["run", "play.yaml", "--json", "play.json"]);
+        let metrics = tcp_port();
+        let port = metrics.to_string();
+        let arguments = [
+            "run",
+            "play.yaml",
+            "--json",
+            "play.json",
+            "--metrics",
+            &port,
+        ];
+        let player = streamgauge(arguments);
         let player = Process::start(player, folder.path());
         wait_for("the player is there", Duration::from_secs(60), || {
             (sockets(out, true) > 0).then_some(())
         });
         let publisher = ["run", "publish.yaml", "--json", "publish.json"];
         run(folder.path(), publisher).expect(0);
+        let report = |name: &str| Report::read(&folder.path().join(name));
+        let sent = report("publish.json");
+        let unique = number(sent.metric("pkt_sent_unique"));
+        // The relay holds packets for the latency, and would lose them.
+        wait_for("the player has everything", RUN_WITHIN, || {
+            let text = get(metrics, "/metrics")?;
+            let mut lines = text.lines();
+            let line = lines.find(|line| line.starts_with("streamgauge_pkt_recv_unique_total{"))?;
+            let count: f64 = line.rsplit(' ').next()?.parse().ok()?;
+            (count >= unique as f64).then_some(())
+        });
         relay.signal("TERM");
         player.finish(RUN_WITHIN).expect(0);
-        let report = |name: &str| Report::read(&folder.path().join(name));
-        let (sent, played) = (report("publish.json"), report("play.json"));
+        let played = report("play.json");
         assert_eq!(played.clients("completed"), 1);
         let count = |name: &str| number(played.metric(name));
-        let unique = number(sent.metric("pkt_sent_unique"));
         // 380 packets a second.
         assert!(unique > 1300, "{unique}");
         for name in ["pkt_recv_unique", "expected", "received"] {
@@ -117,8 +138,8 @@ fn published_stream_passes_srt_live_transmit_complete() {
         ] {
             assert_eq!(count(name), 0, "{name} {query}");
         }
-        assert!(played.metric("datagram_delay")["p50"].as_f64() > Some(0.1));
-        assert_eq!(played.metric("agreed_latency")["p50"].as_f64(), Some(0.2));
+        assert!(played.metric("datagram_delay")["p50"].as_f64() > Some(0.5));
+        assert_eq!(played.metric("agreed_latency")["p50"].as_f64(), Some(1.0));
     }
 }
 

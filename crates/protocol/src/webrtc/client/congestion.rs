@@ -88,7 +88,7 @@ impl NumberedStream {
     /// Hands the sent packets over to `into`. `follows` is true if the stream follows the estimate.
     pub(super) fn collect_into(&mut self, follows: bool, into: &mut CongestionControl) {
         for packet in self.uncollected.drain(..) {
-            into.sent(packet, follows);
+            into.record_sent(packet, follows);
         }
     }
 }
@@ -119,13 +119,13 @@ impl CongestionControl {
     ) -> CongestionControl {
         // Covers headers, audio and reports as well. Headers count twice because one packet of each
         // picture is not full.
-        let beside = (2 * HEADERS) as f64 / packet.max(1) as f64;
-        let most = (bitrate as f64 * (1.1 + beside)) as u64 + 150_000;
+        let header_share = (2 * HEADERS) as f64 / packet.max(1) as f64;
+        let bitrate_max = (bitrate as f64 * (1.1 + header_share)) as u64 + 150_000;
         CongestionControl {
             numbers: extension.map(TransportSequence::new),
             sent_packets: Vec::new(),
             last_feedback_at: now,
-            estimator: BandwidthEstimator::new(now, most, BITRATE_MIN, most),
+            estimator: BandwidthEstimator::new(now, bitrate_max, BITRATE_MIN, bitrate_max),
             share_counts: (now, 0, 0),
             share: SHARE,
         }
@@ -135,7 +135,7 @@ impl CongestionControl {
         self.numbers.clone()
     }
 
-    fn sent(&mut self, packet: SentPacket, follows: bool) {
+    fn record_sent(&mut self, packet: SentPacket, follows: bool) {
         if self.sent_packets.is_empty() {
             self.sent_packets.resize(SENT_PACKETS_KEPT, None);
         }
@@ -151,26 +151,26 @@ impl CongestionControl {
         let tick = TICK.as_nanos() as i64;
         // The reference time counts units of 64 ms, which are 256 ticks.
         let mut at = i64::from(message.reference_time) * 256 * tick;
-        let mut told = Vec::new();
-        for (place, arrival) in message.receive_deltas.iter().enumerate() {
+        let mut feedback = Vec::new();
+        for (index, arrival) in message.receive_deltas.iter().enumerate() {
             if let Some(delta) = arrival {
                 at += i64::from(*delta) * tick;
             }
-            let number = message.base_sequence.wrapping_add(place as u16);
-            let Some(kept) = self
+            let number = message.base_sequence.wrapping_add(index as u16);
+            let Some(entry) = self
                 .sent_packets
                 .get_mut(usize::from(number) % SENT_PACKETS_KEPT)
             else {
                 continue;
             };
-            let Some(packet) = kept.as_mut().filter(|packet| packet.number == number) else {
+            let Some(packet) = entry.as_mut().filter(|packet| packet.number == number) else {
                 continue;
             };
             let was_lost = std::mem::replace(&mut packet.lost, true);
             if was_lost && arrival.is_none() {
                 continue;
             }
-            told.push(PacketFeedback {
+            feedback.push(PacketFeedback {
                 sent_at: packet.at,
                 bytes: packet.wire,
                 arrived_nanos: arrival.map(|_| at),
@@ -178,7 +178,7 @@ impl CongestionControl {
             });
             // A packet that is reported missing may still arrive.
             if arrival.is_some() {
-                *kept = None;
+                *entry = None;
             }
         }
         let (since, wire, payload) = self.share_counts;
@@ -189,10 +189,10 @@ impl CongestionControl {
             self.share_counts = (now, 0, 0);
         }
         // Feedback about packets that were never sent does not count.
-        if !told.is_empty() {
+        if !feedback.is_empty() {
             self.last_feedback_at = now;
         }
-        self.estimator.record_feedback(now, &told);
+        self.estimator.record_feedback(now, &feedback);
     }
 
     pub(super) fn remb(&mut self, bitrate: u64) {
@@ -202,9 +202,9 @@ impl CongestionControl {
     /// Handles the loss in receiver reports. It is ignored while transport feedback arrives,
     /// whatever was negotiated.
     pub(super) fn handle_report(&mut self, now: Time, packets: u64, lost: u64) {
-        let is_told =
+        let has_feedback =
             self.numbers.is_some() && now.since(self.last_feedback_at) <= FEEDBACK_TIMEOUT;
-        if is_told {
+        if has_feedback {
             return;
         }
         if self.numbers.is_some() {
@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn feedback_is_matched_to_sent_packets() {
         let mut congestion = CongestionControl::new(at(0), (1_000_000, 1100), Some(3));
-        let (most, _) = congestion.estimate();
+        let (initial, _) = congestion.estimate();
         let header = PacketHeader::EMPTY.append(&[0x80, 96]).append(&[0; 10]);
         let numbers = congestion.numbers().expect("it has some");
         let mut streams = [
@@ -241,8 +241,8 @@ mod tests {
         ];
         let mut first = Vec::new();
         for turn in 0..300 {
-            for (place, stream) in streams.iter_mut().enumerate() {
-                let numbered = stream.add_number(&header, (900 - 800 * place, 16), at(turn * 4));
+            for (index, stream) in streams.iter_mut().enumerate() {
+                let numbered = stream.add_number(&header, (900 - 800 * index, 16), at(turn * 4));
                 first.push(u16::from_be_bytes([numbered[17], numbered[18]]));
             }
         }
@@ -259,12 +259,12 @@ mod tests {
         // All packets arrive, with growing delay.
         let message = |delta: i16| TransportCc {
             base_sequence: 1,
-            receive_deltas: (0..600).map(|place| Some(delta * (place % 2))).collect(),
+            receive_deltas: (0..600).map(|index| Some(delta * (index % 2))).collect(),
             ..TransportCc::default()
         };
         congestion.handle_transport_feedback(at(1300), &message(40));
         let (all, payload) = congestion.estimate();
-        assert!(all < most, "{all}");
+        assert!(all < initial, "{all}");
         // The share of the video payload is known now.
         let share = 900.0 / f64::from(900 + 16 + 28 + 20 + 100 + 16 + 28 + 20);
         assert_eq!(payload, (all as f64 * share) as u64);
@@ -277,7 +277,7 @@ mod tests {
     fn reports_count_without_transport_feedback() {
         for numbers in [None, Some(3)] {
             let mut congestion = CongestionControl::new(at(0), (1_000_000, 1100), numbers);
-            let (most, _) = congestion.estimate();
+            let (initial, _) = congestion.estimate();
             let header = PacketHeader::EMPTY.append(&[0x80, 96]).append(&[0; 10]);
             let report = |congestion: &mut CongestionControl, from: u64| {
                 for second in from..from + 5 {
@@ -298,16 +298,19 @@ mod tests {
                     congestion.handle_transport_feedback(at(second * 1000), &message);
                     congestion.handle_report(at(second * 1000), 100, 30);
                 }
-                assert_eq!(congestion.estimate().0, most);
+                assert_eq!(congestion.estimate().0, initial);
             }
-            assert!(report(&mut congestion, 13) < most * 7 / 10, "{numbers:?}");
+            assert!(
+                report(&mut congestion, 13) < initial * 7 / 10,
+                "{numbers:?}"
+            );
         }
     }
 
     #[test]
     fn packet_reported_missing_twice_is_lost_once() {
         let mut congestion = CongestionControl::new(at(0), (1_000_000, 1100), Some(3));
-        let (most, _) = congestion.estimate();
+        let (initial, _) = congestion.estimate();
         let header = PacketHeader::EMPTY.append(&[0x80, 96]).append(&[0; 10]);
         let mut stream = NumberedStream::new(congestion.numbers().expect("it has some"));
         for packet in 0..100 {
@@ -325,7 +328,7 @@ mod tests {
         for turn in 1..20 {
             congestion.handle_transport_feedback(at(600 + turn * 600), &message(96, 5));
         }
-        assert_eq!(congestion.estimate().0, most);
+        assert_eq!(congestion.estimate().0, initial);
     }
 
     #[test]

@@ -23,14 +23,14 @@ impl Client {
             && let Some(link) = self.links.get_mut(at)
             && let (Some(peer), Some(sink)) = (&mut link.peer, link.sink)
         {
-            let (mut said, mut rembs) = (0, 0);
+            let (mut reports, mut rembs) = (0, 0);
             let names = (self.ssrc, &*self.cname);
             let tracks = cx.sinks.get::<Tracks>(sink);
             from = tracks.write_reports(cx.now, names, first, |compound| {
                 let length = compound.len();
                 compound.extend_from_slice(&remb);
                 let is_sent = peer.send_rtcp(compound);
-                said += u64::from(is_sent);
+                reports += u64::from(is_sent);
                 if is_sent && compound.len() > length {
                     rembs += 1;
                     remb.clear();
@@ -40,7 +40,7 @@ impl Client {
                 tracks.record_requests(cx.recorder);
                 self.count_link(cx, at);
             }
-            cx.recorder.add(m::REPORTS_SENT, said);
+            cx.recorder.add(m::REPORTS_SENT, reports);
             cx.recorder.add(m::REMBS_SENT, rembs);
             self.flush_peer(cx, at);
         }
@@ -76,8 +76,8 @@ impl Client {
             };
             let tracks = cx.sinks.get::<Tracks>(sink);
             let mut any = false;
-            let whose = (self.ssrc, peer.round_trip());
-            let pictures = tracks.write_requests(now, whose, |compound| {
+            let sender = (self.ssrc, peer.round_trip());
+            let key_frames = tracks.write_requests(now, sender, |compound| {
                 any |= peer.send_rtcp(compound);
             });
             let more = tracks.has_more_requests();
@@ -85,7 +85,7 @@ impl Client {
                 link.nack_at = Some(now + super::NACK_CHECK_INTERVAL);
             }
             if any {
-                cx.recorder.add(m::PLIS_SENT, pictures);
+                cx.recorder.add(m::PLIS_SENT, key_frames);
                 self.flush_peer(cx, at);
             }
             // Each round covers a limited number of streams. If nothing could be sent, no further
@@ -104,8 +104,8 @@ impl Client {
             return;
         };
         let arrivals = cx.sinks.get::<Tracks>(sink).records_arrivals();
-        let tells = arrivals || (link.has_remb && link.report_at.is_none());
-        link.feedback_at = match (tells, link.feedback_at) {
+        let has_feedback = arrivals || (link.has_remb && link.report_at.is_none());
+        link.feedback_at = match (has_feedback, link.feedback_at) {
             (false, _) => None,
             (true, known) => known.or(Some(cx.now + FEEDBACK_INTERVAL)),
         };
@@ -125,7 +125,7 @@ impl Client {
         let (mut messages, mut rembs) = (0, 0);
         if tracks.records_arrivals() {
             // Checking ten times a second for numbers that do not come took a quarter of a client's
-            // processor time. `MediaEvent::Numbered` reports the first number.
+            // processor time. `MediaEvent::FirstTransportNumber` reports the first number.
             link.feedback_at = Some(match tracks.lacks_numbers() {
                 true => now + super::REPORT_EVERY,
                 false => now + FEEDBACK_INTERVAL,
@@ -158,7 +158,7 @@ impl Client {
             return;
         };
         let counts = peer.counts();
-        let of_turn = link.relay.as_ref().map_or(0, |relay| relay.dropped());
+        let turn_dropped = link.relay.as_ref().map_or(0, |relay| relay.dropped());
         let tracks = link.sink.map(|sink| cx.sinks.get::<Tracks>(sink));
         let media = tracks.map(|tracks| tracks.opener_counts());
         let media = media.unwrap_or_default();
@@ -170,7 +170,7 @@ impl Client {
             counts.stun_malformed
                 + counts.stun_unauthentic
                 + counts.stun_of_too_many_addresses
-                + of_turn,
+                + turn_dropped,
             counts.foreign + counts.dtls_unexpected + counts.rtcp_without_keys,
         ];
         let before = std::mem::replace(&mut link.recorded_counts, now);

@@ -104,8 +104,8 @@ impl PeerLink {
 
     /// True if media cannot be sent yet because its TURN channel is not bound.
     fn lacks_turn_channel(&self) -> bool {
-        let waits = |relay: &TurnRelay| relay.channel().is_none();
-        self.direction == Direction::Send && self.relay.as_deref().is_some_and(waits)
+        let is_unbound = |relay: &TurnRelay| relay.channel().is_none();
+        self.direction == Direction::Send && self.relay.as_deref().is_some_and(is_unbound)
     }
 
     /// Time since which only the TURN channel is missing. `None` if it is not.
@@ -160,8 +160,8 @@ impl PeerLink {
             _ if self.dtls_connected_at.is_some() => None,
             // Each request has its own time-out. This one is for an answer without a description.
             (None, ..) => Some(self.requested_at + 2 * client.request_timeout.0),
-            (_, Some(found), None) => Some(found + client.dtls_timeout.0),
-            (Some(agreed), None, None) => Some(agreed + client.ice_timeout.0),
+            (_, Some(ice_connected), None) => Some(ice_connected + client.dtls_timeout.0),
+            (Some(negotiated), None, None) => Some(negotiated + client.ice_timeout.0),
         }
     }
 }
@@ -404,8 +404,8 @@ impl Client {
         }
         link.connected_at = Some(cx.now);
         cx.recorder.add(m::PEERS_CONNECTED, 1);
-        let secured = link.dtls_connected_at.unwrap_or(cx.now);
-        let waited = secured.since(link.ice_connected_at.unwrap_or(secured));
+        let dtls_connected = link.dtls_connected_at.unwrap_or(cx.now);
+        let waited = dtls_connected.since(link.ice_connected_at.unwrap_or(dtls_connected));
         cx.recorder.record(m::DTLS_DELAY, waited.as_nanos() as u64);
         let number = link.number;
         if let (Some(sink), Some(peer)) = (link.sink, &mut link.peer) {

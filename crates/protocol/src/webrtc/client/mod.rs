@@ -83,9 +83,7 @@ pub struct Client {
     channel: Option<ChannelId>,
     /// Second signalling connection. Janus over HTTP uses it for events.
     second_signalling_channel: Option<ChannelId>,
-    /// Destination of the signalling connection.
     signalling_target: Option<SignallingTarget>,
-    /// Number of the last channel.
     last_channel: u32,
     /// Local address of the first signalling connection. Sockets for media are bound to it.
     local: Option<IpAddr>,
@@ -103,16 +101,13 @@ pub struct Client {
     ssrc: u32,
     /// CNAME of our streams and reports.
     cname: String,
-    /// Planned start.
     planned_start: Time,
-    /// Actual start.
     started: Time,
     /// True if media is available from the start, so that start-up delays are recorded. False for a
     /// client that enters an empty room or only publishes.
     expects_media_at_start: bool,
     /// True once media is received or sent.
     is_playing: bool,
-    /// True once media is received.
     has_received_media: bool,
     /// True once players were told that the stream is published.
     published: bool,
@@ -179,7 +174,7 @@ impl Client {
                     pin: config.pin.clone(),
                     room: config.room_request(),
                     substream: config.layer.map(|layer| u64::from(layer.number())),
-                    last_n: config.last_n.map(|most| most as usize),
+                    last_n: config.last_n.map(|count| count as usize),
                     long_poll: url.long_poll,
                 };
                 Box::new(Janus::new(settings, url.endpoint.clone()))
@@ -292,14 +287,14 @@ impl Client {
     fn call_signalling(
         &mut self,
         cx: &mut Context<'_>,
-        does: impl FnOnce(&mut dyn Signalling, &mut SignallingContext<'_>),
+        call: impl FnOnce(&mut dyn Signalling, &mut SignallingContext<'_>),
     ) {
         let mut scope = SignallingContext {
             now: cx.now,
             recorder: cx.recorder,
             actions: &mut self.actions,
         };
-        does(&mut *self.signalling, &mut scope);
+        call(&mut *self.signalling, &mut scope);
         self.media_expected_since = match self.signalling.expects_media() {
             true => self.media_expected_since.or(Some(cx.now)),
             false => None,
@@ -309,14 +304,14 @@ impl Client {
     /// Carries out the actions of the signalling.
     fn run_actions(&mut self, cx: &mut Context<'_>) {
         while self.phase != Phase::Ended
-            && let Some(wanted) = self.actions.pop_front()
+            && let Some(action) = self.actions.pop_front()
         {
-            self.run_action(cx, wanted);
+            self.run_action(cx, action);
         }
     }
 
-    fn run_action(&mut self, cx: &mut Context<'_>, wanted: SignallingAction) {
-        match wanted {
+    fn run_action(&mut self, cx: &mut Context<'_>, action: SignallingAction) {
+        match action {
             SignallingAction::Connect(target) => self.connect(cx, target),
             SignallingAction::ConnectSecond(_) if self.is_leaving() => {}
             SignallingAction::ConnectSecond(target) => self.connect_second(cx, target),
@@ -515,21 +510,21 @@ impl Client {
 
     /// Handles everything that is due.
     fn handle_due(&mut self, cx: &mut Context<'_>) {
-        let said = self
+        let signalling_deadline = self
             .signalling
             .deadline()
             .filter(|_| !self.signalling_ended);
-        if said.is_some_and(|due| due <= cx.now) {
+        if signalling_deadline.is_some_and(|due| due <= cx.now) {
             self.call_signalling(cx, |signalling, scope| signalling.handle_due(scope));
         }
         let mut at = 0;
         while let Some(link) = self.links.get(at) {
             let number = link.number;
-            let limit = link.setup_deadline(&self.config);
+            let setup_deadline = link.setup_deadline(&self.config);
             if link
                 .deadline()
                 .into_iter()
-                .chain(limit)
+                .chain(setup_deadline)
                 .any(|due| due <= cx.now)
             {
                 self.handle_link_due(cx, at);
@@ -546,7 +541,7 @@ impl Client {
 
     /// Earliest deadline of an active client that belongs to no PeerConnection.
     fn client_deadline(&self) -> Time {
-        let returning = self
+        let releasing = self
             .releasing_relays
             .iter()
             .filter_map(ReleasingRelay::deadline);
@@ -557,7 +552,7 @@ impl Client {
             self.signalling.deadline(),
             feed,
         ];
-        let all = own.into_iter().flatten().chain(returning);
+        let all = own.into_iter().flatten().chain(releasing);
         all.min().unwrap_or(Time::NEVER)
     }
 }
@@ -647,30 +642,30 @@ impl Session for Client {
         match self.phase {
             Phase::Idle | Phase::Ended => return None,
             Phase::Leaving => {
-                let said = self
+                let signalling_deadline = self
                     .signalling
                     .deadline()
                     .filter(|_| !self.signalling_ended);
-                let said = said.unwrap_or(Time::NEVER);
-                let returning = self
+                let signalling_deadline = signalling_deadline.unwrap_or(Time::NEVER);
+                let releasing = self
                     .releasing_relays
                     .iter()
                     .filter_map(ReleasingRelay::deadline);
-                let returning = returning.min().unwrap_or(Time::NEVER);
-                return Some(said.min(self.leave_deadline).min(returning));
+                let releasing = releasing.min().unwrap_or(Time::NEVER);
+                return Some(signalling_deadline.min(self.leave_deadline).min(releasing));
             }
             Phase::Active => {}
         }
         let mut due = self.client_deadline();
-        let mut all_stand = !self.links.is_empty();
+        let mut all_connected = !self.links.is_empty();
         for link in &self.links {
-            all_stand &= link.connected_at.is_some();
-            let limit = link.setup_deadline(&self.config);
-            for own in link.deadline().into_iter().chain(limit) {
+            all_connected &= link.connected_at.is_some();
+            let setup_deadline = link.setup_deadline(&self.config);
+            for own in link.deadline().into_iter().chain(setup_deadline) {
                 due = due.min(own);
             }
         }
-        match (due, all_stand) {
+        match (due, all_connected) {
             (Time::NEVER, _) => None,
             (due, true) => Some(round_up_to_grid(due)),
             (due, false) => Some(due),

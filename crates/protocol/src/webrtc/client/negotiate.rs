@@ -130,8 +130,8 @@ impl Client {
         answer.keep_first_candidates();
         let text = answer.to_string();
         let number = link.number;
-        let agreed = sdp::negotiated_media(&answer, &description, true);
-        self.apply_negotiated(cx, at, &agreed);
+        let negotiated = sdp::negotiated_media(&answer, &description, true);
+        self.apply_negotiated(cx, at, &negotiated);
         self.call_signalling(cx, |signalling, scope| {
             signalling.local_description(scope, number, &text);
         });
@@ -172,11 +172,11 @@ impl Client {
             return self.peer_failed(cx, at, failure);
         }
         // No further answer follows, and the offer would take a third of a client's memory.
-        let agreed = match link.local_offer.take() {
+        let negotiated = match link.local_offer.take() {
             Some(offered) => sdp::negotiated_media(&offered, &description, false),
             None => Vec::new(),
         };
-        self.apply_negotiated(cx, at, &agreed);
+        self.apply_negotiated(cx, at, &negotiated);
     }
 
     /// Applies what both descriptions agree on.
@@ -191,8 +191,8 @@ impl Client {
             link.negotiated_at = Some(cx.now);
             cx.recorder.add(m::PEERS, 1);
         }
-        let wanted = self.config.receive_feedback();
-        let agreed = sections.iter().flat_map(|section| {
+        let enabled = self.config.receive_feedback();
+        let formats = sections.iter().flat_map(|section| {
             let kind = to_media_kind(section.kind);
             let is_video = kind == Carried::Video;
             section.codecs.iter().map(move |codec| PayloadFormat {
@@ -204,13 +204,13 @@ impl Client {
                 apt: codec.associated_payload_type(),
                 nack: codec.feedback.iter().any(|words| words == "nack"),
                 key_frame_request: is_video
-                    .then(|| KeyFrameRequest::negotiated(&codec.feedback, wanted))
+                    .then(|| KeyFrameRequest::negotiated(&codec.feedback, enabled))
                     .flatten(),
             })
         });
         if let Some(sink) = link.sink {
             let tracks = cx.sinks.get::<Tracks>(sink);
-            tracks.set_formats(agreed.collect());
+            tracks.set_formats(formats.collect());
             let receiving = sections.iter().filter(|own| own.direction.receives());
             let section = |own: &sdp::NegotiatedMedia| Section {
                 mid: own.mid.clone(),
@@ -222,19 +222,19 @@ impl Client {
                 since: cx.now,
             };
             tracks.set_sections(receiving.map(section).collect());
-            let of = |own: &&sdp::NegotiatedMedia| own.direction.receives();
-            let number = sections.iter().filter(of).find_map(|own| {
+            let receives = |own: &&sdp::NegotiatedMedia| own.direction.receives();
+            let number = sections.iter().filter(receives).find_map(|own| {
                 let number = own.extension_id(extension::TRANSPORT_CC)?;
                 own.has_feedback("transport-cc").then_some(number)
             });
             let number = number.filter(|_| self.config.transport_cc);
             tracks.set_arrivals_extension(number.and_then(|number| u8::try_from(number).ok()));
-            let levels = sections.iter().filter(of);
+            let levels = sections.iter().filter(receives);
             let level = levels
                 .filter(|own| own.kind == MediaKind::Audio)
                 .find_map(|own| own.extension_id(extension::AUDIO_LEVEL));
             tracks.set_audio_level_id(level.and_then(|number| u8::try_from(number).ok()));
-            let mut receiving = sections.iter().filter(of);
+            let mut receiving = sections.iter().filter(receives);
             link.has_remb = self.config.remb && receiving.any(|own| own.has_feedback("goog-remb"));
             if link.connected_at.is_some() && link.nack_at.is_none() && tracks.has_requests() {
                 link.nack_at = Some(cx.now + super::NACK_CHECK_INTERVAL);
@@ -243,9 +243,9 @@ impl Client {
                 self.start_feedback(cx, at);
             }
         }
-        let names = self.layer_rids();
+        let rids = self.layer_rids();
         let link = &mut self.links[at];
-        link.outgoing_media.set_accepted_sections(sections, names);
+        link.outgoing_media.set_accepted_sections(sections, rids);
         self.flush_peer(cx, at);
     }
 

@@ -77,7 +77,7 @@ pub(super) struct OutgoingMedia {
 struct AcceptedSection {
     /// Index of the section in the offer, which is also that of its clip.
     section_index: usize,
-    /// True if the server may request packets again (NACK).
+    /// True if the server may request retransmissions (NACK).
     nack: bool,
     /// Payload type of the stream for retransmissions (RTX), if it was negotiated.
     rtx_payload_type: Option<u8>,
@@ -87,9 +87,9 @@ struct AcceptedSection {
     /// it. A server may accept numbers for video only. It would count numbered audio packets as
     /// lost.
     number_extension: Option<u8>,
-    /// Names of the accepted layers of a simulcast. `None` for a refused layer.
+    /// Header extensions of the layers of a simulcast. `None` for a refused layer.
     layers: [Option<LayerExtensions>; SIMULCAST_LAYERS as usize],
-    /// Names of the only stream, if no layer was accepted.
+    /// Header extensions of the only stream, if no layer was accepted.
     single_stream: LayerExtensions,
 }
 
@@ -141,9 +141,12 @@ impl OutgoingMedia {
         goodbye: bool,
     ) -> Vec<Vec<u8>> {
         let mut report = |stream: &OutgoingStream| match wall_clock {
-            Some(wall_clock) => Some(flows.access_as(stream.flow, |sealed: &mut EncryptedFlow| {
-                sealed.media.report(now, wall_clock, name, goodbye)
-            })),
+            Some(wall_clock) => Some(flows.access_as(
+                stream.flow,
+                |encrypted: &mut EncryptedFlow| {
+                    encrypted.media.report(now, wall_clock, name, goodbye)
+                },
+            )),
             None if goodbye => {
                 let mut compound = Vec::new();
                 rtcp::write_receiver_report(&mut compound, stream.ssrc, &[]);
@@ -159,16 +162,16 @@ impl OutgoingMedia {
     /// Returns for each stream whether its packets have transport-wide sequence numbers.
     #[cfg(test)]
     pub(super) fn numbered(&self, flows: &mut Flows) -> Vec<bool> {
-        let has = |sealed: &mut EncryptedFlow| sealed.numbering.is_some();
+        let is_numbered = |encrypted: &mut EncryptedFlow| encrypted.numbering.is_some();
         let streams = self.streams.iter();
         streams
-            .map(|stream| flows.access_as(stream.flow, has))
+            .map(|stream| flows.access_as(stream.flow, is_numbered))
             .collect()
     }
 
     /// Stores what the server accepted, and whether and where it wants retransmissions.
-    pub(super) fn set_accepted_sections(&mut self, sections: &[NegotiatedMedia], names: LayerRids) {
-        let taken_of = |section: &NegotiatedMedia| {
+    pub(super) fn set_accepted_sections(&mut self, sections: &[NegotiatedMedia], rids: LayerRids) {
+        let accepted_section = |section: &NegotiatedMedia| {
             let mut codecs = section.codecs.iter();
             let nack = codecs.any(|codec| codec.feedback.iter().any(|words| words == "nack"));
             let rtx = section.codecs.iter().find(|codec| codec.has_name("rtx"));
@@ -181,19 +184,19 @@ impl OutgoingMedia {
                 _ => None,
             };
             let rid = number(header_extension::RID);
-            let named = |name: &str| {
-                let is_taken = section.layers.iter().any(|own| own == name);
+            let layer_extensions = |name: &str| {
+                let is_accepted = section.layers.iter().any(|own| own == name);
                 let &[letter] = name.as_bytes() else {
                     return None;
                 };
                 Some(LayerExtensions {
                     mid,
-                    rid: Some((rid.filter(|_| is_taken)?, letter)),
+                    rid: Some((rid.filter(|_| is_accepted)?, letter)),
                     repaired_rid: number(header_extension::REPAIRED_RID),
                 })
             };
             AcceptedSection {
-                layers: names.map(named),
+                layers: rids.map(layer_extensions),
                 single_stream: LayerExtensions {
                     mid,
                     rid: None,
@@ -207,15 +210,15 @@ impl OutgoingMedia {
                     .filter(|_| section.has_feedback("transport-cc")),
             }
         };
-        let taken = || sections.iter().filter(|section| section.direction.sends());
-        self.accepted_sections = taken().map(taken_of).collect();
+        let sending = || sections.iter().filter(|section| section.direction.sends());
+        self.accepted_sections = sending().map(accepted_section).collect();
     }
 
     /// Sends all packets over this TURN channel from now on.
     pub(super) fn set_turn_channel(&mut self, channel: Option<RelayChannel>, flows: &mut Flows) {
         for stream in &self.streams {
-            flows.access_as(stream.flow, |sealed: &mut EncryptedFlow| {
-                sealed.channel = channel
+            flows.access_as(stream.flow, |encrypted: &mut EncryptedFlow| {
+                encrypted.channel = channel
             });
         }
     }
@@ -229,13 +232,13 @@ impl OutgoingMedia {
         for message in messages(compound).map_while(Result::ok) {
             match message {
                 Message::Nack { media, missing, .. } => {
-                    // Every requested packet counts, whether it is sent again or not.
+                    // Every requested packet counts, whether it is retransmitted or not.
                     recorder.add(m::NACKED_PACKETS, missing.len() as u64);
                     let round_trip = self.round_trip;
                     if let Some(stream) = self.stream(media) {
-                        flows.access_as(stream.flow, |sealed: &mut EncryptedFlow| {
-                            if let Some(again) = &mut sealed.retransmissions {
-                                again.queue_requested(&missing, now, round_trip);
+                        flows.access_as(stream.flow, |encrypted: &mut EncryptedFlow| {
+                            if let Some(retransmissions) = &mut encrypted.retransmissions {
+                                retransmissions.queue_requested(&missing, now, round_trip);
                             }
                         });
                     }
@@ -243,21 +246,19 @@ impl OutgoingMedia {
                 Message::PictureLoss { media, .. } => {
                     recorder.add(m::KEY_FRAME_REQUESTS, 1);
                     if let Some(stream) = self.stream(media) {
-                        flows.access_as(stream.flow, |sealed: &mut EncryptedFlow| {
-                            sealed.media.request_key_frame()
+                        flows.access_as(stream.flow, |encrypted: &mut EncryptedFlow| {
+                            encrypted.media.request_key_frame()
                         });
                     }
                 }
-                Message::FullIntra {
-                    requests: demands, ..
-                } => {
-                    recorder.add(m::KEY_FRAME_REQUESTS, demands.len() as u64);
-                    for (media, number) in demands {
+                Message::FullIntra { requests, .. } => {
+                    recorder.add(m::KEY_FRAME_REQUESTS, requests.len() as u64);
+                    for (media, number) in requests {
                         if let Some(stream) = self.stream(media)
                             && stream.last_fir_number.replace(number) != Some(number)
                         {
-                            flows.access_as(stream.flow, |sealed: &mut EncryptedFlow| {
-                                sealed.media.request_key_frame()
+                            flows.access_as(stream.flow, |encrypted: &mut EncryptedFlow| {
+                                encrypted.media.request_key_frame()
                             });
                         }
                     }
@@ -283,9 +284,9 @@ impl OutgoingMedia {
             return;
         };
         for stream in &self.streams {
-            flows.access_as(stream.flow, |sealed: &mut EncryptedFlow| {
-                let follows = matches!(sealed.media, StreamMedia::Live(_));
-                if let Some(numbered) = &mut sealed.numbering {
+            flows.access_as(stream.flow, |encrypted: &mut EncryptedFlow| {
+                let follows = matches!(encrypted.media, StreamMedia::Live(_));
+                if let Some(numbered) = &mut encrypted.numbering {
                     numbered.collect_into(follows, congestion);
                 }
             });
@@ -306,8 +307,8 @@ impl OutgoingMedia {
         }
         self.requested_bitrate = target;
         for stream in &self.streams {
-            flows.access_as(stream.flow, |sealed: &mut EncryptedFlow| {
-                if let StreamMedia::Live(flow) = &mut sealed.media {
+            flows.access_as(stream.flow, |encrypted: &mut EncryptedFlow| {
+                if let StreamMedia::Live(flow) = &mut encrypted.media {
                     self.target = flow.set_bitrate(target);
                 }
             });
@@ -342,22 +343,22 @@ impl OutgoingMedia {
                 };
                 recorder.add(m::RECEIVER_REPORTS, 1);
                 let highest = stream.reported_highest.replace(block.extended_highest);
-                let came = highest.map(|before| block.extended_highest.wrapping_sub(before));
+                let covered = highest.map(|before| block.extended_highest.wrapping_sub(before));
                 // The first report does not say how many packets its losses refer to. A report that
                 // goes back belongs to another count.
-                let counts = came.filter(|came| u64::from(*came) <= PACKETS_MAX);
-                packets += counts.map_or(0, u64::from);
+                let counted = covered.filter(|covered| u64::from(*covered) <= PACKETS_MAX);
+                packets += counted.map_or(0, u64::from);
                 // Some receivers report a negative loss because of duplicates.
                 let reported = block.cumulative_lost.max(0);
-                let more = i64::from(reported) - i64::from(stream.reported_lost);
+                let newly_lost = i64::from(reported) - i64::from(stream.reported_lost);
                 stream.reported_lost = reported;
-                match u64::try_from(more) {
-                    Ok(more) => {
-                        recorder.add(m::REPORTED_LOST, more);
-                        lost += more * u64::from(counts.is_some());
+                match u64::try_from(newly_lost) {
+                    Ok(newly_lost) => {
+                        recorder.add(m::REPORTED_LOST, newly_lost);
+                        lost += newly_lost * u64::from(counted.is_some());
                     }
                     // Late packets have arrived, or duplicates.
-                    Err(_) => recorder.take_back(m::REPORTED_LOST, more.unsigned_abs()),
+                    Err(_) => recorder.take_back(m::REPORTED_LOST, newly_lost.unsigned_abs()),
                 }
                 self.is_reported = true;
             }
@@ -373,15 +374,22 @@ impl OutgoingMedia {
     /// Adds what was sent since the last call to the recorder.
     fn count(&mut self, flows: &mut Flows, recorder: &mut Recorder) {
         for stream in &mut self.streams {
-            let now = flows.access_as(stream.flow, |sealed: &mut EncryptedFlow| {
-                let again = sealed.retransmissions.as_ref().map(Retransmitter::counts);
-                (sealed.media.counts(), again.unwrap_or_default())
+            let now = flows.access_as(stream.flow, |encrypted: &mut EncryptedFlow| {
+                let retransmissions = encrypted
+                    .retransmissions
+                    .as_ref()
+                    .map(Retransmitter::counts);
+                (
+                    encrypted.media.counts(),
+                    retransmissions.unwrap_or_default(),
+                )
             });
-            let (now, again) = now;
-            let asked = std::mem::replace(&mut stream.recorded_retransmissions, again);
-            let sent_again = again.retransmitted - asked.retransmitted;
+            let (now, retransmissions) = now;
+            let retransmissions_before =
+                std::mem::replace(&mut stream.recorded_retransmissions, retransmissions);
+            let sent_again = retransmissions.retransmitted - retransmissions_before.retransmitted;
             recorder.add(m::RETRANSMITTED_PACKETS, sent_again);
-            let too_late = again.unknown - asked.unknown;
+            let too_late = retransmissions.unknown - retransmissions_before.unknown;
             recorder.add(m::NACKED_TOO_LATE, too_late);
             let before = std::mem::replace(&mut stream.recorded_counts, now);
             recorder.add(m::SENT_PACKETS, now.packets - before.packets);
@@ -406,8 +414,8 @@ impl OutgoingMedia {
         for stream in &self.streams {
             cx.out.push_back(Output::StopFlow { flow: stream.flow });
             cx.flows
-                .access_as(stream.flow, |sealed: &mut EncryptedFlow| {
-                    sealed.media.stop()
+                .access_as(stream.flow, |encrypted: &mut EncryptedFlow| {
+                    encrypted.media.stop()
                 });
         }
     }
@@ -471,16 +479,16 @@ impl Client {
             };
             let mut codecs = vec![codec];
             if kind == MediaKind::Video {
-                let again = Codec::new(self.rtx_payload_type(index), "rtx", rate);
-                codecs.push(again.with_parameters(&format!("apt={}", clip.payload_type())));
+                let rtx = Codec::new(self.rtx_payload_type(index), "rtx", rate);
+                codecs.push(rtx.with_parameters(&format!("apt={}", clip.payload_type())));
             }
             let layered = index == 0 && !source.lower_layers.is_empty();
-            let of_layers = [
+            let layer_uris = [
                 header_extension::MID,
                 header_extension::RID,
                 header_extension::REPAIRED_RID,
             ];
-            let of_layers = of_layers.into_iter().filter(|_| layered);
+            let layer_uris = layer_uris.into_iter().filter(|_| layered);
             let source = LocalSource {
                 ssrc: self.own_ssrc((index, 0)),
                 rtx_ssrc: Some(self.rtx_ssrc((index, 0))),
@@ -493,20 +501,20 @@ impl Client {
                 },
             };
             // An extension must have the same id in all sections of a transport.
-            let of_all = self
+            let transport_uri = self
                 .config
                 .follows_congestion()
                 .then_some(header_extension::TRANSPORT_CC);
             let talks = kind == MediaKind::Audio && self.talk_schedule.is_some();
-            let of_voice = talks.then_some(header_extension::AUDIO_LEVEL);
+            let voice_uri = talks.then_some(header_extension::AUDIO_LEVEL);
             medias.push(OfferedMedia {
                 kind,
                 direction: Way::SendOnly,
                 codecs,
-                extensions: of_all
+                extensions: transport_uri
                     .into_iter()
-                    .chain(of_voice)
-                    .chain(of_layers)
+                    .chain(voice_uri)
+                    .chain(layer_uris)
                     .map(str::to_owned)
                     .collect(),
                 source: Some(source),
@@ -523,12 +531,12 @@ impl Client {
         if self.feed.is_some() {
             return source.clips.iter().map(|clip| clip.media()).collect();
         }
-        let taken = self
+        let accepted = self
             .links
             .iter()
             .flat_map(|link| &link.outgoing_media.accepted_sections);
-        taken
-            .filter_map(|taken| Some(source.clips.get(taken.section_index)?.media()))
+        accepted
+            .filter_map(|accepted| Some(source.clips.get(accepted.section_index)?.media()))
             .collect()
     }
 
@@ -599,25 +607,25 @@ impl Client {
             return;
         };
         let channel = self.links[at].channel;
-        let sent = &mut self.links[at].outgoing_media;
-        sent.congestion = self.config.follows_congestion().then(|| {
+        let outgoing = &mut self.links[at].outgoing_media;
+        outgoing.congestion = self.config.follows_congestion().then(|| {
             let ladder = source.ladder.as_ref();
             let bitrate = ladder.map_or(0, |ladder| Encoder::new(ladder.clone()).bitrate());
-            sent.target = bitrate;
-            let numbered = sent
+            outgoing.target = bitrate;
+            let extension = outgoing
                 .accepted_sections
                 .iter()
                 .find_map(|taken| taken.number_extension);
             let what = (bitrate, self.config.payload_max());
-            Box::new(CongestionControl::new(cx.now, what, numbered))
+            Box::new(CongestionControl::new(cx.now, what, extension))
         });
         for (index, clip) in source.clips.iter().enumerate() {
-            let agreed = &self.links[at].outgoing_media.accepted_sections;
-            let agreed = agreed
+            let accepted = &self.links[at].outgoing_media.accepted_sections;
+            let accepted = accepted
                 .iter()
                 .find(|taken| taken.section_index == index)
                 .copied();
-            let Some(taken) = agreed else {
+            let Some(taken) = accepted else {
                 let text = self.describe_link(at, &format!("the server refused {}", clip.media()));
                 let kind = "media_refused";
                 cx.out.push_back(Output::Note(Note { kind, text }));
@@ -626,7 +634,7 @@ impl Client {
             let layered = index == 0 && !source.lower_layers.is_empty();
             let layers = taken.layers.iter().enumerate();
             let mut layers: Vec<_> = layers
-                .filter_map(|(layer, names)| Some((layer, Some((*names)?))))
+                .filter_map(|(layer, extensions)| Some((layer, Some((*extensions)?))))
                 .filter(|_| layered)
                 .collect();
             if layers.is_empty() {
@@ -639,9 +647,9 @@ impl Client {
                     cx.out.push_back(Output::Note(Note { kind, text }));
                 }
             }
-            for (layer, names) in layers {
+            for (layer, extensions) in layers {
                 let which = (index, layer);
-                if !self.begin_stream(cx, at, &source, which, (taken, names)) {
+                if !self.begin_stream(cx, at, &source, which, (taken, extensions)) {
                     return;
                 }
             }
@@ -671,7 +679,7 @@ impl Client {
         at: usize,
         source: &MediaSource,
         which: (usize, usize),
-        (taken, layer): (AcceptedSection, Option<LayerExtensions>),
+        (section, layer): (AcceptedSection, Option<LayerExtensions>),
     ) -> bool {
         let link = &self.links[at];
         let peer = link.peer.as_ref();
@@ -680,8 +688,8 @@ impl Client {
         };
         let ssrc = self.own_ssrc(which);
         let first = derive_seed(&[self.seed, 45, layer_seed(which.0, which.1)]);
-        let again = taken.nack.then(|| {
-            Retransmitter::new(taken.rtx_payload_type.map(|payload_type| RtxStream {
+        let retransmissions = section.nack.then(|| {
+            Retransmitter::new(section.rtx_payload_type.map(|payload_type| RtxStream {
                 ssrc: self.rtx_ssrc(which),
                 payload_type,
                 next_sequence: first as u16 & 0x3fff,
@@ -689,16 +697,16 @@ impl Client {
         });
         let congestion = link.outgoing_media.congestion.as_ref();
         let numbers = congestion.and_then(|own| own.numbers());
-        let numbers = numbers.filter(|_| taken.number_extension.is_some());
+        let numbers = numbers.filter(|_| section.number_extension.is_some());
         let channel = link.channel;
         let flow = cx.flows.insert(EncryptedFlow {
             media: self.start_media(cx.now, source, which),
             sealer: Some(sealer),
             buffer: BytesMut::new(),
-            retransmissions: again,
+            retransmissions,
             numbering: numbers.map(NumberedStream::new),
             channel: link.relay_channel(),
-            level_extension: taken.level_extension,
+            level_extension: section.level_extension,
             layer_extensions: layer,
         });
         self.links[at]
@@ -725,9 +733,9 @@ impl Client {
 
     /// Announces the stream once the server seems to receive it.
     pub(super) fn announce_when_live(&mut self, cx: &mut Context<'_>, at: usize) {
-        let sent = &self.links[at].outgoing_media;
+        let outgoing = &self.links[at].outgoing_media;
         let late = |began| cx.now.since(began) >= LIVE_AFTER;
-        if !self.published && (sent.is_reported || sent.began_at.is_some_and(late)) {
+        if !self.published && (outgoing.is_reported || outgoing.began_at.is_some_and(late)) {
             self.published = true;
             self.announce_published(cx, true);
         }
@@ -736,12 +744,12 @@ impl Client {
     /// Handles everything that is due while media is sent.
     pub(super) fn handle_sending_due(&mut self, cx: &mut Context<'_>, at: usize) {
         self.announce_when_live(cx, at);
-        let sent = &mut self.links[at].outgoing_media;
-        if sent.count_at.is_none_or(|due| cx.now < due) {
+        let outgoing = &mut self.links[at].outgoing_media;
+        if outgoing.count_at.is_none_or(|due| cx.now < due) {
             return;
         }
-        sent.count_at = Some(cx.now + COUNT_EVERY);
-        sent.count(cx.flows, cx.recorder);
+        outgoing.count_at = Some(cx.now + COUNT_EVERY);
+        outgoing.count(cx.flows, cx.recorder);
         self.send_sender_reports(cx, at, false);
         self.flush_peer(cx, at);
     }
@@ -755,8 +763,11 @@ impl Client {
         let Some(peer) = &mut link.peer else {
             return;
         };
-        let about = (cx.now, wall_clock, self.cname.as_str());
-        for report in link.outgoing_media.rtcp_compounds(cx.flows, about, goodbye) {
+        let sender = (cx.now, wall_clock, self.cname.as_str());
+        for report in link
+            .outgoing_media
+            .rtcp_compounds(cx.flows, sender, goodbye)
+        {
             peer.send_rtcp(&report);
         }
     }
@@ -766,9 +777,9 @@ impl Client {
         if self.links[at].outgoing_media.streams.is_empty() {
             return;
         }
-        let sent = &mut self.links[at].outgoing_media;
-        sent.stop(cx);
-        sent.count(cx.flows, cx.recorder);
+        let outgoing = &mut self.links[at].outgoing_media;
+        outgoing.stop(cx);
+        outgoing.count(cx.flows, cx.recorder);
         self.send_sender_reports(cx, at, true);
         for stream in std::mem::take(&mut self.links[at].outgoing_media.streams) {
             cx.flows.remove(stream.flow);
@@ -781,13 +792,13 @@ impl Client {
         if self.feed.as_ref().is_some_and(|feed| feed.has(flow)) {
             return self.fail_feed(cx);
         }
-        let of_ours = self.links.iter().position(|link| {
+        let link_index = self.links.iter().position(|link| {
             link.outgoing_media
                 .streams
                 .iter()
                 .any(|own| own.flow == flow)
         });
-        if let Some(at) = of_ours {
+        if let Some(at) = link_index {
             let detail = self.describe_link(at, "no media can be sent");
             self.fail(cx, Failure::NotSent, detail);
         }

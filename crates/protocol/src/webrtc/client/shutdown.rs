@@ -29,7 +29,7 @@ struct MediaTimes {
 
 impl Client {
     fn media_times(&self, sinks: &mut Sinks) -> Option<MediaTimes> {
-        let mut course: Option<MediaTimes> = None;
+        let mut times: Option<MediaTimes> = None;
         for link in &self.links {
             let Some(tracks) = link.sink.map(|sink| sinks.get::<Tracks>(sink)) else {
                 continue;
@@ -38,7 +38,7 @@ impl Client {
                 continue;
             };
             let longest_gap = tracks.longest_gap();
-            course = Some(match course {
+            times = Some(match times {
                 None => MediaTimes {
                     first,
                     last,
@@ -51,12 +51,12 @@ impl Client {
                 },
             });
         }
-        course
+        times
     }
 
     /// Describes how long media had been received at `now`.
-    fn media_progress(&self, course: Option<MediaTimes>, now: Time) -> String {
-        match course {
+    fn media_progress(&self, times: Option<MediaTimes>, now: Time) -> String {
+        match times {
             Some(own) => format!("after {:.3} s of media", now.since(own.first).as_secs_f64()),
             None => "before any media".to_owned(),
         }
@@ -92,19 +92,19 @@ impl Client {
 
     fn check_media(&mut self, cx: &mut Context<'_>) {
         // A publisher that came later has as much time as the first one.
-        let begun = self
+        let earliest = self
             .media_expected_since
             .map(|since| since + self.config.no_media.0);
-        let Some(begun) = begun.filter(|begun| *begun <= cx.now) else {
-            self.media_check_at = Some(begun.unwrap_or(cx.now + self.config.silence.0));
+        let Some(earliest) = earliest.filter(|earliest| *earliest <= cx.now) else {
+            self.media_check_at = Some(earliest.unwrap_or(cx.now + self.config.silence.0));
             return;
         };
-        let Some(course) = self.media_times(cx.sinks) else {
+        let Some(times) = self.media_times(cx.sinks) else {
             let within = self.config.no_media.to_string();
             let detail = self.no_media_detail(&within);
             return self.fail(cx, Failure::NoMedia, detail);
         };
-        let until = (course.last + self.config.silence.0).max(begun);
+        let until = (times.last + self.config.silence.0).max(earliest);
         if cx.now < until {
             self.media_check_at = Some(until);
             return;
@@ -112,7 +112,7 @@ impl Client {
         if self.publisher.has_left() {
             return self.begin_leaving(cx, Outcome::Completed);
         }
-        let when = self.media_progress(Some(course), course.last);
+        let when = self.media_progress(Some(times), times.last);
         let detail = format!(
             "no media for {}, {when} ({})",
             self.config.silence, self.url
@@ -198,11 +198,11 @@ impl Client {
             return None;
         }
         let receive = self.links.iter().filter(|link| link.sink.is_some());
-        let stood = receive
+        let connected = receive
             .filter_map(|link| link.connected_at)
             .min()?
             .max(expected);
-        long(stood).then(|| (Failure::NoMedia, self.no_media_detail(&within(stood))))
+        long(connected).then(|| (Failure::NoMedia, self.no_media_detail(&within(connected))))
     }
 
     /// Returns the failure of a client whose media has stopped, if the silence is too long to be a
@@ -211,12 +211,12 @@ impl Client {
         let expected = self
             .media_expected_since
             .filter(|_| !self.publisher.has_left())?;
-        let course = self.media_times(cx.sinks)?;
-        let (came, silent) = (
-            course.last.since(course.first),
-            cx.now.since(course.last.max(expected)),
+        let times = self.media_times(cx.sinks)?;
+        let (received_for, silent) = (
+            times.last.since(times.first),
+            cx.now.since(times.last.max(expected)),
         );
-        let bound = silence::bound(came, course.longest_gap, self.config.silence.0);
+        let bound = silence::bound(received_for, times.longest_gap, self.config.silence.0);
         (silent >= bound).then(|| {
             let detail = format!(
                 "no media for {:.3} s until the client was stopped ({})",
@@ -330,8 +330,8 @@ impl Client {
             cx.out
                 .extend(channel.map(|channel| Output::Close { channel }));
         }
-        let returning = std::mem::take(&mut self.releasing_relays).into_iter();
-        cx.out.extend(returning.map(|own| Output::Close {
+        let releasing = std::mem::take(&mut self.releasing_relays).into_iter();
+        cx.out.extend(releasing.map(|own| Output::Close {
             channel: own.channel(),
         }));
         self.phase = Phase::Ended;

@@ -21,32 +21,32 @@ impl Client {
         let silence = self.config.silence.0;
         // No media was expected after that.
         let until = self.publisher.left_at().unwrap_or(cx.now);
-        let mut courses = Vec::new();
+        let mut statuses = Vec::new();
         let muted_until = |track: &str| self.signalling.muted_until(track);
         for link in &self.links {
-            if let (Some(sink), Some(stood)) = (link.sink, link.connected_at) {
+            if let (Some(sink), Some(connected_at)) = (link.sink, link.connected_at) {
                 let tracks = cx.sinks.get::<Tracks>(sink);
-                let all = tracks.section_statuses(until, stood, silence, muted_until);
-                let own = |(section, course): (&Section, _)| {
-                    (section.track.clone(), section.kind, course)
+                let all = tracks.section_statuses(until, connected_at, silence, muted_until);
+                let own = |(section, status): (&Section, _)| {
+                    (section.track.clone(), section.kind, status)
                 };
-                courses.extend(all.into_iter().map(own));
+                statuses.extend(all.into_iter().map(own));
             }
         }
-        if courses
+        if statuses
             .iter()
-            .all(|(.., course)| *course != MediaStatus::Flowing)
+            .all(|(.., status)| *status != MediaStatus::Flowing)
         {
             return;
         }
         for (missing, why) in self.signalling.missing_tracks() {
             let is_it = |track: &Option<String>| track.as_deref() == Some(missing);
-            let mut own = courses.iter().filter(|(track, ..)| is_it(track));
-            if own.any(|(.., course)| matches!(course, MediaStatus::Flowing | MediaStatus::Muted)) {
+            let mut own = statuses.iter().filter(|(track, ..)| is_it(track));
+            if own.any(|(.., status)| matches!(status, MediaStatus::Flowing | MediaStatus::Muted)) {
                 continue;
             }
             // A track is reported once.
-            courses.retain(|(track, ..)| !is_it(track));
+            statuses.retain(|(track, ..)| !is_it(track));
             let text = format!(
                 "the server cannot deliver track {missing}: {why} ({})",
                 self.url
@@ -57,14 +57,14 @@ impl Client {
             }));
             cx.recorder.add(STREAMS_SILENT, 1);
         }
-        let patience = silence::bound(Duration::ZERO, Duration::ZERO, silence);
-        for (_, kind, course) in courses {
-            let what = match course {
+        let wait_min = silence::bound(Duration::ZERO, Duration::ZERO, silence);
+        for (_, kind, status) in statuses {
+            let what = match status {
                 MediaStatus::Stopped(silent) => {
                     format!("no packet for {:.3} s", silent.as_secs_f64())
                 }
                 MediaStatus::NeverArrived(waited)
-                    if waited >= patience && self.publisher.sends(kind) =>
+                    if waited >= wait_min && self.publisher.sends(kind) =>
                 {
                     "no packet".to_owned()
                 }

@@ -233,13 +233,13 @@ impl Client {
     pub(super) fn relay_closed(&mut self, cx: &mut Context<'_>, at: usize, how: CloseReason) {
         let is_leaving = self.is_leaving();
         let link = &mut self.links[at];
-        let waits = link.relay_awaited_since().is_some();
+        let was_awaited = link.relay_awaited_since().is_some();
         let Some(relay) = link.relay.as_mut().filter(|_| !is_leaving) else {
             return;
         };
         // The address cannot be released any more.
         relay.allocation = None;
-        if waits && how == CloseReason::Reset && !relay.reliable {
+        if was_awaited && how == CloseReason::Reset && !relay.reliable {
             return self.link_open_failed(cx, at, ChannelError::Refused);
         }
         let what = match how {
@@ -281,15 +281,15 @@ impl Client {
         loop {
             match frames.next(bytes, &mut end) {
                 Ok(Some((frame, length))) => {
-                    let came = times.arrival_of(end);
-                    self.relayed_frame(cx, at, frame, came, length - frame.len());
+                    let arrival = times.arrival_of(end);
+                    self.relayed_frame(cx, at, frame, arrival, length - frame.len());
                     let link = self.links.get(at);
-                    if self.phase == Phase::Ended || link.is_none_or(|own| own.number != number) {
+                    if self.phase == Phase::Ended || link.is_none_or(|link| link.number != number) {
                         // The answer to the release may follow in the same read.
-                        let mut returning = self.releasing_relays.iter_mut();
-                        if let Some(own) = returning.find(|own| own.channel == channel) {
-                            own.relay.frames = frames;
-                            own.bytes(cx.now, &bytes[end..]);
+                        let mut releasing = self.releasing_relays.iter_mut();
+                        if let Some(released) = releasing.find(|own| own.channel == channel) {
+                            released.relay.frames = frames;
+                            released.bytes(cx.now, &bytes[end..]);
                             self.drive_releasing_relays(cx);
                         }
                         return;
@@ -312,16 +312,16 @@ impl Client {
         self.flush_peer(cx, at);
     }
 
-    /// Handles a message of the TURN server, or a datagram with a ChannelData header. `around` is
-    /// the number of bytes that it had on the wire besides `frame`: headers of IP and UDP, or
-    /// padding.
+    /// Handles a message of the TURN server, or a datagram with a ChannelData header.
+    /// `frame_overhead` is the number of bytes that it had on the wire besides `frame`: headers of
+    /// IP and UDP, or padding.
     fn relayed_frame(
         &mut self,
         cx: &mut Context<'_>,
         at: usize,
         frame: &[u8],
-        (came, exact): (Time, bool),
-        around: usize,
+        (arrived_at, exact): (Time, bool),
+        frame_overhead: usize,
     ) {
         let link = &mut self.links[at];
         let relay = link.relay.as_mut();
@@ -334,16 +334,16 @@ impl Client {
         let Some(sink) = link.sink.filter(|_| MEDIA_MARK.matches(bytes)) else {
             let at_peer = Datagram {
                 from,
-                at: came,
+                at: arrived_at,
                 bytes,
             };
             return self.datagram(cx, at, &at_peer);
         };
         let arrival = Arrival {
-            at: came,
+            at: arrived_at,
             bytes,
             length: bytes.len(),
-            overhead: around + frame.len() - bytes.len(),
+            overhead: frame_overhead + frame.len() - bytes.len(),
         };
         if !exact {
             cx.recorder.add(rtp::TIMED_BY_READING, 1);
@@ -372,22 +372,22 @@ impl Client {
     /// Handles what is due while relayed addresses are released, and removes those that are
     /// released.
     pub(super) fn drive_releasing_relays(&mut self, cx: &mut Context<'_>) {
-        for own in &mut self.releasing_relays {
-            if let Some(allocation) = &mut own.relay.allocation
+        for releasing in &mut self.releasing_relays {
+            if let Some(allocation) = &mut releasing.relay.allocation
                 && allocation.deadline().is_some_and(|due| due <= cx.now)
             {
                 allocation.handle_timeout(cx.now);
             }
-            own.relay.send_waiting(cx, own.channel, None);
+            releasing.relay.send_waiting(cx, releasing.channel, None);
         }
         let out = &mut cx.out;
-        self.releasing_relays.retain(|own| {
-            let is_over = own.relay.is_released();
-            if is_over {
-                let channel = own.channel;
+        self.releasing_relays.retain(|releasing| {
+            let is_released = releasing.relay.is_released();
+            if is_released {
+                let channel = releasing.channel;
                 out.push_back(Output::Close { channel });
             }
-            !is_over
+            !is_released
         });
         if self.signalling_ended && self.releasing_relays.is_empty() {
             self.finish(cx);
@@ -402,18 +402,18 @@ impl Client {
             | Input::Closed { channel, .. } => *channel,
             _ => return,
         };
-        let mut returning = self.releasing_relays.iter_mut();
-        let Some(own) = returning.find(|own| own.channel == channel) else {
+        let mut releasing = self.releasing_relays.iter_mut();
+        let Some(released) = releasing.find(|own| own.channel == channel) else {
             return;
         };
         match input {
             Input::Datagrams { datagrams, .. } => {
                 for datagram in *datagrams {
-                    own.frame(cx.now, datagram.bytes);
+                    released.frame(cx.now, datagram.bytes);
                 }
             }
-            Input::Bytes { bytes, .. } => own.bytes(cx.now, bytes),
-            _ => own.relay.allocation = None,
+            Input::Bytes { bytes, .. } => released.bytes(cx.now, bytes),
+            _ => released.relay.allocation = None,
         }
         self.drive_releasing_relays(cx);
     }
@@ -441,8 +441,8 @@ impl Client {
             match event {
                 TurnEvent::Allocated { relayed } => {
                     let link = &mut self.links[at];
-                    let begun = std::mem::replace(&mut link.requested_at, cx.now);
-                    let waited = cx.now.since(begun);
+                    let requested_at = std::mem::replace(&mut link.requested_at, cx.now);
+                    let waited = cx.now.since(requested_at);
                     cx.recorder.record(m::TURN_DELAY, waited.as_nanos() as u64);
                     self.link_opened(cx, at, relayed);
                 }

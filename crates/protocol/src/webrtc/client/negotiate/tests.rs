@@ -84,7 +84,7 @@ impl TestPair {
         let config = PeerConfig::new(Arc::new(Certificate::generate(2)), 2);
         let mut server = Peer::offerer(now, &config);
         server.add_local_candidate(now, theirs);
-        let mut scene = TestPair {
+        let mut pair = TestPair {
             client,
             server,
             now,
@@ -95,12 +95,12 @@ impl TestPair {
             sent: Vec::new(),
             at: 0,
         };
-        let offer = scene.offer();
-        scene.does(|client, cx| {
+        let offer = pair.offer();
+        pair.does(|client, cx| {
             client.open_link(cx, PeerNumber(0), Direction::Receive, Some(offer));
             client.link_opened(cx, 0, ours);
         });
-        scene
+        pair
     }
 
     /// Returns a negotiated payload type.
@@ -212,234 +212,233 @@ impl TestPair {
 
 #[test]
 fn ice_restart_by_the_server_keeps_the_connection() {
-    let mut scene = TestPair::new();
-    let first = scene.take_answer();
-    scene.run(Duration::from_secs(3));
-    assert_eq!(scene.server.state(), PeerState::Connected);
+    let mut pair = TestPair::new();
+    let first = pair.take_answer();
+    pair.run(Duration::from_secs(3));
+    assert_eq!(pair.server.state(), PeerState::Connected);
     // A renegotiation that leaves the transport unchanged.
-    let offer = scene.offer();
-    scene.does(|client, cx| client.answer(cx, 0, &offer));
-    assert_eq!(scene.take_answer(), first);
-    assert_eq!(scene.recorder.counter(m::ICE_RESTARTS), 0);
-    scene.server.restart_ice(scene.now);
-    let offer = scene.offer();
-    scene.does(|client, cx| client.answer(cx, 0, &offer));
-    assert_ne!(scene.take_answer(), first);
-    assert_eq!(scene.recorder.counter(m::ICE_RESTARTS), 1);
+    let offer = pair.offer();
+    pair.does(|client, cx| client.answer(cx, 0, &offer));
+    assert_eq!(pair.take_answer(), first);
+    assert_eq!(pair.recorder.counter(m::ICE_RESTARTS), 0);
+    pair.server.restart_ice(pair.now);
+    let offer = pair.offer();
+    pair.does(|client, cx| client.answer(cx, 0, &offer));
+    assert_ne!(pair.take_answer(), first);
+    assert_eq!(pair.recorder.counter(m::ICE_RESTARTS), 1);
     // Consent continues with the new credentials, long after that of the old ones would have
     // expired.
-    scene.run(Duration::from_secs(60));
-    assert_eq!(scene.server.state(), PeerState::Connected);
-    assert_eq!(scene.client.outcome, None);
-    scene.does(|client, _| {
+    pair.run(Duration::from_secs(60));
+    assert_eq!(pair.server.state(), PeerState::Connected);
+    assert_eq!(pair.client.outcome, None);
+    pair.does(|client, _| {
         let peer = client.links[0].peer.as_mut().expect("it is there");
         assert_eq!(peer.state(), PeerState::Connected);
         let mut report = Vec::new();
         crate::media::rtcp::write_receiver_report(&mut report, 1, &[]);
         assert!(peer.send_rtcp(&report));
     });
-    scene.does(|client, cx| client.flush_peer(cx, 0));
-    assert_eq!(scene.run(Duration::from_millis(20)), 1);
+    pair.does(|client, cx| client.flush_peer(cx, 0));
+    assert_eq!(pair.run(Duration::from_millis(20)), 1);
 }
 
 #[test]
 fn unanswered_ice_restart_fails_the_client() {
-    let mut scene = TestPair::new();
-    scene.take_answer();
-    scene.run(Duration::from_secs(3));
-    scene.server.restart_ice(scene.now);
-    let offer = scene.offer();
-    scene.does(|client, cx| client.answer(cx, 0, &offer));
+    let mut pair = TestPair::new();
+    pair.take_answer();
+    pair.run(Duration::from_secs(3));
+    pair.server.restart_ice(pair.now);
+    let offer = pair.offer();
+    pair.does(|client, cx| client.answer(cx, 0, &offer));
     // The server's side is gone and sends nothing more.
-    let end = scene.now + Duration::from_secs(60);
-    while scene.now < end && scene.client.outcome.is_none() {
-        scene.now += Duration::from_millis(50);
-        scene.does(|client, cx| client.handle_link_due(cx, 0));
+    let end = pair.now + Duration::from_secs(60);
+    while pair.now < end && pair.client.outcome.is_none() {
+        pair.now += Duration::from_millis(50);
+        pair.does(|client, cx| client.handle_link_due(cx, 0));
     }
-    let Some(crate::session::Outcome::Failed(failure)) = &scene.client.outcome else {
-        panic!("{:?}", scene.client.outcome);
+    let Some(crate::session::Outcome::Failed(failure)) = &pair.client.outcome else {
+        panic!("{:?}", pair.client.outcome);
     };
     assert_eq!(failure.reason, "ice_failed");
 }
 
 #[test]
 fn key_frames_are_requested_only_if_negotiated() {
-    for (keys, asked) in [
+    for (keys, requested) in [
         ("{}", 1),
         (r#"{"pli":false}"#, 1),
         (r#"{"pli":false,"fir":false}"#, 0),
     ] {
-        let mut scene = TestPair::of(keys);
-        scene.take_answer();
-        scene.run(Duration::from_secs(3));
+        let mut pair = TestPair::of(keys);
+        pair.take_answer();
+        pair.run(Duration::from_secs(3));
         for [high, low] in [[0, 1], 2000_u16.to_be_bytes()] {
             let mut packet = [0; 40];
-            packet[..4].copy_from_slice(&[0x80, scene.payload_type(), high, low]);
-            scene.takes(scene.now, &packet);
+            packet[..4].copy_from_slice(&[0x80, pair.payload_type(), high, low]);
+            pair.takes(pair.now, &packet);
         }
-        scene.client.links[0].nack_at = Some(scene.now);
-        scene.does(|client, cx| client.send_nacks(cx, 0));
-        assert_eq!(scene.recorder.counter(m::PLIS_SENT), asked, "{keys}");
+        pair.client.links[0].nack_at = Some(pair.now);
+        pair.does(|client, cx| client.send_nacks(cx, 0));
+        assert_eq!(pair.recorder.counter(m::PLIS_SENT), requested, "{keys}");
     }
 }
 
 #[test]
 fn new_gaps_are_requested_at_once_in_all_streams() {
-    let mut scene = TestPair::new();
-    scene.take_answer();
-    scene.run(Duration::from_secs(3));
-    let sink = scene.client.links[0].sink.expect("it receives");
-    let gap = |scene: &mut TestPair, sequence: u8| {
+    let mut pair = TestPair::new();
+    pair.take_answer();
+    pair.run(Duration::from_secs(3));
+    let sink = pair.client.links[0].sink.expect("it receives");
+    let gap = |pair: &mut TestPair, sequence: u8| {
         let mut events = Vec::new();
         for ssrc in 0..100_u8 {
-            let payload_type = scene.payload_type();
+            let payload_type = pair.payload_type();
             let mut packet = [0; 40];
             packet[..4].copy_from_slice(&[0x80, payload_type, 0, sequence]);
             packet[11] = ssrc;
-            events.extend(scene.takes(scene.now, &packet));
+            events.extend(pair.takes(pair.now, &packet));
         }
         for event in events {
-            scene.does(|client, cx| client.handle(cx, Input::Media { sink, event }));
+            pair.does(|client, cx| client.handle(cx, Input::Media { sink, event }));
         }
-        let tracks = scene.sinks.get::<Tracks>(sink);
-        tracks.record_requests(&mut scene.recorder);
-        scene.recorder.counter(m::ASKED_PACKETS)
+        let tracks = pair.sinks.get::<Tracks>(sink);
+        tracks.record_requests(&mut pair.recorder);
+        pair.recorder.counter(m::ASKED_PACKETS)
     };
-    assert_eq!(gap(&mut scene, 1), 0);
-    assert_eq!(gap(&mut scene, 3), 100);
+    assert_eq!(gap(&mut pair, 1), 0);
+    assert_eq!(gap(&mut pair, 3), 100);
     // The older gap is still open, and due again later.
-    assert_eq!(gap(&mut scene, 5), 200);
+    assert_eq!(gap(&mut pair, 5), 200);
 }
 
 /// Audio packets have no numbers if the server numbers only video.
 #[test]
 fn late_first_number_is_reported_at_once() {
-    let mut scene = TestPair::of("{}");
-    scene.take_answer();
-    scene.run(Duration::from_secs(3));
-    let mut packet = vec![0x80, scene.payload_type(), 0, 1];
+    let mut pair = TestPair::of("{}");
+    pair.take_answer();
+    pair.run(Duration::from_secs(3));
+    let mut packet = vec![0x80, pair.payload_type(), 0, 1];
     packet.resize(40, 0);
-    scene.takes(scene.now, &packet);
-    let looks_in = |scene: &TestPair| {
-        let due = scene.client.links[0].feedback_at.expect("it is agreed");
-        due.since(scene.now)
+    pair.takes(pair.now, &packet);
+    let next_feedback = |pair: &TestPair| {
+        let due = pair.client.links[0].feedback_at.expect("it is agreed");
+        due.since(pair.now)
     };
-    scene.run(Duration::from_millis(200));
-    scene.run(looks_in(&scene));
-    let seldom = looks_in(&scene);
-    assert!(seldom > Duration::from_millis(900), "{seldom:?}");
-    let extension = scene.extension(extension::TRANSPORT_CC);
+    pair.run(Duration::from_millis(200));
+    pair.run(next_feedback(&pair));
+    let rare = next_feedback(&pair);
+    assert!(rare > Duration::from_millis(900), "{rare:?}");
+    let extension = pair.extension(extension::TRANSPORT_CC);
     packet[0] |= 0x10;
     packet[3] = 2;
     packet[12..20].copy_from_slice(&[0xbe, 0xde, 0, 1, extension << 4 | 1, 0, 9, 0]);
-    let event = scene.takes(scene.now, &packet);
+    let event = pair.takes(pair.now, &packet);
     assert_eq!(event, Some(MediaEvent::FirstTransportNumber));
-    let sink = scene.client.links[0].sink.expect("it receives");
+    let sink = pair.client.links[0].sink.expect("it receives");
     let event = MediaEvent::FirstTransportNumber;
-    scene.does(|client, cx| client.handle(cx, Input::Media { sink, event }));
-    assert_eq!(scene.recorder.counter(m::ARRIVALS_TOLD), 1);
-    let often = looks_in(&scene);
+    pair.does(|client, cx| client.handle(cx, Input::Media { sink, event }));
+    assert_eq!(pair.recorder.counter(m::ARRIVALS_TOLD), 1);
+    let often = next_feedback(&pair);
     assert!(often <= Duration::from_millis(100), "{often:?}");
     packet[3] = 3;
     packet[18] = 10;
-    assert_eq!(scene.takes(scene.now, &packet), None);
+    assert_eq!(pair.takes(pair.now, &packet), None);
 }
 
 #[test]
 fn remb_is_sent_if_any_of_many_streams_is_received() {
-    for heard in [0, 1] {
-        let mut scene = TestPair::new();
-        scene.take_answer();
-        scene.run(Duration::from_secs(3));
+    for active in [0, 1] {
+        let mut pair = TestPair::new();
+        pair.take_answer();
+        pair.run(Duration::from_secs(3));
         // More streams than one batch of reports covers. Only the last one may still be received.
-        let now = scene.now;
+        let now = pair.now;
         for (ssrc, at) in (0..60u32)
             .map(|ssrc| (ssrc, now))
-            .chain((0..heard).map(|_| (59, now + Duration::from_secs(20))))
+            .chain((0..active).map(|_| (59, now + Duration::from_secs(20))))
         {
             let mut packet = [0; 40];
             let sequence = u8::from(at > now);
-            packet[..4].copy_from_slice(&[0x80, scene.payload_type(), 0, sequence]);
+            packet[..4].copy_from_slice(&[0x80, pair.payload_type(), 0, sequence]);
             packet[8..12].copy_from_slice(&ssrc.to_be_bytes());
-            scene.takes(at, &packet);
+            pair.takes(at, &packet);
         }
-        scene.client.links[0].has_remb = true;
+        pair.client.links[0].has_remb = true;
         for seconds in [1, 21] {
-            scene.now = now + Duration::from_secs(seconds);
-            let before = scene.recorder.counter(m::REMBS_SENT);
-            scene.does(|client, cx| client.send_receiver_reports(cx, 0));
-            let told = scene.recorder.counter(m::REMBS_SENT) - before;
-            let is_heard = seconds == 1 || heard > 0;
-            assert_eq!(told, u64::from(is_heard), "{heard}");
+            pair.now = now + Duration::from_secs(seconds);
+            let before = pair.recorder.counter(m::REMBS_SENT);
+            pair.does(|client, cx| client.send_receiver_reports(cx, 0));
+            let sent = pair.recorder.counter(m::REMBS_SENT) - before;
+            let is_active = seconds == 1 || active > 0;
+            assert_eq!(sent, u64::from(is_active), "{active}");
         }
     }
 }
 
 #[test]
 fn changed_fingerprint_of_the_server_fails_the_client() {
-    let mut scene = TestPair::new();
-    scene.take_answer();
-    scene.run(Duration::from_secs(3));
+    let mut pair = TestPair::new();
+    pair.take_answer();
+    pair.run(Duration::from_secs(3));
     // Unchanged ICE credentials, and another certificate.
-    let offer = scene.offer();
+    let offer = pair.offer();
     let line = offer
         .lines()
         .find(|line| line.starts_with("a=fingerprint:"));
     let line = line.expect("it has one");
     let other = Certificate::generate(3).fingerprint().to_string();
     let offer = offer.replace(line, &format!("a=fingerprint:{other}"));
-    scene.does(|client, cx| client.answer(cx, 0, &offer));
-    let Some(crate::session::Outcome::Failed(failure)) = &scene.client.outcome else {
-        panic!("{:?}", scene.client.outcome);
+    pair.does(|client, cx| client.answer(cx, 0, &offer));
+    let Some(crate::session::Outcome::Failed(failure)) = &pair.client.outcome else {
+        panic!("{:?}", pair.client.outcome);
     };
     assert_eq!(failure.reason, "bad_sdp");
 }
 
 #[test]
 fn only_feedback_awaits_datagrams_that_have_arrived() {
-    let mut scene = TestPair::new();
+    let mut pair = TestPair::new();
     // Not connected yet: an answer may have arrived.
-    assert!(scene.client.awaits_input(scene.now));
-    scene.take_answer();
-    scene.run(Duration::from_secs(3));
-    scene.client.media_check_at = None;
-    let later = scene.now + Duration::from_secs(1);
-    let link = &mut scene.client.links[0];
+    assert!(pair.client.awaits_input(pair.now));
+    pair.take_answer();
+    pair.run(Duration::from_secs(3));
+    pair.client.media_check_at = None;
+    let later = pair.now + Duration::from_secs(1);
+    let link = &mut pair.client.links[0];
     link.peer = None;
     (link.nack_at, link.feedback_at, link.report_at) = (None, None, Some(later));
     assert_eq!(link.deadline(), Some(later));
-    assert!(!scene.client.awaits_input(later));
+    assert!(!pair.client.awaits_input(later));
     for what in 0..2 {
-        let link = &mut scene.client.links[0];
+        let link = &mut pair.client.links[0];
         (link.nack_at, link.feedback_at) = match what {
             0 => (Some(later), None),
             _ => (None, Some(later)),
         };
-        assert!(scene.client.awaits_input(later), "{what}");
-        assert!(!scene.client.awaits_input(scene.now), "{what}");
+        assert!(pair.client.awaits_input(later), "{what}");
+        assert!(!pair.client.awaits_input(pair.now), "{what}");
     }
 }
 
 /// MediaMTX negotiates transport-wide sequence numbers and sends none.
 #[test]
 fn feedback_checks_are_rarer_without_numbers() {
-    let mut scene = TestPair::new();
-    scene.take_answer();
-    let sink = scene.client.links[0].sink.expect("it receives");
-    let payload_type = scene.payload_type();
-    let next = |scene: &mut TestPair| {
-        scene.client.links[0].feedback_at = Some(scene.now);
-        scene.does(|client, cx| client.send_transport_feedback(cx, 0));
-        let at = scene.client.links[0].feedback_at.expect("it goes on");
-        at.since(scene.now)
+    let mut pair = TestPair::new();
+    pair.take_answer();
+    let sink = pair.client.links[0].sink.expect("it receives");
+    let payload_type = pair.payload_type();
+    let next = |pair: &mut TestPair| {
+        pair.client.links[0].feedback_at = Some(pair.now);
+        pair.does(|client, cx| client.send_transport_feedback(cx, 0));
+        let at = pair.client.links[0].feedback_at.expect("it goes on");
+        at.since(pair.now)
     };
     let often = Duration::from_millis(100);
-    scene
-        .sinks
+    pair.sinks
         .get::<Tracks>(sink)
         .set_arrivals_extension(Some(3));
-    assert_eq!(next(&mut scene), often, "nothing has come yet");
-    let take = |scene: &mut TestPair, number: bool| {
+    assert_eq!(next(&mut pair), often, "nothing has come yet");
+    let take = |pair: &mut TestPair, number: bool| {
         let mut bytes = vec![0x80 | u8::from(number) << 4, payload_type, 0, number.into()];
         bytes.extend([0, 0, 0, 1, 0, 0, 0, 9]);
         if number {
@@ -447,56 +446,56 @@ fn feedback_checks_are_rarer_without_numbers() {
             bytes.extend([0xbe, 0xde, 0, 1, 0x31, 0, 7, 0]);
         }
         bytes.resize(200, 5);
-        scene.takes(scene.now, &bytes);
+        pair.takes(pair.now, &bytes);
     };
-    take(&mut scene, false);
-    assert_eq!(next(&mut scene), Duration::from_secs(1));
-    take(&mut scene, true);
-    assert_eq!(next(&mut scene), often, "now they come");
+    take(&mut pair, false);
+    assert_eq!(next(&mut pair), Duration::from_secs(1));
+    take(&mut pair, true);
+    assert_eq!(next(&mut pair), often, "now they come");
 }
 
 /// LiveKit accepts numbers for video only. It would count numbered audio as lost.
 #[test]
 fn only_sections_that_accept_numbers_are_numbered() {
-    let mut scene = TestPair::new();
+    let mut pair = TestPair::new();
     let [ours, theirs] = ends();
     let text = r#"{"congestion":"follow","publish":{"bitrate":"500kbps","audio":true}}"#;
     let config: ClientConfig = serde_json::from_str(text).expect("it is one");
     let source = config.source().map(crate::webrtc::config::with_limited_mtu);
     let source = source.map(|config| MediaSource::adaptive(&config, None));
     let source = source.expect("it has one").expect("it can be made");
-    scene.client.config = config.into();
-    scene.client.source = Some(Arc::new(source));
-    scene.does(|client, cx| {
+    pair.client.config = config.into();
+    pair.client.source = Some(Arc::new(source));
+    pair.does(|client, cx| {
         client.open_link(cx, PeerNumber(1), Direction::Send, None);
         client.link_opened(cx, 1, ours);
     });
     let offer = {
-        let all = scene.described.lock().expect("nobody panics with it");
+        let all = pair.described.lock().expect("nobody panics with it");
         SessionDescription::parse(all.last().expect("it offers")).expect("it is right")
     };
     let config = PeerConfig::new(Arc::new(Certificate::generate(4)), 4);
-    let mut server = Peer::answerer(scene.now, &config);
-    server.add_local_candidate(scene.now, theirs);
+    let mut server = Peer::answerer(pair.now, &config);
+    server.add_local_candidate(pair.now, theirs);
     let transport = offer.transport().expect("it is right");
-    assert_eq!(server.set_remote(scene.now, &transport), Ok(()));
-    let takes = AnswerConfig {
+    assert_eq!(server.set_remote(pair.now, &transport), Ok(()));
+    let answer_config = AnswerConfig {
         extensions: vec![extension::TRANSPORT_CC.to_owned()],
         feedback: sdp::FeedbackTypes::default(),
         ..AnswerConfig::receive_all(1)
     };
-    let mut answer = offer.answer(&takes, &server.local_transport());
-    let sound = |section: &&mut sdp::MediaSection| section.kind == MediaKind::Audio;
-    for section in answer.media.iter_mut().filter(sound) {
+    let mut answer = offer.answer(&answer_config, &server.local_transport());
+    let is_audio = |section: &&mut sdp::MediaSection| section.kind == MediaKind::Audio;
+    for section in answer.media.iter_mut().filter(is_audio) {
         section.extensions.clear();
     }
     let text = answer.to_string();
-    scene.does(|client, cx| client.handle_answer(cx, 1, &text));
-    scene.server = server;
-    scene.at = 1;
-    scene.run(Duration::from_secs(3));
-    let numbered = scene.client.links[1]
+    pair.does(|client, cx| client.handle_answer(cx, 1, &text));
+    pair.server = server;
+    pair.at = 1;
+    pair.run(Duration::from_secs(3));
+    let numbered = pair.client.links[1]
         .outgoing_media
-        .numbered(&mut scene.flows);
+        .numbered(&mut pair.flows);
     assert_eq!(numbered, [true, false]);
 }

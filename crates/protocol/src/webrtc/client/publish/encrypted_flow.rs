@@ -36,7 +36,7 @@ pub(super) struct EncryptedFlow {
     pub(super) channel: Option<RelayChannel>,
     /// Id of the header extension for the audio level.
     pub(super) level_extension: Option<u8>,
-    /// Names of the layer of a simulcast.
+    /// Header extensions that identify the layer of a simulcast.
     pub(super) layer_extensions: Option<LayerExtensions>,
 }
 
@@ -53,18 +53,18 @@ pub(super) struct LayerExtensions {
 }
 
 impl LayerExtensions {
-    /// Adds the extensions to a header. `again` is true in the stream of retransmissions. The layer
-    /// is named there only by the extension for repaired streams (RFC 8852, 3.2).
-    fn add(&self, header: &PacketHeader, again: bool) -> PacketHeader {
-        let rid = self.rid.and_then(|(id, name)| match again {
+    /// Adds the extensions to a header. `is_rtx` is true in the RTX stream. The layer is named
+    /// there only by the extension for repaired streams (RFC 8852, 3.2).
+    fn add(&self, header: &PacketHeader, is_rtx: bool) -> PacketHeader {
+        let rid = self.rid.and_then(|(id, name)| match is_rtx {
             true => Some((self.repaired_rid?, name)),
             false => Some((id, name)),
         });
-        let mut named = *header;
+        let mut extended = *header;
         for (id, name) in self.mid.into_iter().chain(rid) {
-            named = extension::add_element(&named, id, [name]).unwrap_or(named);
+            extended = extension::add_element(&extended, id, [name]).unwrap_or(extended);
         }
-        named
+        extended
     }
 }
 
@@ -76,19 +76,19 @@ impl EncryptedFlow {
         added.unwrap_or(header)
     }
 
-    /// Adds the names of the layer to a header.
-    fn with_layer(&self, header: PacketHeader, again: bool) -> PacketHeader {
+    /// Adds the extensions of the layer to a header.
+    fn with_layer(&self, header: PacketHeader, is_rtx: bool) -> PacketHeader {
         self.layer_extensions
-            .map_or(header, |layer| layer.add(&header, again))
+            .map_or(header, |layer| layer.add(&header, is_rtx))
     }
 
-    /// Returns the next packet that the server has requested again.
+    /// Returns the next requested retransmission, encrypted, if it is due.
     fn next_retransmission(&mut self, now: Time) -> Option<FlowPacket> {
-        let again = self.retransmissions.as_mut()?;
-        again.next_due().filter(|due| *due <= now)?;
-        let (header, due, _) = again.next_retransmission(now, &mut self.buffer)?;
-        let by_itself = again.has_rtx_stream();
-        let header = self.with_layer(header, by_itself);
+        let retransmissions = self.retransmissions.as_mut()?;
+        retransmissions.next_due().filter(|due| *due <= now)?;
+        let (header, due, _) = retransmissions.next_retransmission(now, &mut self.buffer)?;
+        let is_rtx = retransmissions.has_rtx_stream();
+        let header = self.with_layer(header, is_rtx);
         let header = self.with_number(header, now);
         let (header, payload) = self.encrypt(&header)?;
         Some(FlowPacket {
@@ -99,7 +99,7 @@ impl EncryptedFlow {
         })
     }
 
-    /// Adds the transport-wide sequence number to the header of the packet in `room`.
+    /// Adds the transport-wide sequence number to the header of the packet in `buffer`.
     fn with_number(&mut self, header: PacketHeader, now: Time) -> PacketHeader {
         let lengths = (self.buffer.len(), TRAILER_MAX);
         match &mut self.numbering {
@@ -108,7 +108,7 @@ impl EncryptedFlow {
         }
     }
 
-    /// Encrypts the packet in `room` and takes it out, with a ChannelData header before it if it
+    /// Encrypts the packet in `buffer` and takes it out, with a ChannelData header before it if it
     /// goes through TURN. Returns `None` if encryption fails. The packet must not be sent then.
     fn encrypt(&mut self, header: &PacketHeader) -> Option<(PacketHeader, Bytes)> {
         let Some(sealer) = &mut self.sealer else {
@@ -145,7 +145,7 @@ impl Flow for EncryptedFlow {
             .as_ref()
             .and_then(Retransmitter::next_due)
         {
-            Some(again) => media.map(|media| media.min(again)),
+            Some(retransmission) => media.map(|media| media.min(retransmission)),
             None => media,
         }
     }
@@ -156,8 +156,8 @@ impl Flow for EncryptedFlow {
         }
         let mut packet = self.media.flow_mut().next_packet(now)?;
         packet.header = self.with_level(packet.header);
-        if let Some(again) = &mut self.retransmissions {
-            again.store(&packet.header, &packet.payload);
+        if let Some(retransmissions) = &mut self.retransmissions {
+            retransmissions.store(&packet.header, &packet.payload);
         }
         if self.buffer.capacity() < packet.payload.len() + TRAILER_MAX {
             self.buffer
@@ -198,8 +198,8 @@ mod tests {
             rid: Some((2, b'h')),
             repaired_rid: repaired,
         };
-        let words = |names: LayerExtensions, again| {
-            let header = names.add(&plain, again);
+        let words = |names: LayerExtensions, is_rtx| {
+            let header = names.add(&plain, is_rtx);
             header[16..].to_vec()
         };
         let mid = [0x10, b'0', 0, 0];

@@ -21,9 +21,9 @@ use crate::webrtc::signalling::{FeedPorts, FeedStream};
 #[derive(Debug, Default)]
 pub(in crate::webrtc::client) struct RtpFeed {
     sockets: Vec<FeedSockets>,
-    /// Empty until all sockets for media are open. Then it has one stream for each of `ways`, in
+    /// Empty until all sockets for media are open. Then it has one stream for each of `sockets`, in
     /// the same order.
-    sent: OutgoingMedia,
+    outgoing_media: OutgoingMedia,
 }
 
 /// Sockets of a stream.
@@ -54,25 +54,30 @@ impl RtpFeed {
     }
 
     pub(in crate::webrtc::client) fn deadline(&self) -> Option<Time> {
-        self.sent.count_at
+        self.outgoing_media.count_at
     }
 
     pub(super) fn has(&self, flow: FlowId) -> bool {
-        self.sent.streams.iter().any(|own| own.flow == flow)
+        self.outgoing_media
+            .streams
+            .iter()
+            .any(|own| own.flow == flow)
     }
 
     fn sockets_of(&mut self, channel: ChannelId) -> Option<&mut FeedSockets> {
-        let mut ways = self.sockets.iter_mut();
-        ways.find(|way| way.media == channel || way.control == Some(channel))
+        let mut all = self.sockets.iter_mut();
+        all.find(|sockets| sockets.media == channel || sockets.control == Some(channel))
     }
 
     /// Sends a report for each stream, if they are enabled, and a goodbye if `goodbye` is true.
     fn report(&mut self, cx: &mut Context<'_>, client: (Option<Duration>, &str), goodbye: bool) {
         let (wall_clock, name) = client;
-        let about = (cx.now, wall_clock, name);
-        let reports = self.sent.rtcp_compounds(cx.flows, about, goodbye);
-        for (report, way) in reports.iter().zip(&self.sockets) {
-            if let Some(channel) = way.control.filter(|_| way.control_is_open) {
+        let sender = (cx.now, wall_clock, name);
+        let reports = self
+            .outgoing_media
+            .rtcp_compounds(cx.flows, sender, goodbye);
+        for (report, sockets) in reports.iter().zip(&self.sockets) {
+            if let Some(channel) = sockets.control.filter(|_| sockets.control_is_open) {
                 cx.transmit(channel, None, |out| out.extend_from_slice(report));
             }
         }
@@ -107,17 +112,17 @@ impl Client {
             cx.out.push_back(Output::Open { channel, open });
             channel
         };
-        let ways = ports.iter().map(|port| FeedSockets {
+        let sockets = ports.iter().map(|port| FeedSockets {
             port: *port,
             media: open(port.media, ReadTiming::Late),
             is_open: false,
             control: port.control.map(|port| open(port, ReadTiming::AtOnce)),
             control_is_open: false,
         });
-        let ways = ways.collect();
+        let sockets = sockets.collect();
         self.feed = Some(Box::new(RtpFeed {
-            sockets: ways,
-            sent: OutgoingMedia::default(),
+            sockets,
+            outgoing_media: OutgoingMedia::default(),
         }));
     }
 
@@ -127,16 +132,16 @@ impl Client {
         cx: &mut Context<'_>,
         channel: ChannelId,
     ) -> bool {
-        let Some(way) = self.feed.as_mut().and_then(|feed| feed.sockets_of(channel)) else {
+        let Some(sockets) = self.feed.as_mut().and_then(|feed| feed.sockets_of(channel)) else {
             return false;
         };
-        match way.media == channel {
-            true => way.is_open = true,
-            false => way.control_is_open = true,
+        match sockets.media == channel {
+            true => sockets.is_open = true,
+            false => sockets.control_is_open = true,
         }
         let begun = self.feed.as_ref().is_none_or(|feed| {
             let mut all = feed.sockets.iter();
-            !feed.sent.streams.is_empty() || !all.all(|way| way.is_open)
+            !feed.outgoing_media.streams.is_empty() || !all.all(|sockets| sockets.is_open)
         });
         if !begun && !self.is_leaving() {
             self.begin_feeding(cx);
@@ -148,9 +153,9 @@ impl Client {
         let (Some(source), Some(mut feed)) = (self.source.clone(), self.feed.take()) else {
             return;
         };
-        for (place, way) in feed.sockets.iter().enumerate() {
+        for (index, sockets) in feed.sockets.iter().enumerate() {
             let flow = cx.flows.insert(EncryptedFlow {
-                media: self.start_media(cx.now, &source, (place, 0)),
+                media: self.start_media(cx.now, &source, (index, 0)),
                 sealer: None,
                 buffer: BytesMut::new(),
                 retransmissions: None,
@@ -159,12 +164,14 @@ impl Client {
                 level_extension: None,
                 layer_extensions: None,
             });
-            let ssrc = self.own_ssrc((place, 0));
-            feed.sent.streams.push(OutgoingStream::new(flow, ssrc));
-            let channel = way.media;
+            let ssrc = self.own_ssrc((index, 0));
+            feed.outgoing_media
+                .streams
+                .push(OutgoingStream::new(flow, ssrc));
+            let channel = sockets.media;
             cx.out.push_back(Output::StartFlow { flow, channel });
         }
-        feed.sent.count_at = Some(cx.now + COUNT_EVERY);
+        feed.outgoing_media.count_at = Some(cx.now + COUNT_EVERY);
         self.feed = Some(feed);
         let published = cx.now.since(self.planned_start);
         cx.recorder
@@ -187,11 +194,11 @@ impl Client {
     /// Handles everything that is due while media is fed.
     pub(in crate::webrtc::client) fn handle_feed_due(&mut self, cx: &mut Context<'_>) {
         let Some(feed) = &mut self.feed else { return };
-        if feed.sent.count_at.is_none_or(|due| cx.now < due) {
+        if feed.outgoing_media.count_at.is_none_or(|due| cx.now < due) {
             return;
         }
-        feed.sent.count_at = Some(cx.now + COUNT_EVERY);
-        feed.sent.count(cx.flows, cx.recorder);
+        feed.outgoing_media.count_at = Some(cx.now + COUNT_EVERY);
+        feed.outgoing_media.count(cx.flows, cx.recorder);
         self.report_feed(cx, false);
     }
 
@@ -203,10 +210,10 @@ impl Client {
         datagrams: &[Datagram<'_>],
     ) {
         let Some(feed) = &mut self.feed else { return };
-        let is_control = |way: &FeedSockets| way.control == Some(channel);
+        let is_control = |sockets: &FeedSockets| sockets.control == Some(channel);
         if feed.sockets.iter().any(is_control) {
             for datagram in datagrams {
-                feed.sent
+                feed.outgoing_media
                     .handle_rtcp(datagram.bytes, cx.now, cx.flows, cx.recorder);
             }
         }
@@ -220,10 +227,10 @@ impl Client {
         channel: ChannelId,
         error: ChannelError,
     ) -> bool {
-        let Some(way) = self.feed.as_mut().and_then(|feed| feed.sockets_of(channel)) else {
+        let Some(sockets) = self.feed.as_mut().and_then(|feed| feed.sockets_of(channel)) else {
             return false;
         };
-        let detail = format!("{error} (UDP port {}, {})", way.port.media, self.url);
+        let detail = format!("{error} (UDP port {}, {})", sockets.port.media, self.url);
         self.fail(cx, ConnectFailure::from(error).into(), detail);
         true
     }
@@ -234,13 +241,13 @@ impl Client {
         cx: &mut Context<'_>,
         channel: ChannelId,
     ) -> bool {
-        let Some(way) = self.feed.as_mut().and_then(|feed| feed.sockets_of(channel)) else {
+        let Some(sockets) = self.feed.as_mut().and_then(|feed| feed.sockets_of(channel)) else {
             return false;
         };
-        match way.media == channel {
+        match sockets.media == channel {
             true => self.fail_feed(cx),
             // The server then sends no requests for key frames.
-            false => (way.control, way.control_is_open) = (None, false),
+            false => (sockets.control, sockets.control_is_open) = (None, false),
         }
         true
     }
@@ -254,15 +261,15 @@ impl Client {
     /// Stops feeding, says goodbye, and adds the figures to the recorder.
     pub(in crate::webrtc::client) fn end_feeding(&mut self, cx: &mut Context<'_>) {
         let Some(feed) = &mut self.feed else { return };
-        feed.sent.stop(cx);
-        feed.sent.count(cx.flows, cx.recorder);
+        feed.outgoing_media.stop(cx);
+        feed.outgoing_media.count(cx.flows, cx.recorder);
         self.report_feed(cx, true);
         let Some(feed) = self.feed.take() else { return };
-        for stream in feed.sent.streams {
+        for stream in feed.outgoing_media.streams {
             cx.flows.remove(stream.flow);
         }
-        for way in feed.sockets {
-            let channels = [Some(way.media), way.control];
+        for sockets in feed.sockets {
+            let channels = [Some(sockets.media), sockets.control];
             let open = channels.into_iter().flatten();
             cx.out.extend(open.map(|channel| Output::Close { channel }));
         }
@@ -305,11 +312,11 @@ mod tests {
                 control: Some(ChannelId(2)),
                 control_is_open: true,
             }],
-            sent: OutgoingMedia::default(),
+            outgoing_media: OutgoingMedia::default(),
         }));
         let mut recorder = Recorder::new(crate::webrtc::PROTOCOL.catalogue);
         let (mut sinks, mut flows) = (Sinks::default(), Flows::default());
-        let mut does = |does: &mut dyn FnMut(&mut Client, &mut Context<'_>)| {
+        let mut run = |run: &mut dyn FnMut(&mut Client, &mut Context<'_>)| {
             let (mut out, mut outbox) = (VecDeque::new(), Outbox::default());
             let mut cx = Context {
                 now: Time::from_nanos(1_000_000_000),
@@ -319,13 +326,13 @@ mod tests {
                 out: &mut out,
                 outbox: &mut outbox,
             };
-            does(&mut client, &mut cx);
+            run(&mut client, &mut cx);
             let sent = out.iter().filter(|own| matches!(own, Output::Transmit(_)));
             sent.count()
         };
         [
-            does(&mut |client, cx| client.begin_feeding(cx)),
-            does(&mut |client, cx| client.report_feed(cx, true)),
+            run(&mut |client, cx| client.begin_feeding(cx)),
+            run(&mut |client, cx| client.report_feed(cx, true)),
         ]
     }
 

@@ -216,7 +216,7 @@ fn losses_in_a_first_report_do_not_lower_the_estimate() {
     let other = OutgoingStream::new(sent.streams[0].flow, 9);
     sent.streams.push(other);
     let congestion = CongestionControl::new(now, (1_000_000, 1100), None);
-    let (most, _) = congestion.estimate();
+    let (initial, _) = congestion.estimate();
     sent.congestion = Some(Box::new(congestion));
     let mut recorder = Recorder::new(measure::Catalogue(GROUPS));
     let block = |ssrc, extended_highest, cumulative_lost| rtcp::ReportBlock {
@@ -225,28 +225,28 @@ fn losses_in_a_first_report_do_not_lower_the_estimate() {
         cumulative_lost,
         ..rtcp::ReportBlock::default()
     };
-    let mut hears = |seconds: u64, blocks: &[rtcp::ReportBlock]| {
+    let mut report = |seconds: u64, blocks: &[rtcp::ReportBlock]| {
         let mut compound = Vec::new();
         rtcp::write_receiver_report(&mut compound, 1, blocks);
         let now = now + Duration::from_secs(seconds);
         sent.handle_rtcp(&compound, now, &mut flows, &mut recorder);
         sent.congestion.as_ref().map(|own| own.estimate().0)
     };
-    assert_eq!(hears(1, &[block(7, 100, 0)]), Some(most));
+    assert_eq!(report(1, &[block(7, 100, 0)]), Some(initial));
     let both = [block(7, 200, 0), block(9, 300, 90)];
-    assert_eq!(hears(2, &both), Some(most));
+    assert_eq!(report(2, &both), Some(initial));
     // A report that goes back covers no packets.
     assert_eq!(
-        hears(3, &[block(7, 100, 50), block(9, 400, 90)]),
-        Some(most)
+        report(3, &[block(7, 100, 50), block(9, 400, 90)]),
+        Some(initial)
     );
     // 40 of 200 packets are lost.
     let both = [block(7, 200, 70), block(9, 500, 110)];
-    let less = hears(4, &both);
-    assert!(less < Some(most));
+    let less = report(4, &both);
+    assert!(less < Some(initial));
     // A report that goes back does not hide the losses of another stream: 60 of 100.
     let both = [block(7, 100, 70), block(9, 600, 170)];
-    assert!(hears(5, &both) < less);
+    assert!(report(5, &both) < less);
 }
 
 #[test]
@@ -256,9 +256,9 @@ fn negotiated_parameters_come_from_the_answer() {
         feedback: feedback.iter().map(|words| (*words).to_owned()).collect(),
         ..Codec::new(payload_type, name, 90_000)
     };
-    let section = |place, codecs| NegotiatedMedia {
-        index: place,
-        mid: place.to_string(),
+    let section = |index, codecs| NegotiatedMedia {
+        index,
+        mid: index.to_string(),
         kind: MediaKind::Video,
         direction: Way::SendOnly,
         codecs,
@@ -274,8 +274,8 @@ fn negotiated_parameters_come_from_the_answer() {
         ],
         LAYER_RIDS,
     );
-    let taken = |place, nack, rtx, level| AcceptedSection {
-        section_index: place,
+    let accepted = |index, nack, rtx, level| AcceptedSection {
+        section_index: index,
         nack,
         rtx_payload_type: rtx,
         level_extension: level,
@@ -287,7 +287,10 @@ fn negotiated_parameters_come_from_the_answer() {
             repaired_rid: None,
         },
     };
-    let expected = [taken(0, true, Some(97), None), taken(1, false, None, None)];
+    let expected = [
+        accepted(0, true, Some(97), None),
+        accepted(1, false, None, None),
+    ];
     assert_eq!(sent.accepted_sections, expected);
     // A server may accept numbers for video only. It would count numbered audio as lost.
     let numbered = |kind, feedback: &[&str], extensions: &[u16]| NegotiatedMedia {
@@ -312,7 +315,7 @@ fn negotiated_parameters_come_from_the_answer() {
     let found: Vec<_> = sent
         .accepted_sections
         .iter()
-        .map(|taken| taken.number_extension)
+        .map(|accepted| accepted.number_extension)
         .collect();
     assert_eq!(found, [Some(4), None, None]);
     // Refused media is not sent.
@@ -409,7 +412,7 @@ fn opus_is_offered_as_by_browsers_at_32_kbps() {
 fn layer_packets_carry_the_rid_and_rtx_the_repaired_rid() {
     use crate::media::rtp::header::FIXED_LENGTH;
 
-    for (rtx, again_name) in [(Some(97), 5), (None, 4)] {
+    for (rtx, retransmission_id) in [(Some(97), 5), (None, 4)] {
         let (mut flows, sent, _) = stream(rtx, true);
         let flow = sent.streams[0].flow;
         let names = LayerExtensions {
@@ -444,8 +447,8 @@ fn layer_packets_carry_the_rid_and_rtx_the_repaired_rid() {
         });
         let (again, _) = next(&mut flows);
         assert!(again.len() > FIXED_LENGTH);
-        assert_eq!(element(&again, again_name), Some(b"m".to_vec()));
-        assert_eq!(element(&again, 9 - again_name), None);
+        assert_eq!(element(&again, retransmission_id), Some(b"m".to_vec()));
+        assert_eq!(element(&again, 9 - retransmission_id), None);
         assert_eq!(element(&again, 3), Some(b"0".to_vec()));
     }
 }

@@ -14,7 +14,7 @@ use crate::webrtc::metrics as m;
 use crate::webrtc::signalling::{Direction, PeerNumber, Signalling, SignallingContext};
 use crate::webrtc::tracks::{PayloadFormat, Section};
 
-/// Room in which others publish or not, and the tracks that its server cannot deliver.
+/// Signalling of a room: whether others publish, and the tracks that the server cannot deliver.
 #[derive(Debug)]
 struct StubSignalling(Arc<AtomicBool>, Vec<&'static str>);
 
@@ -66,7 +66,7 @@ impl TestClient {
         client.signalling = Box::new(StubSignalling(others.clone(), Vec::new()));
         client.phase = Phase::Active;
         client.local = Some([127, 0, 0, 1].into());
-        let mut scene = TestClient {
+        let mut test = TestClient {
             client,
             others,
             recorder: Recorder::new(crate::webrtc::PROTOCOL.catalogue),
@@ -74,13 +74,13 @@ impl TestClient {
             flows: Flows::default(),
             out: std::collections::VecDeque::new(),
         };
-        scene.at(0, |client, cx| {
+        test.at(0, |client, cx| {
             client.open_link(cx, PeerNumber(0), Direction::Receive, None);
             client.links[0].connected_at = Some(cx.now);
             client.media_check_at = Some(cx.now + client.config.no_media.0);
             client.call_signalling(cx, |_, _| ());
         });
-        scene
+        test
     }
 
     fn at(&mut self, millis: u64, does: impl FnOnce(&mut Client, &mut Context<'_>)) {
@@ -120,20 +120,20 @@ impl TestClient {
 
 #[test]
 fn missing_media_of_others_fails_the_client() {
-    let mut scene = TestClient::new(true);
-    assert_eq!(scene.run_checks_until(20_000), Some(("no_media", 10_000)));
+    let mut test = TestClient::new(true);
+    assert_eq!(test.run_checks_until(20_000), Some(("no_media", 10_000)));
 }
 
 #[test]
 fn lone_client_does_not_wait_for_media() {
-    let mut scene = TestClient::new(false);
-    assert_eq!(scene.run_checks_until(30_000), None);
+    let mut test = TestClient::new(false);
+    assert_eq!(test.run_checks_until(30_000), None);
     // A publisher that comes later has as much time as the first one.
-    scene.others(30_200, true);
-    assert_eq!(scene.run_checks_until(60_000), Some(("no_media", 40_500)));
-    let mut scene = TestClient::new(true);
-    scene.others(5_000, false);
-    assert_eq!(scene.run_checks_until(60_000), None);
+    test.others(30_200, true);
+    assert_eq!(test.run_checks_until(60_000), Some(("no_media", 40_500)));
+    let mut test = TestClient::new(true);
+    test.others(5_000, false);
+    assert_eq!(test.run_checks_until(60_000), None);
 }
 
 #[test]
@@ -142,18 +142,18 @@ fn stop_after_one_second_without_media_is_a_failure() {
     assert!(failed(TestClient::new(true).stopped(1_500)));
     assert!(!failed(TestClient::new(true).stopped(500)));
     assert!(!failed(TestClient::new(false).stopped(1_500)));
-    let mut scene = TestClient::new(false);
-    scene.others(1_200, true);
-    assert!(!failed(scene.stopped(1_500)));
+    let mut test = TestClient::new(false);
+    test.others(1_200, true);
+    assert!(!failed(test.stopped(1_500)));
 }
 
 #[test]
 fn stop_without_a_turn_channel_is_a_turn_timeout() {
-    let mut scene = TestClient::new(false);
-    let link = &mut scene.client.links[0];
+    let mut test = TestClient::new(false);
+    let link = &mut test.client.links[0];
     (link.negotiated_at, link.ice_connected_at) = (Some(at(100)), Some(at(200)));
     (link.dtls_connected_at, link.connected_at) = (Some(at(300)), None);
-    let Some(Outcome::Failed(reason)) = scene.stopped(1_300) else {
+    let Some(Outcome::Failed(reason)) = test.stopped(1_300) else {
         panic!("it has waited for a second");
     };
     assert_eq!(reason.reason, "turn_timeout");
@@ -163,37 +163,37 @@ fn stop_without_a_turn_channel_is_a_turn_timeout() {
 #[test]
 fn relayed_address_is_not_released_at_a_lost_turn_server() {
     for ends in [0, 1, 2] {
-        let mut scene = TestClient::new(false);
+        let mut test = TestClient::new(false);
         let turn =
             r#"{"turn":{"url":"turn:127.0.0.1:3478?transport=tcp","user":"a","password":"b"}}"#;
-        scene.client.config = Arc::new(serde_json::from_str(turn).expect("they are keys"));
-        scene.at(0, |client, cx| {
+        test.client.config = Arc::new(serde_json::from_str(turn).expect("they are keys"));
+        test.at(0, |client, cx| {
             client.open_link(cx, PeerNumber(1), Direction::Receive, None);
             client.relay_opened(cx, 1);
         });
-        let channel = scene.client.links[1].channel;
-        scene.at(100, |client, cx| match ends {
+        let channel = test.client.links[1].channel;
+        test.at(100, |client, cx| match ends {
             0 => client.relay_closed(cx, 1, CloseReason::End),
             1 => client.relayed_bytes(cx, 1, &[0x80; 8], ArrivalTimes::new(&[], cx.now)),
             // The TURN server is still reachable, so its answer is awaited.
             _ => client.begin_leaving(cx, Outcome::Stopped),
         });
-        assert!(scene.client.is_leaving());
-        assert_eq!(scene.client.releasing_relays.is_empty(), ends < 2, "{ends}");
+        assert!(test.client.is_leaving());
+        assert_eq!(test.client.releasing_relays.is_empty(), ends < 2, "{ends}");
         let closed = |own: &Output| matches!(own, Output::Close { channel: of } if *of == channel);
-        assert_eq!(scene.out.iter().any(closed), ends < 2, "{ends}");
+        assert_eq!(test.out.iter().any(closed), ends < 2, "{ends}");
     }
 }
 
 /// WHEP client whose session has a URL, and that connects to delete the session.
 fn deleting() -> TestClient {
-    let mut scene = TestClient::new(false);
+    let mut test = TestClient::new(false);
     let url = "whep+http://10.0.0.1/live/whep";
     let certificate = Arc::new(Certificate::generate(1));
     let config: ClientConfig = serde_json::from_str("{}").expect("all has defaults");
-    scene.client = Client::new(config, url, 1, certificate).expect("it is a URL");
-    scene.client.phase = Phase::Active;
-    scene.at(0, |client, cx| {
+    test.client = Client::new(config, url, 1, certificate).expect("it is a URL");
+    test.client.phase = Phase::Active;
+    test.at(0, |client, cx| {
         client.call_signalling(cx, |signalling, scope| {
             signalling.begin(scope);
             signalling.connected(scope);
@@ -205,26 +205,26 @@ fn deleting() -> TestClient {
         client.begin_leaving(cx, Outcome::Stopped);
         client.run_actions(cx);
     });
-    scene
+    test
 }
 
 #[test]
 fn unanswered_goodbyes_are_events() {
     for ends in 0..3 {
-        let mut scene = deleting();
-        let channel = scene.client.channel.expect("it connects");
-        scene.at(0, |client, cx| match ends {
+        let mut test = deleting();
+        let channel = test.client.channel.expect("it connects");
+        test.at(0, |client, cx| match ends {
             0 => client.open_failed(cx, channel, ChannelError::Refused),
             _ => client.call_signalling(cx, |signalling, scope| signalling.connected(scope)),
         });
         match ends {
             0 => {}
             // The end of the run, and the limit of two seconds.
-            1 => scene.at(300, |client, cx| client.stop(cx, at(300))),
-            _ => scene.at(2_000, |client, cx| client.check_deadlines(cx)),
+            1 => test.at(300, |client, cx| client.stop(cx, at(300))),
+            _ => test.at(2_000, |client, cx| client.check_deadlines(cx)),
         }
-        assert_eq!(scene.client.phase, Phase::Ended, "{ends}");
-        let notes: Vec<_> = scene
+        assert_eq!(test.client.phase, Phase::Ended, "{ends}");
+        let notes: Vec<_> = test
             .out
             .iter()
             .filter_map(|output| match output {
@@ -242,10 +242,10 @@ fn unanswered_goodbyes_are_events() {
 
 #[test]
 fn unexpected_datagrams_are_counted() {
-    let mut scene = TestClient::new(false);
+    let mut test = TestClient::new(false);
     let own = "127.0.0.1:4000".parse().expect("an address");
     let from = "127.0.0.1:5000".parse().expect("an address");
-    scene.at(1, |client, cx| {
+    test.at(1, |client, cx| {
         client.link_opened(cx, 0, own);
         let malformed = [0, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42, 9];
         // An indication keeps the path open. It is no connectivity check.
@@ -263,15 +263,15 @@ fn unexpected_datagrams_are_counted() {
         }
         client.close_link(cx, 0);
     });
-    assert_eq!(scene.recorder.counter(m::FOREIGN), 3);
-    assert_eq!(scene.recorder.counter(m::STUN_REFUSED), 1);
+    assert_eq!(test.recorder.counter(m::FOREIGN), 3);
+    assert_eq!(test.recorder.counter(m::STUN_REFUSED), 1);
 }
 
 #[test]
 fn rows_of_ended_streams_are_bounded() {
-    let mut scene = TestClient::new(false);
+    let mut test = TestClient::new(false);
     for number in 1..=3 {
-        scene.at(1, |client, cx| {
+        test.at(1, |client, cx| {
             client.open_link(cx, PeerNumber(number), Direction::Receive, None);
             let at = client.links.len() - 1;
             let sink = client.links[at].sink.expect("it receives");
@@ -301,9 +301,9 @@ fn rows_of_ended_streams_are_bounded() {
             client.close_link(cx, at);
         });
     }
-    assert_eq!(scene.client.rows.len(), 2048);
+    assert_eq!(test.client.rows.len(), 2048);
     let received = crate::media::rtp::metrics::RECEIVED;
-    assert_eq!(scene.recorder.counter(received), 3000);
+    assert_eq!(test.recorder.counter(received), 3000);
 }
 
 #[test]
@@ -316,9 +316,9 @@ fn undeliverable_track_is_silent_once_unless_received() {
         (vec!["nowhere"], 2, 1),
         (vec!["goes", "gone", "nowhere"], 2, 2),
     ] {
-        let mut scene = TestClient::new(true);
-        scene.client.signalling = Box::new(StubSignalling(scene.others.clone(), missing.clone()));
-        let sink = scene.client.links[0].sink.expect("it receives");
+        let mut test = TestClient::new(true);
+        test.client.signalling = Box::new(StubSignalling(test.others.clone(), missing.clone()));
+        let sink = test.client.links[0].sink.expect("it receives");
         let section = |mid: &str, track: &str, ssrc| Section {
             mid: mid.to_owned(),
             kind: MediaKind::Video,
@@ -326,7 +326,7 @@ fn undeliverable_track_is_silent_once_unless_received() {
             sources: vec![(ssrc, None)],
             since: at(0),
         };
-        scene.at(0, |_, cx| {
+        test.at(0, |_, cx| {
             let tracks = cx.sinks.get::<Tracks>(sink);
             tracks.set_formats(vec![PayloadFormat {
                 payload_type: 96,
@@ -341,7 +341,7 @@ fn undeliverable_track_is_silent_once_unless_received() {
             tracks.set_sections(vec![section("0", "goes", 50), section("1", "gone", 60)]);
         });
         for number in 0..100_u8 {
-            scene.at(u64::from(number) * 100, |_, cx| {
+            test.at(u64::from(number) * 100, |_, cx| {
                 let stops = (number < 10).then_some(60);
                 for source in [50].into_iter().chain(stops) {
                     let bytes = [0x80, 96, 0, number, 0, 0, 0, 1, 0, 0, 0, source, 7];
@@ -355,12 +355,12 @@ fn undeliverable_track_is_silent_once_unless_received() {
                 }
             });
         }
-        scene.at(10_000, |client, cx| client.note_silent_streams(cx));
-        let counted = scene
+        test.at(10_000, |client, cx| client.note_silent_streams(cx));
+        let counted = test
             .recorder
             .counter(crate::media::rtp::metrics::STREAMS_SILENT);
         assert_eq!(counted, silent, "{missing:?}");
-        let notes = scene.out.iter().filter_map(|output| match output {
+        let notes = test.out.iter().filter_map(|output| match output {
             Output::Note(note) => Some(&note.text),
             _ => None,
         });
@@ -374,10 +374,10 @@ fn undeliverable_track_is_silent_once_unless_received() {
 #[test]
 fn hang_up_after_media_is_no_orderly_end() {
     let ended = |failure: Failure, media: bool| {
-        let mut scene = TestClient::new(true);
-        let sink = scene.client.links[0].sink.expect("it receives");
+        let mut test = TestClient::new(true);
+        let sink = test.client.links[0].sink.expect("it receives");
         if media {
-            scene.at(100, |_, cx| {
+            test.at(100, |_, cx| {
                 cx.sinks
                     .get::<Tracks>(sink)
                     .set_formats(vec![PayloadFormat {
@@ -400,10 +400,10 @@ fn hang_up_after_media_is_no_orderly_end() {
                 cx.sinks.packet(sink, &arrival, cx.recorder);
             });
         }
-        scene.at(1_000, |client, cx| {
+        test.at(1_000, |client, cx| {
             client.fail(cx, failure, String::new());
         });
-        match scene.client.outcome {
+        match test.client.outcome {
             Some(Outcome::EndedByServer { in_order, .. }) => Some(in_order),
             Some(Outcome::Failed(_)) => None,
             other => panic!("{other:?}"),

@@ -26,15 +26,15 @@ pub(super) enum SocketEvent {
 }
 
 impl WebsocketClient {
-    /// Creates a WebSocket that accepts messages of up to `longest` bytes. Random values are drawn
-    /// from `seed`.
-    pub(super) fn new(longest: usize, seed: u64) -> WebsocketClient {
+    /// Creates a WebSocket that accepts messages of up to `length_max` bytes. Random values are
+    /// drawn from `seed`.
+    pub(super) fn new(length_max: usize, seed: u64) -> WebsocketClient {
         WebsocketClient {
             upgrade: None,
             assembly: Reassembler::default(),
             limits: Limits {
-                keep_max: longest,
-                length_max: longest as u64,
+                keep_max: length_max,
+                length_max: length_max as u64,
             },
             seed,
             masks: 0,

@@ -134,9 +134,9 @@ impl Whip {
 
     /// True if the session's URL has the host, port and scheme of the endpoint.
     fn session_is_on_endpoint(&self) -> bool {
-        let end = |url: &Url| (url.host().to_ascii_lowercase(), url.port(), url.is_secure());
+        let origin = |url: &Url| (url.host().to_ascii_lowercase(), url.port(), url.is_secure());
         let resource = self.session_url.as_ref();
-        resource.is_none_or(|resource| end(resource) == end(&self.url))
+        resource.is_none_or(|resource| origin(resource) == origin(&self.url))
     }
 
     fn hang_up(&mut self, scope: &mut SignallingContext<'_>) {
@@ -292,7 +292,7 @@ impl Whip {
             .recorder
             .record(m::ANSWER_DELAY, waited.as_nanos() as u64);
         let status = head.status;
-        match self.session_url(head) {
+        match self.resolve_location(head) {
             Ok(url) => self.session_url = Some(url),
             // Only DELETE and PATCH need it: browsers play without it.
             Err(why) => scope.push(SignallingAction::Note {
@@ -322,7 +322,7 @@ impl Whip {
 
     /// Returns the URL of the session (4.2), resolved by RFC 3986, 5.2, or the reason why it cannot
     /// be used.
-    fn session_url(&self, head: &Head) -> Result<Url, String> {
+    fn resolve_location(&self, head: &Head) -> Result<Url, String> {
         let status = head.status;
         let Some(location) = head.headers.get("Location") else {
             return Err(format!("{status} without a Location"));
@@ -381,14 +381,14 @@ impl Whip {
     fn describe_refusal(&self, head: &Head) -> String {
         let text = String::from_utf8_lossy(&self.body);
         let text = text.trim();
-        let asked = match self.phase {
+        let method = match self.phase {
             Phase::Awaiting(request) => request.method(),
             _ => "",
         };
         let (status, reason) = (head.status, &head.reason);
         match text.is_empty() {
-            true => format!("{status} {reason} for {asked} ({})", self.url),
-            false => format!("{status} {reason} for {asked}: {text} ({})", self.url),
+            true => format!("{status} {reason} for {method} ({})", self.url),
+            false => format!("{status} {reason} for {method}: {text} ({})", self.url),
         }
     }
 
@@ -449,14 +449,15 @@ impl Signalling for Whip {
                 Ok(Some(ResponseItem::Head(head))) => self.head(scope, head),
                 Ok(Some(ResponseItem::Body { bytes, .. })) => {
                     let refused = self.head.as_ref().is_some_and(|head| head.status >= 300);
-                    let most = if refused { REFUSAL_MAX } else { SDP_MAX };
-                    let room = most - self.body.len();
-                    if bytes.len() > room && !refused {
+                    let length_max = if refused { REFUSAL_MAX } else { SDP_MAX };
+                    let remaining = length_max - self.body.len();
+                    if bytes.len() > remaining && !refused {
                         let detail =
                             format!("the answer has more than {SDP_MAX} bytes ({})", self.url);
                         return self.fail(scope, Failure::SdpTooLong, detail);
                     }
-                    self.body.extend_from_slice(&bytes[..bytes.len().min(room)]);
+                    self.body
+                        .extend_from_slice(&bytes[..bytes.len().min(remaining)]);
                 }
                 Ok(Some(ResponseItem::End)) => self.handle_response(scope),
                 Ok(None) => return,
@@ -606,16 +607,16 @@ fn candidate_fragment(sdp: &str) -> Option<String> {
         out += line(start)?;
         out += "\r\n";
     }
-    let mut told = Vec::new();
+    let mut listed = Vec::new();
     for candidate in sdp.lines().filter(|line| is_candidate(line)) {
         // Bundled sections have the same candidates, and each section may list them.
-        if !told.contains(&candidate) {
+        if !listed.contains(&candidate) {
             out += candidate;
             out += "\r\n";
-            told.push(candidate);
+            listed.push(candidate);
         }
     }
-    if told.iter().all(|line| *line != "a=end-of-candidates") {
+    if listed.iter().all(|line| *line != "a=end-of-candidates") {
         out += "a=end-of-candidates\r\n";
     }
     Some(out)

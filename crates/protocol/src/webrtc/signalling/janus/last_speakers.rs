@@ -43,9 +43,9 @@ pub(super) struct SubscriptionChange {
 }
 
 impl LastSpeakers {
-    pub(super) fn new(most: usize) -> LastSpeakers {
+    pub(super) fn new(videos_max: usize) -> LastSpeakers {
         LastSpeakers {
-            videos_max: most,
+            videos_max,
             order: Vec::new(),
             streams: BTreeMap::new(),
             shown: BTreeSet::new(),
@@ -169,9 +169,10 @@ mod tests {
         ])
     }
 
-    fn feeds(of: &[Value]) -> Vec<(u64, &str)> {
+    fn feeds(subscriptions: &[Value]) -> Vec<(u64, &str)> {
         let feed = |own: &Value| own["feed"].as_u64().expect("a number");
-        of.iter()
+        subscriptions
+            .iter()
             .map(|own| (feed(own), own["mid"].as_str().expect("a name")))
             .collect()
     }
@@ -185,8 +186,8 @@ mod tests {
             speakers.add(own, &streams());
         }
         let first = speakers.take_change(&all, Some(1));
-        let sounds = [(1, "1"), (2, "1"), (3, "1"), (4, "1")];
-        assert_eq!(feeds(&first.subscribe)[..4], sounds);
+        let audio = [(1, "1"), (2, "1"), (3, "1"), (4, "1")];
+        assert_eq!(feeds(&first.subscribe)[..4], audio);
         assert_eq!(feeds(&first.subscribe)[4..], [(1, "0"), (2, "0")]);
         assert_eq!(first.subscribe[4]["substream"], 1);
         assert_eq!((first.unsubscribe.len(), first.switched_videos), (0, 0));
@@ -218,25 +219,25 @@ mod tests {
             steps in proptest::collection::vec((0_u8..3, 0_u64..9), 0..60),
         ) {
             let mut speakers = LastSpeakers::new(most);
-            let (mut seen, mut heard) = (BTreeSet::new(), BTreeSet::new());
+            let (mut shown, mut present) = (BTreeSet::new(), BTreeSet::new());
             let mut talked: Vec<u64> = Vec::new();
             for (what, number) in steps {
                 let id = JanusId::Number(number);
                 let mut new = BTreeSet::new();
                 match what {
                     0 => {
-                        if heard.insert(number) {
+                        if present.insert(number) {
                             speakers.add(&id, &streams());
                             new.insert(id);
                         }
                     }
                     1 => {
                         speakers.remove(&id);
-                        seen.remove(&number);
-                        heard.remove(&number);
+                        shown.remove(&number);
+                        present.remove(&number);
                         talked.retain(|own| *own != number);
                     }
-                    _ if heard.contains(&number) => {
+                    _ if present.contains(&number) => {
                         speakers.handle_talking(&id);
                         talked.retain(|own| *own != number);
                         talked.push(number);
@@ -246,14 +247,14 @@ mod tests {
                 let change = speakers.take_change(&new, None);
                 for (number, mid) in feeds(&change.unsubscribe) {
                     prop_assert_eq!(mid, "0");
-                    prop_assert!(seen.remove(&number), "it was seen");
+                    prop_assert!(shown.remove(&number), "it was seen");
                 }
                 for (number, _) in feeds(&change.subscribe).iter().filter(|own| own.1 == "0") {
-                    prop_assert!(seen.insert(*number), "it was not seen");
+                    prop_assert!(shown.insert(*number), "it was not seen");
                 }
-                prop_assert_eq!(seen.len(), most.min(heard.len()));
+                prop_assert_eq!(shown.len(), most.min(present.len()));
                 let last = talked.iter().rev().take(most);
-                prop_assert!(last.into_iter().all(|own| seen.contains(own)));
+                prop_assert!(last.into_iter().all(|own| shown.contains(own)));
             }
         }
     }

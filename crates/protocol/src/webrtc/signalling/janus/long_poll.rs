@@ -91,20 +91,20 @@ impl HttpConnection {
     /// being idle. Browsers do the same, because a server or proxy may close a persistent
     /// connection at any time (RFC 9112, 9.3.1 and 9.5).
     fn should_repeat_post(&mut self) -> bool {
-        let nothing = self.asked_at.is_some() && self.decoder.at_close() == CloseState::Empty;
-        nothing && self.has_answered && !std::mem::replace(&mut self.is_repeated, true)
+        let is_empty = self.asked_at.is_some() && self.decoder.at_close() == CloseState::Empty;
+        is_empty && self.has_answered && !std::mem::replace(&mut self.is_repeated, true)
     }
 
     /// Returns `true` if a GET is to be repeated. A GET may be pending for longer than a proxy
     /// allows, so it is repeated as often as that happens, but only once if the connection ends
     /// soon after the GET was sent: a server that ends it at once does not accept the GET.
     fn should_repeat_get(&mut self, now: Time) -> bool {
-        let nothing = self.decoder.at_close() == CloseState::Empty;
-        let waited = |asked| now.since(asked) >= POLL_DURATION_MIN;
-        nothing
+        let is_empty = self.decoder.at_close() == CloseState::Empty;
+        let has_waited = |asked| now.since(asked) >= POLL_DURATION_MIN;
+        is_empty
             && self.asked_at.is_some_and(|asked| {
-                let again = std::mem::replace(&mut self.is_repeated, true);
-                !again || waited(asked)
+                let was_repeated = std::mem::replace(&mut self.is_repeated, true);
+                !was_repeated || has_waited(asked)
             })
     }
 
@@ -188,7 +188,7 @@ pub(super) struct LongPoll {
 }
 
 impl LongPoll {
-    pub(super) fn new(at: Url, settings: &Settings) -> LongPoll {
+    pub(super) fn new(api_url: Url, settings: &Settings) -> LongPoll {
         let secrets = [
             ("token", &settings.common.token),
             ("apisecret", &settings.api_secret),
@@ -198,7 +198,7 @@ impl LongPoll {
             Some(format!("&{name}={}", percent_encoded(secret)))
         });
         LongPoll {
-            api_url: at,
+            api_url,
             user_agent: settings.common.user_agent.clone(),
             credentials_query: secrets.collect(),
             queue: VecDeque::new(),
@@ -340,23 +340,23 @@ impl Janus {
         let Some(own) = &mut self.long_poll else {
             return;
         };
-        let exchange = own.connection(which);
-        match exchange.closed() {
+        let connection = own.connection(which);
+        match connection.closed() {
             Some(Ok(all)) => return self.handle_messages(scope, all),
             Some(Err((failure, why))) => return self.http_failed(scope, failure, &why),
             None => {}
         }
         // Janus closes idle connections, and a proxy may close one at any time.
         if matches!(how, CloseReason::End | CloseReason::Reset) {
-            if exchange.asked_at.is_none() {
+            if connection.asked_at.is_none() {
                 return self.send_next(scope);
             }
-            let again = match which {
-                HttpChannel::Requests => exchange.should_repeat_post(),
-                HttpChannel::Events => exchange.should_repeat_get(scope.now),
+            let should_repeat = match which {
+                HttpChannel::Requests => connection.should_repeat_post(),
+                HttpChannel::Events => connection.should_repeat_get(scope.now),
             };
-            if again {
-                exchange.is_opening = true;
+            if should_repeat {
+                connection.is_opening = true;
                 return scope.push(match which {
                     HttpChannel::Requests => {
                         self.has_connection = true;
@@ -411,13 +411,13 @@ impl LongPoll {
 
 /// Returns a text percent-encoded for a query (RFC 3986, 2.3).
 fn percent_encoded(text: &str) -> String {
-    let letter = |byte: u8| match byte {
+    let encode = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
             char::from(byte).to_string()
         }
         _ => format!("%{byte:02X}"),
     };
-    text.bytes().map(letter).collect()
+    text.bytes().map(encode).collect()
 }
 
 #[cfg(test)]

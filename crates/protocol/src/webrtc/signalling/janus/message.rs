@@ -14,7 +14,6 @@ pub struct JanusMessage {
     pub content: MessageContent,
 }
 
-/// Content of a message.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MessageContent {
     /// The request is being processed.
@@ -103,7 +102,7 @@ impl JanusMessage {
             .ok_or("the message has no `janus`")?;
         let number = |value: &Value, key: &str| value[key].as_u64();
         let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
-        let kind = match kind {
+        let content = match kind {
             "ack" => MessageContent::Ack,
             "success" => MessageContent::Success {
                 id: number(&value["data"], "id"),
@@ -141,7 +140,7 @@ impl JanusMessage {
         Ok(JanusMessage {
             transaction: transaction.and_then(|text| text.parse().ok()),
             sender: number(&value, "sender"),
-            content: kind,
+            content,
         })
     }
 }

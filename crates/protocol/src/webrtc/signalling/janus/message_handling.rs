@@ -40,12 +40,12 @@ impl Janus {
             message.content,
             MessageContent::Ack | MessageContent::Trickle(_)
         );
-        let sync = match message.content {
+        let answered = match message.content {
             // Only an acknowledgement answers these requests.
             MessageContent::Ack => {
                 let number = message.transaction.unwrap_or(0);
-                let asked = self.pending.get(&number).map(|pending| &pending.kind);
-                if let Some(RequestKind::KeepAlive | RequestKind::Trickle) = asked {
+                let request = self.pending.get(&number).map(|pending| &pending.kind);
+                if let Some(RequestKind::KeepAlive | RequestKind::Trickle) = request {
                     self.take_answered(number);
                 }
                 return;
@@ -55,7 +55,7 @@ impl Janus {
                 .and_then(|number| self.take_answered(number)),
             _ => None,
         };
-        if sync.is_some() {
+        if answered.is_some() {
             scope.recorder.add(m::RESPONSES, 1);
         }
         let handle = message.sender.and_then(|id| {
@@ -64,21 +64,21 @@ impl Janus {
         });
         match message.content {
             MessageContent::Success { id, data } => {
-                if let Some(asked) = sync {
-                    self.handle_success(scope, asked, id, &data);
+                if let Some(request) = answered {
+                    self.handle_success(scope, request, id, &data);
                 }
             }
-            MessageContent::Error { code, reason } => match sync {
+            MessageContent::Error { code, reason } => match answered {
                 Some((RequestKind::Destroy, _)) => self.finish(scope),
                 // The handle has already been detached.
                 Some((RequestKind::Detach | RequestKind::Trickle, _)) => {}
-                Some((asked, _)) => self.refused(scope, asked.name(), code, &reason),
+                Some((request, _)) => self.refused(scope, request.name(), code, &reason),
                 None if self.phase == Phase::Leaving => {}
                 None => self.refused(scope, "?", code, &reason),
             },
             MessageContent::Event { data, jsep } => {
                 if let Some(handle) = handle {
-                    self.event(scope, handle, sync, data, jsep);
+                    self.event(scope, handle, answered, data, jsep);
                 }
             }
             MessageContent::SlowLink { uplink, lost } => {
@@ -133,20 +133,20 @@ impl Janus {
     /// Removes the answered request and returns it. `None` if it is unknown, or has not been sent
     /// yet: nobody can know its answer then.
     fn take_answered(&mut self, number: u64) -> Option<(RequestKind, Time)> {
-        let at = self.pending.get(&number)?.sent_at?;
+        let sent_at = self.pending.get(&number)?.sent_at?;
         let pending = self.pending.remove(&number)?;
-        Some((pending.kind, at))
+        Some((pending.kind, sent_at))
     }
 
     /// Handles a request that succeeded.
     pub(super) fn handle_success(
         &mut self,
         scope: &mut SignallingContext<'_>,
-        (asked, at): (RequestKind, Time),
+        (request, sent_at): (RequestKind, Time),
         id: Option<u64>,
         data: &Value,
     ) {
-        match asked {
+        match request {
             RequestKind::Create => {
                 let Some(id) = id else {
                     let detail = format!(
@@ -184,7 +184,7 @@ impl Janus {
             }
             RequestKind::Plugin(handle, name) => match self.settings.place {
                 Resource::Mountpoint(_) => self.handle_immediate_answer(scope, name, data),
-                _ => self.plugin_done(scope, handle, (name, at), data),
+                _ => self.plugin_done(scope, handle, (name, sent_at), data),
             },
             RequestKind::Destroy => self.finish(scope),
             RequestKind::KeepAlive | RequestKind::Trickle | RequestKind::Detach => {}

@@ -409,7 +409,9 @@ impl Signalling for Janus {
         let since = match self.phase {
             Phase::Upgrading => Some(("WebSocket handshake", self.step_started_at)),
             Phase::Idle | Phase::Connecting | Phase::Ended => None,
-            _ => self.oldest_request().map(|(asked, at)| (asked.name(), at)),
+            _ => self
+                .oldest_request()
+                .map(|(request, at)| (request.name(), at)),
         };
         if let Some((what, at)) = since
             && scope.now >= at + timeout
@@ -470,8 +472,8 @@ impl Signalling for Janus {
             Phase::Upgrading => ("the WebSocket handshake".to_owned(), self.step_started_at),
             Phase::Idle | Phase::Ended => return None,
             _ => {
-                let (asked, at) = self.oldest_request()?;
-                (format!("the answer to `{}`", asked.name()), at)
+                let (request, at) = self.oldest_request()?;
+                (format!("the answer to `{}`", request.name()), at)
             }
         };
         Some((since, format!("for {what} ({})", self.shown_url)))

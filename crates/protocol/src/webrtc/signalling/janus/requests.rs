@@ -18,7 +18,6 @@ const PENDING_MAX: usize = 10_000;
 /// Maximum number of handles of a client.
 const HANDLES_MAX: usize = 10_000;
 
-/// Kind of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum RequestKind {
     Create,
@@ -67,7 +66,7 @@ impl Janus {
     pub(super) fn send_request(
         &mut self,
         scope: &mut SignallingContext<'_>,
-        asked: RequestKind,
+        kind: RequestKind,
         janus: &str,
         mut more: Value,
     ) {
@@ -88,14 +87,9 @@ impl Janus {
         if let Some(secret) = &self.settings.api_secret {
             more["apisecret"] = secret.as_str().into();
         }
-        let sent = self.long_poll.is_none().then_some(scope.now);
-        self.pending.insert(
-            number,
-            PendingRequest {
-                kind: asked,
-                sent_at: sent,
-            },
-        );
+        let sent_at = self.long_poll.is_none().then_some(scope.now);
+        self.pending
+            .insert(number, PendingRequest { kind, sent_at });
         let text = more.to_string();
         match &mut self.long_poll {
             None => {
@@ -128,7 +122,7 @@ impl Janus {
         };
         body["request"] = name.into();
         let mut more = json!({"handle_id": id, "body": body});
-        let mut told = None;
+        let mut trickled = None;
         let mut mid = String::new();
         if let Some(jsep) = jsep {
             let mut lines = jsep.sdp.lines();
@@ -140,17 +134,17 @@ impl Janus {
             };
             let kind = if jsep.is_offer { "offer" } else { "answer" };
             more["jsep"] = json!({"type": kind, "sdp": sdp, "trickle": self.settings.trickle});
-            told = self.settings.trickle.then_some(candidates);
+            trickled = self.settings.trickle.then_some(candidates);
         }
         self.send_request(scope, RequestKind::Plugin(handle, name), "message", more);
-        for candidate in told.iter().flatten() {
+        for candidate in trickled.iter().flatten() {
             let more = json!({
                 "handle_id": id,
                 "candidate": {"candidate": candidate, "sdpMid": mid, "sdpMLineIndex": 0},
             });
             self.send_request(scope, RequestKind::Trickle, "trickle", more);
         }
-        if told.is_some() {
+        if trickled.is_some() {
             let more = json!({"handle_id": id, "candidate": {"completed": true}});
             self.send_request(scope, RequestKind::Trickle, "trickle", more);
         }
@@ -202,7 +196,7 @@ impl Janus {
     /// Requests are sent in the order of their numbers.
     pub(super) fn oldest_request(&self) -> Option<(&RequestKind, Time)> {
         let mut all = self.pending.values();
-        let sent = all.next().map(|pending| (&pending.kind, pending.sent_at));
-        sent.and_then(|(asked, sent)| Some((asked, sent?)))
+        let oldest = all.next().map(|pending| (&pending.kind, pending.sent_at));
+        oldest.and_then(|(kind, oldest)| Some((kind, oldest?)))
     }
 }

@@ -287,9 +287,10 @@ impl Janus {
     /// Destroys the room if the scenario has `room`, unless others publish in it or this client
     /// does not know whether they do: they would be hung up.
     pub(super) fn destroy_room(&mut self, scope: &mut SignallingContext<'_>) {
-        let is_of_run = self.settings.room.is_some();
+        let creates_room = self.settings.room.is_some();
         let knows_others = self.settings.subscribe != Subscribe::Nobody;
-        if is_of_run && knows_others && self.room.own_id.is_some() && self.room.feeds.is_empty() {
+        if creates_room && knows_others && self.room.own_id.is_some() && self.room.feeds.is_empty()
+        {
             let room = self.room_id();
             self.send_plugin_request(scope, 0, "destroy", json!({"room": room}), None);
         }

@@ -1,4 +1,4 @@
-//! Common PeerConnection over which a subscriber receives all other publishers of a room. Changes
+//! Shared PeerConnection over which a subscriber receives all other publishers of a room. Changes
 //! to its streams are made one at a time: each is requested, offered by Janus, and answered.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -11,7 +11,7 @@ use super::{Janus, Role, SignallingContext};
 use crate::webrtc::metrics as m;
 use crate::webrtc::url::JanusId;
 
-/// Common PeerConnection, and the publishers that it receives.
+/// Shared PeerConnection, and the publishers that it receives.
 #[derive(Debug, Default)]
 pub(super) struct SharedSubscription {
     /// Index of its handle, and whether it has joined.
@@ -49,7 +49,7 @@ struct PendingChange {
 /// Progress of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    Asked,
+    Requested,
     /// Janus has queued it behind an offer that is not answered yet (`updating`). The next offer is
     /// that of this change.
     Queued,
@@ -110,13 +110,13 @@ impl SharedSubscription {
     /// speakers.
     fn take_due(&mut self) -> Vec<(JanusId, Time)> {
         let shown = self.shown();
-        let talking = std::mem::take(&mut self.due_speakers).into_iter();
-        talking.filter(|(id, _)| shown.contains(id)).collect()
+        let due = std::mem::take(&mut self.due_speakers).into_iter();
+        due.filter(|(id, _)| shown.contains(id)).collect()
     }
 }
 
 impl Janus {
-    /// Requests new publishers over the common PeerConnection, which is created if it does not
+    /// Requests new publishers over the shared PeerConnection, which is created if it does not
     /// exist.
     pub(super) fn request_new_publishers(&mut self, scope: &mut SignallingContext<'_>) {
         match self.room.shared.handle {
@@ -128,7 +128,7 @@ impl Janus {
         }
     }
 
-    /// Requests the publishers that the common PeerConnection does not receive yet. Does nothing
+    /// Requests the publishers that the shared PeerConnection does not receive yet. Does nothing
     /// while a change is in progress: they are requested when it ends.
     pub(super) fn request_next_change(&mut self, scope: &mut SignallingContext<'_>) {
         let Some((handle, joined)) = self.room.shared.handle else {
@@ -143,21 +143,21 @@ impl Janus {
             self.room.shared.due_speakers.clear();
             return;
         };
-        let together = &mut self.room.shared;
-        together.pending_change = Some(PendingChange {
-            stage: Stage::Asked,
+        let shared = &mut self.room.shared;
+        shared.pending_change = Some(PendingChange {
+            stage: Stage::Requested,
             added: new,
             changes_videos: change.changes_videos,
             switched_videos: change.switched_videos,
             shown_before,
             // A request for a single publisher leaves the videos unchanged.
             due_speakers: match change.changes_videos {
-                true => together.take_due(),
+                true => shared.take_due(),
                 false => Vec::new(),
             },
             publisher_left: false,
         });
-        together.handle = Some((handle, true));
+        shared.handle = Some((handle, true));
         let (subscribe, unsubscribe) = (change.subscribe, change.unsubscribe);
         if !joined {
             self.join_as_subscriber(scope, handle, subscribe.into());
@@ -212,37 +212,35 @@ impl Janus {
         let Some(change) = self.room.shared.pending_change.take() else {
             return false;
         };
-        let together = &mut self.room.shared;
-        if let Some(speakers) = &mut together.last_speakers {
+        let shared = &mut self.room.shared;
+        if let Some(speakers) = &mut shared.last_speakers {
             speakers.restore_shown(change.shown_before);
         }
         let feeds = &self.room.feeds;
         // The video is still due since then, if its publisher is still in the room.
         for (id, since) in change.due_speakers {
             if feeds.contains(&id) {
-                together.due_speakers.insert(id, since);
+                shared.due_speakers.insert(id, since);
             }
         }
         if change.added.len() > 1 || change.changes_videos {
-            let there = change.added.into_iter().filter(|id| feeds.contains(id));
-            together.one_by_one.extend(there);
+            let present = change.added.into_iter().filter(|id| feeds.contains(id));
+            shared.one_by_one.extend(present);
         }
         // Only an answered description shows that the handle has joined.
-        let (handle, _) = together.handle.unwrap_or((0, false));
-        let stands = self.handles.get(handle).is_some_and(|own| own.has_answered);
-        together.handle = Some((handle, stands));
+        let (handle, _) = shared.handle.unwrap_or((0, false));
+        let has_joined = self.handles.get(handle).is_some_and(|own| own.has_answered);
+        shared.handle = Some((handle, has_joined));
         // Otherwise the same request would be repeated until Janus reports which publisher has
         // left.
-        if change.publisher_left
-            || !together.one_by_one.is_empty()
-            || !together.unrequested.is_empty()
+        if change.publisher_left || !shared.one_by_one.is_empty() || !shared.unrequested.is_empty()
         {
             self.request_next_change(scope);
         }
         true
     }
 
-    /// Handles an event of the common PeerConnection. `answers` is the name of the request that it
+    /// Handles an event of the shared PeerConnection. `answers` is the name of the request that it
     /// answers.
     pub(super) fn handle_shared_event(
         &mut self,
@@ -255,7 +253,7 @@ impl Janus {
             return;
         };
         let started = data["started"].as_str() == Some("ok") || answers == Some("start");
-        let is_asked = change.stage == Stage::Asked && answers.is_some() && !started;
+        let answers_request = change.stage == Stage::Requested && answers.is_some() && !started;
         let how = data["videoroom"].as_str();
         match change.stage {
             Stage::Offered if started => {
@@ -268,12 +266,12 @@ impl Janus {
                 }
             }
             Stage::Queued if offers => return change.stage = Stage::Offered,
-            Stage::Asked if is_asked && offers => return change.stage = Stage::Offered,
-            Stage::Asked if is_asked && how == Some("updating") => {
+            Stage::Requested if answers_request && offers => return change.stage = Stage::Offered,
+            Stage::Requested if answers_request && how == Some("updating") => {
                 return change.stage = Stage::Queued;
             }
             // No change was needed.
-            Stage::Asked if is_asked && how == Some("updated") => {}
+            Stage::Requested if answers_request && how == Some("updated") => {}
             _ => return,
         }
         // Publishers that came meanwhile are requested now.

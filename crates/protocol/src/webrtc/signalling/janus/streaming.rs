@@ -48,10 +48,10 @@ impl Janus {
         let Resource::Mountpoint(id) = &self.settings.place else {
             return;
         };
-        let media = self.fed_streams.iter().enumerate().map(|(place, own)| {
+        let media = self.fed_streams.iter().enumerate().map(|(index, own)| {
             json!({
                 "type": own.kind,
-                "mid": place.to_string(),
+                "mid": index.to_string(),
                 "port": 0,
                 "rtcpport": 0,
                 "pt": own.payload_type,
@@ -90,8 +90,8 @@ impl Janus {
         if name != "create" || self.has_mountpoint {
             return;
         }
-        let port_of = |place: usize| {
-            let mid = place.to_string();
+        let port_of = |index: usize| {
+            let mid = index.to_string();
             let mut all = data["stream"]["ports"].as_array()?.iter();
             let own = all.find(|own| own["mid"].as_str() == Some(&mid))?;
             let port = |name: &str| own[name].as_u64().and_then(|port| u16::try_from(port).ok());

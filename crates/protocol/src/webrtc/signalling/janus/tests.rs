@@ -19,7 +19,7 @@ struct TestClient {
     now: Time,
     recorder: Recorder,
     /// Requested actions other than sending.
-    wanted: Vec<SignallingAction>,
+    actions: Vec<SignallingAction>,
     requests: Vec<Value>,
     frames: Reassembler,
 }
@@ -53,31 +53,31 @@ impl TestClient {
     /// Returns a client with an open WebSocket.
     fn new(settings: Settings) -> TestClient {
         let url = websocket::parse_url("ws://10.77.0.1:8188/").expect("a URL");
-        let mut side = TestClient {
+        let mut client = TestClient {
             janus: Janus::new(settings, url),
             now: ms(1),
             recorder: Recorder::new(Catalogue(GROUPS)),
-            wanted: Vec::new(),
+            actions: Vec::new(),
             requests: Vec::new(),
             frames: Reassembler::default(),
         };
-        side.does(|janus, scope| janus.begin(scope));
+        client.does(|janus, scope| janus.begin(scope));
         assert!(
-            matches!(&side.wanted[..], [SignallingAction::Connect(target)] if target.port == 8188)
+            matches!(&client.actions[..], [SignallingAction::Connect(target)] if target.port == 8188)
         );
-        side.wanted.clear();
+        client.actions.clear();
         let mut request = Vec::new();
         {
-            let mut wanted = VecDeque::new();
+            let mut actions = VecDeque::new();
             let mut scope = SignallingContext {
-                now: side.now,
-                recorder: &mut side.recorder,
-                actions: &mut wanted,
+                now: client.now,
+                recorder: &mut client.recorder,
+                actions: &mut actions,
             };
-            side.janus.connected(&mut scope);
-            for wanted in wanted {
-                let SignallingAction::Send(bytes) = wanted else {
-                    panic!("{wanted:?}");
+            client.janus.connected(&mut scope);
+            for action in actions {
+                let SignallingAction::Send(bytes) = action else {
+                    panic!("{action:?}");
                 };
                 request.extend(bytes);
             }
@@ -86,21 +86,21 @@ impl TestClient {
         let answer = acceptance
             .read_request(&mut &request[..])
             .expect("a request");
-        side.bytes(&answer.expect("it is whole"));
-        side
+        client.bytes(&answer.expect("it is whole"));
+        client
     }
 
     fn does(&mut self, does: impl FnOnce(&mut Janus, &mut SignallingContext<'_>)) {
-        let mut wanted = VecDeque::new();
+        let mut actions = VecDeque::new();
         let mut scope = SignallingContext {
             now: self.now,
             recorder: &mut self.recorder,
-            actions: &mut wanted,
+            actions: &mut actions,
         };
         does(&mut self.janus, &mut scope);
-        for wanted in wanted {
-            let SignallingAction::Send(bytes) = wanted else {
-                self.wanted.push(wanted);
+        for action in actions {
+            let SignallingAction::Send(bytes) = action else {
+                self.actions.push(action);
                 continue;
             };
             let mut rest = &bytes[..];
@@ -125,7 +125,7 @@ impl TestClient {
         self.bytes(&frame);
     }
 
-    fn hears_json(&mut self, value: Value) {
+    fn receive_json(&mut self, value: Value) {
         self.receive(&value.to_string());
     }
 
@@ -139,7 +139,7 @@ impl TestClient {
     }
 
     fn failure(&self) -> Option<(Failure, &str)> {
-        match self.wanted.last() {
+        match self.actions.last() {
             Some(SignallingAction::Failed { failure, detail }) => Some((*failure, detail)),
             _ => None,
         }
@@ -147,19 +147,19 @@ impl TestClient {
 
     /// Returns a client that has joined the room.
     fn in_room(settings: Settings) -> TestClient {
-        let mut side = TestClient::new(Settings {
+        let mut client = TestClient::new(Settings {
             room: Some(json!({"publishers": 3})),
             ..settings
         });
-        JOIN.lines().for_each(|line| side.receive(line));
-        side
+        JOIN.lines().for_each(|line| client.receive(line));
+        client
     }
 
     /// Answers the last request, which attached a handle.
     fn attached(&mut self, handle: u64) {
         assert_eq!(self.last()["janus"], "attach");
         let transaction = self.last_transaction();
-        self.hears_json(json!({
+        self.receive_json(json!({
             "janus": "success", "transaction": transaction, "data": {"id": handle}
         }));
     }
@@ -176,7 +176,7 @@ impl TestClient {
         if offers {
             message["jsep"] = json!({"type": "offer", "sdp": "v=0\r\n"});
         }
-        self.hears_json(message);
+        self.receive_json(message);
     }
 }
 
@@ -188,34 +188,34 @@ fn room() -> Settings {
 
 #[test]
 fn mount_point_is_watched_and_started() {
-    let mut side = TestClient::new(settings(Resource::Mountpoint(JanusId::Number(1))));
-    WATCH.lines().for_each(|line| side.receive(line));
-    let kinds: Vec<_> = side
+    let mut client = TestClient::new(settings(Resource::Mountpoint(JanusId::Number(1))));
+    WATCH.lines().for_each(|line| client.receive(line));
+    let kinds: Vec<_> = client
         .requests
         .iter()
         .map(|said| said["janus"].clone())
         .collect();
     assert_eq!(kinds, ["create", "attach", "message"]);
     assert_eq!(
-        side.requests[2]["body"],
+        client.requests[2]["body"],
         json!({"request": "watch", "id": 1})
     );
-    let [SignallingAction::AnswerOffer { peer, offer }] = &side.wanted[..] else {
-        panic!("{:?}", side.wanted);
+    let [SignallingAction::AnswerOffer { peer, offer }] = &client.actions[..] else {
+        panic!("{:?}", client.actions);
     };
     assert!(offer.contains("a=ice-ufrag:Ca0a\r\n"));
     let peer = *peer;
-    side.does(|janus, scope| janus.local_description(scope, peer, "v=0\r\n"));
-    assert_eq!(side.last()["body"], json!({"request": "start"}));
-    assert_eq!(side.last()["jsep"]["type"], "answer");
-    let delays = side.recorder.histogram(m::OFFER_DELAY);
+    client.does(|janus, scope| janus.local_description(scope, peer, "v=0\r\n"));
+    assert_eq!(client.last()["body"], json!({"request": "start"}));
+    assert_eq!(client.last()["jsep"]["type"], "answer");
+    let delays = client.recorder.histogram(m::OFFER_DELAY);
     assert_eq!(delays.expect("it is measured").count(), 1);
 }
 
 #[test]
 fn mount_point_is_created_fed_and_destroyed() {
     let made = |ports: Value| {
-        let mut side = TestClient::new(settings(Resource::Mountpoint(JanusId::Number(1))));
+        let mut client = TestClient::new(settings(Resource::Mountpoint(JanusId::Number(1))));
         let media = |kind, codec: &str, payload_type| FeedStream {
             kind,
             codec: codec.to_owned(),
@@ -223,9 +223,9 @@ fn mount_point_is_created_fed_and_destroyed() {
             parameters: "x=1".to_owned(),
         };
         let media = vec![media("video", "H264", 96), media("audio", "opus", 111)];
-        side.janus.set_fed_streams(media);
-        WATCH.lines().take(3).for_each(|line| side.receive(line));
-        let body = side.last()["body"].clone();
+        client.janus.set_fed_streams(media);
+        WATCH.lines().take(3).for_each(|line| client.receive(line));
+        let body = client.last()["body"].clone();
         assert_eq!(
             (&body["request"], &body["id"]),
             (&json!("create"), &json!(1))
@@ -235,29 +235,29 @@ fn mount_point_is_created_fed_and_destroyed() {
             "fmtp": "x=1",
         });
         assert_eq!(body["media"][0], first);
-        let transaction = side.last_transaction();
+        let transaction = client.last_transaction();
         let data = json!({"streaming": "created", "stream": {"id": 1, "ports": ports}});
-        side.hears_json(json!({
+        client.receive_json(json!({
             "janus": "success", "sender": 684590207563262u64, "transaction": transaction,
             "plugindata": {"data": data},
         }));
-        side
+        client
     };
     // In another order, and the audio without RTCP.
-    let mut side = made(json!([
+    let mut client = made(json!([
         {"type": "audio", "mid": "1", "port": 5002},
         {"type": "video", "mid": "0", "port": 5000, "rtcp_port": 5001},
     ]));
     let port = |media, control| FeedPorts { media, control };
     let ports = vec![port(5000, Some(5001)), port(5002, None)];
     assert_eq!(
-        side.wanted.last(),
+        client.actions.last(),
         Some(&SignallingAction::FeedTo { ports })
     );
-    assert!(!side.janus.expects_media());
-    side.does(|janus, scope| janus.leave(scope));
-    let [.., mount, session] = &side.requests[..] else {
-        panic!("{:?}", side.requests);
+    assert!(!client.janus.expects_media());
+    client.does(|janus, scope| janus.leave(scope));
+    let [.., mount, session] = &client.requests[..] else {
+        panic!("{:?}", client.requests);
     };
     assert_eq!(mount["body"], json!({"request": "destroy", "id": 1}));
     assert_eq!(session["janus"], "destroy");
@@ -267,8 +267,8 @@ fn mount_point_is_created_fed_and_destroyed() {
         json!([{"mid": "0", "port": 5000}, {"mid": "1", "port": 70_000}]),
         json!([{"mid": "0", "port": 5000}, {"mid": "1", "port": 0}]),
     ] {
-        let side = made(ports.clone());
-        let failure = side.failure().map(|failure| failure.0);
+        let client = made(ports.clone());
+        let failure = client.failure().map(|failure| failure.0);
         assert_eq!(failure, Some(Failure::MalformedJson), "{ports}");
     }
 }
@@ -281,16 +281,16 @@ fn errors_are_failures_with_a_reason() {
         (458, Failure::OtherRefusal),
         (450, Failure::OtherRefusal),
     ] {
-        let mut side = TestClient::new(settings(Resource::Mountpoint(JanusId::Number(77))));
-        WATCH.lines().take(3).for_each(|line| side.receive(line));
-        let transaction = side.last_transaction();
-        side.hears_json(json!({
+        let mut client = TestClient::new(settings(Resource::Mountpoint(JanusId::Number(77))));
+        WATCH.lines().take(3).for_each(|line| client.receive(line));
+        let transaction = client.last_transaction();
+        client.receive_json(json!({
             "janus": "event", "sender": 684590207563262u64, "transaction": transaction,
             "plugindata": {"data": {
                 "streaming": "event", "error_code": code, "error": "No such mountpoint/stream 77"
             }},
         }));
-        let (found, detail) = side.failure().expect("it failed");
+        let (found, detail) = client.failure().expect("it failed");
         assert_eq!(found, failure);
         assert!(
             detail.contains("`watch`") && detail.contains("stream 77"),
@@ -318,28 +318,28 @@ fn errors_are_failures_with_a_reason() {
         ),
         (None, "No such 77 (ws"),
     ] {
-        let mut side = TestClient::new(settings(Resource::Mountpoint(JanusId::Number(77))));
-        WATCH.lines().take(3).for_each(|line| side.receive(line));
-        let transaction = side.last_transaction();
-        side.hears_json(json!({
+        let mut client = TestClient::new(settings(Resource::Mountpoint(JanusId::Number(77))));
+        WATCH.lines().take(3).for_each(|line| client.receive(line));
+        let transaction = client.last_transaction();
+        client.receive_json(json!({
             "janus": "event", "sender": 684590207563262u64, "transaction": transaction,
             "plugindata": {"data": {"error_code": 455, "error": "No such 77"}},
         }));
-        assert_eq!(side.failure(), None);
-        assert_eq!(side.last()["body"], json!({"request": "list"}));
-        assert_eq!(side.recorder.counter(m::REFUSALS), 1);
-        let transaction = side.last_transaction();
+        assert_eq!(client.failure(), None);
+        assert_eq!(client.last()["body"], json!({"request": "list"}));
+        assert_eq!(client.recorder.counter(m::REFUSALS), 1);
+        let transaction = client.last_transaction();
         match answer {
-            Some(answer) => side.hears_json(json!({
+            Some(answer) => client.receive_json(json!({
                 "janus": "success", "sender": 684590207563262u64, "transaction": transaction,
                 "plugindata": {"data": answer},
             })),
-            None => side.hears_json(json!({
+            None => client.receive_json(json!({
                 "janus": "error", "transaction": transaction,
                 "error": {"code": 403, "reason": "no list for you"},
             })),
         }
-        let (found, detail) = side.failure().expect("it failed");
+        let (found, detail) = client.failure().expect("it failed");
         assert_eq!(found, Failure::NotFound);
         assert!(detail.contains("455 for `watch`: No such 77"), "{detail}");
         assert!(
@@ -347,113 +347,114 @@ fn errors_are_failures_with_a_reason() {
             "{detail}"
         );
     }
-    let mut side = TestClient::new(room());
-    side.receive(r#"{"janus":"error","transaction":"1","error":{"code":403,"reason":"no token"}}"#);
+    let mut client = TestClient::new(room());
+    client
+        .receive(r#"{"janus":"error","transaction":"1","error":{"code":403,"reason":"no token"}}"#);
     assert_eq!(
-        side.failure().map(|failure| failure.0),
+        client.failure().map(|failure| failure.0),
         Some(Failure::Unauthorized)
     );
-    assert!(side.wanted.contains(&SignallingAction::Disconnect));
+    assert!(client.actions.contains(&SignallingAction::Disconnect));
 }
 
 #[test]
 fn missing_room_is_created_and_published_in() {
-    let mut side = TestClient::in_room(Settings {
+    let mut client = TestClient::in_room(Settings {
         publishes: true,
         ..room()
     });
-    assert_eq!(side.requests[2]["body"]["request"], "create");
-    assert_eq!(side.requests[3]["body"]["request"], "join");
-    let [SignallingAction::CreateOffer { peer, direction }] = side.wanted[..] else {
-        panic!("{:?}", side.wanted);
+    assert_eq!(client.requests[2]["body"]["request"], "create");
+    assert_eq!(client.requests[3]["body"]["request"], "join");
+    let [SignallingAction::CreateOffer { peer, direction }] = client.actions[..] else {
+        panic!("{:?}", client.actions);
     };
     assert_eq!(direction, Direction::Send);
-    side.does(|janus, scope| janus.local_description(scope, peer, "v=0\r\n"));
-    assert_eq!(side.last()["body"]["request"], "publish");
-    assert_eq!(side.last()["jsep"]["type"], "offer");
-    let transaction = side.last_transaction();
-    side.hears_json(json!({
+    client.does(|janus, scope| janus.local_description(scope, peer, "v=0\r\n"));
+    assert_eq!(client.last()["body"]["request"], "publish");
+    assert_eq!(client.last()["jsep"]["type"], "offer");
+    let transaction = client.last_transaction();
+    client.receive_json(json!({
         "janus": "event", "sender": ROOM_HANDLE, "transaction": transaction,
         "plugindata": {"data": {"videoroom": "event", "configured": "ok"}},
         "jsep": {"type": "answer", "sdp": "v=0\r\n"},
     }));
     assert!(matches!(
-        side.wanted.last(),
+        client.actions.last(),
         Some(SignallingAction::RemoteAnswer { .. })
     ));
     // No publisher is left in the room.
-    side.does(|janus, scope| janus.leave(scope));
-    let [.., room, session] = &side.requests[..] else {
-        panic!("{:?}", side.requests);
+    client.does(|janus, scope| janus.leave(scope));
+    let [.., room, session] = &client.requests[..] else {
+        panic!("{:?}", client.requests);
     };
     assert_eq!(room["body"], json!({"request": "destroy", "room": 1234}));
     assert_eq!(session["janus"], "destroy");
-    let transaction = side.last_transaction();
-    side.hears_json(json!({"janus": "success", "transaction": transaction}));
-    assert_eq!(side.wanted.last(), Some(&SignallingAction::Left));
+    let transaction = client.last_transaction();
+    client.receive_json(json!({"janus": "success", "transaction": transaction}));
+    assert_eq!(client.actions.last(), Some(&SignallingAction::Left));
 }
 
 #[test]
 fn publisher_that_comes_during_a_change_is_requested_later() {
-    let mut side = TestClient::in_room(room());
+    let mut client = TestClient::in_room(room());
     let feeds = |ids: &[u64]| -> Value {
         let all: Vec<Value> = ids.iter().map(|id| json!({"id": id})).collect();
         json!({"videoroom": "event", "room": 1234, "publishers": all})
     };
-    side.room_says(ROOM_HANDLE, Value::Null, feeds(&[5, 6]), false);
-    side.attached(99);
+    client.room_says(ROOM_HANDLE, Value::Null, feeds(&[5, 6]), false);
+    client.attached(99);
     assert_eq!(
-        side.last()["body"]["streams"],
+        client.last()["body"]["streams"],
         json!([{"feed": 5}, {"feed": 6}])
     );
-    assert_eq!(side.last()["body"]["ptype"], "subscriber");
-    assert_eq!(side.last()["body"]["private_id"], 1516492696);
-    let transaction = side.last_transaction();
-    side.room_says(99, transaction, json!({"videoroom": "attached"}), true);
-    let Some(&SignallingAction::AnswerOffer { peer, .. }) = side.wanted.last() else {
-        panic!("{:?}", side.wanted);
+    assert_eq!(client.last()["body"]["ptype"], "subscriber");
+    assert_eq!(client.last()["body"]["private_id"], 1516492696);
+    let transaction = client.last_transaction();
+    client.room_says(99, transaction, json!({"videoroom": "attached"}), true);
+    let Some(&SignallingAction::AnswerOffer { peer, .. }) = client.actions.last() else {
+        panic!("{:?}", client.actions);
     };
     // A known publisher, the client itself, and a new publisher.
-    side.room_says(
+    client.room_says(
         ROOM_HANDLE,
         Value::Null,
         feeds(&[6, 8706306606338763, 7]),
         false,
     );
-    side.does(|janus, scope| janus.local_description(scope, peer, "v=0\r\n"));
-    assert_eq!(side.last()["body"]["request"], "start");
-    let before = side.requests.len();
-    let transaction = side.last_transaction();
-    side.room_says(
+    client.does(|janus, scope| janus.local_description(scope, peer, "v=0\r\n"));
+    assert_eq!(client.last()["body"]["request"], "start");
+    let before = client.requests.len();
+    let transaction = client.last_transaction();
+    client.room_says(
         99,
         transaction,
         json!({"videoroom": "event", "started": "ok"}),
         false,
     );
-    assert_eq!(side.requests.len(), before + 1);
+    assert_eq!(client.requests.len(), before + 1);
     let body = json!({"request": "subscribe", "streams": [{"feed": 7}]});
-    assert_eq!(side.last()["body"], body);
+    assert_eq!(client.last()["body"], body);
     // The new publisher leaves before it is received.
-    let transaction = side.last_transaction();
+    let transaction = client.last_transaction();
     let refused = json!({"videoroom": "event", "error_code": 428, "error": "No such feed"});
-    side.room_says(99, transaction, refused, false);
-    assert_eq!(side.failure(), None);
+    client.room_says(99, transaction, refused, false);
+    assert_eq!(client.failure(), None);
 }
 
 #[test]
-fn if_one_of_many_has_left_the_others_are_requested_alone() {
-    let mut side = TestClient::in_room(Settings {
+fn if_one_of_many_has_left_others_are_requested_one_by_one() {
+    let mut client = TestClient::in_room(Settings {
         substream: Some(0),
         ..room()
     });
     let three = json!([{"id": 5}, {"id": 6}, {"id": 7}]);
     let came = json!({"videoroom": "event", "room": 1234, "publishers": three});
-    side.room_says(ROOM_HANDLE, Value::Null, came, false);
-    side.attached(99);
+    client.room_says(ROOM_HANDLE, Value::Null, came, false);
+    client.attached(99);
     let refused = json!({"videoroom": "event", "error_code": 428, "error": "No such feed (6)"});
     let mut asked = Vec::new();
     for answer in 0..4 {
-        let body = &side.last()["body"];
+        let body = &client.last()["body"];
         assert_eq!(body["request"], "join", "the handle has not joined yet");
         let streams = body["streams"].as_array().expect("they are asked for");
         asked.push(
@@ -463,55 +464,55 @@ fn if_one_of_many_has_left_the_others_are_requested_alone() {
                 .collect::<Vec<_>>(),
         );
         assert!(streams.iter().all(|own| own["substream"] == 0));
-        let transaction = side.last_transaction();
+        let transaction = client.last_transaction();
         if answer == 1 {
             break;
         }
-        side.room_says(99, transaction, refused.clone(), false);
+        client.room_says(99, transaction, refused.clone(), false);
     }
     assert_eq!(asked, [vec![Some(5), Some(6), Some(7)], vec![Some(5)]]);
     // The first publisher is received. Both requests for the others are refused.
-    let transaction = side.last_transaction();
-    side.room_says(99, transaction, json!({"videoroom": "attached"}), true);
-    let Some(&SignallingAction::AnswerOffer { peer, .. }) = side.wanted.last() else {
-        panic!("{:?}", side.wanted);
+    let transaction = client.last_transaction();
+    client.room_says(99, transaction, json!({"videoroom": "attached"}), true);
+    let Some(&SignallingAction::AnswerOffer { peer, .. }) = client.actions.last() else {
+        panic!("{:?}", client.actions);
     };
-    side.does(|janus, scope| janus.local_description(scope, peer, "v=0\r\n"));
-    let transaction = side.last_transaction();
+    client.does(|janus, scope| janus.local_description(scope, peer, "v=0\r\n"));
+    let transaction = client.last_transaction();
     let started = json!({"videoroom": "event", "started": "ok"});
-    side.room_says(99, transaction, started, false);
+    client.room_says(99, transaction, started, false);
     for id in [6, 7] {
         let body = json!({"request": "subscribe", "streams": [{"feed": id, "substream": 0}]});
-        assert_eq!(side.last()["body"], body);
-        let transaction = side.last_transaction();
-        side.room_says(99, transaction, refused.clone(), false);
+        assert_eq!(client.last()["body"], body);
+        let transaction = client.last_transaction();
+        client.room_says(99, transaction, refused.clone(), false);
     }
-    assert_eq!(side.failure(), None);
+    assert_eq!(client.failure(), None);
 }
 
 #[test]
-fn each_feed_has_its_own_handle_until_it_leaves() {
-    let mut side = TestClient::in_room(Settings {
+fn each_publisher_has_its_own_handle_until_it_leaves() {
+    let mut client = TestClient::in_room(Settings {
         subscribe: Subscribe::Each,
         ..room()
     });
     let one = json!({"videoroom": "event", "publishers": [{"id": 5}]});
-    side.room_says(ROOM_HANDLE, Value::Null, one, false);
-    side.attached(50);
-    let transaction = side.last_transaction();
-    side.room_says(50, transaction, json!({"videoroom": "attached"}), true);
+    client.room_says(ROOM_HANDLE, Value::Null, one, false);
+    client.attached(50);
+    let transaction = client.last_transaction();
+    client.room_says(50, transaction, json!({"videoroom": "attached"}), true);
     assert!(matches!(
-        side.wanted.last(),
+        client.actions.last(),
         Some(SignallingAction::AnswerOffer {
             peer: PeerNumber(1),
             ..
         })
     ));
     let leaves = json!({"videoroom": "event", "leaving": 5});
-    side.room_says(ROOM_HANDLE, Value::Null, leaves, false);
-    assert_eq!(side.last()["janus"], "detach");
+    client.room_says(ROOM_HANDLE, Value::Null, leaves, false);
+    assert_eq!(client.last()["janus"], "detach");
     assert_eq!(
-        side.wanted.last(),
+        client.actions.last(),
         Some(&SignallingAction::DropPeer {
             peer: PeerNumber(1)
         })
@@ -520,21 +521,21 @@ fn each_feed_has_its_own_handle_until_it_leaves() {
 
 #[test]
 fn session_is_kept_alive_and_fails_without_an_answer() {
-    let mut side = TestClient::in_room(room());
-    assert_eq!(side.janus.awaited(), None);
-    let due = side.janus.deadline().expect("a sign of life is due");
+    let mut client = TestClient::in_room(room());
+    assert_eq!(client.janus.awaited(), None);
+    let due = client.janus.deadline().expect("a sign of life is due");
     assert_eq!(due, ms(1) + KEEPALIVE_EVERY);
-    side.now = due;
-    side.does(|janus, scope| janus.handle_due(scope));
-    assert_eq!(side.last()["janus"], "keepalive");
-    let transaction = side.last_transaction();
-    side.hears_json(json!({"janus": "ack", "transaction": transaction}));
-    side.now = due + KEEPALIVE_EVERY;
-    side.does(|janus, scope| janus.handle_due(scope));
-    side.now += Duration::from_secs(5);
-    assert_eq!(side.janus.deadline(), Some(side.now));
-    side.does(|janus, scope| janus.handle_due(scope));
-    let (failure, detail) = side.failure().expect("it failed");
+    client.now = due;
+    client.does(|janus, scope| janus.handle_due(scope));
+    assert_eq!(client.last()["janus"], "keepalive");
+    let transaction = client.last_transaction();
+    client.receive_json(json!({"janus": "ack", "transaction": transaction}));
+    client.now = due + KEEPALIVE_EVERY;
+    client.does(|janus, scope| janus.handle_due(scope));
+    client.now += Duration::from_secs(5);
+    assert_eq!(client.janus.deadline(), Some(client.now));
+    client.does(|janus, scope| janus.handle_due(scope));
+    let (failure, detail) = client.failure().expect("it failed");
     assert_eq!(failure, Failure::RequestTimeout);
     assert!(detail.contains("`keepalive` within 5.000 s"), "{detail}");
 }
@@ -549,8 +550,8 @@ fn parts_of_the_wrong_type_are_ignored() {
                 "{{\"janus\":\"{kind}\",\"transaction\":\"1\",\"plugindata\":{part},\"data\":{part},\
                  \"error\":{part},\"candidate\":{part},\"sender\":{part}}}"
             );
-            let mut side = TestClient::new(room());
-            side.receive(&text);
+            let mut client = TestClient::new(room());
+            client.receive(&text);
             assert!(JanusMessage::parse(text.as_bytes()).is_ok(), "{text}");
         }
     }
@@ -560,62 +561,62 @@ fn parts_of_the_wrong_type_are_ignored() {
 fn malformed_and_oversized_messages_fail() {
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
     for text in ["", "{", "[]", r#"{"a":1}"#, deep.as_str(), r#"{"janus":7}"#] {
-        let mut side = TestClient::new(room());
-        side.receive(text);
-        let failure = side.failure().map(|failure| failure.0);
+        let mut client = TestClient::new(room());
+        client.receive(text);
+        let failure = client.failure().map(|failure| failure.0);
         assert_eq!(failure, Some(Failure::MalformedJson), "{:.20}", text);
     }
-    let mut side = TestClient::new(room());
+    let mut client = TestClient::new(room());
     let mut header = Vec::new();
     websocket::write_header(websocket::TEXT, LIMITS.keep_max + 1, None, &mut header);
-    side.bytes(&header);
+    client.bytes(&header);
     assert_eq!(
-        side.failure().map(|failure| failure.0),
+        client.failure().map(|failure| failure.0),
         Some(Failure::MalformedMessage)
     );
 }
 
 #[test]
 fn timeout_and_hang_up_fail_the_client() {
-    let mut side = TestClient::in_room(room());
-    side.receive(r#"{"janus":"timeout","session_id":789594799619525}"#);
+    let mut client = TestClient::in_room(room());
+    client.receive(r#"{"janus":"timeout","session_id":789594799619525}"#);
     assert_eq!(
-        side.failure().map(|failure| failure.0),
+        client.failure().map(|failure| failure.0),
         Some(Failure::SessionTimeout)
     );
-    let mut side = TestClient::in_room(room());
-    side.hears_json(json!({"janus": "hangup", "sender": ROOM_HANDLE, "reason": "ICE failed"}));
-    let (failure, detail) = side.failure().expect("it failed");
+    let mut client = TestClient::in_room(room());
+    client.receive_json(json!({"janus": "hangup", "sender": ROOM_HANDLE, "reason": "ICE failed"}));
+    let (failure, detail) = client.failure().expect("it failed");
     assert_eq!(failure, Failure::HungUp);
     assert!(detail.starts_with("ICE failed"), "{detail}");
 }
 
 #[test]
 fn uplink_of_janus_is_the_downlink_of_the_client() {
-    let mut side = TestClient::in_room(room());
+    let mut client = TestClient::in_room(room());
     for (uplink, lost) in [(true, 5), (true, 6), (false, 7)] {
-        side.hears_json(json!({
+        client.receive_json(json!({
             "janus": "slowlink", "sender": ROOM_HANDLE, "media": "video", "uplink": uplink,
             "lost": lost,
         }));
     }
     let counters = [m::SLOW_DOWNLINKS, m::SLOW_UPLINKS, m::SLOW_LINK_LOST];
-    let counts = counters.map(|counter| side.recorder.counter(counter));
+    let counts = counters.map(|counter| client.recorder.counter(counter));
     assert_eq!(counts, [2, 1, 18]);
 }
 
 #[test]
 fn trickled_candidates_follow_the_answer() {
-    let mut side = TestClient::new(Settings {
+    let mut client = TestClient::new(Settings {
         trickle: true,
         ..settings(Resource::Mountpoint(JanusId::Number(1)))
     });
-    WATCH.lines().for_each(|line| side.receive(line));
+    WATCH.lines().for_each(|line| client.receive(line));
     let sdp =
         "v=0\r\na=mid:v\r\na=candidate:1 1 udp 1 10.0.0.1 9 typ host\r\na=end-of-candidates\r\n";
-    side.does(|janus, scope| janus.local_description(scope, PeerNumber(0), sdp));
-    let [.., start, candidate, end] = &side.requests[..] else {
-        panic!("{:?}", side.requests);
+    client.does(|janus, scope| janus.local_description(scope, PeerNumber(0), sdp));
+    let [.., start, candidate, end] = &client.requests[..] else {
+        panic!("{:?}", client.requests);
     };
     assert_eq!(start["jsep"]["sdp"], "v=0\r\na=mid:v\r\n");
     assert_eq!(
@@ -628,12 +629,16 @@ fn trickled_candidates_follow_the_answer() {
 
 #[test]
 fn room_with_other_publishers_is_not_destroyed() {
-    let mut side = TestClient::in_room(room());
+    let mut client = TestClient::in_room(room());
     let one = json!({"videoroom": "event", "publishers": [{"id": 5}]});
-    side.room_says(ROOM_HANDLE, Value::Null, one, false);
-    side.does(|janus, scope| janus.leave(scope));
+    client.room_says(ROOM_HANDLE, Value::Null, one, false);
+    client.does(|janus, scope| janus.leave(scope));
     let destroyed = |said: &Value| said["body"]["request"] == "destroy";
-    assert!(!side.requests.iter().any(destroyed), "{:?}", side.requests);
+    assert!(
+        !client.requests.iter().any(destroyed),
+        "{:?}",
+        client.requests
+    );
 }
 
 mod shared_subscription;

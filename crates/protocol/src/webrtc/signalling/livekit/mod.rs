@@ -338,11 +338,11 @@ impl LiveKit {
         self.room.set_own_sid(joined.participant.map(|own| own.sid));
         self.room.update(scope.now, &joined.other_participants);
         self.choose_layers(scope, &joined.other_participants);
-        let every = u64::try_from(joined.ping_interval).unwrap_or(0);
-        if every > 0 {
-            let every = Duration::from_secs(every).clamp(PING_EVERY_MIN, PING_EVERY_MAX);
-            self.ping_interval = Some(every);
-            self.ping_at = scope.now + every;
+        let interval = u64::try_from(joined.ping_interval).unwrap_or(0);
+        if interval > 0 {
+            let interval = Duration::from_secs(interval).clamp(PING_EVERY_MIN, PING_EVERY_MAX);
+            self.ping_interval = Some(interval);
+            self.ping_at = scope.now + interval;
         }
         if self.settings.publishes {
             scope.push(SignallingAction::CreateOffer {
@@ -597,11 +597,11 @@ impl Signalling for LiveKit {
             let what = format!("waited for {what} for {:.3} s", timeout.as_secs_f64());
             return self.fail(scope, Failure::RequestTimeout, &what);
         }
-        if let Some(every) = self.ping_interval
+        if let Some(interval) = self.ping_interval
             && self.phase == Phase::InRoom
             && scope.now >= self.ping_at
         {
-            self.ping_at = scope.now + every;
+            self.ping_at = scope.now + interval;
             self.ping_sent_at.get_or_insert(scope.now);
             scope.recorder.add(m::REQUESTS, 1);
             let timestamp = scope.now.since(Time::ZERO).as_millis() as i64;

@@ -57,7 +57,7 @@ struct TestClient {
     now: Time,
     recorder: Recorder,
     /// Requested actions other than sending.
-    wanted: Vec<SignallingAction>,
+    actions: Vec<SignallingAction>,
     requests: Vec<Request>,
     /// Request for the WebSocket.
     request: String,
@@ -68,72 +68,74 @@ impl TestClient {
     /// Returns a client that has requested the room.
     fn asking(settings: Settings) -> TestClient {
         let url = websocket::parse_url("ws://127.0.0.1:7880/").expect("a URL");
-        let mut side = TestClient {
+        let mut client = TestClient {
             livekit: LiveKit::new(settings, url),
             now: ms(1),
             recorder: Recorder::new(Catalogue(GROUPS)),
-            wanted: Vec::new(),
+            actions: Vec::new(),
             requests: Vec::new(),
             request: String::new(),
             frames: Reassembler::default(),
         };
-        side.livekit.set_wall_clock(Duration::from_secs(1_000_000));
-        side.does(|livekit, scope| livekit.begin(scope));
+        client
+            .livekit
+            .set_wall_clock(Duration::from_secs(1_000_000));
+        client.does(|livekit, scope| livekit.begin(scope));
         assert!(
-            matches!(&side.wanted[..], [SignallingAction::Connect(target)] if target.port == 7880)
+            matches!(&client.actions[..], [SignallingAction::Connect(target)] if target.port == 7880)
         );
-        side.wanted.clear();
-        let mut wanted = VecDeque::new();
+        client.actions.clear();
+        let mut actions = VecDeque::new();
         let mut scope = SignallingContext {
-            now: side.now,
-            recorder: &mut side.recorder,
-            actions: &mut wanted,
+            now: client.now,
+            recorder: &mut client.recorder,
+            actions: &mut actions,
         };
-        side.livekit.connected(&mut scope);
-        for wanted in wanted {
-            match wanted {
-                SignallingAction::Send(bytes) => side.request += &String::from_utf8_lossy(&bytes),
-                other => side.wanted.push(other),
+        client.livekit.connected(&mut scope);
+        for action in actions {
+            match action {
+                SignallingAction::Send(bytes) => client.request += &String::from_utf8_lossy(&bytes),
+                other => client.actions.push(other),
             }
         }
-        side
+        client
     }
 
     /// Returns a client with an open WebSocket.
     fn new(settings: Settings) -> TestClient {
-        let mut side = TestClient::asking(settings);
+        let mut client = TestClient::asking(settings);
         let mut acceptance = ServerHandshake::default();
-        let answer = acceptance.read_request(&mut side.request.as_bytes());
+        let answer = acceptance.read_request(&mut client.request.as_bytes());
         let answer = answer.expect("a request").expect("it is whole");
-        side.bytes(&answer);
-        side
+        client.bytes(&answer);
+        client
     }
 
     /// Returns a client in the room, with others who publish or alone.
     fn in_room(settings: Settings, others: &[&str]) -> TestClient {
-        let mut side = TestClient::new(settings);
-        side.now = ms(30);
-        side.receive(Response::Join(JoinResponse {
+        let mut client = TestClient::new(settings);
+        client.now = ms(30);
+        client.receive(Response::Join(JoinResponse {
             participant: Some(participant("PA_own", false)),
             other_participants: others.iter().map(|sid| participant(sid, true)).collect(),
             server_version: "1.8.4".to_owned(),
             ping_timeout: 15,
             ping_interval: 5,
         }));
-        side
+        client
     }
 
     fn does(&mut self, does: impl FnOnce(&mut LiveKit, &mut SignallingContext<'_>)) {
-        let mut wanted = VecDeque::new();
+        let mut actions = VecDeque::new();
         let mut scope = SignallingContext {
             now: self.now,
             recorder: &mut self.recorder,
-            actions: &mut wanted,
+            actions: &mut actions,
         };
         does(&mut self.livekit, &mut scope);
-        for wanted in wanted {
-            let SignallingAction::Send(bytes) = wanted else {
-                self.wanted.push(wanted);
+        for action in actions {
+            let SignallingAction::Send(bytes) = action else {
+                self.actions.push(action);
                 continue;
             };
             let mut rest = &bytes[..];
@@ -156,17 +158,17 @@ impl TestClient {
         let message = SignalResponse {
             message: Some(response),
         };
-        self.hears_bytes(&message.encode_to_vec());
+        self.receive_bytes(&message.encode_to_vec());
     }
 
-    fn hears_bytes(&mut self, body: &[u8]) {
+    fn receive_bytes(&mut self, body: &[u8]) {
         let mut frame = Vec::new();
         websocket::write_message(websocket::BINARY, body, None, &mut frame);
         self.bytes(&frame);
     }
 
     fn failure(&self) -> Option<(Failure, &str)> {
-        match self.wanted.last() {
+        match self.actions.last() {
             Some(SignallingAction::Failed { failure, detail }) => Some((*failure, detail)),
             _ => None,
         }
@@ -207,13 +209,13 @@ fn description(kind: &str, sdp: &str, id: u32) -> SessionDescription {
 
 #[test]
 fn client_requests_its_room_with_its_own_token() {
-    let side = TestClient::asking(settings());
-    let first = side.request.lines().next();
+    let client = TestClient::asking(settings());
+    let first = client.request.lines().next();
     assert_eq!(
         first,
         Some("GET /rtc?protocol=15&auto_subscribe=1 HTTP/1.1")
     );
-    let mut lines = side.request.lines();
+    let mut lines = client.request.lines();
     let token = lines.find_map(|line| line.strip_prefix("Authorization: Bearer "));
     let token = token.expect("it shows one").to_owned();
     assert_eq!(token.split('.').count(), 3);
@@ -250,43 +252,43 @@ fn client_requests_its_room_with_its_own_token() {
 
 #[test]
 fn tracks_are_announced_before_they_are_offered() {
-    let mut side = TestClient::in_room(settings(), &[]);
+    let mut client = TestClient::in_room(settings(), &[]);
     assert!(matches!(
-        &side.wanted[..],
+        &client.actions[..],
         [SignallingAction::CreateOffer {
             peer: PUBLISHER,
             direction: Direction::Send
         }]
     ));
-    side.does(|livekit, scope| livekit.local_description(scope, PUBLISHER, OFFER));
-    let tracks = side.requests.iter().map(|said| match said {
+    client.does(|livekit, scope| livekit.local_description(scope, PUBLISHER, OFFER));
+    let tracks = client.requests.iter().map(|said| match said {
         Request::AddTrack(track) => (&track.cid[..], track.kind, track.width),
         other => panic!("{other:?}"),
     });
     let tracks = tracks.collect::<Vec<_>>();
     let (audio, video) = (TrackType::Audio as i32, TrackType::Video as i32);
     assert_eq!(tracks, [("video0", video, 640), ("audio1", audio, 0)]);
-    side.receive(published("video0"));
-    side.receive(published("video0"));
-    assert_eq!(side.requests.len(), 2, "one is not taken yet");
-    side.receive(published("audio1"));
-    let Some(Request::Offer(offer)) = side.requests.last() else {
-        panic!("{:?}", side.requests);
+    client.receive(published("video0"));
+    client.receive(published("video0"));
+    assert_eq!(client.requests.len(), 2, "one is not taken yet");
+    client.receive(published("audio1"));
+    let Some(Request::Offer(offer)) = client.requests.last() else {
+        panic!("{:?}", client.requests);
     };
     assert_eq!((&offer.kind[..], &offer.sdp[..]), ("offer", OFFER));
-    side.now = ms(40);
-    side.receive(Response::Answer(description("answer", "an answer", 1)));
+    client.now = ms(40);
+    client.receive(Response::Answer(description("answer", "an answer", 1)));
     let answered = SignallingAction::RemoteAnswer {
         peer: PUBLISHER,
         answer: "an answer".to_owned(),
     };
-    assert_eq!(side.wanted.last(), Some(&answered));
+    assert_eq!(client.actions.last(), Some(&answered));
     // A second answer is ignored.
-    let before = side.wanted.len();
-    side.receive(Response::Answer(description("answer", "another", 1)));
-    assert_eq!(side.wanted.len(), before);
+    let before = client.actions.len();
+    client.receive(Response::Answer(description("answer", "another", 1)));
+    assert_eq!(client.actions.len(), before);
     assert_eq!(
-        (side.counted(m::REQUESTS), side.counted(m::RESPONSES)),
+        (client.counted(m::REQUESTS), client.counted(m::RESPONSES)),
         (4, 4)
     );
 }
@@ -294,7 +296,7 @@ fn tracks_are_announced_before_they_are_offered() {
 #[test]
 fn layers_are_announced_and_chosen_once_for_each_new_track() {
     let layer = |size, bitrate| SentLayer { size, bitrate };
-    let mut side = TestClient::in_room(
+    let mut client = TestClient::in_room(
         Settings {
             layers: vec![
                 layer(Some((640, 360)), 1_000_000),
@@ -306,8 +308,8 @@ fn layers_are_announced_and_chosen_once_for_each_new_track() {
         },
         &["PA_1"],
     );
-    side.does(|livekit, scope| livekit.local_description(scope, PUBLISHER, OFFER));
-    let layers: Vec<_> = side
+    client.does(|livekit, scope| livekit.local_description(scope, PUBLISHER, OFFER));
+    let layers: Vec<_> = client
         .requests
         .iter()
         .filter_map(|said| match said {
@@ -327,40 +329,40 @@ fn layers_are_announced_and_chosen_once_for_each_new_track() {
     ];
     // Audio has no layers.
     assert_eq!(layers, [expected.to_vec(), Vec::new()]);
-    let chosen = |side: &TestClient| {
-        let settings = side.requests.iter().filter_map(|said| match said {
+    let chosen = |client: &TestClient| {
+        let settings = client.requests.iter().filter_map(|said| match said {
             Request::TrackSettings(own) => Some((own.track_sids.join(" "), own.quality)),
             _ => None,
         });
         settings.collect::<Vec<_>>()
     };
-    assert_eq!(chosen(&side), [("TR_PA_1".to_owned(), 0)]);
+    assert_eq!(chosen(&client), [("TR_PA_1".to_owned(), 0)]);
     let all = ["PA_1", "PA_2", "PA_3", "PA_own"];
     for _ in 0..2 {
-        side.receive(Response::Update(ParticipantUpdate {
+        client.receive(Response::Update(ParticipantUpdate {
             participants: all.iter().map(|sid| participant(sid, true)).collect(),
         }));
     }
     let new = ("TR_PA_2 TR_PA_3".to_owned(), 0);
-    assert_eq!(chosen(&side), [("TR_PA_1".to_owned(), 0), new]);
+    assert_eq!(chosen(&client), [("TR_PA_1".to_owned(), 0), new]);
 }
 
 #[test]
 fn offer_of_the_server_is_answered_with_its_id() {
-    let mut side = TestClient::in_room(settings(), &["PA_1"]);
-    assert!(side.wanted.contains(&SignallingAction::ExpectMedia));
-    side.receive(Response::Offer(description("offer", "its offer", 41)));
+    let mut client = TestClient::in_room(settings(), &["PA_1"]);
+    assert!(client.actions.contains(&SignallingAction::ExpectMedia));
+    client.receive(Response::Offer(description("offer", "its offer", 41)));
     let answer = SignallingAction::AnswerOffer {
         peer: SUBSCRIBER,
         offer: "its offer".to_owned(),
     };
-    assert_eq!(side.wanted.last(), Some(&answer));
-    side.does(|livekit, scope| livekit.local_description(scope, SUBSCRIBER, "ours"));
+    assert_eq!(client.actions.last(), Some(&answer));
+    client.does(|livekit, scope| livekit.local_description(scope, SUBSCRIBER, "ours"));
     let ours = Request::Answer(description("answer", "ours", 41));
-    assert_eq!(side.requests.last(), Some(&ours));
+    assert_eq!(client.requests.last(), Some(&ours));
     let init = r#"{"candidate":"candidate:1 1 udp 1 127.0.0.1 7882 typ host","sdpMid":"0"}"#;
     for (target, peer) in [(0, PUBLISHER), (1, SUBSCRIBER)] {
-        side.receive(Response::Trickle(TrickleRequest {
+        client.receive(Response::Trickle(TrickleRequest {
             candidate_init: init.to_owned(),
             target,
             is_final: false,
@@ -368,9 +370,9 @@ fn offer_of_the_server_is_answered_with_its_id() {
         let Some(SignallingAction::RemoteCandidate {
             peer: of,
             candidate,
-        }) = side.wanted.last()
+        }) = client.actions.last()
         else {
-            panic!("{:?}", side.wanted);
+            panic!("{:?}", client.actions);
         };
         assert_eq!((*of, candidate.ends_with("typ host")), (peer, true));
     }
@@ -378,18 +380,18 @@ fn offer_of_the_server_is_answered_with_its_id() {
 
 #[test]
 fn trickled_candidates_follow_the_offer() {
-    let mut side = TestClient::in_room(
+    let mut client = TestClient::in_room(
         Settings {
             trickle: true,
             ..settings()
         },
         &[],
     );
-    side.does(|livekit, scope| livekit.local_description(scope, PUBLISHER, OFFER));
-    side.receive(published("video0"));
-    side.receive(published("audio1"));
-    let [.., Request::Offer(offer), Request::Trickle(trickle)] = &side.requests[..] else {
-        panic!("{:?}", side.requests);
+    client.does(|livekit, scope| livekit.local_description(scope, PUBLISHER, OFFER));
+    client.receive(published("video0"));
+    client.receive(published("audio1"));
+    let [.., Request::Offer(offer), Request::Trickle(trickle)] = &client.requests[..] else {
+        panic!("{:?}", client.requests);
     };
     assert!(!offer.sdp.contains("candidate"));
     assert!(trickle.candidate_init.contains("127.0.0.1 4000 typ host"));
@@ -397,83 +399,83 @@ fn trickled_candidates_follow_the_offer() {
 
 #[test]
 fn media_is_expected_while_others_send() {
-    let mut side = TestClient::in_room(settings(), &[]);
+    let mut client = TestClient::in_room(settings(), &[]);
     let update = |participants| Response::Update(ParticipantUpdate { participants });
-    assert!(!side.livekit.expects_media());
-    side.receive(update(vec![participant("PA_own", true)]));
+    assert!(!client.livekit.expects_media());
+    client.receive(update(vec![participant("PA_own", true)]));
     assert!(
-        !side.livekit.expects_media(),
+        !client.livekit.expects_media(),
         "the client itself does not count"
     );
-    side.receive(update(vec![
+    client.receive(update(vec![
         participant("PA_1", true),
         participant("PA_2", true),
     ]));
-    assert!(side.livekit.expects_media());
-    side.receive(update(vec![participant("PA_1", false)]));
+    assert!(client.livekit.expects_media());
+    client.receive(update(vec![participant("PA_1", false)]));
     let gone = ParticipantInfo {
         state: ParticipantState::Disconnected as i32,
         ..participant("PA_2", true)
     };
-    side.receive(update(vec![gone]));
-    assert!(!side.livekit.expects_media());
+    client.receive(update(vec![gone]));
+    assert!(!client.livekit.expects_media());
     let mut muted = participant("PA_3", true);
     muted.tracks[0].muted = true;
-    side.receive(update(vec![muted]));
+    client.receive(update(vec![muted]));
     assert!(
-        !side.livekit.expects_media(),
+        !client.livekit.expects_media(),
         "muted participants do not send"
     );
 }
 
 #[test]
 fn client_pings_as_requested_and_fails_without_an_answer() {
-    let mut side = TestClient::in_room(settings(), &[]);
-    side.receive(Response::Offer(description("offer", "o", 1)));
-    assert_eq!(side.livekit.deadline(), Some(ms(5_030)));
-    side.now = ms(5_030);
-    side.does(|livekit, scope| livekit.handle_due(scope));
-    assert!(matches!(side.requests.last(), Some(Request::Ping(_))));
-    side.receive(Response::Pong(Pong {
+    let mut client = TestClient::in_room(settings(), &[]);
+    client.receive(Response::Offer(description("offer", "o", 1)));
+    assert_eq!(client.livekit.deadline(), Some(ms(5_030)));
+    client.now = ms(5_030);
+    client.does(|livekit, scope| livekit.handle_due(scope));
+    assert!(matches!(client.requests.last(), Some(Request::Ping(_))));
+    client.receive(Response::Pong(Pong {
         last_ping_timestamp: 5_030,
     }));
-    side.now = ms(10_030);
-    side.does(|livekit, scope| livekit.handle_due(scope));
-    assert_eq!(side.failure(), None, "the first was answered");
-    side.now = ms(15_030);
-    side.does(|livekit, scope| livekit.handle_due(scope));
-    let (failure, detail) = side.failure().expect("nothing was answered");
+    client.now = ms(10_030);
+    client.does(|livekit, scope| livekit.handle_due(scope));
+    assert_eq!(client.failure(), None, "the first was answered");
+    client.now = ms(15_030);
+    client.does(|livekit, scope| livekit.handle_due(scope));
+    let (failure, detail) = client.failure().expect("nothing was answered");
     assert_eq!(failure, Failure::RequestTimeout);
     assert!(detail.contains("`ping`"), "{detail}");
 }
 
 #[test]
 fn each_step_times_out() {
-    let wait = |side: &mut TestClient, what: &str| {
-        side.now = side.livekit.deadline().expect("it waits");
-        side.does(|livekit, scope| livekit.handle_due(scope));
-        let (failure, detail) = side.failure().expect(what);
+    let wait = |client: &mut TestClient, what: &str| {
+        client.now = client.livekit.deadline().expect("it waits");
+        client.does(|livekit, scope| livekit.handle_due(scope));
+        let (failure, detail) = client.failure().expect(what);
         assert_eq!(failure, Failure::RequestTimeout);
         assert!(detail.contains(what), "{detail}");
     };
     wait(&mut TestClient::asking(settings()), "the WebSocket");
     wait(&mut TestClient::new(settings()), "the answer to the join");
     let quiet = || {
-        let mut side = TestClient::in_room(settings(), &[]);
-        side.livekit.ping_at = Time::NEVER;
-        side
+        let mut client = TestClient::in_room(settings(), &[]);
+        client.livekit.ping_at = Time::NEVER;
+        client
     };
     wait(&mut quiet(), "the server's offer");
-    let mut side = quiet();
-    side.receive(Response::Offer(description("offer", "o", 1)));
-    side.does(|livekit, scope| livekit.local_description(scope, PUBLISHER, OFFER));
-    wait(&mut side, "`add_track`");
-    let mut side = quiet();
-    side.receive(Response::Offer(description("offer", "o", 1)));
-    side.does(|livekit, scope| livekit.local_description(scope, PUBLISHER, OFFER));
-    side.receive(published("video0"));
-    side.receive(published("audio1"));
-    wait(&mut side, "`offer`");
+    let mut client = quiet();
+    client.receive(Response::Offer(description("offer", "o", 1)));
+    client.does(|livekit, scope| livekit.local_description(scope, PUBLISHER, OFFER));
+    wait(&mut client, "`add_track`");
+    let mut client = quiet();
+    client.receive(Response::Offer(description("offer", "o", 1)));
+    client.does(|livekit, scope| livekit.local_description(scope, PUBLISHER, OFFER));
+    client.receive(published("video0"));
+    client.receive(published("audio1"));
+    wait(&mut client, "`offer`");
 }
 
 #[test]
@@ -491,19 +493,19 @@ fn refusals_are_failures_with_the_servers_words() {
         ),
         ("503 Service Unavailable", "", Failure::Overloaded),
     ] {
-        let mut side = TestClient::asking(settings());
+        let mut client = TestClient::asking(settings());
         let length = words.len();
-        side.bytes(
+        client.bytes(
             format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n{words}").as_bytes(),
         );
-        let (found, detail) = side.failure().expect(status);
+        let (found, detail) = client.failure().expect(status);
         assert_eq!(found, failure);
         assert!(
             detail.contains(status) && detail.contains(words),
             "{detail}"
         );
-        assert_eq!(side.counted(m::REFUSALS), 1);
-        assert_eq!(side.counted(m::RESPONSES), 1);
+        assert_eq!(client.counted(m::REFUSALS), 1);
+        assert_eq!(client.counted(m::RESPONSES), 1);
     }
     for (reason, failure, words) in [
         (
@@ -529,30 +531,30 @@ fn refusals_are_failures_with_the_servers_words() {
             "LiveKit 1.8.4; before 1.9.1",
         ),
     ] {
-        let mut side = TestClient::in_room(settings(), &[]);
+        let mut client = TestClient::in_room(settings(), &[]);
         let action = LeaveAction::Resume as i32;
-        side.receive(Response::Leave(LeaveRequest { reason, action }));
-        let (found, detail) = side.failure().expect(words);
+        client.receive(Response::Leave(LeaveRequest { reason, action }));
+        let (found, detail) = client.failure().expect(words);
         assert_eq!(found, failure);
         assert!(detail.contains(words), "{detail}");
     }
-    let mut side = TestClient::in_room(settings(), &[]);
+    let mut client = TestClient::in_room(settings(), &[]);
     let answer = |reason, message: &str| {
         let message = message.to_owned();
         Response::RequestResult(RequestResponse { reason, message })
     };
-    side.receive(answer(RequestReason::Queued as i32, ""));
-    assert_eq!(side.failure(), None);
-    side.receive(answer(RequestReason::NotAllowed as i32, "may not publish"));
-    let (failure, detail) = side.failure().expect("it is refused");
+    client.receive(answer(RequestReason::Queued as i32, ""));
+    assert_eq!(client.failure(), None);
+    client.receive(answer(RequestReason::NotAllowed as i32, "may not publish"));
+    let (failure, detail) = client.failure().expect("it is refused");
     assert_eq!(failure, Failure::Forbidden);
     assert!(detail.contains("may not publish"), "{detail}");
-    assert_eq!(side.counted(m::RESPONSES), 2);
+    assert_eq!(client.counted(m::RESPONSES), 2);
     // A client that fails leaves the room. The server would keep it otherwise.
-    assert!(matches!(side.requests.last(), Some(Request::Leave(_))));
+    assert!(matches!(client.requests.last(), Some(Request::Leave(_))));
     // A token that does not permit subscribing.
     for subscribes in [true, false] {
-        let mut side = TestClient::new(Settings {
+        let mut client = TestClient::new(Settings {
             subscribes,
             ..settings()
         });
@@ -562,27 +564,27 @@ fn refusals_are_failures_with_the_servers_words() {
             }),
             ..participant("PA_own", false)
         };
-        side.receive(Response::Join(JoinResponse {
+        client.receive(Response::Join(JoinResponse {
             participant: Some(own),
             ..JoinResponse::default()
         }));
         let expected = subscribes.then_some(Failure::Forbidden);
-        assert_eq!(side.failure().map(|own| own.0), expected);
+        assert_eq!(client.failure().map(|own| own.0), expected);
     }
 }
 
 #[test]
 fn muted_and_undeliverable_tracks_are_known() {
-    let mut side = TestClient::in_room(settings(), &["PA_1", "PA_2"]);
+    let mut client = TestClient::in_room(settings(), &["PA_1", "PA_2"]);
     let mut update = |at: u64, muted: bool, state: ParticipantState| {
         let mut one = participant("PA_1", true);
         one.tracks[0].muted = muted;
         one.state = state as i32;
-        side.now = ms(at);
-        side.receive(Response::Update(ParticipantUpdate {
+        client.now = ms(at);
+        client.receive(Response::Update(ParticipantUpdate {
             participants: vec![one],
         }));
-        side.livekit.muted_until("TR_PA_1")
+        client.livekit.muted_until("TR_PA_1")
     };
     let active = ParticipantState::Active;
     assert_eq!(update(1_000, false, active), None);
@@ -592,69 +594,69 @@ fn muted_and_undeliverable_tracks_are_known() {
     assert_eq!(update(5_000, true, active), Some(Time::NEVER));
     let gone = ParticipantState::Disconnected;
     assert_eq!(update(6_000, true, gone), Some(ms(6_000)));
-    assert_eq!(side.livekit.muted_until("TR_PA_2"), None);
-    side.receive(Response::SubscriptionFailed(SubscriptionResponse {
+    assert_eq!(client.livekit.muted_until("TR_PA_2"), None);
+    client.receive(Response::SubscriptionFailed(SubscriptionResponse {
         track_sid: "TR_PA_2".to_owned(),
         error: SubscriptionError::CodecUnsupported as i32,
     }));
-    let missing = side.livekit.missing_tracks();
+    let missing = client.livekit.missing_tracks();
     assert_eq!(missing, [("TR_PA_2", "CodecUnsupported")]);
     // No participant has this track any more.
-    side.receive(Response::SubscriptionFailed(SubscriptionResponse {
+    client.receive(Response::SubscriptionFailed(SubscriptionResponse {
         track_sid: "TR_PA_1".to_owned(),
         error: SubscriptionError::TrackNotFound as i32,
     }));
-    assert_eq!(side.livekit.missing_tracks().len(), 1);
-    side.receive(Response::Update(ParticipantUpdate {
+    assert_eq!(client.livekit.missing_tracks().len(), 1);
+    client.receive(Response::Update(ParticipantUpdate {
         participants: vec![participant("PA_2", false)],
     }));
-    assert_eq!(side.livekit.missing_tracks(), []);
+    assert_eq!(client.livekit.missing_tracks(), []);
     // The number of tracks that are kept is bounded.
     let many = (0..30_000).map(|at| {
         let mut one = participant(&format!("PA_{at}"), true);
         one.tracks[0].muted = true;
         one
     });
-    side.receive(Response::Update(ParticipantUpdate {
+    client.receive(Response::Update(ParticipantUpdate {
         participants: many.collect(),
     }));
-    let known = |at: &u32| side.livekit.muted_until(&format!("TR_PA_{at}")).is_some();
+    let known = |at: &u32| client.livekit.muted_until(&format!("TR_PA_{at}")).is_some();
     assert_eq!((0..30_000).filter(known).count(), 2 * 5_000);
 }
 
 #[test]
 fn unpublishing_a_track_of_the_client_fails_it() {
-    let mut side = TestClient::in_room(settings(), &["PA_1"]);
+    let mut client = TestClient::in_room(settings(), &["PA_1"]);
     let sid = "TR_ours".to_owned();
     let track = MuteTrackRequest { sid, muted: true };
-    side.receive(Response::Mute(track));
-    let Some(SignallingAction::Note { kind, text }) = side.wanted.last() else {
-        panic!("{:?}", side.wanted);
+    client.receive(Response::Mute(track));
+    let Some(SignallingAction::Note { kind, text }) = client.actions.last() else {
+        panic!("{:?}", client.actions);
     };
     assert_eq!(*kind, "track_muted");
     assert!(text.contains("mutes track TR_ours"), "{text}");
-    side.receive(Response::TrackUnpublished(TrackUnpublishedResponse {
+    client.receive(Response::TrackUnpublished(TrackUnpublishedResponse {
         track_sid: "TR_ours".to_owned(),
     }));
-    let (failure, detail) = side.failure().expect("it is published no more");
+    let (failure, detail) = client.failure().expect("it is published no more");
     assert_eq!(failure, Failure::HungUp);
     assert!(detail.contains("TR_ours"), "{detail}");
 }
 
 #[test]
 fn paused_streams_are_noted() {
-    let mut side = TestClient::in_room(settings(), &["PA_1"]);
+    let mut client = TestClient::in_room(settings(), &["PA_1"]);
     let state = |state: StreamState| {
         let state = state as i32;
         let states = vec![StreamStateInfo { state }];
         Response::StreamState(StreamStateUpdate { states })
     };
-    let before = side.wanted.len();
-    side.receive(state(StreamState::Active));
-    assert_eq!(side.wanted.len(), before);
-    side.receive(state(StreamState::Paused));
+    let before = client.actions.len();
+    client.receive(state(StreamState::Active));
+    assert_eq!(client.actions.len(), before);
+    client.receive(state(StreamState::Paused));
     assert!(matches!(
-        side.wanted.last(),
+        client.actions.last(),
         Some(SignallingAction::Note {
             kind: "stream_paused",
             ..
@@ -664,28 +666,28 @@ fn paused_streams_are_noted() {
 
 #[test]
 fn client_leaves_gracefully_and_does_not_wait_forever() {
-    let mut side = TestClient::in_room(settings(), &[]);
-    side.does(|livekit, scope| livekit.leave(scope));
-    assert!(matches!(side.requests.last(), Some(Request::Leave(_))));
-    side.does(|livekit, scope| livekit.closed(scope, CloseReason::End));
-    assert_eq!(side.wanted.last(), Some(&SignallingAction::Left));
+    let mut client = TestClient::in_room(settings(), &[]);
+    client.does(|livekit, scope| livekit.leave(scope));
+    assert!(matches!(client.requests.last(), Some(Request::Leave(_))));
+    client.does(|livekit, scope| livekit.closed(scope, CloseReason::End));
+    assert_eq!(client.actions.last(), Some(&SignallingAction::Left));
     let mut silent = TestClient::in_room(settings(), &[]);
     silent.does(|livekit, scope| livekit.leave(scope));
     silent.now = silent.livekit.deadline().expect("it waits");
     silent.does(|livekit, scope| livekit.handle_due(scope));
-    assert_eq!(silent.wanted.last(), Some(&SignallingAction::Left));
+    assert_eq!(silent.actions.last(), Some(&SignallingAction::Left));
     let mut early = TestClient::asking(settings());
     early.does(|livekit, scope| livekit.leave(scope));
-    assert_eq!(early.wanted.last(), Some(&SignallingAction::Left));
+    assert_eq!(early.actions.last(), Some(&SignallingAction::Left));
 }
 
 #[test]
 fn oversized_and_malformed_messages_fail_the_client() {
-    let mut side = TestClient::in_room(settings(), &[]);
+    let mut client = TestClient::in_room(settings(), &[]);
     let long = "a".repeat(SDP_BYTES_MAX + 1);
-    side.receive(Response::Offer(description("offer", &long, 1)));
-    assert_eq!(side.failure().map(|own| own.0), Some(Failure::SdpTooLong));
-    let mut side = TestClient::in_room(settings(), &[]);
+    client.receive(Response::Offer(description("offer", &long, 1)));
+    assert_eq!(client.failure().map(|own| own.0), Some(Failure::SdpTooLong));
+    let mut client = TestClient::in_room(settings(), &[]);
     // Deeply nested messages.
     let mut nested = Vec::new();
     for _ in 0..1_000 {
@@ -694,26 +696,26 @@ fn oversized_and_malformed_messages_fail_the_client() {
         outer.append(&mut nested);
         nested = outer;
     }
-    side.hears_bytes(&nested);
-    side.hears_bytes(&[0x0a, 0xff]);
+    client.receive_bytes(&nested);
+    client.receive_bytes(&[0x0a, 0xff]);
     assert_eq!(
-        side.failure().map(|own| own.0),
+        client.failure().map(|own| own.0),
         Some(Failure::MalformedMessage)
     );
     // A message full of participants, of which a limited number is kept.
-    let mut side = TestClient::in_room(settings(), &[]);
+    let mut client = TestClient::in_room(settings(), &[]);
     let many = (0..20_000).map(|at| participant(&format!("PA_{at}"), true));
-    side.receive(Response::Update(ParticipantUpdate {
+    client.receive(Response::Update(ParticipantUpdate {
         participants: many.collect(),
     }));
     assert_eq!(
-        side.livekit.room.len(),
+        client.livekit.room.len(),
         crate::webrtc::signalling::FEEDS_MAX
     );
-    let mut side = TestClient::in_room(settings(), &[]);
-    side.hears_bytes(&vec![0; MESSAGE_BYTES_MAX + 1]);
+    let mut client = TestClient::in_room(settings(), &[]);
+    client.receive_bytes(&vec![0; MESSAGE_BYTES_MAX + 1]);
     assert_eq!(
-        side.failure().map(|own| own.0),
+        client.failure().map(|own| own.0),
         Some(Failure::MalformedMessage)
     );
 }
@@ -726,7 +728,7 @@ proptest! {
         cut in 1_usize..40,
         joined in any::<bool>(),
     ) {
-        let mut side = match joined {
+        let mut client = match joined {
             true => TestClient::in_room(settings(), &["PA_1"]),
             false => TestClient::new(settings()),
         };
@@ -735,12 +737,12 @@ proptest! {
             websocket::write_message(websocket::BINARY, message, None, &mut all);
         }
         for piece in all.chunks(cut) {
-            side.bytes(piece);
+            client.bytes(piece);
         }
-        let failures = side.wanted.iter().filter(|own| matches!(own, SignallingAction::Failed { .. }));
+        let failures = client.actions.iter().filter(|own| matches!(own, SignallingAction::Failed { .. }));
         prop_assert!(failures.count() <= 1);
-        if let Some(at) = side.wanted.iter().position(|own| matches!(own, SignallingAction::Failed { .. })) {
-            prop_assert_eq!(at, side.wanted.len() - 1);
+        if let Some(at) = client.actions.iter().position(|own| matches!(own, SignallingAction::Failed { .. })) {
+            prop_assert_eq!(at, client.actions.len() - 1);
         }
     }
 

@@ -22,7 +22,7 @@ struct TestClient {
     whip: Whip,
     now: Time,
     recorder: Recorder,
-    wanted: VecDeque<SignallingAction>,
+    actions: VecDeque<SignallingAction>,
 }
 
 fn settings() -> Settings {
@@ -41,14 +41,14 @@ fn settings() -> Settings {
 impl TestClient {
     fn new(settings: Settings) -> TestClient {
         let url = Url::parse("http://u:secret@127.0.0.1:8889/live/whep").expect("a URL");
-        let mut side = TestClient {
+        let mut client = TestClient {
             whip: Whip::new(settings, url, Direction::Receive),
             now: Time::from_nanos(1),
             recorder: Recorder::new(Catalogue(GROUPS)),
-            wanted: VecDeque::new(),
+            actions: VecDeque::new(),
         };
-        side.does(|whip, scope| whip.begin(scope));
-        let connect = side.wanted.pop_front();
+        client.does(|whip, scope| whip.begin(scope));
+        let connect = client.actions.pop_front();
         assert!(matches!(
             connect,
             Some(SignallingAction::Connect(SignallingTarget {
@@ -56,28 +56,28 @@ impl TestClient {
                 ..
             }))
         ));
-        side.does(|whip, scope| whip.connected(scope));
-        let offer = side.wanted.pop_front();
+        client.does(|whip, scope| whip.connected(scope));
+        let offer = client.actions.pop_front();
         assert!(matches!(
             offer,
             Some(SignallingAction::CreateOffer { peer: PEER, .. })
         ));
-        side
+        client
     }
 
     /// Returns a client that has posted its offer, and the request.
     fn posted(settings: Settings) -> (TestClient, String) {
-        let mut side = TestClient::new(settings);
-        side.does(|whip, scope| whip.local_description(scope, PEER, OFFER));
-        let request = side.sent();
-        (side, request)
+        let mut client = TestClient::new(settings);
+        client.does(|whip, scope| whip.local_description(scope, PEER, OFFER));
+        let request = client.sent();
+        (client, request)
     }
 
     fn does(&mut self, does: impl FnOnce(&mut Whip, &mut SignallingContext<'_>)) {
         let mut scope = SignallingContext {
             now: self.now,
             recorder: &mut self.recorder,
-            actions: &mut self.wanted,
+            actions: &mut self.actions,
         };
         does(&mut self.whip, &mut scope);
     }
@@ -88,14 +88,14 @@ impl TestClient {
 
     /// Returns the text that the client sends next.
     fn sent(&mut self) -> String {
-        match self.wanted.pop_front() {
+        match self.actions.pop_front() {
             Some(SignallingAction::Send(bytes)) => String::from_utf8(bytes).expect("text"),
             other => panic!("{other:?}"),
         }
     }
 
     fn failure(&self) -> Option<(Failure, &str)> {
-        match self.wanted.back() {
+        match self.actions.back() {
             Some(SignallingAction::Failed { failure, detail }) => Some((*failure, detail)),
             _ => None,
         }
@@ -104,47 +104,53 @@ impl TestClient {
 
 #[test]
 fn session_is_posted_answered_and_deleted() {
-    let (mut side, request) = TestClient::posted(settings());
+    let (mut client, request) = TestClient::posted(settings());
     assert!(request.starts_with("POST /live/whep HTTP/1.1\r\nHost: 127.0.0.1:8889\r\n"));
     assert!(request.contains("\r\nContent-Type: application/sdp\r\n"));
     assert!(request.contains("\r\nAuthorization: Basic dTpzZWNyZXQ=\r\n"));
     assert!(request.ends_with(OFFER));
     // In pieces that are cut anywhere.
     for piece in CREATED.as_bytes().chunks(7) {
-        side.does(|whip, scope| whip.bytes(scope, piece));
+        client.does(|whip, scope| whip.bytes(scope, piece));
     }
-    let Some(SignallingAction::RemoteAnswer { peer: PEER, answer }) = side.wanted.pop_front()
+    let Some(SignallingAction::RemoteAnswer { peer: PEER, answer }) = client.actions.pop_front()
     else {
-        panic!("{:?}", side.wanted);
+        panic!("{:?}", client.actions);
     };
     assert!(answer.starts_with("v=0\r\n") && answer.contains("a=fingerprint:sha-256 "));
-    assert_eq!(side.wanted.pop_front(), Some(SignallingAction::Disconnect));
-    assert_eq!((side.whip.deadline(), side.whip.awaited()), (None, None));
+    assert_eq!(
+        client.actions.pop_front(),
+        Some(SignallingAction::Disconnect)
+    );
+    assert_eq!(
+        (client.whip.deadline(), client.whip.awaited()),
+        (None, None)
+    );
 
-    side.does(|whip, scope| whip.leave(scope));
+    client.does(|whip, scope| whip.leave(scope));
     assert!(matches!(
-        side.wanted.pop_front(),
+        client.actions.pop_front(),
         Some(SignallingAction::Connect(_))
     ));
-    side.does(|whip, scope| whip.connected(scope));
-    let request = side.sent();
+    client.does(|whip, scope| whip.connected(scope));
+    let request = client.sent();
     assert!(request.starts_with("DELETE /live/whep/"), "{request}");
     assert!(!request.contains("Content-Type"));
-    side.receive("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}");
+    client.receive("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}");
     assert_eq!(
-        side.wanted,
+        client.actions,
         [SignallingAction::Disconnect, SignallingAction::Left]
     );
-    assert_eq!(side.recorder.counter(m::REQUESTS), 2);
-    assert_eq!(side.recorder.counter(m::RESPONSES), 2);
-    assert_eq!(side.recorder.counter(m::REFUSALS), 0);
+    assert_eq!(client.recorder.counter(m::REQUESTS), 2);
+    assert_eq!(client.recorder.counter(m::RESPONSES), 2);
+    assert_eq!(client.recorder.counter(m::REFUSALS), 0);
 }
 
 #[test]
 fn refusals_are_failures_with_the_servers_words() {
-    let (mut side, _) = TestClient::posted(settings());
-    side.receive(NOT_FOUND);
-    let (failure, detail) = side.failure().expect("it failed");
+    let (mut client, _) = TestClient::posted(settings());
+    client.receive(NOT_FOUND);
+    let (failure, detail) = client.failure().expect("it failed");
     assert_eq!(failure, Failure::NotFound);
     assert!(detail.contains("404 Not Found for POST: {"), "{detail}");
     assert!(
@@ -161,11 +167,11 @@ fn refusals_are_failures_with_the_servers_words() {
         (503, Failure::Overloaded),
         (418, Failure::OtherRefusal),
     ] {
-        let (mut side, _) = TestClient::posted(settings());
-        side.receive(&format!(
+        let (mut client, _) = TestClient::posted(settings());
+        client.receive(&format!(
             "HTTP/1.1 {status} No\r\nContent-Length: 0\r\n\r\n"
         ));
-        assert_eq!(side.failure().map(|own| own.0), Some(failure), "{status}");
+        assert_eq!(client.failure().map(|own| own.0), Some(failure), "{status}");
     }
 }
 
@@ -189,30 +195,30 @@ fn token_is_sent_only_to_the_host_and_port_of_the_url() {
         let mut with_token = settings();
         with_token.common.token = Some("abc".to_owned());
         with_token.follow = RedirectPolicy::Any;
-        let (mut side, _) = TestClient::posted(with_token);
-        side.receive(&format!(
+        let (mut client, _) = TestClient::posted(with_token);
+        client.receive(&format!(
             "HTTP/1.1 307 No\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n"
         ));
-        side.wanted.clear();
-        side.does(|whip, scope| whip.connected(scope));
-        assert_eq!(side.sent().contains("Bearer abc"), shown, "{location}");
+        client.actions.clear();
+        client.does(|whip, scope| whip.connected(scope));
+        assert_eq!(client.sent().contains("Bearer abc"), shown, "{location}");
     }
 }
 
 #[test]
 fn without_redirects_delete_goes_only_to_the_same_host() {
     for (host, deletes) in [("127.0.0.1:9", true), ("10.0.0.1", false)] {
-        let (mut side, _) = TestClient::posted(Settings {
+        let (mut client, _) = TestClient::posted(Settings {
             follow: RedirectPolicy::None,
             ..settings()
         });
-        side.receive(&format!(
+        client.receive(&format!(
             "HTTP/1.1 201 Created\r\nLocation: http://{host}/a\r\nContent-Length: 0\r\n\r\n"
         ));
-        assert_eq!(side.failure(), None, "{host}");
-        side.wanted.clear();
-        side.does(|whip, scope| whip.leave(scope));
-        let connects = matches!(side.wanted.front(), Some(SignallingAction::Connect(_)));
+        assert_eq!(client.failure(), None, "{host}");
+        client.actions.clear();
+        client.does(|whip, scope| whip.leave(scope));
+        let connects = matches!(client.actions.front(), Some(SignallingAction::Connect(_)));
         assert_eq!(connects, deletes, "{host}");
     }
 }
@@ -221,26 +227,26 @@ fn without_redirects_delete_goes_only_to_the_same_host() {
 fn client_plays_without_a_usable_location() {
     for location in ["", "Location: \r\n", "Location: udp://x\r\n"] {
         for trickle in [false, true] {
-            let (mut side, _) = TestClient::posted(Settings {
+            let (mut client, _) = TestClient::posted(Settings {
                 trickle,
                 ..settings()
             });
-            side.receive(&format!(
+            client.receive(&format!(
                 "HTTP/1.1 201 Created\r\n{location}Content-Length: 5\r\n\r\nv=0\r\n"
             ));
             let [
                 SignallingAction::Note { kind, text },
                 SignallingAction::RemoteAnswer { .. },
                 SignallingAction::Disconnect,
-            ] = &side.wanted.make_contiguous()[..]
+            ] = &client.actions.make_contiguous()[..]
             else {
-                panic!("{location}: {:?}", side.wanted);
+                panic!("{location}: {:?}", client.actions);
             };
             assert_eq!(*kind, "session_not_deletable");
             assert!(text.contains("cannot be deleted"), "{text}");
-            side.wanted.clear();
-            side.does(|whip, scope| whip.leave(scope));
-            assert_eq!(side.wanted, [SignallingAction::Left], "{location}");
+            client.actions.clear();
+            client.does(|whip, scope| whip.leave(scope));
+            assert_eq!(client.actions, [SignallingAction::Left], "{location}");
         }
     }
 }
@@ -254,14 +260,14 @@ fn relative_locations_resolve_as_references() {
         ("../../..//h/..", "//"),
         ("1", "/live/1"),
     ] {
-        let (mut side, _) = TestClient::posted(settings());
-        side.receive(&format!(
+        let (mut client, _) = TestClient::posted(settings());
+        client.receive(&format!(
             "HTTP/1.1 201 Created\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n"
         ));
-        side.does(|whip, scope| whip.leave(scope));
-        side.wanted.clear();
-        side.does(|whip, scope| whip.connected(scope));
-        let request = side.sent();
+        client.does(|whip, scope| whip.leave(scope));
+        client.actions.clear();
+        client.does(|whip, scope| whip.connected(scope));
+        let request = client.sent();
         let wanted = format!("DELETE {path} HTTP/1.1\r\nHost: 127.0.0.1:8889\r\n");
         assert!(request.starts_with(&wanted), "{location}: {request}");
         assert!(request.contains("Authorization"), "{request}");
@@ -270,31 +276,34 @@ fn relative_locations_resolve_as_references() {
 
 #[test]
 fn candidates_use_a_new_connection_if_the_old_one_ended() {
-    let (mut side, _) = TestClient::posted(Settings {
+    let (mut client, _) = TestClient::posted(Settings {
         trickle: true,
         ..settings()
     });
-    side.receive(
+    client.receive(
         "HTTP/1.1 201 Created\r\nLocation: http://127.0.0.1:8889/live/whep/1\r\n\r\nv=0\r\n",
     );
-    side.does(|whip, scope| whip.closed(scope, CloseReason::End));
-    let wanted: Vec<_> = side.wanted.drain(..).collect();
+    client.does(|whip, scope| whip.closed(scope, CloseReason::End));
+    let actions: Vec<_> = client.actions.drain(..).collect();
     assert!(
-        matches!(wanted.last(), Some(SignallingAction::Connect(_))),
-        "{wanted:?}"
+        matches!(actions.last(), Some(SignallingAction::Connect(_))),
+        "{actions:?}"
     );
-    side.does(|whip, scope| whip.connected(scope));
-    assert!(side.sent().starts_with("PATCH /live/whep/1 "));
+    client.does(|whip, scope| whip.connected(scope));
+    assert!(client.sent().starts_with("PATCH /live/whep/1 "));
 }
 
 #[test]
 fn redirects_are_followed_within_the_rules() {
-    let (mut side, _) = TestClient::posted(settings());
-    side.receive(
+    let (mut client, _) = TestClient::posted(settings());
+    client.receive(
         "HTTP/1.1 307 No\r\nLocation: http://127.0.0.1:8890/b\r\nContent-Length: 0\r\n\r\n",
     );
-    assert_eq!(side.wanted.pop_front(), Some(SignallingAction::Disconnect));
-    let connect = side.wanted.pop_front();
+    assert_eq!(
+        client.actions.pop_front(),
+        Some(SignallingAction::Disconnect)
+    );
+    let connect = client.actions.pop_front();
     assert!(matches!(
         connect,
         Some(SignallingAction::Connect(SignallingTarget {
@@ -302,8 +311,8 @@ fn redirects_are_followed_within_the_rules() {
             ..
         }))
     ));
-    side.does(|whip, scope| whip.connected(scope));
-    let request = side.sent();
+    client.does(|whip, scope| whip.connected(scope));
+    let request = client.sent();
     assert!(request.starts_with("POST /b ") && request.ends_with(OFFER));
     assert!(!request.contains("Authorization"), "{request}");
     for (location, failure) in [
@@ -311,68 +320,75 @@ fn redirects_are_followed_within_the_rules() {
         ("http://127.0.0.1:8889/live/whep", Failure::RedirectLoop),
         ("udp://x", Failure::BadRedirect),
     ] {
-        let (mut side, _) = TestClient::posted(settings());
-        side.receive(&format!(
+        let (mut client, _) = TestClient::posted(settings());
+        client.receive(&format!(
             "HTTP/1.1 308 No\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n"
         ));
-        assert_eq!(side.failure().map(|own| own.0), Some(failure), "{location}");
+        assert_eq!(
+            client.failure().map(|own| own.0),
+            Some(failure),
+            "{location}"
+        );
     }
 }
 
 #[test]
 fn trickled_candidates_follow_by_patch() {
-    let (mut side, request) = TestClient::posted(Settings {
+    let (mut client, request) = TestClient::posted(Settings {
         trickle: true,
         ..settings()
     });
     assert!(!request.contains("a=candidate"), "{request}");
-    side.receive(CREATED);
+    client.receive(CREATED);
     assert!(matches!(
-        side.wanted.pop_front(),
+        client.actions.pop_front(),
         Some(SignallingAction::RemoteAnswer { .. })
     ));
-    let patch = side.sent();
+    let patch = client.sent();
     assert!(patch.starts_with("PATCH /live/whep/"), "{patch}");
     assert!(patch.contains("\r\nIf-Match: *\r\n"), "{patch}");
     assert!(patch.contains("\r\nContent-Type: application/trickle-ice-sdpfrag\r\n"));
     let body = "a=ice-ufrag:u\r\na=ice-pwd:p\r\nm=audio 9 UDP/TLS/RTP/SAVPF 111\r\na=mid:0\r\n\
                 a=candidate:1 1 udp 1 127.0.0.1 9 typ host\r\na=end-of-candidates\r\n";
     assert!(patch.ends_with(&format!("\r\n\r\n{body}")), "{patch}");
-    side.receive(
+    client.receive(
         "HTTP/1.1 200 OK\r\nContent-Length: 52\r\n\r\na=mid:0\r\n\
          a=candidate:2 1 udp 1 127.0.0.2 9 typ host\r\n",
     );
     assert!(matches!(
-        side.wanted.pop_front(),
+        client.actions.pop_front(),
         Some(SignallingAction::RemoteCandidate { candidate, .. }) if candidate.starts_with("candidate:2 ")
     ));
-    assert_eq!(side.wanted.pop_front(), Some(SignallingAction::Disconnect));
+    assert_eq!(
+        client.actions.pop_front(),
+        Some(SignallingAction::Disconnect)
+    );
 }
 
 #[test]
 fn truncated_late_and_endless_answers_fail() {
-    let (mut side, _) = TestClient::posted(settings());
-    side.receive(&CREATED[..100]);
-    side.does(|whip, scope| whip.closed(scope, CloseReason::Reset));
+    let (mut client, _) = TestClient::posted(settings());
+    client.receive(&CREATED[..100]);
+    client.does(|whip, scope| whip.closed(scope, CloseReason::Reset));
     assert_eq!(
-        side.failure().map(|own| own.0),
+        client.failure().map(|own| own.0),
         Some(Failure::SignallingClosed)
     );
 
-    let (mut side, _) = TestClient::posted(settings());
-    side.now = side.whip.deadline().expect("an answer is waited for");
-    side.does(|whip, scope| whip.handle_due(scope));
+    let (mut client, _) = TestClient::posted(settings());
+    client.now = client.whip.deadline().expect("an answer is waited for");
+    client.does(|whip, scope| whip.handle_due(scope));
     assert_eq!(
-        side.failure().map(|own| own.0),
+        client.failure().map(|own| own.0),
         Some(Failure::RequestTimeout)
     );
 
-    let (mut side, _) = TestClient::posted(settings());
-    side.receive("HTTP/1.1 201 Created\r\nLocation: /a\r\n\r\n");
+    let (mut client, _) = TestClient::posted(settings());
+    client.receive("HTTP/1.1 201 Created\r\nLocation: /a\r\n\r\n");
     for _ in 0..=SDP_MAX / 1000 {
-        side.receive(&"a".repeat(1000));
+        client.receive(&"a".repeat(1000));
     }
-    assert_eq!(side.failure().map(|own| own.0), Some(Failure::SdpTooLong));
+    assert_eq!(client.failure().map(|own| own.0), Some(Failure::SdpTooLong));
 }
 
 #[test]
@@ -383,29 +399,29 @@ fn client_leaves_whatever_the_answer_to_delete() {
         "",
         "nonsense\r\n\r\n",
     ] {
-        let (mut side, _) = TestClient::posted(settings());
-        side.receive(CREATED);
-        side.wanted.clear();
-        side.does(|whip, scope| whip.leave(scope));
-        side.does(|whip, scope| whip.connected(scope));
+        let (mut client, _) = TestClient::posted(settings());
+        client.receive(CREATED);
+        client.actions.clear();
+        client.does(|whip, scope| whip.leave(scope));
+        client.does(|whip, scope| whip.connected(scope));
         match answer {
-            "" => side.does(|whip, scope| whip.closed(scope, CloseReason::End)),
-            answer => side.receive(answer),
+            "" => client.does(|whip, scope| whip.closed(scope, CloseReason::End)),
+            answer => client.receive(answer),
         }
         assert_eq!(
-            side.wanted.back(),
+            client.actions.back(),
             Some(&SignallingAction::Left),
             "{answer}"
         );
-        let mut wanted = side.wanted.iter();
-        let noted = wanted.any(|own| matches!(own, SignallingAction::Note { .. }));
+        let mut actions = client.actions.iter();
+        let noted = actions.any(|own| matches!(own, SignallingAction::Note { .. }));
         assert_eq!(noted, !answer.contains("404"), "{answer}");
     }
     // Before a session exists.
-    let (mut side, _) = TestClient::posted(settings());
-    side.does(|whip, scope| whip.leave(scope));
+    let (mut client, _) = TestClient::posted(settings());
+    client.does(|whip, scope| whip.leave(scope));
     assert_eq!(
-        side.wanted,
+        client.actions,
         [SignallingAction::Disconnect, SignallingAction::Left]
     );
 }

@@ -20,7 +20,7 @@ struct TestClient {
     janus: Janus,
     now: Time,
     recorder: Recorder,
-    wanted: VecDeque<SignallingAction>,
+    actions: VecDeque<SignallingAction>,
 }
 
 impl TestClient {
@@ -48,7 +48,7 @@ impl TestClient {
             janus: Janus::new(settings, url),
             now: START,
             recorder: Recorder::new(Catalogue(GROUPS)),
-            wanted: VecDeque::new(),
+            actions: VecDeque::new(),
         }
     }
 
@@ -56,14 +56,14 @@ impl TestClient {
         let mut scope = SignallingContext {
             now: self.now,
             recorder: &mut self.recorder,
-            actions: &mut self.wanted,
+            actions: &mut self.actions,
         };
         does(&mut self.janus, &mut scope);
     }
 
     /// Returns the next action.
     fn next(&mut self) -> SignallingAction {
-        self.wanted.pop_front().expect("it wants something")
+        self.actions.pop_front().expect("it wants something")
     }
 
     /// Returns the first line and the body of the next POST.
@@ -103,57 +103,57 @@ impl TestClient {
 
     /// Returns a client with a session, which waits for events and has requested a handle.
     fn in_session() -> TestClient {
-        let mut side = TestClient::new();
-        side.does(|janus, scope| janus.begin(scope));
-        let to = |wanted| match wanted {
+        let mut client = TestClient::new();
+        client.does(|janus, scope| janus.begin(scope));
+        let to = |action| match action {
             SignallingAction::Connect(target) | SignallingAction::ConnectSecond(target) => target,
-            wanted => panic!("{wanted:?}"),
+            action => panic!("{action:?}"),
         };
         let target = SignallingTarget {
             host: "h".to_owned(),
             port: 8088,
             secure: false,
         };
-        assert_eq!(to(side.next()), target);
-        side.does(|janus, scope| janus.connected(scope));
-        let (line, asked) = side.next_post();
+        assert_eq!(to(client.next()), target);
+        client.does(|janus, scope| janus.connected(scope));
+        let (line, asked) = client.next_post();
         assert_eq!(line, "POST /janus HTTP/1.1");
         assert_eq!(
             (&asked["janus"], &asked["token"]),
             (&json!("create"), &json!("a b"))
         );
-        side.answer(
+        client.answer(
             "200 OK",
             r#"{"janus":"success","transaction":"1","data":{"id":5}}"#,
         );
         let (line, asked) = {
             // The handle is requested on the first connection, and events on a second one.
-            let second = side
-                .wanted
+            let second = client
+                .actions
                 .iter()
                 .position(|own| matches!(own, SignallingAction::ConnectSecond(_)));
-            let second = side
-                .wanted
+            let second = client
+                .actions
                 .remove(second.expect("it is wanted"))
                 .expect("it is there");
             assert_eq!(to(second), target);
-            side.next_post()
+            client.next_post()
         };
         assert_eq!(
             (&*line, &asked["janus"]),
             ("POST /janus/5 HTTP/1.1", &json!("attach"))
         );
-        side.does(|janus, scope| janus.second_connected(scope));
+        client.does(|janus, scope| janus.second_connected(scope));
         assert_eq!(
-            side.next_poll(),
+            client.next_poll(),
             "GET /janus/5?maxev=10&rid=1&token=a%20b HTTP/1.1"
         );
-        assert!(side.wanted.is_empty());
-        side
+        assert!(client.actions.is_empty());
+        client
     }
 
     fn failure(&self) -> Option<Failure> {
-        match self.wanted.back() {
+        match self.actions.back() {
             Some(SignallingAction::Failed { failure, .. }) => Some(*failure),
             _ => None,
         }
@@ -162,58 +162,59 @@ impl TestClient {
 
 #[test]
 fn client_requests_by_post_and_gets_events_until_it_left() {
-    let mut side = TestClient::in_session();
-    side.answer(
+    let mut client = TestClient::in_session();
+    client.answer(
         "200 OK",
         r#"{"janus":"success","transaction":"2","data":{"id":6}}"#,
     );
-    let (line, asked) = side.next_post();
+    let (line, asked) = client.next_post();
     assert_eq!(line, "POST /janus/5/6 HTTP/1.1");
     assert_eq!(asked["body"]["request"], json!("join"));
-    side.answer(
+    client.answer(
         "200 OK",
         r#"{"janus":"ack","session_id":5,"transaction":"3"}"#,
     );
     // First no event, then several at once.
-    side.receive(r#"{"janus":"keepalive"}"#);
+    client.receive(r#"{"janus":"keepalive"}"#);
     assert_eq!(
-        side.next_poll(),
+        client.next_poll(),
         "GET /janus/5?maxev=10&rid=2&token=a%20b HTTP/1.1"
     );
-    side.receive(
+    client.receive(
         r#"[{"janus":"webrtcup","session_id":5,"sender":6},
             {"janus":"event","session_id":5,"sender":6,"transaction":"3","plugindata":{"data":
              {"videoroom":"joined","room":9,"id":1,"private_id":2,"publishers":[]}}}]"#,
     );
     assert_eq!(
-        side.next_poll(),
+        client.next_poll(),
         "GET /janus/5?maxev=10&rid=3&token=a%20b HTTP/1.1"
     );
     assert!(
-        side.janus
+        client
+            .janus
             .deadline()
             .is_some_and(|due| due == START + Duration::from_secs(35))
     );
     // Janus closes the first connection meanwhile, so the next request uses another one.
-    side.does(|janus, scope| janus.closed(scope, CloseReason::End));
-    assert!(side.wanted.is_empty());
-    side.does(|janus, scope| janus.leave(scope));
-    assert!(matches!(side.next(), SignallingAction::Connect(_)));
-    side.does(|janus, scope| janus.connected(scope));
-    let (line, asked) = side.next_post();
+    client.does(|janus, scope| janus.closed(scope, CloseReason::End));
+    assert!(client.actions.is_empty());
+    client.does(|janus, scope| janus.leave(scope));
+    assert!(matches!(client.next(), SignallingAction::Connect(_)));
+    client.does(|janus, scope| janus.connected(scope));
+    let (line, asked) = client.next_post();
     assert_eq!(
         (&*line, &asked["janus"]),
         ("POST /janus/5 HTTP/1.1", &json!("destroy"))
     );
     // The pending GET of a session that ends is answered with an error.
-    side.receive(r#"{"janus":"error","error":{"code":458,"reason":"No such session"}}"#);
-    assert!(side.wanted.is_empty());
-    side.answer(
+    client.receive(r#"{"janus":"error","error":{"code":458,"reason":"No such session"}}"#);
+    assert!(client.actions.is_empty());
+    client.answer(
         "200 OK",
         r#"{"janus":"success","session_id":5,"transaction":"4"}"#,
     );
-    assert_eq!(side.next(), SignallingAction::Disconnect);
-    assert_eq!(side.next(), SignallingAction::Left);
+    assert_eq!(client.next(), SignallingAction::Disconnect);
+    assert_eq!(client.next(), SignallingAction::Left);
 }
 
 #[test]
@@ -231,115 +232,119 @@ fn bad_answers_are_failures_with_a_reason() {
             Failure::Unauthorized,
         ),
     ] {
-        let mut side = TestClient::in_session();
-        side.answer(status, body);
-        assert_eq!(side.failure(), Some(failure), "{status} {body}");
+        let mut client = TestClient::in_session();
+        client.answer(status, body);
+        assert_eq!(client.failure(), Some(failure), "{status} {body}");
     }
-    let mut side = TestClient::in_session();
-    side.does(|janus, scope| janus.bytes(scope, b"SSH-2.0-x\r\n\r\n"));
-    assert_eq!(side.failure(), Some(Failure::NotHttp));
+    let mut client = TestClient::in_session();
+    client.does(|janus, scope| janus.bytes(scope, b"SSH-2.0-x\r\n\r\n"));
+    assert_eq!(client.failure(), Some(Failure::NotHttp));
 }
 
 #[test]
 fn endless_answer_fails() {
-    let mut side = TestClient::in_session();
+    let mut client = TestClient::in_session();
     let head = b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n";
-    side.does(|janus, scope| janus.second_bytes(scope, head));
+    client.does(|janus, scope| janus.second_bytes(scope, head));
     for _ in 0..700 {
-        if side.failure().is_none() {
-            side.does(|janus, scope| janus.second_bytes(scope, &[b' '; 8192]));
+        if client.failure().is_none() {
+            client.does(|janus, scope| janus.second_bytes(scope, &[b' '; 8192]));
         }
     }
-    assert_eq!(side.failure(), Some(Failure::MalformedResponse));
+    assert_eq!(client.failure(), Some(Failure::MalformedResponse));
 }
 
 #[test]
 fn overdue_and_truncated_polls_fail() {
-    let mut side = TestClient::in_session();
-    side.answer(
+    let mut client = TestClient::in_session();
+    client.answer(
         "200 OK",
         r#"{"janus":"success","transaction":"2","data":{"id":6}}"#,
     );
-    side.answer(
+    client.answer(
         "200 OK",
         r#"{"janus":"ack","session_id":5,"transaction":"3"}"#,
     );
-    side.receive(r#"{"janus":"event","sender":6,"transaction":"3","plugindata":{"data":{}}}"#);
-    side.wanted.clear();
-    side.now += Duration::from_secs(34);
-    side.does(|janus, scope| janus.handle_due(scope));
-    assert_eq!(side.failure(), None);
-    side.now += Duration::from_secs(1);
-    side.does(|janus, scope| janus.handle_due(scope));
-    assert_eq!(side.failure(), Some(Failure::RequestTimeout));
+    client.receive(r#"{"janus":"event","sender":6,"transaction":"3","plugindata":{"data":{}}}"#);
+    client.actions.clear();
+    client.now += Duration::from_secs(34);
+    client.does(|janus, scope| janus.handle_due(scope));
+    assert_eq!(client.failure(), None);
+    client.now += Duration::from_secs(1);
+    client.does(|janus, scope| janus.handle_due(scope));
+    assert_eq!(client.failure(), Some(Failure::RequestTimeout));
 
-    let mut side = TestClient::in_session();
-    side.does(|janus, scope| {
+    let mut client = TestClient::in_session();
+    client.does(|janus, scope| {
         janus.second_bytes(scope, b"HTTP/1.1 200 OK\r\n");
         janus.second_closed(scope, CloseReason::Reset);
     });
-    assert_eq!(side.failure(), Some(Failure::SignallingClosed));
+    assert_eq!(client.failure(), Some(Failure::SignallingClosed));
 }
 
 #[test]
 fn request_lost_with_its_connection_is_repeated() {
     // The connection for events, even if it was not in use before.
-    let mut side = TestClient::in_session();
+    let mut client = TestClient::in_session();
     for how in [CloseReason::Reset, CloseReason::End] {
-        side.does(|janus, scope| janus.second_closed(scope, how));
+        client.does(|janus, scope| janus.second_closed(scope, how));
         if how == CloseReason::Reset {
-            assert!(matches!(side.next(), SignallingAction::ConnectSecond(_)));
-            side.does(|janus, scope| janus.second_connected(scope));
+            assert!(matches!(client.next(), SignallingAction::ConnectSecond(_)));
+            client.does(|janus, scope| janus.second_connected(scope));
             assert_eq!(
-                side.next_poll(),
+                client.next_poll(),
                 "GET /janus/5?maxev=10&rid=1&token=a%20b HTTP/1.1",
                 "the same request"
             );
         }
     }
-    assert_eq!(side.failure(), Some(Failure::SignallingClosed), "once");
+    assert_eq!(client.failure(), Some(Failure::SignallingClosed), "once");
 
     // A GET is repeated as often as a proxy ends its connection after a long wait, and may be
     // pending for the full time again.
-    let mut side = TestClient::in_session();
+    let mut client = TestClient::in_session();
     let attached = r#"{"janus":"success","transaction":"2","data":{"id":6}}"#;
-    side.answer("200 OK", attached);
-    side.answer("200 OK", r#"{"janus":"ack","transaction":"3"}"#);
+    client.answer("200 OK", attached);
+    client.answer("200 OK", r#"{"janus":"ack","transaction":"3"}"#);
     let joined = r#"{"videoroom":"joined","id":1,"publishers":[]}"#;
-    side.receive(&format!(
+    client.receive(&format!(
         r#"{{"janus":"event","sender":6,"transaction":"3","plugindata":{{"data":{joined}}}}}"#
     ));
-    side.wanted.clear();
+    client.actions.clear();
     for _ in 0..3 {
-        side.now += Duration::from_secs(20);
-        side.does(|janus, scope| janus.handle_due(scope));
+        client.now += Duration::from_secs(20);
+        client.does(|janus, scope| janus.handle_due(scope));
         // An answer that nobody awaits changes nothing.
-        side.answer("200 OK", r#"{"janus":"ack"}"#);
-        side.wanted.clear();
-        side.does(|janus, scope| janus.second_closed(scope, CloseReason::End));
-        assert!(matches!(side.next(), SignallingAction::ConnectSecond(_)));
-        side.does(|janus, scope| janus.second_connected(scope));
-        assert!(side.next_poll().contains("rid=2&"), "the same request");
+        client.answer("200 OK", r#"{"janus":"ack"}"#);
+        client.actions.clear();
+        client.does(|janus, scope| janus.second_closed(scope, CloseReason::End));
+        assert!(matches!(client.next(), SignallingAction::ConnectSecond(_)));
+        client.does(|janus, scope| janus.second_connected(scope));
+        assert!(client.next_poll().contains("rid=2&"), "the same request");
     }
-    assert_eq!(side.recorder.counter(m::REQUESTS_AGAIN), 3);
-    side.now += POLL_DURATION_MIN - Duration::from_nanos(1);
-    side.does(|janus, scope| janus.second_closed(scope, CloseReason::End));
-    assert_eq!(side.failure(), Some(Failure::SignallingClosed), "too soon");
+    assert_eq!(client.recorder.counter(m::REQUESTS_AGAIN), 3);
+    client.now += POLL_DURATION_MIN - Duration::from_nanos(1);
+    client.does(|janus, scope| janus.second_closed(scope, CloseReason::End));
+    assert_eq!(
+        client.failure(),
+        Some(Failure::SignallingClosed),
+        "too soon"
+    );
 
     // A connection that was in use: it ended while a request was on its way.
-    let mut side = TestClient::in_session();
-    side.does(|janus, scope| janus.closed(scope, CloseReason::End));
-    assert!(matches!(side.next(), SignallingAction::Connect(_)));
-    side.does(|janus, scope| janus.connected(scope));
-    let (line, asked) = side.next_post();
+    let mut client = TestClient::in_session();
+    client.does(|janus, scope| janus.closed(scope, CloseReason::End));
+    assert!(matches!(client.next(), SignallingAction::Connect(_)));
+    client.does(|janus, scope| janus.connected(scope));
+    let (line, asked) = client.next_post();
     assert_eq!(
         (&*line, &asked["janus"]),
         ("POST /janus/5 HTTP/1.1", &json!("attach"))
     );
-    assert_eq!(side.recorder.counter(m::REQUESTS_AGAIN), 1);
+    assert_eq!(client.recorder.counter(m::REQUESTS_AGAIN), 1);
     // A connection that was not in use: the server refuses the request.
-    side.does(|janus, scope| janus.closed(scope, CloseReason::End));
-    assert_eq!(side.failure(), Some(Failure::SignallingClosed));
+    client.does(|janus, scope| janus.closed(scope, CloseReason::End));
+    assert_eq!(client.failure(), Some(Failure::SignallingClosed));
 }
 
 #[test]
@@ -350,53 +355,53 @@ fn connection_that_ends_with_an_answer_is_replaced() {
         "HTTP/1.1 200 OK\r\nConnection: foo, Close",
     ];
     for head in heads {
-        let mut side = TestClient::in_session();
+        let mut client = TestClient::in_session();
         let body = r#"{"janus":"success","transaction":"2","data":{"id":6}}"#;
         let text = format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
-        side.does(|janus, scope| janus.bytes(scope, text.as_bytes()));
+        client.does(|janus, scope| janus.bytes(scope, text.as_bytes()));
         assert!(
-            matches!(side.next(), SignallingAction::Connect(_)),
+            matches!(client.next(), SignallingAction::Connect(_)),
             "{head}"
         );
-        side.does(|janus, scope| janus.connected(scope));
-        let (line, asked) = side.next_post();
+        client.does(|janus, scope| janus.connected(scope));
+        let (line, asked) = client.next_post();
         assert_eq!(line, "POST /janus/5/6 HTTP/1.1");
         assert_eq!(asked["body"]["request"], json!("join"));
-        assert_eq!(side.failure(), None);
+        assert_eq!(client.failure(), None);
     }
 }
 
 #[test]
 fn request_time_out_starts_when_the_request_is_sent() {
-    let mut side = TestClient::in_session();
+    let mut client = TestClient::in_session();
     // The client leaves while the handle is still requested, so its `destroy` is queued.
-    side.now += Duration::from_secs(4);
-    side.does(|janus, scope| janus.leave(scope));
-    assert!(side.wanted.is_empty());
-    let due = |side: &TestClient| side.janus.deadline();
-    assert_eq!(due(&side), Some(START + Duration::from_secs(5)));
-    let asked = side.recorder.counter(m::REQUESTS);
-    side.answer(
+    client.now += Duration::from_secs(4);
+    client.does(|janus, scope| janus.leave(scope));
+    assert!(client.actions.is_empty());
+    let due = |client: &TestClient| client.janus.deadline();
+    assert_eq!(due(&client), Some(START + Duration::from_secs(5)));
+    let asked = client.recorder.counter(m::REQUESTS);
+    client.answer(
         "200 OK",
         r#"{"janus":"success","transaction":"2","data":{"id":6}}"#,
     );
-    let (_, request) = side.next_post();
+    let (_, request) = client.next_post();
     assert_eq!(request["janus"], json!("destroy"));
-    assert_eq!(due(&side), Some(side.now + Duration::from_secs(5)));
-    assert_eq!(side.recorder.counter(m::REQUESTS), asked + 1);
+    assert_eq!(due(&client), Some(client.now + Duration::from_secs(5)));
+    assert_eq!(client.recorder.counter(m::REQUESTS), asked + 1);
 }
 
 #[test]
 fn answer_with_events_is_limited_to_the_length_of_ten_messages() {
     let head = b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n";
-    let mut side = TestClient::in_session();
-    side.does(|janus, scope| janus.second_bytes(scope, head));
+    let mut client = TestClient::in_session();
+    client.does(|janus, scope| janus.second_bytes(scope, head));
     for _ in 0..EVENTS_MAX {
-        side.does(|janus, scope| janus.second_bytes(scope, &vec![b' '; LIMITS.keep_max]));
+        client.does(|janus, scope| janus.second_bytes(scope, &vec![b' '; LIMITS.keep_max]));
     }
-    assert_eq!(side.failure(), None);
-    side.does(|janus, scope| janus.second_bytes(scope, b" "));
-    assert_eq!(side.failure(), Some(Failure::MalformedResponse));
+    assert_eq!(client.failure(), None);
+    client.does(|janus, scope| janus.second_bytes(scope, b" "));
+    assert_eq!(client.failure(), Some(Failure::MalformedResponse));
 }
 
 #[test]
@@ -408,19 +413,19 @@ fn next_poll_uses_the_connection_if_it_is_kept_alive() {
         ("HTTP/1.0 200 OK\r\nConnection: Keep-Alive", true),
         ("HTTP/1.0 200 OK\r\nConnection: x, close, keep-alive", false),
     ] {
-        let mut side = TestClient::in_session();
-        side.wanted.clear();
+        let mut client = TestClient::in_session();
+        client.actions.clear();
         let body = r#"{"janus":"keepalive"}"#;
         let text = format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
-        side.does(|janus, scope| janus.second_bytes(scope, text.as_bytes()));
+        client.does(|janus, scope| janus.second_bytes(scope, text.as_bytes()));
         if !keeps {
             assert!(
-                matches!(side.next(), SignallingAction::ConnectSecond(_)),
+                matches!(client.next(), SignallingAction::ConnectSecond(_)),
                 "{head}"
             );
-            side.does(|janus, scope| janus.second_connected(scope));
+            client.does(|janus, scope| janus.second_connected(scope));
         }
-        assert!(side.next_poll().contains("rid=2&"), "{head}");
-        assert_eq!(side.recorder.counter(m::REQUESTS_AGAIN), 0, "{head}");
+        assert!(client.next_poll().contains("rid=2&"), "{head}");
+        assert_eq!(client.recorder.counter(m::REQUESTS_AGAIN), 0, "{head}");
     }
 }

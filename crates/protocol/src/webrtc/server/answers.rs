@@ -21,7 +21,6 @@ pub(super) struct SentTrack {
     pub(super) rtx_ssrc: u32,
     /// ID of the header extension with transport-wide sequence numbers.
     pub(super) transport_cc_id: Option<u8>,
-    /// ID of the audio level header extension.
     pub(super) audio_level_id: Option<u8>,
 }
 
@@ -34,7 +33,6 @@ pub(super) struct ReceivedTrack {
     pub(super) nack: bool,
     /// ID of the header extension with transport-wide sequence numbers.
     pub(super) transport_cc_id: Option<u8>,
-    /// ID of the audio level header extension.
     pub(super) audio_level_id: Option<u8>,
 }
 
@@ -49,11 +47,11 @@ pub(super) struct LocalParams<'a> {
 }
 
 impl LocalParams<'_> {
-    /// Returns `of` with transport-wide congestion control as configured.
-    fn feedback(&self, of: FeedbackTypes) -> FeedbackTypes {
+    /// Returns `base` with transport-wide congestion control as configured.
+    fn feedback(&self, base: FeedbackTypes) -> FeedbackTypes {
         FeedbackTypes {
             transport_cc: self.transport_cc,
-            ..of
+            ..base
         }
     }
 
@@ -74,7 +72,6 @@ fn transport_cc_id_of(section: &MediaSection, payload_type: u8) -> Option<u8> {
     u8::try_from(section.extension_id(extension::TRANSPORT_CC)?).ok()
 }
 
-/// Returns the ID of the audio level extension.
 fn audio_level_id_of(section: &MediaSection) -> Option<u8> {
     u8::try_from(section.extension_id(extension::AUDIO_LEVEL)?).ok()
 }
@@ -143,9 +140,9 @@ fn reject_section(section: &mut MediaSection) {
 
 /// Removes rejected sections from the BUNDLE group, and lists the candidates only once.
 fn remove_rejected(answer: &mut SessionDescription) {
-    let refused = answer.media.iter().filter(|media| media.rejected);
-    let refused: Vec<String> = refused.map(|media| media.mid.clone()).collect();
-    answer.bundle.retain(|mid| !refused.contains(mid));
+    let rejected = answer.media.iter().filter(|media| media.rejected);
+    let rejected: Vec<String> = rejected.map(|media| media.mid.clone()).collect();
+    answer.bundle.retain(|mid| !rejected.contains(mid));
     answer.keep_first_candidates();
 }
 
@@ -159,41 +156,44 @@ pub(super) fn answer_player(
     offer: &SessionDescription,
     tracks: &[Track],
     ssrcs: impl Fn(usize) -> (u32, u32),
-    own: &LocalParams<'_>,
+    local: &LocalParams<'_>,
 ) -> Option<(SessionDescription, Vec<SentTrack>)> {
-    let source = |(place, track): (usize, &Track)| {
-        let (ssrc, rtx_ssrc) = ssrcs(place);
+    let source = |(index, track): (usize, &Track)| {
+        let (ssrc, rtx_ssrc) = ssrcs(index);
         let source = LocalSource {
             ssrc,
             rtx_ssrc: Some(rtx_ssrc),
-            cname: own.cname.to_owned(),
+            cname: local.cname.to_owned(),
             stream_id: "streamgauge".to_owned(),
-            track_id: format!("{}{place}", track.kind.name()),
+            track_id: format!("{}{index}", track.kind.name()),
             layers: Vec::new(),
         };
         (track.kind, source)
     };
     let config = AnswerConfig {
-        session_id: own.session_id,
+        session_id: local.session_id,
         version: 2,
         receive: false,
         sources: tracks.iter().enumerate().map(source).collect(),
-        codecs: tracks.iter().map(|own| own.codec.name.clone()).collect(),
-        extensions: own.extensions(),
-        feedback: own.feedback(PLAYER_FEEDBACK),
+        codecs: tracks
+            .iter()
+            .map(|track| track.codec.name.clone())
+            .collect(),
+        extensions: local.extensions(),
+        feedback: local.feedback(PLAYER_FEEDBACK),
         accept_data: false,
     };
-    let mut answer = offer.answer(&config, own.transport);
-    let mut planned = Vec::new();
+    let mut answer = offer.answer(&config, local.transport);
+    let mut sent_tracks = Vec::new();
     for section in answer.media.iter_mut().filter(|media| !media.rejected) {
         let own_ssrc = section.ssrcs.first().map(|source| source.ssrc);
-        let place = (0..tracks.len()).find(|place| Some(ssrcs(*place).0) == own_ssrc);
-        let Some(place) = place else {
+        let index = (0..tracks.len()).find(|index| Some(ssrcs(*index).0) == own_ssrc);
+        let Some(index) = index else {
             // The player may ask for more tracks than the stream has.
             retain_one_codec(section, |_| true);
             continue;
         };
-        let wanted = &tracks[place].codec;
+        let wanted = &tracks[index].codec;
         let fits = |codec: &Codec| {
             codec.has_name(&wanted.name)
                 && codec.clock_rate == wanted.clock_rate
@@ -202,14 +202,14 @@ pub(super) fn answer_player(
         let Some(payload_type) = retain_one_codec(section, fits) else {
             continue;
         };
-        let (ssrc, rtx_ssrc) = ssrcs(place);
+        let (ssrc, rtx_ssrc) = ssrcs(index);
         let rtx = section.rtx_payload_type(payload_type);
         if rtx.is_none() {
             section.ssrcs.retain(|source| source.ssrc != rtx_ssrc);
             section.ssrc_groups.clear();
         }
-        planned.push(SentTrack {
-            track: place,
+        sent_tracks.push(SentTrack {
+            track: index,
             kind: section.kind,
             payload_type,
             nack: section.codec(payload_type).is_some_and(supports_nack),
@@ -221,7 +221,7 @@ pub(super) fn answer_player(
         });
     }
     remove_rejected(&mut answer);
-    (!planned.is_empty()).then_some((answer, planned))
+    (!sent_tracks.is_empty()).then_some((answer, sent_tracks))
 }
 
 /// Returns the sent track that an answered section describes, or `None` if the answer rejects it.
@@ -232,8 +232,8 @@ pub(super) fn sent_track_of(
     (ssrc, rtx_ssrc): (u32, u32),
 ) -> Option<SentTrack> {
     let codec = answered.codec(payload_type)?;
-    let taken = !answered.rejected && answered.direction.receives();
-    taken.then(|| SentTrack {
+    let is_accepted = !answered.rejected && answered.direction.receives();
+    is_accepted.then(|| SentTrack {
         track,
         kind: answered.kind,
         payload_type,
@@ -266,18 +266,18 @@ pub(super) fn offered_feedback(transport_cc: bool) -> FeedbackTypes {
 /// if the offer sends neither.
 pub(super) fn answer_publisher(
     offer: &SessionDescription,
-    own: &LocalParams<'_>,
+    local: &LocalParams<'_>,
 ) -> Option<(SessionDescription, Vec<ReceivedTrack>)> {
     let config = AnswerConfig {
-        extensions: own.extensions(),
-        feedback: own.feedback(PUBLISHER_FEEDBACK),
-        ..AnswerConfig::receive_all(own.session_id)
+        extensions: local.extensions(),
+        feedback: local.feedback(PUBLISHER_FEEDBACK),
+        ..AnswerConfig::receive_all(local.session_id)
     };
-    let mut answer = offer.answer(&config, own.transport);
-    let mut taken: Vec<ReceivedTrack> = Vec::new();
+    let mut answer = offer.answer(&config, local.transport);
+    let mut received: Vec<ReceivedTrack> = Vec::new();
     for section in answer.media.iter_mut().filter(|media| !media.rejected) {
         let kind = section.kind;
-        let is_first = taken.iter().all(|other| other.track.kind != kind);
+        let is_first = received.iter().all(|other| other.track.kind != kind);
         if !is_first || !section.direction.receives() {
             reject_section(section);
             continue;
@@ -290,7 +290,7 @@ pub(super) fn answer_publisher(
         };
         let codec = section.codec(payload_type).cloned();
         let codec = codec.expect("it was left in the section");
-        taken.push(ReceivedTrack {
+        received.push(ReceivedTrack {
             nack: supports_nack(&codec),
             transport_cc_id: transport_cc_id_of(section, payload_type),
             audio_level_id: audio_level_id_of(section),
@@ -305,5 +305,5 @@ pub(super) fn answer_publisher(
         });
     }
     remove_rejected(&mut answer);
-    (!taken.is_empty()).then_some((answer, taken))
+    (!received.is_empty()).then_some((answer, received))
 }

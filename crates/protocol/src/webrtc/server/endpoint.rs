@@ -48,7 +48,6 @@ impl Endpoint {
         }
     }
 
-    /// Number of known addresses.
     #[cfg(test)]
     pub(super) fn address_count(&self) -> usize {
         self.by_address.len()
@@ -59,24 +58,24 @@ impl Endpoint {
         if self.by_address.get(&from) == Some(&peer) {
             return;
         }
-        let Some(begun) = self.peers.get_mut(&peer) else {
+        let Some(started) = self.peers.get_mut(&peer) else {
             return;
         };
-        if begun.addresses.len() >= ADDRESSES_MAX {
-            let oldest = begun.addresses.remove(0);
+        if started.addresses.len() >= ADDRESSES_MAX {
+            let oldest = started.addresses.remove(0);
             if self.by_address.get(&oldest) == Some(&peer) {
                 self.by_address.remove(&oldest);
             }
         }
-        begun.addresses.push(from);
+        started.addresses.push(from);
         // A PeerConnection that had this address before has left it.
         self.by_address.insert(from, peer);
     }
 
     fn route_check(&mut self, now: Time, from: SocketAddr, bytes: &[u8], room: bool) -> Route {
-        let door = &self.shared.counters;
+        let counters = &self.shared.counters;
         let Some(check) = IceCheck::parse(bytes) else {
-            add(&door.checks_malformed, 1);
+            add(&counters.checks_malformed, 1);
             return Route::Discard;
         };
         if self.shared.config.faults.silent == Some(Silence::Ice) {
@@ -84,9 +83,9 @@ impl Endpoint {
         }
         let ufrag = check.receiver_ufrag();
         if let Some(&peer) = self.by_ufrag.get(ufrag) {
-            let pwd = self.peers.get(&peer).map(|begun| &begun.pwd[..]);
+            let pwd = self.peers.get(&peer).map(|started| &started.pwd[..]);
             if !pwd.is_some_and(|pwd| check.is_authentic(pwd)) {
-                add(&door.checks_unauthentic, 1);
+                add(&counters.checks_unauthentic, 1);
                 return Route::Discard;
             }
             self.learn_address(peer, from);
@@ -101,11 +100,11 @@ impl Endpoint {
             .claim(ufrag, |pwd| check.is_authentic(pwd));
         match claim {
             Claim::Unknown => {
-                add(&door.checks_of_nobody, 1);
+                add(&counters.checks_of_nobody, 1);
                 Route::Discard
             }
             Claim::Unauthentic => {
-                add(&door.checks_unauthentic, 1);
+                add(&counters.checks_unauthentic, 1);
                 Route::Discard
             }
             Claim::Accepted {
@@ -116,12 +115,12 @@ impl Endpoint {
                 let peer = PeerId(self.next_id << 8 | u64::from(self.worker & 0xff));
                 self.next_id += 1;
                 self.by_ufrag.insert(ufrag.to_owned(), peer);
-                let begun = StartedPeer {
+                let started = StartedPeer {
                     ufrag: ufrag.to_owned(),
                     pwd,
                     addresses: Vec::new(),
                 };
-                self.peers.insert(peer, begun);
+                self.peers.insert(peer, started);
                 self.learn_address(peer, from);
                 let session = PeerSession::new(now, self.shared.clone(), waiting, known.slot);
                 Route::Accept(peer, Box::new(session))
@@ -152,11 +151,11 @@ impl session::Endpoint for Endpoint {
     }
 
     fn session_ended(&mut self, session: PeerId) {
-        let Some(begun) = self.peers.remove(&session) else {
+        let Some(started) = self.peers.remove(&session) else {
             return;
         };
-        self.by_ufrag.remove(&begun.ufrag);
-        for address in begun.addresses {
+        self.by_ufrag.remove(&started.ufrag);
+        for address in started.addresses {
             if self.by_address.get(&address) == Some(&session) {
                 self.by_address.remove(&address);
             }

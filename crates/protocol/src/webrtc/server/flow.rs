@@ -166,15 +166,15 @@ impl PlayerFlow {
     /// Queues a publisher's packet for forwarding. `header` is the publisher's header, with the
     /// extension for this player.
     pub(super) fn push(&mut self, at: Time, header: &PacketHeader, payload: Bytes) {
-        if let Media::Forwarded(relayed) = &mut self.media {
-            relayed.push(at, *header, payload);
+        if let Media::Forwarded(queue) = &mut self.media {
+            queue.push(at, *header, payload);
         }
     }
 
     /// Marks the end of a publisher's media.
     pub(super) fn finish(&mut self) {
-        if let Media::Forwarded(relayed) = &mut self.media {
-            relayed.finished = true;
+        if let Media::Forwarded(queue) = &mut self.media {
+            queue.finished = true;
         }
     }
 
@@ -183,7 +183,7 @@ impl PlayerFlow {
     pub(super) fn sent(&self) -> (u64, u64) {
         match &self.media {
             Media::Generated(flow) => flow.sent(),
-            Media::Forwarded(relayed) => relayed.sent,
+            Media::Forwarded(queue) => queue.sent,
         }
     }
 
@@ -197,8 +197,8 @@ impl PlayerFlow {
 
     /// Queues retransmissions of packets that the player requested.
     pub(super) fn request_retransmissions(&mut self, missing: &[u16], now: Time) {
-        if let Some(again) = &mut self.retransmitter {
-            again.queue_requested(missing, now, None);
+        if let Some(retransmitter) = &mut self.retransmitter {
+            retransmitter.queue_requested(missing, now, None);
         }
     }
 
@@ -212,7 +212,7 @@ impl PlayerFlow {
         } = asked.unwrap_or_default();
         let overflown = match &self.media {
             Media::Generated(_) => 0,
-            Media::Forwarded(relayed) => relayed.overflown,
+            Media::Forwarded(queue) => queue.overflown,
         };
         SentCounts {
             asked,
@@ -265,7 +265,7 @@ impl PlayerFlow {
                 flow.report_departure(packet.tag, Some(Handover::at(packet.due)));
                 (packet.due, packet.header, packet.payload)
             }
-            Media::Forwarded(relayed) => relayed.next_packet(now)?,
+            Media::Forwarded(queue) => queue.next_packet(now)?,
         };
         let number = self.extend_sequence(u16::from_be_bytes([header[2], header[3]]));
         let header = PacketHeader::EMPTY
@@ -295,8 +295,8 @@ impl PlayerFlow {
 
     /// Applies faults to a packet that is due for its first transmission.
     fn apply_faults(&mut self, mut packet: OutgoingPacket) -> Option<OutgoingPacket> {
-        if let Some(again) = &mut self.retransmitter {
-            again.store(&packet.header, &packet.payload);
+        if let Some(retransmitter) = &mut self.retransmitter {
+            retransmitter.store(&packet.header, &packet.payload);
         }
         packet.header = self.numbered(packet.header);
         self.counts.planned += 1;
@@ -308,9 +308,9 @@ impl PlayerFlow {
             }
             return None;
         }
-        let doubled = self.draw(self.faults.media.duplicate);
+        let is_duplicated = self.draw(self.faults.media.duplicate);
         if let Some(reorder) = self.faults.media.reorder
-            && !doubled
+            && !is_duplicated
             && self.draw(reorder.probability)
             && self.held.len() < reorder.distance as usize
         {
@@ -321,7 +321,7 @@ impl PlayerFlow {
         for (_, others) in &mut self.held {
             *others -= 1;
         }
-        if doubled {
+        if is_duplicated {
             self.ready.push_back(OutgoingPacket {
                 kind: DUPLICATE,
                 ..packet.clone()
@@ -340,9 +340,10 @@ impl PlayerFlow {
     /// Returns the next requested retransmission, encrypted.
     fn next_retransmission(&mut self, now: Time) -> Option<FlowPacket> {
         loop {
-            let again = self.retransmitter.as_mut()?;
-            again.next_due().filter(|due| *due <= now)?;
-            let (header, due, sequence) = again.next_retransmission(now, &mut self.buffer)?;
+            let retransmitter = self.retransmitter.as_mut()?;
+            retransmitter.next_due().filter(|due| *due <= now)?;
+            let (header, due, sequence) =
+                retransmitter.next_retransmission(now, &mut self.buffer)?;
             let number = match self.highest {
                 Some(highest) => {
                     let behind = (highest as u16).wrapping_sub(sequence);
@@ -406,7 +407,7 @@ impl PlayerFlow {
     fn media_due(&self) -> Option<Time> {
         match &self.media {
             Media::Generated(flow) => flow.next_due(),
-            Media::Forwarded(relayed) => relayed.next_due(),
+            Media::Forwarded(queue) => queue.next_due(),
         }
     }
 
@@ -427,11 +428,11 @@ impl Flow for PlayerFlow {
         }
         let held = || self.held.first().map(|(packet, _)| packet.due);
         let media = self.media_due().or_else(held);
-        let again = self
+        let retransmission = self
             .retransmitter
             .as_ref()
             .and_then(Retransmitter::next_due);
-        media.into_iter().chain(again).min()
+        media.into_iter().chain(retransmission).min()
     }
 
     fn next_packet(&mut self, now: Time) -> Option<FlowPacket> {
@@ -461,7 +462,7 @@ impl Flow for PlayerFlow {
     fn packet_sent(&mut self, tag: Tag, left: Option<Handover>) {
         let (number, kind) = (tag.0 >> 20, tag.0 & 0xf);
         let payload = tag.0 >> 4 & 0xffff;
-        let again = kind & RETRANSMISSION != 0;
+        let is_retransmission = kind & RETRANSMISSION != 0;
         let due = match kind {
             LAST_OF_FRAME => self.frame_due_times.pop_front(),
             _ => None,
@@ -470,7 +471,7 @@ impl Flow for PlayerFlow {
             self.counts.not_taken += u64::from(kind & (DUPLICATE | RETRANSMISSION) == 0);
             return;
         };
-        match (again, kind & DUPLICATE != 0) {
+        match (is_retransmission, kind & DUPLICATE != 0) {
             (false, true) => self.counts.duplicated += 1,
             (false, false) => {
                 self.counts

@@ -187,8 +187,8 @@ impl HttpSession {
 
     fn end(&mut self, cx: &mut Context<'_>, outcome: Outcome) {
         if !std::mem::replace(&mut self.ended, true) {
-            if let Some(room) = &mut self.websocket {
-                room.end(cx);
+            if let Some(websocket) = &mut self.websocket {
+                websocket.end(cx);
             }
             cx.out.push_back(Output::Close { channel: CHANNEL });
             cx.out.push_back(Output::Ended(outcome));
@@ -201,7 +201,7 @@ impl HttpSession {
             return self.websocket_bytes(cx, bytes);
         }
         while !self.ended {
-            let (answer, goes_on) = match self.reader.take(&mut bytes) {
+            let (answer, keeps_alive) = match self.reader.take(&mut bytes) {
                 Ok(ReadResult::Incomplete) => return,
                 Ok(ReadResult::ExpectsContinue) => {
                     Self::send(cx, b"HTTP/1.1 100 Continue\r\n\r\n".to_vec());
@@ -217,15 +217,15 @@ impl HttpSession {
                 }
                 Err(status) => (Response::refusal(status, "unreadable request"), false),
             };
-            let door = &self.shared.counters;
-            add(&door.requests, 1);
-            add(&door.refused, u64::from(answer.status >= 400));
-            add(&door.unauthorized, u64::from(answer.status == 401));
+            let counters = &self.shared.counters;
+            add(&counters.requests, 1);
+            add(&counters.refused, u64::from(answer.status >= 400));
+            add(&counters.unauthorized, u64::from(answer.status == 401));
             if self.shared.config.faults.silent == Some(Silence::Http) {
                 continue;
             }
-            Self::send(cx, answer.write(goes_on));
-            if !goes_on {
+            Self::send(cx, answer.write(keeps_alive));
+            if !keeps_alive {
                 self.end(cx, Outcome::Completed);
             }
         }
@@ -244,18 +244,18 @@ impl HttpSession {
             }
         }
         head.extend_from_slice(b"\r\n");
-        let door = janus::JanusConnection::new(cx.now, self.shared.clone(), local);
-        self.websocket = Some(Box::new(door));
+        let connection = janus::JanusConnection::new(cx.now, self.shared.clone(), local);
+        self.websocket = Some(Box::new(connection));
         self.websocket_bytes(cx, &head);
         self.websocket_bytes(cx, rest);
     }
 
     fn websocket_bytes(&mut self, cx: &mut Context<'_>, bytes: &[u8]) {
-        let Some(room) = self.websocket.as_mut().filter(|_| !self.ended) else {
+        let Some(websocket) = self.websocket.as_mut().filter(|_| !self.ended) else {
             return;
         };
-        match room.bytes(cx, bytes) {
-            Ok(true) => self.idle_deadline = room.idle_deadline(),
+        match websocket.bytes(cx, bytes) {
+            Ok(true) => self.idle_deadline = websocket.idle_deadline(),
             Ok(false) => self.end(cx, Outcome::Completed),
             Err(why) => {
                 add(&self.shared.counters.requests, 1);
@@ -305,11 +305,11 @@ impl HttpSession {
         let Some(token) = &self.shared.config.token else {
             return true;
         };
-        let said = request.headers.get("Authorization").unwrap_or_default();
-        let shown = said
+        let field = request.headers.get("Authorization").unwrap_or_default();
+        let presented = field
             .split_once(' ')
             .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-        shown.is_some_and(|(_, shown)| shown.trim() == token)
+        presented.is_some_and(|(_, presented)| presented.trim() == token)
     }
 
     /// Handles an offer (RFC 9725, 4.2).
@@ -333,13 +333,14 @@ impl HttpSession {
             return Response::refusal(500, "the connection has no local address");
         };
         let shared = &self.shared;
-        let agreed = shared
-            .create_answerer(cx.now, local, text)
-            .and_then(|(offer, begun)| match publish {
-                true => shared.negotiate_publisher(&offer, name, begun),
-                false => shared.negotiate_player(&offer, name, begun),
-            });
-        match agreed {
+        let negotiated =
+            shared
+                .create_answerer(cx.now, local, text)
+                .and_then(|(offer, negotiating)| match publish {
+                    true => shared.negotiate_publisher(&offer, name, negotiating),
+                    false => shared.negotiate_player(&offer, name, negotiating),
+                });
+        match negotiated {
             Ok(NegotiatedPeer { id, answer }) => Response::of(201)
                 .with("Content-Type", "application/sdp")
                 .with("Location", format!("/session/{id}"))
@@ -353,7 +354,7 @@ impl HttpSession {
     /// Handles candidates that the client sends later (RFC 9725, 4.3). They are ignored, because
     /// the server only answers checks.
     fn handle_patch(&self, request: &Request, id: &str) -> Response {
-        let Some(known) = self.shared.registry().find(id).cloned() else {
+        let Some(peer) = self.shared.registry().find(id).cloned() else {
             return Response::refusal(404, "no such session");
         };
         if !has_content_type(request, "application/trickle-ice-sdpfrag") {
@@ -366,7 +367,7 @@ impl HttpSession {
             return Response::refusal(428, "If-Match is missing");
         };
         let fragment = SdpFragment::parse(text);
-        let is_of_another = |ufrag: &String| *ufrag != known.remote_ufrag;
+        let is_of_another = |ufrag: &String| *ufrag != peer.remote_ufrag;
         // A client requests a restart with `*` (4.3.2), or by sending other credentials.
         if tag == "*" || fragment.ufrag.as_ref().is_some_and(is_of_another) {
             return Response::refusal(422, "ICE restarts are not supported");
@@ -400,8 +401,8 @@ impl Session for HttpSession {
             Input::Closed { .. } => self.end(cx, Outcome::Completed),
             Input::Deadline if cx.now >= self.idle_deadline => self.end(cx, Outcome::Completed),
             Input::TopicMessage { topic, .. } => {
-                if let Some(room) = &mut self.websocket {
-                    room.room_changed(cx, topic);
+                if let Some(websocket) = &mut self.websocket {
+                    websocket.room_changed(cx, topic);
                 }
             }
             Input::Stop { .. } => self.end(cx, Outcome::Stopped),

@@ -200,20 +200,20 @@ impl Shared {
     }
 
     /// Releases what PeerConnections that never started had reserved.
-    fn release(&self, gone: impl IntoIterator<Item = PendingPeer>) {
-        for waiting in gone {
+    fn release(&self, expired: impl IntoIterator<Item = PendingPeer>) {
+        for pending in expired {
             add(&self.counters.never_came, 1);
-            self.rooms().discard_pending(waiting.number);
-            if let Some(name) = waiting.published_stream() {
-                self.unpublish(name, waiting.number);
+            self.rooms().discard_pending(pending.number);
+            if let Some(name) = pending.published_stream() {
+                self.unpublish(name, pending.number);
             }
         }
     }
 
     /// Releases PeerConnections that did not start in time.
     fn purge_expired(&self, now: Time) {
-        let gone = self.registry().purge(now);
-        self.release(gone);
+        let expired = self.registry().purge(now);
+        self.release(expired);
     }
 
     /// Returns a seeded random number for a PeerConnection; `of` names its purpose.

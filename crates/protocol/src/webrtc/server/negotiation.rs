@@ -50,7 +50,7 @@ pub(super) struct NegotiatedPeer {
     pub(super) answer: SessionDescription,
 }
 
-/// Owned values of [`Own`].
+/// Owned values of [`LocalParams`].
 struct OwnedLocalParams {
     transport: TransportParameters,
     session_id: u64,
@@ -59,7 +59,7 @@ struct OwnedLocalParams {
 }
 
 impl OwnedLocalParams {
-    fn as_own(&self) -> LocalParams<'_> {
+    fn as_params(&self) -> LocalParams<'_> {
         LocalParams {
             transport: &self.transport,
             session_id: self.session_id,
@@ -83,7 +83,7 @@ impl Shared {
         &self,
         now: Time,
         local: SocketAddr,
-        offers: bool,
+        is_offerer: bool,
     ) -> Result<NegotiatingPeer, NegotiationError> {
         self.purge_expired(now);
         if !self.registry().has_room() {
@@ -95,7 +95,7 @@ impl Shared {
         let mut config = PeerConfig::new(self.certificate.clone(), seed);
         config.ice_lite = true;
         config.connect_timeout = CONNECT_TIMEOUT;
-        let mut peer = match offers {
+        let mut peer = match is_offerer {
             true => Peer::offerer(now, &config),
             false => Peer::answerer(now, &config),
         };
@@ -124,17 +124,17 @@ impl Shared {
         local: SocketAddr,
         offer: &str,
     ) -> Result<(SessionDescription, NegotiatingPeer), NegotiationError> {
-        let read = SessionDescription::parse(offer).and_then(|offer| {
+        let parsed = SessionDescription::parse(offer).and_then(|offer| {
             let transport = offer.transport()?;
             Ok((offer, transport))
         });
         let (offer, theirs) =
-            read.map_err(|error| NegotiationError::new(400, error.to_string()))?;
-        let mut begun = self.create_peer(now, local, false)?;
-        let taken = begun.peer.set_remote(now, &theirs);
-        taken.map_err(|failure| NegotiationError::new(400, failure.to_string()))?;
-        begun.remote_ufrag = theirs.ufrag;
-        Ok((offer, begun))
+            parsed.map_err(|error| NegotiationError::new(400, error.to_string()))?;
+        let mut negotiating = self.create_peer(now, local, false)?;
+        let applied = negotiating.peer.set_remote(now, &theirs);
+        applied.map_err(|failure| NegotiationError::new(400, failure.to_string()))?;
+        negotiating.remote_ufrag = theirs.ufrag;
+        Ok((offer, negotiating))
     }
 
     /// Negotiates what a client plays of a stream.
@@ -142,7 +142,7 @@ impl Shared {
         &self,
         offer: &SessionDescription,
         name: &str,
-        begun: NegotiatingPeer,
+        negotiating: NegotiatingPeer,
     ) -> Result<NegotiatedPeer, NegotiationError> {
         let publication = self.publication(name);
         let tracks = match &publication {
@@ -150,12 +150,12 @@ impl Shared {
             None if self.has_generated(name) => &self.generated_tracks,
             None => return Err(NegotiationError::new(404, "no stream has this name")),
         };
-        let number = begun.number;
-        let ours = begun.peer.local_transport();
-        let own = self.local_params(&ours, number);
+        let number = negotiating.number;
+        let ours = negotiating.peer.local_transport();
+        let local = self.local_params(&ours, number);
         let ssrcs = |track| self.ssrcs(number, track);
-        let answer = answers::answer_player(offer, tracks, ssrcs, &own.as_own());
-        let Some((answer, planned)) = answer else {
+        let answer = answers::answer_player(offer, tracks, ssrcs, &local.as_params());
+        let Some((answer, sent_tracks)) = answer else {
             let codecs: Vec<&str> = tracks.iter().map(|track| &track.codec.name[..]).collect();
             let why = format!(
                 "the stream has {}, which the offer does not accept",
@@ -164,10 +164,10 @@ impl Shared {
             return Err(NegotiationError::new(406, why));
         };
         let role = Role::Player {
-            planned,
+            planned: sent_tracks,
             publication,
         };
-        let id = self.register(&mut self.registry(), name, begun, role);
+        let id = self.register(&mut self.registry(), name, negotiating, role);
         Ok(NegotiatedPeer { id, answer })
     }
 
@@ -176,12 +176,12 @@ impl Shared {
         &self,
         offer: &SessionDescription,
         name: &str,
-        begun: NegotiatingPeer,
+        negotiating: NegotiatingPeer,
     ) -> Result<NegotiatedPeer, NegotiationError> {
-        let number = begun.number;
-        let ours = begun.peer.local_transport();
-        let own = self.local_params(&ours, number);
-        let Some((answer, taken)) = answers::answer_publisher(offer, &own.as_own()) else {
+        let number = negotiating.number;
+        let ours = negotiating.peer.local_transport();
+        let local = self.local_params(&ours, number);
+        let Some((answer, taken)) = answers::answer_publisher(offer, &local.as_params()) else {
             let why = "the offer sends no media that the server accepts";
             return Err(NegotiationError::new(406, why));
         };
@@ -207,7 +207,7 @@ impl Shared {
         publications.insert(name.to_owned(), publication.clone());
         drop(publications);
         let role = Role::Publisher { taken, publication };
-        let id = self.register(&mut registry, name, begun, role);
+        let id = self.register(&mut registry, name, negotiating, role);
         Ok(NegotiatedPeer { id, answer })
     }
 
@@ -217,23 +217,23 @@ impl Shared {
         &self,
         registry: &mut Registry<PendingPeer>,
         name: &str,
-        begun: NegotiatingPeer,
+        negotiating: NegotiatingPeer,
         role: Role,
     ) -> String {
-        let number = begun.number;
+        let number = negotiating.number;
         let id = format!("{:016x}", self.seeded_random(number, &[4]));
-        let TransportParameters { ufrag, pwd, .. } = begun.peer.local_transport();
+        let TransportParameters { ufrag, pwd, .. } = negotiating.peer.local_transport();
         registry.add(NewPeer {
             id: id.clone(),
             number,
             ufrag,
             pwd,
-            remote_ufrag: begun.remote_ufrag,
-            expires_at: begun.until,
+            remote_ufrag: negotiating.remote_ufrag,
+            expires_at: negotiating.until,
             pending: PendingPeer {
                 number,
                 name: name.to_owned(),
-                peer: Box::new(begun.peer),
+                peer: Box::new(negotiating.peer),
                 role,
             },
         });
@@ -246,10 +246,10 @@ impl Shared {
         let removed = self.registry().remove(id);
         match removed {
             None => return false,
-            Some(Removed::Pending(waiting)) => self.release([waiting]),
-            Some(Removed::Started(known)) => cx.out.push_back(Output::Publish {
-                topic: peer_topic(known.slot),
-                message: PeerMessage::Close.format_for(known.number).into(),
+            Some(Removed::Pending(pending)) => self.release([pending]),
+            Some(Removed::Started(peer)) => cx.out.push_back(Output::Publish {
+                topic: peer_topic(peer.slot),
+                message: PeerMessage::Close.format_for(peer.number).into(),
             }),
         }
         true

@@ -36,15 +36,15 @@ impl Player {
     pub(super) fn new(
         shared: Arc<Shared>,
         number: u64,
-        feeds: Vec<PlannedStream>,
-        stays: bool,
+        planned: Vec<PlannedStream>,
+        stays_open: bool,
     ) -> Player {
-        let playing = |feed| StreamSender::new(shared.clone(), number, feed);
+        let sender = |feed| StreamSender::new(shared.clone(), number, feed);
         Player {
-            streams: feeds.into_iter().map(playing).collect(),
+            streams: planned.into_iter().map(sender).collect(),
             shared,
             number,
-            stays_open: stays,
+            stays_open,
             started: false,
             transport_numbers: None,
             ended_streams: EndedStreams::default(),
@@ -58,9 +58,9 @@ impl Player {
     pub(super) fn start(&mut self, cx: &mut Context<'_>, peer: &mut Peer) -> bool {
         self.started = true;
         let mut any = false;
-        for playing in std::mem::take(&mut self.streams) {
+        for sender in std::mem::take(&mut self.streams) {
             // The publisher may have left by now.
-            any |= self.start_stream(cx, peer, playing);
+            any |= self.start_stream(cx, peer, sender);
         }
         self.apply_changes(cx, peer);
         any || self.stays_open
@@ -70,13 +70,13 @@ impl Player {
         &mut self,
         cx: &mut Context<'_>,
         peer: &Peer,
-        mut playing: StreamSender,
+        mut sender: StreamSender,
     ) -> bool {
-        let begins = playing.start(cx, peer, &mut self.transport_numbers);
-        if begins {
-            self.streams.push(playing);
+        let started = sender.start(cx, peer, &mut self.transport_numbers);
+        if started {
+            self.streams.push(sender);
         }
-        begins
+        started
     }
 
     /// Applies pending changes: starts added streams, and stops removed ones.
@@ -88,14 +88,14 @@ impl Player {
         for more in more {
             match more {
                 PlayChange::Start(feed) => {
-                    let playing = StreamSender::new(self.shared.clone(), self.number, feed);
-                    self.start_stream(cx, peer, playing);
+                    let sender = StreamSender::new(self.shared.clone(), self.number, feed);
+                    self.start_stream(cx, peer, sender);
                 }
                 PlayChange::Stop(ssrc) => {
-                    let place = self.streams.iter().position(|own| own.sends_ssrc(ssrc));
-                    if let Some(place) = place {
-                        let mut playing = self.streams.remove(place);
-                        playing.end(cx, peer, true, &mut self.ended_streams);
+                    let index = self.streams.iter().position(|own| own.sends_ssrc(ssrc));
+                    if let Some(index) = index {
+                        let mut sender = self.streams.remove(index);
+                        sender.end(cx, peer, true, &mut self.ended_streams);
                     }
                 }
             }
@@ -108,22 +108,21 @@ impl Player {
             match message {
                 Message::Nack { media, missing, .. } => {
                     let mut all = self.streams.iter();
-                    if let Some(playing) = all.find(|own| own.sends_ssrc(media)) {
-                        playing.request_retransmissions(cx, media, &missing);
+                    if let Some(sender) = all.find(|own| own.sends_ssrc(media)) {
+                        sender.request_retransmissions(cx, media, &missing);
                     }
                 }
                 Message::PictureLoss { media, .. } => self.request_key_frame(cx, media),
-                Message::FullIntra {
-                    requests: demands, ..
-                } => {
+                Message::FullIntra { requests, .. } => {
                     // One key frame answers all requests in the message.
-                    if let Some((media, _)) = demands.first() {
+                    if let Some((media, _)) = requests.first() {
                         self.request_key_frame(cx, *media);
                     }
                 }
                 Message::Remb { .. } => self.rembs += 1,
-                Message::TransportCc(said) => {
-                    self.arrivals_reported += said.receive_deltas.iter().flatten().count() as u64;
+                Message::TransportCc(feedback) => {
+                    self.arrivals_reported +=
+                        feedback.receive_deltas.iter().flatten().count() as u64;
                 }
             }
         }
@@ -132,21 +131,21 @@ impl Player {
     fn request_key_frame(&mut self, cx: &mut Context<'_>, media: u32) {
         self.key_frames_requested += 1;
         let own = self.streams.iter().find(|own| own.sends_ssrc(media));
-        if let Some(playing) =
+        if let Some(sender) =
             own.or_else(|| self.streams.first().filter(|_| self.streams.len() == 1))
         {
-            playing.request_key_frame(cx);
+            sender.request_key_frame(cx);
         }
     }
 
     /// Delivers a message to the streams of the publication that it concerns.
     pub(super) fn handle_message(&mut self, cx: &mut Context<'_>, peer: &mut Peer, message: &str) {
-        let Some((word, number)) = PeerMessage::parse(message) else {
+        let Some((kind, number)) = PeerMessage::parse(message) else {
             return;
         };
         let all = self.streams.iter_mut();
-        for playing in all.filter(|own| own.publisher() == Some(number)) {
-            playing.forward_items(cx, peer, word);
+        for sender in all.filter(|own| own.publisher() == Some(number)) {
+            sender.forward_items(cx, peer, kind);
         }
     }
 
@@ -158,13 +157,13 @@ impl Player {
         flow: FlowId,
     ) -> bool {
         let mut all = self.streams.iter_mut();
-        let over = all.position(|own| own.flow_ended(flow));
-        let Some(over) = over else {
+        let index = all.position(|own| own.flow_ended(flow));
+        let Some(index) = index else {
             return false;
         };
         if self.stays_open {
-            let mut playing = self.streams.remove(over);
-            playing.end(cx, peer, true, &mut self.ended_streams);
+            let mut sender = self.streams.remove(index);
+            sender.end(cx, peer, true, &mut self.ended_streams);
             return false;
         }
         self.streams.len() == 1
@@ -176,15 +175,15 @@ impl Player {
     }
 
     pub(super) fn handle_timeout(&mut self, cx: &mut Context<'_>, peer: &mut Peer) {
-        for playing in &mut self.streams {
-            playing.handle_timeout(cx, peer);
+        for sender in &mut self.streams {
+            sender.handle_timeout(cx, peer);
         }
     }
 
     /// Sends sender reports on all streams.
     pub(super) fn report(&self, cx: &mut Context<'_>, peer: &mut Peer, goodbye: bool) {
-        for playing in &self.streams {
-            playing.report(cx, peer, goodbye);
+        for sender in &self.streams {
+            sender.report(cx, peer, goodbye);
         }
     }
 
@@ -194,16 +193,16 @@ impl Player {
         cx: &mut Context<'_>,
         peer: &mut Peer,
         goodbye: bool,
-        done: &mut ServedPeer,
+        record: &mut ServedPeer,
     ) {
-        for mut playing in std::mem::take(&mut self.streams) {
-            playing.end(cx, peer, goodbye, &mut self.ended_streams);
+        for mut sender in std::mem::take(&mut self.streams) {
+            sender.end(cx, peer, goodbye, &mut self.ended_streams);
         }
-        let past = std::mem::take(&mut self.ended_streams);
-        done.sent = Some(past.sent);
-        done.sent_media = past.media;
-        done.key_frames_wanted = self.key_frames_requested;
-        done.arrivals_told = self.arrivals_reported;
-        done.rembs = self.rembs;
+        let ended = std::mem::take(&mut self.ended_streams);
+        record.sent = Some(ended.sent);
+        record.sent_media = ended.media;
+        record.key_frames_wanted = self.key_frames_requested;
+        record.arrivals_told = self.arrivals_reported;
+        record.rembs = self.rembs;
     }
 }

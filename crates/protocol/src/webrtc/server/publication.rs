@@ -20,8 +20,8 @@ pub(super) struct Publication {
     /// one of the same name, whose players do not play this one.
     pub(super) number: u64,
     pub(super) name: String,
-    /// `slot` is the publisher's slot, and `index` that of the stream. The topics for the publisher
-    /// and for its players are named after them.
+    /// Slot of the publisher's PeerConnection, and index of the stream. The topics for the
+    /// publisher and for its players are named after them.
     pub(super) publisher_slot: usize,
     pub(super) stream_index: usize,
     pub(super) tracks: Vec<Track>,
@@ -125,9 +125,9 @@ mod tests {
     #[test]
     fn message_for_another_peer_is_ignored() {
         for (word, _) in PeerMessage::ALL {
-            let said = word.format_for(7);
-            assert_eq!(PeerMessage::parse_for(&said, 7), Some(word));
-            assert_eq!(PeerMessage::parse_for(&said, 8), None);
+            let text = word.format_for(7);
+            assert_eq!(PeerMessage::parse_for(&text, 7), Some(word));
+            assert_eq!(PeerMessage::parse_for(&text, 8), None);
         }
         for wrong in ["", "more", "more x", "much 7"] {
             assert_eq!(PeerMessage::parse_for(wrong, 7), None);

@@ -25,10 +25,10 @@ struct Entry<W> {
     pending: Option<W>,
 }
 
-/// Result of an ICE check for a waiting PeerConnection.
+/// Result of an ICE check for a pending PeerConnection.
 #[derive(Debug)]
 pub(super) enum Claim<W> {
-    /// No PeerConnection waits under this user fragment.
+    /// No PeerConnection is pending under this user fragment.
     Unknown,
     /// The sender does not know the password.
     Unauthentic,
@@ -69,15 +69,15 @@ pub(super) struct Registry<W> {
     entries: Slab<Entry<W>>,
     by_id: HashMap<String, usize>,
     by_ufrag: HashMap<String, usize>,
-    /// Waiting PeerConnections, in the order of their expiry.
+    /// Pending PeerConnections, in the order of their expiry.
     expiry_queue: VecDeque<(Time, usize, u64)>,
 }
 
 impl<W> Registry<W> {
-    /// Creates a registry for at most `most` PeerConnections.
-    pub(super) fn new(most: usize) -> Registry<W> {
+    /// Creates a registry for at most `peers_max` PeerConnections.
+    pub(super) fn new(peers_max: usize) -> Registry<W> {
         Registry {
-            peers_max: most,
+            peers_max,
             entries: Slab::new(),
             by_id: HashMap::new(),
             by_ufrag: HashMap::new(),
@@ -117,19 +117,20 @@ impl<W> Registry<W> {
 
     /// Removes the PeerConnections that waited too long, and returns their data.
     pub(super) fn purge(&mut self, now: Time) -> Vec<W> {
-        let mut gone = Vec::new();
+        let mut expired = Vec::new();
         while let Some(&(until, slot, number)) = self.expiry_queue.front() {
             let entry = self.entries.get(slot);
-            let waits = entry.is_some_and(|own| own.peer.number == number && own.pending.is_some());
-            if waits && until > now {
+            let is_pending =
+                entry.is_some_and(|own| own.peer.number == number && own.pending.is_some());
+            if is_pending && until > now {
                 break;
             }
             self.expiry_queue.pop_front();
-            if waits {
-                gone.extend(self.take(slot).and_then(|entry| entry.pending));
+            if is_pending {
+                expired.extend(self.take(slot).and_then(|entry| entry.pending));
             }
         }
-        gone
+        expired
     }
 
     /// Finds a PeerConnection by its HTTP ID.
@@ -137,7 +138,7 @@ impl<W> Registry<W> {
         Some(&self.entries[*self.by_id.get(id)?].peer)
     }
 
-    /// Returns the data of a waiting PeerConnection by its HTTP ID. `None` once it has started.
+    /// Returns the data of a pending PeerConnection by its HTTP ID. `None` once it has started.
     pub(super) fn pending(&mut self, id: &str) -> Option<&mut W> {
         let slot = *self.by_id.get(id)?;
         self.entries[slot].pending.as_mut()
@@ -237,7 +238,7 @@ mod tests {
         add(&mut registry, 8, 200);
         assert!(!registry.has_room());
         let removed = registry.remove("id7");
-        assert!(matches!(removed, Some(Removed::Started(of)) if of.number == 7));
+        assert!(matches!(removed, Some(Removed::Started(peer)) if peer.number == 7));
         assert!(registry.remove("id7").is_none() && registry.find("id7").is_none());
         registry.remove_started(known.slot, 6);
         assert!(!registry.has_room());

@@ -58,9 +58,10 @@ impl RequestReader {
             };
             let (request, length) = read_head(&head)?;
             let expects = request.headers.get("Expect");
-            let waits = expects.is_some_and(|text| text.eq_ignore_ascii_case("100-continue"));
+            let expects_continue =
+                expects.is_some_and(|text| text.eq_ignore_ascii_case("100-continue"));
             self.incomplete = Some((request, length));
-            if waits && length > 0 && bytes.is_empty() {
+            if expects_continue && length > 0 && bytes.is_empty() {
                 return Ok(ReadResult::ExpectsContinue);
             }
         }
@@ -68,14 +69,14 @@ impl RequestReader {
             return Ok(ReadResult::Incomplete);
         };
         let missing = *length - request.body.len();
-        let (own, rest) = bytes.split_at(missing.min(bytes.len()));
-        request.body.extend_from_slice(own);
+        let (body, rest) = bytes.split_at(missing.min(bytes.len()));
+        request.body.extend_from_slice(body);
         *bytes = rest;
         if request.body.len() < *length {
             return Ok(ReadResult::Incomplete);
         }
-        let whole = self.incomplete.take();
-        Ok(whole.map_or(ReadResult::Incomplete, |(request, _)| {
+        let complete = self.incomplete.take();
+        Ok(complete.map_or(ReadResult::Incomplete, |(request, _)| {
             ReadResult::Request(request)
         }))
     }
@@ -83,8 +84,8 @@ impl RequestReader {
     /// Number of bytes held.
     #[cfg(test)]
     fn held(&self) -> usize {
-        let begun = self.incomplete.as_ref();
-        self.head.buffered() + begun.map_or(0, |(request, _)| request.body.len())
+        let incomplete = self.incomplete.as_ref();
+        self.head.buffered() + incomplete.map_or(0, |(request, _)| request.body.len())
     }
 }
 
@@ -98,17 +99,17 @@ fn read_head(head: &[u8]) -> Result<(Request, usize), u16> {
         return Err(411);
     }
     let mut length = 0;
-    for (place, text) in headers.all("Content-Length").enumerate() {
+    for (index, text) in headers.all("Content-Length").enumerate() {
         let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        let own: usize = match digits {
+        let value: usize = match digits {
             // A value that overflows is above the limit in any case.
             true => text.parse().unwrap_or(usize::MAX),
             false => return Err(400),
         };
-        if place > 0 && own != length {
+        if index > 0 && value != length {
             return Err(400);
         }
-        length = own;
+        length = value;
     }
     if length > BODY_MAX {
         return Err(413);

@@ -18,7 +18,7 @@ const PARTICIPANTS_MAX: usize = 1_000;
 /// Message on a room's topic that the room changed. Receivers read the room again.
 pub(super) const ROOM_CHANGED: &str = "changed";
 
-/// Reason why a room cannot be created or entered.
+/// Reason why a room cannot be created or joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RoomError {
     /// The room already exists.
@@ -58,10 +58,10 @@ struct Participant {
 impl Room {
     /// Returns the publications whose media arrives, by participant.
     pub(super) fn active_publications(&self) -> BTreeMap<u64, Arc<Publication>> {
-        let people = self.participants.iter();
-        let feeds =
-            people.filter_map(|(id, person)| Some((*id, person.active_publication.clone()?)));
-        feeds.collect()
+        let participants = self.participants.iter();
+        let publications = participants
+            .filter_map(|(id, participant)| Some((*id, participant.active_publication.clone()?)));
+        publications.collect()
     }
 
     /// Topic on which changes of the room are announced.
@@ -70,8 +70,8 @@ impl Room {
     }
 
     /// Returns true if the participant is in the room.
-    pub(super) fn contains(&self, person: u64) -> bool {
-        self.participants.contains_key(&person)
+    pub(super) fn contains(&self, participant: u64) -> bool {
+        self.participants.contains_key(&participant)
     }
 }
 
@@ -97,7 +97,7 @@ impl Rooms {
         self.create_room(id, true)
     }
 
-    fn create_room(&mut self, id: &JanusId, stays: bool) -> Result<(), RoomError> {
+    fn create_room(&mut self, id: &JanusId, is_permanent: bool) -> Result<(), RoomError> {
         if self.rooms.contains_key(id) {
             return Err(RoomError::Exists);
         }
@@ -106,7 +106,7 @@ impl Rooms {
         }
         let room = Room {
             slot: self.slots.insert(()),
-            is_permanent: stays,
+            is_permanent,
             participants: BTreeMap::new(),
         };
         self.rooms.insert(id.clone(), room);
@@ -148,10 +148,10 @@ impl Rooms {
     }
 
     /// Removes a participant. Returns the room's topic.
-    pub(super) fn leave(&mut self, id: &JanusId, person: u64) -> Option<String> {
+    pub(super) fn leave(&mut self, id: &JanusId, participant: u64) -> Option<String> {
         let room = self.rooms.get_mut(id)?;
-        let gone = room.participants.remove(&person)?;
-        if let Some(stream) = gone.stream {
+        let left = room.participants.remove(&participant)?;
+        if let Some(stream) = left.stream {
             self.stream_owners.remove(&stream);
         }
         match room.participants.is_empty() && !room.is_permanent {
@@ -163,24 +163,24 @@ impl Rooms {
     /// Starts a publication of a participant and returns its stream name. Each name is new, because
     /// the participant's earlier stream may still be ending. Returns `None` if the participant is
     /// not in the room.
-    pub(super) fn start_publishing(&mut self, id: &JanusId, person: u64) -> Option<String> {
-        let own = self.rooms.get_mut(id)?.participants.get_mut(&person)?;
+    pub(super) fn start_publishing(&mut self, id: &JanusId, participant: u64) -> Option<String> {
+        let own = self.rooms.get_mut(id)?.participants.get_mut(&participant)?;
         self.publication_count += 1;
         // HTTP paths contain no space, so no client of WHIP can take this name.
-        let name = format!("room {id}/{person}/{}", self.publication_count);
-        if let Some(before) = own.stream.replace(name.clone()) {
-            self.stream_owners.remove(&before);
+        let name = format!("room {id}/{participant}/{}", self.publication_count);
+        if let Some(previous) = own.stream.replace(name.clone()) {
+            self.stream_owners.remove(&previous);
         }
         own.active_publication = None;
         self.stream_owners
-            .insert(name.clone(), (id.clone(), person));
+            .insert(name.clone(), (id.clone(), participant));
         Some(name)
     }
 
     /// Ends a participant's publication. Returns the room's topic.
-    pub(super) fn stop_publishing(&mut self, id: &JanusId, person: u64) -> Option<String> {
+    pub(super) fn stop_publishing(&mut self, id: &JanusId, participant: u64) -> Option<String> {
         let room = self.rooms.get_mut(id)?;
-        let own = room.participants.get_mut(&person)?;
+        let own = room.participants.get_mut(&participant)?;
         own.active_publication = None;
         if let Some(stream) = own.stream.take() {
             self.stream_owners.remove(&stream);
@@ -194,18 +194,18 @@ impl Rooms {
         &mut self,
         name: &str,
         publication: &Arc<Publication>,
-        comes: bool,
+        is_active: bool,
     ) -> Option<String> {
-        let (id, person) = self.stream_owners.get(name)?;
+        let (id, participant) = self.stream_owners.get(name)?;
         let room = self.rooms.get_mut(id)?;
-        let own = room.participants.get_mut(person)?;
-        own.active_publication = comes.then(|| publication.clone());
+        let own = room.participants.get_mut(participant)?;
+        own.active_publication = is_active.then(|| publication.clone());
         Some(room.topic())
     }
 
     /// Stores the client's answer for a PeerConnection that has already started.
-    pub(super) fn store_answer(&mut self, number: u64, theirs: TransportParameters) {
-        self.pending_answers.insert(number, theirs);
+    pub(super) fn store_answer(&mut self, number: u64, transport: TransportParameters) {
+        self.pending_answers.insert(number, transport);
     }
 
     /// Takes the client's answer for a PeerConnection.
@@ -214,8 +214,11 @@ impl Rooms {
     }
 
     /// Adds changes to what a PeerConnection plays.
-    pub(super) fn add_changes(&mut self, number: u64, more: Vec<PlayChange>) {
-        self.pending_changes.entry(number).or_default().extend(more);
+    pub(super) fn add_changes(&mut self, number: u64, changes: Vec<PlayChange>) {
+        self.pending_changes
+            .entry(number)
+            .or_default()
+            .extend(changes);
     }
 
     /// Takes the pending changes to what a PeerConnection plays.

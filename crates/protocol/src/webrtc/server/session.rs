@@ -66,7 +66,6 @@ impl PendingPeer {
     }
 }
 
-/// Media handler of a PeerConnection.
 #[derive(Debug)]
 enum MediaHandler {
     Player(Box<Player>),
@@ -97,7 +96,7 @@ impl PeerSession {
     pub(super) fn new(
         now: Time,
         shared: Arc<Shared>,
-        waiting: PendingPeer,
+        pending: PendingPeer,
         slot: usize,
     ) -> PeerSession {
         let PendingPeer {
@@ -105,37 +104,37 @@ impl PeerSession {
             name,
             peer,
             role,
-        } = waiting;
-        let mut done = ServedPeer {
+        } = pending;
+        let mut record = ServedPeer {
             number,
             stream: name.clone(),
             ..ServedPeer::default()
         };
-        let mut room = None;
-        let work = match role {
+        let mut room_topic = None;
+        let media = match role {
             Role::Player {
                 planned,
                 publication,
             } => {
-                done.relayed = publication.is_some();
-                let feed = PlannedStream {
+                record.relayed = publication.is_some();
+                let stream = PlannedStream {
                     name,
                     planned,
                     publication,
                 };
-                let feeds = Player::new(shared.clone(), number, vec![feed], false);
-                MediaHandler::Player(Box::new(feeds))
+                let player = Player::new(shared.clone(), number, vec![stream], false);
+                MediaHandler::Player(Box::new(player))
             }
             Role::Subscriber { feeds, topic } => {
-                done.relayed = true;
-                room = Some(topic);
-                let feeds = Player::new(shared.clone(), number, feeds, true);
-                MediaHandler::Player(Box::new(feeds))
+                record.relayed = true;
+                room_topic = Some(topic);
+                let player = Player::new(shared.clone(), number, feeds, true);
+                MediaHandler::Player(Box::new(player))
             }
             Role::Publisher { taken, publication } => {
-                done.published = true;
-                let taking = StreamReceiver::new(shared.clone(), name, taken, publication);
-                MediaHandler::Publisher(Box::new(taking))
+                record.published = true;
+                let receiver = StreamReceiver::new(shared.clone(), name, taken, publication);
+                MediaHandler::Publisher(Box::new(receiver))
             }
         };
         PeerSession {
@@ -143,12 +142,12 @@ impl PeerSession {
             slot,
             number,
             peer,
-            media: work,
-            room_topic: room,
+            media,
+            room_topic,
             last_datagram_at: now,
             leave_deadline: None,
             ended: false,
-            record: done,
+            record,
             datagram: Vec::new(),
         }
     }
@@ -172,13 +171,15 @@ impl PeerSession {
             .handle_datagram(cx.now, datagram.from, datagram.bytes)
         {
             Received::Rtp => {
-                if let MediaHandler::Publisher(taking) = &mut self.media {
-                    taking.handle_rtp(cx, datagram);
+                if let MediaHandler::Publisher(receiver) = &mut self.media {
+                    receiver.handle_rtp(cx, datagram);
                 }
             }
             Received::Rtcp(compound) => match &mut self.media {
-                MediaHandler::Player(playing) => playing.handle_feedback(cx, compound),
-                MediaHandler::Publisher(taking) => taking.handle_rtcp(cx, compound, datagram.at),
+                MediaHandler::Player(player) => player.handle_feedback(cx, compound),
+                MediaHandler::Publisher(receiver) => {
+                    receiver.handle_rtcp(cx, compound, datagram.at)
+                }
             },
             Received::Handled | Received::Dropped(_) => {}
         }
@@ -224,12 +225,12 @@ impl PeerSession {
         match &mut self.media {
             MediaHandler::Player(_) if self.shared.config.faults.silent == Some(Silence::Media) => {
             }
-            MediaHandler::Player(playing) => {
-                if !playing.start(cx, &mut self.peer) {
+            MediaHandler::Player(player) => {
+                if !player.start(cx, &mut self.peer) {
                     self.end(cx, "the stream ended before it could be played");
                 }
             }
-            MediaHandler::Publisher(taking) => taking.start(cx, &mut self.peer),
+            MediaHandler::Publisher(receiver) => receiver.start(cx, &mut self.peer),
         }
     }
 
@@ -238,8 +239,8 @@ impl PeerSession {
             match PeerMessage::parse_for(message, self.number) {
                 Some(PeerMessage::Close) => self.end(cx, "deleted by the client"),
                 Some(PeerMessage::KeyFrameRequest) => {
-                    if let MediaHandler::Publisher(taking) = &mut self.media {
-                        taking.request_key_frame();
+                    if let MediaHandler::Publisher(receiver) = &mut self.media {
+                        receiver.request_key_frame();
                     }
                 }
                 Some(PeerMessage::PlayChanges) => {
@@ -249,26 +250,26 @@ impl PeerSession {
                     {
                         return self.end(cx, failure.name());
                     }
-                    if let MediaHandler::Player(playing) = &mut self.media {
-                        playing.apply_changes(cx, &mut self.peer);
+                    if let MediaHandler::Player(player) = &mut self.media {
+                        player.apply_changes(cx, &mut self.peer);
                     }
                 }
                 _ => {}
             }
             return;
         }
-        if let MediaHandler::Player(playing) = &mut self.media {
-            playing.handle_message(cx, &mut self.peer, message);
+        if let MediaHandler::Player(player) = &mut self.media {
+            player.handle_message(cx, &mut self.peer, message);
         }
     }
 
     /// Handles the end of a flow. After the last one, the session says goodbye (BYE).
     fn flow_ended(&mut self, cx: &mut Context<'_>, flow: FlowId) {
-        if let MediaHandler::Player(playing) = &mut self.media
-            && playing.flow_ended(cx, &mut self.peer, flow)
+        if let MediaHandler::Player(player) = &mut self.media
+            && player.flow_ended(cx, &mut self.peer, flow)
             && self.leave_deadline.is_none()
         {
-            playing.report(cx, &mut self.peer, true);
+            player.report(cx, &mut self.peer, true);
             self.leave_deadline = Some(cx.now + LINGER);
         }
     }
@@ -282,11 +283,11 @@ impl PeerSession {
             self.peer.handle_timeout(cx.now);
         }
         match &mut self.media {
-            MediaHandler::Player(playing) if self.leave_deadline.is_none() => {
-                playing.handle_timeout(cx, &mut self.peer)
+            MediaHandler::Player(player) if self.leave_deadline.is_none() => {
+                player.handle_timeout(cx, &mut self.peer)
             }
             MediaHandler::Player(_) => {}
-            MediaHandler::Publisher(taking) => taking.handle_timeout(cx, &mut self.peer),
+            MediaHandler::Publisher(receiver) => receiver.handle_timeout(cx, &mut self.peer),
         }
         self.handle_peer_events(cx);
         if cx.now >= self.last_datagram_at + SILENCE_MAX {
@@ -306,10 +307,10 @@ impl PeerSession {
         }
         let goodbye = self.leave_deadline.is_none();
         match &mut self.media {
-            MediaHandler::Player(playing) => {
-                playing.end(cx, &mut self.peer, goodbye, &mut self.record)
+            MediaHandler::Player(player) => {
+                player.end(cx, &mut self.peer, goodbye, &mut self.record)
             }
-            MediaHandler::Publisher(taking) => taking.end(cx, &mut self.record),
+            MediaHandler::Publisher(receiver) => receiver.end(cx, &mut self.record),
         }
         self.peer.close(cx.now);
         self.flush(cx);
@@ -327,13 +328,13 @@ impl PeerSession {
             .registry()
             .remove_started(self.slot, self.number);
         self.shared.rooms().discard_pending(self.number);
-        let said = |topic| Output::Publish {
+        let announcement = |topic| Output::Publish {
             topic,
             message: ROOM_CHANGED.into(),
         };
-        cx.out.extend(self.room_topic.take().map(said));
-        let done = std::mem::take(&mut self.record);
-        cx.out.push_back(Output::Record(Record::new(done)));
+        cx.out.extend(self.room_topic.take().map(announcement));
+        let record = std::mem::take(&mut self.record);
+        cx.out.push_back(Output::Record(Record::new(record)));
         cx.out.push_back(Output::Ended(outcome));
     }
 }
@@ -362,12 +363,12 @@ impl Session for PeerSession {
         if self.ended {
             return None;
         }
-        let work = match &self.media {
+        let media_deadline = match &self.media {
             MediaHandler::Player(_) if self.leave_deadline.is_some() => Time::NEVER,
-            MediaHandler::Player(playing) => playing.deadline(),
-            MediaHandler::Publisher(taking) => taking.deadline(),
+            MediaHandler::Player(player) => player.deadline(),
+            MediaHandler::Publisher(receiver) => receiver.deadline(),
         };
-        let due = work.min(self.last_datagram_at + SILENCE_MAX);
+        let due = media_deadline.min(self.last_datagram_at + SILENCE_MAX);
         let due = due.min(self.peer.deadline().unwrap_or(Time::NEVER));
         Some(due.min(self.leave_deadline.unwrap_or(Time::NEVER)))
     }

@@ -68,7 +68,7 @@ impl StreamReceiver {
     ) -> StreamReceiver {
         let mut tracks = Tracks::new(Duration::from_secs(1));
         tracks.enable_nack();
-        let agreed = taken.iter().map(|taken| PayloadFormat {
+        let formats = taken.iter().map(|taken| PayloadFormat {
             payload_type: taken.payload_type,
             kind: match taken.track.kind {
                 MediaKind::Audio => Carried::Audio,
@@ -83,7 +83,7 @@ impl StreamReceiver {
             key_frame_request: (taken.track.kind == MediaKind::Video)
                 .then_some(KeyFrameRequest::Pli),
         });
-        tracks.set_formats(agreed.collect());
+        tracks.set_formats(formats.collect());
         tracks.set_arrivals_extension(taken.iter().find_map(|taken| taken.transport_cc_id));
         StreamReceiver {
             own_ssrc: shared.seeded_random(publication.number, &[20]) as u32,
@@ -117,14 +117,14 @@ impl StreamReceiver {
     }
 
     /// Announces in the room, if the stream belongs to one, that its media starts or has ended.
-    fn announce_in_room(&self, cx: &mut Context<'_>, comes: bool) {
+    fn announce_in_room(&self, cx: &mut Context<'_>, is_active: bool) {
         let mut rooms = self.shared.rooms();
-        let topic = rooms.set_media_active(&self.name, &self.publication, comes);
-        let said = |topic| Output::Publish {
+        let topic = rooms.set_media_active(&self.name, &self.publication, is_active);
+        let announcement = |topic| Output::Publish {
             topic,
             message: ROOM_CHANGED.into(),
         };
-        cx.out.extend(topic.map(said));
+        cx.out.extend(topic.map(announcement));
     }
 
     /// Decrypts a packet, counts it and forwards it.
@@ -145,8 +145,8 @@ impl StreamReceiver {
         };
         self.tracks.packet(&arrival, cx.recorder);
         let packet = strip_header(bytes).and_then(|(header, payload)| {
-            let mut taken = self.received_tracks.iter();
-            let track = taken.position(|taken| taken.payload_type == header[1] & 0x7f)?;
+            let mut received = self.received_tracks.iter();
+            let track = received.position(|received| received.payload_type == header[1] & 0x7f)?;
             Some((track, header, payload))
         });
         let Some((track, header, payload)) = packet else {
@@ -161,25 +161,25 @@ impl StreamReceiver {
             self.sources.push((ssrc, track));
         }
         self.counts.forwarded += 1;
-        let piece = StreamItem::Media {
+        let item = StreamItem::Media {
             track,
             header,
             level,
             payload: Bytes::copy_from_slice(payload),
         };
-        self.push_item(cx, piece);
+        self.push_item(cx, item);
     }
 
-    fn push_item(&self, cx: &mut Context<'_>, piece: StreamItem) {
-        if self.shared.published.push(&self.name, piece, None) {
+    fn push_item(&self, cx: &mut Context<'_>, item: StreamItem) {
+        if self.shared.published.push(&self.name, item, None) {
             self.notify_players(cx, PeerMessage::NewItems);
         }
     }
 
-    fn notify_players(&self, cx: &mut Context<'_>, word: PeerMessage) {
+    fn notify_players(&self, cx: &mut Context<'_>, message: PeerMessage) {
         cx.out.push_back(Output::Publish {
             topic: stream_topic(self.publication.stream_index),
-            message: word.format_for(self.publication.number).into(),
+            message: message.format_for(self.publication.number).into(),
         });
     }
 
@@ -192,12 +192,12 @@ impl StreamReceiver {
             };
             let mut sources = self.sources.iter();
             if let Some((_, track)) = sources.find(|(ssrc, _)| *ssrc == info.ssrc) {
-                let piece = StreamItem::Clock {
+                let item = StreamItem::Clock {
                     track: *track,
                     ntp_time: info.ntp_time,
                     rtp_time: info.rtp_time,
                 };
-                self.push_item(cx, piece);
+                self.push_item(cx, item);
             }
         }
     }
@@ -224,12 +224,12 @@ impl StreamReceiver {
     }
 
     pub(super) fn deadline(&self) -> Time {
-        let picture = self.key_frame_wanted.then_some(self.key_frame_after);
+        let key_frame_at = self.key_frame_wanted.then_some(self.key_frame_after);
         let all = [
             self.report_at,
             self.nack_at,
             self.transport_feedback_at,
-            picture,
+            key_frame_at,
         ];
         all.into_iter().flatten().min().unwrap_or(Time::NEVER)
     }
@@ -251,11 +251,11 @@ impl StreamReceiver {
         }
         if self.nack_at.is_some_and(|due| due <= now) {
             self.nack_at = Some(now + NACK_INTERVAL);
-            let whose = (self.own_ssrc, peer.round_trip());
-            let pictures = self.tracks.write_requests(now, whose, |compound| {
+            let sender = (self.own_ssrc, peer.round_trip());
+            let key_frames = self.tracks.write_requests(now, sender, |compound| {
                 peer.send_rtcp(compound);
             });
-            self.counts.pictures_asked += pictures;
+            self.counts.pictures_asked += key_frames;
         }
     }
 
@@ -273,7 +273,7 @@ impl StreamReceiver {
     }
 
     /// Ends the publication, and adds its counts to the record.
-    pub(super) fn end(&mut self, cx: &mut Context<'_>, done: &mut ServedPeer) {
+    pub(super) fn end(&mut self, cx: &mut Context<'_>, record: &mut ServedPeer) {
         self.tracks.finish(None, cx.recorder);
         let rows = self.tracks.rows(&self.name);
         let counts = &mut self.counts;
@@ -288,8 +288,8 @@ impl StreamReceiver {
             counts.unauthentic = opener.counts().unauthentic;
             counts.replayed = opener.counts().replayed;
         }
-        done.received = Some(*counts);
-        done.received_streams = rows;
+        record.received = Some(*counts);
+        record.received_streams = rows;
         self.notify_players(cx, PeerMessage::StreamEnded);
         self.announce_in_room(cx, false);
         let number = self.publication.number;

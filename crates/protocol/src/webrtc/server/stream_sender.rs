@@ -87,7 +87,7 @@ pub(super) struct StreamSender {
     number: u64,
     name: String,
     planned_tracks: Vec<SentTrack>,
-    /// Publication that is played; `None` for generated media. Once it is played, `joined` holds
+    /// Publication that is played; `None` for generated media. Once it is played, `position` holds
     /// the number of its next item, and the serial number by which the player leaves it.
     publication: Option<Arc<Publication>>,
     position: Option<(u64, u64)>,
@@ -168,7 +168,7 @@ impl StreamSender {
             };
             let track = planned.track;
             // Streams of a room may have equal track indexes, but their SSRCs differ.
-            let drawn = |of| {
+            let random = |of| {
                 let parts = [of, track as u64, u64::from(planned.ssrc)];
                 self.shared.seeded_random(self.number, &parts)
             };
@@ -181,11 +181,11 @@ impl StreamSender {
                         pacing: self.shared.source.pacing,
                         ssrc: planned.ssrc,
                         // Well below the wrap-around: players know the index by then.
-                        first_seq: drawn(5) as u16 & 0x3fff,
-                        first_timestamp: drawn(6) as u32,
+                        first_seq: random(5) as u16 & 0x3fff,
+                        first_timestamp: random(6) as u32,
                         length: config.length,
                         faults: config.faults.for_generation(),
-                        seed: drawn(7),
+                        seed: random(7),
                         log: false,
                     });
                     let mut flow = flow.with_time_codes(config.wall_clock);
@@ -193,19 +193,19 @@ impl StreamSender {
                     Media::Generated(Box::new(flow))
                 }
             };
-            let again = planned.nack.then(|| {
+            let retransmissions = planned.nack.then(|| {
                 planned.rtx.map(|payload_type| RtxStream {
                     ssrc: planned.rtx_ssrc,
                     payload_type,
-                    next_sequence: drawn(8) as u16 & 0x3fff,
+                    next_sequence: random(8) as u16 & 0x3fff,
                 })
             });
             let config = FlowConfig {
                 ssrc: planned.ssrc,
                 payload_type: planned.payload_type,
                 faults: self.shared.config.faults.clone(),
-                seed: drawn(9),
-                retransmissions: again,
+                seed: random(9),
+                retransmissions,
                 transport_numbers: numbers
                     .clone()
                     .filter(|_| planned.transport_cc_id.is_some()),
@@ -250,20 +250,20 @@ impl StreamSender {
         }
     }
 
-    /// Forwards new items of the publication. If `word` says that it ended, its flows finish.
+    /// Forwards new items of the publication. If `message` says that it ended, its flows finish.
     pub(super) fn forward_items(
         &mut self,
         cx: &mut Context<'_>,
         peer: &mut Peer,
-        word: PeerMessage,
+        message: PeerMessage,
     ) {
         let Some((next, _)) = &mut self.position else {
             return;
         };
-        let (pieces, end) = self.shared.published.items_from(&self.name, *next);
+        let (items, end) = self.shared.published.items_from(&self.name, *next);
         *next = end;
-        for piece in pieces {
-            match piece {
+        for item in items {
+            match item {
                 StreamItem::Media {
                     track,
                     header,
@@ -289,7 +289,7 @@ impl StreamSender {
                 } => self.report_relayed(cx, peer, track, (ntp_time, rtp_time)),
             }
         }
-        if word == PeerMessage::StreamEnded {
+        if message == PeerMessage::StreamEnded {
             for stream in &self.streams {
                 cx.flows
                     .access_as(stream.flow, |flow: &mut PlayerFlow| flow.finish());
@@ -322,11 +322,11 @@ impl StreamSender {
         let (now, wall_clock) = (cx.now, self.shared.config.wall_clock);
         let cname = self.shared.cname();
         for stream in &self.streams {
-            let made = cx.flows.access_as(stream.flow, |flow: &mut PlayerFlow| {
-                let made = flow.generated();
-                made.map(|made| made.report(now, wall_clock, &cname, goodbye))
+            let generated = cx.flows.access_as(stream.flow, |flow: &mut PlayerFlow| {
+                let generated = flow.generated();
+                generated.map(|generated| generated.report(now, wall_clock, &cname, goodbye))
             });
-            let compound = match made {
+            let compound = match generated {
                 Some(compound) => compound,
                 None if !goodbye => continue,
                 None => {
@@ -371,13 +371,13 @@ impl StreamSender {
         peer.send_rtcp(&compound);
     }
 
-    /// Stops sending, and adds the counts to `past`.
+    /// Stops sending, and adds the counts to `ended`.
     pub(super) fn end(
         &mut self,
         cx: &mut Context<'_>,
         peer: &mut Peer,
         goodbye: bool,
-        past: &mut EndedStreams,
+        ended: &mut EndedStreams,
     ) {
         for stream in &self.streams {
             cx.out.push_back(Output::StopFlow { flow: stream.flow });
@@ -387,7 +387,7 @@ impl StreamSender {
         }
         for stream in std::mem::take(&mut self.streams) {
             let flow: Box<PlayerFlow> = cx.flows.remove_as(stream.flow);
-            past.add(SentTrackCounts {
+            ended.add(SentTrackCounts {
                 kind: stream.planned.kind.name(),
                 ssrc: stream.planned.ssrc,
                 counts: flow.counts(),

@@ -165,8 +165,8 @@ impl JanusConnection {
 
     /// Handles one message.
     fn handle_message(&mut self, cx: &mut Context<'_>, body: &[u8]) {
-        let door = &self.shared.counters;
-        add(&door.requests, 1);
+        let counters = &self.shared.counters;
+        add(&counters.requests, 1);
         if self.shared.config.faults.silent == Some(Silence::Http) {
             return;
         }
@@ -177,7 +177,7 @@ impl JanusConnection {
                 &janus_error(code::INVALID_JSON, "not JSON"),
             );
         };
-        let done = match message["janus"].as_str() {
+        let result = match message["janus"].as_str() {
             _ if !self.is_authorized(&message) => {
                 add(&self.shared.counters.unauthorized, 1);
                 Err(janus_error(code::UNAUTHORIZED, "missing or wrong token"))
@@ -196,12 +196,12 @@ impl JanusConnection {
                 Ok(json!({"janus": "success"}))
             }
             Some("attach") => self.attach(&message),
-            Some(word @ ("detach" | "hangup" | "trickle" | "message")) => {
-                return self.handle_request(cx, word, &message);
+            Some(request @ ("detach" | "hangup" | "trickle" | "message")) => {
+                return self.handle_request(cx, request, &message);
             }
             _ => Err(janus_error(code::UNKNOWN_REQUEST, "unknown request")),
         };
-        match done {
+        match result {
             Ok(answer) => self.answer(cx, &message, answer),
             Err(error) => self.refuse(cx, &message, &error),
         }
@@ -232,41 +232,41 @@ impl JanusConnection {
     }
 
     /// Handles a message that is addressed to a handle.
-    fn handle_request(&mut self, cx: &mut Context<'_>, word: &str, message: &Value) {
+    fn handle_request(&mut self, cx: &mut Context<'_>, request: &str, message: &Value) {
         let id = message["handle_id"].as_u64().unwrap_or(0);
-        let Some(work) = self.handles.get_mut(&id) else {
+        let Some(handle_use) = self.handles.get_mut(&id) else {
             return self.refuse(
                 cx,
                 message,
                 &janus_error(code::HANDLE_NOT_FOUND, "no such handle"),
             );
         };
-        match word {
+        match request {
             // The server only answers checks, so it needs no candidates of the client.
             "trickle" => self.answer(cx, message, json!({"janus": "ack"})),
             "hangup" => {
                 // A participant remains in the room; only the PeerConnection ends.
-                match work {
-                    HandleUse::Participant(person) => {
-                        if let Some(own) = person.peer_id.take() {
+                match handle_use {
+                    HandleUse::Participant(participant) => {
+                        if let Some(peer_id) = participant.peer_id.take() {
                             let topic = self
                                 .shared
                                 .rooms()
-                                .stop_publishing(&person.room, person.number);
+                                .stop_publishing(&participant.room, participant.number);
                             announce_change(cx, topic);
-                            self.shared.end_peer(cx, &own);
+                            self.shared.end_peer(cx, &peer_id);
                         }
                     }
                     _ => {
-                        let work = std::mem::replace(work, HandleUse::Unused);
-                        self.release(cx, work);
+                        let handle_use = std::mem::replace(handle_use, HandleUse::Unused);
+                        self.release(cx, handle_use);
                     }
                 }
                 self.answer(cx, message, json!({"janus": "success"}));
             }
             "detach" => {
-                let work = std::mem::replace(work, HandleUse::Unused);
-                self.release(cx, work);
+                let handle_use = std::mem::replace(handle_use, HandleUse::Unused);
+                self.release(cx, handle_use);
                 self.handles.remove(&id);
                 self.answer(cx, message, json!({"janus": "success"}));
             }
@@ -275,26 +275,29 @@ impl JanusConnection {
     }
 
     /// Releases what a handle used.
-    fn release(&mut self, cx: &mut Context<'_>, work: HandleUse) {
-        match work {
+    fn release(&mut self, cx: &mut Context<'_>, handle_use: HandleUse) {
+        match handle_use {
             HandleUse::Unused => {}
-            HandleUse::Participant(person) => {
-                let topic = self.shared.rooms().leave(&person.room, person.number);
+            HandleUse::Participant(participant) => {
+                let topic = self
+                    .shared
+                    .rooms()
+                    .leave(&participant.room, participant.number);
                 announce_change(cx, topic);
-                if let Some(id) = person.peer_id {
+                if let Some(id) = participant.peer_id {
                     self.shared.end_peer(cx, &id);
                 }
             }
-            HandleUse::Subscriber(attending) => {
-                self.shared.end_peer(cx, attending.id());
+            HandleUse::Subscriber(subscriber) => {
+                self.shared.end_peer(cx, subscriber.id());
             }
         }
     }
 
     /// Releases all handles at the end of the connection.
     pub(super) fn end(&mut self, cx: &mut Context<'_>) {
-        for (_, work) in std::mem::take(&mut self.handles) {
-            self.release(cx, work);
+        for (_, handle_use) in std::mem::take(&mut self.handles) {
+            self.release(cx, handle_use);
         }
         self.session = None;
     }
@@ -311,19 +314,19 @@ impl JanusConnection {
     /// Notifies the client if a handle's PeerConnection has ended. The handle can then be used
     /// again.
     fn check_peer_ended(&mut self, cx: &mut Context<'_>, id: u64) {
-        let Some(work) = self.handles.get_mut(&id) else {
+        let Some(handle_use) = self.handles.get_mut(&id) else {
             return;
         };
-        let own = match work {
+        let peer_id = match handle_use {
             HandleUse::Unused => None,
-            HandleUse::Participant(person) => person.peer_id.as_deref(),
-            HandleUse::Subscriber(attending) => Some(attending.id()),
+            HandleUse::Participant(participant) => participant.peer_id.as_deref(),
+            HandleUse::Subscriber(subscriber) => Some(subscriber.id()),
         };
-        if own.is_none_or(|own| self.shared.registry().find(own).is_some()) {
+        if peer_id.is_none_or(|peer_id| self.shared.registry().find(peer_id).is_some()) {
             return;
         }
-        match work {
-            HandleUse::Participant(person) => person.peer_id = None,
+        match handle_use {
+            HandleUse::Participant(participant) => participant.peer_id = None,
             other => *other = HandleUse::Unused,
         }
         let reason = "the PeerConnection ended";
@@ -383,9 +386,9 @@ fn write(cx: &mut Context<'_>, bytes: Vec<u8>) {
 }
 
 fn announce_change(cx: &mut Context<'_>, topic: Option<String>) {
-    let said = |topic| Output::Publish {
+    let announcement = |topic| Output::Publish {
         topic,
         message: super::rooms::ROOM_CHANGED.into(),
     };
-    cx.out.extend(topic.map(said));
+    cx.out.extend(topic.map(announcement));
 }

@@ -81,7 +81,8 @@ pub(super) struct Subscriber {
     codecs: Vec<Codec>,
     offers: u64,
     ssrcs_drawn: usize,
-    /// `asked` is true while an offer is unanswered, `changed` if there is something new to offer.
+    /// `offer_pending` is true while an offer is unanswered, `needs_offer` if there is something
+    /// new to offer.
     offer_pending: bool,
     needs_offer: bool,
 }
@@ -92,15 +93,15 @@ impl Subscriber {
     pub(super) fn new(
         shared: Arc<Shared>,
         (room, topic): (JanusId, String),
-        begun: NegotiatingPeer,
+        negotiating: NegotiatingPeer,
     ) -> Subscriber {
-        let (number, transport) = (begun.number, begun.peer.local_transport());
+        let (number, transport) = (negotiating.number, negotiating.peer.local_transport());
         let name = format!("room {room}");
         let mut registry = shared.registry();
         let slot = registry.next_slot();
         let feeds = Vec::new();
         let role = Role::Subscriber { feeds, topic };
-        let id = shared.register(&mut registry, &name, begun, role);
+        let id = shared.register(&mut registry, &name, negotiating, role);
         drop(registry);
         Subscriber {
             shared,
@@ -146,18 +147,18 @@ impl Subscriber {
             let gone = || janus_error(code::NO_SUCH_FEED, "no such publisher in the room");
             let publication = feeds.get(&feed).ok_or_else(gone)?;
             let mid = stream["mid"].as_str().map(str::parse::<usize>);
-            for (place, track) in publication.tracks.iter().enumerate() {
+            for (index, track) in publication.tracks.iter().enumerate() {
                 let source = PublishedTrack {
                     feed,
                     publication: publication.clone(),
-                    track: place,
+                    track: index,
                 };
                 let mut known = self.sections.iter().filter_map(|own| own.source.as_ref());
                 let is_known = known.any(|own| own.is_same_track(&source))
                     || wanted
                         .iter()
                         .any(|WantedTrack(own, _)| own.is_same_track(&source));
-                if is_known || mid.as_ref().is_some_and(|mid| *mid != Ok(place)) {
+                if is_known || mid.as_ref().is_some_and(|mid| *mid != Ok(index)) {
                     continue;
                 }
                 if self.sections.len() + wanted.len() >= SECTIONS_MAX {
@@ -195,10 +196,10 @@ impl Subscriber {
     /// Returns the codec with its payload type in this session. The assignment is permanent,
     /// because a payload type must not be reused for another codec within a session (RFC 3264,
     /// 8.3.2).
-    fn codec(&mut self, of: &Codec) -> Result<Codec, JanusError> {
+    fn codec(&mut self, wanted: &Codec) -> Result<Codec, JanusError> {
         let same = |own: &&Codec| {
-            let rates = (own.clock_rate, own.channels) == (of.clock_rate, of.channels);
-            own.has_name(&of.name) && rates && own.parameters == of.parameters
+            let rates = (own.clock_rate, own.channels) == (wanted.clock_rate, wanted.channels);
+            own.has_name(&wanted.name) && rates && own.parameters == wanted.parameters
         };
         if let Some(known) = self.codecs.iter().find(same) {
             return Ok(known.clone());
@@ -209,7 +210,7 @@ impl Subscriber {
         let codec = Codec {
             payload_type: FIRST_PAYLOAD_TYPE + 2 * self.codecs.len() as u8,
             feedback: Vec::new(),
-            ..of.clone()
+            ..wanted.clone()
         };
         self.codecs.push(codec.clone());
         Ok(codec)
@@ -221,13 +222,13 @@ impl Subscriber {
         for stream in streams.as_array().into_iter().flatten() {
             let feed = stream["feed"].as_u64();
             let mid = stream["mid"].as_str().map(str::parse::<usize>);
-            let place = stream["sub_mid"].as_str().map(str::parse::<usize>);
+            let index = stream["sub_mid"].as_str().map(str::parse::<usize>);
             for (own, section) in self.sections.iter_mut().enumerate() {
                 let Some(source) = &section.source else {
                     continue;
                 };
-                let is_it = match &place {
-                    Some(place) => *place == Ok(own),
+                let is_it = match &index {
+                    Some(index) => *index == Ok(own),
                     None => {
                         Some(source.feed) == feed
                             && mid.as_ref().is_none_or(|mid| *mid == Ok(source.track))
@@ -272,12 +273,12 @@ impl Subscriber {
         }
         let transport_cc = self.shared.config.transport_cc;
         let cname = self.shared.cname();
-        let media = |(place, section): (usize, &Section)| {
+        let media = |(index, section): (usize, &Section)| {
             let mut codecs = vec![section.codec.clone()];
             if section.kind == MediaKind::Video {
-                let own = section.codec.payload_type;
-                let again = Codec::new(own + 1, "rtx", section.codec.clock_rate);
-                codecs.push(again.with_parameters(&format!("apt={own}")));
+                let payload_type = section.codec.payload_type;
+                let rtx = Codec::new(payload_type + 1, "rtx", section.codec.clock_rate);
+                codecs.push(rtx.with_parameters(&format!("apt={payload_type}")));
             }
             OfferedMedia {
                 kind: section.kind,
@@ -292,7 +293,7 @@ impl Subscriber {
                     rtx_ssrc: Some(section.ssrcs.1),
                     cname: cname.clone(),
                     stream_id: format!("feed{}", source.feed),
-                    track_id: format!("{}{place}", section.kind.name()),
+                    track_id: format!("{}{index}", section.kind.name()),
                     layers: Vec::new(),
                 }),
             }
@@ -305,10 +306,10 @@ impl Subscriber {
         let mut offer = SessionDescription::offer(&config, &self.transport);
         offer.version = 1 + self.offers;
         offer.keep_first_candidates();
-        let stream = |(place, section): (usize, &Section)| {
+        let stream = |(index, section): (usize, &Section)| {
             let mut stream = json!({
-                "mindex": place,
-                "mid": place.to_string(),
+                "mindex": index,
+                "mid": index.to_string(),
                 "type": section.kind.name(),
                 "active": section.source.is_some(),
             });
@@ -331,21 +332,22 @@ impl Subscriber {
         if !self.offer_pending {
             return Ok(());
         }
-        let wrong = |why: String| (code::INVALID_SDP, why);
+        let invalid_sdp = |why: String| (code::INVALID_SDP, why);
         let text = sdp.ok_or_else(|| janus_error(code::INVALID_SDP, "the answer has no SDP"))?;
-        let answer = SessionDescription::parse(text).map_err(|error| wrong(error.to_string()))?;
+        let answer =
+            SessionDescription::parse(text).map_err(|error| invalid_sdp(error.to_string()))?;
         let shared = self.shared.clone();
         let mut registry = shared.registry();
-        let mut theirs = None;
+        let mut remote = None;
         if !self.answered {
             let transport = answer
                 .transport()
-                .map_err(|error| wrong(error.to_string()))?;
-            if let Some(waiting) = registry.pending(&self.id) {
-                let taken = waiting.peer.set_remote(cx.now, &transport);
-                taken.map_err(|failure| wrong(failure.to_string()))?;
+                .map_err(|error| invalid_sdp(error.to_string()))?;
+            if let Some(pending) = registry.pending(&self.id) {
+                let applied = pending.peer.set_remote(cx.now, &transport);
+                applied.map_err(|failure| invalid_sdp(failure.to_string()))?;
             } else {
-                theirs = Some(transport);
+                remote = Some(transport);
             }
         }
         if registry.find(&self.id).is_none() {
@@ -359,11 +361,11 @@ impl Subscriber {
                 ..
             }) => all.extend(feeds),
             _ => {
-                if let Some(theirs) = theirs {
-                    shared.rooms().store_answer(self.number, theirs);
+                if let Some(remote) = remote {
+                    shared.rooms().store_answer(self.number, remote);
                 }
-                let more = feeds.into_iter().map(PlayChange::Start).collect();
-                self.queue_changes(cx, more);
+                let changes = feeds.into_iter().map(PlayChange::Start).collect();
+                self.queue_changes(cx, changes);
             }
         }
         Ok(())
@@ -379,10 +381,10 @@ impl Subscriber {
             };
             section.is_answered = true;
             let which = (source.track, section.codec.payload_type);
-            if let Some(planned) = sent_track_of(answered, which, section.ssrcs) {
+            if let Some(sent_track) = sent_track_of(answered, which, section.ssrcs) {
                 feeds.push(PlannedStream {
                     name: source.publication.name.clone(),
-                    planned: vec![planned],
+                    planned: vec![sent_track],
                     publication: Some(source.publication.clone()),
                 });
             }
@@ -391,17 +393,17 @@ impl Subscriber {
     }
 
     /// Sends changes to the PeerConnection, if it still exists.
-    fn send_changes(&self, cx: &mut Context<'_>, more: Vec<PlayChange>) {
+    fn send_changes(&self, cx: &mut Context<'_>, changes: Vec<PlayChange>) {
         // Changes must not be stored for a PeerConnection that has ended. It ends with this lock
         // held.
         let registry = self.shared.registry();
-        if !more.is_empty() && registry.find(&self.id).is_some() {
-            self.queue_changes(cx, more);
+        if !changes.is_empty() && registry.find(&self.id).is_some() {
+            self.queue_changes(cx, changes);
         }
     }
 
-    fn queue_changes(&self, cx: &mut Context<'_>, more: Vec<PlayChange>) {
-        self.shared.rooms().add_changes(self.number, more);
+    fn queue_changes(&self, cx: &mut Context<'_>, changes: Vec<PlayChange>) {
+        self.shared.rooms().add_changes(self.number, changes);
         cx.out.push_back(Output::Publish {
             topic: peer_topic(self.slot),
             message: PeerMessage::PlayChanges.format_for(self.number).into(),

@@ -26,11 +26,11 @@ enum Reply {
 
 /// Returns a publisher's streams in the JSON form of VideoRoom.
 pub(super) fn streams_json(tracks: &[Track]) -> Value {
-    let stream = |(place, track): (usize, &Track)| {
+    let stream = |(index, track): (usize, &Track)| {
         json!({
             "type": track.kind.name(),
-            "mindex": place,
-            "mid": place.to_string(),
+            "mindex": index,
+            "mid": index.to_string(),
             "codec": track.codec.name.to_lowercase(),
         })
     };
@@ -62,7 +62,7 @@ impl JanusConnection {
         let body = &message["body"];
         let sdp = message["jsep"]["sdp"].as_str();
         let request = body["request"].as_str().unwrap_or_default();
-        let done = match request {
+        let result = match request {
             "create" => self.create(body),
             "destroy" => self.destroy(cx, body),
             "join" | "joinandconfigure" => self.join(cx, id, body),
@@ -76,7 +76,7 @@ impl JanusConnection {
             _ => Err(janus_error(code::INVALID_REQUEST, "unknown request")),
         };
         let plugin = |data| json!({"plugin": "janus.plugin.videoroom", "data": data});
-        match done {
+        match result {
             Ok(Reply::Success(data)) => {
                 let answer = json!({"janus": "success", "sender": id, "plugindata": plugin(data)});
                 self.answer(cx, message, answer);
@@ -125,8 +125,8 @@ impl JanusConnection {
             return Err(janus_error(code::NO_SUCH_ROOM, "no such room"));
         }
         announce_change(cx, topic);
-        let done = json!({"videoroom": "destroyed", "room": room.to_json()});
-        Ok(Reply::Success(done))
+        let data = json!({"videoroom": "destroyed", "room": room.to_json()});
+        Ok(Reply::Success(data))
     }
 
     fn join(&mut self, cx: &mut Context<'_>, id: u64, body: &Value) -> Result<Reply, JanusError> {
@@ -158,8 +158,8 @@ impl JanusConnection {
         room: JanusId,
     ) -> Result<Reply, JanusError> {
         let mut rooms = self.shared.rooms();
-        let entered = rooms.join(&room);
-        let number = entered.map_err(|_| janus_error(code::PUBLISHERS_FULL, "the room is full"))?;
+        let joined = rooms.join(&room);
+        let number = joined.map_err(|_| janus_error(code::PUBLISHERS_FULL, "the room is full"))?;
         let (feeds, topic) = rooms
             .find(&room)
             .map(|room| (room.active_publications(), room.topic()))
@@ -175,7 +175,7 @@ impl JanusConnection {
             "private_id": number,
             "publishers": publishers_json(&feeds, number),
         });
-        let person = JoinedParticipant {
+        let participant = JoinedParticipant {
             room,
             number,
             topic,
@@ -183,13 +183,13 @@ impl JanusConnection {
             known_publishers: peer_numbers(&feeds),
         };
         self.handles
-            .insert(id, HandleUse::Participant(Box::new(person)));
+            .insert(id, HandleUse::Participant(Box::new(participant)));
         Ok(Reply::Event(data, None))
     }
 
     fn participant(&mut self, id: u64) -> Result<&mut JoinedParticipant, JanusError> {
         match self.handles.get_mut(&id) {
-            Some(HandleUse::Participant(person)) => Ok(person),
+            Some(HandleUse::Participant(participant)) => Ok(participant),
             _ => Err(janus_error(code::JOIN_FIRST, "join the room first")),
         }
     }
@@ -201,49 +201,53 @@ impl JanusConnection {
         sdp: Option<&str>,
     ) -> Result<Reply, JanusError> {
         let (shared, local) = (self.shared.clone(), self.local);
-        let person = self.participant(id)?;
+        let participant = self.participant(id)?;
         let configured = json!({"videoroom": "event", "configured": "ok"});
         let Some(sdp) = sdp else {
             return Ok(Reply::Event(configured, None));
         };
-        if person.peer_id.is_some() {
+        if participant.peer_id.is_some() {
             return Err(janus_error(
                 code::ALREADY_PUBLISHED,
                 "the handle already publishes a stream",
             ));
         }
-        let agreed = shared
+        let negotiated = shared
             .create_answerer(cx.now, local, sdp)
             .map_err(|refused| (code::INVALID_SDP, refused.text))
-            .and_then(|(offer, begun)| {
-                let name = shared.rooms().start_publishing(&person.room, person.number);
+            .and_then(|(offer, negotiating)| {
+                let name = shared
+                    .rooms()
+                    .start_publishing(&participant.room, participant.number);
                 let gone = || janus_error(code::NO_SUCH_ROOM, "the room was removed");
                 let name = name.ok_or_else(gone)?;
-                let agreed = shared.negotiate_publisher(&offer, &name, begun);
-                agreed.map_err(|refused| (code::INVALID_SDP, refused.text))
+                let negotiated = shared.negotiate_publisher(&offer, &name, negotiating);
+                negotiated.map_err(|refused| (code::INVALID_SDP, refused.text))
             })?;
-        person.peer_id = Some(agreed.id);
-        let answer = agreed.answer.to_string();
+        participant.peer_id = Some(negotiated.id);
+        let answer = negotiated.answer.to_string();
         Ok(Reply::Event(configured, Some(("answer", answer))))
     }
 
     fn unpublish(&mut self, cx: &mut Context<'_>, id: u64) -> Result<Reply, JanusError> {
         let shared = self.shared.clone();
-        let person = self.participant(id)?;
-        let own = person.peer_id.take();
-        let own =
-            own.ok_or_else(|| janus_error(code::NOT_PUBLISHED, "the handle publishes no stream"))?;
-        let topic = shared.rooms().stop_publishing(&person.room, person.number);
+        let participant = self.participant(id)?;
+        let peer_id = participant.peer_id.take();
+        let peer_id = peer_id
+            .ok_or_else(|| janus_error(code::NOT_PUBLISHED, "the handle publishes no stream"))?;
+        let topic = shared
+            .rooms()
+            .stop_publishing(&participant.room, participant.number);
         announce_change(cx, topic);
-        shared.end_peer(cx, &own);
+        shared.end_peer(cx, &peer_id);
         let data = json!({"videoroom": "event", "unpublished": "ok"});
         Ok(Reply::Event(data, None))
     }
 
     fn leave_room(&mut self, cx: &mut Context<'_>, id: u64) -> Result<Reply, JanusError> {
         self.participant(id)?;
-        let work = self.handles.insert(id, HandleUse::Unused);
-        self.release(cx, work.unwrap_or(HandleUse::Unused));
+        let handle_use = self.handles.insert(id, HandleUse::Unused);
+        self.release(cx, handle_use.unwrap_or(HandleUse::Unused));
         let data = json!({"videoroom": "event", "leaving": "ok"});
         Ok(Reply::Event(data, None))
     }
@@ -259,33 +263,33 @@ impl JanusConnection {
         let shared = self.shared.clone();
         let feeds = {
             let rooms = shared.rooms();
-            let found = rooms
+            let joined = rooms
                 .find(&room)
                 .map(|room| (room.active_publications(), room.topic()));
-            found.ok_or_else(|| janus_error(code::NO_SUCH_ROOM, "no such room"))?
+            joined.ok_or_else(|| janus_error(code::NO_SUCH_ROOM, "no such room"))?
         };
         let (feeds, topic) = feeds;
-        let begun = shared.create_offerer(cx.now, self.local);
-        let begun = begun.map_err(|refused| (code::PUBLISHERS_FULL, refused.text))?;
-        let mut attending = Subscriber::new(shared, (room, topic.clone()), begun);
-        match attending.select_tracks(&feeds, &body["streams"]) {
-            Ok(wanted) => attending.subscribe(wanted),
+        let negotiating = shared.create_offerer(cx.now, self.local);
+        let negotiating = negotiating.map_err(|refused| (code::PUBLISHERS_FULL, refused.text))?;
+        let mut subscriber = Subscriber::new(shared, (room, topic.clone()), negotiating);
+        match subscriber.select_tracks(&feeds, &body["streams"]) {
+            Ok(wanted) => subscriber.subscribe(wanted),
             Err(error) => {
-                self.shared.end_peer(cx, attending.id());
+                self.shared.end_peer(cx, subscriber.id());
                 return Err(error);
             }
         }
-        let (offer, streams) = attending.create_offer();
+        let (offer, streams) = subscriber.create_offer();
         cx.out.push_back(Output::Subscribe { topic });
         self.handles
-            .insert(id, HandleUse::Subscriber(Box::new(attending)));
+            .insert(id, HandleUse::Subscriber(Box::new(subscriber)));
         let data = json!({"videoroom": "attached", "streams": streams});
         Ok(Reply::Event(data, Some(("offer", offer))))
     }
 
     fn subscriber(&mut self, id: u64) -> Result<&mut Subscriber, JanusError> {
         match self.handles.get_mut(&id) {
-            Some(HandleUse::Subscriber(attending)) => Ok(attending),
+            Some(HandleUse::Subscriber(subscriber)) => Ok(subscriber),
             _ => Err(janus_error(
                 code::JOIN_FIRST,
                 "join the room as a subscriber first",
@@ -300,11 +304,11 @@ impl JanusConnection {
         id: u64,
         sdp: Option<&str>,
     ) -> Result<Reply, JanusError> {
-        let attending = self.subscriber(id)?;
-        attending.handle_answer(cx, sdp)?;
-        let again = attending.next_offer();
+        let subscriber = self.subscriber(id)?;
+        subscriber.handle_answer(cx, sdp)?;
+        let next = subscriber.next_offer();
         let data = json!({"videoroom": "event", "started": "ok"});
-        if let Some((offer, streams)) = again {
+        if let Some((offer, streams)) = next {
             // Changes since the last offer follow in a new one.
             let updated = json!({"videoroom": "updated", "streams": streams});
             self.event(cx, id, &Value::Null, updated, Some(("offer", offer)));
@@ -321,26 +325,26 @@ impl JanusConnection {
         body: &Value,
     ) -> Result<Reply, JanusError> {
         let shared = self.shared.clone();
-        let attending = self.subscriber(id)?;
+        let subscriber = self.subscriber(id)?;
         let feeds = {
             let rooms = shared.rooms();
-            rooms.find(attending.room()).map(Room::active_publications)
+            rooms.find(subscriber.room()).map(Room::active_publications)
         };
         let feeds = feeds.ok_or_else(|| janus_error(code::NO_SUCH_ROOM, "the room was removed"))?;
-        let (more, fewer) = match request {
+        let (added, removed) = match request {
             "subscribe" => (&body["streams"], &Value::Null),
             "unsubscribe" => (&Value::Null, &body["streams"]),
             _ => (&body["subscribe"], &body["unsubscribe"]),
         };
-        let wanted = attending.select_tracks(&feeds, more)?;
-        attending.unsubscribe(cx, fewer);
-        attending.subscribe(wanted);
-        match attending.next_offer() {
+        let wanted = subscriber.select_tracks(&feeds, added)?;
+        subscriber.unsubscribe(cx, removed);
+        subscriber.subscribe(wanted);
+        match subscriber.next_offer() {
             Some((offer, streams)) => {
                 let data = json!({"videoroom": "updated", "streams": streams});
                 Ok(Reply::Event(data, Some(("offer", offer))))
             }
-            None if attending.is_offer_pending() => {
+            None if subscriber.is_offer_pending() => {
                 Ok(Reply::Event(json!({"videoroom": "updating"}), None))
             }
             None => Ok(Reply::Event(json!({"videoroom": "updated"}), None)),
@@ -351,23 +355,23 @@ impl JanusConnection {
     pub(super) fn notify_changes(&mut self, cx: &mut Context<'_>, id: u64, topic: &str) {
         let shared = self.shared.clone();
         match self.handles.get_mut(&id) {
-            Some(HandleUse::Participant(person)) if person.topic == topic => {
+            Some(HandleUse::Participant(participant)) if participant.topic == topic => {
                 let feeds = {
                     let rooms = shared.rooms();
-                    let own = person.number;
-                    let room = rooms.find(&person.room);
+                    let own = participant.number;
+                    let room = rooms.find(&participant.room);
                     let room = room.filter(|room| room.topic() == topic && room.contains(own));
                     room.map(Room::active_publications)
                 };
-                let (room, number) = (person.room.to_json(), person.number);
+                let (room, number) = (participant.room.to_json(), participant.number);
                 let Some(feeds) = feeds else {
                     // Later messages on this topic concern another room.
-                    person.topic.clear();
+                    participant.topic.clear();
                     let data = json!({"videoroom": "destroyed", "room": room});
                     return self.event(cx, id, &Value::Null, data, None);
                 };
                 let now = peer_numbers(&feeds);
-                let known = std::mem::replace(&mut person.known_publishers, now.clone());
+                let known = std::mem::replace(&mut participant.known_publishers, now.clone());
                 let differs = |one: &BTreeMap<u64, u64>, feed: &u64, of: u64| {
                     one.get(feed) != Some(&of) && *feed != number
                 };
@@ -384,16 +388,16 @@ impl JanusConnection {
                     self.event(cx, id, &Value::Null, data, None);
                 }
             }
-            Some(HandleUse::Subscriber(attending)) => {
+            Some(HandleUse::Subscriber(subscriber)) => {
                 let feeds = {
                     let rooms = shared.rooms();
-                    let room = rooms.find(attending.room());
+                    let room = rooms.find(subscriber.room());
                     room.filter(|room| room.topic() == topic)
                         .map(Room::active_publications)
                 };
                 let Some(feeds) = feeds else { return };
-                attending.unsubscribe_departed(&feeds);
-                if let Some((offer, streams)) = attending.next_offer() {
+                subscriber.unsubscribe_departed(&feeds);
+                if let Some((offer, streams)) = subscriber.next_offer() {
                     let data = json!({"videoroom": "updated", "streams": streams});
                     self.event(cx, id, &Value::Null, data, Some(("offer", offer)));
                 }

@@ -29,15 +29,11 @@ fn publish(rate: u64, congestion: Control, transport_cc: bool, seed: u64) -> (f6
     };
     let source = MediaSource::adaptive(&published_media(), None).expect("it can be made");
     let publisher = client(keys, &url("whip", "own"), seed).with_source(Arc::new(source));
-    let mut played = TestRun::begin(settings, publisher, config);
+    let mut test = TestRun::begin(settings, publisher, config);
     let mut half = || {
-        played.pair.run(Duration::from_secs(SECONDS / 2));
-        let lost = played.count(m::REPORTED_LOST);
-        (
-            played.count(m::SENT_BYTES),
-            played.count(m::SENT_PACKETS),
-            lost,
-        )
+        test.pair.run(Duration::from_secs(SECONDS / 2));
+        let lost = test.count(m::REPORTED_LOST);
+        (test.count(m::SENT_BYTES), test.count(m::SENT_PACKETS), lost)
     };
     let (before, after) = (half(), half());
     let bits = (after.0 - before.0) as f64 * 8.0 / (SECONDS / 2) as f64;

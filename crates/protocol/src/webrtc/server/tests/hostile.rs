@@ -33,7 +33,7 @@ impl BareServer {
         let mut session = self.server.session();
         let (mut out, mut outbox) = (std::collections::VecDeque::new(), Outbox::default());
         let (mut sinks, mut flows) = (Sinks::default(), Flows::default());
-        let mut said = String::new();
+        let mut answers = String::new();
         let opened = Input::Opened {
             channel: ChannelId(0),
             local: ([10, 0, 0, 2], 554).into(),
@@ -57,11 +57,11 @@ impl BareServer {
             session.handle(&mut cx, input);
             for output in out.drain(..) {
                 if let Output::Send { bytes, .. } = output {
-                    said.push_str(&String::from_utf8_lossy(&bytes));
+                    answers.push_str(&String::from_utf8_lossy(&bytes));
                 }
             }
         }
-        said
+        answers
     }
 
     fn post(&mut self, path: &str, sdp: &str) -> String {
@@ -139,10 +139,10 @@ fn field<'a>(answer: &'a str, name: &str) -> &'a str {
 
 #[test]
 fn only_an_authentic_check_starts_a_session() {
-    let mut doors = BareServer::new(server(&[]));
-    let now = doors.now;
+    let mut bare = BareServer::new(server(&[]));
+    let now = bare.now;
     let (mut peer, offer) = offers(now, 1);
-    let answer = doors.post("/whep/a", &offer);
+    let answer = bare.post("/whep/a", &offer);
     assert_eq!(status(&answer), "201", "{answer}");
     let sdp = answer.split_once("\r\n\r\n").expect("it has a body").1;
     let sdp = SessionDescription::parse(sdp).expect("it is one");
@@ -163,7 +163,7 @@ fn only_an_authentic_check_starts_a_session() {
         other.transport().expect("it tells how").pwd,
     );
     let guessed = check(&mut wrong, &transport);
-    assert_eq!(doors.route(1, &guessed), "drop");
+    assert_eq!(bare.route(1, &guessed), "drop");
     transport.pwd = pwd;
     let good = check(&mut peer, &transport);
     let mut spoilt = good.clone();
@@ -178,34 +178,34 @@ fn only_an_authentic_check_starts_a_session() {
         &[128, 200, 0, 1, 0, 0, 0, 0],
         &[255; 1500],
     ] {
-        assert_eq!(doors.route(2, garbage), "drop");
+        assert_eq!(bare.route(2, garbage), "drop");
     }
-    assert_eq!(doors.route(3, &good), "accept");
-    assert_eq!(doors.route(3, &good), "session");
-    assert_eq!(doors.route(3, &[22, 254, 253]), "session");
+    assert_eq!(bare.route(3, &good), "accept");
+    assert_eq!(bare.route(3, &good), "session");
+    assert_eq!(bare.route(3, &[22, 254, 253]), "session");
     // Only authentic checks are accepted from another address.
-    assert_eq!(doors.route(4, &[22, 254, 253]), "drop");
-    assert_eq!(doors.route(4, &guessed), "drop");
+    assert_eq!(bare.route(4, &[22, 254, 253]), "drop");
+    assert_eq!(bare.route(4, &guessed), "drop");
     // The number of addresses is bounded.
     for port in 10..1000 {
-        assert_eq!(doors.route(port, &good), "session");
+        assert_eq!(bare.route(port, &good), "session");
     }
-    assert!(doors.endpoint.address_count() <= 32);
-    let door = doors.server.listener_counts();
-    assert_eq!(door.checks_unauthentic, 2);
+    assert!(bare.endpoint.address_count() <= 32);
+    let counts = bare.server.listener_counts();
+    assert_eq!(counts.checks_unauthentic, 2);
     assert!(
-        door.checks_malformed >= 3 && door.strangers >= 4,
-        "{door:?}"
+        counts.checks_malformed >= 3 && counts.strangers >= 4,
+        "{counts:?}"
     );
-    doors.endpoint.session_ended(crate::session::PeerId(0));
-    assert_eq!(doors.endpoint.address_count(), 0);
-    assert_eq!(doors.route(3, &[22, 254, 253]), "drop");
+    bare.endpoint.session_ended(crate::session::PeerId(0));
+    assert_eq!(bare.endpoint.address_count(), 0);
+    assert_eq!(bare.route(3, &[22, 254, 253]), "drop");
 }
 
 #[test]
 fn checks_with_unknown_fragments_leave_no_state() {
-    let mut doors = BareServer::new(server(&[]));
-    let now = doors.now;
+    let mut bare = BareServer::new(server(&[]));
+    let now = bare.now;
     for seed in 0..300 {
         let (mut peer, offer) = offers(now, 1000 + seed);
         let theirs = SessionDescription::parse(&offer).expect("it is one");
@@ -217,10 +217,10 @@ fn checks_with_unknown_fragments_leave_no_state() {
         peer.set_remote(now, &transport).expect("it can be used");
         let mut check = Vec::new();
         peer.poll_transmit(&mut check).expect("it checks");
-        assert_eq!(doors.route(seed as u16, &check), "drop");
+        assert_eq!(bare.route(seed as u16, &check), "drop");
     }
-    assert_eq!(doors.endpoint.address_count(), 0);
-    assert_eq!(doors.server.listener_counts().checks_of_nobody, 300);
+    assert_eq!(bare.endpoint.address_count(), 0);
+    assert_eq!(bare.server.listener_counts().checks_of_nobody, 300);
 }
 
 /// WebSocket handshake and messages, masked as clients mask them.
@@ -266,11 +266,11 @@ fn room_errors_use_the_codes_of_janus() {
             459,
         ),
     ] {
-        let mut doors = BareServer::new(server(&[]));
-        let shared = doors.server.0.clone();
+        let mut bare = BareServer::new(server(&[]));
+        let shared = bare.server.0.clone();
         let [session, handle] = [0, 1].map(|number| shared.seeded_random(number, &[30]) >> 11);
         let handle = if of_handle { handle } else { handle + 1 };
-        let answer = doors.send_text(&socket(&[
+        let answer = bare.send_text(&socket(&[
             r#"{"janus":"create","transaction":"1"}"#.to_owned(),
             format!(
                 r#"{{"janus":"attach","session_id":{session},
@@ -285,7 +285,7 @@ fn room_errors_use_the_codes_of_janus() {
         let code = format!(r#"code":{expected},"#);
         assert!(answer.contains(&code), "{body} {answer}");
         assert!(answer.contains(r#""transaction":"3""#), "{answer}");
-        assert_eq!(doors.server.listener_counts().refused, 1, "{body}");
+        assert_eq!(bare.server.listener_counts().refused, 1, "{body}");
     }
     for (message, expected) in [
         ("", 454),
@@ -296,18 +296,18 @@ fn room_errors_use_the_codes_of_janus() {
         (&"[".repeat(100_000)[..], 454),
         (&r#"{"janus":"#.repeat(50_000)[..], 454),
     ] {
-        let mut doors = BareServer::new(server(&[]));
-        let answer = doors.send_text(&socket(&[message.to_owned()]));
+        let mut bare = BareServer::new(server(&[]));
+        let answer = bare.send_text(&socket(&[message.to_owned()]));
         let code = format!(r#"code":{expected},"#);
         assert!(answer.contains(&code), "{answer}");
     }
     // A GET without an upgrade, an upgrade without a key, and a frame that breaks the rules.
-    let mut doors = BareServer::new(server(&[]));
-    assert_eq!(status(&doors.send_text(b"GET / HTTP/1.1\r\n\r\n")), "404");
+    let mut bare = BareServer::new(server(&[]));
+    assert_eq!(status(&bare.send_text(b"GET / HTTP/1.1\r\n\r\n")), "404");
     let no_key = b"GET / HTTP/1.1\r\nUpgrade: websocket\r\n\r\n";
-    assert_eq!(status(&doors.send_text(no_key)), "400");
+    assert_eq!(status(&bare.send_text(no_key)), "400");
     let unmasked = [&socket(&[])[..], &[0x81, 1, b'x']].concat();
-    assert_eq!(status(&doors.send_text(&unmasked)), "101");
+    assert_eq!(status(&bare.send_text(&unmasked)), "101");
 }
 
 #[test]
@@ -316,24 +316,24 @@ fn every_room_message_needs_the_token() {
         token: Some("secret".to_owned()),
         ..server(&[])
     };
-    for (token, is_taken) in [
+    for (token, is_accepted) in [
         ("", false),
         (r#""token":"other","#, false),
         (r#""token":7,"#, false),
         (r#""token":"secret","#, true),
     ] {
-        let mut doors = BareServer::new(config.clone());
+        let mut bare = BareServer::new(config.clone());
         let create = format!(r#"{{"janus":"create",{token}"transaction":"1"}}"#);
-        let answer = doors.send_text(&socket(&[create]));
-        let expected = if is_taken {
+        let answer = bare.send_text(&socket(&[create]));
+        let expected = if is_accepted {
             r#""janus":"success""#
         } else {
             r#"code":403,"#
         };
         assert!(answer.contains(expected), "{token} {answer}");
-        let door = doors.server.listener_counts();
-        let refused = u64::from(!is_taken);
-        assert_eq!((door.refused, door.unauthorized), (refused, refused));
+        let counts = bare.server.listener_counts();
+        let refused = u64::from(!is_accepted);
+        assert_eq!((counts.refused, counts.unauthorized), (refused, refused));
     }
 }
 
@@ -343,7 +343,7 @@ fn room_publisher_is_told_of_its_end_and_may_publish_again() {
     let shared = server.0.clone();
     let (mut session, mut recorder) = (server.session(), Recorder::new(CATALOGUE));
     let now = Time::from_nanos(1_000_000_000);
-    let mut hears = |input: Input<'_>| {
+    let mut deliver = |input: Input<'_>| {
         let mut out = std::collections::VecDeque::new();
         let mut cx = Context {
             now,
@@ -360,7 +360,7 @@ fn room_publisher_is_told_of_its_end_and_may_publish_again() {
         });
         sent.collect::<String>()
     };
-    hears(Input::Opened {
+    deliver(Input::Opened {
         channel: ChannelId(0),
         local: ([10, 0, 0, 2], 554).into(),
         remote: None,
@@ -386,34 +386,38 @@ fn room_publisher_is_told_of_its_end_and_may_publish_again() {
         publish.clone(),
         publish.clone(),
     ];
-    let said = hears(bytes(now, &socket(&messages)));
+    let answer = deliver(bytes(now, &socket(&messages)));
     // The second one is refused because the handle already publishes.
-    assert_eq!(said.matches(r#""configured":"ok""#).count(), 1, "{said}");
-    assert!(said.contains(r#""error_code":434"#), "{said}");
-    let word: Arc<str> = "changed".into();
+    assert_eq!(
+        answer.matches(r#""configured":"ok""#).count(),
+        1,
+        "{answer}"
+    );
+    assert!(answer.contains(r#""error_code":434"#), "{answer}");
+    let changed_message: Arc<str> = "changed".into();
     let changed = || Input::TopicMessage {
         topic: "webrtc-server/room/0",
-        message: &word,
+        message: &changed_message,
     };
-    assert_eq!(hears(changed()), "");
+    assert_eq!(deliver(changed()), "");
     // The first datagram never arrives.
     shared.purge_expired(now + Duration::from_secs(60));
-    let said = hears(changed());
-    assert!(said.contains(r#""janus":"hangup""#), "{said}");
+    let answer = deliver(changed());
+    assert!(answer.contains(r#""janus":"hangup""#), "{answer}");
     let mut again = Vec::new();
     crate::websocket::write_message(1, publish.as_bytes(), Some(7), &mut again);
-    let said = hears(bytes(now, &again));
-    assert!(said.contains(r#""configured":"ok""#), "{said}");
+    let answer = deliver(bytes(now, &again));
+    assert!(answer.contains(r#""configured":"ok""#), "{answer}");
     assert_eq!(server.listener_counts().never_came, 1);
 }
 
 #[test]
 fn bad_offers_are_refused_and_sessions_are_bounded() {
-    let mut doors = BareServer::new(ServerConfig {
+    let mut bare = BareServer::new(ServerConfig {
         sessions_max: 8,
         ..server(&[])
     });
-    let (_, offer) = offers(doors.now, 1);
+    let (_, offer) = offers(bare.now, 1);
     let long = format!("{offer}{}", "\r\n".repeat(41_000));
     let huge = format!("{offer}{}", "a=x:y\r\n".repeat(100_000));
     let audio_only = offer.replace("m=video 9", "m=video 0");
@@ -429,36 +433,36 @@ fn bad_offers_are_refused_and_sessions_are_bounded() {
         ("/nothing/a", &offer, "404"),
         ("/", &offer, "404"),
     ] {
-        let answer = doors.post(path, sdp);
+        let answer = bare.post(path, sdp);
         assert_eq!(status(&answer), expected, "{path} {answer}");
     }
-    let answer = doors.post("/whep/a", &audio_only);
+    let answer = bare.post("/whep/a", &audio_only);
     assert_eq!(status(&answer), "201", "{answer}");
     assert!(answer.contains("m=video 0 "), "{answer}");
     for _ in 1..8 {
-        assert_eq!(status(&doors.post("/whep/a", &offer)), "201");
+        assert_eq!(status(&bare.post("/whep/a", &offer)), "201");
     }
     for _ in 0..20 {
-        assert_eq!(status(&doors.post("/whep/a", &offer)), "503");
+        assert_eq!(status(&bare.post("/whep/a", &offer)), "503");
     }
-    assert_eq!(doors.known(), 8);
+    assert_eq!(bare.known(), 8);
     // Sessions that did not start are removed.
-    doors.now += Duration::from_secs(16);
-    assert_eq!(status(&doors.post("/whep/a", &offer)), "201");
-    assert_eq!(doors.server.listener_counts().never_came, 8);
+    bare.now += Duration::from_secs(16);
+    assert_eq!(status(&bare.post("/whep/a", &offer)), "201");
+    assert_eq!(bare.server.listener_counts().never_came, 8);
 }
 
 #[test]
 fn patch_and_delete_follow_the_rules_of_whip() {
-    let mut doors = BareServer::new(server(&[]));
-    let (_, offer) = offers(doors.now, 1);
-    let answer = doors.post("/whep/a", &offer);
+    let mut bare = BareServer::new(server(&[]));
+    let (_, offer) = offers(bare.now, 1);
+    let answer = bare.post("/whep/a", &offer);
     let (location, etag) = (field(&answer, "Location"), field(&answer, "ETag"));
-    let mut asks = |method: &str, path: &str, fields: &str, body: &str| {
+    let mut request = |method: &str, path: &str, fields: &str, body: &str| {
         let length = body.len();
         let text =
             format!("{method} {path} HTTP/1.1\r\n{fields}Content-Length: {length}\r\n\r\n{body}");
-        let answer = doors.send_text(text.as_bytes());
+        let answer = bare.send_text(text.as_bytes());
         status(&answer).to_owned()
     };
     let kind = "Content-Type: application/trickle-ice-sdpfrag\r\n";
@@ -492,22 +496,22 @@ fn patch_and_delete_follow_the_rules_of_whip() {
         ("PATCH", location, &matching, &ufrag, "404"),
     ] {
         assert_eq!(
-            asks(method, path, fields, body),
+            request(method, path, fields, body),
             expected,
             "{method} {fields}"
         );
     }
-    assert_eq!(doors.known(), 0);
+    assert_eq!(bare.known(), 0);
 }
 
 #[test]
 fn endless_request_is_refused_with_431() {
-    let mut doors = BareServer::new(server(&[]));
+    let mut bare = BareServer::new(server(&[]));
     let endless = format!("POST /whep/a HTTP/1.1\r\nA: {}", "x".repeat(1 << 20));
-    assert_eq!(status(&doors.send_text(endless.as_bytes())), "431");
+    assert_eq!(status(&bare.send_text(endless.as_bytes())), "431");
     assert_eq!(
-        status(&doors.send_text(b"\x16\x03\x01 TLS, perhaps\r\n\r\n")),
+        status(&bare.send_text(b"\x16\x03\x01 TLS, perhaps\r\n\r\n")),
         "400"
     );
-    assert_eq!(doors.server.listener_counts().refused, 2);
+    assert_eq!(bare.server.listener_counts().refused, 2);
 }

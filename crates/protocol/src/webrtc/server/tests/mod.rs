@@ -87,8 +87,8 @@ impl TestRun {
     }
 
     fn served(&self) -> Vec<ServedPeer> {
-        let said = self.pair.outputs().iter();
-        let records = said.filter_map(|(_, said)| match said {
+        let output = self.pair.outputs().iter();
+        let records = output.filter_map(|(_, output)| match output {
             Output::Record(record) => record.downcast_ref::<ServedPeer>().cloned(),
             _ => None,
         });
@@ -116,9 +116,9 @@ impl TestRun {
 
 fn play(settings: PairSettings, config: ClientConfig, server: ServerConfig) -> TestRun {
     let client = client(config, &url("whep", "stream1"), 5);
-    let mut played = TestRun::begin(settings, client.with_time_codes(), server);
-    assert_eq!(played.pair.run(Duration::from_secs(60)), RunEnd::Ended);
-    played
+    let mut test = TestRun::begin(settings, client.with_time_codes(), server);
+    assert_eq!(test.pair.run(Duration::from_secs(60)), RunEnd::Ended);
+    test
 }
 
 fn receiving(receive: Receive, nack: bool) -> ClientConfig {
@@ -132,9 +132,9 @@ fn receiving(receive: Receive, nack: bool) -> ClientConfig {
 #[test]
 fn stream_plays_to_its_end_without_a_missing_packet() {
     for receive in [Receive::Headers, Receive::Decrypted] {
-        let mut played = play(settings(1), receiving(receive, true), server(&[]));
-        assert_eq!(played.reason(), "ended_by_server");
-        let sent = played.sent();
+        let mut test = play(settings(1), receiving(receive, true), server(&[]));
+        assert_eq!(test.reason(), "ended_by_server");
+        let sent = test.sent();
         assert!(sent.sent > 800, "{sent:?}");
         assert_eq!((sent.planned, sent.lost), (sent.sent, 0));
         for (id, expected) in [
@@ -148,20 +148,20 @@ fn stream_plays_to_its_end_without_a_missing_packet() {
             (m::UNAUTHENTIC, 0),
             (m::PEERS_CONNECTED, 1),
         ] {
-            assert_eq!(played.count(id), expected, "{id:?} {receive:?}");
+            assert_eq!(test.count(id), expected, "{id:?} {receive:?}");
         }
-        let codes = played.count(rtp::FRAMES_DELIVERED);
+        let codes = test.count(rtp::FRAMES_DELIVERED);
         match receive {
             Receive::Decrypted => assert_eq!(codes, 100),
             Receive::Headers => assert_eq!(codes, 0),
         }
-        let served = &played.served()[0];
+        let served = &test.served()[0];
         assert!(
             served.connected && served.ended.contains("deleted"),
             "{served:?}"
         );
-        assert_eq!(played.server.listener_counts().refused, 0);
-        assert!(played.server.0.registry().has_room());
+        assert_eq!(test.server.listener_counts().refused, 0);
+        assert!(test.server.0.registry().has_room());
     }
 }
 
@@ -176,17 +176,17 @@ fn client_joining_40_s_after_server_start_is_served() {
         &url("whep", "stream1"),
         5,
     );
-    let mut played = TestRun::begin(settings(1), first, config);
-    assert_eq!(played.pair.run(Duration::from_secs(40)), RunEnd::TimeUp);
+    let mut test = TestRun::begin(settings(1), first, config);
+    assert_eq!(test.pair.run(Duration::from_secs(40)), RunEnd::TimeUp);
     let late = client(
         receiving(Receive::Headers, true),
         &url("whep", "stream2"),
         6,
     );
-    let late = played.pair.add_client(Box::new(late));
-    assert_eq!(played.pair.run(Duration::from_secs(5)), RunEnd::TimeUp);
-    assert_eq!(played.pair.outcome(late), None, "it plays");
-    assert_eq!(played.count(m::PEERS_CONNECTED), 2);
+    let late = test.pair.add_client(Box::new(late));
+    assert_eq!(test.pair.run(Duration::from_secs(5)), RunEnd::TimeUp);
+    assert_eq!(test.pair.outcome(late), None, "it plays");
+    assert_eq!(test.count(m::PEERS_CONNECTED), 2);
 }
 
 #[test]
@@ -203,26 +203,26 @@ fn client_counts_match_the_injected_faults() {
                 seed,
                 ..server(&faults)
             };
-            let mut played = play(settings(seed), receiving(receive, false), config);
-            let sent = played.sent();
+            let mut test = play(settings(seed), receiving(receive, false), config);
+            let sent = test.sent();
             assert!(sent.lost > 0 && sent.duplicated > 0 && sent.reordered > 0);
             assert!(sent.lost <= sent.left_out, "{sent:?}");
             // SRTP detects copies itself if packets are decrypted.
-            let (doubled, replayed) = match receive {
+            let (duplicated, replayed) = match receive {
                 Receive::Headers => (sent.duplicated, 0),
                 Receive::Decrypted => (0, sent.duplicated),
             };
             for (id, expected) in [
                 (rtp::EXPECTED, sent.expected),
                 (rtp::RECEIVED, sent.sent),
-                (rtp::DUPLICATED, doubled),
+                (rtp::DUPLICATED, duplicated),
                 (m::REPLAYED, replayed),
                 (rtp::REORDERED, sent.reordered),
                 (rtp::PAYLOAD_BYTES, sent.payload_bytes),
                 (rtp::MALFORMED, 0),
                 (m::UNAUTHENTIC, 0),
             ] {
-                let found = played.count(id);
+                let found = test.count(id);
                 assert_eq!(found, expected, "{id:?} {receive:?} {seed} {sent:?}");
             }
         }
@@ -231,9 +231,9 @@ fn client_counts_match_the_injected_faults() {
 
 #[test]
 fn dropped_packets_are_recovered_by_retransmission() {
-    let ways = [Receive::Headers, Receive::Decrypted];
-    let ways = ways.map(|receive| [(receive, None), (receive, Some(false))]);
-    for (seed, (receive, rtx)) in (0..24).zip(ways.into_iter().flatten().cycle()) {
+    let modes = [Receive::Headers, Receive::Decrypted];
+    let modes = modes.map(|receive| [(receive, None), (receive, Some(false))]);
+    for (seed, (receive, rtx)) in (0..24).zip(modes.into_iter().flatten().cycle()) {
         let config = ServerConfig {
             seed,
             ..server(&["loss=4%", "loss-again=30%"])
@@ -242,10 +242,10 @@ fn dropped_packets_are_recovered_by_retransmission() {
             rtx,
             ..receiving(receive, true)
         };
-        let mut played = play(settings(seed), client, config);
-        let sent = played.sent();
+        let mut test = play(settings(seed), client, config);
+        let sent = test.sent();
         // Video is retransmitted in a stream of its own.
-        let own_stream = played.count(m::RTX_PACKETS);
+        let own_stream = test.count(m::RTX_PACKETS);
         match rtx {
             None => {
                 assert!(own_stream > 0 && own_stream < sent.again, "{sent:?}");
@@ -261,12 +261,12 @@ fn dropped_packets_are_recovered_by_retransmission() {
             (m::RECOVERED_PACKETS, sent.recovered),
             (rtp::DUPLICATED, 0),
         ] {
-            let found = played.count(id);
+            let found = test.count(id);
             assert_eq!(found, expected, "{id:?} {seed} {sent:?}");
         }
-        let lost = played.count(rtp::EXPECTED) - played.count(rtp::RECEIVED);
+        let lost = test.count(rtp::EXPECTED) - test.count(rtp::RECEIVED);
         assert_eq!(lost, sent.lost);
-        assert!(played.count(m::ASKED_PACKETS) >= sent.asked);
+        assert!(test.count(m::ASKED_PACKETS) >= sent.asked);
     }
 }
 
@@ -274,34 +274,37 @@ fn dropped_packets_are_recovered_by_retransmission() {
 fn arrivals_are_reported_if_both_sides_enable_transport_cc() {
     let faults = ["loss=3%", "loss-again=30%", "reorder=1%x2"];
     for (seed, receive) in (0..6).zip([Receive::Headers, Receive::Decrypted].into_iter().cycle()) {
-        for (server_numbers, client_tells) in [(true, true), (true, false), (false, true)] {
+        for (server_numbers, client_reports) in [(true, true), (true, false), (false, true)] {
             let config = ServerConfig {
                 seed,
                 transport_cc: server_numbers,
                 ..server(&faults)
             };
             let client = ClientConfig {
-                transport_cc: client_tells,
+                transport_cc: client_reports,
                 ..receiving(receive, true)
             };
-            let mut played = play(settings(seed), client, config);
-            let served = &played.served()[0];
-            let sent = played.sent();
-            let told = played.count(m::ARRIVALS_TOLD);
-            assert_eq!(served.arrivals_told, told);
-            if !(server_numbers && client_tells) {
-                assert_eq!(told, 0);
+            let mut test = play(settings(seed), client, config);
+            let served = &test.served()[0];
+            let sent = test.sent();
+            let reported = test.count(m::ARRIVALS_TOLD);
+            assert_eq!(served.arrivals_told, reported);
+            if !(server_numbers && client_reports) {
+                assert_eq!(reported, 0);
                 continue;
             }
             // All packets that were sent, except those after the last feedback message.
             let left = sent.sent + sent.again;
-            assert!(told <= left && told + 40 > left, "{told} of {sent:?}");
-            let messages = played.count(m::TRANSPORT_FEEDBACK_SENT);
+            assert!(
+                reported <= left && reported + 40 > left,
+                "{reported} of {sent:?}"
+            );
+            let messages = test.count(m::TRANSPORT_FEEDBACK_SENT);
             assert!((35..=45).contains(&messages), "{messages}");
-            assert_eq!(played.count(m::REMBS_SENT), 0);
+            assert_eq!(test.count(m::REMBS_SENT), 0);
             let received = sent.sent + sent.recovered;
-            assert_eq!(played.count(rtp::RECEIVED), received, "{sent:?}");
-            assert_eq!(played.count(rtp::MALFORMED), 0);
+            assert_eq!(test.count(rtp::RECEIVED), received, "{sent:?}");
+            assert_eq!(test.count(rtp::MALFORMED), 0);
         }
     }
 }
@@ -318,14 +321,14 @@ fn remb_is_sent_with_reports_or_alone_without_them() {
             receiver_reports,
             ..receiving(Receive::Headers, false)
         };
-        let mut played = play(settings(seed), client, config);
-        let told = played.count(m::REMBS_SENT);
-        let reports = played.count(m::REPORTS_SENT);
-        assert!((2..=4).contains(&told), "{told}");
-        assert_eq!(played.served()[0].rembs, told);
+        let mut test = play(settings(seed), client, config);
+        let rembs = test.count(m::REMBS_SENT);
+        let reports = test.count(m::REPORTS_SENT);
+        assert!((2..=4).contains(&rembs), "{rembs}");
+        assert_eq!(test.served()[0].rembs, rembs);
         // Both sources are reported on from the first second. The first report comes before the
         // first estimate.
-        assert_eq!(reports, if receiver_reports { 2 * (told + 1) } else { 0 });
+        assert_eq!(reports, if receiver_reports { 2 * (rembs + 1) } else { 0 });
     }
 }
 
@@ -350,22 +353,22 @@ fn clients_connect_and_count_right_over_a_lossy_network() {
             &url("whep", "stream1"),
             seed,
         );
-        let mut played = TestRun::begin(over(seed, link), client, config);
-        played.pair.run(Duration::from_secs(5));
+        let mut test = TestRun::begin(over(seed, link), client, config);
+        test.pair.run(Duration::from_secs(5));
         // If the goodbye was lost, the client does not know that the stream ended.
-        played.pair.stop(CLIENT, Duration::from_secs(2));
-        played.pair.run(Duration::from_secs(60));
-        let served = played.served();
+        test.pair.stop(CLIENT, Duration::from_secs(2));
+        test.pair.run(Duration::from_secs(60));
+        let served = test.served();
         let sent = served[0].sent.expect("it played");
         assert!(served[0].connected && sent.sent > 200, "{seed} {served:?}");
-        let (received, expected) = (played.count(rtp::RECEIVED), played.count(rtp::EXPECTED));
+        let (received, expected) = (test.count(rtp::RECEIVED), test.count(rtp::EXPECTED));
         assert!(
             received <= sent.sent + sent.recovered,
             "{seed} {received} {sent:?}"
         );
         assert!(received <= expected && expected <= sent.expected, "{seed}");
-        assert_eq!(played.count(m::UNAUTHENTIC), 0);
-        let lost: u64 = played
+        assert_eq!(test.count(m::UNAUTHENTIC), 0);
+        let lost: u64 = test
             .pair
             .paths()
             .map(|path| path.counts.lost_by_chance)
@@ -442,11 +445,11 @@ fn refusals_and_timeouts_have_a_reason() {
         ),
     ] {
         let client = client(config, &url("whep", name), 3);
-        let mut played = TestRun::begin(settings(1), client, server);
-        played.pair.run(Duration::from_secs(90));
+        let mut test = TestRun::begin(settings(1), client, server);
+        test.pair.run(Duration::from_secs(90));
         match reason {
-            None => assert_eq!(played.reason(), "ended_by_server"),
-            Some(reason) => assert_eq!(played.reason(), reason, "{name}"),
+            None => assert_eq!(test.reason(), "ended_by_server"),
+            Some(reason) => assert_eq!(test.reason(), reason, "{name}"),
         }
     }
 }
@@ -458,23 +461,23 @@ fn session_limit_holds_and_an_ended_session_frees_a_slot() {
         ..server(&[])
     };
     let first = client(ClientConfig::default(), &url("whep", "a"), 3);
-    let mut played = TestRun::begin(settings(1), first, config);
-    played.pair.run(Duration::from_secs(1));
+    let mut test = TestRun::begin(settings(1), first, config);
+    test.pair.run(Duration::from_secs(1));
     let second = client(ClientConfig::default(), &url("whep", "a"), 4);
-    let second = played.pair.add_client(Box::new(second));
-    played.pair.run(Duration::from_secs(1));
-    let outcome = played.pair.outcome(second);
+    let second = test.pair.add_client(Box::new(second));
+    test.pair.run(Duration::from_secs(1));
+    let outcome = test.pair.outcome(second);
     assert!(
         matches!(outcome, Some(Outcome::Failed(failure)) if failure.reason == "overloaded"),
         "{outcome:?}"
     );
-    played.pair.stop(CLIENT, Duration::from_secs(2));
-    played.pair.run(Duration::from_secs(1));
+    test.pair.stop(CLIENT, Duration::from_secs(2));
+    test.pair.run(Duration::from_secs(1));
     let third = client(ClientConfig::default(), &url("whep", "a"), 5);
-    let third = played.pair.add_client(Box::new(third));
-    assert_eq!(played.pair.run(Duration::from_secs(60)), RunEnd::Ended);
-    let outcome = played.pair.outcome(third).expect("it has ended");
+    let third = test.pair.add_client(Box::new(third));
+    assert_eq!(test.pair.run(Duration::from_secs(60)), RunEnd::Ended);
+    let outcome = test.pair.outcome(third).expect("it has ended");
     let reason = outcome.failure().map(|failure| failure.reason);
     assert_eq!(reason, Some("ended_by_server"));
-    assert_eq!(played.server.listener_counts().refused, 1);
+    assert_eq!(test.server.listener_counts().refused, 1);
 }

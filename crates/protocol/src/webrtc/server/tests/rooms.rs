@@ -20,43 +20,43 @@ fn participant(subscribe: Subscribe, seed: u64) -> Client {
 
 /// Runs four participants: one joins each second, and the first leaves before the others.
 fn run_room(settings: PairSettings, subscribe: Subscribe) -> TestRun {
-    let mut played = TestRun::begin(settings, participant(subscribe, 1), server(&[]));
-    let mut people = vec![CLIENT];
+    let mut test = TestRun::begin(settings, participant(subscribe, 1), server(&[]));
+    let mut clients = vec![CLIENT];
     for seed in 2..=4 {
-        played.pair.run(Duration::from_secs(1));
+        test.pair.run(Duration::from_secs(1));
         let next = participant(subscribe, seed);
-        people.push(played.pair.add_client(Box::new(next)));
+        clients.push(test.pair.add_client(Box::new(next)));
     }
-    played.pair.run(Duration::from_secs(4));
-    for person in people {
-        played.pair.stop(person, Duration::from_secs(2));
-        played.pair.run(Duration::from_secs(2));
-        let outcome = played.pair.outcome(person);
+    test.pair.run(Duration::from_secs(4));
+    for client in clients {
+        test.pair.stop(client, Duration::from_secs(2));
+        test.pair.run(Duration::from_secs(2));
+        let outcome = test.pair.outcome(client);
         assert_eq!(outcome, Some(&Outcome::Stopped), "{subscribe:?}");
     }
-    played
+    test
 }
 
 #[test]
 fn room_participants_receive_all_others_until_they_leave() {
     for (subscribe, peers) in [(Subscribe::Together, 2 * 4), (Subscribe::Each, 4 + 3 * 4)] {
-        let mut played = run_room(settings(1), subscribe);
-        assert_eq!(played.count(m::PEERS_CONNECTED), peers, "{subscribe:?}");
-        assert_eq!(played.count(m::REFUSALS), 0);
-        let served = played.served();
+        let mut test = run_room(settings(1), subscribe);
+        assert_eq!(test.count(m::PEERS_CONNECTED), peers, "{subscribe:?}");
+        assert_eq!(test.count(m::REFUSALS), 0);
+        let served = test.served();
         let sent = served.iter().filter_map(|peer| peer.sent);
         let mut all = SentCounts::default();
         sent.for_each(|sent| all.add(&sent));
         let published = served.iter().filter_map(|peer| peer.received);
-        let came: u64 = published.map(|received| received.received).sum();
-        assert_eq!(came, played.count(m::SENT_PACKETS));
+        let received_by_server: u64 = published.map(|received| received.received).sum();
+        assert_eq!(received_by_server, test.count(m::SENT_PACKETS));
         // Each packet goes to three participants, except those who joined later or left earlier.
         assert!(
-            all.sent > 2 * came && all.sent < 3 * came,
-            "{} of {came}",
+            all.sent > 2 * received_by_server && all.sent < 3 * received_by_server,
+            "{} of {received_by_server}",
             all.sent
         );
-        let received = played.count(rtp::RECEIVED);
+        let received = test.count(rtp::RECEIVED);
         // Packets on their way to a leaving participant are not counted: one frame of each
         // publisher.
         assert!(
@@ -70,12 +70,12 @@ fn room_participants_receive_all_others_until_they_leave() {
             (m::UNAUTHENTIC, 0),
             (m::UNKNOWN_MEDIA, 0),
         ] {
-            assert_eq!(played.count(id), expected, "{id:?} {subscribe:?}");
+            assert_eq!(test.count(id), expected, "{id:?} {subscribe:?}");
         }
-        assert!(played.count(rtp::FRAMES_DELIVERED) > 300);
+        assert!(test.count(rtp::FRAMES_DELIVERED) > 300);
         // All names are free again.
-        assert!(played.server.0.publications().is_empty());
-        assert!(played.server.0.rooms().has_nothing_pending());
+        assert!(test.server.0.publications().is_empty());
+        assert!(test.server.0.rooms().has_nothing_pending());
     }
 }
 
@@ -89,41 +89,39 @@ fn rooms_work_over_a_lossy_network() {
             duplicate: 0.01,
             ..LinkSettings::default()
         };
-        let mut played = run_room(over(seed, link), subscribe);
-        assert!(played.count(rtp::RECEIVED) > 1000, "{seed}");
-        assert_eq!(played.count(m::UNAUTHENTIC), 0);
-        assert!(played.server.0.publications().is_empty());
+        let mut test = run_room(over(seed, link), subscribe);
+        assert!(test.count(rtp::RECEIVED) > 1000, "{seed}");
+        assert_eq!(test.count(m::UNAUTHENTIC), 0);
+        assert!(test.server.0.publications().is_empty());
     }
 }
 
 #[test]
 fn remaining_participant_receives_later_ones() {
     for subscribe in [Subscribe::Together, Subscribe::Each] {
-        let mut played = TestRun::begin(settings(1), participant(subscribe, 1), server(&[]));
+        let mut test = TestRun::begin(settings(1), participant(subscribe, 1), server(&[]));
         let mut received = Vec::new();
         for seed in 2..=4 {
-            let next = played
-                .pair
-                .add_client(Box::new(participant(subscribe, seed)));
-            played.pair.run(Duration::from_secs(4));
-            played.pair.stop(next, Duration::from_secs(2));
+            let next = test.pair.add_client(Box::new(participant(subscribe, seed)));
+            test.pair.run(Duration::from_secs(4));
+            test.pair.stop(next, Duration::from_secs(2));
             // The remaining participant is alone for longer than an idle PeerConnection would last.
-            played.pair.run(Duration::from_secs(9));
-            assert_eq!(played.pair.outcome(next), Some(&Outcome::Stopped));
-            received.push(played.count(rtp::RECEIVED));
+            test.pair.run(Duration::from_secs(9));
+            assert_eq!(test.pair.outcome(next), Some(&Outcome::Stopped));
+            received.push(test.count(rtp::RECEIVED));
         }
-        played.pair.stop(CLIENT, Duration::from_secs(2));
-        played.pair.run(Duration::from_secs(3));
-        assert_eq!(played.pair.outcome(CLIENT), Some(&Outcome::Stopped));
+        test.pair.stop(CLIENT, Duration::from_secs(2));
+        test.pair.run(Duration::from_secs(3));
+        assert_eq!(test.pair.outcome(CLIENT), Some(&Outcome::Stopped));
         // All participants received each other, every time.
         let each = received[0];
         assert!(each > 500 && received[2] > 5 * each / 2, "{received:?}");
-        let people = if subscribe == Subscribe::Together {
+        let peers = if subscribe == Subscribe::Together {
             8
         } else {
             10
         };
-        assert_eq!(played.count(m::PEERS_CONNECTED), people, "{subscribe:?}");
+        assert_eq!(test.count(m::PEERS_CONNECTED), peers, "{subscribe:?}");
     }
 }
 
@@ -131,22 +129,22 @@ fn remaining_participant_receives_later_ones() {
 fn end_of_a_subscriber_is_announced_in_the_room() {
     let server = Server::new(server(&[])).expect("it can be made");
     let now = Time::from_nanos(1_000_000_000);
-    let begun = server.0.create_offerer(now, ([10, 0, 0, 2], 554).into());
-    let begun = begun.expect("there is room");
-    let waiting = PendingPeer {
-        number: begun.number,
+    let negotiating = server.0.create_offerer(now, ([10, 0, 0, 2], 554).into());
+    let negotiating = negotiating.expect("there is room");
+    let pending = PendingPeer {
+        number: negotiating.number,
         name: "room 7".to_owned(),
-        peer: Box::new(begun.peer),
+        peer: Box::new(negotiating.peer),
         role: session::Role::Subscriber {
             feeds: Vec::new(),
             topic: "the room".to_owned(),
         },
     };
-    let number = waiting.number;
-    let mut peer = session::PeerSession::new(now, server.0.clone(), waiting, 0);
+    let number = pending.number;
+    let mut peer = session::PeerSession::new(now, server.0.clone(), pending, 0);
     // A change is pending.
-    let more = vec![crate::webrtc::server::rooms::PlayChange::Stop(1)];
-    server.0.rooms().add_changes(number, more);
+    let changes = vec![crate::webrtc::server::rooms::PlayChange::Stop(1)];
+    server.0.rooms().add_changes(number, changes);
     let mut out = std::collections::VecDeque::new();
     let mut cx = Context {
         now,
@@ -157,8 +155,8 @@ fn end_of_a_subscriber_is_announced_in_the_room() {
         outbox: &mut Outbox::default(),
     };
     peer.handle(&mut cx, Input::Stop { until: now });
-    let said =
+    let is_announced =
         |output: &Output| matches!(output, Output::Publish { topic, .. } if topic == "the room");
-    assert_eq!(out.iter().filter(|output| said(output)).count(), 1);
+    assert_eq!(out.iter().filter(|output| is_announced(output)).count(), 1);
     assert!(server.0.rooms().has_nothing_pending());
 }

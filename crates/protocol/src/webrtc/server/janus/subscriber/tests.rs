@@ -15,7 +15,7 @@ use crate::webrtc::server::{CATALOGUE, Server, ServerConfig};
 const NOW: Time = Time::from_nanos(1_000_000_000);
 
 /// Publication of a video track by a participant over PeerConnection `number`.
-fn feed(person: u64, number: u64) -> BTreeMap<u64, Arc<Publication>> {
+fn feed(participant: u64, number: u64) -> BTreeMap<u64, Arc<Publication>> {
     let track = Track {
         kind: MediaKind::Video,
         codec: Codec::new(100, "H264", 90_000),
@@ -27,7 +27,7 @@ fn feed(person: u64, number: u64) -> BTreeMap<u64, Arc<Publication>> {
         stream_index: 0,
         tracks: vec![track],
     };
-    BTreeMap::from([(person, Arc::new(publication))])
+    BTreeMap::from([(participant, Arc::new(publication))])
 }
 
 /// Answer of a client that accepts everything.
@@ -41,7 +41,7 @@ fn answer(offer: &str) -> String {
     offer.answer(&config, &peer.local_transport()).to_string()
 }
 
-fn answered(attending: &mut Subscriber, sdp: Option<&str>) -> Result<(), u64> {
+fn answered(subscriber: &mut Subscriber, sdp: Option<&str>) -> Result<(), u64> {
     let mut cx = Context {
         now: NOW,
         recorder: &mut Recorder::new(CATALOGUE),
@@ -50,28 +50,28 @@ fn answered(attending: &mut Subscriber, sdp: Option<&str>) -> Result<(), u64> {
         out: &mut VecDeque::new(),
         outbox: &mut Outbox::default(),
     };
-    attending
+    subscriber
         .handle_answer(&mut cx, sdp)
         .map_err(|(code, _)| code)
 }
 
 fn subscribe(
-    attending: &mut Subscriber,
+    subscriber: &mut Subscriber,
     feeds: &BTreeMap<u64, Arc<Publication>>,
     streams: &Value,
 ) -> Result<(), u64> {
-    let wanted = attending.select_tracks(feeds, streams);
-    attending.subscribe(wanted.map_err(|(code, _)| code)?);
+    let wanted = subscriber.select_tracks(feeds, streams);
+    subscriber.subscribe(wanted.map_err(|(code, _)| code)?);
     Ok(())
 }
 
 /// Publishers of the streams to be played, in the order of their negotiation.
-fn plays(attending: &Subscriber) -> Vec<u64> {
-    let mut registry = attending.shared.registry();
+fn plays(subscriber: &Subscriber) -> Vec<u64> {
+    let mut registry = subscriber.shared.registry();
     let Some(PendingPeer {
         role: Role::Subscriber { feeds, .. },
         ..
-    }) = registry.pending(&attending.id)
+    }) = registry.pending(&subscriber.id)
     else {
         panic!("it has not begun");
     };
@@ -83,70 +83,78 @@ fn plays(attending: &Subscriber) -> Vec<u64> {
 fn publisher_joining_during_an_offer_is_in_the_next_one() {
     let server = Server::new(ServerConfig::default()).expect("it can be made");
     let shared = server.0.clone();
-    let begun = shared.create_offerer(NOW, ([127, 0, 0, 1], 8889).into());
-    let begun = begun.expect("there is room");
-    let mut attending = Subscriber::new(shared, (JanusId::Number(7), String::new()), begun);
-    let wants = |person: u64| json!([{"feed": person}]);
+    let negotiating = shared.create_offerer(NOW, ([127, 0, 0, 1], 8889).into());
+    let negotiating = negotiating.expect("there is room");
+    let mut subscriber = Subscriber::new(shared, (JanusId::Number(7), String::new()), negotiating);
+    let wants = |participant: u64| json!([{"feed": participant}]);
     let first = feed(1, 10);
     let both = json!([{"feed": 1}, {"feed": 2}]);
-    let refused = subscribe(&mut attending, &first, &both);
+    let refused = subscribe(&mut subscriber, &first, &both);
     assert_eq!(refused, Err(code::NO_SUCH_FEED));
-    assert!(attending.sections.is_empty() && attending.next_offer().is_none());
-    assert_eq!(subscribe(&mut attending, &first, &wants(1)), Ok(()));
-    let (offer, _) = attending.create_offer();
+    assert!(subscriber.sections.is_empty() && subscriber.next_offer().is_none());
+    assert_eq!(subscribe(&mut subscriber, &first, &wants(1)), Ok(()));
+    let (offer, _) = subscriber.create_offer();
     // An invalid answer changes nothing.
-    assert_eq!(answered(&mut attending, None), Err(code::INVALID_SDP));
+    assert_eq!(answered(&mut subscriber, None), Err(code::INVALID_SDP));
     let wrong = answer(&offer).replace("a=ice-pwd", "a=nice-pwd");
     assert_eq!(
-        answered(&mut attending, Some(&wrong)),
+        answered(&mut subscriber, Some(&wrong)),
         Err(code::INVALID_SDP)
     );
-    assert_eq!(answered(&mut attending, Some(&answer(&offer))), Ok(()));
-    assert_eq!(plays(&attending), [10]);
+    assert_eq!(answered(&mut subscriber, Some(&answer(&offer))), Ok(()));
+    assert_eq!(plays(&subscriber), [10]);
     // The first publisher leaves, and another one joins before the subscriber has answered.
-    attending.unsubscribe_departed(&BTreeMap::new());
-    let (offer, _) = attending.next_offer().expect("something has changed");
+    subscriber.unsubscribe_departed(&BTreeMap::new());
+    let (offer, _) = subscriber.next_offer().expect("something has changed");
     assert!(offer.contains("a=inactive"), "{offer}");
-    assert_eq!(subscribe(&mut attending, &feed(2, 11), &wants(2)), Ok(()));
-    assert!(attending.next_offer().is_none() && attending.is_offer_pending());
-    assert_eq!(answered(&mut attending, Some(&answer(&offer))), Ok(()));
-    assert_eq!(plays(&attending), [10]);
-    let (offer, streams) = attending.next_offer().expect("it was not offered yet");
+    assert_eq!(subscribe(&mut subscriber, &feed(2, 11), &wants(2)), Ok(()));
+    assert!(subscriber.next_offer().is_none() && subscriber.is_offer_pending());
+    assert_eq!(answered(&mut subscriber, Some(&answer(&offer))), Ok(()));
+    assert_eq!(plays(&subscriber), [10]);
+    let (offer, streams) = subscriber.next_offer().expect("it was not offered yet");
     assert_eq!(streams[0]["feed_id"], 2);
-    assert_eq!(answered(&mut attending, Some(&answer(&offer))), Ok(()));
-    assert_eq!(plays(&attending), [10, 11]);
+    assert_eq!(answered(&mut subscriber, Some(&answer(&offer))), Ok(()));
+    assert_eq!(plays(&subscriber), [10, 11]);
     // The new track reuses the section of the first one, and there is nothing more to offer.
-    assert!(attending.sections.len() == 1 && attending.next_offer().is_none());
+    assert!(subscriber.sections.len() == 1 && subscriber.next_offer().is_none());
 }
 
 #[test]
 fn ended_subscriber_leaves_no_pending_state() {
     let server = Server::new(ServerConfig::default()).expect("it can be made");
     let shared = server.0.clone();
-    let begun = shared.create_offerer(NOW, ([127, 0, 0, 1], 8889).into());
-    let begun = begun.expect("there is room");
-    let mut attending = Subscriber::new(shared.clone(), (JanusId::Number(7), String::new()), begun);
+    let negotiating = shared.create_offerer(NOW, ([127, 0, 0, 1], 8889).into());
+    let negotiating = negotiating.expect("there is room");
+    let mut subscriber = Subscriber::new(
+        shared.clone(),
+        (JanusId::Number(7), String::new()),
+        negotiating,
+    );
     assert_eq!(
-        subscribe(&mut attending, &feed(1, 10), &json!([{"feed": 1}])),
+        subscribe(&mut subscriber, &feed(1, 10), &json!([{"feed": 1}])),
         Ok(())
     );
-    let (offer, _) = attending.create_offer();
-    let gone = shared.registry().remove(attending.id());
+    let (offer, _) = subscriber.create_offer();
+    let gone = shared.registry().remove(subscriber.id());
     assert!(gone.is_some());
     assert_eq!(
-        answered(&mut attending, Some(&answer(&offer))),
+        answered(&mut subscriber, Some(&answer(&offer))),
         Err(code::UNKNOWN)
     );
-    let number = attending.number;
+    let number = subscriber.number;
     assert!(shared.rooms().take_changes(number).is_empty());
     assert!(shared.rooms().take_answer(number).is_none());
     // A PeerConnection that never started leaves nothing behind either.
-    let begun = shared.create_offerer(NOW, ([127, 0, 0, 1], 8889).into());
-    let begun = begun.expect("there is room");
-    let attending = Subscriber::new(shared.clone(), (JanusId::Number(7), String::new()), begun);
+    let negotiating = shared.create_offerer(NOW, ([127, 0, 0, 1], 8889).into());
+    let negotiating = negotiating.expect("there is room");
+    let subscriber = Subscriber::new(
+        shared.clone(),
+        (JanusId::Number(7), String::new()),
+        negotiating,
+    );
     shared
         .rooms()
-        .add_changes(attending.number, vec![PlayChange::Stop(1)]);
+        .add_changes(subscriber.number, vec![PlayChange::Stop(1)]);
     shared.purge_expired(NOW + CONNECTED_LATER);
     assert!(shared.rooms().has_nothing_pending());
 }

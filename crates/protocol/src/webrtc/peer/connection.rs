@@ -74,7 +74,6 @@ pub struct Peer {
     /// Source of the last DTLS datagram: the destination of DTLS while no pair is nominated.
     dtls_source: Option<SocketAddr>,
     connect_deadline: Option<Time>,
-    /// Deadline of an ICE restart.
     restart_deadline: Option<Time>,
     /// Remainder of the DTLS state of a server after the handshake.
     last_flight: Option<Box<LastFlight>>,
@@ -98,16 +97,16 @@ impl Peer {
         Peer::new(now, config, false)
     }
 
-    fn new(now: Time, config: &PeerConfig, offers: bool) -> Peer {
+    fn new(now: Time, config: &PeerConfig, is_offerer: bool) -> Peer {
         let mut random = Pcg64::seed_from_u64(config.seed);
         let dtls_seed = random.next_u64();
         let settings = IceSettings {
             lite: config.ice_lite,
-            controlling: offers,
+            controlling: is_offerer,
         };
         Peer {
             config: config.clone(),
-            is_offerer: offers,
+            is_offerer,
             state: PeerState::New,
             ice: Ice::new(now, settings, random),
             remote: None,
@@ -526,8 +525,8 @@ impl Peer {
     /// Retransmits the last DTLS flight if a datagram requests it.
     fn send_last_flight(&mut self, to: SocketAddr, bytes: &[u8]) {
         let last = self.last_flight.as_mut();
-        let again = last.map(|last| last.retransmit_for(bytes).to_vec());
-        for datagram in again.into_iter().flatten() {
+        let datagrams = last.map(|last| last.retransmit_for(bytes).to_vec());
+        for datagram in datagrams.into_iter().flatten() {
             self.queue_datagram(to, datagram);
         }
     }
@@ -551,11 +550,11 @@ impl Peer {
     }
 
     fn start_dtls(&mut self, now: Time) {
-        let Some(client) = self.is_dtls_client else {
+        let Some(is_client) = self.is_dtls_client else {
             return;
         };
         let settings = DtlsSettings {
-            is_client: client,
+            is_client,
             first_retransmission: self.config.dtls_first_retransmission,
             timeout: self.config.connect_timeout,
             seed: self.dtls_seed,
@@ -596,7 +595,7 @@ impl Peer {
         while let Some((to, bytes)) = self.ice.poll_transmit() {
             self.queue_datagram(to, bytes);
         }
-        let way = self.nominated_remote.or(self.dtls_source);
+        let destination = self.nominated_remote.or(self.dtls_source);
         let mut flight = Vec::new();
         while let Some(dtls) = &mut self.dtls {
             let is_last = dtls.is_last_server_flight();
@@ -604,7 +603,7 @@ impl Peer {
                 if is_last {
                     flight.push(bytes.clone());
                 }
-                if let Some(to) = way {
+                if let Some(to) = destination {
                     self.queue_datagram(to, bytes);
                 }
             } else if let Some(event) = dtls.poll_event() {
@@ -617,14 +616,14 @@ impl Peer {
             return;
         }
         let dtls = self.dtls.as_ref().and_then(|dtls| dtls.deadline());
-        let others = [
+        let deadlines = [
             self.ice.deadline(),
             dtls,
             self.connect_deadline,
             self.restart_deadline,
             self.last_flight.as_ref().map(|last| last.expires_at),
         ];
-        self.deadline = others.into_iter().flatten().min();
+        self.deadline = deadlines.into_iter().flatten().min();
     }
 
     fn nominate(&mut self, now: Time, remote: SocketAddr) {
@@ -646,9 +645,9 @@ impl Peer {
     fn dtls_event(&mut self, now: Time, event: DtlsEvent, flight: &mut Vec<Vec<u8>>) {
         match event {
             DtlsEvent::Certificate(certificate) => {
-                let mut named = self.remote.iter().flat_map(|remote| &remote.fingerprints);
+                let mut fingerprints = self.remote.iter().flat_map(|remote| &remote.fingerprints);
                 self.certificate_matches =
-                    named.any(|fingerprint| fingerprint.matches(&certificate));
+                    fingerprints.any(|fingerprint| fingerprint.matches(&certificate));
                 if !self.certificate_matches {
                     self.fail(PeerFailure::FingerprintMismatch);
                 }

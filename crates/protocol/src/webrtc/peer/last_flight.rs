@@ -27,11 +27,11 @@ pub(super) struct LastFlight {
 }
 
 impl LastFlight {
-    pub(super) fn new(datagrams: Vec<Vec<u8>>, until: Time) -> LastFlight {
+    pub(super) fn new(datagrams: Vec<Vec<u8>>, expires_at: Time) -> LastFlight {
         LastFlight {
             datagrams: datagrams.into(),
             retransmissions: 0,
-            expires_at: until,
+            expires_at,
         }
     }
 
@@ -87,12 +87,12 @@ mod tests {
     #[test]
     fn only_a_finished_message_is_answered() {
         let finished = record(22, 1, 40);
-        let ends = [
+        let answered = [
             finished.clone(),
             // Preceded by other messages and the change of cipher.
             [record(22, 0, 500), record(20, 0, 1), finished].concat(),
         ];
-        for datagram in &ends {
+        for datagram in &answered {
             assert_eq!(last().retransmit_for(datagram).len(), 2);
         }
         for datagram in [

@@ -110,7 +110,7 @@ fn peers_connect_over_a_lossy_reordering_network() {
     let mut times = Vec::new();
     for seed in 0..200 {
         let part = |modulus: u64| (seed % modulus) as f64 / modulus as f64;
-        let wrongs = Impairments {
+        let impairments = Impairments {
             loss_rate: 0.25 * part(7),
             duplication_rate: 0.2 * part(5),
             delay: Duration::from_millis(1 + seed % 60),
@@ -119,7 +119,7 @@ fn peers_connect_over_a_lossy_reordering_network() {
         let mut configs = [0, 1].map(|side| config(side, seed));
         configs[1].answer_setup = [Setup::Active, Setup::Passive][(seed % 2) as usize];
         configs[1].ice_lite = seed % 11 == 0;
-        let mut pair = Pair::new(configs, wrongs, seed);
+        let mut pair = Pair::new(configs, impairments, seed);
         pair.negotiate(seed % 3 == 0);
         let took = pair.connect(Duration::from_secs(15));
         let took = took.unwrap_or_else(|| panic!("case {seed}: {:?}", pair.events));
@@ -195,16 +195,16 @@ fn last_flight_is_dropped_when_no_longer_needed() {
     // Header of a handshake record in epoch 1, followed by its contents.
     let mut finished = vec![22, 0xfe, 0xfd, 0, 1, 0, 0, 0, 0, 0, 0, 0, 40];
     finished.resize(53, 7);
-    for is_heard in [true, false] {
+    for sends_rtcp in [true, false] {
         let mut pair = Pair::new([0, 1].map(|side| config(side, 8)), NO_IMPAIRMENTS, 8);
         pair.negotiate(false);
         pair.connect(Duration::from_secs(5)).expect("they connect");
-        let asks = |pair: &mut Pair| {
+        let is_retransmitted = |pair: &mut Pair| {
             let now = pair.now;
             let received = pair.peers[0].handle_datagram(now, address(1), &finished);
             matches!(received, Received::Handled)
         };
-        assert!(asks(&mut pair));
+        assert!(is_retransmitted(&mut pair));
         // The datagrams before it in a flight of several datagrams are expected too.
         let now = pair.now;
         let hello = [22, 0xfe, 0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -214,7 +214,7 @@ fn last_flight_is_dropped_when_no_longer_needed() {
             assert!(matches!(received, Received::Handled));
         }
         assert_eq!(pair.peers[0].counts().dtls_unexpected, 0);
-        let silence = match is_heard {
+        let silence = match sends_rtcp {
             true => {
                 assert!(pair.peers[1].send_rtcp(&REPORT));
                 Duration::from_millis(100)
@@ -222,9 +222,9 @@ fn last_flight_is_dropped_when_no_longer_needed() {
             false => Duration::from_secs(25),
         };
         pair.run_for(silence);
-        assert_eq!(asks(&mut pair), !is_heard);
+        assert_eq!(is_retransmitted(&mut pair), !sends_rtcp);
         pair.run_for(Duration::from_secs(10));
-        assert!(!asks(&mut pair));
+        assert!(!is_retransmitted(&mut pair));
     }
 }
 

@@ -75,11 +75,11 @@ fn a_long_user_fragment_is_used_or_refused() {
 
 #[test]
 fn check_names_its_addressee_and_proves_the_password() {
-    fn addressed_to(bytes: &[u8]) -> Option<&str> {
+    fn receiver_ufrag(bytes: &[u8]) -> Option<&str> {
         IceCheck::parse(bytes).map(|check| check.receiver_ufrag())
     }
-    assert_eq!(addressed_to(&forged_check("here:there")), Some("here"));
-    assert_eq!(addressed_to(&forged_check("nowhere")), None);
+    assert_eq!(receiver_ufrag(&forged_check("here:there")), Some("here"));
+    assert_eq!(receiver_ufrag(&forged_check("nowhere")), None);
     for bytes in [
         &[][..],
         &[0],
@@ -87,7 +87,7 @@ fn check_names_its_addressee_and_proves_the_password() {
         &[22, 1, 2],
         &forged_check("a:b")[..30],
     ] {
-        assert_eq!(addressed_to(bytes), None);
+        assert_eq!(receiver_ufrag(bytes), None);
     }
     let mut pair = Pair::new([0, 1].map(|side| config(side, 1)), NO_IMPAIRMENTS, 1);
     let ufrag = pair.peers[1].local_transport().ufrag;
@@ -96,7 +96,7 @@ fn check_names_its_addressee_and_proves_the_password() {
     assert_eq!(pair.peers[0].set_remote(now, &transport), Ok(()));
     let mut check = Vec::new();
     pair.peers[0].poll_transmit(&mut check).expect("it checks");
-    assert_eq!(addressed_to(&check), Some(&ufrag[..]));
+    assert_eq!(receiver_ufrag(&check), Some(&ufrag[..]));
     let check = IceCheck::parse(&check).expect("it is one");
     assert!(check.is_authentic(&transport.pwd) && !check.is_authentic(&ufrag));
     let forged = forged_check(&format!("{ufrag}:there"));
@@ -299,7 +299,7 @@ fn rtcp_before_keys_is_dropped() {
 #[test]
 fn unusable_descriptions_are_refused() {
     let answerer = Peer::answerer(NOW, &config(1, 6));
-    let fine = answerer.local_transport();
+    let valid = answerer.local_transport();
     for (change, failure) in [
         (0, PeerFailure::BadIceCredentials),
         (1, PeerFailure::BadIceCredentials),
@@ -307,7 +307,7 @@ fn unusable_descriptions_are_refused() {
         (3, PeerFailure::UnusableFingerprint),
         (4, PeerFailure::BadSetup),
     ] {
-        let mut transport = fine.clone();
+        let mut transport = valid.clone();
         match change {
             0 => transport.ufrag = "a b c d".to_owned(),
             1 => transport.pwd = "short".to_owned(),

@@ -62,14 +62,14 @@ pub(super) fn config(side: usize, seed: u64) -> PeerConfig {
 }
 
 impl Pair {
-    pub(super) fn new(configs: [PeerConfig; 2], wrongs: Impairments, seed: u64) -> Pair {
-        Pair::at([address(0), address(1)], configs, wrongs, seed)
+    pub(super) fn new(configs: [PeerConfig; 2], impairments: Impairments, seed: u64) -> Pair {
+        Pair::at([address(0), address(1)], configs, impairments, seed)
     }
 
     pub(super) fn at(
         addresses: [SocketAddr; 2],
         configs: [PeerConfig; 2],
-        wrongs: Impairments,
+        impairments: Impairments,
         seed: u64,
     ) -> Pair {
         let now = Time::from_nanos(1_000_000_000);
@@ -84,7 +84,7 @@ impl Pair {
             now,
             peers,
             addresses,
-            impairments: wrongs,
+            impairments,
             events: [Vec::new(), Vec::new()],
             rtcp: [Vec::new(), Vec::new()],
             sent: [0; 2],

@@ -52,8 +52,8 @@ impl IgnoredCandidates {
 }
 
 impl RemoteCandidates {
-    /// Address of a candidate, or `None` if it is not to be checked. `locals` are this side's
-    /// addresses.
+    /// Adds a candidate. Returns its address, or `None` if it is not to be checked. `locals` are
+    /// this side's addresses.
     pub(super) fn add(
         &mut self,
         candidate: &Candidate,
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn multicast_and_host_services_are_never_checked() {
         let lan = ["192.0.2.1:4000".parse().expect("an address")];
-        for (address, taken) in [
+        for (address, is_checked) in [
             ("192.0.2.9", true),
             ("10.0.0.1", true),
             ("169.254.1.1", true),
@@ -186,39 +186,39 @@ mod tests {
             ("fd00:ec2::254", false),
         ] {
             let found = RemoteCandidates::default().add(&udp(address), &lan);
-            assert_eq!(found.is_some(), taken, "{address}");
+            assert_eq!(found.is_some(), is_checked, "{address}");
         }
     }
 
     #[test]
     fn loopback_is_checked_from_loopback() {
-        for (local, address, found) in [
+        for (local, address, expected) in [
             ("127.0.0.1:4000", "127.0.0.1", "127.0.0.1:5000"),
             ("127.0.0.1:4000", "LocalHost", "127.0.0.1:5000"),
             ("[::1]:4000", "localhost", "[::1]:5000"),
         ] {
             let locals = [local.parse().expect("an address")];
-            let taken = RemoteCandidates::default().add(&udp(address), &locals);
-            assert_eq!(taken, Some(found.parse().expect("an address")));
+            let checked = RemoteCandidates::default().add(&udp(address), &locals);
+            assert_eq!(checked, Some(expected.parse().expect("an address")));
         }
     }
 
     #[test]
     fn candidates_are_bounded_per_address_and_in_total() {
         let mut remotes = RemoteCandidates::default();
-        let mut taken = 0;
+        let mut checked = 0;
         for host in 1..=9 {
             for port in 1..=100 {
                 let one = candidate(&format!("1 1 udp 5 192.0.2.{host} {port} typ host"));
-                taken += usize::from(remotes.add(&one, &[]).is_some());
+                checked += usize::from(remotes.add(&one, &[]).is_some());
             }
-            assert_eq!(taken, (host * PER_ADDRESS_MAX).min(REMOTE_CANDIDATES_MAX));
+            assert_eq!(checked, (host * PER_ADDRESS_MAX).min(REMOTE_CANDIDATES_MAX));
         }
     }
 
     #[test]
     fn reasons_list_the_unusable_candidates() {
-        for (given, said) in [
+        for (given, expected) in [
             (&[][..], "the server gave no candidates"),
             (
                 &["1 1 tcp 5 192.0.2.1 9 typ host tcptype passive"][..],
@@ -244,7 +244,7 @@ mod tests {
                 assert_eq!(remotes.add(&candidate(text), &[]), None);
             }
             let why = remotes.reason_for_none().expect("none is checked");
-            assert!(why.contains(said), "{why}");
+            assert!(why.contains(expected), "{why}");
         }
         let mut remotes = RemoteCandidates::default();
         remotes.add(&udp("192.0.2.1"), &[]);

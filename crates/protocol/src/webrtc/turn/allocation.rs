@@ -185,8 +185,8 @@ impl Allocation {
 
     /// Reason of the last refused permission, if no permission is granted.
     pub fn refusal(&self) -> Option<&str> {
-        let any = self.permissions.iter().any(|own| own.granted);
-        self.refusal.as_deref().filter(|_| !any)
+        let is_permitted = self.permissions.iter().any(|own| own.granted);
+        self.refusal.as_deref().filter(|_| !is_permitted)
     }
 
     /// Number of dropped messages.
@@ -279,8 +279,8 @@ impl Allocation {
     /// refused.
     fn hold(&mut self, to: SocketAddr, bytes: &[u8]) {
         let mut requests = self.requests.iter();
-        let asked = requests.any(|own| own.purpose == Purpose::CreatePermission(to.ip()));
-        if asked && self.held.len() < HELD_MAX {
+        let is_requested = requests.any(|own| own.purpose == Purpose::CreatePermission(to.ip()));
+        if is_requested && self.held.len() < HELD_MAX {
             self.held.push_back((to, bytes.to_vec()));
         }
     }
@@ -364,7 +364,7 @@ impl Allocation {
                 false => TurnReceived::Dropped,
             };
         };
-        let signed = self.requests[at].authenticated;
+        let is_authenticated = self.requests[at].authenticated;
         let error = match message.class {
             Class::Error => match message.error() {
                 Some(error) => Some(error),
@@ -374,7 +374,7 @@ impl Allocation {
         };
         // A demand for credentials (401) or for another nonce (438) needs no authentication (RFC
         // 8489, 9.2.5).
-        let needs_proof = signed && !matches!(error, Some((401 | 438, _)));
+        let needs_proof = is_authenticated && !matches!(error, Some((401 | 438, _)));
         let proven = self.key.is_some_and(|key| message.is_authentic(&key));
         // A server that accepts an unauthenticated request has no key either.
         if needs_proof && !proven {
@@ -463,8 +463,11 @@ impl Allocation {
             self.is_ended = true;
             return;
         }
-        let asks = (code == 401 && !request.authenticated) || code == 438;
-        if asks && request.nonce_retries < NONCE_RETRIES_MAX && self.store_challenge(message) {
+        let is_challenge = (code == 401 && !request.authenticated) || code == 438;
+        if is_challenge
+            && request.nonce_retries < NONCE_RETRIES_MAX
+            && self.store_challenge(message)
+        {
             return self.send_request(now, request.purpose, request.nonce_retries + 1);
         }
         let text = format!("{}: {code} {reason}", request.purpose.method().name());
@@ -548,10 +551,10 @@ impl Allocation {
         transaction
     }
 
-    fn send_request(&mut self, now: Time, purpose: Purpose, stale: u32) {
+    fn send_request(&mut self, now: Time, purpose: Purpose, nonce_retries: u32) {
         let (transaction, bytes) = self.write_request(purpose);
         self.out.push_back(bytes.clone());
-        let wait = match self.settings.reliable {
+        let interval = match self.settings.reliable {
             true => self.settings.timeout,
             false => RETRANSMISSION_INITIAL,
         };
@@ -560,9 +563,9 @@ impl Allocation {
             transaction,
             bytes,
             authenticated: self.key.is_some(),
-            nonce_retries: stale,
-            retransmit_at: now + wait,
-            retransmit_interval: wait,
+            nonce_retries,
+            retransmit_at: now + interval,
+            retransmit_interval: interval,
             deadline: now + self.settings.timeout,
         });
     }
@@ -605,8 +608,8 @@ impl Allocation {
             return;
         }
         self.held.clear();
-        let asked = |own: &Request| own.purpose == Purpose::Allocate;
-        self.requests.retain(asked);
+        let is_allocate = |own: &Request| own.purpose == Purpose::Allocate;
+        self.requests.retain(is_allocate);
         if self.relayed.is_some() {
             self.send_request(now, Purpose::Release, 0);
         }
@@ -645,8 +648,8 @@ impl Allocation {
         if self.is_ended {
             return;
         }
-        let over = |own: &Request| own.deadline <= now;
-        while let Some(at) = self.requests.iter().position(over) {
+        let is_overdue = |own: &Request| own.deadline <= now;
+        while let Some(at) = self.requests.iter().position(is_overdue) {
             let purpose = self.requests.swap_remove(at).purpose;
             let text = format!("{}: no answer in time", purpose.method().name());
             self.request_failed(now, purpose, TurnFailure::TimedOut(text));
@@ -674,11 +677,11 @@ impl Allocation {
 
     /// Renews channels, and permissions that are used and not renewed by a channel.
     fn renew(&mut self, now: Time) {
-        let mut wanted = Vec::new();
+        let mut renewals = Vec::new();
         for channel in &mut self.channels {
             if channel.renew_at <= now {
                 channel.renew_at = Time::NEVER;
-                wanted.push(Purpose::BindChannel(channel.peer, channel.number));
+                renewals.push(Purpose::BindChannel(channel.peer, channel.number));
             }
         }
         let (channels, requests) = (&self.channels, &self.requests);
@@ -689,17 +692,18 @@ impl Allocation {
             let by_channel = channels.iter().any(|channel| channel.peer.ip() == own.ip);
             let renew = Purpose::CreatePermission(own.ip);
             if own.renew_at <= now && own.used && !by_channel {
-                wanted.push(renew);
+                renewals.push(renew);
             }
             own.renew_at = Time::NEVER;
-            let asked = wanted.contains(&renew) || requests.iter().any(|own| own.purpose == renew);
-            if by_channel || asked {
+            let is_requested =
+                renewals.contains(&renew) || requests.iter().any(|own| own.purpose == renew);
+            if by_channel || is_requested {
                 own.ends_at = Time::NEVER;
             }
             // Peers may send until the server drops the permission.
             own.ends_at > now
         });
-        for purpose in wanted {
+        for purpose in renewals {
             self.send_request(now, purpose, 0);
         }
     }

@@ -256,11 +256,11 @@ impl<'a> Writer<'a> {
 
     /// Appends an attribute. A value that exceeds the maximum length of a message is truncated.
     pub(super) fn attribute(self, number: u16, value: &[u8]) -> Writer<'a> {
-        let room = usize::from(u16::MAX) & !3;
-        let room = room.saturating_sub(
+        let available = usize::from(u16::MAX) & !3;
+        let available = available.saturating_sub(
             self.out.len() - self.begin + ATTRIBUTE_HEADER_LENGTH + INTEGRITY_LENGTH,
         );
-        let value = &value[..value.len().min(room)];
+        let value = &value[..value.len().min(available)];
         self.out.extend_from_slice(&number.to_be_bytes());
         self.out
             .extend_from_slice(&(value.len() as u16).to_be_bytes());

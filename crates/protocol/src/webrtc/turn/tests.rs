@@ -41,7 +41,7 @@ struct Misbehaviour {
     forges: bool,
     lifetime: Option<u32>,
     /// Relayed address that the response contains.
-    tells: Option<SocketAddr>,
+    relayed_address: Option<SocketAddr>,
 }
 
 /// TURN server of one client.
@@ -49,7 +49,7 @@ struct Server {
     misbehaviour: Misbehaviour,
     key: [u8; 16],
     nonce: u32,
-    asked: u32,
+    requests: u32,
     allocated: bool,
     permitted: BTreeSet<IpAddr>,
     channels: BTreeMap<u16, SocketAddr>,
@@ -59,7 +59,7 @@ struct Server {
     closed: bool,
     by_channel: u64,
     indicated: u64,
-    asked_again: u64,
+    retransmitted_requests: u64,
 }
 
 enum ServerOutput {
@@ -69,12 +69,12 @@ enum ServerOutput {
 }
 
 impl Server {
-    fn new(wrongs: Misbehaviour) -> Server {
+    fn new(misbehaviour: Misbehaviour) -> Server {
         Server {
-            misbehaviour: wrongs,
+            misbehaviour,
             key: Md5::digest(b"me:here:secret").into(),
             nonce: 0,
-            asked: 0,
+            requests: 0,
             allocated: false,
             permitted: BTreeSet::new(),
             channels: BTreeMap::new(),
@@ -83,7 +83,7 @@ impl Server {
             closed: false,
             by_channel: 0,
             indicated: 0,
-            asked_again: 0,
+            retransmitted_requests: 0,
         }
     }
 
@@ -109,7 +109,7 @@ impl Server {
         }
         // A retransmitted request gets the same answer (RFC 8489, 6.3.1).
         if let Some(answer) = self.transactions.get(&message.transaction) {
-            self.asked_again += 1;
+            self.retransmitted_requests += 1;
             return ServerOutput::Client(answer.clone());
         }
         if self.misbehaviour.ignores == Some(method) {
@@ -133,11 +133,11 @@ impl Server {
                 .attribute(attribute::NONCE, format!("n{nonce}").as_bytes())
                 .finish(key);
         };
-        self.asked += 1;
+        self.requests += 1;
         if self
             .misbehaviour
             .nonce_after
-            .is_some_and(|every| self.asked.is_multiple_of(every))
+            .is_some_and(|every| self.requests.is_multiple_of(every))
         {
             self.nonce += 1;
         }
@@ -167,9 +167,9 @@ impl Server {
         match method {
             Method::Allocate => {
                 self.allocated = true;
-                let told = self.misbehaviour.tells.unwrap_or(relayed());
+                let address = self.misbehaviour.relayed_address.unwrap_or(relayed());
                 writer = writer
-                    .address(attribute::XOR_RELAYED_ADDRESS, told)
+                    .address(attribute::XOR_RELAYED_ADDRESS, address)
                     .number(attribute::LIFETIME, lifetime);
             }
             Method::Refresh => {
@@ -229,12 +229,12 @@ struct Trio {
     now: Time,
     /// Delay of each datagram.
     delay: Duration,
-    lose: f64,
+    loss_rate: f64,
     client: Option<Peer>,
     allocation: Allocation,
     server: Server,
     peer: Peer,
-    on_its_way: BTreeMap<(Time, u64), InFlight>,
+    in_flight: BTreeMap<(Time, u64), InFlight>,
     number: u64,
     random: Pcg64,
     events: Vec<TurnEvent>,
@@ -253,11 +253,11 @@ fn settings(password: &str) -> TurnSettings {
 }
 
 impl Trio {
-    fn new(seed: u64, lose: f64, wrongs: Misbehaviour) -> Trio {
-        Trio::with(seed, lose, wrongs, "secret")
+    fn new(seed: u64, loss_rate: f64, misbehaviour: Misbehaviour) -> Trio {
+        Trio::with(seed, loss_rate, misbehaviour, "secret")
     }
 
-    fn with(seed: u64, lose: f64, wrongs: Misbehaviour, password: &str) -> Trio {
+    fn with(seed: u64, loss_rate: f64, misbehaviour: Misbehaviour, password: &str) -> Trio {
         let now = Time::from_nanos(1_000_000_000);
         let mut peer = Peer::answerer(now, &PeerConfig::new(CERTIFICATE.clone(), 2 * seed));
         assert!(peer.add_local_candidate(now, other()));
@@ -265,12 +265,12 @@ impl Trio {
         Trio {
             now,
             delay: DELAY,
-            lose,
+            loss_rate,
             client: None,
             allocation: Allocation::new(now, settings(password), seed),
-            server: Server::new(wrongs),
+            server: Server::new(misbehaviour),
             peer,
-            on_its_way: BTreeMap::new(),
+            in_flight: BTreeMap::new(),
             number: 0,
             random,
             events: Vec::new(),
@@ -279,13 +279,13 @@ impl Trio {
         }
     }
 
-    fn put(&mut self, what: InFlight) {
+    fn inject(&mut self, what: InFlight) {
         let lossy = matches!(what, InFlight::ToServer(_) | InFlight::ToClient(_));
-        if lossy && self.random.random_bool(self.lose) {
+        if lossy && self.random.random_bool(self.loss_rate) {
             return;
         }
         self.number += 1;
-        self.on_its_way
+        self.in_flight
             .insert((self.now + self.delay, self.number), what);
     }
 
@@ -300,9 +300,9 @@ impl Trio {
                     bytes.clear();
                     if !out.is_empty() {
                         self.number += 1;
-                        if !self.random.random_bool(self.lose) {
+                        if !self.random.random_bool(self.loss_rate) {
                             let at = (self.now + self.delay, self.number);
-                            self.on_its_way.insert(at, InFlight::ToServer(out));
+                            self.in_flight.insert(at, InFlight::ToServer(out));
                         }
                     }
                 }
@@ -314,7 +314,7 @@ impl Trio {
                 }
             }
             while self.allocation.poll_transmit(&mut out) {
-                self.put(InFlight::ToServer(std::mem::take(&mut out)));
+                self.inject(InFlight::ToServer(std::mem::take(&mut out)));
             }
             let Some(event) = self.allocation.poll_event() else {
                 break;
@@ -327,7 +327,7 @@ impl Trio {
         let mut bytes = Vec::new();
         while let Some(to) = self.peer.poll_transmit(&mut bytes) {
             if to == relayed() {
-                self.put(InFlight::FromPeer(other(), std::mem::take(&mut bytes)));
+                self.inject(InFlight::FromPeer(other(), std::mem::take(&mut bytes)));
             }
             bytes.clear();
         }
@@ -350,7 +350,7 @@ impl Trio {
 
     fn step(&mut self, by: Time) -> bool {
         self.collect_output();
-        let arrival = self.on_its_way.first_key_value().map(|((at, _), _)| *at);
+        let arrival = self.in_flight.first_key_value().map(|((at, _), _)| *at);
         let client = self.client.as_ref().and_then(|client| client.deadline());
         let due = [
             arrival,
@@ -366,12 +366,12 @@ impl Trio {
         self.now = next.max(self.now);
         let now = self.now;
         if arrival == Some(next) {
-            let (_, what) = self.on_its_way.pop_first().expect("it is there");
+            let (_, what) = self.in_flight.pop_first().expect("it is there");
             match what {
                 InFlight::ToServer(bytes) => match self.server.client_sent(&bytes) {
-                    ServerOutput::Client(bytes) => self.put(InFlight::ToClient(bytes)),
+                    ServerOutput::Client(bytes) => self.inject(InFlight::ToClient(bytes)),
                     ServerOutput::Peer(to, bytes) if to == other() => {
-                        self.put(InFlight::ToPeer(bytes))
+                        self.inject(InFlight::ToPeer(bytes))
                     }
                     ServerOutput::Peer(..) | ServerOutput::Nothing => {}
                 },
@@ -387,7 +387,7 @@ impl Trio {
                 }
                 InFlight::FromPeer(from, bytes) => {
                     if let Some(bytes) = self.server.peer_sent(from, &bytes) {
-                        self.put(InFlight::ToClient(bytes));
+                        self.inject(InFlight::ToClient(bytes));
                     }
                 }
             }
@@ -432,12 +432,12 @@ impl Trio {
 fn peers_connect_through_the_server_despite_loss() {
     let mut took = Vec::new();
     for seed in 0..200 {
-        let lose = [0.0, 0.05, 0.2][seed as usize % 3];
-        let wrongs = Misbehaviour {
+        let loss_rate = [0.0, 0.05, 0.2][seed as usize % 3];
+        let misbehaviour = Misbehaviour {
             nonce_after: [None, Some(2), Some(3)][seed as usize / 3 % 3],
             ..Misbehaviour::default()
         };
-        let mut trio = Trio::new(seed, lose, wrongs);
+        let mut trio = Trio::new(seed, loss_rate, misbehaviour);
         let began = trio.now;
         while !(trio.connected() && trio.events.len() == 2) {
             let by = began + Duration::from_secs(20);
@@ -451,7 +451,7 @@ fn peers_connect_through_the_server_despite_loss() {
         );
         assert!(trio.server.indicated > 0, "checks come before the channel");
         assert_eq!(trio.allocation.dropped(), 0, "{seed}");
-        if lose == 0.0 {
+        if loss_rate == 0.0 {
             took.push(trio.now.since(began));
         }
     }
@@ -467,7 +467,11 @@ fn repeated_responses_are_not_counted_as_dropped() {
     trio.delay = Duration::from_millis(200);
     trio.run_for(Duration::from_secs(20));
     assert!(trio.connected(), "{:?} {:?}", trio.events, trio.seen);
-    assert!(trio.server.asked_again > 2, "{}", trio.server.asked_again);
+    assert!(
+        trio.server.retransmitted_requests > 2,
+        "{}",
+        trio.server.retransmitted_requests
+    );
     assert_eq!(trio.allocation.dropped(), 0);
 }
 
@@ -495,19 +499,19 @@ fn allocation_and_channel_are_renewed_while_in_use() {
     assert_eq!(times(Method::Refresh), 6);
     assert_eq!(times(Method::ChannelBind), 15);
     assert_eq!(times(Method::CreatePermission), 1, "the channel renews it");
-    assert!(trio.server.by_channel > 500, "consent is asked for there");
+    assert!(trio.server.by_channel > 500, "consent is requested there");
     assert_eq!(trio.failure(), None);
 }
 
 #[test]
 fn allocation_is_released_at_any_time_despite_loss() {
     for seed in 0..300 {
-        let lose = [0.0, 0.05, 0.2][seed as usize % 3];
-        let wrongs = Misbehaviour {
+        let loss_rate = [0.0, 0.05, 0.2][seed as usize % 3];
+        let misbehaviour = Misbehaviour {
             nonce_after: [None, Some(2), Some(3)][seed as usize / 3 % 3],
             ..Misbehaviour::default()
         };
-        let mut trio = Trio::new(seed, lose, wrongs);
+        let mut trio = Trio::new(seed, loss_rate, misbehaviour);
         // At some seeds the allocation is still pending.
         trio.run_for(Duration::from_millis(3 * seed));
         trio.allocation.close(trio.now);
@@ -531,7 +535,7 @@ fn send(trio: &mut Trio, number: u8) -> usize {
     trio.allocation.send(now, peer(number), b"hello", &mut out);
     let left = out.len();
     if left > 0 {
-        trio.put(InFlight::ToServer(out));
+        trio.inject(InFlight::ToServer(out));
     }
     left
 }
@@ -540,22 +544,22 @@ fn send(trio: &mut Trio, number: u8) -> usize {
 fn permissions_are_renewed_while_used_and_then_expire() {
     let mut trio = Trio::new(8, 0.0, Misbehaviour::default());
     trio.run_for(Duration::from_secs(1));
-    let asked = |trio: &Trio| {
+    let requests = |trio: &Trio| {
         let done = trio.server.done.iter();
         done.filter(|own| **own == Method::CreatePermission).count()
     };
-    let before = asked(&trio);
+    let before = requests(&trio);
     assert_eq!(send(&mut trio, 1), 0, "it waits to be permitted");
     trio.run_for(Duration::from_secs(1));
-    assert_eq!(asked(&trio), before + 1);
+    assert_eq!(requests(&trio), before + 1);
     for _ in 0..10 {
         trio.run_for(Duration::from_secs(60));
         assert!(send(&mut trio, 1) > 0);
     }
-    assert_eq!(asked(&trio), before + 3, "twice in ten minutes");
+    assert_eq!(requests(&trio), before + 3, "twice in ten minutes");
     // The permission remains valid for four and a half minutes without use, and is then used again.
     trio.run_for(Duration::from_secs(4 * 60 + 30));
-    let before = asked(&trio);
+    let before = requests(&trio);
     assert!(send(&mut trio, 1) > 0);
     trio.run_for(Duration::from_secs(1));
     let data = trio.server.peer_sent(peer(1), b"hello");
@@ -568,11 +572,11 @@ fn permissions_are_renewed_while_used_and_then_expire() {
         trio.allocation.handle(trio.now, &data),
         TurnReceived::Dropped
     );
-    let then = asked(&trio);
+    let then = requests(&trio);
     assert!(then <= before + 2, "{before} {then}");
     assert_eq!(send(&mut trio, 1), 0);
     trio.run_for(Duration::from_secs(1));
-    assert_eq!(asked(&trio), then + 1);
+    assert_eq!(requests(&trio), then + 1);
     assert!(send(&mut trio, 1) > 0);
 }
 
@@ -581,13 +585,13 @@ fn refused_permission_is_requested_again_after_a_delay() {
     let mut trio = Trio::new(9, 0.0, Misbehaviour::default());
     trio.run_for(Duration::from_secs(1));
     trio.server.misbehaviour.refuses = Some((Method::CreatePermission, 508));
-    let asked = |trio: &Trio| trio.server.asked;
-    let before = asked(&trio);
+    let requests = |trio: &Trio| trio.server.requests;
+    let before = requests(&trio);
     for _ in 0..50 {
         send(&mut trio, 1);
         trio.run_for(Duration::from_millis(100));
     }
-    assert_eq!(asked(&trio), before + 1, "once in five seconds");
+    assert_eq!(requests(&trio), before + 1, "once in five seconds");
     trio.server.misbehaviour.refuses = None;
     trio.run_for(Duration::from_secs(6));
     assert_eq!(send(&mut trio, 1), 0);
@@ -615,11 +619,11 @@ fn channel_is_reported_after_each_request_for_it() {
 #[test]
 fn short_lifetimes_are_refreshed_in_time_at_a_bounded_rate() {
     for (lifetime, most) in [(20, 8), (0, 14)] {
-        let wrongs = Misbehaviour {
+        let misbehaviour = Misbehaviour {
             lifetime: Some(lifetime),
             ..Misbehaviour::default()
         };
-        let mut trio = Trio::new(2, 0.0, wrongs);
+        let mut trio = Trio::new(2, 0.0, misbehaviour);
         trio.run_for(Duration::from_secs(60));
         let times = trio.server.done.iter();
         let times = times.filter(|own| **own == Method::Refresh).count();
@@ -639,7 +643,7 @@ fn every_failure_has_its_reason() {
         ignores: Some(method),
         ..Misbehaviour::default()
     };
-    for (wrongs, password, expected) in [
+    for (misbehaviour, password, expected) in [
         (
             Misbehaviour::default(),
             "wrong",
@@ -695,27 +699,27 @@ fn every_failure_has_its_reason() {
         ),
         (
             Misbehaviour {
-                tells: "0.0.0.0:5".parse().ok(),
+                relayed_address: "0.0.0.0:5".parse().ok(),
                 ..Misbehaviour::default()
             },
             "secret",
             Refused("Allocate: the server gave no usable relayed address".to_owned()),
         ),
     ] {
-        let mut trio = Trio::with(3, 0.0, wrongs.clone(), password);
+        let mut trio = Trio::with(3, 0.0, misbehaviour.clone(), password);
         trio.run_for(Duration::from_secs(700));
-        assert_eq!(trio.failure(), Some(&expected), "{wrongs:?}");
+        assert_eq!(trio.failure(), Some(&expected), "{misbehaviour:?}");
         assert_eq!(trio.allocation.deadline(), None);
     }
 }
 
 #[test]
 fn refused_permission_has_a_reason() {
-    let wrongs = Misbehaviour {
+    let misbehaviour = Misbehaviour {
         refuses: Some((Method::CreatePermission, 403)),
         ..Misbehaviour::default()
     };
-    let mut trio = Trio::new(4, 0.0, wrongs);
+    let mut trio = Trio::new(4, 0.0, misbehaviour);
     trio.run_for(Duration::from_secs(20));
     assert!(!trio.connected());
     let refusal = trio.allocation.refusal().expect("it was refused");
@@ -783,10 +787,10 @@ fn number_of_requested_peers_is_bounded() {
         trio.allocation.bind(trio.now, to);
     }
     assert!(out.is_empty(), "nothing leaves before it is permitted");
-    let mut asked = 0;
+    let mut requests = 0;
     while trio.allocation.poll_transmit(&mut out) {
-        asked += 1;
+        requests += 1;
     }
     // Permissions for 32 peers, one of which exists already, and 32 channels.
-    assert!((40..=64).contains(&asked), "{asked}");
+    assert!((40..=64).contains(&requests), "{requests}");
 }

@@ -343,9 +343,9 @@ mod tests {
                 break;
             }
         }
-        let again = is_last.iter().take_while(|last| !**last).count();
-        assert!(again > 0, "nothing goes again: {is_last:?}");
+        let retransmitted = is_last.iter().take_while(|last| !**last).count();
+        assert!(retransmitted > 0, "nothing is retransmitted: {is_last:?}");
         // One datagram, and nothing after it.
-        assert_eq!(is_last[again..], [true, true]);
+        assert_eq!(is_last[retransmitted..], [true, true]);
     }
 }

@@ -58,8 +58,8 @@ impl std::fmt::Debug for SessionKeys {
 }
 
 impl SessionKeys {
-    pub(super) fn derive(master: &MasterKey, kind: SrtpProtocol) -> SessionKeys {
-        let [encryption, authentication, salt] = kind.labels();
+    pub(super) fn derive(master: &MasterKey, protocol: SrtpProtocol) -> SessionKeys {
+        let [encryption, authentication, salt] = protocol.labels();
         let profile = master.profile();
         let derive = |label, out: &mut [u8]| derive(master.key(), master.salt(), label, out);
         let mut keys = SessionKeys::zero(profile);
@@ -195,11 +195,15 @@ pub(super) fn seal_gcm(
     key: &LessSafeKey,
     salt: &[u8; NONCE_LENGTH],
     (ssrc, index): (u32, u64),
-    clear: &[u8],
-    secret: &mut [u8],
+    associated_data: &[u8],
+    payload: &mut [u8],
 ) -> Tag {
     let tag = key
-        .seal_in_place_separate_tag(nonce(salt, ssrc, index), Aad::from(clear), secret)
+        .seal_in_place_separate_tag(
+            nonce(salt, ssrc, index),
+            Aad::from(associated_data),
+            payload,
+        )
         .expect("a datagram is shorter than what GCM can take");
     Tag::from_digest(tag.as_ref(), GCM_TAG_LENGTH)
 }
@@ -211,13 +215,19 @@ pub(super) fn open_gcm(
     key: &LessSafeKey,
     salt: &[u8; NONCE_LENGTH],
     (ssrc, index): (u32, u64),
-    clear: &[u8],
+    associated_data: &[u8],
     sealed: &[u8],
     out: &mut [u8],
 ) -> Result<(), SrtpError> {
-    let (secret, tag) = sealed.split_at(sealed.len() - GCM_TAG_LENGTH);
-    key.open_separate_gather(nonce(salt, ssrc, index), Aad::from(clear), secret, tag, out)
-        .map_err(|_| SrtpError::Unauthentic)
+    let (ciphertext, tag) = sealed.split_at(sealed.len() - GCM_TAG_LENGTH);
+    key.open_separate_gather(
+        nonce(salt, ssrc, index),
+        Aad::from(associated_data),
+        ciphertext,
+        tag,
+        out,
+    )
+    .map_err(|_| SrtpError::Unauthentic)
 }
 
 /// Encrypts or decrypts in counter mode, in place.

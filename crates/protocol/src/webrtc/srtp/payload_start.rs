@@ -30,7 +30,7 @@ pub struct PayloadStartDecryptor {
 
 impl fmt::Debug for PayloadStartDecryptor {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("PayloadStart")
+        out.debug_struct("PayloadStartDecryptor")
             .field("sources", &self.sources.len())
             .finish_non_exhaustive()
     }
@@ -50,18 +50,18 @@ impl PayloadStartDecryptor {
     pub fn decrypt<const N: usize>(&mut self, packet: &[u8]) -> Option<[u8; N]> {
         let parts = RtpParts::parse(packet).ok()?;
         let mut start: [u8; N] = *packet.get(parts.header_length..)?.first_chunk()?;
-        let place = match self
+        let position = match self
             .sources
             .binary_search_by_key(&parts.ssrc, |(ssrc, _)| *ssrc)
         {
-            Ok(place) => place,
+            Ok(position) => position,
             Err(_) if self.sources.len() >= SOURCES_MAX => return None,
-            Err(place) => {
-                self.sources.insert(place, (parts.ssrc, 0));
-                place
+            Err(position) => {
+                self.sources.insert(position, (parts.ssrc, 0));
+                position
             }
         };
-        let highest = &mut self.sources[place].1;
+        let highest = &mut self.sources[position].1;
         let index = estimate_index(*highest, parts.sequence);
         *highest = index.max(*highest);
         apply_keystream(&self.encryption, self.block(parts.ssrc, index), &mut start);

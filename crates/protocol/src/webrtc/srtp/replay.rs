@@ -31,8 +31,8 @@ impl ReplayWindow {
     }
 
     fn bit_position(index: u64) -> (usize, u64) {
-        let place = index % WINDOW_SIZE;
-        ((place / 64) as usize, 1 << (place % 64))
+        let offset = index % WINDOW_SIZE;
+        ((offset / 64) as usize, 1 << (offset % 64))
     }
 
     /// Returns true if the packet was not received before and is not too old to tell.

@@ -49,7 +49,7 @@ impl RtcpSealer {
     /// # Errors
     /// [`SrtpError`]; nothing is appended.
     pub fn seal(&mut self, compound: &[u8], out: &mut Vec<u8>) -> Result<(), SrtpError> {
-        let named = (rtcp_sender_ssrc(compound)?, u64::from(self.next));
+        let ssrc_and_index = (rtcp_sender_ssrc(compound)?, u64::from(self.next));
         if self.next >= ENCRYPTED_FLAG {
             return Err(SrtpError::KeyUsedUp);
         }
@@ -57,10 +57,16 @@ impl RtcpSealer {
         self.next += 1;
         let begin = out.len();
         out.extend_from_slice(compound);
-        let (header, secret) = out[begin..].split_at_mut(RTCP_HEADER_LENGTH);
+        let (header, payload) = out[begin..].split_at_mut(RTCP_HEADER_LENGTH);
         match &Cipher::of(&self.keys) {
             Cipher::Gcm { key, salt, .. } => {
-                let tag = seal_gcm(key, salt, named, &associated_data(header, word), secret);
+                let tag = seal_gcm(
+                    key,
+                    salt,
+                    ssrc_and_index,
+                    &associated_data(header, word),
+                    payload,
+                );
                 out.extend_from_slice(&tag);
                 out.extend_from_slice(&word);
             }
@@ -69,7 +75,7 @@ impl RtcpSealer {
                 authentication,
                 salt,
             } => {
-                apply_counter_mode(encryption, salt, named, secret);
+                apply_counter_mode(encryption, salt, ssrc_and_index, payload);
                 out.extend_from_slice(&word);
                 let tag = authenticate(authentication, &[&out[begin..]]);
                 out.extend_from_slice(&tag);
@@ -150,9 +156,9 @@ impl RtcpOpener {
             .expect("it is as long as a word");
         let is_encrypted = u32::from_be_bytes(word) & ENCRYPTED_FLAG != 0;
         let index = u64::from(u32::from_be_bytes(word) & !ENCRYPTED_FLAG);
-        let place = self.senders.binary_search_by_key(&ssrc, |(ssrc, _)| *ssrc);
-        if let Ok(place) = place
-            && !self.senders[place].1.is_new(index)
+        let position = self.senders.binary_search_by_key(&ssrc, |(ssrc, _)| *ssrc);
+        if let Ok(position) = position
+            && !self.senders[position].1.is_new(index)
         {
             return Err(SrtpError::Replayed);
         }
@@ -163,9 +169,9 @@ impl RtcpOpener {
                 out.extend_from_slice(header);
                 if is_encrypted {
                     out.resize(word_at - Tag::LENGTH_MAX, 0);
-                    let clear = associated_data(header, word);
+                    let associated = associated_data(header, word);
                     let secret = &mut out[RTCP_HEADER_LENGTH..];
-                    open_gcm(key, salt, (ssrc, index), &clear, sealed, secret)?;
+                    open_gcm(key, salt, (ssrc, index), &associated, sealed, secret)?;
                 } else {
                     // The whole compound is authenticated, but not encrypted (RFC 7714, 9.3).
                     let (rest, tag) = sealed.split_at(sealed.len() - Tag::LENGTH_MAX);
@@ -195,15 +201,15 @@ impl RtcpOpener {
                 }
             }
         }
-        match place {
-            Ok(place) => self.senders[place].1.mark_received(index),
-            Err(place) => {
+        match position {
+            Ok(position) => self.senders[position].1.mark_received(index),
+            Err(position) => {
                 if self.senders.len() >= SENDERS_MAX {
                     return Err(SrtpError::TooManySources);
                 }
                 let mut window = Box::new(ReplayWindow::new());
                 window.mark_received(index);
-                self.senders.insert(place, (ssrc, window));
+                self.senders.insert(position, (ssrc, window));
             }
         }
         Ok(())

@@ -68,35 +68,35 @@ impl RtpOpener {
         if packet.len() < parts.header_length + self.profile().tag_length() {
             return Err(SrtpError::Malformed);
         }
-        let place = self
+        let position = self
             .sources
             .binary_search_by_key(&parts.ssrc, |(ssrc, _)| *ssrc);
-        let window = place.ok().map(|place| &*self.sources[place].1);
+        let window = position.ok().map(|position| &*self.sources[position].1);
         let highest = window.map_or(0, ReplayWindow::highest);
         let is_new = |index| window.is_none_or(|window| window.is_new(index));
         let expected = estimate_index(highest, parts.sequence);
         let mut index = expected;
         let first_try = match is_new(index) {
-            true => self.open_as(packet, parts, index, out),
+            true => self.open_with_index(packet, parts, index, out),
             false => Err(SrtpError::Replayed),
         };
         match first_try {
             // The sender may have passed a rollover that a lost packet hides.
             Err(SrtpError::Unauthentic) if window.is_some() => {
                 index = one_rollover_later(expected);
-                self.open_as(packet, parts, index, out)?;
+                self.open_with_index(packet, parts, index, out)?;
             }
             other => other?,
         }
-        match place {
-            Ok(place) => self.sources[place].1.mark_received(index),
-            Err(place) => {
+        match position {
+            Ok(position) => self.sources[position].1.mark_received(index),
+            Err(position) => {
                 if self.sources.len() >= SOURCES_MAX {
                     return Err(SrtpError::TooManySources);
                 }
                 let mut window = Box::new(ReplayWindow::new());
                 window.mark_received(index);
-                self.sources.insert(place, (parts.ssrc, window));
+                self.sources.insert(position, (parts.ssrc, window));
             }
         }
         Ok(())
@@ -109,24 +109,24 @@ impl RtpOpener {
             return;
         };
         let ssrc = u32::from_be_bytes([a, b, c, d]);
-        let place = self.sources.binary_search_by_key(&ssrc, |(ssrc, _)| *ssrc);
-        let place = match place {
-            Ok(place) => place,
+        let position = self.sources.binary_search_by_key(&ssrc, |(ssrc, _)| *ssrc);
+        let position = match position {
+            Ok(position) => position,
             Err(_) if self.sources.len() >= SOURCES_MAX => return,
-            Err(place) => {
+            Err(position) => {
                 self.sources
-                    .insert(place, (ssrc, Box::new(ReplayWindow::new())));
-                place
+                    .insert(position, (ssrc, Box::new(ReplayWindow::new())));
+                position
             }
         };
-        let window = &mut self.sources[place].1;
+        let window = &mut self.sources[position].1;
         let index = estimate_index(window.highest(), u16::from_be_bytes([high, low]));
         if window.is_new(index) {
             window.mark_received(index);
         }
     }
 
-    fn open_as(
+    fn open_with_index(
         &self,
         packet: &[u8],
         parts: RtpParts,
@@ -134,7 +134,7 @@ impl RtpOpener {
         out: &mut Vec<u8>,
     ) -> Result<(), SrtpError> {
         let (header, sealed) = packet.split_at(parts.header_length);
-        let named = (parts.ssrc, index);
+        let ssrc_and_index = (parts.ssrc, index);
         out.clear();
         match &self.cipher {
             Cipher::Gcm { key, salt, .. } => {
@@ -143,7 +143,7 @@ impl RtpOpener {
                 open_gcm(
                     key,
                     salt,
-                    named,
+                    ssrc_and_index,
                     header,
                     sealed,
                     &mut out[parts.header_length..],
@@ -162,7 +162,12 @@ impl RtpOpener {
                     return Err(SrtpError::Unauthentic);
                 }
                 out.extend_from_slice(packet);
-                apply_counter_mode(encryption, salt, named, &mut out[parts.header_length..]);
+                apply_counter_mode(
+                    encryption,
+                    salt,
+                    ssrc_and_index,
+                    &mut out[parts.header_length..],
+                );
                 Ok(())
             }
         }
@@ -235,38 +240,35 @@ impl RtpSealer {
         header: &[u8],
         payload: &mut [u8],
     ) -> Result<Tag, SrtpError> {
-        let next_index = self.index(parts)?;
-        let named = (parts.ssrc, next_index);
+        let index = self.next_index(parts)?;
+        let ssrc_and_index = (parts.ssrc, index);
         Ok(match &self.cipher {
-            Cipher::Gcm { key, salt, .. } => seal_gcm(key, salt, named, header, payload),
+            Cipher::Gcm { key, salt, .. } => seal_gcm(key, salt, ssrc_and_index, header, payload),
             Cipher::Counter {
                 encryption,
                 authentication,
                 salt,
             } => {
-                apply_counter_mode(encryption, salt, named, payload);
-                authenticate(
-                    authentication,
-                    &[header, payload, &rollover_counter(next_index)],
-                )
+                apply_counter_mode(encryption, salt, ssrc_and_index, payload);
+                authenticate(authentication, &[header, payload, &rollover_counter(index)])
             }
         })
     }
 
     /// Returns the index of the next packet, by the rule of openers.
-    fn index(&mut self, parts: RtpParts) -> Result<u64, SrtpError> {
-        let place = match self
+    fn next_index(&mut self, parts: RtpParts) -> Result<u64, SrtpError> {
+        let position = match self
             .sources
             .binary_search_by_key(&parts.ssrc, |(ssrc, _)| *ssrc)
         {
-            Ok(place) => place,
+            Ok(position) => position,
             Err(_) if self.sources.len() >= SOURCES_MAX => return Err(SrtpError::TooManySources),
-            Err(place) => {
-                self.sources.insert(place, (parts.ssrc, 0));
-                place
+            Err(position) => {
+                self.sources.insert(position, (parts.ssrc, 0));
+                position
             }
         };
-        let highest = &mut self.sources[place].1;
+        let highest = &mut self.sources[position].1;
         let index = estimate_index(*highest, parts.sequence);
         if index > INDEX_MAX {
             return Err(SrtpError::KeyUsedUp);

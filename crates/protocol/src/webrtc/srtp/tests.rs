@@ -74,12 +74,12 @@ fn rtcp_sealed_with_gcm_matches_the_rfc() {
 }
 
 /// Master key of RFC 3711, B.3, which the tests of libsrtp use too.
-fn libsrtp(kind: SrtpProtocol) -> SessionKeys {
+fn libsrtp(protocol: SrtpProtocol) -> SessionKeys {
     let key = hex("E1F97A0D3E018BE0D64FA32C06DE4139");
     let salt = hex("0EC675AD498AFEEBB6960B3AABE6");
     SessionKeys::derive(
         &MasterKey::new(SrtpProfile::AesCm128HmacSha1_80, &key, &salt),
-        kind,
+        protocol,
     )
 }
 
@@ -114,11 +114,11 @@ fn rtcp_sealed_in_counter_mode_matches_libsrtp() {
     assert_eq!(opener.open(&sealed, &mut out), Ok(&plain[..]));
 }
 
-/// Both ends of a connection, with keys made from a seed.
+/// Keys of both sides of a connection, made from a seed.
 fn key_pair(profile: SrtpProfile, seed: u8) -> [SrtpKeys; 2] {
     let length = 2 * (profile.key_length() + profile.salt_length());
     let material: Vec<u8> = (0..length)
-        .map(|place| (place as u8).wrapping_mul(seed))
+        .map(|index| (index as u8).wrapping_mul(seed))
         .collect();
     [true, false].map(|is_client| {
         SrtpKeys::from_exported(profile, &material, is_client).expect("it is as long as it must be")

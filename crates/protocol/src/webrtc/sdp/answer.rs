@@ -50,10 +50,10 @@ impl AnswerConfig {
             MediaKind::Video => known::VIDEO,
             MediaKind::Application => return false,
         };
-        let is = |other: &str| other.eq_ignore_ascii_case(name);
+        let matches = |other: &str| other.eq_ignore_ascii_case(name);
         match &self.codecs[..] {
-            [] => known.iter().any(|other| is(other)),
-            some => is("rtx") || some.iter().any(|other| is(other)),
+            [] => known.iter().any(|other| matches(other)),
+            some => matches("rtx") || some.iter().any(|other| matches(other)),
         }
     }
 }
@@ -61,7 +61,7 @@ impl AnswerConfig {
 impl SessionDescription {
     /// Creates the answer to this offer, for a peer with that transport. The answer has a section
     /// for each offered one, in the same order (RFC 3264, 6). It rejects data channels unless
-    /// `data` is set, sections without an accepted codec, and sections that do not share the
+    /// `accept_data` is set, sections without an accepted codec, and sections that do not share the
     /// transport of the first one.
     pub fn answer(
         &self,
@@ -86,8 +86,9 @@ impl SessionDescription {
                 accept_section(offered, config, &mut sources, &mut section);
             }
             let data = offered.kind == MediaKind::Application && config.accept_data;
-            let taken = data && !offered.rejected && shares;
-            section.rejected = !taken && !section.codecs.iter().any(|codec| !codec.has_name("rtx"));
+            let accepts_data = data && !offered.rejected && shares;
+            section.rejected =
+                !accepts_data && !section.codecs.iter().any(|codec| !codec.has_name("rtx"));
             if section.rejected {
                 section.direction = Direction::Inactive;
                 section.codecs = offered.codecs.first().cloned().into_iter().collect();
@@ -118,11 +119,11 @@ fn accept_section(
     sources: &mut Vec<(MediaKind, LocalSource)>,
     section: &mut MediaSection,
 ) {
-    let takes = |name: &str| config.accepts_codec(offered.kind, name);
-    let codecs = offered.codecs.iter().filter(|codec| takes(&codec.name));
+    let accepts = |name: &str| config.accepts_codec(offered.kind, name);
+    let codecs = offered.codecs.iter().filter(|codec| accepts(&codec.name));
     section.codecs = codecs.cloned().collect();
     // Drops retransmissions of codecs that are not accepted.
-    let kept: Vec<u8> = section
+    let payload_types: Vec<u8> = section
         .codecs
         .iter()
         .map(|codec| codec.payload_type)
@@ -130,17 +131,17 @@ fn accept_section(
     section.codecs.retain(|codec| {
         codec
             .associated_payload_type()
-            .is_none_or(|of| kept.contains(&of))
+            .is_none_or(|of| payload_types.contains(&of))
     });
     let wanted = |uri: &String| config.extensions.is_empty() || config.extensions.contains(uri);
     let extensions = offered.extensions.iter().filter(|known| wanted(&known.uri));
     section.extensions = extensions.cloned().collect();
     section.rtcp_reduced_size = offered.rtcp_reduced_size;
     config.feedback.retain_enabled(section);
-    let place = sources.iter().position(|(kind, _)| *kind == offered.kind);
-    let source = place
+    let index = sources.iter().position(|(kind, _)| *kind == offered.kind);
+    let source = index
         .filter(|_| offered.direction.receives() && !section.codecs.is_empty())
-        .map(|place| sources.remove(place).1);
+        .map(|index| sources.remove(index).1);
     let receives = config.receive && offered.direction.sends();
     section.direction = Direction::of(source.is_some(), receives);
     if let Some(source) = source {

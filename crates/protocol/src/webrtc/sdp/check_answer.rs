@@ -97,16 +97,16 @@ impl SessionDescription {
             let name = name.chars().take(MID_MAX).collect();
             return Err(AnswerError::UnknownBundledMid(name));
         }
-        let taken = self.media.iter().enumerate();
-        let taken: Vec<_> = taken.filter(|(_, own)| !own.rejected).collect();
-        if taken.is_empty() {
+        let accepted = self.media.iter().enumerate();
+        let accepted: Vec<_> = accepted.filter(|(_, own)| !own.rejected).collect();
+        if accepted.is_empty() {
             return Err(AnswerError::AllRefused(self.media.len()));
         }
-        let mut alone = taken
+        let mut unbundled = accepted
             .iter()
             .filter(|(_, own)| !self.bundle.contains(&own.mid));
-        match alone.next() {
-            Some((index, section)) if taken.len() > 1 => {
+        match unbundled.next() {
+            Some((index, section)) if accepted.len() > 1 => {
                 Err(AnswerError::NotBundled(section_ref(*index, section)))
             }
             _ => Ok(()),

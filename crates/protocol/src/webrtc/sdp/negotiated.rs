@@ -59,11 +59,11 @@ pub fn negotiated_media(
 ) -> Vec<NegotiatedMedia> {
     let pairs = local.media.iter().zip(&remote.media).enumerate();
     let media = pairs.filter(|(_, (local, _))| local.kind != MediaKind::Application);
-    let taken = media.filter(|(_, (local, remote))| !local.rejected && !remote.rejected);
-    let agreed = taken.map(|(place, (local, remote))| {
+    let accepted = media.filter(|(_, (local, remote))| !local.rejected && !remote.rejected);
+    let negotiated = accepted.map(|(index, (local, remote))| {
         let answer = if local_is_answer { local } else { remote };
         NegotiatedMedia {
-            index: place,
+            index,
             mid: local.mid.clone(),
             kind: local.kind,
             direction: Direction::of(
@@ -80,7 +80,7 @@ pub fn negotiated_media(
             layers: receive_layers(remote),
         }
     });
-    agreed.collect()
+    negotiated.collect()
 }
 
 /// Returns the codecs of a section that was offered to be received: all offered codecs with their
@@ -142,13 +142,13 @@ fn remote_sources(section: &MediaSection) -> Vec<RemoteSource> {
     });
     // A description may name thousands of sources. The first of several groups for a source counts.
     let mut of: BTreeMap<u32, u32> = BTreeMap::new();
-    let mut repairs: BTreeSet<u32> = BTreeSet::new();
+    let mut rtx_ssrcs: BTreeSet<u32> = BTreeSet::new();
     for (ssrc, rtx) in groups {
         of.entry(ssrc).or_insert(rtx);
-        repairs.insert(rtx);
+        rtx_ssrcs.insert(rtx);
     }
     let media = section.ssrcs.iter().map(|source| source.ssrc);
-    let media = media.filter(|ssrc| !repairs.contains(ssrc));
+    let media = media.filter(|ssrc| !rtx_ssrcs.contains(ssrc));
     let source = |ssrc| RemoteSource {
         ssrc,
         rtx_ssrc: of.get(&ssrc).copied(),

@@ -48,13 +48,13 @@ impl SessionDescription {
                 known.push(uri);
             }
         }
-        for (place, media) in config.media.iter().enumerate() {
-            let mut section = MediaSection::new(media.kind, &place.to_string());
+        for (index, media) in config.media.iter().enumerate() {
+            let mut section = MediaSection::new(media.kind, &index.to_string());
             section.direction = media.direction;
             section.codecs = media.codecs.clone();
             let numbered = known.iter().zip(1..);
-            let own = numbered.filter(|(uri, _)| media.extensions.contains(uri));
-            let extensions = own.map(|(uri, id)| HeaderExtension {
+            let used = numbered.filter(|(uri, _)| media.extensions.contains(uri));
+            let extensions = used.map(|(uri, id)| HeaderExtension {
                 id,
                 uri: (*uri).clone(),
             });

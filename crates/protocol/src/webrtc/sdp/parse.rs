@@ -23,7 +23,6 @@ const SECTIONS_MAX: usize = 512;
 /// ignored.
 const FEEDBACK_MAX: usize = 32;
 
-/// Result of parsing an attribute.
 type AttributeResult = Result<(), SdpReason>;
 
 impl SessionDescription {
@@ -36,8 +35,8 @@ impl SessionDescription {
             return Err(SdpReason::TooLong.without_line());
         }
         let mut description = SessionDescription::default();
-        for (place, line) in text.lines().enumerate() {
-            let number = place + 1;
+        for (index, line) in text.lines().enumerate() {
+            let number = index + 1;
             if number > LINES_MAX {
                 return Err(SdpReason::TooManyLines.at(number));
             }
@@ -48,7 +47,7 @@ impl SessionDescription {
             let (kind, value) = line
                 .split_once('=')
                 .ok_or(SdpReason::MalformedLine.at(number))?;
-            if place == 0 && (kind, value) != ("v", "0") {
+            if index == 0 && (kind, value) != ("v", "0") {
                 return Err(SdpReason::NotVersion0.at(number));
             }
             description
@@ -154,25 +153,25 @@ fn static_codec(kind: MediaKind, payload_type: u8) -> Codec {
 }
 
 fn parse_transport_attribute(
-    lines: &mut TransportAttributes,
+    attributes: &mut TransportAttributes,
     name: &str,
     value: &str,
 ) -> AttributeResult {
     match name {
-        "ice-ufrag" => lines.ufrag = Some(value.to_owned()),
-        "ice-pwd" => lines.pwd = Some(value.to_owned()),
+        "ice-ufrag" => attributes.ufrag = Some(value.to_owned()),
+        "ice-pwd" => attributes.pwd = Some(value.to_owned()),
         "ice-options" => {
-            lines.trickle |= value.split_ascii_whitespace().any(|one| one == "trickle")
+            attributes.trickle |= value.split_ascii_whitespace().any(|one| one == "trickle")
         }
         "fingerprint" => {
             let fingerprint = value
                 .parse()
                 .map_err(|_| invalid_attribute("fingerprint"))?;
-            lines.fingerprints.push(fingerprint);
+            attributes.fingerprints.push(fingerprint);
         }
         "setup" => {
             let setup = Setup::parse(value.trim_ascii()).ok_or(invalid_attribute("setup"))?;
-            lines.setup = Some(setup);
+            attributes.setup = Some(setup);
         }
         _ => {}
     }
@@ -299,7 +298,7 @@ fn parse_extmap(media: &mut MediaSection, value: &str) -> AttributeResult {
 fn parse_ssrc(media: &mut MediaSection, value: &str) -> AttributeResult {
     let (ssrc, attribute) = split_number(value, "ssrc")?;
     let source = match media.ssrcs.iter_mut().rposition(|one| one.ssrc == ssrc) {
-        Some(place) => &mut media.ssrcs[place],
+        Some(index) => &mut media.ssrcs[index],
         None if media.ssrcs.len() >= SOURCES_MAX => return Ok(()),
         None => {
             media.ssrcs.push(SourceAttributes {

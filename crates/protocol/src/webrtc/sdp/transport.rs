@@ -31,8 +31,8 @@ impl SessionDescription {
     /// Keeps this side's candidates only in the first accepted section: the other sections share
     /// its transport (RFC 9143, 7.2), and Janus logs a warning for each repeated candidate.
     pub fn keep_first_candidates(&mut self) {
-        let taken = self.media.iter_mut().filter(|media| !media.rejected);
-        for media in taken.skip(1) {
+        let accepted = self.media.iter_mut().filter(|media| !media.rejected);
+        for media in accepted.skip(1) {
             media.candidates.clear();
             media.end_of_candidates = false;
         }
@@ -46,22 +46,22 @@ impl SessionDescription {
     /// # Errors
     /// ICE credentials or fingerprints are missing, or no section is accepted.
     pub fn transport(&self) -> Result<TransportParameters, SdpError> {
-        let mut taken = self.media.iter().filter(|media| !media.rejected);
+        let mut accepted = self.media.iter().filter(|media| !media.rejected);
         let tagged = self.bundle.first().and_then(|mid| {
-            let mut taken = taken.clone();
-            taken.find(|media| media.mid == *mid)
+            let mut accepted = accepted.clone();
+            accepted.find(|media| media.mid == *mid)
         });
-        let section = tagged.or_else(|| taken.next());
+        let section = tagged.or_else(|| accepted.next());
         let section = section.ok_or(SdpReason::NoMedia.without_line())?;
-        let (own, all) = (section.transport.clone(), &self.transport);
-        let ufrag = own.ufrag.or_else(|| all.ufrag.clone());
-        let pwd = own.pwd.or_else(|| all.pwd.clone());
+        let (own, session) = (section.transport.clone(), &self.transport);
+        let ufrag = own.ufrag.or_else(|| session.ufrag.clone());
+        let pwd = own.pwd.or_else(|| session.pwd.clone());
         let (Some(ufrag), Some(pwd)) = (ufrag, pwd) else {
             return Err(SdpReason::NoIce.without_line());
         };
         let fingerprints = match own.fingerprints.is_empty() {
             false => own.fingerprints,
-            true => all.fingerprints.clone(),
+            true => session.fingerprints.clone(),
         };
         if fingerprints.is_empty() {
             return Err(SdpReason::NoFingerprint.without_line());
@@ -69,8 +69,8 @@ impl SessionDescription {
         let mut candidates = section.candidates.clone();
         for media in &self.media {
             if !media.rejected && self.bundle.contains(&media.mid) {
-                let news = media.candidates.iter().take(CANDIDATES_MAX);
-                for candidate in news {
+                let new = media.candidates.iter().take(CANDIDATES_MAX);
+                for candidate in new {
                     if candidates.len() < CANDIDATES_MAX && !candidates.contains(candidate) {
                         candidates.push(candidate.clone());
                     }
@@ -82,7 +82,7 @@ impl SessionDescription {
             pwd,
             lite: self.ice_lite,
             fingerprints,
-            setup: own.setup.or(all.setup).unwrap_or(Setup::Active),
+            setup: own.setup.or(session.setup).unwrap_or(Setup::Active),
             candidates,
             end_of_candidates: section.end_of_candidates,
         })

@@ -32,20 +32,20 @@ impl Display for SessionDescription {
     }
 }
 
-pub(super) fn write_transport(out: &mut dyn Write, lines: &TransportAttributes) -> Result {
-    if let Some(ufrag) = &lines.ufrag {
+pub(super) fn write_transport(out: &mut dyn Write, attributes: &TransportAttributes) -> Result {
+    if let Some(ufrag) = &attributes.ufrag {
         write!(out, "a=ice-ufrag:{ufrag}\r\n")?;
     }
-    if let Some(pwd) = &lines.pwd {
+    if let Some(pwd) = &attributes.pwd {
         write!(out, "a=ice-pwd:{pwd}\r\n")?;
     }
-    if lines.trickle {
+    if attributes.trickle {
         out.write_str("a=ice-options:trickle\r\n")?;
     }
-    for fingerprint in &lines.fingerprints {
+    for fingerprint in &attributes.fingerprints {
         write!(out, "a=fingerprint:{fingerprint}\r\n")?;
     }
-    if let Some(setup) = lines.setup {
+    if let Some(setup) = attributes.setup {
         write!(out, "a=setup:{}\r\n", setup.name())?;
     }
     Ok(())

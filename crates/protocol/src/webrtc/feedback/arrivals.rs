@@ -34,7 +34,7 @@ pub struct ArrivalsCounts {
 /// working size.
 #[derive(Debug, Default)]
 pub struct Arrivals {
-    /// Sequence number of the first entry of `kept`; `None` before the first packet.
+    /// Sequence number of the first entry of `pending`; `None` before the first packet.
     base: Option<u16>,
     pending: VecDeque<Option<Time>>,
     /// Packets that arrived after they had been reported as not received, in order of arrival.
@@ -55,15 +55,15 @@ impl Arrivals {
     #[inline]
     pub fn record_arrival(&mut self, number: u16, at: Time) {
         let base = *self.base.get_or_insert(number);
-        let place = usize::from(number.wrapping_sub(base));
-        if place >= PENDING_MAX {
+        let index = usize::from(number.wrapping_sub(base));
+        if index >= PENDING_MAX {
             self.packet_outside_window(number, at);
             return;
         }
-        while self.pending.len() <= place {
+        while self.pending.len() <= index {
             self.pending.push_back(None);
         }
-        match &mut self.pending[place] {
+        match &mut self.pending[index] {
             Some(_) => self.counts.unreported += 1,
             arrival => *arrival = Some(at),
         }
@@ -84,8 +84,8 @@ impl Arrivals {
             }
             return;
         }
-        let kept = self.pending.iter().flatten().count() + self.late.len();
-        self.counts.unreported += kept as u64;
+        let discarded = self.pending.iter().flatten().count() + self.late.len();
+        self.counts.unreported += discarded as u64;
         self.pending.clear();
         self.late.clear();
         // The status of earlier packets is unknown, so none of them may count as late.
@@ -95,8 +95,8 @@ impl Arrivals {
     }
 
     fn bit(number: u16) -> (usize, u64) {
-        let place = number % REPORTED_WINDOW;
-        (usize::from(place / 64), 1 << (place % 64))
+        let offset = number % REPORTED_WINDOW;
+        (usize::from(offset / 64), 1 << (offset % 64))
     }
 
     fn was_reported(&self, number: u16) -> bool {
@@ -104,9 +104,9 @@ impl Arrivals {
         self.reported[word] & bit != 0
     }
 
-    fn set_reported(&mut self, number: u16, came: bool) {
+    fn set_reported(&mut self, number: u16, is_received: bool) {
         let (word, bit) = Arrivals::bit(number);
-        match came {
+        match is_received {
             true => self.reported[word] |= bit,
             false => self.reported[word] &= !bit,
         }
@@ -128,7 +128,7 @@ impl Arrivals {
     /// An arrival that differs by more than 8 s from the one before it begins another message, and
     /// each late arrival has a message of its own: call again until the result is `false`.
     pub fn write(&mut self, sender: u32, media: u32, out: &mut Vec<u8>) -> bool {
-        let (Some(base), Some(place)) = (self.base, self.pending.iter().position(Option::is_some))
+        let (Some(base), Some(index)) = (self.base, self.pending.iter().position(Option::is_some))
         else {
             let late = self.late.pop_front();
             if let Some((number, at)) = late {
@@ -137,7 +137,7 @@ impl Arrivals {
             return late.is_some();
         };
         // Packets missing before the first arrival are reported in the message of that arrival.
-        let first = self.pending[place].map_or(0, ticks);
+        let first = self.pending[index].map_or(0, ticks);
         let reference = first / TICKS_PER_REFERENCE;
         let mut message = TransportCc {
             sender,
@@ -146,21 +146,21 @@ impl Arrivals {
             // 24 signed bits wrap around after 12 days.
             reference_time: ((reference << 40) >> 40) as i32,
             feedback_count: self.feedback_count,
-            receive_deltas: vec![None; place],
+            receive_deltas: vec![None; index],
         };
-        let mut before = reference * TICKS_PER_REFERENCE;
-        let mut said = 0;
-        let room = STATUSES_MAX.saturating_sub(place).max(1);
-        for arrival in self.pending.iter().skip(place).take(room) {
+        let mut previous = reference * TICKS_PER_REFERENCE;
+        let mut reported = 0;
+        let capacity = STATUSES_MAX.saturating_sub(index).max(1);
+        for arrival in self.pending.iter().skip(index).take(capacity) {
             let delta = match arrival {
                 None => None,
                 Some(at) => {
                     let at = ticks(*at);
-                    let Ok(delta) = i16::try_from(at - before) else {
+                    let Ok(delta) = i16::try_from(at - previous) else {
                         break;
                     };
-                    before = at;
-                    said += 1;
+                    previous = at;
+                    reported += 1;
                     Some(delta)
                 }
             };
@@ -172,12 +172,12 @@ impl Arrivals {
         }
         let length = message.receive_deltas.len();
         self.pending.drain(..length);
-        for (place, arrival) in (0..).zip(&message.receive_deltas) {
-            self.set_reported(base.wrapping_add(place), arrival.is_some());
+        for (index, arrival) in (0..).zip(&message.receive_deltas) {
+            self.set_reported(base.wrapping_add(index), arrival.is_some());
         }
         self.base = Some(base.wrapping_add(length as u16));
         self.feedback_count = self.feedback_count.wrapping_add(1);
-        self.counts.reported += said;
+        self.counts.reported += reported;
         self.counts.messages += 1;
         message.write(out);
         true

@@ -138,11 +138,11 @@ pub struct BandwidthEstimator {
 }
 
 impl BandwidthEstimator {
-    /// Starts at `rate` and stays between `least` and `most`, all in bits per second.
-    pub fn new(now: Time, rate: u64, least: u64, most: u64) -> BandwidthEstimator {
+    /// Starts at `rate` and stays between `rate_min` and `rate_max`, all in bits per second.
+    pub fn new(now: Time, rate: u64, rate_min: u64, rate_max: u64) -> BandwidthEstimator {
         BandwidthEstimator {
             rate: rate as f64,
-            limits: (least as f64, most.max(least) as f64),
+            limits: (rate_min as f64, rate_max.max(rate_min) as f64),
             remb: None,
             group: None,
             previous_group: None,
@@ -167,10 +167,10 @@ impl BandwidthEstimator {
 
     /// Returns the estimate in bits per second.
     pub fn estimate(&self) -> u64 {
-        let (least, _) = self.limits;
+        let (rate_min, _) = self.limits;
         self.remb
             .map_or(self.rate, |remb| self.rate.min(remb))
-            .max(least) as u64
+            .max(rate_min) as u64
     }
 
     /// Sets the receiver's REMB, in bits per second.
@@ -262,12 +262,12 @@ impl BandwidthEstimator {
     /// longer, and no queue exists.
     fn is_longer_path(&mut self) -> bool {
         let before = self.full_queue.map_or(f64::MAX, |(delay, _)| delay);
-        let in_vain = match self.smoothed > before - DRAINED_MS {
+        let without_effect = match self.smoothed > before - DRAINED_MS {
             true => self.full_queue.map_or(0, |(_, times)| times) + 1,
             false => 0,
         };
-        self.full_queue = Some((self.smoothed, in_vain));
-        if in_vain < DECREASES_WITHOUT_EFFECT_MAX {
+        self.full_queue = Some((self.smoothed, without_effect));
+        if without_effect < DECREASES_WITHOUT_EFFECT_MAX {
             return false;
         }
         self.min_delay = self.smoothed;
@@ -280,21 +280,26 @@ impl BandwidthEstimator {
         if self.state != DelayTrend::Stable || self.loss > LOSS_TOLERATED {
             return;
         }
-        let near = self.overuse_rate.is_some_and(|much| self.rate > 0.8 * much);
+        let near = self
+            .overuse_rate
+            .is_some_and(|overuse| self.rate > 0.8 * overuse);
         let growth = if near {
             INCREASE_NEAR_OVERUSE
         } else {
             INCREASE_PER_SECOND
         };
         let seconds = now.since(since).as_secs_f64().min(1.0);
-        let grown = self.rate * (1.0 + growth * seconds);
-        let most = self
+        let increased = self.rate * (1.0 + growth * seconds);
+        let rate_max = self
             .arrival_rate()
             .map_or(self.limits.1, |rate| rate * ESTIMATE_TO_RATE_MAX);
         // Growth never lowers the estimate: the sender may have sent less than the path allows.
-        self.rate = grown.min(most.max(self.rate)).min(self.limits.1);
+        self.rate = increased.min(rate_max.max(self.rate)).min(self.limits.1);
         // The rate is far above the one that was too high: the path has changed.
-        if self.overuse_rate.is_some_and(|much| self.rate > 1.3 * much) {
+        if self
+            .overuse_rate
+            .is_some_and(|overuse| self.rate > 1.3 * overuse)
+        {
             self.overuse_rate = None;
         }
     }
@@ -406,8 +411,8 @@ impl BandwidthEstimator {
             } else {
                 THRESHOLD_GAIN_DOWN
             };
-            let bound = self.threshold + span * speed * (growth.abs() - self.threshold);
-            self.threshold = bound.clamp(THRESHOLD_LIMITS_MS.0, THRESHOLD_LIMITS_MS.1);
+            let threshold = self.threshold + span * speed * (growth.abs() - self.threshold);
+            self.threshold = threshold.clamp(THRESHOLD_LIMITS_MS.0, THRESHOLD_LIMITS_MS.1);
         }
     }
 }

@@ -65,12 +65,12 @@ impl SendHistory {
 
     /// Stores a packet that is sent for the first time.
     pub fn store(&mut self, sequence: u16, header: PacketHeader, payload: Bytes) {
-        let place = usize::from(sequence) % self.length;
-        if self.slots.len() <= place {
+        let slot = usize::from(sequence) % self.length;
+        if self.slots.len() <= slot {
             // All slots are allocated at once, with the first packet.
             self.slots.resize_with(self.length, || None);
         }
-        self.slots[place] = Some(SentPacket {
+        self.slots[slot] = Some(SentPacket {
             header,
             payload,
             sequence,
@@ -81,9 +81,9 @@ impl SendHistory {
     /// Returns a requested packet if it should be retransmitted, and counts it as retransmitted.
     pub fn retransmit(&mut self, sequence: u16, now: Time) -> Option<&SentPacket> {
         self.counts.requested += 1;
-        let place = usize::from(sequence) % self.length;
-        let kept = self.slots.get_mut(place).and_then(Option::as_mut);
-        let Some(sent) = kept.filter(|sent| sent.sequence == sequence) else {
+        let slot = usize::from(sequence) % self.length;
+        let entry = self.slots.get_mut(slot).and_then(Option::as_mut);
+        let Some(sent) = entry.filter(|sent| sent.sequence == sequence) else {
             self.counts.unknown += 1;
             return None;
         };

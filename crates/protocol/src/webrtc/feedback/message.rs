@@ -88,8 +88,8 @@ fn next_message(rest: &mut &[u8]) -> Result<Option<Message>, RtcpError> {
     let mut body = &packet[4..];
     if first & 0x20 != 0 {
         let padding = usize::from(*body.last().ok_or(RtcpError::Padding)?);
-        let kept = body.len().checked_sub(padding).filter(|_| padding > 0);
-        body = &body[..kept.ok_or(RtcpError::Padding)?];
+        let unpadded = body.len().checked_sub(padding).filter(|_| padding > 0);
+        body = &body[..unpadded.ok_or(RtcpError::Padding)?];
     }
     let (sender, media) = (word(&mut body)?, word(&mut body)?);
     let message = match (packet_type, first & 0x1f) {
@@ -131,13 +131,13 @@ fn nack_entries(mut body: &[u8]) -> Result<Vec<u16>, RtcpError> {
 }
 
 fn fir_entries(mut body: &[u8]) -> Result<Vec<(u32, u8)>, RtcpError> {
-    let mut demands = Vec::new();
+    let mut entries = Vec::new();
     while !body.is_empty() {
         let ssrc = word(&mut body)?;
         let number = (word(&mut body)? >> 24) as u8;
-        demands.push((ssrc, number));
+        entries.push((ssrc, number));
     }
-    Ok(demands)
+    Ok(entries)
 }
 
 /// Parses the number of sources, an exponent of 6 bits, a mantissa of 18 bits, and the sources

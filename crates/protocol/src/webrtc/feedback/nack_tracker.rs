@@ -134,19 +134,19 @@ impl NackTracker {
 
     fn late_packet(&mut self, sequence: u16) -> bool {
         let mut entries = self.entries.iter();
-        let Some(place) = entries.position(|entry| entry.sequence == sequence) else {
+        let Some(index) = entries.position(|entry| entry.sequence == sequence) else {
             self.packet_far_behind(sequence);
             return false;
         };
-        let was_asked = self
+        let was_requested = self
             .entries
-            .remove(place)
+            .remove(index)
             .is_some_and(|entry| entry.requests > 0);
-        match was_asked {
+        match was_requested {
             true => self.counts.recovered += 1,
             false => self.counts.reordered += 1,
         }
-        was_asked
+        was_requested
     }
 
     /// Handles a packet behind the highest that is not missing, and detects a restart of the
@@ -189,7 +189,7 @@ impl NackTracker {
 
     /// Appends to `out` the packets to request now, in order, and counts them as requested.
     pub fn take_requests(&mut self, now: Time, out: &mut Vec<u16>) {
-        let pause = self
+        let interval = self
             .round_trip
             .unwrap_or(ROUND_TRIP)
             .max(REQUEST_INTERVAL_MIN);
@@ -203,7 +203,7 @@ impl NackTracker {
                 return false;
             }
             entry.requests += 1;
-            entry.next_request = now + pause;
+            entry.next_request = now + interval;
             counts.requested += 1;
             out.push(entry.sequence);
             true

@@ -27,14 +27,14 @@ impl RtxStream {
         }
         out.extend_from_slice(&header[2..4]);
         out.extend_from_slice(payload);
-        let carried = PacketHeader::EMPTY
+        let rtx_header = PacketHeader::EMPTY
             .append(&[header[0], header[1] & 0x80 | self.payload_type])
             .append(&self.next_sequence.to_be_bytes())
             .append(&header[4..8])
             .append(&self.ssrc.to_be_bytes())
             .append(&header[12..]);
         self.next_sequence = self.next_sequence.wrapping_add(1);
-        Some(carried)
+        Some(rtx_header)
     }
 }
 

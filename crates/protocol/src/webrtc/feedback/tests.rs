@@ -179,11 +179,8 @@ fn write(out: &mut Vec<u8>, message: &Message) {
             missing,
         } => write_nack(out, *sender, *media, missing),
         Message::PictureLoss { sender, media } => write_pli(out, *sender, *media),
-        Message::FullIntra {
-            sender,
-            requests: demands,
-        } => {
-            write_fir(out, *sender, demands[0].0, demands[0].1);
+        Message::FullIntra { sender, requests } => {
+            write_fir(out, *sender, requests[0].0, requests[0].1);
         }
         Message::Remb {
             sender,
@@ -232,7 +229,7 @@ proptest! {
 fn lost_packets_are_requested_and_retransmitted() {
     for seed in 0..200 {
         let mut random = Pcg64::seed_from_u64(seed);
-        let (lose, first) = (0.3 * (seed % 8) as f64 / 8.0, random.random::<u16>());
+        let (loss_rate, first) = (0.3 * (seed % 8) as f64 / 8.0, random.random::<u16>());
         let mut history = SendHistory::new(512);
         let mut missing = NackTracker::new(Duration::from_millis(seed % 3));
         let mut stream = RtxStream {
@@ -243,8 +240,8 @@ fn lost_packets_are_requested_and_retransmitted() {
         let round_trip = Duration::from_millis(20);
         missing.set_round_trip(round_trip);
         history.set_round_trip(round_trip);
-        let mut came = std::collections::BTreeSet::new();
-        let mut on_its_way: Vec<(Time, u16)> = Vec::new();
+        let mut arrived_numbers = std::collections::BTreeSet::new();
+        let mut in_flight: Vec<(Time, u16)> = Vec::new();
         for step in 0..2000u32 {
             let now = at(u64::from(step) * 2000);
             let sequence = first.wrapping_add(step as u16);
@@ -255,20 +252,20 @@ fn lost_packets_are_requested_and_retransmitted() {
                     .append(&sequence.to_be_bytes())
                     .append(&[0, 0, 0, 9, 0, 0, 0, 7]);
                 history.store(sequence, header, Bytes::from(step.to_be_bytes().to_vec()));
-                if step > 1490 || step == 0 || !random.random_bool(lose) {
+                if step > 1490 || step == 0 || !random.random_bool(loss_rate) {
                     let late = Duration::from_micros(random.random_range(0..5000));
-                    on_its_way.push((now + late, sequence));
+                    in_flight.push((now + late, sequence));
                 }
             }
-            let mut asked = Vec::new();
+            let mut requested = Vec::new();
             if missing.next_due().is_some_and(|due| due <= now) {
-                missing.take_requests(now, &mut asked);
+                missing.take_requests(now, &mut requested);
             }
             let mut compound = Vec::new();
-            write_nack(&mut compound, 1, 7, &asked);
-            let question = read(&compound);
-            if let [Message::Nack { missing, .. }] = &question[..] {
-                assert_eq!(*missing, asked);
+            write_nack(&mut compound, 1, 7, &requested);
+            let feedback = read(&compound);
+            if let [Message::Nack { missing, .. }] = &feedback[..] {
+                assert_eq!(*missing, requested);
                 for sequence in missing {
                     let Some(sent) = history.retransmit(*sequence, now) else {
                         continue;
@@ -280,20 +277,24 @@ fn lost_packets_are_requested_and_retransmitted() {
                     assert_eq!(header[8..12], 8u32.to_be_bytes());
                     let (original, rest) = parse_rtx(&payload).expect("it carries one");
                     assert_eq!((original, rest), (*sequence, &sent.payload[..]));
-                    if !random.random_bool(lose) {
-                        on_its_way.push((now + round_trip, original));
+                    if !random.random_bool(loss_rate) {
+                        in_flight.push((now + round_trip, original));
                     }
                 }
             }
-            on_its_way.sort();
-            let arrived = on_its_way.partition_point(|(at, _)| *at <= now);
-            for (at, sequence) in on_its_way.drain(..arrived) {
+            in_flight.sort();
+            let arrived = in_flight.partition_point(|(at, _)| *at <= now);
+            for (at, sequence) in in_flight.drain(..arrived) {
                 missing.record_arrival(sequence, at);
-                came.insert(sequence);
+                arrived_numbers.insert(sequence);
             }
         }
         // All within ten requests each, except one in a hundred thousand.
-        assert!(came.len() >= 1499, "case {seed}: {}", came.len());
+        assert!(
+            arrived_numbers.len() >= 1499,
+            "case {seed}: {}",
+            arrived_numbers.len()
+        );
         let counts = missing.counts();
         let found = counts.recovered + counts.reordered + counts.given_up;
         assert_eq!(counts.missing, found, "case {seed}: {counts:?}");
@@ -309,7 +310,7 @@ fn lost_packets_are_requested_and_retransmitted() {
 #[test]
 fn restarted_source_gets_nacks_for_new_gaps() {
     let mut missing = NackTracker::new(Duration::ZERO);
-    let mut asked = Vec::new();
+    let mut requested = Vec::new();
     for sequence in [40_000, 40_001, 40_003] {
         missing.record_arrival(sequence, at(0));
     }
@@ -317,14 +318,14 @@ fn restarted_source_gets_nacks_for_new_gaps() {
     for sequence in [30_000, 20_000, 25_000, 40_004, 25_001, 40_005] {
         missing.record_arrival(sequence, at(1));
     }
-    missing.take_requests(at(2), &mut asked);
-    assert_eq!(asked, [40_002]);
+    missing.take_requests(at(2), &mut requested);
+    assert_eq!(requested, [40_002]);
     for sequence in [20_100, 20_101, 20_103] {
         missing.record_arrival(sequence, at(3));
     }
-    asked.clear();
-    missing.take_requests(at(500), &mut asked);
-    assert_eq!(asked, [20_102]);
+    requested.clear();
+    missing.take_requests(at(500), &mut requested);
+    assert_eq!(requested, [20_102]);
     assert_eq!(missing.counts().given_up, 1);
     // Two consecutive stragglers do not mean a restart while newer packets keep arriving.
     missing.record_arrival(20_104, at(600));
@@ -345,19 +346,19 @@ fn receiver_and_sender_state_is_bounded() {
         missing.record_arrival(sequence, at(step));
         arrivals.record_arrival(sequence, at(step));
     }
-    let mut asked = Vec::new();
-    missing.take_requests(at(30_000), &mut asked);
-    assert!(asked.len() <= 1000, "{}", asked.len());
+    let mut requested = Vec::new();
+    missing.take_requests(at(30_000), &mut requested);
+    assert!(requested.len() <= 1000, "{}", requested.len());
     assert!(missing.take_key_frame_needed() && !missing.take_key_frame_needed());
     let mut out = Vec::new();
     assert!(arrivals.write(1, 2, &mut out));
     assert!(out.len() < 8000, "{}", out.len());
     // After ten requests a packet is given up.
     for turn in 0..12 {
-        asked.clear();
-        missing.take_requests(at(1_000_000 * (turn + 1)), &mut asked);
+        requested.clear();
+        missing.take_requests(at(1_000_000 * (turn + 1)), &mut requested);
     }
-    assert!(asked.is_empty() && missing.next_due().is_none());
+    assert!(requested.is_empty() && missing.next_due().is_none());
     let mut history = SendHistory::new(100);
     for sequence in 0..=u16::MAX {
         history.store(sequence, PacketHeader::EMPTY, Bytes::new());
@@ -382,7 +383,7 @@ fn overtaken_packets_are_reported_once() {
             })
             .collect();
         order.sort_unstable();
-        let mut said = Vec::new();
+        let mut reported = Vec::new();
         for (step, &(_, number)) in order.iter().enumerate() {
             arrivals.record_arrival(number, at(step as u64));
             // A duplicate is reported once.
@@ -396,16 +397,18 @@ fn overtaken_packets_are_reported_once() {
                     let Message::TransportCc(message) = message else {
                         panic!("{message:?}");
                     };
-                    let came = (0u16..).zip(message.receive_deltas);
-                    let came = came.filter(|(_, arrival)| arrival.is_some());
-                    said.extend(came.map(|(place, _)| message.base_sequence.wrapping_add(place)));
+                    let received = (0u16..).zip(message.receive_deltas);
+                    let received = received.filter(|(_, arrival)| arrival.is_some());
+                    reported.extend(
+                        received.map(|(place, _)| message.base_sequence.wrapping_add(place)),
+                    );
                 }
             }
         }
         assert_eq!(arrivals.counts().reported, 1000, "case {seed}");
-        said.sort_unstable_by_key(|number| number.wrapping_sub(first));
+        reported.sort_unstable_by_key(|number| number.wrapping_sub(first));
         let all = (0..1000u16).map(|step| first.wrapping_add(step));
-        assert!(said.into_iter().eq(all), "case {seed}");
+        assert!(reported.into_iter().eq(all), "case {seed}");
     }
 }
 
@@ -417,7 +420,7 @@ fn reported_arrivals_match_real_ones() {
         let mut arrivals = Arrivals::default();
         let mut number = random.random::<u16>();
         let mut now = random.random_range(0..4_000_000_000u64);
-        let (mut truth, mut said) = (Vec::new(), Vec::new());
+        let (mut truth, mut reported) = (Vec::new(), Vec::new());
         let mut expected = 0;
         for _ in 0..1000 {
             now += match random.random_range(0..100) {
@@ -438,23 +441,23 @@ fn reported_arrivals_match_real_ones() {
                     assert_eq!(message.feedback_count, expected);
                     expected = expected.wrapping_add(1);
                     let mut ticks = i64::from(message.reference_time) * 256;
-                    let mut place = message.base_sequence;
+                    let mut packet_number = message.base_sequence;
                     for arrival in message.receive_deltas {
                         if let Some(delta) = arrival {
                             ticks += i64::from(delta);
-                            said.push((place, ticks));
+                            reported.push((packet_number, ticks));
                         }
-                        place = place.wrapping_add(1);
+                        packet_number = packet_number.wrapping_add(1);
                     }
                 }
             }
         }
         assert!(
-            said.len() >= 500 && arrivals.counts().unreported == 0,
+            reported.len() >= 500 && arrivals.counts().unreported == 0,
             "case {seed}"
         );
-        for ((number, at), (said_number, ticks)) in truth.iter().zip(&said) {
-            assert_eq!(number, said_number);
+        for ((number, at), (reported_number, ticks)) in truth.iter().zip(&reported) {
+            assert_eq!(number, reported_number);
             let nanos = (at.as_nanos() / 250_000) as i64;
             // The reference time has 24 bits of 64 ms.
             let turn = (1 << 24) * 256;

@@ -146,13 +146,13 @@ fn write_statuses(out: &mut Vec<u8>, mut statuses: &[u8]) {
     while let [first, ..] = statuses {
         let alike = |status: &&u8| *status == first;
         let run = statuses.iter().take_while(alike).count().min(RUN_MAX);
-        let short = statuses
+        let is_one_bit = statuses
             .iter()
             .take(14)
             .all(|status| *status != LARGE_DELTA);
-        let (chunk, said) = if run >= 14 || run == statuses.len() {
+        let (chunk, covered) = if run >= 14 || run == statuses.len() {
             (u16::from(*first) << 13 | run as u16, run)
-        } else if short {
+        } else if is_one_bit {
             let bits = statuses.iter().take(14).zip((0..14).rev());
             let bits = bits.map(|(status, bit)| u16::from(*status) << bit);
             (0x8000 | bits.sum::<u16>(), 14)
@@ -162,6 +162,6 @@ fn write_statuses(out: &mut Vec<u8>, mut statuses: &[u8]) {
             (0xc000 | pairs.sum::<u16>(), 7)
         };
         out.extend_from_slice(&chunk.to_be_bytes());
-        statuses = &statuses[said.min(statuses.len())..];
+        statuses = &statuses[covered.min(statuses.len())..];
     }
 }

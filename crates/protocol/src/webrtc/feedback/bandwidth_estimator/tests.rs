@@ -128,8 +128,8 @@ fn longer_path_is_not_taken_for_a_queue() {
     lossy.delay = 0.17;
     let found = follow(&mut lossy, &mut estimator, 20.0, 60);
     // It is taken for a queue once, and several times for a growing delay, which it is.
-    let least = before as f64 * 0.5;
-    assert!(found.iter().all(|own| *own as f64 > least), "{found:?}");
+    let minimum = before as f64 * 0.5;
+    assert!(found.iter().all(|own| *own as f64 > minimum), "{found:?}");
 }
 
 #[test]
@@ -196,16 +196,16 @@ fn overtaken_packets_are_not_losses() {
     let mut estimator = BandwidthEstimator::new(START, 1_000_000, 50_000, 2_000_000);
     for second in 1..20 {
         let now = START + Duration::from_secs(second);
-        let told = |place: u64, arrived, was_lost| PacketFeedback {
-            sent_at: now + Duration::from_millis(place),
+        let feedback = |index: u64, arrived, was_lost| PacketFeedback {
+            sent_at: now + Duration::from_millis(index),
             bytes: 1000,
             arrived_nanos: arrived,
             was_lost,
         };
-        let came = |place: u64| (second * 1000 + place) as i64 * 1_000_000;
+        let arrival = |index: u64| (second * 1000 + index) as i64 * 1_000_000;
         let all: Vec<PacketFeedback> = (0..100)
-            .map(|place| told(place, (place % 4 > 0).then(|| came(place)), false))
-            .chain((0..25).map(|place| told(4 * place, Some(came(100)), true)))
+            .map(|index| feedback(index, (index % 4 > 0).then(|| arrival(index)), false))
+            .chain((0..25).map(|index| feedback(4 * index, Some(arrival(100)), true)))
             .collect();
         estimator.record_feedback(now, &all);
     }
@@ -243,14 +243,14 @@ fn frozen_receiver_clock_does_not_grow_memory() {
 proptest::proptest! {
     #[test]
     fn estimate_stays_within_limits_for_any_feedback(
-        told in proptest::collection::vec(
+        packets in proptest::collection::vec(
             (0_u64..10_000_000, 0_u32..70_000, proptest::option::of(proptest::num::i64::ANY)),
             0..300,
         ),
     ) {
         let mut estimator = BandwidthEstimator::new(START, 1_000_000, 50_000, 2_000_000);
         let (mut sent, mut all) = (START, Vec::new());
-        for (step, bytes, arrived) in told {
+        for (step, bytes, arrived) in packets {
             sent += Duration::from_micros(step);
             // Receiver times have 24 bits of 64 ms, plus the deltas.
             let arrived = arrived.map(|at| at >> 12);

@@ -167,12 +167,12 @@ pub(super) struct Tracks {
     next_nack_track: usize,
     /// Requested and recovered packets that are already in the metrics.
     counted_requests: (u64, u64),
-    unknown: Unknown,
+    unknown: UnknownMedia,
 }
 
 /// Packets that belong to no negotiated media.
 #[derive(Clone, Copy, Debug, Default)]
-struct Unknown {
+struct UnknownMedia {
     packets: u64,
     /// One bit for each payload type.
     payload_types: u128,
@@ -198,12 +198,12 @@ struct KeyFrameState {
 
 impl Sink for Tracks {
     fn packet(&mut self, arrival: &Arrival<'_>, recorder: &mut Recorder) -> Option<MediaEvent> {
-        let Some(mut opening) = self.decryption.take() else {
+        let Some(mut decryption) = self.decryption.take() else {
             return self.count(arrival, recorder);
         };
-        let opener = opening.opener.as_mut();
+        let opener = decryption.opener.as_mut();
         // Packets that cannot be decrypted appear in the opener's counts.
-        let plain = opener.and_then(|own| own.open(arrival.bytes, &mut opening.plain).ok());
+        let plain = opener.and_then(|own| own.open(arrival.bytes, &mut decryption.plain).ok());
         let event = plain.and_then(|bytes| {
             let own = Arrival {
                 at: arrival.at,
@@ -213,7 +213,7 @@ impl Sink for Tracks {
             };
             self.count(&own, recorder)
         });
-        self.decryption = Some(opening);
+        self.decryption = Some(decryption);
         event
     }
 }
@@ -225,10 +225,10 @@ impl Tracks {
             return None;
         };
         let mut first_number = false;
-        if let Some(transport) = &mut self.arrival_feedback
+        if let Some(feedback) = &mut self.arrival_feedback
             && arrival.bytes[0] & EXTENSION_BIT != 0
         {
-            first_number = transport.record_arrival(ssrc, arrival);
+            first_number = feedback.record_arrival(ssrc, arrival);
         }
         if self.check.is_some() && !self.may_count(ssrc, arrival) {
             return None;
@@ -268,8 +268,8 @@ impl Tracks {
     }
 
     fn is_authentic(&mut self, ssrc: u32, arrival: &Arrival<'_>) -> bool {
-        let place = self.tracks.binary_search_by_key(&ssrc, |track| track.ssrc);
-        let track = place.ok().map(|place| &mut self.tracks[place]);
+        let position = self.tracks.binary_search_by_key(&ssrc, |track| track.ssrc);
+        let track = position.ok().map(|position| &mut self.tracks[position]);
         let (Some(check), true) = (
             &mut self.check,
             track.as_ref().is_none_or(|track| track.unchecked > 0),
@@ -277,7 +277,7 @@ impl Tracks {
             return true;
         };
         let checked = check.check_packet(arrival);
-        let mut believed = checked != CheckResult::Unauthentic;
+        let mut may_count = checked != CheckResult::Unauthentic;
         match (track, checked) {
             (None, _) => self.first_checked = checked,
             (Some(track), CheckResult::Unauthentic) => {
@@ -289,12 +289,12 @@ impl Tracks {
             }
             // Retransmissions are too rare for the sample of packets that a ring keeps whole.
             (Some(track), CheckResult::Unknown) if track.receiver.is_none() => track.unchecked = 0,
-            (Some(track), CheckResult::Unknown) => believed = !track.foreign,
+            (Some(track), CheckResult::Unknown) => may_count = !track.foreign,
         }
-        if place.is_ok() && self.tracks.iter().all(|track| track.unchecked == 0) {
+        if position.is_ok() && self.tracks.iter().all(|track| track.unchecked == 0) {
             check.free_memory();
         }
-        believed
+        may_count
     }
 
     /// Sets the ID of the header extension with the audio level.
@@ -329,12 +329,12 @@ impl Tracks {
             track.detect_key_frame(key_frames, arrival, recorder);
         }
         let receiver = track.receiver.as_mut()?;
-        let mut asks = false;
-        if let Some(missing) = &mut track.nack_tracker {
+        let mut has_new_gap = false;
+        if let Some(tracker) = &mut track.nack_tracker {
             let sequence = u16::from_be_bytes([arrival.bytes[2], arrival.bytes[3]]);
-            let before = missing.counts().missing;
-            missing.record_arrival(sequence, arrival.at);
-            asks = self.reports_next_gap && missing.counts().missing != before;
+            let before = tracker.counts().missing;
+            tracker.record_arrival(sequence, arrival.at);
+            has_new_gap = self.reports_next_gap && tracker.counts().missing != before;
         }
         let own = Arrival {
             length: arrival.length.saturating_sub(self.srtp_overhead),
@@ -350,7 +350,7 @@ impl Tracks {
             Some(MediaEvent::SourceChanged { .. }) => None,
             event => event,
         };
-        if event.is_none() && asks {
+        if event.is_none() && has_new_gap {
             self.reports_next_gap = false;
             return Some(MediaEvent::FeedbackDue { at: arrival.at });
         }
@@ -390,7 +390,7 @@ impl Track {
     #[inline]
     fn detect_key_frame(
         &mut self,
-        known: &mut KeyFrameState,
+        state: &mut KeyFrameState,
         arrival: &Arrival<'_>,
         recorder: &mut Recorder,
     ) {
@@ -408,8 +408,8 @@ impl Track {
         }
         self.newest_key_frame = Some(header.timestamp);
         recorder.add(m::KEY_FRAMES, 1);
-        if !std::mem::replace(&mut known.has_arrived, true) {
-            let waited = arrival.at.since(known.since).as_nanos();
+        if !std::mem::replace(&mut state.has_arrived, true) {
+            let waited = arrival.at.since(state.since).as_nanos();
             recorder.record(m::FIRST_KEY_FRAME_DELAY, waited as u64);
         }
     }
@@ -446,7 +446,7 @@ impl Tracks {
             reports_next_gap: false,
             next_nack_track: 0,
             counted_requests: (0, 0),
-            unknown: Unknown::default(),
+            unknown: UnknownMedia::default(),
         }
     }
 
@@ -462,9 +462,9 @@ impl Tracks {
     }
 
     /// Sets the negotiated payload types. Streams that have begun are unchanged.
-    pub(super) fn set_formats(&mut self, mut agreed: Vec<PayloadFormat>) {
-        agreed.shrink_to_fit();
-        self.formats = agreed;
+    pub(super) fn set_formats(&mut self, mut formats: Vec<PayloadFormat>) {
+        formats.shrink_to_fit();
+        self.formats = formats;
     }
 
     /// Enables decryption of all packets, which starts when keys are available.
@@ -481,8 +481,8 @@ impl Tracks {
             since: now,
             has_arrived: false,
         });
-        if let Some(opening) = &mut self.decryption {
-            opening.opener = opener;
+        if let Some(decryption) = &mut self.decryption {
+            decryption.opener = opener;
         }
     }
 
@@ -512,24 +512,24 @@ impl Tracks {
             Ok(at) => return Some(at),
             Err(at) => at,
         };
-        let mut agreed = self.formats.iter();
-        let agreed = *agreed.find(|agreed| agreed.payload_type == payload_type)?;
+        let mut format = self.formats.iter();
+        let format = *format.find(|format| format.payload_type == payload_type)?;
         if self.tracks.len() >= TRACKS_MAX {
             return None;
         }
         // The payload type may change within a stream: any of its kind is accepted.
-        let receiver = (!agreed.is_rtx).then(|| {
+        let receiver = (!format.is_rtx).then(|| {
             let receiver = RtpReceiver::new(&ReceiverConfig {
-                clock_rate: agreed.clock_rate,
+                clock_rate: format.clock_rate,
                 payload_types: Vec::new(),
                 playout_buffer: self.playout_buffer,
             });
             let codes = self
                 .time_code_origin
-                .filter(|_| agreed.kind == MediaKind::Video);
+                .filter(|_| format.kind == MediaKind::Video);
             Box::new(match codes {
                 Some(wall_clock) => receiver.with_time_codes(wall_clock),
-                None if agreed.kind == MediaKind::Audio => receiver.with_single_packets(),
+                None if format.kind == MediaKind::Audio => receiver.with_single_packets(),
                 None => receiver,
             })
         });
@@ -541,12 +541,12 @@ impl Tracks {
             Track {
                 ssrc,
                 payload_type,
-                kind: agreed.kind,
-                codec: agreed.codec,
+                kind: format.kind,
+                codec: format.codec,
                 newest_key_frame: None,
-                nack_tracker: (self.nack_enabled && agreed.nack && receiver.is_some())
+                nack_tracker: (self.nack_enabled && format.nack && receiver.is_some())
                     .then(|| Box::new(NackTracker::new(Duration::ZERO))),
-                key_frame_request: agreed.key_frame_request,
+                key_frame_request: format.key_frame_request,
                 fir_sequence: 0,
                 unchecked: match (&self.check, self.first_checked) {
                     (None, _) | (Some(_), CheckResult::Unknown) => CHECKED_PACKETS,
@@ -590,8 +590,8 @@ impl Tracks {
 
     /// Handles the BYE of a source (RFC 3550, 6.6).
     fn handle_bye(&mut self, ssrc: u32) {
-        let place = self.tracks.binary_search_by_key(&ssrc, |track| track.ssrc);
-        let Some(track) = place.ok().map(|place| &mut self.tracks[place]) else {
+        let position = self.tracks.binary_search_by_key(&ssrc, |track| track.ssrc);
+        let Some(track) = position.ok().map(|position| &mut self.tracks[position]) else {
             return;
         };
         track.bye_received = true;
@@ -609,7 +609,7 @@ impl Tracks {
 
     /// Returns a description of unknown media if it is more than a tenth of all packets.
     pub(super) fn describe_unknown_media(&self) -> Option<String> {
-        let Unknown {
+        let UnknownMedia {
             packets,
             payload_types,
         } = self.unknown;
@@ -622,7 +622,7 @@ impl Tracks {
             return None;
         }
         let all = (0..128).filter(|number| payload_types >> number & 1 != 0);
-        let numbers: Vec<String> = all
+        let shown: Vec<String> = all
             .take(PAYLOAD_TYPES_SHOWN)
             .map(|own| own.to_string())
             .collect();
@@ -633,13 +633,13 @@ impl Tracks {
         Some(format!(
             "{packets} of {} packets belong to no negotiated media (payload types {}{more})",
             packets + known,
-            numbers.join(", ")
+            shown.join(", ")
         ))
     }
 
     fn receiver(&mut self, ssrc: u32) -> Option<&mut RtpReceiver> {
-        let place = self.tracks.binary_search_by_key(&ssrc, |track| track.ssrc);
-        self.tracks[place.ok()?].receiver.as_deref_mut()
+        let position = self.tracks.binary_search_by_key(&ssrc, |track| track.ssrc);
+        self.tracks[position.ok()?].receiver.as_deref_mut()
     }
 
     /// Returns the arrival time of the first media packet.

@@ -12,7 +12,7 @@ use crate::webrtc::feedback::{self, Arrivals};
 
 /// Loss up to which the estimate is not reduced; senders use the same limit
 /// (draft-ietf-rmcat-gcc-02, 6).
-const LOSS_TOLERATED: f64 = 0.1;
+const LOSS_HIGH: f64 = 0.1;
 
 /// Minimum estimate, in bits per second: enough for a sender to start with.
 const ESTIMATE_MIN: f64 = 300_000.0;
@@ -64,20 +64,20 @@ impl Tracks {
     /// Some servers negotiate numbers and send none, others number video but not audio. The first
     /// number is then reported to the session.
     pub(in crate::webrtc) fn lacks_numbers(&mut self) -> bool {
-        let mut heard = self.tracks.iter().filter_map(|own| own.receiver.as_ref());
-        let Some(transport) = &mut self.arrival_feedback else {
+        let mut receivers = self.tracks.iter().filter_map(|own| own.receiver.as_ref());
+        let Some(feedback) = &mut self.arrival_feedback else {
             return false;
         };
         let lacks =
-            !transport.arrivals.has_arrivals() && heard.any(|own| own.counts().received > 0);
-        transport.reports_first = lacks;
+            !feedback.arrivals.has_arrivals() && receivers.any(|own| own.counts().received > 0);
+        feedback.reports_first = lacks;
         lacks
     }
 
     /// Returns the event for the first number, if the session waits for it.
     pub(super) fn first_number_event(&mut self) -> Option<MediaEvent> {
-        let transport = self.arrival_feedback.as_mut()?;
-        std::mem::take(&mut transport.reports_first).then_some(MediaEvent::FirstTransportNumber)
+        let feedback = self.arrival_feedback.as_mut()?;
+        std::mem::take(&mut feedback.reports_first).then_some(MediaEvent::FirstTransportNumber)
     }
 
     /// Writes compounds with the arrivals since the last call. Returns the number of packets in
@@ -87,22 +87,19 @@ impl Tracks {
         own: u32,
         mut send: impl FnMut(&[u8]) -> bool,
     ) -> u64 {
-        let Some(transport) = &mut self.arrival_feedback else {
+        let Some(feedback) = &mut self.arrival_feedback else {
             return 0;
         };
-        let (mut told, mut compound) = (0, Vec::new());
+        let (mut reported, mut compound) = (0, Vec::new());
         loop {
-            let before = transport.arrivals.counts().reported;
+            let before = feedback.arrivals.counts().reported;
             compound.clear();
             rtcp::write_receiver_report(&mut compound, own, &[]);
-            if !transport
-                .arrivals
-                .write(own, transport.media, &mut compound)
-            {
-                return told;
+            if !feedback.arrivals.write(own, feedback.media, &mut compound) {
+                return reported;
             }
             if send(&compound) {
-                told += transport.arrivals.counts().reported - before;
+                reported += feedback.arrivals.counts().reported - before;
             }
         }
     }
@@ -146,11 +143,11 @@ impl Tracks {
         } else {
             0.0
         };
-        let lowered = match loss > LOSS_TOLERATED {
+        let factor = match loss > LOSS_HIGH {
             true => 1.0 - loss / 2.0,
             false => 1.0,
         };
-        let estimate = ((rate * 1.5).max(ESTIMATE_MIN) * lowered) as u64;
+        let estimate = ((rate * 1.5).max(ESTIMATE_MIN) * factor) as u64;
         feedback::write_remb(compound, own, estimate, &sources);
         Some(estimate)
     }

@@ -58,7 +58,7 @@ impl Tracks {
 
     /// Returns `true` if missing packets may be requested.
     pub(in crate::webrtc) fn may_request(&self) -> bool {
-        self.nack_enabled && self.formats.iter().any(|agreed| agreed.nack)
+        self.nack_enabled && self.formats.iter().any(|format| format.nack)
     }
 
     /// True if packets are missing that may be requested now or later. Enables the report of the
@@ -70,7 +70,7 @@ impl Tracks {
             .iter()
             .filter_map(|track| track.nack_tracker.as_ref());
         self.reports_next_gap = true;
-        all.any(|missing| missing.has_requests())
+        all.any(|tracker| tracker.has_requests())
     }
 
     /// Returns `true` if the last call of [`Tracks::write_requests`] left streams for the next
@@ -88,37 +88,37 @@ impl Tracks {
         (own, round_trip): (u32, Option<Duration>),
         mut send: impl FnMut(&[u8]),
     ) -> u64 {
-        let (mut pictures, mut said) = (0, 0);
-        let (mut compound, mut asked) = (Vec::new(), Vec::new());
-        let answer = round_trip.unwrap_or_default().max(REQUEST_INTERVAL_MIN);
+        let (mut key_frames, mut streams) = (0, 0);
+        let (mut compound, mut missing) = (Vec::new(), Vec::new());
+        let retry_interval = round_trip.unwrap_or_default().max(REQUEST_INTERVAL_MIN);
         let count = self.tracks.len();
         let first = std::mem::take(&mut self.next_nack_track) % count.max(1);
-        for place in (first..count).chain(0..first) {
-            if said >= STREAMS_PER_CALL {
-                self.next_nack_track = place;
+        for index in (first..count).chain(0..first) {
+            if streams >= STREAMS_PER_CALL {
+                self.next_nack_track = index;
                 break;
             }
-            let track = &mut self.tracks[place];
-            let Some(missing) = &mut track.nack_tracker else {
+            let track = &mut self.tracks[index];
+            let Some(tracker) = &mut track.nack_tracker else {
                 continue;
             };
-            missing.set_round_trip(answer);
-            let needed = missing.take_key_frame_needed();
-            let picture = track.key_frame_request.filter(|_| needed);
-            if picture.is_none() && missing.next_due().is_none_or(|due| due > now) {
+            tracker.set_round_trip(retry_interval);
+            let needed = tracker.take_key_frame_needed();
+            let key_frame = track.key_frame_request.filter(|_| needed);
+            if key_frame.is_none() && tracker.next_due().is_none_or(|due| due > now) {
                 continue;
             }
-            asked.clear();
-            missing.take_requests(now, &mut asked);
-            if asked.is_empty() && picture.is_none() {
+            missing.clear();
+            tracker.take_requests(now, &mut missing);
+            if missing.is_empty() && key_frame.is_none() {
                 continue;
             }
             compound.clear();
             rtcp::write_receiver_report(&mut compound, own, &[]);
-            if !asked.is_empty() {
-                feedback::write_nack(&mut compound, own, track.ssrc, &asked);
+            if !missing.is_empty() {
+                feedback::write_nack(&mut compound, own, track.ssrc, &missing);
             }
-            match picture {
+            match key_frame {
                 Some(KeyFrameRequest::Pli) => feedback::write_pli(&mut compound, own, track.ssrc),
                 Some(KeyFrameRequest::Fir) => {
                     track.fir_sequence = track.fir_sequence.wrapping_add(1);
@@ -126,11 +126,11 @@ impl Tracks {
                 }
                 None => {}
             }
-            pictures += u64::from(picture.is_some());
-            said += 1;
+            key_frames += u64::from(key_frame.is_some());
+            streams += 1;
             send(&compound);
         }
-        pictures
+        key_frames
     }
 
     /// Returns the numbers of requested and recovered packets when they were last counted.
@@ -144,7 +144,7 @@ impl Tracks {
             .tracks
             .iter()
             .filter_map(|track| track.nack_tracker.as_ref());
-        let sum = all.map(|missing| missing.counts());
+        let sum = all.map(|tracker| tracker.counts());
         let now = sum.fold((0, 0), |sum, own| {
             (sum.0 + own.requested, sum.1 + own.recovered)
         });

@@ -30,19 +30,19 @@ impl Tracks {
         recorder.add(m::RTX_PACKETS, 1);
         let mut restored = std::mem::take(&mut self.restored_packet);
         restored.clear();
-        let place = match self.srtp_overhead {
+        let track = match self.srtp_overhead {
             0 => self.restore(at, payload_type, arrival, &mut restored),
             _ => self.restore_header(at, payload_type, arrival, &mut restored),
         };
-        let event = match place {
-            Some((place, more)) => {
+        let event = match track {
+            Some((track, more)) => {
                 let again = Arrival {
                     bytes: &restored,
                     length: arrival.length - more,
                     overhead: arrival.overhead + more,
                     ..*arrival
                 };
-                self.count_media(place, &again, recorder)
+                self.count_media(track, &again, recorder)
             }
             None => {
                 let wire = arrival.length + arrival.overhead;
@@ -66,12 +66,12 @@ impl Tracks {
         let end = header.payload_offset + header.payload_length;
         let payload = arrival.bytes.get(header.payload_offset..end)?;
         let (sequence, payload) = parse_rtx(payload)?;
-        let (place, payload_type) = self.repaired_track(at, payload_type)?;
+        let (repaired, payload_type) = self.repaired_track(at, payload_type)?;
         out.extend_from_slice(&arrival.bytes[..header.payload_offset]);
-        self.restore_rtp_header(place, payload_type, sequence, out);
+        self.restore_rtp_header(repaired, payload_type, sequence, out);
         out.extend_from_slice(payload);
         debug_assert!(out.len() + OSN_LENGTH <= arrival.length);
-        Some((place, arrival.length - out.len()))
+        Some((repaired, arrival.length - out.len()))
     }
 
     /// Appends the header of the original packet, if the payload is encrypted. Only the original
@@ -84,42 +84,49 @@ impl Tracks {
         arrival: &Arrival<'_>,
         out: &mut Vec<u8>,
     ) -> Option<(usize, usize)> {
-        let (place, payload_type) = self.repaired_track(at, payload_type)?;
+        let (repaired, payload_type) = self.repaired_track(at, payload_type)?;
         // Bandwidth is probed with packets that contain only padding.
         if arrival.bytes[0] & PADDING != 0
             || arrival.length < FIXED_LENGTH + self.srtp_overhead + OSN_LENGTH
         {
             return None;
         }
-        let carried = self.check.as_mut();
-        let sequence = match carried.and_then(|check| check.original_sequence(arrival.bytes)) {
+        let first_packets = self.check.as_mut();
+        let sequence = match first_packets.and_then(|check| check.original_sequence(arrival.bytes))
+        {
             Some(sequence) => sequence,
-            None => self.tracks[place]
+            None => self.tracks[repaired]
                 .nack_tracker
                 .as_ref()?
                 .oldest_requested()?,
         };
         let header = arrival.bytes.len().min(HEADER_MAX);
         out.extend_from_slice(&arrival.bytes[..header]);
-        self.restore_rtp_header(place, payload_type, sequence, out);
-        Some((place, OSN_LENGTH))
+        self.restore_rtp_header(repaired, payload_type, sequence, out);
+        Some((repaired, OSN_LENGTH))
     }
 
     /// Turns the header of a retransmission into that of the original packet.
-    fn restore_rtp_header(&self, place: usize, payload_type: u8, sequence: u16, header: &mut [u8]) {
+    fn restore_rtp_header(
+        &self,
+        repaired: usize,
+        payload_type: u8,
+        sequence: u16,
+        header: &mut [u8],
+    ) {
         header[0] &= !PADDING;
         header[1] = header[1] & MARKER | payload_type;
         header[2..4].copy_from_slice(&sequence.to_be_bytes());
-        header[8..12].copy_from_slice(&self.tracks[place].ssrc.to_be_bytes());
+        header[8..12].copy_from_slice(&self.tracks[repaired].ssrc.to_be_bytes());
     }
 
     /// Returns the track that is repaired by the one at `at`, and the payload type of the
     /// originals.
     fn repaired_track(&self, at: usize, payload_type: u8) -> Option<(usize, u8)> {
-        let mut agreed = self.formats.iter();
-        let repairs = agreed.find(|own| own.is_rtx && own.payload_type == payload_type)?;
-        let place = self.track_repaired_by(self.tracks[at].ssrc, repairs.apt?)?;
-        Some((place, repairs.apt?))
+        let mut formats = self.formats.iter();
+        let rtx = formats.find(|own| own.is_rtx && own.payload_type == payload_type)?;
+        let repaired = self.track_repaired_by(self.tracks[at].ssrc, rtx.apt?)?;
+        Some((repaired, rtx.apt?))
     }
 
     /// Returns the stream that an RTX source repairs: the one that the description names, otherwise
@@ -127,14 +134,16 @@ impl Tracks {
     fn track_repaired_by(&self, rtx: u32, payload_type: u8) -> Option<usize> {
         let mut sources = self.sections.iter().flat_map(|section| &section.sources);
         if let Some((ssrc, _)) = sources.find(|(_, own)| *own == Some(rtx)) {
-            let place = self.tracks.binary_search_by_key(ssrc, |track| track.ssrc);
-            return place
+            let position = self.tracks.binary_search_by_key(ssrc, |track| track.ssrc);
+            return position
                 .ok()
-                .filter(|place| self.tracks[*place].receiver.is_some());
+                .filter(|position| self.tracks[*position].receiver.is_some());
         }
-        let is_of = |track: &Track| track.receiver.is_some() && track.payload_type == payload_type;
-        let mut places = (0..self.tracks.len()).filter(|place| is_of(&self.tracks[*place]));
-        let only = places.next()?;
-        places.next().is_none().then_some(only)
+        let may_be_repaired =
+            |track: &Track| track.receiver.is_some() && track.payload_type == payload_type;
+        let mut candidates =
+            (0..self.tracks.len()).filter(|position| may_be_repaired(&self.tracks[*position]));
+        let only = candidates.next()?;
+        candidates.next().is_none().then_some(only)
     }
 }

@@ -52,57 +52,57 @@ impl Tracks {
         self.sections = sections;
     }
 
-    /// Returns the status of each section, for a PeerConnection that connected at `stood`.
+    /// Returns the status of each section, for a PeerConnection that connected at `connected_at`.
     /// `silence` is the configured time after which media counts as stopped. `muted_until` returns
     /// the end of the last mute of a track ([`Time::NEVER`] while it is muted).
     pub(in crate::webrtc) fn section_statuses(
         &self,
         now: Time,
-        stood: Time,
+        connected_at: Time,
         silence: Duration,
         muted_until: impl Fn(&str) -> Option<Time>,
     ) -> Vec<(&Section, MediaStatus)> {
-        let mut named: Vec<(u32, usize)> = Vec::new();
-        for (place, section) in self.sections.iter().enumerate() {
-            named.extend(section.sources.iter().map(|(ssrc, _)| (*ssrc, place)));
+        let mut sources: Vec<(u32, usize)> = Vec::new();
+        for (index, section) in self.sections.iter().enumerate() {
+            sources.extend(section.sources.iter().map(|(ssrc, _)| (*ssrc, index)));
         }
-        named.sort_unstable();
+        sources.sort_unstable();
         let mut newest: Vec<Option<&Track>> = vec![None; self.sections.len()];
-        let mut strangers = Vec::new();
+        let mut unassigned = Vec::new();
         for track in self.tracks.iter().filter(|track| track.receiver.is_some()) {
-            let place = match named.binary_search_by_key(&track.ssrc, |(ssrc, _)| *ssrc) {
-                Ok(at) => Some(named[at].1),
+            let index = match sources.binary_search_by_key(&track.ssrc, |(ssrc, _)| *ssrc) {
+                Ok(at) => Some(sources[at].1),
                 Err(_) => self.sole_section_of_kind(track.kind),
             };
-            let Some(place) = place else {
-                strangers.push(track.kind);
+            let Some(index) = index else {
+                unassigned.push(track.kind);
                 continue;
             };
-            if newest[place].is_none_or(|known| known.last_arrival() < track.last_arrival()) {
-                newest[place] = Some(track);
+            if newest[index].is_none_or(|known| known.last_arrival() < track.last_arrival()) {
+                newest[index] = Some(track);
             }
         }
-        let courses = self.sections.iter().zip(newest).map(|(section, newest)| {
+        let statuses = self.sections.iter().zip(newest).map(|(section, newest)| {
             let muted = section.track.as_deref().and_then(&muted_until);
             let since = muted.map_or(section.since, |until| section.since.max(until));
-            let course = match newest {
+            let status = match newest {
                 _ if since == Time::NEVER => MediaStatus::Muted,
                 Some(track) if track.bye_received => MediaStatus::Flowing,
                 Some(track) => track.status(now, since, silence),
-                None if strangers.contains(&section.kind) => MediaStatus::Unknown,
-                None => MediaStatus::NeverArrived(now.since(since.max(stood))),
+                None if unassigned.contains(&section.kind) => MediaStatus::Unknown,
+                None => MediaStatus::NeverArrived(now.since(since.max(connected_at))),
             };
-            (section, course)
+            (section, status)
         });
-        courses.collect()
+        statuses.collect()
     }
 
     /// Returns the section of a kind, if it is the only one and names no sources.
     fn sole_section_of_kind(&self, kind: MediaKind) -> Option<usize> {
         let sections = self.sections.iter().enumerate();
         let mut of_kind = sections.filter(|(_, section)| section.kind == kind);
-        let (place, only) = of_kind.next()?;
-        (of_kind.next().is_none() && only.sources.is_empty()).then_some(place)
+        let (index, only) = of_kind.next()?;
+        (of_kind.next().is_none() && only.sources.is_empty()).then_some(index)
     }
 }
 

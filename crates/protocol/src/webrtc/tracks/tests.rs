@@ -188,8 +188,8 @@ fn each_stream_has_its_own_report() {
     let (mut from, mut pieces) = (Some(0), Vec::new());
     while let Some(at) = from {
         let mut count = 0;
-        let said = |_: &mut Vec<u8>| count += 1;
-        from = tracks.write_reports(Time::from_nanos(9), (1, "me"), at, said);
+        let count_report = |_: &mut Vec<u8>| count += 1;
+        from = tracks.write_reports(Time::from_nanos(9), (1, "me"), at, count_report);
         pieces.push(count);
     }
     // One of the first streams contains retransmissions.
@@ -205,34 +205,34 @@ fn missing_packets_are_requested_if_negotiated() {
         take(&mut tracks, &mut recorder, &bytes, 1);
     }
     let now = Time::from_nanos(2_000_000);
-    let mut asked = Vec::new();
-    let pictures = tracks.write_requests(now, (1, None), |compound| {
-        asked.extend(feedback::messages(compound).filter_map(Result::ok));
+    let mut requested = Vec::new();
+    let key_frames = tracks.write_requests(now, (1, None), |compound| {
+        requested.extend(feedback::messages(compound).filter_map(Result::ok));
     });
-    assert_eq!(pictures, 0);
+    assert_eq!(key_frames, 0);
     let nack = feedback::Message::Nack {
         sender: 1,
         media: 50,
         missing: vec![2, 3],
     };
-    assert_eq!(asked, [nack]);
+    assert_eq!(requested, [nack]);
     take(&mut tracks, &mut recorder, &packet(0x80, 96, 2, 50), 3);
     tracks.finish(None, &mut recorder);
     assert_eq!(recorder.counter(m::ASKED_PACKETS), 2);
     assert_eq!(recorder.counter(m::RECOVERED_PACKETS), 1);
     // Too many are missing for requests: a key frame is requested, for video only.
     take(&mut tracks, &mut recorder, &packet(0x80, 96, 2000, 50), 4);
-    let pictures = tracks.write_requests(Time::from_nanos(5_000_000), (1, None), |_| ());
-    assert_eq!(pictures, 1);
+    let key_frames = tracks.write_requests(Time::from_nanos(5_000_000), (1, None), |_| ());
+    assert_eq!(key_frames, 1);
 }
 
 #[test]
 fn key_frame_is_requested_by_the_negotiated_message() {
-    for asks_by in [Some(KeyFrameRequest::Pli), Some(KeyFrameRequest::Fir), None] {
+    for negotiated in [Some(KeyFrameRequest::Pli), Some(KeyFrameRequest::Fir), None] {
         let mut recorder = Recorder::new(measure::Catalogue(GROUPS));
         let mut tracks = Tracks::new(Duration::from_secs(1));
         tracks.set_formats(vec![PayloadFormat {
-            key_frame_request: asks_by,
+            key_frame_request: negotiated,
             ..VIDEO
         }]);
         tracks.set_srtp_overhead(16);
@@ -247,7 +247,7 @@ fn key_frame_is_requested_by_the_negotiated_message() {
         }
         let mut requests = Vec::new();
         let now = Time::from_nanos(2_000_000);
-        let pictures = tracks.write_requests(now, (1, None), |compound| {
+        let key_frames = tracks.write_requests(now, (1, None), |compound| {
             let kinds = feedback::messages(compound).flatten().map(|own| match own {
                 feedback::Message::PictureLoss { .. } => Some(KeyFrameRequest::Pli),
                 feedback::Message::FullIntra { .. } => Some(KeyFrameRequest::Fir),
@@ -255,8 +255,8 @@ fn key_frame_is_requested_by_the_negotiated_message() {
             });
             requests.extend(kinds.flatten());
         });
-        assert_eq!(pictures, u64::from(asks_by.is_some()));
-        assert_eq!(requests, Vec::from_iter(asks_by));
+        assert_eq!(key_frames, u64::from(negotiated.is_some()));
+        assert_eq!(requests, Vec::from_iter(negotiated));
     }
 }
 
@@ -272,15 +272,15 @@ fn requests_rotate_over_streams_and_wait_a_round_trip() {
         take(&mut tracks, &mut recorder, &bytes, 1);
     }
     let ask = |tracks: &mut Tracks, ms: u64| {
-        let (mut about, whose) = (Vec::new(), (1, Some(Duration::from_millis(300))));
-        tracks.write_requests(Time::from_nanos(ms * 1_000_000), whose, |compound| {
+        let (mut requested, sender) = (Vec::new(), (1, Some(Duration::from_millis(300))));
+        tracks.write_requests(Time::from_nanos(ms * 1_000_000), sender, |compound| {
             for message in feedback::messages(compound).filter_map(Result::ok) {
                 if let feedback::Message::Nack { media, .. } = message {
-                    about.push(media);
+                    requested.push(media);
                 }
             }
         });
-        about
+        requested
     };
     assert!(ask(&mut tracks, 10).into_iter().eq(1000..1032));
     // A new gap in the first streams must not delay those that still wait for their turn.
@@ -340,7 +340,7 @@ fn section(mid: &str, kind: MediaKind, sources: &[u32]) -> Section {
 
 /// Returns the status of each section at a time, if packets of the given sources and payload types
 /// arrived every 20 ms up to the times given.
-fn courses(sections: &[Section], came: &[(u32, u8, u64)], at: u64) -> Vec<MediaStatus> {
+fn statuses(sections: &[Section], came: &[(u32, u8, u64)], at: u64) -> Vec<MediaStatus> {
     let (mut tracks, mut recorder) = tracks();
     tracks.set_sections(sections.to_vec());
     for ms in (0..at).step_by(20) {
@@ -352,8 +352,8 @@ fn courses(sections: &[Section], came: &[(u32, u8, u64)], at: u64) -> Vec<MediaS
         }
     }
     let now = Time::from_nanos(at * 1_000_000);
-    let courses = tracks.section_statuses(now, Time::ZERO, Duration::from_secs(10), |_| None);
-    courses.into_iter().map(|(_, course)| course).collect()
+    let statuses = tracks.section_statuses(now, Time::ZERO, Duration::from_secs(10), |_| None);
+    statuses.into_iter().map(|(_, status)| status).collect()
 }
 
 #[test]
@@ -371,20 +371,20 @@ fn section_without_media_is_detected() {
             (0, never(8_000)),
         ] {
             let came = [(20, 111, 8_000), (50, 96, until)];
-            let found = courses(sections, &came, 8_000);
+            let found = statuses(sections, &came, 8_000);
             assert_eq!(found, [MediaStatus::Flowing, expected], "{until}");
         }
     }
     // The section of a stream is ambiguous.
     let two = [section("0", Video, &[]), section("1", Video, &[51])];
     assert_eq!(
-        courses(&two, &[(50, 96, 5_000)], 8_000),
+        statuses(&two, &[(50, 96, 5_000)], 8_000),
         [MediaStatus::Unknown, MediaStatus::Unknown]
     );
     // The newest of two sources of a section counts.
     let both = [section("0", Video, &[50, 51])];
     let came = [(50, 96, 2_000), (51, 96, 8_000)];
-    assert_eq!(courses(&both, &came, 8_000), [MediaStatus::Flowing]);
+    assert_eq!(statuses(&both, &came, 8_000), [MediaStatus::Flowing]);
 }
 
 #[test]
@@ -418,7 +418,7 @@ fn muted_section_is_not_silent_and_gets_time_after_unmute() {
     ] {
         let until = |track: &str| muted.filter(|_| track.starts_with("track "));
         let found = tracks.section_statuses(at(9_000), Time::ZERO, Duration::from_secs(10), until);
-        let found: Vec<MediaStatus> = found.into_iter().map(|(_, course)| course).collect();
+        let found: Vec<MediaStatus> = found.into_iter().map(|(_, status)| status).collect();
         assert_eq!(found, expected, "{muted:?}");
     }
 }
@@ -431,25 +431,25 @@ fn source_that_sent_bye_is_not_silent() {
         let bytes = packet(0x80, 96, (ms / 20) as u16, 50);
         take(&mut tracks, &mut recorder, &bytes, ms);
     }
-    let courses = |tracks: &Tracks| {
+    let statuses = |tracks: &Tracks| {
         let now = Time::from_nanos(9_000_000_000);
         tracks.section_statuses(now, Time::ZERO, Duration::from_secs(10), |_| None)[0].1
     };
-    assert!(matches!(courses(&tracks), MediaStatus::Stopped(_)));
+    assert!(matches!(statuses(&tracks), MediaStatus::Stopped(_)));
     // A renegotiated section has time for its media to arrive.
-    let again = Section {
+    let renegotiated = Section {
         since: Time::from_nanos(8_000_000_000),
         ..section("7", MediaKind::Video, &[50])
     };
-    tracks.set_sections(vec![again.clone()]);
-    assert_eq!(courses(&tracks), MediaStatus::Flowing);
+    tracks.set_sections(vec![renegotiated.clone()]);
+    assert_eq!(statuses(&tracks), MediaStatus::Flowing);
     tracks.set_sections(vec![section("0", MediaKind::Video, &[50])]);
     tracks.handle_bye(50);
-    assert_eq!(courses(&tracks), MediaStatus::Flowing);
+    assert_eq!(statuses(&tracks), MediaStatus::Flowing);
 }
 
 /// A retransmission of a packet, with that SSRC and sequence number.
-fn again(rtx: u32, sequence: u16, of: &[u8]) -> Vec<u8> {
+fn retransmission(rtx: u32, sequence: u16, of: &[u8]) -> Vec<u8> {
     let mut bytes = vec![of[0], of[1] & 0x80 | 97];
     bytes.extend(sequence.to_be_bytes());
     bytes.extend(&of[4..8]);
@@ -488,15 +488,20 @@ fn rtx_packets_count_in_the_repaired_stream() {
             }
         }
         tracks.write_requests(Time::from_nanos(2_000_000), (1, None), |_| ());
-        let carried = packet(0x80, 96, 3, 50);
-        let rtx = again(60, 900, &carried);
+        let original = packet(0x80, 96, 3, 50);
+        let rtx = retransmission(60, 900, &original);
         take(&mut tracks, &mut recorder, &rtx, 3);
         // A packet with only padding, as sent to probe the bandwidth; and one that has arrived
         // before.
         let mut padding = packet(0xa0, 97, 901, 60);
         *padding.last_mut().expect("it is long") = 116;
         take(&mut tracks, &mut recorder, &padding, 3);
-        take(&mut tracks, &mut recorder, &again(60, 902, &carried), 3);
+        take(
+            &mut tracks,
+            &mut recorder,
+            &retransmission(60, 902, &original),
+            3,
+        );
         tracks.finish(None, &mut recorder);
         let rows = tracks.rows("");
         let row = rows
@@ -527,8 +532,8 @@ fn unassignable_retransmissions_are_only_counted() {
         );
     }
     for bytes in [
-        again(60, 1, &of),
-        again(60, 1, &of)[..13].to_vec(),
+        retransmission(60, 1, &of),
+        retransmission(60, 1, &of)[..13].to_vec(),
         packet(0x9f, 97, 2, 60),
     ] {
         take(&mut tracks, &mut recorder, &bytes, 2);
@@ -540,12 +545,12 @@ fn unassignable_retransmissions_are_only_counted() {
 #[test]
 fn remb_is_one_and_a_half_times_the_received_rate() {
     let (mut tracks, mut recorder) = tracks();
-    let mut said = Vec::new();
+    let mut rembs = Vec::new();
     let mut estimate = |tracks: &mut Tracks, ms: u64| {
         let now = Time::from_nanos(ms * 1_000_000);
         let mut message = Vec::new();
         let estimate = tracks.write_remb(now, 1, &mut message);
-        said.extend(feedback::messages(&message).filter_map(Result::ok));
+        rembs.extend(feedback::messages(&message).filter_map(Result::ok));
         estimate
     };
     assert_eq!(estimate(&mut tracks, 0), None);
@@ -573,7 +578,7 @@ fn remb_is_one_and_a_half_times_the_received_rate() {
     assert!((1_340_000..1_360_000).contains(&lowered), "{lowered}");
     // No packets arrive: the minimum.
     assert_eq!(estimate(&mut tracks, 3000), Some(300_000));
-    let first = said.first().expect("it was written");
+    let first = rembs.first().expect("it was written");
     assert!(
         matches!(first, feedback::Message::Remb { bitrate, sources, .. }
             if bitrate.abs_diff(1_872_000) < 10_000 && sources == &[50]),
@@ -617,7 +622,7 @@ fn key_frame_request_uses_feedback_enabled_on_both_sides() {
         "ccm fir".to_owned(),
     ];
     let (pli, fir) = (Some(KeyFrameRequest::Pli), Some(KeyFrameRequest::Fir));
-    for (agreed, wanted, by) in [
+    for (negotiated, wanted, expected) in [
         (&both[..], wanted(true, true), pli),
         (&both[2..], wanted(true, true), fir),
         // A server that accepts more than it was offered.
@@ -627,16 +632,16 @@ fn key_frame_request_uses_feedback_enabled_on_both_sides() {
         (&both[..1], wanted(true, true), None),
     ] {
         assert_eq!(
-            KeyFrameRequest::negotiated(agreed, wanted),
-            by,
-            "{agreed:?}"
+            KeyFrameRequest::negotiated(negotiated, wanted),
+            expected,
+            "{negotiated:?}"
         );
     }
 }
 
 #[test]
 fn more_than_a_tenth_of_unknown_media_is_described() {
-    for (unknown, much) in [
+    for (unknown, is_described) in [
         (0, false),
         (20, false),
         (22, false),
@@ -653,15 +658,15 @@ fn more_than_a_tenth_of_unknown_media_is_described() {
             take(&mut tracks, &mut recorder, &bytes, 1);
         }
         assert_eq!(recorder.counter(m::UNKNOWN_MEDIA), u64::from(unknown));
-        let said = tracks.describe_unknown_media();
-        assert_eq!(said.is_some(), much, "{said:?}");
-        if let Some(said) = said {
+        let text = tracks.describe_unknown_media();
+        assert_eq!(text.is_some(), is_described, "{text:?}");
+        if let Some(text) = text {
             let all = 200 + unknown;
             let wanted = format!(
                 "{unknown} of {all} packets belong to no negotiated media \
                  (payload types 120, 121, 122, 123 and others)"
             );
-            assert_eq!(said, wanted);
+            assert_eq!(text, wanted);
         }
     }
 }
@@ -686,9 +691,9 @@ fn each_new_gap_is_reported_once() {
     assert_eq!(event(&mut tracks, 3), missing(3));
     // Both are requested at once.
     assert_eq!(event(&mut tracks, 5), None);
-    let mut asked = 0;
-    tracks.write_requests(Time::from_nanos(6_000_000), (1, None), |_| asked += 1);
-    assert!(tracks.has_requests() && asked == 1);
+    let mut compounds = 0;
+    tracks.write_requests(Time::from_nanos(6_000_000), (1, None), |_| compounds += 1);
+    assert!(tracks.has_requests() && compounds == 1);
     assert_eq!(event(&mut tracks, 6), None);
     assert_eq!(event(&mut tracks, 8), missing(8));
     assert!(tracks.has_requests());

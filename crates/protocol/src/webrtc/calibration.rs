@@ -195,15 +195,15 @@ fn frame_delay(evidence: &Evidence) -> Option<TrueValue> {
 /// Mean time from a client's planned start to its first packet leaving the server, plus the delay
 /// from there.
 fn startup_delay(evidence: &Evidence) -> Option<TrueValue> {
-    let place = "/sent/first_left_nanos";
-    let clients = evidence.numbers(place).count() as f64;
+    let pointer = "/sent/first_left_nanos";
+    let clients = evidence.numbers(pointer).count() as f64;
     let played = evidence.served.iter().filter(|line| {
-        let first = line.pointer(place);
+        let first = line.pointer(pointer);
         first.is_some_and(serde_json::Value::is_u64)
     });
     let clocks = played.map(|line| line["clock_monotonic_nanos"].as_f64());
     let clock = clocks.sum::<Option<f64>>()? / clients;
     let due = evidence.start_nanos + evidence.start_interval_nanos * (clients - 1.0) / 2.0;
-    let first = TrueValue::exactly((clock + evidence.mean(place)? - due) / 1e9);
+    let first = TrueValue::exactly((clock + evidence.mean(pointer)? - due) / 1e9);
     Some(first + evidence.down)
 }

@@ -348,8 +348,8 @@ impl ClientConfig {
                 check_source(source).map_err(|text| (key, text))?;
             }
         }
-        let made = self.source().is_some_and(|source| source.file.is_none());
-        if self.follows_congestion() && !made {
+        let is_generated = self.source().is_some_and(|source| source.file.is_none());
+        if self.follows_congestion() && !is_generated {
             let text = "`congestion: follow` needs generated video in `publish` or `participate`";
             return Err(("congestion", text.to_owned()));
         }

@@ -106,9 +106,9 @@ impl PopulationKeys for ClientConfig {
     }
 
     fn check_url(&self, url: &str) -> Result<(), (&'static str, String)> {
-        let place = Url::parse(url).map(|url| url.resource);
-        self.check_mountpoint(matches!(place, Ok(Resource::Mountpoint(_))))?;
-        match place {
+        let resource = Url::parse(url).map(|url| url.resource);
+        self.check_mountpoint(matches!(resource, Ok(Resource::Mountpoint(_))))?;
+        match resource {
             Ok(Resource::LiveKit(_)) => {
                 self.check_without_janus_room(true)?;
                 self.check_for_livekit()
@@ -172,7 +172,7 @@ impl PopulationKeys for ClientConfig {
     fn clients(
         &self,
         file: Option<&[u8]>,
-        surroundings: &RunContext,
+        context: &RunContext,
     ) -> Result<Box<dyn ClientFactory>, String> {
         let source = self.source().map(config::with_limited_mtu);
         let source = source.map(|source| MediaSource::adaptive(&source, file));
@@ -180,7 +180,7 @@ impl PopulationKeys for ClientConfig {
             config: Arc::new(self.clone()),
             source: source.transpose()?.map(Arc::new),
             certificate: Arc::new(Certificate::generate(CERTIFICATE_SEED)),
-            surroundings: surroundings.clone(),
+            context: context.clone(),
             talk: self.source().and_then(|source| source.talk),
             rooms: Vec::new(),
             clients: 1,
@@ -259,7 +259,7 @@ struct Clients {
     config: Arc<ClientConfig>,
     source: Option<Arc<MediaSource>>,
     certificate: Arc<Certificate>,
-    surroundings: RunContext,
+    context: RunContext,
     talk: Option<TalkConfig>,
     /// URLs of the rooms in which clients talk; empty if all talk together.
     rooms: Vec<String>,
@@ -268,16 +268,16 @@ struct Clients {
 
 impl Clients {
     /// Returns the position of a client among those that talk in the same room.
-    fn member(&self, url: &str, seat: ClientIdentity) -> Member {
+    fn member(&self, url: &str, identity: ClientIdentity) -> Member {
         let room = self.rooms.iter().position(|room| room == url);
         let (room, rooms) = match room {
             Some(room) => (room as u64, self.rooms.len() as u64),
             None => (0, 1),
         };
         Member {
-            seed: derive_seed(&[seat.shared_seed, room]),
+            seed: derive_seed(&[identity.shared_seed, room]),
             // Consecutive clients are in consecutive rooms.
-            index: seat.index / rooms,
+            index: identity.index / rooms,
             group_size: self.clients.saturating_sub(room).div_ceil(rooms),
         }
     }
@@ -292,16 +292,16 @@ impl Clients {
 }
 
 impl ClientFactory for Clients {
-    fn set_population(&mut self, crowd: &PopulationPlan<'_>) -> Result<(), String> {
-        let in_rooms = self.config.participate.is_some() && crowd.urls.len() > 1;
-        if self.talk.is_some() && in_rooms && !crowd.in_turn {
+    fn set_population(&mut self, plan: &PopulationPlan<'_>) -> Result<(), String> {
+        let in_rooms = self.config.participate.is_some() && plan.urls.len() > 1;
+        if self.talk.is_some() && in_rooms && !plan.in_turn {
             return Err(
                 "`talk` in several rooms needs `pick: in_turn` or `pick: own`: otherwise it is \
                  unknown who is in the same room"
                     .to_owned(),
             );
         }
-        if self.talk.is_some() && in_rooms && crowd.may_change_url {
+        if self.talk.is_some() && in_rooms && plan.may_change_url {
             return Err(
                 "`talk` in several rooms with `rejoin` needs `pick: own`: otherwise a replacement \
                  may join another room, where another participant has the same turns"
@@ -309,26 +309,26 @@ impl ClientFactory for Clients {
             );
         }
         if in_rooms {
-            self.rooms = crowd.urls.to_vec();
+            self.rooms = plan.urls.to_vec();
         }
-        self.clients = crowd.clients;
+        self.clients = plan.clients;
         Ok(())
     }
 
-    fn client(&self, url: &str, seat: ClientIdentity) -> Result<Box<dyn Session>, String> {
-        let certificate = self.certificate(seat.seed);
-        let mut client = Client::new(self.config.clone(), url, seat.seed, certificate)
+    fn client(&self, url: &str, identity: ClientIdentity) -> Result<Box<dyn Session>, String> {
+        let certificate = self.certificate(identity.seed);
+        let mut client = Client::new(self.config.clone(), url, identity.seed, certificate)
             .map_err(|error| error.to_string())?;
-        if let Some(wall_clock) = self.surroundings.wall_clock() {
+        if let Some(wall_clock) = self.context.wall_clock() {
             client = client.with_wall_clock(wall_clock);
         }
-        if self.surroundings.has_time_codes() {
+        if self.context.has_time_codes() {
             client = client.with_time_codes();
         }
         if let Some(source) = &self.source {
             client = client.with_source(source.clone());
             if let Some(talk) = self.talk {
-                client = client.with_talk(TurnSchedule::new(talk, self.member(url, seat)));
+                client = client.with_talk(TurnSchedule::new(talk, self.member(url, identity)));
             }
         }
         Ok(Box::new(client))
@@ -345,7 +345,7 @@ mod tests {
         Clients {
             source: None,
             certificate: Arc::new(Certificate::generate(CERTIFICATE_SEED)),
-            surroundings: RunContext::default(),
+            context: RunContext::default(),
             talk: config.source().and_then(|source| source.talk),
             rooms: Vec::new(),
             clients: 1,
@@ -382,12 +382,12 @@ mod tests {
                 true,
             ),
         ] {
-            for (url, is_taken) in [
+            for (url, is_accepted) in [
                 (mount, of_mount),
                 (room, of_room),
                 ("whip+http://h/a", of_whip),
             ] {
-                let expected = key.filter(|_| !is_taken);
+                let expected = key.filter(|_| !is_accepted);
                 assert_eq!(refused(text, url), expected, "{text} {url}");
             }
         }
@@ -397,26 +397,26 @@ mod tests {
     fn clients_of_a_room_talk_together() {
         let urls = ["a", "b", "c"].map(str::to_owned);
         let mut clients = clients();
-        let crowd = |in_turn, moves| PopulationPlan {
+        let plan = |in_turn, moves| PopulationPlan {
             urls: &urls,
             in_turn,
             may_change_url: moves,
             clients: 10,
         };
-        assert!(clients.set_population(&crowd(false, false)).is_err());
+        assert!(clients.set_population(&plan(false, false)).is_err());
         let refused = clients
-            .set_population(&crowd(true, true))
+            .set_population(&plan(true, true))
             .expect_err("they move");
         assert!(refused.contains("`pick: own`"), "{refused}");
-        let taken = clients.set_population(&crowd(true, false));
+        let taken = clients.set_population(&plan(true, false));
         taken.expect("each room has its own");
         let member = |place: u64| {
-            let seat = ClientIdentity {
+            let identity = ClientIdentity {
                 seed: place,
                 shared_seed: 7,
                 index: place,
             };
-            clients.member(&urls[place as usize % 3], seat)
+            clients.member(&urls[place as usize % 3], identity)
         };
         let all: Vec<Member> = (0..10).map(member).collect();
         for (at, one) in all.iter().enumerate() {

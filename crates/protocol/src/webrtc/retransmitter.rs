@@ -14,7 +14,7 @@ const HISTORY_LENGTH: usize = 512;
 
 /// Maximum number of queued retransmissions. The other side requests further packets again if it
 /// still needs them.
-const WAITING_MAX: usize = 256;
+const QUEUE_MAX: usize = 256;
 
 /// Upper limit of the round-trip time, which the server can prolong at will.
 const ROUND_TRIP_MAX: Duration = Duration::from_secs(1);
@@ -30,10 +30,10 @@ pub(super) struct Retransmitter {
 }
 
 impl Retransmitter {
-    pub(super) fn new(stream: Option<RtxStream>) -> Retransmitter {
+    pub(super) fn new(rtx_stream: Option<RtxStream>) -> Retransmitter {
         Retransmitter {
             history: SendHistory::new(HISTORY_LENGTH),
-            rtx_stream: stream,
+            rtx_stream,
             queue: VecDeque::new(),
         }
     }
@@ -62,9 +62,9 @@ impl Retransmitter {
         if let Some(round_trip) = round_trip {
             self.history.set_round_trip(round_trip.min(ROUND_TRIP_MAX));
         }
-        let room = WAITING_MAX - self.queue.len();
-        let asked = missing.iter().take(room);
-        self.queue.extend(asked.map(|sequence| (*sequence, now)));
+        let room = QUEUE_MAX - self.queue.len();
+        let queued = missing.iter().take(room);
+        self.queue.extend(queued.map(|sequence| (*sequence, now)));
     }
 
     /// Returns the time of the oldest request in the queue.
@@ -111,29 +111,32 @@ mod tests {
         Time::from_nanos(1_000_000_000 + millis * 1_000_000)
     }
 
-    fn send(again: &mut Retransmitter, sequence: u16) {
+    fn send(retransmitter: &mut Retransmitter, sequence: u16) {
         let header = PacketHeader::EMPTY
             .append(&[0x80, 96])
             .append(&sequence.to_be_bytes())
             .append(&[0, 0, 0, 1, 0, 0, 0, 7]);
         let payload = Bytes::from(sequence.to_be_bytes().to_vec());
-        again.store(&header, &payload);
+        retransmitter.store(&header, &payload);
     }
 
     #[test]
     fn first_request_is_answered_immediately() {
-        let mut again = Retransmitter::new(None);
-        send(&mut again, 7);
+        let mut retransmitter = Retransmitter::new(None);
+        send(&mut retransmitter, 7);
         let round_trip = Some(Duration::from_millis(300));
-        let answers = |again: &mut Retransmitter, ms: u64| {
-            again.queue_requested(&[7], at(ms), round_trip);
-            again
+        let answers = |retransmitter: &mut Retransmitter, ms: u64| {
+            retransmitter.queue_requested(&[7], at(ms), round_trip);
+            retransmitter
                 .next_retransmission(at(ms), &mut BytesMut::new())
                 .is_some()
         };
-        assert!(answers(&mut again, 1));
-        assert!(!answers(&mut again, 300), "the answer may be on its way");
-        assert!(answers(&mut again, 301));
+        assert!(answers(&mut retransmitter, 1));
+        assert!(
+            !answers(&mut retransmitter, 300),
+            "the answer may be on its way"
+        );
+        assert!(answers(&mut retransmitter, 301));
     }
 
     #[test]
@@ -146,15 +149,17 @@ mod tests {
                 next_sequence: 4,
             }),
         ] {
-            let mut again = Retransmitter::new(stream);
+            let mut retransmitter = Retransmitter::new(stream);
             for sequence in [65_535, 0, 1] {
-                send(&mut again, sequence);
+                send(&mut retransmitter, sequence);
             }
-            again.queue_requested(&[65_535, 1, 1, 77], at(10), None);
-            assert_eq!(again.next_due(), Some(at(10)));
+            retransmitter.queue_requested(&[65_535, 1, 1, 77], at(10), None);
+            assert_eq!(retransmitter.next_due(), Some(at(10)));
             let mut out = BytesMut::new();
             let mut found = Vec::new();
-            while let Some((header, due, sequence)) = again.next_retransmission(at(11), &mut out) {
+            while let Some((header, due, sequence)) =
+                retransmitter.next_retransmission(at(11), &mut out)
+            {
                 assert_eq!(due, at(10));
                 assert!([65_535, 1].contains(&sequence));
                 found.push((header[2..4].to_vec(), header[11], out.split().to_vec()));
@@ -170,8 +175,8 @@ mod tests {
                 ],
             };
             assert_eq!(found, expected);
-            assert_eq!(again.next_due(), None);
-            let counts = again.counts();
+            assert_eq!(retransmitter.next_due(), None);
+            let counts = retransmitter.counts();
             assert_eq!((counts.requested, counts.retransmitted), (4, 2));
             assert_eq!((counts.too_soon, counts.unknown), (1, 1));
         }
@@ -179,18 +184,21 @@ mod tests {
 
     #[test]
     fn number_of_retransmissions_is_bounded() {
-        let mut again = Retransmitter::new(None);
+        let mut retransmitter = Retransmitter::new(None);
         let all: Vec<u16> = (0..=u16::MAX).collect();
         for sequence in &all {
-            send(&mut again, *sequence);
+            send(&mut retransmitter, *sequence);
         }
-        again.queue_requested(&all[65_000..], at(10), None);
-        again.queue_requested(&all, at(10), None);
+        retransmitter.queue_requested(&all[65_000..], at(10), None);
+        retransmitter.queue_requested(&all, at(10), None);
         let mut out = BytesMut::new();
         let mut sent = 0;
-        while again.next_retransmission(at(11), &mut out).is_some() {
+        while retransmitter
+            .next_retransmission(at(11), &mut out)
+            .is_some()
+        {
             sent += 1;
         }
-        assert!(sent <= WAITING_MAX, "{sent}");
+        assert!(sent <= QUEUE_MAX, "{sent}");
     }
 }

@@ -17,9 +17,9 @@ pub(super) struct TransportSequence {
 
 impl TransportSequence {
     /// Counts from 1, with the header extension of that ID.
-    pub(super) fn new(extension: u8) -> TransportSequence {
+    pub(super) fn new(extension_id: u8) -> TransportSequence {
         TransportSequence {
-            extension_id: extension,
+            extension_id,
             next: Arc::new(AtomicU16::new(1)),
         }
     }

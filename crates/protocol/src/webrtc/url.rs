@@ -160,34 +160,34 @@ impl Url {
                 "the path contains two slashes in a row; write only one",
             ));
         }
-        let no_place = || other("the URL must end with /videoroom/ROOM or /streaming/ID");
+        let no_resource = || other("the URL must end with /videoroom/ROOM or /streaming/ID");
         let (path, id) = path
             .trim_end_matches('/')
             .rsplit_once('/')
-            .ok_or_else(no_place)?;
-        let (path, plugin) = path.rsplit_once('/').ok_or_else(no_place)?;
+            .ok_or_else(no_resource)?;
+        let (path, plugin) = path.rsplit_once('/').ok_or_else(no_resource)?;
         if id.is_empty() {
-            return Err(no_place());
+            return Err(no_resource());
         }
         let id = JanusId::parse(&percent_decode(id));
-        let place = match plugin {
+        let resource = match plugin {
             "videoroom" => Resource::Room(id),
             "streaming" => Resource::Mountpoint(id),
-            _ => return Err(no_place()),
+            _ => return Err(no_resource()),
         };
         // The rest of the path is that of the WebSocket or the HTTP API. The default is that of
         // Janus.
-        let (usual, port) = match long_poll {
+        let (default_path, port) = match long_poll {
             true => ("/janus", JANUS_HTTP_PORT),
             false => ("/", JANUS_PORT),
         };
-        let path = if path.is_empty() { usual } else { path };
+        let path = if path.is_empty() { default_path } else { path };
         let query = query.map(|query| format!("?{query}")).unwrap_or_default();
-        let at = parse(&format!("{}{path}{query}", origin(inner, port)));
+        let endpoint = parse(&format!("{}{path}{query}", origin(inner, port)));
         Ok(Url {
             long_poll,
-            endpoint: at.map_err(|error| error.why.error_for(url))?,
-            resource: place,
+            endpoint: endpoint.map_err(|error| error.why.error_for(url))?,
+            resource,
         })
     }
 
@@ -205,10 +205,10 @@ impl Url {
             return Err(other("no valid room; write livekit+ws://host/ROOM"));
         }
         let path = if path.is_empty() { "/" } else { path };
-        let at = websocket::parse_url(&format!("{}{path}", origin(inner, LIVEKIT_PORT)));
+        let endpoint = websocket::parse_url(&format!("{}{path}", origin(inner, LIVEKIT_PORT)));
         Ok(Url {
             long_poll: false,
-            endpoint: at.map_err(|error| error.why.error_for(url))?,
+            endpoint: endpoint.map_err(|error| error.why.error_for(url))?,
             resource: Resource::LiveKit(room),
         })
     }
@@ -264,7 +264,7 @@ impl Url {
         self.endpoint.host().to_ascii_lowercase()
     }
 
-    /// Returns the query, and the segments of the path except `whip` and `whep`.
+    /// Returns the segments of the path except `whip` and `whep`, and the query.
     fn path_and_query(&self) -> (Vec<&str>, Option<&str>) {
         let (path, query) = match self.endpoint.target().split_once('?') {
             Some((path, query)) => (path, Some(query)),
@@ -307,7 +307,7 @@ impl fmt::Display for Url {
 
 /// Returns scheme and authority of a URL. Adds the port if the URL has none and its scheme is not
 /// secure.
-fn origin(url: &str, usual_port: u16) -> String {
+fn origin(url: &str, default_port: u16) -> String {
     let (scheme, after) = url.split_once("://").unwrap_or_default();
     let (authority, _) = crate::url::split_authority(after);
     let has_port = match authority.rsplit_once('@').map_or(authority, |(_, at)| at) {
@@ -316,7 +316,7 @@ fn origin(url: &str, usual_port: u16) -> String {
     };
     let port = match has_port || matches!(scheme, "wss" | "https") {
         true => String::new(),
-        false => format!(":{usual_port}"),
+        false => format!(":{default_port}"),
     };
     format!("{scheme}://{authority}{port}")
 }

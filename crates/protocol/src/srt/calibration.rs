@@ -297,9 +297,9 @@ const fn exact_check(
 const fn count_of_sent(clients: &'static str, metric: &'static str) -> Check {
     exact_check(clients, metric, |evidence| {
         let sent = evidence.sum("/sent/first")? + evidence.sum("/sent/again")?;
-        let beside = evidence.sum("/wrongs/duplicated")?;
+        let duplicated = evidence.sum("/wrongs/duplicated")?;
         let not = evidence.sum("/wrongs/left_out")? + evidence.sum("/wrongs/left_out_again")?;
-        Some(TrueValue::exactly(sent + beside - not))
+        Some(TrueValue::exactly(sent + duplicated - not))
     })
 }
 

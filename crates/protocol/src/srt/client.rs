@@ -169,9 +169,9 @@ impl Client {
         self
     }
 
-    /// Makes the client publish `made` instead of playing.
-    pub fn publishing(mut self, made: impl Into<SourceMedia>) -> Client {
-        self.publishing = Some(Box::new(PublishState::new(made.into())));
+    /// Makes the client publish `media` instead of playing.
+    pub fn publishing(mut self, media: impl Into<SourceMedia>) -> Client {
+        self.publishing = Some(Box::new(PublishState::new(media.into())));
         self
     }
 
@@ -265,8 +265,9 @@ impl Client {
             true => settings.messages(),
             false => settings,
         };
-        let hands = ClientHandshake::new(self.mode(), settings, self.url.stream_id.clone(), cx.now);
-        self.handshake = Some(hands);
+        let handshake =
+            ClientHandshake::new(self.mode(), settings, self.url.stream_id.clone(), cx.now);
+        self.handshake = Some(handshake);
     }
 
     /// Starts to publish or play over the established connection.
@@ -293,18 +294,20 @@ impl Client {
         self.phase = Phase::Playing;
         self.check = Some(cx.now + self.config.no_media.0);
         let six = self.addresses.is_some_and(|(local, _)| local.is_ipv6());
-        let playing = MediaReceiver::new(
+        let receiver = MediaReceiver::new(
             negotiated,
             self.clock,
             (self.planned_start, self.wall_clock),
             six,
         );
-        let playing = match self.carries_messages() {
-            true => playing.counting_messages(),
-            false => playing,
+        let receiver = match self.carries_messages() {
+            true => receiver.counting_messages(),
+            false => receiver,
         };
         if let Some(sink) = self.player {
-            cx.sinks.get::<PlayerSink>(sink).begin(playing, cx.recorder);
+            cx.sinks
+                .get::<PlayerSink>(sink)
+                .begin(receiver, cx.recorder);
         }
         // After the handshake, one wake-up serves all clients.
         cx.out.push_back(Output::SetReadTiming {
@@ -344,9 +347,9 @@ impl Client {
                 let at = datagram.at;
                 let (own, channel) = (self.header(cx.now), self.channel);
                 if let Some(sink) = self.player {
-                    let playing = cx.sinks.get::<PlayerSink>(sink).receiver();
-                    let reply = playing.and_then(|playing| {
-                        playing.control(&control, header.timestamp, at, cx.recorder)
+                    let receiver = cx.sinks.get::<PlayerSink>(sink).receiver();
+                    let reply = receiver.and_then(|receiver| {
+                        receiver.control(&control, header.timestamp, at, cx.recorder)
                     });
                     if let Some(reply) = reply {
                         let write = |out: &mut Vec<u8>| reply.write(own, out);
@@ -373,13 +376,13 @@ impl Client {
         let player = cx.sinks.get::<PlayerSink>(sink);
         self.liveness.record_received(player.last_arrival_at());
         let malformed = player.malformed();
-        let Some(playing) = player.receiver() else {
+        let Some(receiver) = player.receiver() else {
             return;
         };
-        playing.settle(cx.now, cx.recorder);
-        let before = std::mem::replace(&mut self.media_seen, playing.seen());
-        let no_stream = playing.no_stream_detail();
-        let undecryptable = playing.is_undecryptable();
+        receiver.settle(cx.now, cx.recorder);
+        let before = std::mem::replace(&mut self.media_seen, receiver.seen());
+        let no_stream = receiver.no_stream_detail();
+        let undecryptable = receiver.is_undecryptable();
         if let (None, Some(at)) = (before.first, self.media_seen.first) {
             self.check = Some(at + self.config.silence.0);
             for (histogram, from) in [
@@ -417,12 +420,12 @@ impl Client {
     fn send_due(&mut self, cx: &mut Context<'_>) {
         let now = cx.now;
         let channel = self.channel;
-        let said = match (self.player, &mut self.publishing) {
+        let sent = match (self.player, &mut self.publishing) {
             (Some(sink), _) => {
-                let Some(playing) = cx.sinks.get::<PlayerSink>(sink).receiver() else {
+                let Some(receiver) = cx.sinks.get::<PlayerSink>(sink).receiver() else {
                     return;
                 };
-                playing.write(now, |write| cx.outbox.add(cx.out, channel, None, write))
+                receiver.write(now, |write| cx.outbox.add(cx.out, channel, None, write))
             }
             (None, Some(publishing)) => publishing.write(cx, channel),
             (None, None) => return,
@@ -440,7 +443,7 @@ impl Client {
             );
             return self.fail(cx, Failure::PeerIdle, detail);
         }
-        if said {
+        if sent {
             self.liveness.record_sent(now);
         } else if self.liveness.take_keepalive_due(now) {
             let header = self.header(now);
@@ -451,8 +454,8 @@ impl Client {
         if now >= self.sample_at {
             self.sample_at = now + SAMPLE_INTERVAL;
             if let Some(sink) = self.player {
-                if let Some(playing) = cx.sinks.get::<PlayerSink>(sink).receiver() {
-                    playing.sample(cx.recorder);
+                if let Some(receiver) = cx.sinks.get::<PlayerSink>(sink).receiver() {
+                    receiver.sample(cx.recorder);
                 }
             } else if let Some(publishing) = &mut self.publishing {
                 publishing.count(cx, true);
@@ -531,10 +534,10 @@ impl Session for Client {
         self.send_due(cx);
         self.run_check(cx);
         if let Some(sink) = self.player
-            && let Some(playing) = cx.sinks.get::<PlayerSink>(sink).receiver()
+            && let Some(receiver) = cx.sinks.get::<PlayerSink>(sink).receiver()
         {
-            playing.plan(&mut self.sweeps, cx.now);
-            self.periodic_nak_at = playing.periodic_nak_at();
+            receiver.plan(&mut self.sweeps, cx.now);
+            self.periodic_nak_at = receiver.periodic_nak_at();
         }
     }
 
@@ -543,8 +546,8 @@ impl Session for Client {
         let due = match self.phase {
             Phase::Idle | Phase::Opening | Phase::Ended => return None,
             Phase::Handshake => {
-                let hands = self.handshake.as_ref();
-                hands.map_or(own, |hands| hands.due())
+                let handshake = self.handshake.as_ref();
+                handshake.map_or(own, |handshake| handshake.due())
             }
             // The other work that is due is done at the same time.
             Phase::Playing => self.sweeps.next_at().min(self.periodic_nak_at),

@@ -110,7 +110,7 @@ impl PopulationKeys for ClientConfig {
     ) -> Result<Box<dyn ClientFactory>, String> {
         Ok(Box::new(Clients {
             config: self.clone(),
-            made: self.source_media(file)?,
+            media: self.source_media(file)?,
             surroundings: surroundings.clone(),
         }))
     }
@@ -144,7 +144,7 @@ impl PopulationKeys for ClientConfig {
 #[derive(Debug)]
 struct Clients {
     config: ClientConfig,
-    made: Option<SourceMedia>,
+    media: Option<SourceMedia>,
     surroundings: RunContext,
 }
 
@@ -155,8 +155,8 @@ impl ClientFactory for Clients {
         if let Some(wall_clock) = self.surroundings.wall_clock() {
             client = client.with_wall_clock(wall_clock);
         }
-        if let Some(made) = &self.made {
-            client = client.publishing(made.clone());
+        if let Some(media) = &self.media {
+            client = client.publishing(media.clone());
         }
         Ok(Box::new(client))
     }

@@ -1,7 +1,7 @@
 //! Reasons why a client fails.
 
 use super::codec::handshake::Rejection;
-use super::handshake;
+use super::handshake::HandshakeFailure;
 use crate::connect_failure::ConnectFailure;
 use crate::failure::reasons;
 
@@ -74,20 +74,23 @@ reasons! {
 
 impl Failure {
     /// Reason for a failed handshake.
-    pub(super) fn from_handshake(failure: &handshake::HandshakeFailure) -> Failure {
-        use handshake::HandshakeFailure as From;
+    pub(super) fn from_handshake(failure: &HandshakeFailure) -> Failure {
         match failure {
-            From::TimedOut { got_answer: false } => Failure::HandshakeTimeout,
-            From::TimedOut { got_answer: true } => Failure::HandshakeUnfinished,
-            From::Rejected(rejection) => Failure::from_rejection(*rejection),
-            From::WrongPassphrase => Failure::WrongPassphrase,
-            From::PassphraseMissing => Failure::PassphraseMissing,
-            From::PassphraseMissingAtPeer => Failure::PassphraseUnexpected,
-            From::CipherMismatch => Failure::CipherMismatch,
-            From::Version(_) | From::OldVersion(_) => Failure::Version,
-            From::Malformed(_) | From::EqualCookies => Failure::MalformedHandshake,
-            From::Congestion | From::MessageApi | From::Filter => Failure::OtherMode,
-            From::Shutdown => Failure::ShutdownInHandshake,
+            HandshakeFailure::TimedOut { got_answer: false } => Failure::HandshakeTimeout,
+            HandshakeFailure::TimedOut { got_answer: true } => Failure::HandshakeUnfinished,
+            HandshakeFailure::Rejected(rejection) => Failure::from_rejection(*rejection),
+            HandshakeFailure::WrongPassphrase => Failure::WrongPassphrase,
+            HandshakeFailure::PassphraseMissing => Failure::PassphraseMissing,
+            HandshakeFailure::PassphraseMissingAtPeer => Failure::PassphraseUnexpected,
+            HandshakeFailure::CipherMismatch => Failure::CipherMismatch,
+            HandshakeFailure::Version(_) | HandshakeFailure::OldVersion(_) => Failure::Version,
+            HandshakeFailure::Malformed(_) | HandshakeFailure::EqualCookies => {
+                Failure::MalformedHandshake
+            }
+            HandshakeFailure::Congestion
+            | HandshakeFailure::MessageApi
+            | HandshakeFailure::Filter => Failure::OtherMode,
+            HandshakeFailure::Shutdown => Failure::ShutdownInHandshake,
         }
     }
 

@@ -162,33 +162,33 @@ impl MessageTracker {
         length: usize,
         at: Time,
         acknowledged: SeqNumber,
-        told: &mut impl FnMut(MessageOutcome),
+        report: &mut impl FnMut(MessageOutcome),
     ) {
         let number = header.message;
         // Most packets belong to the youngest message.
         let younger = self.open.iter().rev();
         let younger = younger.take_while(|open| distance_ahead(open.number, number) > 0);
-        let mut place = self.open.len() - younger.count();
-        if place > 0 && self.open[place - 1].number == number {
-            place -= 1;
+        let mut index = self.open.len() - younger.count();
+        if index > 0 && self.open[index - 1].number == number {
+            index -= 1;
         } else {
             if self.open.len() >= OPEN_MAX {
-                self.settle_oldest(told);
-                place = place.saturating_sub(1);
+                self.settle_oldest(report);
+                index = index.saturating_sub(1);
             }
-            self.open.insert(place, OpenMessage::new(header, at));
+            self.open.insert(index, OpenMessage::new(header, at));
         }
-        let open = &mut self.open[place];
+        let open = &mut self.open[index];
         if !open.add(header, length) {
-            return told(MessageOutcome::InconsistentPacket);
+            return report(MessageOutcome::InconsistentPacket);
         }
         if !open.in_order && open.is_whole() {
             open.is_reported = true;
-            told(MessageOutcome::Whole(
+            report(MessageOutcome::Whole(
                 open.whole(at, acknowledged.is_before(open.lowest)),
             ));
         }
-        self.settle(at, acknowledged, told);
+        self.settle(at, acknowledged, report);
     }
 
     /// Settles messages after everything before `acknowledged` has arrived or was given up.
@@ -196,16 +196,16 @@ impl MessageTracker {
         &mut self,
         at: Time,
         acknowledged: SeqNumber,
-        told: &mut impl FnMut(MessageOutcome),
+        report: &mut impl FnMut(MessageOutcome),
     ) {
         while let Some(&oldest) = self.open.front() {
             if oldest.is_whole() && !acknowledged.is_before(oldest.lowest) {
-                self.pop(told);
+                self.pop(report);
                 if !oldest.is_reported {
-                    told(MessageOutcome::Whole(oldest.whole(at, false)));
+                    report(MessageOutcome::Whole(oldest.whole(at, false)));
                 }
             } else if oldest.is_finished(acknowledged) {
-                self.settle_oldest(told);
+                self.settle_oldest(report);
             } else {
                 return;
             }
@@ -213,21 +213,21 @@ impl MessageTracker {
     }
 
     /// Gives up the missing packets of the oldest message.
-    fn settle_oldest(&mut self, told: &mut impl FnMut(MessageOutcome)) {
+    fn settle_oldest(&mut self, report: &mut impl FnMut(MessageOutcome)) {
         if self.open.front().is_some_and(|oldest| !oldest.is_reported) {
-            told(MessageOutcome::Incomplete);
+            report(MessageOutcome::Incomplete);
         }
-        self.pop(told);
+        self.pop(report);
     }
 
-    fn pop(&mut self, told: &mut impl FnMut(MessageOutcome)) {
+    fn pop(&mut self, report: &mut impl FnMut(MessageOutcome)) {
         let Some(oldest) = self.open.pop_front() else {
             return;
         };
         let before = self.settled.unwrap_or(oldest.number);
         let step = distance_ahead(oldest.number, before);
         if step > 1 {
-            told(MessageOutcome::Missing(step - 1));
+            report(MessageOutcome::Missing(step - 1));
         }
         if step > 0 || self.settled.is_none() {
             self.settled = Some(oldest.number);

@@ -48,21 +48,21 @@ impl ReorderBuffer {
         sequence: SeqNumber,
         at: Time,
         payload: &[u8],
-        hand_on: &mut impl FnMut(&[u8], Time),
+        deliver: &mut impl FnMut(&[u8], Time),
     ) {
         match usize::try_from(sequence.distance_from(self.next)) {
             Ok(0) => {
                 self.latest = self.latest.max(at);
-                hand_on(payload, self.latest);
+                deliver(payload, self.latest);
                 self.next = self.next.next();
                 if self.held.pop_front().is_some() {
-                    self.deliver_held(hand_on);
+                    self.deliver_held(deliver);
                 }
             }
             Ok(ahead) if ahead < BUFFERED_MAX => self.hold(ahead, at, payload),
             Ok(_) => {
-                self.skip(sequence, at, hand_on);
-                self.insert(sequence, at, payload, hand_on);
+                self.skip(sequence, at, deliver);
+                self.insert(sequence, at, payload, deliver);
             }
             // The payload was given up earlier.
             Err(_) => {}
@@ -81,11 +81,11 @@ impl ReorderBuffer {
     }
 
     #[cold]
-    fn deliver_held(&mut self, hand_on: &mut impl FnMut(&[u8], Time)) {
+    fn deliver_held(&mut self, deliver: &mut impl FnMut(&[u8], Time)) {
         while let Some(Some(held)) = self.held.front_mut().map(Option::take) {
             self.held.pop_front();
             self.latest = self.latest.max(held.at);
-            hand_on(&held.payload, self.latest);
+            deliver(&held.payload, self.latest);
             self.next = self.next.next();
         }
     }
@@ -96,15 +96,15 @@ impl ReorderBuffer {
         &mut self,
         before: SeqNumber,
         at: Time,
-        hand_on: &mut impl FnMut(&[u8], Time),
+        deliver: &mut impl FnMut(&[u8], Time),
     ) {
         if self.next.is_before(before) {
-            self.skip(before, at, hand_on);
+            self.skip(before, at, deliver);
         }
     }
 
     #[cold]
-    fn skip(&mut self, before: SeqNumber, at: Time, hand_on: &mut impl FnMut(&[u8], Time)) {
+    fn skip(&mut self, before: SeqNumber, at: Time, deliver: &mut impl FnMut(&[u8], Time)) {
         self.latest = self.latest.max(at);
         while self.next.is_before(before) {
             let Some(held) = self.held.pop_front() else {
@@ -112,11 +112,11 @@ impl ReorderBuffer {
                 return;
             };
             if let Some(held) = held {
-                hand_on(&held.payload, self.latest.max(held.at));
+                deliver(&held.payload, self.latest.max(held.at));
             }
             self.next = self.next.next();
         }
-        self.deliver_held(hand_on);
+        self.deliver_held(deliver);
     }
 
     /// Number of waiting payloads, including gaps.
@@ -141,19 +141,19 @@ mod tests {
         let first = SeqNumber::MAX;
         let mut order = ReorderBuffer::new(first);
         let mut handed = Vec::new();
-        let mut hand_on = |payload: &[u8], at: Time| handed.push((payload[0], at));
-        order.insert(first, at(1), b"0", &mut hand_on);
-        order.insert(first.plus(2), at(2), b"2", &mut hand_on);
-        order.insert(first.plus(4), at(3), b"4", &mut hand_on);
-        order.insert(first.plus(1), at(9), b"1", &mut hand_on);
+        let mut deliver = |payload: &[u8], at: Time| handed.push((payload[0], at));
+        order.insert(first, at(1), b"0", &mut deliver);
+        order.insert(first.plus(2), at(2), b"2", &mut deliver);
+        order.insert(first.plus(4), at(3), b"4", &mut deliver);
+        order.insert(first.plus(1), at(9), b"1", &mut deliver);
         // Packet 3 is given up.
-        order.give_up_before(first.plus(3), at(9), &mut hand_on);
-        order.give_up_before(first.plus(5), at(12), &mut hand_on);
-        order.insert(first.plus(3), at(13), b"3", &mut hand_on);
-        order.insert(first.plus(5), at(14), b"5", &mut hand_on);
+        order.give_up_before(first.plus(3), at(9), &mut deliver);
+        order.give_up_before(first.plus(5), at(12), &mut deliver);
+        order.insert(first.plus(3), at(13), b"3", &mut deliver);
+        order.insert(first.plus(5), at(14), b"5", &mut deliver);
         // Missing packets are given up before a later one arrives.
-        order.give_up_before(first.plus(5000), at(15), &mut hand_on);
-        order.insert(first.plus(5000), at(16), b"6", &mut hand_on);
+        order.give_up_before(first.plus(5000), at(15), &mut deliver);
+        order.insert(first.plus(5000), at(16), b"6", &mut deliver);
         let expected = [
             (b'0', at(1)),
             (b'1', at(9)),

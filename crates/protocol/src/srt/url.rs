@@ -93,13 +93,13 @@ impl Url {
                     .to_owned(),
             ));
         }
-        let place = parts.target.split(['?', '#']).next().unwrap_or_default();
-        if !matches!(place, "" | "/") {
+        let path = parts.target.split(['?', '#']).next().unwrap_or_default();
+        if !matches!(path, "" | "/") {
             return Err(other(format!(
-                "SRT URLs have no path: write `{place}` into the stream id, as in \
+                "SRT URLs have no path: write `{path}` into the stream id, as in \
                  srt://{}?streamid={}",
                 parts.authority,
-                place.trim_start_matches('/'),
+                path.trim_start_matches('/'),
             )));
         }
         let port = parts.port.ok_or_else(|| {

@@ -32,10 +32,10 @@ pub(super) struct Gaps {
 }
 
 impl Gaps {
-    pub(super) fn new(most: usize) -> Gaps {
+    pub(super) fn new(gaps_max: usize) -> Gaps {
         Gaps {
             gaps: VecDeque::new(),
-            gaps_max: most,
+            gaps_max,
             missing: 0,
         }
     }
@@ -109,8 +109,8 @@ impl Gaps {
     /// of the gap, and the number of packets given up because the split made too many gaps. Returns
     /// `None` if the packet was not missing.
     pub(super) fn fill(&mut self, sequence: SeqNumber, due: Time) -> Option<(Gap, u32)> {
-        let place = self.find(sequence);
-        let gap = self.gaps.get_mut(place)?;
+        let index = self.find(sequence);
+        let gap = self.gaps.get_mut(index)?;
         let LossRange { first, last } = gap.range;
         if sequence.is_before(first) {
             return None;
@@ -132,19 +132,19 @@ impl Gaps {
         };
         match (sequence == first, sequence == last) {
             (true, true) => {
-                self.gaps.remove(place);
+                self.gaps.remove(index);
             }
             (true, false) => gap.range = behind,
             (false, true) => *gap = before,
             (false, false) => {
                 gap.range = behind;
-                self.gaps.insert(place, before);
+                self.gaps.insert(index, before);
             }
         }
         // Earlier gaps must not keep a later deadline. The parts of a gap that `drop_range` split
         // still have the deadline of the whole.
         let later = |gap: &&mut Gap| gap.deadline > due;
-        for gap in self.gaps.range_mut(..place).rev().take_while(later) {
+        for gap in self.gaps.range_mut(..index).rev().take_while(later) {
             gap.deadline = due;
         }
         Some((was, self.bound()))
@@ -153,8 +153,8 @@ impl Gaps {
     /// Gives up the missing packets of a range, and returns their number.
     pub(super) fn drop_range(&mut self, range: LossRange) -> u32 {
         let mut given_up = 0;
-        let mut place = self.find(range.first);
-        while let Some(gap) = self.gaps.get_mut(place) {
+        let mut index = self.find(range.first);
+        while let Some(gap) = self.gaps.get_mut(index) {
             let LossRange { first, last } = gap.range;
             if range.last.is_before(first) {
                 break;
@@ -173,7 +173,7 @@ impl Gaps {
             match (keeps_before, keeps_behind) {
                 (false, false) => {
                     given_up += count;
-                    self.gaps.remove(place);
+                    self.gaps.remove(index);
                     continue;
                 }
                 (true, false) => {
@@ -189,10 +189,10 @@ impl Gaps {
                     let whole = *gap;
                     gap.range = before;
                     let range = behind;
-                    self.gaps.insert(place + 1, Gap { range, ..whole });
+                    self.gaps.insert(index + 1, Gap { range, ..whole });
                 }
             }
-            place += 1;
+            index += 1;
         }
         self.missing -= given_up;
         given_up + self.bound()

@@ -63,16 +63,16 @@ impl Pacing {
     pub(super) fn bits_per_second(&self) -> u64 {
         match self.bandwidth {
             Bandwidth::Unlimited => 0,
-            Bandwidth::Fixed(most) => most,
+            Bandwidth::Fixed(rate) => rate,
             // Packets are not limited while the input rate is unknown.
             Bandwidth::Input { rate_min: 0, .. } if self.input_rate == 0 => 0,
             Bandwidth::Input {
-                rate_min: least,
+                rate_min,
                 overhead_percent,
             } => {
-                let input = u128::from(self.input_rate.max(least));
-                let most = input * u128::from(100 + u64::from(overhead_percent)) / 100;
-                u64::try_from(most).unwrap_or(u64::MAX)
+                let input = u128::from(self.input_rate.max(rate_min));
+                let rate = input * u128::from(100 + u64::from(overhead_percent)) / 100;
+                u64::try_from(rate).unwrap_or(u64::MAX)
             }
         }
     }

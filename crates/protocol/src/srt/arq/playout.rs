@@ -85,13 +85,13 @@ impl Playout {
     /// Keeps a packet, which must be within the window. Ignores packets that are already kept or
     /// delivered.
     pub(super) fn insert(&mut self, header: &DataHeader, due: Time, payload: &[u8]) {
-        let Ok(place) = usize::try_from(header.sequence.distance_from(self.next)) else {
+        let Ok(index) = usize::try_from(header.sequence.distance_from(self.next)) else {
             return;
         };
-        if self.slots.len() <= place {
-            self.slots.resize(place + 1, EMPTY);
+        if self.slots.len() <= index {
+            self.slots.resize(index + 1, EMPTY);
         }
-        if self.slots[place].buffer.is_some() {
+        if self.slots[index].buffer.is_some() {
             return;
         }
         let buffer = self.free.pop().unwrap_or_else(|| {
@@ -101,7 +101,7 @@ impl Playout {
         let bytes = &mut self.buffers[buffer as usize];
         bytes.clear();
         bytes.extend_from_slice(payload);
-        self.slots[place] = Slot {
+        self.slots[index] = Slot {
             buffer: Some(buffer),
             message: header.message,
             timestamp: header.timestamp,

@@ -152,7 +152,6 @@ pub struct Receiver {
     acks: Acks,
     rtt: Rtt,
     rates: RateEstimator,
-    /// Time of the last arrival.
     last_arrival_at: Time,
     statistics: ReceiverStatistics,
 }
@@ -206,20 +205,20 @@ impl Receiver {
         count.pkt_recv += 1;
         count.byte_recv += (HEADER + payload.len()) as u64;
         count.pkt_rcv_retrans += u64::from(header.retransmitted);
-        let is_sent_anew = header.retransmitted || header.sequence.is_before(self.next);
+        let is_out_of_order = header.retransmitted || header.sequence.is_before(self.next);
         self.rates
-            .packet(header.sequence, payload.len(), at, is_sent_anew);
+            .packet(header.sequence, payload.len(), at, is_out_of_order);
         self.expire(at);
         if let Some(tsbpd) = &mut self.tsbpd {
             tsbpd.detect_wrap(header.timestamp);
         }
         let due = self.due_of(header.timestamp);
         let sequence = header.sequence;
-        let verdict = match u32::try_from(sequence.distance_from(self.next)) {
+        let status = match u32::try_from(sequence.distance_from(self.next)) {
             Ok(ahead) => self.receive_ahead(sequence, ahead, due, at),
             Err(_) => self.receive_behind(header, due, at),
         };
-        match verdict {
+        match status {
             PacketStatus::New { .. } => {
                 self.history.insert(sequence);
                 self.acks.packets_since_full += 1;
@@ -236,7 +235,7 @@ impl Receiver {
             }
             PacketStatus::BeyondWindow => self.statistics.pkt_rcv_beyond_window += 1,
         }
-        verdict
+        status
     }
 
     /// Handles a packet that is `ahead` packets after the expected one.

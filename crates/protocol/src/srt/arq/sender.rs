@@ -274,13 +274,13 @@ impl Sender {
         if self.cipher.is_none() {
             return self.keep(at, payload, part, KeyFlag::None);
         }
-        let mut room = std::mem::take(&mut self.buffer);
-        if room.capacity() < PAYLOAD_MAX {
-            room.reserve(CHUNK);
+        let mut buffer = std::mem::take(&mut self.buffer);
+        if buffer.capacity() < PAYLOAD_MAX {
+            buffer.reserve(CHUNK);
         }
-        room.extend_from_slice(&payload);
-        let (sequence, room) = self.encrypt(at, room, part);
-        self.buffer = room;
+        buffer.extend_from_slice(&payload);
+        let (sequence, buffer) = self.encrypt(at, buffer, part);
+        self.buffer = buffer;
         sequence
     }
 
@@ -480,10 +480,14 @@ impl Sender {
     /// it.
     #[inline]
     pub fn next_due(&self) -> Time {
-        let again = (self.retransmit_count > 0).then_some(self.retransmit_requested_at);
+        let retransmission = (self.retransmit_count > 0).then_some(self.retransmit_requested_at);
         let new = self.slots.get(self.sent).map(|slot| slot.origin);
         let new = new.filter(|_| self.may_send_new());
-        let due = again.into_iter().chain(new).min().unwrap_or(Time::NEVER);
+        let due = retransmission
+            .into_iter()
+            .chain(new)
+            .min()
+            .unwrap_or(Time::NEVER);
         match due.min(self.retransmit_all_at()) {
             Time::NEVER => Time::NEVER,
             due => due.max(self.pacing.next_departure_at()),
@@ -498,8 +502,8 @@ impl Sender {
         }
         self.retransmit_all(now);
         let free_at = self.pacing.next_departure_at();
-        while let Some(place) = self.next_wanted() {
-            let slot = &mut self.slots[place];
+        while let Some(index) = self.next_wanted() {
+            let slot = &mut self.slots[index];
             // The retransmission may still be in flight, as in libsrt (`SRTO_RETRANSMITALGO` 1).
             if slot.last_retransmitted_at != Time::ZERO
                 && slot.last_retransmitted_at + self.rtt.minimum() >= now
@@ -509,13 +513,13 @@ impl Sender {
             }
             slot.last_retransmitted_at = now;
             let due = self.retransmit_requested_at.max(free_at);
-            return Some(self.outgoing(place, due, true));
+            return Some(self.outgoing(index, due, true));
         }
         if !self.may_send_new() {
             return None;
         }
-        let place = self.sent;
-        let due = self.slots[place].origin.max(free_at);
+        let index = self.sent;
+        let due = self.slots[index].origin.max(free_at);
         if due > now {
             return None;
         }
@@ -523,7 +527,7 @@ impl Sender {
             self.record_first_departure(now);
         }
         self.sent += 1;
-        Some(self.outgoing(place, due, false))
+        Some(self.outgoing(index, due, false))
     }
 
     /// Clears the mark of the first packet to be retransmitted, and returns its index.
@@ -533,15 +537,15 @@ impl Sender {
         }
         let mut slots = self.slots.range_mut(self.retransmit_from..);
         let offset = slots.position(|slot| std::mem::take(&mut slot.needs_retransmission))?;
-        let place = self.retransmit_from + offset;
+        let index = self.retransmit_from + offset;
         self.retransmit_count -= 1;
-        self.retransmit_from = place + 1;
-        Some(place)
+        self.retransmit_from = index + 1;
+        Some(index)
     }
 
-    fn outgoing(&mut self, place: usize, due: Time, retransmitted: bool) -> Outgoing {
-        let slot = &self.slots[place];
-        let sequence = self.first.plus(place as u32);
+    fn outgoing(&mut self, index: usize, due: Time, retransmitted: bool) -> Outgoing {
+        let slot = &self.slots[index];
+        let sequence = self.first.plus(index as u32);
         let header = DataHeader {
             sequence,
             position: slot.part.position,
@@ -625,8 +629,8 @@ impl Sender {
     /// Time at which a packet was pushed, or `None` if the packet is no longer kept.
     #[inline]
     pub fn pushed_at(&self, sequence: SeqNumber) -> Option<Time> {
-        let place = usize::try_from(sequence.distance_from(self.first)).ok()?;
-        self.slots.get(place).map(|slot| slot.origin)
+        let index = usize::try_from(sequence.distance_from(self.first)).ok()?;
+        self.slots.get(index).map(|slot| slot.origin)
     }
 
     /// Number of packets that are not sent, or not acknowledged.

@@ -64,7 +64,7 @@ struct Outcome {
     received: ReceiverStatistics,
     /// Number and delivery time of each delivered packet.
     delivered: Vec<(u32, Time)>,
-    /// Numbers of the packets with the verdict `New`, in order of arrival.
+    /// Numbers of the packets with the status `New`, in order of arrival.
     new: Vec<u32>,
     /// Each copy of a data packet that arrived: number, arrival time, and whether it was
     /// retransmitted.
@@ -138,8 +138,8 @@ fn run(case: &Case) -> Outcome {
                     let number = number(header.sequence);
                     outcome.arrived.push((number, at, header.retransmitted));
                     assert_eq!(payload, number.to_be_bytes());
-                    let verdict = receiver.data(&header, payload, at);
-                    if let PacketStatus::New { due, .. } = verdict {
+                    let status = receiver.data(&header, payload, at);
+                    if let PacketStatus::New { due, .. } = status {
                         assert_eq!(due, Some(outcome.due[number as usize]));
                         outcome.new.push(number);
                     }

@@ -16,8 +16,8 @@ const GRID_PERIODS_MAX: u64 = 2;
 /// Maximum interval of sweeps of a client that receives no packets.
 const IDLE_MAX: Duration = Duration::from_millis(40);
 
-/// Sweeps of a client. Reading a socket and acknowledging costs more than all other work for a
-/// packet, so it is done as rarely as the latency allows.
+/// Schedule of the sweeps of a client. Reading a socket and acknowledging costs more than all other
+/// work for a packet, so it is done as rarely as the latency allows.
 #[derive(Debug)]
 pub(super) struct AckSchedule {
     next_at: Time,
@@ -29,7 +29,7 @@ pub(super) struct AckSchedule {
 }
 
 impl AckSchedule {
-    /// Creates sweeps of which the first is due at once. Clients with different seeds take
+    /// Creates a schedule whose first sweep is due at once. Clients with different seeds take
     /// different turns.
     pub(super) fn new(seed: u64) -> AckSchedule {
         AckSchedule {

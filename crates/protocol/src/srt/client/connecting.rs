@@ -94,42 +94,42 @@ impl Client {
         is_handshake: bool,
     ) -> bool {
         let (bytes, at) = (datagram.bytes, datagram.at);
-        let Some(hands) = &mut self.handshake else {
+        let Some(handshake) = &mut self.handshake else {
             return false;
         };
         if self.phase == Phase::Handshake {
-            hands.handle(bytes, at);
+            handshake.handle(bytes, at);
             self.advance_handshake(cx, at);
             // Media of a peer that is already connected completes the handshake, and counts as
             // media.
-            let stands = matches!(self.phase, Phase::Playing | Phase::Publishing);
-            return !stands || is_handshake;
+            let is_connected = matches!(self.phase, Phase::Playing | Phase::Publishing);
+            return !is_connected || is_handshake;
         }
         if !is_handshake {
             return false;
         }
-        hands.handle(bytes, at);
+        handshake.handle(bytes, at);
         let (now, channel) = (cx.now, self.channel);
         cx.transmit(channel, None, |out| {
-            hands.write_next(now, out);
+            handshake.write_next(now, out);
         });
         true
     }
 
     /// Does the handshake work that is due. `at` is the arrival time of its last datagram.
     pub(super) fn advance_handshake(&mut self, cx: &mut Context<'_>, at: Time) {
-        let Some(hands) = &mut self.handshake else {
+        let Some(handshake) = &mut self.handshake else {
             return;
         };
         let (now, channel) = (cx.now, self.channel);
         loop {
             let mut more = false;
-            cx.transmit(channel, None, |out| more = hands.write_next(now, out));
+            cx.transmit(channel, None, |out| more = handshake.write_next(now, out));
             if !more {
                 break;
             }
         }
-        match hands.outcome() {
+        match handshake.outcome() {
             None => {}
             Some(Ok(negotiated)) => self.connected(cx, negotiated, at),
             Some(Err(failure)) => {

@@ -182,9 +182,9 @@ impl Client {
     pub(super) fn fail(&mut self, cx: &mut Context<'_>, failure: Failure, detail: String) {
         if matches!(failure, Failure::MediaStopped | Failure::PeerIdle)
             && let Some(sink) = self.player
-            && let Some(playing) = cx.sinks.get::<PlayerSink>(sink).receiver()
+            && let Some(receiver) = cx.sinks.get::<PlayerSink>(sink).receiver()
         {
-            playing.fell_silent(cx.now);
+            receiver.fell_silent(cx.now);
         }
         self.finish(cx, Outcome::Failed(failure.with(detail)));
     }
@@ -195,11 +195,11 @@ impl Client {
             return;
         }
         let outcome = self.judge_media(cx, outcome);
-        let stands = matches!(
+        let is_connected = matches!(
             self.phase,
             Phase::Playing | Phase::Publishing | Phase::Finishing
         );
-        if stands {
+        if is_connected {
             let header = self.header(cx.now);
             cx.transmit(self.channel, None, |out| {
                 Control::Shutdown.write(header, out)
@@ -209,14 +209,14 @@ impl Client {
         self.phase = Phase::Ended;
         self.check = None;
         self.end_publishing(cx, waited);
-        let had = self
+        let total_sent = self
             .publisher
             .final_counts()
             .filter(|_| matches!(outcome, Outcome::Completed | Outcome::EndedByServer { .. }));
         if let Some(sink) = self.player
-            && let Some(playing) = cx.sinks.get::<PlayerSink>(sink).receiver()
+            && let Some(receiver) = cx.sinks.get::<PlayerSink>(sink).receiver()
         {
-            playing.finish(cx.now, had, cx.recorder);
+            receiver.finish(cx.now, total_sent, cx.recorder);
         }
         let rows = self.rows(cx.sinks);
         if !rows.is_empty() {
@@ -235,8 +235,8 @@ impl Client {
         let Some(sink) = self.player.filter(|_| !is_failed) else {
             return outcome;
         };
-        let playing = cx.sinks.get::<PlayerSink>(sink).receiver();
-        let Some(checker) = playing.as_ref().and_then(|playing| playing.checker()) else {
+        let receiver = cx.sinks.get::<PlayerSink>(sink).receiver();
+        let Some(checker) = receiver.as_ref().and_then(|receiver| receiver.checker()) else {
             return outcome;
         };
         if let Some(time) = checker.without_picture() {
@@ -263,22 +263,24 @@ impl Client {
     }
 
     pub(super) fn rows(&self, sinks: &mut Sinks) -> Vec<StreamRow> {
-        let playing = self
+        let receiver = self
             .player
             .map(|sink| sinks.get::<PlayerSink>(sink).receiver());
-        let row = playing.flatten().map(|own| own.row(self.url.to_string()));
+        let row = receiver
+            .flatten()
+            .map(|receiver| receiver.row(self.url.to_string()));
         row.flatten().map(StreamRow::new).into_iter().collect()
     }
 
     /// Local and remote address, for details of failures.
     pub(super) fn addresses_text(&self) -> String {
-        let ends = match self.addresses {
+        let addresses = match self.addresses {
             Some((local, Some(remote))) => format!("{local} to {remote}"),
             _ => format!("{}:{}", self.url.host(), self.url.port()),
         };
         match self.elsewhere {
-            Some(from) => format!("{ends}; datagrams came from {from}, which do not count"),
-            None => ends,
+            Some(from) => format!("{addresses}; datagrams came from {from}, which do not count"),
+            None => addresses,
         }
     }
 }

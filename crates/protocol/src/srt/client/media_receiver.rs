@@ -144,9 +144,9 @@ impl MediaReceiver {
                 }
             },
         };
-        if let Some(counting) = &mut self.message_counter {
+        if let Some(counter) = &mut self.message_counter {
             let given_up = self.receiver.acknowledged();
-            return counting.packet(header, payload.len(), at, given_up, recorder);
+            return counter.packet(header, payload.len(), at, given_up, recorder);
         }
         let checker = &mut self.checker;
         let mut check = |payload: &[u8], at| check_payload(checker, payload, at, recorder);
@@ -200,8 +200,8 @@ impl MediaReceiver {
     /// Releases payloads that need not wait any more, and updates the recorder.
     pub(super) fn settle(&mut self, now: Time, recorder: &mut Recorder) {
         let given_up = self.receiver.acknowledged();
-        if let Some(counting) = &mut self.message_counter {
-            counting.settle(now, given_up, recorder);
+        if let Some(counter) = &mut self.message_counter {
+            counter.settle(now, given_up, recorder);
         } else {
             let checker = &mut self.checker;
             let mut check = |payload: &[u8], at| check_payload(checker, payload, at, recorder);
@@ -283,10 +283,10 @@ impl MediaReceiver {
     /// Media that has arrived so far.
     pub(super) fn seen(&self) -> MediaSeen {
         match &self.message_counter {
-            Some(counting) => MediaSeen {
-                first: counting.first_arrival(),
-                last: counting.last_arrival(),
-                longest_gap: counting.longest_gap(),
+            Some(counter) => MediaSeen {
+                first: counter.first_arrival(),
+                last: counter.last_arrival(),
+                longest_gap: counter.longest_gap(),
             },
             None => MediaSeen {
                 first: self.checker.first_arrival(),
@@ -318,15 +318,20 @@ impl MediaReceiver {
     }
 
     /// Ends the stream. Missing packets that could still arrive in time count neither as lost nor
-    /// as expected, and packets behind them are not checked. If `had` gives the source of the
-    /// stream and its number of packets, those lost at the end are counted.
-    pub(super) fn finish(&mut self, now: Time, had: Option<(u64, u64)>, recorder: &mut Recorder) {
+    /// as expected, and packets behind them are not checked. If `total_sent` gives the source
+    /// of the stream and its number of packets, those lost at the end are counted.
+    pub(super) fn finish(
+        &mut self,
+        now: Time,
+        total_sent: Option<(u64, u64)>,
+        recorder: &mut Recorder,
+    ) {
         // Gives up packets that are too late by now.
-        let mut unsaid = Vec::new();
-        self.receiver.write_next(now, &mut unsaid);
+        let mut unsent = Vec::new();
+        self.receiver.write_next(now, &mut unsent);
         self.settle(now, recorder);
         // Messages have no stamps.
-        if let Some((source, packets)) = had.filter(|_| self.message_counter.is_none()) {
+        if let Some((source, packets)) = total_sent.filter(|_| self.message_counter.is_none()) {
             let lost = self.checker.set_total_sent(source, packets);
             recorder.add(m::TAIL_LOST, lost);
         }

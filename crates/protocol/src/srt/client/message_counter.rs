@@ -37,15 +37,15 @@ impl MessageCounter {
             }
             Some(_) => self.arrivals.packet(at),
         }
-        let told = &mut |outcome| count(outcome, recorder);
+        let report = &mut |outcome| count(outcome, recorder);
         self.messages
-            .add_packet(header, length, at, acknowledged, told);
+            .add_packet(header, length, at, acknowledged, report);
     }
 
     /// Settles messages after everything before `acknowledged` has arrived or was given up.
     pub(super) fn settle(&mut self, now: Time, acknowledged: SeqNumber, recorder: &mut Recorder) {
-        let told = &mut |outcome| count(outcome, recorder);
-        self.messages.settle(now, acknowledged, told);
+        let report = &mut |outcome| count(outcome, recorder);
+        self.messages.settle(now, acknowledged, report);
     }
 
     pub(super) fn first_arrival(&self) -> Option<Time> {

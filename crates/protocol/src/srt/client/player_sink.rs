@@ -83,8 +83,8 @@ impl PlayerSink {
 
     /// Starts to receive on the established connection, beginning with the packets that arrived
     /// too early.
-    pub(super) fn begin(&mut self, playing: MediaReceiver, recorder: &mut Recorder) {
-        self.receiver = Some(playing);
+    pub(super) fn begin(&mut self, receiver: MediaReceiver, recorder: &mut Recorder) {
+        self.receiver = Some(receiver);
         for (at, bytes) in std::mem::take(&mut self.early) {
             self.handle_datagram(&bytes, at, recorder);
         }
@@ -99,8 +99,8 @@ impl PlayerSink {
         recorder: &mut Recorder,
     ) {
         self.last_arrival_at = at;
-        if let Some(playing) = &mut self.receiver {
-            playing.data(header, payload, at, recorder);
+        if let Some(receiver) = &mut self.receiver {
+            receiver.data(header, payload, at, recorder);
         }
     }
 
@@ -220,9 +220,9 @@ mod tests {
         }
         assert_eq!(recorder.counter(clients::LOST_IN_TESTER), 3);
         player.begin(playing(), &mut recorder);
-        let playing = player.receiver().expect("it has begun");
-        playing.settle(at(600), &mut recorder);
-        assert_eq!(playing.seen().first, Some(at(0)));
+        let receiver = player.receiver().expect("it has begun");
+        receiver.settle(at(600), &mut recorder);
+        assert_eq!(receiver.seen().first, Some(at(0)));
         assert_eq!(recorder.counter(m::PKT_RECV_UNIQUE), EARLY_MAX as u64);
         // Later packets are not kept.
         arrive(&mut player, &mut recorder, &packet(515, OWN), 600);
@@ -248,14 +248,14 @@ mod tests {
         let due = Some(MediaEvent::FeedbackDue { at: at(2) });
         assert_eq!(event(&mut player, 2, 2), due);
         assert_eq!(event(&mut player, 4, 3), None, "the session has not looked");
-        let mut said = 0;
-        let playing = player.receiver().expect("it has begun");
-        playing.write(at(4), |write| {
+        let mut sent = 0;
+        let receiver = player.receiver().expect("it has begun");
+        receiver.write(at(4), |write| {
             let mut out = Vec::new();
             write(&mut out);
-            said += usize::from(!out.is_empty());
+            sent += usize::from(!out.is_empty());
         });
-        assert!(said > 0 && playing.periodic_nak_at() < Time::NEVER);
+        assert!(sent > 0 && receiver.periodic_nak_at() < Time::NEVER);
         assert_eq!(event(&mut player, 5, 5), None);
         let due = Some(MediaEvent::FeedbackDue { at: at(6) });
         assert_eq!(event(&mut player, 7, 6), due);

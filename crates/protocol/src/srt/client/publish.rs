@@ -46,9 +46,9 @@ pub(super) struct PublishState {
 }
 
 impl PublishState {
-    pub(super) fn new(made: SourceMedia) -> PublishState {
+    pub(super) fn new(media: SourceMedia) -> PublishState {
         PublishState {
-            media: made,
+            media,
             flow: None,
             latency: Duration::ZERO,
             overhead: 0,
@@ -233,15 +233,15 @@ impl Client {
                 publishing.media.bandwidth(overhead)
             }
         };
-        let made = &publishing.media;
-        let sender = made.sender(&mut negotiated, self.clock, bandwidth);
-        let place = SourceSettings {
+        let media = &publishing.media;
+        let sender = media.sender(&mut negotiated, self.clock, bandwidth);
+        let settings = SourceSettings {
             address: remote.unwrap_or(nowhere),
             source,
             wall_clock: self.wall_clock.unwrap_or_default(),
             length: None,
         };
-        let mut flow = made.flow(place, sender);
+        let mut flow = media.flow(settings, sender);
         flow.collect_delays();
         flow.start(cx.now);
         let flow = cx.flows.insert(flow);
@@ -290,8 +290,8 @@ impl Client {
     /// Schedules the end once all messages are acknowledged or dropped, and receivers had time to
     /// deliver them.
     pub(super) fn messages_settled(&mut self, now: Time) {
-        let made = self.publishing.as_ref().map(|publishing| &publishing.media);
-        if let (Phase::Finishing, Some(SourceMedia::Messages(_))) = (self.phase, made) {
+        let media = self.publishing.as_ref().map(|publishing| &publishing.media);
+        if let (Phase::Finishing, Some(SourceMedia::Messages(_))) = (self.phase, media) {
             let until = self.check.unwrap_or(Time::NEVER);
             self.check = Some(until.min(now + DELIVERY_MARGIN));
         }
@@ -322,7 +322,11 @@ impl Client {
             .add(m::MESSAGES_UNACKED, messages.taken - settled);
         cx.out.push_back(Output::StopFlow { flow });
         cx.flows.remove(flow);
-        let had = (self.source(), made);
-        publication::publish_message(cx, self.url.stream_name(), publication::gone(Some(had)));
+        let total_sent = (self.source(), made);
+        publication::publish_message(
+            cx,
+            self.url.stream_name(),
+            publication::gone(Some(total_sent)),
+        );
     }
 }

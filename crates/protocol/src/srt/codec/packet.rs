@@ -397,10 +397,10 @@ impl<'a> Control<'a> {
                 Control::Ack(Ack {
                     number: info,
                     next,
-                    report: report.map(|((rtt, rtt_variance), room)| AckReport {
+                    report: report.map(|((rtt, rtt_variance), free_packets)| AckReport {
                         rtt,
                         rtt_variance,
-                        free_packets: room,
+                        free_packets,
                         rates: rates.map(|(packets, capacity)| AckRates {
                             packets,
                             capacity,

@@ -47,7 +47,7 @@ impl StreamKey {
         &self,
         salt: &[u8; SALT],
         header: &DataHeader,
-        form: GcmVariant,
+        variant: GcmVariant,
         payload: &mut [u8],
     ) -> Option<[u8; GCM_TAG]> {
         let sequence = header.sequence.value();
@@ -57,7 +57,7 @@ impl StreamKey {
                 None
             }
             StreamKey::Gcm(key) => {
-                let (nonce, aad) = (nonce(salt, sequence, form), aad(header, form));
+                let (nonce, aad) = (nonce(salt, sequence, variant), aad(header, variant));
                 let tag = key
                     .seal_in_place_separate_tag(nonce, Aad::from(aad), payload)
                     .expect("a packet is short enough for GCM");
@@ -71,7 +71,7 @@ impl StreamKey {
         &self,
         salt: &[u8; SALT],
         header: &DataHeader,
-        form: GcmVariant,
+        variant: GcmVariant,
         payload: &mut [u8],
     ) -> Option<usize> {
         let sequence = header.sequence.value();
@@ -81,7 +81,7 @@ impl StreamKey {
                 Some(payload.len())
             }
             StreamKey::Gcm(key) => {
-                let (nonce, aad) = (nonce(salt, sequence, form), aad(header, form));
+                let (nonce, aad) = (nonce(salt, sequence, variant), aad(header, variant));
                 let opened = key.open_in_place(nonce, Aad::from(aad), payload).ok()?;
                 Some(opened.len())
             }
@@ -98,8 +98,8 @@ fn counter(salt: &[u8; SALT], sequence: u32) -> [u8; 16] {
 
 /// Nonce of a packet: the first 12 bytes of the salt, XORed on the last four with the sequence
 /// number. Before libsrt 1.5.4, the first 12 bytes of the AES-CTR counter.
-fn nonce(salt: &[u8; SALT], sequence: u32, form: GcmVariant) -> Nonce {
-    let made = match form {
+fn nonce(salt: &[u8; SALT], sequence: u32, variant: GcmVariant) -> Nonce {
+    let made = match variant {
         GcmVariant::Before154 => counter(salt, sequence),
         GcmVariant::Current => {
             (u128::from_be_bytes(*salt) ^ u128::from(sequence) << 32).to_be_bytes()
@@ -110,13 +110,13 @@ fn nonce(salt: &[u8; SALT], sequence: u32, form: GcmVariant) -> Nonce {
 }
 
 /// Additional authenticated data: the header of the first transmission.
-fn aad(header: &DataHeader, form: GcmVariant) -> [u8; 16] {
+fn aad(header: &DataHeader, variant: GcmVariant) -> [u8; 16] {
     let first = DataHeader {
         retransmitted: false,
         ..*header
     };
     let mut bytes = first.write();
-    if form == GcmVariant::Before154 {
+    if variant == GcmVariant::Before154 {
         for word in bytes.as_chunks_mut::<4>().0 {
             word.reverse();
         }

@@ -36,7 +36,7 @@ struct Slot {
 pub struct Decryptor {
     passphrase: Passphrase,
     mode: CipherMode,
-    form: GcmVariant,
+    variant: GcmVariant,
     /// Key that unwraps other keys, with its salt and key length: its derivation takes a
     /// millisecond.
     wrapping: (Vec<u8>, [u8; SALT], KeyLength),
@@ -61,27 +61,35 @@ impl std::fmt::Debug for Decryptor {
 const PAYLOAD_MAX: usize = 2048;
 
 impl Decryptor {
-    pub(super) fn new(agreed: &NegotiatedKeys, form: GcmVariant, message: &[u8]) -> Decryptor {
-        let wrapping = (agreed.wrapping.clone(), agreed.salt, agreed.key_length);
+    pub(super) fn new(
+        negotiated: &NegotiatedKeys,
+        variant: GcmVariant,
+        message: &[u8],
+    ) -> Decryptor {
+        let wrapping = (
+            negotiated.wrapping.clone(),
+            negotiated.salt,
+            negotiated.key_length,
+        );
         let mut decryptor = Decryptor {
-            passphrase: agreed.passphrase.clone(),
-            mode: agreed.mode,
-            form,
+            passphrase: negotiated.passphrase.clone(),
+            mode: negotiated.mode,
+            variant,
             wrapping,
             even: None,
             odd: None,
             last_accepted: message.to_vec(),
             scratch: Vec::with_capacity(PAYLOAD_MAX),
         };
-        for (place, bytes) in agreed.each() {
-            decryptor.set(place, agreed.salt, bytes);
+        for (parity, bytes) in negotiated.each() {
+            decryptor.set(parity, negotiated.salt, bytes);
         }
         decryptor
     }
 
-    fn set(&mut self, place: Parity, salt: [u8; SALT], bytes: &[u8]) {
+    fn set(&mut self, parity: Parity, salt: [u8; SALT], bytes: &[u8]) {
         let key = StreamKey::new(bytes, self.mode);
-        let slot = match place {
+        let slot = match parity {
             Parity::Even => &mut self.even,
             Parity::Odd => &mut self.odd,
         };
@@ -97,13 +105,13 @@ impl Decryptor {
     /// # Errors
     /// [`DecryptError`]. The content of the payload is then undefined.
     pub fn decrypt(&self, header: &DataHeader, payload: &mut [u8]) -> Result<usize, DecryptError> {
-        let place = Parity::of(header.key).ok_or(DecryptError::Clear)?;
-        let slot = match place {
+        let parity = Parity::of(header.key).ok_or(DecryptError::Clear)?;
+        let slot = match parity {
             Parity::Even => &self.even,
             Parity::Odd => &self.odd,
         };
         let slot = slot.as_ref().ok_or(DecryptError::NoKey)?;
-        let decrypted = slot.key.decrypt(&slot.salt, header, self.form, payload);
+        let decrypted = slot.key.decrypt(&slot.salt, header, self.variant, payload);
         decrypted.ok_or(DecryptError::BadTag)
     }
 

@@ -29,7 +29,7 @@ pub struct Refresh {
     /// Number of packets that use the same key. Default: 2^24.
     pub packets_per_key: u64,
     /// Number of packets before a change at which the next key is announced. At most half of
-    /// `every`. Default: 2^16, as in libsrt.
+    /// `packets_per_key`. Default: 2^16, as in libsrt.
     pub announce_before_packets: u64,
 }
 
@@ -56,7 +56,7 @@ struct Announcement {
 /// Sending half of an encrypted connection.
 pub struct Encryptor {
     mode: CipherMode,
-    form: GcmVariant,
+    variant: GcmVariant,
     key_length: KeyLength,
     salt: [u8; SALT],
     wrapping: Vec<u8>,
@@ -81,18 +81,18 @@ impl std::fmt::Debug for Encryptor {
 }
 
 impl Encryptor {
-    pub(super) fn new(agreed: &NegotiatedKeys, form: GcmVariant, seed: u64) -> Encryptor {
-        let (active, bytes) = agreed.each().next().expect("there is a key at least");
+    pub(super) fn new(negotiated: &NegotiatedKeys, variant: GcmVariant, seed: u64) -> Encryptor {
+        let (active, bytes) = negotiated.each().next().expect("there is a key at least");
         Encryptor {
-            mode: agreed.mode,
-            form,
-            key_length: agreed.key_length,
-            salt: agreed.salt,
-            wrapping: agreed.wrapping.clone(),
+            mode: negotiated.mode,
+            variant,
+            key_length: negotiated.key_length,
+            salt: negotiated.salt,
+            wrapping: negotiated.wrapping.clone(),
             active,
             current: Slot {
                 bytes: bytes.to_vec(),
-                key: StreamKey::new(bytes, agreed.mode),
+                key: StreamKey::new(bytes, negotiated.mode),
             },
             next: None,
             count: 0,
@@ -138,7 +138,7 @@ impl Encryptor {
             ..*header
         };
         let slot = &self.current;
-        if let Some(tag) = slot.key.encrypt(&self.salt, &header, self.form, payload) {
+        if let Some(tag) = slot.key.encrypt(&self.salt, &header, self.variant, payload) {
             payload.extend_from_slice(&tag);
         }
         header.key

@@ -14,7 +14,7 @@ use crate::srt::codec::handshake::KmState;
 
 /// Key that was generated here and is offered to the peer.
 pub(crate) struct KeyOffer {
-    agreed: NegotiatedKeys,
+    negotiated: NegotiatedKeys,
     seed: u64,
     message: Vec<u8>,
 }
@@ -41,7 +41,7 @@ impl KeyOffer {
             wrapped: &wrapped,
         }
         .write();
-        let agreed = NegotiatedKeys {
+        let negotiated = NegotiatedKeys {
             passphrase: secret.passphrase.clone(),
             mode,
             key_length: secret.key_length,
@@ -51,7 +51,7 @@ impl KeyOffer {
             bytes,
         };
         KeyOffer {
-            agreed,
+            negotiated,
             seed: random.next_u64(),
             message,
         }
@@ -64,7 +64,7 @@ impl KeyOffer {
 
     /// Returns both halves after a peer with that SRT version has accepted the key.
     pub(crate) fn accept(self, peer_version: u32) -> (Encryptor, Decryptor) {
-        build_halves(&self.agreed, &self.message, peer_version, self.seed)
+        build_halves(&self.negotiated, &self.message, peer_version, self.seed)
     }
 }
 
@@ -85,7 +85,7 @@ pub(crate) fn accept_keys(
     }
     let wrapping = secret.passphrase.wrapping_key(&read.salt, read.key_length);
     let bytes = read.unwrap_with(&wrapping).ok_or(KmState::BadSecret)?;
-    let agreed = NegotiatedKeys {
+    let negotiated = NegotiatedKeys {
         passphrase: secret.passphrase.clone(),
         mode: read.mode,
         key_length: read.key_length,
@@ -94,16 +94,16 @@ pub(crate) fn accept_keys(
         keys: read.keys,
         bytes,
     };
-    Ok(build_halves(&agreed, message, peer_version, seed))
+    Ok(build_halves(&negotiated, message, peer_version, seed))
 }
 
 fn build_halves(
-    agreed: &NegotiatedKeys,
+    negotiated: &NegotiatedKeys,
     message: &[u8],
     peer_version: u32,
     seed: u64,
 ) -> (Encryptor, Decryptor) {
-    let form = GcmVariant::of_peer(peer_version);
-    let encryptor = Encryptor::new(agreed, form, seed);
-    (encryptor, Decryptor::new(agreed, form, message))
+    let variant = GcmVariant::of_peer(peer_version);
+    let encryptor = Encryptor::new(negotiated, variant, seed);
+    (encryptor, Decryptor::new(negotiated, variant, message))
 }

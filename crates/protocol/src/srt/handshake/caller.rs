@@ -88,7 +88,7 @@ impl Caller {
             Control::Handshake(cif) => {
                 self.got_answer = true;
                 match ReceivedHandshake::read(header, cif, at) {
-                    Ok(said) => self.handle_answer(&said, at),
+                    Ok(received) => self.handle_answer(&received, at),
                     Err(error) => self.malformed(error),
                 }
             }
@@ -102,8 +102,8 @@ impl Caller {
         self.malformed.get_or_insert(error);
     }
 
-    fn handle_answer(&mut self, said: &ReceivedHandshake, at: Time) {
-        match (&self.stage, said.fixed.kind) {
+    fn handle_answer(&mut self, received: &ReceivedHandshake, at: Time) {
+        match (&self.stage, received.fixed.kind) {
             (_, HandshakeType::Rejected(rejection)) => {
                 let has_passphrase = self.settings.secret.is_some();
                 self.end(Err(HandshakeFailure::from_rejection(
@@ -111,14 +111,14 @@ impl Caller {
                     has_passphrase,
                 )));
             }
-            (Stage::Induction, HandshakeType::Induction) => self.handle_induction(said, at),
+            (Stage::Induction, HandshakeType::Induction) => self.handle_induction(received, at),
             // Repeated answer to the induction.
             (Stage::Conclusion, HandshakeType::Induction) => {}
             (Stage::Conclusion, HandshakeType::Conclusion) => {
-                if said.fixed.version < VERSION_5 {
-                    return self.end(Err(HandshakeFailure::Version(said.fixed.version)));
+                if received.fixed.version < VERSION_5 {
+                    return self.end(Err(HandshakeFailure::Version(received.fixed.version)));
                 }
-                let concluded = conclusion::conclude(said, &self.settings, &mut self.offer);
+                let concluded = conclusion::conclude(received, &self.settings, &mut self.offer);
                 let concluded = concluded.map(|negotiated| Negotiated {
                     stream_id: self.stream_id.clone(),
                     ..negotiated
@@ -129,8 +129,8 @@ impl Caller {
         }
     }
 
-    fn handle_induction(&mut self, said: &ReceivedHandshake, at: Time) {
-        let fixed = &said.fixed;
+    fn handle_induction(&mut self, received: &ReceivedHandshake, at: Time) {
+        let fixed = &received.fixed;
         if fixed.version < VERSION_5 {
             return self.end(Err(HandshakeFailure::Version(fixed.version)));
         }
@@ -157,10 +157,10 @@ impl Caller {
             return false;
         }
         if now >= self.deadline {
-            let heard = self.got_answer;
+            let got_answer = self.got_answer;
             let failure = match self.malformed {
                 Some(error) => HandshakeFailure::Malformed(error),
-                None => HandshakeFailure::TimedOut { got_answer: heard },
+                None => HandshakeFailure::TimedOut { got_answer },
             };
             self.end(Err(failure));
             return false;

@@ -44,8 +44,8 @@ pub(super) fn parse_handshake(datagram: &[u8]) -> Option<(ControlHeader, &[u8])>
     }
 }
 
-fn set_once<T>(place: &mut Option<T>, value: T, kind: u16) -> Result<(), HandshakeError> {
-    match place.replace(value) {
+fn set_once<T>(slot: &mut Option<T>, value: T, kind: u16) -> Result<(), HandshakeError> {
+    match slot.replace(value) {
         None => Ok(()),
         Some(_) => Err(HandshakeError::Repeated(kind)),
     }
@@ -66,7 +66,7 @@ impl ReceivedHandshake {
         at: Time,
     ) -> Result<ReceivedHandshake, HandshakeError> {
         let (fixed, extensions) = Handshake::parse(cif)?;
-        let mut said = ReceivedHandshake {
+        let mut received = ReceivedHandshake {
             fixed,
             timestamp: header.timestamp,
             at,
@@ -83,39 +83,39 @@ impl ReceivedHandshake {
             HandshakeType::Conclusion | HandshakeType::Agreement
         );
         if !carries || fixed.version < VERSION_5 || fixed.extension == 0 {
-            return Ok(said);
+            return Ok(received);
         }
         for extension in extensions {
             let extension = extension?;
             let kind = extension.kind();
             match extension {
-                Extension::HsRequest(hs) => set_once(&mut said.request, hs, kind)?,
-                Extension::HsResponse(hs) => set_once(&mut said.response, hs, kind)?,
+                Extension::HsRequest(hs) => set_once(&mut received.request, hs, kind)?,
+                Extension::HsResponse(hs) => set_once(&mut received.response, hs, kind)?,
                 Extension::KmRequest(bytes) => {
-                    set_once(&mut said.km_request, key_bytes(kind, bytes)?, kind)?;
+                    set_once(&mut received.km_request, key_bytes(kind, bytes)?, kind)?;
                 }
                 Extension::KmResponse(bytes) => {
-                    set_once(&mut said.km_response, key_bytes(kind, bytes)?, kind)?;
+                    set_once(&mut received.km_response, key_bytes(kind, bytes)?, kind)?;
                 }
                 Extension::StreamId(text) => {
                     // A text of zeros is ignored.
                     if let Ok(id) = StreamId::new(text) {
-                        set_once(&mut said.stream_id, id, kind)?;
+                        set_once(&mut received.stream_id, id, kind)?;
                     }
                 }
-                Extension::Congestion(text) => set_once(&mut said.congestion, text, kind)?,
-                Extension::Filter(text) => set_once(&mut said.filter, text, kind)?,
+                Extension::Congestion(text) => set_once(&mut received.congestion, text, kind)?,
+                Extension::Filter(text) => set_once(&mut received.filter, text, kind)?,
                 Extension::Group(_) | Extension::Unknown(_) => {}
             }
         }
         let has = |flag: u16| fixed.extension & flag != 0;
-        if has(HAS_HS) && said.request.is_none() && said.response.is_none() {
+        if has(HAS_HS) && received.request.is_none() && received.response.is_none() {
             return Err(HandshakeError::Missing(Extension::HS_REQUEST));
         }
-        if has(HAS_KM) && said.km_request.is_none() && said.km_response.is_none() {
+        if has(HAS_KM) && received.km_request.is_none() && received.km_response.is_none() {
             return Err(HandshakeError::Missing(Extension::KM_REQUEST));
         }
-        Ok(said)
+        Ok(received)
     }
 
     /// Checks whether the peer is compatible with this side.
@@ -290,25 +290,25 @@ pub(super) fn write_datagram(
 /// # Errors
 /// Reason for a rejection.
 pub(super) fn respond(
-    said: &ReceivedHandshake,
+    received: &ReceivedHandshake,
     settings: &HandshakeSettings,
     cookie: u32,
 ) -> Result<(Negotiated, Vec<u8>), HandshakeFailure> {
-    said.fixed.check()?;
+    received.fixed.check()?;
     let missing = HandshakeError::Missing(Extension::HS_REQUEST);
-    let hs = said.request.ok_or(missing)?;
-    said.check(&hs, settings)?;
+    let hs = received.request.ok_or(missing)?;
+    received.check(&hs, settings)?;
     let latency = |own: Duration, peer: u16| own.max(Duration::from_millis(peer.into()));
     let latencies = Latencies {
         receive: latency(settings.receive_latency, hs.send_latency_ms),
         send: latency(settings.send_latency, hs.receive_latency_ms),
     };
-    let mut negotiated = said.negotiate(&hs, settings, latencies);
-    negotiated.stream_id.clone_from(&said.stream_id);
+    let mut negotiated = received.negotiate(&hs, settings, latencies);
+    negotiated.stream_id.clone_from(&received.stream_id);
 
     let secret = settings.secret.as_ref();
     let mut km_response = None;
-    let state = match (&said.km_request, secret) {
+    let state = match (&received.km_request, secret) {
         (None, None) => None,
         (None, Some(_)) => Some(KmState::Unsecured),
         (Some(message), _) => match accept_keys(secret, message, hs.version, settings.seed) {
@@ -367,14 +367,14 @@ pub(super) fn respond(
 /// # Errors
 /// Reason why there is no connection.
 pub(super) fn conclude(
-    said: &ReceivedHandshake,
+    received: &ReceivedHandshake,
     settings: &HandshakeSettings,
     offer: &mut Option<KeyOffer>,
 ) -> Result<Negotiated, HandshakeFailure> {
-    said.fixed.check()?;
+    received.fixed.check()?;
     let missing = HandshakeError::Missing(Extension::HS_RESPONSE);
-    let hs = said.response.ok_or(missing)?;
-    said.check(&hs, settings)?;
+    let hs = received.response.ok_or(missing)?;
+    received.check(&hs, settings)?;
     let declared = |flag: Flags, millis: u16, own: Duration| match hs.flags.has(flag) {
         true => Duration::from_millis(millis.into()),
         false => own,
@@ -391,9 +391,9 @@ pub(super) fn conclude(
             settings.send_latency,
         ),
     };
-    let mut negotiated = said.negotiate(&hs, settings, latencies);
+    let mut negotiated = received.negotiate(&hs, settings, latencies);
 
-    let response = said.km_response.as_deref();
+    let response = received.km_response.as_deref();
     let state = match (offer.take(), response) {
         (None, None) => return Ok(negotiated),
         (Some(offer), Some(message)) if message == offer.message() => {

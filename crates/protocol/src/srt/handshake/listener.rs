@@ -49,7 +49,7 @@ pub enum ListenerResult {
     Ignored,
 }
 
-/// Request for a connection.
+/// Request of a caller that has proved its address.
 #[derive(Clone, Debug)]
 pub struct ConnectionRequest {
     handshake: ReceivedHandshake,
@@ -114,10 +114,10 @@ impl Listener {
                 }
                 let failure = match ReceivedHandshake::read(header, cif, at) {
                     Ok(_) if fixed.version != VERSION_5 => HandshakeFailure::Version(fixed.version),
-                    Ok(said) => {
+                    Ok(received) => {
                         let clock = self.config.clock;
                         return ListenerResult::Request(Box::new(ConnectionRequest {
-                            handshake: said,
+                            handshake: received,
                             clock,
                         }));
                     }

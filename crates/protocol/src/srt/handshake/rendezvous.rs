@@ -117,7 +117,7 @@ impl Rendezvous {
                 if header.destination == own || header.destination == 0 =>
             {
                 match ReceivedHandshake::read(header, cif, at) {
-                    Ok(said) => self.handle_handshake(&said, at),
+                    Ok(received) => self.handle_handshake(&received, at),
                     Err(error) => self.malformed(error),
                 }
             }
@@ -137,8 +137,8 @@ impl Rendezvous {
         self.malformed.get_or_insert(error);
     }
 
-    fn handle_handshake(&mut self, said: &ReceivedHandshake, at: Time) {
-        let fixed = &said.fixed;
+    fn handle_handshake(&mut self, received: &ReceivedHandshake, at: Time) {
+        let fixed = &received.fixed;
         match self.state {
             State::Failed => return,
             State::Connected => {
@@ -160,23 +160,23 @@ impl Rendezvous {
         if let Err(error) = fixed.check() {
             return self.malformed(error);
         }
-        if self.peer == 0 && !self.assign_role(said) {
+        if self.peer == 0 && !self.assign_role(received) {
             return;
         }
         if fixed.socket_id != self.peer {
             return;
         }
         match self.role {
-            Some(Role::Initiator) => self.initiate(said, at),
-            Some(Role::Responder) => self.respond(said, at),
+            Some(Role::Initiator) => self.initiate(received, at),
+            Some(Role::Responder) => self.respond(received, at),
             None => {}
         }
     }
 
     /// Handles the first handshake of the peer, whose cookie decides the roles. Returns `false` if
     /// the handshake is unusable.
-    fn assign_role(&mut self, said: &ReceivedHandshake) -> bool {
-        let fixed = &said.fixed;
+    fn assign_role(&mut self, received: &ReceivedHandshake) -> bool {
+        let fixed = &received.fixed;
         let out_of_turn = HandshakeError::UnexpectedType(fixed.kind.to_wire());
         if !matches!(
             fixed.kind,
@@ -207,11 +207,11 @@ impl Rendezvous {
     }
 
     /// Initiator: sends its requests until they are answered.
-    fn initiate(&mut self, said: &ReceivedHandshake, at: Time) {
-        let answered = said.response.is_some();
-        match said.fixed.kind {
+    fn initiate(&mut self, received: &ReceivedHandshake, at: Time) {
+        let answered = received.response.is_some();
+        match received.fixed.kind {
             HandshakeType::Conclusion | HandshakeType::Agreement if answered => {
-                let concluded = conclusion::conclude(said, &self.settings, &mut self.offer);
+                let concluded = conclusion::conclude(received, &self.settings, &mut self.offer);
                 match concluded {
                     Ok(negotiated) => {
                         self.immediate = Some(self.agreement());
@@ -221,7 +221,7 @@ impl Rendezvous {
                 }
             }
             HandshakeType::WaveAHand | HandshakeType::Conclusion => {
-                self.advance(said.fixed.kind);
+                self.advance(received.fixed.kind);
                 self.next = at;
             }
             // An agreement without responses is ignored, and the requests are repeated.
@@ -230,11 +230,11 @@ impl Rendezvous {
     }
 
     /// Responder: answers requests, and waits for the agreement.
-    fn respond(&mut self, said: &ReceivedHandshake, at: Time) {
-        match said.fixed.kind {
+    fn respond(&mut self, received: &ReceivedHandshake, at: Time) {
+        match received.fixed.kind {
             HandshakeType::Conclusion if self.pending.is_some() => self.next = at,
-            HandshakeType::Conclusion if said.request.is_some() => {
-                match conclusion::respond(said, &self.settings, self.cookie) {
+            HandshakeType::Conclusion if received.request.is_some() => {
+                match conclusion::respond(received, &self.settings, self.cookie) {
                     Ok((negotiated, cif)) => {
                         self.advance(HandshakeType::Conclusion);
                         (self.pending, self.cif, self.next) = (Some(negotiated), cif, at);
@@ -244,7 +244,7 @@ impl Rendezvous {
             }
             // A wave-a-hand, or a conclusion without requests.
             HandshakeType::WaveAHand | HandshakeType::Conclusion if self.pending.is_none() => {
-                if said.fixed.kind == HandshakeType::WaveAHand {
+                if received.fixed.kind == HandshakeType::WaveAHand {
                     self.advance(HandshakeType::WaveAHand);
                 }
                 self.next = at;
@@ -254,8 +254,8 @@ impl Rendezvous {
         }
     }
 
-    fn advance(&mut self, heard: HandshakeType) {
-        self.state = match (self.state, heard, self.role) {
+    fn advance(&mut self, kind: HandshakeType) {
+        self.state = match (self.state, kind, self.role) {
             (State::Waving, HandshakeType::WaveAHand, _) => State::Attention,
             (State::Waving, HandshakeType::Conclusion, _) => State::Fine,
             (State::Attention, HandshakeType::Conclusion, Some(Role::Responder)) => {
@@ -321,10 +321,10 @@ impl Rendezvous {
             return false;
         }
         if now >= self.deadline {
-            let heard = self.peer != 0;
+            let got_answer = self.peer != 0;
             self.fail(match self.malformed {
                 Some(error) => HandshakeFailure::Malformed(error),
-                None => HandshakeFailure::TimedOut { got_answer: heard },
+                None => HandshakeFailure::TimedOut { got_answer },
             });
             return false;
         }
@@ -367,14 +367,14 @@ mod tests {
         let mut agreement = Vec::new();
         for round in 0..8 {
             let (from, to) = (round % 2, 1 - round % 2);
-            let mut said = Vec::new();
-            while ends[from].write_next(start, &mut said) {
+            let mut out = Vec::new();
+            while ends[from].write_next(start, &mut out) {
                 if ends[from].state == State::Connected {
-                    agreement = said.clone();
+                    agreement = out.clone();
                 } else {
-                    ends[to].handle(&said, start);
+                    ends[to].handle(&out, start);
                 }
-                said.clear();
+                out.clear();
             }
         }
         let responder = ends

@@ -36,11 +36,11 @@ impl MessageAssembly {
         let mut packets = self.packets.remove(&message.number)?;
         self.bytes -= bytes_of(&packets);
         // Packets that contradicted others are not part of the message.
-        let place = |sequence: SeqNumber| sequence.distance_from(message.first);
+        let offset = |sequence: SeqNumber| sequence.distance_from(message.first);
         packets.retain(|&(sequence, _)| {
-            u32::try_from(place(sequence)).is_ok_and(|place| place < message.packets)
+            u32::try_from(offset(sequence)).is_ok_and(|offset| offset < message.packets)
         });
-        packets.sort_unstable_by_key(|&(sequence, _)| place(sequence));
+        packets.sort_unstable_by_key(|&(sequence, _)| offset(sequence));
         let length: usize = packets.iter().map(|(_, payload)| payload.len()).sum();
         if length as u64 != message.bytes {
             return None;

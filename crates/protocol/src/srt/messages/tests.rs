@@ -44,22 +44,22 @@ fn acknowledged(came: &[bool]) -> SeqNumber {
 
 fn outcomes_of(sizes: &[u32], in_order: bool, order: &[usize]) -> Vec<MessageOutcome> {
     let all = packets(sizes, in_order);
-    let (mut came, mut heard) = (vec![false; all.len()], Vec::new());
+    let (mut came, mut outcomes) = (vec![false; all.len()], Vec::new());
     let mut messages = MessageTracker::default();
-    for (millis, &place) in order.iter().enumerate() {
-        came[place] = true;
+    for (millis, &index) in order.iter().enumerate() {
+        came[index] = true;
         let behind = acknowledged(&came);
         messages.add_packet(
-            &all[place],
+            &all[index],
             100,
             at(millis as u64),
             behind,
             &mut |outcome| {
-                heard.push(plain(outcome));
+                outcomes.push(plain(outcome));
             },
         );
     }
-    heard
+    outcomes
 }
 
 fn whole(bytes: u64, millis: u64, is_early: bool) -> MessageOutcome {
@@ -113,24 +113,29 @@ fn given_up_packets_leave_messages_incomplete_or_missing() {
     for in_order in [false, true] {
         let all = packets(&[3, 1, 1, 3, 2], in_order);
         let mut messages = MessageTracker::default();
-        let mut heard = Vec::new();
+        let mut outcomes = Vec::new();
         // The end of the first message, all of the next two, and the start of the fourth are
         // missing.
-        for place in [0, 1, 6, 7, 8, 9] {
-            let (header, behind) = (&all[place], FIRST.plus(2.min(place as u32 + 1)));
-            messages.add_packet(header, 1, at(0), behind, &mut |told| heard.push(told));
+        for index in [0, 1, 6, 7, 8, 9] {
+            let (header, behind) = (&all[index], FIRST.plus(2.min(index as u32 + 1)));
+            messages.add_packet(header, 1, at(0), behind, &mut |outcome| {
+                outcomes.push(outcome)
+            });
         }
         let early = if in_order { 0 } else { 1 };
-        assert_eq!(heard.len(), early, "{heard:?}");
-        messages.settle(at(9), FIRST.plus(10), &mut |told| heard.push(told));
-        let incomplete = heard
+        assert_eq!(outcomes.len(), early, "{outcomes:?}");
+        messages.settle(at(9), FIRST.plus(10), &mut |outcome| outcomes.push(outcome));
+        let incomplete = outcomes
             .iter()
-            .filter(|told| **told == MessageOutcome::Incomplete);
+            .filter(|outcome| **outcome == MessageOutcome::Incomplete);
         assert_eq!(incomplete.count(), 2);
-        assert!(heard.contains(&MessageOutcome::Missing(2)), "{heard:?}");
-        let wholes = heard
+        assert!(
+            outcomes.contains(&MessageOutcome::Missing(2)),
+            "{outcomes:?}"
+        );
+        let wholes = outcomes
             .iter()
-            .filter(|told| matches!(told, MessageOutcome::Whole(_)));
+            .filter(|outcome| matches!(outcome, MessageOutcome::Whole(_)));
         assert_eq!(wholes.count(), 1);
         assert_eq!(messages.open_count(), 0);
     }
@@ -139,9 +144,9 @@ fn given_up_packets_leave_messages_incomplete_or_missing() {
 #[test]
 fn contradicting_packets_are_ignored() {
     let all = packets(&[4], true);
-    let changed = |place: usize, position| DataHeader {
+    let changed = |index: usize, position| DataHeader {
         position,
-        ..all[place]
+        ..all[index]
     };
     for wrong in [
         // A second first packet, a second last one, a packet of its own, one after the last, and
@@ -159,13 +164,13 @@ fn contradicting_packets_are_ignored() {
         },
     ] {
         let mut messages = MessageTracker::default();
-        let mut heard = Vec::new();
+        let mut outcomes = Vec::new();
         for header in [&all[0], &all[3], &wrong, &all[1], &all[2]] {
-            let told = &mut |told| heard.push(plain(told));
-            messages.add_packet(header, 1, at(0), FIRST, told);
+            let report = &mut |outcome| outcomes.push(plain(outcome));
+            messages.add_packet(header, 1, at(0), FIRST, report);
         }
         let expected = [MessageOutcome::InconsistentPacket, whole(4, 0, false)];
-        assert_eq!(heard, expected, "{wrong:?}");
+        assert_eq!(outcomes, expected, "{wrong:?}");
     }
 }
 
@@ -189,8 +194,8 @@ fn content_is_assembled_in_order_and_forgotten_if_given_up() {
     ] {
         assembly.add_packet(header, text.as_bytes());
         let behind = if text == "b" { FIRST.plus(3) } else { FIRST };
-        messages.add_packet(header, 1, at(0), behind, &mut |told| {
-            if let MessageOutcome::Whole(message) = told {
+        messages.add_packet(header, 1, at(0), behind, &mut |outcome| {
+            if let MessageOutcome::Whole(message) = outcome {
                 contents.extend(assembly.take(&message));
             }
         });
@@ -200,7 +205,7 @@ fn content_is_assembled_in_order_and_forgotten_if_given_up() {
     assembly.discard_settled(&messages);
     assert_eq!(assembly.bytes(), 2);
     let mut outcomes = Vec::new();
-    messages.settle(at(1), FIRST.plus(10), &mut |told| outcomes.push(told));
+    messages.settle(at(1), FIRST.plus(10), &mut |outcome| outcomes.push(outcome));
     assert_eq!(outcomes, [MessageOutcome::Incomplete]);
     assembly.discard_settled(&messages);
     assert_eq!(assembly.bytes(), 0);
@@ -217,8 +222,8 @@ fn unfinished_messages_are_bounded() {
             sequence: FIRST.plus(2 * number),
             ..header
         };
-        messages.add_packet(&header, 1, at(0), FIRST, &mut |told| {
-            incomplete += usize::from(told == MessageOutcome::Incomplete);
+        messages.add_packet(&header, 1, at(0), FIRST, &mut |outcome| {
+            incomplete += usize::from(outcome == MessageOutcome::Incomplete);
         });
         assert!(messages.open_count() <= OPEN_MAX);
     }
@@ -235,17 +240,17 @@ proptest! {
         let count: u32 = sizes.iter().sum();
         let mut order: Vec<usize> = (0..count as usize).collect();
         let mut state = seed | 1;
-        for place in (1..order.len()).rev() {
+        for index in (1..order.len()).rev() {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            order.swap(place, (state >> 33) as usize % (place + 1));
+            order.swap(index, (state >> 33) as usize % (index + 1));
         }
-        let heard = outcomes_of(&sizes, in_order, &order);
+        let outcomes = outcomes_of(&sizes, in_order, &order);
         let bytes = |outcome: &MessageOutcome| match outcome {
             MessageOutcome::Whole(message) => Some(message.bytes),
             _ => None,
         };
-        let mut came: Vec<u64> = heard.iter().filter_map(bytes).collect();
-        prop_assert_eq!(came.len(), heard.len());
+        let mut came: Vec<u64> = outcomes.iter().filter_map(bytes).collect();
+        prop_assert_eq!(came.len(), outcomes.len());
         let mut sent: Vec<u64> = sizes.iter().map(|size| u64::from(*size) * 100).collect();
         if !in_order {
             came.sort_unstable();

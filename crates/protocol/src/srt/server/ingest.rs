@@ -167,8 +167,8 @@ impl Ingest {
         at: Time,
         mut pass_on: impl FnMut(&str, Bytes),
     ) -> bool {
-        let verdict = self.receiver.data(header, payload, at);
-        if !matches!(verdict, PacketStatus::New { .. }) {
+        let status = self.receiver.data(header, payload, at);
+        if !matches!(status, PacketStatus::New { .. }) {
             return true;
         }
         let payload = match &mut self.decryptor {

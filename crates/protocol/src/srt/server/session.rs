@@ -58,7 +58,6 @@ pub(super) struct ServerSession {
     responder: Option<ConclusionRepeater>,
     liveness: Liveness,
     role: Role,
-    /// Start of the media.
     media_started_at: Time,
     /// `Some` if no more media is sent: the time until which sent media may take to arrive.
     finish_deadline: Option<Time>,
@@ -217,8 +216,8 @@ impl ServerSession {
     fn start_ingest(&mut self, negotiated: Negotiated, name: String, index: usize) {
         self.record.published = true;
         let messages = self.messages().is_some();
-        let taking = Ingest::new(negotiated, self.clock, messages, (name, index));
-        self.role = Role::Ingests(Box::new(taking));
+        let ingest = Ingest::new(negotiated, self.clock, messages, (name, index));
+        self.role = Role::Ingests(Box::new(ingest));
     }
 
     fn start_playing(
@@ -241,13 +240,13 @@ impl ServerSession {
             Some(_) => MediaSource::Relayed(Box::new(PushedFlow::new(sender))),
             None => {
                 let nowhere = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
-                let place = SourceSettings {
+                let settings = SourceSettings {
                     address: remote.unwrap_or(nowhere),
                     source: self.seed(2),
                     wall_clock: shared.config.wall_clock,
                     length: shared.config.length,
                 };
-                let mut flow = shared.media.flow(place, sender);
+                let mut flow = shared.media.flow(settings, sender);
                 flow.start(cx.now);
                 MediaSource::Made(Box::new(flow))
             }
@@ -312,13 +311,13 @@ impl ServerSession {
             Role::Plays(sending) => cx.flows.access_as(sending.flow, |flow: &mut PlayerFlow| {
                 flow.sender().control(control, at);
             }),
-            Role::Ingests(taking) => {
+            Role::Ingests(ingest) => {
                 if let Control::UserDefined {
                     subtype: Extension::KM_REQUEST,
                     cif,
                     ..
                 } = *control
-                    && let Some(reply) = taking.key_request(cif)
+                    && let Some(reply) = ingest.key_request(cif)
                 {
                     let reply = Control::UserDefined {
                         subtype: Extension::KM_RESPONSE,
@@ -329,30 +328,30 @@ impl ServerSession {
                 }
                 let shared = &self.shared;
                 let (media, mut wanted) = (&mut self.record.media, false);
-                taking.control(control, timestamp, at, |name, message| {
+                ingest.control(control, timestamp, at, |name, message| {
                     *media += 1;
                     wanted |= shared.published.push(name, message, None);
                 });
                 if wanted {
-                    send_topic_message(cx, taking.index, STREAM_MORE);
+                    send_topic_message(cx, ingest.index, STREAM_MORE);
                 }
             }
         }
     }
 
     fn data(&mut self, cx: &mut Context<'_>, header: &DataHeader, payload: &[u8], at: Time) {
-        let Role::Ingests(taking) = &mut self.role else {
+        let Role::Ingests(ingest) = &mut self.role else {
             return;
         };
         let shared = &self.shared;
         let (media, mut wanted) = (&mut self.record.media, false);
-        let could = taking.data(header, payload, at, |name, payload| {
+        let could = ingest.data(header, payload, at, |name, payload| {
             *media += 1;
             wanted |= shared.published.push(name, payload, None);
         });
         self.record.undecryptable += u64::from(!could);
         if wanted {
-            send_topic_message(cx, taking.index, STREAM_MORE);
+            send_topic_message(cx, ingest.index, STREAM_MORE);
         }
     }
 
@@ -441,10 +440,10 @@ impl ServerSession {
                     cx.out.push_back(Output::StopFlow { flow });
                 }
             }
-            Role::Ingests(taking) => loop {
+            Role::Ingests(ingest) => loop {
                 let mut more = false;
                 cx.transmit(CHANNEL, None, |out| {
-                    more = taking.receiver.write_next(now, out);
+                    more = ingest.receiver.write_next(now, out);
                 });
                 if !more {
                     break;
@@ -497,15 +496,15 @@ impl ServerSession {
                     self.shared.published.leave(&name, serial);
                 }
             }
-            Role::Ingests(mut taking) => {
-                taking.receiver.finish(cx.now);
-                self.record.messages = taking.messages().map(|received| ServedMessages {
+            Role::Ingests(mut ingest) => {
+                ingest.receiver.finish(cx.now);
+                self.record.messages = ingest.messages().map(|received| ServedMessages {
                     sent: None,
                     received: Some(received),
                 });
-                self.record.receiver = Some(Box::new(taking.receiver.statistics()));
-                send_topic_message(cx, taking.index, STREAM_ENDED);
-                self.shared.published.end(&taking.name);
+                self.record.receiver = Some(Box::new(ingest.receiver.statistics()));
+                send_topic_message(cx, ingest.index, STREAM_ENDED);
+                self.shared.published.end(&ingest.name);
             }
         }
         self.finish_deadline = None;
@@ -565,7 +564,7 @@ impl Session for ServerSession {
                 let over = self.finish_deadline.unwrap_or(Time::NEVER);
                 over.min(sending.dropped_check_at)
             }
-            Role::Ingests(taking) => taking.receiver.due(),
+            Role::Ingests(ingest) => ingest.receiver.due(),
         };
         let due = own.min(self.liveness.due());
         let due = due.min(time_after(self.media_started_at, faults.close_after));

@@ -96,22 +96,22 @@ fn play(seed: u64, loss: Loss, latency: Duration, encrypted: bool, in_order: boo
         assert_eq!(clear.len(), DATAGRAM);
         checker.feed(&clear, 0, &mut ArrivalTimes::new(&[], at), &mut recorder);
     };
-    let (mut now, mut said) = (start, Vec::new());
+    let (mut now, mut out) = (start, Vec::new());
     while flow.next_due().is_some() {
         while let Some(packet) = flow.next_packet(now) {
             let bytes = [&packet.header[..], &packet.payload].concat();
             let _ = media.send(now, bytes.len() + 28, bytes);
             flow.packet_sent(packet.tag, Some(Handover::at(now)));
         }
-        said.clear();
-        while flow.sender().write_next(now, &mut said) {
-            let _ = media.send(now, said.len() + 28, std::mem::take(&mut said));
+        out.clear();
+        while flow.sender().write_next(now, &mut out) {
+            let _ = media.send(now, out.len() + 28, std::mem::take(&mut out));
         }
         while let Some(delivery) = media.take(now) {
             match Packet::parse(&delivery.packet).expect("it is one") {
                 Packet::Data(header, payload) => {
-                    let verdict = receiver.data(&header, payload, delivery.due);
-                    if !in_order && matches!(verdict, PacketStatus::New { .. }) {
+                    let status = receiver.data(&header, payload, delivery.due);
+                    if !in_order && matches!(status, PacketStatus::New { .. }) {
                         feed(header.sequence.value(), header.key, payload, delivery.due);
                     }
                 }
@@ -123,8 +123,8 @@ fn play(seed: u64, loss: Loss, latency: Duration, encrypted: bool, in_order: boo
         while let Some(packet) = receiver.deliver(now) {
             feed(packet.sequence.value(), packet.key, packet.payload, now);
         }
-        while receiver.write_next(now, &mut said) {
-            let _ = back.send(now, said.len() + 28, std::mem::take(&mut said));
+        while receiver.write_next(now, &mut out) {
+            let _ = back.send(now, out.len() + 28, std::mem::take(&mut out));
         }
         while let Some(delivery) = back.take(now) {
             if let Ok(Packet::Control(_, control)) = Packet::parse(&delivery.packet) {

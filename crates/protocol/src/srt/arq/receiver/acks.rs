@@ -64,12 +64,12 @@ impl Acks {
 
     /// Due time of the next full acknowledgement, if everything before `next` has arrived. Never if
     /// the peer has already confirmed it; later if an ACKACK for it may be in flight.
-    pub(super) fn due(&self, next: SeqNumber, patience: Duration) -> Time {
+    pub(super) fn due(&self, next: SeqNumber, timeout: Duration) -> Time {
         if next == self.confirmed {
             return Time::NEVER;
         }
         let again = if next == self.last {
-            patience.max(REPEAT_INTERVAL_MIN)
+            timeout.max(REPEAT_INTERVAL_MIN)
         } else {
             FULL_ACK_INTERVAL
         };
@@ -94,15 +94,15 @@ impl Acks {
 
     /// Handles an ACKACK. Returns the round-trip time, or `None` if the acknowledgement is unknown.
     pub(super) fn handle_ackack(&mut self, number: u32, at: Time) -> Option<Duration> {
-        let place = &mut self.unanswered[number as usize % UNANSWERED_MAX];
-        if number == 0 || place.number != number {
+        let entry = &mut self.unanswered[number as usize % UNANSWERED_MAX];
+        if number == 0 || entry.number != number {
             return None;
         }
-        place.number = 0;
-        if self.confirmed.is_before(place.next) {
-            self.confirmed = place.next;
+        entry.number = 0;
+        if self.confirmed.is_before(entry.next) {
+            self.confirmed = entry.next;
         }
-        Some(at.since(place.at))
+        Some(at.since(entry.at))
     }
 
     /// Heap memory in bytes.

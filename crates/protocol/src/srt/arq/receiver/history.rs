@@ -24,8 +24,8 @@ impl History {
     #[inline]
     fn bit(&self, sequence: SeqNumber) -> (usize, u64) {
         // The size is a power of two, so that positions stay continuous across the wrap of numbers.
-        let place = sequence.value() & (self.packets() - 1);
-        ((place / 64) as usize, 1 << (place % 64))
+        let position = sequence.value() & (self.packets() - 1);
+        ((position / 64) as usize, 1 << (position % 64))
     }
 
     #[inline]

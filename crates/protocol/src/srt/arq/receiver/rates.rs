@@ -67,9 +67,9 @@ impl RateEstimator {
     ) {
         let payload = payload as u32;
         if let Some(last) = self.last.replace(at) {
-            let place = usize::from(self.next_interval) % ARRIVALS;
-            self.intervals[place] = micros(last, at);
-            self.payloads[place] = payload;
+            let index = usize::from(self.next_interval) % ARRIVALS;
+            self.intervals[index] = micros(last, at);
+            self.payloads[index] = payload;
             self.next_interval = self.next_interval.wrapping_add(1);
         }
         match sequence.value() % PAIR_EVERY {
@@ -89,8 +89,8 @@ impl RateEstimator {
     #[cold]
     fn end_of_pair(&mut self, interval: u32, payload: u32) {
         let usual = u64::from(interval) * REFERENCE_PAYLOAD / u64::from(payload.max(1));
-        let place = usize::from(self.next_pair) % PAIRS;
-        self.pairs[place] = u32::try_from(usual).unwrap_or(u32::MAX).max(1);
+        let index = usize::from(self.next_pair) % PAIRS;
+        self.pairs[index] = u32::try_from(usual).unwrap_or(u32::MAX).max(1);
         self.next_pair = self.next_pair.wrapping_add(1);
     }
 

@@ -80,25 +80,25 @@ impl Sender {
         message: &Bytes,
         in_order: bool,
     ) -> Result<SeqNumber, PushError> {
-        let most = match self.cipher {
+        let payload_max = match self.cipher {
             None => PAYLOAD_MAX,
             Some(_) => PAYLOAD_MAX - CIPHER_TAG_MAX,
         };
-        let count = message.len().div_ceil(most).max(1);
+        let count = message.len().div_ceil(payload_max).max(1);
         self.drop_late(at);
         if self.slots.len() + count > self.packets_max {
             self.statistics.pkt_snd_refused += count as u64;
-            if let Some(reliable) = &mut self.message_mode {
-                reliable.counted.refused += 1;
+            if let Some(mode) = &mut self.message_mode {
+                mode.counted.refused += 1;
             }
             return Err(PushError::Full);
         }
         let first = self.next_sequence();
         let number = next_message(self.message);
-        for place in 0..count {
-            let begin = place * most;
-            let end = message.len().min(begin + most);
-            let position = match (place, count - 1 - place) {
+        for index in 0..count {
+            let begin = index * payload_max;
+            let end = message.len().min(begin + payload_max);
+            let position = match (index, count - 1 - index) {
                 (0, 0) => Position::Solo,
                 (0, _) => Position::First,
                 (_, 0) => Position::Last,
@@ -111,15 +111,15 @@ impl Sender {
             };
             self.enqueue(at, message.slice(begin..end), part);
         }
-        if let Some(reliable) = &mut self.message_mode {
-            reliable.counted.taken += 1;
+        if let Some(mode) = &mut self.message_mode {
+            mode.counted.taken += 1;
         }
         Ok(first)
     }
 
     /// Message counts, or `None` in live mode.
     pub fn messages(&self) -> Option<SentMessageCounts> {
-        self.message_mode.as_ref().map(|reliable| reliable.counted)
+        self.message_mode.as_ref().map(|mode| mode.counted)
     }
 
     /// Drops the rest of the oldest message, and informs the peer.
@@ -141,12 +141,12 @@ impl Sender {
             first,
             last: self.first.minus(1),
         };
-        if let Some(reliable) = &mut self.message_mode {
-            reliable.counted.dropped += 1;
-            if reliable.dropped.len() >= DROPPED_MAX {
-                reliable.dropped.pop_front();
+        if let Some(mode) = &mut self.message_mode {
+            mode.counted.dropped += 1;
+            if mode.dropped.len() >= DROPPED_MAX {
+                mode.dropped.pop_front();
             }
-            reliable.dropped.push_back(Dropped { message, range });
+            mode.dropped.push_back(Dropped { message, range });
         }
         self.queue_control(PendingControl::Drop(message, range));
     }
@@ -154,14 +154,14 @@ impl Sender {
     /// Records that the peer acknowledged everything before `next`, and with it `whole` more
     /// messages.
     pub(super) fn record_progress(&mut self, next: SeqNumber, whole: u64, is_new: bool, at: Time) {
-        let Some(reliable) = &mut self.message_mode else {
+        let Some(mode) = &mut self.message_mode else {
             return;
         };
-        reliable.counted.acknowledged += whole;
+        mode.counted.acknowledged += whole;
         if is_new {
-            (reliable.progress_at, reliable.tries) = (at, 1);
+            (mode.progress_at, mode.tries) = (at, 1);
         }
-        let dropped = &mut reliable.dropped;
+        let dropped = &mut mode.dropped;
         while dropped
             .front()
             .is_some_and(|old| old.range.last.is_before(next))
@@ -172,18 +172,18 @@ impl Sender {
 
     /// Records that the first packet in flight left at `at`.
     pub(super) fn record_first_departure(&mut self, at: Time) {
-        if let Some(reliable) = &mut self.message_mode {
-            (reliable.progress_at, reliable.tries) = (at, 1);
+        if let Some(mode) = &mut self.message_mode {
+            (mode.progress_at, mode.tries) = (at, 1);
         }
     }
 
     /// Answers a NAK with drop requests for the dropped messages in `range`. Returns `false` if
     /// there are none.
     pub(super) fn answer_dropped(&mut self, range: LossRange) -> bool {
-        let Some(reliable) = &self.message_mode else {
+        let Some(mode) = &self.message_mode else {
             return false;
         };
-        let dropped = reliable.dropped.iter().filter(|one| {
+        let dropped = mode.dropped.iter().filter(|one| {
             let (begins, ends) = (one.range.first, one.range.last);
             !range.last.is_before(begins) && !ends.is_before(range.first)
         });
@@ -207,8 +207,8 @@ impl Sender {
     /// live mode.
     pub(super) fn retransmit_all_at(&self) -> Time {
         match &self.message_mode {
-            Some(own) if self.sent > 0 && self.retransmit_count == 0 => {
-                own.progress_at + self.repeat_interval() * own.tries
+            Some(mode) if self.sent > 0 && self.retransmit_count == 0 => {
+                mode.progress_at + self.repeat_interval() * mode.tries
             }
             _ => Time::NEVER,
         }
@@ -227,9 +227,9 @@ impl Sender {
             self.retransmit_from,
             self.retransmit_requested_at,
         ) = (self.sent, 0, now);
-        if let Some(reliable) = &mut self.message_mode {
-            reliable.progress_at = now;
-            reliable.tries = reliable.tries.saturating_add(1);
+        if let Some(mode) = &mut self.message_mode {
+            mode.progress_at = now;
+            mode.tries = mode.tries.saturating_add(1);
         }
     }
 
@@ -237,8 +237,8 @@ impl Sender {
     /// dropped messages.
     pub(super) fn repeat_drop_requests_at(&self) -> Time {
         match &self.message_mode {
-            Some(own) if !own.dropped.is_empty() => {
-                own.drop_requests_repeated_at + self.repeat_interval()
+            Some(mode) if !mode.dropped.is_empty() => {
+                mode.drop_requests_repeated_at + self.repeat_interval()
             }
             _ => Time::NEVER,
         }
@@ -249,14 +249,14 @@ impl Sender {
         if self.repeat_drop_requests_at() > now {
             return;
         }
-        let Some(reliable) = &mut self.message_mode else {
+        let Some(mode) = &mut self.message_mode else {
             return;
         };
-        reliable.drop_requests_repeated_at = now;
+        mode.drop_requests_repeated_at = now;
         // The oldest ones are enough: the peer acknowledges nothing behind them before it has
         // handled them.
         let room = super::PENDING_CONTROL_MAX.saturating_sub(self.pending_control.len());
-        let dropped = reliable.dropped.iter().take(room);
+        let dropped = mode.dropped.iter().take(room);
         let again = dropped.map(|one| PendingControl::Drop(one.message, one.range));
         self.pending_control.extend(again);
     }

@@ -98,16 +98,16 @@ fn naks_of_forgotten_packets_get_a_drop_request() {
     let mut sender = sent(10);
     sender.control(&ack(0, 4, None), at(10));
     ask(&mut sender, at(10), &[range(0, 1), range(3, 5)]);
-    let mut said = Vec::new();
+    let mut out = Vec::new();
     let mut dropped = Vec::new();
-    while sender.write_next(at(10), &mut said) {
-        match Packet::parse(&said) {
+    while sender.write_next(at(10), &mut out) {
+        match Packet::parse(&out) {
             Ok(Packet::Control(_, Control::DropRequest { first, last, .. })) => {
                 dropped.push(LossRange { first, last });
             }
             other => panic!("{other:?}"),
         }
-        said.clear();
+        out.clear();
     }
     assert_eq!(dropped, [range(0, 1), range(3, 3)]);
     let again: Vec<SeqNumber> = std::iter::from_fn(|| sender.next_packet(at(10)))
@@ -297,16 +297,16 @@ fn round_trip_ends_when_its_answer_arrives() {
 
 #[test]
 fn packet_in_time_counts_though_it_is_read_late() {
-    for (read_behind, in_time) in [(0, false), (3, true)] {
-        let mut receiver = with_config(|config| config.read_delay_max = millis(read_behind));
+    for (read_delay, in_time) in [(0, false), (3, true)] {
+        let mut receiver = with_config(|config| config.read_delay_max = millis(read_delay));
         let due = receiver.due_of(5_000).expect("it has due times");
         receiver.data(&data(0, 0), b"", at(0));
         receiver.data(&data(5, 5), b"", at(5));
         // The deadline has passed, but a packet that arrived before it is not read yet.
         receiver.write_next(due + millis(2), &mut Vec::new());
-        let verdict = receiver.data(&data(3, 3), b"", due - millis(1));
-        let is_new = matches!(verdict, PacketStatus::New { .. });
-        assert_eq!(is_new, in_time, "{read_behind} {verdict:?}");
+        let status = receiver.data(&data(3, 3), b"", due - millis(1));
+        let is_new = matches!(status, PacketStatus::New { .. });
+        assert_eq!(is_new, in_time, "{read_delay} {status:?}");
         // The packet is given up later.
         receiver.write_next(due + millis(9), &mut Vec::new());
         assert_eq!(receiver.statistics().pkt_rcv_missing, 0);
@@ -399,14 +399,14 @@ proptest! {
 proptest! {
     #[test]
     fn message_sender_stays_bounded_with_any_input(
-        heard in prop::collection::vec((any::<bool>(), 0u32..60, 0u32..60, 0u64..90), 0..200),
+        inputs in prop::collection::vec((any::<bool>(), 0u32..60, 0u32..60, 0u64..90), 0..200),
         ttl in prop::option::of(1u64..200),
     ) {
         let clock = SocketClock::new(START);
         let ttl = ttl.map(millis);
         let mut sender = Sender::new(SenderConfig::messages(CONFIG_FIRST, 7, clock, ttl));
-        let (mut now, mut said) = (START, Vec::new());
-        for (asks, first, more, wait) in heard {
+        let (mut now, mut out) = (START, Vec::new());
+        for (asks, first, more, wait) in inputs {
             now += millis(wait);
             let message = Bytes::from(vec![7; 40 * more as usize * more as usize + 1]);
             let _ = sender.push_message(now, &message, more % 2 == 0);
@@ -420,11 +420,11 @@ proptest! {
                 prop_assert!(left <= 2 * 8192);
             }
             let mut answers = 0;
-            while sender.write_next(now, &mut said) {
+            while sender.write_next(now, &mut out) {
                 answers += 1;
                 prop_assert!(answers <= 2 * 64);
             }
-            said.clear();
+            out.clear();
             let messages = sender.messages().expect("it sends messages");
             prop_assert!(messages.acknowledged + messages.dropped <= messages.taken);
         }

@@ -114,13 +114,13 @@ fn send(sending: Sending) -> Sent {
             let _ = media.send(now, buffer.len() + 28, std::mem::take(&mut buffer));
         }
         while let Some(delivery) = media.take(now) {
-            let (at, told) = (delivery.due, &mut |outcome| sent.became.push(outcome));
+            let (at, report) = (delivery.due, &mut |outcome| sent.became.push(outcome));
             match Packet::parse(&delivery.packet).expect("it is one") {
                 Packet::Data(header, payload) => {
                     sent.came.entry(place(header.sequence)).or_insert(at);
                     if let PacketStatus::New { .. } = receiver.data(&header, payload, at) {
                         let behind = receiver.acknowledged();
-                        messages.add_packet(&header, payload.len(), at, behind, told);
+                        messages.add_packet(&header, payload.len(), at, behind, report);
                     }
                 }
                 Packet::Control(header, control) => {
@@ -132,7 +132,7 @@ fn send(sending: Sending) -> Sent {
                             sent.dropped.entry(place).or_insert(at);
                         }
                     }
-                    messages.settle(at, receiver.acknowledged(), told);
+                    messages.settle(at, receiver.acknowledged(), report);
                 }
             }
         }

@@ -47,12 +47,12 @@ proptest! {
                 prop_assert!(last.is_none_or(|last| last < number));
                 last = Some(number);
             }
-            let mut said = 0;
+            let mut sent = 0;
             out.clear();
             while receiver.write_next(now, &mut out) {
-                said += 1;
+                sent += 1;
             }
-            prop_assert!(said <= 3, "{}", said);
+            prop_assert!(sent <= 3, "{}", sent);
             let count = receiver.statistics();
             prop_assert!(count.pkt_rcv_buf <= 256);
             let useless = count.pkt_rcv_belated

@@ -13,9 +13,9 @@ const MADE: MessageSource = MessageSource {
     ttl: None,
 };
 
-fn serves(made: MessageSource, faults: &[&str]) -> ServerConfig {
+fn serves(source: MessageSource, faults: &[&str]) -> ServerConfig {
     ServerConfig {
-        messages: Some(made),
+        messages: Some(source),
         ..server(faults)
     }
 }
@@ -49,7 +49,7 @@ fn publisher(settings: &PairSettings, config: ClientConfig, query: &str) -> Clie
 
 #[test]
 fn messages_are_played_whole_to_their_end() {
-    for (made, settings, faults) in [
+    for (source, settings, faults) in [
         (MADE, settings(), &[][..]),
         (
             MADE,
@@ -75,38 +75,38 @@ fn messages_are_played_whole_to_their_end() {
             &[][..],
         ),
     ] {
-        let expected = 5 * made.bits_per_second / (8 * made.size as u64);
-        let mut played = play(settings, plays(), "streamid=some", serves(made, faults));
+        let expected = 5 * source.bits_per_second / (8 * source.size as u64);
+        let mut played = play(settings, plays(), "streamid=some", serves(source, faults));
         let served = played.served();
         let sent = served[0].messages.and_then(|messages| messages.sent);
         let sent = sent.expect("it sent messages");
         assert_eq!(
             (sent.taken, sent.acknowledged),
             (expected, expected),
-            "{made:?}"
+            "{source:?}"
         );
         assert_eq!(served[0].media, expected);
         for (id, expected) in [
             (m::MESSAGES_WHOLE, expected),
             (m::MESSAGES_EXPECTED, expected),
-            (m::MESSAGE_BYTES, expected * made.size as u64),
+            (m::MESSAGE_BYTES, expected * source.size as u64),
             (m::MESSAGES_INCOMPLETE, 0),
             (m::PKT_RCV_DROP, 0),
         ] {
-            assert_eq!(played.count(id), expected, "{id:?} {made:?} {faults:?}");
+            assert_eq!(played.count(id), expected, "{id:?} {source:?} {faults:?}");
         }
     }
 }
 
 #[test]
 fn only_dropped_messages_are_missed() {
-    let made = MessageSource {
+    let source = MessageSource {
         ttl: Some(Duration::from_millis(60)),
         ..MADE
     };
     for seed in 0..20 {
         let settings = PairSettings { seed, ..lossy(0.1) };
-        let mut played = play(settings, plays(), "", serves(made, &[]));
+        let mut played = play(settings, plays(), "", serves(source, &[]));
         let messages = played.served()[0].messages.expect("it has messages");
         let sent = messages.sent.expect("it sent some");
         assert_eq!(sent.taken, 250, "{seed}");

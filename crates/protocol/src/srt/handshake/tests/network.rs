@@ -48,8 +48,8 @@ impl Network {
         if due > now {
             return None;
         }
-        let place = self.under_way.iter().position(|(at, ..)| *at == due)?;
-        let (_, to, datagram) = self.under_way.remove(place);
+        let index = self.under_way.iter().position(|(at, ..)| *at == due)?;
+        let (_, to, datagram) = self.under_way.remove(index);
         Some((to, datagram))
     }
 }

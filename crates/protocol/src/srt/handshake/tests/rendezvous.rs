@@ -22,40 +22,40 @@ fn run(both: [HandshakeSettings; 2], later: Duration, network: &mut Network) -> 
     let mut ended: [Option<Ended>; 2] = [None, None];
     let mut alive = [Time::NEVER; 2];
     loop {
-        for place in 0..2 {
-            if now >= begins[place]
-                && let Some(settings) = settings[place].take()
+        for index in 0..2 {
+            if now >= begins[index]
+                && let Some(settings) = settings[index].take()
             {
-                ends[place] = Some(Rendezvous::new(settings, None, now));
+                ends[index] = Some(Rendezvous::new(settings, None, now));
             }
-            let Some(end) = &mut ends[place] else {
+            let Some(end) = &mut ends[index] else {
                 continue;
             };
             let mut out = Vec::new();
             while end.write_next(now, &mut out) {
-                network.send(now, 1 - place, &out);
+                network.send(now, 1 - index, &out);
                 out.clear();
             }
             if let Some(outcome) = end.outcome() {
-                alive[place] = match outcome {
+                alive[index] = match outcome {
                     Ok(_) => now + Duration::from_millis(500),
                     Err(_) => Time::NEVER,
                 };
-                ended[place] = Some(outcome);
+                ended[index] = Some(outcome);
                 // A final datagram may follow.
                 while end.write_next(now, &mut out) {
-                    network.send(now, 1 - place, &out);
+                    network.send(now, 1 - index, &out);
                     out.clear();
                 }
             }
-            if now >= alive[place] {
-                alive[place] = now + Duration::from_millis(500);
+            if now >= alive[index] {
+                alive[index] = now + Duration::from_millis(500);
                 let header = ControlHeader {
                     timestamp: 0,
-                    destination: ids[1 - place],
+                    destination: ids[1 - index],
                 };
                 Control::KeepAlive.write(header, &mut out);
-                network.send(now, 1 - place, &out);
+                network.send(now, 1 - index, &out);
             }
         }
         if let [Some(_), Some(_)] = ended {
@@ -63,8 +63,8 @@ fn run(both: [HandshakeSettings; 2], later: Duration, network: &mut Network) -> 
         }
         let dues = ends.iter().flatten().map(Rendezvous::due);
         let begins = (0..2)
-            .filter(|place| settings[*place].is_some())
-            .map(|place| begins[place]);
+            .filter(|index| settings[*index].is_some())
+            .map(|index| begins[index]);
         now = dues
             .chain(begins)
             .chain(alive)

@@ -269,26 +269,26 @@ fn end_to_end_frame_delay(evidence: &Evidence) -> Option<TrueValue> {
 /// Time from when each client was due to when its first frame left the server, plus the delay of
 /// the link.
 fn startup_delay(evidence: &Evidence) -> Option<TrueValue> {
-    let place = "/sent/first_given_nanos";
-    let clients = evidence.numbers(place).count() as f64;
+    let pointer = "/sent/first_given_nanos";
+    let clients = evidence.numbers(pointer).count() as f64;
     // Connections that did not play have no first frame, and the totals of the report have no
     // clock.
     let clocks = evidence
         .served
         .iter()
-        .filter(|line| line.pointer(place).is_some_and(serde_json::Value::is_u64));
+        .filter(|line| line.pointer(pointer).is_some_and(serde_json::Value::is_u64));
     let clocks = clocks.map(|line| line["clock_monotonic_nanos"].as_f64());
     let clock = clocks.sum::<Option<f64>>()? / clients;
     let due = evidence.start_nanos + evidence.start_interval_nanos * (clients - 1.0) / 2.0;
-    let at = |place| Some(clock + evidence.mean(place)? - due);
-    Some(midpoint(at(place)?, at("/sent/first_taken_nanos")?) + evidence.down)
+    let at = |pointer| Some(clock + evidence.mean(pointer)? - due);
+    Some(midpoint(at(pointer)?, at("/sent/first_taken_nanos")?) + evidence.down)
 }
 
 /// Duration of the media's pause, less the playout buffer. Rounding of timestamps to milliseconds
 /// affects it as it affects the clients' measurements.
 fn stall_time(evidence: &Evidence) -> Option<TrueValue> {
     let stalls = evidence.sum("/sent/stalls")?;
-    let mean = |place| Some(evidence.sum(place)? / stalls / 1e9);
+    let mean = |pointer| Some(evidence.sum(pointer)? / stalls / 1e9);
     Some(TrueValue {
         value: mean("/sent/stalled_nanos")? - PLAYOUT_BUFFER_S,
         uncertainty: mean("/sent/stalled_unsure_nanos")?,

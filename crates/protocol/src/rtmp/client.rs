@@ -95,7 +95,7 @@ pub struct Client {
     addresses: Option<(SocketAddr, Option<SocketAddr>)>,
     /// Present during the handshake.
     handshake: Option<Box<Handshake>>,
-    link: Connection,
+    connection: Connection,
     /// Transaction ID of the last command, and message stream ID assigned by the server.
     last_transaction: u32,
     message_stream: u32,
@@ -110,7 +110,6 @@ pub struct Client {
     started: Time,
     /// Time of the request whose answer is awaited.
     requested_at: Time,
-    /// Time of the answer to `play`.
     play_answered_at: Option<Time>,
     /// Present from `play` on.
     playing: Option<Box<Playing>>,
@@ -143,7 +142,7 @@ impl Client {
             open: false,
             addresses: None,
             handshake: None,
-            link: Connection::new(false),
+            connection: Connection::new(false),
             last_transaction: 0,
             message_stream: 0,
             other_stream: None,
@@ -235,10 +234,10 @@ impl Client {
         if matches!(self.phase, Phase::Handshake | Phase::Ended) {
             return;
         }
-        let shaken = at;
+        let handshake_bytes = at;
         let mut answer = Vec::new();
         while self.phase != Phase::Ended {
-            match self.link.next(bytes, &mut at, &mut answer) {
+            match self.connection.next(bytes, &mut at, &mut answer) {
                 Ok(None) => break,
                 Ok(Some(Received::Media(media))) => {
                     let Some(playing) = self.playing.as_mut() else {
@@ -295,9 +294,10 @@ impl Client {
         if self.phase == Phase::Ended {
             return;
         }
-        let before = self.link.acknowledgements();
-        self.link.count_received(bytes.len() - shaken, &mut answer);
-        let sent = self.link.acknowledgements() - before;
+        let before = self.connection.acknowledgements();
+        self.connection
+            .count_received(bytes.len() - handshake_bytes, &mut answer);
+        let sent = self.connection.acknowledgements() - before;
         cx.recorder.add(m::ACKNOWLEDGEMENTS, sent);
         if !answer.is_empty() {
             send(cx, answer);
@@ -415,7 +415,6 @@ impl Client {
         self.send_command(cx, Phase::Play, self.message_stream, arguments);
     }
 
-    /// Handles the first frame.
     fn handle_first_frame(&mut self, cx: &mut Context<'_>, at: Time) {
         if self.phase == Phase::Play {
             // Some servers send media before they answer `play`.

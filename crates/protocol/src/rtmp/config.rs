@@ -105,11 +105,11 @@ pub struct ClientConfig {
     /// digests if the server uses them too.
     pub handshake: HandshakeStyle,
     /// Delay of TCP acknowledgements: `soon` (within 2 to 20 ms, depending on the kernel), or
-    /// `run_concurrently`, like a player that reads immediately. Servers that hold back small
-    /// segments until all data is acknowledged (Nagle's algorithm), such as nginx-rtmp, wait for
-    /// this delay, and their frames arrive later. `run_concurrently` needs about six times the
-    /// processor time. Default: `run_concurrently` in runs whose frames may carry time codes, so
-    /// that frame delays match those of a player; otherwise `soon`.
+    /// `at_once`, like a player that reads immediately. Servers that hold back small segments until
+    /// all data is acknowledged (Nagle's algorithm), such as nginx-rtmp, wait for this delay, and
+    /// their frames arrive later. `at_once` needs about six times the processor time. Default:
+    /// `at_once` in runs whose frames may carry time codes, so that frame delays match those of a
+    /// player; otherwise `soon`.
     pub acknowledge: Option<Acknowledge>,
     /// Media that the clients publish, such as `{bitrate: 2Mbps, audio: true}`, or `{}` for all
     /// defaults. Generated audio is AAC silence at 192 kb/s. Each client needs a URL of its own, so

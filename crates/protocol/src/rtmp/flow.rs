@@ -106,7 +106,7 @@ pub struct Sent {
 #[derive(Debug)]
 pub struct MediaFlow {
     config: FlowConfig,
-    fates: FrameFaults,
+    frame_faults: FrameFaults,
     begun: Option<Time>,
     /// Number of the next frame of each track, counted over all loops.
     next_frames: Vec<u64>,
@@ -126,7 +126,6 @@ pub struct MediaFlow {
     delays: Vec<u64>,
 }
 
-/// Progress of a track.
 #[derive(Clone, Copy, Debug, Default)]
 struct TrackProgress {
     /// Handover and timestamp of its first frame.
@@ -135,7 +134,6 @@ struct TrackProgress {
     stalled: bool,
 }
 
-/// Identity of a frame.
 #[derive(Clone, Copy, Debug)]
 struct FrameIdentity {
     track: usize,
@@ -183,10 +181,10 @@ pub(super) struct OutgoingMessage {
     /// Size of the piece that was handed out last.
     piece: usize,
     due: Time,
-    what: MessageCategory,
+    category: MessageCategory,
     payload: usize,
-    /// Identity, for a whole frame of generated media.
-    place: Option<FrameIdentity>,
+    /// `Some` for a whole frame of generated media.
+    identity: Option<FrameIdentity>,
 }
 
 impl OutgoingMessage {
@@ -195,7 +193,7 @@ impl OutgoingMessage {
         (head, chunk_size): (MessageHeader, u32),
         bytes: Bytes,
         due: Time,
-        what: MessageCategory,
+        category: MessageCategory,
         payload: usize,
     ) -> OutgoingMessage {
         OutgoingMessage {
@@ -204,9 +202,9 @@ impl OutgoingMessage {
             taken: 0,
             piece: 0,
             due,
-            what,
+            category,
             payload,
-            place: None,
+            identity: None,
         }
     }
 
@@ -229,7 +227,7 @@ impl OutgoingMessage {
 
     /// Returns true for a whole video frame.
     pub(super) fn is_video(&self) -> bool {
-        self.what.is_video()
+        self.category.is_video()
     }
 
     /// Returns the next piece. It consists of whole chunks, because the session's messages may come
@@ -257,10 +255,10 @@ impl OutgoingMessage {
 
     /// Adds the message to the totals. `left` is the handover of its last piece.
     pub(super) fn add_to(&self, sent: &mut Sent, left: Handover) {
-        match self.what {
+        match self.category {
             MessageCategory::Video | MessageCategory::KeyVideo => {
                 sent.video_frames += 1;
-                sent.key_frames += u64::from(self.what == MessageCategory::KeyVideo);
+                sent.key_frames += u64::from(self.category == MessageCategory::KeyVideo);
                 let after = |at: Time| at.since(self.due).as_nanos() as u64;
                 sent.given_after_nanos += after(left.began);
                 sent.taken_after_nanos += after(left.ended);
@@ -287,7 +285,7 @@ impl MediaFlow {
     /// Creates a flow that is not started.
     pub fn new(config: FlowConfig) -> MediaFlow {
         MediaFlow {
-            fates: FrameFaults::new(&config.faults, config.seed),
+            frame_faults: FrameFaults::new(&config.faults, config.seed),
             next_frames: vec![0; config.tracks.tracks.len()],
             progress: vec![TrackProgress::default(); config.tracks.tracks.len()],
             config,
@@ -324,8 +322,8 @@ impl MediaFlow {
 
     /// Returns the number of bytes that are due and not taken by the connection.
     pub fn backlog_bytes(&self, now: Time) -> u64 {
-        let under_way = self.message.as_ref();
-        let mut bytes = under_way.map_or(0, |message| (message.bytes.len() - message.taken) as u64);
+        let message = self.message.as_ref();
+        let mut bytes = message.map_or(0, |message| (message.bytes.len() - message.taken) as u64);
         for (track, &next) in self.config.tracks.tracks.iter().zip(&self.next_frames) {
             for number in next..next.saturating_add(BACKLOG_FRAMES_MAX) {
                 match (
@@ -366,11 +364,11 @@ impl MediaFlow {
             .iter()
             .zip(&self.next_frames)
             .enumerate();
-        let dues = tracks.filter_map(|(place, (track, &number))| {
+        let dues = tracks.filter_map(|(index, (track, &number))| {
             let due = self.frame_due(track.video, &track.clip, number)?;
             let stops = self.config.faults.stop_after.zip(self.begun);
             let over = stops.is_some_and(|(after, begun)| due >= begun + after);
-            Some((place, if over { Time::NEVER } else { due }))
+            Some((index, if over { Time::NEVER } else { due }))
         });
         dues.min_by_key(|&(_, due)| due)
     }
@@ -379,9 +377,9 @@ impl MediaFlow {
     fn next_message(&mut self, now: Time) -> Option<OutgoingMessage> {
         let tracks = self.config.tracks.clone();
         loop {
-            let (place, due) = self.next_due_track().filter(|&(_, due)| due <= now)?;
-            let track = tracks.tracks.get(place)?;
-            let next = self.next_frames.get_mut(place)?;
+            let (index, due) = self.next_due_track().filter(|&(_, due)| due <= now)?;
+            let track = tracks.tracks.get(index)?;
+            let next = self.next_frames.get_mut(index)?;
             let number = *next;
             *next += 1;
             let frame = track.frame(number)?;
@@ -404,8 +402,8 @@ impl MediaFlow {
                 self.sent.not_taken += 1;
                 continue;
             }
-            let fate = self.fates.next(video, &mut self.sent);
-            if fate == FrameFault::Dropped {
+            let fault = self.frame_faults.next(video, &mut self.sent);
+            if fault == FrameFault::Dropped {
                 continue;
             }
             let (kind, chunk_stream) = track.message_type_and_chunk_stream();
@@ -415,22 +413,22 @@ impl MediaFlow {
                 timestamp: track.timestamp(number),
                 stream: self.config.stream,
             };
-            let way = (head, self.config.chunk_size);
-            if fate == FrameFault::Malformed {
-                return Some(OutgoingMessage::malformed(way, &frame.payload, due));
+            let chunking = (head, self.config.chunk_size);
+            if fault == FrameFault::Malformed {
+                return Some(OutgoingMessage::malformed(chunking, &frame.payload, due));
             }
             let coded = self.time_code_bytes(frame, code, due);
             let payload = &frame.payload[..];
             let bytes = encode_message(head, payload, coded.as_ref(), self.config.chunk_size);
-            let what = MessageCategory::of_frame(video, frame.key);
-            let place = FrameIdentity {
-                track: place,
+            let category = MessageCategory::of_frame(video, frame.key);
+            let identity = FrameIdentity {
+                track: index,
                 timestamp: head.timestamp,
-                after_stall: self.ends_stall(place, due),
+                after_stall: self.ends_stall(index, due),
             };
             return Some(OutgoingMessage {
-                place: Some(place),
-                ..OutgoingMessage::new(way, bytes, due, what, payload.len())
+                identity: Some(identity),
+                ..OutgoingMessage::new(chunking, bytes, due, category, payload.len())
             });
         }
     }
@@ -439,24 +437,24 @@ impl MediaFlow {
     fn ends_stall(&mut self, track: usize, due: Time) -> bool {
         let stall = self.config.faults.stall.zip(self.begun);
         let ends = stall.map(|((begins, lasts), begun)| begun + begins + lasts);
-        let under_way = self.progress.get_mut(track);
-        let under_way = under_way.filter(|own| !own.stalled && ends == Some(due));
-        under_way.is_some_and(|own| {
-            own.stalled = true;
+        let progress = self.progress.get_mut(track);
+        let progress = progress.filter(|progress| !progress.stalled && ends == Some(due));
+        progress.is_some_and(|progress| {
+            progress.stalled = true;
             true
         })
     }
 
     /// Records a whole frame that has left, and the pause that it ends.
-    fn record_frame_sent(&mut self, place: FrameIdentity, left: Handover) {
-        let Some(under_way) = self.progress.get_mut(place.track) else {
+    fn record_frame_sent(&mut self, frame: FrameIdentity, left: Handover) {
+        let Some(progress) = self.progress.get_mut(frame.track) else {
             return;
         };
-        let (first, stated) = *under_way.first.get_or_insert((left, place.timestamp));
-        if !place.after_stall {
+        let (first, stated) = *progress.first.get_or_insert((left, frame.timestamp));
+        if !frame.after_stall {
             return;
         }
-        let stated = Duration::from_millis(place.timestamp.wrapping_sub(stated).into());
+        let stated = Duration::from_millis(frame.timestamp.wrapping_sub(stated).into());
         let least = left.began.since(first.ended).saturating_sub(stated);
         let most = left.ended.since(first.began).saturating_sub(stated);
         self.sent.stalls += 1;
@@ -537,17 +535,17 @@ impl Flow for MediaFlow {
             return;
         }
         if message.is_video() {
-            self.fates.record_video_sent(&mut self.sent);
+            self.frame_faults.record_video_sent(&mut self.sent);
         }
         if self.delays.len() < DELAYS_MAX {
             self.delays
                 .push(left.ended.since(message.due).as_nanos() as u64);
         }
         message.add_to(&mut self.sent, left);
-        let place = message.place;
+        let identity = message.identity;
         self.message = None;
-        if let Some(place) = place {
-            self.record_frame_sent(place, left);
+        if let Some(identity) = identity {
+            self.record_frame_sent(identity, left);
         }
     }
 

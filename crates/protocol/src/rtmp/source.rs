@@ -44,7 +44,6 @@ pub struct Track {
     pub frames: Vec<TrackFrame>,
 }
 
-/// A frame of a track.
 #[derive(Clone, Debug)]
 pub struct TrackFrame {
     /// Payload of the message.
@@ -185,8 +184,8 @@ impl Track {
     /// Returns the frame with this number, counted over all loops.
     pub fn frame(&self, number: u64) -> Option<&TrackFrame> {
         let count = self.frames.len() as u64;
-        let place = number.checked_rem(count)?;
-        self.frames.get(place as usize)
+        let index = number.checked_rem(count)?;
+        self.frames.get(index as usize)
     }
 
     /// Timestamp of this frame in milliseconds.
@@ -283,25 +282,25 @@ fn avc_frame<'a>(
             _ => nals.push(packet.to_vec()),
         }
     }
-    let kind = |nal: &[u8]| nal.first().map_or(0, |first| first & 0x1f);
-    let key = nals.iter().any(|nal| kind(nal) == IDR);
-    nals.retain(|nal| !matches!(kind(nal), SPS | PPS));
+    let nal_type = |nal: &[u8]| nal.first().map_or(0, |first| first & 0x1f);
+    let key = nals.iter().any(|nal| nal_type(nal) == IDR);
+    nals.retain(|nal| !matches!(nal_type(nal), SPS | PPS));
     let [_, a, b, c] = shown_later.to_be_bytes();
     let mut payload = vec![if key { 0x17 } else { 0x27 }, 1, a, b, c];
-    let mut code_at = None;
+    let mut time_code_offset = None;
     for nal in &nals {
         payload.extend_from_slice(&(nal.len() as u32).to_be_bytes());
-        if code_at.is_none() {
+        if time_code_offset.is_none() {
             // Receivers do not look beyond these bytes.
-            code_at = TimeCode::place(nal)
-                .map(|place| payload.len() + place)
+            time_code_offset = TimeCode::place(nal)
+                .map(|position| payload.len() + position)
                 .filter(|at| at + CODE_BYTES <= HEAD_BYTES_MAX);
         }
         payload.extend_from_slice(nal);
     }
     Ok(TrackFrame {
         payload: payload.into(),
-        time_code_offset: code_at,
+        time_code_offset,
         key,
     })
 }

@@ -19,16 +19,16 @@ pub(super) struct Unpublished {
 }
 
 impl Client {
-    /// Handles the end of the stream, which the server reported as `said`. For live streams and
-    /// files, servers send an event, a status or both, in any order.
-    pub(super) fn handle_stream_ended(&mut self, cx: &mut Context<'_>, said: &str) {
+    /// Handles the end of the stream. `reason` names the event or status that reported it: for live
+    /// streams and files, servers send an event, a status or both, in any order.
+    pub(super) fn handle_stream_ended(&mut self, cx: &mut Context<'_>, reason: &str) {
         // Before the first frame it means that the stream is not published yet.
         if !self.has_played() || self.phase == Phase::Ended {
             return;
         }
         let known = self.unpublished.take();
         let text = format!(
-            "the server ended the stream {}: {said} ({})",
+            "the server ended the stream {}: {reason} ({})",
             self.describe_progress(cx.now),
             self.describe_addresses()
         );
@@ -294,8 +294,8 @@ impl Client {
         }
         let playing = self.playing.as_ref()?;
         let (first, last) = playing.first_arrival().zip(playing.last_arrival())?;
-        let (came, silent) = (last.since(first), now.since(last));
-        let bound = silence::bound(came, playing.longest_gap(), self.config.silence.0);
+        let (span, silent) = (last.since(first), now.since(last));
+        let bound = silence::bound(span, playing.longest_gap(), self.config.silence.0);
         (silent >= bound).then(|| {
             let detail = format!(
                 "no frame for {:.3} s until the client was stopped ({})",

@@ -73,7 +73,7 @@ pub(super) struct StartTimes {
 /// Audio and video of one stream.
 #[derive(Debug)]
 pub(super) struct Playing {
-    dues: StartTimes,
+    start_times: StartTimes,
     video: ReceivedMedia,
     audio: ReceivedMedia,
     /// Arrival of the first and of the last frame.
@@ -145,8 +145,8 @@ impl ReceivedMedia {
             Some(first) => (first, self.receiver.last_arrival()?),
         };
         // A single picture is not a burst, after which the bound would be higher.
-        let came = last.since(first).max(Duration::from_secs(1));
-        let bound = silence::bound(came, self.receiver.longest_gap(), silence);
+        let span = last.since(first).max(Duration::from_secs(1));
+        let bound = silence::bound(span, self.receiver.longest_gap(), silence);
         Some(now.since(last)).filter(|silent| *silent >= bound)
     }
 }
@@ -155,7 +155,7 @@ impl Playing {
     /// Creates the state of a client that has just sent `play`. `wall_clock` is the wall-clock time
     /// at [`Time::ZERO`], if frames may carry time codes.
     pub(super) fn new(
-        dues: StartTimes,
+        start_times: StartTimes,
         playout_buffer: Duration,
         wall_clock: Option<Duration>,
     ) -> Playing {
@@ -170,7 +170,7 @@ impl Playing {
             ..config
         };
         Playing {
-            dues,
+            start_times,
             video: ReceivedMedia::new(&config),
             audio: ReceivedMedia::new(&of_audio),
             first: None,
@@ -259,7 +259,7 @@ impl Playing {
                 stream.key_frames += 1;
                 recorder.add(m::KEY_FRAMES, 1);
                 if !std::mem::replace(&mut self.had_key_frame, true) {
-                    record(recorder, m::KEY_FRAME_DELAY, at, self.dues.due);
+                    record(recorder, m::KEY_FRAME_DELAY, at, self.start_times.due);
                 }
             }
         } else {
@@ -275,14 +275,14 @@ impl Playing {
         }
         self.first = Some(at);
         self.last = at;
-        record(recorder, clients::STARTUP_DELAY, at, self.dues.due);
+        record(recorder, clients::STARTUP_DELAY, at, self.start_times.due);
         record(
             recorder,
             clients::STARTUP_DELAY_FROM_SENT,
             at,
-            self.dues.started,
+            self.start_times.started,
         );
-        record(recorder, m::PLAY_TO_MEDIA, at, self.dues.asked);
+        record(recorder, m::PLAY_TO_MEDIA, at, self.start_times.asked);
         Some(at)
     }
 
@@ -399,9 +399,9 @@ impl Playing {
 /// Timestamps wrap around after 2^32 ms. Their difference is computed in serial number arithmetic
 /// (RTMP, 5.3.1; RFC 1982).
 fn skew(one: (Time, u32), other: (Time, u32)) -> u64 {
-    let came = one.0.nanos_from(other.0);
+    let arrived = one.0.nanos_from(other.0);
     let stated = one.1.wrapping_sub(other.1) as i32;
-    came.abs_diff(i64::from(stated) * 1_000_000)
+    arrived.abs_diff(i64::from(stated) * 1_000_000)
 }
 
 fn record(recorder: &mut Recorder, histogram: measure::HistogramId, at: Time, from: Time) {

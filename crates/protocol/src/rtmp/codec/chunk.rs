@@ -323,7 +323,7 @@ impl ChunkReader {
             3 => self.find(id).and_then(|stream| stream.extended),
             _ => (time == EXTENDED_TIMESTAMP).then_some(0),
         };
-        let (mut extended, mut leaves_out) = (None, false);
+        let (mut extended, mut omits_extended) = (None, false);
         if let Some(known) = known {
             let Some((field, after)) = rest.split_first_chunk() else {
                 return Ok(None);
@@ -332,16 +332,16 @@ impl ChunkReader {
             // In type 3 chunks, most servers repeat the extended timestamp, some write zero, and
             // some omit it. In the last case these bytes are payload, which may look like a
             // timestamp.
-            let stands = match self.extended {
+            let is_present = match self.extended {
                 ExtendedTimestamps::Unknown => field == 0 || field == known,
                 ExtendedTimestamps::Present => true,
                 ExtendedTimestamps::Omitted => field == known,
             };
-            if format < 3 || stands {
+            if format < 3 || is_present {
                 extended = Some(field);
                 rest = after;
             } else {
-                leaves_out = true;
+                omits_extended = true;
             }
         }
         Ok(Some(Header {
@@ -352,7 +352,7 @@ impl ChunkReader {
             kind,
             stream,
             extended,
-            omits_extended: leaves_out,
+            omits_extended,
             bytes: bytes.len() - rest.len(),
         }))
     }

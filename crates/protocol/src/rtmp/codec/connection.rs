@@ -41,7 +41,7 @@ pub enum Received<'a> {
 }
 
 impl Connection {
-    /// Creates a link that buffers media, or skips it.
+    /// Creates a connection that buffers media, or skips it.
     pub fn new(keeps_media: bool) -> Connection {
         Connection {
             reader: ChunkReader::new(keeps_media),
@@ -85,7 +85,7 @@ impl Connection {
             Some(ReadMessage::Media(media)) => return Ok(Some(Received::Media(media))),
             Some(ReadMessage::Message(message)) => message,
         };
-        let heard = match MessageType::from_id(message.type_id) {
+        let received = match MessageType::from_id(message.type_id) {
             Some(kind @ (MessageType::Command | MessageType::CommandAmf3)) => {
                 match Command::parse(&message.payload, kind == MessageType::CommandAmf3) {
                     Ok(command) => Received::Command(message.message_stream, command),
@@ -118,7 +118,7 @@ impl Connection {
             }
             _ => Received::Other,
         };
-        Ok(Some(heard))
+        Ok(Some(received))
     }
 
     /// Counts received bytes, and appends an acknowledgement if one is due (RTMP, 5.4.3): at half
@@ -151,27 +151,30 @@ mod tests {
     use super::*;
 
     /// Returns the messages of `bytes`, and the answers to them.
-    fn hear(link: &mut Connection, bytes: &[u8]) -> (Vec<String>, Vec<u8>) {
-        let (mut heard, mut out, mut at) = (Vec::new(), Vec::new(), 0);
-        while let Some(next) = link.next(bytes, &mut at, &mut out).expect("it is RTMP") {
-            heard.push(format!("{next:?}"));
+    fn hear(connection: &mut Connection, bytes: &[u8]) -> (Vec<String>, Vec<u8>) {
+        let (mut received, mut out, mut at) = (Vec::new(), Vec::new(), 0);
+        while let Some(next) = connection
+            .next(bytes, &mut at, &mut out)
+            .expect("it is RTMP")
+        {
+            received.push(format!("{next:?}"));
         }
-        link.count_received(bytes.len(), &mut out);
-        (heard, out)
+        connection.count_received(bytes.len(), &mut out);
+        (received, out)
     }
 
     #[test]
     fn pings_are_answered_and_bytes_acknowledged() {
-        let mut link = Connection::new(false);
+        let mut connection = Connection::new(false);
         let mut bytes = Vec::new();
         write::event(UserControlEvent::PingRequest(7), &mut bytes);
         write::event(UserControlEvent::StreamBegin(1), &mut bytes);
         write::window_size(200, &mut bytes);
         write::peer_bandwidth(900, &mut bytes);
         write::peer_bandwidth(900, &mut bytes);
-        let (heard, out) = hear(&mut link, &bytes);
+        let (received, out) = hear(&mut connection, &bytes);
         assert_eq!(
-            heard,
+            received,
             ["Other", "Event(StreamBegin(1))", "Other", "Other", "Other"]
         );
         let mut expected = Vec::new();
@@ -181,10 +184,10 @@ mod tests {
         let mut more = Vec::new();
         write::event(UserControlEvent::StreamEof(1), &mut more);
         write::event(UserControlEvent::StreamEof(1), &mut more);
-        let (_, out) = hear(&mut link, &more);
+        let (_, out) = hear(&mut connection, &more);
         let mut expected = Vec::new();
         write::acknowledgement((bytes.len() + more.len()) as u32, &mut expected);
-        assert_eq!((out, link.acknowledgements()), (expected, 1));
+        assert_eq!((out, connection.acknowledgements()), (expected, 1));
     }
 
     #[test]

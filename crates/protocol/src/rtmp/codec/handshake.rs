@@ -36,7 +36,6 @@ const DIGEST_POSITION_OFFSETS: [usize; 2] = [TIMESTAMP_BYTES, 772];
 /// Modulus of that sum.
 const DIGEST_POSITION_MODULUS: usize = 728;
 
-/// Handshake variant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HandshakeVariant {
     /// As specified.
@@ -51,7 +50,7 @@ pub enum HandshakeVariant {
 pub struct Handshake {
     /// Seed of this side's random bytes, which are generated again when needed.
     seed: u64,
-    style: HandshakeVariant,
+    variant: HandshakeVariant,
     /// Received bytes of the current packet.
     received: Vec<u8>,
     stage: Stage,
@@ -89,10 +88,10 @@ fn hmac(key: &[u8], parts: &[&[u8]]) -> [u8; DIGEST_BYTES] {
 }
 
 /// Returns the offset of a packet's digest, given that of its four position bytes.
-fn digest_offset(packet: &[u8], place: usize) -> usize {
-    let numbers = packet.get(place..place + 4).unwrap_or_default();
+fn digest_offset(packet: &[u8], position: usize) -> usize {
+    let numbers = packet.get(position..position + 4).unwrap_or_default();
     let sum: usize = numbers.iter().map(|&number| usize::from(number)).sum();
-    place + 4 + sum % DIGEST_POSITION_MODULUS
+    position + 4 + sum % DIGEST_POSITION_MODULUS
 }
 
 /// Computes the digest of a packet for this offset.
@@ -104,8 +103,8 @@ fn compute_digest(packet: &[u8], at: usize, key: &[u8]) -> [u8; DIGEST_BYTES] {
 
 /// Returns the digest of a packet, or `None` if it has no valid one.
 fn find_digest(packet: &[u8], key: &[u8]) -> Option<[u8; DIGEST_BYTES]> {
-    DIGEST_POSITION_OFFSETS.into_iter().find_map(|place| {
-        let at = digest_offset(packet, place);
+    DIGEST_POSITION_OFFSETS.into_iter().find_map(|position| {
+        let at = digest_offset(packet, position);
         let digest = compute_digest(packet, at, key);
         (packet.get(at..at + DIGEST_BYTES)? == digest).then_some(digest)
     })
@@ -127,7 +126,7 @@ impl Handshake {
     pub fn client(seed: u64) -> Handshake {
         Handshake {
             seed,
-            style: HandshakeVariant::Plain,
+            variant: HandshakeVariant::Plain,
             received: Vec::new(),
             stage: Stage::Version,
             server: false,
@@ -137,8 +136,8 @@ impl Handshake {
     }
 
     /// Sets the variant.
-    pub fn with_variant(self, style: HandshakeVariant) -> Handshake {
-        Handshake { style, ..self }
+    pub fn with_variant(self, variant: HandshakeVariant) -> Handshake {
+        Handshake { variant, ..self }
     }
 
     /// Creates the server's side, which adopts the client's variant.
@@ -170,7 +169,7 @@ impl Handshake {
     fn own_second_packet(&self) -> Vec<u8> {
         let mut bytes = vec![0; PACKET_BYTES];
         Pcg64::seed_from_u64(self.seed).fill_bytes(&mut bytes[TIMESTAMP_BYTES..]);
-        if self.style == HandshakeVariant::Digest {
+        if self.variant == HandshakeVariant::Digest {
             bytes[4..TIMESTAMP_BYTES].copy_from_slice(match self.server {
                 true => &SERVER_VERSION,
                 false => &CLIENT_VERSION,
@@ -264,10 +263,10 @@ impl Handshake {
         let states_version = packet
             .get(4..TIMESTAMP_BYTES)
             .is_some_and(|version| version != [0; 4]);
-        if states_version && (self.server || self.style == HandshakeVariant::Digest) {
+        if states_version && (self.server || self.variant == HandshakeVariant::Digest) {
             self.digest = find_digest(&packet, self.other_key());
             match (self.server, self.digest) {
-                (true, Some(_)) => self.style = HandshakeVariant::Digest,
+                (true, Some(_)) => self.variant = HandshakeVariant::Digest,
                 (false, None) => return Err(Malformed::Digest),
                 _ => {}
             }
@@ -327,15 +326,15 @@ mod tests {
         (sent, last)
     }
 
-    fn client(style: HandshakeVariant) -> Handshake {
-        Handshake::client(1).with_variant(style)
+    fn client(variant: HandshakeVariant) -> Handshake {
+        Handshake::client(1).with_variant(variant)
     }
 
     #[test]
     fn handshake_completes_with_any_fragmentation() {
-        for style in [HandshakeVariant::Plain, HandshakeVariant::Digest] {
+        for variant in [HandshakeVariant::Plain, HandshakeVariant::Digest] {
             for piece in [1, 7, 1536, 5000] {
-                let (mut client, mut server) = (client(style), Handshake::server(2));
+                let (mut client, mut server) = (client(variant), Handshake::server(2));
                 let (answer, step) = take(&mut server, &client.hello(), piece);
                 assert_eq!(
                     (answer.len(), step),
@@ -346,7 +345,7 @@ mod tests {
                 assert!(client.was_echoed());
                 let (rest, step) = take(&mut server, &third, piece);
                 assert_eq!((rest.len(), step), (0, Ok(HandshakeStep::Done)));
-                let digest = style == HandshakeVariant::Digest;
+                let digest = variant == HandshakeVariant::Digest;
                 assert_eq!((client.has_digest(), server.has_digest()), (digest, digest));
             }
         }
@@ -387,17 +386,17 @@ mod tests {
             assert_eq!(step, Err(Malformed::Version(version)));
         }
         // In the plain variant, players ignore a wrong S2.
-        for (style, expected) in [
+        for (variant, expected) in [
             (HandshakeVariant::Plain, Ok(HandshakeStep::Done)),
             (HandshakeVariant::Digest, Err(Malformed::Echo)),
         ] {
-            let (mut own, mut server) = (client(style), Handshake::server(2));
+            let (mut own, mut server) = (client(variant), Handshake::server(2));
             let (mut answer, _) = take(&mut server, &own.hello(), 5000);
             let last = answer.len() - 1;
             answer[last] ^= 1;
             let (_, step) = take(&mut own, &answer, 5000);
             assert_eq!(step, expected);
-            assert_eq!(own.was_echoed(), style == HandshakeVariant::Digest);
+            assert_eq!(own.was_echoed(), variant == HandshakeVariant::Digest);
         }
         // A server is strict about C2.
         let (own, mut server) = (client(HandshakeVariant::Plain), Handshake::server(2));

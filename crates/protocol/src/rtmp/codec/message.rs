@@ -3,7 +3,6 @@
 use super::Malformed;
 use super::amf0::{Amf0Reader, Value};
 
-/// Message type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageType {
     /// RTMP, 5.4.1.

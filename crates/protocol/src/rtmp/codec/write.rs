@@ -14,7 +14,6 @@ pub const VIDEO: u8 = 6;
 /// Timestamps from this one on use the extended timestamp field (RTMP, 5.3.1.3).
 const EXTENDED_TIMESTAMP: u32 = 0xff_ffff;
 
-/// Message header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessageHeader {
     /// Chunk stream ID, from 2 to 63.

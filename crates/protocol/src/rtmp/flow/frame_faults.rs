@@ -38,7 +38,7 @@ impl FrameFaults {
 
     /// Draws the treatment of the next frame.
     pub(in crate::rtmp) fn next(&mut self, video: bool, sent: &mut Sent) -> FrameFault {
-        let fate = if self.draws(self.lose) {
+        let fault = if self.draws(self.lose) {
             sent.left_out += 1;
             FrameFault::Dropped
         } else if self.draws(self.malformed) {
@@ -46,8 +46,8 @@ impl FrameFaults {
         } else {
             FrameFault::Whole
         };
-        self.video_frames_missing += u64::from(video && fate != FrameFault::Whole);
-        fate
+        self.video_frames_missing += u64::from(video && fault != FrameFault::Whole);
+        fault
     }
 
     /// Records that a whole video frame has left. Call it before the frame is counted. A player

@@ -24,8 +24,8 @@ pub(super) struct RelayFlow {
     /// Time since which there may be more messages.
     more_since: Option<Time>,
     message: Option<OutgoingMessage>,
-    handed_out: bool,
-    fates: FrameFaults,
+    piece_pending: bool,
+    frame_faults: FrameFaults,
     sent: Sent,
 }
 
@@ -46,8 +46,8 @@ impl RelayFlow {
             chunk_size,
             more_since: None,
             message: None,
-            handed_out: false,
-            fates: FrameFaults::new(faults, seed),
+            piece_pending: false,
+            frame_faults: FrameFaults::new(faults, seed),
             sent: Sent::default(),
         }
     }
@@ -63,25 +63,25 @@ impl RelayFlow {
 
     fn next_message(&mut self) -> Option<OutgoingMessage> {
         self.more_since?;
-        let (message, fate) = loop {
+        let (message, fault) = loop {
             let Some((message, number)) = self.published.get(&self.name, self.next) else {
                 self.more_since = None;
                 return None;
             };
             self.sent.not_taken += number - self.next;
             self.next = number + 1;
-            let fate = match message.category {
+            let fault = match message.category {
                 MessageCategory::Other => FrameFault::Whole,
-                what => self.fates.next(what.is_video(), &mut self.sent),
+                category => self.frame_faults.next(category.is_video(), &mut self.sent),
             };
-            if fate != FrameFault::Dropped {
-                break (message, fate);
+            if fault != FrameFault::Dropped {
+                break (message, fault);
             }
         };
         let head = message_header(&message, self.stream);
         let due = message.received_at;
         let payload = &message.payload[..];
-        if fate == FrameFault::Malformed {
+        if fault == FrameFault::Malformed {
             return Some(OutgoingMessage::malformed(
                 (head, self.chunk_size),
                 payload,
@@ -90,9 +90,9 @@ impl RelayFlow {
         }
         let mut out = Vec::with_capacity(head.wire_bytes(payload.len(), self.chunk_size));
         head.write(&[payload], self.chunk_size, &mut out);
-        let way = (head, self.chunk_size);
+        let chunking = (head, self.chunk_size);
         Some(OutgoingMessage::new(
-            way,
+            chunking,
             out.into(),
             due,
             message.category,
@@ -101,7 +101,6 @@ impl RelayFlow {
     }
 }
 
-/// Returns the message header of a relayed message.
 pub(super) fn message_header(message: &RelayedMessage, stream: u32) -> MessageHeader {
     MessageHeader {
         chunk_stream: match message.kind {
@@ -116,7 +115,7 @@ pub(super) fn message_header(message: &RelayedMessage, stream: u32) -> MessageHe
 
 impl Flow for RelayFlow {
     fn next_due(&self) -> Option<Time> {
-        Some(match (&self.message, self.handed_out) {
+        Some(match (&self.message, self.piece_pending) {
             (_, true) => Time::NEVER,
             (Some(message), false) => message.due(),
             (None, false) => self.more_since.unwrap_or(Time::NEVER),
@@ -124,19 +123,19 @@ impl Flow for RelayFlow {
     }
 
     fn next_packet(&mut self, _: Time) -> Option<FlowPacket> {
-        if self.handed_out {
+        if self.piece_pending {
             return None;
         }
         if self.message.is_none() {
             self.message = self.next_message();
         }
         let packet = self.message.as_mut()?.next_piece();
-        self.handed_out = true;
+        self.piece_pending = true;
         Some(packet)
     }
 
     fn packet_sent(&mut self, _: Tag, left: Option<Handover>) {
-        self.handed_out = false;
+        self.piece_pending = false;
         let (Some(message), Some(left)) = (&mut self.message, left) else {
             return;
         };
@@ -144,7 +143,7 @@ impl Flow for RelayFlow {
             return;
         }
         if message.is_video() {
-            self.fates.record_video_sent(&mut self.sent);
+            self.frame_faults.record_video_sent(&mut self.sent);
         }
         message.add_to(&mut self.sent, left);
         self.message = None;

@@ -10,7 +10,6 @@ use crate::rtmp::flow::MessageCategory;
 /// All published streams, by application and name.
 pub(super) type PublishedStreams = published_streams::PublishedStreams<RelayedMessage>;
 
-/// A relayed message.
 #[derive(Clone, Debug)]
 pub(super) struct RelayedMessage {
     pub(super) kind: MessageType,

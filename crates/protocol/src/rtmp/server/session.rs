@@ -72,7 +72,7 @@ pub(super) struct ServerSession {
     shared: Arc<Shared>,
     seed: u64,
     handshake: Option<Box<Handshake>>,
-    link: Connection,
+    connection: Connection,
     state: State,
     chunk_size: u32,
     /// True if messages arrived for the players of the published stream.
@@ -88,7 +88,7 @@ impl ServerSession {
             shared,
             seed,
             handshake: Some(Box::new(Handshake::server(seed))),
-            link: Connection::new(true),
+            connection: Connection::new(true),
             state: State::Idle,
             chunk_size: INITIAL_CHUNK_SIZE,
             has_new_messages: false,
@@ -104,8 +104,8 @@ impl ServerSession {
         self.shared.config.faults.answer == Some(answer)
     }
 
-    /// Processes received bytes, of which the last arrived at `came`.
-    fn handle_bytes(&mut self, cx: &mut Context<'_>, bytes: &[u8], came: Time) {
+    /// Processes received bytes, of which the last arrived at `arrived_at`.
+    fn handle_bytes(&mut self, cx: &mut Context<'_>, bytes: &[u8], arrived_at: Time) {
         let mut at = 0;
         while let Some(handshake) = &mut self.handshake {
             match handshake.receive(bytes, &mut at) {
@@ -118,10 +118,10 @@ impl ServerSession {
                 return;
             }
         }
-        let shaken = at;
+        let handshake_bytes = at;
         let mut out = Vec::new();
         while !matches!(self.state, State::Ended) {
-            match self.link.next(bytes, &mut at, &mut out) {
+            match self.connection.next(bytes, &mut at, &mut out) {
                 Ok(None) => break,
                 Ok(Some(Received::Media(media))) => {
                     let (video, timestamp) = (media.video, media.timestamp);
@@ -130,20 +130,20 @@ impl ServerSession {
                         false => MediaHeader::parse_audio(&media.body),
                     };
                     let payload = media.body;
-                    let (kind, place) = match video {
+                    let (kind, position) = match video {
                         true => (MessageType::Video, 1),
                         false => (MessageType::Audio, 2),
                     };
                     let content = tag.map(|tag| tag.content);
-                    let what = match content {
+                    let category = match content {
                         Some(PacketContent::Frame { key }) => MessageCategory::of_frame(video, key),
                         _ => MessageCategory::Other,
                     };
-                    let before = (content == Some(PacketContent::Config)).then_some(place);
+                    let before = (content == Some(PacketContent::Config)).then_some(position);
                     let message = RelayedMessage {
                         kind,
-                        category: what,
-                        received_at: came,
+                        category,
+                        received_at: arrived_at,
                         timestamp,
                         payload: payload.into(),
                     };
@@ -157,7 +157,7 @@ impl ServerSession {
                     let message = RelayedMessage {
                         kind: MessageType::Data,
                         category: MessageCategory::Other,
-                        received_at: came,
+                        received_at: arrived_at,
                         timestamp,
                         payload: payload.into(),
                     };
@@ -170,7 +170,8 @@ impl ServerSession {
                 Err(malformed) => self.end_malformed(cx, malformed.to_string()),
             }
         }
-        self.link.count_received(bytes.len() - shaken, &mut out);
+        self.connection
+            .count_received(bytes.len() - handshake_bytes, &mut out);
         if !out.is_empty() {
             send(cx, out);
         }
@@ -273,7 +274,7 @@ impl ServerSession {
             };
             return write::command(&answer, 0, self.chunk_size, out);
         }
-        self.link.set_window(DEFAULT_ACK_WINDOW, out);
+        self.connection.set_window(DEFAULT_ACK_WINDOW, out);
         write::peer_bandwidth(DEFAULT_ACK_WINDOW, out);
         write::set_chunk_size(self.shared.config.chunk_size, out);
         self.chunk_size = self.shared.config.chunk_size;
@@ -380,9 +381,9 @@ impl ServerSession {
                 }
                 send(cx, std::mem::take(out));
                 let published = self.shared.published.clone();
-                let way = (STREAM, self.chunk_size);
+                let chunking = (STREAM, self.chunk_size);
                 let (faults, seed) = (&faults.flow, self.seed);
-                let flow = RelayFlow::new(published, name.clone(), next, way, faults, seed);
+                let flow = RelayFlow::new(published, name.clone(), next, chunking, faults, seed);
                 let flow = cx.flows.insert(flow);
                 self.start_flow(cx, flow);
                 cx.out.push_back(Output::Subscribe {

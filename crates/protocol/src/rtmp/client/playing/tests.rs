@@ -19,13 +19,13 @@ struct Bench {
 
 impl Bench {
     fn new() -> Bench {
-        let dues = StartTimes {
+        let start_times = StartTimes {
             due: ms(0),
             started: ms(0),
             asked: ms(0),
         };
         Bench {
-            playing: Playing::new(dues, Duration::from_secs(1), None),
+            playing: Playing::new(start_times, Duration::from_secs(1), None),
             recorder: Recorder::new(CATALOGUE),
         }
     }

@@ -88,7 +88,6 @@ pub struct ClientConfig {
     pub tls: TlsConfig,
 }
 
-/// Returns advice for a removed key.
 pub(super) fn removed_key_advice(key: &str) -> Option<&'static str> {
     (key == "at_close").then_some("if the server's streams end, write `leave: at_end`")
 }
@@ -185,8 +184,10 @@ impl Zap {
 fn group_in(target: &str) -> Option<SocketAddr> {
     let path = target.split(['?', '#']).next().unwrap_or_default();
     path.split('/').find_map(|part| {
-        let place = part.rsplit_once('@').map_or(part, |(_, place)| place);
-        let address: SocketAddr = place.parse().ok()?;
+        let authority = part
+            .rsplit_once('@')
+            .map_or(part, |(_, authority)| authority);
+        let address: SocketAddr = authority.parse().ok()?;
         address.ip().is_multicast().then_some(address)
     })
 }

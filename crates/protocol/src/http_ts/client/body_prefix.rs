@@ -17,9 +17,9 @@ pub(super) struct BodyPrefix {
 }
 
 impl BodyPrefix {
-    pub(super) fn new(kind: Option<&str>) -> BodyPrefix {
+    pub(super) fn new(content_type: Option<&str>) -> BodyPrefix {
         BodyPrefix {
-            content_type: kind.map(str::to_owned),
+            content_type: content_type.map(str::to_owned),
             bytes: Vec::new(),
         }
     }

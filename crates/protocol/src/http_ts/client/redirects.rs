@@ -11,13 +11,13 @@ const MAX_REDIRECTS: usize = 5;
 impl Client {
     pub(super) fn handle_redirect(&mut self, cx: &mut Context<'_>, head: &Head) {
         cx.recorder.add(m::REDIRECTS, 1);
-        let ends = self.describe_addresses();
+        let addresses = self.describe_addresses();
         let status = head.status;
         let Some(location) = head.headers.get("Location") else {
             return self.fail(
                 cx,
                 Failure::BadRedirect,
-                format!("{status} without a Location, {ends}"),
+                format!("{status} without a Location, {addresses}"),
             );
         };
         let url = match self.current_url.redirect(location) {
@@ -26,7 +26,7 @@ impl Client {
                 return self.fail(
                     cx,
                     Failure::BadRedirect,
-                    format!("{status}: {error}, {ends}"),
+                    format!("{status}: {error}, {addresses}"),
                 );
             }
         };
@@ -34,7 +34,7 @@ impl Client {
         let reached = self.addresses.and_then(|(_, remote)| remote);
         let reached = reached.map(|remote| remote.ip());
         if let Err(why) = self.config.follow.check(own, reached, url.host()) {
-            let detail = format!("{status} to {url}: {why}, {ends}");
+            let detail = format!("{status} to {url}: {why}, {addresses}");
             return self.fail(cx, Failure::RedirectRefused, detail);
         }
         let set_cookies = self.cookies.store(&self.current_url, &head.headers);
@@ -48,7 +48,7 @@ impl Client {
             .iter()
             .any(|url| url.is_same_resource(&self.current_url))
         {
-            let way: Vec<String> = self
+            let chain: Vec<String> = self
                 .visited
                 .iter()
                 .chain([&self.current_url])
@@ -58,15 +58,15 @@ impl Client {
                 cx,
                 Failure::RedirectLoop,
                 format!(
-                    "{status}: {}{}, {ends}",
-                    way.join(" to "),
+                    "{status}: {}{}, {addresses}",
+                    chain.join(" to "),
                     self.describe_cookies()
                 ),
             );
         }
         if self.visited.len() > MAX_REDIRECTS {
             let detail = format!(
-                "{status} to {} after {MAX_REDIRECTS} others{}, {ends}",
+                "{status} to {} after {MAX_REDIRECTS} others{}, {addresses}",
                 self.current_url,
                 self.describe_cookies()
             );

@@ -45,15 +45,15 @@ impl Channels {
         })
     }
 
-    /// Returns the index of the channel after `place`.
-    pub(super) fn next_index(&self, place: usize, random: &mut Pcg64Mcg) -> usize {
+    /// Returns the index of the channel after `index`.
+    pub(super) fn next_index(&self, index: usize, random: &mut Pcg64Mcg) -> usize {
         let count = self.urls.len().max(2);
         let drawn = random.next_u64() % (count as u64 - 1);
         let step = 1 + if self.in_turn { 0 } else { drawn as usize };
-        let others = (0..count).map(|more| (place + step + more) % count);
+        let others = (0..count).map(|more| (index + step + more) % count);
         // A channel that is listed twice does not follow itself.
-        let differs = |&other: &usize| self.urls.get(other) != self.urls.get(place);
-        others.into_iter().find(differs).unwrap_or(place)
+        let differs = |&other: &usize| self.urls.get(other) != self.urls.get(index);
+        others.into_iter().find(differs).unwrap_or(index)
     }
 }
 
@@ -71,7 +71,6 @@ pub(super) struct Zapping {
     next_due: Time,
     /// Time when the last change was due; `None` before the first.
     pub(super) last_due: Option<Time>,
-    /// The previous channel.
     previous: PreviousChannel,
     /// Summary of all previous channels.
     pub(super) earlier_summary: Option<Box<StreamSummary>>,
@@ -79,11 +78,11 @@ pub(super) struct Zapping {
 
 impl Zapping {
     pub(super) fn new(zap: Zap, channels: Arc<Channels>, url: &Url, seed: u64) -> Zapping {
-        let place = channels.urls.iter().position(|other| other == url);
+        let index = channels.urls.iter().position(|other| other == url);
         Zapping {
             zap,
             random: Pcg64Mcg::seed_from_u64(seed),
-            index: place.unwrap_or(0),
+            index: index.unwrap_or(0),
             channels,
             changes: 0,
             next_due: Time::NEVER,
@@ -150,13 +149,13 @@ impl Client {
         zapping.last_due = Some(due);
         zapping.changes += 1;
         zapping.next_due = due + zapping.zap.every.draw(&mut zapping.random);
-        let place = zapping
+        let index = zapping
             .channels
             .next_index(zapping.index, &mut zapping.random);
         let named = self.config.group_of(&zapping.channels.urls[zapping.index]);
         zapping.previous.group = named.or(group);
-        zapping.index = place;
-        self.current_url = zapping.channels.urls[place].clone();
+        zapping.index = index;
+        self.current_url = zapping.channels.urls[index].clone();
         self.visited.clear();
         self.visited_with_other_cookies = 0;
         self.cookies.clear();
@@ -178,15 +177,15 @@ impl Client {
         if !self.awaits_picture {
             return;
         }
-        let own = self
+        let counts = self
             .checker
             .as_ref()
             .and_then(|checker| checker.datagrams());
-        if let Some(own) = own.filter(|own| own.received == 0 && own.foreign > 0) {
+        if let Some(counts) = counts.filter(|counts| counts.received == 0 && counts.foreign > 0) {
             let detail = format!(
                 "{} datagrams of other groups received, {} of them of the previous channel, and none of the new one, {}",
-                own.foreign,
-                own.old_channel,
+                counts.foreign,
+                counts.old_channel,
                 self.describe_addresses()
             );
             return self.fail(cx, Failure::WrongChannel, detail);
@@ -240,20 +239,20 @@ impl Client {
             return;
         };
         checker.finish(cx.recorder);
-        let own = StreamSummary::from_checker("", self.wire_bytes, &checker);
+        let summary = StreamSummary::from_checker("", self.wire_bytes, &checker);
         self.body_prefix = None;
         self.wire_bytes = 0;
         let Some(zapping) = &mut self.zapping else {
             return;
         };
         match &mut zapping.earlier_summary {
-            Some(earlier) => earlier.add(&own),
-            None => zapping.earlier_summary = Some(Box::new(own)),
+            Some(earlier) => earlier.add(&summary),
+            None => zapping.earlier_summary = Some(Box::new(summary)),
         }
         if let Some(earlier) = &mut zapping.earlier_summary {
             earlier.url = match zapping.changes {
                 0 => "the previous channel".to_owned(),
-                made => format!("the {} previous channels", made + 1),
+                count => format!("the {} previous channels", count + 1),
             };
         }
     }

@@ -7,7 +7,6 @@ use crate::http1::{HeadReader, RequestLine, TooLong, Version, start_line};
 /// Maximum length of a request head in bytes.
 const HEAD_MAX: usize = 8 << 10;
 
-/// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Request {
     pub(super) target: String,
@@ -56,7 +55,6 @@ fn parse(head: &[u8]) -> Option<Request> {
     })
 }
 
-/// A requested group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RequestedGroup {
     pub(super) group: SocketAddr,
@@ -96,11 +94,11 @@ pub fn read_any(bytes: &[u8], size: usize) {
     assert_eq!(found, whole);
     assert!(reader.0.buffered() <= HEAD_MAX);
     if let Some(Ok(request)) = whole
-        && let Some(wanted) = RequestedGroup::parse(&request.target)
+        && let Some(group) = RequestedGroup::parse(&request.target)
     {
-        let kind = if wanted.rtp { "rtp" } else { "udp" };
-        let written = format!("/{kind}/{}", wanted.group);
-        assert_eq!(RequestedGroup::parse(&written), Some(wanted));
+        let kind = if group.rtp { "rtp" } else { "udp" };
+        let written = format!("/{kind}/{}", group.group);
+        assert_eq!(RequestedGroup::parse(&written), Some(group));
     }
 }
 

@@ -48,7 +48,7 @@ enum State {
     /// Waits for the membership.
     Joining {
         request: Request,
-        wanted: RequestedGroup,
+        requested: RequestedGroup,
     },
     /// Relays datagrams of the group.
     Relaying(RelayedBody),
@@ -77,7 +77,6 @@ struct RelayedBody {
     stalled: bool,
     buffered: VecDeque<Vec<u8>>,
     buffered_bytes: usize,
-    /// The last datagram.
     last_datagram: Vec<u8>,
 }
 
@@ -92,13 +91,13 @@ impl Drop for ClientSlot {
 }
 
 impl ClientSlot {
-    /// Takes a seat, or returns `None` if none is free.
+    /// Takes a slot, or returns `None` if none is free.
     fn take(shared: &Arc<Shared>) -> Option<ClientSlot> {
-        let most = shared.config.max_clients.unwrap_or(u32::MAX);
+        let clients_max = shared.config.max_clients.unwrap_or(u32::MAX);
         let taken = shared
             .clients
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |served| {
-                (served < most).then_some(served + 1)
+                (served < clients_max).then_some(served + 1)
             });
         taken.is_ok().then(|| ClientSlot(shared.clone()))
     }
@@ -110,7 +109,7 @@ pub(super) struct RelaySession {
     shared: Arc<Shared>,
     rng: Pcg64,
     state: State,
-    seat: Option<ClientSlot>,
+    slot: Option<ClientSlot>,
     /// Previously requested group, and number of its datagrams still to be relayed: a fault.
     old_group: Option<(RequestedGroup, u64)>,
     record: RelayedClient,
@@ -123,7 +122,7 @@ impl RelaySession {
             shared,
             rng: Pcg64::seed_from_u64(seed),
             state: State::Idle,
-            seat: None,
+            slot: None,
             old_group: None,
             record: RelayedClient {
                 connection: number,
@@ -189,16 +188,16 @@ impl RelaySession {
 
     /// Reports on the client, and closes its connection.
     fn release_client(&mut self, cx: &mut Context<'_>) {
-        self.seat = None;
-        let account = std::mem::take(&mut self.record);
-        cx.out.push_back(Output::Record(Record::new(account)));
+        self.slot = None;
+        let record = std::mem::take(&mut self.record);
+        cx.out.push_back(Output::Record(Record::new(record)));
         cx.out.push_back(Output::Close { channel: CONTROL });
     }
 
     fn cross_session(&self) -> MutexGuard<'_, CrossSessionFaults> {
         // The shared state is valid even after a panic.
-        let across = self.shared.cross_session.lock();
-        across.unwrap_or_else(PoisonError::into_inner)
+        let faults = self.shared.cross_session.lock();
+        faults.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Keeps the group or a pair of sockets of a client that has left, if a fault asks for it.
@@ -208,13 +207,13 @@ impl RelaySession {
             return false;
         };
         let (group, faults) = (body.group, &self.shared.config.faults);
-        let mut across = self.cross_session();
+        let mut shared = self.cross_session();
         let keeps_group = faults.keep_groups
-            && across.kept_groups.len() < LEAKED_MAX
-            && across.kept_groups.insert(group);
-        let keeps_files = faults.keep_files && across.kept_files < LEAKED_MAX;
-        across.kept_files += usize::from(keeps_files);
-        drop(across);
+            && shared.kept_groups.len() < LEAKED_MAX
+            && shared.kept_groups.insert(group);
+        let keeps_files = faults.keep_files && shared.kept_files < LEAKED_MAX;
+        shared.kept_files += usize::from(keeps_files);
+        drop(shared);
         if !keeps_group && !keeps_files {
             return false;
         }
@@ -251,25 +250,25 @@ impl RelaySession {
         if !request.is_get {
             return self.send_page(cx, 405);
         }
-        let Some(wanted) = RequestedGroup::parse(&request.target) else {
+        let Some(requested) = RequestedGroup::parse(&request.target) else {
             return self.send_page(cx, 404);
         };
-        let Some(seat) = ClientSlot::take(&self.shared) else {
+        let Some(slot) = ClientSlot::take(&self.shared) else {
             return self.send_page(cx, 503);
         };
-        self.seat = Some(seat);
-        self.record.group = Some(wanted.group.ip());
-        let before = self.cross_session().last_group.replace(wanted);
+        self.slot = Some(slot);
+        self.record.group = Some(requested.group.ip());
+        let before = self.cross_session().last_group.replace(requested);
         let old = self.shared.config.faults.old_channel;
         self.old_group = before
-            .filter(|before| old > 0 && before.group != wanted.group)
+            .filter(|before| old > 0 && before.group != requested.group)
             .map(|before| (before, old));
-        self.join(cx, GROUP, wanted);
-        self.state = State::Joining { request, wanted };
+        self.join(cx, GROUP, requested);
+        self.state = State::Joining { request, requested };
     }
 
-    fn join(&self, cx: &mut Context<'_>, channel: ChannelId, wanted: RequestedGroup) {
-        let (group, port) = (wanted.group.ip(), wanted.group.port());
+    fn join(&self, cx: &mut Context<'_>, channel: ChannelId, requested: RequestedGroup) {
+        let (group, port) = (requested.group.ip(), requested.group.port());
         cx.out.push_back(Output::Open {
             channel,
             open: Open::Multicast {
@@ -338,11 +337,11 @@ impl RelaySession {
             }
             AnswerFault::Redirect => {
                 // Unchanged, except for characters that a head cannot contain.
-                let place = request.target.replace(|c: char| c.is_control(), "");
+                let target = request.target.replace(|c: char| c.is_control(), "");
                 self.send_head(
                     cx,
                     302,
-                    &format!("Location: {place}\r\nContent-Length: 0\r\n"),
+                    &format!("Location: {target}\r\nContent-Length: 0\r\n"),
                 );
                 self.end(cx, Outcome::Completed);
             }
@@ -355,11 +354,11 @@ impl RelaySession {
     }
 
     fn handle_joined(&mut self, cx: &mut Context<'_>) {
-        let State::Joining { request, wanted } = &self.state else {
+        let State::Joining { request, requested } = &self.state else {
             return;
         };
         let chunked = self.shared.config.chunked && request.supports_chunks;
-        let RequestedGroup { group, rtp } = *wanted;
+        let RequestedGroup { group, rtp } = *requested;
         Self::accept_any_sender(cx, GROUP, group);
         if let Some((old, _)) = self.old_group {
             self.join(cx, OLD_GROUP, old);
@@ -370,13 +369,13 @@ impl RelaySession {
         };
         self.send_head(cx, 200, &format!("Content-Type: video/mp2t\r\n{framing}"));
         let faults = &self.shared.config.faults;
-        let begins = cx.now + faults.slow_start;
+        let starts_at = cx.now + faults.slow_start;
         self.state = State::Relaying(RelayedBody {
             group,
             rtp,
             chunked,
-            starts_at: begins,
-            next_stall_change: faults.stall.map(|(every, _)| begins + every),
+            starts_at,
+            next_stall_change: faults.stall.map(|(every, _)| starts_at + every),
             stalled: false,
             buffered: VecDeque::new(),
             buffered_bytes: 0,
@@ -410,14 +409,14 @@ impl RelaySession {
             self.record.unusable += 1;
             return;
         };
-        let (begins, faults) = (body.starts_at, &self.shared.config.faults);
+        let (starts_at, faults) = (body.starts_at, &self.shared.config.faults);
         let (lose, replace, duplicate, truncate) = (
             faults.lose,
             faults.replace,
             faults.duplicate,
             faults.truncate,
         );
-        if cx.now < begins || self.old_group.is_some() || self.chance(lose) {
+        if cx.now < starts_at || self.old_group.is_some() || self.chance(lose) {
             self.record.left_out += 1;
             return;
         }
@@ -474,16 +473,19 @@ impl RelaySession {
         else {
             return;
         };
-        let Some(turns) = body.next_stall_change.filter(|&turns| turns <= cx.now) else {
+        let Some(change_at) = body
+            .next_stall_change
+            .filter(|&change_at| change_at <= cx.now)
+        else {
             return;
         };
         body.stalled = !body.stalled;
         if body.stalled {
             self.record.stalls += 1;
-            body.next_stall_change = Some(turns + length);
+            body.next_stall_change = Some(change_at + length);
             return;
         }
-        body.next_stall_change = Some(turns + (every - length));
+        body.next_stall_change = Some(change_at + (every - length));
         body.buffered_bytes = 0;
         for bytes in std::mem::take(&mut body.buffered) {
             self.record.bytes += bytes.len() as u64;

@@ -100,9 +100,9 @@ impl Conversation {
                 Output::Peer { .. } => self.peers += 1,
                 Output::Close { channel: CONTROL } => self.closed = true,
                 Output::Close { channel } => self.closed_channels.push(channel),
-                Output::Record(account) => {
-                    let account = account.downcast::<RelayedClient>();
-                    self.record = account.and_then(|a| serde_json::to_value(a).ok());
+                Output::Record(record) => {
+                    let record = record.downcast::<RelayedClient>();
+                    self.record = record.and_then(|a| serde_json::to_value(a).ok());
                 }
                 Output::Ended(outcome) => self.outcome = Some(outcome),
                 other => panic!("{other:?}"),
@@ -169,9 +169,9 @@ impl Conversation {
         String::from_utf8_lossy(&self.sent).into_owned()
     }
 
-    fn account(&self, key: &str) -> u64 {
-        let account = self.record.as_ref().expect("it is through");
-        account[key].as_u64().expect("a number")
+    fn count(&self, key: &str) -> u64 {
+        let record = self.record.as_ref().expect("it is through");
+        record[key].as_u64().expect("a number")
     }
 }
 
@@ -206,15 +206,15 @@ fn datagrams_of_the_group_are_relayed_unchanged() {
     assert_eq!(talk.sent, [[1; 1316], [2; 1316]].concat());
     talk.leave();
     assert_eq!(talk.outcome, Some(Outcome::Completed));
-    let account = talk.record.expect("it is through");
-    assert_eq!(account["target"], "/udp/239.81.0.1:4056");
-    assert_eq!(account["remote"], "127.0.0.2:40000");
+    let record = talk.record.expect("it is through");
+    assert_eq!(record["target"], "/udp/239.81.0.1:4056");
+    assert_eq!(record["remote"], "127.0.0.2:40000");
     assert_eq!(
-        (&account["datagrams"], &account["passed_on"]),
+        (&record["datagrams"], &record["passed_on"]),
         (&2.into(), &2.into())
     );
     assert_eq!(
-        (&account["bytes"], &account["status"]),
+        (&record["bytes"], &record["status"]),
         (&2632.into(), &200.into())
     );
 }
@@ -245,10 +245,7 @@ fn rtp_payload_is_relayed_and_invalid_rtp_is_counted() {
     }
     assert_eq!(talk.sent.len(), 376);
     talk.leave();
-    assert_eq!(
-        (talk.account("datagrams"), talk.account("unusable")),
-        (7, 5)
-    );
+    assert_eq!((talk.count("datagrams"), talk.count("unusable")), (7, 5));
 }
 
 #[test]
@@ -307,7 +304,7 @@ fn clients_beyond_the_maximum_get_503_until_another_leaves() {
     let mut next = Conversation::with(&relay);
     next.get("/udp/239.81.0.1:4056");
     assert!(served(&next));
-    // A dropped session gives its seat back, too.
+    // A dropped session gives its slot back, too.
     drop(talks.remove(1));
     let mut after = Conversation::with(&relay);
     after.get("/udp/239.81.0.1:4056");
@@ -341,7 +338,7 @@ fn only_http_1_1_clients_get_chunks() {
         };
         assert_eq!(talk.text(), body);
         assert_eq!(
-            (talk.outcome.clone(), talk.account("bytes")),
+            (talk.outcome.clone(), talk.count("bytes")),
             (Some(Outcome::Stopped), 20)
         );
     }
@@ -361,29 +358,26 @@ fn faults_are_injected_and_counted() {
     };
     let near = |count: u64| (800..1200).contains(&count);
     let (lost, sent) = play("lose=10%");
-    assert!(near(lost.account("left_out")) && lost.account("sent_twice") == 0);
-    assert_eq!(
-        sent.len(),
-        (COUNT - lost.account("left_out") as usize) * 188
-    );
+    assert!(near(lost.count("left_out")) && lost.count("sent_twice") == 0);
+    assert_eq!(sent.len(), (COUNT - lost.count("left_out") as usize) * 188);
     // As many bytes as without the fault, but other content.
     let (replaced, sent) = play("replace=10%");
-    assert!(near(replaced.account("left_out")));
-    assert_eq!(replaced.account("sent_twice"), replaced.account("left_out"));
+    assert!(near(replaced.count("left_out")));
+    assert_eq!(replaced.count("sent_twice"), replaced.count("left_out"));
     assert_eq!(sent.len(), COUNT * 188);
     let again = sent.chunks(188).zip(sent.chunks(188).skip(1));
     let again = again.filter(|(one, next)| one == next).count() as u64;
-    assert_eq!(again, replaced.account("sent_twice"));
+    assert_eq!(again, replaced.count("sent_twice"));
     let (doubled, sent) = play("duplicate=10%");
-    assert!(near(doubled.account("sent_twice")) && doubled.account("left_out") == 0);
+    assert!(near(doubled.count("sent_twice")) && doubled.count("left_out") == 0);
     assert_eq!(
         sent.len(),
-        (COUNT + doubled.account("sent_twice") as usize) * 188
+        (COUNT + doubled.count("sent_twice") as usize) * 188
     );
     let (cut, sent) = play("truncate=10%");
-    assert!(near(cut.account("cut")) && cut.account("passed_on") == COUNT as u64);
+    assert!(near(cut.count("cut")) && cut.count("passed_on") == COUNT as u64);
     assert!(sent.len() < COUNT * 188 && sent.len() > COUNT * 188 * 9 / 10);
-    assert_eq!(cut.account("bytes"), sent.len() as u64);
+    assert_eq!(cut.count("bytes"), sent.len() as u64);
 }
 
 #[test]
@@ -396,10 +390,7 @@ fn slow_start_drops_datagrams_and_a_stall_delays_them() {
     slow.datagram(&[2; 188]);
     assert_eq!(slow.sent, [2; 188]);
     slow.leave();
-    assert_eq!(
-        (slow.account("left_out"), slow.account("passed_on")),
-        (1, 1)
-    );
+    assert_eq!((slow.count("left_out"), slow.count("passed_on")), (1, 1));
 
     let mut stalls = Conversation::relaying(&["stall=5s:1s"]);
     let mut pauses = Vec::new();
@@ -417,7 +408,7 @@ fn slow_start_drops_datagrams_and_a_stall_delays_them() {
     );
     assert_eq!(stalls.sent.len(), 160 * 188, "delayed, but not dropped");
     stalls.leave();
-    assert_eq!(stalls.account("stalls"), 3);
+    assert_eq!(stalls.count("stalls"), 3);
     // The buffer is bounded.
     let mut flooded = Conversation::relaying(&["stall=1h:30m"]);
     flooded.wait(Duration::from_secs(3600));
@@ -428,7 +419,7 @@ fn slow_start_drops_datagrams_and_a_stall_delays_them() {
     let held = (8 << 20) / 1500;
     assert_eq!(flooded.sent.len(), held * 1500);
     flooded.leave();
-    assert_eq!(flooded.account("left_out"), 6000 - held as u64);
+    assert_eq!(flooded.count("left_out"), 6000 - held as u64);
 }
 
 #[test]

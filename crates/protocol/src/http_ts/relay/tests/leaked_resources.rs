@@ -35,7 +35,7 @@ fn each_group_remains_joined_once() {
     first.leave();
     // The client has ended, but its group is still joined.
     assert!(first.closed && first.closed_channels.is_empty());
-    assert_eq!((first.account("datagrams"), &first.outcome), (1, &None));
+    assert_eq!((first.count("datagrams"), &first.outcome), (1, &None));
     first.datagram(&[2; 188]);
     assert_eq!(first.sent.len(), 188);
     let mut second = Conversation::of(&relay, 1);
@@ -95,7 +95,7 @@ fn previously_requested_group_may_come_first() {
     second.leave();
     assert_eq!(second.outcome, Some(Outcome::Completed));
     let [old, passed_on, left_out] =
-        ["old_channel", "passed_on", "left_out"].map(|key| second.account(key));
+        ["old_channel", "passed_on", "left_out"].map(|key| second.count(key));
     assert_eq!((old, passed_on, left_out), (2, 1, 1));
     // Requesting the same group again is no channel change.
     let third = Conversation::of(&relay, 2);

@@ -119,7 +119,7 @@ struct Greeting {
     /// Total number of bytes received.
     received_bytes: usize,
     since: Time,
-    channel_ends: Option<(SocketAddr, Option<SocketAddr>)>,
+    addresses: Option<(SocketAddr, Option<SocketAddr>)>,
 }
 
 /// A client with one connection.
@@ -172,7 +172,7 @@ impl Client {
         });
     }
 
-    fn handle_opened(&mut self, cx: &mut Context<'_>, ends: (SocketAddr, Option<SocketAddr>)) {
+    fn handle_opened(&mut self, cx: &mut Context<'_>, addresses: (SocketAddr, Option<SocketAddr>)) {
         let delay = cx.now.since(self.waiting_since);
         cx.recorder
             .record(clients::CONNECT_DELAY, delay.as_nanos() as u64);
@@ -205,7 +205,7 @@ impl Client {
         self.state = State::Greeting(Box::new(Greeting {
             upgrade,
             since: cx.now,
-            channel_ends: Some(ends),
+            addresses: Some(addresses),
             ..Greeting::default()
         }));
         self.continue_greeting(cx, &[]);
@@ -231,11 +231,11 @@ impl Client {
 
     fn hand_over(&mut self, cx: &mut Context<'_>, reader: MessageReader) {
         self.state = State::HandedOver { stopping: None };
-        let caller = ClientExchange::new(self.plan.script.clone(), self.seed).with_reader(reader);
+        let exchange = ClientExchange::new(self.plan.script.clone(), self.seed).with_reader(reader);
         cx.out.push_back(Output::Playing { at: cx.now });
         cx.out.push_back(Output::Exchange {
             channel: CHANNEL,
-            exchange: Box::new(caller),
+            exchange: Box::new(exchange),
         });
     }
 
@@ -288,7 +288,6 @@ impl Client {
         }
     }
 
-    /// Checks for timeouts.
     fn check_timeouts(&mut self, cx: &mut Context<'_>) {
         if self.deadline().is_none_or(|deadline| cx.now < deadline) {
             return;
@@ -305,11 +304,11 @@ impl Client {
     }
 
     fn fail(&mut self, cx: &mut Context<'_>, failure: Failure, detail: String) {
-        let ends = match &self.state {
-            State::Greeting(greeting) => greeting.channel_ends,
+        let addresses = match &self.state {
+            State::Greeting(greeting) => greeting.addresses,
             _ => None,
         };
-        let detail = match ends {
+        let detail = match addresses {
             Some((local, _)) => format!("{detail} ({local} to {})", self.plan.target),
             None => format!("{detail} ({})", self.plan.target),
         };
@@ -353,23 +352,23 @@ impl Greeting {
             }
         }
         // The queue exists for one call only: bytes received are read once.
-        let mut heard: VecDeque<Vec<u8>> = VecDeque::new();
+        let mut messages: VecDeque<Vec<u8>> = VecDeque::new();
         let framing = plan.script.framing();
         let unframed = *framing == super::framing::Framing::None;
         if unframed {
             self.unconsumed.extend_from_slice(bytes);
         } else {
-            let wanted = ReadLimits {
+            let limits = ReadLimits {
                 unframed_length: 0,
                 kept_bytes_max: GREETING_BYTES_MAX,
                 length_max: GREETING_BYTES_MAX as u64,
             };
             loop {
-                let item = self.reader.next_item(framing, &wanted, &mut bytes);
+                let item = self.reader.next_item(framing, &limits, &mut bytes);
                 match item.map_err(|malformed| (Failure::MalformedAnswer, malformed.to_string()))? {
                     None => break,
                     Some(Received::Message(frame)) => {
-                        heard.push_back(frame.body.unwrap_or_default().to_vec())
+                        messages.push_back(frame.body.unwrap_or_default().to_vec())
                     }
                     Some(Received::Ping(payload)) => {
                         let mut pong = Vec::new();
@@ -393,13 +392,13 @@ impl Greeting {
         while let Some(step) = plan.steps.get(self.step) {
             match step {
                 PreparedStep::Send(template) => {
-                    let filling = PlaceholderValues {
+                    let values = PlaceholderValues {
                         number: 1,
                         nanos: plan.wall_nanos.saturating_add(cx.now.as_nanos()),
                         seed: derive_seed(&[seed, self.step as u64]),
                     };
                     let (mut body, mut out) = (Vec::new(), Vec::new());
-                    template.write(&filling, &mut body);
+                    template.write(&values, &mut body);
                     framing.write(
                         &body,
                         derive_seed(&[seed, self.step as u64, 7]) as u32,
@@ -423,7 +422,7 @@ impl Greeting {
                     }
                 }
                 PreparedStep::Expect(expected) => loop {
-                    match heard.pop_front() {
+                    match messages.pop_front() {
                         Some(message) if find(&message, expected).is_some() => break,
                         Some(_) => {}
                         None => return self.check_length(plan),
@@ -444,7 +443,7 @@ impl Greeting {
 
     /// Describes what the greeting waits for.
     fn describe_wait(&self, plan: &ClientPlan) -> String {
-        let heard = match self.received_bytes {
+        let received = match self.received_bytes {
             0 => "nothing received".to_owned(),
             bytes => {
                 let last = &self.unconsumed[self.unconsumed.len().saturating_sub(80)..];
@@ -455,17 +454,17 @@ impl Greeting {
             }
         };
         if self.upgrade.is_some() {
-            return format!("no answer to the WebSocket handshake: {heard}");
+            return format!("no answer to the WebSocket handshake: {received}");
         }
         match plan.steps.get(self.step) {
             Some(PreparedStep::Expect(expected)) => {
                 format!(
-                    "step {} of the greeting expects `{}`: {heard}",
+                    "step {} of the greeting expects `{}`: {received}",
                     self.step + 1,
                     expected.escape_ascii()
                 )
             }
-            _ => heard,
+            _ => received,
         }
     }
 }

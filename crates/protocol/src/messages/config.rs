@@ -271,7 +271,6 @@ impl ClientConfig {
         }
     }
 
-    /// Returns the expected answers.
     pub fn expected_answers(&self) -> Answers {
         let usual = match self.plan {
             Plan::InFlight(_) => Answers::Echo,
@@ -328,11 +327,11 @@ impl ClientConfig {
         if all.len() > MAX_SUBPROTOCOLS {
             return Err(format!("at most {MAX_SUBPROTOCOLS} are allowed"));
         }
-        for (place, name) in all.iter().enumerate() {
+        for (index, name) in all.iter().enumerate() {
             if !http1::is_token(name) {
                 return Err(format!("`{name}` is not a valid subprotocol name"));
             }
-            if all[..place].contains(name) {
+            if all[..index].contains(name) {
                 return Err(format!("`{name}` is listed twice"));
             }
         }

@@ -111,7 +111,7 @@ pub struct ClientExchange {
 }
 
 impl ClientExchange {
-    /// Creates a caller that has sent nothing. Its random choices derive from `seed`.
+    /// Creates an exchange in which nothing was sent. Its random choices derive from `seed`.
     pub fn new(script: Arc<ClientScript>, seed: u64) -> ClientExchange {
         ClientExchange {
             script,
@@ -149,7 +149,7 @@ impl ClientExchange {
         matches!(self.script.framing, Framing::WebSocket { .. })
     }
 
-    /// Returns true if it is [spent](ClientExchange::has_sent_all), and waits for no answer.
+    /// Returns true if all messages were sent, or no more may be, and no answer is awaited.
     pub fn is_done(&self) -> bool {
         self.has_sent_all() && self.pending.is_empty()
     }
@@ -161,8 +161,8 @@ impl ClientExchange {
         }
     }
 
-    fn filling(&self, number: u64, sent: Time) -> PlaceholderValues {
-        filling(&self.script, self.seed, number, sent)
+    fn placeholder_values(&self, number: u64, sent: Time) -> PlaceholderValues {
+        placeholder_values(&self.script, self.seed, number, sent)
     }
 
     /// Appends the next message to `out` (hot path). It counts once it was
@@ -170,7 +170,7 @@ impl ClientExchange {
     #[inline]
     pub fn write_next(&self, now: Time, out: &mut Vec<u8>) {
         let number = self.sent + 1;
-        write(&self.script, &self.filling(number, now), out);
+        write(&self.script, &self.placeholder_values(number, now), out);
     }
 
     /// Records that the last message written was sent, with `bytes` bytes including framing.
@@ -269,7 +269,7 @@ impl Exchange for ClientExchange {
             let script = &*self.script;
             let first = self.sent - self.pending.len() as u64 + 1;
             let awaited = script.template.length(first);
-            let wanted = ReadLimits {
+            let limits = ReadLimits {
                 unframed_length: match (script.answers, self.pending.is_empty()) {
                     (Answers::Echo, false) => awaited,
                     _ => 0,
@@ -280,7 +280,7 @@ impl Exchange for ClientExchange {
                 },
                 length_max: script.longest,
             };
-            let item = self.reader.next_item(&script.framing, &wanted, &mut input);
+            let item = self.reader.next_item(&script.framing, &limits, &mut input);
             match item.map_err(Failure::from_malformed)? {
                 None => break,
                 Some(Received::Ping(payload)) => {
@@ -389,7 +389,12 @@ impl Exchange for ClientExchange {
 }
 
 #[inline]
-fn filling(script: &ClientScript, seed: u64, number: u64, sent: Time) -> PlaceholderValues {
+fn placeholder_values(
+    script: &ClientScript,
+    seed: u64,
+    number: u64,
+    sent: Time,
+) -> PlaceholderValues {
     PlaceholderValues {
         number,
         nanos: script.wall_nanos.saturating_add(sent.as_nanos()),
@@ -398,16 +403,16 @@ fn filling(script: &ClientScript, seed: u64, number: u64, sent: Time) -> Placeho
 }
 
 #[inline]
-fn write(script: &ClientScript, filling: &PlaceholderValues, out: &mut Vec<u8>) {
-    let length = script.template.length(filling.number);
+fn write(script: &ClientScript, values: &PlaceholderValues, out: &mut Vec<u8>) {
+    let length = script.template.length(values.number);
     let mask = match script.framing {
         Framing::WebSocket { masked: true, .. } => {
-            derive_seed(&[filling.seed, filling.number, 5]) as u32
+            derive_seed(&[values.seed, values.number, 5]) as u32
         }
         _ => 0,
     };
     script.framing.write_header(length, mask, out);
-    script.template.write(filling, out);
+    script.template.write(values, out);
     script.framing.write_trailer(length, mask, out);
 }
 
@@ -440,19 +445,20 @@ impl ReceivedAnswer<'_> {
             }
             steps::count_bytes(length);
             tools.scratch.clear();
-            script
-                .template
-                .write(&filling(script, seed, number, sent), tools.scratch);
+            script.template.write(
+                &placeholder_values(script, seed, number, sent),
+                tools.scratch,
+            );
             self.body == Some(&**tools.scratch)
         };
-        let place = match script.answers {
+        let position = match script.answers {
             Answers::Echo => (self.first..self.first + COMPARED_MESSAGES)
                 .zip(pending.iter())
                 .position(|(number, pending)| is(number, pending.sent)),
             Answers::Any => Some(0),
             Answers::None => return tools.recorder.add(m::UNASKED, 1),
         };
-        match place {
+        match position {
             Some(skipped) => {
                 tools.recorder.add(m::ANSWERS_MISSED, skipped as u64);
                 pending.drain(..skipped);

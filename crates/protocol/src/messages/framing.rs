@@ -122,12 +122,13 @@ impl Framing {
     pub fn length_max(&self) -> u64 {
         match self {
             Framing::Length(prefix) if prefix.bytes < 8 => {
-                let most = (1u64 << (8 * prefix.bytes)) - 1;
-                most - if prefix.includes_itself {
-                    u64::from(prefix.bytes)
-                } else {
-                    0
-                }
+                let value_max = (1u64 << (8 * prefix.bytes)) - 1;
+                value_max
+                    - if prefix.includes_itself {
+                        u64::from(prefix.bytes)
+                    } else {
+                        0
+                    }
             }
             _ => u64::MAX,
         }
@@ -204,7 +205,6 @@ pub struct MessageReader {
     ws: Option<Box<ws::Reassembler>>,
 }
 
-/// An incomplete message.
 #[derive(Clone, Copy, Debug)]
 struct IncompleteMessage {
     /// Length of the message if it is known, otherwise the number of bytes received.
@@ -229,12 +229,12 @@ impl MessageReader {
     pub fn next_item<'s, 'i: 's>(
         &'s mut self,
         framing: &Framing,
-        wanted: &ReadLimits,
+        limits: &ReadLimits,
         input: &mut &'i [u8],
     ) -> Result<Option<Received<'s>>, Malformed> {
         steps::count_bytes(1);
         let frame = match framing {
-            Framing::None => match wanted.unframed_length {
+            Framing::None => match limits.unframed_length {
                 0 if input.is_empty() => None,
                 0 => {
                     let body = std::mem::take(input);
@@ -244,28 +244,28 @@ impl MessageReader {
                     })
                 }
                 _ if input.is_empty() => None,
-                fixed => self.read_counted(fixed as u64, wanted, input),
+                fixed => self.read_counted(fixed as u64, limits, input),
             },
             Framing::Length(prefix) => {
                 if self.incomplete.is_none() {
                     let Some(length) = self.read_prefix(*prefix, input)? else {
                         return Ok(None);
                     };
-                    if length > wanted.length_max {
+                    if length > limits.length_max {
                         return Err(Malformed::TooLong(length));
                     }
-                    self.read_counted(length, wanted, input)
+                    self.read_counted(length, limits, input)
                 } else {
-                    self.read_counted(0, wanted, input)
+                    self.read_counted(0, limits, input)
                 }
             }
-            Framing::Delimiter(delimiter) => self.read_delimited(delimiter, wanted, input)?,
+            Framing::Delimiter(delimiter) => self.read_delimited(delimiter, limits, input)?,
             Framing::WebSocket { masked, .. } => {
                 let ws = self.ws.get_or_insert_with(Box::default);
                 // Received frames are masked if sent ones are not.
                 let limits = ws::Limits {
-                    keep_max: wanted.kept_bytes_max,
-                    length_max: wanted.length_max,
+                    keep_max: limits.kept_bytes_max,
+                    length_max: limits.length_max,
                 };
                 return Ok(ws.next(!masked, &limits, input)?);
             }
@@ -305,11 +305,11 @@ impl MessageReader {
     fn read_counted<'s, 'i: 's>(
         &'s mut self,
         length: u64,
-        wanted: &ReadLimits,
+        limits: &ReadLimits,
         input: &mut &'i [u8],
     ) -> Option<Message<'s>> {
-        let part = match self.incomplete {
-            Some(part) => part,
+        let incomplete = match self.incomplete {
+            Some(incomplete) => incomplete,
             None => {
                 let whole = usize::try_from(length)
                     .ok()
@@ -328,25 +328,26 @@ impl MessageReader {
                 }
             }
         };
-        let here = usize::try_from(part.left)
+        let here = usize::try_from(incomplete.left)
             .unwrap_or(usize::MAX)
             .min(input.len());
-        let (come, rest) = input.split_at(here);
+        let (received, rest) = input.split_at(here);
         steps::count_bytes(here);
         *input = rest;
-        let keeps = part.length <= wanted.kept_bytes_max as u64;
+        let keeps = incomplete.length <= limits.kept_bytes_max as u64;
         if keeps {
-            self.buffer.extend_from_slice(come);
+            self.buffer.extend_from_slice(received);
         }
-        let left = part.left - here as u64;
+        let left = incomplete.left - here as u64;
         if left > 0 {
-            self.incomplete = Some(IncompleteMessage { left, ..part });
+            self.incomplete = Some(IncompleteMessage { left, ..incomplete });
             return None;
         }
         self.incomplete = None;
-        let body = (keeps && self.buffer.len() as u64 == part.length).then_some(&*self.buffer);
+        let body =
+            (keeps && self.buffer.len() as u64 == incomplete.length).then_some(&*self.buffer);
         Some(Message {
-            length: part.length,
+            length: incomplete.length,
             body,
         })
     }
@@ -355,7 +356,7 @@ impl MessageReader {
     fn read_delimited<'s, 'i: 's>(
         &'s mut self,
         delimiter: &[u8],
-        wanted: &ReadLimits,
+        limits: &ReadLimits,
         input: &mut &'i [u8],
     ) -> Result<Option<Message<'s>>, Malformed> {
         if self.incomplete.is_none() {
@@ -363,7 +364,7 @@ impl MessageReader {
                 let (body, rest) = input.split_at(at);
                 *input = &rest[delimiter.len()..];
                 let length = body.len() as u64;
-                return match length > wanted.length_max {
+                return match length > limits.length_max {
                     true => Err(Malformed::TooLong(length)),
                     false => Ok(Some(Message {
                         length,
@@ -378,7 +379,7 @@ impl MessageReader {
         }
         // The message arrives in pieces, and the delimiter may, too. The last received bytes are
         // therefore always kept.
-        let before = self.incomplete.map_or(0, |part| part.length);
+        let before = self.incomplete.map_or(0, |incomplete| incomplete.length);
         let tail = self.buffer.len().min(delimiter.len() - 1);
         let mut seam = [0; 2 * DELIMITER_BYTES_MAX];
         let first = input.len().min(delimiter.len());
@@ -389,12 +390,12 @@ impl MessageReader {
             None => find(input, delimiter).map(|at| at + delimiter.len()),
         };
         let here = found.unwrap_or(input.len());
-        let (come, rest) = input.split_at(here);
+        let (received, rest) = input.split_at(here);
         *input = rest;
         let all = before + here as u64;
         self.buffer_bytes(
-            come,
-            wanted.kept_bytes_max + delimiter.len(),
+            received,
+            limits.kept_bytes_max + delimiter.len(),
             delimiter.len() - 1,
             all,
         );
@@ -402,7 +403,7 @@ impl MessageReader {
             Some(_) => all - delimiter.len() as u64,
             None => all.saturating_sub(delimiter.len() as u64 - 1),
         };
-        if length > wanted.length_max {
+        if length > limits.length_max {
             return Err(Malformed::TooLong(length));
         }
         if found.is_none() {
@@ -413,26 +414,27 @@ impl MessageReader {
             return Ok(None);
         }
         self.incomplete = None;
-        let whole = self.buffer.len() as u64 == all && length <= wanted.kept_bytes_max as u64;
+        let whole = self.buffer.len() as u64 == all && length <= limits.kept_bytes_max as u64;
         let body = whole.then(|| &self.buffer[..self.buffer.len() - delimiter.len()]);
         Ok(Some(Message { length, body }))
     }
 
-    /// Buffers received bytes; if there are more than `most` in total, only the last `tail` bytes.
-    fn buffer_bytes(&mut self, come: &[u8], most: usize, tail: usize, all: u64) {
-        if self.buffer.len() + come.len() <= most
-            && self.buffer.len() as u64 + come.len() as u64 == all
+    /// Buffers received bytes; if there are more than `kept_max` in total, only the last `tail`
+    /// bytes.
+    fn buffer_bytes(&mut self, received: &[u8], kept_max: usize, tail: usize, all: u64) {
+        if self.buffer.len() + received.len() <= kept_max
+            && self.buffer.len() as u64 + received.len() as u64 == all
         {
-            self.buffer.extend_from_slice(come);
+            self.buffer.extend_from_slice(received);
             return;
         }
         steps::count_bytes(self.buffer.len());
-        let from_come = come.len().min(tail);
-        let from_kept = (tail - from_come).min(self.buffer.len());
-        let drop = self.buffer.len() - from_kept;
+        let from_received = received.len().min(tail);
+        let from_buffer = (tail - from_received).min(self.buffer.len());
+        let drop = self.buffer.len() - from_buffer;
         self.buffer.drain(..drop);
         self.buffer
-            .extend_from_slice(&come[come.len() - from_come..]);
+            .extend_from_slice(&received[received.len() - from_received..]);
         self.buffer.shrink_to(2 * DELIMITER_BYTES_MAX);
     }
 

@@ -197,7 +197,7 @@ impl ServerExchange {
                 self.incomplete_bytes = all % size;
             }
             framing => {
-                let wanted = ReadLimits {
+                let limits = ReadLimits {
                     unframed_length: 0,
                     kept_bytes_max: 0,
                     length_max: MESSAGE_BYTES_MAX,
@@ -205,7 +205,7 @@ impl ServerExchange {
                 let mut input = bytes;
                 while let Some(item) = self
                     .reader
-                    .next_item(framing, &wanted, &mut input)
+                    .next_item(framing, &limits, &mut input)
                     .map_err(Failure::from_malformed)?
                 {
                     self.messages += u64::from(matches!(item, Received::Message(_)));
@@ -239,7 +239,7 @@ impl Exchange for ServerExchange {
         if !config.faults.need_parsing() && !matches!(config.framing, Framing::WebSocket { .. }) {
             return self.count_and_echo(&config, bytes, tools);
         }
-        let wanted = ReadLimits {
+        let limits = ReadLimits {
             unframed_length: config.size,
             kept_bytes_max: PARSED_BYTES_MAX,
             length_max: MESSAGE_BYTES_MAX,
@@ -247,7 +247,7 @@ impl Exchange for ServerExchange {
         let mut input = bytes;
         let mut pings = 0;
         loop {
-            let item = self.reader.next_item(&config.framing, &wanted, &mut input);
+            let item = self.reader.next_item(&config.framing, &limits, &mut input);
             let frame = match item.map_err(Failure::from_malformed)? {
                 None => break,
                 Some(Received::Message(frame)) => frame,
@@ -427,10 +427,10 @@ impl ServerSession {
     fn hand_over(&mut self, cx: &mut Context<'_>) {
         self.state = State::HandedOver;
         self.handshake_until = None;
-        let answerer = ServerExchange::new(self.config.clone(), self.number);
+        let exchange = ServerExchange::new(self.config.clone(), self.number);
         cx.out.push_back(Output::Exchange {
             channel: CHANNEL,
-            exchange: Box::new(answerer),
+            exchange: Box::new(exchange),
         });
     }
 }

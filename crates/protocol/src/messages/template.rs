@@ -169,22 +169,22 @@ impl Template {
 
     /// Appends a message to `out` (hot path).
     #[inline]
-    pub fn write(&self, filling: &PlaceholderValues, out: &mut Vec<u8>) {
+    pub fn write(&self, values: &PlaceholderValues, out: &mut Vec<u8>) {
         for part in &self.parts {
             match part {
                 Part::Bytes(bytes) => out.extend_from_slice(bytes),
                 Part::Counter(width) => {
                     let mut digits = [b'0'; COUNTER_DIGITS_MAX];
-                    let from = write_digits(filling.number, &mut digits);
+                    let from = write_digits(values.number, &mut digits);
                     let from = width.map_or(from, |width| COUNTER_DIGITS_MAX - usize::from(width));
                     out.extend_from_slice(&digits[from..]);
                 }
                 Part::Time => {
                     let mut digits = [b'0'; COUNTER_DIGITS_MAX];
-                    write_digits(filling.nanos, &mut digits);
+                    write_digits(values.nanos, &mut digits);
                     out.extend_from_slice(&digits[COUNTER_DIGITS_MAX - TIME_DIGITS..]);
                 }
-                Part::Random(length) => write_random(filling, *length as usize, out),
+                Part::Random(length) => write_random(values, *length as usize, out),
             }
         }
     }
@@ -195,14 +195,14 @@ fn parse_placeholder(name: &str) -> Result<Part, String> {
         Some((name, length)) => (name, Some(length)),
         None => (name, None),
     };
-    let number = |most: usize| -> Result<Option<usize>, String> {
+    let number = |length_max: usize| -> Result<Option<usize>, String> {
         let Some(length) = length else {
             return Ok(None);
         };
         match length.parse() {
-            Ok(length) if (1..=most).contains(&length) => Ok(Some(length)),
+            Ok(length) if (1..=length_max).contains(&length) => Ok(Some(length)),
             _ => Err(format!(
-                "`{{{name}:{length}}}` must have a length from 1 to {most}"
+                "`{{{name}:{length}}}` must have a length from 1 to {length_max}"
             )),
         }
     };
@@ -243,12 +243,12 @@ fn write_digits(mut number: u64, digits: &mut [u8; COUNTER_DIGITS_MAX]) -> usize
     }
 }
 
-fn write_random(filling: &PlaceholderValues, length: usize, out: &mut Vec<u8>) {
+fn write_random(values: &PlaceholderValues, length: usize, out: &mut Vec<u8>) {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789ab";
     let mut drawn = 0;
-    for place in 0..length {
-        if place % 10 == 0 {
-            drawn = derive_seed(&[filling.seed, filling.number, place as u64]);
+    for index in 0..length {
+        if index % 10 == 0 {
+            drawn = derive_seed(&[values.seed, values.number, index as u64]);
         }
         out.push(LETTERS[(drawn & 63) as usize]);
         drawn >>= 6;

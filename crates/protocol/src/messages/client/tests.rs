@@ -19,16 +19,16 @@ impl Bench {
         config.check().expect("they make sense");
         let plan =
             ClientPlan::new(&config, url, Duration::from_secs(1_700_000_000)).expect("a URL");
-        let mut alone = Bench {
+        let mut bench = Bench {
             client: Client::new(Arc::new(plan), 5),
             now: Time::ZERO,
             recorder: Recorder::new(MESSAGES_PROTOCOL.catalogue),
             sinks: Sinks::default(),
             flows: Flows::default(),
         };
-        let first = alone.input(Input::Start { due: Time::ZERO });
+        let first = bench.input(Input::Start { due: Time::ZERO });
         assert!(matches!(first[..], [Output::Open { .. }]), "{first:?}");
-        alone
+        bench
     }
 
     fn input(&mut self, input: Input<'_>) -> Vec<Output> {
@@ -91,13 +91,13 @@ fn reason(out: &[Output]) -> &'static str {
 
 #[test]
 fn connection_without_greeting_is_handed_over_at_once() {
-    let mut alone = Bench::new("{}", "tcp://h:1");
-    assert!(is_handed_over(&alone.open()));
-    let out = alone.input(Input::Stop {
-        until: alone.now + Duration::from_secs(9),
+    let mut bench = Bench::new("{}", "tcp://h:1");
+    assert!(is_handed_over(&bench.open()));
+    let out = bench.input(Input::Stop {
+        until: bench.now + Duration::from_secs(9),
     });
     assert!(matches!(out[..], [Output::FinishExchange { .. }]));
-    let out = alone.input(Input::ExchangeEnded {
+    let out = bench.input(Input::ExchangeEnded {
         channel: CHANNEL,
         reason: ExchangeEnd::Finished,
     });
@@ -106,97 +106,97 @@ fn connection_without_greeting_is_handed_over_at_once() {
 
 #[test]
 fn client_ends_without_a_close_by_the_server() {
-    let mut alone = Bench::new("{}", "tcp://h:1");
-    alone.open();
-    alone.input(Input::Stop {
-        until: alone.now + Duration::from_secs(9),
+    let mut bench = Bench::new("{}", "tcp://h:1");
+    bench.open();
+    bench.input(Input::Stop {
+        until: bench.now + Duration::from_secs(9),
     });
     assert_eq!(
-        alone.client.deadline(),
-        Some(alone.now + Duration::from_secs(2))
+        bench.client.deadline(),
+        Some(bench.now + Duration::from_secs(2))
     );
-    let out = alone.after(Duration::from_secs(2), Input::Deadline);
+    let out = bench.after(Duration::from_secs(2), Input::Deadline);
     assert_eq!(reason(&out), "stopped");
 }
 
 #[test]
 fn greeting_proceeds_with_any_fragmentation() {
     let keys = r#"{"framing":{"length":{"bytes":2}},"greeting":[{"expect":"READY"},{"send":"LOGIN"},{"expect_hex":"4f4b"},{"send_hex":"00"}]}"#;
-    let mut alone = Bench::new(keys, "tcp://h:1");
-    assert!(alone.open().is_empty());
-    assert!(alone.bytes(b"\0\x05BUSY!\0\x09RE").is_empty());
-    assert!(alone.bytes(b"ADY 1.").is_empty());
-    assert_eq!(sent(&alone.bytes(b"0\0")), ["\\x00\\x05LOGIN"]);
-    let out = alone.bytes(b"\x02OK");
+    let mut bench = Bench::new(keys, "tcp://h:1");
+    assert!(bench.open().is_empty());
+    assert!(bench.bytes(b"\0\x05BUSY!\0\x09RE").is_empty());
+    assert!(bench.bytes(b"ADY 1.").is_empty());
+    assert_eq!(sent(&bench.bytes(b"0\0")), ["\\x00\\x05LOGIN"]);
+    let out = bench.bytes(b"\x02OK");
     assert_eq!(sent(&out), ["\\x00\\x01\\x00"]);
     assert!(is_handed_over(&out));
-    assert_eq!(alone.recorder.counter(m::GREETINGS_SENT), 2);
-    assert!(alone.recorder.histogram(m::GREETING_DELAY).is_some());
+    assert_eq!(bench.recorder.counter(m::GREETINGS_SENT), 2);
+    assert!(bench.recorder.histogram(m::GREETING_DELAY).is_some());
 }
 
 #[test]
 fn unframed_greeting_waits_for_its_text() {
-    let mut alone = Bench::new(
+    let mut bench = Bench::new(
         r#"{"greeting":[{"expect":"220"},{"send":"HI"},{"expect":"250"}]}"#,
         "unix:///run/s",
     );
-    assert!(alone.open().is_empty());
-    assert!(alone.bytes(b"2").is_empty());
-    assert_eq!(sent(&alone.bytes(b"20 ready 25")), ["HI"]);
-    assert!(is_handed_over(&alone.bytes(b"0")));
+    assert!(bench.open().is_empty());
+    assert!(bench.bytes(b"2").is_empty());
+    assert_eq!(sent(&bench.bytes(b"20 ready 25")), ["HI"]);
+    assert!(is_handed_over(&bench.bytes(b"0")));
     // However the bytes are split: both texts in one read are found.
-    let mut alone = Bench::new(
+    let mut bench = Bench::new(
         r#"{"greeting":[{"expect":"A"},{"expect":"B"}]}"#,
         "tcp://h:1",
     );
-    alone.open();
-    assert!(is_handed_over(&alone.bytes(b"A, B")));
+    bench.open();
+    assert!(is_handed_over(&bench.bytes(b"A, B")));
 }
 
 #[test]
 fn missing_greetings_fail_with_their_reason() {
     let keys = r#"{"greeting":[{"expect":"OK"}]}"#;
-    let mut alone = Bench::new(keys, "tcp://h:1");
-    alone.open();
+    let mut bench = Bench::new(keys, "tcp://h:1");
+    bench.open();
     assert_eq!(
-        alone.client.deadline(),
+        bench.client.deadline(),
         Some(Time::ZERO + Duration::from_secs(10))
     );
     assert_eq!(
-        reason(&alone.after(Duration::from_secs(10), Input::Deadline)),
+        reason(&bench.after(Duration::from_secs(10), Input::Deadline)),
         "timeout_greeting"
     );
-    let mut alone = Bench::new(keys, "tcp://h:1");
-    alone.open();
+    let mut bench = Bench::new(keys, "tcp://h:1");
+    bench.open();
     assert_eq!(
-        reason(&alone.bytes(&[b'x'; GREETING_BYTES_MAX + 1])),
+        reason(&bench.bytes(&[b'x'; GREETING_BYTES_MAX + 1])),
         "wrong_greeting"
     );
-    let mut alone = Bench::new(keys, "tcp://h:1");
-    alone.open();
+    let mut bench = Bench::new(keys, "tcp://h:1");
+    bench.open();
     let closed = Input::Closed {
         channel: CHANNEL,
         reason: CloseReason::End,
     };
-    assert_eq!(reason(&alone.input(closed)), "closed_in_greeting");
+    assert_eq!(reason(&bench.input(closed)), "closed_in_greeting");
     let stop = Input::Stop {
         until: Time::ZERO + Duration::from_secs(9),
     };
-    let mut alone = Bench::new(keys, "tcp://h:1");
-    alone.open();
+    let mut bench = Bench::new(keys, "tcp://h:1");
+    bench.open();
     assert_eq!(
-        reason(&alone.after(Duration::from_secs(3), stop)),
+        reason(&bench.after(Duration::from_secs(3), stop)),
         "timeout_greeting"
     );
 }
 
 #[test]
 fn websocket_is_requested_first() {
-    let mut alone = Bench::new("{}", "ws://h/chat");
-    let request = sent(&alone.open());
+    let mut bench = Bench::new("{}", "ws://h/chat");
+    let request = sent(&bench.open());
     assert!(request[0].starts_with("GET /chat HTTP/1.1"), "{request:?}");
     assert_eq!(
-        reason(&alone.bytes(b"HTTP/1.1 403 No\r\n\r\n")),
+        reason(&bench.bytes(b"HTTP/1.1 403 No\r\n\r\n")),
         "websocket_refused"
     );
 }
@@ -212,10 +212,10 @@ fn end_of_a_connection_determines_the_reason() {
             "malformed_answer",
         ),
     ] {
-        let mut alone = Bench::new("{}", "tcp://h:1");
-        alone.open();
+        let mut bench = Bench::new("{}", "tcp://h:1");
+        bench.open();
         assert_eq!(
-            reason(&alone.input(Input::ExchangeEnded {
+            reason(&bench.input(Input::ExchangeEnded {
                 channel: CHANNEL,
                 reason: end
             })),
@@ -228,8 +228,8 @@ fn end_of_a_connection_determines_the_reason() {
 fn websocket_request_has_subprotocols_and_headers() {
     let keys =
         r#"{"subprotocols":["chat.v2","chat"],"headers":{"Origin":"https://o","X-Key":"k"}}"#;
-    let mut alone = Bench::new(keys, "ws://h/chat");
-    let request = sent(&alone.open()).concat();
+    let mut bench = Bench::new(keys, "ws://h/chat");
+    let request = sent(&bench.open()).concat();
     for field in [
         "Sec-WebSocket-Protocol: chat.v2, chat",
         "Origin: https://o",

@@ -49,7 +49,7 @@ impl Bench {
         })
     }
 
-    /// Sends the next message of a caller, and returns it.
+    /// Sends the next message of `caller`, and returns it.
     fn message(&mut self, caller: &mut ClientExchange, now: Time) -> Vec<u8> {
         let mut out = Vec::new();
         caller.write_next(now, &mut out);

@@ -15,8 +15,8 @@
 //! * `publish`: announcing and sending media;
 //! * `timeline`: actions during playback;
 //! * `media`: streams, reports, and detection of the end of the media;
-//! * `silent`: streams that are silent while others play;
-//! * `said`: statements of the server that explain the end;
+//! * `silent_streams`: streams that are silent while others play;
+//! * `server_hints`: statements of the server that explain the end;
 //! * `end`: failure, stop and teardown.
 
 use std::net::SocketAddr;
@@ -155,7 +155,7 @@ pub struct Client {
     keep_alive_due: Option<Time>,
     /// Time of the next check whether media still arrives.
     next_check: Option<Time>,
-    /// Time of an earlier look at the arrivals, which only postpones `check`.
+    /// Time of an earlier look at the arrivals, which only postpones `next_check`.
     next_look: Option<Time>,
     /// Outcome after TEARDOWN, and deadline of its answer.
     ending: Option<(Outcome, Time)>,
@@ -682,7 +682,6 @@ impl Session for Client {
 }
 
 impl Client {
-    /// Returns the next due time.
     fn next_due(&self) -> Option<Time> {
         if self.phase == Phase::Ended {
             return None;

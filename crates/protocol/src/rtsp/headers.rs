@@ -39,7 +39,7 @@ pub fn write_methods(methods: &[Method]) -> String {
     names.join(", ")
 }
 
-/// The `SessionHeader` header (RFC 2326, 12.37).
+/// The `Session` header (RFC 2326, 12.37).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionHeader {
     /// Session identifier, sent back unchanged.

@@ -180,21 +180,25 @@ impl Client {
 
     /// Follows a redirect (RFC 2326, 11.3).
     fn redirect(&mut self, cx: &mut Context<'_>, pending: &Pending, response: &Response) {
-        let story = self.describe_answer(pending, response);
+        let description = self.describe_answer(pending, response);
         if self.redirects == MAX_REDIRECTS {
-            return self.fail(cx, Failure::TooManyRedirects, story);
+            return self.fail(cx, Failure::TooManyRedirects, description);
         }
         let Some(location) = response.headers.get("Location") else {
-            return self.fail(cx, Failure::BadRedirect, format!("no Location: {story}"));
+            return self.fail(
+                cx,
+                Failure::BadRedirect,
+                format!("no Location: {description}"),
+            );
         };
         match self.url.redirect(location) {
-            Err(error) => self.fail(cx, Failure::BadRedirect, format!("{error}: {story}")),
+            Err(error) => self.fail(cx, Failure::BadRedirect, format!("{error}: {description}")),
             Ok(url) => {
                 let reached = self.connection.ends.and_then(|(_, remote)| remote);
                 let reached = reached.map(|remote| remote.ip());
                 let follow = self.config.follow;
                 if let Err(why) = follow.check(&self.origin_host, reached, url.host()) {
-                    let detail = format!("{why}: {story}");
+                    let detail = format!("{why}: {description}");
                     return self.fail(cx, Failure::RedirectRefused, detail);
                 }
                 self.redirects += 1;
@@ -238,8 +242,8 @@ impl Client {
             return self.fail(cx, Failure::NoStreams, detail);
         }
         if self.describe_only {
-            let said = Box::new(media_description::describe(&description));
-            cx.out.push_back(Output::Described(said));
+            let reported = Box::new(media_description::describe(&description));
+            cx.out.push_back(Output::Described(reported));
             self.ending = Some((Outcome::Completed, cx.now));
             return self.finish(cx);
         }
@@ -303,12 +307,12 @@ impl Client {
         if self.publishes() {
             return self.on_record_setup_answer(cx, index, pending, response);
         }
-        let said = response.headers.get("Transport");
-        let answer = said.and_then(Transport::parse);
-        if said.is_some() && answer.is_none() {
+        let stated = response.headers.get("Transport");
+        let answer = stated.and_then(Transport::parse);
+        if stated.is_some() && answer.is_none() {
             let detail = format!(
                 "Transport `{}`: {}",
-                said.unwrap_or_default(),
+                stated.unwrap_or_default(),
                 self.describe_answer(pending, response)
             );
             return self.fail(cx, Failure::UnsupportedTransportAnswer, detail);
@@ -326,7 +330,7 @@ impl Client {
                     answer.lower == LowerTransport::Tcp || answer.interleaved.is_some()
                 }
                 config::Transport::Tcp | config::Transport::Http => {
-                    said.is_some()
+                    stated.is_some()
                         && answer.lower == LowerTransport::Udp
                         && answer.interleaved.is_none()
                 }
@@ -351,8 +355,8 @@ impl Client {
                 }
             }
             config::Transport::Multicast => {
-                let story = self.describe_answer(pending, response);
-                return self.join(cx, index, &answer, &story);
+                let description = self.describe_answer(pending, response);
+                return self.join(cx, index, &answer, &description);
             }
             config::Transport::Tcp | config::Transport::Http => {
                 if let Some(channels) = answer.interleaved {

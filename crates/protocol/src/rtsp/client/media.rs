@@ -84,8 +84,8 @@ fn bye_slack(length: Duration) -> Duration {
 }
 
 /// Returns whether media of this length has ended if this much of it has arrived.
-fn reached_end(length: Duration, came: Duration) -> bool {
-    came >= length.saturating_sub(end_slack(length))
+fn reached_end(length: Duration, played: Duration) -> bool {
+    played >= length.saturating_sub(end_slack(length))
 }
 
 impl Client {
@@ -306,18 +306,18 @@ impl Client {
         self.last_bye(cx)?;
         let length = self.playing_time?;
         let (first, last) = self.arrivals(cx)?;
-        let mut came = last.since(first);
+        let mut played = last.since(first);
         for stream in &self.streams {
             let receiver = cx.sinks.get::<RtpReceiver>(stream.sink);
             if receiver.last_arrival().is_some() {
                 // The timestamps at a remote receiver are unknown.
-                came = came.max(receiver.played()?);
+                played = played.max(receiver.played()?);
             }
         }
-        (came < length.saturating_sub(bye_slack(length))).then(|| {
+        (played < length.saturating_sub(bye_slack(length))).then(|| {
             format!(
                 "BYE {:.1} s before the media's known end ({})",
-                length.saturating_sub(came).as_secs_f64(),
+                length.saturating_sub(played).as_secs_f64(),
                 self.describe_addresses()
             )
         })
@@ -394,11 +394,11 @@ impl Client {
             return self.complete(cx);
         }
         if cx.now >= silent {
-            let came = last.since(first);
+            let played = last.since(first);
             let when = match self.playing_time {
                 Some(length) => format!(
                     "{:.3} s before the media's known end",
-                    length.saturating_sub(came).as_secs_f64()
+                    length.saturating_sub(played).as_secs_f64()
                 ),
                 None => "and no BYE".to_owned(),
             };

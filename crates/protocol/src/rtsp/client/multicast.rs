@@ -75,14 +75,14 @@ impl Group {
     /// there is none.
     fn new(answer: &Transport, described: &MulticastDescription) -> Result<Group, String> {
         let address = match &answer.destination {
-            Some(said) => said.parse().ok(),
+            Some(stated) => stated.parse().ok(),
             None => described.group,
         };
         let address = match address {
             Some(address) if address.is_multicast() => address,
             _ => {
                 return Err(match &answer.destination {
-                    Some(said) => format!("`{said}` is not a multicast group"),
+                    Some(stated) => format!("`{stated}` is not a multicast group"),
                     None => "no group was named".to_owned(),
                 });
             }
@@ -92,14 +92,14 @@ impl Group {
         if ports.media == 0 || ports.control == 0 || ports.media == ports.control {
             return Err("no ports of the group were named".to_owned());
         }
-        let said = answer
+        let stated = answer
             .source
             .as_deref()
             .and_then(|source| source.parse().ok());
-        let said = said.filter(|source: &IpAddr| {
+        let stated = stated.filter(|source: &IpAddr| {
             source.is_ipv4() == address.is_ipv4() && !source.is_unspecified()
         });
-        let sources = match said {
+        let sources = match stated {
             Some(source) => vec![source],
             None => {
                 let of_family = |source: &&IpAddr| source.is_ipv4() == address.is_ipv4();
@@ -191,12 +191,13 @@ impl Client {
         cx: &mut Context<'_>,
         index: usize,
         answer: &Transport,
-        story: &str,
+        description: &str,
     ) {
         let group = match Group::new(answer, &self.streams[index].multicast_description) {
             Ok(group) => group,
             Err(wrong) => {
-                let detail = format!("asked for multicast, answered `{answer}`: {wrong}: {story}");
+                let detail =
+                    format!("asked for multicast, answered `{answer}`: {wrong}: {description}");
                 return self.fail(cx, Failure::UnsupportedTransportAnswer, detail);
             }
         };

@@ -87,7 +87,6 @@ impl Publishing {
         }
     }
 
-    /// Returns the next due time.
     pub(super) fn next_due(&self) -> Option<Time> {
         self.count_at.into_iter().chain(self.report_at).min()
     }

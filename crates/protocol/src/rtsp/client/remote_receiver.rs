@@ -134,9 +134,9 @@ impl Client {
         let Some(link) = &mut self.link else { return };
         match link.received(cx, bytes, at) {
             Ok(all) => {
-                for heard in all {
+                for event in all {
                     if self.phase != Phase::Ended {
-                        self.on_receiver_event(cx, heard);
+                        self.on_receiver_event(cx, event);
                     }
                 }
             }
@@ -144,8 +144,8 @@ impl Client {
         }
     }
 
-    fn on_receiver_event(&mut self, cx: &mut Context<'_>, heard: ReceiverEvent) {
-        match heard {
+    fn on_receiver_event(&mut self, cx: &mut Context<'_>, event: ReceiverEvent) {
+        match event {
             ReceiverEvent::Opened { stream, port } => {
                 // A stream keeps its first ports, because the server knows them.
                 let Some(opened) = self.streams.get_mut(stream).filter(|s| s.local_port == 0)
@@ -262,9 +262,9 @@ impl Client {
             return Ok(());
         };
         match &answer.destination {
-            Some(said) if said.parse() == Ok(asked) => Ok(()),
-            Some(said) => Err(format!(
-                "asked for destination={asked}, answered destination={said}"
+            Some(stated) if stated.parse() == Ok(asked) => Ok(()),
+            Some(stated) => Err(format!(
+                "asked for destination={asked}, answered destination={stated}"
             )),
             // The server may still comply. Arriving media will show it.
             None => {

@@ -33,7 +33,6 @@ const SESSION_TIMEOUT_MAX: u32 = 24 * 3600;
 /// Maximum number of unanswered keep-alives. Beyond it, the oldest one is dropped.
 const KEEP_ALIVES_MAX: usize = 8;
 
-/// Returns the delay metric of a method.
 fn delay_metric(method: &Method) -> Option<HistogramId> {
     Some(match method {
         Method::Options => m::OPTIONS_DELAY,
@@ -204,7 +203,7 @@ impl Client {
             .position(|pending| cx.now >= pending.deadline)
         {
             let pending = self.pending.remove(index);
-            let story = format!(
+            let description = format!(
                 "{} {} (CSeq {}) not answered within {}{} ({})",
                 pending.method,
                 pending.uri,
@@ -214,11 +213,11 @@ impl Client {
                 self.describe_addresses()
             );
             if pending.keep_alive {
-                self.keep_alive_overdue(cx, story);
+                self.keep_alive_overdue(cx, description);
             } else if self.phase == Phase::TearingDown {
                 return self.finish(cx);
             } else {
-                return self.fail(cx, Failure::of_timeout(&pending.method), story);
+                return self.fail(cx, Failure::of_timeout(&pending.method), description);
             }
         }
     }

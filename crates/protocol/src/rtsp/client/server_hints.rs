@@ -64,9 +64,9 @@ fn truncated(text: &str) -> String {
 impl Client {
     /// Remembers an unreadable answer that the session does not depend on.
     pub(super) fn remember_unreadable(&mut self, malformed: &Malformed) {
-        let (what, line) = (malformed.reason, truncated(&malformed.start_line));
+        let (reason, line) = (malformed.reason, truncated(&malformed.start_line));
         self.server_hints.unreadable_answer =
-            Some(format!("a message could not be read: {what} in `{line}`").into());
+            Some(format!("a message could not be read: {reason} in `{line}`").into());
     }
 
     /// Remembers that the server asked to end the session or to move to another URL.
@@ -118,8 +118,8 @@ impl Client {
 
     /// Remembers a keep-alive that was not answered in time. Only the media shows whether the
     /// session is alive.
-    pub(super) fn keep_alive_overdue(&mut self, cx: &mut Context<'_>, story: String) {
-        self.keep_alive_failed(cx, "keep_alive_unanswered", story);
+    pub(super) fn keep_alive_overdue(&mut self, cx: &mut Context<'_>, text: String) {
+        self.keep_alive_failed(cx, "keep_alive_unanswered", text);
     }
 
     /// Remembers the failure of a keep-alive. Only the first in a row is noted.

@@ -101,7 +101,6 @@ impl ClientBench {
         self.input(Input::Deadline);
     }
 
-    /// Returns the next output.
     fn next(&mut self) -> Output {
         self.out.pop_front().expect("it wants something done")
     }

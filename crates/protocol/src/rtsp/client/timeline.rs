@@ -235,28 +235,28 @@ fn format_number(number: f64) -> String {
 
 /// Returns whether a header states this number. A missing header means 1.
 fn header_states(response: &Response, name: &str, wanted: f64) -> bool {
-    let said = response
+    let stated = response
         .headers
         .get(name)
         .map(|text| text.trim().parse::<f64>());
-    match said {
+    match stated {
         None => wanted == 1.0,
-        Some(said) => said.is_ok_and(|said| (said - wanted).abs() < 0.001),
+        Some(stated) => stated.is_ok_and(|stated| (stated - wanted).abs() < 0.001),
     }
 }
 
 /// Returns the number that a header states, or 1 if it is missing or invalid.
 fn stated_number(response: &Response, name: &str) -> f64 {
-    let said = response
+    let stated = response
         .headers
         .get(name)
         .and_then(|text| text.trim().parse::<f64>().ok());
-    said.filter(|said| said.is_finite() && *said != 0.0)
+    stated
+        .filter(|stated| stated.is_finite() && *stated != 0.0)
         .unwrap_or(1.0)
 }
 
 impl Client {
-    /// Returns the headers of the first PLAY.
     pub(super) fn first_play_headers(&mut self) -> Vec<(&'static str, String)> {
         let mut range = Range::FROM_START;
         let mut headers = Vec::new();
@@ -264,16 +264,16 @@ impl Client {
             && let Some(Action::Play(play)) = self.config.actions.first()
         {
             timeline.next = 1;
-            let wish = timeline.play_request(play, ChangeKind::Seek, self.due);
-            let from = wish.from.unwrap_or_default();
+            let request = timeline.play_request(play, ChangeKind::Seek, self.due);
+            let from = request.from.unwrap_or_default();
             range = Range::Npt {
                 start: Some(NptStart::At(from)),
-                end: wish.to,
+                end: request.to,
             };
-            headers = wish.headers(1.0, 1.0);
+            headers = request.headers(1.0, 1.0);
             timeline.progress = Progress::Play(PlayRequest {
                 from: Some(from),
-                ..wish
+                ..request
             });
         }
         headers.insert(0, ("Range", range.to_string()));
@@ -287,12 +287,12 @@ impl Client {
             return;
         };
         timeline.media_length = end;
-        let wish = match std::mem::replace(&mut timeline.progress, Progress::Idle) {
-            Progress::Play(wish) => wish,
+        let request = match std::mem::replace(&mut timeline.progress, Progress::Idle) {
+            Progress::Play(request) => request,
             _ => timeline.play_request(&Play::default(), ChangeKind::Seek, at),
         };
-        timeline.due = wish.to.is_none().then_some(at);
-        self.apply_play_answer(cx, &wish, response);
+        timeline.due = request.to.is_none().then_some(at);
+        self.apply_play_answer(cx, &request, response);
     }
 
     /// Performs the actions that are due.
@@ -303,8 +303,8 @@ impl Client {
         {
             timeline.due = None;
             if std::mem::take(&mut timeline.resumes_at_due) {
-                let wish = timeline.play_request(&Play::default(), ChangeKind::Resume, due);
-                self.send_play(cx, wish);
+                let request = timeline.play_request(&Play::default(), ChangeKind::Resume, due);
+                self.send_play(cx, request);
                 continue;
             }
             let Some(action) = self.config.actions.get(timeline.next).cloned() else {
@@ -360,12 +360,12 @@ impl Client {
             },
         };
         cx.recorder.add(m::ACTIONS, 1);
-        let wish = timeline.play_request(&play, change_kind(&play), due);
+        let request = timeline.play_request(&play, change_kind(&play), due);
         if timeline.playback == PlaybackState::Playing {
-            timeline.progress = Progress::PauseThenPlay(wish);
+            timeline.progress = Progress::PauseThenPlay(request);
             return self.ask_pause(cx, due);
         }
-        self.send_play(cx, wish);
+        self.send_play(cx, request);
     }
 
     fn ask_pause(&mut self, cx: &mut Context<'_>, due: Time) {
@@ -373,24 +373,24 @@ impl Client {
         self.send_request_due(cx, Method::Pause, url, Vec::new(), due);
     }
 
-    fn send_play(&mut self, cx: &mut Context<'_>, mut wish: PlayRequest) {
+    fn send_play(&mut self, cx: &mut Context<'_>, mut request: PlayRequest) {
         let Some(timeline) = &mut self.timeline else {
             return;
         };
-        if wish.to.is_some() {
+        if request.to.is_some() {
             // A start of `now` is only for live media (RFC 2326, 3.6).
-            wish.from = wish.from.or(timeline.from);
+            request.from = request.from.or(timeline.from);
         }
-        timeline.progress = Progress::Play(wish);
-        let mut headers = wish.headers(timeline.scale, timeline.speed);
-        if wish.from.is_some() || wish.to.is_some() {
-            let start = match wish.from {
+        timeline.progress = Progress::Play(request);
+        let mut headers = request.headers(timeline.scale, timeline.speed);
+        if request.from.is_some() || request.to.is_some() {
+            let start = match request.from {
                 Some(from) => NptStart::At(from),
                 None => NptStart::Now,
             };
             let range = Range::Npt {
                 start: Some(start),
-                end: wish.to,
+                end: request.to,
             };
             headers.insert(0, ("Range", range.to_string()));
         }
@@ -398,9 +398,9 @@ impl Client {
             cx.sinks.get::<RtpReceiver>(stream.sink).request_position();
         }
         let url = self.aggregate.clone();
-        let due = match wish.kind {
+        let due = match request.kind {
             // For other kinds, the time of the PAUSE before is not part of this request's delay.
-            ChangeKind::Resume => wish.due,
+            ChangeKind::Resume => request.due,
             _ => cx.now,
         };
         self.send_request_due(cx, Method::Play, url, headers, due);
@@ -432,7 +432,7 @@ impl Client {
                     timeline.resumes_at_due = granted;
                 }
             }
-            Progress::PauseThenPlay(wish) => {
+            Progress::PauseThenPlay(request) => {
                 if granted {
                     self.paused(cx);
                 } else {
@@ -440,20 +440,20 @@ impl Client {
                     timeline.from = None;
                 }
                 // A server without PAUSE may still support the rest.
-                self.send_play(cx, wish);
+                self.send_play(cx, request);
             }
-            Progress::Play(wish) if granted => {
+            Progress::Play(request) if granted => {
                 // If an end position was requested, playback continues to that position.
-                timeline.due = wish.to.is_none().then_some(at);
+                timeline.due = request.to.is_none().then_some(at);
                 timeline.playback = PlaybackState::Playing;
-                let delay = at.since(wish.due).as_nanos() as u64;
-                cx.recorder.record(wish.kind.delays().0, delay);
+                let delay = at.since(request.due).as_nanos() as u64;
+                cx.recorder.record(request.kind.delays().0, delay);
                 self.play_answered = Some(at);
-                self.announce_position(cx, &wish, response, at);
-                self.apply_play_answer(cx, &wish, response);
+                self.announce_position(cx, &request, response, at);
+                self.apply_play_answer(cx, &request, response);
                 self.next_check = Some(cx.now);
             }
-            Progress::Play(wish) => {
+            Progress::Play(request) => {
                 for stream in &self.streams {
                     cx.sinks
                         .get::<RtpReceiver>(stream.sink)
@@ -461,12 +461,12 @@ impl Client {
                 }
                 let stood = timeline.playback;
                 timeline.due = Some(at);
-                if wish.kind != ChangeKind::Resume {
+                if request.kind != ChangeKind::Resume {
                     count_refusal(response.status, cx.recorder);
                 }
-                match (stood, wish.kind) {
+                match (stood, request.kind) {
                     (PlaybackState::Playing, _) => {
-                        if wish.kind == ChangeKind::Resume {
+                        if request.kind == ChangeKind::Resume {
                             count_refusal(response.status, cx.recorder);
                         }
                         self.next_check = Some(cx.now);
@@ -480,8 +480,9 @@ impl Client {
                     // Resumes, as before the pause that this request began with.
                     (PlaybackState::Paused, _) => {
                         timeline.due = None;
-                        let wish = timeline.play_request(&Play::default(), ChangeKind::Resume, at);
-                        self.send_play(cx, wish);
+                        let request =
+                            timeline.play_request(&Play::default(), ChangeKind::Resume, at);
+                        self.send_play(cx, request);
                     }
                 }
             }
@@ -526,7 +527,12 @@ impl Client {
     }
 
     /// Compares the answer to PLAY with the request, and updates position, rate and playing time.
-    fn apply_play_answer(&mut self, cx: &mut Context<'_>, wish: &PlayRequest, response: &Response) {
+    fn apply_play_answer(
+        &mut self,
+        cx: &mut Context<'_>,
+        request: &PlayRequest,
+        response: &Response,
+    ) {
         let Some(timeline) = &mut self.timeline else {
             return;
         };
@@ -539,7 +545,7 @@ impl Client {
             Some(NptStart::At(start)) => Some(start),
             _ => None,
         };
-        if let Some(from) = wish.from {
+        if let Some(from) = request.from {
             let distance = start.map(|start| start.abs_diff(from));
             if let Some(distance) = distance {
                 cx.recorder
@@ -550,23 +556,23 @@ impl Client {
             }
         }
         if let (None, Some((at, played)), Some(start)) =
-            (wish.from, timeline.paused_at.take(), start)
+            (request.from, timeline.paused_at.take(), start)
             && at.abs_diff(start) > POSITION_TOLERANCE.max(played / 4)
         {
             cx.recorder.add(m::POSITION_MISMATCH, 1);
         }
-        if !header_states(response, "Scale", wish.scale) {
+        if !header_states(response, "Scale", request.scale) {
             cx.recorder.add(m::SCALE_MISMATCH, 1);
         }
-        if !header_states(response, "Speed", wish.speed) {
+        if !header_states(response, "Speed", request.speed) {
             cx.recorder.add(m::SPEED_MISMATCH, 1);
         }
-        (timeline.scale, timeline.speed) = (wish.scale, wish.speed);
+        (timeline.scale, timeline.speed) = (request.scale, request.speed);
         timeline.stated_speed = stated_number(response, "Speed").abs();
         timeline.rate = stated_number(response, "Scale") * timeline.stated_speed;
-        timeline.from = start.or(wish.from).or(timeline.from);
-        timeline.until = end.or(wish.to).or(timeline.media_length);
-        timeline.until_requested = wish.to.is_some();
+        timeline.from = start.or(request.from).or(timeline.from);
+        timeline.until = end.or(request.to).or(timeline.media_length);
+        timeline.until_requested = request.to.is_some();
         self.playing_time = timeline.playing_time();
     }
 
@@ -574,7 +580,7 @@ impl Client {
     fn announce_position(
         &mut self,
         cx: &mut Context<'_>,
-        wish: &PlayRequest,
+        request: &PlayRequest,
         response: &Response,
         at: Time,
     ) {
@@ -591,8 +597,8 @@ impl Client {
             .iter()
             .any(|(seq, rtptime)| seq.is_some() || rtptime.is_some());
         if let Some(timeline) = &mut self.timeline {
-            timeline.awaited_change = tells.then_some((wish.kind, wish.due));
-            timeline.seek_due = (wish.kind == ChangeKind::Seek).then_some(wish.due);
+            timeline.awaited_change = tells.then_some((request.kind, request.due));
+            timeline.seek_due = (request.kind == ChangeKind::Seek).then_some(request.due);
         }
         if !tells {
             cx.recorder.add(m::POSITION_UNTOLD, 1);
@@ -600,12 +606,11 @@ impl Client {
         for (index, (seq, rtptime)) in to.into_iter().enumerate() {
             let stream = &mut self.streams[index];
             stream.bye_at = None;
-            let said = at;
             let position = PositionStatement {
                 seq,
                 rtptime,
                 timestamp_per_packet: stream.has_packet_timestamps(),
-                stated_at: said,
+                stated_at: at,
             };
             let event = cx
                 .sinks

@@ -41,12 +41,13 @@ pub const USELESS_BYTES_MAX: usize = 64 * 1024;
 /// [`Overflow`].
 #[derive(Debug, Default)]
 pub struct Decoder {
-    /// Buffer. The unfinished item begins at `begin`. Of a frame that is being skipped, only the
+    /// The unfinished item begins at `item_start`. Of a frame that is being skipped, only the
     /// beginning is kept.
     buffer: Vec<u8>,
-    /// Offset of the unfinished item in `tail`. The bytes before it were handed out.
+    /// Offset of the unfinished item in `buffer`. The bytes before it were handed out.
     item_start: usize,
-    /// Number of bytes still to be skipped of the frame in `tail`. `None` if none is being skipped.
+    /// Number of bytes still to be skipped of the frame in `buffer`. `None` if none is being
+    /// skipped.
     skip_remaining: Option<usize>,
     /// True if the stream is out of sync: the last bytes were garbage.
     out_of_sync: bool,
@@ -173,14 +174,14 @@ impl Decoder {
                 self.emit_split_frame(bytes.len() - rest.len(), f);
                 continue;
             }
-            let tail = std::mem::take(&mut self.buffer);
-            let step = self.step(&tail[self.item_start..]);
-            self.buffer = tail;
+            let buffer = std::mem::take(&mut self.buffer);
+            let step = self.step(&buffer[self.item_start..]);
+            self.buffer = buffer;
             let wanted = match step {
                 Step::NeedBytes(wanted) => wanted.min(rest.len()),
                 Step::NeedLine => {
-                    let most = rest.len().min(MAX_HEAD);
-                    steps::find(&rest[..most], b'\n').map_or(most, |end| end + 1)
+                    let limit = rest.len().min(MAX_HEAD);
+                    steps::find(&rest[..limit], b'\n').map_or(limit, |end| end + 1)
                 }
                 Step::SplitFrame(ahead) => {
                     self.buffer
@@ -189,11 +190,11 @@ impl Decoder {
                     continue;
                 }
                 done => {
-                    let tail = std::mem::take(&mut self.buffer);
+                    let buffer = std::mem::take(&mut self.buffer);
                     let end = bytes.len() - rest.len();
-                    let item = &tail[self.item_start..];
+                    let item = &buffer[self.item_start..];
                     let used = self.emit(done, item, |item, _| f(item, end))?;
-                    self.buffer = tail;
+                    self.buffer = buffer;
                     self.consume(used);
                     continue;
                 }

@@ -193,7 +193,7 @@ pub(super) fn parse_head(head: &[u8]) -> Result<(Head, usize), HeadError> {
     let mut length = None;
     for value in headers.all("Content-Length") {
         let plain = !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit());
-        let said = if plain {
+        let stated = if plain {
             // A number that does not fit is still a number: one that is too large.
             value.parse::<usize>().unwrap_or(usize::MAX)
         } else {
@@ -203,14 +203,14 @@ pub(super) fn parse_head(head: &[u8]) -> Result<(Head, usize), HeadError> {
                 headers.cseq(),
             )));
         };
-        if length.is_some_and(|length| length != said) {
+        if length.is_some_and(|length| length != stated) {
             return Err(HeadError::Malformed(malformed(
                 "conflicting values of Content-Length",
                 start_line,
                 headers.cseq(),
             )));
         }
-        length = Some(said);
+        length = Some(stated);
     }
     let length = length.unwrap_or(0);
     if length > MAX_BODY {
@@ -220,13 +220,13 @@ pub(super) fn parse_head(head: &[u8]) -> Result<(Head, usize), HeadError> {
     Ok((parsed, length))
 }
 
-fn malformed(what: &'static str, start_line: &str, cseq: Option<u32>) -> Malformed {
+fn malformed(reason: &'static str, start_line: &str, cseq: Option<u32>) -> Malformed {
     let mut end = start_line.len().min(200);
     while !start_line.is_char_boundary(end) {
         end -= 1;
     }
     Malformed {
-        reason: what,
+        reason,
         start_line: start_line[..end].to_owned(),
         cseq,
     }

@@ -12,7 +12,6 @@ const VERSION_LENGTH: usize = 8;
 /// Maximum length of a method name while the stream is in sync.
 const METHOD_MAX: usize = 32;
 
-/// End of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LineEnd {
     /// A line feed. Holds the offset of the version before it, as in a request; `None` if no

@@ -27,7 +27,6 @@ pub struct Refusal {
     pub status: u16,
 }
 
-/// Delay of an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AnswerDelay {
     pub when: FaultCondition,
@@ -156,12 +155,12 @@ impl ControlFaults {
                     parse_condition(value).map(|when| self.cut_at.push(when))
                 }
             }
-            "slow" => slowness(value).map(|slowness| self.slow.push(slowness)),
+            "slow" => answer_delay(value).map(|delay| self.slow.push(delay)),
             "content-length" => share_or_all(value).map(|share| self.content_length = share),
             "garbage" => share_or_all(value).map(|share| self.garbage = share),
             "pretend" => match FalseStatement::ALL.iter().find(|(name, _)| *name == value) {
-                Some((_, pretence)) => {
-                    self.pretend.push(*pretence);
+                Some((_, statement)) => {
+                    self.pretend.push(*statement);
                     Ok(())
                 }
                 None => Err(
@@ -245,7 +244,7 @@ fn refusal(text: &str) -> Result<Refusal, String> {
     Ok(Refusal { when, status })
 }
 
-fn slowness(text: &str) -> Result<AnswerDelay, String> {
+fn answer_delay(text: &str) -> Result<AnswerDelay, String> {
     let (delay, when) = split_condition(text)?;
     Ok(AnswerDelay {
         when,

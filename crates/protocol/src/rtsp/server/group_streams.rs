@@ -319,9 +319,9 @@ impl Participant {
 
 impl GroupStream {
     fn set_playing(&mut self, number: u64, plays: bool) {
-        for part in &mut self.participants {
-            if part.0 == number {
-                part.1 = plays;
+        for participant in &mut self.participants {
+            if participant.0 == number {
+                participant.1 = plays;
             }
         }
     }

@@ -50,40 +50,41 @@ impl ServerSession {
         let selected = self.selected_streams(request)?;
         let shared = self.shared.clone();
         let now = cx.now;
-        let wanted = self.requested_change(cx, request, &selected)?;
+        let change = self.requested_change(cx, request, &selected)?;
         let pretends = |what| shared.config.faults.control.pretend.contains(&what);
-        let conversation = self.rtsp_session(request)?;
-        let id = conversation.id.clone();
-        if let Some(wanted) = wanted {
+        let rtsp_session = self.rtsp_session(request)?;
+        let id = rtsp_session.id.clone();
+        if let Some(change) = change {
             // A PLAY during playback takes effect at once. By RFC 2326, 10.5 it would wait for the
             // end of the current range, which no client intends.
-            let mut course = wanted;
+            let mut playback = change;
             if pretends(FalseStatement::Range) {
-                course.start = None;
+                playback.start = None;
             }
             if pretends(FalseStatement::Scale) {
-                course.scale = 1.0;
+                playback.scale = 1.0;
             }
             if pretends(FalseStatement::Speed) {
-                course.speed = 1.0;
+                playback.speed = 1.0;
             }
             for &index in &selected {
-                let stream = &mut conversation.streams[index];
+                let stream = &mut rtsp_session.streams[index];
                 if stream.playing == PlayState::Sending {
                     cx.out.push_back(Output::StopFlow { flow: stream.flow });
                 }
                 stream.playing = PlayState::Stopped;
-                stream.until = match course.scale < 0.0 {
-                    true => course.end.or(Some(Duration::ZERO)),
-                    false => course.end,
+                stream.until = match playback.scale < 0.0 {
+                    true => playback.end.or(Some(Duration::ZERO)),
+                    false => playback.end,
                 };
-                cx.flows
-                    .access_as(stream.flow, |flow: &mut RtpFlow| flow.set_playback(course));
+                cx.flows.access_as(stream.flow, |flow: &mut RtpFlow| {
+                    flow.set_playback(playback)
+                });
             }
         }
         if selected
             .iter()
-            .all(|&index| conversation.streams[index].playing == PlayState::Ended)
+            .all(|&index| rtsp_session.streams[index].playing == PlayState::Ended)
         {
             return Err(457);
         }
@@ -91,9 +92,9 @@ impl ServerSession {
         let mut position: Option<Duration> = None;
         let mut until = None;
         let mut pace = (1.0, 1.0);
-        let mut begun = Vec::new();
+        let mut started = Vec::new();
         for index in selected {
-            let stream = &mut conversation.streams[index];
+            let stream = &mut rtsp_session.streams[index];
             if stream.group.as_ref().is_some_and(Participant::has_ended) {
                 stream.playing = PlayState::Ended;
             }
@@ -128,7 +129,7 @@ impl ServerSession {
                     continue;
                 }
                 stream.report_at = Some(now + REPORT_INTERVAL);
-                begun.push((
+                started.push((
                     stream.carrier,
                     Output::StartFlow {
                         flow: stream.flow,
@@ -140,15 +141,15 @@ impl ServerSession {
         let mut headers = Headers::new();
         headers.push("Session", id);
         if !infos.is_empty() {
-            if let Some(wanted) = wanted {
+            if let Some(change) = change {
                 if pretends(FalseStatement::Range) {
-                    position = wanted.start.or(position);
+                    position = change.start.or(position);
                 }
                 if pretends(FalseStatement::Scale) {
-                    pace.0 = wanted.scale;
+                    pace.0 = change.scale;
                 }
                 if pretends(FalseStatement::Speed) {
-                    pace.1 = wanted.speed;
+                    pace.1 = change.speed;
                 }
             }
             for (name, actual) in [("Scale", pace.0), ("Speed", pace.1)] {
@@ -169,9 +170,9 @@ impl ServerSession {
                 let infos: Vec<String> = infos.iter().map(RtpInfo::to_string).collect();
                 headers.push("RTP-Info", infos.join(","));
             }
-            self.start_fault_timers(now, &begun);
+            self.start_fault_timers(now, &started);
             self.after_answer
-                .extend(begun.into_iter().map(|(_, start)| start));
+                .extend(started.into_iter().map(|(_, start)| start));
         }
         let mut response = Response::new(200);
         response.headers = headers;
@@ -204,10 +205,10 @@ impl ServerSession {
         }
         let length = self.shared.config.length;
         let clip = self.shared.clips[0].clone();
-        let conversation = self.rtsp_session(request)?;
+        let rtsp_session = self.rtsp_session(request)?;
         // A stream that is sent once for all clients is, like live media, only available at its
         // current position.
-        let shared = conversation
+        let shared = rtsp_session
             .streams
             .iter()
             .any(|stream| stream.group.is_some());
@@ -217,7 +218,7 @@ impl ServerSession {
                 _ => Ok(None),
             };
         };
-        let Some(stream) = selected.first().map(|&index| &conversation.streams[index]) else {
+        let Some(stream) = selected.first().map(|&index| &rtsp_session.streams[index]) else {
             return Ok(None);
         };
         let (at, pace) = cx.flows.access_as(stream.flow, |flow: &mut RtpFlow| {
@@ -243,7 +244,7 @@ impl ServerSession {
     }
 
     /// Starts the timers of faults that follow the first PLAY.
-    fn start_fault_timers(&mut self, now: Time, begun: &[(Carrier, Output)]) {
+    fn start_fault_timers(&mut self, now: Time, started: &[(Carrier, Output)]) {
         let faults = &self.shared.config.faults.control;
         if !self.played
             && let Some(after) = faults.cut_after
@@ -252,7 +253,7 @@ impl ServerSession {
         }
         let interleaved =
             |(carrier, _): &(Carrier, Output)| matches!(carrier, Carrier::Interleaved(..));
-        if faults.garbage > 0.0 && begun.iter().any(interleaved) {
+        if faults.garbage > 0.0 && started.iter().any(interleaved) {
             self.garbage_at = Some(now + Duration::from_secs(1));
         }
         self.played = true;
@@ -264,12 +265,12 @@ impl ServerSession {
         request: &Request,
     ) -> Result<Response, u16> {
         let selected = self.selected_streams(request)?;
-        let conversation = self.rtsp_session(request)?;
+        let rtsp_session = self.rtsp_session(request)?;
         let mut response = Response::new(200);
-        response.headers.push("Session", conversation.id.clone());
+        response.headers.push("Session", rtsp_session.id.clone());
         let mut paused = false;
         for index in selected {
-            let stream = &mut conversation.streams[index];
+            let stream = &mut rtsp_session.streams[index];
             if stream.playing == PlayState::Sending {
                 paused = true;
                 stream.playing = PlayState::Stopped;
@@ -277,7 +278,7 @@ impl ServerSession {
                 if stream
                     .group
                     .as_ref()
-                    .is_none_or(|part| part.pause(cx, stream.flow))
+                    .is_none_or(|participant| participant.pause(cx, stream.flow))
                 {
                     cx.flows.access_as(stream.flow, RtpFlow::pause);
                     cx.out.push_back(Output::StopFlow { flow: stream.flow });

@@ -61,29 +61,28 @@ impl Announcement {
 /// Returns the media sections as described to players: without addresses and ports, and with our
 /// own control URLs.
 fn player_media_sections(sdp: &str) -> String {
-    let mut medias = String::new();
+    let mut sections = String::new();
     let mut count = 0;
     for line in sdp.lines().map(str::trim_end) {
         if let Some(media) = line.strip_prefix("m=") {
             let mut words = media.split_ascii_whitespace();
             let kind = words.next().unwrap_or_default();
             let rest: Vec<&str> = words.skip(1).collect();
-            medias.push_str(&format!("m={kind} 0 {}\r\n", rest.join(" ")));
-            medias.push_str(&format!("a=control:{}\r\n", track_name(count)));
+            sections.push_str(&format!("m={kind} 0 {}\r\n", rest.join(" ")));
+            sections.push_str(&format!("a=control:{}\r\n", track_name(count)));
             count += 1;
         } else if count > 0
             && ["a=rtpmap:", "a=fmtp:", "a=framerate:", "b="]
                 .iter()
-                .any(|told| line.starts_with(told))
+                .any(|prefix| line.starts_with(prefix))
         {
-            medias.push_str(line);
-            medias.push_str("\r\n");
+            sections.push_str(line);
+            sections.push_str("\r\n");
         }
     }
-    medias
+    sections
 }
 
-/// A published stream.
 #[derive(Debug)]
 struct PublishedStream {
     /// Slot of the stream, below [`STREAMS_MAX`].
@@ -97,7 +96,6 @@ struct PublishedStream {
     first: u64,
 }
 
-/// All published streams.
 #[derive(Debug, Default)]
 pub(super) struct PublishedStreams(Mutex<BTreeMap<StreamAddress, PublishedStream>>);
 
@@ -108,16 +106,16 @@ impl PublishedStreams {
     }
 
     /// Adds a stream. Returns `false` if all slots are in use, or the stream is published already.
-    pub(super) fn announce(&self, place: &StreamAddress, announced: Announcement) -> bool {
+    pub(super) fn announce(&self, address: &StreamAddress, announced: Announcement) -> bool {
         let mut all = self.lock();
-        let free = |index: &usize| all.values().all(|live| live.slot != *index);
+        let free = |index: &usize| all.values().all(|stream| stream.slot != *index);
         let Some(index) = (0..STREAMS_MAX).find(free) else {
             return false;
         };
-        if all.contains_key(place) {
+        if all.contains_key(address) {
             return false;
         }
-        let live = PublishedStream {
+        let stream = PublishedStream {
             slot: index,
             announced,
             recorded: false,
@@ -125,75 +123,74 @@ impl PublishedStreams {
             bytes: 0,
             first: 0,
         };
-        all.insert(place.clone(), live);
+        all.insert(address.clone(), stream);
         true
     }
 
     /// Marks a stream as recorded: its media is sent from now on.
-    pub(super) fn record(&self, place: &StreamAddress) {
-        if let Some(live) = self.lock().get_mut(place) {
-            live.recorded = true;
+    pub(super) fn record(&self, address: &StreamAddress) {
+        if let Some(stream) = self.lock().get_mut(address) {
+            stream.recorded = true;
         }
     }
 
-    /// Removes a stream.
-    pub(super) fn remove(&self, place: &StreamAddress) {
-        self.lock().remove(place);
+    pub(super) fn remove(&self, address: &StreamAddress) {
+        self.lock().remove(address);
     }
 
     /// Returns what was announced for a stream, if it is recorded.
-    pub(super) fn announced(&self, place: &StreamAddress) -> Option<Announcement> {
+    pub(super) fn announced(&self, address: &StreamAddress) -> Option<Announcement> {
         let all = self.lock();
-        let live = all.get(place).filter(|live| live.recorded)?;
-        Some(live.announced.clone())
+        let stream = all.get(address).filter(|stream| stream.recorded)?;
+        Some(stream.announced.clone())
     }
 
     /// Returns the topic on which players of a stream are notified of new packets or of its end.
     /// The topic contains the slot, of which there are few, instead of the path, which clients
     /// choose.
-    pub(super) fn topic(&self, place: &StreamAddress) -> Option<String> {
+    pub(super) fn topic(&self, address: &StreamAddress) -> Option<String> {
         let all = self.lock();
-        all.get(place)
-            .map(|live| format!("live {} {}", place.0, live.slot))
+        all.get(address)
+            .map(|stream| format!("live {} {}", address.0, stream.slot))
     }
 
     /// Adds packets of a stream.
-    pub(super) fn push(&self, place: &StreamAddress, packets: impl IntoIterator<Item = Relayed>) {
+    pub(super) fn push(&self, address: &StreamAddress, packets: impl IntoIterator<Item = Relayed>) {
         let mut all = self.lock();
-        let Some(live) = all.get_mut(place) else {
+        let Some(stream) = all.get_mut(address) else {
             return;
         };
         for packet in packets {
-            live.bytes += packet.bytes.len();
-            live.packets.push_back(packet);
+            stream.bytes += packet.bytes.len();
+            stream.packets.push_back(packet);
         }
-        while (live.packets.len() > PACKETS_MAX || live.bytes > BYTES_MAX)
-            && let Some(oldest) = live.packets.pop_front()
+        while (stream.packets.len() > PACKETS_MAX || stream.bytes > BYTES_MAX)
+            && let Some(oldest) = stream.packets.pop_front()
         {
-            live.bytes -= oldest.bytes.len();
-            live.first += 1;
+            stream.bytes -= oldest.bytes.len();
+            stream.first += 1;
         }
     }
 
     /// Returns the number of the next packet of a stream, or `None` if it is not published.
-    pub(super) fn next_number(&self, place: &StreamAddress) -> Option<u64> {
+    pub(super) fn next_number(&self, address: &StreamAddress) -> Option<u64> {
         let all = self.lock();
-        let live = all.get(place)?;
-        Some(live.first + live.packets.len() as u64)
+        let stream = all.get(address)?;
+        Some(stream.first + stream.packets.len() as u64)
     }
 
     /// Returns the packets of a stream from this number on, and how many of them are already gone.
     /// Returns `None` if the stream is not published.
     pub(super) fn packets_from(
         &self,
-        place: &StreamAddress,
+        address: &StreamAddress,
         number: u64,
     ) -> Option<(Vec<Relayed>, u64)> {
         let all = self.lock();
-        let live = all.get(place)?;
-        let gone = live.first.saturating_sub(number);
-        let taken = usize::try_from(number.saturating_sub(live.first)).unwrap_or(usize::MAX);
-        Some((live.packets.iter().skip(taken).cloned().collect(), gone))
+        let stream = all.get(address)?;
+        let gone = stream.first.saturating_sub(number);
+        let taken = usize::try_from(number.saturating_sub(stream.first)).unwrap_or(usize::MAX);
+        Some((stream.packets.iter().skip(taken).cloned().collect(), gone))
     }
 }
 
@@ -205,7 +202,7 @@ mod tests {
         m=video 5004 RTP/AVP 96\r\na=rtpmap:96 H264/90000\r\na=fmtp:96 packetization-mode=1\r\n\
         a=control:streamid=0\r\na=sendonly\r\nm=audio 5006 RTP/AVP 0\r\na=control:streamid=1\r\n";
 
-    fn place() -> StreamAddress {
+    fn address() -> StreamAddress {
         (SocketAddr::from(([10, 0, 0, 1], 554)), "/a".to_owned())
     }
 
@@ -237,37 +234,37 @@ mod tests {
     fn stream_has_one_publisher_and_plays_after_record() {
         let published = PublishedStreams::default();
         let announced = || Announcement::parse(SDP.as_bytes(), "rtsp://h/a").expect("valid");
-        assert!(published.announce(&place(), announced()));
-        assert!(!published.announce(&place(), announced()));
-        assert!(published.announced(&place()).is_none());
-        published.record(&place());
-        assert!(published.announced(&place()).is_some());
+        assert!(published.announce(&address(), announced()));
+        assert!(!published.announce(&address(), announced()));
+        assert!(published.announced(&address()).is_none());
+        published.record(&address());
+        assert!(published.announced(&address()).is_some());
         for number in 1..STREAMS_MAX {
-            let place = (place().0, format!("/{number}"));
-            assert!(published.announce(&place, announced()), "{number}");
+            let address = (address().0, format!("/{number}"));
+            assert!(published.announce(&address, announced()), "{number}");
         }
-        assert!(!published.announce(&(place().0, "/more".to_owned()), announced()));
-        published.remove(&place());
-        assert!(published.next_number(&place()).is_none());
-        assert!(published.announce(&place(), announced()));
+        assert!(!published.announce(&(address().0, "/more".to_owned()), announced()));
+        published.remove(&address());
+        assert!(published.next_number(&address()).is_none());
+        assert!(published.announce(&address(), announced()));
     }
 
     #[test]
     fn kept_packets_are_bounded() {
         let published = PublishedStreams::default();
         let announced = Announcement::parse(SDP.as_bytes(), "rtsp://h/a").expect("valid");
-        published.announce(&place(), announced);
-        published.push(&place(), (0..3).map(packet));
-        let (packets, gone) = published.packets_from(&place(), 1).expect("there");
+        published.announce(&address(), announced);
+        published.push(&address(), (0..3).map(packet));
+        let (packets, gone) = published.packets_from(&address(), 1).expect("there");
         assert_eq!((packets.len(), gone), (2, 0));
-        published.push(&place(), (0..PACKETS_MAX).map(|_| packet(100)));
-        let (packets, gone) = published.packets_from(&place(), 1).expect("there");
+        published.push(&address(), (0..PACKETS_MAX).map(|_| packet(100)));
+        let (packets, gone) = published.packets_from(&address(), 1).expect("there");
         assert_eq!((packets.len(), gone), (PACKETS_MAX, 2));
-        published.push(&place(), (0..200).map(|_| packet(65_000)));
-        let (packets, _) = published.packets_from(&place(), 0).expect("there");
+        published.push(&address(), (0..200).map(|_| packet(65_000)));
+        let (packets, _) = published.packets_from(&address(), 0).expect("there");
         assert!(packets.iter().map(|one| one.bytes.len()).sum::<usize>() <= BYTES_MAX);
         assert_eq!(
-            published.next_number(&place()),
+            published.next_number(&address()),
             Some(3 + PACKETS_MAX as u64 + 200)
         );
     }

@@ -53,21 +53,21 @@ impl ServerSession {
         request: &Request,
     ) -> Option<Result<Option<Response>, u16>> {
         let target = Target::parse(&request.uri)?;
-        let place = (self.local?, target.path.to_owned());
+        let address = (self.local?, target.path.to_owned());
         if self.relay.is_some() {
             return Some(self.handle_relay_request(cx, request));
         }
         match request.method {
-            Method::Announce => Some(self.announce(request, place, target.base).map(Some)),
+            Method::Announce => Some(self.announce(request, address, target.base).map(Some)),
             Method::Record => Some(Err(455)),
             Method::Describe if self.rtsp_session.is_none() => {
-                let announced = self.shared.published.announced(&place)?;
+                let announced = self.shared.published.announced(&address)?;
                 Some(Ok(Some(self.describe_published(&announced, target.base))))
             }
             Method::Setup if self.rtsp_session.is_none() => {
-                let announced = self.shared.published.announced(&place)?;
-                let topic = self.shared.published.topic(&place)?;
-                self.relay = Some(self.new_participant(Role::Player, place, announced, topic));
+                let announced = self.shared.published.announced(&address)?;
+                let topic = self.shared.published.topic(&address)?;
+                self.relay = Some(self.new_participant(Role::Player, address, announced, topic));
                 let result = self.setup_published(cx, request);
                 if result.is_err() {
                     self.relay = None;
@@ -81,14 +81,14 @@ impl ServerSession {
     fn new_participant(
         &mut self,
         role: Role,
-        place: StreamAddress,
+        address: StreamAddress,
         announced: Announcement,
         topic: String,
     ) -> RelayParticipant {
         RelayParticipant {
             role,
             id: format!("{:016X}", self.rng.next_u64()),
-            address: place,
+            address,
             announced,
             carriers: Vec::new(),
             running: false,
@@ -100,7 +100,7 @@ impl ServerSession {
     fn announce(
         &mut self,
         request: &Request,
-        place: StreamAddress,
+        address: StreamAddress,
         base: &str,
     ) -> Result<Response, u16> {
         if self.rtsp_session.is_some() {
@@ -111,11 +111,11 @@ impl ServerSession {
             return Err(415);
         }
         let announced = Announcement::parse(&request.body, base).ok_or(400u16)?;
-        if !self.shared.published.announce(&place, announced.clone()) {
+        if !self.shared.published.announce(&address, announced.clone()) {
             return Err(403);
         }
-        let topic = self.shared.published.topic(&place).unwrap_or_default();
-        self.relay = Some(self.new_participant(Role::Publisher, place, announced, topic));
+        let topic = self.shared.published.topic(&address).unwrap_or_default();
+        self.relay = Some(self.new_participant(Role::Publisher, address, announced, topic));
         // Packets are relayed from now on, so they must be complete.
         self.decoder.keep_frames_whole();
         Ok(Response::new(200))
@@ -146,42 +146,42 @@ impl ServerSession {
         cx: &mut Context<'_>,
         request: &Request,
     ) -> Result<Option<Response>, u16> {
-        let Some(part) = &mut self.relay else {
+        let Some(relay) = &mut self.relay else {
             return Err(455);
         };
         if let Some(session) = request.headers.get("Session") {
             let named = SessionHeader::parse(session);
-            if named.is_none_or(|named| named.id != part.id) {
+            if named.is_none_or(|named| named.id != relay.id) {
                 return Err(454);
             }
         }
         let mut response = Response::new(200);
-        response.headers.push("Session", part.id.clone());
-        match (&request.method, part.role) {
+        response.headers.push("Session", relay.id.clone());
+        match (&request.method, relay.role) {
             (Method::Setup, _) => return self.setup_published(cx, request),
             (Method::Record, Role::Publisher) => {
                 // All announced tracks must be set up.
-                if part.running || part.carriers.len() < part.announced.urls.len() {
+                if relay.running || relay.carriers.len() < relay.announced.urls.len() {
                     return Err(455);
                 }
-                part.running = true;
-                self.shared.published.record(&part.address);
+                relay.running = true;
+                self.shared.published.record(&relay.address);
             }
             (Method::Play, Role::Player) => {
-                if part.running || part.carriers.is_empty() {
+                if relay.running || relay.carriers.is_empty() {
                     return Err(455);
                 }
-                let Some(next) = self.shared.published.next_number(&part.address) else {
+                let Some(next) = self.shared.published.next_number(&relay.address) else {
                     return Err(404);
                 };
-                part.next = next;
-                part.running = true;
+                relay.next = next;
+                relay.running = true;
                 let range = Range::Npt {
                     start: Some(NptStart::Now),
                     end: None,
                 };
                 response.headers.push("Range", range.to_string());
-                let topic = part.topic.clone();
+                let topic = relay.topic.clone();
                 self.after_answer.push(Output::Subscribe { topic });
             }
             (Method::Teardown, _) => self.leave_published(cx),
@@ -189,7 +189,7 @@ impl ServerSession {
             (Method::Options, _) => response.headers.push("Public", write_methods(&METHODS)),
             (Method::Describe, Role::Player) => {
                 let target = Target::parse(&request.uri).ok_or(400u16)?;
-                let announced = part.announced.clone();
+                let announced = relay.announced.clone();
                 return Ok(Some(self.describe_published(&announced, target.base)));
             }
             _ => return Err(455),
@@ -203,26 +203,26 @@ impl ServerSession {
         cx: &mut Context<'_>,
         request: &Request,
     ) -> Result<Option<Response>, u16> {
-        let Some(part) = &self.relay else {
+        let Some(relay) = &self.relay else {
             return Err(455);
         };
-        if part.running {
+        if relay.running {
             return Err(455);
         }
-        let media = match part.role {
+        let media = match relay.role {
             Role::Publisher => {
-                let mut urls = part.announced.urls.iter();
+                let mut urls = relay.announced.urls.iter();
                 urls.position(|own| url::same_stream(own, &request.uri))
             }
             Role::Player => Target::parse(&request.uri).and_then(|target| target.media),
         };
         let media = media
-            .filter(|&media| media < part.announced.urls.len())
+            .filter(|&media| media < relay.announced.urls.len())
             .ok_or(404u16)?;
-        if part.carriers.iter().any(|&(other, _)| other == media) {
+        if relay.carriers.iter().any(|&(other, _)| other == media) {
             return Err(455);
         }
-        let role = part.role;
+        let role = relay.role;
         let wanted = match role {
             Role::Publisher => Some("RECORD"),
             Role::Player => None,
@@ -242,8 +242,8 @@ impl ServerSession {
                 let channels = transport
                     .interleaved
                     .unwrap_or(Ports::new(first, first + 1));
-                if part.track_of_channel(channels.media).is_some()
-                    || part.track_of_channel(channels.control).is_some()
+                if relay.track_of_channel(channels.media).is_some()
+                    || relay.track_of_channel(channels.control).is_some()
                     || channels.media == channels.control
                 {
                     return Err(461);
@@ -319,15 +319,15 @@ impl ServerSession {
         role: Role,
     ) -> Response {
         let timeout = self.shared.config.session_timeout.as_secs();
-        let Some(part) = &mut self.relay else {
+        let Some(relay) = &mut self.relay else {
             return Response::new(455);
         };
-        part.carriers.push((media, carrier));
+        relay.carriers.push((media, carrier));
         if role == Role::Publisher {
             granted.mode = Some("RECORD".to_owned());
         }
         let session = SessionHeader {
-            id: part.id.clone(),
+            id: relay.id.clone(),
             timeout: Some(u32::try_from(timeout).unwrap_or(u32::MAX)),
         };
         let mut response = Response::new(200);
@@ -338,24 +338,24 @@ impl ServerSession {
 
     /// Returns whether media is accepted from this session.
     pub(super) fn accepts_media(&self) -> bool {
-        let part = self.relay.as_ref();
-        part.is_some_and(|part| part.role == Role::Publisher && part.running)
+        let relay = self.relay.as_ref();
+        relay.is_some_and(|relay| relay.role == Role::Publisher && relay.running)
     }
 
     /// Relays interleaved frames of the publisher.
     pub(super) fn relay_frames(&mut self, cx: &mut Context<'_>, frames: Vec<(u8, Vec<u8>)>) {
-        let Some(part) = self.relay.as_ref().filter(|_| self.accepts_media()) else {
+        let Some(relay) = self.relay.as_ref().filter(|_| self.accepts_media()) else {
             return;
         };
         let packets = frames.into_iter().filter_map(|(channel, bytes)| {
-            let (media, control) = part.track_of_channel(channel)?;
+            let (media, control) = relay.track_of_channel(channel)?;
             Some(Relayed {
                 media,
                 control,
                 bytes: bytes.into(),
             })
         });
-        self.shared.published.push(&part.address, packets);
+        self.shared.published.push(&relay.address, packets);
         self.notify_players(cx);
     }
 
@@ -367,24 +367,24 @@ impl ServerSession {
         port: Port,
         bytes: &[u8],
     ) {
-        let Some(part) = self.relay.as_ref().filter(|_| self.accepts_media()) else {
+        let Some(relay) = self.relay.as_ref().filter(|_| self.accepts_media()) else {
             return;
         };
-        if let Some(media) = part.track_of_ports(channel) {
+        if let Some(media) = relay.track_of_ports(channel) {
             let packet = Relayed {
                 media,
                 control: port == Port::Control,
                 bytes: bytes.into(),
             };
-            self.shared.published.push(&part.address, [packet]);
+            self.shared.published.push(&relay.address, [packet]);
             self.notify_players(cx);
         }
     }
 
     fn notify_players(&self, cx: &mut Context<'_>) {
-        if let Some(part) = &self.relay {
+        if let Some(relay) = &self.relay {
             cx.out.push_back(Output::Publish {
-                topic: part.topic.clone(),
+                topic: relay.topic.clone(),
                 message: "more".into(),
             });
         }
@@ -398,28 +398,31 @@ impl ServerSession {
         topic: &str,
         message: &str,
     ) -> bool {
-        let Some(part) = &mut self.relay else {
+        let Some(relay) = &mut self.relay else {
             return false;
         };
-        if part.role != Role::Player || part.topic != topic {
+        if relay.role != Role::Player || relay.topic != topic {
             return false;
         }
-        if !part.running {
+        if !relay.running {
             return true;
         }
         // Another client may publish the stream by now, with other packet numbers.
         let packets = match message {
             GONE => None,
-            _ => self.shared.published.packets_from(&part.address, part.next),
+            _ => self
+                .shared
+                .published
+                .packets_from(&relay.address, relay.next),
         };
         let Some((packets, gone)) = packets else {
             self.leave_published(cx);
             self.end(cx, Outcome::Completed);
             return true;
         };
-        part.next += gone + packets.len() as u64;
+        relay.next += gone + packets.len() as u64;
         for packet in packets {
-            let carrier = part
+            let carrier = relay
                 .carriers
                 .iter()
                 .find(|(media, _)| *media == packet.media);
@@ -467,18 +470,18 @@ impl ServerSession {
 
     /// Ends the participation in a published stream. Without its publisher, the stream ends.
     pub(super) fn leave_published(&mut self, cx: &mut Context<'_>) {
-        let Some(part) = self.relay.take() else {
+        let Some(relay) = self.relay.take() else {
             return;
         };
-        for (_, carrier) in &part.carriers {
+        for (_, carrier) in &relay.carriers {
             if let RelayCarrier::Udp(channel) = carrier {
                 cx.out.push_back(Output::Close { channel: *channel });
             }
         }
-        if part.role == Role::Publisher {
-            self.shared.published.remove(&part.address);
+        if relay.role == Role::Publisher {
+            self.shared.published.remove(&relay.address);
             cx.out.push_back(Output::Publish {
-                topic: part.topic,
+                topic: relay.topic,
                 message: GONE.into(),
             });
         }

@@ -16,7 +16,6 @@ use crate::reference::{
 use crate::session::{Record, Session};
 use mediagen::frame_rate::FrameRate;
 
-/// The reference server.
 pub(crate) static SERVER: ReferenceServer = ReferenceServer {
     title: "reference server",
     about: "RTSP, with H.264 and optional audio over UDP and TCP",

@@ -38,19 +38,19 @@ impl<'a> Target<'a> {
     /// Parses a URL. A last segment that looks like that of a track belongs to a track, which need
     /// not exist.
     pub(super) fn parse(url: &'a str) -> Option<Target<'a>> {
-        let host = url.find("://").map(|place| place + 3)?;
+        let host = url.find("://").map(|offset| offset + 3)?;
         let url = url.split('?').next().unwrap_or(url);
         let start = url[host.min(url.len())..]
             .find('/')
-            .map(|place| host + place);
+            .map(|offset| host + offset);
         let mut base = url.trim_end_matches('/');
         let mut media = None;
-        if let Some(place) = base.rfind("/track")
-            && start.is_some_and(|start| place >= start)
-            && let Ok(number) = base[place + 6..].parse::<usize>()
+        if let Some(offset) = base.rfind("/track")
+            && start.is_some_and(|start| offset >= start)
+            && let Ok(number) = base[offset + 6..].parse::<usize>()
         {
             media = Some(number.wrapping_sub(1));
-            base = base[..place].trim_end_matches('/');
+            base = base[..offset].trim_end_matches('/');
         }
         let path = match start {
             Some(start) if start < base.len() => &base[start..],
@@ -156,7 +156,7 @@ impl ServerSession {
         };
         let named = SessionHeader::parse(header).ok_or(454u16)?;
         match &self.rtsp_session {
-            Some(conversation) if conversation.id == named.id => Ok(true),
+            Some(rtsp_session) if rtsp_session.id == named.id => Ok(true),
             _ => Err(454),
         }
     }
@@ -164,7 +164,7 @@ impl ServerSession {
     /// Returns the session that a request must name.
     pub(super) fn rtsp_session(&mut self, request: &Request) -> Result<&mut RtspSession, u16> {
         match (self.names_session(request)?, &mut self.rtsp_session) {
-            (true, Some(conversation)) => Ok(conversation),
+            (true, Some(rtsp_session)) => Ok(rtsp_session),
             // Without a setup, the order is wrong. After one, the session must be named.
             (_, None) => Err(455),
             (false, Some(_)) => Err(454),
@@ -204,13 +204,13 @@ impl ServerSession {
     /// Returns the indexes of the session's streams that a request is about.
     pub(super) fn selected_streams(&mut self, request: &Request) -> Result<Vec<usize>, u16> {
         let target = self.target(request)?;
-        let conversation = self.rtsp_session(request)?;
-        if conversation.path != target.path {
+        let rtsp_session = self.rtsp_session(request)?;
+        if rtsp_session.path != target.path {
             return Err(404);
         }
-        let selected: Vec<usize> = (0..conversation.streams.len())
+        let selected: Vec<usize> = (0..rtsp_session.streams.len())
             .filter(|&index| {
-                let media = conversation.streams[index].media;
+                let media = rtsp_session.streams[index].media;
                 target.media.is_none_or(|wanted| wanted == media)
             })
             .collect();
@@ -227,21 +227,21 @@ impl ServerSession {
             return Err(451);
         }
         let mut response = Response::new(200);
-        if let Some(conversation) = self.rtsp_session.as_ref().filter(|_| named) {
-            response.headers.push("Session", conversation.id.clone());
+        if let Some(rtsp_session) = self.rtsp_session.as_ref().filter(|_| named) {
+            response.headers.push("Session", rtsp_session.id.clone());
         }
         Ok(response)
     }
 
     fn teardown(&mut self, cx: &mut Context<'_>, request: &Request) -> Result<Response, u16> {
         let mut selected = self.selected_streams(request)?;
-        let conversation = self.rtsp_session(request)?;
-        let id = conversation.id.clone();
+        let rtsp_session = self.rtsp_session(request)?;
+        let id = rtsp_session.id.clone();
         selected.reverse();
         for index in selected {
-            conversation.streams.remove(index).finish(cx, &id);
+            rtsp_session.streams.remove(index).finish(cx, &id);
         }
-        if conversation.streams.is_empty() {
+        if rtsp_session.streams.is_empty() {
             self.end_rtsp_session(cx);
             self.played = false;
         }

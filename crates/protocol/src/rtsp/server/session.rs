@@ -138,18 +138,20 @@ impl ServerSession {
     }
 
     fn bytes(&mut self, cx: &mut Context<'_>, bytes: &[u8]) {
-        let mut asked = Vec::new();
+        let mut messages = Vec::new();
         let mut frames = Vec::new();
-        let takes_in = self.accepts_media();
-        let mut lives = false;
+        let accepts_media = self.accepts_media();
+        let mut is_alive = false;
         let result = self.decoder.feed(bytes, |item| {
-            lives |= !matches!(item, Item::Garbage { .. });
+            is_alive |= !matches!(item, Item::Garbage { .. });
             match item {
-                Item::Request(request) => asked.push(QueuedMessage::Request(request)),
-                Item::Malformed(malformed) => asked.push(QueuedMessage::Malformed(malformed.cseq)),
+                Item::Request(request) => messages.push(QueuedMessage::Request(request)),
+                Item::Malformed(malformed) => {
+                    messages.push(QueuedMessage::Malformed(malformed.cseq))
+                }
                 Item::Frame {
                     channel, payload, ..
-                } if takes_in => frames.push((channel, payload.to_vec())),
+                } if accepts_media => frames.push((channel, payload.to_vec())),
                 // Reports of the client, and answers to nothing, only show that the client is
                 // alive.
                 Item::Frame { .. } | Item::Response(_) | Item::Garbage { .. } => {}
@@ -157,13 +159,13 @@ impl ServerSession {
         });
         // Single bytes do not show that the client is alive. Otherwise, a client that sends one
         // byte now and then, and never a complete request, would hold a connection forever.
-        if lives {
+        if is_alive {
             self.last_heard = cx.now;
         }
         if !frames.is_empty() {
             self.relay_frames(cx, frames);
         }
-        self.queue.extend(asked);
+        self.queue.extend(messages);
         self.answer_queued(cx);
         if let Err(overflow) = result
             && !self.ended
@@ -306,7 +308,7 @@ impl ServerSession {
 
     fn streams(&mut self) -> &mut [Stream] {
         match &mut self.rtsp_session {
-            Some(conversation) => &mut conversation.streams,
+            Some(rtsp_session) => &mut rtsp_session.streams,
             None => &mut [],
         }
     }
@@ -334,8 +336,8 @@ impl ServerSession {
         }
         stream.playing = PlayState::Ended;
         stream.report_at = None;
-        if let Some(part) = &stream.group {
-            part.ended(cx);
+        if let Some(participant) = &stream.group {
+            participant.ended(cx);
         }
         if cx
             .flows
@@ -353,16 +355,20 @@ impl ServerSession {
     /// session must take over sending.
     fn on_group_message(&mut self, cx: &mut Context<'_>, topic: &str, message: &str) {
         for stream in self.streams() {
-            let Some(part) = stream.group.as_ref().filter(|part| part.topic() == topic) else {
+            let Some(participant) = stream
+                .group
+                .as_ref()
+                .filter(|participant| participant.topic() == topic)
+            else {
                 continue;
             };
             if stream.playing != PlayState::Sending {
                 continue;
             }
-            if message == group_streams::ENDED && part.has_ended() {
+            if message == group_streams::ENDED && participant.has_ended() {
                 stream.playing = PlayState::Ended;
                 stream.report_at = None;
-            } else if part.take_over() {
+            } else if participant.take_over() {
                 let (channel, _) = stream.carrier.path();
                 stream.report_at = Some(cx.now + REPORT_INTERVAL);
                 cx.out.push_back(Output::StartFlow {
@@ -431,9 +437,9 @@ impl ServerSession {
     /// Ends all streams.
     pub(super) fn end_rtsp_session(&mut self, cx: &mut Context<'_>) {
         self.leave_published(cx);
-        if let Some(conversation) = self.rtsp_session.take() {
-            for stream in conversation.streams {
-                stream.finish(cx, &conversation.id);
+        if let Some(rtsp_session) = self.rtsp_session.take() {
+            for stream in rtsp_session.streams {
+                stream.finish(cx, &rtsp_session.id);
             }
         }
         self.cut_at = None;
@@ -564,7 +570,7 @@ impl Session for ServerSession {
         let reports = self
             .rtsp_session
             .iter()
-            .flat_map(|conversation| &conversation.streams)
+            .flat_map(|rtsp_session| &rtsp_session.streams)
             .filter_map(|stream| stream.report_at);
         reports
             .chain(self.cut_at)

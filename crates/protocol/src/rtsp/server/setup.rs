@@ -23,11 +23,11 @@ impl ServerSession {
     ) -> Result<Option<Response>, u16> {
         let target = self.target(request)?;
         let named = self.names_session(request)?;
-        if let Some(conversation) = &self.rtsp_session {
+        if let Some(rtsp_session) = &self.rtsp_session {
             if !named {
                 return Err(454);
             }
-            if conversation.path != target.path {
+            if rtsp_session.path != target.path {
                 return Err(455);
             }
         }
@@ -36,14 +36,14 @@ impl ServerSession {
             None if self.shared.clips.len() == 1 => 0,
             None => return Err(459),
         };
-        let old = self.rtsp_session.as_mut().and_then(|conversation| {
-            let mut streams = conversation.streams.iter();
+        let old = self.rtsp_session.as_mut().and_then(|rtsp_session| {
+            let mut streams = rtsp_session.streams.iter();
             streams.position(|stream| stream.media == media)
         });
         let all = self
             .rtsp_session
             .iter()
-            .flat_map(|conversation| &conversation.streams);
+            .flat_map(|rtsp_session| &rtsp_session.streams);
         if all
             .clone()
             .any(|stream| stream.media == media && stream.playing != PlayState::Stopped)
@@ -66,10 +66,10 @@ impl ServerSession {
         let (path, url) = (target.path.to_owned(), target.control_url(media));
         // Set up again: the same track with another transport.
         if let Some(old) = old
-            && let Some(conversation) = &mut self.rtsp_session
+            && let Some(rtsp_session) = &mut self.rtsp_session
         {
-            let stream = conversation.streams.remove(old);
-            stream.finish(cx, &conversation.id);
+            let stream = rtsp_session.streams.remove(old);
+            stream.finish(cx, &rtsp_session.id);
         }
         match transport.lower {
             LowerTransport::Tcp => {
@@ -118,8 +118,8 @@ impl ServerSession {
                             sink: None,
                             shared: true,
                         };
-                        let elsewhere = self.requested_destination(&transport).ok_or(461u16)?;
-                        (DatagramDestination::Client(ports, elsewhere), open)
+                        let destination = self.requested_destination(&transport).ok_or(461u16)?;
+                        (DatagramDestination::Client(ports, destination), open)
                     }
                     (None, None) => return Err(461),
                 };
@@ -173,17 +173,17 @@ impl ServerSession {
     /// Returns the media address that a client requests instead of the request's own: `Some(None)`
     /// if it requests none, `None` if the address is not allowed.
     fn requested_destination(&self, transport: &Transport) -> Option<Option<IpAddr>> {
-        let Some(wanted) = &transport.destination else {
+        let Some(requested) = &transport.destination else {
             return Some(None);
         };
-        let wanted: IpAddr = wanted.parse().ok()?;
-        let own = self.remote.is_some_and(|remote| remote.ip() == wanted);
+        let requested: IpAddr = requested.parse().ok()?;
+        let own = self.remote.is_some_and(|remote| remote.ip() == requested);
         let config = &self.shared.config;
         // Media is sent from the address that received the request, so the IP versions must match.
         let same_ip = self
             .local
-            .is_some_and(|local| local.is_ipv4() == wanted.is_ipv4());
-        (own || (same_ip && config.destinations.contains(&wanted))).then_some(Some(wanted))
+            .is_some_and(|local| local.is_ipv4() == requested.is_ipv4());
+        (own || (same_ip && config.destinations.contains(&requested))).then_some(Some(requested))
     }
 
     /// Completes a SETUP after its pair of ports was opened or failed to open.
@@ -202,13 +202,13 @@ impl ServerSession {
                 return self.respond(cx, &setup.request, response);
             }
         };
-        let (client, elsewhere) = match setup.data.to {
-            DatagramDestination::Client(ports, elsewhere) => (ports, elsewhere),
+        let (client, destination) = match setup.data.to {
+            DatagramDestination::Client(ports, destination) => (ports, destination),
             DatagramDestination::Group => return self.finish_group_setup(cx, setup, local),
         };
         let request = setup.request;
-        let at = |port| match elsewhere.filter(|&elsewhere| elsewhere != remote.ip()) {
-            Some(elsewhere) => SocketAddr::new(elsewhere, port),
+        let at = |port| match destination.filter(|&destination| destination != remote.ip()) {
+            Some(destination) => SocketAddr::new(destination, port),
             None => with_port(remote, port),
         };
         cx.out.push_back(Output::Peer {
@@ -220,7 +220,7 @@ impl ServerSession {
         transport.server_port = Some(Ports::new(local.port(), local.port().wrapping_add(1)));
         let source = self.local.map_or(local.ip(), |local| local.ip());
         transport.source = Some(source.to_string());
-        transport.destination = elsewhere.map(|elsewhere| elsewhere.to_string());
+        transport.destination = destination.map(|destination| destination.to_string());
         let carrier = Carrier::Udp(setup.channel);
         let response = self.set_up(
             cx,
@@ -242,12 +242,12 @@ impl ServerSession {
     ) {
         let shared = self.shared.clone();
         let listening = self.local.unwrap_or(local);
-        let place = shared.config.multicast.and_then(|multicast| {
+        let destination = shared.config.multicast.and_then(|multicast| {
             shared
                 .group_streams
                 .destination(&multicast, listening, &setup.data.path, setup.media)
         });
-        let Some(place) = place else {
+        let Some(destination) = destination else {
             self.note(cx, "no_groups", "all multicast groups in use".to_owned());
             cx.out.push_back(Output::Close {
                 channel: setup.channel,
@@ -257,14 +257,14 @@ impl ServerSession {
         };
         cx.out.push_back(Output::Peer {
             channel: setup.channel,
-            media: SocketAddr::new(place.group, place.ports.media),
-            control: SocketAddr::new(place.group, place.ports.control),
+            media: SocketAddr::new(destination.group, destination.ports.media),
+            control: SocketAddr::new(destination.group, destination.ports.control),
         });
         let mut transport = Transport::multicast();
-        transport.destination = Some(place.group.to_string());
-        transport.port = Some(place.ports);
-        transport.ttl = Some(place.ttl);
-        if is_source_specific(place.group) {
+        transport.destination = Some(destination.group.to_string());
+        transport.port = Some(destination.ports);
+        transport.ttl = Some(destination.ttl);
+        if is_source_specific(destination.group) {
             transport.source = Some(local.ip().to_string());
         }
         let carrier = Carrier::Group(setup.channel);
@@ -291,7 +291,7 @@ impl ServerSession {
     ) -> Response {
         let shared = self.shared.clone();
         let config = &shared.config;
-        let cast = match (carrier, self.local) {
+        let participant = match (carrier, self.local) {
             (Carrier::Group(_), Some(local)) => Some(Participant::new(
                 shared.clone(),
                 local,
@@ -301,35 +301,35 @@ impl ServerSession {
             )),
             _ => None,
         };
-        let there = cast.as_ref().and_then(Participant::join);
+        let there = participant.as_ref().and_then(Participant::join);
         let flow = match there {
             Some(flow) => flow,
             None => {
                 let flow = self.new_flow(media);
                 let flow = cx.flows.insert(flow);
-                if let Some(part) = &cast {
-                    part.register_flow(flow);
+                if let Some(participant) = &participant {
+                    participant.register_flow(flow);
                 }
                 flow
             }
         };
-        if let Some(part) = &cast {
-            let topic = part.topic().to_owned();
+        if let Some(participant) = &participant {
+            let topic = participant.topic().to_owned();
             cx.out.push_back(Output::Subscribe { topic });
         }
         let ssrc = cx.flows.access_as(flow, |flow: &mut RtpFlow| flow.ssrc());
         let id = self.rng.next_u64();
-        let conversation = self.rtsp_session.get_or_insert_with(|| RtspSession {
+        let rtsp_session = self.rtsp_session.get_or_insert_with(|| RtspSession {
             id: format!("{id:016X}"),
             path,
             streams: Vec::new(),
         });
-        conversation.streams.push(Stream {
+        rtsp_session.streams.push(Stream {
             media,
             url,
             flow,
             carrier,
-            group: cast,
+            group: participant,
             playing: PlayState::Stopped,
             until: None,
             report_at: None,
@@ -337,7 +337,7 @@ impl ServerSession {
         });
         transport.ssrc = Some(ssrc);
         let session = SessionHeader {
-            id: conversation.id.clone(),
+            id: rtsp_session.id.clone(),
             timeout: Some(u32::try_from(config.session_timeout.as_secs()).unwrap_or(u32::MAX)),
         };
         let mut response = Response::new(200);

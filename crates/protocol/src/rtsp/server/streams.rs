@@ -93,7 +93,7 @@ impl Stream {
     /// Ends the stream: reports what was sent, and releases its channel and flow.
     pub(super) fn finish(self, cx: &mut Context<'_>, session: &str) {
         let last = match &self.group {
-            Some(part) => part.leave(cx, self.flow),
+            Some(participant) => participant.leave(cx, self.flow),
             None => {
                 if self.playing == PlayState::Sending {
                     cx.out.push_back(Output::StopFlow { flow: self.flow });

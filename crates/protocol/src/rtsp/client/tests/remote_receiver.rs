@@ -143,9 +143,9 @@ fn elsewhere() -> (ClientBench, ChannelId) {
     (bench, channel)
 }
 
-fn says(bench: &mut ClientBench, channel: ChannelId, said: &ReceiverMessage) {
+fn says(bench: &mut ClientBench, channel: ChannelId, message: &ReceiverMessage) {
     let at = bench.now;
-    let bytes = to_line(said);
+    let bytes = to_line(message);
     bench.input(Input::Bytes {
         channel,
         bytes: &bytes,
@@ -154,7 +154,6 @@ fn says(bench: &mut ClientBench, channel: ChannelId, said: &ReceiverMessage) {
     });
 }
 
-/// Returns the next request to the receiver.
 fn next_receiver_request(bench: &mut ClientBench, link: ChannelId) -> ClientMessage {
     match bench.next() {
         Output::Send { channel, bytes, .. } if channel == link => {

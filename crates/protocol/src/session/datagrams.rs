@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn transmit_stays_within_kernel_limits() {
-        for (length, most) in [(10, 64), (1400, 46)] {
+        for (length, count) in [(10, 64), (1400, 46)] {
             let (mut outbox, mut out) = (Outbox::default(), VecDeque::new());
             for _ in 0..200 {
                 outbox.add(&mut out, ChannelId(0), None, |bytes| {
@@ -234,7 +234,7 @@ mod tests {
                 });
             }
             let found = lengths(&out);
-            assert_eq!(found[0], (0, length, length * most));
+            assert_eq!(found[0], (0, length, length * count));
             assert_eq!(found.iter().map(|f| f.2).sum::<usize>(), 200 * length);
         }
     }

@@ -180,5 +180,5 @@ pub trait Exchange: fmt::Debug {
     }
 
     /// Records the final counts. Called once.
-    fn ended(&mut self, how: &ExchangeEnd, recorder: &mut Recorder);
+    fn ended(&mut self, reason: &ExchangeEnd, recorder: &mut Recorder);
 }

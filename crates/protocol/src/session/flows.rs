@@ -144,8 +144,8 @@ impl Handover {
 ///
 /// A lent flow may send at any moment, except while it is accessed and after it was taken back.
 pub trait LentFlow {
-    /// Calls `reach` once with the flow. The flow sends nothing during the call.
-    fn access(&mut self, reach: &mut dyn FnMut(&mut dyn Flow));
+    /// Calls `f` once with the flow. The flow sends nothing during the call.
+    fn access(&mut self, f: &mut dyn FnMut(&mut dyn Flow));
 
     /// Returns the flow. Its counts are then final.
     fn take_back(self: Box<Self>) -> Box<dyn Flow>;
@@ -158,7 +158,7 @@ pub struct Flows(Slab<Slot>);
 /// Panic message for a session that asks for a flow with the wrong type.
 const OTHER_TYPE: &str = "a session asks for its flow with another type than it made";
 
-/// Reason why no caller sees [`Slot::Between`]: nothing else runs within the call.
+/// Reason why no caller sees [`Slot::Moving`]: nothing else runs within the call.
 const MOVING: &str = "a flow is in transit only within one call";
 
 enum Slot {
@@ -184,32 +184,32 @@ impl Flows {
         FlowId(self.0.insert(Slot::Held(Box::new(flow))))
     }
 
-    /// Calls `reach` with a sender of type `F` and returns the result; see [`Flows::access`].
+    /// Calls `f` with a sender of type `F` and returns the result; see [`Flows::access`].
     ///
     /// # Panics
     /// If the sender was removed or has another type. Only the session that made it may call this.
-    pub fn access_as<F: Flow, R>(&mut self, id: FlowId, reach: impl FnOnce(&mut F) -> R) -> R {
+    pub fn access_as<F: Flow, R>(&mut self, id: FlowId, f: impl FnOnce(&mut F) -> R) -> R {
         self.access(id, |flow| {
             let flow: &mut dyn Any = flow;
-            reach(flow.downcast_mut().expect(OTHER_TYPE))
+            f(flow.downcast_mut().expect(OTHER_TYPE))
         })
     }
 
-    /// Calls `reach` with a sender and returns the result.
+    /// Calls `f` with a sender and returns the result.
     ///
-    /// A lent flow and this call block each other, so `reach` must be short.
+    /// A lent flow and this call block each other, so `f` must be short.
     ///
     /// # Panics
     /// If the sender was removed. Only the session that made it may call this.
-    pub fn access<R>(&mut self, id: FlowId, reach: impl FnOnce(&mut dyn Flow) -> R) -> R {
+    pub fn access<R>(&mut self, id: FlowId, f: impl FnOnce(&mut dyn Flow) -> R) -> R {
         match &mut self.0[id.0] {
-            Slot::Held(flow) => reach(&mut **flow),
+            Slot::Held(flow) => f(&mut **flow),
             Slot::Lent(lender) => {
-                let mut reach = Some(reach);
+                let mut f = Some(f);
                 let mut result = None;
                 lender.access(&mut |flow| {
-                    if let Some(reach) = reach.take() {
-                        result = Some(reach(flow));
+                    if let Some(f) = f.take() {
+                        result = Some(f(flow));
                     }
                 });
                 result.expect("a lender calls what it is given")
@@ -255,14 +255,14 @@ impl Flows {
         id: FlowId,
         lend: impl FnOnce(Box<dyn Flow>) -> Box<dyn LentFlow>,
     ) -> bool {
-        let place = &mut self.0[id.0];
-        match std::mem::replace(place, Slot::Moving) {
+        let slot = &mut self.0[id.0];
+        match std::mem::replace(slot, Slot::Moving) {
             Slot::Held(flow) => {
-                *place = Slot::Lent(lend(flow));
+                *slot = Slot::Lent(lend(flow));
                 true
             }
             lent => {
-                *place = lent;
+                *slot = lent;
                 false
             }
         }
@@ -270,10 +270,10 @@ impl Flows {
 
     /// Takes a lent sender back. Does nothing if it is not lent or was removed.
     pub fn take_back(&mut self, id: FlowId) {
-        let Some(place) = self.0.get_mut(id.0) else {
+        let Some(slot) = self.0.get_mut(id.0) else {
             return;
         };
-        *place = match std::mem::replace(place, Slot::Moving) {
+        *slot = match std::mem::replace(slot, Slot::Moving) {
             Slot::Lent(lender) => Slot::Held(lender.take_back()),
             home => home,
         };
@@ -311,8 +311,8 @@ mod tests {
     struct TestPacer(LentCell);
 
     impl LentFlow for TestPacer {
-        fn access(&mut self, reach: &mut dyn FnMut(&mut dyn Flow)) {
-            reach(&mut **self.0.borrow_mut().as_mut().expect("it is here"));
+        fn access(&mut self, f: &mut dyn FnMut(&mut dyn Flow)) {
+            f(&mut **self.0.borrow_mut().as_mut().expect("it is here"));
         }
 
         fn take_back(self: Box<Self>) -> Box<dyn Flow> {

@@ -107,17 +107,17 @@ impl Schedule {
 
     /// Removes a connection.
     pub fn remove(&mut self, number: u32) {
-        let Some(place) = self.positions.get_mut(number as usize) else {
+        let Some(position) = self.positions.get_mut(number as usize) else {
             return;
         };
         match self.pace {
             Pace::RoundThenSleep(_) | Pace::RoundEvery(_) => {
-                let at = std::mem::replace(place, NOT_IN_ORDER);
+                let at = std::mem::replace(position, NOT_IN_ORDER);
                 if at != NOT_IN_ORDER {
                     self.remove_at(at as usize);
                 }
             }
-            Pace::Rate(_) => *place = place.wrapping_add(1),
+            Pace::Rate(_) => *position = position.wrapping_add(1),
             Pace::OnAnswer => {}
         }
     }
@@ -160,11 +160,11 @@ impl Schedule {
     fn plan(&mut self, at: Time, number: u32) {
         let serial = self.positions[number as usize];
         // Nearly always the end, because all connections have one interval.
-        let place = match self.queue.back() {
+        let position = match self.queue.back() {
             Some((last, ..)) if *last > at => self.queue.partition_point(|(due, ..)| *due <= at),
             _ => self.queue.len(),
         };
-        self.queue.insert(place, (at, number, serial));
+        self.queue.insert(position, (at, number, serial));
     }
 
     /// Returns `true` if messages are sent in rounds.

@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn media_mark_checks_the_first_two_bytes() {
+    fn media_filter_checks_the_first_two_bytes() {
         let rtp = MediaFilter {
             first_byte: [128, 191],
             excluded_second_byte: Some([192, 223]),

@@ -199,7 +199,7 @@ pub struct ResponseDecoder {
     skipped_bytes: usize,
     /// Bytes of chunk framing in excess of a quarter of the chunks' bytes.
     excess_framing: usize,
-    /// Bytes of chunks that have not yet been deducted from `framing`.
+    /// Bytes of chunks that have not yet been deducted from `excess_framing`.
     undeducted_bytes: usize,
     failed: Option<ResponseError>,
 }
@@ -310,11 +310,11 @@ impl ResponseDecoder {
     }
 
     /// Buffers bytes up to a line end, and returns whether the line is complete. Returns `None` if
-    /// more than `most` bytes would be buffered.
-    fn buffer_line(&mut self, rest: &[u8], at: &mut usize, most: usize) -> Option<bool> {
+    /// more than `max` bytes would be buffered.
+    fn buffer_line(&mut self, rest: &[u8], at: &mut usize, max: usize) -> Option<bool> {
         let end = steps::find(rest, b'\n');
         let taken = end.map_or(rest.len(), |end| end + 1);
-        let room = most.saturating_sub(self.buffer.len());
+        let room = max.saturating_sub(self.buffer.len());
         self.buffer.extend_from_slice(&rest[..taken.min(room)]);
         *at += taken;
         (taken <= room).then_some(end.is_some())
@@ -424,19 +424,19 @@ impl ResponseDecoder {
     }
 }
 
-/// Offset of the last line of `gathered`, whose first `before` bytes contain at most its beginning.
-fn line_start(gathered: &[u8], before: usize) -> usize {
-    let before = &gathered[..before];
+/// Offset of the last line of `buffer`, whose first `before` bytes contain at most its beginning.
+fn line_start(buffer: &[u8], before: usize) -> usize {
+    let before = &buffer[..before];
     let start = before.iter().rposition(|&byte| byte == b'\n');
     let start = start.map_or(0, |end| end + 1);
     steps::count_bytes(before.len() - start);
     start
 }
 
-/// Takes at most `most` bytes of body from the front of `rest`.
+/// Takes at most `max` bytes of body from the front of `rest`.
 #[inline]
-fn body<'a>(rest: &'a [u8], most: u64, at: &mut usize) -> Option<(ResponseItem<'a>, u64)> {
-    let taken = usize::try_from(most).unwrap_or(usize::MAX).min(rest.len());
+fn body<'a>(rest: &'a [u8], max: u64, at: &mut usize) -> Option<(ResponseItem<'a>, u64)> {
+    let taken = usize::try_from(max).unwrap_or(usize::MAX).min(rest.len());
     if taken == 0 {
         return None;
     }
@@ -479,7 +479,7 @@ fn framing(head: &Head) -> Result<State, ResponseError> {
 fn content_length(headers: &Headers) -> Result<Option<u64>, ResponseError> {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let mut length = None;
-    for (place, text) in headers.list("Content-Length").enumerate() {
+    for (index, text) in headers.list("Content-Length").enumerate() {
         let wrong = ResponseError::Length(FieldText::new(text));
         // Servers of live streams that print an unknown length send -1. Browsers and players then
         // read until the connection ends.
@@ -488,7 +488,7 @@ fn content_length(headers: &Headers) -> Result<Option<u64>, ResponseError> {
             _ if is_number(text) => Some(text.parse::<u64>().map_err(|_| wrong)?),
             _ => return Err(wrong),
         };
-        if place > 0 && own != length {
+        if index > 0 && own != length {
             return Err(wrong);
         }
         length = own;

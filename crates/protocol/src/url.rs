@@ -142,11 +142,11 @@ impl UrlParts<'_> {
         let (authority, target) = split_authority(rest);
         // A fragment is not sent to the server.
         let target = target.split_once('#').map_or(target, |(target, _)| target);
-        let (user_info, place) = match authority.rsplit_once('@') {
-            Some((user_info, place)) => (Some(user_info), place),
+        let (user_info, host_and_port) = match authority.rsplit_once('@') {
+            Some((user_info, host_and_port)) => (Some(user_info), host_and_port),
             None => (None, authority),
         };
-        let (host, zone, authority, port) = match place.strip_prefix('[') {
+        let (host, zone, authority, port) = match host_and_port.strip_prefix('[') {
             Some(bracketed) => {
                 let (host, port) = bracketed
                     .split_once(']')
@@ -162,8 +162,8 @@ impl UrlParts<'_> {
                 (host, zone, sent, port.strip_prefix(':').unwrap_or(""))
             }
             None => {
-                let (host, port) = place.split_once(':').unwrap_or((place, ""));
-                (host.to_owned(), None, place.to_owned(), port)
+                let (host, port) = host_and_port.split_once(':').unwrap_or((host_and_port, ""));
+                (host.to_owned(), None, host_and_port.to_owned(), port)
             }
         };
         if host.is_empty() {

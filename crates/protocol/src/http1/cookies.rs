@@ -42,16 +42,16 @@ impl Cookies {
             let Some((cookie, keep)) = parse(url, text) else {
                 continue;
             };
-            let place = self.0.iter().position(|own| {
+            let position = self.0.iter().position(|own| {
                 (&own.name, &own.domain, &own.path) == (&cookie.name, &cookie.domain, &cookie.path)
             });
-            match place {
-                Some(place) if keep => {
-                    changed |= self.0[place] != cookie;
-                    self.0[place] = cookie;
+            match position {
+                Some(position) if keep => {
+                    changed |= self.0[position] != cookie;
+                    self.0[position] = cookie;
                 }
-                Some(place) => {
-                    self.0.remove(place);
+                Some(position) => {
+                    self.0.remove(position);
                     changed = true;
                 }
                 None if keep && self.0.len() < COOKIES_MAX => {
@@ -87,8 +87,8 @@ impl Cookies {
 
 impl fmt::Display for Cookies {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, cookie) in self.0.iter().enumerate() {
-            let comma = if place > 0 { ", " } else { "" };
+        for (index, cookie) in self.0.iter().enumerate() {
+            let comma = if index > 0 { ", " } else { "" };
             write!(out, "{comma}`{}`", cookie.name)?;
         }
         Ok(())

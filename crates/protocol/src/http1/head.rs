@@ -82,11 +82,11 @@ impl Headers {
         Headers(Vec::new())
     }
 
-    /// Parses at most `most` fields. Empty lines are skipped.
+    /// Parses at most `fields_max` fields. Empty lines are skipped.
     pub(crate) fn parse<'a>(
         lines: impl Iterator<Item = &'a [u8]>,
         rules: FieldRules,
-        bytes_max: usize,
+        fields_max: usize,
     ) -> Result<Headers, FieldError> {
         let strict = rules == FieldRules::Strict;
         let mut fields: Vec<(String, String)> = Vec::new();
@@ -106,7 +106,7 @@ impl Headers {
                 false => (name.trim(), value.trim()),
             });
             match field.filter(|(name, _)| !strict || is_token(name)) {
-                Some(_) if fields.len() >= bytes_max => return Err(FieldError::TooMany),
+                Some(_) if fields.len() >= fields_max => return Err(FieldError::TooMany),
                 Some((name, value)) => fields.push((name.to_owned(), value.to_owned())),
                 None if strict => return Err(FieldError::Malformed),
                 None => {}
@@ -325,15 +325,15 @@ pub(crate) struct TooLong;
 pub(crate) struct HeadReader {
     head: Vec<u8>,
     /// Maximum length of the head in bytes, with the empty line at its end.
-    most: usize,
+    bytes_max: usize,
 }
 
 impl HeadReader {
-    /// Creates a reader with a maximum of `most` bytes.
-    pub(crate) const fn new(most: usize) -> HeadReader {
+    /// Creates a reader with a maximum of `bytes_max` bytes.
+    pub(crate) const fn new(bytes_max: usize) -> HeadReader {
         HeadReader {
             head: Vec::new(),
-            most,
+            bytes_max,
         }
     }
 
@@ -344,7 +344,7 @@ impl HeadReader {
         let before = self.head.len();
         // The end may begin in the bytes received before.
         let from = before.saturating_sub(END.len() - 1);
-        let room = self.most - before;
+        let room = self.bytes_max - before;
         self.head.extend_from_slice(&bytes[..bytes.len().min(room)]);
         steps::count_bytes(self.head.len() - from);
         let end = self.head[from..]
@@ -358,7 +358,7 @@ impl HeadReader {
                 head.truncate(from + end);
                 Ok(Some(head))
             }
-            None if self.head.len() == self.most => Err(TooLong),
+            None if self.head.len() == self.bytes_max => Err(TooLong),
             None => {
                 *bytes = &[];
                 Ok(None)
@@ -408,8 +408,8 @@ mod tests {
         assert_eq!(headers.get("Content-Base"), Some("/é"));
     }
 
-    fn fields(text: &str, rules: FieldRules, most: usize) -> Result<String, FieldError> {
-        let headers = Headers::parse(lines(text.as_bytes()), rules, most)?;
+    fn fields(text: &str, rules: FieldRules, fields_max: usize) -> Result<String, FieldError> {
+        let headers = Headers::parse(lines(text.as_bytes()), rules, fields_max)?;
         let all = headers
             .iter()
             .map(|(name, value)| format!("{name}={value}"));

@@ -92,8 +92,8 @@ impl Url {
     /// Returns `true` if both URLs mean the same resource of the same server, whatever the
     /// credentials.
     pub fn is_same_resource(&self, other: &Url) -> bool {
-        let place = |url: &Url| (url.secure, url.host.to_ascii_lowercase(), url.port);
-        self.target == other.target && place(self) == place(other)
+        let origin = |url: &Url| (url.secure, url.host.to_ascii_lowercase(), url.port);
+        self.target == other.target && origin(self) == origin(other)
     }
 
     /// Resolves the target of a redirect, absolute or relative to this URL (RFC 9110, 10.2.2),

@@ -172,15 +172,15 @@ impl ClientHandshake {
         };
         self.status = Some(head.status);
         if head.status != 101 {
-            let mut said = format!("server answered {} {}", head.status, head.reason);
+            let mut text = format!("server answered {} {}", head.status, head.reason);
             if let Ok(Some(ResponseItem::Body { bytes: words, .. })) =
                 self.decoder.next(bytes, &mut at)
             {
                 let words = String::from_utf8_lossy(&words[..words.len().min(QUOTE_BYTES_MAX)]);
                 let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
-                said += &format!(": {words}");
+                text += &format!(": {words}");
             }
-            return Err(said);
+            return Err(text);
         }
         *bytes = &bytes[at..];
         if !head.headers.contains_token("Upgrade", "websocket") {

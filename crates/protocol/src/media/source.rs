@@ -105,8 +105,8 @@ pub struct SourceConfig {
     pub simulcast: bool,
     /// Maximum size of an RTP payload in bytes. Default: 1400.
     pub mtu: usize,
-    /// Send times of the packets of a picture: all `run_concurrently` when the picture is due, as
-    /// an encoder does (default), or `spread` over the time until the next picture.
+    /// Send times of the packets of a picture: all `at_once` when the picture is due, as an encoder
+    /// does (default), or `spread` over the time until the next picture.
     pub pacing: Pacing,
 }
 

@@ -199,18 +199,18 @@ mod tests {
             speakers,
             turn: TimeSpan(Duration::from_secs(turn)),
         };
-        let seat = |place| Member {
+        let member = |index| Member {
             seed: 7,
-            index: place,
+            index,
             group_size: of,
         };
         (0..of)
-            .map(|place| TurnSchedule::new(config, seat(place)))
+            .map(|index| TurnSchedule::new(config, member(index)))
             .collect()
     }
 
     /// Returns the number of members that talk at each step.
-    fn course(group: &mut [TurnSchedule], steps: u32) -> Vec<usize> {
+    fn talking_counts(group: &mut [TurnSchedule], steps: u32) -> Vec<usize> {
         let talks =
             |talk: &mut TurnSchedule, now| talk.turn(now, STEP).is_some_and(|own| own.start <= now);
         let at = |step| {
@@ -225,19 +225,23 @@ mod tests {
     #[test]
     fn average_number_of_speakers_is_met() {
         for (speakers, of) in [(0.3, 4), (1.2, 12), (4.0, 30)] {
-            let course = course(&mut group(speakers, 4, of), 240_000);
-            let mean = course.iter().sum::<usize>() as f64 / course.len() as f64;
+            let counts = talking_counts(&mut group(speakers, 4, of), 240_000);
+            let mean = counts.iter().sum::<usize>() as f64 / counts.len() as f64;
             assert!((mean / speakers - 1.0).abs() < 0.06, "{mean} of {speakers}");
             // Some steps are silent, and some turns overlap.
-            assert!(speakers > 2.0 || course.contains(&0), "{speakers}");
-            assert!(speakers < 1.0 || course.iter().any(|talking| *talking > 1));
+            assert!(speakers > 2.0 || counts.contains(&0), "{speakers}");
+            assert!(speakers < 1.0 || counts.iter().any(|talking| *talking > 1));
         }
     }
 
     #[test]
     fn all_have_turns_and_speakers_are_bounded() {
         let mut two = group(10.0, 2, 2);
-        assert!(course(&mut two, 5000).iter().all(|talking| *talking <= 2));
+        assert!(
+            talking_counts(&mut two, 5000)
+                .iter()
+                .all(|talking| *talking <= 2)
+        );
         let mut ten = group(1.0, 2, 10);
         let turns = |talk: &mut TurnSchedule| {
             (0..50_000)
@@ -254,7 +258,7 @@ mod tests {
     #[test]
     fn late_member_computes_the_same_schedule() {
         let mut early = group(1.2, 8, 5);
-        course(&mut early, 100_000);
+        talking_counts(&mut early, 100_000);
         let now = STEP * 100_000;
         let ahead = Duration::from_millis(400);
         for (mut late, early) in group(1.2, 8, 5).into_iter().zip(&mut early) {

@@ -40,7 +40,7 @@ impl Bench {
     }
 
     /// Largest recorded value, in milliseconds.
-    fn most(&self, histogram: HistogramId) -> Option<u64> {
+    fn maximum(&self, histogram: HistogramId) -> Option<u64> {
         let largest = self.recorder.histogram(histogram)?.max()?;
         Some((largest + 500_000) / 1_000_000)
     }
@@ -73,8 +73,8 @@ fn frames_in_time_cause_no_stall_or_clock_jump() {
     let counted = counters.map(|counter| bench.recorder.counter(counter));
     assert_eq!(counted, [25, 25_000, 25 * 1012, 0]);
     let recorded = [m::JITTER, m::LATENESS, m::LONGEST_GAP, m::PLAYOUT_BUFFER];
-    let most = recorded.map(|histogram| bench.most(histogram));
-    assert_eq!(most, [Some(0), Some(0), Some(40), Some(0)]);
+    let maxima = recorded.map(|histogram| bench.maximum(histogram));
+    assert_eq!(maxima, [Some(0), Some(0), Some(40), Some(0)]);
     assert_eq!(bench.receiver.last_arrival(), Some(ms(100 + 24 * 40)));
 }
 
@@ -91,12 +91,12 @@ fn outage_is_a_gap_and_a_stall_but_no_clock_jump() {
     bench.receiver.finish(&mut bench.recorder);
     assert_eq!(bench.receiver.counts().clock_jumps, 0);
     assert_eq!(bench.receiver.longest_gap(), Duration::from_millis(3050));
-    assert_eq!(bench.most(m::LATENESS), Some(3000));
-    assert_eq!(bench.most(m::EARLY), Some(50));
-    assert_eq!(bench.most(m::PLAYOUT_BUFFER), Some(3000));
+    assert_eq!(bench.maximum(m::LATENESS), Some(3000));
+    assert_eq!(bench.maximum(m::EARLY), Some(50));
+    assert_eq!(bench.maximum(m::PLAYOUT_BUFFER), Some(3000));
     // The buffer covers half a second of it.
     assert_eq!(bench.recorder.counter(m::STALLS), 1);
-    assert_eq!(bench.most(m::STALL_TIME), Some(2500));
+    assert_eq!(bench.maximum(m::STALL_TIME), Some(2500));
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn restarted_clock_is_a_jump_and_no_stall() {
         if jumps {
             bench.frame(at + 40, timestamp + 40);
             assert_eq!(bench.recorder.counter(m::STALLS), 0);
-            assert_eq!(bench.most(m::LATENESS), Some(0));
+            assert_eq!(bench.maximum(m::LATENESS), Some(0));
         }
     }
     // Without a clock there are no jumps.
@@ -132,7 +132,7 @@ fn restarted_clock_is_a_jump_and_no_stall() {
 fn silence_at_the_end_is_a_gap_and_a_stall() {
     let mut bench = Bench::new(1000);
     bench.receiver.finish_silent(ms(500), &mut bench.recorder);
-    assert_eq!(bench.most(m::LONGEST_GAP), None);
+    assert_eq!(bench.maximum(m::LONGEST_GAP), None);
     let mut bench = Bench::new(1000);
     for n in 0..5u32 {
         bench.frame(u64::from(n) * 100, n * 100);
@@ -140,9 +140,9 @@ fn silence_at_the_end_is_a_gap_and_a_stall() {
     for _ in 0..2 {
         bench.receiver.finish_silent(ms(2400), &mut bench.recorder);
     }
-    assert_eq!(bench.most(m::LONGEST_GAP), Some(2000));
+    assert_eq!(bench.maximum(m::LONGEST_GAP), Some(2000));
     // The last frame is shown for 100 ms, and the buffer holds 500 ms.
-    assert_eq!(bench.most(m::STALL_TIME), Some(1400));
+    assert_eq!(bench.maximum(m::STALL_TIME), Some(1400));
     assert_eq!(bench.recorder.counter(m::STALLS), 1);
 }
 
@@ -165,5 +165,5 @@ fn time_codes_measure_frame_delay_and_loss() {
     ];
     let counted = counters.map(|counter| bench.recorder.counter(counter));
     assert_eq!(counted, [5, 3, 0]);
-    assert_eq!(bench.most(m::FRAME_DELAY), Some(25));
+    assert_eq!(bench.maximum(m::FRAME_DELAY), Some(25));
 }

@@ -158,7 +158,7 @@ impl EncoderFlow {
 
     fn payload(&self, picture: &Picture, part: u32, due: Time) -> Bytes {
         let packet = self.encoder.packet(picture, part);
-        let (Some(began), Some(place)) = (self.wall_clock_origin, packet.code_at) else {
+        let (Some(began), Some(offset)) = (self.wall_clock_origin, packet.code_at) else {
             return packet.payload.clone();
         };
         let code = TimeCode {
@@ -166,7 +166,7 @@ impl EncoderFlow {
             number: self.pictures as u32,
             nanos: began.wrapping_add(due.as_nanos()),
         };
-        code.put_into(&packet.payload, place.into())
+        code.put_into(&packet.payload, offset.into())
     }
 }
 

@@ -321,8 +321,8 @@ impl RtpFlow {
 
     /// Stops sending until the next start. Packets that were held back are lost.
     pub fn pause(&mut self) {
-        if let State::Running(segment) = self.state {
-            let played = self.played_to_next(segment);
+        if let State::Running(period) = self.state {
+            let played = self.played_to_next(period);
             self.state = State::Paused { played };
             if let Some(faulty) = &mut self.faults {
                 faulty.delayed.clear();
@@ -335,13 +335,13 @@ impl RtpFlow {
     /// Due time of the next packet; `None` if no packet follows.
     #[inline]
     pub fn next_due(&self) -> Option<Time> {
-        let State::Running(segment) = self.state else {
+        let State::Running(period) = self.state else {
             return None;
         };
         let next = self
             .schedule
             .next_paced(&self.clip)
-            .map(|at| segment.due(at));
+            .map(|at| period.due(at));
         match &self.faults {
             None => next,
             Some(faulty) => faulty.next_due(next),
@@ -351,14 +351,14 @@ impl RtpFlow {
     /// Returns the next packet that is due by `now`.
     #[inline]
     pub fn next_packet(&mut self, now: Time) -> Option<FlowPacket> {
-        let State::Running(segment) = self.state else {
+        let State::Running(period) = self.state else {
             return None;
         };
         let packet = if self.faults.is_none() {
-            let due = segment.due(self.schedule.next_paced(&self.clip)?);
-            (due <= now).then(|| self.take_scheduled(due, segment))?
+            let due = period.due(self.schedule.next_paced(&self.clip)?);
+            (due <= now).then(|| self.take_scheduled(due, period))?
         } else {
-            self.next_faulty(now, segment)?
+            self.next_faulty(now, period)?
         };
         if let Some(log) = &mut self.log {
             log.handed_out(packet.timestamp);
@@ -371,8 +371,8 @@ impl RtpFlow {
     /// packets were handed out.
     #[inline]
     pub fn report_departure(&mut self, tag: Tag, left: Option<Handover>) {
-        let place = self.index_of(tag.number());
-        let payload = self.clip.packets[place].payload.len();
+        let index = self.index_of(tag.number());
+        let payload = self.clip.packets[index].payload.len();
         self.tally.left(tag, left, payload as u64);
         if let Some(log) = &mut self.log {
             let number = u64::from(self.first_seq) + tag.number();
@@ -389,11 +389,11 @@ impl RtpFlow {
 
     /// Takes the next packet from the schedule.
     #[inline]
-    fn take_scheduled(&mut self, due: Time, segment: SendingPeriod) -> PlannedPacket {
+    fn take_scheduled(&mut self, due: Time, period: SendingPeriod) -> PlannedPacket {
         let planned = PlannedPacket {
             due,
             number: self.schedule.number,
-            timestamp: segment.base.wrapping_add(self.schedule.ticks),
+            timestamp: period.base.wrapping_add(self.schedule.ticks),
             copy: false,
             has_copy: false,
             held: false,
@@ -409,14 +409,16 @@ impl RtpFlow {
     }
 
     fn packet(&self, planned: &PlannedPacket) -> FlowPacket {
-        let place = self.index_of(planned.number);
-        let packet = &self.clip.packets[place];
+        let index = self.index_of(planned.number);
+        let packet = &self.clip.packets[index];
         let seq = self.first_seq.wrapping_add(planned.number as u16);
         let mut header = Header::new(self.payload_type, seq, planned.timestamp, self.ssrc);
         header.marker = packet.marker;
         let header = header.to_bytes();
         let payload = match (self.wall_clock_origin, packet.code_at) {
-            (Some(began), Some(place)) => self.payload_with_time_code(planned, began, place.into()),
+            (Some(began), Some(offset)) => {
+                self.payload_with_time_code(planned, began, offset.into())
+            }
             _ => packet.payload.clone(),
         };
         let framing = match self.interleaved_channel {
@@ -438,7 +440,7 @@ impl RtpFlow {
 
     /// Returns the payload of a packet with the time code of its frame. The payload is copied, once
     /// per frame.
-    fn payload_with_time_code(&self, planned: &PlannedPacket, began: u64, place: usize) -> Bytes {
+    fn payload_with_time_code(&self, planned: &PlannedPacket, began: u64, offset: usize) -> Bytes {
         let packets = self.clip.packets.len() as u64;
         let packet = &self.clip.packets[self.index_of(planned.number)];
         let whole = (planned.number + self.clip_offset) / packets;
@@ -448,7 +450,7 @@ impl RtpFlow {
             number: whole.wrapping_add(packet.frame.into()) as u32,
             nanos: began.wrapping_add(planned.due.as_nanos()),
         };
-        code.put_into(&packet.payload, place)
+        code.put_into(&packet.payload, offset)
     }
 
     /// Number of the current frame: the number of completed frames, if the flow never changed its
@@ -458,12 +460,12 @@ impl RtpFlow {
     }
 
     /// Returns the next packet, with faults applied.
-    fn next_faulty(&mut self, now: Time, segment: SendingPeriod) -> Option<PlannedPacket> {
+    fn next_faulty(&mut self, now: Time, period: SendingPeriod) -> Option<PlannedPacket> {
         loop {
             let next = self
                 .schedule
                 .next_paced(&self.clip)
-                .map(|at| segment.due(at));
+                .map(|at| period.due(at));
             let faulty = self.faults.as_mut().expect("only called with faults");
             if faulty.ready.front().is_some_and(|first| first.due <= now) {
                 let planned = faulty.ready.pop_front().expect("just looked at");
@@ -476,7 +478,7 @@ impl RtpFlow {
                 && waiting.is_none_or(|waiting| due <= waiting)
                 && faulty.delayed.len() < DELAYED_MAX
             {
-                let planned = self.take_scheduled(due, segment);
+                let planned = self.take_scheduled(due, period);
                 let faulty = self.faults.as_mut().expect("only called with faults");
                 faulty.apply_faults(planned, self.began);
                 continue;
@@ -520,7 +522,7 @@ impl RtpFlow {
         let seq = self.first_seq.wrapping_add(self.schedule.number as u16);
         let timestamp = match self.state {
             State::Running(_) => self.timestamp_at(at),
-            // As `start` and `take` compute it.
+            // As `start` and `take_scheduled` compute it.
             _ => self.period_from(at).base.wrapping_add(self.schedule.ticks),
         };
         (seq, timestamp)

@@ -203,8 +203,8 @@ impl FrameAssembler {
 
     /// Index in `older` of a frame, counted from the one that began first.
     #[inline]
-    fn slot(&self, place: u8) -> usize {
-        let slot = usize::from(self.older_first + place);
+    fn slot(&self, index: u8) -> usize {
+        let slot = usize::from(self.older_first + index);
         if slot < OLDER_MAX {
             slot
         } else {
@@ -219,7 +219,7 @@ impl FrameAssembler {
         if known == [false; OLDER_MAX] {
             return None;
         }
-        let slots = (0..self.older_len).rev().map(|place| self.slot(place));
+        let slots = (0..self.older_len).rev().map(|index| self.slot(index));
         slots.into_iter().find(|&slot| known[slot])
     }
 
@@ -308,8 +308,8 @@ impl FrameAssembler {
     fn take_lowest_unsorted(&mut self) -> Option<(Frame, Option<u32>)> {
         let mut open = [self.newest?; OPEN_MAX];
         let others = usize::from(self.older_len);
-        for (place, frame) in open[..others].iter_mut().enumerate() {
-            *frame = self.older[self.slot(place as u8)];
+        for (index, frame) in open[..others].iter_mut().enumerate() {
+            *frame = self.older[self.slot(index as u8)];
         }
         let open = &mut open[..=others];
         let lowest = (0..open.len()).reduce(|lowest, other| {

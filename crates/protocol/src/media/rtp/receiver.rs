@@ -371,10 +371,10 @@ impl RtpReceiver {
         }
     }
 
-    /// Handles a packet that may belong to the stream, at the current position. `TURNED` is false
-    /// if the position has never changed.
+    /// Handles a packet that may belong to the stream, at the current position. `POSITION_CHANGED`
+    /// is false if the position has never changed.
     #[inline]
-    fn handle_at_position<const TURNED: bool>(
+    fn handle_at_position<const POSITION_CHANGED: bool>(
         &mut self,
         packet: ReceivedPacket,
         recorder: &mut Recorder,
@@ -391,19 +391,21 @@ impl RtpReceiver {
             || self
                 .stray
                 .is_some_and(|first| source.belongs_with(&first, &packet));
-        let place = if elsewhere {
+        let class = if elsewhere {
             SequenceClass::TooFarAhead
         } else {
             source.sequence.classify(packet.sequence, recorder)
         };
-        match place {
+        match class {
             SequenceClass::New {
                 extended,
                 grown,
                 distance,
             } => {
-                let straggles = TURNED && self.is_straggler(extended);
-                self.count_first_copy::<TURNED>(&packet, extended, grown, distance, recorder);
+                let straggles = POSITION_CHANGED && self.is_straggler(extended);
+                self.count_first_copy::<POSITION_CHANGED>(
+                    &packet, extended, grown, distance, recorder,
+                );
                 if straggles {
                     // The media clock has jumped since this packet was sent.
                     self.count_arrival();
@@ -415,7 +417,7 @@ impl RtpReceiver {
                 recorder.add(m::DUPLICATED, 1);
             }
             SequenceClass::TooFarAhead | SequenceClass::TooFarBehind => {
-                let behind = place == SequenceClass::TooFarBehind;
+                let behind = class == SequenceClass::TooFarBehind;
                 return self.handle_stray(ReceivedPacket { behind, ..packet }, recorder);
             }
         }
@@ -424,7 +426,7 @@ impl RtpReceiver {
         }
         self.count_copy(&packet, recorder);
         match &mut self.position_change {
-            Some(turn) if TURNED => turn.take_clock_jump(),
+            Some(turn) if POSITION_CHANGED => turn.take_clock_jump(),
             _ => None,
         }
     }
@@ -469,32 +471,32 @@ impl RtpReceiver {
 
     /// Compares a statement with the packet that arrived first, whose timestamp is `first`.
     fn compare_base(&mut self, base: BaseStatement, first: u32, recorder: &mut Recorder) {
-        let (said, rtptime) = match base {
+        let (seq, rtptime) = match base {
             BaseStatement::Unknown | BaseStatement::Started(_) => {
                 self.base = BaseStatement::Started(first);
                 return;
             }
-            BaseStatement::Stated(said) | BaseStatement::Hinted(said) => (said, None),
-            BaseStatement::StatedWithTime(said, rtptime) => (said, Some(rtptime)),
+            BaseStatement::Stated(seq) | BaseStatement::Hinted(seq) => (seq, None),
+            BaseStatement::StatedWithTime(seq, rtptime) => (seq, Some(rtptime)),
             BaseStatement::Confirmed | BaseStatement::Obsolete => return,
         };
         let Some(source) = &mut self.source else {
             return;
         };
-        let is_first = said != source.first
+        let is_first = seq != source.first
             && source.sequence.base() as u16 == source.first
             && rtptime == Some(first);
-        let gap = (source.sequence.base() as u16).wrapping_sub(said);
+        let gap = (source.sequence.base() as u16).wrapping_sub(seq);
         let is_refuted = gap > UNSEEN_LOSS_MAX
             && (self.reliable
-                || said == 0
+                || seq == 0
                 || rtptime.is_some_and(|rtptime| {
                     let ahead = u64::from(first.wrapping_sub(rtptime));
                     ahead > u64::from(self.clock_rate) * RTPTIME_AHEAD_MAX.as_secs()
                 }));
         let grown = match is_first || is_refuted {
             true => None,
-            false => source.sequence.lower_base(said, recorder),
+            false => source.sequence.lower_base(seq, recorder),
         };
         if let Some(grown) = grown {
             self.base = BaseStatement::Confirmed;
@@ -580,7 +582,7 @@ impl RtpReceiver {
 
     /// Counts the first copy of a packet.
     #[inline(always)]
-    fn count_first_copy<const TURNED: bool>(
+    fn count_first_copy<const POSITION_CHANGED: bool>(
         &mut self,
         packet: &ReceivedPacket,
         extended: u64,
@@ -608,7 +610,7 @@ impl RtpReceiver {
             }
         }
         let mut base = 0;
-        if TURNED && distance == 0 {
+        if POSITION_CHANGED && distance == 0 {
             self.detect_clock_jump(packet, extended, recorder);
         }
         if let Some(source) = &mut self.source {
@@ -617,7 +619,7 @@ impl RtpReceiver {
                 source.newest = packet.packet_time();
             }
         }
-        if let Some(turn) = self.position_change.as_ref().filter(|_| TURNED) {
+        if let Some(turn) = self.position_change.as_ref().filter(|_| POSITION_CHANGED) {
             if extended < turn.first_number() {
                 // The frames of the previous position are closed.
                 return;

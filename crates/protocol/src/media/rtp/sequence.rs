@@ -265,8 +265,8 @@ impl SequenceTracker {
 
 #[inline]
 fn bit_of(number: u64) -> (usize, u64) {
-    let place = number % WINDOW;
-    ((place / 64) as usize, 1 << (place % 64))
+    let index = number % WINDOW;
+    ((index / 64) as usize, 1 << (index % 64))
 }
 
 fn record_burst(length: u64, recorder: &mut Recorder) {

@@ -160,7 +160,7 @@ impl DepartureCounter {
                     .awaiting_copy
                     .iter()
                     .position(|&waiting| waiting == number)
-                    .map(|place| self.awaiting_copy.swap_remove(place))
+                    .map(|index| self.awaiting_copy.swap_remove(index))
                     .is_some();
                 match (first_was_not_taken, left) {
                     (true, true) => self.first_copy(number, payload),

@@ -231,7 +231,10 @@ mod tests {
             names.sort_unstable();
             found.sort_unstable();
             assert_eq!(found, names, "{}", protocol.name);
-            for name in declared.iter().filter_map(|place| place.rsplit('/').next()) {
+            for name in declared
+                .iter()
+                .filter_map(|pointer| pointer.rsplit('/').next())
+            {
                 let own = ["kind", "url", "ssrc", "pids"].contains(&name);
                 let all = [&RTSP_PROTOCOL, &HTTP_TS_PROTOCOL];
                 let is_metric = all

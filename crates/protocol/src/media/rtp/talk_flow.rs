@@ -250,17 +250,17 @@ mod tests {
             speakers,
             turn: TimeSpan(Duration::from_secs(2)),
         };
-        let flow = |place| {
+        let flow = |index| {
             let member = Member {
                 seed: 3,
-                index: place,
+                index,
                 group_size: of,
             };
             TalkFlow::new(TalkSettings {
                 clip: Arc::new(Clip::opus()),
                 dtx_payload: Clip::opus_quiet(),
                 talk: TurnSchedule::new(config, member),
-                ssrc: place as u32,
+                ssrc: index as u32,
                 first_seq: 65_530,
                 first_timestamp: u32::MAX - 500,
             })

@@ -14,7 +14,7 @@ use super::{SharedMetrics, nanos_per_tick};
 #[repr(C)]
 pub(crate) struct Jitter {
     /// Nanoseconds per unit of the media clock.
-    unit: f64,
+    nanos_per_tick: f64,
     previous: Option<(Time, u32)>,
     estimate: f64,
     sum: f64,
@@ -24,7 +24,7 @@ pub(crate) struct Jitter {
 impl Jitter {
     pub(crate) fn new(clock_rate: u32) -> Jitter {
         Jitter {
-            unit: nanos_per_tick(clock_rate),
+            nanos_per_tick: nanos_per_tick(clock_rate),
             previous: None,
             estimate: 0.0,
             sum: 0.0,
@@ -49,12 +49,13 @@ impl Jitter {
         let Some((previous_at, previous_timestamp)) = previous else {
             return;
         };
-        if self.unit == 0.0 {
+        if self.nanos_per_tick == 0.0 {
             return;
         }
         // Signed, so that it is correct across a wrap-around of the timestamp and for frames sent
         // out of order.
-        let sent = f64::from(timestamp.wrapping_sub(previous_timestamp) as i32) * self.unit;
+        let sent =
+            f64::from(timestamp.wrapping_sub(previous_timestamp) as i32) * self.nanos_per_tick;
         let difference = at.nanos_from(previous_at) as f64 - sent;
         let size = difference.abs();
         self.estimate += (size - self.estimate) / 16.0;
@@ -81,10 +82,10 @@ impl Jitter {
 
     /// Current estimate, in units of the media clock.
     pub(crate) fn in_clock_units(&self) -> u32 {
-        if self.unit == 0.0 {
+        if self.nanos_per_tick == 0.0 {
             return 0;
         }
-        (self.estimate / self.unit) as u32
+        (self.estimate / self.nanos_per_tick) as u32
     }
 }
 

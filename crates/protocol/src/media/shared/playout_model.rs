@@ -10,7 +10,7 @@ use super::{SharedMetrics, nanos_per_tick};
 #[derive(Debug)]
 pub(crate) struct PlayoutModel {
     /// Nanoseconds per unit of the media clock.
-    unit: f64,
+    nanos_per_tick: f64,
     /// Playout buffer for which stalls are counted, in nanoseconds.
     buffer: f64,
     clock: Option<PlayoutClock>,
@@ -34,7 +34,7 @@ struct PlayoutClock {
 impl PlayoutModel {
     pub(crate) fn new(clock_rate: u32, buffer: Duration) -> PlayoutModel {
         PlayoutModel {
-            unit: nanos_per_tick(clock_rate),
+            nanos_per_tick: nanos_per_tick(clock_rate),
             buffer: buffer.as_nanos() as f64,
             clock: None,
             required_delay: 0.0,
@@ -84,11 +84,11 @@ impl PlayoutModel {
         // Signed: a frame may be shown before a frame that was sent earlier.
         let step = timestamp.wrapping_sub(clock.timestamp) as i32;
         clock.timestamp = timestamp;
-        clock.position += f64::from(step) * self.unit;
+        clock.position += f64::from(step) * self.nanos_per_tick;
         let late = arrived.nanos_from(clock.first_arrived) as f64 - clock.position;
         self.required_delay = self.required_delay.max(late);
         let stall = late - self.buffer - clock.stalled;
-        if self.unit > 0.0 && is_stall(stall) {
+        if self.nanos_per_tick > 0.0 && is_stall(stall) {
             clock.stalled += stall;
             self.stalls += 1;
             record::<M>(stall, recorder);
@@ -98,7 +98,7 @@ impl PlayoutModel {
     /// Counts the silence up to `until` as one stall, from the time at which the next frame was due
     /// to play. To be called if media was expected and none arrived.
     pub(crate) fn silent_until<M: SharedMetrics>(&mut self, until: Time, recorder: &mut Recorder) {
-        let Some(clock) = self.clock.as_ref().filter(|_| self.unit > 0.0) else {
+        let Some(clock) = self.clock.as_ref().filter(|_| self.nanos_per_tick > 0.0) else {
             return;
         };
         // The last frame is shown for the mean duration of the others.

@@ -145,12 +145,12 @@ mod tests {
     const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &m::RTP]);
     const WALL_CLOCK: Duration = Duration::from_secs(1_700_000_000);
 
-    /// Sends `seconds` of coded video to a receiver with the given wall clock. `way` returns the
-    /// delay of each packet, or `None` if the packet is lost.
+    /// Sends `seconds` of coded video to a receiver with the given wall clock. `delay_of` returns
+    /// the delay of each packet, or `None` if the packet is lost.
     fn watched(
         seconds: u64,
         wall_clock: Duration,
-        mut way: impl FnMut(u64) -> Option<Duration>,
+        mut delay_of: impl FnMut(u64) -> Option<Duration>,
     ) -> Recorder {
         let settings = VideoSettings {
             bits_per_second: 2_000_000,
@@ -182,7 +182,7 @@ mod tests {
         let mut number = 0;
         while let Some(due) = flow.next_due() {
             let packet = flow.next_packet(due).expect("it is due");
-            if let Some(delay) = way(number) {
+            if let Some(delay) = delay_of(number) {
                 let bytes = [&packet.header[..], &packet.payload].concat();
                 // Packet rings keep this many bytes.
                 let kept = bytes.len().min(12 + 80);

@@ -5,10 +5,10 @@
 //! * `pids`: continuity counters;
 //! * `tables`: programme association and programme map;
 //! * `clock`: programme clock reference;
-//! * `kinds`: video and audio, each on its own;
+//! * `media_arrivals`: video and audio, each on its own;
 //! * `datagrams`: stamps of our own source;
-//! * `spaced`: packets of 192 and 204 bytes;
-//! * `usual`: fast path of nearly all packets.
+//! * `strided`: packets of 192 and 204 bytes;
+//! * `fast_path`: fast path of nearly all packets.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -338,22 +338,22 @@ impl TsChecker {
                 }
             }
             // A form that was not found up to the end is not searched again.
-            let may_be_spaced = self.stride.is_some() || self.first_arrival.is_none();
-            let longest = if may_be_spaced {
+            let may_be_strided = self.stride.is_some() || self.first_arrival.is_none();
+            let longest = if may_be_strided {
                 SYNC_SEARCH_LEN_MAX
             } else {
                 SYNC_SEARCH_LEN
             };
             // Takes the form that is complete first, so that the size of reads does not matter.
             let mut found: Option<(usize, usize)> = None;
-            let shows = |(place, stride): (usize, usize)| place + (SYNC_PACKETS - 1) * stride;
+            let shows = |(offset, stride): (usize, usize)| offset + (SYNC_PACKETS - 1) * stride;
             for (stride, is_left) in &mut forms {
-                if !*is_left || *stride != PACKET_LEN && !may_be_spaced {
+                if !*is_left || *stride != PACKET_LEN && !may_be_strided {
                     continue;
                 }
                 match find_sync(&all, at, *stride) {
-                    Some(place) => {
-                        let own = (place, *stride);
+                    Some(offset) => {
+                        let own = (offset, *stride);
                         found = Some(
                             found
                                 .filter(|&other| shows(other) <= shows(own))
@@ -364,9 +364,9 @@ impl TsChecker {
                 }
             }
             let found =
-                found.map(|(place, stride)| (place, (stride != PACKET_LEN).then_some(stride)));
+                found.map(|(offset, stride)| (offset, (stride != PACKET_LEN).then_some(stride)));
             let none = (all.len() + 1).saturating_sub(longest).max(at);
-            let passed = found.map_or(none, |(place, _)| place);
+            let passed = found.map_or(none, |(offset, _)| offset);
             self.counts.out_of_sync_bytes += (passed - at) as u64;
             at = passed;
             let Some((_, stride)) = found else { break };
@@ -700,6 +700,6 @@ impl TsChecker {
 /// Returns the first offset from `at` on where packets with this distance begin.
 fn find_sync(bytes: &[u8], at: usize, stride: usize) -> Option<usize> {
     let needed = (SYNC_PACKETS - 1) * stride + 1;
-    let mut places = at..(bytes.len() + 1).saturating_sub(needed);
-    places.find(|&place| (0..SYNC_PACKETS).all(|n| bytes[place + n * stride] == SYNC))
+    let mut offsets = at..(bytes.len() + 1).saturating_sub(needed);
+    offsets.find(|&offset| (0..SYNC_PACKETS).all(|n| bytes[offset + n * stride] == SYNC))
 }

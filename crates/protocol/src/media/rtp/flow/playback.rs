@@ -80,7 +80,7 @@ impl SendingPeriod {
     /// Returns the due time that corresponds to a schedule time.
     #[inline]
     pub(super) fn due(&self, at: u64) -> Time {
-        // The schedule never goes back within a segment.
+        // The schedule never goes back within a period.
         self.since + Duration::from_nanos(scale_nanos(at.saturating_sub(self.from), self.stretch))
     }
 }
@@ -96,7 +96,7 @@ fn scale_nanos(nanos: u64, factor: f64) -> u64 {
 }
 
 impl RtpFlow {
-    /// Returns the segment that a start at `at` begins. Its first packet is the next one of the
+    /// Returns the period that a start at `at` begins. Its first packet is the next one of the
     /// schedule. Its timestamps have advanced with time, or further if more was sent, so that they
     /// neither jump nor go back wherever in the media the flow continues (RFC 2326, B).
     pub(super) fn period_from(&self, at: Time) -> SendingPeriod {
@@ -127,30 +127,30 @@ impl RtpFlow {
     pub(super) fn played(&self, at: Time) -> u64 {
         match self.state {
             State::Idle => 0,
-            State::Running(segment) => {
-                let since = nanos(at.since(segment.since));
-                segment
+            State::Running(period) => {
+                let since = nanos(at.since(period.since));
+                period
                     .played
-                    .saturating_add(scale_nanos(since, segment.speed))
+                    .saturating_add(scale_nanos(since, period.speed))
             }
             State::Paused { played } => nanos(at.since(self.began)).max(played),
         }
     }
 
-    /// Duration of play at the next packet, if the segment ends there.
-    pub(super) fn played_to_next(&self, segment: SendingPeriod) -> u64 {
-        let sent = self.schedule.frame_nanos.saturating_sub(segment.from);
-        segment.played.saturating_add(sent)
+    /// Duration of play at the next packet, if the period ends there.
+    pub(super) fn played_to_next(&self, period: SendingPeriod) -> u64 {
+        let sent = self.schedule.frame_nanos.saturating_sub(period.from);
+        period.played.saturating_add(sent)
     }
 
     /// Changes position and pace, within the length of the stream. Sequence numbers continue. The
     /// flow pauses until the next start.
-    pub fn set_playback(&mut self, course: Playback) {
+    pub fn set_playback(&mut self, playback: Playback) {
         self.pause();
         let mut media = nanos(self.position());
         let clip = &self.clip;
         let schedule = &mut self.schedule;
-        if let Some(from) = course.start {
+        if let Some(from) = playback.start {
             let frame = clip.frames_within(from);
             let in_loop = frame % u64::from(clip.frames);
             schedule.frames_before = frame - in_loop;
@@ -158,27 +158,27 @@ impl RtpFlow {
                 .packets
                 .partition_point(|packet| u64::from(packet.frame) < in_loop);
             let packets = clip.packets.len() as u64;
-            let place = schedule.index as u64;
-            self.clip_offset = (place + packets - schedule.number % packets) % packets;
+            let index = schedule.index as u64;
+            self.clip_offset = (index + packets - schedule.number % packets) % packets;
             schedule.begin_frame(frame, clip, self.pacing);
             media = schedule.frame_nanos;
         }
-        let until = match (course.end, self.length) {
+        let until = match (playback.end, self.length) {
             (Some(until), Some(length)) => Some(until.min(length)),
             (until, length) => until.or(length),
         };
-        let left = match course.scale < 0.0 {
-            true => Some(media.saturating_sub(course.end.map_or(0, nanos))),
+        let left = match playback.scale < 0.0 {
+            true => Some(media.saturating_sub(playback.end.map_or(0, nanos))),
             false => until.map(|until| nanos(until).saturating_sub(media)),
         };
         schedule.frames_end = left.map_or(u64::MAX, |left| {
             let end =
-                scale_nanos(left, 1.0 / course.scale.abs()).saturating_add(schedule.frame_nanos);
+                scale_nanos(left, 1.0 / playback.scale.abs()).saturating_add(schedule.frame_nanos);
             clip.frames_within(Duration::from_nanos(end))
         });
         self.pace = MediaPace {
-            scale: course.scale,
-            speed: course.speed,
+            scale: playback.scale,
+            speed: playback.speed,
             media,
             at: schedule.frame_nanos,
         };

@@ -18,11 +18,11 @@ impl RtpReceiver {
         let Some(source) = &mut self.source else {
             return self.begin_with_padding(packet, recorder);
         };
-        let place = match source.ssrc == packet.ssrc {
+        let class = match source.ssrc == packet.ssrc {
             true => source.sequence.classify(packet.sequence, recorder),
             false => SequenceClass::TooFarAhead,
         };
-        match place {
+        match class {
             SequenceClass::New {
                 extended,
                 grown,
@@ -76,8 +76,8 @@ impl RtpReceiver {
         }
         self.count_padding(extended, 1, 0, recorder);
         // The timestamp of padding is not a media timestamp.
-        if let BaseStatement::StatedWithTime(said, _) = self.base {
-            self.base = BaseStatement::Stated(said);
+        if let BaseStatement::StatedWithTime(seq, _) = self.base {
+            self.base = BaseStatement::Stated(seq);
         }
         self.compare_base(self.base, packet.timestamp, recorder);
     }
@@ -89,7 +89,7 @@ impl RtpReceiver {
         packet: &ReceivedPacket,
         recorder: &mut Recorder,
     ) -> Option<MediaEvent> {
-        let place = match &mut self.source {
+        let class = match &mut self.source {
             Some(source) if source.ssrc == packet.ssrc => {
                 source.only_padding = false;
                 source.newest = packet.packet_time();
@@ -101,7 +101,7 @@ impl RtpReceiver {
             extended,
             grown,
             distance,
-        } = place
+        } = class
         else {
             // The padding belonged to another stream.
             self.source = None;

@@ -154,7 +154,7 @@ impl RtpReceiver {
     /// is called.
     pub fn request_position(&mut self) {
         let arrival = self.first_arrival;
-        let turn = self.position_change.get_or_insert_with(|| {
+        let change = self.position_change.get_or_insert_with(|| {
             Box::new(PositionChange {
                 state: ChangeState::Complete,
                 held: VecDeque::new(),
@@ -164,12 +164,12 @@ impl RtpReceiver {
                 clock_jump_at: None,
             })
         });
-        turn.state = ChangeState::Requested;
+        change.state = ChangeState::Requested;
         if let Some(codes) = self.playout.codes() {
             codes.expect_gap();
         }
         // Reserved in advance: nothing is allocated per packet.
-        turn.held.reserve_exact(HELD_MAX);
+        change.held.reserve_exact(HELD_MAX);
     }
 
     /// Records that the server plays from another position, with its statement about the first
@@ -183,10 +183,10 @@ impl RtpReceiver {
     ) -> Option<MediaEvent> {
         self.report.ended = false;
         self.request_position();
-        let turn = self.position_change.as_mut()?;
-        turn.state = ChangeState::Confirmed(to);
-        turn.arrival = None;
-        let held = std::mem::take(&mut turn.held);
+        let change = self.position_change.as_mut()?;
+        change.state = ChangeState::Confirmed(to);
+        change.arrival = None;
+        let held = std::mem::take(&mut change.held);
         let mut event = None;
         for packet in held {
             let next = self.handle_packet(packet, recorder);
@@ -197,11 +197,11 @@ impl RtpReceiver {
 
     /// Records that the position stays the same: the server refused, or the client leaves.
     pub fn position_kept(&mut self, recorder: &mut Recorder) {
-        let Some(turn) = &mut self.position_change else {
+        let Some(change) = &mut self.position_change else {
             return;
         };
-        turn.state = ChangeState::Complete;
-        for packet in std::mem::take(&mut turn.held) {
+        change.state = ChangeState::Complete;
+        for packet in std::mem::take(&mut change.held) {
             self.handle_at_position::<true>(packet, recorder);
         }
     }
@@ -214,7 +214,7 @@ impl RtpReceiver {
         recorder: &mut Recorder,
     ) -> Option<MediaEvent> {
         match &self.position_change {
-            Some(turn) if turn.is_pending() => self.handle_during_change(packet, recorder),
+            Some(change) if change.is_pending() => self.handle_during_change(packet, recorder),
             _ => self.handle_at_position::<true>(packet, recorder),
         }
     }
@@ -226,13 +226,13 @@ impl RtpReceiver {
         packet: ReceivedPacket,
         recorder: &mut Recorder,
     ) -> Option<MediaEvent> {
-        let turn = self.position_change.as_mut()?;
-        let ChangeState::Confirmed(to) = turn.state else {
-            let first = match turn.held.len() {
-                HELD_MAX => turn.held.pop_front(),
+        let change = self.position_change.as_mut()?;
+        let ChangeState::Confirmed(to) = change.state else {
+            let first = match change.held.len() {
+                HELD_MAX => change.held.pop_front(),
                 _ => None,
             };
-            turn.held.push_back(packet);
+            change.held.push_back(packet);
             return first.and_then(|first| self.handle_at_position::<true>(first, recorder));
         };
         if to.contains(&packet, self.clock_rate) {
@@ -259,8 +259,8 @@ impl RtpReceiver {
     /// Progress since the start of the current position, in seconds: of the media clock by the
     /// timestamps, and of time. `None` at the position where the stream began.
     pub fn progress_at_position(&self) -> Option<(f64, f64)> {
-        let (turn, source) = (self.position_change.as_ref()?, self.source.as_ref()?);
-        let first = turn.first.filter(|_| !turn.is_pending())?;
+        let (change, source) = (self.position_change.as_ref()?, self.source.as_ref()?);
+        let first = change.first.filter(|_| !change.is_pending())?;
         let newest = source.newest;
         let stamped = newest.timestamp.wrapping_sub(first.timestamp) as i32;
         let media = f64::from(stamped) / f64::from(self.clock_rate.max(1));
@@ -274,9 +274,9 @@ impl RtpReceiver {
         let position_changed = self
             .position_change
             .as_ref()
-            .filter(|turn| !turn.is_pending());
+            .filter(|change| !change.is_pending());
         let began = position_changed
-            .and_then(|turn| turn.first)
+            .and_then(|change| change.first)
             .map_or(self.first_timestamp, |first| first.timestamp);
         let rate = f64::from(self.clock_rate.max(1));
         // Timestamps wrap around after 2^32 ticks: the arrival time tells how often.
@@ -292,7 +292,7 @@ impl RtpReceiver {
     pub(super) fn is_straggler(&self, extended: u64) -> bool {
         self.position_change
             .as_ref()
-            .is_some_and(|turn| extended < turn.first_number)
+            .is_some_and(|change| extended < change.first_number)
     }
 
     /// Checks whether the media clock has jumped at a packet whose number continues, and then
@@ -304,11 +304,11 @@ impl RtpReceiver {
         extended: u64,
         recorder: &mut Recorder,
     ) {
-        let (Some(source), Some(turn)) = (&self.source, &mut self.position_change) else {
+        let (Some(source), Some(change)) = (&self.source, &mut self.position_change) else {
             return;
         };
         // The first packet of a source or a position has no predecessor to jump from.
-        let first = source.arrived == 0 || extended == turn.first_number || turn.is_pending();
+        let first = source.arrived == 0 || extended == change.first_number || change.is_pending();
         if first
             || source
                 .newest
@@ -317,12 +317,12 @@ impl RtpReceiver {
         {
             return;
         }
-        turn.clock_jump_at = Some(packet.at);
+        change.clock_jump_at = Some(packet.at);
         recorder.add(m::CLOCK_JUMPS, 1);
         let base = source.sequence.base();
         self.finish_frames(base, recorder);
-        if let Some(turn) = &mut self.position_change {
-            turn.first_number = extended;
+        if let Some(change) = &mut self.position_change {
+            change.first_number = extended;
         }
         self.jitter.restart();
     }
@@ -332,7 +332,7 @@ impl RtpReceiver {
         let begins = self
             .position_change
             .as_ref()
-            .map_or(0, |turn| turn.first_number);
+            .map_or(0, |change| change.first_number);
         self.playout.finish(base.max(begins), recorder);
     }
 
@@ -343,10 +343,10 @@ impl RtpReceiver {
         to: &PositionStatement,
         recorder: &mut Recorder,
     ) {
-        if let Some(turn) = &mut self.position_change {
-            turn.state = ChangeState::Complete;
-            turn.arrival = Some(packet.at);
-            turn.first = Some(packet.packet_time());
+        if let Some(change) = &mut self.position_change {
+            change.state = ChangeState::Complete;
+            change.arrival = Some(packet.at);
+            change.first = Some(packet.packet_time());
         }
         // The time in which nothing was expected is not a gap.
         self.arrivals.begin(packet.at);
@@ -360,8 +360,8 @@ impl RtpReceiver {
             let begins = source.sequence.highest() + u64::from(missing);
             let base = source.sequence.base();
             self.finish_frames(base, recorder);
-            if let Some(turn) = &mut self.position_change {
-                turn.first_number = begins;
+            if let Some(change) = &mut self.position_change {
+                change.first_number = begins;
             }
             self.handle_at_position::<true>(*packet, recorder);
             return;

@@ -239,8 +239,8 @@ proptest! {
         let arrivals = arrivals(&fates);
         prop_assume!(!arrivals.is_empty());
         let mut bench = Bench::new();
-        for (place, &number) in arrivals.iter().enumerate() {
-            if base_said && place == base_at.min(arrivals.len() - 1) {
+        for (index, &number) in arrivals.iter().enumerate() {
+            if base_said && index == base_at.min(arrivals.len() - 1) {
                 bench.set_base(start);
             }
             bench.at += Duration::from_millis(1);
@@ -320,9 +320,9 @@ proptest! {
     ) {
         let mut bench = Bench::new();
         let mut sequence = 0u16;
-        for (place, &(jump, ssrc, timestamp, marker)) in packets.iter().enumerate() {
-            if place == base_at { bench.set_base(base); }
-            sequence = if jump < 3000 { jump } else { sequence.wrapping_add(steps[place]) };
+        for (index, &(jump, ssrc, timestamp, marker)) in packets.iter().enumerate() {
+            if index == base_at { bench.set_base(base); }
+            sequence = if jump < 3000 { jump } else { sequence.wrapping_add(steps[index]) };
             bench.at += Duration::from_micros(u64::from(jump));
             bench.ssrc = SSRC + ssrc / 2;
             let header = bench.header(sequence, timestamp, marker);
@@ -642,8 +642,8 @@ fn frames_sent_out_of_display_order_play_in_time() {
     let mut bench = Bench::new();
     let begin = bench.at;
     for group in 0..10u16 {
-        for (place, shown) in [0u16, 3, 1, 2].into_iter().enumerate() {
-            let number = group * 4 + place as u16;
+        for (index, shown) in [0u16, 3, 1, 2].into_iter().enumerate() {
+            let number = group * 4 + index as u16;
             bench.at = begin + Duration::from_millis(u64::from(number) * 40);
             let timestamp = u32::MAX.wrapping_add(u32::from(group * 4 + shown) * 3600);
             let header = bench.header(number, timestamp, true);

@@ -44,10 +44,10 @@ impl Pids {
     #[inline]
     pub(super) fn continues(&mut self, number: u16, continuity: u8) -> bool {
         if self.numbers.get(self.last) != Some(&number) {
-            let Some(place) = self.numbers.iter().position(|&other| other == number) else {
+            let Some(index) = self.numbers.iter().position(|&other| other == number) else {
                 return false;
             };
-            self.last = place;
+            self.last = index;
         }
         let pid = &mut self.states[self.last];
         if continuity != pid.counter.wrapping_add(1) & 0x0f {
@@ -63,7 +63,7 @@ impl Pids {
     pub(super) fn packet(&mut self, header: &Header, counts: &mut TsCounts) {
         if self.numbers.get(self.last) != Some(&header.pid) {
             match self.numbers.iter().position(|&number| number == header.pid) {
-                Some(place) => self.last = place,
+                Some(index) => self.last = index,
                 None => return self.track(header, counts),
             }
         }

@@ -109,7 +109,7 @@ impl Tables {
             return;
         }
         let begun = self.maps.iter().position(|&(pid, _)| pid == header.pid);
-        let begun = begun.map(|place| self.maps.swap_remove(place).1);
+        let begun = begun.map(|index| self.maps.swap_remove(index).1);
         let mut section = begun.unwrap_or_default();
         section.packet(header.unit_start, payload, |found| {
             let read = self.read_map(header.pid, found);
@@ -508,8 +508,8 @@ mod tests {
         let (mut tables, mut counts) = (Tables::default(), TsCounts::default());
         for (pid, section) in sections {
             let payload = [&[0][..], section].concat();
-            for (place, part) in payload.chunks(184).enumerate() {
-                tables.packet(&header(*pid, place == 0), part, &mut counts);
+            for (index, part) in payload.chunks(184).enumerate() {
+                tables.packet(&header(*pid, index == 0), part, &mut counts);
             }
         }
         assert_eq!(counts, TsCounts::default());

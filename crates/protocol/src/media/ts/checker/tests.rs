@@ -471,8 +471,8 @@ proptest! {
     fn arbitrary_bytes_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..3000), every in 1usize..400) {
         // With sync bytes, so that parsing gets far.
         let mut bytes = bytes;
-        for place in (0..bytes.len()).step_by(if every % 2 == 0 { 188 } else { every }) {
-            bytes[place] = SYNC;
+        for offset in (0..bytes.len()).step_by(if every % 2 == 0 { 188 } else { every }) {
+            bytes[offset] = SYNC;
         }
         let mut bench = Bench::new();
         for piece in bytes.chunks(every) {

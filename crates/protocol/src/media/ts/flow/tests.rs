@@ -75,16 +75,16 @@ pub(crate) fn check(rate: u64, clock_pid: u16, sent: &[(Time, Vec<u8>)]) -> Hash
                 assert_eq!(stamp.check, crc32fast::hash(&bytes[PACKET_LEN..]));
                 assert_eq!(stamp.packets, 7);
             }
-            let place = number * 7 + index;
+            let packet_index = number * 7 + index;
             if header.pid == PAT_PID {
-                tables.push(place);
+                tables.push(packet_index);
             }
             if header.pid == clock_pid
                 && let Some(clock) = header.pcr
             {
                 // The position of a packet determines its clock, to within one tick.
-                let (first_place, first) = *first_clock.get_or_insert((place, clock));
-                let passed = u128::from(place - first_place) * 8 * PACKET_LEN as u128;
+                let (first_place, first) = *first_clock.get_or_insert((packet_index, clock));
+                let passed = u128::from(packet_index - first_place) * 8 * PACKET_LEN as u128;
                 let passed = passed * u128::from(PCR_HZ) / u128::from(rate);
                 let shown = (clock + PCR_WRAP - first) % PCR_WRAP;
                 assert!(passed.abs_diff(shown.into()) <= 1, "{passed} {shown}");

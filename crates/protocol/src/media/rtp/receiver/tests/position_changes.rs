@@ -39,12 +39,12 @@ impl Player {
     }
 
     fn confirm(&mut self, seq: Option<u16>, rtptime: Option<u32>) -> Option<MediaEvent> {
-        let said = self.bench.at;
+        let stated_at = self.bench.at;
         let position = PositionStatement {
             seq,
             rtptime,
             timestamp_per_packet: self.own_times,
-            stated_at: said,
+            stated_at,
         };
         self.bench
             .receiver
@@ -250,8 +250,8 @@ proptest! {
         let mut bench = Bench::new();
         for (what, sequence, timestamp, millis) in packets {
             bench.at += Duration::from_millis(millis);
-            let said = bench.at;
-            let position = |seq, rtptime| PositionStatement { seq, rtptime, timestamp_per_packet: false, stated_at: said };
+            let stated_at = bench.at;
+            let position = |seq, rtptime| PositionStatement { seq, rtptime, timestamp_per_packet: false, stated_at };
             match what {
                 0 => bench.receiver.request_position(),
                 1 => drop(bench.receiver.position_changed(position(Some(sequence), Some(timestamp)), &mut bench.recorder)),

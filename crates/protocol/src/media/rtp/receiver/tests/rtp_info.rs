@@ -4,10 +4,10 @@ use super::*;
 
 #[test]
 fn low_seq_is_no_loss_if_first_packet_has_rtptime() {
-    let run = |said: u16, rtptime: Option<u32>, early: bool, first: u16| {
+    let run = |seq: u16, rtptime: Option<u32>, early: bool, first: u16| {
         let mut bench = Bench::new();
         let set = |bench: &mut Bench| {
-            bench.receiver.set_base(said, rtptime, &mut bench.recorder);
+            bench.receiver.set_base(seq, rtptime, &mut bench.recorder);
         };
         if early {
             set(&mut bench);
@@ -36,7 +36,7 @@ fn low_seq_is_no_loss_if_first_packet_has_rtptime() {
 
 #[test]
 fn received_packets_outweigh_a_stated_seq() {
-    let run = |said: u16, rtptime: Option<u32>, first: u16, tcp: bool, early: bool| {
+    let run = |seq: u16, rtptime: Option<u32>, first: u16, tcp: bool, early: bool| {
         let mut bench = Bench::new();
         if tcp {
             let config = ReceiverConfig {
@@ -47,7 +47,7 @@ fn received_packets_outweigh_a_stated_seq() {
             bench.receiver = RtpReceiver::new(&config).over_reliable_transport();
         }
         let set = |bench: &mut Bench| {
-            bench.receiver.set_base(said, rtptime, &mut bench.recorder);
+            bench.receiver.set_base(seq, rtptime, &mut bench.recorder);
         };
         if early {
             set(&mut bench);

@@ -141,11 +141,11 @@ impl Path {
         }
         let mut all = [&stamp.write()[..], &body].concat();
         match fate {
-            Fate::Spoilt(place) => {
-                let place = place % all.len();
-                all[place] ^= 0x10;
+            Fate::Spoilt(offset) => {
+                let offset = offset % all.len();
+                all[offset] ^= 0x10;
             }
-            Fate::Cut(place) => all.truncate(place % all.len()),
+            Fate::Cut(offset) => all.truncate(offset % all.len()),
             Fate::OddStamp(flags) => all[3] = flags,
             Fate::Lost(count) => {
                 self.number += count;
@@ -200,14 +200,14 @@ proptest! {
         reads in prop::collection::vec(1usize..9000, 1..12),
         segments in prop::collection::vec((1usize..3000, 0u64..2_000_000, any::<bool>()), 1..12),
     ) {
-        let mut way = Path::default();
+        let mut path = Path::default();
         for (parts, fate) in &datagrams {
-            way.datagram(parts, *fate);
+            path.datagram(parts, *fate);
         }
         let (mut usual, mut long) = (bench(named, changed), bench(named, changed));
         long.checker.general_path_only = true;
         let (mut reads, mut segments) = (reads.into_iter().cycle(), segments.into_iter().cycle());
-        let (mut rest, mut now) = (&way.bytes[..], 0);
+        let (mut rest, mut now) = (&path.bytes[..], 0);
         while !rest.is_empty() {
             let (read, after) = rest.split_at(reads.next().expect("endless").min(rest.len()));
             rest = after;

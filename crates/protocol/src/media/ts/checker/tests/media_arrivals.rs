@@ -28,7 +28,7 @@ impl Bench {
         self.feed(&plain(pid, at, true, payload), ms(at));
     }
 
-    fn said(&self) -> Vec<String> {
+    fn silent_media(&self) -> Vec<String> {
         self.checker
             .silent_media()
             .map(|silent| silent.to_string())
@@ -64,28 +64,28 @@ fn programme(video: u64, audio: u64, seconds: u64) -> Bench {
 #[test]
 fn a_frozen_picture_is_silent_video() {
     let mut frozen = programme(3000, 6000, 6);
-    let said = frozen.said();
+    let silent = frozen.silent_media();
     assert!(
-        matches!(&said[..], [one] if one.starts_with("no video for 2.9")),
-        "{said:?}"
+        matches!(&silent[..], [one] if one.starts_with("no video for 2.9")),
+        "{silent:?}"
     );
     assert_eq!(frozen.checker.without_picture(), None);
     assert!(frozen.checker.longest_gap() < Duration::from_millis(100));
     frozen.checker.finish(&mut frozen.recorder);
     assert_eq!(frozen.gap(m::VIDEO_GAP), Some(40));
     // Video that ends after its first key picture, or audio that ends.
-    let said = programme(220, 6000, 6).said();
+    let silent = programme(220, 6000, 6).silent_media();
     assert!(
-        matches!(&said[..], [one] if one.starts_with("no video for")),
-        "{said:?}"
+        matches!(&silent[..], [one] if one.starts_with("no video for")),
+        "{silent:?}"
     );
-    let said = programme(6000, 3000, 6).said();
+    let silent = programme(6000, 3000, 6).silent_media();
     assert!(
-        matches!(&said[..], [one] if one.starts_with("no audio for")),
-        "{said:?}"
+        matches!(&silent[..], [one] if one.starts_with("no audio for")),
+        "{silent:?}"
     );
-    assert!(programme(6000, 6000, 6).said().is_empty());
-    assert!(programme(4500, 6000, 6).said().is_empty());
+    assert!(programme(6000, 6000, 6).silent_media().is_empty());
+    assert!(programme(4500, 6000, 6).silent_media().is_empty());
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn gap_counts_once_media_continues() {
         bench.unit(VIDEO, OTHER, at);
         bench.unit(AUDIO, b"x", at);
     }
-    assert!(bench.said().is_empty());
+    assert!(bench.silent_media().is_empty());
     bench.checker.finish(&mut bench.recorder);
     assert_eq!(bench.gap(m::VIDEO_GAP), Some(3000));
     assert_eq!(bench.gap(m::AUDIO_GAP), Some(40));
@@ -104,7 +104,7 @@ fn gap_counts_once_media_continues() {
 #[test]
 fn media_named_by_the_map_but_missing_is_silent() {
     let mut bench = programme(0, 6000, 1);
-    assert!(bench.said().is_empty());
+    assert!(bench.silent_media().is_empty());
     let mut bench2 = Bench::new();
     bench2.feed(&plain(NULL_PID, 0, false, &[]).repeat(3), ms(1000));
     bench2.tables(&[(H264, VIDEO), (AAC, AUDIO)], 1000);
@@ -119,7 +119,7 @@ fn media_named_by_the_map_but_missing_is_silent() {
     // A programme with audio only lacks nothing.
     bench.tables(&[(AAC, AUDIO)], 2000);
     bench.unit(AUDIO, b"x", 6000);
-    assert!(bench.said().is_empty());
+    assert!(bench.silent_media().is_empty());
 }
 
 /// Video without a random-access point for 3 s; `change` alters each packet.

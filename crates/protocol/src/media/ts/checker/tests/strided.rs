@@ -3,7 +3,7 @@
 use super::*;
 
 /// Builds packets with a distance of `stride` bytes, `before` of the extra bytes before each.
-fn spaced(packets: u64, stride: usize, before: usize) -> Vec<u8> {
+fn strided_packets(packets: u64, stride: usize, before: usize) -> Vec<u8> {
     let mut out = Vec::new();
     for number in 0..packets {
         out.extend(vec![b'r'; before]);
@@ -16,7 +16,7 @@ fn spaced(packets: u64, stride: usize, before: usize) -> Vec<u8> {
 #[test]
 fn packets_of_192_and_204_bytes_are_parsed() {
     for (stride, before) in [(192, 4), (204, 0)] {
-        let bytes = spaced(20, stride, before);
+        let bytes = strided_packets(20, stride, before);
         for size in [1, 3, 100, 188, 192, 204, 1000, bytes.len()] {
             let mut bench = Bench::new();
             for (number, piece) in bytes.chunks(size).enumerate() {
@@ -34,7 +34,7 @@ fn packets_of_192_and_204_bytes_are_parsed() {
 
 #[test]
 fn sync_is_regained_in_either_form() {
-    let (long, usual) = (spaced(10, 204, 0), spaced(10, 188, 0));
+    let (long, usual) = (strided_packets(10, 204, 0), strided_packets(10, 188, 0));
     let mut bench = Bench::new();
     for part in [&long[..], b"xx", &long, &usual, &usual] {
         bench.feed(part, ms(200));
@@ -61,7 +61,7 @@ fn sync_is_regained_in_either_form() {
 fn hostile_forms_are_parsed_in_linear_time() {
     // Three sync bytes at a time, so that sync is found and lost repeatedly.
     for stride in [192, 204] {
-        let unit = [spaced(3, stride, 0), vec![0; 7]].concat();
+        let unit = [strided_packets(3, stride, 0), vec![0; 7]].concat();
         let make = |size| unit.iter().copied().cycle().take(size).collect();
         steps::assert_linear("spaced packets", 1024, make, |pieces| {
             let mut bench = Bench::new();

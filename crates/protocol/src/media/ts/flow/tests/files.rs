@@ -217,9 +217,9 @@ proptest! {
     #[test]
     fn damaged_files_do_not_panic(damage in prop::collection::vec((0usize..100_000, any::<u8>()), 0..200)) {
         let mut bytes = file(700_000, 1, false);
-        for (place, value) in damage {
-            let place = place % bytes.len();
-            bytes[place] = value;
+        for (offset, value) in damage {
+            let offset = offset % bytes.len();
+            bytes[offset] = value;
         }
         if let Ok(looped) = LoopedStream::of_file(&bytes, None) {
             let mut flow = TsFlow::new(settings(&Arc::new(looped)));

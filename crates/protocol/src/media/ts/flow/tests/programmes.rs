@@ -63,21 +63,27 @@ fn programme_with_audio_continues_across_its_end() {
     let pids = check(3_300_000, 0x100, &sent);
     assert!(pids[&0x101] > 17 * 46 * 2, "{pids:?}");
     let bytes: Vec<u8> = sent.into_iter().flat_map(|(_, bytes)| bytes).collect();
-    let Some((said, complaints)) = probed(&bytes) else {
+    let Some((streams, complaints)) = probed(&bytes) else {
         return;
     };
-    let lines: Vec<Vec<&str>> = said.lines().map(|line| line.split('|').collect()).collect();
-    let video = lines.iter().find(|line| line[0] == "h264").expect(&said);
+    let lines: Vec<Vec<&str>> = streams
+        .lines()
+        .map(|line| line.split('|').collect())
+        .collect();
+    let video = lines.iter().find(|line| line[0] == "h264").expect(&streams);
     assert!(
         video.contains(&"Main") && video.contains(&"1280") && video.contains(&"60/1"),
-        "{said}"
+        "{streams}"
     );
     let frames = |line: &[&str]| line[line.len() - 1].parse::<u64>().expect("a number");
     // The last frames may be incomplete.
-    assert!((17 * 60 - 40..=17 * 60).contains(&frames(video)), "{said}");
-    let audio = lines.iter().find(|line| line[0] == "aac").expect(&said);
+    assert!(
+        (17 * 60 - 40..=17 * 60).contains(&frames(video)),
+        "{streams}"
+    );
+    let audio = lines.iter().find(|line| line[0] == "aac").expect(&streams);
     let all = 17 * 48_000 / 1024;
-    assert!((all - 30..=all + 1).contains(&frames(audio)), "{said}");
+    assert!((all - 30..=all + 1).contains(&frames(audio)), "{streams}");
     // The stream is truncated in the middle of frames, and has no other error.
     let other = |line: &&str| !line.contains("[aac") && !line.contains("[h264");
     let others: Vec<&str> = complaints.lines().filter(other).collect();

@@ -16,7 +16,7 @@ pub(super) enum Message<'a> {
     Hello(Cookie),
     /// Cookie for the next hello.
     Challenge(Cookie),
-    /// A packet of media. `again` is `true` for a retransmission.
+    /// A packet of media.
     Media {
         number: u32,
         is_retransmission: bool,

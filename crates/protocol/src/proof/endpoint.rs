@@ -77,11 +77,11 @@ impl session::Endpoint for Endpoint {
         if let Some(&peer) = self.peers.get(&from) {
             return Route::Session(peer);
         }
-        let Some(Message::Hello(said)) = Message::parse(datagram.bytes) else {
+        let Some(Message::Hello(cookie)) = Message::parse(datagram.bytes) else {
             return Route::Discard;
         };
         let life = now.since_start().as_secs() / COOKIE_LIFE.as_secs();
-        let good = |life: u64| said == self.cookie(from, life);
+        let good = |life: u64| cookie == self.cookie(from, life);
         if good(life) || life.checked_sub(1).is_some_and(good) {
             return match room {
                 true => self.accept(from),

@@ -49,7 +49,7 @@ fn play(settings: PairSettings, config: ClientConfig, server: ServerConfig) -> P
     pair.set_endpoint(Box::new(Endpoint::new(server)));
     assert_eq!(pair.run(Duration::from_secs(60)), RunEnd::Ended);
     assert_eq!(pair.outcome(CLIENT), Some(&Outcome::Completed));
-    let sent = pair.outputs().iter().find_map(|(_, said)| match said {
+    let sent = pair.outputs().iter().find_map(|(_, output)| match output {
         Output::Record(record) => record.downcast_ref::<Sent>().copied(),
         _ => None,
     });
@@ -91,8 +91,8 @@ fn omitted_packets_are_requested_and_recovered() {
     ] {
         assert_eq!(played.count(id), expected, "{id:?}");
     }
-    let mut said = played.pair.outputs().iter();
-    let rows = said.find_map(|(_, said)| match said {
+    let mut outputs = played.pair.outputs().iter();
+    let rows = outputs.find_map(|(_, output)| match output {
         Output::Streams(rows) => Some(rows),
         _ => None,
     });
@@ -100,9 +100,9 @@ fn omitted_packets_are_requested_and_recovered() {
         panic!("one stream");
     };
     let row = row.to_json();
-    let told = COLUMNS.iter().map(|column| row.pointer(column)?.as_u64());
-    let told: Vec<u64> = told.map(|value| value.expect("a column each")).collect();
-    assert_eq!(told, [500, 500, left_out, 0]);
+    let counts = COLUMNS.iter().map(|column| row.pointer(column)?.as_u64());
+    let counts: Vec<u64> = counts.map(|value| value.expect("a column each")).collect();
+    assert_eq!(counts, [500, 500, left_out, 0]);
 }
 
 #[test]

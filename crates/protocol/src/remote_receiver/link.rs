@@ -103,21 +103,21 @@ impl Link {
     }
 
     /// Sends a request, or queues it until the receiver has sent its challenge.
-    pub fn send_request(&mut self, cx: &mut Context<'_>, asked: ClientMessage) {
+    pub fn send_request(&mut self, cx: &mut Context<'_>, request: ClientMessage) {
         match self.proof_sent {
-            true => self.send(cx, &asked),
-            false => self.queued.push(asked),
+            true => self.send(cx, &request),
+            false => self.queued.push(request),
         }
     }
 
-    fn send(&mut self, cx: &mut Context<'_>, asked: &ClientMessage) {
-        if matches!(asked, ClientMessage::Open(_)) {
+    fn send(&mut self, cx: &mut Context<'_>, request: &ClientMessage) {
+        if matches!(request, ClientMessage::Open(_)) {
             self.request_at = Some(cx.now);
         }
         cx.out.push_back(Output::Send {
             channel: self.channel,
             port: Port::Media,
-            bytes: to_line(asked),
+            bytes: to_line(request),
         });
     }
 
@@ -131,19 +131,20 @@ impl Link {
         bytes: &[u8],
         at: Time,
     ) -> Result<Vec<ReceiverEvent>, String> {
-        let mut said: Vec<Result<ReceiverMessage, serde_json::Error>> = Vec::new();
+        let mut messages: Vec<Result<ReceiverMessage, serde_json::Error>> = Vec::new();
         let mut lines = std::mem::take(&mut self.lines);
         let fed = lines.feed(bytes, LINE_MAX, |text| {
-            said.push(serde_json::from_slice(text))
+            messages.push(serde_json::from_slice(text))
         });
         self.lines = lines;
-        let mut heard = Vec::new();
-        for said in said {
-            let said = said.map_err(|error| format!("not a streamgauge receiver: {error}"))?;
-            self.handle_message(cx, said, at, &mut heard)?;
+        let mut events = Vec::new();
+        for message in messages {
+            let message =
+                message.map_err(|error| format!("not a streamgauge receiver: {error}"))?;
+            self.handle_message(cx, message, at, &mut events)?;
         }
         match fed {
-            Ok(()) => Ok(heard),
+            Ok(()) => Ok(events),
             Err(_) => Err("not a streamgauge receiver: line too long".to_owned()),
         }
     }
@@ -151,11 +152,11 @@ impl Link {
     fn handle_message(
         &mut self,
         cx: &mut Context<'_>,
-        said: ReceiverMessage,
+        message: ReceiverMessage,
         at: Time,
-        heard: &mut Vec<ReceiverEvent>,
+        events: &mut Vec<ReceiverEvent>,
     ) -> Result<(), String> {
-        match said {
+        match message {
             ReceiverMessage::Hello { version, challenge } => {
                 if self.proof_sent {
                     return Err("not a streamgauge receiver: second challenge".to_owned());
@@ -168,8 +169,8 @@ impl Link {
                 let proof = proof(&self.secret, &challenge);
                 self.send(cx, &ClientMessage::Proof { proof });
                 self.proof_sent = true;
-                for asked in std::mem::take(&mut self.queued) {
-                    self.send(cx, &asked);
+                for request in std::mem::take(&mut self.queued) {
+                    self.send(cx, &request);
                 }
             }
             ReceiverMessage::Refused { why } => return Err(format!("refused: {why}")),
@@ -191,26 +192,26 @@ impl Link {
                 if port == 0 || port % 2 == 1 {
                     return Err(format!("invalid media port {port}"));
                 }
-                if let Some(asked) = self.request_at {
-                    let took = at.since(asked);
+                if let Some(request_at) = self.request_at {
+                    let took = at.since(request_at);
                     self.round_trip = Some(self.round_trip.map_or(took, |least| least.min(took)));
                 }
                 let stream = usize::from(stream);
-                heard.push(ReceiverEvent::Opened { stream, port });
+                events.push(ReceiverEvent::Opened { stream, port });
             }
-            ReceiverMessage::First { stream, age } => heard.push(ReceiverEvent::FirstPacket {
+            ReceiverMessage::First { stream, age } => events.push(ReceiverEvent::FirstPacket {
                 stream: usize::from(stream),
                 at: self.local_time(at, age),
             }),
-            ReceiverMessage::Seen(state) => heard.push(self.seen(at, state)),
-            ReceiverMessage::Bye { stream, age } => heard.push(ReceiverEvent::Bye {
+            ReceiverMessage::Seen(state) => events.push(self.seen(at, state)),
+            ReceiverMessage::Bye { stream, age } => events.push(ReceiverEvent::Bye {
                 stream: usize::from(stream),
                 at: self.local_time(at, age),
             }),
             ReceiverMessage::Closed { streams } => {
-                heard.extend(streams.into_iter().map(|state| self.seen(at, state)));
+                events.extend(streams.into_iter().map(|state| self.seen(at, state)));
                 self.closed = true;
-                heard.push(ReceiverEvent::Closed);
+                events.push(ReceiverEvent::Closed);
             }
         }
         Ok(())
@@ -225,11 +226,11 @@ impl Link {
 
     /// Time of an event by this machine's clock. It happened `age` nanoseconds before its message
     /// was sent, which took half of a round trip to arrive.
-    fn local_time(&self, heard: Time, age: u64) -> Time {
-        let way = self.round_trip.unwrap_or_default() / 2;
-        let before = Duration::from_nanos(age).saturating_add(way);
+    fn local_time(&self, received_at: Time, age: u64) -> Time {
+        let transit = self.round_trip.unwrap_or_default() / 2;
+        let before = Duration::from_nanos(age).saturating_add(transit);
         Time::from_nanos(
-            heard
+            received_at
                 .as_nanos()
                 .saturating_sub(u64::try_from(before.as_nanos()).unwrap_or(u64::MAX)),
         )

@@ -127,7 +127,7 @@ pub struct StreamRequest {
 }
 
 impl StreamRequest {
-    /// Returns `true` if the order is within the limits.
+    /// Returns `true` if the request is within the limits.
     pub(super) fn is_valid(&self) -> bool {
         self.stream < STREAMS_MAX && self.payload_types.len() <= TYPES_MAX
     }
@@ -150,16 +150,16 @@ pub struct LineSplitter(Vec<u8>);
 pub struct TooLong;
 
 impl LineSplitter {
-    /// Adds bytes and passes each complete line to `each`. Never buffers more than `most` bytes.
+    /// Adds bytes and passes each complete line to `each`. Never buffers more than `max` bytes.
     pub fn feed(
         &mut self,
         mut bytes: &[u8],
-        most: usize,
+        max: usize,
         mut each: impl FnMut(&[u8]),
     ) -> Result<(), TooLong> {
         while let Some(end) = steps::find(bytes, b'\n') {
             let (rest, after) = (&bytes[..end], &bytes[end + 1..]);
-            if self.0.len() + rest.len() > most {
+            if self.0.len() + rest.len() > max {
                 return Err(TooLong);
             }
             if self.0.is_empty() {
@@ -171,7 +171,7 @@ impl LineSplitter {
             }
             bytes = after;
         }
-        if self.0.len() + bytes.len() > most {
+        if self.0.len() + bytes.len() > max {
             return Err(TooLong);
         }
         steps::count_bytes(bytes.len());
@@ -275,16 +275,16 @@ mod tests {
                 asked
             );
         }
-        let said = ReceiverMessage::Closed {
+        let message = ReceiverMessage::Closed {
             streams: vec![StreamState {
                 ages: Some((5, 3)),
                 ..StreamState::default()
             }],
         };
-        let text = to_line(&said);
+        let text = to_line(&message);
         assert_eq!(
             serde_json::from_slice::<ReceiverMessage>(&text).expect("as written"),
-            said
+            message
         );
         let many = StreamRequest {
             stream: 32,

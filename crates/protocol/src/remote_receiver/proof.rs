@@ -52,13 +52,13 @@ pub fn proof(secret: &Secret, challenge: &str) -> String {
 
 /// Returns `true` if the proof matches the challenge. Runs in constant time for proofs of equal
 /// length.
-pub(super) fn is_valid_proof(said: &str, secret: &Secret, challenge: &str) -> bool {
+pub(super) fn is_valid_proof(given: &str, secret: &Secret, challenge: &str) -> bool {
     let right = proof(secret, challenge);
-    let differences = said
+    let differences = given
         .bytes()
         .zip(right.bytes())
         .fold(0, |all, (one, other)| all | (one ^ other));
-    said.len() == right.len() && differences == 0
+    given.len() == right.len() && differences == 0
 }
 
 /// HMAC with SHA-256 (RFC 2104).

@@ -67,13 +67,13 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// Terms for clients that know `secret`, with at most `most` open streams. `key` must be random
-    /// and private.
-    pub fn new(secret: Secret, key: [u8; 32], most: usize) -> Terms {
+    /// Terms for clients that know `secret`, with at most `streams_max` open streams. `key` must be
+    /// random and private.
+    pub fn new(secret: Secret, key: [u8; 32], streams_max: usize) -> Terms {
         Terms {
             secret,
             key,
-            streams_max: most,
+            streams_max,
             open: AtomicUsize::new(0),
             refused: AtomicU64::new(0),
             unproven: Mutex::default(),
@@ -216,11 +216,11 @@ impl Receiver {
         }
     }
 
-    fn send(&self, cx: &mut Context<'_>, said: &ReceiverMessage) {
+    fn send(&self, cx: &mut Context<'_>, message: &ReceiverMessage) {
         cx.out.push_back(Output::Send {
             channel: CONTROL,
             port: Port::Media,
-            bytes: to_line(said),
+            bytes: to_line(message),
         });
     }
 
@@ -342,12 +342,12 @@ impl Receiver {
         let stream = self.streams.iter_mut().find(|s| s.channel == channel);
         if let Some(stream) = stream {
             stream.is_open = true;
-            let said = ReceiverMessage::Opened {
+            let message = ReceiverMessage::Opened {
                 stream: stream.wanted.stream,
                 address: local.ip(),
                 port,
             };
-            self.send(cx, &said);
+            self.send(cx, &message);
         }
     }
 
@@ -357,11 +357,11 @@ impl Receiver {
         };
         match event {
             MediaEvent::First { at } => {
-                let said = ReceiverMessage::First {
+                let message = ReceiverMessage::First {
                     stream: self.streams[index].wanted.stream,
                     age: age(cx.now, at),
                 };
-                self.send(cx, &said);
+                self.send(cx, &message);
                 self.interim_at
                     .get_or_insert(cx.now + self.interim_interval);
                 if self.streams[index].wanted.reports {
@@ -558,12 +558,12 @@ impl Session for Receiver {
                 self.end(cx);
             }
             Input::Bytes { bytes, .. } => {
-                let most = match self.phase {
+                let line_max = match self.phase {
                     Phase::Proof(_) => UNPROVEN_LINE_MAX,
                     _ => LINE_MAX,
                 };
                 let mut lines = std::mem::take(&mut self.lines);
-                let fed = lines.feed(bytes, most, |text| self.handle_line(cx, text));
+                let fed = lines.feed(bytes, line_max, |text| self.handle_line(cx, text));
                 self.lines = lines;
                 if fed.is_err() {
                     self.refuse(cx, "line too long");

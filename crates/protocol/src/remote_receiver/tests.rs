@@ -26,13 +26,13 @@ struct Bench {
     recorder: Recorder,
     sinks: Sinks,
     flows: Flows,
-    said: VecDeque<ReceiverMessage>,
+    messages: VecDeque<ReceiverMessage>,
     opened: Vec<(ChannelId, SinkId)>,
     peers: Vec<(SocketAddr, SocketAddr)>,
     reports: usize,
     listens: usize,
     /// Messages published to other sessions.
-    told: VecDeque<Arc<str>>,
+    published: VecDeque<Arc<str>>,
     ended: bool,
 }
 
@@ -52,8 +52,8 @@ fn wanted(stream: u8) -> ClientMessage {
 }
 
 impl Bench {
-    fn new(most: usize) -> Bench {
-        Bench::among(&Arc::new(Terms::new(secret(), [1; 32], most)), 7)
+    fn new(streams_max: usize) -> Bench {
+        Bench::among(&Arc::new(Terms::new(secret(), [1; 32], streams_max)), 7)
     }
 
     /// A session among others with the same terms.
@@ -66,12 +66,12 @@ impl Bench {
             recorder: Recorder::new(RTSP_PROTOCOL.catalogue),
             sinks: Sinks::default(),
             flows: Flows::default(),
-            said: VecDeque::new(),
+            messages: VecDeque::new(),
             opened: Vec::new(),
             peers: Vec::new(),
             reports: 0,
             listens: 0,
-            told: VecDeque::new(),
+            published: VecDeque::new(),
             ended: false,
         };
         let due = bench.now;
@@ -85,8 +85,8 @@ impl Bench {
     }
 
     /// A session whose client has proven that it knows the secret.
-    fn admitted(most: usize) -> Bench {
-        let mut bench = Bench::new(most);
+    fn admitted(streams_max: usize) -> Bench {
+        let mut bench = Bench::new(streams_max);
         bench.prove();
         bench
     }
@@ -96,7 +96,7 @@ impl Bench {
         let Some(ReceiverMessage::Hello {
             version: VERSION,
             challenge,
-        }) = self.said.pop_front()
+        }) = self.messages.pop_front()
         else {
             panic!("a challenge comes first");
         };
@@ -123,8 +123,8 @@ impl Bench {
                     bytes,
                     ..
                 } => {
-                    let said = serde_json::from_slice(&bytes);
-                    self.said.push_back(said.expect("a message"));
+                    let parsed = serde_json::from_slice(&bytes);
+                    self.messages.push_back(parsed.expect("a message"));
                 }
                 Output::Send { port, bytes, .. } => {
                     assert_eq!(port, Port::Control);
@@ -144,7 +144,7 @@ impl Bench {
                     self.opened.push((channel, sink));
                 }
                 Output::Subscribe { .. } => self.listens += 1,
-                Output::Publish { message, .. } => self.told.push_back(message),
+                Output::Publish { message, .. } => self.published.push_back(message),
                 Output::Peer { media, control, .. } => self.peers.push((media, control)),
                 Output::Close { .. } => {}
                 Output::Ended(_) => self.ended = true,
@@ -177,7 +177,7 @@ impl Bench {
             remote: None,
         });
         assert_eq!(
-            self.said.pop_front(),
+            self.messages.pop_front(),
             Some(ReceiverMessage::Opened {
                 stream,
                 address: "10.0.0.3".parse().expect("an address"),
@@ -206,7 +206,7 @@ impl Bench {
     }
 
     fn refusal(&mut self) -> String {
-        match self.said.pop_back() {
+        match self.messages.pop_back() {
             Some(ReceiverMessage::Closed { .. }) => self.refusal(),
             Some(ReceiverMessage::Refused { why }) => {
                 assert!(self.ended);
@@ -235,7 +235,7 @@ fn stream_is_received_from_open_to_close() {
         stream: 0,
         age: 3_000_000,
     };
-    assert_eq!(bench.said.pop_front(), Some(first));
+    assert_eq!(bench.messages.pop_front(), Some(first));
     bench.ask(&ClientMessage::Base {
         rtptime: None,
         stream: 0,
@@ -243,7 +243,7 @@ fn stream_is_received_from_open_to_close() {
     });
     bench.now += Duration::from_millis(300);
     bench.input(Input::Deadline);
-    let Some(ReceiverMessage::Seen(state)) = bench.said.pop_front() else {
+    let Some(ReceiverMessage::Seen(state)) = bench.messages.pop_front() else {
         panic!("interim counts are sent");
     };
     assert_eq!(state.ages, Some((303_000_000, 303_000_000)));
@@ -262,9 +262,9 @@ fn stream_is_received_from_open_to_close() {
         bytes: &bye,
         at,
     });
-    let said: Vec<ReceiverMessage> = bench.said.drain(..).collect();
+    let messages: Vec<ReceiverMessage> = bench.messages.drain(..).collect();
     assert_eq!(
-        said.last(),
+        messages.last(),
         Some(&ReceiverMessage::Bye { stream: 0, age: 0 })
     );
     let many = bye.repeat(100);
@@ -275,10 +275,10 @@ fn stream_is_received_from_open_to_close() {
         bytes: &many,
         at,
     });
-    assert!(bench.said.is_empty(), "one BYE: {:?}", bench.said);
+    assert!(bench.messages.is_empty(), "one BYE: {:?}", bench.messages);
     bench.ask(&ClientMessage::Close);
     assert!(
-        matches!(bench.said.back(), Some(ReceiverMessage::Closed { streams }) if streams.len() == 1)
+        matches!(bench.messages.back(), Some(ReceiverMessage::Closed { streams }) if streams.len() == 1)
     );
     assert!(bench.ended);
     assert_eq!(bench.recorder.counter(rtp::EXPECTED), 3);
@@ -316,8 +316,8 @@ struct Sessions {
 }
 
 impl Sessions {
-    fn new(most: usize) -> Sessions {
-        let terms = Arc::new(Terms::new(secret(), [1; 32], most));
+    fn new(streams_max: usize) -> Sessions {
+        let terms = Arc::new(Terms::new(secret(), [1; 32], streams_max));
         let all = Vec::new();
         Sessions { terms, all }
     }
@@ -326,9 +326,9 @@ impl Sessions {
     fn connect(&mut self) -> usize {
         let number = self.all.len();
         let mut bench = Bench::among(&self.terms, number as u64);
-        let told = bench.told.pop_front();
+        let published = bench.published.pop_front();
         self.all.push(bench);
-        if let Some(message) = told {
+        if let Some(message) = published {
             for bench in self.all.iter_mut().filter(|bench| !bench.ended) {
                 assert_eq!(bench.listens, 1);
                 bench.input(Input::TopicMessage {
@@ -343,30 +343,34 @@ impl Sessions {
 
 #[test]
 fn newcomers_replace_idle_connections_but_not_proven_ones() {
-    for most in [1, 64, 100] {
-        let mut crowd = Sessions::new(most);
-        let bound = crowd.terms.unproven_max();
-        assert_eq!(bound, most.max(64));
-        let early = crowd.connect();
-        crowd.all[early].prove();
-        crowd.all[early].open(0);
-        let waiting = crowd.connect();
+    for streams_max in [1, 64, 100] {
+        let mut sessions = Sessions::new(streams_max);
+        let bound = sessions.terms.unproven_max();
+        assert_eq!(bound, streams_max.max(64));
+        let early = sessions.connect();
+        sessions.all[early].prove();
+        sessions.all[early].open(0);
+        let waiting = sessions.connect();
         for _ in 0..10 * bound {
-            let number = crowd.connect();
-            assert!(!crowd.all[number].ended, "the newcomer is accepted");
-            assert!(crowd.terms.unproven() <= bound);
+            let number = sessions.connect();
+            assert!(!sessions.all[number].ended, "the newcomer is accepted");
+            assert!(sessions.terms.unproven() <= bound);
         }
-        assert!(crowd.all[waiting].ended, "the oldest was dropped");
-        assert!(crowd.all[waiting].refusal().contains("newer connections"));
-        assert!(!crowd.all[early].ended, "a proven connection stays");
-        let late = crowd.connect();
-        crowd.all[late].prove();
-        assert!(!crowd.all[late].ended);
+        assert!(sessions.all[waiting].ended, "the oldest was dropped");
+        assert!(
+            sessions.all[waiting]
+                .refusal()
+                .contains("newer connections")
+        );
+        assert!(!sessions.all[early].ended, "a proven connection stays");
+        let late = sessions.connect();
+        sessions.all[late].prove();
+        assert!(!sessions.all[late].ended);
         // All connections except the two proven ones count as unproven until they end.
-        let idle = crowd.all.iter().filter(|bench| !bench.ended).count() - 2;
-        assert_eq!(crowd.terms.unproven(), idle);
-        crowd.all.clear();
-        assert_eq!(crowd.terms.unproven(), 0);
+        let idle = sessions.all.iter().filter(|bench| !bench.ended).count() - 2;
+        assert_eq!(sessions.terms.unproven(), idle);
+        sessions.all.clear();
+        assert_eq!(sessions.terms.unproven(), 0);
     }
 }
 
@@ -442,7 +446,7 @@ impl LinkBench {
     fn new() -> LinkBench {
         let mut link = Link::new(ChannelId(3), secret());
         link.opened(Some("10.0.0.3:8561".parse().expect("an address")));
-        let mut near = LinkBench {
+        let mut bench = LinkBench {
             link,
             now: Time::from_start(Duration::from_secs(5)),
             recorder: Recorder::new(RTSP_PROTOCOL.catalogue),
@@ -450,8 +454,8 @@ impl LinkBench {
             flows: Flows::default(),
             out: VecDeque::new(),
         };
-        near.with(|link, cx| link.send_request(cx, wanted(0)));
-        near
+        bench.with(|link, cx| link.send_request(cx, wanted(0)));
+        bench
     }
 
     fn with<T>(&mut self, act: impl FnOnce(&mut Link, &mut Context<'_>) -> T) -> T {
@@ -466,19 +470,19 @@ impl LinkBench {
         act(&mut self.link, &mut cx)
     }
 
-    fn deliver(&mut self, said: &ReceiverMessage) -> Result<Vec<ReceiverEvent>, String> {
+    fn deliver(&mut self, message: &ReceiverMessage) -> Result<Vec<ReceiverEvent>, String> {
         let at = self.now;
-        self.with(|link, cx| link.received(cx, &to_line(said), at))
+        self.with(|link, cx| link.received(cx, &to_line(message), at))
     }
 
     /// Delivers a message after some milliseconds.
     fn hear_after(
         &mut self,
         millis: u64,
-        said: &ReceiverMessage,
+        message: &ReceiverMessage,
     ) -> Result<Vec<ReceiverEvent>, String> {
         self.now += Duration::from_millis(millis);
-        self.deliver(said)
+        self.deliver(message)
     }
 
     /// Sends the challenge.
@@ -487,7 +491,7 @@ impl LinkBench {
             version: VERSION,
             challenge: "abc".to_owned(),
         };
-        assert!(self.deliver(&hello).is_ok_and(|heard| heard.is_empty()));
+        assert!(self.deliver(&hello).is_ok_and(|events| events.is_empty()));
     }
 
     fn asked(&mut self) -> Vec<ClientMessage> {
@@ -509,58 +513,59 @@ fn opened(address: &str, port: u16) -> ReceiverMessage {
 
 #[test]
 fn link_converts_times_to_its_own_clock() {
-    let mut near = LinkBench::new();
-    assert_eq!(near.asked(), [], "no request before the challenge");
-    near.greet();
+    let mut bench = LinkBench::new();
+    assert_eq!(bench.asked(), [], "no request before the challenge");
+    bench.greet();
     let proof = proof(&secret(), "abc");
-    assert_eq!(near.asked(), [ClientMessage::Proof { proof }, wanted(0)]);
-    let heard = near.hear_after(8, &opened("10.0.0.3", 40_000));
+    assert_eq!(bench.asked(), [ClientMessage::Proof { proof }, wanted(0)]);
+    let events = bench.hear_after(8, &opened("10.0.0.3", 40_000));
     let port = 40_000;
     assert!(
-        matches!(heard.as_deref(), Ok([ReceiverEvent::Opened { stream: 0, port: at }]) if *at == port)
+        matches!(events.as_deref(), Ok([ReceiverEvent::Opened { stream: 0, port: at }]) if *at == port)
     );
-    assert_eq!(near.link.round_trip(), Some(Duration::from_millis(8)));
+    assert_eq!(bench.link.round_trip(), Some(Duration::from_millis(8)));
     let first = ReceiverMessage::First {
         stream: 0,
         age: 30_000_000,
     };
-    let heard = near.hear_after(992, &first);
+    let events = bench.hear_after(992, &first);
     // 30 ms before the message was sent, and 4 ms in transit.
     let really = Time::from_start(Duration::from_millis(5966));
     assert!(
-        matches!(heard.as_deref(), Ok([ReceiverEvent::FirstPacket { stream: 0, at }]) if *at == really)
+        matches!(events.as_deref(), Ok([ReceiverEvent::FirstPacket { stream: 0, at }]) if *at == really)
     );
 }
 
 #[test]
 fn receiver_can_announce_only_its_own_address() {
     for (address, port) in [("10.0.0.9", 40_000), ("10.0.0.3", 0), ("10.0.0.3", 40_001)] {
-        let mut near = LinkBench::new();
-        near.greet();
+        let mut bench = LinkBench::new();
+        bench.greet();
         assert!(
-            near.deliver(&opened(address, port)).is_err(),
+            bench.deliver(&opened(address, port)).is_err(),
             "{address}:{port}"
         );
     }
     // A receiver with a second challenge could have any challenge answered.
-    let mut near = LinkBench::new();
-    near.greet();
+    let mut bench = LinkBench::new();
+    bench.greet();
     let again = ReceiverMessage::Hello {
         version: VERSION,
         challenge: "another".to_owned(),
     };
-    assert!(near.deliver(&again).is_err());
-    let mut near = LinkBench::new();
+    assert!(bench.deliver(&again).is_err());
+    let mut bench = LinkBench::new();
     let why = "full".to_owned();
-    let heard = near.deliver(&ReceiverMessage::Refused { why });
-    assert!(heard.is_err_and(|why| why.contains("full")));
-    let mut near = LinkBench::new();
+    let events = bench.deliver(&ReceiverMessage::Refused { why });
+    assert!(events.is_err_and(|why| why.contains("full")));
+    let mut bench = LinkBench::new();
     let other = ReceiverMessage::Hello {
         version: VERSION + 1,
         challenge: String::new(),
     };
     assert!(
-        near.deliver(&other)
+        bench
+            .deliver(&other)
             .is_err_and(|why| why.contains("version"))
     );
 }

@@ -380,15 +380,15 @@ impl Pair {
     }
 
     fn add(&mut self, side: Side, session: Box<dyn Session>) -> SessionNumber {
-        let place = self.slots.len();
+        let index = self.slots.len();
         self.slots.push(Slot {
             session,
             side,
             channels: BTreeMap::new(),
             outcome: None,
         });
-        self.pending.push_back((place, Pending::Start));
-        SessionNumber(place)
+        self.pending.push_back((index, Pending::Start));
+        SessionNumber(index)
     }
 
     /// Current time.
@@ -411,7 +411,7 @@ impl Pair {
         let slots = self.slots.iter().enumerate();
         slots
             .filter(move |(_, slot)| slot.side == side)
-            .map(|(place, _)| SessionNumber(place))
+            .map(|(index, _)| SessionNumber(index))
     }
 
     /// Metrics of one side.
@@ -449,8 +449,8 @@ impl Pair {
     }
 
     /// Changes the reaction to new connections.
-    pub fn set_server_reaction(&mut self, door: ServerReaction) {
-        self.settings.server_reaction = door;
+    pub fn set_server_reaction(&mut self, reaction: ServerReaction) {
+        self.settings.server_reaction = reaction;
     }
 
     /// Asks a session to stop.
@@ -520,7 +520,7 @@ impl Pair {
         let slots = self.slots.iter().enumerate();
         slots
             .filter(|(_, slot)| slot.outcome.is_none())
-            .filter_map(|(place, slot)| Some((slot.session.deadline()?, place)))
+            .filter_map(|(index, slot)| Some((slot.session.deadline()?, index)))
             .filter(|(at, _)| *at != Time::NEVER)
             .min()
     }
@@ -534,12 +534,12 @@ impl Pair {
             self.handle_event(event);
             return;
         }
-        if let Some(place) = self
+        if let Some(index) = self
             .active_flows
             .iter()
             .position(|flow| flow.due <= self.now)
         {
-            self.send_flow(place);
+            self.send_flow(index);
             return;
         }
         if let Some((at, key)) = self.exchange_due()
@@ -548,10 +548,10 @@ impl Pair {
             self.step_exchange(key);
             return;
         }
-        if let Some((at, place)) = self.deadline()
+        if let Some((at, index)) = self.deadline()
             && at <= self.now
         {
-            self.deliver(place, Input::Deadline);
+            self.deliver(index, Input::Deadline);
         }
     }
 
@@ -562,7 +562,7 @@ impl Pair {
 
     /// Delivers queued inputs until none is left.
     fn deliver_pending(&mut self) {
-        while let Some((place, pending)) = self.pending.pop_front() {
+        while let Some((index, pending)) = self.pending.pop_front() {
             self.steps += 1;
             if self.steps > self.settings.steps_max {
                 return;
@@ -581,7 +581,7 @@ impl Pair {
                 },
                 &Pending::OpenFailed { channel, error } => Input::OpenFailed { channel, error },
                 &Pending::Closed { channel, how } => {
-                    if let Some(slot) = self.slots.get_mut(place) {
+                    if let Some(slot) = self.slots.get_mut(index) {
                         slot.channels.remove(&channel);
                     }
                     Input::Closed {
@@ -597,12 +597,12 @@ impl Pair {
                 },
                 Pending::Told { topic, message } => Input::TopicMessage { topic, message },
             };
-            self.deliver(place, input);
+            self.deliver(index, input);
         }
     }
 
-    fn deliver(&mut self, place: usize, input: Input<'_>) {
-        let Some(slot) = self.slots.get_mut(place) else {
+    fn deliver(&mut self, index: usize, input: Input<'_>) {
+        let Some(slot) = self.slots.get_mut(index) else {
             return;
         };
         if slot.outcome.is_some() {
@@ -624,13 +624,13 @@ impl Pair {
         for output in out {
             match output {
                 Output::Transmit(transmit) => {
-                    self.transmit(place, &transmit, outbox.bytes(&transmit));
+                    self.transmit(index, &transmit, outbox.bytes(&transmit));
                 }
-                output => self.carry_out(place, output),
+                output => self.carry_out(index, output),
             }
         }
         self.outbox = outbox;
-        self.update_flow_dues(place);
+        self.update_flow_dues(index);
     }
 }
 

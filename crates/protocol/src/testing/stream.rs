@@ -46,12 +46,12 @@ impl Stream {
         }
         while left > 0 {
             // Mostly long pieces, and some of a few bytes, which find the bugs.
-            let (most, apart) = match up_to(&mut self.rng, 7) {
+            let (max, apart) = match up_to(&mut self.rng, 7) {
                 0 => (8, up_to(&mut self.rng, GAP_MAX)),
                 1 => (SEGMENT, up_to(&mut self.rng, GAP_MAX)),
                 _ => (SEGMENT * 8, 0),
             };
-            let length = (1 + up_to(&mut self.rng, most - 1) as usize).min(left);
+            let length = (1 + up_to(&mut self.rng, max - 1) as usize).min(left);
             left -= length;
             let at = (now + self.delay).max(self.last) + Duration::from_nanos(apart);
             self.last = at;
@@ -84,9 +84,9 @@ impl Stream {
     }
 }
 
-/// Returns a random number from 0 to `most`, inclusive.
-fn up_to(rng: &mut impl Rng, most: u64) -> u64 {
-    rng.random_range(0..=most)
+/// Returns a random number from 0 to `max`, inclusive.
+fn up_to(rng: &mut impl Rng, max: u64) -> u64 {
+    rng.random_range(0..=max)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ fn sends_two(
     server: SocketAddr,
     log: Log,
 ) -> Box<dyn Session> {
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     script(move |cx, input, _| match input {
         Input::Start { .. } => open(cx, server),
         Input::Opened { .. } => {
@@ -20,9 +20,9 @@ fn sends_two(
             send(cx, b"two");
         }
         Input::Bytes { bytes, .. } => {
-            heard.extend_from_slice(bytes);
-            if heard.len() == 7 {
-                log.add(text(&heard));
+            received.extend_from_slice(bytes);
+            if received.len() == 7 {
+                log.add(text(&received));
                 end(cx, Outcome::Completed);
             }
         }
@@ -31,19 +31,19 @@ fn sends_two(
 }
 
 fn echoes_stream(log: Log) -> Box<dyn Session> {
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     script(move |cx, input, _| match input {
         Input::Start { .. } => {}
         Input::Opened { remote, .. } => log.add(format!("remote: {}", remote.is_some())),
         Input::Bytes { bytes, .. } => {
-            heard.extend_from_slice(bytes);
-            if heard.len() == 7 {
-                log.add(text(&heard));
-                send(cx, &heard);
+            received.extend_from_slice(bytes);
+            if received.len() == 7 {
+                log.add(text(&received));
+                send(cx, &received);
             }
         }
-        Input::Closed { reason: how, .. } => {
-            log.add(format!("{how:?}"));
+        Input::Closed { reason, .. } => {
+            log.add(format!("{reason:?}"));
             end(cx, Outcome::Completed);
         }
         _ => log.add("something else"),
@@ -69,13 +69,13 @@ pub(super) const SECURE: Case = Case {
 pub(super) const SECURE_GOODBYE: Case = Case {
     name: "bytes sent before the end of a TLS connection arrive before the end",
     client: |server, log| {
-        let mut heard = 0;
+        let mut received = 0;
         script(move |cx, input, _| match input {
             Input::Start { .. } => open_tls(cx, server),
             Input::Opened { .. } => send(cx, b"go"),
-            Input::Bytes { bytes, .. } => heard += bytes.len(),
-            Input::Closed { reason: how, .. } => {
-                log.add(format!("{heard} bytes, {how:?}"));
+            Input::Bytes { bytes, .. } => received += bytes.len(),
+            Input::Closed { reason, .. } => {
+                log.add(format!("{received} bytes, {reason:?}"));
                 end(cx, Outcome::Completed);
             }
             _ => log.add("something else"),

@@ -14,35 +14,35 @@ use crate::session::{
 /// The message of these cases.
 const MESSAGE: &[u8] = b"ping";
 
-/// Sends `most` messages at its pace, and receives the same number.
+/// Sends `messages_max` messages at its pace, and receives the same number.
 #[derive(Debug)]
 struct AskingExchange {
     pace: Pace,
-    most: usize,
+    messages_max: usize,
     sent: usize,
-    heard: usize,
+    received_bytes: usize,
     finished: bool,
     log: Log,
 }
 
 impl AskingExchange {
     fn after(&self) -> NextStep {
-        let all = self.finished || self.sent == self.most;
-        match all && self.heard == self.sent * MESSAGE.len() {
+        let all = self.finished || self.sent == self.messages_max;
+        match all && self.received_bytes == self.sent * MESSAGE.len() {
             true => NextStep::Finish,
             false => NextStep::Continue,
         }
     }
 
     fn write(&mut self, out: &mut Vec<u8>) {
-        if self.sent < self.most && !self.finished {
+        if self.sent < self.messages_max && !self.finished {
             out.extend_from_slice(MESSAGE);
         }
     }
 
-    /// With [`Pace::Answers`]: sends one message at a time.
+    /// With [`Pace::OnAnswer`]: sends one message at a time.
     fn advance(&mut self, tools: &mut ExchangeContext<'_>) {
-        if self.pace == Pace::OnAnswer && self.heard == self.sent * MESSAGE.len() {
+        if self.pace == Pace::OnAnswer && self.received_bytes == self.sent * MESSAGE.len() {
             self.write(tools.out);
             self.sent += usize::from(!tools.out.is_empty());
         }
@@ -79,7 +79,7 @@ impl Exchange for AskingExchange {
         _: Time,
         tools: &mut ExchangeContext<'_>,
     ) -> Result<NextStep, Failure> {
-        self.heard += bytes.len();
+        self.received_bytes += bytes.len();
         self.advance(tools);
         Ok(self.after())
     }
@@ -93,22 +93,22 @@ impl Exchange for AskingExchange {
     }
 
     fn write_close(&mut self, out: &mut Vec<u8>) {
-        if self.most > 0 {
+        if self.messages_max > 0 {
             out.extend_from_slice(b"bye");
-            self.most = 0;
+            self.messages_max = 0;
         }
     }
 
-    fn ended(&mut self, how: &ExchangeEnd, _: &mut Recorder) {
-        let all = self.heard == self.sent * MESSAGE.len() && self.sent > 0;
-        self.log.add(format!("all came back: {all}, {how:?}"));
+    fn ended(&mut self, reason: &ExchangeEnd, _: &mut Recorder) {
+        let all = self.received_bytes == self.sent * MESSAGE.len() && self.sent > 0;
+        self.log.add(format!("all came back: {all}, {reason:?}"));
     }
 }
 
 /// Echoes all messages except the goodbye.
 #[derive(Debug)]
 struct EchoExchange {
-    heard: Vec<u8>,
+    received_bytes: Vec<u8>,
     log: Log,
 }
 
@@ -123,12 +123,12 @@ impl Exchange for EchoExchange {
         _: Time,
         tools: &mut ExchangeContext<'_>,
     ) -> Result<NextStep, Failure> {
-        self.heard.extend_from_slice(bytes);
-        while let Some(rest) = self.heard.strip_prefix(MESSAGE) {
+        self.received_bytes.extend_from_slice(bytes);
+        while let Some(rest) = self.received_bytes.strip_prefix(MESSAGE) {
             tools.out.extend_from_slice(MESSAGE);
-            self.heard = rest.to_vec();
+            self.received_bytes = rest.to_vec();
         }
-        match self.heard.starts_with(b"no!") {
+        match self.received_bytes.starts_with(b"no!") {
             true => Err(Failure {
                 reason: "no",
                 detail: String::new(),
@@ -137,15 +137,15 @@ impl Exchange for EchoExchange {
         }
     }
 
-    fn ended(&mut self, how: &ExchangeEnd, _: &mut Recorder) {
-        let last = super::text(&self.heard);
-        self.log.add(format!("last words: {last}, {how:?}"));
+    fn ended(&mut self, reason: &ExchangeEnd, _: &mut Recorder) {
+        let last = super::text(&self.received_bytes);
+        self.log.add(format!("last words: {last}, {reason:?}"));
     }
 }
 
 fn asking_session(
     open: fn(&mut Context<'_>, SocketAddr),
-    (pace, most): (Pace, usize),
+    (pace, messages_max): (Pace, usize),
     server: SocketAddr,
     log: Log,
 ) -> Box<dyn Session> {
@@ -154,9 +154,9 @@ fn asking_session(
         Input::Opened { .. } => {
             let exchange = AskingExchange {
                 pace,
-                most,
+                messages_max,
                 sent: 0,
-                heard: 0,
+                received_bytes: 0,
                 finished: false,
                 log: log.clone(),
             };
@@ -170,8 +170,8 @@ fn asking_session(
             cx.out
                 .push_back(Output::FinishExchange { channel: CHANNEL });
         }
-        Input::ExchangeEnded { reason: how, .. } => {
-            log.add(format!("{how:?}"));
+        Input::ExchangeEnded { reason, .. } => {
+            log.add(format!("{reason:?}"));
             end(cx, Outcome::Completed);
         }
         _ => log.add("something else"),
@@ -184,12 +184,12 @@ fn echo_session(log: Log) -> Box<dyn Session> {
         Input::Opened { .. } => cx.out.push_back(Output::Exchange {
             channel: CHANNEL,
             exchange: Box::new(EchoExchange {
-                heard: Vec::new(),
+                received_bytes: Vec::new(),
                 log: log.clone(),
             }),
         }),
-        Input::ExchangeEnded { reason: how, .. } => {
-            log.add(format!("{how:?}"));
+        Input::ExchangeEnded { reason, .. } => {
+            log.add(format!("{reason:?}"));
             end(cx, Outcome::Completed);
         }
         _ => log.add("something else"),
@@ -289,8 +289,8 @@ pub(super) const REFUSED: Case = Case {
             Input::Start { .. } => open_tcp(cx, server),
             Input::Opened { .. } => super::send(cx, b"pingno!"),
             Input::Bytes { .. } => {}
-            Input::Closed { reason: how, .. } => {
-                log.add(format!("{how:?}"));
+            Input::Closed { reason, .. } => {
+                log.add(format!("{reason:?}"));
                 end(cx, Outcome::Completed);
             }
             _ => log.add("something else"),

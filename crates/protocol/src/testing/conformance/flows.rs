@@ -371,8 +371,8 @@ pub(super) const TO_UNREACHABLE_PORT: Case = Case {
                 cx.out.push_back(Output::StartFlow { flow, channel });
                 *deadline = Some(cx.now + Duration::from_secs(5));
             }
-            Input::Closed { reason: how, .. } => {
-                log.add(format!("{how:?}"));
+            Input::Closed { reason, .. } => {
+                log.add(format!("{reason:?}"));
                 end(cx, Outcome::Completed);
             }
             _ => {

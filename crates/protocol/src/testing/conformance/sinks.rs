@@ -131,8 +131,8 @@ pub(super) const COUNTED: Case = Case {
                 *deadline = None;
                 send_on(cx, Port::Control, b"report");
             }
-            Input::Closed { reason: how, .. } => {
-                log.add(format!("{how:?}"));
+            Input::Closed { reason, .. } => {
+                log.add(format!("{reason:?}"));
                 end(cx, Outcome::Completed);
             }
             _ => log.add("something else"),

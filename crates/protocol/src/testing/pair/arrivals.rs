@@ -62,26 +62,26 @@ impl Pair {
     /// Makes the server's session for a connection that has reached it.
     fn accept_connection(&mut self, session: usize, channel: ChannelId) {
         const CHANNEL: ChannelId = ChannelId(0);
-        let place = self.slots.len();
+        let index = self.slots.len();
         let connection = self.connections.len();
         let delay = self.settings.stream_delay;
         let seed = self.settings.seed ^ ((connection as u64 + 1) << 32);
         self.connections.push(Connection {
-            ends: [(session, channel), (place, CHANNEL)],
+            ends: [(session, channel), (index, CHANNEL)],
             open: [true; 2],
             streams: [Stream::new(delay, seed), Stream::new(delay, !seed)],
         });
         self.schedule(self.now + delay, Event::Connected { connection });
-        let made = (self.accept)(SessionNumber(place));
+        let made = (self.accept)(SessionNumber(index));
         self.add(Side::Server, made);
         let stream = Channel::Stream { connection, end: 1 };
-        self.slots[place].channels.insert(CHANNEL, stream);
+        self.slots[index].channels.insert(CHANNEL, stream);
         let opened = Pending::Opened {
             channel: CHANNEL,
             local: self.server_address(),
             remote: Some(client_address(connection)),
         };
-        self.pending.push_back((place, opened));
+        self.pending.push_back((index, opened));
     }
 
     fn read_stream(&mut self, connection: usize, end: usize) {

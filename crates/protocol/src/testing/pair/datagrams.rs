@@ -25,12 +25,12 @@ impl Pair {
 
     pub(super) fn open_udp(
         &mut self,
-        place: usize,
+        index: usize,
         channel: ChannelId,
         (mut local, peer): (SocketAddr, Option<SocketAddr>),
         media: Option<SocketMedia>,
     ) {
-        local.set_ip(address(self.slots[place].side));
+        local.set_ip(address(self.slots[index].side));
         if local.port() == 0 {
             local.set_port(self.next_port);
             self.next_port = self.next_port.saturating_add(2);
@@ -41,7 +41,7 @@ impl Pair {
                 error: ChannelError::NoPorts,
             },
             _ => {
-                let owner = (place, channel, Port::Media);
+                let owner = (index, channel, Port::Media);
                 self.addresses.entry(local).or_default().push(owner);
                 let udp = Udp {
                     local,
@@ -50,7 +50,7 @@ impl Pair {
                     accepted: None,
                     media,
                 };
-                let channels = &mut self.slots[place].channels;
+                let channels = &mut self.slots[index].channels;
                 channels.insert(channel, Channel::Udp(udp));
                 Pending::Opened {
                     channel,
@@ -59,10 +59,10 @@ impl Pair {
                 }
             }
         };
-        self.pending.push_back((place, pending));
+        self.pending.push_back((index, pending));
     }
 
-    pub(super) fn close_udp(&mut self, place: usize, channel: ChannelId, udp: Udp) {
+    pub(super) fn close_udp(&mut self, index: usize, channel: ChannelId, udp: Udp) {
         match udp.accepted {
             Some(peer) => {
                 self.peers.remove(&peer);
@@ -72,14 +72,14 @@ impl Pair {
             }
             None => {
                 if let Some(owners) = self.addresses.get_mut(&udp.local) {
-                    owners.retain(|&(session, other, _)| (session, other) != (place, channel));
+                    owners.retain(|&(session, other, _)| (session, other) != (index, channel));
                 }
             }
         }
     }
 
-    pub(super) fn transmit(&mut self, place: usize, transmit: &Transmit, bytes: &[u8]) {
-        let channel = self.slots[place].channels.get(&transmit.channel);
+    pub(super) fn transmit(&mut self, index: usize, transmit: &Transmit, bytes: &[u8]) {
+        let channel = self.slots[index].channels.get(&transmit.channel);
         let Some(&Channel::Udp(udp)) = channel else {
             return;
         };
@@ -125,7 +125,7 @@ impl Pair {
         };
         match endpoint.route(self.now, &datagram, room, &mut answer) {
             Route::Session(peer) => match self.peers.get(&peer) {
-                Some(&place) => self.deliver_datagram(place, ACCEPTED, datagram),
+                Some(&index) => self.deliver_datagram(index, ACCEPTED, datagram),
                 None => self.foreign += 1,
             },
             Route::Accept(peer, _) if !room || self.peers.contains_key(&peer) => {
@@ -147,9 +147,9 @@ impl Pair {
         session: Box<dyn session::Session>,
         datagram: session::Datagram<'_>,
     ) {
-        let SessionNumber(place) = self.add(Side::Server, session);
+        let SessionNumber(index) = self.add(Side::Server, session);
         let local = self.server_address();
-        self.peers.insert(peer, place);
+        self.peers.insert(peer, index);
         let udp = Udp {
             local,
             peer: Some(datagram.from),
@@ -157,16 +157,16 @@ impl Pair {
             accepted: Some(peer),
             media: None,
         };
-        let channels = &mut self.slots[place].channels;
+        let channels = &mut self.slots[index].channels;
         channels.insert(ACCEPTED, Channel::Udp(udp));
         let opened = Pending::Opened {
             channel: ACCEPTED,
             local,
             remote: Some(datagram.from),
         };
-        self.pending.push_back((place, opened));
+        self.pending.push_back((index, opened));
         self.deliver_pending();
-        self.deliver_datagram(place, ACCEPTED, datagram);
+        self.deliver_datagram(index, ACCEPTED, datagram);
     }
 
     /// Delivers a datagram to the session that owns the socket. Returns `false` if there is none.
@@ -177,46 +177,46 @@ impl Pair {
         bytes: &[u8],
     ) -> bool {
         let owner = self.addresses.get(&to).and_then(|owners| owners.first());
-        let Some(&(place, channel, _)) = owner else {
+        let Some(&(index, channel, _)) = owner else {
             return false;
         };
-        let Some(Channel::Udp(udp)) = self.slots[place].channels.get(&channel) else {
+        let Some(Channel::Udp(udp)) = self.slots[index].channels.get(&channel) else {
             return false;
         };
         if udp.peer.is_some_and(|peer| peer != from) {
             self.foreign += 1;
         } else if let Some(media) = udp.media.filter(|media| media.filter.matches(bytes)) {
-            self.pass_to_sink(place, media.sink, at, bytes);
+            self.pass_to_sink(index, media.sink, at, bytes);
         } else {
-            self.deliver_datagram(place, channel, session::Datagram { from, at, bytes });
+            self.deliver_datagram(index, channel, session::Datagram { from, at, bytes });
         }
         true
     }
 
     fn deliver_datagram(
         &mut self,
-        place: usize,
+        index: usize,
         channel: ChannelId,
         datagram: session::Datagram<'_>,
     ) {
         let datagrams = &[datagram];
-        self.deliver(place, Input::Datagrams { channel, datagrams });
+        self.deliver(index, Input::Datagrams { channel, datagrams });
     }
 
     /// Reports an unreachable port to a session whose socket is connected to it.
     pub(super) fn report_unreachable(&mut self, from: SocketAddr, to: SocketAddr) {
         let owner = self.addresses.get(&from).and_then(|owners| owners.first());
-        let Some(&(place, channel, _)) = owner else {
+        let Some(&(index, channel, _)) = owner else {
             return;
         };
-        if let Some(Channel::Udp(udp)) = self.slots[place].channels.get(&channel)
+        if let Some(Channel::Udp(udp)) = self.slots[index].channels.get(&channel)
             && udp.peer == Some(to)
         {
             let udp = *udp;
-            self.close_udp(place, channel, udp);
+            self.close_udp(index, channel, udp);
             let how = CloseReason::Reset;
             self.pending
-                .push_back((place, Pending::Closed { channel, how }));
+                .push_back((index, Pending::Closed { channel, how }));
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::session::exchange::{Exchange, ExchangeContext, ExchangeEnd, NextStep,
 use crate::session::schedule::{Schedule, Step};
 use crate::session::{ChannelId, CloseReason, Failure};
 
-/// Interval between calls of [`Exchange::check_at`].
+/// Interval between calls of [`Exchange::check_timeouts`].
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Session and channel of a connection.
@@ -26,7 +26,7 @@ pub(super) struct RunningExchange {
     finishing: bool,
     /// Time until which answers are awaited; [`Time::NEVER`] if none are.
     answers_until: Time,
-    /// Time of the next [`Exchange::check_at`].
+    /// Time of the next [`Exchange::check_timeouts`].
     check_at: Time,
     /// `true` once this side has closed its sending direction.
     shut: bool,
@@ -45,18 +45,18 @@ impl RunningExchange {
 impl Pair {
     pub(super) fn begin_exchange(
         &mut self,
-        place: usize,
+        index: usize,
         channel: ChannelId,
         exchange: Box<dyn Exchange>,
     ) {
-        let Some(&Channel::Stream { connection, end }) = self.slots[place].channels.get(&channel)
+        let Some(&Channel::Stream { connection, end }) = self.slots[index].channels.get(&channel)
         else {
             return;
         };
         let plan = exchange.plan();
         let mut schedule = Schedule::new(plan.pace);
         schedule.add(0, self.now, self.settings.seed);
-        let line = RunningExchange {
+        let running = RunningExchange {
             exchange,
             plan,
             schedule,
@@ -68,8 +68,8 @@ impl Pair {
             shut: false,
             ended: false,
         };
-        let key = (place, channel);
-        self.exchanges.insert(key, line);
+        let key = (index, channel);
+        self.exchanges.insert(key, running);
         self.call(key, |exchange, tools| {
             exchange.start(tools);
             Ok(NextStep::Continue)
@@ -78,26 +78,29 @@ impl Pair {
 
     /// Time of the next event of an exchange, and its key.
     pub(super) fn exchange_due(&self) -> Option<(Time, ExchangeKey)> {
-        let dues = self.exchanges.iter().map(|(&key, line)| (line.due(), key));
+        let dues = self
+            .exchanges
+            .iter()
+            .map(|(&key, running)| (running.due(), key));
         dues.filter(|(due, _)| *due != Time::NEVER).min()
     }
 
     /// Handles one due event of an exchange.
     pub(super) fn step_exchange(&mut self, key: ExchangeKey) {
         let now = self.now;
-        let Some(line) = self.exchanges.get_mut(&key) else {
+        let Some(running) = self.exchanges.get_mut(&key) else {
             return;
         };
-        if line.check_at <= now {
-            line.check_at = now + CHECK_INTERVAL;
+        if running.check_at <= now {
+            running.check_at = now + CHECK_INTERVAL;
             self.acknowledge(key);
             return self.call(key, |exchange, tools| Ok(exchange.check_timeouts(tools)));
         }
-        if line.answers_until <= now {
-            line.answers_until = Time::NEVER;
+        if running.answers_until <= now {
+            running.answers_until = Time::NEVER;
             return self.advance_exchange(key);
         }
-        match line.schedule.next(now) {
+        match running.schedule.next(now) {
             Some(Step::Send(_, planned)) => self.call(key, |exchange, tools| {
                 exchange.write_planned(tools);
                 match tools.out.is_empty() {
@@ -107,7 +110,7 @@ impl Pair {
             }),
             Some(Step::RoundEnded(began)) => {
                 let recorder = &mut self.sides[self.slots[key.0].side as usize].recorder;
-                (line.plan.round_ended)(now.since(began), recorder);
+                (running.plan.round_ended)(now.since(began), recorder);
             }
             Some(Step::RoundBegins(_)) => {}
             None => self.call(key, |exchange, tools| Ok(exchange.run_scheduled(tools))),
@@ -120,7 +123,7 @@ impl Pair {
         key: ExchangeKey,
         act: impl FnOnce(&mut dyn Exchange, &mut ExchangeContext<'_>) -> Result<NextStep, Failure>,
     ) {
-        let Some(line) = self.exchanges.get_mut(&key) else {
+        let Some(running) = self.exchanges.get_mut(&key) else {
             return;
         };
         let (mut out, mut scratch) = (Vec::new(), Vec::new());
@@ -130,8 +133,8 @@ impl Pair {
             out: &mut out,
             scratch: &mut scratch,
         };
-        let after = act(&mut *line.exchange, &mut tools);
-        let (connection, end) = (line.connection, line.end);
+        let after = act(&mut *running.exchange, &mut tools);
+        let (connection, end) = (running.connection, running.end);
         if !out.is_empty() {
             self.send_stream(connection, end, [&out, &[]]);
         }
@@ -158,9 +161,9 @@ impl Pair {
         if !bytes.is_empty() {
             self.call(key, |exchange, tools| exchange.received(bytes, at, tools));
         }
-        if let Some(line) = self.exchanges.get_mut(&key).filter(|_| ended) {
-            line.ended = true;
-            match line.exchange.sends_after_peer_closed() || line.finishing {
+        if let Some(running) = self.exchanges.get_mut(&key).filter(|_| ended) {
+            running.ended = true;
+            match running.exchange.sends_after_peer_closed() || running.finishing {
                 true => self.finish_exchange(key),
                 false => self.end_exchange(key, ExchangeEnd::Closed(CloseReason::End)),
             }
@@ -170,14 +173,14 @@ impl Pair {
 
     /// Stops planning messages.
     pub(super) fn finish_exchange(&mut self, key: ExchangeKey) {
-        let Some(line) = self.exchanges.get_mut(&key) else {
+        let Some(running) = self.exchanges.get_mut(&key) else {
             return;
         };
-        if !std::mem::replace(&mut line.finishing, true) {
-            line.exchange.finish();
-            line.schedule.remove(0);
-            if let Some(patience) = line.exchange.answer_timeout() {
-                line.answers_until = self.now + patience;
+        if !std::mem::replace(&mut running.finishing, true) {
+            running.exchange.finish();
+            running.schedule.remove(0);
+            if let Some(patience) = running.exchange.answer_timeout() {
+                running.answers_until = self.now + patience;
             }
         }
         self.advance_exchange(key);
@@ -185,19 +188,21 @@ impl Pair {
 
     /// Continues the shutdown of an exchange if it is under way.
     fn advance_exchange(&mut self, key: ExchangeKey) {
-        let Some(line) = self.exchanges.get_mut(&key) else {
+        let Some(running) = self.exchanges.get_mut(&key) else {
             return;
         };
-        let waits = line.exchange.answer_timeout().is_some() && !line.ended;
-        if !line.finishing || line.exchange.backlog() > 0 || waits && line.answers_until > self.now
+        let waits = running.exchange.answer_timeout().is_some() && !running.ended;
+        if !running.finishing
+            || running.exchange.backlog() > 0
+            || waits && running.answers_until > self.now
         {
             return;
         }
         let mut out = Vec::new();
-        line.exchange.write_close(&mut out);
-        let (connection, end, ended) = (line.connection, line.end, line.ended);
-        let shuts = !line.shut && !line.exchange.awaits_close_answer();
-        line.shut |= shuts;
+        running.exchange.write_close(&mut out);
+        let (connection, end, ended) = (running.connection, running.end, running.ended);
+        let shuts = !running.shut && !running.exchange.awaits_close_answer();
+        running.shut |= shuts;
         if !out.is_empty() {
             self.send_stream(connection, end, [&out, &[]]);
         }
@@ -210,36 +215,36 @@ impl Pair {
     }
 
     fn acknowledge(&mut self, key: ExchangeKey) {
-        if let Some(line) = self.exchanges.get_mut(&key)
-            && line.exchange.tracks_acknowledgements()
+        if let Some(running) = self.exchanges.get_mut(&key)
+            && running.exchange.tracks_acknowledgements()
         {
             let recorder = &mut self.sides[self.slots[key.0].side as usize].recorder;
-            line.exchange.acknowledged(0, 0, recorder);
+            running.exchange.acknowledged(0, 0, recorder);
         }
     }
 
     /// Ends an exchange and notifies its session.
     pub(super) fn end_exchange(&mut self, key: ExchangeKey, how: ExchangeEnd) {
-        let (place, channel) = key;
+        let (index, channel) = key;
         if self.drop_exchange(key, &how) {
             if let Some(Channel::Stream { connection, end }) =
-                self.slots[place].channels.remove(&channel)
+                self.slots[index].channels.remove(&channel)
             {
                 self.close_end(connection, end);
             }
             self.pending
-                .push_back((place, Pending::Exchanged { channel, how }));
+                .push_back((index, Pending::Exchanged { channel, how }));
         }
     }
 
     /// Removes an exchange. Returns `false` if there is none.
-    pub(super) fn drop_exchange(&mut self, key: ExchangeKey, how: &ExchangeEnd) -> bool {
+    pub(super) fn drop_exchange(&mut self, key: ExchangeKey, reason: &ExchangeEnd) -> bool {
         self.acknowledge(key);
-        let Some(mut line) = self.exchanges.remove(&key) else {
+        let Some(mut running) = self.exchanges.remove(&key) else {
             return false;
         };
         let recorder = &mut self.sides[self.slots[key.0].side as usize].recorder;
-        line.exchange.ended(how, recorder);
+        running.exchange.ended(reason, recorder);
         true
     }
 }

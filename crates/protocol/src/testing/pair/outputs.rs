@@ -25,37 +25,37 @@ const SENDER_PORT: u16 = 6980;
 const LAST_PORT: u16 = 65_000;
 
 impl Pair {
-    pub(super) fn carry_out(&mut self, place: usize, output: Output) {
+    pub(super) fn carry_out(&mut self, index: usize, output: Output) {
         match output {
-            Output::Open { channel, open } => self.open(place, channel, open),
+            Output::Open { channel, open } => self.open(index, channel, open),
             Output::Send {
                 channel,
                 port,
                 bytes,
-            } => self.send(place, channel, port, bytes),
+            } => self.send(index, channel, port, bytes),
             Output::Peer {
                 channel,
                 media,
                 control,
-            } => match self.slots[place].channels.get_mut(&channel) {
+            } => match self.slots[index].channels.get_mut(&channel) {
                 Some(Channel::Ports(ports)) => ports.peer = Some((media, control)),
                 Some(Channel::Udp(udp)) => udp.to = Some(media),
                 _ => {}
             },
-            Output::Close { channel } => self.close(place, channel),
-            Output::StartFlow { flow, channel } => self.start_flow(place, flow, channel),
+            Output::Close { channel } => self.close(index, channel),
+            Output::StartFlow { flow, channel } => self.start_flow(index, flow, channel),
             Output::StopFlow { flow } => {
                 self.active_flows
-                    .retain(|active| (active.session, active.flow) != (place, flow));
+                    .retain(|active| (active.session, active.flow) != (index, flow));
             }
-            Output::Exchange { channel, exchange } => self.begin_exchange(place, channel, exchange),
-            Output::FinishExchange { channel } => self.finish_exchange((place, channel)),
+            Output::Exchange { channel, exchange } => self.begin_exchange(index, channel, exchange),
+            Output::FinishExchange { channel } => self.finish_exchange((index, channel)),
             Output::Subscribe { topic } => {
                 let state = self.topics.entry(topic.clone()).or_default();
-                state.subscribers.push(place);
+                state.subscribers.push(index);
                 if let Some(message) = state.last.clone() {
                     self.pending
-                        .push_back((place, Pending::Told { topic, message }));
+                        .push_back((index, Pending::Told { topic, message }));
                 }
             }
             Output::Publish { topic, message } => {
@@ -68,27 +68,27 @@ impl Pair {
                 }
             }
             Output::Ended(outcome) => {
-                let channels: Vec<ChannelId> = self.slots[place].channels.keys().copied().collect();
+                let channels: Vec<ChannelId> = self.slots[index].channels.keys().copied().collect();
                 for channel in channels {
-                    self.close(place, channel);
+                    self.close(index, channel);
                 }
-                self.active_flows.retain(|active| active.session != place);
-                self.slots[place].outcome = Some(outcome);
+                self.active_flows.retain(|active| active.session != index);
+                self.slots[index].outcome = Some(outcome);
             }
             // The virtual network reads everything at once.
             Output::SetReadTiming { .. } => {}
-            kept => self.outputs.push((super::SessionNumber(place), kept)),
+            kept => self.outputs.push((super::SessionNumber(index), kept)),
         }
     }
 
-    fn open(&mut self, place: usize, channel: ChannelId, open: Open) {
-        let side = self.slots[place].side;
+    fn open(&mut self, index: usize, channel: ChannelId, open: Open) {
+        let side = self.slots[index].side;
         let opened = match open {
             // TLS is not emulated: the bytes are plain text.
             Open::Tcp { port, timeout, .. } | Open::Tls { port, timeout, .. } => {
-                let channels = &mut self.slots[place].channels;
+                let channels = &mut self.slots[index].channels;
                 channels.insert(channel, Channel::Connecting);
-                self.connect(place, channel, port, timeout);
+                self.connect(index, channel, port, timeout);
                 return;
             }
             // The virtual network has no Unix sockets.
@@ -117,7 +117,7 @@ impl Pair {
             }
             Open::Udp {
                 local, peer, media, ..
-            } => return self.open_udp(place, channel, (local, peer), media),
+            } => return self.open_udp(index, channel, (local, peer), media),
             // Every host name means the other side's host.
             Open::UdpToHost {
                 port,
@@ -127,7 +127,7 @@ impl Pair {
             } => {
                 let peer = SocketAddr::new(address(side.other()), port);
                 let local = SocketAddr::new(address(side), local_port);
-                return self.open_udp(place, channel, (local, Some(peer)), media);
+                return self.open_udp(index, channel, (local, Some(peer)), media);
             }
             Open::MulticastSender { .. } => Ok(Ports {
                 media: SocketAddr::new(address(side), SENDER_PORT),
@@ -154,20 +154,20 @@ impl Pair {
             Ok(ports) => {
                 for port in [Port::Media, Port::Control] {
                     let owners = self.addresses.entry(ports.local(port)).or_default();
-                    owners.push((place, channel, port));
+                    owners.push((index, channel, port));
                 }
-                let channels = &mut self.slots[place].channels;
+                let channels = &mut self.slots[index].channels;
                 channels.insert(channel, Channel::Ports(ports));
                 let opened = Pending::Opened {
                     channel,
                     local: ports.media,
                     remote: None,
                 };
-                self.pending.push_back((place, opened));
+                self.pending.push_back((index, opened));
             }
             Err(error) => {
                 self.pending
-                    .push_back((place, Pending::OpenFailed { channel, error }));
+                    .push_back((index, Pending::OpenFailed { channel, error }));
             }
         }
     }
@@ -196,8 +196,8 @@ impl Pair {
         self.schedule(at, event);
     }
 
-    fn send(&mut self, place: usize, channel: ChannelId, port: Port, bytes: Vec<u8>) {
-        match self.slots[place].channels.get(&channel) {
+    fn send(&mut self, index: usize, channel: ChannelId, port: Port, bytes: Vec<u8>) {
+        match self.slots[index].channels.get(&channel) {
             Some(&Channel::Stream { connection, end }) => {
                 self.send_stream(connection, end, [&bytes, &[]]);
             }
@@ -205,7 +205,7 @@ impl Pair {
                 let Some((media, control)) = ports.peer else {
                     return;
                 };
-                let side = self.slots[place].side;
+                let side = self.slots[index].side;
                 let mut from = ports.local(port);
                 // Datagrams sent from a group's socket have this host's address.
                 if ports.owner == PortOwner::Group {
@@ -284,18 +284,18 @@ impl Pair {
         }
     }
 
-    fn close(&mut self, place: usize, channel: ChannelId) {
-        self.drop_exchange((place, channel), &ExchangeEnded::ClosedByUs);
-        match self.slots[place].channels.remove(&channel) {
+    fn close(&mut self, index: usize, channel: ChannelId) {
+        self.drop_exchange((index, channel), &ExchangeEnded::ClosedByUs);
+        match self.slots[index].channels.remove(&channel) {
             Some(Channel::Stream { connection, end }) => self.close_end(connection, end),
             Some(Channel::Ports(ports)) => {
                 for port in [Port::Media, Port::Control] {
                     if let Some(owners) = self.addresses.get_mut(&ports.local(port)) {
-                        owners.retain(|&(session, other, _)| (session, other) != (place, channel));
+                        owners.retain(|&(session, other, _)| (session, other) != (index, channel));
                     }
                 }
             }
-            Some(Channel::Udp(udp)) => self.close_udp(place, channel, udp),
+            Some(Channel::Udp(udp)) => self.close_udp(index, channel, udp),
             Some(Channel::Connecting) | None => {}
         }
     }
@@ -317,8 +317,8 @@ impl Pair {
         self.schedule(at, event);
     }
 
-    fn start_flow(&mut self, place: usize, flow: FlowId, channel: ChannelId) {
-        let slot = &self.slots[place];
+    fn start_flow(&mut self, index: usize, flow: FlowId, channel: ChannelId) {
+        let slot = &self.slots[index];
         let leads = match slot.channels.get(&channel) {
             Some(Channel::Stream { .. }) => true,
             Some(Channel::Ports(ports)) => ports.peer.is_some(),
@@ -332,12 +332,12 @@ impl Pair {
         let due = world.flows.access(flow, |flow| flow.next_due());
         match due.filter(|_| leads) {
             Some(due) => self.active_flows.push(ActiveFlow {
-                session: place,
+                session: index,
                 flow,
                 channel,
                 due,
             }),
-            None => self.pending.push_back((place, Pending::FlowEnded { flow })),
+            None => self.pending.push_back((index, Pending::FlowEnded { flow })),
         }
     }
 

@@ -418,12 +418,12 @@ impl Verifier {
             Some("auth") => Some((param("nc").unwrap_or_default(), cnonce)),
             Some(_) => return Verdict::Denied,
         };
-        let said = param("nonce").unwrap_or_default();
+        let stated_nonce = param("nonce").unwrap_or_default();
         let response = DigestInputs {
             algorithm,
             session,
             realm: &self.realm,
-            nonce: said,
+            nonce: stated_nonce,
             qop,
             cnonce,
             method,
@@ -436,7 +436,7 @@ impl Verifier {
             && param("uri") == Some(uri)
             && param("response").is_some_and(|got| got.eq_ignore_ascii_case(&response));
         match right {
-            true if said == nonce => Verdict::Granted,
+            true if stated_nonce == nonce => Verdict::Granted,
             true => Verdict::Stale,
             false => Verdict::Denied,
         }
@@ -464,7 +464,7 @@ mod tests {
 
     #[test]
     fn digest_matches_the_rfc_2617_example() {
-        let mut ingredients = DigestInputs {
+        let mut inputs = DigestInputs {
             algorithm: Algorithm::Md5,
             session: false,
             realm: "testrealm@host.com",
@@ -475,16 +475,10 @@ mod tests {
             uri: "/dir/index.html",
         };
         let mufasa = credentials("Mufasa", "Circle Of Life");
-        assert_eq!(
-            ingredients.response(&mufasa),
-            "6629fae49393a05397450978507c4ef1"
-        );
+        assert_eq!(inputs.response(&mufasa), "6629fae49393a05397450978507c4ef1");
         // The same request without qop, as in RFC 2069.
-        ingredients.qop = None;
-        assert_eq!(
-            ingredients.response(&mufasa),
-            "670fd8c2df070c60b045671b8b24ff02"
-        );
+        inputs.qop = None;
+        assert_eq!(inputs.response(&mufasa), "670fd8c2df070c60b045671b8b24ff02");
     }
 
     #[test]
@@ -497,7 +491,7 @@ mod tests {
             ),
         ] {
             let cnonce = "f2/wE4q74E6zIJEtWaHKaf5wv/H5QzzpXusqGemxURZJ";
-            let ingredients = DigestInputs {
+            let inputs = DigestInputs {
                 algorithm,
                 session: false,
                 realm: "http-auth@example.org",
@@ -508,7 +502,7 @@ mod tests {
                 uri: "/dir/index.html",
             };
             assert_eq!(
-                ingredients.response(&credentials("Mufasa", "Circle of Life")),
+                inputs.response(&credentials("Mufasa", "Circle of Life")),
                 response
             );
         }

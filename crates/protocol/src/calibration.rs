@@ -115,8 +115,8 @@ impl Tolerance {
     pub fn for_value(self, truth: f64) -> f64 {
         match self {
             Tolerance::Exact => 0.0,
-            Tolerance::Absolute(most) => most,
-            Tolerance::RelativeOrAbsolute(share, most) => (truth.abs() * share).max(most),
+            Tolerance::Absolute(absolute) => absolute,
+            Tolerance::RelativeOrAbsolute(share, absolute) => (truth.abs() * share).max(absolute),
         }
     }
 }
@@ -126,13 +126,13 @@ impl Check {
     pub const fn count(
         clients: &'static str,
         metric: &'static str,
-        places: &'static [&'static str],
+        pointers: &'static [&'static str],
     ) -> Check {
         Check {
             clients,
             metric,
             figure: Statistic::Value,
-            truth: Truth::Sum(places),
+            truth: Truth::Sum(pointers),
             tolerance: Tolerance::Exact,
         }
     }
@@ -216,22 +216,22 @@ impl Evidence {
     }
 
     /// Numbers at a JSON pointer, from each line that has it.
-    pub fn numbers<'a>(&'a self, place: &'a str) -> impl Iterator<Item = f64> + 'a {
+    pub fn numbers<'a>(&'a self, pointer: &'a str) -> impl Iterator<Item = f64> + 'a {
         self.served
             .iter()
-            .filter_map(move |line| line.pointer(place)?.as_f64())
+            .filter_map(move |line| line.pointer(pointer)?.as_f64())
     }
 
     /// Sum of the numbers at a JSON pointer; `None` if no line has it.
-    pub fn sum(&self, place: &str) -> Option<f64> {
-        let mut numbers = self.numbers(place).peekable();
+    pub fn sum(&self, pointer: &str) -> Option<f64> {
+        let mut numbers = self.numbers(pointer).peekable();
         numbers.peek()?;
         Some(numbers.sum())
     }
 
     /// Mean of the numbers at a JSON pointer; `None` if no line has it.
-    pub fn mean(&self, place: &str) -> Option<f64> {
-        Some(self.sum(place)? / self.numbers(place).count() as f64)
+    pub fn mean(&self, pointer: &str) -> Option<f64> {
+        Some(self.sum(pointer)? / self.numbers(pointer).count() as f64)
     }
 }
 
@@ -240,8 +240,8 @@ impl Truth {
     pub fn value(self, evidence: &Evidence) -> Option<TrueValue> {
         match self {
             Truth::Known(truth) => truth(evidence),
-            Truth::Sum(places) => {
-                let sums = places.iter().map(|place| evidence.sum(place));
+            Truth::Sum(pointers) => {
+                let sums = pointers.iter().map(|pointer| evidence.sum(pointer));
                 sums.sum::<Option<f64>>().map(TrueValue::exactly)
             }
         }
@@ -303,7 +303,7 @@ mod tests {
             ],
             ..Evidence::default()
         };
-        let sum = |places| Truth::Sum(places).value(&evidence);
+        let sum = |pointers| Truth::Sum(pointers).value(&evidence);
         assert_eq!(
             sum(&["/sent/frames", "/lost"]),
             Some(TrueValue::exactly(8.0))

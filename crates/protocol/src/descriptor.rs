@@ -108,10 +108,10 @@ impl StreamName {
     /// A stream that players of its URL wait for. Slashes at the ends of `path` are ignored.
     pub fn new(topic: String, host: &str, path: &str) -> StreamName {
         let path = path.trim_matches('/');
-        let place = (host.to_ascii_lowercase(), path.to_owned());
+        let host_and_path = (host.to_ascii_lowercase(), path.to_owned());
         StreamName {
             topic,
-            host_and_path: (!path.is_empty()).then_some(place),
+            host_and_path: (!path.is_empty()).then_some(host_and_path),
             is_awaited: true,
         }
     }
@@ -166,7 +166,7 @@ pub trait PopulationKeys: Debug + Send + Sync {
     fn clients(
         &self,
         file: Option<&[u8]>,
-        surroundings: &RunContext,
+        context: &RunContext,
     ) -> Result<Box<dyn ClientFactory>, String>;
 
     /// Returns a session that asks the server for a description of the media of `url`. `None` if
@@ -298,15 +298,15 @@ pub trait ClientFactory: Debug + Send + Sync {
     ///
     /// # Errors
     /// If a URL or the combination of keys is invalid; the text says why.
-    fn set_population(&mut self, _crowd: &PopulationPlan<'_>) -> Result<(), String> {
+    fn set_population(&mut self, _population: &PopulationPlan<'_>) -> Result<(), String> {
         Ok(())
     }
 
-    /// Makes a client for `url`. All its random choices follow from the seeds of its seat.
+    /// Makes a client for `url`. All its random choices follow from the seeds of its identity.
     ///
     /// # Errors
     /// If the URL is invalid; the text says why.
-    fn client(&self, url: &str, seat: ClientIdentity) -> Result<Box<dyn Session>, String>;
+    fn client(&self, url: &str, identity: ClientIdentity) -> Result<Box<dyn Session>, String>;
 }
 
 /// Properties that the clients of a population share by their plan.
@@ -364,13 +364,13 @@ pub struct PopulationView<'a> {
 }
 
 impl RunContext {
-    /// Surroundings in a run of the given populations.
+    /// Context of a run with the given populations.
     pub fn new<'a>(populations: impl IntoIterator<Item = PopulationView<'a>>) -> RunContext {
-        let mut surroundings = RunContext::default();
+        let mut context = RunContext::default();
         let mut published = Vec::new();
         for own in populations {
             let protocol = own.keys.protocol();
-            surroundings.time_codes |= own.keys.allows_time_codes();
+            context.time_codes |= own.keys.allows_time_codes();
             if own.keys.is_awaited() {
                 published.push(Published {
                     population: own.name.to_owned(),
@@ -378,8 +378,8 @@ impl RunContext {
                 });
             }
         }
-        surroundings.published = Arc::new(published);
-        surroundings
+        context.published = Arc::new(published);
+        context
     }
 
     /// Returns the topics of the streams that a player of `url` waits for; empty if it does not

@@ -45,19 +45,16 @@ impl FromStr for DurationRange {
             let time = text.trim().parse::<TimeSpan>();
             time.map(|time| time.0).map_err(|error| error.to_string())
         };
-        let Some((least, most)) = text.split_once("..") else {
+        let Some((min, max)) = text.split_once("..") else {
             return time(text).map(DurationRange::fixed);
         };
-        let (least, most) = (time(least)?, time(most)?);
-        if most < least {
+        let (min, max) = (time(min)?, time(max)?);
+        if max < min {
             return Err(format!(
                 "`{text}` ends before it begins; write the shorter time first, such as `5s..20s`"
             ));
         }
-        Ok(DurationRange {
-            min: least,
-            max: most,
-        })
+        Ok(DurationRange { min, max })
     }
 }
 

@@ -135,7 +135,7 @@ impl<T: RelayedItem> PublishedStreams<T> {
         let Some(stream) = streams.all.get_mut(name) else {
             return false;
         };
-        if let Some(kept) = before.and_then(|place| stream.init_items.get_mut(place)) {
+        if let Some(kept) = before.and_then(|index| stream.init_items.get_mut(index)) {
             *kept = Some(item.clone());
         }
         if stream.players == 0 {
@@ -198,8 +198,8 @@ impl<T: RelayedItem> PublishedStreams<T> {
         let streams = self.streams();
         let stream = streams.all.get(name)?;
         let number = number.max(stream.first);
-        let place = usize::try_from(number - stream.first).ok()?;
-        Some((stream.items.get(place)?.clone(), number))
+        let index = usize::try_from(number - stream.first).ok()?;
+        Some((stream.items.get(index)?.clone(), number))
     }
 
     /// Returns the queued items from number `next` on, and the number after them. Items that are no

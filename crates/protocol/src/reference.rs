@@ -400,14 +400,14 @@ mod tests {
         PROTOCOLS.iter().filter_map(with_server)
     }
 
-    fn is_good(takes: FlagValue, value: &str) -> bool {
-        match takes {
+    fn is_good(value_type: FlagValue, value: &str) -> bool {
+        match value_type {
             FlagValue::Nothing => false,
             FlagValue::File => true,
             FlagValue::OneOf(_, values) => values.iter().any(|(name, _)| *name == value),
-            FlagValue::Number(_, least, most) => value
+            FlagValue::Number(_, min, max) => value
                 .parse()
-                .is_ok_and(|number: u64| (least..=most).contains(&number)),
+                .is_ok_and(|number: u64| (min..=max).contains(&number)),
             FlagValue::Text(_, check) => check(value).is_ok(),
         }
     }

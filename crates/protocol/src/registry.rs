@@ -129,26 +129,26 @@ impl Clients {
     pub fn new(
         config: &ClientConfig,
         file: Option<&[u8]>,
-        surroundings: &RunContext,
+        context: &RunContext,
     ) -> Result<Clients, String> {
-        config.clients(file, surroundings).map(Clients)
+        config.clients(file, context).map(Clients)
     }
 
     /// Passes properties of the whole population.
     ///
     /// # Errors
     /// If a URL or the combination of keys is invalid; the text says why.
-    pub fn among(mut self, crowd: &PopulationPlan<'_>) -> Result<Clients, String> {
-        self.0.set_population(crowd)?;
+    pub fn among(mut self, population: &PopulationPlan<'_>) -> Result<Clients, String> {
+        self.0.set_population(population)?;
         Ok(self)
     }
 
-    /// Makes a client for `url`. All its random choices follow from the seeds of its seat.
+    /// Makes a client for `url`. All its random choices follow from the seeds of its identity.
     ///
     /// # Errors
     /// If the URL is invalid; the text says why.
-    pub fn client(&self, url: &str, seat: ClientIdentity) -> Result<Box<dyn Session>, String> {
-        self.0.client(url, seat)
+    pub fn client(&self, url: &str, identity: ClientIdentity) -> Result<Box<dyn Session>, String> {
+        self.0.client(url, identity)
     }
 }
 
@@ -255,7 +255,7 @@ mod tests {
             .map(|(protocol, url)| (publishing(protocol), [(*url).to_owned()]))
             .collect();
         let members = publishers.iter().enumerate();
-        let surroundings = RunContext::new(members.map(|(number, (keys, urls))| PopulationView {
+        let context = RunContext::new(members.map(|(number, (keys, urls))| PopulationView {
             name: ["rtmp", "srt", "webrtc", "rtsp"][number],
             keys: &**keys,
             urls,
@@ -287,7 +287,7 @@ mod tests {
                 keys: &*keys,
                 urls,
             };
-            let found = surroundings.awaited(player, None, url);
+            let found = context.awaited(player, None, url);
             assert_eq!(
                 found.len(),
                 usize::from(awaited.is_some()),
@@ -295,7 +295,7 @@ mod tests {
             );
             if let Some(number) = awaited {
                 let by_name = ["rtmp", "srt", "webrtc", "rtsp"][number];
-                assert_eq!(surroundings.awaited(player, Some(by_name), url), found);
+                assert_eq!(context.awaited(player, Some(by_name), url), found);
             }
         }
     }
@@ -309,7 +309,7 @@ mod tests {
                 .collect()
         };
         let (published, played) = (urls(3, "rtmp://h/a/"), urls(3, "srt://g:1?streamid=b"));
-        let surroundings = RunContext::new([PopulationView {
+        let context = RunContext::new([PopulationView {
             name: "encoders",
             keys: &*keys,
             urls: &published,
@@ -320,7 +320,7 @@ mod tests {
             keys: &*keys,
             urls: &played,
         };
-        let awaited = |player, name| surroundings.awaited(player, name, "srt://g:1?streamid=b2");
+        let awaited = |player, name| context.awaited(player, name, "srt://g:1?streamid=b2");
         assert_eq!(awaited(player, None), Vec::<String>::new());
         assert_eq!(awaited(player, Some("encoders")), ["h:1935/a/2"]);
         assert_eq!(awaited(player, Some("others")), Vec::<String>::new());

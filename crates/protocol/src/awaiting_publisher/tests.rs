@@ -82,7 +82,7 @@ impl Bench {
         }
     }
 
-    fn told(&mut self, topic: &str, message: &Arc<str>) {
+    fn topic_message(&mut self, topic: &str, message: &Arc<str>) {
         self.input(Input::TopicMessage { topic, message });
     }
 
@@ -109,31 +109,31 @@ impl Bench {
 fn client_starts_when_its_stream_is_published() {
     let mut bench = Bench::new(0);
     bench.now = Time::from_start(Duration::from_secs(5));
-    bench.told("b", &live(&["video"]));
+    bench.topic_message("b", &live(&["video"]));
     let started = ["told live video", "start 5, due 5"];
     assert_eq!(bench.inputs(), started);
     assert_eq!(bench.waiting.deadline(), None);
     // The client receives messages of its own stream only.
-    bench.told("a", &gone(None));
+    bench.topic_message("a", &gone(None));
     assert_eq!(bench.inputs(), started);
-    bench.told("b", &gone(None));
+    bench.topic_message("b", &gone(None));
     assert_eq!(bench.inputs()[2..], ["told gone"]);
 }
 
 #[test]
 fn client_joins_after_the_configured_delay() {
     let mut bench = Bench::new(3);
-    bench.told("a", &live(&[]));
+    bench.topic_message("a", &live(&[]));
     assert_eq!(bench.deadline(), 5.0);
     assert_eq!(bench.inputs(), ["told live", "start 5, due 5"]);
     // The stream ends before, and returns.
     let mut bench = Bench::new(3);
-    bench.told("a", &live(&[]));
-    bench.told("b", &gone(None));
-    bench.told("a", &gone(None));
+    bench.topic_message("a", &live(&[]));
+    bench.topic_message("b", &gone(None));
+    bench.topic_message("a", &gone(None));
     assert_eq!(at(bench.waiting.deadline().expect("it waits")), 12.0);
     bench.now = Time::from_start(Duration::from_secs(7));
-    bench.told("b", &live(&[]));
+    bench.topic_message("b", &live(&[]));
     assert_eq!(bench.deadline(), 10.0);
     assert_eq!(bench.inputs(), ["told live", "start 10, due 10"]);
 }
@@ -152,10 +152,10 @@ fn client_fails_if_its_stream_is_never_published() {
     assert_eq!(Bench::new(0).stop(2), None);
     assert_eq!(Bench::new(0).stop(3), Some(NO_PUBLISHER));
     let mut bench = Bench::new(9);
-    bench.told("a", &live(&[]));
+    bench.topic_message("a", &live(&[]));
     assert_eq!(bench.stop(4), None);
     let mut bench = Bench::new(9);
-    bench.told("a", &live(&[]));
-    bench.told("a", &gone(None));
+    bench.topic_message("a", &live(&[]));
+    bench.topic_message("a", &gone(None));
     assert_eq!(bench.stop(4), None);
 }

@@ -241,20 +241,20 @@ impl JanusAdmin {
 
     fn finish(&mut self) -> CounterQuery {
         let found: BTreeSet<Key> = self.found.iter().copied().collect();
-        let (look, past) = (&mut self.query, &mut self.ended);
+        let (query, ended) = (&mut self.query, &mut self.ended);
         self.handles.retain(|key, handle| {
             let is_there = found.contains(key);
             if !is_there {
-                *past = past.plus(handle.earlier).plus(handle.latest);
-                look.ended += 1;
+                *ended = ended.plus(handle.earlier).plus(handle.latest);
+                query.ended += 1;
             }
             is_there
         });
         let present = self.handles.values();
-        look.counts = present.fold(*past, |sum, handle| {
+        query.counts = present.fold(*ended, |sum, handle| {
             sum.plus(handle.earlier).plus(handle.latest)
         });
-        *look
+        *query
     }
 }
 
@@ -268,7 +268,7 @@ fn numbers(list: &Value) -> VecDeque<u64> {
 
 /// Counters of one medium of a PeerConnection.
 fn counts_of(medium: &Value) -> Counts {
-    let number = |place: &str| medium.pointer(place).and_then(Value::as_u64).unwrap_or(0);
+    let number = |pointer: &str| medium.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
     // Simulcast layers have counters next to those of the first layer.
     let layers = ["", "/video-simulcast-1", "/video-simulcast-2"];
     let of_layers = |name: &str| -> u64 {

@@ -87,7 +87,7 @@ fn query(admin: &mut JanusAdmin, peers: &Peers) -> Result<CounterQuery, String> 
         let answer = text(&respond(&frame_of(&mut assembly, &sent), peers));
         sent = match admin.received(&answer)? {
             Step::Send(bytes) => bytes,
-            Step::Done(look) => return Ok(look),
+            Step::Done(query) => return Ok(query),
             other => panic!("{other:?}"),
         };
     }
@@ -141,7 +141,7 @@ fn refusals_and_malformed_responses_are_errors() {
     let late = json!({"janus": "success", "transaction": "0", "sessions": [1]});
     assert_eq!(admin.received(&text(&late)), Ok(Step::Wait));
     let odd = json!({"janus": "success", "transaction": "1", "sessions": {"a": -1}});
-    assert!(matches!(admin.received(&text(&odd)), Ok(Step::Done(look)) if look.peers == 0));
+    assert!(matches!(admin.received(&text(&odd)), Ok(Step::Done(query)) if query.peers == 0));
 }
 
 #[test]

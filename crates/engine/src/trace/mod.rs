@@ -4,7 +4,7 @@
 //! has nothing of other clients, and contains the plain text of traffic that is encrypted on the
 //! wire. The time of received data is the arrival time that the client's metrics are based on,
 //! relative to the same start of the run. The time of sent data is taken right before it was handed
-//! to the kernel. The headers are synthetic (see [`frames`]).
+//! to the kernel. The headers are synthetic (see [`packet_headers`]).
 //!
 //! A worker hands over records without blocking. A thread per trace sorts and writes them. The
 //! queue and the file are bounded; records that do not fit are counted and reported.

@@ -46,20 +46,20 @@ impl FlowDirection {
 }
 
 /// IP and UDP headers of a datagram of `length` bytes, of which `bytes` are known.
-pub(super) fn datagram(way: FlowDirection, bytes: &[u8], length: usize) -> Vec<u8> {
+pub(super) fn datagram(direction: FlowDirection, bytes: &[u8], length: usize) -> Vec<u8> {
     let mut udp = [0; 8];
-    udp[0..2].copy_from_slice(&way.from.port().to_be_bytes());
-    udp[2..4].copy_from_slice(&way.to.port().to_be_bytes());
+    udp[0..2].copy_from_slice(&direction.from.port().to_be_bytes());
+    udp[2..4].copy_from_slice(&direction.to.port().to_be_bytes());
     udp[4..6].copy_from_slice(&short(8 + length).to_be_bytes());
     // 0 means no checksum (RFC 768). A checksum needs the whole payload.
     if bytes.len() == length {
-        let sum = match checksum(way, UDP, &udp, bytes) {
+        let sum = match checksum(direction, UDP, &udp, bytes) {
             0 => 0xffff,
             sum => sum,
         };
         udp[6..8].copy_from_slice(&sum.to_be_bytes());
     }
-    let mut headers = ip(way, UDP, 8 + length);
+    let mut headers = ip(direction, UDP, 8 + length);
     headers.extend(udp);
     headers
 }
@@ -131,7 +131,7 @@ impl TcpConnection {
     }
 
     fn segment(&self, inbound: bool, flags: u8, payload: &[u8]) -> Packet {
-        let way = FlowDirection::new(self.local, self.remote, inbound);
+        let direction = FlowDirection::new(self.local, self.remote, inbound);
         let options = if flags & SYN != 0 {
             &SYN_OPTIONS[..]
         } else {
@@ -139,8 +139,8 @@ impl TcpConnection {
         };
         let length = 20 + options.len();
         let mut tcp = [0; 28];
-        tcp[0..2].copy_from_slice(&way.from.port().to_be_bytes());
-        tcp[2..4].copy_from_slice(&way.to.port().to_be_bytes());
+        tcp[0..2].copy_from_slice(&direction.from.port().to_be_bytes());
+        tcp[2..4].copy_from_slice(&direction.to.port().to_be_bytes());
         tcp[4..8].copy_from_slice(&self.next[usize::from(inbound)].to_be_bytes());
         if flags & ACK != 0 {
             tcp[8..12].copy_from_slice(&self.next[usize::from(!inbound)].to_be_bytes());
@@ -149,18 +149,18 @@ impl TcpConnection {
         tcp[13] = flags;
         tcp[14..16].copy_from_slice(&u16::MAX.to_be_bytes());
         tcp[20..length].copy_from_slice(options);
-        let sum = checksum(way, TCP, &tcp[..length], payload);
+        let sum = checksum(direction, TCP, &tcp[..length], payload);
         tcp[16..18].copy_from_slice(&sum.to_be_bytes());
-        let mut headers = ip(way, TCP, length + payload.len());
+        let mut headers = ip(direction, TCP, length + payload.len());
         headers.extend(&tcp[..length]);
         (inbound, headers)
     }
 }
 
 /// IP header in front of `length` bytes.
-fn ip(way: FlowDirection, protocol: u8, length: usize) -> Vec<u8> {
+fn ip(direction: FlowDirection, protocol: u8, length: usize) -> Vec<u8> {
     const HOPS: u8 = 64;
-    match addresses(way) {
+    match addresses(direction) {
         (IpAddr::V4(from), IpAddr::V4(to)) => {
             let mut header = vec![0x45, 0];
             header.extend(short(20 + length).to_be_bytes());
@@ -184,8 +184,11 @@ fn ip(way: FlowDirection, protocol: u8, length: usize) -> Vec<u8> {
 }
 
 /// Both addresses, as IPv4 if possible.
-fn addresses(way: FlowDirection) -> (IpAddr, IpAddr) {
-    (way.from.ip().to_canonical(), way.to.ip().to_canonical())
+fn addresses(direction: FlowDirection) -> (IpAddr, IpAddr) {
+    (
+        direction.from.ip().to_canonical(),
+        direction.to.ip().to_canonical(),
+    )
 }
 
 fn in_six(address: IpAddr) -> [u8; 16] {
@@ -197,10 +200,10 @@ fn in_six(address: IpAddr) -> [u8; 16] {
 
 /// Checksum of a transport header and its payload, with the pseudo-header (RFC 768, RFC 9293 3.1,
 /// RFC 8200 8.1).
-fn checksum(way: FlowDirection, protocol: u8, header: &[u8], payload: &[u8]) -> u16 {
+fn checksum(direction: FlowDirection, protocol: u8, header: &[u8], payload: &[u8]) -> u16 {
     let length = header.len() + payload.len();
     let mut total = u64::from(protocol) + length as u64;
-    total = match addresses(way) {
+    total = match addresses(direction) {
         (IpAddr::V4(from), IpAddr::V4(to)) => sum(sum(total, &from.octets()), &to.octets()),
         (from, to) => sum(sum(total, &in_six(from)), &in_six(to)),
     };

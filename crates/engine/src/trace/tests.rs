@@ -509,7 +509,7 @@ proptest! {
             false => (address(LOCAL), address(REMOTE)),
         };
         let content = |first: u8, length: usize| -> Vec<u8> {
-            (0..length).map(|place| first.wrapping_add((place % 249) as u8)).collect()
+            (0..length).map(|offset| first.wrapping_add((offset % 249) as u8)).collect()
         };
         let (capture, _) = traced(ROOM, LIMIT, |tracer| {
             let mut connection = tracer.connection(Clock::start(), local, remote);
@@ -530,8 +530,8 @@ proptest! {
         for packet in &capture.packets {
             let tcp = packet.tcp.expect("all of it is TCP");
             let ours = &mut streams[usize::from(packet.inbound)];
-            let place = usize::try_from(tcp.sequence).expect("it fits") ;
-            prop_assert_eq!(place, ours.len());
+            let offset = usize::try_from(tcp.sequence).expect("it fits") ;
+            prop_assert_eq!(offset, ours.len());
             ours.extend(&packet.payload);
             if tcp.flags & (SYN | FIN) != 0 {
                 ours.push(0);

@@ -109,7 +109,7 @@ impl Writer {
 
     /// Runs until the run has ended, or until no tracer is left.
     pub(super) fn run(mut self, records: &Receiver<Record>) -> Written {
-        let mut heard = Instant::now();
+        let mut last_received = Instant::now();
         loop {
             match records.recv_timeout(FLUSH_EVERY) {
                 Ok(Record {
@@ -120,10 +120,10 @@ impl Writer {
                 Ok(record) => {
                     self.take(record);
                     self.write_ready();
-                    heard = Instant::now();
+                    last_received = Instant::now();
                 }
                 // For long enough no record has arrived that could sort before those that wait.
-                Err(RecvTimeoutError::Timeout) if heard.elapsed() >= ORDER_WITHIN => {
+                Err(RecvTimeoutError::Timeout) if last_received.elapsed() >= ORDER_WITHIN => {
                     self.put_all_in_order();
                 }
                 Err(RecvTimeoutError::Timeout) => {}
@@ -194,8 +194,8 @@ impl Writer {
                 inbound,
                 length,
             } => {
-                let way = FlowDirection::new(local, remote, inbound);
-                let headers = packet_headers::datagram(way, &bytes, length);
+                let direction = FlowDirection::new(local, remote, inbound);
+                let headers = packet_headers::datagram(direction, &bytes, length);
                 self.packet(at, &(inbound, headers), &bytes, length);
             }
             RecordKind::Opening {

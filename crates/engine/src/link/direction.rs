@@ -53,9 +53,9 @@ pub(super) struct Direction {
 }
 
 impl Direction {
-    pub(super) fn new(course: SettingsTimeline, seed: u64) -> Direction {
+    pub(super) fn new(timeline: SettingsTimeline, seed: u64) -> Direction {
         Direction {
-            model: Link::new(course.settings, course.changes, seed),
+            model: Link::new(timeline.settings, timeline.changes, seed),
             before: None,
             recorder: Recorder::new(LINK_CATALOGUE),
             recorded: Counts::default(),
@@ -68,8 +68,8 @@ impl Direction {
     }
 
     /// Begins the record and resets the model: packets are numbered from 0 from now on.
-    pub(super) fn begin(&mut self, course: SettingsTimeline, seed: u64, near: &Tun) {
-        let model = Link::new(course.settings, course.changes, seed);
+    pub(super) fn begin(&mut self, timeline: SettingsTimeline, seed: u64, near: &Tun) {
+        let model = Link::new(timeline.settings, timeline.changes, seed);
         self.before = Some(std::mem::replace(&mut self.model, model));
         self.recorder.take_window();
         self.kept = None;

@@ -75,7 +75,7 @@ impl LinkWindow {
 /// Handle of a link that carries packets until it is stopped.
 #[derive(Debug)]
 pub struct Emulator {
-    wishes: Sender<LinkCommand>,
+    commands: Sender<LinkCommand>,
     waker: Arc<Waker>,
     windows: Receiver<LinkWindow>,
     thread: Option<JoinHandle<io::Result<LinkWindow>>>,
@@ -101,18 +101,18 @@ impl Emulator {
     /// # Errors
     /// The error of the operating system.
     pub fn start(near: Tun, far: Tun, plan: LinkPlan) -> io::Result<Emulator> {
-        let (wishes, heard) = bounded(4);
-        let (told, windows) = bounded(WINDOWS);
-        let (say, said) = bounded(1);
+        let (commands, command_receiver) = bounded(4);
+        let (window_sender, windows) = bounded(WINDOWS);
+        let (realtime_sender, realtime_receiver) = bounded(1);
         let waker = Arc::new(Waker::new()?);
-        let carrier = LinkThread {
+        let link_thread = LinkThread {
             ends: [near, far],
             directions: directions(&plan),
             clock: Clock::start(),
             next_window: Time::NEVER,
             windows: 0,
-            wishes: heard,
-            told,
+            commands: command_receiver,
+            window_sender,
             waker: waker.clone(),
         };
         let thread = std::thread::Builder::new()
@@ -121,16 +121,16 @@ impl Emulator {
                 // Without these rights packets may leave late, which the record shows.
                 let _ = net::thread::minimize_timer_slack();
                 let first = net::thread::set_realtime_priority().is_ok();
-                let _ = say.send(first);
-                carrier.carry()
+                let _ = realtime_sender.send(first);
+                link_thread.carry()
             })?;
         Ok(Emulator {
-            wishes,
+            commands,
             waker,
             windows,
             thread: Some(thread),
             plan,
-            is_realtime: said.recv().unwrap_or(false),
+            is_realtime: realtime_receiver.recv().unwrap_or(false),
         })
     }
 
@@ -142,7 +142,7 @@ impl Emulator {
 
     /// Begins the record at time 0 of `clock`. Outages, stages and packet numbers count from there.
     pub fn begin(&self, clock: &Clock) {
-        self.tell(LinkCommand::Begin(
+        self.send(LinkCommand::Begin(
             clock.same_start(),
             Box::new(self.plan.clone()),
         ));
@@ -151,7 +151,7 @@ impl Emulator {
     /// Ends the record within a window and returns the part that was not taken. The link continues
     /// to carry packets.
     pub fn end_record(&self) -> Option<LinkWindow> {
-        self.tell(LinkCommand::EndRecord);
+        self.send(LinkCommand::EndRecord);
         self.take(|window| window.is_last)
     }
 
@@ -190,7 +190,7 @@ impl Emulator {
 
     /// Ends the thread. Returns its last window.
     fn end(&mut self) -> io::Result<Option<LinkWindow>> {
-        self.tell(LinkCommand::End);
+        self.send(LinkCommand::End);
         match self.thread.take().map(JoinHandle::join) {
             Some(Ok(ended)) => ended.map(Some),
             Some(Err(_)) => Err(io::Error::other("its thread panicked")),
@@ -198,9 +198,9 @@ impl Emulator {
         }
     }
 
-    fn tell(&self, wish: LinkCommand) {
+    fn send(&self, command: LinkCommand) {
         // If the thread has ended, joining it returns the reason.
-        let _ = self.wishes.send(wish);
+        let _ = self.commands.send(command);
         self.waker.wake();
     }
 }
@@ -229,24 +229,24 @@ struct LinkThread {
     clock: Clock,
     next_window: Time,
     windows: u64,
-    wishes: Receiver<LinkCommand>,
-    told: Sender<LinkWindow>,
+    commands: Receiver<LinkCommand>,
+    window_sender: Sender<LinkWindow>,
     waker: Arc<Waker>,
 }
 
 impl LinkThread {
     /// Carries packets until the link ends. Returns the last window.
     fn carry(mut self) -> io::Result<LinkWindow> {
-        let mut pace = BusyWait::new(self.clock.now());
+        let mut busy_wait = BusyWait::new(self.clock.now());
         let mut end = None;
         // Time at which the thread planned to look for packets.
-        let mut look = self.clock.now();
+        let mut planned_wake = self.clock.now();
         loop {
-            match self.wishes.try_recv() {
+            match self.commands.try_recv() {
                 Ok(LinkCommand::Begin(clock, plan)) => {
                     self.begin(clock, *plan);
-                    pace = BusyWait::new(self.clock.now());
-                    look = self.clock.now();
+                    busy_wait = BusyWait::new(self.clock.now());
+                    planned_wake = self.clock.now();
                 }
                 Ok(LinkCommand::EndRecord) => {
                     self.next_window = Time::NEVER;
@@ -264,7 +264,7 @@ impl LinkThread {
             }
             let [near, far] = &self.ends;
             let [up, down] = &mut self.directions;
-            let kept = self.clock.now().since(look);
+            let kept = self.clock.now().since(planned_wake);
             if kept > DELAYED_MIN {
                 // The arrival times of packets in this period are unknown. The record assumes the
                 // worst case, that all arrived at its beginning.
@@ -280,7 +280,7 @@ impl LinkThread {
             busy |= up.take_in(&self.clock, near, Duration::ZERO)?;
             busy |= down.take_in(&self.clock, far, Duration::ZERO)?;
             let now = self.clock.now();
-            look = now;
+            planned_wake = now;
             if busy && end.is_none_or(|end| now < end) {
                 continue;
             }
@@ -290,12 +290,12 @@ impl LinkThread {
             }
             let next = next.unwrap_or(Time::NEVER).min(self.next_window);
             let wait = next.since(now).min(LONGEST_WAIT);
-            if let Some(wait) = pace.sleep_time(now, wait) {
-                look = now + wait;
+            if let Some(wait) = busy_wait.sleep_time(now, wait) {
+                planned_wake = now + wait;
                 let [near, far] = &self.ends;
                 tun::wait_for_packet([near, far], &self.waker, wait)?;
                 self.waker.clear();
-                pace.waited(now, self.clock.now());
+                busy_wait.waited(now, self.clock.now());
             }
         }
     }
@@ -330,7 +330,7 @@ impl LinkThread {
         let [up, down] = &mut self.directions;
         // The queue is full if windows are taken only at the end of the record; they are merged
         // then.
-        if let Err(full) = self.told.try_send(window) {
+        if let Err(full) = self.window_sender.try_send(window) {
             let window = full.into_inner();
             up.keep(window.up);
             down.keep(window.down);

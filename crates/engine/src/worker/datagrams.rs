@@ -110,7 +110,7 @@ pub(super) struct Datagrams {
 
 struct EndpointState {
     endpoint: Box<dyn Endpoint>,
-    place: usize,
+    socket: usize,
     population: usize,
     max_sessions: usize,
     peers: HashMap<PeerId, SessionKey>,
@@ -194,8 +194,8 @@ impl Datagrams {
 
     fn add(&mut self, runtime: &Runtime, mut end: DatagramEnd) -> io::Result<usize> {
         let entry = self.ends.vacant_entry();
-        let place = entry.key();
-        let polled = SocketId::Single(place);
+        let index = entry.key();
+        let polled = SocketId::Single(index);
         // Sockets that are read late are polled when the loop is awake, or read at deadlines.
         match end.reading {
             ReadTiming::AtOnce => runtime.readiness.poll(&mut end.socket, polled)?,
@@ -207,7 +207,7 @@ impl Datagrams {
         let reading = end.reading;
         entry.insert(end);
         self.count_soon(reading);
-        Ok(place)
+        Ok(index)
     }
 
     /// Opens the port of an endpoint.
@@ -228,10 +228,10 @@ impl Datagrams {
             dropped: 0,
             trace: None,
         };
-        let place = self.add(runtime, end)?;
+        let index = self.add(runtime, end)?;
         self.endpoints.push(EndpointState {
             endpoint: plan.endpoint,
-            place,
+            socket: index,
             population: plan.population,
             max_sessions: plan.max_sessions.min(PEERS_MAX),
             peers: HashMap::new(),
@@ -264,19 +264,19 @@ impl Datagrams {
             dropped: 0,
             trace: tracer.map(|tracer| tracer.socket(local)),
         };
-        let place = self.add(runtime, end)?;
-        self.update_late(place);
-        Ok((place, local))
+        let index = self.add(runtime, end)?;
+        self.update_late(index);
+        Ok((index, local))
     }
 
     /// Changes the reading mode of a session's own socket.
     pub(super) fn set_reading(
         &mut self,
-        place: usize,
+        index: usize,
         reading: ReadTiming,
         runtime: &Runtime,
     ) -> io::Result<()> {
-        let Some(end) = self.ends.get_mut(place) else {
+        let Some(end) = self.ends.get_mut(index) else {
             return Ok(());
         };
         let reading = by_path(reading, end.media);
@@ -294,15 +294,15 @@ impl Datagrams {
         }
         // Polling also reports datagrams that arrived before.
         let polled = match reading {
-            ReadTiming::AtOnce => readiness.poll(socket, SocketId::Single(place)),
+            ReadTiming::AtOnce => readiness.poll(socket, SocketId::Single(index)),
             ReadTiming::Soon(_) | ReadTiming::MediaSoon(_) | ReadTiming::Late => {
-                readiness.poll_control(socket, SocketId::Single(place))
+                readiness.poll_control(socket, SocketId::Single(index))
             }
             ReadTiming::AtDeadlines => Ok(()),
         };
         self.forget_soon(before);
         self.count_soon(reading);
-        self.update_late(place);
+        self.update_late(index);
         polled
     }
 
@@ -310,7 +310,7 @@ impl Datagrams {
     /// whose media is received by the ring holds nothing that a window would miss. With hundreds of
     /// clients, futile reads at each window and each deadline would cost more than reading what
     /// arrives.
-    fn update_late(&mut self, place: usize) {
+    fn update_late(&mut self, index: usize) {
         let is_late = |end: &DatagramEnd| match end.reading {
             ReadTiming::AtOnce => false,
             ReadTiming::Soon(_) | ReadTiming::MediaSoon(_) | ReadTiming::Late => {
@@ -318,9 +318,9 @@ impl Datagrams {
             }
             ReadTiming::AtDeadlines => true,
         };
-        match self.ends.get(place).is_some_and(is_late) {
-            true => self.late.insert(place),
-            false => self.late.remove(&place),
+        match self.ends.get(index).is_some_and(is_late) {
+            true => self.late.insert(index),
+            false => self.late.remove(&index),
         };
     }
 
@@ -328,16 +328,16 @@ impl Datagrams {
     /// the ring receives its media: it is released after all media is counted.
     pub(super) fn close_channel(
         &mut self,
-        place: usize,
+        index: usize,
         accepted: Option<PeerId>,
         runtime: &mut Runtime,
     ) -> Option<RingEnd> {
-        let end = self.ends.get(place)?;
+        let end = self.ends.get(index)?;
         match (end.owner, accepted) {
             (Owner::Session(..), _) => {
-                self.take_drops(place, runtime);
-                self.late.remove(&place);
-                let end = self.ends.remove(place);
+                self.take_drops(index, runtime);
+                self.late.remove(&index);
+                let end = self.ends.remove(index);
                 self.forget_soon(end.reading);
                 if end.media == MediaPath::Ring {
                     return Some(RingEnd {
@@ -346,8 +346,8 @@ impl Datagrams {
                     });
                 }
             }
-            (Owner::Endpoint(index), Some(peer)) => {
-                let state = &mut self.endpoints[index];
+            (Owner::Endpoint(endpoint), Some(peer)) => {
+                let state = &mut self.endpoints[endpoint];
                 if state.peers.remove(&peer).is_some() {
                     state.endpoint.session_ended(peer);
                 }
@@ -360,12 +360,12 @@ impl Datagrams {
     /// Sends datagrams of a session. `to` is the default destination.
     pub(super) fn transmit(
         &mut self,
-        (place, to, source): (usize, Option<SocketAddr>, Option<IpAddr>),
+        (index, to, source): (usize, Option<SocketAddr>, Option<IpAddr>),
         transmit: &Transmit,
         bytes: &[u8],
         runtime: &mut Runtime,
     ) {
-        let Some(end) = self.ends.get(place) else {
+        let Some(end) = self.ends.get(index) else {
             return;
         };
         let size = transmit.segment_size;
@@ -385,28 +385,28 @@ impl Datagrams {
         let refused = sent.refused as u64;
         runtime.tester.add(tester::SENDS_FAILED, refused);
         if sent.connection_refused && connected {
-            self.refused(place, runtime);
+            self.refused(index, runtime);
         }
     }
 
     /// Marks the peer of a socket as unreachable. Earlier datagrams are read first.
-    pub(super) fn refused(&mut self, place: usize, runtime: &mut Runtime) {
-        if let Some(end) = self.ends.get_mut(place) {
+    pub(super) fn refused(&mut self, index: usize, runtime: &mut Runtime) {
+        if let Some(end) = self.ends.get_mut(index) {
             end.refused = true;
-            runtime.readiness.read_later(SocketId::Single(place));
+            runtime.readiness.read_later(SocketId::Single(index));
         }
     }
 
     /// Duplicates the descriptor of a socket. Also returns whether sessions share the socket.
-    pub(super) fn descriptor(&self, place: usize) -> io::Result<(OwnedFd, bool)> {
-        let end = self.ends.get(place).ok_or(io::ErrorKind::NotConnected)?;
+    pub(super) fn descriptor(&self, index: usize) -> io::Result<(OwnedFd, bool)> {
+        let end = self.ends.get(index).ok_or(io::ErrorKind::NotConnected)?;
         let shared = matches!(end.owner, Owner::Endpoint(_));
         Ok((end.socket.as_fd().try_clone_to_owned()?, shared))
     }
 
     /// Returns `true` if the socket is read late.
-    pub(super) fn is_late(&self, place: usize) -> bool {
-        self.late.contains(&place)
+    pub(super) fn is_late(&self, index: usize) -> bool {
+        self.late.contains(&index)
     }
 
     /// Indices of the sockets that are read late.
@@ -431,18 +431,18 @@ impl Datagrams {
     /// Receives one batch from a socket.
     pub(super) fn look(
         &mut self,
-        place: usize,
+        index: usize,
         batch: &mut ReceiveBatch,
         runtime: &mut Runtime,
     ) -> ReceiveOutcome {
-        let Some(end) = self.ends.get(place) else {
+        let Some(end) = self.ends.get(index) else {
             return ReceiveOutcome::Nothing;
         };
         let (owner, refused) = (end.owner, end.refused);
         match batch.receive(&end.socket) {
             Ok(filled) => {
                 if let Some(drops) = filled.drops {
-                    self.dropped(place, drops, runtime);
+                    self.dropped(index, drops, runtime);
                 }
                 // After an unreachable error, everything is read.
                 let more = filled.more || refused;
@@ -458,7 +458,7 @@ impl Datagrams {
             Err(error)
                 if end.peer.is_some() && error.kind() == io::ErrorKind::ConnectionRefused =>
             {
-                if let Some(end) = self.ends.get_mut(place) {
+                if let Some(end) = self.ends.get_mut(index) {
                     end.refused = true;
                 }
                 ReceiveOutcome::Error
@@ -471,12 +471,12 @@ impl Datagrams {
     /// time of the receive call.
     pub(super) fn take_in(
         &mut self,
-        place: usize,
+        index: usize,
         came: &Received<'_>,
         peer: Option<SocketAddr>,
         runtime: &mut Runtime,
     ) -> bool {
-        if let Some(end) = self.ends.get_mut(place)
+        if let Some(end) = self.ends.get_mut(index)
             && let Some(trace) = &mut end.trace
         {
             trace.received(came.from, came.bytes, came.length, came.at);
@@ -491,8 +491,8 @@ impl Datagrams {
 
     /// Returns `true` if a socket must be read at a deadline of its session. The socket then counts
     /// as read.
-    pub(super) fn is_due(&mut self, place: usize, now: Time) -> bool {
-        let Some(end) = self.ends.get_mut(place) else {
+    pub(super) fn is_due(&mut self, index: usize, now: Time) -> bool {
+        let Some(end) = self.ends.get_mut(index) else {
             return false;
         };
         let seldom = end.media == MediaPath::Ring && end.reading == ReadTiming::AtDeadlines;
@@ -504,22 +504,22 @@ impl Datagrams {
     }
 
     /// Returns `true` if the packet ring receives the media of the socket.
-    pub(super) fn is_on_ring(&self, place: usize) -> bool {
-        let end = self.ends.get(place);
+    pub(super) fn is_on_ring(&self, index: usize) -> bool {
+        let end = self.ends.get(index);
         end.is_some_and(|end| end.media == MediaPath::Ring)
     }
 
     /// Sink and pattern of media that arrives on the socket itself.
-    pub(super) fn media(&self, place: usize) -> Option<SocketMedia> {
-        match self.ends.get(place)?.media {
+    pub(super) fn media(&self, index: usize) -> Option<SocketMedia> {
+        match self.ends.get(index)?.media {
             MediaPath::Socket(media) => Some(media),
             MediaPath::None | MediaPath::Ring => None,
         }
     }
 
     /// Peer of a connected socket.
-    pub(super) fn peer(&self, place: usize) -> Option<SocketAddr> {
-        self.ends.get(place).and_then(|end| end.peer)
+    pub(super) fn peer(&self, index: usize) -> Option<SocketAddr> {
+        self.ends.get(index).and_then(|end| end.peer)
     }
 
     /// Asks an endpoint which session a datagram is for, and sends the endpoint's own response if
@@ -557,7 +557,7 @@ impl Datagrams {
                 true
             }
             Route::Answer => {
-                if let Some(end) = ends.get(state.place)
+                if let Some(end) = ends.get(state.socket)
                     && !answer.is_empty()
                 {
                     let to = Address::from(datagram.from).with_source(sent_to);
@@ -589,28 +589,28 @@ impl Datagrams {
     ) -> Option<(usize, SocketAddr)> {
         let state = &mut self.endpoints[index];
         state.peers.insert(peer, session);
-        let end = self.ends.get(state.place)?;
-        Some((state.place, end.socket.local_addr().ok()?))
+        let end = self.ends.get(state.socket)?;
+        Some((state.socket, end.socket.local_addr().ok()?))
     }
 
     /// Counts the drops of the endpoints' sockets.
     pub(super) fn collect_drops(&mut self, runtime: &mut Runtime) {
         for index in 0..self.endpoints.len() {
-            self.take_drops(self.endpoints[index].place, runtime);
+            self.take_drops(self.endpoints[index].socket, runtime);
         }
     }
 
-    fn take_drops(&mut self, place: usize, runtime: &mut Runtime) {
-        if let Some(end) = self.ends.get(place)
+    fn take_drops(&mut self, index: usize, runtime: &mut Runtime) {
+        if let Some(end) = self.ends.get(index)
             && let Ok(drops) = net::options::drops(&end.socket)
         {
-            self.dropped(place, drops, runtime);
+            self.dropped(index, drops, runtime);
         }
     }
 
     /// Processes the kernel's drop count of a socket, counted since the socket was opened.
-    fn dropped(&mut self, place: usize, drops: u32, runtime: &mut Runtime) {
-        let Some(end) = self.ends.get_mut(place) else {
+    fn dropped(&mut self, index: usize, drops: u32, runtime: &mut Runtime) {
+        let Some(end) = self.ends.get_mut(index) else {
             return;
         };
         // The ring receives these datagrams; the counts are compared at the end.

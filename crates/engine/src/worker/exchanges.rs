@@ -49,7 +49,7 @@ const SEALING: usize = 5 + 1 + 16;
 struct HandedOver {
     exchange: Box<dyn Exchange>,
     /// Index in the worker's connections.
-    place: usize,
+    connection: usize,
     session: SessionKey,
     channel: ChannelId,
     population: usize,
@@ -71,7 +71,7 @@ struct HandedOver {
 /// All handed-over connections of a worker.
 #[derive(Default)]
 pub(super) struct Exchanges {
-    lines: Slab<HandedOver>,
+    handed_over: Slab<HandedOver>,
     /// Schedule of each population, with its plan.
     schedules: Vec<Option<(Schedule, Plan)>>,
     /// Connections with later work, by time.
@@ -123,7 +123,7 @@ impl Exchanges {
     }
 
     /// Returns what an exchange may use.
-    fn tools<'a>(
+    fn context<'a>(
         out: &'a mut Vec<u8>,
         scratch: &'a mut Vec<u8>,
         recorder: &'a mut Recorder,
@@ -138,29 +138,29 @@ impl Exchanges {
         }
     }
 
-    fn leave(&mut self, line: usize) {
-        let population = self.lines[line].population;
+    fn leave(&mut self, index: usize) {
+        let population = self.handed_over[index].population;
         if let Some(Some((schedule, _))) = self.schedules.get_mut(population) {
-            schedule.remove(number(line));
+            schedule.remove(number(index));
         }
     }
 }
 
 /// Number of a connection in its schedule.
-fn number(line: usize) -> u32 {
-    u32::try_from(line).expect("there are not so many descriptors")
+fn number(index: usize) -> u32 {
+    u32::try_from(index).expect("there are not so many descriptors")
 }
 
 impl Exchanges {
     /// Takes over a connection of a session.
     pub(super) fn begin(
         &mut self,
-        around: &mut ExchangeWorker<'_>,
+        worker: &mut ExchangeWorker<'_>,
         (key, population): (SessionKey, usize),
-        (channel, place): (ChannelId, usize),
+        (channel, connection): (ChannelId, usize),
         exchange: Box<dyn Exchange>,
     ) {
-        let Some(stream) = around.connections.get_mut(place) else {
+        let Some(stream) = worker.connections.get_mut(connection) else {
             return;
         };
         if !stream.is_open() {
@@ -170,13 +170,13 @@ impl Exchanges {
             // Without kernel timestamps, the time of reading is used.
             let _ = net::timed_read::enable_timestamps(&stream.socket);
         }
-        let serial = around.runtime.next_serial();
-        let now = around.runtime.clock.now();
+        let serial = worker.runtime.next_serial();
+        let now = worker.runtime.clock.now();
         let exchanges = &mut *self;
         let plan = exchange.plan();
-        let line = exchanges.lines.insert(HandedOver {
+        let index = exchanges.handed_over.insert(HandedOver {
             exchange,
-            place,
+            connection,
             session: key,
             channel,
             population,
@@ -188,7 +188,7 @@ impl Exchanges {
             ended: false,
             paused: false,
         });
-        stream.state = State::Exchange { exchange: line };
+        stream.state = State::Exchange { exchange: index };
         if exchanges.schedules.len() <= population {
             exchanges.schedules.resize_with(population + 1, || None);
         }
@@ -196,96 +196,96 @@ impl Exchanges {
             .get_or_insert_with(|| (Schedule::new(plan.pace), plan))
             .0
             .add(
-                number(line),
+                number(index),
                 now,
-                derive_seed(&[around.populations.seed(), serial]),
+                derive_seed(&[worker.populations.seed(), serial]),
             );
-        let recorder = around.populations.recorder(population);
-        let mut tools = Exchanges::tools(&mut exchanges.out, &mut exchanges.scratch, recorder, now);
-        exchanges.lines[line].exchange.start(&mut tools);
-        self.send_out(around, line);
+        let recorder = worker.populations.recorder(population);
+        let mut cx = Exchanges::context(&mut exchanges.out, &mut exchanges.scratch, recorder, now);
+        exchanges.handed_over[index].exchange.start(&mut cx);
+        self.send_out(worker, index);
         // Bytes that arrived after the last read were announced already.
-        around
+        worker
             .runtime
             .readiness
-            .read_later(SocketId::Connection(place));
+            .read_later(SocketId::Connection(connection));
     }
 
     /// Sends the bytes that an exchange has added, and queues what the connection does not take.
     /// Returns `false` if the connection broke.
-    fn send_out(&mut self, around: &mut ExchangeWorker<'_>, line: usize) -> bool {
-        let place = self.lines[line].place;
+    fn send_out(&mut self, worker: &mut ExchangeWorker<'_>, index: usize) -> bool {
+        let connection = self.handed_over[index].connection;
         if self.out.is_empty() {
             return true;
         }
-        let Some(stream) = around.connections.get_mut(place) else {
+        let Some(stream) = worker.connections.get_mut(connection) else {
             return false;
         };
         let sent = stream.send_all(&self.out);
         // Releases the memory of large messages.
         self.out.shrink_to(1 << 20);
         if sent.is_err() {
-            self.end(around, place, ExchangeEnd::Closed(CloseReason::Reset));
+            self.end(worker, connection, ExchangeEnd::Closed(CloseReason::Reset));
             return false;
         }
         true
     }
 
     /// Sends what is due by schedule, for at most [`SENDING`], and does later work that is due.
-    pub(super) fn send(&mut self, around: &mut ExchangeWorker<'_>, now: Time) {
+    pub(super) fn send(&mut self, worker: &mut ExchangeWorker<'_>, now: Time) {
         for population in 0..self.schedules.len() {
             let Some((mut schedule, plan)) =
                 self.schedules[population].take_if(|(own, _)| own.next_due() <= now)
             else {
                 continue;
             };
-            self.work_off(around, population, &mut schedule, &plan, now + SENDING);
+            self.work_off(worker, population, &mut schedule, &plan, now + SENDING);
             self.schedules[population] = Some((schedule, plan));
-            for place in std::mem::take(&mut self.broken) {
-                self.end(around, place, ExchangeEnd::Closed(CloseReason::Reset));
+            for connection in std::mem::take(&mut self.broken) {
+                self.end(worker, connection, ExchangeEnd::Closed(CloseReason::Reset));
             }
         }
-        while let Some(&Reverse((at, line, serial))) = self.later.peek()
+        while let Some(&Reverse((at, index, serial))) = self.later.peek()
             && at <= now
         {
             self.later.pop();
-            self.do_later(around, line, serial);
+            self.do_later(worker, index, serial);
         }
     }
 
     fn work_off(
         &mut self,
-        around: &mut ExchangeWorker<'_>,
+        worker: &mut ExchangeWorker<'_>,
         population: usize,
         schedule: &mut Schedule,
         plan: &Plan,
         until: Time,
     ) {
-        let mut now = around.runtime.clock.now();
+        let mut now = worker.runtime.clock.now();
         while let Some(turn) = schedule.next(now) {
             match turn {
-                Step::Send(line, planned) => {
-                    self.send_planned(around, population, line as usize, planned, now);
+                Step::Send(index, planned) => {
+                    self.send_planned(worker, population, index as usize, planned, now);
                     if !schedule.is_in_rounds() {
-                        around
+                        worker
                             .runtime
                             .tester
                             .record(tester::SEND_LATENESS, now.since(planned).as_nanos() as u64);
                     }
-                    now = around.runtime.clock.now();
+                    now = worker.runtime.clock.now();
                     if now >= until {
                         return;
                     }
                 }
                 Step::RoundBegins(planned) => {
                     self.taken = false;
-                    around
+                    worker
                         .runtime
                         .tester
                         .record(tester::SEND_LATENESS, now.since(planned).as_nanos() as u64);
                 }
                 Step::RoundEnded(began) => {
-                    let recorder = around.populations.recorder(population);
+                    let recorder = worker.populations.recorder(population);
                     (plan.round_ended)(now.since(began), recorder);
                     if !self.taken {
                         schedule.delay_next_round(now + STALL_PAUSE);
@@ -299,90 +299,95 @@ impl Exchanges {
     #[inline]
     fn send_planned(
         &mut self,
-        around: &mut ExchangeWorker<'_>,
+        worker: &mut ExchangeWorker<'_>,
         population: usize,
-        line: usize,
+        index: usize,
         planned: Time,
         now: Time,
     ) {
         let exchanges = &mut *self;
-        let Some(own) = exchanges.lines.get_mut(line) else {
+        let Some(own) = exchanges.handed_over.get_mut(index) else {
             return;
         };
-        let Some(stream) = around.connections.get_mut(own.place) else {
+        let Some(stream) = worker.connections.get_mut(own.connection) else {
             return;
         };
-        let recorder = around.populations.recorder(population);
-        let mut tools = Exchanges::tools(&mut exchanges.out, &mut exchanges.scratch, recorder, now);
-        own.exchange.write_planned(&mut tools);
-        if tools.out.is_empty() {
+        let recorder = worker.populations.recorder(population);
+        let mut cx = Exchanges::context(&mut exchanges.out, &mut exchanges.scratch, recorder, now);
+        own.exchange.write_planned(&mut cx);
+        if cx.out.is_empty() {
             return;
         }
-        match stream.send_message(tools.out) {
+        match stream.send_message(cx.out) {
             Ok(true) => {
                 exchanges.taken = true;
-                if own.exchange.planned_sent(planned, &mut tools) != NextStep::Continue {
+                if own.exchange.planned_sent(planned, &mut cx) != NextStep::Continue {
                     // Not immediately, because the schedule is being processed.
-                    exchanges.later.push(Reverse((now, line, own.serial)));
+                    exchanges.later.push(Reverse((now, index, own.serial)));
                 }
             }
-            Ok(false) => own.exchange.planned_dropped(tools.recorder),
-            Err(_) => exchanges.broken.push(own.place),
+            Ok(false) => own.exchange.planned_dropped(cx.recorder),
+            Err(_) => exchanges.broken.push(own.connection),
         }
     }
 
-    fn do_later(&mut self, around: &mut ExchangeWorker<'_>, line: usize, serial: u64) {
-        let now = around.runtime.clock.now();
+    fn do_later(&mut self, worker: &mut ExchangeWorker<'_>, index: usize, serial: u64) {
+        let now = worker.runtime.clock.now();
         let exchanges = &mut *self;
         let Some(own) = exchanges
-            .lines
-            .get_mut(line)
+            .handed_over
+            .get_mut(index)
             .filter(|own| own.serial == serial)
         else {
             return;
         };
         own.armed = Time::NEVER;
-        let recorder = around.populations.recorder(own.population);
-        let mut tools = Exchanges::tools(&mut exchanges.out, &mut exchanges.scratch, recorder, now);
-        let after = own.exchange.run_scheduled(&mut tools);
-        let place = own.place;
-        if self.send_out(around, line) {
-            self.arm(line);
+        let recorder = worker.populations.recorder(own.population);
+        let mut cx = Exchanges::context(&mut exchanges.out, &mut exchanges.scratch, recorder, now);
+        let after = own.exchange.run_scheduled(&mut cx);
+        let connection = own.connection;
+        if self.send_out(worker, index) {
+            self.arm(index);
             match after {
-                NextStep::Continue => self.go_on(around, place),
-                NextStep::Finish => self.finish(around, line),
-                NextStep::Close => self.end(around, place, ExchangeEnd::ClosedByUs),
+                NextStep::Continue => self.go_on(worker, connection),
+                NextStep::Finish => self.finish(worker, index),
+                NextStep::Close => self.end(worker, connection, ExchangeEnd::ClosedByUs),
             }
         }
     }
 
     /// Schedules the later work of an exchange.
-    fn arm(&mut self, line: usize) {
-        let own = &mut self.lines[line];
+    fn arm(&mut self, index: usize) {
+        let own = &mut self.handed_over[index];
         if let Some(due) = own.exchange.next_due()
             && due < own.armed
         {
             own.armed = due;
-            self.later.push(Reverse((due, line, own.serial)));
+            self.later.push(Reverse((due, index, own.serial)));
         }
     }
 
     /// Reads a handed-over connection.
-    pub(super) fn read(&mut self, around: &mut ExchangeWorker<'_>, place: usize, line: usize) {
-        let mut buffer = std::mem::take(&mut around.connections.buffers.read);
+    pub(super) fn read(
+        &mut self,
+        worker: &mut ExchangeWorker<'_>,
+        connection: usize,
+        index: usize,
+    ) {
+        let mut buffer = std::mem::take(&mut worker.connections.buffers.read);
         // The buffer is in use while the bytes of another connection are being delivered. A read
         // into an empty buffer would look like the end of the connection.
         if buffer.is_empty() {
             buffer.resize(READ_BYTES_BESIDE, 0);
         }
         for turn in 1.. {
-            let Some(stream) = around.connections.get_mut(place) else {
+            let Some(stream) = worker.connections.get_mut(connection) else {
                 break;
             };
             let Some(own) = self
-                .lines
-                .get_mut(line)
-                .filter(|own| own.place == place && !own.ended)
+                .handed_over
+                .get_mut(index)
+                .filter(|own| own.connection == connection && !own.ended)
             else {
                 break;
             };
@@ -393,12 +398,12 @@ impl Exchanges {
             let ended = stream.ended;
             let read = match own.exchange.needs_arrival_times() {
                 true => {
-                    net::timed_read::read_timed(&stream.socket, &mut buffer, &around.runtime.clock)
+                    net::timed_read::read_timed(&stream.socket, &mut buffer, &worker.runtime.clock)
                 }
                 false => net::timed_read::read_untimed(&stream.socket, &mut buffer).map(|count| {
                     TimedRead {
                         count,
-                        at: around.runtime.turn,
+                        at: worker.runtime.turn,
                         exact: false,
                     }
                 }),
@@ -406,14 +411,14 @@ impl Exchanges {
             match read {
                 Ok(TimedRead { count: 0, .. }) => {
                     if stream.tls.is_some() {
-                        let recorder = around.populations.recorder(own.population);
+                        let recorder = worker.populations.recorder(own.population);
                         recorder.add(clients::TLS_CUT_OFF, 1);
                     }
-                    self.peer_finished(around, line);
+                    self.peer_finished(worker, index);
                     break;
                 }
                 Ok(TimedRead { count, at, .. }) => {
-                    if !self.heard(around, place, line, &buffer[..count], at) {
+                    if !self.process_received(worker, connection, index, &buffer[..count], at) {
                         break;
                     }
                     // A read that leaves room in the buffer has taken all bytes, but not an end
@@ -422,42 +427,42 @@ impl Exchanges {
                         break;
                     }
                     if turn >= READS_A_TURN {
-                        around
+                        worker
                             .runtime
                             .readiness
-                            .read_later(SocketId::Connection(place));
+                            .read_later(SocketId::Connection(connection));
                         break;
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => {
-                    self.end(around, place, ExchangeEnd::Closed(CloseReason::Reset));
+                    self.end(worker, connection, ExchangeEnd::Closed(CloseReason::Reset));
                     break;
                 }
             }
         }
-        around.connections.buffers.read = buffer;
+        worker.connections.buffers.read = buffer;
     }
 
     /// Processes received bytes, decrypting them first if the connection uses TLS. Returns `true`
     /// if reading continues.
-    fn heard(
+    fn process_received(
         &mut self,
-        around: &mut ExchangeWorker<'_>,
-        place: usize,
-        line: usize,
+        worker: &mut ExchangeWorker<'_>,
+        connection: usize,
+        index: usize,
         bytes: &[u8],
         at: Time,
     ) -> bool {
-        let Some((stream, buffers)) = around.connections.get_with_buffers(place) else {
+        let Some((stream, buffers)) = worker.connections.get_with_buffers(connection) else {
             return false;
         };
         if stream.tls.is_none() {
             if let Some(trace) = &mut stream.trace {
                 trace.received(bytes, at);
             }
-            return self.take_in(around, line, bytes, at);
+            return self.take_in(worker, index, bytes, at);
         }
         let mut plain = std::mem::take(&mut buffers.plain);
         let mut runs = std::mem::take(&mut buffers.plain_runs);
@@ -478,17 +483,17 @@ impl Exchanges {
                 // TLS's own responses.
                 let flushed = stream.flush().is_ok();
                 self.opened(
-                    around,
-                    place,
-                    line,
+                    worker,
+                    connection,
+                    index,
                     (&plain, at),
                     (taken.peer_closed, flushed),
                 )
             }
             Err(fault) => {
                 self.end(
-                    around,
-                    place,
+                    worker,
+                    connection,
                     ExchangeEnd::Closed(CloseReason::Tls(super::error_mapping::tls_error(
                         fault.reason,
                     ))),
@@ -496,8 +501,8 @@ impl Exchanges {
                 false
             }
         };
-        around.connections.buffers.plain = plain;
-        around.connections.buffers.plain_runs = runs;
+        worker.connections.buffers.plain = plain;
+        worker.connections.buffers.plain_runs = runs;
         stands
     }
 
@@ -505,132 +510,136 @@ impl Exchanges {
     /// `flushed` if TLS's own responses could be sent. Returns `true` if reading continues.
     pub(super) fn opened(
         &mut self,
-        around: &mut ExchangeWorker<'_>,
-        place: usize,
-        line: usize,
+        worker: &mut ExchangeWorker<'_>,
+        connection: usize,
+        index: usize,
         (plain, at): (&[u8], Time),
         (ended, flushed): (bool, bool),
     ) -> bool {
-        if !plain.is_empty() && !self.take_in(around, line, plain, at) {
+        if !plain.is_empty() && !self.take_in(worker, index, plain, at) {
             return false;
         }
         if ended {
-            self.peer_finished(around, line);
+            self.peer_finished(worker, index);
         } else if !flushed {
-            self.end(around, place, ExchangeEnd::Closed(CloseReason::Reset));
+            self.end(worker, connection, ExchangeEnd::Closed(CloseReason::Reset));
         }
         !ended && flushed
     }
 
     fn take_in(
         &mut self,
-        around: &mut ExchangeWorker<'_>,
-        line: usize,
+        worker: &mut ExchangeWorker<'_>,
+        index: usize,
         bytes: &[u8],
         at: Time,
     ) -> bool {
-        let now = around.runtime.clock.now();
+        let now = worker.runtime.clock.now();
         let exchanges = &mut *self;
-        let own = &mut exchanges.lines[line];
-        let place = own.place;
-        let recorder = around.populations.recorder(own.population);
-        let mut tools = Exchanges::tools(&mut exchanges.out, &mut exchanges.scratch, recorder, now);
+        let own = &mut exchanges.handed_over[index];
+        let connection = own.connection;
+        let recorder = worker.populations.recorder(own.population);
+        let mut cx = Exchanges::context(&mut exchanges.out, &mut exchanges.scratch, recorder, now);
         // An exchange that is about to end starts nothing new.
-        let after = own.exchange.received(bytes, at, &mut tools);
+        let after = own.exchange.received(bytes, at, &mut cx);
         let after = match after {
             Ok(after) => after,
             Err(failure) => {
                 // The close of a WebSocket is answered.
-                if self.send_out(around, line) {
-                    self.end(around, place, ExchangeEnd::Failed(failure));
+                if self.send_out(worker, index) {
+                    self.end(worker, connection, ExchangeEnd::Failed(failure));
                 }
                 return false;
             }
         };
-        if !self.send_out(around, line) {
+        if !self.send_out(worker, index) {
             return false;
         }
-        self.arm(line);
+        self.arm(index);
         match after {
             NextStep::Continue => true,
             NextStep::Finish => {
-                self.finish(around, line);
-                self.lines.contains(line)
+                self.finish(worker, index);
+                self.handed_over.contains(index)
             }
             NextStep::Close => {
-                self.end(around, place, ExchangeEnd::ClosedByUs);
+                self.end(worker, connection, ExchangeEnd::ClosedByUs);
                 false
             }
         }
     }
 
     /// Processes the end of the peer's sending side.
-    fn peer_finished(&mut self, around: &mut ExchangeWorker<'_>, line: usize) {
-        let own = &mut self.lines[line];
+    fn peer_finished(&mut self, worker: &mut ExchangeWorker<'_>, index: usize) {
+        let own = &mut self.handed_over[index];
         own.ended = true;
         if !own.exchange.sends_after_peer_closed() && !own.finishing {
-            let place = own.place;
-            return self.end(around, place, ExchangeEnd::Closed(CloseReason::End));
+            let connection = own.connection;
+            return self.end(worker, connection, ExchangeEnd::Closed(CloseReason::End));
         }
         // A server still answers what it has received.
-        self.finish(around, line);
+        self.finish(worker, index);
     }
 
     /// Plans no more messages, on request of the session.
-    pub(super) fn finish_early(&mut self, around: &mut ExchangeWorker<'_>, place: usize) {
+    pub(super) fn finish_early(&mut self, worker: &mut ExchangeWorker<'_>, connection: usize) {
         if let Some(Stream {
-            state: State::Exchange { exchange: line },
+            state: State::Exchange { exchange: index },
             ..
-        }) = around.connections.get(place)
+        }) = worker.connections.get(connection)
         {
-            let line = *line;
+            let index = *index;
             // Received bytes are processed first: the peer may have closed the connection, and what
             // it reads now was sent before.
-            self.read(around, place, line);
-            if self.lines.get(line).is_some_and(|own| own.place == place) {
-                self.finish(around, line);
+            self.read(worker, connection, index);
+            if self
+                .handed_over
+                .get(index)
+                .is_some_and(|own| own.connection == connection)
+            {
+                self.finish(worker, index);
             }
         }
     }
 
-    fn finish(&mut self, around: &mut ExchangeWorker<'_>, line: usize) {
-        let own = &mut self.lines[line];
-        let place = own.place;
+    fn finish(&mut self, worker: &mut ExchangeWorker<'_>, index: usize) {
+        let own = &mut self.handed_over[index];
+        let connection = own.connection;
         if !own.finishing {
             own.finishing = true;
             own.exchange.finish();
             if let Some(patience) = own.exchange.answer_timeout() {
-                own.patience = around.runtime.clock.now() + patience;
-                let later = Reverse((own.patience, line, own.serial));
+                own.patience = worker.runtime.clock.now() + patience;
+                let later = Reverse((own.patience, index, own.serial));
                 self.later.push(later);
             }
-            self.leave(line);
+            self.leave(index);
         }
-        self.go_on(around, place);
+        self.go_on(worker, connection);
     }
 
     /// Continues after the connection has taken its queue, or after another awaited event.
-    pub(super) fn go_on(&mut self, around: &mut ExchangeWorker<'_>, place: usize) {
-        let Some(stream) = around.connections.get_mut(place) else {
+    pub(super) fn go_on(&mut self, worker: &mut ExchangeWorker<'_>, connection: usize) {
+        let Some(stream) = worker.connections.get_mut(connection) else {
             return;
         };
-        let State::Exchange { exchange: line } = stream.state else {
+        let State::Exchange { exchange: index } = stream.state else {
             return;
         };
         let exchanges = &mut *self;
-        let own = &mut exchanges.lines[line];
+        let own = &mut exchanges.handed_over[index];
         let waiting = own.exchange.backlog().max(stream.queued());
         if own.paused && waiting <= BACKLOG_MAX {
-            around
+            worker
                 .runtime
                 .readiness
-                .read_later(SocketId::Connection(place));
+                .read_later(SocketId::Connection(connection));
         }
         if !own.finishing || waiting > 0 {
             return;
         }
         let waits = own.exchange.answer_timeout().is_some() && !own.ended;
-        if waits && around.runtime.clock.now() < own.patience {
+        if waits && worker.runtime.clock.now() < own.patience {
             return;
         }
         exchanges.out.clear();
@@ -649,14 +658,19 @@ impl Exchanges {
             let _ = stream.socket.shutdown(Shutdown::Write);
         }
         if own.ended {
-            self.end(around, place, ExchangeEnd::Finished);
+            self.end(worker, connection, ExchangeEnd::Finished);
         }
     }
 
     /// Removes a connection and notifies its session.
-    pub(super) fn end(&mut self, around: &mut ExchangeWorker<'_>, place: usize, how: ExchangeEnd) {
-        if let Some((session, channel)) = self.drop_line(around, place, &how) {
-            self.ended.push_back((session, channel, how));
+    pub(super) fn end(
+        &mut self,
+        worker: &mut ExchangeWorker<'_>,
+        connection: usize,
+        reason: ExchangeEnd,
+    ) {
+        if let Some((session, channel)) = self.drop_line(worker, connection, &reason) {
+            self.ended.push_back((session, channel, reason));
         }
     }
 
@@ -669,23 +683,23 @@ impl Exchanges {
     /// Removes a connection. Returns its session and channel.
     pub(super) fn drop_line(
         &mut self,
-        around: &mut ExchangeWorker<'_>,
-        place: usize,
-        how: &ExchangeEnd,
+        worker: &mut ExchangeWorker<'_>,
+        connection: usize,
+        reason: &ExchangeEnd,
     ) -> Option<(SessionKey, ChannelId)> {
         let Some(Stream {
-            state: State::Exchange { exchange: line },
+            state: State::Exchange { exchange: index },
             ..
-        }) = around.connections.get(place)
+        }) = worker.connections.get(connection)
         else {
             return None;
         };
-        let line = *line;
-        self.leave(line);
-        self.take_up_acknowledged(around, line);
-        let mut stream = around.connections.remove(place)?;
+        let index = *index;
+        self.leave(index);
+        self.take_up_acknowledged(worker, index);
+        let mut stream = worker.connections.remove(connection)?;
         if let Some(trace) = &mut stream.trace {
-            match how {
+            match reason {
                 ExchangeEnd::Finished | ExchangeEnd::Closed(CloseReason::End) => {
                     trace.closed_by_peer()
                 }
@@ -693,16 +707,16 @@ impl Exchanges {
                 _ => {}
             }
         }
-        let mut own = self.lines.remove(line);
+        let mut own = self.handed_over.remove(index);
         own.exchange
-            .ended(how, around.populations.recorder(own.population));
+            .ended(reason, worker.populations.recorder(own.population));
         Some((own.session, own.channel))
     }
 
     /// Notes how many of the sent bytes the peer's kernel has acknowledged.
-    fn take_up_acknowledged(&mut self, around: &mut ExchangeWorker<'_>, line: usize) {
-        let own = &mut self.lines[line];
-        let Some(stream) = around.connections.get(own.place) else {
+    fn take_up_acknowledged(&mut self, worker: &mut ExchangeWorker<'_>, index: usize) {
+        let own = &mut self.handed_over[index];
+        let Some(stream) = worker.connections.get(own.connection) else {
             return;
         };
         if !own.exchange.tracks_acknowledgements() {
@@ -718,37 +732,37 @@ impl Exchanges {
         // The FIN has a sequence number of its own (RFC 9293, 3.4).
         let waiting = waiting.saturating_sub(u64::from(own.shut)) + stream.queued() as u64;
         let sealing = if stream.tls.is_some() { SEALING } else { 0 };
-        let recorder = around.populations.recorder(own.population);
+        let recorder = worker.populations.recorder(own.population);
         own.exchange.acknowledged(waiting, sealing, recorder);
     }
 
     /// Checks all handed-over connections at the end of each window.
-    pub(super) fn look(&mut self, around: &mut ExchangeWorker<'_>) {
-        if self.lines.is_empty() {
+    pub(super) fn look(&mut self, worker: &mut ExchangeWorker<'_>) {
+        if self.handed_over.is_empty() {
             return;
         }
-        let now = around.runtime.clock.now();
-        for line in 0..self.lines.capacity() {
-            if !self.lines.contains(line) {
+        let now = worker.runtime.clock.now();
+        for index in 0..self.handed_over.capacity() {
+            if !self.handed_over.contains(index) {
                 continue;
             }
-            self.take_up_acknowledged(around, line);
+            self.take_up_acknowledged(worker, index);
             let exchanges = &mut *self;
-            let own = &mut exchanges.lines[line];
-            let recorder = around.populations.recorder(own.population);
-            let mut tools =
-                Exchanges::tools(&mut exchanges.out, &mut exchanges.scratch, recorder, now);
-            let after = own.exchange.check_timeouts(&mut tools);
-            if self.send_out(around, line) && after == NextStep::Finish {
-                self.finish(around, line);
+            let own = &mut exchanges.handed_over[index];
+            let recorder = worker.populations.recorder(own.population);
+            let mut cx =
+                Exchanges::context(&mut exchanges.out, &mut exchanges.scratch, recorder, now);
+            let after = own.exchange.check_timeouts(&mut cx);
+            if self.send_out(worker, index) && after == NextStep::Finish {
+                self.finish(worker, index);
             }
         }
         // Entries of removed connections leave the heap only when their time has come.
-        let lines = &self.lines;
-        if self.later.len() > 2 * lines.len() + 1024 {
-            let there = |&Reverse((_, line, serial)): &Reverse<(Time, usize, u64)>| {
-                lines
-                    .get(line)
+        let handed_over = &self.handed_over;
+        if self.later.len() > 2 * handed_over.len() + 1024 {
+            let there = |&Reverse((_, index, serial)): &Reverse<(Time, usize, u64)>| {
+                handed_over
+                    .get(index)
                     .is_some_and(|own: &HandedOver| own.serial == serial)
             };
             self.later.retain(there);

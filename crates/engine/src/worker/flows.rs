@@ -39,7 +39,7 @@ pub(super) struct Sending {
     /// Sends datagrams; started with the first flow that needs it.
     pacer: Option<Pacer>,
     /// Options of the pacer.
-    how: PacerOptions,
+    pacer_options: PacerOptions,
     /// The pacer's descriptors of sockets that sessions share. They stay open as long as the worker
     /// runs.
     shared: HashMap<SocketId, Arc<OwnedFd>>,
@@ -61,7 +61,7 @@ pub(super) struct Sending {
 /// A packet that its connection has not taken completely.
 struct PartialPacket {
     /// Index and serial number of the flow.
-    place: usize,
+    index: usize,
     serial: u64,
     tag: Tag,
     began: Time,
@@ -94,11 +94,11 @@ impl Sending {
     }
 
     /// Schedules a flow for `due`, unless that is [`Time::NEVER`].
-    fn arm(&mut self, place: usize, due: Time) {
-        if let Some(active) = self.active.get_mut(place) {
+    fn arm(&mut self, index: usize, due: Time) {
+        if let Some(active) = self.active.get_mut(index) {
             active.due = due;
             if due != Time::NEVER {
-                self.due.push(Reverse((due, place, active.serial)));
+                self.due.push(Reverse((due, index, active.serial)));
             }
         }
     }
@@ -106,7 +106,7 @@ impl Sending {
     /// Creates an empty list; `in_real_time` selects real-time scheduling of the pacer.
     pub(super) fn new(in_real_time: bool) -> Sending {
         Sending {
-            how: PacerOptions {
+            pacer_options: PacerOptions {
                 in_real_time,
                 ..PacerOptions::default()
             },
@@ -117,7 +117,7 @@ impl Sending {
     /// Sets whether datagrams are sent without joining (`UDP_SEGMENT`). Has an effect only before
     /// the first flow.
     pub(super) fn send_apart(&mut self, apart: bool) {
-        self.how.apart = apart;
+        self.pacer_options.apart = apart;
     }
 
     /// Returns the processor time used by the pacer since the last call, in nanoseconds.
@@ -134,16 +134,16 @@ impl Sending {
     /// session may close its channel at any time, and returns whether sessions share the socket.
     pub(super) fn socket(
         &mut self,
-        place: SocketId,
+        id: SocketId,
         open: impl FnOnce() -> io::Result<(OwnedFd, bool)>,
     ) -> io::Result<Arc<OwnedFd>> {
-        if let Some(socket) = self.shared.get(&place) {
+        if let Some(socket) = self.shared.get(&id) {
             return Ok(socket.clone());
         }
         let (socket, shared) = open()?;
         let socket = Arc::new(socket);
         if shared {
-            self.shared.insert(place, socket.clone());
+            self.shared.insert(id, socket.clone());
         }
         Ok(socket)
     }
@@ -158,7 +158,12 @@ impl Sending {
     ) -> io::Result<Option<FlowSender>> {
         let pacer = match &mut self.pacer {
             Some(pacer) => pacer,
-            none => none.insert(Pacer::start(worker, clock, waker.clone(), self.how)?),
+            none => none.insert(Pacer::start(
+                worker,
+                clock,
+                waker.clone(),
+                self.pacer_options,
+            )?),
         };
         let mut lease = None;
         flows.lend(whose.flow, |sender| {
@@ -179,7 +184,7 @@ impl Sending {
     ) -> Option<FlowSender> {
         let due = flows.access(flow, |flow| flow.next_due())?;
         self.serial += 1;
-        let place = self.active.insert(Active {
+        let index = self.active.insert(Active {
             serial: self.serial,
             flow,
             session,
@@ -188,20 +193,20 @@ impl Sending {
             last: LastSent::default(),
             full_until: Time::ZERO,
         });
-        self.arm(place, due);
-        Some(FlowSender::Loop(place))
+        self.arm(index, due);
+        Some(FlowSender::Loop(index))
     }
 
     /// Reschedules a session's flows whose next packet has become due earlier. Flows on the pacer
     /// are rescheduled there.
     pub(super) fn reschedule(&mut self, flows: &mut Flows, of_session: &[(FlowId, FlowSender)]) {
         for &(flow, sent_by) in of_session {
-            if let FlowSender::Loop(place) = sent_by
+            if let FlowSender::Loop(index) = sent_by
                 && flows.contains(flow)
                 && let Some(due) = flows.access(flow, |flow| flow.next_due())
-                && self.active.get(place).is_some_and(|a| due < a.due)
+                && self.active.get(index).is_some_and(|a| due < a.due)
             {
-                self.arm(place, due);
+                self.arm(index, due);
             }
         }
     }
@@ -209,8 +214,8 @@ impl Sending {
     /// Stops a flow.
     pub(super) fn release(&mut self, flows: &mut Flows, flow: FlowId, sent_by: FlowSender) {
         match sent_by {
-            FlowSender::Loop(place) => {
-                self.active.try_remove(place);
+            FlowSender::Loop(index) => {
+                self.active.try_remove(index);
             }
             // Its session may have removed the flow, and another session's flow may have its id.
             FlowSender::Pacer(lease) => {
@@ -244,19 +249,19 @@ impl Sending {
         self.last_turn = now;
         self.turn += 1;
         self.finish_partial_packets(now, flows, connections);
-        while let Some(&Reverse((at, place, serial))) = self.due.peek() {
+        while let Some(&Reverse((at, index, serial))) = self.due.peek() {
             if at > now {
                 break;
             }
             self.due.pop();
-            let active = self.active.get(place);
+            let active = self.active.get(index);
             let Some(active) = active.filter(|active| active.serial == serial && active.due == at)
             else {
                 continue;
             };
             let (flow, session) = (active.flow, active.session);
             if flows.access(flow, |flow| flow.is_byte_stream()) {
-                self.send_in_order(place, now, flows, connections, runtime, &mut sent);
+                self.send_in_order(index, now, flows, connections, runtime, &mut sent);
                 continue;
             }
             for _ in 0..PACKETS_A_TURN {
@@ -264,18 +269,18 @@ impl Sending {
                     break;
                 };
                 let wants_times = flows.access(flow, |flow| flow.needs_send_times());
-                self.emit(place, now, &packet, wants_times, connections, runtime);
+                self.emit(index, now, &packet, wants_times, connections, runtime);
             }
             match flows.access(flow, |flow| flow.next_due()) {
-                Some(due) => self.arm(place, due),
-                None => sent.ended.push((session, flow, FlowSender::Loop(place))),
+                Some(due) => self.arm(index, due),
+                None => sent.ended.push((session, flow, FlowSender::Loop(index))),
             }
         }
-        for place in self.touched.drain(..) {
-            if let Some(stream) = connections.get_mut(place)
+        for index in self.touched.drain(..) {
+            if let Some(stream) = connections.get_mut(index)
                 && stream.flush().is_err()
             {
-                sent.broken.push(place);
+                sent.broken.push(index);
             }
         }
         let ended = runtime.clock.now();
@@ -289,7 +294,7 @@ impl Sending {
     /// Sends the due packets of a flow that waits for room, as far as its connection takes them.
     fn send_in_order(
         &mut self,
-        place: usize,
+        index: usize,
         now: Time,
         flows: &mut Flows,
         connections: &mut Connections,
@@ -297,7 +302,7 @@ impl Sending {
         sent: &mut SendResult,
     ) {
         let turn = self.turn;
-        let Some(active) = self.active.get_mut(place) else {
+        let Some(active) = self.active.get_mut(index) else {
             return;
         };
         let (flow, socket, serial) = (active.flow, active.socket, active.serial);
@@ -307,7 +312,7 @@ impl Sending {
             };
             if !stream.is_drained() {
                 active.full_until = now;
-                return self.arm(place, now + ROOM_CHECK_INTERVAL);
+                return self.arm(index, now + ROOM_CHECK_INTERVAL);
             }
             let Some(packet) = flows.access(flow, |flow| flow.next_packet(now)) else {
                 break;
@@ -331,7 +336,7 @@ impl Sending {
             if !stream.is_drained() {
                 active.due = Time::NEVER;
                 self.held.push(PartialPacket {
-                    place,
+                    index,
                     serial,
                     tag,
                     began,
@@ -345,8 +350,8 @@ impl Sending {
         }
         let session = active.session;
         match flows.access(flow, |flow| flow.next_due()) {
-            Some(due) => self.arm(place, due),
-            None => sent.ended.push((session, flow, FlowSender::Loop(place))),
+            Some(due) => self.arm(index, due),
+            None => sent.ended.push((session, flow, FlowSender::Loop(index))),
         }
     }
 
@@ -354,7 +359,7 @@ impl Sending {
     fn finish_partial_packets(&mut self, now: Time, flows: &mut Flows, connections: &Connections) {
         let mut held = std::mem::take(&mut self.held);
         held.retain(|held| {
-            let active = self.active.get_mut(held.place);
+            let active = self.active.get_mut(held.index);
             let Some(active) = active.filter(|active| active.serial == held.serial) else {
                 return false;
             };
@@ -370,7 +375,7 @@ impl Sending {
             });
             flows.access(flow, |flow| flow.packet_sent(held.tag, left));
             let due = flows.access(flow, |flow| flow.next_due());
-            self.arm(held.place, due.unwrap_or(now));
+            self.arm(held.index, due.unwrap_or(now));
             false
         });
         self.held = held;
@@ -379,7 +384,7 @@ impl Sending {
     /// Queues a packet of a flow on its connection.
     fn emit(
         &mut self,
-        place: usize,
+        index: usize,
         now: Time,
         packet: &FlowPacket,
         wants_times: bool,
@@ -387,7 +392,7 @@ impl Sending {
         runtime: &mut Runtime,
     ) {
         let turn = self.turn;
-        let Some(active) = self.active.get_mut(place) else {
+        let Some(active) = self.active.get_mut(index) else {
             return;
         };
         let (flow, socket) = (active.flow, active.socket);

@@ -170,13 +170,13 @@ impl Groups {
             interface,
             ttl,
         };
-        let place = match self.by_joined.get(&joined) {
-            Some(&place) => place,
+        let index = match self.by_joined.get(&joined) {
+            Some(&index) => index,
             None => self
                 .open(runtime, joined, from, receive_buffer)
                 .map_err(|error| membership_error(&error))?,
         };
-        self.groups[place].members.push(Member {
+        self.groups[index].members.push(Member {
             session,
             population,
             channel,
@@ -184,7 +184,7 @@ impl Groups {
             begun: None,
             source: None,
         });
-        Ok((place, SocketAddr::new(group, port)))
+        Ok((index, SocketAddr::new(group, port)))
     }
 
     fn open(
@@ -202,12 +202,12 @@ impl Groups {
             net::multicast::set_outgoing_interface(&socket, from, interface, joined.ttl)?;
             let mut socket = UdpSocket::from_std(socket);
             let entry = self.ends.vacant_entry();
-            let place = SocketId::Group(entry.key());
+            let id = SocketId::Group(entry.key());
             match port {
-                Port::Media => runtime.readiness.poll(&mut socket, place)?,
-                Port::Control => runtime.readiness.poll_control(&mut socket, place)?,
+                Port::Media => runtime.readiness.poll(&mut socket, id)?,
+                Port::Control => runtime.readiness.poll_control(&mut socket, id)?,
             }
-            let place = entry.key();
+            let index = entry.key();
             entry.insert(GroupEnd {
                 socket,
                 port,
@@ -216,7 +216,7 @@ impl Groups {
                 in_batches: false,
                 was_fast: false,
             });
-            Ok(place)
+            Ok(index)
         };
         let media = open(Port::Media, joined.port, receive_buffer)?;
         let control = match open(Port::Control, joined.control, 0) {
@@ -238,13 +238,13 @@ impl Groups {
     /// Sets the source of a session. Datagrams count for the session from now on.
     pub(super) fn begin(
         &mut self,
-        place: usize,
+        index: usize,
         (key, channel): (SessionKey, ChannelId),
         source: IpAddr,
         runtime: &mut Runtime,
     ) {
         let now = runtime.clock.now();
-        let Some(group) = self.groups.get_mut(place) else {
+        let Some(group) = self.groups.get_mut(index) else {
             return;
         };
         let is_it = |member: &&mut Member| (member.session, member.channel) == (key, channel);
@@ -278,11 +278,11 @@ impl Groups {
         let Some(end) = self.ends.get_mut(media) else {
             return;
         };
-        let place = SocketId::Group(media);
+        let id = SocketId::Group(media);
         // If polling is refused, batched reads go on: rare reads are better than none.
-        end.in_batches = runtime.readiness.poll(&mut end.socket, place).is_err();
+        end.in_batches = runtime.readiness.poll(&mut end.socket, id).is_err();
         end.was_fast = true;
-        runtime.readiness.read_later(place);
+        runtime.readiness.read_later(id);
     }
 
     /// Time at which [`Groups::take_due`] next returns `true`.
@@ -308,8 +308,8 @@ impl Groups {
     }
 
     /// Returns the index of the media socket of a membership.
-    pub(super) fn media_of(&self, place: usize) -> Option<usize> {
-        self.groups.get(place).map(|group| group.media)
+    pub(super) fn media_of(&self, index: usize) -> Option<usize> {
+        self.groups.get(index).map(|group| group.media)
     }
 
     /// Returns which port a socket is for.
@@ -318,23 +318,23 @@ impl Groups {
     }
 
     /// Removes a session from a group. The membership ends with its last member.
-    pub(super) fn leave(&mut self, place: usize, key: SessionKey, runtime: &mut Runtime) {
-        let Some(group) = self.groups.get(place) else {
+    pub(super) fn leave(&mut self, index: usize, key: SessionKey, runtime: &mut Runtime) {
+        let Some(group) = self.groups.get(index) else {
             return;
         };
         for end in [group.media, group.control] {
             self.take_drops(end, runtime);
         }
-        let Some(group) = self.groups.get_mut(place) else {
+        let Some(group) = self.groups.get_mut(index) else {
             return;
         };
         // A session may be a member several times, with a channel for each: only one is removed.
         let mut members = group.members.iter();
-        if let Some(index) = members.position(|member| member.session == key) {
-            group.members.remove(index);
+        if let Some(position) = members.position(|member| member.session == key) {
+            group.members.remove(position);
         }
         if group.members.is_empty() {
-            let group = self.groups.remove(place);
+            let group = self.groups.remove(index);
             self.by_joined.remove(&group.joined);
             for end in [group.media, group.control] {
                 self.ends.try_remove(end);
@@ -344,8 +344,8 @@ impl Groups {
 
     /// Sends a datagram of a session to its group if the session is the first member, which speaks
     /// for all. Returns `false` on error.
-    pub(super) fn send(&self, place: usize, key: SessionKey, port: Port, bytes: &[u8]) -> bool {
-        let Some(group) = self.groups.get(place) else {
+    pub(super) fn send(&self, index: usize, key: SessionKey, port: Port, bytes: &[u8]) -> bool {
+        let Some(group) = self.groups.get(index) else {
             return true;
         };
         let first = group.members.first();
@@ -478,8 +478,8 @@ impl Groups {
         let hears = |member: &&Member| {
             member.begun.is_some() && member.source.is_none_or(|source| source == from)
         };
-        let heard = group.members.iter().take(count).filter(hears);
-        heard
+        let recipients = group.members.iter().take(count).filter(hears);
+        recipients
             .map(|member| (member.session, member.channel))
             .collect()
     }
@@ -505,14 +505,14 @@ impl Groups {
 
     /// Processes the kernel's drop count of a socket, counted since the socket was opened. Each
     /// media datagram was lost for every member.
-    fn dropped(&mut self, place: usize, drops: u32, runtime: &mut Runtime) {
-        let Some(end) = self.ends.get_mut(place) else {
+    fn dropped(&mut self, index: usize, drops: u32, runtime: &mut Runtime) {
+        let Some(end) = self.ends.get_mut(index) else {
             return;
         };
         let lost = u64::from(drops.wrapping_sub(end.dropped));
         end.dropped = drops;
         let media = end.port == Port::Media;
-        let Some(group) = self.group_of(place).filter(|_| lost > 0) else {
+        let Some(group) = self.group_of(index).filter(|_| lost > 0) else {
             return;
         };
         let begun = group.members.iter().filter(|m| m.begun.is_some());

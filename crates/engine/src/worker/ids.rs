@@ -6,7 +6,7 @@ use protocol::session::ChannelId;
 /// Channel of an accepted connection, or of a peer accepted by an endpoint.
 pub(super) const ACCEPTED: ChannelId = ChannelId(0);
 
-/// Identifies a session for the lifetime of the worker. `place` may be reused; `serial` is not.
+/// Identifies a session for the lifetime of the worker. `index` may be reused; `serial` is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct SessionKey {
     pub(super) index: usize,
@@ -29,7 +29,7 @@ pub(super) enum FlowSender {
     Loop(usize),
 }
 
-/// Identifies a flow that was lent to the pacer. `place` may be reused; `serial` is not.
+/// Identifies a flow that was lent to the pacer. `index` may be reused; `serial` is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Lease {
     pub(super) index: usize,

@@ -55,8 +55,8 @@ impl Listeners {
         }
         listener.set_nonblocking(true)?;
         let mut listener = TcpListener::from_std(listener);
-        let place = SocketId::Listener(self.listeners.len());
-        runtime.readiness.poll(&mut listener, place)?;
+        let id = SocketId::Listener(self.listeners.len());
+        runtime.readiness.poll(&mut listener, id)?;
         self.listeners.push(listener);
         self.acceptors.push(Acceptor {
             accept: serving.accept,
@@ -72,8 +72,8 @@ impl Listeners {
         !self.acceptors.is_empty()
     }
 
-    pub(super) fn is_open(&self, place: usize) -> bool {
-        place < self.listeners.len()
+    pub(super) fn is_open(&self, index: usize) -> bool {
+        index < self.listeners.len()
     }
 
     pub(super) fn count(&self) -> usize {
@@ -86,12 +86,12 @@ impl Listeners {
     }
 
     /// Accepts a connection; `number` is its number in this turn.
-    pub(super) fn accept(&self, place: usize, number: usize, runtime: &mut Runtime) -> Accepting {
-        let Some(listener) = self.listeners.get(place) else {
+    pub(super) fn accept(&self, index: usize, number: usize, runtime: &mut Runtime) -> Accepting {
+        let Some(listener) = self.listeners.get(index) else {
             return Accepting::Nothing;
         };
         if number >= ACCEPTED_A_TURN {
-            runtime.readiness.read_later(SocketId::Listener(place));
+            runtime.readiness.read_later(SocketId::Listener(index));
             return Accepting::Nothing;
         }
         match listener.accept() {
@@ -108,8 +108,8 @@ impl Listeners {
 
     /// Returns whether a connection is refused because there are `sessions` sessions, and the note
     /// about the first refusal.
-    pub(super) fn refuses(&mut self, place: usize, sessions: usize) -> (bool, Option<String>) {
-        let acceptor = &mut self.acceptors[place];
+    pub(super) fn refuses(&mut self, index: usize, sessions: usize) -> (bool, Option<String>) {
+        let acceptor = &mut self.acceptors[index];
         if sessions < acceptor.max_sessions {
             return (false, None);
         }
@@ -120,15 +120,15 @@ impl Listeners {
 
     /// Returns the TLS layer for a connection of the listener, or `None` if its connections are
     /// plain.
-    pub(super) fn layer(&self, place: usize) -> io::Result<Option<TlsLayer>> {
-        let tls = self.acceptors[place].tls.as_ref();
+    pub(super) fn layer(&self, index: usize) -> io::Result<Option<TlsLayer>> {
+        let tls = self.acceptors[index].tls.as_ref();
         let layer = tls.map(|tls| tls.layer().map_err(io::Error::other));
         layer.transpose()
     }
 
     /// Creates the session of a connection of the listener.
-    pub(super) fn session(&self, place: usize, number: u64) -> Box<dyn Session> {
-        (self.acceptors[place].accept)(number)
+    pub(super) fn session(&self, index: usize, number: u64) -> Box<dyn Session> {
+        (self.acceptors[index].accept)(number)
     }
 }
 

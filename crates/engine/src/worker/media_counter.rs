@@ -58,8 +58,8 @@ impl MediaCounter<'_> {
         let recorder = self.populations.recorder_at(population, arrival.at);
         let event = self.sinks.packet(sink, arrival, recorder);
         if let Some(event) = event {
-            let heard = Pending::Media { sink, event };
-            self.runtime.inbox.push(session, heard);
+            let pending = Pending::Media { sink, event };
+            self.runtime.inbox.push(session, pending);
         }
         event.is_some()
     }

@@ -112,12 +112,12 @@ impl NameCache {
         let addresses: Addresses = answer.addresses.into();
         let each = all.into_iter();
         let each = each.map(|asking| (asking, with_port(&addresses, asking.port)));
-        let told = each.collect();
+        let answers = each.collect();
         // Failed lookups are not cached: the next client asks the resolver again.
         if !addresses.is_empty() {
             self.names.insert(answer.host, CacheEntry::Known(addresses));
         }
-        told
+        answers
     }
 }
 
@@ -178,11 +178,11 @@ mod tests {
             host: host(),
             addresses,
         };
-        let told = names.resolved(answer(vec![address("10.0.0.1:0")]));
+        let answers = names.resolved(answer(vec![address("10.0.0.1:0")]));
         let expected = [(1, 80, "10.0.0.1:80"), (2, 81, "10.0.0.1:81")];
         let expected =
             expected.map(|(channel, port, to)| (asking(channel, port), vec![address(to)]));
-        assert_eq!(told, expected);
+        assert_eq!(answers, expected);
         let known = HostLookup::Known(vec![address("10.0.0.1:82")]);
         assert_eq!(names.look_up(host(), asking(3, 82)), known);
         assert!(
@@ -197,11 +197,11 @@ mod tests {
         let host = || "b.example".to_owned();
         for _ in 0..2 {
             assert_eq!(names.look_up(host(), asking(1, 80)), HostLookup::Asked);
-            let told = names.resolved(ResolverAnswer {
+            let answers = names.resolved(ResolverAnswer {
                 host: host(),
                 addresses: Vec::new(),
             });
-            assert_eq!(told, [(asking(1, 80), Vec::new())]);
+            assert_eq!(answers, [(asking(1, 80), Vec::new())]);
         }
     }
 }

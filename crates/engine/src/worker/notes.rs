@@ -68,14 +68,14 @@ mod tests {
 
     #[test]
     fn notes_beyond_the_limit_of_their_kind_are_summed_up() {
-        let (reports, said) = crossbeam_channel::unbounded();
+        let (reports, sent_reports) = crossbeam_channel::unbounded();
         let mut notes = Notes::new(reports);
         for _ in 0..NOTES_PER_KIND_MAX + 3 {
             notes.add(Time::ZERO, "many", Some("players"), "one".to_owned());
         }
         notes.add(Time::ZERO, "few", None, "one".to_owned());
         notes.report_omitted(Time::ZERO, 7);
-        let texts: Vec<_> = said
+        let texts: Vec<_> = sent_reports
             .try_iter()
             .map(|report| match report {
                 WorkerReport::Event {

@@ -164,7 +164,7 @@ impl Pacer {
         index: u32,
         clock: &Clock,
         waker: Arc<Waker>,
-        how: PacerOptions,
+        options: PacerOptions,
     ) -> io::Result<Pacer> {
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
@@ -188,7 +188,7 @@ impl Pacer {
             let (shared, clock) = (shared.clone(), clock.same_start());
             std::thread::Builder::new()
                 .name(format!("pacer-{index}"))
-                .spawn(move || PacerThread::new(&shared, clock, waker, how).run())?
+                .spawn(move || PacerThread::new(&shared, clock, waker, options).run())?
         };
         Ok(Pacer {
             shared,
@@ -215,7 +215,7 @@ impl Pacer {
             }
             // A flow that has nothing to send is found to have ended like any other.
             let at = flow.next_due().unwrap_or(Time::ZERO);
-            let place = state.active.insert(Active {
+            let index = state.active.insert(Active {
                 serial,
                 flow,
                 due: at,
@@ -224,10 +224,7 @@ impl Pacer {
                 to: to.into(),
                 last: LastSent::default(),
             });
-            let lease = Lease {
-                index: place,
-                serial,
-            };
+            let lease = Lease { index, serial };
             if at != Time::NEVER {
                 state.due.push(Reverse(Due { at, lease }));
             }
@@ -291,12 +288,12 @@ impl Shared {
         self.state.lock().expect("neither thread panics with it")
     }
 
-    /// Calls `reach` with the state locked, from the worker's thread.
-    fn with_state<R>(&self, reach: impl FnOnce(&mut State) -> R) -> R {
+    /// Calls `f` with the state locked, from the worker's thread.
+    fn with_state<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
         self.worker_waits.store(true, Relaxed);
         let mut state = self.lock();
         self.worker_waits.store(false, Relaxed);
-        let result = reach(&mut state);
+        let result = f(&mut state);
         let earlier = state
             .sleeps_until
             .is_some_and(|until| state.next_turn() < until);
@@ -331,15 +328,15 @@ struct Lent {
     lease: Lease,
 }
 
-/// Only [`Lent::take`] removes a flow, and it consumes the lease.
+/// Only [`Lent::take_back`] removes a flow, and it consumes the lease.
 const LENT_FLOW_EXISTS: &str = "a flow that was lent is there until it is taken back";
 
 impl LentFlow for Lent {
-    fn access(&mut self, reach: &mut dyn FnMut(&mut dyn Flow)) {
+    fn access(&mut self, f: &mut dyn FnMut(&mut dyn Flow)) {
         let lease = self.lease;
         self.shared.with_state(|state| {
             let active = state.find(lease).expect(LENT_FLOW_EXISTS);
-            reach(&mut *active.flow);
+            f(&mut *active.flow);
             // The next packet of the flow may have become due earlier.
             if let Some(at) = active.flow.next_due()
                 && at < active.due
@@ -383,17 +380,22 @@ struct PacerThread<'a> {
 
 #[derive(Clone, Copy)]
 struct BatchedPacket {
-    place: usize,
+    index: usize,
     tag: Tag,
     due: Time,
     burst: bool,
 }
 
 impl PacerThread<'_> {
-    fn new(shared: &Shared, clock: Clock, waker: Arc<Waker>, how: PacerOptions) -> PacerThread<'_> {
+    fn new(
+        shared: &Shared,
+        clock: Clock,
+        waker: Arc<Waker>,
+        options: PacerOptions,
+    ) -> PacerThread<'_> {
         // If the kernel refuses, packets leave later, which their lateness shows.
         let _ = net::thread::minimize_timer_slack();
-        if !how.in_real_time || net::thread::set_realtime_priority().is_err() {
+        if !options.in_real_time || net::thread::set_realtime_priority().is_err() {
             let _ = net::thread::raise_priority();
         }
         if let Ok(cpu) = CpuClock::of_this_thread() {
@@ -405,7 +407,7 @@ impl PacerThread<'_> {
             clock,
             waker,
             turn: 0,
-            batch: SendBatch::new().with_gso(!how.apart),
+            batch: SendBatch::new().with_gso(!options.apart),
             made: Vec::with_capacity(SEND_COUNT),
         }
     }
@@ -499,7 +501,7 @@ impl PacerThread<'_> {
                 && let Some(packet) = flow.next_packet(now)
             {
                 self.made.push(BatchedPacket {
-                    place: lease.index,
+                    index: lease.index,
                     tag: packet.tag,
                     due: packet.due,
                     burst: active.last.is_burst(self.turn, packet.due),
@@ -551,7 +553,7 @@ impl PacerThread<'_> {
         let nobody_there = batch.send(socket, clock, |index, times| {
             let packet = made[index];
             let left = times.map(|(began, ended)| Handover { began, ended });
-            active[packet.place].flow.packet_sent(packet.tag, left);
+            active[packet.index].flow.packet_sent(packet.tag, left);
             match left {
                 Some(Handover { began, .. }) => {
                     let late = began.since(packet.due).as_nanos() as u64;
@@ -566,7 +568,7 @@ impl PacerThread<'_> {
         if nobody_there && let Some(first) = made.first() {
             let FlowOwner {
                 session, channel, ..
-            } = active[first.place].whose;
+            } = active[first.index].whose;
             if !news.refused.contains(&(session, channel)) {
                 news.refused.push((session, channel));
             }

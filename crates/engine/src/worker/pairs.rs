@@ -169,9 +169,9 @@ impl Pairs {
     pub(super) fn open(
         &mut self,
         runtime: &Runtime,
-        wish: &PairRequest<'_>,
+        request: &PairRequest<'_>,
     ) -> Result<OpenedPair, ChannelError> {
-        let PairRequest { local, on_ring, .. } = *wish;
+        let PairRequest { local, on_ring, .. } = *request;
         let pair = match on_ring {
             true => self.ports.reserve(local),
             false => self.ports.bind(local),
@@ -180,11 +180,11 @@ impl Pairs {
         let even = pair.port;
         let make = |socket, port| UdpEnd {
             socket: UdpSocket::from_std(socket),
-            session: wish.session,
-            population: wish.population,
-            channel: wish.channel,
+            session: request.session,
+            population: request.population,
+            channel: request.channel,
             port,
-            sink: wish.sink.filter(|_| port == Port::Media),
+            sink: request.sink.filter(|_| port == Port::Media),
             peer: None,
             overhead: if local.is_ipv4() { 28 } else { 48 },
             on_ring: on_ring && port == Port::Media,
@@ -193,7 +193,7 @@ impl Pairs {
             was_fast: false,
             dropped: 0,
             pair: even,
-            trace: wish.tracer.map(|trace| {
+            trace: request.tracer.map(|trace| {
                 let odd = u16::from(port == Port::Control);
                 trace.socket(SocketAddr::new(local, even + odd))
             }),

@@ -66,8 +66,8 @@ impl ClientPlan {
     }
 }
 
-/// Creates the session of a client from its URL and seat. Fails with a description if the URL is
-/// invalid.
+/// Creates the session of a client from its URL and identity. Fails with a description if the URL
+/// is invalid.
 pub(crate) type MakeClient =
     Arc<dyn Fn(&str, ClientIdentity) -> Result<Box<dyn Session>, String> + Send + Sync>;
 
@@ -88,13 +88,13 @@ struct Population {
 #[derive(Default)]
 struct PeakGauge {
     now: u64,
-    most: u64,
+    max: u64,
 }
 
 impl PeakGauge {
     fn rise(&mut self) {
         self.now += 1;
-        self.most = self.most.max(self.now);
+        self.max = self.max.max(self.now);
     }
 
     fn fall(&mut self) {
@@ -102,8 +102,8 @@ impl PeakGauge {
     }
 
     /// Returns the maximum in the window that ends now.
-    fn take_most(&mut self) -> f64 {
-        std::mem::replace(&mut self.most, self.now) as f64
+    fn take_max(&mut self) -> f64 {
+        std::mem::replace(&mut self.max, self.now) as f64
     }
 }
 
@@ -374,8 +374,8 @@ impl Populations {
         let take = |population: &mut Population| {
             let (active, playing) = (&mut population.active, &mut population.playing);
             let recorder = &mut population.recorder;
-            recorder.set(clients::ACTIVE, active.take_most());
-            recorder.set(clients::PLAYING, playing.take_most());
+            recorder.set(clients::ACTIVE, active.take_max());
+            recorder.set(clients::PLAYING, playing.take_max());
             recorder.take_window_and_continue(&mut population.next)
         };
         self.each.iter_mut().map(take).collect()

@@ -55,7 +55,7 @@ impl Ready {
 }
 
 fn of_socket(event: &Event) -> Option<(SocketId, &Event)> {
-    SocketId::from_token(event.token()).map(|place| (place, event))
+    SocketId::from_token(event.token()).map(|id| (id, event))
 }
 
 impl Readiness {
@@ -100,9 +100,9 @@ impl Readiness {
     }
 
     /// Registers a socket for reading.
-    pub(super) fn poll(&self, socket: &mut impl Source, place: SocketId) -> io::Result<()> {
+    pub(super) fn poll(&self, socket: &mut impl Source, id: SocketId) -> io::Result<()> {
         let registry = self.poll.registry();
-        registry.register(socket, place.token(), Interest::READABLE)
+        registry.register(socket, id.token(), Interest::READABLE)
     }
 
     /// Registers a packet ring. Its events only wake the loop: ready blocks are found in its
@@ -113,21 +113,15 @@ impl Readiness {
     }
 
     /// Registers a socket that never wakes the loop.
-    pub(super) fn poll_control(&self, socket: &mut impl Source, place: SocketId) -> io::Result<()> {
+    pub(super) fn poll_control(&self, socket: &mut impl Source, id: SocketId) -> io::Result<()> {
         let registry = self.control.registry();
-        registry.register(socket, place.token(), Interest::READABLE)
+        registry.register(socket, id.token(), Interest::READABLE)
     }
 
     /// Registers a connection for reading and writing.
-    pub(super) fn poll_read_write(
-        &self,
-        socket: &mut impl Source,
-        place: SocketId,
-    ) -> io::Result<()> {
+    pub(super) fn poll_read_write(&self, socket: &mut impl Source, id: SocketId) -> io::Result<()> {
         let interest = Interest::READABLE | Interest::WRITABLE;
-        self.poll
-            .registry()
-            .register(socket, place.token(), interest)
+        self.poll.registry().register(socket, id.token(), interest)
     }
 
     /// Deregisters a socket that wakes the loop.
@@ -142,8 +136,8 @@ impl Readiness {
 
     /// Marks a socket for reading in the next iteration: it may hold more data, which no
     /// further event will announce.
-    pub(super) fn read_later(&mut self, place: SocketId) {
-        self.unread.push(place);
+    pub(super) fn read_later(&mut self, id: SocketId) {
+        self.unread.push(id);
     }
 
     pub(super) fn has_unread(&self) -> bool {
@@ -168,12 +162,12 @@ mod tests {
         let waker = Waker::new().expect("linux has it");
         let mut readiness = Readiness::new(&waker).expect("linux has it");
         assert!(!readiness.has_unread());
-        for place in [
+        for id in [
             SocketId::Connection(1),
             SocketId::Pair(7),
             SocketId::Connection(1),
         ] {
-            readiness.read_later(place);
+            readiness.read_later(id);
         }
         assert!(readiness.has_unread());
         let unread = readiness.take_unread();

@@ -269,8 +269,8 @@ impl Sessions {
     }
 
     pub(super) fn keys(&self) -> Vec<SessionKey> {
-        let key = |(place, slot): (usize, &Slot)| SessionKey {
-            index: place,
+        let key = |(index, slot): (usize, &Slot)| SessionKey {
+            index,
             serial: slot.serial,
         };
         self.slots.iter().map(key).collect()
@@ -279,8 +279,8 @@ impl Sessions {
     /// Returns the sessions at the indices `first`, `first + step`, and so on.
     pub(super) fn every_nth(&self, first: usize, step: usize) -> impl Iterator<Item = &Slot> {
         // Iterates over indices, so that the cost is a fraction of the total.
-        let places = (first..self.slots.capacity()).step_by(step);
-        places.filter_map(|place| self.slots.get(place))
+        let indices = (first..self.slots.capacity()).step_by(step);
+        indices.filter_map(|index| self.slots.get(index))
     }
 
     /// Marks all current sessions to be stopped, with `until` as their limit.

@@ -207,9 +207,9 @@ fn run_on(
 }
 
 /// Runs clients until they have ended.
-fn play(duties: Vec<WorkerPlan>, mut during: impl FnMut(&WorkerPool, &Clock, &Seen)) -> Seen {
-    let workers = duties.len();
-    let mut crew = WorkerPool::start(duties, Duration::from_secs(1), 1).expect("workers");
+fn play(plans: Vec<WorkerPlan>, mut during: impl FnMut(&WorkerPool, &Clock, &Seen)) -> Seen {
+    let workers = plans.len();
+    let mut crew = WorkerPool::start(plans, Duration::from_secs(1), 1).expect("workers");
     let clock = Clock::start();
     crew.begin(&clock);
     let mut seen = Seen::default();
@@ -378,7 +378,7 @@ fn bytes_arrive_whole_both_ways_however_they_are_split() {
                     cx.out.push_back(outcome);
                 }
             }
-            Input::Closed { reason: how, .. } => cx.out.push_back(failed("closed", how)),
+            Input::Closed { reason, .. } => cx.out.push_back(failed("closed", reason)),
             _ => {}
         })
     });
@@ -411,9 +411,7 @@ fn an_end_that_comes_with_the_last_bytes_is_seen() {
                 stream.write_all(b"the last").expect("room for it");
             }
             Input::Bytes { bytes, .. } => heard.extend_from_slice(bytes),
-            Input::Closed { reason: how, .. }
-                if heard == b"the last" && how == CloseReason::End =>
-            {
+            Input::Closed { reason, .. } if heard == b"the last" && reason == CloseReason::End => {
                 cx.out.push_back(Output::Ended(Outcome::Completed));
             }
             input => cx.out.push_back(failed("other", (input, &heard))),
@@ -423,7 +421,7 @@ fn an_end_that_comes_with_the_last_bytes_is_seen() {
 }
 
 #[test]
-fn connection_whose_peer_does_not_read_is_closed_as_stuck() {
+fn connection_whose_peer_does_not_read_is_closed() {
     let listener = narrow_listener();
     let to = listener.local_addr().expect("bound");
     let seen = run_one(move || {
@@ -433,7 +431,7 @@ fn connection_whose_peer_does_not_read_is_closed_as_stuck() {
                 let more = std::iter::repeat_with(|| send(Port::Media, &[0; 65536]));
                 cx.out.extend(more.take(500));
             }
-            Input::Closed { reason: how, .. } => cx.out.push_back(failed("closed", how)),
+            Input::Closed { reason, .. } => cx.out.push_back(failed("closed", reason)),
             _ => {}
         })
     });
@@ -720,10 +718,10 @@ fn loop_keeps_running_while_many_sessions_are_stopped() {
     let took = last.expect("all were told") - first.expect("all were told");
     let lags = seen.tester.iter();
     let lags = lags.filter_map(|window| window.histograms.get(&tester::LAG));
-    let most = lags.map(|lag| lag.max).max();
+    let max = lags.map(|lag| lag.max).max();
     // About a second of work, or more on a busy machine. The loop does a part at a time.
-    let most = Duration::from_nanos(most.expect("it was measured"));
-    assert!(most < took / 2, "{most:?} of {took:?}");
+    let max = Duration::from_nanos(max.expect("it was measured"));
+    assert!(max < took / 2, "{max:?} of {took:?}");
 }
 
 #[test]

@@ -162,23 +162,23 @@ impl Connections {
     }
 
     #[inline]
-    pub(super) fn get(&self, place: usize) -> Option<&Stream> {
-        self.streams.get(place)
+    pub(super) fn get(&self, index: usize) -> Option<&Stream> {
+        self.streams.get(index)
     }
 
     #[inline]
-    pub(super) fn get_mut(&mut self, place: usize) -> Option<&mut Stream> {
-        self.streams.get_mut(place)
+    pub(super) fn get_mut(&mut self, index: usize) -> Option<&mut Stream> {
+        self.streams.get_mut(index)
     }
 
     /// Returns a connection together with the read buffers.
-    pub(super) fn get_with_buffers(&mut self, place: usize) -> Option<(&mut Stream, &mut Buffers)> {
-        let stream = self.streams.get_mut(place)?;
+    pub(super) fn get_with_buffers(&mut self, index: usize) -> Option<(&mut Stream, &mut Buffers)> {
+        let stream = self.streams.get_mut(index)?;
         Some((stream, &mut self.buffers))
     }
 
-    pub(super) fn remove(&mut self, place: usize) -> Option<Stream> {
-        self.streams.try_remove(place)
+    pub(super) fn remove(&mut self, index: usize) -> Option<Stream> {
+        self.streams.try_remove(index)
     }
 
     pub(super) fn count(&self) -> usize {
@@ -192,20 +192,20 @@ impl Connections {
     }
 
     /// Returns `true` if the connection is open and is channel `of` of session `key`.
-    pub(super) fn is_of(&self, place: usize, key: SessionKey, of: ChannelId) -> bool {
+    pub(super) fn is_of(&self, index: usize, key: SessionKey, of: ChannelId) -> bool {
         matches!(
-            self.state(place),
+            self.state(index),
             Some(State::Open { session, channel }) if (*session, *channel) == (key, of)
         )
     }
 
-    fn state(&self, place: usize) -> Option<&State> {
-        self.streams.get(place).map(|stream| &stream.state)
+    fn state(&self, index: usize) -> Option<&State> {
+        self.streams.get(index).map(|stream| &stream.state)
     }
 
     /// Returns `true` if the connection is still connecting or in its TLS handshake.
-    pub(super) fn is_beginning(&self, place: usize) -> bool {
-        let state = self.state(place);
+    pub(super) fn is_beginning(&self, index: usize) -> bool {
+        let state = self.state(index);
         matches!(
             state,
             Some(State::Connecting { .. } | State::TlsHandshake { .. })
@@ -214,16 +214,16 @@ impl Connections {
 
     /// Returns `true` if the connection was accepted and is in the TLS handshake with serial number
     /// `of`.
-    pub(super) fn is_in_handshake(&self, place: usize, of: u64) -> bool {
+    pub(super) fn is_in_handshake(&self, index: usize, of: u64) -> bool {
         matches!(
-            self.state(place),
+            self.state(index),
             Some(State::TlsHandshake { party: Party::Server { serial, .. }, .. }) if *serial == of
         )
     }
 
     /// Returns `true` if the connection is closing with serial number `of`.
-    pub(super) fn is_closing(&self, place: usize, of: u64) -> bool {
-        matches!(self.state(place), Some(State::Closing { serial }) if *serial == of)
+    pub(super) fn is_closing(&self, index: usize, of: u64) -> bool {
+        matches!(self.state(index), Some(State::Closing { serial }) if *serial == of)
     }
 
     /// Returns `true` if any connection is closing.
@@ -236,20 +236,20 @@ impl Connections {
     pub(super) fn connect(
         &mut self,
         runtime: &mut Runtime,
-        wish: &ConnectRequest<'_>,
+        request: &ConnectRequest<'_>,
         to: SocketAddr,
         others: Vec<SocketAddr>,
         layer: &mut Option<TlsLayer>,
     ) -> Result<usize, NotConnected> {
-        let times = self.segment_times.as_ref().filter(|_| wish.on_ring);
+        let times = self.segment_times.as_ref().filter(|_| request.on_ring);
         let watched = match times {
             Some(times) => times.connect(to).map_err(NotConnected::Other)?,
             None => None,
         };
-        let (socket, watched) = match (watched, wish.population) {
+        let (socket, watched) = match (watched, request.population) {
             (Some((socket, watched)), _) => (socket, Some(watched)),
-            (None, Some(population)) if !wish.media => {
-                (self.sources.connect(population, wish.sources, to)?, None)
+            (None, Some(population)) if !request.media => {
+                (self.sources.connect(population, request.sources, to)?, None)
             }
             (None, _) => {
                 let socket = TcpStream::connect(to).map_err(NotConnected::Other)?;
@@ -257,8 +257,8 @@ impl Connections {
             }
         };
         let state = State::Connecting {
-            session: wish.session,
-            channel: wish.channel,
+            session: request.session,
+            channel: request.channel,
             others,
         };
         let mut stream = Stream::new(socket, state);
@@ -267,22 +267,22 @@ impl Connections {
             stream.socket.set_nodelay(true)?;
             // Only for media: socket timestamps make the kernel read the clock for each packet of
             // this machine.
-            if wish.media {
+            if request.media {
                 net::timed_read::enable_timestamps(&stream.socket)?;
             }
             let entry = self.streams.vacant_entry();
-            let place = entry.key();
-            let polled = SocketId::Connection(place);
+            let index = entry.key();
+            let polled = SocketId::Connection(index);
             runtime
                 .readiness
                 .poll_read_write(&mut stream.socket, polled)?;
             stream.tls = layer.take();
-            if let Some(tracer) = wish.tracer {
+            if let Some(tracer) = request.tracer {
                 let local = stream.socket.local_addr()?;
                 stream.trace = Some(tracer.connection(runtime.clock.same_start(), local, to));
             }
             entry.insert(stream);
-            Ok(place)
+            Ok(index)
         };
         set_up().map_err(NotConnected::Other)
     }
@@ -297,18 +297,18 @@ impl Connections {
     ) -> io::Result<usize> {
         let mut socket = TcpStream::from_std(net::connect::connect_unix(path)?);
         let entry = self.streams.vacant_entry();
-        let place = entry.key();
-        let polled = SocketId::Connection(place);
+        let index = entry.key();
+        let polled = SocketId::Connection(index);
         runtime.readiness.poll_read_write(&mut socket, polled)?;
         let mut stream = Stream::new(socket, State::Open { session, channel });
         stream.unix = true;
         entry.insert(stream);
-        Ok(place)
+        Ok(index)
     }
 
     /// Returns the result of an attempt to connect, after the socket became ready.
-    pub(super) fn finish_connecting(&mut self, place: usize, now: Time) -> Attempt {
-        let Some(stream) = self.streams.get_mut(place) else {
+    pub(super) fn finish_connecting(&mut self, index: usize, now: Time) -> Attempt {
+        let Some(stream) = self.streams.get_mut(index) else {
             return Attempt::Waits;
         };
         let State::Connecting {
@@ -352,7 +352,7 @@ impl Connections {
                 {
                     trace.broke();
                 }
-                self.streams.remove(place);
+                self.streams.remove(index);
                 Attempt::Failed {
                     session,
                     channel,
@@ -365,13 +365,13 @@ impl Connections {
 
     /// Gives up an attempt to connect that takes too long. Returns the error, or `None` if the
     /// connection is already established.
-    pub(super) fn give_up_connecting(&mut self, place: usize) -> Option<ChannelError> {
-        let error = match self.state(place)? {
+    pub(super) fn give_up_connecting(&mut self, index: usize) -> Option<ChannelError> {
+        let error = match self.state(index)? {
             State::Connecting { .. } => ChannelError::TimedOut,
             State::TlsHandshake { .. } => ChannelError::Tls(TlsError::TimedOut),
             _ => return None,
         };
-        self.streams.remove(place);
+        self.streams.remove(index);
         Some(error)
     }
 
@@ -379,13 +379,13 @@ impl Connections {
     /// or `None` if the handshake is no longer in progress.
     pub(super) fn give_up_handshake(
         &mut self,
-        place: usize,
+        index: usize,
         serial: u64,
     ) -> Option<Option<SocketAddr>> {
-        if !self.is_in_handshake(place, serial) {
+        if !self.is_in_handshake(index, serial) {
             return None;
         }
-        let stream = self.streams.remove(place);
+        let stream = self.streams.remove(index);
         Some(stream.socket.peer_addr().ok())
     }
 
@@ -400,8 +400,8 @@ impl Connections {
     ) -> io::Result<usize> {
         socket.set_nodelay(true)?;
         let entry = self.streams.vacant_entry();
-        let place = entry.key();
-        let polled = SocketId::Connection(place);
+        let index = entry.key();
+        let polled = SocketId::Connection(index);
         runtime.readiness.poll_read_write(&mut socket, polled)?;
         let stream = match layer()? {
             Some(layer) => {
@@ -410,7 +410,7 @@ impl Connections {
                 let mut stream = Stream::new(socket, State::TlsHandshake { party, since });
                 stream.tls = Some(layer);
                 let task = Task::Handshake {
-                    socket: place,
+                    socket: index,
                     serial,
                 };
                 runtime.timers.add(since + HANDSHAKE, task);
@@ -425,26 +425,26 @@ impl Connections {
             }
         };
         entry.insert(stream);
-        Ok(place)
+        Ok(index)
     }
 
     /// Assigns an open accepted connection to its session. Returns its local and remote address, or
     /// `None` if it was reset meanwhile.
     pub(super) fn give_to(
         &mut self,
-        place: usize,
+        index: usize,
         session: SessionKey,
         channel: ChannelId,
     ) -> Option<(SocketAddr, SocketAddr)> {
-        let stream = self.streams.get_mut(place)?;
+        let stream = self.streams.get_mut(index)?;
         stream.state = State::Open { session, channel };
         let local = stream.socket.local_addr().ok()?;
         Some((local, stream.socket.peer_addr().ok()?))
     }
 
     /// Queues control bytes, and sends them if the connection is open.
-    pub(super) fn send_control(&mut self, place: usize, bytes: &[u8]) -> Queued {
-        let Some(stream) = self.streams.get_mut(place) else {
+    pub(super) fn send_control(&mut self, index: usize, bytes: &[u8]) -> Queued {
+        let Some(stream) = self.streams.get_mut(index) else {
             return Queued::Sent;
         };
         if !stream.queue_control(bytes) {
@@ -457,8 +457,8 @@ impl Connections {
     }
 
     /// Sends the queue. A closing connection is removed once its queue is empty.
-    pub(super) fn flush(&mut self, place: usize) -> Flushed {
-        let Some(stream) = self.streams.get_mut(place) else {
+    pub(super) fn flush(&mut self, index: usize) -> Flushed {
+        let Some(stream) = self.streams.get_mut(index) else {
             return Flushed::Gone;
         };
         let result = stream.flush();
@@ -467,15 +467,15 @@ impl Connections {
             return Flushed::Broken;
         }
         if done {
-            self.streams.remove(place);
+            self.streams.remove(index);
             return Flushed::Gone;
         }
         Flushed::On
     }
 
     /// Closes a connection. If its queue is not empty, it may linger to send it.
-    pub(super) fn close(&mut self, place: usize, runtime: &mut Runtime) {
-        let Some(stream) = self.streams.get_mut(place) else {
+    pub(super) fn close(&mut self, index: usize, runtime: &mut Runtime) {
+        let Some(stream) = self.streams.get_mut(index) else {
             return;
         };
         let open = stream.is_open();
@@ -486,27 +486,27 @@ impl Connections {
             let serial = runtime.next_serial();
             stream.state = State::Closing { serial };
             let task = Task::Linger {
-                socket: place,
+                socket: index,
                 serial,
             };
             runtime.timers.add(runtime.clock.now() + LINGER, task);
         } else {
-            self.streams.remove(place);
+            self.streams.remove(index);
         }
     }
 
     /// Gives up a closing connection whose peer does not read the rest of the queue.
-    pub(super) fn give_up_closing(&mut self, place: usize, serial: u64) {
-        if self.is_closing(place, serial) {
-            self.streams.remove(place);
+    pub(super) fn give_up_closing(&mut self, index: usize, serial: u64) {
+        if self.is_closing(index, serial) {
+            self.streams.remove(index);
         }
     }
 
     /// Removes a connection that failed or was closed by the peer.
-    pub(super) fn remove_broken(&mut self, place: usize, how: CloseReason) -> Option<Stream> {
-        let mut stream = self.streams.try_remove(place)?;
+    pub(super) fn remove_broken(&mut self, index: usize, reason: CloseReason) -> Option<Stream> {
+        let mut stream = self.streams.try_remove(index)?;
         if let Some(trace) = &mut stream.trace {
-            match how {
+            match reason {
                 CloseReason::End => trace.closed_by_peer(),
                 CloseReason::Reset => trace.broke(),
                 // Closed by this side.
@@ -519,12 +519,12 @@ impl Connections {
     /// Decrypts received bytes, with their arrival times. Returns `None` if the connection is gone.
     pub(super) fn unseal(
         &mut self,
-        place: usize,
+        index: usize,
         (bytes, runs): (&[u8], &[ArrivalRun]),
         plain: &mut Vec<u8>,
         plain_runs: &mut Vec<ArrivalRun>,
     ) -> Option<Decrypted> {
-        let stream = self.streams.get_mut(place)?;
+        let stream = self.streams.get_mut(index)?;
         // A closing connection ignores received bytes.
         if matches!(stream.state, State::Closing { .. }) {
             return Some(Decrypted::Ignored);

@@ -103,8 +103,8 @@ impl Connections {
     }
 
     /// Returns what is to be read from a connection after a readiness event.
-    pub(crate) fn on_readable(&mut self, place: usize, runtime: &mut Runtime) -> ReadyAction {
-        let Some(stream) = self.streams.get_mut(place) else {
+    pub(crate) fn on_readable(&mut self, index: usize, runtime: &mut Runtime) -> ReadyAction {
+        let Some(stream) = self.streams.get_mut(index) else {
             return ReadyAction::Read(WantedRead::Nothing);
         };
         let (ended, state) = (stream.ended, &stream.state);
@@ -119,8 +119,8 @@ impl Connections {
             return ReadyAction::Ending { session, channel };
         }
         // A connection that was fast and ended may have left its index in the list.
-        if !std::mem::replace(&mut watched.fast, true) && !self.turns.fast.contains(&place) {
-            self.turns.fast.push(place);
+        if !std::mem::replace(&mut watched.fast, true) && !self.turns.fast.contains(&index) {
+            self.turns.fast.push(index);
         }
         let known = watched.known();
         let wanted = match known {
@@ -139,15 +139,15 @@ impl Connections {
             EarlyRead::Full => WantedRead::All,
             EarlyRead::Ended | EarlyRead::Broken => {
                 stream.ended = true;
-                runtime.readiness.read_later(SocketId::Connection(place));
+                runtime.readiness.read_later(SocketId::Connection(index));
                 wanted
             }
         })
     }
 
     /// Notes that a read returned fewer bytes than the ring had delivered.
-    pub(super) fn note_short_read(&self, place: usize, now: Time) {
-        if let Some(stream) = self.streams.get(place)
+    pub(super) fn note_short_read(&self, index: usize, now: Time) {
+        if let Some(stream) = self.streams.get(index)
             && let Some(watched) = &stream.watched
         {
             watched.with(|segments| {
@@ -162,8 +162,8 @@ impl Connections {
     }
 
     /// Returns the session of a connection that could be read periodically if it carries media.
-    pub(crate) fn periodic_candidate(&self, place: usize) -> Option<SessionKey> {
-        let stream = self.streams.get(place)?;
+    pub(crate) fn periodic_candidate(&self, index: usize) -> Option<SessionKey> {
+        let stream = self.streams.get(index)?;
         let State::Open { session, .. } = stream.state else {
             return None;
         };
@@ -172,8 +172,8 @@ impl Connections {
     }
 
     /// Starts periodic reads of a connection with media, if the ring delivers its arrival times.
-    pub(crate) fn start_periodic_reads(&mut self, place: usize) {
-        let Some(stream) = self.streams.get_mut(place) else {
+    pub(crate) fn start_periodic_reads(&mut self, index: usize) {
+        let Some(stream) = self.streams.get_mut(index) else {
             return;
         };
         let Some(watched) = stream.watched.as_mut() else {
@@ -187,13 +187,13 @@ impl Connections {
         }
         // If the kernel refuses, the connection is read on readiness as before.
         if watched.be_told_seldom(&stream.socket).is_ok() {
-            watched.be_seldom(Some(place));
+            watched.be_seldom(Some(index));
         }
     }
 
     /// Ends periodic reads: the connection is read on readiness.
-    pub(crate) fn read_at_once(&mut self, place: usize) {
-        if let Some(stream) = self.streams.get_mut(place)
+    pub(crate) fn read_at_once(&mut self, index: usize) {
+        if let Some(stream) = self.streams.get_mut(index)
             && let Some(watched) = &mut stream.watched
         {
             watched.be_seldom(None);
@@ -223,28 +223,28 @@ impl Connections {
 
     /// Processes the ring's segments for the connections of a turn, and returns their indices.
     pub(crate) fn places_of_turn(&mut self, turn: u64) -> Vec<usize> {
-        let mut places = std::mem::take(&mut self.turns.places);
+        let mut indices = std::mem::take(&mut self.turns.places);
         if let Some(times) = &self.segment_times {
             let share = usize::try_from(turn % SHARES as u64).unwrap_or(0);
-            times.begin_turn(share, &mut places);
+            times.begin_turn(share, &mut indices);
         }
-        places
+        indices
     }
 
     /// Takes back the memory of [`Connections::places_of_turn`].
-    pub(crate) fn turn_ended(&mut self, mut places: Vec<usize>) {
-        places.clear();
-        self.turns.places = places;
+    pub(crate) fn turn_ended(&mut self, mut indices: Vec<usize>) {
+        indices.clear();
+        self.turns.places = indices;
     }
 
     /// Returns what is to be read from a connection in its turn, planned for `planned`. Nothing, if
     /// the connection was read recently.
-    pub(crate) fn wanted_in_turn(&self, place: usize, now: Time, planned: Time) -> WantedRead {
-        let watched = self.streams.get(place);
+    pub(crate) fn wanted_in_turn(&self, index: usize, now: Time, planned: Time) -> WantedRead {
+        let watched = self.streams.get(index);
         let watched = watched.and_then(|stream| stream.watched.as_ref());
         match watched.is_some_and(|watched| now.since(watched.read) < READ_INTERVAL / 2) {
             true => WantedRead::Nothing,
-            false => self.wanted_by(place, now, planned),
+            false => self.wanted_by(index, now, planned),
         }
     }
 
@@ -260,8 +260,8 @@ impl Connections {
 
     /// Returns what is to be read from a connection, of the bytes that the ring must have delivered
     /// by `planned`.
-    pub(crate) fn wanted_by(&self, place: usize, now: Time, planned: Time) -> WantedRead {
-        let watched = self.streams.get(place);
+    pub(crate) fn wanted_by(&self, index: usize, now: Time, planned: Time) -> WantedRead {
+        let watched = self.streams.get(index);
         let watched = watched.and_then(|stream| stream.watched.as_ref());
         let Some(watched) = watched.filter(|watched| watched.seldom && !watched.ending) else {
             return WantedRead::Nothing;
@@ -283,8 +283,8 @@ impl Connections {
     }
 
     /// Returns what is to be read from a connection, of all bytes with known arrival times.
-    pub(crate) fn known(&self, place: usize) -> WantedRead {
-        let watched = self.streams.get(place);
+    pub(crate) fn known(&self, index: usize) -> WantedRead {
+        let watched = self.streams.get(index);
         let watched = watched.and_then(|stream| stream.watched.as_ref());
         match watched.filter(|watched| watched.seldom && !watched.ending) {
             Some(watched) => match watched.known() {
@@ -305,15 +305,15 @@ impl Connections {
     }
 
     /// Puts back the connections that are still fast.
-    pub(crate) fn put_fast(&mut self, mut places: Vec<usize>) {
+    pub(crate) fn put_fast(&mut self, mut indices: Vec<usize>) {
         // No input adds one meanwhile, but none would be lost.
-        places.append(&mut self.turns.fast);
-        self.turns.fast = places;
+        indices.append(&mut self.turns.fast);
+        self.turns.fast = indices;
     }
 
     /// Checks whether a connection is still fast, and returns what is to be read from it.
-    pub(crate) fn look_at_fast(&mut self, place: usize, now: Time) -> FastCheck {
-        let watched = self.streams.get_mut(place);
+    pub(crate) fn look_at_fast(&mut self, index: usize, now: Time) -> FastCheck {
+        let watched = self.streams.get_mut(index);
         let watched = watched.and_then(|stream| stream.watched.as_mut());
         // The index may belong to another connection by now.
         let Some(watched) = watched.filter(|watched| watched.fast) else {

@@ -3,13 +3,14 @@
 //! Reading a connection for each segment costs several times as much as everything else that is
 //! done for a packet: a wake-up, a system call, and the acknowledgement that the kernel sends when
 //! all bytes have been read. Once its media has begun, a connection is therefore read every
-//! [`READ_INTERVAL`](super::read_turns::READ_INTERVAL), or when [`LOW_WATER`] bytes are available,
-//! and then together with other connections that receive as much ([`super::read_turns`]). This does
-//! not distort measurements, because arrival times do not come from reading: the packet ring
-//! receives each segment ([`net::segments`]). For that, a client connects from a port of the
-//! worker's own range. Bytes whose segments the ring has not delivered are not read if they can
-//! wait, so that each byte has its arrival time. If too many bytes arrive before that, they are
-//! read and held until the ring has delivered their segments ([`super::early_reads`]).
+//! [`READ_INTERVAL`](super::read_schedule::READ_INTERVAL), or when [`LOW_WATER`] bytes are
+//! available, and then together with other connections that receive as much
+//! ([`super::read_schedule`]). This does not distort measurements, because arrival times do not
+//! come from reading: the packet ring receives each segment ([`net::arrival_times`]). For that, a
+//! client connects from a port of the worker's own range. Bytes whose segments the ring has not
+//! delivered are not read if they can wait, so that each byte has its arrival time. If too many
+//! bytes arrive before that, they are read and held until the ring has delivered their segments
+//! ([`super::early_reads`]).
 //!
 //! Until media has begun, a connection is read on readiness. Its end is noticed immediately, and
 //! deferred until the ring has caught up. A connection whose segments the ring does not receive (no
@@ -172,13 +173,13 @@ impl SegmentTimes {
     }
 
     /// Processes the queued segments of a share. Appends the indices of the share's periodically
-    /// read connections to `places`.
-    pub(crate) fn begin_turn(&self, share: usize, places: &mut Vec<usize>) {
+    /// read connections to `indices`.
+    pub(crate) fn begin_turn(&self, share: usize, indices: &mut Vec<usize>) {
         self.hurries.set(false);
         let mut watch = self.watch.borrow_mut();
         watch.take_in(share);
         let connections = watch.connections.iter().skip(share).step_by(SHARES);
-        places.extend(connections.flatten().filter_map(|c| c.periodic));
+        indices.extend(connections.flatten().filter_map(|c| c.periodic));
     }
 
     /// Releases a chunk of a connection that is gone.
@@ -274,28 +275,28 @@ impl SegmentWatch {
 }
 
 impl WatchedConnection {
-    pub(crate) fn with<T>(&self, look: impl FnOnce(&mut ArrivalTimes) -> T) -> Option<T> {
+    pub(crate) fn with<T>(&self, f: impl FnOnce(&mut ArrivalTimes) -> T) -> Option<T> {
         let mut watch = self.watch.borrow_mut();
         let share = watch.index(self.port)? % SHARES;
         watch.take_in(share);
         let connection = watch.connection(self.port)?;
-        Some(look(&mut connection.segments))
+        Some(f(&mut connection.segments))
     }
 
     /// Notes a read of `count` bytes and appends their arrival times to `runs`. See
-    /// [`ArrivalTimes::take`].
+    /// [`ArrivalTimes::record_read`].
     pub(crate) fn take(&mut self, count: usize, at: Time, exact: bool, runs: &mut Vec<ArrivalRun>) {
         self.read = at;
         self.with(|segments| segments.record_read(count, at, exact, runs));
     }
 
-    /// Starts periodic reads of the connection with index `place`, or ends them if `None`.
-    pub(crate) fn be_seldom(&mut self, place: Option<usize>) {
+    /// Starts periodic reads of the connection with this index, or ends them if `None`.
+    pub(crate) fn be_seldom(&mut self, index: Option<usize>) {
         let count = self.count.get() - usize::from(self.seldom);
-        self.seldom = place.is_some();
+        self.seldom = index.is_some();
         self.count.set(count + usize::from(self.seldom));
         if let Some(connection) = self.watch.borrow_mut().connection(self.port) {
-            connection.periodic = place;
+            connection.periodic = index;
         }
     }
 
@@ -323,10 +324,11 @@ impl WatchedConnection {
         self.early.take()
     }
 
-    /// Puts back the chunk from [`WatchedConnection::take_early`] without its first `heard` bytes.
-    pub(crate) fn put_back(&mut self, chunk: Chunk, heard: usize) {
+    /// Puts back the chunk from [`WatchedConnection::take_early`] without its first `delivered`
+    /// bytes.
+    pub(crate) fn put_back(&mut self, chunk: Chunk, delivered: usize) {
         let room = &mut self.watch.borrow_mut().room;
-        self.early.put_back(chunk, heard, room);
+        self.early.put_back(chunk, delivered, room);
     }
 
     /// Returns `true` if the connection failed after the early reads.

@@ -18,7 +18,8 @@ use crate::trace::TracedConnection;
 pub(crate) const SEND_QUEUE_BYTES: usize = 256 * 1024;
 
 /// Additional room of the send queue for control messages, so that a stream that is ahead of its
-/// receiver does not close the channel. A connection that exceeds this as well is stuck.
+/// receiver does not close the channel. A connection that exceeds this as well is closed
+/// ([`CloseReason::SendQueueFull`](protocol::session::CloseReason::SendQueueFull)).
 pub(crate) const CONTROL_ROOM_BYTES: usize = 64 * 1024;
 
 /// Maximum number of unsent bytes in the kernel, for a connection whose flow is notified when its
@@ -74,7 +75,7 @@ pub(crate) enum State {
         session: SessionKey,
         channel: ChannelId,
     },
-    /// The session handed the connection over; `line` is its index among the exchanges.
+    /// The session handed the connection over; `exchange` is its index among the exchanges.
     Exchange { exchange: usize },
     /// The session has closed the connection; the rest of the queue is being sent.
     Closing { serial: u64 },
@@ -119,15 +120,15 @@ impl Stream {
         self.put(parts, SEND_QUEUE_BYTES)
     }
 
-    /// Queues bytes, encrypted if the connection uses TLS, unless the queue would exceed `most`
+    /// Queues bytes, encrypted if the connection uses TLS, unless the queue would exceed `max`
     /// bytes.
-    fn put<const N: usize>(&mut self, parts: [&[u8]; N], most: usize) -> bool {
+    fn put<const N: usize>(&mut self, parts: [&[u8]; N], max: usize) -> bool {
         let length: usize = parts.iter().map(|part| part.len()).sum();
         let length = match self.tls {
             Some(_) => net::tls::sealed_length_max(length),
             None => length,
         };
-        if self.queue.len() + length > most {
+        if self.queue.len() + length > max {
             return false;
         }
         match &mut self.tls {

@@ -32,7 +32,7 @@ impl Bench {
     }
 
     fn connect(&mut self, to: SocketAddr, others: Vec<SocketAddr>) -> usize {
-        let wish = ConnectRequest {
+        let request = ConnectRequest {
             session: SESSION,
             channel: CHANNEL,
             population: Some(0),
@@ -42,8 +42,8 @@ impl Bench {
             on_ring: false,
         };
         let (connections, runtime) = (&mut self.connections, &mut self.runtime);
-        match connections.connect(runtime, &wish, to, others, &mut None) {
-            Ok(place) => place,
+        match connections.connect(runtime, &request, to, others, &mut None) {
+            Ok(index) => index,
             Err(_) => panic!("there are ports"),
         }
     }
@@ -60,9 +60,9 @@ impl Bench {
         }
     }
 
-    fn attempt(&mut self, place: usize) -> Attempt {
+    fn attempt(&mut self, index: usize) -> Attempt {
         self.wait(
-            |bench| match bench.connections.finish_connecting(place, Time::ZERO) {
+            |bench| match bench.connections.finish_connecting(index, Time::ZERO) {
                 Attempt::Waits => None,
                 attempt => Some(attempt),
             },
@@ -72,10 +72,10 @@ impl Bench {
     /// Returns an established connection and its other end.
     fn open(&mut self) -> (usize, std::net::TcpStream) {
         let to = self.listener.local_addr().expect("it is bound");
-        let place = self.connect(to, Vec::new());
-        assert!(self.connections.is_beginning(place));
+        let index = self.connect(to, Vec::new());
+        assert!(self.connections.is_beginning(index));
         let (theirs, _) = self.listener.accept().expect("it connects");
-        match self.attempt(place) {
+        match self.attempt(index) {
             Attempt::Open {
                 session,
                 channel,
@@ -84,15 +84,15 @@ impl Bench {
             } => assert_eq!((session, channel, remote), (SESSION, CHANNEL, to)),
             _ => panic!("it connects"),
         }
-        assert!(self.connections.is_of(place, SESSION, CHANNEL));
-        (place, theirs)
+        assert!(self.connections.is_of(index, SESSION, CHANNEL));
+        (index, theirs)
     }
 }
 
 #[test]
 fn bytes_are_delivered_to_their_session_before_the_end() {
     let mut bench = Bench::new();
-    let (place, mut theirs) = bench.open();
+    let (index, mut theirs) = bench.open();
     theirs.write_all(b"hello").expect("there is room");
     drop(theirs);
     let Bench {
@@ -100,9 +100,9 @@ fn bytes_are_delivered_to_their_session_before_the_end() {
         runtime,
         ..
     } = &mut bench;
-    let told = connections.on_readable(place, runtime);
-    assert!(matches!(told, ReadyAction::Read(WantedRead::All)));
-    let reading = connections.begin_reading(place, WantedRead::All);
+    let action = connections.on_readable(index, runtime);
+    assert!(matches!(action, ReadyAction::Read(WantedRead::All)));
+    let reading = connections.begin_reading(index, WantedRead::All);
     let mut reading = reading.expect("something is wanted");
     let step = connections.read_once(&mut reading, runtime);
     match step {
@@ -117,7 +117,7 @@ fn bytes_are_delivered_to_their_session_before_the_end() {
     let step = connections.read_once(&mut reading, runtime);
     assert!(matches!(step, Step::Ended));
     connections.end_reading(reading);
-    assert!(connections.remove_broken(place, CloseReason::End).is_some());
+    assert!(connections.remove_broken(index, CloseReason::End).is_some());
     assert_eq!(connections.count(), 0);
 }
 
@@ -127,8 +127,8 @@ fn refused_attempt_returns_the_remaining_addresses() {
     let nobody = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     let to = nobody.local_addr().expect("it is bound");
     drop(nobody);
-    let place = bench.connect(to, vec![to]);
-    match bench.attempt(place) {
+    let index = bench.connect(to, vec![to]);
+    match bench.attempt(index) {
         Attempt::Failed { error, others, .. } => {
             assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
             assert_eq!(others, [to]);
@@ -142,23 +142,23 @@ fn refused_attempt_returns_the_remaining_addresses() {
 fn full_queue_refuses_control_and_drains_after_close() {
     let mut bench = Bench::new();
     let to = bench.listener.local_addr().expect("it is bound");
-    let place = bench.connect(to, Vec::new());
+    let index = bench.connect(to, Vec::new());
     // The connection is not established yet, so nothing is sent.
     let all = SEND_QUEUE_BYTES + CONTROL_ROOM_BYTES;
-    let sent = bench.connections.send_control(place, &vec![7; all]);
+    let sent = bench.connections.send_control(index, &vec![7; all]);
     assert!(matches!(sent, Queued::Sent));
-    let sent = bench.connections.send_control(place, b"x");
+    let sent = bench.connections.send_control(index, b"x");
     assert!(matches!(sent, Queued::Full));
     let (mut theirs, _) = bench.listener.accept().expect("it connects");
-    assert!(matches!(bench.attempt(place), Attempt::Open { .. }));
-    bench.connections.close(place, &mut bench.runtime);
+    assert!(matches!(bench.attempt(index), Attempt::Open { .. }));
+    bench.connections.close(index, &mut bench.runtime);
     assert!(bench.connections.any_closes());
-    let mut heard = vec![0; all];
+    let mut received = vec![0; all];
     let reader = std::thread::spawn(move || {
-        theirs.read_exact(&mut heard).expect("all of it comes");
-        heard
+        theirs.read_exact(&mut received).expect("all of it comes");
+        received
     });
-    bench.wait(|bench| match bench.connections.flush(place) {
+    bench.wait(|bench| match bench.connections.flush(index) {
         Flushed::Gone => Some(()),
         Flushed::On => None,
         Flushed::Broken => panic!("it is read"),
@@ -171,20 +171,20 @@ fn full_queue_refuses_control_and_drains_after_close() {
 fn connecting_and_closing_are_given_up_after_a_timeout() {
     let mut bench = Bench::new();
     let to = bench.listener.local_addr().expect("it is bound");
-    let place = bench.connect(to, Vec::new());
-    let error = bench.connections.give_up_connecting(place);
+    let index = bench.connect(to, Vec::new());
+    let error = bench.connections.give_up_connecting(index);
     assert_eq!(error, Some(ChannelError::TimedOut));
-    let (place, _theirs) = bench.open();
+    let (index, _theirs) = bench.open();
     assert_eq!(
-        bench.connections.give_up_connecting(place),
+        bench.connections.give_up_connecting(index),
         None,
         "it stands"
     );
-    let stream = bench.connections.get_mut(place).expect("it is open");
+    let stream = bench.connections.get_mut(index).expect("it is open");
     stream.state = State::Closing { serial: 5 };
-    assert!(bench.connections.is_closing(place, 5));
-    bench.connections.give_up_closing(place, 4);
+    assert!(bench.connections.is_closing(index, 5));
+    bench.connections.give_up_closing(index, 4);
     assert_eq!(bench.connections.count(), 1, "that is another's");
-    bench.connections.give_up_closing(place, 5);
+    bench.connections.give_up_closing(index, 5);
     assert_eq!(bench.connections.count(), 0);
 }

@@ -44,13 +44,13 @@ fn open(
 /// Receives until datagrams arrive.
 fn look(
     datagrams: &mut Datagrams,
-    place: usize,
+    index: usize,
     runtime: &mut Runtime,
 ) -> (ReceiveOutcome, Vec<Vec<u8>>) {
     let give_up = Instant::now() + Duration::from_secs(10);
     let mut batch = datagrams.take_batch().expect("nobody hears anything");
     loop {
-        let looked = datagrams.look(place, &mut batch, runtime);
+        let looked = datagrams.look(index, &mut batch, runtime);
         if !matches!(looked, ReceiveOutcome::Nothing | ReceiveOutcome::Error) {
             let clock = runtime.clock.same_start();
             let came = batch.datagrams(&clock).map(|came| came.bytes.to_vec());
@@ -74,14 +74,14 @@ fn sockets_on_the_ring_are_read_late_only_at_deadlines() {
     ];
     for (reading, media, expected) in ways {
         let socket = net::ports::bind(local(), 0).expect("a free port");
-        let (whose, how) = ((SESSION, CHANNEL), (ReadTiming::AtOnce, media));
-        let opened = datagrams.open(&runtime, whose, (socket, None), how, None);
-        let (place, _) = opened.expect("a free port");
-        assert!(!datagrams.is_late(place));
-        let set = datagrams.set_reading(place, reading, &runtime);
+        let (whose, reading_and_media) = ((SESSION, CHANNEL), (ReadTiming::AtOnce, media));
+        let opened = datagrams.open(&runtime, whose, (socket, None), reading_and_media, None);
+        let (index, _) = opened.expect("a free port");
+        assert!(!datagrams.is_late(index));
+        let set = datagrams.set_reading(index, reading, &runtime);
         set.expect("it can be polled");
-        assert_eq!(datagrams.is_late(place), expected, "{reading:?} {media:?}");
-        assert_eq!(datagrams.is_on_ring(place), media == MediaPath::Ring);
+        assert_eq!(datagrams.is_late(index), expected, "{reading:?} {media:?}");
+        assert_eq!(datagrams.is_on_ring(index), media == MediaPath::Ring);
     }
 }
 
@@ -121,7 +121,7 @@ fn datagrams_arrive_and_closed_socket_is_not_read_late() {
 #[test]
 fn reading_mode_of_a_socket_can_be_changed() {
     let (mut datagrams, mut runtime) = (Datagrams::new(), runtime());
-    let (place, to) = open(&mut datagrams, &runtime, None, ReadTiming::AtOnce);
+    let (index, to) = open(&mut datagrams, &runtime, None, ReadTiming::AtOnce);
     let other = std::net::UdpSocket::bind(local()).expect("a free port");
     let mut ready = crate::worker::readiness::Ready::new();
     for (reading, word) in [
@@ -130,10 +130,10 @@ fn reading_mode_of_a_socket_can_be_changed() {
         (ReadTiming::AtOnce, b"six"),
     ] {
         other.send_to(word, to).expect("it is there");
-        let set = datagrams.set_reading(place, reading, &runtime);
+        let set = datagrams.set_reading(index, reading, &runtime);
         set.expect("linux takes it");
         let is_late = reading == ReadTiming::Late;
-        assert_eq!(datagrams.late().contains(&place), is_late);
+        assert_eq!(datagrams.late().contains(&index), is_late);
         let give_up = Instant::now() + Duration::from_secs(10);
         // Datagrams that arrived before are reported too.
         loop {
@@ -142,16 +142,16 @@ fn reading_mode_of_a_socket_can_be_changed() {
                 .readiness
                 .wait(&mut ready, Time::NEVER, true, &clock);
             assert!(waited.expect("linux has it"));
-            let told = match is_late {
+            let ready_count = match is_late {
                 true => ready.control().count(),
                 false => ready.events().count(),
             };
-            if told > 0 {
+            if ready_count > 0 {
                 break;
             }
             assert!(Instant::now() < give_up, "nothing is told");
         }
-        let (looked, came) = look(&mut datagrams, place, &mut runtime);
+        let (looked, came) = look(&mut datagrams, index, &mut runtime);
         assert!(matches!(looked, ReceiveOutcome::Filled { .. }));
         assert_eq!(came, [word]);
     }
@@ -168,9 +168,9 @@ fn sockets_on_the_ring_are_read_at_few_deadlines() {
             (reading, media),
             None,
         );
-        let (place, _) = opened.expect("a free port");
+        let (index, _) = opened.expect("a free port");
         let millis = |millis: u64| Time::from_start(Duration::from_millis(1000 + millis));
-        [0, 10, 39, 40, 50, 90].map(|at| datagrams.is_due(place, millis(at)))
+        [0, 10, 39, 40, 50, 90].map(|at| datagrams.is_due(index, millis(at)))
     };
     let seldom = due(MediaPath::Ring, ReadTiming::AtDeadlines);
     assert_eq!(seldom, [true, false, false, true, false, true]);
@@ -185,18 +185,18 @@ fn unreachable_peer_is_reported_after_all_datagrams() {
     let (mut datagrams, mut runtime) = (Datagrams::new(), runtime());
     let nobody = std::net::UdpSocket::bind(local()).expect("a free port");
     let peer = nobody.local_addr().ok();
-    let (place, to) = open(&mut datagrams, &runtime, peer, ReadTiming::AtOnce);
+    let (index, to) = open(&mut datagrams, &runtime, peer, ReadTiming::AtOnce);
     nobody.send_to(b"the last", to).expect("it is there");
     drop(nobody);
-    datagrams.refused(place, &mut runtime);
+    datagrams.refused(index, &mut runtime);
     let unread = runtime.readiness.take_unread();
-    assert_eq!(unread, [SocketId::Single(place)]);
-    let (looked, came) = look(&mut datagrams, place, &mut runtime);
+    assert_eq!(unread, [SocketId::Single(index)]);
+    let (looked, came) = look(&mut datagrams, index, &mut runtime);
     assert!(matches!(looked, ReceiveOutcome::Filled { more: true, .. }));
     assert_eq!(came, [b"the last"]);
     let mut batch = datagrams.take_batch().expect("nobody hears anything");
     assert!(datagrams.is_delivering());
-    let looked = datagrams.look(place, &mut batch, &mut runtime);
+    let looked = datagrams.look(index, &mut batch, &mut runtime);
     assert!(matches!(
         looked,
         ReceiveOutcome::NobodyThere(SESSION, CHANNEL)
@@ -226,8 +226,8 @@ fn socket_with_the_shortest_interval_wakes_the_loop() {
         .set_reading(one, within(3), &runtime)
         .expect("it can be polled");
     assert_eq!(datagrams.next_look(millis(5)), millis(8));
-    for place in [one, ring] {
-        datagrams.close_channel(place, None, &mut runtime);
+    for index in [one, ring] {
+        datagrams.close_channel(index, None, &mut runtime);
     }
     assert_eq!(datagrams.next_look(millis(5)), millis(13));
     datagrams

@@ -15,11 +15,8 @@ const OF_SENDER: [u8; 28] = {
 };
 
 fn session(serial: u64) -> SessionKey {
-    let place = 1;
-    SessionKey {
-        index: place,
-        serial,
-    }
+    let index = 1;
+    SessionKey { index, serial }
 }
 
 fn runtime() -> Runtime {
@@ -74,18 +71,18 @@ fn membership_is_shared_until_the_last_session_leaves() {
 fn sender_reports_reach_all_and_receiver_reports_the_first() {
     let (mut groups, mut runtime) = (Groups::default(), runtime());
     let source = IpAddr::from([10, 0, 0, 1]);
-    let mut place = 0;
+    let mut index = 0;
     for serial in 1..=3 {
-        place = join(&mut groups, &runtime, serial, 31_410);
+        index = join(&mut groups, &runtime, serial, 31_410);
         // The third member has not begun.
         if serial < 3 {
-            groups.begin(place, (session(serial), CHANNEL), source, &mut runtime);
+            groups.begin(index, (session(serial), CHANNEL), source, &mut runtime);
         }
     }
-    let media = groups.media_of(place).expect("it was joined");
+    let media = groups.media_of(index).expect("it was joined");
     let who = |bytes: &[u8], from| {
-        let heard = groups.hearers_of_control(media, &report(bytes, from));
-        let serials = heard.iter().map(|(session, _)| session.serial);
+        let recipients = groups.hearers_of_control(media, &report(bytes, from));
+        let serials = recipients.iter().map(|(session, _)| session.serial);
         serials.collect::<Vec<_>>()
     };
     assert_eq!(who(&OF_SENDER, source), [1, 2]);
@@ -97,9 +94,9 @@ fn sender_reports_reach_all_and_receiver_reports_the_first() {
 fn media_of_another_source_or_before_joining_is_ignored() {
     let (mut groups, mut runtime) = (Groups::default(), runtime());
     let source = IpAddr::from([10, 0, 0, 1]);
-    let place = join(&mut groups, &runtime, 1, 31_420);
-    groups.begin(place, (session(1), CHANNEL), source, &mut runtime);
-    let media = groups.media_of(place).expect("it was joined");
+    let index = join(&mut groups, &runtime, 1, 31_420);
+    groups.begin(index, (session(1), CHANNEL), source, &mut runtime);
+    let media = groups.media_of(index).expect("it was joined");
     let [hearer] = groups.hearers(media)[..] else {
         panic!("it counts for itself");
     };

@@ -80,7 +80,7 @@ fn from(last: u8, port: u16) -> SocketAddr {
 #[test]
 fn pair_accepts_only_its_peer_and_is_free_once_closed() {
     let mut bench = Bench::new();
-    let wish = PairRequest {
+    let request = PairRequest {
         session: session(1),
         population: 0,
         channel: CHANNEL,
@@ -89,13 +89,13 @@ fn pair_accepts_only_its_peer_and_is_free_once_closed() {
         on_ring: false,
         tracer: None,
     };
-    let opened = bench.pairs.open(&bench.runtime, &wish);
+    let opened = bench.pairs.open(&bench.runtime, &request);
     let OpenedPair { media, control, .. } = opened.expect("free ports");
-    let heard = Disposition::For(session(1), CHANNEL, Port::Media);
+    let for_session = Disposition::For(session(1), CHANNEL, Port::Media);
     let place = SocketId::Pair(media);
     assert_eq!(
         bench.take_in(place, from(9, 7)),
-        heard,
+        for_session,
         "nobody is named yet"
     );
     let peer = Peer {
@@ -103,7 +103,7 @@ fn pair_accepts_only_its_peer_and_is_free_once_closed() {
         control: from(1, 8),
     };
     assert_eq!(bench.pairs.name_peer(media, control, peer), None);
-    assert_eq!(bench.take_in(place, from(1, 99)), heard);
+    assert_eq!(bench.take_in(place, from(1, 99)), for_session);
     assert_eq!(bench.take_in(place, from(9, 7)), Disposition::Counted);
     assert_eq!(bench.foreign(), 1);
     assert_eq!(bench.pairs.ports().pairs_taken(), 1);
@@ -138,8 +138,8 @@ fn sessions_on_a_shared_pair_receive_only_from_their_peer() {
     let place = SocketId::Shared(pair.0);
     assert_eq!(bench.take_in(place, from(1, 10)), Disposition::Counted);
     for (port, number) in [(30, 1), (20, 2)] {
-        let heard = Disposition::For(session(number), CHANNEL, Port::Media);
-        assert_eq!(bench.take_in(place, from(1, port)), heard);
+        let for_session = Disposition::For(session(number), CHANNEL, Port::Media);
+        assert_eq!(bench.take_in(place, from(1, port)), for_session);
     }
     assert_eq!(bench.foreign(), 1);
 }
@@ -148,7 +148,7 @@ fn sessions_on_a_shared_pair_receive_only_from_their_peer() {
 fn session_is_notified_of_the_first_foreign_datagram() {
     let mut bench = Bench::new();
     let sink = bench.sinks.insert(Nothing);
-    let wish = PairRequest {
+    let request = PairRequest {
         session: session(1),
         population: 0,
         channel: CHANNEL,
@@ -157,7 +157,7 @@ fn session_is_notified_of_the_first_foreign_datagram() {
         on_ring: false,
         tracer: None,
     };
-    let opened = bench.pairs.open(&bench.runtime, &wish);
+    let opened = bench.pairs.open(&bench.runtime, &request);
     let OpenedPair { media, control, .. } = opened.expect("free ports");
     let peer = Peer {
         media: from(1, 7),
@@ -169,8 +169,8 @@ fn session_is_notified_of_the_first_foreign_datagram() {
         assert_eq!(taken, Disposition::Counted);
     }
     assert_eq!(bench.foreign(), 3);
-    let told = bench.runtime.inbox.pop();
-    let Some((key, Pending::Media { event, .. })) = told else {
+    let pending = bench.runtime.inbox.pop();
+    let Some((key, Pending::Media { event, .. })) = pending else {
         panic!("it is told");
     };
     let stranger = from(9, 7).ip();

@@ -85,7 +85,7 @@ fn datagrams_are_delivered_before_the_deadline() {
         ReadTiming::AtDeadlines,
     ] {
         let seen = run_one(move || {
-            let mut heard = 0;
+            let mut received = 0;
             toy(move |cx, input, deadline| match input {
                 Input::Start { .. } => cx.out.push_back(Output::Open {
                     channel: CHANNEL,
@@ -109,9 +109,9 @@ fn datagrams_are_delivered_before_the_deadline() {
                     }
                     *deadline = Some(cx.now + Duration::from_millis(20));
                 }
-                Input::Datagrams { datagrams, .. } => heard += datagrams.len(),
+                Input::Datagrams { datagrams, .. } => received += datagrams.len(),
                 Input::Deadline => {
-                    assert_eq!(heard, 2);
+                    assert_eq!(received, 2);
                     *deadline = None;
                     cx.out.push_back(Output::Ended(Outcome::Completed));
                 }
@@ -125,8 +125,8 @@ fn datagrams_are_delivered_before_the_deadline() {
 #[test]
 fn datagrams_dropped_by_a_full_buffer_are_counted() {
     const SENT: u64 = 500;
-    let heard = Arc::new(Mutex::new(0u64));
-    let log = heard.clone();
+    let received = Arc::new(Mutex::new(0u64));
+    let log = received.clone();
     let client: MakeClient = Arc::new(move |_, _| {
         let log = log.clone();
         Ok(toy(move |cx, input, deadline| match input {
@@ -148,7 +148,10 @@ fn datagrams_dropped_by_a_full_buffer_are_counted() {
     });
     let tiny = |ports: PortRange| ports.with_receive_buffer(8192);
     let seen = run_on(1, &["toy"], tiny, client, |_, _, _| {});
-    let heard = *heard.lock().expect("over");
-    assert!(heard > 0 && heard < SENT, "{heard}");
-    assert_eq!(seen.tester(tester::SOCKET_OVERFLOW), (SENT - heard) as i64);
+    let received = *received.lock().expect("over");
+    assert!(received > 0 && received < SENT, "{received}");
+    assert_eq!(
+        seen.tester(tester::SOCKET_OVERFLOW),
+        (SENT - received) as i64
+    );
 }

@@ -26,13 +26,13 @@ pub(in crate::worker) fn may_have_a_ring() -> bool {
 
 /// Reports of the receivers: their ports, and finally what they received.
 #[derive(Default)]
-struct Told {
+struct ReceiverReports {
     ports: Vec<u16>,
     summaries: Vec<(u16, StreamSummary)>,
 }
 
 /// Receives until a datagram arrives on the RTCP port, and then ends immediately.
-fn receiver(told: Arc<Mutex<Told>>) -> Box<dyn Session> {
+fn receiver(reports: Arc<Mutex<ReceiverReports>>) -> Box<dyn Session> {
     let mut sink = None;
     let mut port = 0;
     toy(move |cx, input, _| match input {
@@ -47,7 +47,11 @@ fn receiver(told: Arc<Mutex<Told>>) -> Box<dyn Session> {
         }
         Input::Opened { local, .. } => {
             port = local.port();
-            told.lock().expect("nobody panics with it").ports.push(port);
+            reports
+                .lock()
+                .expect("nobody panics with it")
+                .ports
+                .push(port);
         }
         Input::Media {
             event: MediaEvent::First { at },
@@ -57,8 +61,8 @@ fn receiver(told: Arc<Mutex<Told>>) -> Box<dyn Session> {
             let mut receiver = cx.sinks.remove::<RtpReceiver>(sink.expect("made"));
             receiver.finish(cx.recorder);
             let summary = StreamSummary::from_receiver(MediaKind::Video, "", &receiver);
-            let mut told = told.lock().expect("nobody panics with it");
-            told.summaries.push((port, summary));
+            let mut reports = reports.lock().expect("nobody panics with it");
+            reports.summaries.push((port, summary));
             cx.out.push_back(Output::Ended(Outcome::Completed));
         }
         _ => {}
@@ -68,10 +72,10 @@ fn receiver(told: Arc<Mutex<Told>>) -> Box<dyn Session> {
 /// Runs a receiver on a worker with a ring and one on a worker without. Calls `send` once with both
 /// ports.
 fn both_paths(send: impl Fn(&[u16]) + Send + 'static) -> Vec<(u16, StreamSummary)> {
-    let told = Arc::new(Mutex::new(Told::default()));
+    let reports = Arc::new(Mutex::new(ReceiverReports::default()));
     let client: MakeClient = {
-        let told = told.clone();
-        Arc::new(move |_, _| Ok(receiver(told.clone())))
+        let reports = reports.clone();
+        Arc::new(move |_, _| Ok(receiver(reports.clone())))
     };
     let load = Load {
         shape: Shape::AtOnce { clients: 2 },
@@ -115,7 +119,7 @@ fn both_paths(send: impl Fn(&[u16]) + Send + 'static) -> Vec<(u16, StreamSummary
     let mut send = Some(send);
     let mut sender = None;
     let seen = play(duties.collect(), |_, _, _| {
-        let ports = told.lock().expect("nobody panics with it").ports.clone();
+        let ports = reports.lock().expect("nobody panics with it").ports.clone();
         if ports.len() == 2
             && let Some(send) = send.take()
         {
@@ -126,7 +130,7 @@ fn both_paths(send: impl Fn(&[u16]) + Send + 'static) -> Vec<(u16, StreamSummary
     assert_eq!(seen.outcomes(), [&Outcome::Completed; 2]);
     assert_eq!(seen.tester(tester::RING_OVERFLOW), 0);
     assert_eq!(seen.tester(tester::RING_MISSED), 0);
-    std::mem::take(&mut told.lock().expect("nobody panics with it").summaries)
+    std::mem::take(&mut reports.lock().expect("nobody panics with it").summaries)
 }
 
 /// An RTP packet. Every seventh has padding.
@@ -326,10 +330,10 @@ fn window_counts_by_arrival_even_if_the_loop_is_late() {
         return;
     }
     for ring in [true, false] {
-        let told = Arc::new(Mutex::new(0));
+        let reported_port = Arc::new(Mutex::new(0));
         let client: MakeClient = {
-            let told = told.clone();
-            Arc::new(move |_, _| Ok(kept_from_work(told.clone())))
+            let reported_port = reported_port.clone();
+            Arc::new(move |_, _| Ok(kept_from_work(reported_port.clone())))
         };
         let load = Load {
             shape: Shape::AtOnce { clients: 1 },
@@ -370,7 +374,7 @@ fn window_counts_by_arrival_even_if_the_loop_is_late() {
         };
         let mut sender = None;
         let seen = play(vec![duty], |_, clock, _| {
-            let port = *told.lock().expect("nobody panics with it");
+            let port = *reported_port.lock().expect("nobody panics with it");
             if port != 0 && sender.is_none() {
                 let clock = clock.same_start();
                 sender = Some(std::thread::spawn(move || {
@@ -395,14 +399,11 @@ fn window_counts_by_arrival_even_if_the_loop_is_late() {
         let sent = sender.expect("begun").join().expect("sent all");
         let end = Time::ZERO + WINDOW;
         // Packets in flight at the end of the window may count in either.
-        let least = sent.iter().filter(|(_, after)| *after < end).count();
-        let most = sent.iter().filter(|(before, _)| *before < end).count();
-        assert!(most < sent.len(), "it is sent for longer");
+        let min = sent.iter().filter(|(_, after)| *after < end).count();
+        let max = sent.iter().filter(|(before, _)| *before < end).count();
+        assert!(max < sent.len(), "it is sent for longer");
         let first = usize::try_from(Seen::sum(&seen.population[..1], COUNTED)).expect("counted");
-        assert!(
-            (least..=most).contains(&first),
-            "{first} of {least} to {most}"
-        );
+        assert!((min..=max).contains(&first), "{first} of {min} to {max}");
         let all = Seen::sum(&seen.population, COUNTED);
         assert_eq!(all, i64::from(COUNT), "none is lost between two windows");
     }
@@ -410,7 +411,7 @@ fn window_counts_by_arrival_even_if_the_loop_is_late() {
 
 /// Receives until a datagram arrives on the RTCP port. Blocks its worker around the end of the
 /// first window.
-fn kept_from_work(told: Arc<Mutex<u16>>) -> Box<dyn Session> {
+fn kept_from_work(reported_port: Arc<Mutex<u16>>) -> Box<dyn Session> {
     let mut sink = None;
     toy(move |cx, input, deadline| match input {
         Input::Start { .. } => {
@@ -423,7 +424,7 @@ fn kept_from_work(told: Arc<Mutex<u16>>) -> Box<dyn Session> {
             cx.out.push_back(pair(sink, false));
         }
         Input::Opened { local, .. } => {
-            *told.lock().expect("nobody panics with it") = local.port();
+            *reported_port.lock().expect("nobody panics with it") = local.port();
             *deadline = Some(Time::ZERO + (WINDOW - KEPT / 2));
         }
         Input::Media {

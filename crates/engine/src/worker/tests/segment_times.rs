@@ -46,8 +46,8 @@ fn listener_to(to: SocketAddr, heard: Arc<Mutex<Heard>>) -> Box<dyn Session> {
             heard.reads += 1;
             cx.recorder.add(COUNTED, bytes.len() as u64);
         }
-        Input::Closed { reason: how, .. } => {
-            heard.lock().expect("nobody panics with it").closed = Some(how);
+        Input::Closed { reason, .. } => {
+            heard.lock().expect("nobody panics with it").closed = Some(reason);
             cx.out.push_back(Output::Ended(Outcome::Completed));
         }
         Input::Stop { .. } => cx.out.push_back(Output::Ended(Outcome::Stopped)),

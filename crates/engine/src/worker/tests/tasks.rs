@@ -30,11 +30,8 @@ fn task_is_wanted_until_its_purpose_is_fulfilled() {
     slot.forget_channel(channel);
     assert!(!wanted(connect, later, &sessions), "it stands, or failed");
     assert!(wanted(leave, later, &sessions));
-    let place = session.index;
-    let other = Task::Leave(SessionKey {
-        index: place,
-        serial: 4,
-    });
+    let index = session.index;
+    let other = Task::Leave(SessionKey { index, serial: 4 });
     assert!(!wanted(other, later, &sessions));
     sessions.remove(session);
     assert!(!wanted(deadline, at, &sessions) && !wanted(leave, later, &sessions));

@@ -43,7 +43,7 @@ impl Worker {
                 .ensure_open(local, &self.runtime.readiness)
                 .map_err(|error| channel_error(&error))?;
         }
-        let wish = PairRequest {
+        let request = PairRequest {
             session: key,
             population: slot.population,
             channel,
@@ -56,7 +56,7 @@ impl Worker {
             local,
             media,
             control,
-        } = self.pairs.open(&self.runtime, &wish)?;
+        } = self.pairs.open(&self.runtime, &request)?;
         if let Some((rings, sink)) = ring {
             slot.on_ring = true;
             let port = RingPort {
@@ -134,7 +134,7 @@ impl Worker {
         (local, peer): (SocketAddr, Option<SocketAddr>),
         (reading, media): (ReadTiming, Option<SocketMedia>),
     ) {
-        let heard = match self.open_single(key, channel, (local, peer), (reading, media)) {
+        let input = match self.open_single(key, channel, (local, peer), (reading, media)) {
             Ok(local) => Pending::Opened {
                 channel,
                 local,
@@ -146,7 +146,7 @@ impl Worker {
                 Pending::OpenFailed { channel, error }
             }
         };
-        self.runtime.inbox.push(key, heard);
+        self.runtime.inbox.push(key, input);
     }
 
     /// Opens a single socket with a local port, connected to the first reachable address.

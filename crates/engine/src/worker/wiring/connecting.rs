@@ -91,9 +91,9 @@ impl Worker {
         while !addresses.is_empty() {
             let to = addresses.remove(0);
             match self.begin_connection(key, channel, to, addresses.clone(), &mut layer) {
-                Ok(place) => {
+                Ok(index) => {
                     if let Some(slot) = self.slot(key) {
-                        slot.set_channel(channel, Channel::Stream(place));
+                        slot.set_channel(channel, Channel::Stream(index));
                     }
                     return;
                 }
@@ -119,7 +119,7 @@ impl Worker {
         let population = self.sessions.population(key);
         let media = population.is_none_or(|population| self.populations.has_media(population));
         let watches = media && self.connections.segment_times().is_some();
-        let wish = ConnectRequest {
+        let request = ConnectRequest {
             session: key,
             channel,
             population,
@@ -132,7 +132,7 @@ impl Worker {
                 }),
         };
         let (connections, runtime) = (&mut self.connections, &mut self.runtime);
-        connections.connect(runtime, &wish, to, others, layer)
+        connections.connect(runtime, &request, to, others, layer)
     }
 
     /// Returns the TLS layer for a channel that is about to connect, or `None` if it does not use
@@ -162,9 +162,9 @@ impl Worker {
     pub(crate) fn connect_unix(&mut self, key: SessionKey, channel: ChannelId, path: &Path) {
         let connections = &mut self.connections;
         match connections.connect_unix(&self.runtime, key, channel, path) {
-            Ok(place) => {
+            Ok(index) => {
                 if let Some(slot) = self.slot(key) {
-                    slot.set_channel(channel, Channel::Stream(place));
+                    slot.set_channel(channel, Channel::Stream(index));
                 }
                 let opened = Pending::Opened {
                     channel,
@@ -181,7 +181,7 @@ impl Worker {
         let slot = self.sessions.get(key);
         let error = match slot.and_then(|slot| slot.channel(channel)) {
             Some(Channel::Resolving) => Some(ChannelError::TimedOut),
-            Some(Channel::Stream(place)) => self.connections.give_up_connecting(place),
+            Some(Channel::Stream(index)) => self.connections.give_up_connecting(index),
             _ => None,
         };
         if let Some(error) = error {
@@ -189,8 +189,8 @@ impl Worker {
         }
     }
 
-    pub(crate) fn give_up_handshake(&mut self, place: usize, serial: u64) {
-        if let Some(from) = self.connections.give_up_handshake(place, serial) {
+    pub(crate) fn give_up_handshake(&mut self, index: usize, serial: u64) {
+        if let Some(from) = self.connections.give_up_handshake(index, serial) {
             self.note_handshake(from, &TlsError::TimedOut);
         }
     }
@@ -210,25 +210,25 @@ impl Worker {
     }
 
     /// Closes a connection, handed over or not.
-    pub(crate) fn close_stream(&mut self, place: usize) {
-        let around = around!(self);
+    pub(crate) fn close_stream(&mut self, index: usize) {
+        let worker = around!(self);
         let ended = self
             .exchanges
-            .drop_line(around, place, &ExchangeEnded::ClosedByUs);
+            .drop_line(worker, index, &ExchangeEnded::ClosedByUs);
         if ended.is_none() {
-            self.connections.close(place, &mut self.runtime);
+            self.connections.close(index, &mut self.runtime);
         }
     }
 
     /// Removes a connection that failed or was closed by the peer.
-    pub(crate) fn lose_stream(&mut self, place: usize, how: CloseReason) {
-        let state = self.connections.get(place).map(|stream| &stream.state);
+    pub(crate) fn lose_stream(&mut self, index: usize, reason: CloseReason) {
+        let state = self.connections.get(index).map(|stream| &stream.state);
         if matches!(state, Some(State::Exchange { .. })) {
-            let ended = ExchangeEnded::Closed(how);
-            self.exchanges.end(around!(self), place, ended);
+            let ended = ExchangeEnded::Closed(reason);
+            self.exchanges.end(around!(self), index, ended);
             return self.hear_ended_exchanges();
         }
-        let Some(stream) = self.connections.remove_broken(place, how) else {
+        let Some(stream) = self.connections.remove_broken(index, reason) else {
             return;
         };
         match stream.state {
@@ -237,7 +237,7 @@ impl Worker {
                 if let Some(slot) = self.slot(session) {
                     slot.forget_channel(channel);
                 }
-                self.connection_ended(session, channel, how);
+                self.connection_ended(session, channel, reason);
             }
             State::Connecting {
                 session, channel, ..
@@ -261,8 +261,8 @@ impl Worker {
     }
 
     /// Handles a TLS failure, during the handshake or later.
-    pub(crate) fn tls_failed(&mut self, place: usize, fault: &Fault) {
-        let Some(stream) = self.connections.remove(place) else {
+    pub(crate) fn tls_failed(&mut self, index: usize, fault: &Fault) {
+        let Some(stream) = self.connections.remove(index) else {
             return;
         };
         let error = tls_error(fault.reason);
@@ -296,8 +296,8 @@ impl Worker {
     }
 
     /// Counts a connection that the peer closed without closing TLS.
-    pub(crate) fn count_cut_off(&mut self, place: usize) {
-        let Some(stream) = self.connections.get(place) else {
+    pub(crate) fn count_cut_off(&mut self, index: usize) {
+        let Some(stream) = self.connections.get(index) else {
             return;
         };
         if let State::Open { session, .. } = stream.state

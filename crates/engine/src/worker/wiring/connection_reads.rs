@@ -23,55 +23,55 @@ use crate::worker::timers::Task;
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 impl Worker {
-    pub(crate) fn ready(&mut self, place: SocketId, event: &Event) {
-        if let SocketId::Connection(place) = place {
-            let Some(stream) = self.connections.get_mut(place) else {
+    pub(crate) fn ready(&mut self, id: SocketId, event: &Event) {
+        if let SocketId::Connection(index) = id {
+            let Some(stream) = self.connections.get_mut(index) else {
                 return;
             };
             stream.ended |= event.is_read_closed() || event.is_error();
             if matches!(stream.state, State::Connecting { .. }) {
-                self.finish_connecting(place);
+                self.finish_connecting(index);
                 self.deliver_pending();
                 // Data may have arrived with the event that reported the connection established.
-                self.readable(SocketId::Connection(place));
+                self.readable(SocketId::Connection(index));
                 return;
             }
             if event.is_writable() {
-                self.writable(place);
+                self.writable(index);
             }
         }
         if event.is_readable() || event.is_read_closed() || event.is_error() {
-            self.readable(place);
+            self.readable(id);
         }
     }
 
-    pub(crate) fn readable(&mut self, place: SocketId) {
-        match place {
-            SocketId::Listener(place) => self.accept(place),
-            SocketId::Connection(place) => self.read_connection(place),
-            SocketId::Pair(_) | SocketId::Shared(_) => self.read_pair(place),
+    pub(crate) fn readable(&mut self, id: SocketId) {
+        match id {
+            SocketId::Listener(index) => self.accept(index),
+            SocketId::Connection(index) => self.read_connection(index),
+            SocketId::Pair(_) | SocketId::Shared(_) => self.read_pair(id),
             SocketId::Group(end) => self.read_group(end),
-            SocketId::Single(place) => self.read_single(place),
+            SocketId::Single(index) => self.read_single(index),
         }
         self.deliver_pending();
     }
 
-    pub(crate) fn writable(&mut self, place: usize) {
-        match self.connections.flush(place) {
-            Flushed::Broken => self.lose_stream(place, CloseReason::Reset),
+    pub(crate) fn writable(&mut self, index: usize) {
+        match self.connections.flush(index) {
+            Flushed::Broken => self.lose_stream(index, CloseReason::Reset),
             Flushed::Gone => {}
             Flushed::On => {
-                self.exchanges.go_on(around!(self), place);
+                self.exchanges.go_on(around!(self), index);
                 self.hear_ended_exchanges();
             }
         }
     }
 
-    fn accept(&mut self, place: usize) {
+    fn accept(&mut self, index: usize) {
         for number in 0.. {
-            match self.listeners.accept(place, number, &mut self.runtime) {
+            match self.listeners.accept(index, number, &mut self.runtime) {
                 Accepting::One(socket) => {
-                    let (refused, text) = self.listeners.refuses(place, self.sessions.count());
+                    let (refused, text) = self.listeners.refuses(index, self.sessions.count());
                     if let Some(text) = text {
                         self.note("sessions_refused", None, text);
                     }
@@ -80,9 +80,9 @@ impl Worker {
                         continue;
                     }
                     let runtime = &mut self.runtime;
-                    let layer = || self.listeners.layer(place);
-                    match self.connections.accept(runtime, socket, place, layer) {
-                        Ok(accepted) => self.accepted(accepted, place),
+                    let layer = || self.listeners.layer(index);
+                    match self.connections.accept(runtime, socket, index, layer) {
+                        Ok(accepted) => self.accepted(accepted, index),
                         Err(error) => self.note("accept_failed", None, error.to_string()),
                     }
                 }
@@ -90,7 +90,7 @@ impl Worker {
                 Accepting::Failed { error, goes_on } => {
                     self.note("accept_failed", None, error.to_string());
                     if !goes_on {
-                        let task = Task::Accept { socket: place };
+                        let task = Task::Accept { socket: index };
                         let again = self.runtime.clock.now() + ACCEPT_AGAIN;
                         self.runtime.timers.add(again, task);
                         return;
@@ -100,23 +100,23 @@ impl Worker {
         }
     }
 
-    fn accepted(&mut self, place: usize, acceptor: usize) {
-        let open = self.connections.get(place);
+    fn accepted(&mut self, index: usize, acceptor: usize) {
+        let open = self.connections.get(index);
         if open.is_some_and(|stream| stream.is_open()) {
-            self.serve_accepted(place, acceptor);
+            self.serve_accepted(index, acceptor);
         }
         self.deliver_pending();
-        self.readable(SocketId::Connection(place));
+        self.readable(SocketId::Connection(index));
     }
 
     /// Starts the session of an accepted connection that is open.
-    pub(crate) fn serve_accepted(&mut self, place: usize, acceptor: usize) {
+    pub(crate) fn serve_accepted(&mut self, index: usize, acceptor: usize) {
         let number = self.runtime.coming_serial();
         let session = self.listeners.session(acceptor, number);
         let key = self.add_session(session, acceptor, None);
-        let ends = self.connections.give_to(place, key, ACCEPTED);
+        let ends = self.connections.give_to(index, key, ACCEPTED);
         if let Some(slot) = self.slot(key) {
-            slot.set_channel(ACCEPTED, Channel::Stream(place));
+            slot.set_channel(ACCEPTED, Channel::Stream(index));
         }
         let now = self.runtime.clock.now();
         self.deliver(key, Input::Start { due: now });
@@ -130,14 +130,14 @@ impl Worker {
                 },
             ),
             // Reset meanwhile.
-            None => self.lose_stream(place, CloseReason::Reset),
+            None => self.lose_stream(index, CloseReason::Reset),
         }
     }
 
     /// Processes the result of an attempt to connect, after the socket became ready.
-    fn finish_connecting(&mut self, place: usize) {
+    fn finish_connecting(&mut self, index: usize) {
         let now = self.runtime.clock.now();
-        match self.connections.finish_connecting(place, now) {
+        match self.connections.finish_connecting(index, now) {
             Attempt::Waits => {}
             Attempt::Open {
                 session,
@@ -152,10 +152,10 @@ impl Worker {
                 };
                 self.runtime.inbox.push(session, opened);
                 // Sends what was queued before: the socket reports writability only this once.
-                self.writable(place);
+                self.writable(index);
             }
-            Attempt::Securing { begun: true } => self.writable(place),
-            Attempt::Securing { begun: false } => self.lose_stream(place, CloseReason::Reset),
+            Attempt::Securing { begun: true } => self.writable(index),
+            Attempt::Securing { begun: false } => self.lose_stream(index, CloseReason::Reset),
             Attempt::Failed {
                 session,
                 channel,
@@ -174,34 +174,34 @@ impl Worker {
     }
 
     /// Reads a connection after a readiness event.
-    fn read_connection(&mut self, place: usize) {
-        let line = match self.connections.get(place).map(|stream| &stream.state) {
-            Some(State::Exchange { exchange: line }) => Some(*line),
+    fn read_connection(&mut self, index: usize) {
+        let exchange = match self.connections.get(index).map(|stream| &stream.state) {
+            Some(State::Exchange { exchange }) => Some(*exchange),
             _ => None,
         };
-        if let Some(line) = line {
-            self.exchanges.read(around!(self), place, line);
+        if let Some(exchange) = exchange {
+            self.exchanges.read(around!(self), index, exchange);
             return self.hear_ended_exchanges();
         }
-        let wanted = match self.connections.on_readable(place, &mut self.runtime) {
+        let wanted = match self.connections.on_readable(index, &mut self.runtime) {
             ReadyAction::Read(wanted) => wanted,
             ReadyAction::Ending { session, channel } => {
-                if self.end_waits(place, session, channel) {
+                if self.end_waits(index, session, channel) {
                     return;
                 }
-                self.connections.read_at_once(place);
+                self.connections.read_at_once(index);
                 WantedRead::All
             }
         };
-        self.read_stream(place, wanted);
+        self.read_stream(index, wanted);
     }
 
-    pub(crate) fn read_stream(&mut self, place: usize, wanted: WantedRead) {
-        let Some(mut reading) = self.connections.begin_reading(place, wanted) else {
+    pub(crate) fn read_stream(&mut self, index: usize, wanted: WantedRead) {
+        let Some(mut reading) = self.connections.begin_reading(index, wanted) else {
             return;
         };
         loop {
-            let heard = match self.connections.read_once(&mut reading, &mut self.runtime) {
+            let goes_on = match self.connections.read_once(&mut reading, &mut self.runtime) {
                 Step::Bytes {
                     session,
                     channel,
@@ -211,31 +211,31 @@ impl Worker {
                     self.bytes_arrived(session, channel, bytes, at, runs);
                     true
                 }
-                Step::Sealed => self.open_sealed(place, reading.bytes(), reading.runs()),
+                Step::Sealed => self.open_sealed(index, reading.bytes(), reading.runs()),
                 Step::Ended => {
-                    self.count_cut_off(place);
-                    self.lose_stream(place, CloseReason::End);
+                    self.count_cut_off(index);
+                    self.lose_stream(index, CloseReason::End);
                     break;
                 }
                 Step::Broken => {
-                    self.lose_stream(place, CloseReason::Reset);
+                    self.lose_stream(index, CloseReason::Reset);
                     break;
                 }
                 Step::Done => break,
             };
             if let Some(more) = self.connections.put_back(&mut reading) {
                 self.deliver_pending();
-                if more && heard {
+                if more && goes_on {
                     continue;
                 }
                 break;
             }
-            if !heard {
+            if !goes_on {
                 break;
             }
             self.deliver_pending();
-            if reading.is_prompt() && self.brings_media(place) {
-                self.connections.start_periodic_reads(place);
+            if reading.is_prompt() && self.brings_media(index) {
+                self.connections.start_periodic_reads(index);
             }
             if !self.connections.goes_on(&mut reading, &mut self.runtime) {
                 break;
@@ -245,8 +245,8 @@ impl Worker {
     }
 
     /// Returns `true` if a connection carries media and could be read periodically.
-    fn brings_media(&self, place: usize) -> bool {
-        let session = self.connections.periodic_candidate(place);
+    fn brings_media(&self, index: usize) -> bool {
+        let session = self.connections.periodic_candidate(index);
         let slot = session.and_then(|session| self.sessions.get(session));
         slot.is_some_and(|slot| {
             // Media on sockets of its own does not arrive on the connection.
@@ -257,18 +257,18 @@ impl Worker {
 
     /// Reads the rest of a periodically read connection that has ended, once it need not wait any
     /// longer.
-    pub(crate) fn read_to_end(&mut self, place: usize, key: SessionKey, of: ChannelId) {
+    pub(crate) fn read_to_end(&mut self, index: usize, key: SessionKey, of: ChannelId) {
         // Its session may have closed it meanwhile, and the index may belong to another connection.
-        if self.connections.is_of(place, key, of) {
-            self.connections.read_at_once(place);
-            self.read_stream(place, WantedRead::All);
+        if self.connections.is_of(index, key, of) {
+            self.connections.read_at_once(index);
+            self.read_stream(index, WantedRead::All);
         }
     }
 
     /// Reads the given amount from a connection, if any.
-    fn read_known(&mut self, place: usize, wanted: WantedRead) {
+    fn read_known(&mut self, index: usize, wanted: WantedRead) {
         if wanted != WantedRead::Nothing {
-            self.read_stream(place, wanted);
+            self.read_stream(index, wanted);
             self.deliver_pending();
         }
     }
@@ -283,12 +283,12 @@ impl Worker {
         }
         for turn in turns {
             let planned = WantedRead::planned(turn);
-            let places = self.connections.places_of_turn(turn);
-            for &place in &places {
-                let wanted = self.connections.wanted_in_turn(place, now, planned);
-                self.read_known(place, wanted);
+            let indices = self.connections.places_of_turn(turn);
+            for &index in &indices {
+                let wanted = self.connections.wanted_in_turn(index, now, planned);
+                self.read_known(index, wanted);
             }
-            self.connections.turn_ended(places);
+            self.connections.turn_ended(indices);
         }
         for key in self.connections.take_leaving() {
             if self.sessions.get(key).is_some() {
@@ -300,30 +300,30 @@ impl Worker {
 
     /// Reads the fast connections with enough bytes of known arrival time.
     pub(crate) fn read_fast_connections(&mut self, now: Time) {
-        let Some(mut places) = self.connections.take_fast(now) else {
+        let Some(mut indices) = self.connections.take_fast(now) else {
             return;
         };
-        places.retain(|&place| match self.connections.look_at_fast(place, now) {
+        indices.retain(|&index| match self.connections.look_at_fast(index, now) {
             FastCheck::IsNoMore => false,
             FastCheck::Nothing => true,
             FastCheck::Read(wanted) => {
-                self.read_known(place, wanted);
+                self.read_known(index, wanted);
                 true
             }
         });
-        self.connections.put_fast(places);
+        self.connections.put_fast(indices);
     }
 
     /// Reads all periodically read connections, up to the end of a window.
     pub(crate) fn read_all_connections(&mut self, end: Time) {
         let now = self.runtime.clock.now();
         for turn in self.connections.all_turns() {
-            let places = self.connections.places_of_turn(turn);
-            for &place in &places {
-                let wanted = self.connections.wanted_by(place, now, end);
-                self.read_known(place, wanted);
+            let indices = self.connections.places_of_turn(turn);
+            for &index in &indices {
+                let wanted = self.connections.wanted_by(index, now, end);
+                self.read_known(index, wanted);
             }
-            self.connections.turn_ended(places);
+            self.connections.turn_ended(indices);
         }
     }
 
@@ -333,19 +333,19 @@ impl Worker {
         let Some(slot) = self.sessions.get(key) else {
             return;
         };
-        let place = slot.channels.iter().find_map(|(_, channel)| match channel {
-            Channel::Stream(place) => Some(*place),
+        let index = slot.channels.iter().find_map(|(_, channel)| match channel {
+            Channel::Stream(index) => Some(*index),
             _ => None,
         });
-        if let Some(place) = place {
-            let wanted = self.connections.known(place);
-            self.read_known(place, wanted);
+        if let Some(index) = index {
+            let wanted = self.connections.known(index);
+            self.read_known(index, wanted);
         }
     }
 
     /// Processes received bytes of a connection that uses TLS, with their arrival times. Returns
     /// `true` if reading continues.
-    fn open_sealed(&mut self, place: usize, bytes: &[u8], runs: &[ArrivalRun]) -> bool {
+    fn open_sealed(&mut self, index: usize, bytes: &[u8], runs: &[ArrivalRun]) -> bool {
         let buffers = &mut self.connections.buffers;
         let mut plain = std::mem::take(&mut buffers.plain);
         let mut plain_runs = std::mem::take(&mut buffers.plain_runs);
@@ -354,10 +354,10 @@ impl Worker {
         let came = (bytes, runs);
         let unsealed = self
             .connections
-            .unseal(place, came, &mut plain, &mut plain_runs);
+            .unseal(index, came, &mut plain, &mut plain_runs);
         let on = unsealed.is_some_and(|unsealed| {
             let at = runs.last().map(|run| run.at);
-            self.unsealed(place, unsealed, at, (&plain, &plain_runs))
+            self.unsealed(index, unsealed, at, (&plain, &plain_runs))
         });
         self.connections.buffers.plain = plain;
         self.connections.buffers.plain_runs = plain_runs;
@@ -368,7 +368,7 @@ impl Worker {
     /// arrival time of the last byte.
     fn unsealed(
         &mut self,
-        place: usize,
+        index: usize,
         unsealed: Decrypted,
         came: Option<Time>,
         (plain, plain_runs): (&[u8], &[ArrivalRun]),
@@ -376,7 +376,7 @@ impl Worker {
         let (stands, ended, sent) = match unsealed {
             Decrypted::Ignored => return true,
             Decrypted::Failed(fault) => {
-                self.tls_failed(place, &fault);
+                self.tls_failed(index, &fault);
                 return false;
             }
             Decrypted::Opened {
@@ -387,28 +387,28 @@ impl Worker {
         };
         if stands {
             let at = came.unwrap_or_else(|| self.runtime.clock.now());
-            self.tls_stands(place, at);
+            self.tls_stands(index, at);
             self.deliver_pending();
         }
-        let Some(stream) = self.connections.get(place) else {
+        let Some(stream) = self.connections.get(index) else {
             return false;
         };
         // Its session may have handed it over immediately, and a message may have arrived with the
         // end of the handshake.
-        if let State::Exchange { exchange: line } = stream.state {
+        if let State::Exchange { exchange } = stream.state {
             let at = plain_runs.last().map_or(self.runtime.turn, |run| run.at);
             let came = (plain, at);
-            let around = around!(self);
+            let worker = around!(self);
             let on = self
                 .exchanges
-                .opened(around, place, line, came, (ended, sent));
+                .opened(worker, index, exchange, came, (ended, sent));
             self.hear_ended_exchanges();
             return on;
         }
         let State::Open { session, channel } = stream.state else {
             // The peer closed the connection during its handshake.
             if sent && ended {
-                self.lose_stream(place, CloseReason::End);
+                self.lose_stream(index, CloseReason::End);
             }
             return sent && !ended;
         };
@@ -416,21 +416,21 @@ impl Worker {
             self.bytes_arrived(session, channel, plain, last.at, plain_runs);
             self.deliver_pending();
         }
-        let how = match (ended, sent) {
+        let reason = match (ended, sent) {
             (true, _) => CloseReason::End,
             (false, false) => CloseReason::Reset,
             (false, true) => return true,
         };
         // Its session may have closed it, and the index may belong to another connection.
-        if self.connections.is_of(place, session, channel) {
-            self.lose_stream(place, how);
+        if self.connections.is_of(index, session, channel) {
+            self.lose_stream(index, reason);
         }
         false
     }
 
     /// Opens a connection after its TLS handshake.
-    fn tls_stands(&mut self, place: usize, at: Time) {
-        let Some(stream) = self.connections.get_mut(place) else {
+    fn tls_stands(&mut self, index: usize, at: Time) {
+        let Some(stream) = self.connections.get_mut(index) else {
             return;
         };
         let State::TlsHandshake { party, since } = stream.state else {
@@ -440,7 +440,7 @@ impl Worker {
             Party::Client { session, channel } => {
                 let ends = (stream.socket.local_addr(), stream.socket.peer_addr());
                 let (Ok(local), Ok(remote)) = ends else {
-                    return self.lose_stream(place, CloseReason::Reset);
+                    return self.lose_stream(index, CloseReason::Reset);
                 };
                 stream.state = State::Open { session, channel };
                 let opened = Pending::Opened {
@@ -455,7 +455,7 @@ impl Worker {
                     recorder.record(clients::TLS_HANDSHAKE_DELAY, took);
                 }
             }
-            Party::Server { acceptor, .. } => self.serve_accepted(place, acceptor),
+            Party::Server { acceptor, .. } => self.serve_accepted(index, acceptor),
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::worker::pending_inputs::Pending;
 use crate::worker::sessions::Channel;
 
 /// Maximum time of releasing deferred inputs before the loop goes on and comes back to them.
-const LETTING_GO: Duration = Duration::from_millis(5);
+const RELEASE_TIME_MAX: Duration = Duration::from_millis(5);
 
 impl Worker {
     /// Reads the rings if they are due.
@@ -60,18 +60,18 @@ impl Worker {
         }
     }
 
-    /// Delivers deferred inputs that can be released, for at most [`LETTING_GO`]: if thousands of
-    /// sessions end together, there are many.
+    /// Delivers deferred inputs that can be released, for at most [`RELEASE_TIME_MAX`]: if
+    /// thousands of sessions end together, there are many.
     pub(crate) fn release_deferred(&mut self) {
-        self.let_go_until(self.runtime.clock.now() + LETTING_GO);
+        self.release_until(self.runtime.clock.now() + RELEASE_TIME_MAX);
     }
 
     /// Delivers all deferred inputs that can be released.
     pub(crate) fn release_all_ready(&mut self) {
-        self.let_go_until(Time::NEVER);
+        self.release_until(Time::NEVER);
     }
 
-    fn let_go_until(&mut self, end: Time) {
+    fn release_until(&mut self, end: Time) {
         while self.can_let_go()
             && let Some(rings) = &mut self.rings
             && let Some(waiting) = rings.deferred.pop()

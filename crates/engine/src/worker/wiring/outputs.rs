@@ -85,9 +85,9 @@ impl Worker {
                     client.streams = streams;
                 }
             }
-            Output::Described(said) => {
+            Output::Described(description) => {
                 if let Some(client) = self.slot(key).and_then(|slot| slot.client.as_mut()) {
-                    client.described = Some(said);
+                    client.described = Some(description);
                 }
             }
             Output::Note(Note { kind, text }) => {
@@ -177,7 +177,7 @@ impl Worker {
         if let Err(error) = opened {
             self.count_refused(error);
         }
-        let heard = match opened {
+        let pending = match opened {
             Ok(local) => Pending::Opened {
                 channel,
                 local,
@@ -185,7 +185,7 @@ impl Worker {
             },
             Err(error) => Pending::OpenFailed { channel, error },
         };
-        self.runtime.inbox.push(key, heard);
+        self.runtime.inbox.push(key, pending);
     }
 
     fn send(&mut self, key: SessionKey, channel: ChannelId, port: Port, bytes: &[u8]) {
@@ -309,11 +309,11 @@ impl Worker {
             return;
         }
         for &key in self.topics.publish(name, message).unwrap_or_default() {
-            let told = Pending::Told {
+            let pending = Pending::Told {
                 topic: name.clone(),
                 message: message.clone(),
             };
-            self.runtime.inbox.push(key, told);
+            self.runtime.inbox.push(key, pending);
         }
     }
 

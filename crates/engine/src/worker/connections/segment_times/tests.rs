@@ -56,9 +56,9 @@ fn turn_processes_only_segments_of_its_share() {
         .as_mut()
         .expect("it is open")
         .periodic = Some(77);
-    let mut places = Vec::new();
-    watcher.begin_turn(3, &mut places);
-    assert_eq!(places, [77]);
+    let mut indices = Vec::new();
+    watcher.begin_turn(3, &mut indices);
+    assert_eq!(indices, [77]);
     assert_eq!(known(&watcher, FIRST + 3), Some(200));
     assert_eq!(known(&watcher, FIRST + 3 + shares), Some(200));
     assert_eq!((known(&watcher, FIRST + 4), aside(&watcher)), (None, 3));

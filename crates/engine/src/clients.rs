@@ -81,8 +81,8 @@ pub(crate) fn client_factory(
         })
         .map_err(refused)?;
     let awaited = awaited(population, surroundings);
-    Ok(Arc::new(move |url, seat| {
-        let client = clients.client(url, seat)?;
+    Ok(Arc::new(move |url, identity| {
+        let client = clients.client(url, identity)?;
         Ok(match awaited.get(url) {
             Some(awaited) => Box::new(WaitingClient::new(client, awaited.clone())),
             None => client,

@@ -104,7 +104,7 @@ impl Coordinator<'_> {
         // A hold that was requested before the run began is discarded.
         self.control.resume();
         while !self.assembly.is_over() {
-            match self.crew.reports.recv_timeout(self.look_up()) {
+            match self.crew.reports.recv_timeout(self.poll_timeout()) {
                 Ok(report) => self.handle_report(report),
                 Err(RecvTimeoutError::Timeout) => {}
                 // All worker threads are gone and their reports are handled.
@@ -121,7 +121,7 @@ impl Coordinator<'_> {
                 progress(&seen);
             }
             self.crew.release(self.assembly.running_workers());
-            self.tell_of_traces();
+            self.report_trace_faults();
             self.apply_hold_request();
             self.stop_when_due();
             if self.control.is_killed() && !killed {
@@ -272,7 +272,7 @@ impl Coordinator<'_> {
     }
 
     /// Time until the coordinator has something to do other than handling reports.
-    fn look_up(&self) -> Duration {
+    fn poll_timeout(&self) -> Duration {
         match self.stop_deadline {
             None => POLL_INTERVAL.min(self.planned_end().since(self.clock.now())),
             Some(_) => POLL_INTERVAL,
@@ -304,13 +304,13 @@ impl Coordinator<'_> {
         } else if at < self.planned_end() && self.holds.begin(at) {
             let levels = self.scenario.populations.iter().map(|population| {
                 let wanted = self.holds.wanted(&population.load, at);
-                let most = population.load.clients_max();
-                format!("{} at {wanted} of {most}", population.name)
+                let max = population.load.clients_max();
+                format!("{} at {wanted} of {max}", population.name)
             });
             let levels = levels.collect::<Vec<_>>().join(", ");
             let text = format!("the user held the plan: {levels}");
             self.event(at, "held", None, text);
-            self.keep_holds();
+            self.record_holds();
             self.crew.broadcast(|| Command::Hold { from: at });
         } else {
             self.control.resume();
@@ -323,11 +323,11 @@ impl Coordinator<'_> {
             let seconds = held.as_secs_f64();
             let text = format!("the user resumed the plan after {seconds:.1} s");
             self.event(at, "went_on", None, text);
-            self.keep_holds();
+            self.record_holds();
         }
     }
 
-    fn keep_holds(&mut self) {
+    fn record_holds(&mut self) {
         self.stopped_at = self.planned_end();
         let holds = serde_json::to_value(HoldsSpec::from(&self.holds));
         self.run_file.meta("held", holds.unwrap_or_default());
@@ -396,7 +396,7 @@ impl Coordinator<'_> {
         // The last window ends with the last worker, so it is shorter than a whole window.
         let is_last = !progress::is_whole(seconds);
         subjects.extend(self.links.window(index, is_last));
-        subjects.extend(self.look_at_browsers(begins, is_last));
+        subjects.extend(self.sample_browsers(begins, is_last));
         subjects.extend(server.map(|window| ("server".to_owned(), window)));
         subjects.insert("tester".to_owned(), tester);
 
@@ -464,14 +464,14 @@ impl Coordinator<'_> {
         Some(self.server.take_window())
     }
 
-    fn look_at_browsers(&mut self, at: Time, is_last: bool) -> BTreeMap<String, Window> {
+    fn sample_browsers(&mut self, at: Time, is_last: bool) -> BTreeMap<String, Window> {
         if is_last {
             self.browsers.leave();
             self.browsers.wait_until_left();
         }
-        let (windows, news) = self.browsers.window(is_last);
-        for news in news {
-            self.event(at, news.kind, Some(news.subject), news.text);
+        let (windows, events) = self.browsers.window(is_last);
+        for event in events {
+            self.event(at, event.kind, Some(event.subject), event.text);
         }
         windows
     }
@@ -479,7 +479,7 @@ impl Coordinator<'_> {
     /// Records that the server exited on its own. The run then fails whatever the clients measured,
     /// even if the server crashed while they were leaving.
     fn record_server_exit(&mut self, at: Time, ended: Option<String>) {
-        let (Some(how), false, Some(sut)) = (ended, self.server_is_gone, &self.sut) else {
+        let (Some(cause), false, Some(sut)) = (ended, self.server_is_gone, &self.sut) else {
             return;
         };
         self.server_is_gone = true;
@@ -494,10 +494,10 @@ impl Coordinator<'_> {
             .rev()
             .find(|line| !line.trim().is_empty())
             .unwrap_or_default();
-        let text = format!("the server ended during the run: {how}; last log line: {last}");
+        let text = format!("the server ended during the run: {cause}; last log line: {last}");
         let after = at.as_secs_f64();
         self.failure_reasons.push(format!(
-            "the server ended, {after:.1} s after the run began: {how}"
+            "the server ended, {after:.1} s after the run began: {cause}"
         ));
         self.event(at, "server_ended", Some("server".to_owned()), text);
     }
@@ -598,7 +598,7 @@ impl Coordinator<'_> {
             };
             let text = format!("processor time of the server is taken from {source}");
             self.event(now, "cpu_source", Some("server".to_owned()), text);
-            self.keep_the_servers_log(&sut);
+            self.record_server_log(&sut);
             let report = sut.stop();
             if report.killed {
                 let text = "the server did not exit when asked to and was killed".to_owned();
@@ -645,7 +645,7 @@ impl Coordinator<'_> {
             stopped_by_user: self.stopped_by_user,
         };
         let verdict = Verdict::decide(&thresholds, grounds);
-        self.keep_the_testers_own();
+        self.record_tester_metrics();
         self.run_file.verdict(&verdict, &thresholds);
         let finished = self.run_file.finish();
         Finished {
@@ -674,7 +674,7 @@ impl Coordinator<'_> {
     }
 
     /// Stores the counts of complaints in the server's log, by pattern.
-    fn keep_the_servers_log(&self, sut: &Sut) {
+    fn record_server_log(&self, sut: &Sut) {
         let (counts, more) = sut.log_counts();
         let counts = counts.into_iter().map(|count| server::LogComplaint {
             pattern: count.pattern,
@@ -690,7 +690,7 @@ impl Coordinator<'_> {
         self.run_file.meta("server_log", log);
     }
 
-    fn tell_of_traces(&mut self) {
+    fn report_trace_faults(&mut self) {
         for text in self.traces.news() {
             self.event(self.clock.now(), "trace_incomplete", None, text);
         }
@@ -698,7 +698,7 @@ impl Coordinator<'_> {
 
     /// Ends the traces and records the path and size of each.
     fn end_traces(&mut self) -> Vec<Trace> {
-        self.tell_of_traces();
+        self.report_trace_faults();
         let traces = self.traces.finish();
         let now = self.clock.now();
         for trace in &traces {
@@ -709,7 +709,7 @@ impl Coordinator<'_> {
 
     /// Stores the health findings, the metrics of each worker, and the metrics that are
     /// unavailable.
-    fn keep_the_testers_own(&self) {
+    fn record_tester_metrics(&self) {
         let kept = |value: Result<serde_json::Value, serde_json::Error>| {
             value.unwrap_or(serde_json::Value::Null)
         };
@@ -726,9 +726,9 @@ impl Coordinator<'_> {
 /// Reason why the run cannot be judged if the server was killed together with its supervisor;
 /// `None` otherwise.
 fn supervisor_lost(sut: &Sut) -> Option<String> {
-    let how = sut.supervisor_lost()?;
+    let cause = sut.supervisor_lost()?;
     Some(format!(
-        "the supervisor of the server was lost ({how}), and the server was killed with it: it did not exit on its own"
+        "the supervisor of the server was lost ({cause}), and the server was killed with it: it did not exit on its own"
     ))
 }
 

@@ -140,8 +140,8 @@ fn request_descriptions(
     urls.dedup();
     let tls = tls(population)?;
     let config = population.config.clone();
-    let client: MakeClient = Arc::new(move |url, seat| {
-        registry::describe_session(&config, url, seat.seed)
+    let client: MakeClient = Arc::new(move |url, identity| {
+        registry::describe_session(&config, url, identity.seed)
             .unwrap_or_else(|| Err("its protocol has no media description".to_owned()))
     });
     let mut answers = Answers::new();
@@ -184,19 +184,19 @@ fn request_descriptions(
             goes_first: false,
             in_real_time: false,
         };
-        let mut crew = WorkerPool::start(vec![duty], STOP_WITHIN, seed)?;
-        crew.begin(&Clock::start());
-        hear(&mut answers, &crew, deadline, control);
+        let mut pool = WorkerPool::start(vec![duty], STOP_WITHIN, seed)?;
+        pool.begin(&Clock::start());
+        collect_answers(&mut answers, &pool, deadline, control);
     }
     Ok(answers)
 }
 
-/// Collects the answers of a crew until it has ended or the deadline has passed.
-fn hear(answers: &mut Answers, crew: &WorkerPool, deadline: Instant, control: &Control) {
+/// Collects the answers of a worker pool until it has ended or the deadline has passed.
+fn collect_answers(answers: &mut Answers, pool: &WorkerPool, deadline: Instant, control: &Control) {
     let begun = Clock::start();
-    let mut told = false;
+    let mut stopping = false;
     loop {
-        match crew.reports.recv_timeout(LOOK_UP) {
+        match pool.reports.recv_timeout(LOOK_UP) {
             Ok(WorkerReport::Client(client)) => {
                 if let Some((url, answer)) = answer_of(*client) {
                     answers.insert(url, answer);
@@ -205,18 +205,18 @@ fn hear(answers: &mut Answers, crew: &WorkerPool, deadline: Instant, control: &C
             Ok(WorkerReport::Finished { .. }) | Err(RecvTimeoutError::Disconnected) => return,
             Ok(_) => {}
             // All reports of the ended worker are handled by now.
-            Err(RecvTimeoutError::Timeout) if crew.is_gone(0) => return,
+            Err(RecvTimeoutError::Timeout) if pool.is_gone(0) => return,
             Err(RecvTimeoutError::Timeout) => {}
         }
         let now = Instant::now();
         if control.is_stopped() || now >= deadline + STOP_WITHIN {
-            // Dropping the crew kills it.
+            // Dropping the pool kills its workers.
             return;
         }
-        if now >= deadline && !told {
-            told = true;
+        if now >= deadline && !stopping {
+            stopping = true;
             let until = begun.now() + STOP_WITHIN;
-            crew.broadcast(|| Command::Stop { until });
+            pool.broadcast(|| Command::Stop { until });
         }
     }
 }
@@ -225,7 +225,7 @@ fn hear(answers: &mut Answers, crew: &WorkerPool, deadline: Instant, control: &C
 fn answer_of(client: ClientState) -> Option<(String, Result<MediaDescription, String>)> {
     let (_, outcome) = client.ended?;
     let answer = match (client.described, outcome) {
-        (Some(said), _) => Ok(*said),
+        (Some(description), _) => Ok(*description),
         (None, Outcome::Failed(failure) | Outcome::EndedByServer { failure, .. }) => {
             Err(format!("{}: {}", failure.reason, failure.detail))
         }

@@ -108,8 +108,8 @@ pub fn receive(
                 return Err(failed()(broken));
             }
         };
-        if let Some((talk, wanted)) = run {
-            seen.run = talk.stream.peer_addr().ok();
+        if let Some((connection, wanted)) = run {
+            seen.run = connection.stream.peer_addr().ok();
             let mut turn = |streams: usize, refused: u64| {
                 while let Ok((mut other, _)) = runs.try_recv() {
                     terms.refuse();
@@ -120,7 +120,7 @@ pub fn receive(
                 seen.refused = terms.refused() + refused;
                 progress(&seen);
             };
-            let refused = serve_run(options, listening, talk, &wanted, control, &mut turn);
+            let refused = serve_run(options, listening, connection, &wanted, control, &mut turn);
             for _ in 0..refused {
                 terms.refuse();
             }
@@ -156,7 +156,7 @@ fn random_key() -> Result<[u8; 32], EngineError> {
 fn serve_run(
     options: &ReceiveOptions,
     listening: SocketAddr,
-    mut talk: LineConnection,
+    mut connection: LineConnection,
     wanted: &ReceptionOrder,
     control: &Control,
     turn: &mut dyn FnMut(usize, u64),
@@ -164,22 +164,22 @@ fn serve_run(
     let (run, answer) = match Reception::prepare(options, listening, wanted) {
         Ok(run) => run,
         Err(why) => {
-            let _ = talk.send(&WorkerMessage::Refused { why });
+            let _ = connection.send(&WorkerMessage::Refused { why });
             return 0;
         }
     };
     let terms = run.terms.clone();
-    let result = talk
+    let result = connection
         .send(&answer)
-        .and_then(|()| run.work(&mut talk, control, turn));
+        .and_then(|()| run.work(&mut connection, control, turn));
     // The run may be gone already.
-    let _ = talk.send(&WorkerMessage::Ended {
+    let _ = connection.send(&WorkerMessage::Ended {
         error: result.err(),
     });
-    let _ = talk.stream.shutdown(Shutdown::Write);
+    let _ = connection.stream.shutdown(Shutdown::Write);
     // Closing a socket with unread input resets the connection, and the last message may be lost.
     let until = Instant::now() + STOP_WITHIN;
-    while Instant::now() < until && talk.receive::<RunMessage>(LINE_MAX).is_ok() {}
+    while Instant::now() < until && connection.receive::<RunMessage>(LINE_MAX).is_ok() {}
     terms.refused()
 }
 
@@ -233,7 +233,7 @@ impl Reception {
         };
         let (mut plans, mut serving, mut heard_at) = (Vec::new(), Vec::new(), Vec::new());
         let mut catalogues: Vec<Catalogue> = Vec::new();
-        for (place, (name, protocol)) in (1u16..).zip(&wanted.populations) {
+        for (offset, (name, protocol)) in (1u16..).zip(&wanted.populations) {
             let Some(protocol) = registry::find(protocol) else {
                 return Err(format!(
                     "it does not know the protocol `{}`",
@@ -243,7 +243,7 @@ impl Reception {
             let port = match options.listen.port() {
                 0 => 0,
                 first => first
-                    .checked_add(place)
+                    .checked_add(offset)
                     .ok_or("no port is left above its own")?,
             };
             let at = SocketAddr::new(listening.ip(), port);
@@ -269,7 +269,7 @@ impl Reception {
         }
         let ports = PortRange::new(receive_path.ports())
             .with_receive_buffer(usize::try_from(tester.receive_buffer).unwrap_or(usize::MAX));
-        let duty = WorkerPlan {
+        let plan = WorkerPlan {
             populations: plans,
             serving,
             endpoints: Vec::new(),
@@ -278,7 +278,7 @@ impl Reception {
             goes_first: false,
             in_real_time: false,
         };
-        let crew = WorkerPool::start(vec![duty], STOP_WITHIN, 1).map_err(in_words)?;
+        let crew = WorkerPool::start(vec![plan], STOP_WITHIN, 1).map_err(in_words)?;
         let path = receive_path.name().unwrap_or("sockets").to_owned();
         let run = Reception {
             assembly: WindowMerger::new(1, catalogues, tester::TESTER_CATALOGUE),
@@ -294,28 +294,28 @@ impl Reception {
     /// Works until the run ends, or until its connection has been silent for [`SILENCE_TIMEOUT`].
     fn work(
         mut self,
-        talk: &mut LineConnection,
+        connection: &mut LineConnection,
         control: &Control,
         turn: &mut dyn FnMut(usize, u64),
     ) -> Result<(), String> {
-        self.wait_for_begin(talk, control, turn)?;
+        self.wait_for_begin(connection, control, turn)?;
         let clock = Clock::start();
         self.crew.begin(&clock);
-        let (mut heard, mut stopping) = (Instant::now(), false);
+        let (mut last_received, mut stopping) = (Instant::now(), false);
         while !self.assembly.is_over() {
             let mut stop = control.is_stopped();
-            if let Some(order) = talk.receive::<RunMessage>(LINE_MAX)? {
-                heard = Instant::now();
+            if let Some(order) = connection.receive::<RunMessage>(LINE_MAX)? {
+                last_received = Instant::now();
                 stop |= matches!(order, RunMessage::Stop);
-            } else if heard.elapsed() >= SILENCE_TIMEOUT {
+            } else if last_received.elapsed() >= SILENCE_TIMEOUT {
                 return Err("the run sent nothing for too long".to_owned());
             }
             while let Ok(report) = self.crew.reports.try_recv() {
-                self.take(report, talk)?;
+                self.handle_report(report, connection)?;
             }
             while let Some(window) = self.assembly.take() {
                 let seen = self.seen(window);
-                talk.send(&WorkerMessage::Window(Box::new(seen)))?;
+                connection.send(&WorkerMessage::Window(Box::new(seen)))?;
             }
             let dead = |worker| self.crew.is_gone(worker) && self.crew.reports.is_empty();
             if self.assembly.running_workers().any(dead) {
@@ -330,7 +330,7 @@ impl Reception {
         }
         while let Some(window) = self.assembly.take() {
             let seen = self.seen(window);
-            talk.send(&WorkerMessage::Window(Box::new(seen)))?;
+            connection.send(&WorkerMessage::Window(Box::new(seen)))?;
         }
         match control.is_stopped() {
             true => Err("it was stopped".to_owned()),
@@ -340,31 +340,35 @@ impl Reception {
 
     fn wait_for_begin(
         &self,
-        talk: &mut LineConnection,
+        connection: &mut LineConnection,
         control: &Control,
         turn: &mut dyn FnMut(usize, u64),
     ) -> Result<(), String> {
-        let (mut heard, mut said) = (Instant::now(), Instant::now());
+        let (mut last_received, mut last_sent) = (Instant::now(), Instant::now());
         loop {
-            match talk.receive::<RunMessage>(LINE_MAX)? {
+            match connection.receive::<RunMessage>(LINE_MAX)? {
                 Some(RunMessage::Begin) => return Ok(()),
                 Some(RunMessage::Stop) => return Err("it was stopped before it began".to_owned()),
-                Some(_) => heard = Instant::now(),
-                None if heard.elapsed() >= SILENCE_TIMEOUT => {
+                Some(_) => last_received = Instant::now(),
+                None if last_received.elapsed() >= SILENCE_TIMEOUT => {
                     return Err("the run sent nothing for too long".to_owned());
                 }
                 None if control.is_stopped() => return Err("it was stopped".to_owned()),
                 None => {}
             }
             turn(0, self.terms.refused());
-            if said.elapsed() >= ALIVE_EVERY {
-                said = Instant::now();
-                talk.send(&WorkerMessage::Alive)?;
+            if last_sent.elapsed() >= ALIVE_EVERY {
+                last_sent = Instant::now();
+                connection.send(&WorkerMessage::Alive)?;
             }
         }
     }
 
-    fn take(&mut self, report: WorkerReport, talk: &mut LineConnection) -> Result<(), String> {
+    fn handle_report(
+        &mut self,
+        report: WorkerReport,
+        connection: &mut LineConnection,
+    ) -> Result<(), String> {
         match report {
             WorkerReport::Window {
                 worker,
@@ -385,7 +389,7 @@ impl Reception {
             }
             WorkerReport::Event { kind, text, .. } => {
                 let text = format!("{kind}: {text}");
-                talk.send(&WorkerMessage::Event { text })?;
+                connection.send(&WorkerMessage::Event { text })?;
             }
             WorkerReport::Finished { worker, error } => {
                 self.assembly.worker_ended(worker);

@@ -260,14 +260,14 @@ fn prepare(
     stream
         .set_write_timeout(Some(SILENCE_TIMEOUT))
         .map_err(system)?;
-    let mut talk = LineConnection::new(stream);
-    match talk.wait::<ReceiverMessage>(PREPARE_TIMEOUT)? {
+    let mut connection = LineConnection::new(stream);
+    match connection.wait::<ReceiverMessage>(PREPARE_TIMEOUT)? {
         ReceiverMessage::Hello {
             version: VERSION,
             challenge,
         } => {
             let proof = proof(secret, &challenge);
-            talk.send(&RunMessage::Proof { proof })?;
+            connection.send(&RunMessage::Proof { proof })?;
         }
         ReceiverMessage::Hello { .. } => return Err(other_version()),
         ReceiverMessage::Refused { why } => return Err(why),
@@ -289,19 +289,19 @@ fn prepare(
         ring,
         ..
     } = scenario.tester;
-    talk.send(&RunMessage::Prepare(Box::new(ReceptionOrder {
+    connection.send(&RunMessage::Prepare(Box::new(ReceptionOrder {
         version: version.to_owned(),
         populations: populations.iter().map(named).collect(),
         ports: first,
         receive_buffer,
         ring,
     })))?;
-    let (ports, path) = match talk.wait::<WorkerMessage>(PREPARE_TIMEOUT)? {
+    let (ports, path) = match connection.wait::<WorkerMessage>(PREPARE_TIMEOUT)? {
         WorkerMessage::Ready { ports, path } if ports.len() == populations.len() => (ports, path),
         WorkerMessage::Refused { why } => return Err(why),
         _ => return Err("it is not a receiver".to_owned()),
     };
-    let stream = talk.stream.try_clone().map_err(system)?;
+    let stream = connection.stream.try_clone().map_err(system)?;
     let (orders, inbox) = bounded(1);
     let catalogues = scenario
         .populations
@@ -309,7 +309,7 @@ fn prepare(
         .map(|population| population.config.protocol().catalogue)
         .collect();
     let listening = ReceiverReader {
-        talk,
+        connection,
         inbox,
         catalogues,
         places: populations.to_vec(),
@@ -373,7 +373,7 @@ impl Drop for RemoteWorker {
 pub(crate) struct LineConnection {
     pub(crate) stream: TcpStream,
     lines: LineSplitter,
-    heard: std::collections::VecDeque<Vec<u8>>,
+    received: std::collections::VecDeque<Vec<u8>>,
 }
 
 impl LineConnection {
@@ -381,7 +381,7 @@ impl LineConnection {
         LineConnection {
             stream,
             lines: LineSplitter::default(),
-            heard: std::collections::VecDeque::new(),
+            received: std::collections::VecDeque::new(),
         }
     }
 
@@ -394,17 +394,17 @@ impl LineConnection {
     /// the read timeout, or does not complete a message.
     pub(crate) fn receive<T: for<'a> Deserialize<'a>>(
         &mut self,
-        most: usize,
+        max: usize,
     ) -> Result<Option<T>, String> {
         let mut bytes = [0; 16 * 1024];
-        if self.heard.is_empty() {
+        if self.received.is_empty() {
             match self.stream.read(&mut bytes) {
                 Ok(0) => return Err("the connection ended".to_owned()),
                 Ok(count) => {
-                    let heard = &mut self.heard;
-                    let fed = self
-                        .lines
-                        .feed(&bytes[..count], most, |line| heard.push_back(line.to_vec()));
+                    let received = &mut self.received;
+                    let fed = self.lines.feed(&bytes[..count], max, |line| {
+                        received.push_back(line.to_vec())
+                    });
                     fed.map_err(|_| "a message is too long".to_owned())?;
                 }
                 Err(error)
@@ -417,7 +417,7 @@ impl LineConnection {
                 Err(error) => return Err(format!("the connection broke: {error}")),
             }
         }
-        let Some(line) = self.heard.pop_front() else {
+        let Some(line) = self.received.pop_front() else {
             return Ok(None);
         };
         let read = serde_json::from_slice(&line);
@@ -432,8 +432,8 @@ impl LineConnection {
     ) -> Result<T, String> {
         let until = Instant::now() + within;
         while Instant::now() < until {
-            if let Some(heard) = self.receive(LINE_MAX)? {
-                return Ok(heard);
+            if let Some(message) = self.receive(LINE_MAX)? {
+                return Ok(message);
             }
         }
         Err(format!("it sent nothing for {} s", within.as_secs()))
@@ -442,7 +442,7 @@ impl LineConnection {
 
 /// Reads the messages of a receiver, on its own thread.
 struct ReceiverReader {
-    talk: LineConnection,
+    connection: LineConnection,
     inbox: Receiver<ReportTarget>,
     catalogues: Vec<Catalogue>,
     /// Indices of the scenario's populations that it receives for.
@@ -471,7 +471,7 @@ impl ReceiverReader {
     }
 
     fn listen(&mut self, to: &mut Option<(u32, Sender<WorkerReport>)>) -> Result<(), String> {
-        let (mut heard_last, mut alive_last) = (Instant::now(), Instant::now());
+        let (mut last_received, mut last_sent) = (Instant::now(), Instant::now());
         loop {
             if to.is_none() {
                 match self.inbox.try_recv() {
@@ -482,12 +482,12 @@ impl ReceiverReader {
                     Err(TryRecvError::Disconnected) => return Ok(()),
                 }
             }
-            if alive_last.elapsed() >= ALIVE_EVERY {
-                alive_last = Instant::now();
-                self.talk.send(&RunMessage::Alive)?;
+            if last_sent.elapsed() >= ALIVE_EVERY {
+                last_sent = Instant::now();
+                self.connection.send(&RunMessage::Alive)?;
             }
-            match self.talk.receive::<WorkerMessage>(WINDOW_LINE_MAX)? {
-                None if heard_last.elapsed() >= SILENCE_TIMEOUT => {
+            match self.connection.receive::<WorkerMessage>(WINDOW_LINE_MAX)? {
+                None if last_received.elapsed() >= SILENCE_TIMEOUT => {
                     return Err(format!(
                         "it sent nothing for {} s",
                         SILENCE_TIMEOUT.as_secs()
@@ -513,7 +513,7 @@ impl ReceiverReader {
                 }
                 Some(WorkerMessage::Alive | WorkerMessage::Ready { .. }) => {}
             }
-            heard_last = Instant::now();
+            last_received = Instant::now();
         }
     }
 
@@ -538,8 +538,8 @@ impl ReceiverReader {
             .iter()
             .map(|&catalogue| Window::empty(catalogue));
         let mut populations: Vec<Window> = empty.collect();
-        for (&place, figures) in self.places.iter().zip(seen.populations) {
-            populations[place] = figures.window(self.catalogues[place]).ok_or_else(wrong)?;
+        for (&index, figures) in self.places.iter().zip(seen.populations) {
+            populations[index] = figures.window(self.catalogues[index]).ok_or_else(wrong)?;
         }
         let report = WorkerReport::Window {
             worker: *worker,

@@ -16,29 +16,29 @@ use crate::worker_pool::WorkerPool;
 /// Interval between checks of the stop and kill flags.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Report of a crew, with windows merged over its workers.
+/// Report of a worker pool, with windows merged over its workers.
 pub(crate) enum CrewReport {
     Window(MergedWindow),
     /// Any report except windows and `Finished`.
     WorkerReport(WorkerReport),
 }
 
-/// Handles the reports of a crew until all its workers have ended. Forwards a stop or kill request
-/// of the user to the workers; after a stop, sessions have `stop_timeout` to end.
+/// Handles the reports of a worker pool until all workers have ended. Forwards a stop or kill
+/// request of the user to the workers; after a stop, sessions have `stop_timeout` to end.
 ///
-/// `catalogue` belongs to the crew's only population, `what` names the crew in error messages.
+/// `catalogue` belongs to the pool's only population, `what` names the pool in error messages.
 pub(crate) fn handle_reports(
-    crew: &WorkerPool,
+    pool: &WorkerPool,
     clock: &Clock,
     (catalogue, what): (Catalogue, &str),
     control: &Control,
     stop_timeout: Duration,
     hear: &mut dyn FnMut(CrewReport) -> Result<(), EngineError>,
 ) -> Result<(), EngineError> {
-    let mut assembly = WindowMerger::new(crew.len(), vec![catalogue], tester::TESTER_CATALOGUE);
+    let mut assembly = WindowMerger::new(pool.len(), vec![catalogue], tester::TESTER_CATALOGUE);
     let (mut stopping, mut killed) = (false, false);
     while !assembly.is_over() {
-        match crew.reports.recv_timeout(STOP_CHECK_INTERVAL) {
+        match pool.reports.recv_timeout(STOP_CHECK_INTERVAL) {
             Ok(WorkerReport::Window {
                 worker,
                 index,
@@ -71,7 +71,7 @@ pub(crate) fn handle_reports(
             Err(RecvTimeoutError::Timeout) => {
                 // A worker that ended normally has a `Finished` report in the queue, which is
                 // handled first.
-                let dead = |worker| crew.is_gone(worker) && crew.reports.is_empty();
+                let dead = |worker| pool.is_gone(worker) && pool.reports.is_empty();
                 if assembly.running_workers().any(dead) {
                     return Err(worker_crashed(what));
                 }
@@ -84,11 +84,11 @@ pub(crate) fn handle_reports(
         if control.is_stopped() && !stopping {
             stopping = true;
             let until = clock.now() + stop_timeout;
-            crew.broadcast(|| Command::Stop { until });
+            pool.broadcast(|| Command::Stop { until });
         }
         if control.is_killed() && !killed {
             killed = true;
-            crew.broadcast(|| Command::Kill);
+            pool.broadcast(|| Command::Kill);
         }
     }
     Ok(())

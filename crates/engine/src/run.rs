@@ -75,23 +75,30 @@ pub fn run(
     // Worker threads inherit the namespace of the thread that starts them.
     let _stay = networks.as_ref().map(Networks::enter).transpose()?;
     let mut resolved = None;
-    let elsewhere = remote_worker::connect(scenario, &options.version, &mut resolved)?;
+    let remote_workers = remote_worker::connect(scenario, &options.version, &mut resolved)?;
     let scenario = resolved.as_ref().unwrap_or(scenario);
     let receive_path = ReceivePath::choose(scenario)?;
     let surroundings = surroundings(scenario);
-    let team = PreparedRun {
-        duties: worker_plans(scenario, &receive_path, &surroundings)?,
-        remote_workers: elsewhere,
+    let prepared = PreparedRun {
+        plans: worker_plans(scenario, &receive_path, &surroundings)?,
+        remote_workers,
         surroundings,
         networks,
     };
-    run_prepared(scenario, team, &receive_path, options, control, progress)
+    run_prepared(
+        scenario,
+        prepared,
+        &receive_path,
+        options,
+        control,
+        progress,
+    )
 }
 
 /// Workers of a run, and what they share.
 struct PreparedRun {
-    /// One duty per local worker.
-    duties: Vec<WorkerPlan>,
+    /// One plan per local worker.
+    plans: Vec<WorkerPlan>,
     /// Receivers on other machines.
     remote_workers: Vec<RemoteWorker>,
     /// State that the clients of all workers share.
@@ -103,18 +110,18 @@ struct PreparedRun {
 /// Runs a scenario with these workers.
 fn run_prepared(
     scenario: &Scenario,
-    team: PreparedRun,
+    prepared: PreparedRun,
     receive_path: &ReceivePath,
     options: &Options,
     control: &Control,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Finished, EngineError> {
     let PreparedRun {
-        mut duties,
-        remote_workers: elsewhere,
+        mut plans,
+        remote_workers,
         surroundings,
         mut networks,
-    } = team;
+    } = prepared;
     let traced = trace::find(&options.trace, scenario)?;
     if scenario.tester.priority == Priority::Raised {
         may_go_first()?;
@@ -161,16 +168,16 @@ fn run_prepared(
     };
     let overwrite = options.overwrite;
     let traces = Traces::start(traced, &options.run_file, overwrite, &options.version)?;
-    for duty in &mut duties {
-        for (index, population) in duty.populations.iter_mut().enumerate() {
+    for plan in &mut plans {
+        for (index, population) in plan.populations.iter_mut().enumerate() {
             if let Some(clients) = &mut population.clients {
                 clients.traced = traces.of(index);
             }
         }
     }
-    let mut crew = WorkerPool::start(duties, scenario.stop_timeout, scenario.seed)?;
-    let receivers: Vec<String> = elsewhere.iter().map(RemoteWorker::to_string).collect();
-    for receiver in elsewhere {
+    let mut crew = WorkerPool::start(plans, scenario.stop_timeout, scenario.seed)?;
+    let receivers: Vec<String> = remote_workers.iter().map(RemoteWorker::to_string).collect();
+    for receiver in remote_workers {
         crew.add_remote_worker(receiver);
     }
     let workers = crew.len();
@@ -394,13 +401,18 @@ fn start_server(
             })
         }
         Some(space) => {
-            let (said, steps) = crossbeam_channel::bounded(16);
+            let (steps_sender, steps) = crossbeam_channel::bounded(16);
             let start = move || {
-                let told = |step| {
+                let report_step = |step| {
                     // The receiver reads until this thread has ended.
-                    let _ = said.send(step);
+                    let _ = steps_sender.send(step);
                 };
-                Ok(Sut::start_with(&spec, Path::new(""), &options, &told))
+                Ok(Sut::start_with(
+                    &spec,
+                    Path::new(""),
+                    &options,
+                    &report_step,
+                ))
             };
             let ended = std::thread::scope(|scope| {
                 let thread = scope.spawn(|| space.run_in(start));
@@ -483,7 +495,7 @@ fn in_words(step: &sut::Progress) -> String {
     }
 }
 
-/// Duties of the local workers.
+/// Plans of the local workers.
 fn worker_plans(
     scenario: &Scenario,
     receive_path: &ReceivePath,
@@ -504,7 +516,7 @@ fn worker_plans(
     let ports = |worker| {
         PortRange::share(receive_path.ports(), worker, workers).with_receive_buffer(receive_buffer)
     };
-    let duties = (0..workers)
+    let plans = (0..workers)
         .map(|worker| WorkerPlan {
             populations: scenario
                 .populations
@@ -535,7 +547,7 @@ fn worker_plans(
             in_real_time: false,
         })
         .collect();
-    Ok(duties)
+    Ok(plans)
 }
 
 #[cfg(test)]
@@ -580,16 +592,16 @@ mod tests {
         };
         let receive_path = ReceivePath::choose(&scenario).expect("sockets at the least");
         let surroundings = RunContext::default();
-        let duties = worker_plans(&scenario, &receive_path, &surroundings);
-        let mut duties = duties.expect("nothing to read");
-        assert_eq!(duties.len(), 2);
-        let mut plan = duties[0].populations[0].clients.take().expect("clients");
+        let plans = worker_plans(&scenario, &receive_path, &surroundings);
+        let mut plans = plans.expect("nothing to read");
+        assert_eq!(plans.len(), 2);
+        let mut plan = plans[0].populations[0].clients.take().expect("clients");
         plan.pick = Pick::InTurn;
         plan.client = Arc::new(|_, _| Ok(Box::new(Broken)));
-        duties[0].populations[0].clients = Some(plan);
+        plans[0].populations[0].clients = Some(plan);
         let control = Control::new();
         let team = PreparedRun {
-            duties,
+            plans,
             remote_workers: Vec::new(),
             surroundings,
             networks: None,

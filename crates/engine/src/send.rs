@@ -111,8 +111,8 @@ pub fn send(
         elapsed: Duration::ZERO,
         pacing: Pacing::default(),
     });
-    let finished = sending.run_to_end(control, options.stop_timeout, &mut |news| {
-        match news {
+    let finished = sending.run_to_end(control, options.stop_timeout, &mut |event| {
+        match event {
             SendEvent::Window { ended, pacing, .. } => progress(&SendProgress {
                 elapsed: ended,
                 pacing,
@@ -168,10 +168,10 @@ impl RunningSources {
             },
             rejoin: false,
         };
-        let client: MakeClient = Arc::new(move |url, seat| {
+        let client: MakeClient = Arc::new(move |url, identity| {
             let own = settings.iter().find(|own| own.target.to_string() == url);
             let own = own.ok_or_else(|| format!("{url} is not to be sent to"))?;
-            Ok(Box::new(GroupSender::new(own.clone(), seat.seed)))
+            Ok(Box::new(GroupSender::new(own.clone(), identity.seed)))
         });
         let plan = ClientPlan {
             share: Share::new(&load, 0, 1),
@@ -227,8 +227,8 @@ impl RunningSources {
             (CATALOGUE, "source"),
             control,
             stop_timeout,
-            &mut |heard| {
-                match heard {
+            &mut |report| {
+                match report {
                     CrewReport::Window(window) => {
                         totals.add(&window.tester, window.seconds);
                         finished.pacing = Pacing::of(&totals);

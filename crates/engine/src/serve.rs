@@ -91,12 +91,12 @@ pub fn serve(
         accept: accept.clone(),
         tls: tls.clone(),
     };
-    let (duties, listening) =
+    let (plans, listening) =
         bind_servers(&options.listen, &*server, options.max_sessions, serving)?;
     let url = |&address| server.url(address, options.tls.is_some());
     let listening: Vec<String> = listening.iter().map(url).collect();
-    let mut crew = WorkerPool::start(duties, options.stop_timeout, server.seed())?;
-    crew.begin(&clock);
+    let mut pool = WorkerPool::start(plans, options.stop_timeout, server.seed())?;
+    pool.begin(&clock);
     let mut tally = server.tally(clock.to_monotonic_nanos(Time::ZERO));
     let mut tell = |so_far: &str| {
         progress(ServeProgress {
@@ -107,7 +107,7 @@ pub fn serve(
     tell(&tally.progress());
     let mut refused = Vec::new();
     handle_reports(
-        &crew,
+        &pool,
         &clock,
         (catalogue, options.server.title),
         control,
@@ -155,14 +155,14 @@ pub fn serve(
     Ok(lines)
 }
 
-/// Duties of the workers that serve these addresses, one each, and the bound addresses.
+/// Plans of the workers that serve these addresses, one each, and the bound addresses.
 fn bind_servers(
     listen_on: &[SocketAddr],
     server: &dyn RunningServer,
     max_sessions: usize,
     serving: impl Fn() -> ListenerPlan,
 ) -> Result<(Vec<WorkerPlan>, Vec<SocketAddr>), EngineError> {
-    let mut duties = Vec::new();
+    let mut plans = Vec::new();
     let mut listening = Vec::new();
     let count = u32::try_from(listen_on.len()).unwrap_or(1);
     for (index, &address) in (0u32..).zip(listen_on) {
@@ -179,7 +179,7 @@ fn bind_servers(
         });
         let connections = ports.connections.map(|listener| (listener, serving()));
         listening.push(ports.bound);
-        duties.push(WorkerPlan {
+        plans.push(WorkerPlan {
             populations: vec![PopulationPlan {
                 name: "serving".to_owned(),
                 catalogue: server.catalogue(),
@@ -193,7 +193,7 @@ fn bind_servers(
             ring: None,
         });
     }
-    Ok((duties, listening))
+    Ok((plans, listening))
 }
 
 /// Sockets of one address: TCP, UDP, or both with the same port number.

@@ -22,9 +22,9 @@ pub(crate) fn groups(scenario: &Scenario) -> BTreeSet<IpAddr> {
         let group = |url: &String| population.config.group_of(url);
         population.urls.iter().filter_map(group)
     });
-    let told = scenario.server.iter().flat_map(|server| &server.groups);
-    let told = told.filter_map(|group| group.address.trim_matches(['[', ']']).parse().ok());
-    of_urls.chain(told).collect()
+    let listed = scenario.server.iter().flat_map(|server| &server.groups);
+    let listed = listed.filter_map(|group| group.address.trim_matches(['[', ']']).parse().ok());
+    of_urls.chain(listed).collect()
 }
 
 /// Resources that a server held before the run, and their peaks during it.
@@ -59,9 +59,9 @@ impl PeakHoldings {
         self.groups.extend(groups);
         let count = seen.groups.as_ref().map_or(0, BTreeSet::len) as u64;
         self.groups_peak = self.groups_peak.max(count);
-        let most = |peak: &mut u64, seen: Option<u64>| *peak = seen.unwrap_or(0).max(*peak);
-        most(&mut self.file_descriptors_peak, seen.file_descriptors);
-        most(&mut self.uss_peak, seen.uss);
+        let raise = |peak: &mut u64, seen: Option<u64>| *peak = seen.unwrap_or(0).max(*peak);
+        raise(&mut self.file_descriptors_peak, seen.file_descriptors);
+        raise(&mut self.uss_peak, seen.uss);
     }
 
     /// Adds a window of the server.

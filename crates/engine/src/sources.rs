@@ -35,14 +35,14 @@ pub(crate) struct Sources {
 }
 
 impl Sources {
-    /// Starts the sources of a scenario, in the namespace `place` or in that of the calling thread.
-    /// Returns `None` if the scenario has none. They are sending on return.
+    /// Starts the sources of a scenario, in `namespace` or, if `None`, in the namespace of the
+    /// calling thread. Returns `None` if the scenario has none. They are sending on return.
     ///
     /// # Errors
     /// A file is not suitable, a group has no route, or a socket cannot be opened.
     pub(crate) fn start(
         scenario: &Scenario,
-        place: Option<&Arc<Namespace>>,
+        namespace: Option<&Arc<Namespace>>,
     ) -> Result<Option<Sources>, EngineError> {
         if scenario.sources.is_empty() {
             return Ok(None);
@@ -69,14 +69,14 @@ impl Sources {
         let (tell, windows) = bounded(WINDOWS);
         let (standing, stand) = bounded::<()>(1);
         let own = control.clone();
-        let place = place.cloned();
+        let namespace = namespace.cloned();
         let (seed, stop_timeout) = (scenario.seed, scenario.stop_timeout);
         let thread = std::thread::Builder::new()
             .name("sources".to_owned())
             .spawn(move || {
-                if let Some(place) = &place {
+                if let Some(namespace) = &namespace {
                     let failed = EngineError::system("cannot enter the network of the sources");
-                    place.enter().map_err(failed)?;
+                    namespace.enter().map_err(failed)?;
                 }
                 let clock = Clock::start();
                 let settings = settings(&streams, None, &clock)?;
@@ -85,8 +85,8 @@ impl Sources {
                 let sending = RunningSources::start(settings, clock, stop_timeout, seed)?;
                 // The thread that started this one waits for it.
                 let _ = standing.send(());
-                sending.run_to_end(&own, stop_timeout, &mut |news| {
-                    if let SendEvent::Window { tester, .. } = news {
+                sending.run_to_end(&own, stop_timeout, &mut |event| {
+                    if let SendEvent::Window { tester, .. } = event {
                         // The queue is full only before the run begins, when windows are not
                         // needed.
                         let _ = tell.try_send(tester.clone());

@@ -46,10 +46,10 @@ pub(crate) struct WorkerPlan {
 }
 
 impl WorkerPool {
-    /// Starts one worker for each duty. Workers are ready on return and wait for
+    /// Starts one worker for each plan. Workers are ready on return and wait for
     /// [`WorkerPool::begin`].
     pub(crate) fn start(
-        duties: Vec<WorkerPlan>,
+        plans: Vec<WorkerPlan>,
         stop_timeout: Duration,
         seed: u64,
     ) -> Result<WorkerPool, EngineError> {
@@ -58,12 +58,12 @@ impl WorkerPool {
         let resolver = Resolver::start().map_err(failed())?;
         let mut mailboxes = Vec::new();
         let mut inboxes = Vec::new();
-        for _ in &duties {
+        for _ in &plans {
             let (mailbox, commands) = Mailbox::new().map_err(failed())?;
             mailboxes.push(mailbox);
             inboxes.push(commands);
         }
-        let mut crew = WorkerPool {
+        let mut pool = WorkerPool {
             reports: inbox,
             mailboxes,
             threads: Vec::new(),
@@ -71,13 +71,13 @@ impl WorkerPool {
             remote_workers: Vec::new(),
             reporter: reports.clone(),
         };
-        let (standing, stand) = bounded(duties.len());
-        for (index, (duty, commands)) in (0u32..).zip(duties.into_iter().zip(inboxes)) {
-            let mailbox = crew.mailboxes[index as usize].clone();
-            let others = (0u32..).zip(&crew.mailboxes);
+        let (standing, stand) = bounded(plans.len());
+        for (index, (plan, commands)) in (0u32..).zip(plans.into_iter().zip(inboxes)) {
+            let mailbox = pool.mailboxes[index as usize].clone();
+            let others = (0u32..).zip(&pool.mailboxes);
             let others = others.filter(|(other, _)| *other != index);
-            let own_files = duty.endpoints.is_empty()
-                && duty.serving.iter().all(|(_, serving)| serving.own_files);
+            let own_files = plan.endpoints.is_empty()
+                && plan.serving.iter().all(|(_, serving)| serving.own_files);
             let mut config = Config {
                 index,
                 commands,
@@ -85,13 +85,13 @@ impl WorkerPool {
                 others: others.map(|(_, mailbox)| mailbox.clone()).collect(),
                 resolver: resolver.clone(),
                 mailbox,
-                ports: duty.ports,
-                ring: duty.ring,
-                raised_priority: duty.goes_first,
-                realtime_pacer: duty.in_real_time,
-                populations: duty.populations,
-                serving: duty.serving,
-                endpoints: duty.endpoints,
+                ports: plan.ports,
+                ring: plan.ring,
+                raised_priority: plan.goes_first,
+                realtime_pacer: plan.in_real_time,
+                populations: plan.populations,
+                serving: plan.serving,
+                endpoints: plan.endpoints,
                 stop_timeout,
                 seed,
             };
@@ -110,13 +110,13 @@ impl WorkerPool {
                 thread.spawn(move || worker::run(config, Ok(()), standing, &begin))
             };
             let thread = thread.map_err(failed())?;
-            crew.threads.push(thread);
-            crew.gates.push(gate);
+            pool.threads.push(thread);
+            pool.gates.push(gate);
         }
         drop(standing);
         // Ends when every worker has reported that it is ready, or has ended.
         let _ = stand.iter().count();
-        Ok(crew)
+        Ok(pool)
     }
 
     /// Starts the run in all workers, with a copy of `clock`.
@@ -130,7 +130,7 @@ impl WorkerPool {
         }
     }
 
-    /// Adds a receiver on another machine, before the crew begins.
+    /// Adds a receiver on another machine. To be called before [`WorkerPool::begin`].
     pub(crate) fn add_remote_worker(&mut self, mut receiver: RemoteWorker) {
         let worker = u32::try_from(self.threads.len()).unwrap_or(u32::MAX);
         if let Some(thread) = receiver.report_to(worker, self.reporter.clone()) {

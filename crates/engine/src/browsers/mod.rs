@@ -34,7 +34,7 @@ const SILENT_MAX: u32 = 10;
 /// Browsers of a run. Dropping them kills the processes.
 #[derive(Default)]
 pub(crate) struct Browsers {
-    site: Option<PageServer>,
+    page_server: Option<PageServer>,
     each: Vec<RunningBrowser>,
 }
 
@@ -98,14 +98,14 @@ impl Browsers {
         let failed = || EngineError::system("cannot serve the pages of browsers");
         let pages = wanted.iter().map(|(_, page)| page.html.clone()).collect();
         let secret = draw_secret()?;
-        let site = PageServer::start(pages, secret).map_err(failed())?;
+        let page_server = PageServer::start(pages, secret).map_err(failed())?;
         let options = sut::Options {
             cancelled: control.stop_flag(),
             ..sut::Options::default()
         };
         let mut each = Vec::new();
         for (number, (subject, page)) in wanted.into_iter().enumerate() {
-            let url = site.url(number);
+            let url = page_server.url(number);
             let browser = Browser::start(&url, page.is_insecure, &options);
             let browser = browser.map_err(|error| match error {
                 sut::SutError::Cancelled => EngineError::Stopped,
@@ -124,7 +124,7 @@ impl Browsers {
             });
         }
         let browsers = Browsers {
-            site: Some(site),
+            page_server: Some(page_server),
             each,
         };
         browsers.wait(control)?;
@@ -133,11 +133,11 @@ impl Browsers {
 
     fn wait(&self, control: &Control) -> Result<(), EngineError> {
         let until = Instant::now() + OPEN_WITHIN;
-        let Some(site) = &self.site else {
+        let Some(page_server) = &self.page_server else {
             return Ok(());
         };
         for (number, one) in self.each.iter().enumerate() {
-            while !site.runs(number) {
+            while !page_server.runs(number) {
                 if control.is_stopped() {
                     return Err(EngineError::Stopped);
                 }
@@ -162,8 +162,8 @@ impl Browsers {
 
     /// Tells the pages that the run begins.
     pub(crate) fn begin(&mut self) {
-        if let Some(site) = &self.site {
-            site.tell(PageCommand::Begin);
+        if let Some(page_server) = &self.page_server {
+            page_server.tell(PageCommand::Begin);
         }
         for one in &mut self.each {
             // This call also excludes the CPU time of startup from the first window. The memory
@@ -174,19 +174,19 @@ impl Browsers {
 
     /// Tells the pages to leave the server at the end of the run.
     pub(crate) fn leave(&self) {
-        if let Some(site) = &self.site {
-            site.tell(PageCommand::Leave);
+        if let Some(page_server) = &self.page_server {
+            page_server.tell(PageCommand::Leave);
         }
     }
 
     /// Waits until all pages have left and reported their last figures.
     pub(crate) fn wait_until_left(&self) {
         let until = Instant::now() + LEAVE_WITHIN;
-        let Some(site) = &self.site else {
+        let Some(page_server) = &self.page_server else {
             return;
         };
         for (number, one) in self.each.iter().enumerate() {
-            while !site.is_done(number) && one.browser.has_exited().is_none() {
+            while !page_server.is_done(number) && one.browser.has_exited().is_none() {
                 if Instant::now() >= until {
                     return;
                 }
@@ -195,25 +195,25 @@ impl Browsers {
         }
     }
 
-    /// Window of each subject, and news for the event list. After the last one nothing more is
+    /// Window of each subject, and entries for the event list. After the last one nothing more is
     /// counted.
     pub(crate) fn window(
         &mut self,
         is_last: bool,
     ) -> (BTreeMap<String, Window>, Vec<BrowserEvent>) {
-        let (mut windows, mut news) = (BTreeMap::<String, Window>::new(), Vec::new());
-        let Some(site) = &self.site else {
-            return (windows, news);
+        let (mut windows, mut events) = (BTreeMap::<String, Window>::new(), Vec::new());
+        let Some(page_server) = &self.page_server else {
+            return (windows, events);
         };
         for (number, one) in self.each.iter_mut().enumerate() {
-            let told = site.take(number);
-            let window = one.window(told, is_last, &mut news);
+            let reports = page_server.take(number);
+            let window = one.window(reports, is_last, &mut events);
             match windows.get_mut(&one.subject) {
                 Some(sum) => sum.merge(&window, BROWSER_CATALOGUE),
                 None => drop(windows.insert(one.subject.clone(), window)),
             }
         }
-        (windows, news)
+        (windows, events)
     }
 
     /// Stops all browsers.
@@ -227,19 +227,19 @@ impl Browsers {
 impl RunningBrowser {
     fn window(
         &mut self,
-        told: Vec<Figures>,
+        reports: Vec<Figures>,
         is_last: bool,
-        news: &mut Vec<BrowserEvent>,
+        events: &mut Vec<BrowserEvent>,
     ) -> Window {
         if !std::mem::replace(&mut self.begun, true) {
             self.recorder.add(STARTED, 1);
         }
         self.silent += 1;
-        for figures in told {
+        for figures in reports {
             if self.seen.record(&figures, &mut self.recorder) {
                 self.silent = 0;
                 if !figures.text.is_empty() && figures.state != PageState::Failed {
-                    news.push(self.news("browser_note", figures.text.clone()));
+                    events.push(self.event("browser_note", figures.text.clone()));
                 }
                 self.newest = figures;
             }
@@ -254,7 +254,7 @@ impl RunningBrowser {
             self.recorder.add(metrics::SILENT_SECONDS, 1);
         }
         self.sample_resources();
-        self.count_end(is_last, news);
+        self.count_end(is_last, events);
         let active = if self.over { 0.0 } else { 1.0 };
         let plays = !self.over && self.newest.state == PageState::Playing;
         self.recorder.set(ACTIVE, active);
@@ -263,8 +263,8 @@ impl RunningBrowser {
     }
 
     fn sample_resources(&mut self) {
-        let look = self.browser.observe();
-        let pss = look.pss.or(self.pss.take());
+        let usage = self.browser.observe();
+        let pss = usage.pss.or(self.pss.take());
         let kinds = [
             (metrics::CPU_RENDERER, BrowserProcess::Renderer),
             (metrics::CPU_GPU, BrowserProcess::Gpu),
@@ -272,16 +272,16 @@ impl RunningBrowser {
             (metrics::CPU_MAIN, BrowserProcess::Main),
         ];
         for (gauge, kind) in kinds {
-            match look.cpu_of.is_empty() {
+            match usage.cpu_of.is_empty() {
                 true => self.recorder.unset(gauge),
                 false => {
-                    let cores = look.cpu_of.get(&kind).copied().unwrap_or(0.0);
+                    let cores = usage.cpu_of.get(&kind).copied().unwrap_or(0.0);
                     self.recorder.set(gauge, cores);
                 }
             }
         }
         for (gauge, value) in [
-            (metrics::CPU, look.cpu),
+            (metrics::CPU, usage.cpu),
             (metrics::PSS, pss.map(|bytes| bytes as f64)),
         ] {
             match value {
@@ -292,7 +292,7 @@ impl RunningBrowser {
     }
 
     /// Counts the end of the browser, once.
-    fn count_end(&mut self, is_last: bool, news: &mut Vec<BrowserEvent>) {
+    fn count_end(&mut self, is_last: bool, events: &mut Vec<BrowserEvent>) {
         if self.over {
             return;
         }
@@ -314,7 +314,7 @@ impl RunningBrowser {
             Some((reason, text)) => {
                 self.recorder.add(FAILED, 1);
                 self.recorder.fail(reason);
-                news.push(self.news(reason, text));
+                events.push(self.event(reason, text));
                 self.over = true;
             }
             None if is_last => {
@@ -325,7 +325,7 @@ impl RunningBrowser {
         }
     }
 
-    fn news(&self, kind: &'static str, text: String) -> BrowserEvent {
+    fn event(&self, kind: &'static str, text: String) -> BrowserEvent {
         BrowserEvent {
             subject: self.subject.clone(),
             kind,

@@ -258,8 +258,8 @@ fn read_more(stream: &mut TcpStream, until: Instant, bytes: &mut Vec<u8>) -> io:
 mod tests {
     use super::*;
 
-    fn ask(site: &PageServer, method: &str, path: &str, body: &str) -> String {
-        let mut stream = TcpStream::connect(site.address).expect("it listens");
+    fn ask(server: &PageServer, method: &str, path: &str, body: &str) -> String {
+        let mut stream = TcpStream::connect(server.address).expect("it listens");
         let request = format!(
             "{method} {path} HTTP/1.1\r\nHost: x\r\ncontent-length: {}\r\n\r\n{body}",
             body.len()
@@ -273,26 +273,27 @@ mod tests {
     #[test]
     fn pages_are_served_and_their_reports_queued() {
         let pages = vec!["<p>one".to_owned(), "<p>two".to_owned()];
-        let site = PageServer::start(pages, "s3cret".to_owned()).expect("a port");
-        assert!(site.url(1).ends_with("/s3cret/1/"));
-        assert!(ask(&site, "GET", "/s3cret/1/", "").ends_with("<p>two"));
-        assert!(!site.runs(1));
-        assert!(ask(&site, "GET", "/s3cret/1/word", "").ends_with("\r\n\r\nwait"));
-        assert!(site.runs(1) && !site.runs(0));
-        site.tell(PageCommand::Begin);
+        let server = PageServer::start(pages, "s3cret".to_owned()).expect("a port");
+        assert!(server.url(1).ends_with("/s3cret/1/"));
+        assert!(ask(&server, "GET", "/s3cret/1/", "").ends_with("<p>two"));
+        assert!(!server.runs(1));
+        assert!(ask(&server, "GET", "/s3cret/1/word", "").ends_with("\r\n\r\nwait"));
+        assert!(server.runs(1) && !server.runs(0));
+        server.tell(PageCommand::Begin);
         for number in 1..=WAITING_MAX + 2 {
             let body = format!(r#"{{"number":{number}}}"#);
-            let answer = ask(&site, "POST", "/s3cret/0/figures", &body);
+            let answer = ask(&server, "POST", "/s3cret/0/figures", &body);
             assert!(answer.ends_with("begin"), "{answer}");
         }
-        let told = site.take(0);
-        assert_eq!((told.len(), told[0].number), (WAITING_MAX, 1));
-        assert!(site.take(0).is_empty());
+        let reports = server.take(0);
+        assert_eq!((reports.len(), reports[0].number), (WAITING_MAX, 1));
+        assert!(server.take(0).is_empty());
     }
 
     #[test]
     fn requests_without_the_secret_get_404() {
-        let site = PageServer::start(vec!["<p>".to_owned()], "s3cret".to_owned()).expect("a port");
+        let server =
+            PageServer::start(vec!["<p>".to_owned()], "s3cret".to_owned()).expect("a port");
         for path in [
             "/",
             "/0/",
@@ -302,11 +303,11 @@ mod tests {
             "/s3cret/0/word/x",
             "s3cret",
         ] {
-            assert!(ask(&site, "GET", path, "").contains(" 404 "), "{path}");
+            assert!(ask(&server, "GET", path, "").contains(" 404 "), "{path}");
         }
-        assert!(ask(&site, "POST", "/s3cret/0/figures", "nonsense").contains(" 404 "));
+        assert!(ask(&server, "POST", "/s3cret/0/figures", "nonsense").contains(" 404 "));
         // An incomplete request whose content length exceeds the limit.
-        let mut stream = TcpStream::connect(site.address).expect("it listens");
+        let mut stream = TcpStream::connect(server.address).expect("it listens");
         stream
             .write_all(b"POST /s3cret/0/figures HTTP/1.1\r\nContent-Length: 99999999\r\n\r\n")
             .expect("it reads");

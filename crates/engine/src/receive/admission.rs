@@ -57,7 +57,7 @@ impl Admission {
         let waker = Waker::new(registry, STOP)?;
         let (admitted, runs) = bounded(PROVEN_MAX);
         let stopped = Arc::new(AtomicBool::new(false));
-        let keeper = AdmissionThread {
+        let admission_thread = AdmissionThread {
             poll,
             listener,
             terms,
@@ -68,21 +68,21 @@ impl Admission {
         let stop = stopped.clone();
         let thread = std::thread::Builder::new()
             .name("door".to_owned())
-            .spawn(move || keeper.work(&stop))?;
+            .spawn(move || admission_thread.work(&stop))?;
         let thread = Some(thread);
-        let door = Admission {
+        let admission = Admission {
             stopped,
             waker,
             thread,
         };
-        Ok((door, runs))
+        Ok((admission, runs))
     }
 }
 
 impl Drop for Admission {
     fn drop(&mut self) {
         self.stopped.store(true, Ordering::Relaxed);
-        // If the wake-up fails, the thread notices the flag within `TURN`.
+        // If the wake-up fails, the thread notices the flag within [`READ_TIMEOUT`].
         let _ = self.waker.wake();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -92,7 +92,7 @@ impl Drop for Admission {
 
 /// A connection that is not admitted yet.
 struct PendingConnection {
-    talk: LineConnection,
+    connection: LineConnection,
     challenge: String,
     until: Instant,
     proven: bool,
@@ -122,7 +122,7 @@ impl AdmissionThread {
         let mut events = Events::with_capacity(UNPROVEN_MAX);
         let mut more = false;
         while !stop.load(Ordering::Relaxed) {
-            let next = self.waiting.values().map(|stranger| stranger.until).min();
+            let next = self.waiting.values().map(|pending| pending.until).min();
             let now = Instant::now();
             let turn = if more { Duration::ZERO } else { READ_TIMEOUT };
             let pause = next.map_or(turn, |next| next.saturating_duration_since(now).min(turn));
@@ -134,7 +134,7 @@ impl AdmissionThread {
             // Before accepting, because new connections may replace those that wait.
             for token in &ready {
                 if let Ok(number) = u64::try_from(token.0) {
-                    self.hear(number);
+                    self.handle_messages(number);
                 }
             }
             // Accepts on every turn: after a failed accept the kernel does not report the same
@@ -151,10 +151,10 @@ impl AdmissionThread {
             match self.listener.accept() {
                 Ok((stream, _)) => {
                     self.number += 1;
-                    if self.greet(stream).is_err() {
+                    if self.send_challenge(stream).is_err() {
                         self.terms.refuse();
                     }
-                    self.hear(self.number);
+                    self.handle_messages(self.number);
                 }
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
@@ -166,7 +166,7 @@ impl AdmissionThread {
     }
 
     /// Sends the challenge and registers the connection, which may replace another.
-    fn greet(&mut self, stream: TcpStream) -> Result<(), String> {
+    fn send_challenge(&mut self, stream: TcpStream) -> Result<(), String> {
         let system = |error: io::Error| error.to_string();
         stream.set_nonblocking(true).map_err(system)?;
         stream.set_nodelay(true).map_err(system)?;
@@ -182,18 +182,18 @@ impl AdmissionThread {
             .register(&mut source, token, Interest::READABLE)
             .map_err(system)?;
         let challenge = self.terms.challenge(self.number);
-        let mut stranger = PendingConnection {
-            talk: LineConnection::new(stream),
+        let mut pending = PendingConnection {
+            connection: LineConnection::new(stream),
             challenge: challenge.clone(),
             until: Instant::now() + PROOF_TIMEOUT,
             proven: false,
         };
         // The send buffer of a new connection has room for a line.
-        stranger.talk.send(&ReceiverMessage::Hello {
+        pending.connection.send(&ReceiverMessage::Hello {
             version: VERSION,
             challenge,
         })?;
-        self.waiting.insert(self.number, stranger);
+        self.waiting.insert(self.number, pending);
         Ok(())
     }
 
@@ -211,25 +211,25 @@ impl AdmissionThread {
     fn expire(&mut self) {
         let now = Instant::now();
         let before = self.waiting.len();
-        self.waiting.retain(|_, stranger| now < stranger.until);
+        self.waiting.retain(|_, pending| now < pending.until);
         for _ in self.waiting.len()..before {
             self.terms.refuse();
         }
     }
 
     /// Handles the messages of a connection.
-    fn hear(&mut self, number: u64) {
+    fn handle_messages(&mut self, number: u64) {
         loop {
             let proven = self.waiting.values().filter(|other| other.proven).count();
-            let Some(stranger) = self.waiting.get_mut(&number) else {
+            let Some(pending) = self.waiting.get_mut(&number) else {
                 return;
             };
-            match stranger.next(&self.terms, proven) {
+            match pending.next(&self.terms, proven) {
                 Ok(Some(NextStep::Waits)) => {}
                 Ok(None) => return,
                 Ok(Some(NextStep::In(wanted))) => {
-                    if let Some(stranger) = self.waiting.remove(&number) {
-                        self.admit(stranger, *wanted);
+                    if let Some(pending) = self.waiting.remove(&number) {
+                        self.admit(pending, *wanted);
                     }
                     return;
                 }
@@ -243,8 +243,8 @@ impl AdmissionThread {
     }
 
     /// Admits a run.
-    fn admit(&mut self, stranger: PendingConnection, wanted: ReceptionOrder) {
-        let stream = &stranger.talk.stream;
+    fn admit(&mut self, pending: PendingConnection, wanted: ReceptionOrder) {
+        let stream = &pending.connection.stream;
         let _ = self
             .poll
             .registry()
@@ -253,7 +253,12 @@ impl AdmissionThread {
             .set_nonblocking(false)
             .and_then(|()| stream.set_read_timeout(Some(READ_TIMEOUT)))
             .and_then(|()| stream.set_write_timeout(Some(SILENCE_TIMEOUT)));
-        if blocking.is_err() || self.admitted.try_send((stranger.talk, wanted)).is_err() {
+        if blocking.is_err()
+            || self
+                .admitted
+                .try_send((pending.connection, wanted))
+                .is_err()
+        {
             self.terms.refuse();
         }
     }
@@ -264,12 +269,12 @@ impl PendingConnection {
     /// authenticated connections.
     fn next(&mut self, terms: &Terms, proven: usize) -> Result<Option<NextStep>, String> {
         let order = loop {
-            if let Some(order) = self.talk.receive::<RunMessage>(LINE_MAX)? {
+            if let Some(order) = self.connection.receive::<RunMessage>(LINE_MAX)? {
                 break order;
             }
             // The rest of a long line causes no further readiness event, so the socket is read
             // until it would block.
-            match self.talk.stream.peek(&mut [0]) {
+            match self.connection.stream.peek(&mut [0]) {
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
                 Err(error) => return Err(error.to_string()),
@@ -291,7 +296,7 @@ impl PendingConnection {
             _ => return Ok(Some(NextStep::Out)),
         };
         let why = why.to_owned();
-        self.talk.send(&WorkerMessage::Refused { why })?;
+        self.connection.send(&WorkerMessage::Refused { why })?;
         Ok(Some(NextStep::Out))
     }
 }
@@ -310,7 +315,7 @@ mod tests {
         at: SocketAddr,
         terms: Arc<Terms>,
         runs: Receiver<Admitted>,
-        _door: Admission,
+        _admission: Admission,
     }
 
     impl Bench {
@@ -318,13 +323,13 @@ mod tests {
             let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
             let at = listener.local_addr().expect("it is bound");
             let terms = Arc::new(Terms::new(Secret::new("known to both"), [3; 32], 9));
-            let (door, runs) =
+            let (admission, runs) =
                 Admission::open(listener, terms.clone()).expect("a thread and a poll");
             Bench {
                 at,
                 terms,
                 runs,
-                _door: door,
+                _admission: admission,
             }
         }
 
@@ -333,9 +338,9 @@ mod tests {
             let stream = TcpStream::connect(self.at).expect("it listens");
             let limit = Some(Duration::from_millis(10));
             stream.set_read_timeout(limit).expect("a socket");
-            let mut talk = LineConnection::new(stream);
-            match talk.wait::<ReceiverMessage>(PATIENCE) {
-                Ok(ReceiverMessage::Hello { challenge, .. }) => (talk, challenge),
+            let mut connection = LineConnection::new(stream);
+            match connection.wait::<ReceiverMessage>(PATIENCE) {
+                Ok(ReceiverMessage::Hello { challenge, .. }) => (connection, challenge),
                 other => panic!("{other:?}"),
             }
         }
@@ -349,12 +354,14 @@ mod tests {
         }
     }
 
-    fn prove(talk: &mut LineConnection, challenge: &str) {
+    fn prove(connection: &mut LineConnection, challenge: &str) {
         let proof = proof(&Secret::new("known to both"), challenge);
-        talk.send(&RunMessage::Proof { proof }).expect("it is open");
+        connection
+            .send(&RunMessage::Proof { proof })
+            .expect("it is open");
     }
 
-    fn prepare(talk: &mut LineConnection, version: &str) {
+    fn prepare(connection: &mut LineConnection, version: &str) {
         let wanted = ReceptionOrder {
             version: version.to_owned(),
             populations: Vec::new(),
@@ -363,7 +370,7 @@ mod tests {
             ring: 0,
         };
         let order = RunMessage::Prepare(Box::new(wanted));
-        talk.send(&order).expect("it is open");
+        connection.send(&order).expect("it is open");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! executed. It uses the ring's fuzzing entry point and must therefore be built with `--cfg
 //! fuzzing`.
 //!
-//! Usage: `take_block block OSN_LENGTH`, where NUMBER is the number of packets.
+//! Usage: `take_block block NUMBER`, where NUMBER is the number of packets.
 
 use std::process::ExitCode;
 

@@ -5,8 +5,7 @@
 //! The modules with `unsafe` code are [`batch`] (batched datagram I/O), [`timed_read`] (reads with
 //! arrival times), [`options`] (socket options that no safe crate offers), [`descriptors`],
 //! [`allocator`], [`multicast`], [`namespace`], [`thread`] (real-time priority, and the clocks of
-//! other threads),
-//! [`mod@prefetch`], [`tun`], and [`ring`] (memory shared with the kernel).
+//! other threads), [`mod@prefetch`], [`tun`], and [`ring`] (memory shared with the kernel).
 
 pub mod allocator;
 pub mod arrival_times;

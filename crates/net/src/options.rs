@@ -81,20 +81,20 @@ pub struct DropRule {
     pub except_second_byte: Option<[u8; 2]>,
 }
 
-/// Drops the datagrams whose first bytes match `marked` when they arrive at this UDP socket
+/// Drops the datagrams whose first bytes match `rule` when they arrive at this UDP socket
 /// (`SO_ATTACH_FILTER`). All others are delivered, including empty ones.
 ///
 /// Dropped datagrams count in [`drops`], as with [`drop_all`].
 ///
 /// # Errors
 /// The operating system's error.
-pub fn drop_matching(socket: &impl AsFd, marked: DropRule) -> io::Result<()> {
-    SockRef::from(socket).attach_filter(&drop_filter(marked))
+pub fn drop_matching(socket: &impl AsFd, rule: DropRule) -> io::Result<()> {
+    SockRef::from(socket).attach_filter(&drop_filter(rule))
 }
 
 /// Returns the filter of [`drop_matching`]. It sees a datagram from its UDP header on. A load
 /// beyond the end would drop the datagram, so the length is checked before each load.
-fn drop_filter(marked: DropRule) -> Vec<SockFilter> {
+fn drop_filter(rule: DropRule) -> Vec<SockFilter> {
     const UDP_BYTES: u32 = 8;
     const ALL: u32 = 0x4_0000;
     /// Target of a jump.
@@ -116,7 +116,7 @@ fn drop_filter(marked: DropRule) -> Vec<SockFilter> {
             Next,
         )
     };
-    let [least, greatest] = marked.first_byte.map(u32::from);
+    let [least, greatest] = rule.first_byte.map(u32::from);
     let mut steps = vec![
         length,
         (at_least, UDP_BYTES + 1, Next, Pass),
@@ -124,7 +124,7 @@ fn drop_filter(marked: DropRule) -> Vec<SockFilter> {
         (at_least, least, Next, Pass),
         (above, greatest, Pass, Next),
     ];
-    if let Some(bounds) = marked.except_second_byte {
+    if let Some(bounds) = rule.except_second_byte {
         let [least, greatest] = bounds.map(u32::from);
         steps.extend([
             length,
@@ -241,13 +241,13 @@ mod tests {
     use super::*;
 
     /// Returns what a socket with this filter receives of all test datagrams.
-    fn passed(marked: DropRule) -> Vec<Vec<u8>> {
+    fn passed(rule: DropRule) -> Vec<Vec<u8>> {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-        drop_matching(&socket, marked).expect("the filter is sound");
+        drop_matching(&socket, rule).expect("the filter is sound");
         let sender = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let to = socket.local_addr().expect("it is bound");
         for datagram in datagrams() {
-            sender.send_to(&datagram, to).expect("there is room");
+            sender.send_to(&datagram, to).expect("the buffer has space");
         }
         // Loopback delivers within the send call.
         socket.set_nonblocking(true).expect("it is open");
@@ -271,28 +271,28 @@ mod tests {
     }
 
     #[test]
-    fn only_marked_datagrams_are_dropped() {
+    fn only_matching_datagrams_are_dropped() {
         let some = Some([192, 223]);
-        for (first, but_second) in [
+        for (first, except_second) in [
             ([128, 191], some),
             ([128, 191], None),
             ([0, 255], some),
             ([0, 255], None),
             ([128, 191], Some([0, 255])),
         ] {
-            let marked = DropRule {
+            let rule = DropRule {
                 first_byte: first,
-                except_second_byte: but_second,
+                except_second_byte: except_second,
             };
-            let is_marked = |datagram: &[u8]| {
+            let matches = |datagram: &[u8]| {
                 let within = |byte, [least, greatest]: [u8; 2]| (least..=greatest).contains(&byte);
-                let other = but_second.zip(datagram.get(1));
+                let other = except_second.zip(datagram.get(1));
                 datagram.first().is_some_and(|&byte| within(byte, first))
                     && !other.is_some_and(|(bounds, &byte)| within(byte, bounds))
             };
             let mut expected = datagrams();
-            expected.retain(|datagram| !is_marked(datagram));
-            assert_eq!(passed(marked), expected, "{marked:?}");
+            expected.retain(|datagram| !matches(datagram));
+            assert_eq!(passed(rule), expected, "{rule:?}");
         }
     }
 }

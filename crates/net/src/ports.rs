@@ -110,20 +110,20 @@ impl PortRange {
     }
 
     /// Binds one socket on the next free even port, and none on the odd port above it. The kernel
-    /// drops and counts marked datagrams ([`options::drop_matching`]). For media that is taken from
-    /// a packet ring and shares its port with datagrams to be received.
+    /// drops and counts the datagrams that `rule` selects ([`options::drop_matching`]). For media
+    /// that is taken from a packet ring and shares its port with datagrams to be received.
     ///
     /// # Errors
     /// Those of [`PortRange::bind`].
     pub fn reserve_single(
         &mut self,
         local: IpAddr,
-        marked: DropRule,
+        rule: DropRule,
     ) -> io::Result<std::net::UdpSocket> {
         let buffer = self.receive_buffer;
         self.take_next(|port| {
             let socket = new_socket(SocketAddr::new(local, port))?;
-            options::drop_matching(&socket, marked)?;
+            options::drop_matching(&socket, rule)?;
             bind_socket(socket, SocketAddr::new(local, port), buffer)
         })
     }
@@ -160,9 +160,9 @@ impl PortRange {
 
     /// Releases a pair after its sockets were closed.
     pub fn release(&mut self, port: u16) {
-        if let Some(place) = self.taken.get_mut(usize::from((port - self.first) / 2)) {
-            self.pairs_taken -= usize::from(*place);
-            *place = false;
+        if let Some(taken) = self.taken.get_mut(usize::from((port - self.first) / 2)) {
+            self.pairs_taken -= usize::from(*taken);
+            *taken = false;
         }
     }
 }

@@ -258,12 +258,12 @@ impl TlsLayer {
         plain_runs: &mut Vec<ArrivalRun>,
         out: &mut impl Write,
     ) -> Result<OpenStatus, Fault> {
-        let mut taken = OpenStatus::default();
+        let mut status = OpenStatus::default();
         let mut begin = 0;
         for together in runs.chunk_by(|one, next| (one.at, one.exact) == (next.at, next.exact)) {
             let Some(last) = together.last() else { break };
             let end = last.end.min(bytes.len());
-            let result = self.feed(&bytes[begin..end], plain, &mut taken);
+            let result = self.feed(&bytes[begin..end], plain, &mut status);
             // Errors of `out` are not expected: it is a queue in memory, which accepts all bytes.
             let _ = self.flush(out);
             result?;
@@ -277,16 +277,16 @@ impl TlsLayer {
         }
         if self.handshaking && !self.connection.is_handshaking() {
             self.handshaking = false;
-            taken.handshake_done = true;
+            status.handshake_done = true;
         }
-        Ok(taken)
+        Ok(status)
     }
 
     fn feed(
         &mut self,
         mut bytes: &[u8],
         plain: &mut Vec<u8>,
-        taken: &mut OpenStatus,
+        status: &mut OpenStatus,
     ) -> Result<(), Fault> {
         while !bytes.is_empty() {
             let read = self.connection.read_tls(&mut bytes);
@@ -309,7 +309,7 @@ impl TlsLayer {
                     .read_exact(&mut plain[begin..])
                     .map_err(|error| Fault::too_long(&error))?;
             }
-            taken.peer_closed |= state.peer_has_closed();
+            status.peer_closed |= state.peer_has_closed();
         }
         Ok(())
     }

@@ -119,23 +119,23 @@ impl Tun {
     }
 }
 
-/// Waits until one of two interfaces has a packet to read, until the waker is woken, or for at most
-/// `most`, with the precision of the thread's wake-ups (ppoll(2)).
+/// Waits until one of two interfaces has a packet to read or the waker is woken, for at most
+/// `timeout`, with the precision of the thread's wake-ups (ppoll(2)).
 ///
 /// # Errors
 /// The operating system's error; a signal is not an error.
-pub fn wait_for_packet(ends: [&Tun; 2], waker: &Waker, most: Duration) -> io::Result<()> {
+pub fn wait_for_packet(ends: [&Tun; 2], waker: &Waker, timeout: Duration) -> io::Result<()> {
     let [first, second] = ends;
     let mut polled = [
         PollFd::new(first, PollFlags::IN),
         PollFd::new(second, PollFlags::IN),
         PollFd::new(waker, PollFlags::IN),
     ];
-    let most = Timespec {
-        tv_sec: i64::try_from(most.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: most.subsec_nanos().into(),
+    let timeout = Timespec {
+        tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: timeout.subsec_nanos().into(),
     };
-    match poll(&mut polled, Some(&most)) {
+    match poll(&mut polled, Some(&timeout)) {
         Err(rustix::io::Errno::INTR) => Ok(()),
         polled => Ok(polled.map(|_| ())?),
     }

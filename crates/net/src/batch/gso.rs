@@ -39,13 +39,13 @@ impl GsoSender {
     }
 
     /// Enables or disables GSO.
-    pub fn with_gso(mut self, joins: bool) -> GsoSender {
-        self.gso = joins;
+    pub fn with_gso(mut self, enabled: bool) -> GsoSender {
+        self.gso = enabled;
         self
     }
 
     /// Sends `bytes` as datagrams of `size` bytes, to `to` or to the connected peer, and calls
-    /// `left` for each datagram that the kernel accepted. Never blocks: a datagram that does not
+    /// `on_sent` for each datagram that the kernel accepted. Never blocks: a datagram that does not
     /// fit into the socket's buffer is refused.
     ///
     /// # Panics
@@ -56,22 +56,22 @@ impl GsoSender {
         to: Option<&Address>,
         bytes: &[u8],
         size: usize,
-        mut left: impl FnMut(&[u8]),
+        mut on_sent: impl FnMut(&[u8]),
     ) -> SendSummary {
         let mut sent = SendSummary {
             refused: 0,
             connection_refused: false,
         };
-        let mut cannot_join = false;
+        let mut gso_unsupported = false;
         if self.gso && bytes.len() > size.max(GSO_PACKET_MIN) {
             match send_with_retry(|| send_one(socket, to, bytes, Some(size)), &mut sent) {
                 Ok(()) => {
-                    bytes.chunks(size).for_each(left);
+                    bytes.chunks(size).for_each(on_sent);
                     return sent;
                 }
                 Err(error) => match error.raw_os_error() {
                     // The device does not support GSO, unless the address is the cause.
-                    Some(libc::EINVAL | libc::EIO | libc::EOPNOTSUPP) => cannot_join = true,
+                    Some(libc::EINVAL | libc::EIO | libc::EOPNOTSUPP) => gso_unsupported = true,
                     // Each datagram is longer than the path MTU.
                     Some(libc::EMSGSIZE) => {}
                     _ => {
@@ -83,11 +83,11 @@ impl GsoSender {
         }
         for datagram in bytes.chunks(size) {
             match send_with_retry(|| send_one(socket, to, datagram, None), &mut sent) {
-                Ok(()) => left(datagram),
+                Ok(()) => on_sent(datagram),
                 Err(_) => sent.refused += 1,
             }
         }
-        if cannot_join && sent.refused == 0 {
+        if gso_unsupported && sent.refused == 0 {
             self.gso = false;
         }
         sent

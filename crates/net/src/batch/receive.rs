@@ -36,7 +36,7 @@ struct Control([u8; CONTROL_BYTES]);
 /// The kernel's structures are linked once: most calls receive one or two datagrams, and would
 /// otherwise spend more time on headers than on receiving.
 pub struct ReceiveBatch {
-    /// One buffer of `room` bytes per datagram.
+    /// One buffer of `buffer_bytes` bytes per datagram.
     buffers: Vec<u8>,
     buffer_bytes: usize,
     names: Vec<MaybeUninit<libc::sockaddr_storage>>,
@@ -79,35 +79,35 @@ impl Default for ReceiveBatch {
 impl ReceiveBatch {
     /// Returns an empty batch of about 150 KiB.
     pub fn new() -> ReceiveBatch {
-        ReceiveBatch::with_room(RECEIVE_COUNT, RECEIVE_BYTES)
+        ReceiveBatch::with_buffers(RECEIVE_COUNT, RECEIVE_BYTES)
     }
 
     /// Returns an empty batch for whole datagrams: 1 MiB, of which only pages that were ever filled
     /// are resident.
     pub fn whole() -> ReceiveBatch {
-        ReceiveBatch::with_room(WHOLE_COUNT, WHOLE_BYTES)
+        ReceiveBatch::with_buffers(WHOLE_COUNT, WHOLE_BYTES)
     }
 
     /// Returns an empty batch for many whole datagrams: 4 MiB, of which only pages that were ever
     /// filled are resident.
     pub fn bulk() -> ReceiveBatch {
-        ReceiveBatch::with_room(RECEIVE_COUNT, WHOLE_BYTES)
+        ReceiveBatch::with_buffers(RECEIVE_COUNT, WHOLE_BYTES)
     }
 
-    fn with_room(count: usize, room: usize) -> ReceiveBatch {
-        let mut buffers = vec![0; count * room];
+    fn with_buffers(count: usize, buffer_bytes: usize) -> ReceiveBatch {
+        let mut buffers = vec![0; count * buffer_bytes];
         let mut controls = vec![Control([0; CONTROL_BYTES]); count];
         let mut names: Vec<MaybeUninit<libc::sockaddr_storage>> =
             vec![MaybeUninit::zeroed(); count];
         let mut iovecs: Vec<libc::iovec> = buffers
-            .chunks_exact_mut(room)
+            .chunks_exact_mut(buffer_bytes)
             .map(|buffer| libc::iovec {
                 iov_base: buffer.as_mut_ptr().cast(),
-                iov_len: room,
+                iov_len: buffer_bytes,
             })
             .collect();
-        let places = iovecs.iter_mut().zip(&mut controls).zip(&mut names);
-        let headers = places
+        let parts = iovecs.iter_mut().zip(&mut controls).zip(&mut names);
+        let headers = parts
             .map(|((iovec, control), name)| {
                 // SAFETY: an all-zero message header is valid: no name, no buffers, no control
                 // messages.
@@ -122,7 +122,7 @@ impl ReceiveBatch {
             .collect();
         ReceiveBatch {
             buffers,
-            buffer_bytes: room,
+            buffer_bytes,
             names,
             headers,
             _controls: controls,

@@ -297,8 +297,8 @@ impl<P: AsRef<[u8]>> SendBatch<P> {
     }
 
     /// Enables or disables GSO. Default: enabled.
-    pub fn with_gso(mut self, joins: bool) -> SendBatch<P> {
-        self.gso = joins;
+    pub fn with_gso(mut self, enabled: bool) -> SendBatch<P> {
+        self.gso = enabled;
         self
     }
 
@@ -338,11 +338,11 @@ impl<P: AsRef<[u8]>> SendBatch<P> {
         self.entries.len()
     }
 
-    /// Sends all datagrams and empties the batch. Calls `left` for each, in the order of addition,
-    /// with the times right before and after the system call that accepted it, or with `None` if
-    /// the kernel refused it (no buffer space, no route). A refused datagram is not retried and
-    /// does not block later ones. If the socket's buffer is full, the call waits up to one
-    /// millisecond for space, but only once.
+    /// Sends all datagrams and empties the batch. Calls `on_sent` for each, in the order of
+    /// addition, with the times right before and after the system call that accepted it, or with
+    /// `None` if the kernel refused it (no buffer space, no route). A refused datagram is not
+    /// retried and does not block later ones. If the socket's buffer is full, the call waits up to
+    /// one millisecond for space, but only once.
     ///
     /// Returns `true` if the kernel reported ECONNREFUSED for a connected socket. It does so only
     /// once, so no other call sees the error.
@@ -350,9 +350,9 @@ impl<P: AsRef<[u8]>> SendBatch<P> {
         &mut self,
         socket: &impl AsRawFd,
         clock: &Clock,
-        mut left: impl FnMut(usize, Option<(Time, Time)>),
+        mut on_sent: impl FnMut(usize, Option<(Time, Time)>),
     ) -> bool {
-        let mut nobody_there = false;
+        let mut connection_refused = false;
         self.messages.clear();
         self.build_messages(0, 0);
         let (mut next, mut tries, mut waited) = (0, 0, false);
@@ -363,7 +363,7 @@ impl<P: AsRef<[u8]>> SendBatch<P> {
                     let times = Some((at, clock.now()));
                     for message in &self.messages[next..next + sent] {
                         let entries = message.begin..message.begin + message.count;
-                        entries.for_each(|index| left(index, times));
+                        entries.for_each(|index| on_sent(index, times));
                     }
                     next += sent;
                     tries = 0;
@@ -377,7 +377,7 @@ impl<P: AsRef<[u8]>> SendBatch<P> {
                 // A socket reports the ICMP error of an earlier datagram at the next send, and does
                 // not attempt that send.
                 Some(libc::ECONNREFUSED) => {
-                    nobody_there = true;
+                    connection_refused = true;
                     if tries < ATTEMPTS_MAX {
                         tries += 1;
                         continue;
@@ -404,23 +404,24 @@ impl<P: AsRef<[u8]>> SendBatch<P> {
                 }
                 _ => {}
             }
-            (message.begin..message.begin + message.count).for_each(|index| left(index, None));
+            (message.begin..message.begin + message.count).for_each(|index| on_sent(index, None));
             next += 1;
             tries = 0;
         }
         self.entries.clear();
-        nobody_there
+        connection_refused
     }
 
-    /// Builds messages from the entries from `begin` on. Entries before `apart` are not combined.
-    fn build_messages(&mut self, mut begin: usize, apart: usize) {
+    /// Builds messages from the entries from `begin` on. Entries before `combine_from` are sent
+    /// separately.
+    fn build_messages(&mut self, mut begin: usize, combine_from: usize) {
         while begin < self.entries.len() {
-            let count = if self.gso && begin >= apart {
+            let count = if self.gso && begin >= combine_from {
                 count_combinable(&self.entries[begin..])
             } else {
                 1
             };
-            let place = self.messages.len();
+            let index = self.messages.len();
             let entries = &self.entries[begin..begin + count];
             let iovecs = &mut self.iovecs[2 * begin..2 * (begin + count)];
             for (entry, iovec) in entries.iter().zip(iovecs.chunks_exact_mut(2)) {
@@ -430,15 +431,15 @@ impl<P: AsRef<[u8]>> SendBatch<P> {
                 iovec[1].iov_base = payload.as_ptr().cast_mut().cast();
                 iovec[1].iov_len = payload.len();
             }
-            let header = &mut self.headers[place].msg_hdr;
+            let header = &mut self.headers[index].msg_hdr;
             let (name, length) = entries[0].to.raw();
             header.msg_name = name.cast_mut();
             header.msg_namelen = length;
             header.msg_iov = iovecs.as_mut_ptr();
             header.msg_iovlen = iovecs.len();
-            let size =
-                (count > 1).then(|| u16::try_from(entries[0].length).expect("less than is joined"));
-            self.controls[place].fill(header, size, entries[0].to.source);
+            let size = (count > 1)
+                .then(|| u16::try_from(entries[0].length).expect("less than is combined"));
+            self.controls[index].fill(header, size, entries[0].to.source);
             self.messages.push(Message { begin, count });
             begin += count;
         }
@@ -446,10 +447,10 @@ impl<P: AsRef<[u8]>> SendBatch<P> {
 
     fn send_from(&mut self, socket: &impl AsRawFd, first: usize) -> io::Result<usize> {
         let headers = &mut self.headers[first..self.messages.len()];
-        // SAFETY: `wire` built every header after entries were last added. Each header points to an
-        // address and to buffers, in entries that are neither moved nor dropped before the call
-        // returns, and possibly to its own control messages, all with their lengths; the kernel
-        // only reads them.
+        // SAFETY: `build_messages` built every header after entries were last added. Each header
+        // points to an address and to buffers, in entries that are neither moved nor dropped before
+        // the call returns, and possibly to its own control messages, all with their lengths; the
+        // kernel only reads them.
         let sent = unsafe {
             libc::sendmmsg(
                 socket.as_raw_fd(),

@@ -60,7 +60,7 @@ impl Netlink {
         &mut self,
         own: &str,
         peer: &str,
-        space: BorrowedFd<'_>,
+        namespace: BorrowedFd<'_>,
     ) -> io::Result<()> {
         let mut request = Request::new(libc::RTM_NEWLINK, libc::NLM_F_CREATE | libc::NLM_F_EXCL);
         request.link(0, 0);
@@ -71,7 +71,7 @@ impl Netlink {
         let other = request.open(VETH_INFO_PEER);
         request.link(0, 0);
         request.name(peer)?;
-        request.attribute(libc::IFLA_NET_NS_FD, &space.as_raw_fd().to_ne_bytes());
+        request.attribute(libc::IFLA_NET_NS_FD, &namespace.as_raw_fd().to_ne_bytes());
         request.close(other);
         request.close(data);
         request.close(info);
@@ -157,8 +157,8 @@ impl Netlink {
         let mut request = Request::new(libc::RTM_NEWROUTE, libc::NLM_F_CREATE | libc::NLM_F_EXCL);
         // `rtmsg`: family, prefix lengths of destination and source, type of service, table,
         // origin, scope, type, flags.
-        let made_by = libc::RTPROT_STATIC;
-        request.put(&[family(network), prefix, 0, 0, table, made_by, scope, kind]);
+        let origin = libc::RTPROT_STATIC;
+        request.put(&[family(network), prefix, 0, 0, table, origin, scope, kind]);
         request.put(&0u32.to_ne_bytes());
         request.address(libc::RTA_DST, network);
         request.attribute(libc::RTA_OIF, &index(interface)?.to_ne_bytes());
@@ -283,24 +283,24 @@ impl Request {
 
     /// Begins an attribute: its length, which [`Request::close`] fills in, and its kind.
     fn open(&mut self, kind: u16) -> OpenAttribute {
-        let nest = OpenAttribute(self.0.len());
+        let attribute = OpenAttribute(self.0.len());
         self.put(&[0; 2]);
         self.put(&kind.to_ne_bytes());
-        nest
+        attribute
     }
 
-    fn close(&mut self, nest: OpenAttribute) {
+    fn close(&mut self, attribute: OpenAttribute) {
         let length =
-            u16::try_from(self.0.len() - nest.0).expect("requests have some hundred bytes");
-        self.0[nest.0..nest.0 + 2].copy_from_slice(&length.to_ne_bytes());
+            u16::try_from(self.0.len() - attribute.0).expect("requests have some hundred bytes");
+        self.0[attribute.0..attribute.0 + 2].copy_from_slice(&length.to_ne_bytes());
         // Attributes are aligned to four bytes; their length excludes the padding.
         self.0.resize(self.0.len().next_multiple_of(4), 0);
     }
 
     fn attribute(&mut self, kind: u16, value: &[u8]) {
-        let nest = self.open(kind);
+        let attribute = self.open(kind);
         self.put(value);
-        self.close(nest);
+        self.close(attribute);
     }
 
     fn address(&mut self, kind: u16, address: IpAddr) {

@@ -90,7 +90,7 @@ fn thread_enters_a_namespace_and_returns() {
 }
 
 #[test]
-fn tied_namespaces_reach_only_each_other() {
+fn connected_namespaces_reach_only_each_other() {
     let (Some(one), Some(two)) = (new_namespace(), new_namespace()) else {
         return;
     };
@@ -107,7 +107,7 @@ fn tied_namespaces_reach_only_each_other() {
         addresses: &theirs,
     };
     one.connect_by_veth(&own, &two, &other)
-        .expect("they can be tied");
+        .expect("they can be connected");
     assert_eq!(interfaces(), before);
     two.route_multicast_through("to-one")
         .expect("a route can be added");
@@ -154,7 +154,7 @@ fn isolated_end_sends_through_its_own_interface_only() {
             addresses,
         });
         one.connect_by_veth(&ours, &two, &theirs)
-            .expect("they can be tied");
+            .expect("they can be connected");
     }
     let socket = |space: &Namespace, network, last| {
         let socket = space.run_in(|| {
@@ -179,7 +179,7 @@ fn isolated_end_sends_through_its_own_interface_only() {
             interface: "own",
             addresses: &addresses,
         };
-        space.isolate(&end, 8).expect("it can be kept apart");
+        space.isolate(&end, 8).expect("it can be isolated");
     }
     // The other address does not exist on the end's own interface, and the kernel reports that.
     for (space, from, to) in [
@@ -236,11 +236,11 @@ fn isolated_end_drops_packets_from_other_interfaces() {
             Err(error) => panic!("{error}"),
         };
         let addresses = [(IpAddr::from([10, 9, network, 1]), 30)];
-        let tie = InterfaceConfig {
+        let interface = InterfaceConfig {
             interface: name,
             addresses: &addresses,
         };
-        space.set_up(&tie).expect("it is there");
+        space.set_up(&interface).expect("it is there");
         Some((tun, network))
     });
     let (Some((by_own, own)), Some((by_other, other))) = (by_own, by_other) else {
@@ -275,7 +275,7 @@ fn isolated_end_drops_packets_from_other_interfaces() {
             interface,
             addresses: &addresses,
         };
-        space.isolate(&end, network).expect("it can be kept apart");
+        space.isolate(&end, network).expect("it can be isolated");
     }
     come();
     assert_eq!(next(), b"right");

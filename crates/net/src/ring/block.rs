@@ -190,28 +190,28 @@ pub(super) mod tests {
         let mut block = vec![0; BLOCK_HEADER];
         set(&mut block, BLOCK_FRAMES, packets.len() as u32);
         set(&mut block, BLOCK_FIRST, BLOCK_HEADER as u32);
-        for (index, put) in packets.iter().enumerate() {
+        for (index, packet) in packets.iter().enumerate() {
             let start = block.len();
-            let network = (FRAME_HEADER + put.link_length.max(16)).next_multiple_of(16) + 10;
-            let link = network - put.link_length;
-            let kept = (put.link_length + put.packet.len()) as u32;
+            let network = (FRAME_HEADER + packet.link_length.max(16)).next_multiple_of(16) + 10;
+            let link = network - packet.link_length;
+            let kept = (packet.link_length + packet.packet.len()) as u32;
             block.resize(start + network, 0);
-            block.extend(&put.packet);
+            block.extend(&packet.packet);
             block.resize(block.len().next_multiple_of(8), 0);
             let last = index + 1 == packets.len();
             let next = if last { 0 } else { block.len() - start };
             for (at, value) in [(0, next as u32), (4, TIME[0]), (8, TIME[1]), (12, kept)] {
                 set(&mut block, start + at, value);
             }
-            set(&mut block, start + 16, kept + put.more);
+            set(&mut block, start + 16, kept + packet.more);
             let offsets = [link as u16, network as u16].map(u16::to_ne_bytes).concat();
             block[start + 24..start + 28].copy_from_slice(&offsets);
             set(&mut block, start + 52, 3);
-            block[start + 58] = put.kind;
-            if put.segment > 0 {
+            block[start + 58] = packet.kind;
+            if packet.segment > 0 {
                 let segment = start + link - SEGMENT_HEADER;
                 block[segment + 1] = SEGMENTS_UDP;
-                block[segment + 4..segment + 6].copy_from_slice(&put.segment.to_ne_bytes());
+                block[segment + 4..segment + 6].copy_from_slice(&packet.segment.to_ne_bytes());
             }
         }
         block
@@ -309,7 +309,7 @@ pub(super) mod tests {
     }
 
     prop_compose! {
-        fn any_put()(
+        fn any_packet()(
             packet in prop::collection::vec(any::<u8>(), 0..300),
             link_length in prop::sample::select(vec![0usize, 14, 18, 22]),
             more in 0u32..2000,
@@ -322,16 +322,16 @@ pub(super) mod tests {
 
     proptest! {
         #[test]
-        fn written_packets_are_read_back(packets in prop::collection::vec(any_put(), 0..20)) {
+        fn written_packets_are_read_back(packets in prop::collection::vec(any_packet(), 0..20)) {
             let block = write(&packets);
             let frames: Vec<Frame<'_>> =
                 Frames::new(&block).map(|frame| frame.expect("it is sound")).collect();
             prop_assert_eq!(frames.len(), packets.len());
-            for (frame, put) in frames.iter().zip(&packets) {
-                prop_assert_eq!(frame.packet, &put.packet);
-                prop_assert_eq!(frame.length, put.packet.len() + put.more as usize);
-                prop_assert_eq!((frame.kind, frame.interface), (put.kind, 3));
-                prop_assert_eq!(frame.segment, (put.segment > 0).then_some(put.segment));
+            for (frame, packet) in frames.iter().zip(&packets) {
+                prop_assert_eq!(frame.packet, &packet.packet);
+                prop_assert_eq!(frame.length, packet.packet.len() + packet.more as usize);
+                prop_assert_eq!((frame.kind, frame.interface), (packet.kind, 3));
+                prop_assert_eq!(frame.segment, (packet.segment > 0).then_some(packet.segment));
                 prop_assert_eq!(frame.realtime_nanos, 1_700_000_000_999_999_999);
             }
         }

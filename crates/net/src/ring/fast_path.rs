@@ -159,35 +159,51 @@ mod tests {
             more: 20,
             ..datagram(4, 12)
         };
-        let puts = [datagram(1, 12), datagram(2, 100), cut, padded];
-        assert_eq!(read_both_ways(&write(&puts)), puts.len());
+        let packets = [datagram(1, 12), datagram(2, 100), cut, padded];
+        assert_eq!(read_both_ways(&write(&packets)), packets.len());
     }
 
     #[test]
     fn other_frames_do_not_take_the_fast_path() {
         let changed = |change: &dyn Fn(&mut TestPacket)| {
-            let mut put = datagram(5004, 60);
-            change(&mut put);
+            let mut packet = datagram(5004, 60);
+            change(&mut packet);
             // One after it, which must be found.
-            read_both_ways(&write(&[put, datagram(1, 30)]))
+            read_both_ways(&write(&[packet, datagram(1, 30)]))
         };
         assert_eq!(changed(&|_| {}), 2);
-        assert_eq!(changed(&|put| put.packet[0] = 0x46), 1, "options");
-        assert_eq!(changed(&|put| put.packet[0] = 0x65), 1, "IPv6");
-        assert_eq!(changed(&|put| put.packet[9] = 6), 1, "TCP");
-        assert_eq!(changed(&|put| put.packet[6] = 0x20), 1, "a first part");
-        assert_eq!(changed(&|put| put.packet[7] = 1), 1, "a later part");
-        assert_eq!(changed(&|put| put.packet[2] = 9), 1, "longer than it is");
-        assert_eq!(changed(&|put| put.packet[24] = 1), 1, "UDP longer than IP");
-        assert_eq!(changed(&|put| put.packet[25] = 19), 1, "no whole head");
-        assert_eq!(changed(&|put| put.segment = 20), 1, "several in one");
+        assert_eq!(changed(&|packet| packet.packet[0] = 0x46), 1, "options");
+        assert_eq!(changed(&|packet| packet.packet[0] = 0x65), 1, "IPv6");
+        assert_eq!(changed(&|packet| packet.packet[9] = 6), 1, "TCP");
+        assert_eq!(
+            changed(&|packet| packet.packet[6] = 0x20),
+            1,
+            "a first part"
+        );
+        assert_eq!(changed(&|packet| packet.packet[7] = 1), 1, "a later part");
+        assert_eq!(
+            changed(&|packet| packet.packet[2] = 9),
+            1,
+            "longer than it is"
+        );
+        assert_eq!(
+            changed(&|packet| packet.packet[24] = 1),
+            1,
+            "UDP longer than IP"
+        );
+        assert_eq!(
+            changed(&|packet| packet.packet[25] = 19),
+            1,
+            "no whole head"
+        );
+        assert_eq!(changed(&|packet| packet.segment = 20), 1, "several in one");
         for kind in [libc::PACKET_OTHERHOST, libc::PACKET_OUTGOING] {
-            assert_eq!(changed(&|put| put.kind = kind), 1, "{kind}");
+            assert_eq!(changed(&|packet| packet.kind = kind), 1, "{kind}");
         }
         for kept in 28..40 {
-            let cut = |put: &mut TestPacket| {
-                put.more = (put.packet.len() - kept) as u32;
-                put.packet.truncate(kept);
+            let cut = |packet: &mut TestPacket| {
+                packet.more = (packet.packet.len() - kept) as u32;
+                packet.packet.truncate(kept);
             };
             assert_eq!(changed(&cut), 1, "{kept} bytes were kept");
         }

@@ -44,7 +44,7 @@ const ROUTING: u32 = 43;
 const FRAGMENT: u32 = 44;
 const DESTINATION_OPTIONS: u32 = 60;
 
-/// One instruction; the targets of jumps are marks until the program is assembled.
+/// One instruction; the targets of jumps are labels until the program is assembled.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     code: u32,
@@ -96,12 +96,13 @@ pub(super) type Instruction = (u16, u8, u8, u32);
 #[derive(Default)]
 struct Program {
     steps: Vec<Step>,
-    marks: Vec<(Label, usize)>,
+    labels: Vec<(Label, usize)>,
 }
 
 impl Program {
-    fn mark(&mut self, mark: Label) {
-        self.marks.push((mark, self.steps.len()));
+    /// Sets the position of a label: the next instruction.
+    fn set_label(&mut self, label: Label) {
+        self.labels.push((label, self.steps.len()));
     }
 
     fn push(&mut self, code: u32, k: u32) {
@@ -142,19 +143,19 @@ impl Program {
 
     /// Accepts the datagram. The first byte of its payload, in the accumulator, selects how much is
     /// captured.
-    fn keep_by_first_byte(&mut self, wanted: &FilterRule, brief: Label) {
-        let less = if wanted.brief.is_some() {
+    fn keep_by_first_byte(&mut self, rule: &FilterRule, brief: Label) {
+        let less = if rule.brief.is_some() {
             None
         } else {
             Some(Label::Accept)
         };
         self.branch(
             libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K,
-            u32::from(wanted.whole_if),
+            u32::from(rule.whole_if),
             Some(Label::KeepAll),
             less,
         );
-        if let Some(ShortCapture { unless, .. }) = wanted.brief {
+        if let Some(ShortCapture { unless, .. }) = rule.brief {
             self.branch(
                 libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K,
                 u32::from(unless),
@@ -165,8 +166,8 @@ impl Program {
     }
 
     /// Captures a random share of datagrams whole.
-    fn keep_sample(&mut self, wanted: &FilterRule) {
-        if let Some(bits) = wanted.whole_sample {
+    fn keep_sample(&mut self, rule: &FilterRule) {
+        if let Some(bits) = rule.whole_sample {
             self.load(libc::BPF_W, RANDOM);
             let mask = u32::MAX
                 .checked_shr(32 - u32::from(bits.min(32)))
@@ -199,13 +200,13 @@ impl Program {
     }
 
     fn finish(self) -> Vec<Instruction> {
-        let place = |mark: Label| {
-            let found = self.marks.iter().find(|(name, _)| *name == mark);
-            found.expect("every mark that is jumped to is set").1
+        let position = |label: Label| {
+            let found = self.labels.iter().find(|(name, _)| *name == label);
+            found.expect("every label that is jumped to is set").1
         };
-        let distance = |from: usize, mark: Option<Label>| {
-            mark.map_or(0, |mark| {
-                let steps = place(mark).checked_sub(from + 1);
+        let distance = |from: usize, label: Option<Label>| {
+            label.map_or(0, |label| {
+                let steps = position(label).checked_sub(from + 1);
                 let steps = steps.expect("jumps go forward");
                 u8::try_from(steps).expect("the program is short")
             })
@@ -244,66 +245,65 @@ pub(super) struct FilterRule {
 }
 
 /// Returns the filter for a rule.
-pub(super) fn program(wanted: &FilterRule) -> Vec<Instruction> {
+pub(super) fn program(rule: &FilterRule) -> Vec<Instruction> {
     let &FilterRule {
         family, snapshot, ..
-    } = wanted;
+    } = rule;
     let mut program = Program::default();
     program.load(libc::BPF_W, HARDWARE_TYPE);
     program.jump_if(u32::from(libc::ARPHRD_ETHER), Label::Absolute);
     program.require(u32::from(libc::ARPHRD_LOOPBACK), Label::Network);
-    program.mark(Label::Absolute);
+    program.set_label(Label::Absolute);
     program.load(libc::BPF_H, ETHERNET_BYTES - 2);
     program.require(u32::from(family.protocol()), Label::Network);
-    headers(&mut program, wanted, Base::Packet);
-    program.mark(Label::Network);
-    headers(&mut program, wanted, Base::Header);
-    if let Some(ShortCapture { bytes, .. }) = wanted.brief {
+    headers(&mut program, rule, Base::Packet);
+    program.set_label(Label::Network);
+    headers(&mut program, rule, Base::Header);
+    if let Some(ShortCapture { bytes, .. }) = rule.brief {
         let around_ip = ETHERNET_BYTES + VLAN_BYTES + UDP_BYTES + u32::from(bytes);
         match family {
             Family::V4 => {
-                program.mark(Label::BriefV4);
+                program.set_label(Label::BriefV4);
                 program.keep_all_of_long();
                 program.push(libc::BPF_MISC | libc::BPF_TXA, 0);
                 program.push(libc::BPF_ALU | libc::BPF_ADD | libc::BPF_K, around_ip);
                 program.push(libc::BPF_RET | libc::BPF_A, 0);
             }
             Family::V6 => {
-                program.mark(Label::BriefV6);
+                program.set_label(Label::BriefV6);
                 program.keep_all_of_long();
                 program.push(libc::BPF_RET | libc::BPF_K, around_ip + 40);
             }
         }
     }
-    program.mark(Label::Accept);
+    program.set_label(Label::Accept);
     program.keep_all_of_long();
     program.push(libc::BPF_RET | libc::BPF_K, snapshot);
-    program.mark(Label::KeepAll);
+    program.set_label(Label::KeepAll);
     program.push(libc::BPF_RET | libc::BPF_K, WHOLE);
-    program.mark(Label::AcceptSegment);
+    program.set_label(Label::AcceptSegment);
     program.push(libc::BPF_RET | libc::BPF_K, TCP_SNAPLEN);
-    program.mark(Label::Refuse);
+    program.set_label(Label::Refuse);
     program.push(libc::BPF_RET | libc::BPF_K, 0);
     program.finish()
 }
 
 /// Appends the checks of the headers at `base`; they always end in a jump.
-fn headers(program: &mut Program, wanted: &FilterRule, base: Base) {
+fn headers(program: &mut Program, rule: &FilterRule, base: Base) {
     let &FilterRule {
         ref ports,
         segments,
         ..
-    } = wanted;
+    } = rule;
     let at = base.offset();
-    let by_first_byte =
-        wanted.whole_if != 0 || wanted.brief.is_some() || wanted.whole_sample.is_some();
+    let by_first_byte = rule.whole_if != 0 || rule.brief.is_some() || rule.whole_sample.is_some();
     let [tcp, payload] = [3, 4].map(|number| Label::Within(number, base));
     let udp = if by_first_byte {
         payload
     } else {
         Label::Accept
     };
-    match wanted.family {
+    match rule.family {
         Family::V4 => {
             program.load(libc::BPF_B, at.wrapping_add(9));
             program.require(UDP, if segments { tcp } else { Label::Refuse });
@@ -321,8 +321,8 @@ fn headers(program: &mut Program, wanted: &FilterRule, base: Base) {
             );
             port(program, ports, udp);
             if by_first_byte {
-                program.mark(payload);
-                program.keep_sample(wanted);
+                program.set_label(payload);
+                program.keep_sample(rule);
                 // An empty datagram has no first byte.
                 program.push(
                     libc::BPF_LD | libc::BPF_H | libc::BPF_IND,
@@ -333,10 +333,10 @@ fn headers(program: &mut Program, wanted: &FilterRule, base: Base) {
                     libc::BPF_LD | libc::BPF_B | libc::BPF_IND,
                     at.wrapping_add(UDP_BYTES),
                 );
-                program.keep_by_first_byte(wanted, Label::BriefV4);
+                program.keep_by_first_byte(rule, Label::BriefV4);
             }
             if segments {
-                program.mark(tcp);
+                program.set_label(tcp);
                 program.require(TCP, Label::Refuse);
                 // Only the first fragment contains a port, and none contains the segment's length.
                 program.load(libc::BPF_H, at.wrapping_add(6));
@@ -373,31 +373,31 @@ fn headers(program: &mut Program, wanted: &FilterRule, base: Base) {
             );
             program.load(libc::BPF_H, at.wrapping_add(48 + 2));
             port(program, ports, Label::Accept);
-            program.mark(plain);
+            program.set_label(plain);
             program.load(libc::BPF_H, at.wrapping_add(40 + 2));
             port(program, ports, udp);
             if by_first_byte {
-                program.mark(payload);
-                program.keep_sample(wanted);
+                program.set_label(payload);
+                program.keep_sample(rule);
                 program.load(libc::BPF_H, at.wrapping_add(40 + 4));
                 program.at_least(UDP_BYTES + 1, Label::Accept);
                 program.load(libc::BPF_B, at.wrapping_add(40 + UDP_BYTES));
-                program.keep_by_first_byte(wanted, Label::BriefV6);
+                program.keep_by_first_byte(rule, Label::BriefV6);
             }
             if segments {
-                program.mark(tcp);
+                program.set_label(tcp);
                 program.load(libc::BPF_H, at.wrapping_add(40 + 2));
                 port(program, ports, Label::AcceptSegment);
             }
             // Headers further back are read later, by code that can loop. One extension header is
             // checked here, because the most frequent packets with one are not UDP (ICMPv6 with a
             // router alert).
-            program.mark(other);
+            program.set_label(other);
             program.jump_if(HOP_BY_HOP, behind);
             program.jump_if(ROUTING, behind);
             program.jump_if(FRAGMENT, behind);
             program.require(DESTINATION_OPTIONS, Label::Refuse);
-            program.mark(behind);
+            program.set_label(behind);
             program.load(libc::BPF_B, at.wrapping_add(40));
             program.jump_if(UDP, Label::Accept);
             program.jump_if(ROUTING, Label::Accept);

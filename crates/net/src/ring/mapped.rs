@@ -147,12 +147,12 @@ impl Mapped {
             != 0
     }
 
-    /// Returns the next blocks that the kernel has handed over as one slice: at most `most`, and
-    /// not beyond the end of the mapping. Empty if there are none. They belong to us until
+    /// Returns the next blocks that the kernel has handed over as one slice: at most `blocks_max`,
+    /// and not beyond the end of the mapping. Empty if there are none. They belong to us until
     /// [`Mapped::give_back`].
-    pub(super) fn next_blocks(&mut self, most: usize) -> &[u8] {
-        let most = most.min(self.blocks - self.next);
-        let ours = (0..most)
+    pub(super) fn next_blocks(&mut self, blocks_max: usize) -> &[u8] {
+        let blocks_max = blocks_max.min(self.blocks - self.next);
+        let ours = (0..blocks_max)
             .take_while(|block| self.status(self.next + block).load(Ordering::Acquire) & USER != 0)
             .count();
         // SAFETY: `next` and the blocks after it lie within the mapping (1). Each is ours because

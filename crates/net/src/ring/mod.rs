@@ -206,7 +206,7 @@ pub trait PacketHandler {
     fn announce(&mut self, _ports: &[u16]) {}
 
     /// Handles one datagram or segment.
-    fn take(&mut self, arrived: RingPacket<'_>);
+    fn take(&mut self, packet: RingPacket<'_>);
 
     /// Handles several datagrams to one port, in order of arrival.
     fn handle_datagrams<'a>(&mut self, _port: u16, datagrams: impl Iterator<Item = Datagram<'a>>) {
@@ -217,8 +217,8 @@ pub trait PacketHandler {
 }
 
 impl<F: FnMut(RingPacket<'_>)> PacketHandler for F {
-    fn take(&mut self, arrived: RingPacket<'_>) {
-        self(arrived);
+    fn take(&mut self, packet: RingPacket<'_>) {
+        self(packet);
     }
 }
 
@@ -271,11 +271,11 @@ pub struct PacketRing {
     block_bytes: usize,
     reader: FrameReader,
     handled: u64,
-    seen: KernelCounts,
+    counted: KernelCounts,
     /// True once every packet is captured whole.
     whole: bool,
     /// The current rule of the filter.
-    wanted: FilterRule,
+    rule: FilterRule,
 }
 
 impl PacketRing {
@@ -306,12 +306,12 @@ impl PacketRing {
             return Err(invalid("a packet ring needs at least two blocks"));
         };
         let snapshot = u32::try_from(settings.snaplen).unwrap_or(u32::MAX);
-        // What is wanted whole is not brief.
+        // A datagram that is captured whole is never brief.
         let brief = settings.brief.map(|brief| ShortCapture {
             unless: brief.unless | settings.whole_if,
             ..brief
         });
-        let wanted = FilterRule {
+        let rule = FilterRule {
             family: settings.family,
             ports: settings.ports.clone(),
             snapshot,
@@ -320,7 +320,7 @@ impl PacketRing {
             brief,
             segments: settings.segments,
         };
-        let program = filter::program(&wanted);
+        let program = filter::program(&rule);
         let mapped = Mapped::open(
             settings.family.protocol(),
             &filter::assemble(&program),
@@ -333,9 +333,9 @@ impl PacketRing {
             block_bytes: block_bytes.get(),
             reader: FrameReader::new(settings.ports.clone(), settings.segments, brief),
             handled: 0,
-            seen: KernelCounts::default(),
+            counted: KernelCounts::default(),
             whole: false,
-            wanted,
+            rule,
         })
     }
 
@@ -349,7 +349,7 @@ impl PacketRing {
         blocks_max: usize,
         mut take: impl FnMut(&Datagram<'_>),
     ) -> ReceiveCounts {
-        let mut all = |arrived: RingPacket<'_>| match arrived {
+        let mut all = |packet: RingPacket<'_>| match packet {
             RingPacket::Datagram(datagram) => take(datagram),
             RingPacket::Segment(_) => {}
         };
@@ -364,9 +364,9 @@ impl PacketRing {
         blocks_max: usize,
         take: &mut impl PacketHandler,
     ) -> ReceiveCounts {
-        let mut taken = ReceiveCounts::default();
-        while taken.blocks < blocks_max {
-            let memory = self.mapped.next_blocks(blocks_max - taken.blocks);
+        let mut counts = ReceiveCounts::default();
+        while counts.blocks < blocks_max {
+            let memory = self.mapped.next_blocks(blocks_max - counts.blocks);
             if memory.is_empty() {
                 break;
             }
@@ -374,24 +374,24 @@ impl PacketRing {
             let (frames, datagrams) =
                 self.reader
                     .take_blocks(memory, self.block_bytes, clock, take);
-            taken.frames += frames;
-            taken.datagrams += datagrams;
-            taken.blocks += blocks;
+            counts.frames += frames;
+            counts.datagrams += datagrams;
+            counts.blocks += blocks;
             self.mapped.give_back(blocks);
         }
-        self.handled += taken.frames;
-        taken.more = self.mapped.ready(1);
+        self.handled += counts.frames;
+        counts.more = self.mapped.ready(1);
         if !self.reader.fragments.is_empty() {
             self.reader.fragments.expire(clock.now());
         }
         if self.reader.keep_whole && !self.whole {
             self.whole = true;
-            self.wanted.snapshot = u32::MAX;
-            let program = filter::program(&self.wanted);
-            // If this fails, cut datagrams are still counted.
+            self.rule.snapshot = u32::MAX;
+            let program = filter::program(&self.rule);
+            // If this fails, truncated datagrams are still counted.
             let _ = self.mapped.replace_filter(&filter::assemble(&program));
         }
-        taken
+        counts
     }
 
     /// Returns `true` if the kernel has handed over at least `blocks` blocks, or all there are.
@@ -410,9 +410,9 @@ impl PacketRing {
     pub fn kernel_counts(&mut self) -> io::Result<KernelCounts> {
         // The kernel resets its counts on each read.
         let new = self.mapped.statistics()?;
-        self.seen.arrived += u64::from(new.packets);
-        self.seen.dropped += u64::from(new.drops);
-        Ok(self.seen)
+        self.counted.arrived += u64::from(new.packets);
+        self.counted.dropped += u64::from(new.drops);
+        Ok(self.counted)
     }
 
     /// Number of packets taken out of the ring since it was opened, of any kind.

@@ -135,17 +135,17 @@ impl Item {
 
     /// Item for the only datagram of a frame, of which only the head is wanted.
     #[inline(always)]
-    fn plain(plain: &FastFrame, port: u16) -> Item {
+    fn plain(frame: &FastFrame, port: u16) -> Item {
         Item {
-            realtime_nanos: plain.realtime_nanos,
-            from: plain.from,
-            to: plain.to,
-            interface: plain.interface,
+            realtime_nanos: frame.realtime_nanos,
+            from: frame.from,
+            to: frame.to,
+            interface: frame.interface,
             at: 0,
-            head: plain.head,
+            head: frame.head,
             kept: HEAD as u16,
-            length: plain.length,
-            from_port: plain.from_port,
+            length: frame.length,
+            from_port: frame.from_port,
             port,
             overhead: FastFrame::OVERHEAD,
             kind: ItemKind::Brief,
@@ -268,58 +268,59 @@ impl Batch {
     #[inline(always)]
     fn add_plain(&mut self, frames: &mut Frames<'_>, brief: ShortCapture) -> bool {
         let before = frames.clone();
-        let Some(plain) = frames.next_plain() else {
+        let Some(frame) = frames.next_plain() else {
             return false;
         };
-        let place = plain.to_port.wrapping_sub(self.first);
+        let offset = frame.to_port.wrapping_sub(self.first);
         // The last entry is for packets to other ports.
-        let ours = usize::from(place) + 1 < self.next.len();
-        if !ours || plain.head[0] & brief.unless != 0 || usize::from(brief.bytes) > HEAD {
+        let ours = usize::from(offset) + 1 < self.next.len();
+        if !ours || frame.head[0] & brief.unless != 0 || usize::from(brief.bytes) > HEAD {
             *frames = before;
             return false;
         }
-        self.next[usize::from(place)] += 1;
-        self.items.push(Item::plain(&plain, place));
+        self.next[usize::from(offset)] += 1;
+        self.items.push(Item::plain(&frame, offset));
         true
     }
 
     #[inline]
     fn add(&mut self, frame: &Frame<'_>, at: u32, memory: &[u8], brief: Option<ShortCapture>) {
-        let nobodys = (self.next.len() - 1) as u16;
+        let other_ports = (self.next.len() - 1) as u16;
         if let Some(udp) = whole_udp_v4(frame)
             && let Some(mut item) = Item::datagram(frame, &udp, memory, brief)
         {
-            let place = item.port.wrapping_sub(self.first);
-            if place < nobodys {
-                item.port = place;
-                self.next[usize::from(place)] += 1;
+            let offset = item.port.wrapping_sub(self.first);
+            if offset < other_ports {
+                item.port = offset;
+                self.next[usize::from(offset)] += 1;
                 self.items.push(item);
                 return;
             }
         }
-        let place = match destination_port(frame.packet) {
-            Port::Known(port) => port.wrapping_sub(self.first).min(nobodys),
-            Port::None => nobodys,
+        let offset = match destination_port(frame.packet) {
+            Port::Known(port) => port.wrapping_sub(self.first).min(other_ports),
+            Port::None => other_ports,
             Port::Unknown => {
                 self.keep_arrival_order = true;
-                nobodys
+                other_ports
             }
         };
-        self.next[usize::from(place)] += 1;
-        self.items.push(Item::other(at, place));
+        self.next[usize::from(offset)] += 1;
+        self.items.push(Item::other(at, offset));
     }
 
     /// Counting sort: reads each item once more, and compares none.
     fn arrange(&mut self) {
         self.order.clear();
         let count = self.items.len() as u32;
-        let placed = |(place, item): (u32, &Item)| OrderEntry {
-            item: place,
+        let order_entry = |(index, item): (u32, &Item)| OrderEntry {
+            item: index,
             port: item.port,
             is_other: item.kind == ItemKind::Other,
         };
         if self.keep_arrival_order {
-            self.order.extend((0..count).zip(&self.items).map(placed));
+            self.order
+                .extend((0..count).zip(&self.items).map(order_entry));
             return;
         }
         let mut begin = 0;
@@ -327,7 +328,7 @@ impl Batch {
             begin += std::mem::replace(next, begin);
         }
         self.order.resize(self.items.len(), OrderEntry::default());
-        for entry in (0..).zip(&self.items).map(placed) {
+        for entry in (0..).zip(&self.items).map(order_entry) {
             let next = &mut self.next[usize::from(entry.port)];
             self.order[*next as usize] = entry;
             *next += 1;
@@ -371,7 +372,7 @@ impl Batch {
                 take.handle_datagrams(
                     port,
                     run.iter()
-                        .map(|placed| self.items[placed.item as usize].read(port, memory, clock)),
+                        .map(|entry| self.items[entry.item as usize].read(port, memory, clock)),
                 );
                 datagrams += count as u64;
                 now = after;
@@ -386,12 +387,12 @@ impl Batch {
     fn ports_ahead(&self, rest: &[OrderEntry]) -> (Ports, usize) {
         let mut ports = Ports::default();
         let mut packets = 0;
-        for placed in rest.iter().take(PACKETS_TOGETHER) {
+        for entry in rest.iter().take(PACKETS_TOGETHER) {
             // The entry for other ports is not a port.
-            if !ports.add(self.first.saturating_add(placed.port)) {
+            if !ports.add(self.first.saturating_add(entry.port)) {
                 break;
             }
-            prefetch(&self.items[placed.item as usize]);
+            prefetch(&self.items[entry.item as usize]);
             packets += 1;
         }
         (ports, packets)

@@ -154,7 +154,7 @@ impl FrameReader {
                         at,
                         interface: whole.interface,
                     };
-                    self.count_if_cut(&datagram);
+                    self.count_if_truncated(&datagram);
                     take.take(RingPacket::Datagram(&datagram));
                     1
                 }
@@ -207,7 +207,7 @@ impl FrameReader {
             interface: frame.interface,
         };
         if segment >= udp.length {
-            self.count_if_cut(&datagram);
+            self.count_if_truncated(&datagram);
             take.take(RingPacket::Datagram(&datagram));
             return 1;
         }
@@ -218,7 +218,7 @@ impl FrameReader {
             let kept = udp.kept.len();
             datagram.bytes = &udp.kept[begin.min(kept)..end.min(kept)];
             datagram.length = end - begin;
-            self.keep_whole |= self.count_if_cut(&datagram);
+            self.keep_whole |= self.count_if_truncated(&datagram);
             take.take(RingPacket::Datagram(&datagram));
             count += 1;
             begin = end;
@@ -226,7 +226,7 @@ impl FrameReader {
         count
     }
 
-    fn count_if_cut(&mut self, datagram: &Datagram<'_>) -> bool {
+    fn count_if_truncated(&mut self, datagram: &Datagram<'_>) -> bool {
         let bytes = datagram.bytes;
         if bytes.len() >= WANTED_BYTES {
             return false;
@@ -237,9 +237,9 @@ impl FrameReader {
             }
             _ => WANTED_BYTES,
         };
-        let cut = bytes.len() < datagram.length.min(wanted);
-        self.counters.truncated += u64::from(cut);
-        cut
+        let truncated = bytes.len() < datagram.length.min(wanted);
+        self.counters.truncated += u64::from(truncated);
+        truncated
     }
 }
 
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn combined_packets_are_split_and_cut_datagrams_counted() {
+    fn combined_packets_are_split_and_truncated_ones_counted() {
         let whole = TestPacket {
             segment: 400,
             ..TestPacket::new(v4(0, 5000, &[1; 1000]))
@@ -285,15 +285,15 @@ mod tests {
         let (taken, reader) = take(std::slice::from_ref(&whole));
         assert_eq!(taken, [(400, 400), (400, 400), (200, 200)]);
         assert!(!reader.keep_whole);
-        let cut = TestPacket {
+        let truncated = TestPacket {
             packet: whole.packet[..500].to_vec(),
             more: 528,
             ..whole.clone()
         };
-        let (taken, reader) = take(&[cut]);
+        let (taken, reader) = take(&[truncated]);
         assert_eq!(taken, [(400, 400), (400, 72), (200, 0)]);
         assert_eq!((reader.counters.truncated, reader.keep_whole), (2, true));
-        // A single datagram that is cut implies nothing about others.
+        // A single truncated datagram implies nothing about others.
         let single = TestPacket {
             packet: whole.packet[..60].to_vec(),
             more: 968,
@@ -330,7 +330,7 @@ mod tests {
     fn segment_headers_are_delivered_on_request() {
         let block = write(&[
             TestPacket {
-                // One header for many segments, cut after the header.
+                // One header for many segments, truncated after the header.
                 packet: tcp_v4(5000, 7, 0x10, 60_000)[..40].to_vec(),
                 more: 60_012,
                 ..TestPacket::new(Vec::new())

@@ -22,7 +22,7 @@ pub(super) const REASSEMBLY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Maximum number of separate ranges per datagram. Fragments in order, or in reverse order, form
 /// one range.
-const STRETCHES_MAX: usize = 16;
+const RANGES_MAX: usize = 16;
 
 /// Bytes kept from the beginning of a datagram.
 const KEPT_BYTES: usize = 128;
@@ -293,7 +293,7 @@ impl Unfinished {
             }
             (true, false) => self.ranges[index].1 = end,
             (false, true) => self.ranges[after].0 = begin,
-            (false, false) if self.ranges.len() < STRETCHES_MAX => {
+            (false, false) if self.ranges.len() < RANGES_MAX => {
                 self.ranges.insert(index, (begin, end));
             }
             (false, false) => return Inserted::Inconsistent,
@@ -457,8 +457,8 @@ mod tests {
         for index in 0..30 {
             let begin = index * 2000;
             add(&mut fragments, &part(&bytes, 4999, begin, begin + 1000));
-            let stretches = fragments.unfinished.get(&key(4999));
-            assert!(stretches.is_none_or(|found| found.ranges.len() <= STRETCHES_MAX));
+            let unfinished = fragments.unfinished.get(&key(4999));
+            assert!(unfinished.is_none_or(|found| found.ranges.len() <= RANGES_MAX));
         }
     }
 

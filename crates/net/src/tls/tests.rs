@@ -62,7 +62,7 @@ fn params(names: &[&str]) -> CertificateParams {
     CertificateParams::new(names).expect("good names")
 }
 
-const ANYBODY: Trust = Trust {
+const ACCEPT_ANY: Trust = Trust {
     accept_any: true,
     authorities: None,
 };
@@ -86,7 +86,7 @@ impl TlsPair {
 
     /// Delivers the bytes of each side to the other, in pieces of `piece` bytes, until both are
     /// silent. Returns the first error, the client's before the server's.
-    fn shake_hands(&mut self, piece: usize) -> Result<(), Fault> {
+    fn handshake(&mut self, piece: usize) -> Result<(), Fault> {
         let mut to_server = Vec::new();
         self.client.flush(&mut to_server).expect("a vector");
         let mut wrong = None;
@@ -143,8 +143,8 @@ fn at(end: usize, nanos: u64) -> [ArrivalRun; 1] {
 }
 
 fn reason(client: &Client, server: &Server, name: &str) -> Option<Reason> {
-    let mut ends = TlsPair::new(client, server, name);
-    ends.shake_hands(usize::MAX).err().map(|fault| fault.reason)
+    let mut pair = TlsPair::new(client, server, name);
+    pair.handshake(usize::MAX).err().map(|fault| fault.reason)
 }
 
 #[test]
@@ -156,19 +156,19 @@ fn handshake_and_data_work_however_bytes_are_split() {
         (7, "127.0.0.1"),
         (usize::MAX, "localhost"),
     ] {
-        let mut ends = TlsPair::new(&client, &server, name);
-        assert!(ends.client.is_handshaking());
-        ends.shake_hands(piece).expect("they trust each other");
-        assert!(!ends.client.is_handshaking() && !ends.server.is_handshaking());
-        assert_eq!(ends.client.version(), Some("TLSv1_3"));
+        let mut pair = TlsPair::new(&client, &server, name);
+        assert!(pair.client.is_handshaking());
+        pair.handshake(piece).expect("they trust each other");
+        assert!(!pair.client.is_handshaking() && !pair.server.is_handshaking());
+        assert_eq!(pair.client.version(), Some("TLSv1_3"));
         let long = vec![7; 100_000];
         let mut sealed = Vec::new();
-        ends.server
+        pair.server
             .seal(&[b"a", b"bc", &long], &mut sealed)
             .expect("a vector");
         assert!(sealed.len() <= sealed_length_max(3 + long.len()));
         let mut heard = Vec::new();
-        take(&mut ends.client, &sealed, 1000, &mut heard, &mut Vec::new()).expect("whole");
+        take(&mut pair.client, &sealed, 1000, &mut heard, &mut Vec::new()).expect("whole");
         assert_eq!((&heard[..3], &heard[3..]), (&b"abc"[..], &long[..]));
     }
 }
@@ -185,53 +185,53 @@ fn tls_1_2_is_supported() {
         .with_single_cert(certificates(&pem.chain).expect("some"), key)
         .expect("they fit");
     let server = Server(Arc::new(config));
-    let mut ends = TlsPair::new(&pem.client(), &server, "localhost");
-    ends.shake_hands(5).expect("they trust each other");
-    assert_eq!(ends.client.version(), Some("TLSv1_2"));
+    let mut pair = TlsPair::new(&pem.client(), &server, "localhost");
+    pair.handshake(5).expect("they trust each other");
+    assert_eq!(pair.client.version(), Some("TLSv1_2"));
 }
 
 #[test]
 fn data_before_the_handshake_is_sent_after_it() {
     let pem = Pem::own(&["localhost"], false, |_| {});
-    let mut ends = TlsPair::new(&pem.client(), &pem.server(), "localhost");
+    let mut pair = TlsPair::new(&pem.client(), &pem.server(), "localhost");
     let mut nothing = Vec::new();
-    ends.client
+    pair.client
         .seal(&[b"early"], &mut nothing)
-        .expect("there is room");
+        .expect("the buffer has space");
     assert!(
-        ends.client
+        pair.client
             .seal(&[&vec![0; 1 << 20]], &mut nothing)
             .is_err()
     );
-    let mut ends = TlsPair::new(&pem.client(), &pem.server(), "localhost");
+    let mut pair = TlsPair::new(&pem.client(), &pem.server(), "localhost");
     // The client's hello has not been sent yet.
-    ends.client
+    pair.client
         .connection
         .writer()
         .write_all(b"early")
-        .expect("there is room");
-    ends.shake_hands(usize::MAX).expect("they trust each other");
-    assert_eq!(ends.heard[1], b"early");
+        .expect("the buffer has space");
+    pair.handshake(usize::MAX).expect("they trust each other");
+    assert_eq!(pair.heard[1], b"early");
 }
 
 #[test]
 fn a_record_has_the_time_of_its_last_byte() {
     let pem = Pem::own(&["localhost"], false, |_| {});
-    let mut ends = TlsPair::new(&pem.client(), &pem.server(), "localhost");
-    ends.shake_hands(usize::MAX).expect("they trust each other");
+    let mut pair = TlsPair::new(&pem.client(), &pem.server(), "localhost");
+    pair.handshake(usize::MAX).expect("they trust each other");
     let mut sealed = Vec::new();
-    ends.server
+    pair.server
         .seal(&[b"first"], &mut sealed)
         .expect("a vector");
     let first = sealed.len();
-    ends.server
+    pair.server
         .seal(&[b"second"], &mut sealed)
         .expect("a vector");
     let run = |end, nanos| at(end, nanos)[0];
-    // The second record begins in the segment that ends the first.
+    // The second record begins in the segment that pair the first.
     let segments = [run(first - 1, 1), run(first + 3, 2), run(sealed.len(), 3)];
     let (mut plain, mut runs) = (Vec::new(), Vec::new());
-    ends.client
+    pair.client
         .open(&sealed, &segments, &mut plain, &mut runs, &mut Vec::new())
         .expect("whole");
     assert_eq!(plain, b"firstsecond");
@@ -277,7 +277,10 @@ fn invalid_certificates_are_classified() {
             wrong,
             "{name}"
         );
-        assert_eq!(reason(&Client::new(ANYBODY), &server.server(), name), None);
+        assert_eq!(
+            reason(&Client::new(ACCEPT_ANY), &server.server(), name),
+            None
+        );
     }
 }
 
@@ -334,16 +337,16 @@ fn errors_name_the_unusable_file() {
 #[test]
 fn close_notify_is_reported_and_ends_the_data() {
     let pem = Pem::own(&["localhost"], false, |_| {});
-    let mut ends = TlsPair::new(&pem.client(), &pem.server(), "localhost");
-    ends.shake_hands(usize::MAX).expect("they trust each other");
+    let mut pair = TlsPair::new(&pem.client(), &pem.server(), "localhost");
+    pair.handshake(usize::MAX).expect("they trust each other");
     let mut sealed = Vec::new();
-    ends.server.seal(&[b"bye"], &mut sealed).expect("a vector");
-    ends.server.close(&mut sealed).expect("a vector");
+    pair.server.seal(&[b"bye"], &mut sealed).expect("a vector");
+    pair.server.close(&mut sealed).expect("a vector");
     // Bytes after the end are ignored.
     sealed.extend_from_slice(&[0xff; 100]);
     let mut heard = Vec::new();
     let taken = take(
-        &mut ends.client,
+        &mut pair.client,
         &sealed,
         usize::MAX,
         &mut heard,
@@ -382,17 +385,17 @@ fn bytes_that_are_not_tls_are_rejected() {
 #[test]
 fn modified_record_fails_with_an_alert() {
     let pem = Pem::own(&["localhost"], false, |_| {});
-    let mut ends = TlsPair::new(&pem.client(), &pem.server(), "localhost");
-    ends.shake_hands(usize::MAX).expect("they trust each other");
+    let mut pair = TlsPair::new(&pem.client(), &pem.server(), "localhost");
+    pair.handshake(usize::MAX).expect("they trust each other");
     let mut sealed = Vec::new();
-    ends.server.seal(&[b"abc"], &mut sealed).expect("a vector");
+    pair.server.seal(&[b"abc"], &mut sealed).expect("a vector");
     *sealed.last_mut().expect("some") ^= 1;
     let (mut heard, mut out) = (Vec::new(), Vec::new());
-    let taken = take(&mut ends.client, &sealed, usize::MAX, &mut heard, &mut out);
+    let taken = take(&mut pair.client, &sealed, usize::MAX, &mut heard, &mut out);
     assert_eq!(taken.expect_err("it was changed").reason, Reason::Broken);
     assert!(heard.is_empty());
     let taken = take(
-        &mut ends.server,
+        &mut pair.server,
         &out,
         usize::MAX,
         &mut heard,

@@ -25,7 +25,7 @@ pub(super) struct Checked {
 impl Checked {
     pub(super) fn new(
         roots: RootCertStore,
-        named: Vec<CertificateDer<'static>>,
+        pinned: Vec<CertificateDer<'static>>,
         provider: &Arc<CryptoProvider>,
     ) -> Result<Checked, Fault> {
         let by_authority =
@@ -34,7 +34,7 @@ impl Checked {
                 .map_err(|error| Fault::unusable(error.to_string()))?;
         Ok(Checked {
             by_authority,
-            pinned: named,
+            pinned,
         })
     }
 }

@@ -13,7 +13,7 @@ use net::{Clock, PacketRing, RingSettings};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 /// Timeout of every wait in these tests.
-const PATIENCE: Duration = Duration::from_secs(10);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Prints to the terminal that a test was left out, past the harness, which hides the output of
 /// passing tests.
@@ -115,7 +115,7 @@ impl Tap {
 
 /// Waits until `holds` returns `true`.
 pub(crate) fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + WAIT_TIMEOUT;
     while !holds() {
         assert!(Instant::now() < deadline, "timed out waiting for {what}");
         std::thread::park_timeout(Duration::from_micros(100));

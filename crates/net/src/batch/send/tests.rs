@@ -50,8 +50,8 @@ fn same_datagrams_arrive_with_and_without_gso() {
             &[13],
         ] {
             let datagrams = datagrams(lengths);
-            for joins in [true, false] {
-                let mut batch = SendBatch::new().with_gso(joins);
+            for gso in [true, false] {
+                let mut batch = SendBatch::new().with_gso(gso);
                 for (header, payload) in &datagrams {
                     batch.push(to, header, payload);
                 }
@@ -65,10 +65,10 @@ fn same_datagrams_arrive_with_and_without_gso() {
                 let received = received(&receiver);
                 assert!(
                     received == whole(&datagrams),
-                    "{local} {joins} {lengths:?}: {:?}",
+                    "{local} {gso} {lengths:?}: {:?}",
                     received.iter().map(Vec::len).collect::<Vec<_>>()
                 );
-                assert_eq!(batch.uses_gso(), joins, "loopback takes it");
+                assert_eq!(batch.uses_gso(), gso, "loopback takes it");
             }
         }
     }

@@ -106,14 +106,17 @@ fn v6(headers: &[u8], fragment: u16, port: u16) -> Vec<u8> {
 /// Returns the result of the filter for UDP, which must be the same on each link layer. The
 /// filter for UDP and TCP must return the same, unless the packet is TCP.
 fn kept(family: Family, packet: &[u8]) -> u32 {
-    let (plain, with) = (says(family, packet, false), says(family, packet, true));
+    let (plain, with) = (
+        captured(family, packet, false),
+        captured(family, packet, true),
+    );
     assert!(with == plain || (plain, with) == (0, TCP_SNAPLEN));
     plain
 }
 
-fn says(family: Family, packet: &[u8], segments: bool) -> u32 {
+fn captured(family: Family, packet: &[u8], segments: bool) -> u32 {
     let with = |whole_if| {
-        says_with(
+        captured_by(
             &FilterRule {
                 family,
                 ports: 5000..=5003,
@@ -131,11 +134,11 @@ fn says(family: Family, packet: &[u8], segments: bool) -> u32 {
     with(0)
 }
 
-fn says_with(wanted: &FilterRule, packet: &[u8]) -> u32 {
-    says_by(wanted, packet, 1)
+fn captured_by(wanted: &FilterRule, packet: &[u8]) -> u32 {
+    captured_at_random(wanted, packet, 1)
 }
 
-fn says_by(wanted: &FilterRule, packet: &[u8], random: u32) -> u32 {
+fn captured_at_random(wanted: &FilterRule, packet: &[u8], random: u32) -> u32 {
     let (family, program) = (wanted.family, program(wanted));
     let links: [(u32, &[u8]); 4] = [
         (libc::ARPHRD_ETHER.into(), &[]),
@@ -213,21 +216,21 @@ fn datagrams_with_a_marked_bit_are_captured_whole() {
             let mut packet = v4(17, options, 0, 5000, 1200);
             packet[24 + options..26 + options].copy_from_slice(&1208u16.to_be_bytes());
             packet[28 + options] = byte;
-            assert_eq!(says_with(&wanted(Family::V4), &packet), expected);
+            assert_eq!(captured_by(&wanted(Family::V4), &packet), expected);
             // Another port.
             packet[22 + options] = 0xff;
-            assert_eq!(says_with(&wanted(Family::V4), &packet), 0);
+            assert_eq!(captured_by(&wanted(Family::V4), &packet), 0);
             // An empty payload.
             let mut packet = v4(17, options, 0, 5000, 0);
             packet[24 + options..26 + options].copy_from_slice(&8u16.to_be_bytes());
-            assert_eq!(says_with(&wanted(Family::V4), &packet), 164);
+            assert_eq!(captured_by(&wanted(Family::V4), &packet), 164);
         }
         let mut packet = v6(&[17], 0, 5000);
         packet[44..46].copy_from_slice(&104u16.to_be_bytes());
         packet[48] = byte;
-        assert_eq!(says_with(&wanted(Family::V6), &packet), expected);
+        assert_eq!(captured_by(&wanted(Family::V6), &packet), expected);
         packet[44..46].copy_from_slice(&8u16.to_be_bytes());
-        assert_eq!(says_with(&wanted(Family::V6), &packet), 164);
+        assert_eq!(captured_by(&wanted(Family::V6), &packet), 164);
     }
 }
 
@@ -253,7 +256,7 @@ fn sample_of_datagrams_is_captured_whole() {
             (32, 0, true),
             (32, 1 << 31, false),
         ] {
-            let says = |family, packet: &[u8]| {
+            let captured = |family, packet: &[u8]| {
                 let rule = FilterRule {
                     family,
                     ports: 5000..=5003,
@@ -263,7 +266,7 @@ fn sample_of_datagrams_is_captured_whole() {
                     brief,
                     segments: true,
                 };
-                says_by(&rule, packet, random)
+                captured_at_random(&rule, packet, random)
             };
             let expected = |ip_header: u32| match (whole, brief) {
                 (true, _) => WHOLE,
@@ -273,18 +276,18 @@ fn sample_of_datagrams_is_captured_whole() {
             let mut packet = v4(17, 0, 0, 5000, 1200);
             packet[24..26].copy_from_slice(&1208u16.to_be_bytes());
             packet[28] = 0x80;
-            assert_eq!(says(Family::V4, &packet), expected(20));
+            assert_eq!(captured(Family::V4, &packet), expected(20));
             packet[22] = 0xff;
-            assert_eq!(says(Family::V4, &packet), 0, "another port");
+            assert_eq!(captured(Family::V4, &packet), 0, "another port");
             assert_eq!(
-                says(Family::V4, &v4(6, 0, 0, 5000, 1200)),
+                captured(Family::V4, &v4(6, 0, 0, 5000, 1200)),
                 TCP_SNAPLEN,
                 "TCP is no media"
             );
             let mut packet = v6(&[17], 0, 5000);
             packet[44..46].copy_from_slice(&104u16.to_be_bytes());
             packet[48] = 0x80;
-            assert_eq!(says(Family::V6, &packet), expected(40));
+            assert_eq!(captured(Family::V6, &packet), expected(40));
         }
     }
 }
@@ -319,7 +322,7 @@ fn only_first_bytes_of_brief_datagrams_are_captured() {
                 if length > 0 {
                     packet[28 + at] = byte;
                 }
-                says_with(&wanted(Family::V4), &packet)
+                captured_by(&wanted(Family::V4), &packet)
             };
             let more = if v4_kept < 100 { u32::from(options) } else { 0 };
             assert_eq!(kept(1200, 0), v4_kept + more);
@@ -332,7 +335,7 @@ fn only_first_bytes_of_brief_datagrams_are_captured() {
         let mut packet = v6(&[17], 0, 5000);
         packet[44..46].copy_from_slice(&104u16.to_be_bytes());
         packet[48] = byte;
-        assert_eq!(says_with(&wanted(Family::V6), &packet), v6_kept);
+        assert_eq!(captured_by(&wanted(Family::V6), &packet), v6_kept);
     }
 }
 
@@ -365,19 +368,19 @@ fn requested_tcp_passes_with_its_header_only() {
         for length in [0, 1400, 60_000] {
             for options in [0, 40] {
                 let packet = v4(6, options, 0x4000, port, length);
-                assert_eq!(says(Family::V4, &packet, true), expected);
+                assert_eq!(captured(Family::V4, &packet, true), expected);
             }
             for fragment in [0x2000, 0x2001, 1] {
                 let packet = v4(6, 0, fragment, port, length);
-                assert_eq!(says(Family::V4, &packet, true), 0);
+                assert_eq!(captured(Family::V4, &packet, true), 0);
             }
         }
-        assert_eq!(says(Family::V6, &v6(&[6], 0, port), true), expected);
+        assert_eq!(captured(Family::V6, &v6(&[6], 0, port), true), expected);
         // TCP behind extension headers is not looked for.
-        assert_eq!(says(Family::V6, &v6(&[60, 6], 0, port), true), 0);
+        assert_eq!(captured(Family::V6, &v6(&[60, 6], 0, port), true), 0);
     }
-    assert_eq!(says(Family::V4, &v4(1, 0, 0, 5000, 100), true), 0);
-    assert_eq!(says(Family::V6, &v6(&[58], 0, 5000), true), 0);
+    assert_eq!(captured(Family::V4, &v4(1, 0, 0, 5000, 100), true), 0);
+    assert_eq!(captured(Family::V6, &v6(&[58], 0, 5000), true), 0);
 }
 
 proptest! {

@@ -11,10 +11,10 @@ use crate::settings::{Jitter, Loss, Outage, Queue, Settings};
 use crate::text::HeldBack;
 
 /// Maximum one-way delay. Clients that wait longer do not measure the server any more.
-const MOST_DELAY: Duration = Duration::from_secs(60);
+const DELAY_MAX: Duration = Duration::from_secs(60);
 
 /// Maximum number of changes over time.
-const MOST_CHANGES: usize = 100_000;
+const CHANGES_MAX: usize = 100_000;
 
 /// Settings of a link, all optional.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -123,11 +123,11 @@ impl PartialSettings {
 
     fn settings(&self) -> Result<Settings, String> {
         let delay = self.delay.unwrap_or_default().0;
-        if delay > MOST_DELAY {
+        if delay > DELAY_MAX {
             return Err(format!(
                 "a delay of {} is more than {} one way",
                 TimeSpan(delay),
-                TimeSpan(MOST_DELAY)
+                TimeSpan(DELAY_MAX)
             ));
         }
         if self.queue.is_some() && self.rate.is_none() {
@@ -185,8 +185,8 @@ impl LinkConfig {
             settings,
             changes: Vec::new(),
         });
-        if self.stages.len() > MOST_CHANGES {
-            return Err(format!("a link has at most {MOST_CHANGES} stages"));
+        if self.stages.len() > CHANGES_MAX {
+            return Err(format!("a link has at most {CHANGES_MAX} stages"));
         }
         let mut before = None;
         for stage in &self.stages {
@@ -225,8 +225,8 @@ impl LinkConfig {
             }
             let stage = stage(line).map_err(|error| format!("line {}: {error}", index + 1))?;
             stages.push(stage);
-            if stages.len() > MOST_CHANGES {
-                return Err(format!("a trace has at most {MOST_CHANGES} lines"));
+            if stages.len() > CHANGES_MAX {
+                return Err(format!("a trace has at most {CHANGES_MAX} lines"));
             }
         }
         Ok(stages)

@@ -25,8 +25,8 @@ pub struct Link<T> {
     settings: Settings,
     /// Future settings, in order of time.
     changes: VecDeque<(Time, Settings)>,
-    chance: RandomSource,
-    wander: OrderedJitter,
+    random: RandomSource,
+    ordered_jitter: OrderedJitter,
     queue: VecDeque<Waiting<T>>,
     queued: u64,
     codel: CoDel,
@@ -45,7 +45,7 @@ struct Waiting<T> {
     packet: T,
     bytes: usize,
     number: u64,
-    came: Time,
+    sent_at: Time,
     draws: Draws,
 }
 
@@ -55,8 +55,8 @@ impl<T: Clone> Link<T> {
         Link {
             settings,
             changes: changes.into(),
-            chance: RandomSource::new(seed),
-            wander: OrderedJitter::new(seed),
+            random: RandomSource::new(seed),
+            ordered_jitter: OrderedJitter::new(seed),
             queue: VecDeque::new(),
             queued: 0,
             codel: CoDel::default(),
@@ -77,9 +77,9 @@ impl<T: Clone> Link<T> {
         let number = self.counts.packets;
         self.counts.packets += 1;
         self.counts.bytes += bytes as u64;
-        let draws = self.chance.draw();
+        let draws = self.random.draw();
         // Evaluated for every packet, so that a burst of losses continues through an outage.
-        let by_chance = self.chance.loses(&self.settings.loss, number, draws.loss);
+        let by_chance = self.random.loses(&self.settings.loss, number, draws.loss);
         let outages = &self.settings.outages;
         if outages
             .iter()
@@ -104,7 +104,7 @@ impl<T: Clone> Link<T> {
             packet,
             bytes,
             number,
-            came: now,
+            sent_at: now,
             draws,
         });
         self.queued += bytes as u64;
@@ -118,12 +118,12 @@ impl<T: Clone> Link<T> {
             return false;
         };
         match self.settings.queue.limit {
-            QueueLimit::Bytes(most) => {
+            QueueLimit::Bytes(limit) => {
                 // A packet that finds the serialiser idle does not wait.
-                self.busy_until > now && self.queued + bytes as u64 > most
+                self.busy_until > now && self.queued + bytes as u64 > limit
             }
-            QueueLimit::Time(most) => {
-                self.busy_until.since(now) + serialisation(self.queued, rate) > most
+            QueueLimit::Time(limit) => {
+                self.busy_until.since(now) + serialisation(self.queued, rate) > limit
             }
         }
     }
@@ -134,7 +134,7 @@ impl<T: Clone> Link<T> {
             let begins = self
                 .queue
                 .front()
-                .map(|first| first.came.max(self.busy_until));
+                .map(|first| first.sent_at.max(self.busy_until));
             let changes = self.changes.front().map(|&(at, _)| at);
             match (begins, changes) {
                 (begins, Some(at)) if at <= now && begins.is_none_or(|begins| at <= begins) => {
@@ -154,7 +154,7 @@ impl<T: Clone> Link<T> {
             return;
         };
         self.queued -= first.bytes as u64;
-        let waited = at.since(first.came);
+        let waited = at.since(first.sent_at);
         self.counts.waited_max = self.counts.waited_max.max(waited);
         let rate = self.settings.rate;
         if rate.is_some()
@@ -187,7 +187,7 @@ impl<T: Clone> Link<T> {
             packet,
             bytes,
             number,
-            came,
+            sent_at,
             draws,
         } = packet;
         let mean = self.settings.delay;
@@ -196,7 +196,7 @@ impl<T: Clone> Link<T> {
             false => {
                 self.last_departure = self
                     .last_departure
-                    .max(sent + self.wander.delay(sent, mean, &jitter));
+                    .max(sent + self.ordered_jitter.delay(sent, mean, &jitter));
                 self.last_departure
             }
         };
@@ -224,7 +224,7 @@ impl<T: Clone> Link<T> {
             let delivery = Delivery {
                 packet,
                 number,
-                sent_at: came,
+                sent_at,
                 due,
                 copy: true,
                 wrong_bit: None,
@@ -234,7 +234,7 @@ impl<T: Clone> Link<T> {
         let delivery = Delivery {
             packet,
             number,
-            sent_at: came,
+            sent_at,
             due,
             copy: false,
             wrong_bit,

@@ -27,12 +27,12 @@ pub(crate) struct OrderedJitter {
 
 impl OrderedJitter {
     pub(crate) fn new(seed: u64) -> OrderedJitter {
-        let mut wander = OrderedJitter {
+        let mut jitter = OrderedJitter {
             seed,
             drawn: [(0, [0.0; 2]); 2],
         };
-        wander.drawn = [0, 1].map(|step| (step, wander.draw(step)));
-        wander
+        jitter.drawn = [0, 1].map(|step| (step, jitter.draw(step)));
+        jitter
     }
 
     /// Delay of a packet that is sent at that time. Packets sent in order arrive in order, except

@@ -14,7 +14,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use crate::settings::{Discipline, Jitter, Loss, Outage, Queue, QueueLimit, Shape};
 
 /// Maximum number of packets in a list.
-const MOST_LISTED: usize = 10_000;
+const LISTED_MAX: usize = 10_000;
 
 /// Recommended parameters of CoDel (RFC 8289, 4.3 and 4.4).
 const CODEL: Discipline = Discipline::CoDel {
@@ -86,8 +86,8 @@ impl FromStr for Loss {
             }
         } else if let Some(list) = text.strip_prefix("packets ") {
             let mut list: Vec<u64> = list.split(',').map(whole).collect::<Result<_, _>>()?;
-            if list.len() > MOST_LISTED {
-                return Err(format!("a list names at most {MOST_LISTED} packets"));
+            if list.len() > LISTED_MAX {
+                return Err(format!("a list names at most {LISTED_MAX} packets"));
             }
             list.sort_unstable();
             Loss::List(list)

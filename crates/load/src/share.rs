@@ -79,7 +79,7 @@ enum StepSource {
         /// Distance to the arrival after it: the number of workers that have slots.
         step: u64,
         /// Number of slots of this worker.
-        places: u64,
+        slot_count: u64,
         /// Free slots that were used before, lowest first.
         free: BinaryHeap<Reverse<u64>>,
     },
@@ -87,7 +87,7 @@ enum StepSource {
 
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    phase: SlotState,
+    state: SlotState,
     /// Whether the plan wants the slot.
     wanted: bool,
     /// Generation of the next client in this slot.
@@ -99,7 +99,7 @@ struct Slot {
 enum SlotState {
     Empty,
     Active,
-    /// Told to stop and not ended yet.
+    /// Asked to stop, and not ended yet.
     Stopping,
     Waiting {
         due: Time,
@@ -118,13 +118,13 @@ impl Share {
                 max_clients,
             } => {
                 // Worker w has the slots k with k % workers == w. A worker without slots gets no
-                // arrivals, because it would turn away clients for whom other workers have room.
-                let places = max_clients.saturating_sub(worker).div_ceil(workers);
+                // arrivals, because it would turn away clients for whom other workers have slots.
+                let slot_count = max_clients.saturating_sub(worker).div_ceil(workers);
                 StepSource::Arrivals {
                     rate: ArrivalRate::new(*per_second),
                     next: worker,
                     step: workers.min(*max_clients).max(1),
-                    places,
+                    slot_count,
                     free: BinaryHeap::new(),
                 }
             }
@@ -220,11 +220,11 @@ impl Share {
         let Some(entry) = self.slots.get_mut(index) else {
             return;
         };
-        let was = entry.phase;
+        let was = entry.state;
         if !matches!(was, SlotState::Active | SlotState::Stopping) {
             return;
         }
-        entry.phase = SlotState::Empty;
+        entry.state = SlotState::Empty;
         self.active -= 1;
         if let StepSource::Arrivals { free, .. } = &mut self.source {
             free.push(Reverse(slot));
@@ -235,7 +235,7 @@ impl Share {
         if again && !self.closed {
             let due = at.max(entry.last_start + REJOIN_PAUSE);
             let rejoins = was == SlotState::Active;
-            entry.phase = SlotState::Waiting { due, rejoins };
+            entry.state = SlotState::Waiting { due, rejoins };
             self.waiting.push(Reverse((due, slot)));
             self.waiting_slots += 1;
         }
@@ -273,7 +273,7 @@ impl Share {
             self.slots.resize(
                 index + 1,
                 Slot {
-                    phase: SlotState::Empty,
+                    state: SlotState::Empty,
                     wanted: false,
                     generation: 0,
                     last_start: Time::ZERO,
@@ -300,7 +300,7 @@ impl Share {
                 rate,
                 next,
                 step,
-                places,
+                slot_count,
                 free,
             } => {
                 let due = rate.time_of(*next);
@@ -308,7 +308,7 @@ impl Share {
                 let used = self.slots.len() as u64;
                 let slot = match free.pop() {
                     Some(Reverse(slot)) => slot,
-                    None if used < *places => worker + used * workers,
+                    None if used < *slot_count => worker + used * workers,
                     None => return Some(Action::TurnAway { due }),
                 };
                 Some(self.start(slot, due, false))
@@ -320,19 +320,19 @@ impl Share {
         let entry = self.slot(step.slot);
         entry.wanted = true;
         // A client that is still stopping is replaced once it has ended.
-        (entry.phase == SlotState::Empty).then(|| self.start(step.slot, step.at, false))
+        (entry.state == SlotState::Empty).then(|| self.start(step.slot, step.at, false))
     }
 
     fn leave(&mut self, step: Step) -> Option<Action> {
         let entry = self.slot(step.slot);
         entry.wanted = false;
-        match entry.phase {
+        match entry.state {
             SlotState::Active => {
-                entry.phase = SlotState::Stopping;
+                entry.state = SlotState::Stopping;
                 Some(Action::Stop { slot: step.slot })
             }
             SlotState::Waiting { .. } => {
-                entry.phase = SlotState::Empty;
+                entry.state = SlotState::Empty;
                 self.waiting_slots -= 1;
                 None
             }
@@ -342,7 +342,7 @@ impl Share {
 
     fn waiting_action(&mut self) -> Option<Action> {
         let Reverse((due, slot)) = self.waiting.pop()?;
-        let rejoins = match self.slot(slot).phase {
+        let rejoins = match self.slot(slot).state {
             SlotState::Waiting { due: at, rejoins } if at == due => rejoins,
             _ => return None,
         };
@@ -354,7 +354,7 @@ impl Share {
         self.active += 1;
         let entry = self.slot(slot);
         let generation = entry.generation;
-        entry.phase = SlotState::Active;
+        entry.state = SlotState::Active;
         entry.generation = generation.wrapping_add(1);
         entry.last_start = due;
         Action::Start {
@@ -371,8 +371,11 @@ impl StepSource {
         match self {
             StepSource::Plan { next, .. } => next.map(|(_, step)| step.at),
             StepSource::Arrivals {
-                rate, next, places, ..
-            } => (*places > 0)
+                rate,
+                next,
+                slot_count,
+                ..
+            } => (*slot_count > 0)
                 .then(|| rate.time_of(*next))
                 .filter(|at| *at < Time::NEVER),
         }

@@ -85,9 +85,9 @@ impl<T> Departures<T> {
         }
     }
 
-    /// True if the next packet is in the queue.
+    /// True if the next packet to leave is the first of `in_order`.
     #[inline]
-    fn is_of_line(&self) -> bool {
+    fn next_is_in_order(&self) -> bool {
         match (self.in_order.front(), self.reordered.peek()) {
             (Some(first), Some(Reverse(other))) => first < other,
             (first, _) => first.is_some(),
@@ -97,7 +97,7 @@ impl<T> Departures<T> {
     /// Time at which the next packet leaves.
     #[inline]
     pub(super) fn next(&self) -> Option<Time> {
-        let next = match self.is_of_line() {
+        let next = match self.next_is_in_order() {
             true => self.in_order.front(),
             false => self.reordered.peek().map(|Reverse(other)| other),
         };
@@ -106,7 +106,7 @@ impl<T> Departures<T> {
 
     #[inline]
     pub(super) fn pop(&mut self) -> Option<Departure<T>> {
-        match self.is_of_line() {
+        match self.next_is_in_order() {
             true => self.in_order.pop_front(),
             false => self.reordered.pop().map(|Reverse(other)| other),
         }

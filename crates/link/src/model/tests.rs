@@ -27,8 +27,9 @@ fn run(settings: &Settings, gap: Duration, count: u64, seed: u64) -> (Vec<Delive
 }
 
 /// Delays of first copies, in milliseconds.
-fn delays(left: &[Delivery<u64>]) -> Vec<f64> {
-    left.iter()
+fn delays(deliveries: &[Delivery<u64>]) -> Vec<f64> {
+    deliveries
+        .iter()
         .filter(|delivery| !delivery.copy)
         .map(|delivery| delivery.due.since(delivery.sent_at).as_secs_f64() * 1e3)
         .collect()

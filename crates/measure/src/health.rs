@@ -140,7 +140,7 @@ pub struct Health {
     links: Links,
     /// Number of judged windows.
     windows: u64,
-    seen: BTreeMap<Check, Crossings>,
+    crossings: BTreeMap<Check, Crossings>,
     ring_overflow: i64,
     socket_overflow: i64,
     softnet_drops: i64,
@@ -177,7 +177,7 @@ impl Health {
                 .collect(),
             links: Links::of_subjects(subjects),
             windows: 0,
-            seen: BTreeMap::new(),
+            crossings: BTreeMap::new(),
             ring_overflow: 0,
             socket_overflow: 0,
             softnet_drops: 0,
@@ -226,7 +226,10 @@ impl Health {
             (Check::LateClients, late),
         ] {
             if count > 0 {
-                self.seen.entry(check).or_default().record_crossing(index);
+                self.crossings
+                    .entry(check)
+                    .or_default()
+                    .record_crossing(index);
             }
         }
         self.ring_overflow += tester.counter(tester::RING_OVERFLOW);
@@ -262,10 +265,10 @@ impl Health {
         if !counted || (check.judged_by() == JudgedBy::ByWindows && !whole) {
             return;
         }
-        let seen = self.seen.entry(check).or_default();
-        seen.record_value(value, index);
+        let crossings = self.crossings.entry(check).or_default();
+        crossings.record_value(value, index);
         if crossed {
-            seen.record_crossing(index);
+            crossings.record_crossing(index);
         }
     }
 
@@ -294,10 +297,10 @@ impl Health {
         let (first, last) = late.windows;
         let crossed = late.p99 > Check::LinkLateness.bound(&self.bounds);
         // Earlier windows of the range had too few packets to be judged on their own.
-        let seen = self.seen.entry(Check::LinkLateness).or_default();
+        let crossings = self.crossings.entry(Check::LinkLateness).or_default();
         (first..last)
             .filter(|_| crossed)
-            .for_each(|window| seen.record_crossing(window));
+            .for_each(|window| crossings.record_crossing(window));
         self.check_value(Check::LinkLateness, late.p99, last, true, true);
     }
 
@@ -341,7 +344,10 @@ impl Health {
     }
 
     fn is_invalid(&self, check: Check) -> bool {
-        let crossed = self.seen.get(&check).map_or(0, |seen| seen.crossed);
+        let crossed = self
+            .crossings
+            .get(&check)
+            .map_or(0, |crossings| crossings.crossed);
         match check.judged_by() {
             JudgedBy::ByWindows => crossed > self.windows_allowed(),
             JudgedBy::Once => crossed > 0,
@@ -364,7 +370,7 @@ impl Health {
         Check::ALL
             .into_iter()
             .map(|check| {
-                let seen = self.seen.get(&check);
+                let crossings = self.crossings.get(&check);
                 let (worst, worst_window) = match check.judged_by() {
                     JudgedBy::OverTheRun => {
                         let (count, of) = self.run_count_and_total(check);
@@ -372,7 +378,7 @@ impl Health {
                         ((self.windows > 0).then_some(share), None)
                     }
                     _ => {
-                        let worst = seen.and_then(|seen| seen.worst);
+                        let worst = crossings.and_then(|crossings| crossings.worst);
                         let window = worst.filter(|(value, _)| *value > 0.0);
                         (
                             worst.map(|(value, _)| value),
@@ -387,7 +393,7 @@ impl Health {
                     limit: check.bound(&self.bounds),
                     worst,
                     worst_window,
-                    windows: seen.map_or(0, |seen| seen.crossed),
+                    windows: crossings.map_or(0, |crossings| crossings.crossed),
                     invalid: self.is_invalid(check),
                 }
             })
@@ -407,12 +413,12 @@ impl Health {
 
     /// Describes the finding.
     fn describe(&self, check: Check) -> String {
-        let Some(seen) = self.seen.get(&check) else {
+        let Some(crossings) = self.crossings.get(&check) else {
             return format!("{} ({})", check.description(), check.metric());
         };
         let unit = check.unit();
         let bound = figure_four_digits(check.bound(&self.bounds), unit);
-        let windows = seen.windows();
+        let windows = crossings.windows();
         let count = |packets: i64| human::count(packets as f64);
         match check {
             Check::Overflow => format!(
@@ -440,12 +446,12 @@ impl Health {
                  (tester.sockets_refused); in {windows}"
             ),
             _ => {
-                let (worst, worst_window) = seen.worst.unwrap_or_default();
+                let (worst, worst_window) = crossings.worst.unwrap_or_default();
                 let mut text = format!(
                     "{} ({}) was over {bound} in {} of {} windows",
                     check.description(),
                     check.metric(),
-                    seen.crossed,
+                    crossings.crossed,
                     self.windows,
                 );
                 if check.judged_by() == JudgedBy::ByWindows {

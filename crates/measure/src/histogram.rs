@@ -32,7 +32,7 @@ fn highest_in(bucket: usize) -> u64 {
 
 /// Returns the index of the first bucket, in ascending order of values, that contains the
 /// `quantile` of `count` values.
-fn place_of(quantile: f64, count: u64, counts: impl IntoIterator<Item = u64>) -> Option<usize> {
+fn bucket_at(quantile: f64, count: u64, counts: impl IntoIterator<Item = u64>) -> Option<usize> {
     // At least one value lies at or below any quantile.
     let wanted = ((quantile * count as f64).ceil() as u64).clamp(1, count.max(1));
     let mut below = 0;
@@ -122,8 +122,8 @@ impl Histogram {
     pub fn quantile(&self, quantile: f64) -> Option<u64> {
         let used = self.used()?;
         let counts = self.buckets[used.clone()].iter().copied();
-        let place = place_of(quantile, self.count, counts)?;
-        Some(highest_in(used.start + place).clamp(self.min, self.max))
+        let index = bucket_at(quantile, self.count, counts)?;
+        Some(highest_in(used.start + index).clamp(self.min, self.max))
     }
 
     /// Range of the buckets that may have values, or `None` if no value was recorded.
@@ -210,8 +210,8 @@ impl Sparse {
     /// Returns the quantile (0 to 1), with the same result as [`Histogram::quantile`].
     pub fn quantile(&self, quantile: f64) -> Option<u64> {
         let counts = self.buckets.iter().map(|&(_, count)| count);
-        let place = place_of(quantile, self.count(), counts)?;
-        Some(self.buckets[place].0.clamp(self.min, self.max))
+        let index = bucket_at(quantile, self.count(), counts)?;
+        Some(self.buckets[index].0.clamp(self.min, self.max))
     }
 
     /// Number of values that are at most `value`, to the accuracy of the buckets.

@@ -134,8 +134,8 @@ pub fn digits(value: f64) -> String {
         return format!("{value:.0}");
     }
     let before_point = size.log10().floor() as i32 + 1;
-    let places = (3 - before_point).clamp(0, 12);
-    trim_point(format!("{value:.*}", places as usize))
+    let decimals = (3 - before_point).clamp(0, 12);
+    trim_point(format!("{value:.*}", decimals as usize))
 }
 
 fn trim_point(text: String) -> String {

@@ -189,14 +189,14 @@ impl UrlComparison<'_> {
     fn bit_rates(&self, described: &[&MediaDescription]) -> Option<Difference> {
         // Only descriptions that lack the same bit rates are compared: video alone must not be
         // compared with video and audio.
-        let mut alike: BTreeMap<Vec<&str>, Vec<f64>> = BTreeMap::new();
+        let mut groups: BTreeMap<Vec<&str>, Vec<f64>> = BTreeMap::new();
         for media in described {
             if let Some(rate) = media.bitrate {
-                let rates = alike.entry(media.kinds_without_bitrate()).or_default();
+                let rates = groups.entry(media.kinds_without_bitrate()).or_default();
                 rates.push(rate as f64);
             }
         }
-        let rates = alike.into_values().max_by_key(Vec::len)?;
+        let rates = groups.into_values().max_by_key(Vec::len)?;
         let (deviation, figures) = self.spread(&rates, "Mbit/s", |rate| {
             format!("{:.3}", rate / 1e6)
                 .trim_end_matches('0')
@@ -403,9 +403,9 @@ mod tests {
         // Enumerates all ways in which three clients can pick one of two URLs.
         let (rates, clients) = ([1.0, 3.0], 3u32);
         let sums: Vec<f64> = (0..2u32.pow(clients))
-            .map(|ways| {
+            .map(|picks| {
                 (0..clients)
-                    .map(|client| rates[(ways >> client & 1) as usize])
+                    .map(|client| rates[(picks >> client & 1) as usize])
                     .sum()
             })
             .collect();

@@ -44,15 +44,15 @@ impl Recorder {
     /// may take back what an earlier one counted (see [`Window::counters`]).
     #[inline]
     pub fn add(&mut self, counter: CounterId, amount: u64) {
-        let place = &mut self.counters[usize::from(counter.0)];
-        *place = place.wrapping_add(amount);
+        let value = &mut self.counters[usize::from(counter.0)];
+        *value = value.wrapping_add(amount);
     }
 
     /// Subtracts an amount that was added before, possibly in an earlier window.
     #[inline]
     pub fn take_back(&mut self, counter: CounterId, amount: u64) {
-        let place = &mut self.counters[usize::from(counter.0)];
-        *place = place.wrapping_sub(amount);
+        let value = &mut self.counters[usize::from(counter.0)];
+        *value = value.wrapping_sub(amount);
     }
 
     /// Returns the counter's value in the current window.

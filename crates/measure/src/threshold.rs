@@ -286,10 +286,10 @@ impl Threshold {
 
     /// True if this replaces an implied threshold: it reads the same metric and bounds it on the
     /// same side.
-    pub fn replaces(&self, unwritten: &Threshold) -> bool {
+    pub fn replaces(&self, implied: &Threshold) -> bool {
         // `== 0` is a bound from above, because no count is below 0.
-        let theirs = unwritten.comparison.bounds().unwrap_or(Side::Above);
-        (self.subject(), self.metric()) == (unwritten.subject(), unwritten.metric())
+        let theirs = implied.comparison.bounds().unwrap_or(Side::Above);
+        (self.subject(), self.metric()) == (implied.subject(), implied.metric())
             && self.comparison.bounds().is_none_or(|ours| ours == theirs)
     }
 

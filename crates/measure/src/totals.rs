@@ -138,7 +138,7 @@ impl GaugeFigures {
 const STOP_TOLERANCE: f64 = 0.05;
 
 /// Measured time of a window that lasted `seconds`: all of it, or `None` if the window began after
-/// the run was told to stop or continued after that. It is unknown how many of such a window's
+/// the run was asked to stop or continued after that. It is unknown how many of such a window's
 /// counts precede the stop.
 pub fn measured_seconds(begins: Time, seconds: f64, stopped_at: Time) -> Option<f64> {
     let before = stopped_at.since(begins).as_secs_f64();
@@ -213,7 +213,7 @@ impl Totals {
         }
     }
 
-    /// Adds a window that began at `begins`, of a run that was told to stop at `stopped_at`: with
+    /// Adds a window that began at `begins`, of a run that was asked to stop at `stopped_at`: with
     /// [`Totals::add`] if it ended before the stop, otherwise with [`Totals::add_shutdown`].
     pub fn add_until(&mut self, window: &Window, begins: Time, seconds: f64, stopped_at: Time) {
         match measured_seconds(begins, seconds, stopped_at) {

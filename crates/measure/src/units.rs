@@ -6,7 +6,7 @@
 //!
 //! [`parse_quantity`] accepts any quantity. [`TimeSpan`], [`BitRate`], [`Size`], [`Ratio`] and
 //! [`Frequency`] accept one kind each; configuration structs hold these types or deserialize
-//! through them (`#[serde(with = "add_drift_sample::units::duration")]` for a plain [`Duration`]).
+//! through them (`#[serde(with = "measure::units::duration")]` for a plain [`Duration`]).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -719,8 +719,8 @@ as_text! {
     Frequency, QuantityKind::Frequency, "Frequency", "string", r"^[0-9]+(\.[0-9]+)?\s*/\s*(s|sec|m|min|h)$";
 }
 
-/// For `#[serde(with = "add_drift_sample::units::duration")]` on a [`Duration`]. Its schema is that
-/// of [`TimeSpan`] (`#[schemars(with = "add_drift_sample::units::TimeSpan")]`).
+/// For `#[serde(with = "measure::units::duration")]` on a [`Duration`]. Its schema is that of
+/// [`TimeSpan`] (`#[schemars(with = "measure::units::TimeSpan")]`).
 pub mod duration {
     use super::{Deserialize, Deserializer, Duration, Serialize, Serializer, TimeSpan};
 
@@ -735,8 +735,8 @@ pub mod duration {
     }
 }
 
-/// For `#[serde(with = "add_drift_sample::units::optional_duration")]` on an `Option<Duration>`.
-/// Add `default` if the key is optional.
+/// For `#[serde(with = "measure::units::optional_duration")]` on an `Option<Duration>`. Add
+/// `default` if the key is optional.
 pub mod optional_duration {
     use super::{Deserialize, Deserializer, Duration, Serialize, Serializer, TimeSpan};
 

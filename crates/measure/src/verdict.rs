@@ -68,8 +68,8 @@ pub struct VerdictInput {
 
 impl Verdict {
     /// Decides the verdict. A threshold in doubt makes the run invalid.
-    pub fn decide(thresholds: &[ThresholdResult], grounds: VerdictInput) -> Verdict {
-        let mut reasons = grounds.invalid;
+    pub fn decide(thresholds: &[ThresholdResult], input: VerdictInput) -> Verdict {
+        let mut reasons = input.invalid;
         for threshold in thresholds.iter().filter(|threshold| threshold.in_doubt) {
             reasons.push(format!(
                 "`{}` could have gone the other way: packets that were lost on this machine \
@@ -79,18 +79,18 @@ impl Verdict {
             ));
         }
         let is_invalid = !reasons.is_empty();
-        reasons.extend(grounds.failed);
+        reasons.extend(input.failed);
         let failed = thresholds.iter().filter(|threshold| !threshold.passed);
         reasons.extend(failed.map(ThresholdResult::explain));
         Verdict {
             result: match (is_invalid, reasons.is_empty()) {
-                _ if grounds.stopped_by_user => VerdictResult::Stopped,
+                _ if input.stopped_by_user => VerdictResult::Stopped,
                 (true, _) => VerdictResult::Invalid,
                 (false, false) => VerdictResult::Fail,
                 (false, true) => VerdictResult::Pass,
             },
             reasons,
-            stopped_by_user: grounds.stopped_by_user,
+            stopped_by_user: input.stopped_by_user,
         }
     }
 
@@ -137,11 +137,11 @@ impl ThresholdResult {
 /// Formats a figure with four significant digits and a unit of fitting size.
 ///
 /// ```
-/// use measure::{Unit, verdict::figure};
-/// assert_eq!(figure(0.08217, Unit::Ratio), "8.217 %");
-/// assert_eq!(figure(0.0213, Unit::Seconds), "21.3 ms");
-/// assert_eq!(figure(20e6, Unit::BitsPerSecond), "20 Mbit/s");
-/// assert_eq!(figure(1234.0, Unit::Count), "1234");
+/// use measure::{Unit, verdict::figure_four_digits};
+/// assert_eq!(figure_four_digits(0.08217, Unit::Ratio), "8.217 %");
+/// assert_eq!(figure_four_digits(0.0213, Unit::Seconds), "21.3 ms");
+/// assert_eq!(figure_four_digits(20e6, Unit::BitsPerSecond), "20 Mbit/s");
+/// assert_eq!(figure_four_digits(1234.0, Unit::Count), "1234");
 /// ```
 pub fn figure_four_digits(value: f64, unit: Unit) -> String {
     let magnitude = value.abs();

@@ -24,7 +24,7 @@ struct Direction {
     name: String,
     /// First and last window since the last judgement. `None` if there was none since.
     windows: Option<(u64, u64)>,
-    seen: Totals,
+    totals: Totals,
 }
 
 /// Lateness of packets leaving one direction, over some windows.
@@ -45,7 +45,7 @@ impl Links {
         let links = links.map(|(name, _)| Direction {
             name: (*name).to_owned(),
             windows: None,
-            seen: Totals::new(LINK_CATALOGUE),
+            totals: Totals::new(LINK_CATALOGUE),
         });
         Links(links.collect())
     }
@@ -77,7 +77,7 @@ impl Links {
             let Some(window) = subjects.get(&direction.name) else {
                 continue;
             };
-            direction.seen.add(window, seconds);
+            direction.totals.add(window, seconds);
             let (first, _) = direction.windows.unwrap_or((index, index));
             direction.windows = Some((first, index));
             found.extend(direction.judge(PACKETS_PER_JUDGEMENT));
@@ -97,13 +97,13 @@ impl Links {
 impl Direction {
     /// Returns the lateness and resets the direction if it has at least `packets` packets.
     fn judge(&mut self, packets: f64) -> Option<LinkLateness> {
-        let lateness = |statistic| self.seen.named("lateness", statistic);
+        let lateness = |statistic| self.totals.named("lateness", statistic);
         if lateness(Statistic::Count).unwrap_or(0.0) < packets {
             return None;
         }
         let p99 = lateness(Statistic::Quantile(0.99))?;
         let windows = self.windows.take()?;
-        self.seen = Totals::new(LINK_CATALOGUE);
+        self.totals = Totals::new(LINK_CATALOGUE);
         Some(LinkLateness { windows, p99 })
     }
 }

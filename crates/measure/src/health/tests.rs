@@ -27,7 +27,7 @@ fn health(warm_up: u64) -> Health {
 }
 
 /// Adds a window with `received` packets, in which `set` records the tester's figures.
-fn see(health: &mut Health, index: u64, received: u64, set: impl FnOnce(&mut Recorder)) {
+fn add_window(health: &mut Health, index: u64, received: u64, set: impl FnOnce(&mut Recorder)) {
     let mut viewers = Recorder::new(VIEWERS);
     viewers.add(EXPECTED, received);
     viewers.add(RECEIVED, received);
@@ -44,15 +44,15 @@ fn see(health: &mut Health, index: u64, received: u64, set: impl FnOnce(&mut Rec
 #[test]
 fn overflow_is_judged_over_the_run() {
     let mut exact = health(0);
-    see(&mut exact, 0, 100_000, |t| {
+    add_window(&mut exact, 0, 100_000, |t| {
         t.add(tester::SOCKET_OVERFLOW, 2)
     });
     assert_eq!(exact.reasons().len(), 1);
     assert!(exact.reasons()[0].contains("in window 0"));
     assert_eq!(exact.last_window().len(), 1);
-    see(&mut exact, 1, 100_000, |_| ());
+    add_window(&mut exact, 1, 100_000, |_| ());
     assert_eq!(exact.reasons(), Vec::<String>::new());
-    see(&mut exact, 2, 1, |t| t.add(tester::SOCKET_OVERFLOW, 1));
+    add_window(&mut exact, 2, 1, |t| t.add(tester::SOCKET_OVERFLOW, 1));
     assert_eq!(exact.reasons().len(), 1);
 }
 
@@ -62,12 +62,12 @@ fn a_bound_may_be_crossed_in_one_window_of_twenty() {
     let slow = |t: &mut Recorder| t.record(tester::LAG, 150_000_000);
     for index in 0..20 {
         match index {
-            7 => see(&mut tester, index, 10, slow),
-            _ => see(&mut tester, index, 10, |t| t.record(tester::LAG, 1_000_000)),
+            7 => add_window(&mut tester, index, 10, slow),
+            _ => add_window(&mut tester, index, 10, |t| t.record(tester::LAG, 1_000_000)),
         }
     }
     assert!(tester.reasons().is_empty());
-    see(&mut tester, 20, 10, slow);
+    add_window(&mut tester, 20, 10, slow);
     let reasons = tester.reasons();
     assert_eq!(reasons.len(), 1);
     assert!(reasons[0].contains("2 of 21 windows"), "{reasons:?}");
@@ -79,12 +79,12 @@ fn a_bound_may_be_crossed_in_one_window_of_twenty() {
 fn late_collapse_does_not_hide_in_the_mean() {
     let mut tester = health(0);
     for index in 0..94 {
-        see(&mut tester, index, 10, |t| {
+        add_window(&mut tester, index, 10, |t| {
             t.set(tester::CPU_HOTTEST_WORKER, 0.1);
         });
     }
     for index in 94..100 {
-        see(&mut tester, index, 10, |t| {
+        add_window(&mut tester, index, 10, |t| {
             t.set(tester::CPU_HOTTEST_WORKER, 0.97);
         });
     }
@@ -94,11 +94,11 @@ fn late_collapse_does_not_hide_in_the_mean() {
 #[test]
 fn burst_of_late_starts_in_one_window_is_detected() {
     let mut tester = health(0);
-    see(&mut tester, 0, 10, |t| {
+    add_window(&mut tester, 0, 10, |t| {
         t.add(tester::NOT_STARTED_IN_TIME, 6)
     });
     for index in 1..100 {
-        see(&mut tester, index, 10, |_| ());
+        add_window(&mut tester, index, 10, |_| ());
     }
     assert!(tester.reasons()[0].starts_with("6 of 100 clients"));
 }
@@ -107,12 +107,12 @@ fn burst_of_late_starts_in_one_window_is_detected() {
 fn warm_up_is_shown_but_not_judged() {
     let mut tester = health(2);
     for index in 0..2 {
-        see(&mut tester, index, 0, |t| {
+        add_window(&mut tester, index, 0, |t| {
             t.add(tester::SOCKET_OVERFLOW, 100)
         });
         assert_eq!(tester.last_window().len(), 1);
     }
-    see(&mut tester, 2, 10, |_| ());
+    add_window(&mut tester, 2, 10, |_| ());
     assert!(tester.reasons().is_empty());
 }
 
@@ -121,8 +121,8 @@ fn run(windows: u64, bad: u64, set: impl Fn(&mut Recorder)) -> Health {
     let mut tester = health(0);
     for index in 0..windows {
         match index {
-            index if (2..2 + bad).contains(&index) => see(&mut tester, index, 1000, &set),
-            _ => see(&mut tester, index, 1000, |t| {
+            index if (2..2 + bad).contains(&index) => add_window(&mut tester, index, 1000, &set),
+            _ => add_window(&mut tester, index, 1000, |t| {
                 t.record(tester::LAG, 1_000_000)
             }),
         }
@@ -151,7 +151,7 @@ fn zero_share_of_windows_forgives_none() {
     strict.bounds.windows = 0.0;
     for index in 0..30 {
         let lag = if index == 9 { 200_000_000 } else { 1000 };
-        see(&mut strict, index, 10, |t| t.record(tester::LAG, lag));
+        add_window(&mut strict, index, 10, |t| t.record(tester::LAG, lag));
     }
     assert_eq!(strict.reasons().len(), 1);
 }
@@ -205,7 +205,7 @@ fn processor_wait_and_steal_are_detected() {
 
 #[test]
 fn kernel_drops_count_up_to_the_missing_packets() {
-    let seen = |expected: u64, dropped: u64| {
+    let reasons_of = |expected: u64, dropped: u64| {
         let mut tester = health(0);
         let mut viewers = Recorder::new(VIEWERS);
         viewers.add(EXPECTED, expected);
@@ -219,10 +219,10 @@ fn kernel_drops_count_up_to_the_missing_packets() {
         tester.window(0, 1.0, &subjects);
         tester.reasons()
     };
-    assert!(seen(100_000, 500).is_empty());
-    assert!(seen(100_001, 500).is_empty());
-    assert!(seen(100_500, 0).is_empty());
-    let reasons = seen(100_010, 500);
+    assert!(reasons_of(100_000, 500).is_empty());
+    assert!(reasons_of(100_001, 500).is_empty());
+    assert!(reasons_of(100_500, 0).is_empty());
+    let reasons = reasons_of(100_010, 500);
     assert!(reasons[0].contains("netdev_max_backlog"), "{reasons:?}");
 }
 
@@ -230,7 +230,7 @@ fn kernel_drops_count_up_to_the_missing_packets() {
 fn short_last_window_is_not_judged_as_a_window() {
     let mut tester = health(0);
     for index in 0..5 {
-        see(&mut tester, index, 10, |t| t.record(tester::LAG, 1000));
+        add_window(&mut tester, index, 10, |t| t.record(tester::LAG, 1000));
     }
     let mut own = Recorder::new(tester::TESTER_CATALOGUE);
     own.record(tester::LAG, 500_000_000);
@@ -264,7 +264,7 @@ fn findings_cover_every_bound() {
 }
 
 /// Adds a window in which `packets` packets left the downlink `late`, and `dropped` were dropped.
-fn see_a_link(health: &mut Health, index: u64, packets: u64, late: Duration, dropped: u64) {
+fn add_link_window(health: &mut Health, index: u64, packets: u64, late: Duration, dropped: u64) {
     let mut down = Recorder::new(crate::LINK_CATALOGUE);
     for _ in 0..packets {
         down.record(crate::link::LATENESS, late.as_nanos() as u64);
@@ -292,19 +292,19 @@ fn late_or_dropping_link_makes_the_run_invalid() {
     const IN_TIME: Duration = Duration::from_micros(30);
     let mut late = health_of_a_link();
     // The warm-up, and one window that is forgiven.
-    see_a_link(&mut late, 0, 1000, LATE, 5);
+    add_link_window(&mut late, 0, 1000, LATE, 5);
     for index in 1..5 {
-        see_a_link(&mut late, index, 1000, IN_TIME, 0);
+        add_link_window(&mut late, index, 1000, IN_TIME, 0);
     }
-    see_a_link(&mut late, 5, 1000, LATE, 0);
+    add_link_window(&mut late, 5, 1000, LATE, 0);
     assert_eq!(late.last_window().len(), 1);
     assert_eq!(late.reasons(), Vec::<String>::new());
-    see_a_link(&mut late, 6, 1000, LATE, 0);
+    add_link_window(&mut late, 6, 1000, LATE, 0);
     let reasons = late.reasons();
     assert!(reasons[0].contains("left the emulated link"), "{reasons:?}");
     let mut dropped = health_of_a_link();
-    see_a_link(&mut dropped, 1, 1000, IN_TIME, 1);
-    see_a_link(&mut dropped, 2, 1000, IN_TIME, 0);
+    add_link_window(&mut dropped, 1, 1000, IN_TIME, 1);
+    add_link_window(&mut dropped, 2, 1000, IN_TIME, 0);
     let reasons = dropped.reasons();
     assert!(reasons[0].contains("could not keep up"), "{reasons:?}");
 }
@@ -320,22 +320,22 @@ fn few_link_packets_are_judged_over_several_windows() {
         (lateness.windows, lateness.invalid)
     };
     // Fewer than 100 packets are not judged.
-    see_a_link(&mut health, 1, 99, LATE, 0);
+    add_link_window(&mut health, 1, 99, LATE, 0);
     assert_eq!(found(&health), (0, false));
-    see_a_link(&mut health, 2, 101, LATE, 0);
+    add_link_window(&mut health, 2, 101, LATE, 0);
     assert_eq!(found(&health), (2, true));
     assert_eq!(health.reasons().len(), 1);
     // 1,000 packets are judged together: 20 late ones are too many, 5 are not.
     let mut mixed = health_of_a_link();
     for index in 1..=10 {
         let late = if index <= 5 { LATE } else { Duration::ZERO };
-        see_a_link(&mut mixed, index, 1, late, 0);
-        see_a_link(&mut mixed, index, 199, Duration::ZERO, 0);
+        add_link_window(&mut mixed, index, 1, late, 0);
+        add_link_window(&mut mixed, index, 199, Duration::ZERO, 0);
     }
     assert_eq!(found(&mixed), (0, false));
     for index in 11..=15 {
-        see_a_link(&mut mixed, index, 4, LATE, 0);
-        see_a_link(&mut mixed, index, 196, Duration::ZERO, 0);
+        add_link_window(&mut mixed, index, 4, LATE, 0);
+        add_link_window(&mut mixed, index, 196, Duration::ZERO, 0);
     }
     assert_eq!(found(&mixed), (5, true));
 }

@@ -34,7 +34,7 @@ pub struct ThresholdResult {
     pub window: Option<u64>,
     /// True if there was no data.
     pub no_data: bool,
-    /// True if the threshold is implied: see [`unwritten`](super::implied_thresholds) and
+    /// True if the threshold is implied: see [`implied_thresholds`](super::implied_thresholds) and
     /// [`Judge::with`].
     pub implied: bool,
     /// True if it reads lost packets, and the result could differ without the packets that were
@@ -93,8 +93,8 @@ impl Judge {
         subjects: &[(&str, Catalogue)],
         warm_up_windows: u64,
     ) -> Result<Judge, ThresholdError> {
-        let unwritten = super::implied_thresholds(&thresholds, subjects);
-        let unwritten = unwritten
+        let implied = super::implied_thresholds(&thresholds, subjects);
+        let implied = implied
             .iter()
             .map(|text| Ok((Threshold::parse(text)?, true)))
             .collect::<Result<Vec<_>, ThresholdError>>()?;
@@ -102,7 +102,7 @@ impl Judge {
         let all = thresholds
             .into_iter()
             .map(|threshold| (threshold, false))
-            .chain(unwritten);
+            .chain(implied);
         let watched = all
             .map(|(threshold, implied)| {
                 Ok(JudgedThreshold {

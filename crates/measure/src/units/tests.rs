@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn said(text: &str) -> String {
+fn error_text(text: &str) -> String {
     parse_quantity(text).expect_err(text).to_string()
 }
 
@@ -37,16 +37,16 @@ fn quantities_are_read_in_base_units() {
 
 #[test]
 fn invalid_quantities_state_the_reason() {
-    assert_eq!(said(""), "a quantity is missing");
-    assert_eq!(said("-5s"), "`-5s` is below zero");
+    assert_eq!(error_text(""), "a quantity is missing");
+    assert_eq!(error_text("-5s"), "`-5s` is below zero");
     for text in ["s", "-", ".5s", "5.s", "1m-2s", "1mx", "NaN", "inf", "--1"] {
         assert!(parse_quantity(text).is_err(), "{text}");
     }
-    assert!(said("5 apples").starts_with("`5 apples`: unknown unit `apples`; units are"));
-    assert!(said("5MB/s").contains("multiply bytes per second by 8"));
-    assert!(said("1m30").contains("a unit is missing"));
-    assert!(said("9999999999h").contains("too large"));
-    assert!(said(&"9".repeat(1000)).len() < 200);
+    assert!(error_text("5 apples").starts_with("`5 apples`: unknown unit `apples`; units are"));
+    assert!(error_text("5MB/s").contains("multiply bytes per second by 8"));
+    assert!(error_text("1m30").contains("a unit is missing"));
+    assert!(error_text("9999999999h").contains("too large"));
+    assert!(error_text(&"9".repeat(1000)).len() < 200);
 }
 
 #[test]

@@ -301,10 +301,10 @@ impl Clip {
         match &self.times {
             None => self.frame_rate.nanos(frame),
             Some(times) => {
-                let (whole, place) = self.loop_position(frame);
-                whole
+                let (loops, index) = self.loop_position(frame);
+                loops
                     .saturating_mul(times.length)
-                    .saturating_add(times.frames[place].0)
+                    .saturating_add(times.frames[index].0)
             }
         }
     }
@@ -315,10 +315,10 @@ impl Clip {
         match &self.times {
             None => self.frame_rate.ticks(frame, self.clock_rate) as u32,
             Some(times) => {
-                let (whole, place) = self.loop_position(frame);
-                let before = u128::from(whole) * u128::from(times.length);
+                let (loops, index) = self.loop_position(frame);
+                let before = u128::from(loops) * u128::from(times.length);
                 let before = before * u128::from(self.clock_rate) / 1_000_000_000;
-                (before as u32).wrapping_add(times.frames[place].1)
+                (before as u32).wrapping_add(times.frames[index].1)
             }
         }
     }
@@ -407,16 +407,16 @@ pub fn cut_picture(nals: &[&[u8]], mtu: usize, coded: bool, payloads: &mut Vec<B
     };
     let nal = code.to_nal();
     let mut nals = nals.to_vec();
-    if coded && let Some(place) = nals.iter().position(|nal| may_follow_code(nal)) {
-        nals.insert(place, &nal);
+    if coded && let Some(at) = nals.iter().position(|nal| may_follow_code(nal)) {
+        nals.insert(at, &nal);
     }
     // If much precedes it, such as an encoder's own SEI, the code begins a packet, so that it is
     // within the first bytes of one.
-    let place = nals.iter().position(|other| *other == &nal[..]);
-    let before = place.map_or(0, |place| packets::aggregate_bytes(&nals[..place]));
-    if let Some(place) = place.filter(|_| before > BEFORE_CODE_MAX) {
-        packets::cut(&nals[..place], mtu, payloads);
-        nals.drain(..place);
+    let at = nals.iter().position(|other| *other == &nal[..]);
+    let before = at.map_or(0, |at| packets::aggregate_bytes(&nals[..at]));
+    if let Some(at) = at.filter(|_| before > BEFORE_CODE_MAX) {
+        packets::cut(&nals[..at], mtu, payloads);
+        nals.drain(..at);
     }
     packets::cut(&nals, mtu, payloads);
 }
@@ -443,7 +443,7 @@ fn add_frame(
 ) {
     let count = payloads.len() as u32;
     for (index, payload) in (0..).zip(payloads.drain(..)) {
-        let code_at = TimeCode::place(&payload).and_then(|place| u16::try_from(place).ok());
+        let code_at = TimeCode::place(&payload).and_then(|position| u16::try_from(position).ok());
         packets.push(ClipPacket {
             code_at,
             payload,

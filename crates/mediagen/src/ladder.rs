@@ -18,7 +18,7 @@ const STEP: (u64, u64) = (3, 4);
 /// Maximum number of rungs: the lowest has a 32nd of the highest bit rate.
 const RUNGS_MAX: usize = 13;
 /// Minimum distance between key frames, unless the GOP itself is shorter.
-const KEY_FRAMES_APART: Duration = Duration::from_millis(250);
+const KEY_FRAME_INTERVAL_MIN: Duration = Duration::from_millis(250);
 /// Fixed-point scale: fractions of a byte are counted in this many parts.
 const PARTS: i64 = 1 << 16;
 
@@ -110,13 +110,13 @@ impl Ladder {
     /// Combines clips of the same pictures, the highest bit rate first. Every `gop`-th picture is a
     /// key frame.
     fn of_clips(clips: Vec<Clip>, gop: u32) -> Ladder {
-        let apart = clips[0].frame_rate.frames_within(KEY_FRAMES_APART);
+        let distance = clips[0].frame_rate.frames_within(KEY_FRAME_INTERVAL_MIN);
         Ladder {
             rungs: clips.into_iter().map(Rung::new).collect(),
             gop,
             // Consecutive IDR pictures need different IDs (H.264, 7.4.3), which a loop of one GOP
             // does not have.
-            key_distance_min: u32::try_from(apart).unwrap_or(u32::MAX).max(2),
+            key_distance_min: u32::try_from(distance).unwrap_or(u32::MAX).max(2),
         }
     }
 
@@ -162,7 +162,7 @@ pub struct Encoder {
     next: u32,
     /// Number of pictures since the last key frame, including it.
     since_key: u32,
-    wanted: bool,
+    key_requested: bool,
     /// Bytes sent beyond the bit rate, in parts.
     debt: i64,
     /// Bytes by which the current GOP is above its mean so far, because GOPs begin with a larger
@@ -181,7 +181,7 @@ impl Encoder {
             rung_fraction: 0,
             next: 0,
             since_key: 0,
-            wanted: false,
+            key_requested: false,
             debt: 0,
             gop_excess: 0,
             early: 0,
@@ -191,7 +191,7 @@ impl Encoder {
     /// Requests a key frame. The next picture is one, or the first picture that comes at least 250
     /// ms after the last key frame.
     pub fn key_frame(&mut self) {
-        self.wanted = true;
+        self.key_requested = true;
     }
 
     /// Sets the bit rate from the next picture on, limited to the range from
@@ -240,20 +240,20 @@ impl Encoder {
         let gop = ladder.gop;
         let frames = ladder.rungs[0].clip.frames;
         let mut is_key = self.next.is_multiple_of(gop);
-        if self.wanted && !is_key && self.since_key >= ladder.key_distance_min {
+        if self.key_requested && !is_key && self.since_key >= ladder.key_distance_min {
             self.next = self.next.next_multiple_of(gop) % frames;
             self.early += 1;
             is_key = true;
         }
         if is_key {
-            self.wanted = false;
+            self.key_requested = false;
             self.since_key = 0;
             // Charges the excess of an interrupted GOP to this one.
             self.debt += std::mem::take(&mut self.gop_excess);
         }
         self.since_key = self.since_key.saturating_add(1);
-        let place = self.next as usize;
-        let bytes = |rung: &Rung| i64::from(rung.pictures[place].bytes) * PARTS;
+        let index = self.next as usize;
+        let bytes = |rung: &Rung| i64::from(rung.pictures[index].bytes) * PARTS;
         let (due, mean) = (self.due(bytes), self.due(|rung| rung.mean));
         // The debt is bounded because it may be impossible to pay: at the lowest rung, or if fewer
         // bytes were sent than allowed.
@@ -263,7 +263,7 @@ impl Encoder {
         let candidates = self.rung..ladder.rungs.len();
         let nearest = candidates.min_by_key(|&rung| bytes(&ladder.rungs[rung]).abs_diff(wanted));
         let rung = nearest.unwrap_or(self.rung);
-        let PictureRange { first, count, .. } = ladder.rungs[rung].pictures[place];
+        let PictureRange { first, count, .. } = ladder.rungs[rung].pictures[index];
         self.debt += bytes(&ladder.rungs[rung]) - due;
         self.gop_excess += due - mean;
         self.next = (self.next + 1) % frames;

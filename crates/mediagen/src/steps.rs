@@ -6,7 +6,7 @@
 #[inline(always)]
 pub fn count_bytes(bytes: usize) {
     #[cfg(all(any(test, feature = "testing"), debug_assertions))]
-    TAKEN.with(|taken| taken.set(taken.get() + bytes as u64));
+    EXAMINED.with(|taken| taken.set(taken.get() + bytes as u64));
     #[cfg(not(all(any(test, feature = "testing"), debug_assertions)))]
     let _ = bytes;
 }
@@ -21,15 +21,15 @@ pub fn find(bytes: &[u8], wanted: u8) -> Option<usize> {
 
 #[cfg(any(test, feature = "testing"))]
 thread_local! {
-    static TAKEN: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+    static EXAMINED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
 /// Number of steps that `work` takes.
 #[cfg(any(test, feature = "testing"))]
 pub fn of(work: impl FnOnce()) -> u64 {
-    let before = TAKEN.with(std::cell::Cell::get);
+    let before = EXAMINED.with(std::cell::Cell::get);
     work();
-    TAKEN.with(std::cell::Cell::get) - before
+    EXAMINED.with(std::cell::Cell::get) - before
 }
 
 /// Asserts that decoding is linear. `read` receives the input that `make` returns for a size, as a

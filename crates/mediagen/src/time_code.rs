@@ -59,13 +59,13 @@ impl TimeCode {
         bytes
     }
 
-    /// Returns a copy of a payload in which the numbers are written at `place`.
+    /// Returns a copy of a payload in which the numbers are written at `position`.
     ///
     /// # Panics
     /// If the payload is too short.
-    pub fn put_into(self, payload: &[u8], place: usize) -> Bytes {
+    pub fn put_into(self, payload: &[u8], position: usize) -> Bytes {
         let mut coded = payload.to_vec();
-        coded[place..place + CODE_BYTES].copy_from_slice(&self.to_bytes());
+        coded[position..position + CODE_BYTES].copy_from_slice(&self.to_bytes());
         coded.into()
     }
 
@@ -146,10 +146,10 @@ impl TimeCode {
         if TimeCode::from_trailer(payload).is_some() {
             return Some(payload.len() - CODE_BYTES);
         }
-        let place = payload
+        let position = payload
             .windows(UUID.len())
             .position(|bytes| bytes == UUID)?;
-        Some(place + UUID.len())
+        Some(position + UUID.len())
     }
 }
 
@@ -188,15 +188,15 @@ mod tests {
             prop_assert_eq!(TimeCode::find(&nal), Some(code));
             let together = packets::aggregate(&[&[0x67; 20], &[0x68; 5], &nal, &[0x65; 100]]);
             prop_assert_eq!(TimeCode::find(&together), Some(code));
-            let place = TimeCode::place(&together).expect("it is there");
-            prop_assert_eq!(&together[place..place + CODE_BYTES], &code.to_bytes()[..]);
+            let position = TimeCode::place(&together).expect("it is there");
+            prop_assert_eq!(&together[position..position + CODE_BYTES], &code.to_bytes()[..]);
             // At the end of a frame only.
             let trailer = code.to_trailer();
             for descriptor in [0x00, 0x10, 0x90] {
                 let frame = [&[descriptor][..], &[7; 100], &trailer].concat();
                 prop_assert_eq!(TimeCode::find(&frame), Some(code));
-                let place = TimeCode::place(&frame).expect("it is there");
-                prop_assert_eq!(&frame[place..], &code.to_bytes()[..]);
+                let position = TimeCode::place(&frame).expect("it is there");
+                prop_assert_eq!(&frame[position..], &code.to_bytes()[..]);
                 prop_assert_eq!(TimeCode::find(&frame[..frame.len() - 1]), None);
                 prop_assert_eq!(TimeCode::find(&[&frame[..], &[0]].concat()), None);
             }

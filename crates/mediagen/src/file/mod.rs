@@ -387,10 +387,10 @@ mod tests {
             return;
         };
         let mut refused = 0;
-        for place in (0..bytes.len()).step_by(97) {
+        for at in (0..bytes.len()).step_by(97) {
             let mut broken = bytes.clone();
-            let end = broken.len().min(place + 16);
-            broken[place..end].fill(0xff);
+            let end = broken.len().min(at + 16);
+            broken[at..end].fill(0xff);
             if let Err(error) = clips(&broken, 1400, true) {
                 assert!(!error.contains(".rs"), "{error}");
                 refused += 1;

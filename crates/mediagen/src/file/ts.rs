@@ -206,9 +206,9 @@ fn video_track(packets: Vec<Pes>, clock: &mut TimeUnwrapper) -> Track {
 fn annex_b(data: &[u8]) -> Vec<Vec<u8>> {
     let mut starts = Vec::new();
     let mut at = 0;
-    while let Some(place) = data[at..].windows(3).position(|bytes| bytes == [0, 0, 1]) {
-        starts.push(at + place);
-        at += place + 3;
+    while let Some(offset) = data[at..].windows(3).position(|bytes| bytes == [0, 0, 1]) {
+        starts.push(at + offset);
+        at += offset + 3;
     }
     let ends = starts.iter().skip(1).copied().chain([data.len()]);
     starts

@@ -177,8 +177,8 @@ fn texture_block(w: &mut BitWriter, x: usize, y: usize, index: u64) -> Edges {
         bottom: 0,
         right: 0,
     };
-    for (place, sample) in samples[..256].iter_mut().enumerate() {
-        let (column, row) = (place % 16, place / 16);
+    for (index, sample) in samples[..256].iter_mut().enumerate() {
+        let (column, row) = (index % 16, index / 16);
         // A diagonal gradient over the whole picture. No sample is 0, so emulation prevention never
         // applies.
         let value = 16 + ((x * 16 + column) + (y * 16 + row) * 2 + phase) % 220;

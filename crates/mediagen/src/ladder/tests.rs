@@ -196,9 +196,9 @@ fn decoded(format: &str, stream: Vec<u8>) -> Option<(usize, String)> {
         "-",
     ];
     let frames = ["-f", "framecrc", "-"];
-    let (_, said, complaints) = run("ffmpeg", &[&decode[..], &frames].concat(), &stream)?;
-    let said = String::from_utf8_lossy(&said);
-    let frames = said.lines().filter(|line| !line.starts_with('#')).count();
+    let (_, output, complaints) = run("ffmpeg", &[&decode[..], &frames].concat(), &stream)?;
+    let output = String::from_utf8_lossy(&output);
+    let frames = output.lines().filter(|line| !line.starts_with('#')).count();
     Some((frames, complaints))
 }
 

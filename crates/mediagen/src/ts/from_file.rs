@@ -89,22 +89,22 @@ impl LoopedStream {
         let packets = packets(bytes)?;
         let headers = headers(packets)?;
         let programme = Programme::find(packets, &headers)?;
-        let course = PacketSchedule::of(&headers, programme.clock_pid)?;
+        let schedule = PacketSchedule::of(&headers, programme.clock_pid)?;
         let mut looped = LoopedStream {
             packets: Vec::with_capacity(packets.len()),
             marks: Vec::with_capacity(packets.len()),
             pids: 0,
             length: 0,
             tables: programme.tables.clone(),
-            clock: course.begins,
+            clock: schedule.begins,
             clock_pid: (programme.clock_pid, 0),
             delay: 0,
             rate: 0,
             listed: programme.listed,
             description: String::new(),
         };
-        let times = looped.take(packets, &headers, &programme, &course)?;
-        looped.length = length(&times, course.length);
+        let times = looped.take(packets, &headers, &programme, &schedule)?;
+        looped.length = length(&times, schedule.length);
         looped.description = format!(
             "{} PIDs, a loop of {:.1} s",
             looped.pids,
@@ -113,17 +113,17 @@ impl LoopedStream {
         match rate {
             Some(asked) => looped
                 .set_rate(asked)
-                .map_err(|no_room| FileError::NeedsMore {
+                .map_err(|too_low| FileError::NeedsMore {
                     asked,
-                    needs: looped.lowest(no_room),
+                    needs: looped.lowest(too_low),
                 })?,
             None => {
                 let seconds = looped.length as f64 / PCR_HZ as f64;
                 let own = (8 * PACKET_LEN) as f64 * packets.len() as f64 / seconds;
                 let own = own * PACKETS_PER_DATAGRAM as f64 / (PACKETS_PER_DATAGRAM - 1) as f64;
                 let rate = (own.ceil() as u64).max(RATE_MIN);
-                if let Err(no_room) = looped.set_rate(rate) {
-                    let needs = looped.lowest(no_room);
+                if let Err(too_low) = looped.set_rate(rate) {
+                    let needs = looped.lowest(too_low);
                     let asked = rate;
                     looped
                         .set_rate(needs)
@@ -135,8 +135,8 @@ impl LoopedStream {
     }
 
     /// Returns a bit rate near the lowest at which all packets fit.
-    fn lowest(&mut self, no_room: RateTooLow) -> u64 {
-        let mut rate = no_room.needs.max(RATE_MIN);
+    fn lowest(&mut self, too_low: RateTooLow) -> u64 {
+        let mut rate = too_low.needs.max(RATE_MIN);
         while rate < RATE_MAX && self.set_rate(rate).is_err() {
             rate = (rate as f64 * RAISE) as u64;
         }
@@ -149,7 +149,7 @@ impl LoopedStream {
         packets: &[[u8; PACKET_LEN]],
         headers: &[Header],
         programme: &Programme,
-        course: &PacketSchedule,
+        schedule: &PacketSchedule,
     ) -> Result<BTreeMap<u16, Times>, FileError> {
         let mut pids = HashMap::from([(programme.clock_pid, 0u16)]);
         let mut last: HashMap<u16, usize> = HashMap::new();
@@ -193,7 +193,7 @@ impl LoopedStream {
             }
             self.packets.push(packet);
             self.marks.push(PacketMeta {
-                at: course.at(index),
+                at: schedule.at(index),
                 pid: number,
                 counts: header.has_payload,
                 clock: match header.pcr {
@@ -336,17 +336,17 @@ impl PacketSchedule {
         for (_, at) in &mut points {
             *at += lead;
         }
-        let mut course = PacketSchedule {
+        let mut schedule = PacketSchedule {
             points,
             begins: (begins + PCR_WRAP - lead % PCR_WRAP) % PCR_WRAP,
             length: 0,
         };
-        course.length = course.at(headers.len());
-        Ok(course)
+        schedule.length = schedule.at(headers.len());
+        Ok(schedule)
     }
 
     fn at(&self, index: usize) -> u64 {
-        let next = self.points.partition_point(|&(place, _)| place <= index);
+        let next = self.points.partition_point(|&(point, _)| point <= index);
         // Extrapolates from the nearest two references.
         let next = next.clamp(1, self.points.len() - 1);
         let ((a, at_a), (b, at_b)) = (self.points[next - 1], self.points[next]);

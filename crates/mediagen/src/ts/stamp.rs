@@ -157,10 +157,10 @@ mod tests {
         let good = stamp().write();
         assert_eq!(read(&good), Some(stamp()));
         // Wrong PID, stream ID, magic number or version.
-        for place in [2, 7, 10, 14] {
+        for at in [2, 7, 10, 14] {
             let mut other = good;
-            other[place] ^= 1;
-            assert_eq!(read(&other), None, "{place}");
+            other[at] ^= 1;
+            assert_eq!(read(&other), None, "{at}");
         }
         // The adaptation field leaves no room for the stamp.
         let mut short = good;

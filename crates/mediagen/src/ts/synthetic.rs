@@ -187,10 +187,10 @@ impl LoopedStream {
         if programme.audio {
             looped.add_sound(late);
         }
-        looped.set_rate(rate).map_err(|no_room| {
+        looped.set_rate(rate).map_err(|too_low| {
             // The video takes at most `SHARE` of the available rate, so a rate at which it does not
             // fit has no room for any video.
-            let needed = no_room.needs.max(rate_for(0.0, looped.tables.len()));
+            let needed = too_low.needs.max(rate_for(0.0, looped.tables.len()));
             SettingsError::BitRateTooLow {
                 asked: rate,
                 needed,
@@ -226,8 +226,8 @@ impl LoopedStream {
                 .zip(&mut self.marks[before..])
             {
                 (mark.at, mark.pid) = (at, 1);
-                if let Some((place, _)) = mark.times {
-                    write_shown(packet, place, CLOCK + late + at);
+                if let Some((offset, _)) = mark.times {
+                    write_shown(packet, offset, CLOCK + late + at);
                 }
             }
         }

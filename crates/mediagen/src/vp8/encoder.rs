@@ -12,7 +12,7 @@ const KEY_WEIGHT: u64 = 3;
 /// Upper bound of the average size of a texture block, in bytes.
 const TEXTURE_BYTES: usize = 30;
 /// Number of bar positions that are tried to determine its cost.
-const PLACES: u64 = 8;
+const BAR_POSITIONS: u64 = 8;
 
 /// One loop of video: GOPs that can be repeated endlessly. Each frame ends with a time code, which
 /// the sender fills in and which counts towards the bit rate.
@@ -77,10 +77,16 @@ impl MinimumBytes {
         let columns = Grid::of(size).across as u64;
         // The cost depends slightly on the position of the bar. The smallest pictures, for which it
         // matters, have fewer positions.
-        let places = || 0..columns.min(PLACES);
+        let positions = || 0..columns.min(BAR_POSITIONS);
         MinimumBytes {
-            key: places().map(|place| bytes(place, place)).max().unwrap_or(0),
-            inter: places().map(|place| bytes(0, place + 1)).max().unwrap_or(0),
+            key: positions()
+                .map(|position| bytes(position, position))
+                .max()
+                .unwrap_or(0),
+            inter: positions()
+                .map(|position| bytes(0, position + 1))
+                .max()
+                .unwrap_or(0),
         }
     }
 

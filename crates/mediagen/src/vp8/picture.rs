@@ -109,8 +109,8 @@ pub(super) fn frame(size: (u32, u32), slot: Slot) -> Vec<u8> {
         if coded {
             let address = y * grid.across + x;
             let mut noise = Noise::new(slot.index, address, texture(address));
-            let beside = (&mut above[x], &mut left);
-            coefficients(&mut tokens, beside, lighter(x, y), &mut noise);
+            let neighbours = (&mut above[x], &mut left);
+            coefficients(&mut tokens, neighbours, lighter(x, y), &mut noise);
         } else {
             above[x] = NeighbourFlags::default();
             left = NeighbourFlags::default();
@@ -130,7 +130,7 @@ pub(super) fn frame(size: (u32, u32), slot: Slot) -> Vec<u8> {
 }
 
 /// Probabilities that a motion vector probability is not updated (RFC 6386, 17.2).
-const MOTION_STAYS: [[u8; 19]; 2] = [
+const MOTION_NO_UPDATE: [[u8; 19]; 2] = [
     [
         237, 246, 253, 253, 254, 254, 254, 254, 254, 254, 254, 254, 254, 254, 250, 250, 252, 254,
         254,
@@ -162,8 +162,8 @@ fn header(is_key: bool, has_coefficients: u8) -> BoolEncoder {
     if !is_key {
         w.literal(1, 1); // refresh_last
     }
-    for &stays in NO_UPDATE.as_flattened().as_flattened().as_flattened() {
-        w.flag(stays, false); // coeff_prob_update_flag
+    for &probability in NO_UPDATE.as_flattened().as_flattened().as_flattened() {
+        w.flag(probability, false); // coeff_prob_update_flag
     }
     w.literal(1, 1); // mb_no_coeff_skip
     w.literal(has_coefficients.into(), 8); // prob_skip_false
@@ -172,8 +172,8 @@ fn header(is_key: bool, has_coefficients: u8) -> BoolEncoder {
         w.literal(1, 8); // prob_last: no macroblock refers to the last frame.
         w.literal(255, 8); // prob_gf
         w.literal(0, 2); // intra_16x16_prob_update_flag, intra_chroma_prob_update_flag
-        for stays in MOTION_STAYS.as_flattened() {
-            w.flag(*stays, false);
+        for probability in MOTION_NO_UPDATE.as_flattened() {
+            w.flag(*probability, false);
         }
     }
     w
@@ -295,11 +295,11 @@ fn block(
         .rposition(|level| *level != 0)
         .map_or(first, |last| last + 1);
     let mut after_zero = false;
-    for (place, &level) in levels.iter().enumerate().skip(first) {
-        let p = &DEFAULT[kind][BANDS[place]][context];
+    for (index, &level) in levels.iter().enumerate().skip(first) {
+        let p = &DEFAULT[kind][BANDS[index]][context];
         if !after_zero {
-            w.flag(p[0], place < end);
-            if place >= end {
+            w.flag(p[0], index < end);
+            if index >= end {
                 break;
             }
         }

@@ -25,10 +25,10 @@ fn made(name: &str, options: &[&str]) -> Option<Vec<u8>> {
 
 /// Copies the video of a file into a file of another format.
 fn copied(bytes: &[u8], name: &str) -> Option<Vec<u8>> {
-    let place = |name: &str| {
+    let path = |name: &str| {
         std::env::temp_dir().join(format!("streamgauge-{}-of-{name}", std::process::id()))
     };
-    let (from, to) = (place("b.webm"), place(name));
+    let (from, to) = (path("b.webm"), path(name));
     std::fs::write(&from, bytes).expect("there is room");
     let made = Command::new("ffmpeg")
         .args(["-v", "error", "-y", "-i"])
@@ -280,9 +280,9 @@ proptest! {
             1 => [&b"\x1a\x45\xdf\xa3\x80\xae\x80\xd7\x81\x01\x86\x85V_VP8\xa3"[..], &bytes].concat(),
             _ => mjr(r#"{"c":"h264"}"#, &[(1, 2, &bytes), (2, 2, &[5]), (4, 9, &bytes)]),
         };
-        for (place, value) in changes {
-            let place = usize::from(place) % file.len();
-            file[place] = value;
+        for (at, value) in changes {
+            let at = usize::from(at) % file.len();
+            file[at] = value;
         }
         if let Some(Ok(clips)) = recorded(&file, 1200, true) {
             for clip in clips {

@@ -62,12 +62,12 @@ fn decodes(settings: &VideoSettings, loops: usize) {
         "default=nw=1",
         "-",
     ];
-    if let Some((success, said, complaints)) = run("ffprobe", &probe, &bytes) {
+    if let Some((success, output, complaints)) = run("ffprobe", &probe, &bytes) {
         assert!(
             success && complaints.is_empty(),
             "{settings:?}: {complaints}"
         );
-        let said = String::from_utf8(said).unwrap();
+        let output = String::from_utf8(output).unwrap();
         let rate = settings.frame_rate;
         for line in [
             match settings.form.profile {
@@ -80,8 +80,8 @@ fn decodes(settings: &VideoSettings, loops: usize) {
             format!("nb_read_frames={}", stream.pictures.len() * loops),
         ] {
             assert!(
-                said.lines().any(|said| said == line),
-                "{settings:?}: {line}: {said}"
+                output.lines().any(|output| output == line),
+                "{settings:?}: {line}: {output}"
             );
         }
     }

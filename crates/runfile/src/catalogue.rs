@@ -103,29 +103,29 @@ pub(crate) struct Mapping {
 impl Mapping {
     pub(crate) fn new(stored: &StoredCatalogue, catalogue: Catalogue) -> Mapping {
         let mut unknown = Vec::new();
-        let mut places = |names: &[String], wanted: fn(MetricSource) -> Option<usize>| {
+        let mut indices = |names: &[String], wanted: fn(MetricSource) -> Option<usize>| {
             names
                 .iter()
                 .map(|name| {
-                    let place = catalogue
+                    let index = catalogue
                         .find(name)
                         .and_then(|metric| wanted(metric.source));
-                    if place.is_none() && !name.is_empty() {
+                    if index.is_none() && !name.is_empty() {
                         unknown.push(name.clone());
                     }
-                    place
+                    index
                 })
                 .collect::<Vec<_>>()
         };
-        let counters = places(&stored.counters, |source| match source {
+        let counters = indices(&stored.counters, |source| match source {
             MetricSource::Counter(id) => Some(usize::from(id.0)),
             _ => None,
         });
-        let gauges = places(&stored.gauges, |source| match source {
+        let gauges = indices(&stored.gauges, |source| match source {
             MetricSource::Gauge(id, _) => Some(usize::from(id.0)),
             _ => None,
         });
-        places(&stored.distributions, |source| match source {
+        indices(&stored.distributions, |source| match source {
             MetricSource::Distribution(id) => Some(usize::from(id.0)),
             _ => None,
         });
@@ -157,14 +157,14 @@ impl Mapping {
             return None;
         }
         let mut window = Window::empty(self.catalogue);
-        for (value, place) in counters.iter().zip(&self.counters) {
-            if let Some(place) = place {
-                window.counters[*place] = *value;
+        for (value, index) in counters.iter().zip(&self.counters) {
+            if let Some(index) = index {
+                window.counters[*index] = *value;
             }
         }
-        for (value, place) in gauges.iter().zip(&self.gauges) {
-            if let Some(place) = place {
-                window.gauges[*place] = *value;
+        for (value, index) in gauges.iter().zip(&self.gauges) {
+            if let Some(index) = index {
+                window.gauges[*index] = *value;
             }
         }
         Some(window)

@@ -15,7 +15,7 @@ use crate::schema;
 
 /// Maximum length of a text or blob that is read, in bytes. The longest value written is a scenario
 /// with many URLs.
-const LONGEST_VALUE: i32 = 32 << 20;
+const VALUE_BYTES_MAX: i32 = 32 << 20;
 
 /// Maximum total length of the texts and blobs in the result of one query, in bytes.
 const RESULT_BYTES_MAX: usize = 64 << 20;
@@ -54,16 +54,16 @@ impl Database {
         ] {
             connection.set_db_config(option, on)?;
         }
-        connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, LONGEST_VALUE)?;
+        connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, VALUE_BYTES_MAX)?;
         connection.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0)?;
-        let looks = Arc::new(AtomicU32::new(0));
-        let looked = Arc::clone(&looks);
-        let too_long = move || looked.fetch_add(1, Ordering::Relaxed) >= PROGRESS_CALLS_MAX;
+        let progress_calls = Arc::new(AtomicU32::new(0));
+        let calls = Arc::clone(&progress_calls);
+        let too_long = move || calls.fetch_add(1, Ordering::Relaxed) >= PROGRESS_CALLS_MAX;
         connection.progress_handler(STEPS_PER_PROGRESS_CALL, Some(too_long))?;
         connection.pragma_update(None, "cell_size_check", true)?;
         let database = Database {
             connection,
-            progress_calls: looks,
+            progress_calls,
             copy: None,
         };
         // Damage to the file shows at the first read.
@@ -112,7 +112,7 @@ impl Database {
         Ok(())
     }
 
-    /// Runs a query and reads each row with `read`. Fails if there are more than `most` rows.
+    /// Runs a query and reads each row with `read`. Fails if there are more than `rows_max` rows.
     ///
     /// # Errors
     /// SQLite's message, or a description of the limit that was exceeded.
@@ -120,34 +120,34 @@ impl Database {
         &self,
         sql: &str,
         params: impl rusqlite::Params,
-        most: usize,
+        rows_max: usize,
         mut read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<Vec<T>, String> {
         self.progress_calls.store(0, Ordering::Relaxed);
-        let said = |error: rusqlite::Error| match error.sqlite_error_code() {
+        let message = |error: rusqlite::Error| match error.sqlite_error_code() {
             Some(rusqlite::ErrorCode::OperationInterrupted) => {
                 "reading it takes far longer than reading an intact file".to_owned()
             }
             _ => error.to_string(),
         };
-        let mut statement = self.connection.prepare_cached(sql).map_err(said)?;
+        let mut statement = self.connection.prepare_cached(sql).map_err(message)?;
         let columns = statement.column_count();
-        let mut found = statement.query(params).map_err(said)?;
+        let mut found = statement.query(params).map_err(message)?;
         let mut rows = Vec::new();
         let mut bytes = 0;
-        while let Some(row) = found.next().map_err(said)? {
+        while let Some(row) = found.next().map_err(message)? {
             for column in 0..columns {
-                let value = row.get_ref(column).map_err(said)?;
+                let value = row.get_ref(column).map_err(message)?;
                 bytes += match value {
                     rusqlite::types::ValueRef::Text(text) => text.len(),
                     rusqlite::types::ValueRef::Blob(blob) => blob.len(),
                     _ => 0,
                 };
             }
-            if rows.len() >= most || bytes > RESULT_BYTES_MAX {
+            if rows.len() >= rows_max || bytes > RESULT_BYTES_MAX {
                 return Err("it holds far more data than a run writes in one place".to_owned());
             }
-            rows.push(read(row).map_err(said)?);
+            rows.push(read(row).map_err(message)?);
         }
         Ok(rows)
     }

@@ -18,17 +18,17 @@ use crate::rows::{
 };
 
 /// Maximum rows in a page of clients, events or served streams.
-const PAGE: usize = 256;
+const ROWS_PER_PAGE: usize = 256;
 
 /// Maximum windows in a page.
 const WINDOWS_PER_PAGE: usize = 16;
 
 /// Maximum number of subjects. A scenario has at most a hundred populations.
-const SUBJECTS: usize = 128;
+const SUBJECTS_MAX: usize = 128;
 
 /// Maximum number of different failure reasons in a run. Reasons are names from the enumerated sets
 /// of the protocols.
-const REASONS: usize = 1_000;
+const REASONS_MAX: usize = 1_000;
 
 /// A run file that is open for reading. Reading changes nothing: the log that a killed run left is
 /// read and stays in place.
@@ -78,7 +78,7 @@ impl Reader {
             .rows(
                 "SELECT id, name, kind, catalogue FROM subject ORDER BY id",
                 [],
-                SUBJECTS,
+                SUBJECTS_MAX,
                 |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)),
             )
             .map_err(damaged)?;
@@ -154,7 +154,7 @@ impl Reader {
         }
     }
 
-    /// Time at which the run was told to stop, or [`Time::NEVER`] if none was noted. Later windows
+    /// Time at which the run was asked to stop, or [`Time::NEVER`] if none was noted. Later windows
     /// count in no rate and no mean level.
     pub fn stopped_at(&self) -> Result<Time, RunFileError> {
         let seconds = self.meta("stopped_at")?.and_then(|noted| noted.as_f64());
@@ -199,7 +199,7 @@ impl Reader {
              JOIN subject ON subject.id = failure.subject WHERE window >= ?1 \
              GROUP BY subject.id, reason ORDER BY subject.id, sum(count) DESC, reason",
             params![warm_up],
-            SUBJECTS * REASONS,
+            SUBJECTS_MAX * REASONS_MAX,
             |row| {
                 Ok(FailureRow {
                     subject: row.get(0)?,
@@ -216,7 +216,7 @@ impl Reader {
             reader.collect(
                 "SELECT id, time, kind, subject, text FROM event WHERE id > ?1 ORDER BY id LIMIT 256",
                 params![after],
-                PAGE,
+                ROWS_PER_PAGE,
                 |row| {
                     let event = EventRow {
                         time: time(row.get(1)?),
@@ -236,7 +236,7 @@ impl Reader {
             reader.collect(
                 "SELECT id, line FROM served WHERE id > ?1 ORDER BY id LIMIT 256",
                 params![after],
-                PAGE,
+                ROWS_PER_PAGE,
                 |row| Ok((row.get(0)?, json(row, 1)?)),
             )
         })
@@ -261,11 +261,11 @@ impl Reader {
         &self,
         sql: &str,
         params: impl rusqlite::Params,
-        most: usize,
+        rows_max: usize,
         read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<Vec<T>, RunFileError> {
         self.database
-            .rows(sql, params, most, read)
+            .rows(sql, params, rows_max, read)
             .map_err(|why| self.damaged(why))
     }
 
@@ -274,7 +274,7 @@ impl Reader {
             "SELECT id, subject, slot, generation, url, due, begun, first_media, ended, outcome, \
              reason, detail, streams FROM client WHERE id > ?1 ORDER BY id LIMIT 256",
             params![after],
-            PAGE,
+            ROWS_PER_PAGE,
             |row| {
                 let id: i64 = row.get(0)?;
                 let some_time = |index| row.get::<_, Option<i64>>(index);
@@ -324,7 +324,7 @@ impl Reader {
             return Ok(windows);
         };
         let range = params![first.0, last.0];
-        let places = WINDOWS_PER_PAGE * self.subjects.len();
+        let figures_max = WINDOWS_PER_PAGE * self.subjects.len();
         let distributions = self
             .subjects
             .iter()
@@ -334,7 +334,7 @@ impl Reader {
         let lines = self.collect(
             "SELECT window, subject, counters, gauges FROM figures WHERE window BETWEEN ?1 AND ?2",
             range,
-            places,
+            figures_max,
             |row| {
                 let key: (i64, i64) = (row.get(0)?, row.get(1)?);
                 let counters: Vec<i64> = json(row, 2)?;
@@ -355,7 +355,7 @@ impl Reader {
         let blobs = self.collect(
             "SELECT window, subject, metric, blob FROM histogram WHERE window BETWEEN ?1 AND ?2",
             range,
-            places * distributions.unwrap_or(0),
+            figures_max * distributions.unwrap_or(0),
             |row| {
                 let key: (i64, i64) = (row.get(0)?, row.get(1)?);
                 let sparse = row
@@ -368,15 +368,15 @@ impl Reader {
             },
         )?;
         for (key, metric, sparse) in blobs {
-            let place = self.subject(key.1)?.mapping.distribution(&metric);
-            if let (Some(id), Some(window)) = (place, figures.get_mut(&key)) {
+            let id = self.subject(key.1)?.mapping.distribution(&metric);
+            if let (Some(id), Some(window)) = (id, figures.get_mut(&key)) {
                 window.histograms.insert(id, sparse);
             }
         }
         let failures = self.collect(
             "SELECT window, subject, reason, count FROM failure WHERE window BETWEEN ?1 AND ?2",
             range,
-            places * REASONS,
+            figures_max * REASONS_MAX,
             |row| {
                 let key: (i64, i64) = (row.get(0)?, row.get(1)?);
                 Ok((key, row.get::<_, String>(2)?, row.get::<_, u32>(3)?))
@@ -387,8 +387,8 @@ impl Reader {
             if !reasons.contains(&reason) {
                 reasons.insert(reason.clone());
             }
-            if reasons.len() > REASONS {
-                let why = format!("its clients failed for more than {REASONS} reasons");
+            if reasons.len() > REASONS_MAX {
+                let why = format!("its clients failed for more than {REASONS_MAX} reasons");
                 return Err(self.damaged(why));
             }
             if let Some(window) = figures.get_mut(&key) {
@@ -397,8 +397,8 @@ impl Reader {
         }
         for ((index, subject), window) in figures {
             let name = self.subject(subject)?.name.clone();
-            if let Ok(place) = windows.binary_search_by_key(&index, |(index, _)| *index) {
-                windows[place].1.subjects.insert(name, window);
+            if let Ok(at) = windows.binary_search_by_key(&index, |(index, _)| *index) {
+                windows[at].1.subjects.insert(name, window);
             }
         }
         Ok(windows)

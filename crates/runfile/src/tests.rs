@@ -210,7 +210,7 @@ proptest! {
 
     #[test]
     fn damaged_file_does_not_panic(
-        places in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..40),
+        changes in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..40),
     ) {
         let (_directory, path) = temporary_path();
         let file = RunFile::create(&path, &header()).expect("a new file");
@@ -218,9 +218,9 @@ proptest! {
         file.event(EventRow::default());
         file.finish().expect("nothing is in its way");
         let mut bytes = std::fs::read(&path).expect("it is there");
-        for (place, byte) in places {
-            let place = place.index(bytes.len());
-            bytes[place] = byte;
+        for (at, byte) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
         }
         std::fs::write(&path, bytes).expect("there is room");
         if let Ok(reader) = Reader::open(&path, catalogue) {

@@ -25,7 +25,7 @@ const QUEUE: usize = 512;
 const COMMIT_EVERY: Duration = Duration::from_secs(1);
 
 /// Time that the writer waits for a reader's lock.
-const BUSY: Duration = Duration::from_secs(5);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A run file that is being written.
 ///
@@ -208,10 +208,10 @@ impl RunFile {
         self.error().map_or_else(|| Ok(self.path.clone()), Err)
     }
 
-    fn put(&self, row: Command) {
+    fn put(&self, command: Command) {
         // The thread receives until the end of the run. It stops earlier only by a panic, which
         // `end` turns into an error.
-        let _ = self.queue.send(row);
+        let _ = self.queue.send(command);
     }
 
     fn end(&mut self, whole: bool) {
@@ -300,7 +300,7 @@ fn open_database(
 ) -> Result<Connection, rusqlite::Error> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut database = Connection::open_with_flags(path, flags)?;
-    database.busy_timeout(BUSY)?;
+    database.busy_timeout(BUSY_TIMEOUT)?;
     let transaction = database.transaction()?;
     transaction.pragma_update(None, "application_id", schema::APPLICATION_ID)?;
     transaction.pragma_update(None, "user_version", schema::VERSION)?;
@@ -390,15 +390,15 @@ struct Writer {
 }
 
 impl Writer {
-    fn run(mut self, database: Connection, rows: &Receiver<Command>) {
+    fn run(mut self, database: Connection, commands: &Receiver<Command>) {
         let mut whole = None;
         while whole.is_none() {
-            let row = match self.transaction {
-                Some(until) => rows.recv_deadline(until),
-                None => rows.recv().map_err(RecvTimeoutError::from),
+            let command = match self.transaction {
+                Some(until) => commands.recv_deadline(until),
+                None => commands.recv().map_err(RecvTimeoutError::from),
             };
             let broken = self.is_broken();
-            let done = match row {
+            let done = match command {
                 Err(RecvTimeoutError::Timeout) => self.commit(&database),
                 Err(RecvTimeoutError::Disconnected) => {
                     whole = Some(false);
@@ -418,7 +418,7 @@ impl Writer {
                     Ok(())
                 }
                 Ok(_) if broken => Ok(()),
-                Ok(row) => self.write(&database, &row),
+                Ok(command) => self.write(&database, &command),
             };
             if let Err(error) = done {
                 self.fail(&database, &error);
@@ -493,9 +493,9 @@ impl Writer {
         }
     }
 
-    fn write(&mut self, database: &Connection, row: &Command) -> Result<(), rusqlite::Error> {
+    fn write(&mut self, database: &Connection, command: &Command) -> Result<(), rusqlite::Error> {
         self.begin(database)?;
-        match row {
+        match command {
             Command::Meta(key, value) => put_meta(database, key, value)?,
             Command::Window(window) => {
                 self.write_window(database, window)?;

@@ -31,9 +31,9 @@ pub(crate) fn other_reasons(report: &Report) -> Vec<&str> {
     match (report.verdict.result, of_clients) {
         (Outcome::Pass | Outcome::Stopped, _) => reasons.collect(),
         (Outcome::Fail, Some((population, _))) => {
-            let said = format!("`{population}.failed == 0` (implied)");
+            let implied = format!("`{population}.failed == 0` (implied)");
             reasons
-                .filter(|reason| !reason.starts_with(&said))
+                .filter(|reason| !reason.starts_with(&implied))
                 .collect()
         }
         (Outcome::Invalid | Outcome::Fail, _) => reasons.skip(1).collect(),
@@ -91,7 +91,7 @@ fn failed_clients(report: &Report) -> Option<(&str, String)> {
         .max_by_key(|population| population.clients.failed)?;
     let clients = &population.clients;
     let most = clients.failures.iter().max_by_key(|found| found.count)?;
-    let whose = match report.populations.len() {
+    let clients_text = match report.populations.len() {
         1 => "clients".to_owned(),
         _ => format!("clients of `{}`", population.name),
     };
@@ -105,7 +105,7 @@ fn failed_clients(report: &Report) -> Option<(&str, String)> {
         _ => format!("; {} of them for this reason", count(most.count as f64)),
     };
     let text = format!(
-        "{} of {} {whose} failed: {what}{others}",
+        "{} of {} {clients_text} failed: {what}{others}",
         count(clients.failed as f64),
         count(clients.started as f64)
     );

@@ -138,7 +138,7 @@ fn plain(name: &str) -> String {
 struct SubjectFigures {
     subject: Subject,
     /// Totals of all windows.
-    whole: Totals,
+    totals: Totals,
     /// Totals of the last window with levels, if there was one.
     last: Option<Totals>,
     /// Largest value of each counter so far. Other programs take a decrease for a restart, and some
@@ -194,7 +194,7 @@ impl LiveFigures {
         let name = header.scenario.get("name").and_then(|name| name.as_str());
         let subjects = reader.subjects().iter().map(|subject| SubjectFigures {
             subject: subject.clone(),
-            whole: Totals::new(subject.catalogue),
+            totals: Totals::new(subject.catalogue),
             last: None,
             shown: BTreeMap::new(),
         });
@@ -252,8 +252,8 @@ impl LiveFigures {
     /// Returns all metrics by their Prometheus names.
     pub(crate) fn families(&self) -> BTreeMap<String, Family<'_>> {
         let mut families = BTreeMap::new();
-        for (place, figures) in self.subjects.iter().enumerate() {
-            figures.add_to(&mut families, place);
+        for (index, figures) in self.subjects.iter().enumerate() {
+            figures.add_to(&mut families, index);
         }
         families
     }
@@ -271,7 +271,7 @@ impl LiveFigures {
 
     /// Returns a distribution of the run so far, or `None` if it has no values.
     pub(crate) fn distribution(&self, subject: usize, metric: &Metric) -> Option<&measure::Sparse> {
-        self.subjects.get(subject)?.whole.distribution(metric)
+        self.subjects.get(subject)?.totals.distribution(metric)
     }
 
     /// Returns `true` if the last window had levels of its own.
@@ -282,10 +282,10 @@ impl LiveFigures {
     /// Iterates over all gauges, with the index of their subject.
     pub(crate) fn gauges(&self) -> impl Iterator<Item = (usize, &'static Metric)> + '_ {
         let subjects = self.subjects.iter().enumerate();
-        subjects.flat_map(|(place, figures)| {
+        subjects.flat_map(|(index, figures)| {
             let gauges = figures.metrics();
             let gauges = gauges.filter(|metric| MetricType::of(metric.source) == MetricType::Gauge);
-            gauges.map(move |metric| (place, metric))
+            gauges.map(move |metric| (index, metric))
         })
     }
 }
@@ -293,7 +293,7 @@ impl LiveFigures {
 impl SubjectFigures {
     fn add_window(&mut self, window: &measure::Window, seconds: f64) {
         let catalogue: Catalogue = self.subject.catalogue;
-        self.whole.add(window, seconds);
+        self.totals.add(window, seconds);
         if seconds == 0.0 {
             // Resources that the server released after the run belong to the levels of the last
             // second.
@@ -305,7 +305,7 @@ impl SubjectFigures {
         let counters = catalogue.metrics();
         for metric in counters.filter(|metric| MetricType::of(metric.source) == MetricType::Counter)
         {
-            let value = self.whole.figure(metric, Statistic::Value).unwrap_or(0.0);
+            let value = self.totals.figure(metric, Statistic::Value).unwrap_or(0.0);
             let shown = self.shown.entry(metric.name).or_default();
             *shown = shown.max(value);
         }
@@ -316,7 +316,7 @@ impl SubjectFigures {
         metrics.filter(|metric| !self.subject.absent.contains(&metric.name))
     }
 
-    fn add_to<'a>(&'a self, families: &mut BTreeMap<String, Family<'a>>, place: usize) {
+    fn add_to<'a>(&'a self, families: &mut BTreeMap<String, Family<'a>>, index: usize) {
         let subject = &self.subject;
         let (of, labels): (&[&str], _) = match subject.kind.as_str() {
             SERVER => (&["server"], Vec::new()),
@@ -340,12 +340,12 @@ impl SubjectFigures {
             });
             family.series.push(Series {
                 labels: labels.clone(),
-                subject: place,
+                subject: index,
                 metric: Some(metric),
                 count: self.shown.get(metric.name).copied().unwrap_or(0.0),
             });
         }
-        for (reason, count) in self.whole.failures() {
+        for (reason, count) in self.totals.failures() {
             let name = ExportName::failures();
             let family = families.entry(name.prometheus()).or_insert_with(|| Family {
                 name,
@@ -355,7 +355,7 @@ impl SubjectFigures {
             let reason = ("reason", reason.as_str());
             family.series.push(Series {
                 labels: labels.iter().copied().chain([reason]).collect(),
-                subject: place,
+                subject: index,
                 metric: None,
                 count: *count as f64,
             });

@@ -65,13 +65,13 @@ pub struct CollectorResponse {
 }
 
 impl Push {
-    /// Adds the window that `running` has just added.
-    pub fn window(&mut self, running: &LiveFigures) {
+    /// Adds the window that `figures` has just added.
+    pub fn window(&mut self, figures: &LiveFigures) {
         self.has_news = true;
-        if !running.had_levels() {
+        if !figures.had_levels() {
             return;
         }
-        let at = nanos(now(running));
+        let at = nanos(now(figures));
         // The window of released resources has the same time as the window before it.
         while self.waiting.back().is_some_and(|last| last.at >= at) {
             self.waiting.pop_back();
@@ -80,8 +80,8 @@ impl Push {
             self.waiting.pop_front();
             self.left_out += 1;
         }
-        let values = running.gauges().filter_map(|(subject, metric)| {
-            let value = running.level(subject, metric)?;
+        let values = figures.gauges().filter_map(|(subject, metric)| {
+            let value = figures.level(subject, metric)?;
             Some(((subject, metric.name), value))
         });
         let values = values.collect();
@@ -94,27 +94,27 @@ impl Push {
     }
 
     /// Encodes the message (`ExportMetricsServiceRequest`) with all figures.
-    pub fn message(&self, running: &LiveFigures) -> Vec<u8> {
+    pub fn message(&self, figures: &LiveFigures) -> Vec<u8> {
         let times = Times {
-            start: nanos(running.started_at),
-            now: nanos(now(running)),
+            start: nanos(figures.started_at),
+            now: nanos(now(figures)),
         };
-        let mut metrics = self.of_the_run(running, times);
-        for family in running.families().into_values() {
-            metrics.extend(self.metric(family, running, times));
+        let mut metrics = self.of_the_run(figures, times);
+        for family in figures.families().into_values() {
+            metrics.extend(self.metric(family, figures, times));
         }
         let scope = InstrumentationScope {
             name: PREFIX.to_owned(),
-            version: running.version.clone(),
+            version: figures.version.clone(),
         };
-        let run_id = run_id(running);
+        let run_id = run_id(figures);
         let attributes = vec![
             KeyValue::text("service.name", PREFIX),
-            KeyValue::text("service.version", &running.version),
+            KeyValue::text("service.version", &figures.version),
             KeyValue::text("service.instance.id", &run_id),
             KeyValue::text("streamgauge.run.id", &run_id),
-            KeyValue::text("streamgauge.scenario", &running.name),
-            KeyValue::text("streamgauge.seed", &running.seed.to_string()),
+            KeyValue::text("streamgauge.scenario", &figures.name),
+            KeyValue::text("streamgauge.seed", &figures.seed.to_string()),
         ];
         let of_all = ResourceMetrics {
             resource: Some(Resource { attributes }),
@@ -140,13 +140,13 @@ impl Push {
         self.left_out
     }
 
-    fn of_the_run(&self, running: &LiveFigures, times: Times) -> Vec<Metric> {
+    fn of_the_run(&self, figures: &LiveFigures, times: Times) -> Vec<Metric> {
         let seconds = NumberPoint {
-            value: Some(NumberValue::Double(running.seconds)),
+            value: Some(NumberValue::Double(figures.seconds)),
             ..times.point(Vec::new())
         };
         let windows = NumberPoint {
-            value: Some(NumberValue::Int(whole(running.windows() as f64))),
+            value: Some(NumberValue::Int(whole(figures.windows() as f64))),
             ..times.point(Vec::new())
         };
         vec![
@@ -168,7 +168,7 @@ impl Push {
     }
 
     /// Returns `None` if the metric has no points.
-    fn metric(&self, family: Family<'_>, running: &LiveFigures, times: Times) -> Option<Metric> {
+    fn metric(&self, family: Family<'_>, figures: &LiveFigures, times: Times) -> Option<Metric> {
         let series = family.series.iter();
         let data = match family.name.kind {
             MetricType::Counter => {
@@ -180,7 +180,7 @@ impl Push {
             }),
             MetricType::Histogram => Data::ExponentialHistogram(ExponentialHistogram {
                 data_points: series
-                    .filter_map(|series| distribution(series, running, times))
+                    .filter_map(|series| distribution(series, figures, times))
                     .collect(),
                 aggregation_temporality: CUMULATIVE,
             }),
@@ -245,11 +245,11 @@ fn count(series: &Series<'_>, times: Times) -> NumberPoint {
 
 fn distribution(
     series: &Series<'_>,
-    running: &LiveFigures,
+    figures: &LiveFigures,
     times: Times,
 ) -> Option<ExponentialPoint> {
     let metric = series.metric?;
-    let values = running.distribution(series.subject, metric)?;
+    let values = figures.distribution(series.subject, metric)?;
     let scale = metric.unit.scale();
     Some(ExponentialPoint {
         attributes: attributes(series),
@@ -285,13 +285,13 @@ fn ucum(unit: Unit) -> &'static str {
 }
 
 /// Returns the id of a run: its start and its seed, which every report shows.
-fn run_id(running: &LiveFigures) -> String {
-    format!("{}-{}", rfc3339(running.started_at), running.seed)
+fn run_id(figures: &LiveFigures) -> String {
+    format!("{}-{}", rfc3339(figures.started_at), figures.seed)
 }
 
 /// Returns the end of the measured time, since 1970.
-fn now(running: &LiveFigures) -> Duration {
-    running.started_at + Duration::try_from_secs_f64(running.seconds).unwrap_or_default()
+fn now(figures: &LiveFigures) -> Duration {
+    figures.started_at + Duration::try_from_secs_f64(figures.seconds).unwrap_or_default()
 }
 
 fn nanos(time: Duration) -> u64 {

@@ -36,7 +36,7 @@ impl MetricType {
 }
 
 /// Formats all figures of a run.
-pub fn write(running: &LiveFigures) -> String {
+pub fn write(figures: &LiveFigures) -> String {
     let mut out = String::new();
     let _ = write!(
         out,
@@ -49,16 +49,16 @@ pub fn write(running: &LiveFigures) -> String {
          # HELP streamgauge_windows_total Number of windows measured so far.\n\
          # TYPE streamgauge_windows_total counter\n\
          streamgauge_windows_total {}\n",
-        escaped(&running.name),
-        running.seed,
-        escaped(&running.version),
-        running.seconds,
-        running.windows(),
+        escaped(&figures.name),
+        figures.seed,
+        escaped(&figures.version),
+        figures.seconds,
+        figures.windows(),
     );
-    for (name, family) in running.families() {
+    for (name, family) in figures.families() {
         let mut lines = String::new();
         for series in &family.series {
-            series_of(&mut lines, &name, family.name.kind, series, running);
+            series_of(&mut lines, &name, family.name.kind, series, figures);
         }
         if lines.is_empty() {
             continue;
@@ -77,7 +77,7 @@ fn series_of(
     name: &str,
     kind: MetricType,
     series: &Series<'_>,
-    running: &LiveFigures,
+    figures: &LiveFigures,
 ) {
     let labels = series.labels.iter();
     let labels = labels.map(|(key, value)| format!("{key}=\"{}\"", escaped(value)));
@@ -85,12 +85,12 @@ fn series_of(
     match (kind, series.metric) {
         (MetricType::Counter, _) => sample(lines, name, &label, series.count),
         (MetricType::Gauge, Some(metric)) => {
-            if let Some(value) = running.level(series.subject, metric) {
+            if let Some(value) = figures.level(series.subject, metric) {
                 sample(lines, name, &label, value);
             }
         }
         (MetricType::Histogram, Some(metric)) => {
-            if let Some(values) = running.distribution(series.subject, metric) {
+            if let Some(values) = figures.distribution(series.subject, metric) {
                 histogram(lines, name, &label, values, metric.unit);
             }
         }

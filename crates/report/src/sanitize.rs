@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::fmt::Write;
 
 /// Maximum length of the numbers in one of our style sequences, such as `38;1`.
-const LONGEST_STYLE: usize = 12;
+const STYLE_LENGTH_MAX: usize = 12;
 
 /// Sanitizes a value for a single line: control characters, including line ends, and invisible
 /// characters become visible.
@@ -128,7 +128,7 @@ fn is_unsafe(c: char) -> bool {
 fn style(text: &str) -> Option<&str> {
     let numbers = text.strip_prefix("\u{1b}[")?;
     let end = numbers.find(|c: char| !c.is_ascii_digit() && c != ';')?;
-    if end > LONGEST_STYLE || !numbers[end..].starts_with('m') {
+    if end > STYLE_LENGTH_MAX || !numbers[end..].starts_with('m') {
         return None;
     }
     let known = |number: &str| {

@@ -62,9 +62,9 @@ struct ClientCounts {
 /// Sums over the windows of a run.
 pub(crate) struct Sums {
     totals: BTreeMap<String, Totals>,
-    whole: BTreeMap<String, ClientCounts>,
+    clients: BTreeMap<String, ClientCounts>,
     evidence: Evidence,
-    /// Time at which the run was told to stop. Later windows are in no rate.
+    /// Time at which the run was asked to stop. Later windows are in no rate.
     stopped_at: Time,
     duration: f64,
     /// Time from the stop to the end of the last window, in seconds.
@@ -90,7 +90,7 @@ impl Sums {
             totals: subjects
                 .map(|subject| (subject.name.clone(), Totals::new(subject.catalogue)))
                 .collect(),
-            whole: BTreeMap::new(),
+            clients: BTreeMap::new(),
             evidence: Evidence::default(),
             stopped_at: Time::NEVER,
             duration: 0.0,
@@ -104,7 +104,7 @@ impl Sums {
         &self.totals
     }
 
-    /// Reads the time at which the run was told to stop.
+    /// Reads the time at which the run was asked to stop.
     pub(crate) fn read_stop(&mut self, reader: &Reader) -> Result<Time, ReportError> {
         self.stopped_at = reader.stopped_at()?;
         Ok(self.stopped_at)
@@ -144,25 +144,25 @@ impl Sums {
             {
                 self.evidence.add(whose, catalogue, window, row.seconds);
             }
-            let whole = self.whole.entry(name.clone()).or_default();
+            let clients = self.clients.entry(name.clone()).or_default();
             let counter = |name| match catalogue.find(name)?.source {
                 measure::metric::MetricSource::Counter(id) => {
                     window.counters.get(usize::from(id.0)).copied()
                 }
                 _ => None,
             };
-            whole.started += counter("started").unwrap_or(0);
-            whole.completed += counter("completed").unwrap_or(0);
-            whole.stopped += counter("stopped").unwrap_or(0);
-            whole.failed += counter("failed").unwrap_or(0);
+            clients.started += counter("started").unwrap_or(0);
+            clients.completed += counter("completed").unwrap_or(0);
+            clients.stopped += counter("stopped").unwrap_or(0);
+            clients.failed += counter("failed").unwrap_or(0);
             if let Some(measure::metric::MetricSource::Gauge(id, _)) =
                 catalogue.find("active").map(|metric| metric.source)
                 && let Some(Some(active)) = window.gauges.get(usize::from(id.0))
             {
-                whole.active_max = whole.active_max.max(*active);
+                clients.active_max = clients.active_max.max(*active);
             }
             for (reason, count) in &window.failures {
-                *whole.failures.entry(reason.clone()).or_default() += count;
+                *clients.failures.entry(reason.clone()).or_default() += count;
             }
         }
     }
@@ -422,9 +422,9 @@ fn clients(
     sums: &Sums,
     examples: &BTreeMap<(String, String), String>,
 ) -> Clients {
-    let whole = sums.whole.get(population).cloned().unwrap_or_default();
+    let counts = sums.clients.get(population).cloned().unwrap_or_default();
     let number = |count: i64| u64::try_from(count).unwrap_or(0);
-    let failures = whole.failures.into_iter().map(|(reason, count)| Failure {
+    let failures = counts.failures.into_iter().map(|(reason, count)| Failure {
         example: examples
             .get(&(population.to_owned(), reason.clone()))
             .cloned(),
@@ -432,11 +432,11 @@ fn clients(
         count,
     });
     Clients {
-        started: number(whole.started),
-        active_max: whole.active_max.max(0.0) as u64,
-        completed: number(whole.completed),
-        stopped: number(whole.stopped),
-        failed: number(whole.failed),
+        started: number(counts.started),
+        active_max: counts.active_max.max(0.0) as u64,
+        completed: number(counts.completed),
+        stopped: number(counts.stopped),
+        failed: number(counts.failed),
         failures: failures.collect(),
     }
 }
@@ -446,7 +446,11 @@ fn failure_examples(
     reader: &Reader,
     sums: &Sums,
 ) -> Result<BTreeMap<(String, String), String>, ReportError> {
-    let wanted: usize = sums.whole.values().map(|whole| whole.failures.len()).sum();
+    let wanted: usize = sums
+        .clients
+        .values()
+        .map(|counts| counts.failures.len())
+        .sum();
     let mut found = BTreeMap::new();
     if wanted == 0 {
         return Ok(found);

@@ -27,7 +27,7 @@ use crate::sanitize;
 /// Layout of the summary.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
-    /// Columns of the terminal; long lines are cut or folded to fit. Default: 80.
+    /// Columns of the terminal; long lines are truncated or wrapped to fit. Default: 80.
     pub width: usize,
     /// Colours of the output. Default: none.
     pub paint: Paint,
@@ -96,14 +96,14 @@ impl Screen {
         self.text.push('\n');
     }
 
-    /// Writes a line, cut at the width of the terminal.
+    /// Writes a line, truncated at the width of the terminal.
     fn line(&mut self, plain: &str) {
         let line = truncate(plain, self.layout.width);
         self.text.push_str(&line);
         self.text.push('\n');
     }
 
-    /// Writes a name on the left and its text. Paths and texts are folded rather than cut.
+    /// Writes a name on the left and its text. Paths and texts are wrapped, not truncated.
     fn row(&mut self, name: &str, text: &str) {
         let room = self.layout.width.saturating_sub(NAME + 2).max(20);
         let mut name = name;
@@ -330,7 +330,8 @@ impl Screen {
         }
     }
 
-    /// Writes the path and the seed. The path is neither cut nor folded, so that it can be copied.
+    /// Writes the path and the seed. The path is neither truncated nor wrapped, so that it can be
+    /// copied.
     fn run_file(&mut self, report: &Report) {
         self.blank();
         let paint = self.layout.paint;
@@ -453,7 +454,7 @@ fn distribution_columns(unit: Unit, found: Distribution) -> [(&'static str, Stri
 }
 
 /// Converts a text to one line, with single blanks for all blanks and line ends, and sanitizes it:
-/// see [`gate`].
+/// see [`crate::sanitize`].
 pub(crate) fn one_line(text: &str) -> String {
     let words = text.split_whitespace().map(sanitize::single_line);
     words.collect::<Vec<_>>().join(" ")
@@ -470,7 +471,7 @@ pub(crate) fn truncate(text: &str, width: usize) -> String {
     short
 }
 
-/// Folds a text into lines of at most `width`, at blanks if possible.
+/// Wraps a text into lines of at most `width`, at blanks if possible.
 pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     let text = sanitize::single_line(text);
     let mut lines = Vec::new();

@@ -25,7 +25,7 @@ const LOG_AXIS_RATIO: f64 = 30.0;
 struct ValueCounts {
     values: BTreeMap<(i32, u32), u64>,
     zeros: u64,
-    most: f64,
+    max: f64,
 }
 
 impl ValueCounts {
@@ -34,7 +34,7 @@ impl ValueCounts {
             self.zeros += 1;
             return;
         }
-        self.most = self.most.max(value);
+        self.max = self.max.max(value);
         let power = value.log10().floor() as i32;
         let digits = (value / 10f64.powi(power - 2)).round() as u32;
         *self.values.entry((power, digits)).or_default() += 1;
@@ -62,7 +62,7 @@ impl ValueCounts {
                 return value;
             }
         }
-        self.most
+        self.max
     }
 
     /// Returns the bars: lower and upper edge, and number of clients. Clients with zero have a
@@ -89,8 +89,8 @@ impl ValueCounts {
         for (value, count) in self.nonzero() {
             let at = ((to(value) - to(first)) / step) as usize;
             let at = if step > 0.0 { at.min(number - 1) } else { 0 };
-            if let Some(place) = counts.get_mut(at) {
-                *place += count;
+            if let Some(bar) = counts.get_mut(at) {
+                *bar += count;
             }
         }
         bars.extend((0..number).map(|at| (edge(at), edge(at + 1), counts[at])));
@@ -115,7 +115,7 @@ impl ValueCounts {
         });
         let quantiles = [("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("max", 1.0)];
         let quantiles = quantiles.map(|(name, share)| match share {
-            1.0 => format!("{name} {}", shown(self.most)),
+            1.0 => format!("{name} {}", shown(self.max)),
             _ => format!("{name} {}", shown(self.quantile(share))),
         });
         Some(json!({

@@ -72,17 +72,17 @@ pub(super) struct Downsampled {
     step: usize,
     /// Number of windows in the last period so far.
     filled: usize,
-    stretches: Vec<Period>,
+    periods: Vec<Period>,
     lines: Vec<Vec<Extremes>>,
 }
 
 impl Downsampled {
-    pub(super) fn new(lines: usize, most: usize) -> Downsampled {
+    pub(super) fn new(lines: usize, points_max: usize) -> Downsampled {
         Downsampled {
-            points_max: most.max(8),
+            points_max: points_max.max(8),
             step: 1,
             filled: 0,
-            stretches: Vec::new(),
+            periods: Vec::new(),
             lines: vec![Vec::new(); lines],
         }
     }
@@ -91,7 +91,7 @@ impl Downsampled {
     pub(super) fn push(&mut self, begins: f64, seconds: f64, values: &[Option<f64>]) {
         let ends = begins + seconds;
         let values = values.iter().copied().map(Extremes::of);
-        match self.stretches.last_mut() {
+        match self.periods.last_mut() {
             Some(last) if self.filled < self.step => {
                 last.ends = ends;
                 for (line, value) in self.lines.iter_mut().zip(values) {
@@ -102,7 +102,7 @@ impl Downsampled {
                 self.filled += 1;
             }
             _ => {
-                self.stretches.push(Period { begins, ends });
+                self.periods.push(Period { begins, ends });
                 for (line, value) in self.lines.iter_mut().zip(values) {
                     line.push(value);
                 }
@@ -116,22 +116,22 @@ impl Downsampled {
 
     fn points(&self) -> usize {
         match self.step {
-            1 => self.stretches.len(),
-            _ => 2 * self.stretches.len(),
+            1 => self.periods.len(),
+            _ => 2 * self.periods.len(),
         }
     }
 
     fn join(&mut self) {
         // Of an odd number of periods the last has no partner, and is filled up later.
-        if self.stretches.len().is_multiple_of(2) {
+        if self.periods.len().is_multiple_of(2) {
             self.filled += self.step;
         }
         self.step *= 2;
-        let pairs = self.stretches.chunks(2).map(|pair| Period {
+        let pairs = self.periods.chunks(2).map(|pair| Period {
             begins: pair[0].begins,
             ends: pair[pair.len() - 1].ends,
         });
-        self.stretches = pairs.collect();
+        self.periods = pairs.collect();
         for line in &mut self.lines {
             let pairs = line.chunks(2);
             let joined = pairs.map(|pair| pair.iter().copied().reduce(Extremes::join));
@@ -151,9 +151,9 @@ impl Downsampled {
             rounded(stretch.begins + share * (stretch.ends - stretch.begins), 3)
         };
         let times: Vec<f64> = match self.step {
-            1 => self.stretches.iter().map(|one| at(one, 0.5)).collect(),
+            1 => self.periods.iter().map(|one| at(one, 0.5)).collect(),
             _ => {
-                let pairs = self.stretches.iter();
+                let pairs = self.periods.iter();
                 pairs
                     .flat_map(|one| [at(one, 0.25), at(one, 0.75)])
                     .collect()
@@ -214,12 +214,12 @@ mod tests {
 
     use super::*;
 
-    fn thinned(values: &[Option<f64>], most: usize) -> Downsampled {
-        let mut thinned = Downsampled::new(1, most);
+    fn downsampled(values: &[Option<f64>], points_max: usize) -> Downsampled {
+        let mut downsampled = Downsampled::new(1, points_max);
         for (index, &value) in values.iter().enumerate() {
-            thinned.push(index as f64, 1.0, &[value]);
+            downsampled.push(index as f64, 1.0, &[value]);
         }
-        thinned
+        downsampled
     }
 
     fn numbers(value: &Value) -> Vec<Option<f64>> {
@@ -230,10 +230,10 @@ mod tests {
     #[test]
     fn few_windows_are_kept_unchanged() {
         let values = [Some(1.0), None, Some(0.5), Some(123_456.0)];
-        let thinned = thinned(&values, 8);
-        assert_eq!(numbers(&thinned.line(0)), values);
+        let downsampled = downsampled(&values, 8);
+        assert_eq!(numbers(&downsampled.line(0)), values);
         assert_eq!(
-            numbers(&thinned.times()),
+            numbers(&downsampled.times()),
             [0.5, 1.5, 2.5, 3.5].map(Some).to_vec()
         );
     }
@@ -243,9 +243,9 @@ mod tests {
         let values: Vec<Option<f64>> = (0..16)
             .map(|index| Some(if index == 5 { 9.0 } else { -f64::from(index) }))
             .collect();
-        let thinned = thinned(&values, 8);
-        assert_eq!(thinned.step(), 4);
-        let line = numbers(&thinned.line(0));
+        let downsampled = downsampled(&values, 8);
+        assert_eq!(downsampled.step(), 4);
+        let line = numbers(&downsampled.line(0));
         assert_eq!(line[..4], [0.0, -3.0, 9.0, -7.0].map(Some));
     }
 
@@ -255,16 +255,16 @@ mod tests {
             values in proptest::collection::vec(proptest::option::of(0u32..9_999), 1..500),
         ) {
             let values: Vec<Option<f64>> = values.iter().map(|value| value.map(f64::from)).collect();
-            let thinned = thinned(&values, 16);
-            prop_assert!(thinned.points() <= 16);
-            prop_assert_eq!(thinned.has_values(0), values.iter().any(Option::is_some));
-            let line = numbers(&thinned.line(0));
-            let per = if thinned.step() == 1 { 1 } else { 2 };
-            prop_assert_eq!(line.len(), numbers(&thinned.times()).len());
-            for (index, stretch) in values.chunks(thinned.step()).enumerate() {
+            let downsampled = downsampled(&values, 16);
+            prop_assert!(downsampled.points() <= 16);
+            prop_assert_eq!(downsampled.has_values(0), values.iter().any(Option::is_some));
+            let line = numbers(&downsampled.line(0));
+            let per = if downsampled.step() == 1 { 1 } else { 2 };
+            prop_assert_eq!(line.len(), numbers(&downsampled.times()).len());
+            for (index, period) in values.chunks(downsampled.step()).enumerate() {
                 let shown = &line[per * index..per * (index + 1)];
-                let low = stretch.iter().flatten().copied().reduce(f64::min);
-                let high = stretch.iter().flatten().copied().reduce(f64::max);
+                let low = period.iter().flatten().copied().reduce(f64::min);
+                let high = period.iter().flatten().copied().reduce(f64::max);
                 prop_assert_eq!(shown.iter().flatten().copied().reduce(f64::min), low);
                 prop_assert_eq!(shown.iter().flatten().copied().reduce(f64::max), high);
             }

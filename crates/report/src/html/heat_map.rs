@@ -23,7 +23,7 @@ struct Column {
 #[derive(Clone, Debug)]
 pub(super) struct HeatMap {
     /// Maximum number of columns.
-    most: usize,
+    columns_max: usize,
     /// Number of windows per column.
     step: usize,
     filled: usize,
@@ -31,9 +31,9 @@ pub(super) struct HeatMap {
 }
 
 impl HeatMap {
-    pub(super) fn new(most: usize) -> HeatMap {
+    pub(super) fn new(columns_max: usize) -> HeatMap {
         HeatMap {
-            most: most.max(4),
+            columns_max: columns_max.max(4),
             step: 1,
             filled: 0,
             columns: Vec::new(),
@@ -41,7 +41,7 @@ impl HeatMap {
     }
 
     /// Adds the distribution of a window. `scale` is the value of one step of it.
-    pub(super) fn push(&mut self, begins: f64, seconds: f64, seen: Option<&Sparse>, scale: f64) {
+    pub(super) fn push(&mut self, begins: f64, seconds: f64, values: Option<&Sparse>, scale: f64) {
         let ends = begins + seconds;
         if self.columns.is_empty() || self.filled >= self.step {
             self.columns.push(Column {
@@ -54,11 +54,11 @@ impl HeatMap {
         self.filled += 1;
         if let Some(column) = self.columns.last_mut() {
             column.ends = ends;
-            for &(value, count) in seen.map_or(&[][..], |seen| &seen.buckets) {
+            for &(value, count) in values.map_or(&[][..], |values| &values.buckets) {
                 *column.rows.entry(row_of(value as f64 * scale)).or_default() += count;
             }
         }
-        if self.columns.len() > self.most {
+        if self.columns.len() > self.columns_max {
             self.join();
         }
     }

@@ -21,7 +21,7 @@ use crate::model::Report;
 use crate::source::{Sums, cut_off};
 
 /// Resolution of the charts of a run in progress.
-const FINENESS: Resolution = Resolution {
+const RESOLUTION: Resolution = Resolution {
     points: 1_200,
     columns: 200,
 };
@@ -46,7 +46,7 @@ pub struct Live {
     sums: Sums,
     judge: Judge,
     health: Health,
-    course: TimeSeries,
+    time_series: TimeSeries,
     last_window: Option<u64>,
 }
 
@@ -79,7 +79,7 @@ impl Live {
         let demanded = judge.finish(sums.totals());
         let nothing = Report::of(reader, &sums, cut_off(), demanded, health.findings())?;
         Ok(Live {
-            course: TimeSeries::new(reader, &nothing, FINENESS),
+            time_series: TimeSeries::new(reader, &nothing, RESOLUTION),
             sums,
             judge,
             health,
@@ -108,8 +108,8 @@ impl Live {
             self.judge.window(row.index, seconds, &row.subjects);
             self.health.window(row.index, row.seconds, &row.subjects);
             // Holds are written before the windows that they affect.
-            self.course.read_holds(reader)?;
-            self.course.window(reader, &row);
+            self.time_series.read_holds(reader)?;
+            self.time_series.window(reader, &row);
         }
         Ok(self.last_window != before)
     }
@@ -121,7 +121,7 @@ impl Live {
     /// Fails if the run file cannot be read.
     pub fn value(&self, reader: &Reader) -> Result<Value, ReportError> {
         let shown = match reader.is_finished()? {
-            true => run(&Report::from_run(reader)?, reader, FINENESS)?,
+            true => run(&Report::from_run(reader)?, reader, RESOLUTION)?,
             false => self.so_far(reader)?,
         };
         Ok(page::sanitized(shown))
@@ -141,14 +141,14 @@ impl Live {
         let findings = self.health.findings();
         let verdict = Measured::decide(&judged, measure::VerdictInput::default()).into();
         let report = Report::of(reader, &self.sums, verdict, judged, findings)?;
-        let mut run = overview::head(reader, &report, &self.course)?;
+        let mut run = overview::head(reader, &report, &self.time_series)?;
         run["verdict"] = json!({
             "result": "running",
             "sentence": sentence(&report),
             "more": report.verdict.reasons,
             "meaning": "Thresholds cover the run so far. The verdict follows at the end.",
         });
-        run["course"] = self.course.value(reader);
+        run["course"] = self.time_series.value(reader);
         run["clients"] = clients::clients(reader, false)?;
         Ok(run)
     }

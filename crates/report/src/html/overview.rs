@@ -30,14 +30,14 @@ const UNMARKED_EVENTS: [&str; 3] = ["cpu_source", "trace", "receiver"];
 pub(super) fn head(
     reader: &Reader,
     report: &Report,
-    course: &TimeSeries,
+    time_series: &TimeSeries,
 ) -> Result<Value, ReportError> {
     let run = &report.run;
     Ok(json!({
         "name": run.name,
         "varied": run.varied,
-        "verdict": verdict(report, course),
-        "thresholds": thresholds(reader, report, course),
+        "verdict": verdict(report, time_series),
+        "thresholds": thresholds(reader, report, time_series),
         "populations": report.populations.iter()
             .map(|population| self::population(population, report))
             .collect::<Vec<_>>(),
@@ -46,7 +46,7 @@ pub(super) fn head(
         "limits": report.server_limits.iter().map(|limit| &limit.text).collect::<Vec<_>>(),
         "tester": tester(report),
         "metrics": metrics(report),
-        "events": events(report, course),
+        "events": events(report, time_series),
         "events_left_out": report.events.len().saturating_sub(EVENTS_MAX),
         "media": crate::media::lines(&report.media),
         "about": about(reader, report),
@@ -69,14 +69,14 @@ fn meaning(outcome: Outcome) -> &'static str {
     }
 }
 
-fn verdict(report: &Report, course: &TimeSeries) -> Value {
+fn verdict(report: &Report, time_series: &TimeSeries) -> Value {
     let mut detail = None;
     let (sentence, since) = match report.verdict.result {
         Outcome::Pass => (pass_sentence(report), None),
         Outcome::Fail => match decisive_threshold(report) {
             Some(of) => (
                 describe_threshold(&report.thresholds[of]),
-                failure_times(course, of, report.run.warm_up),
+                failure_times(time_series, of, report.run.warm_up),
             ),
             None => (
                 cause(report).map(|text| capital(&text)).unwrap_or_default(),
@@ -141,12 +141,12 @@ fn pass_sentence(report: &Report) -> String {
 /// Returns the index of the threshold that explains a failed run, if a threshold is the cause. The
 /// end of the server and failures of clients have sentences of their own.
 fn decisive_threshold(report: &Report) -> Option<usize> {
-    let said = cause(report)?;
-    if report.verdict.reasons.first() != Some(&said) {
+    let cause_text = cause(report)?;
+    if report.verdict.reasons.first() != Some(&cause_text) {
         return None;
     }
     report.thresholds.iter().position(|threshold| {
-        !threshold.passed && said.starts_with(&format!("`{}`", threshold.threshold))
+        !threshold.passed && cause_text.starts_with(&format!("`{}`", threshold.threshold))
     })
 }
 
@@ -193,19 +193,19 @@ fn describe_threshold(threshold: &model::Threshold) -> String {
 }
 
 /// Describes the times at which a threshold did not hold.
-fn failure_times(course: &TimeSeries, of: usize, warm_up: f64) -> Option<String> {
-    let since = course.since(of)?;
-    let first = since.first?;
-    if since.adds_up && first < 1.0 {
+fn failure_times(time_series: &TimeSeries, threshold: usize, warm_up: f64) -> Option<String> {
+    let failure = time_series.since(threshold)?;
+    let first = failure.first?;
+    if failure.adds_up && first < 1.0 {
         return Some("The limit was exceeded within the first second.".to_owned());
     }
     let first = clock(first);
-    if since.adds_up {
+    if failure.adds_up {
         return Some(format!(
             "The limit was exceeded {first} after the start of the run."
         ));
     }
-    if since.windows == since.all && since.all > 1 {
+    if failure.windows == failure.all && failure.all > 1 {
         let without = match warm_up > 0.0 {
             true => " after the warm-up",
             false => "",
@@ -214,8 +214,8 @@ fn failure_times(course: &TimeSeries, of: usize, warm_up: f64) -> Option<String>
     }
     Some(format!(
         "This was the case in {} of {} seconds, first {first} after the start of the run.",
-        count(since.windows as f64),
-        count(since.all as f64),
+        count(failure.windows as f64),
+        count(failure.all as f64),
     ))
 }
 
@@ -227,7 +227,7 @@ fn clock(at: f64) -> String {
     }
 }
 
-fn thresholds(reader: &Reader, report: &Report, course: &TimeSeries) -> Vec<Value> {
+fn thresholds(reader: &Reader, report: &Report, time_series: &TimeSeries) -> Vec<Value> {
     let all = report.thresholds.iter().enumerate();
     let mut shown: Vec<Value> = all
         .map(|(of, threshold)| {
@@ -254,7 +254,7 @@ fn thresholds(reader: &Reader, report: &Report, course: &TimeSeries) -> Vec<Valu
                 "bound": figure(threshold.unit, threshold.limit),
                 "statistic": threshold.statistic,
                 "worst_window": threshold.worst_window,
-                "since": failure_times(course, of, report.run.warm_up).filter(|_| !threshold.passed),
+                "since": failure_times(time_series, of, report.run.warm_up).filter(|_| !threshold.passed),
             })
         })
         .collect();
@@ -271,8 +271,8 @@ fn population(population: &Population, report: &Report) -> Value {
     let rows = rows(population, report.server.is_some());
     let figures = rows.into_iter().map(|(row, shown)| {
         // The metrics that the row shows come before those that it depends on.
-        let said = SummaryRow { when: &[], ..*row }.metrics();
-        let defined = said
+        let shown_metrics = SummaryRow { when: &[], ..*row }.metrics();
+        let defined = shown_metrics
             .into_iter()
             .chain(row.metrics())
             .find(|name| population.catalogue.find(name).is_some());
@@ -541,7 +541,7 @@ fn distribution(found: Distribution, shown: impl Fn(f64) -> String) -> String {
     )
 }
 
-fn events(report: &Report, course: &TimeSeries) -> Vec<Value> {
+fn events(report: &Report, time_series: &TimeSeries) -> Vec<Value> {
     let events = report.events.iter().take(EVENTS_MAX).map(|event| {
         let marked = !UNMARKED_EVENTS.contains(&event.kind.as_str());
         (
@@ -552,16 +552,18 @@ fn events(report: &Report, course: &TimeSeries) -> Vec<Value> {
             marked,
         )
     });
-    let firsts = course.first_failures().map(|(population, reason, at)| {
-        let text = format!("the first client of {population} failed: {reason}");
-        (
-            at,
-            "first failure".to_owned(),
-            Some(population.to_owned()),
-            text,
-            true,
-        )
-    });
+    let firsts = time_series
+        .first_failures()
+        .map(|(population, reason, at)| {
+            let text = format!("the first client of {population} failed: {reason}");
+            (
+                at,
+                "first failure".to_owned(),
+                Some(population.to_owned()),
+                text,
+                true,
+            )
+        });
     let mut all: Vec<_> = events.chain(firsts).collect();
     all.sort_by(|a, b| a.0.total_cmp(&b.0));
     all.into_iter()

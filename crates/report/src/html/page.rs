@@ -49,7 +49,7 @@ pub(super) fn write_live(title: &str, data: Value, out: &mut dyn Write) -> Resul
     write_page(title, title, data, Vec::new(), Connections::SameOrigin, out)
 }
 
-/// Returns the data with every text made visible as in [`gate`].
+/// Returns the data with every text sanitized for a single line ([`crate::sanitize`]).
 pub(super) fn sanitized(mut data: Value) -> Value {
     sanitize(&mut data);
     data
@@ -79,7 +79,7 @@ fn write_page(
     without_script: &str,
     data: Value,
     blocks: Vec<(String, Value)>,
-    may: Connections,
+    connections: Connections,
     out: &mut dyn Write,
 ) -> Result<(), ReportError> {
     let scripts = format!("\"use strict\";\n{}", SCRIPTS.join("\n"));
@@ -94,7 +94,7 @@ fn write_page(
          require-trusted-types-for 'script'; trusted-types 'none'{}",
         hashes(&sources),
         hashes(&styles),
-        match may {
+        match connections {
             Connections::Forbidden => "",
             Connections::SameOrigin => "; connect-src 'self'",
         }

@@ -42,11 +42,11 @@ pub fn write(report: &Report, reader: &Reader, out: &mut dyn Write) -> Result<()
 pub(super) fn run(
     report: &Report,
     reader: &Reader,
-    fineness: Resolution,
+    resolution: Resolution,
 ) -> Result<Value, ReportError> {
-    let course = TimeSeries::of(reader, report, fineness)?;
-    let mut run = overview::head(reader, report, &course)?;
-    run["course"] = course.value(reader);
+    let time_series = TimeSeries::of(reader, report, resolution)?;
+    let mut run = overview::head(reader, report, &time_series)?;
+    run["course"] = time_series.value(reader);
     run["clients"] = clients::clients(reader, report.verdict.stopped_by_user)?;
     Ok(run)
 }

@@ -25,7 +25,7 @@ use crate::series::{Capacity, Figures, Row, RowOutcome, Scaling, Series, columns
 const RUNS_BYTES: usize = 4_500_000;
 
 /// Resolutions of the runs' charts. The first with which all pages fit is used.
-const FINENESS: [Resolution; 5] = [
+const RESOLUTIONS: [Resolution; 5] = [
     FINE,
     Resolution {
         points: 1_200,
@@ -98,15 +98,15 @@ fn pages(
     definitions: &mut BTreeMap<String, Value>,
 ) -> Vec<Page> {
     let mut pages = Vec::new();
-    for (at, fineness) in FINENESS.into_iter().enumerate() {
-        let is_last = at + 1 == FINENESS.len();
+    for (at, resolution) in RESOLUTIONS.into_iter().enumerate() {
+        let is_last = at + 1 == RESOLUTIONS.len();
         let mut bytes = 0;
         pages = Vec::with_capacity(series.runs.len());
         for row in &series.runs {
             let made = reader_of(&row.file).and_then(|reader| {
                 overview::definitions(&reader, definitions);
                 let report = Report::from_run(&reader).ok()?;
-                run(&report, &reader, fineness).ok()
+                run(&report, &reader, resolution).ok()
             });
             let length = made.as_ref().map_or(0, |made| made.to_string().len());
             let left_out = bytes + length > RUNS_BYTES;
@@ -133,7 +133,7 @@ fn plural_runs(series: &Series) -> String {
 }
 
 fn value(series: &Series, sentence: &str, pages: &[Page]) -> Value {
-    let spots = ChartLayout::of(series);
+    let layout = ChartLayout::of(series);
     let left_out = pages.iter().filter(|page| page.left_out).count();
     let rows = series.runs.iter().zip(pages).map(|(row, page)| {
         json!({
@@ -157,19 +157,19 @@ fn value(series: &Series, sentence: &str, pages: &[Page]) -> Value {
         "keys": series.varied,
         "names": short_names(&series.varied),
         "columns": table(series),
-        "axis": spots.as_ref().map(|spots| json!({
-            "title": spots.axis,
-            "numeric": spots.numeric,
-            "log": spots.log,
-            "ticks": spots.ticks,
-            "panels": spots.panels,
-            "passed": passed(series, spots),
-            "lines": spots.lines,
-            "spots": spots.runs.iter()
+        "axis": layout.as_ref().map(|layout| json!({
+            "title": layout.axis,
+            "numeric": layout.numeric,
+            "log": layout.log,
+            "ticks": layout.ticks,
+            "panels": layout.panels,
+            "passed": passed(series, layout),
+            "lines": layout.lines,
+            "spots": layout.runs.iter()
                 .map(|spot| json!([spot.panel, spot.line, spot.x]))
                 .collect::<Vec<_>>(),
         })),
-        "charts": spots.map(|spots| charts(series, &spots, pages)).unwrap_or_default(),
+        "charts": layout.map(|layout| charts(series, &layout, pages)).unwrap_or_default(),
         "rows": rows.collect::<Vec<_>>(),
     })
 }
@@ -293,16 +293,16 @@ fn capacity_range(most: &Capacity, least: &Capacity) -> String {
 /// reason.
 fn failure_reason(row: &Row, page: &Page) -> Option<String> {
     let first = row.reasons.first()?;
-    let said = page
+    let reason_text = page
         .content
         .as_ref()
         .and_then(|run| run["verdict"]["sentence"].as_str());
-    let said = said.filter(|said| !said.is_empty());
+    let reason_text = reason_text.filter(|reason_text| !reason_text.is_empty());
     // The part after the first semicolon says where it happened and what to do.
     let reason = first
         .split_once("; ")
         .map_or(first.as_str(), |(why, _)| why);
-    Some(said.unwrap_or(reason).to_owned())
+    Some(reason_text.unwrap_or(reason).to_owned())
 }
 
 /// Lists the runs that did not pass, with the reason of each.
@@ -312,12 +312,12 @@ fn reasons(series: &Series, pages: &[Page]) -> Vec<String> {
     let all: Vec<String> = bad
         .map(|(row, why)| format!("{}: {why}", row.values.join(", ")))
         .collect();
-    let mut said: Vec<String> = all.iter().take(REASONS_MAX).cloned().collect();
+    let mut texts: Vec<String> = all.iter().take(REASONS_MAX).cloned().collect();
     let more = all.len().saturating_sub(REASONS_MAX);
     if more > 0 {
-        said.push(format!("and {more} more, in the table"));
+        texts.push(format!("and {more} more, in the table"));
     }
-    said
+    texts
 }
 
 fn notes(series: &Series, left_out: usize) -> Vec<String> {
@@ -443,7 +443,7 @@ fn limits(column: &TableColumn, pages: &[Page]) -> Vec<Value> {
     found
 }
 
-fn charts(series: &Series, spots: &ChartLayout, pages: &[Page]) -> Vec<Value> {
+fn charts(series: &Series, layout: &ChartLayout, pages: &[Page]) -> Vec<Value> {
     let charts = columns::of(series).into_iter().filter_map(|shown| {
         let figures = |row: &Row| row.figures.as_ref()?.value(shown.column);
         let values: Vec<Option<f64>> = series.runs.iter().map(figures).collect();
@@ -473,7 +473,7 @@ fn charts(series: &Series, spots: &ChartLayout, pages: &[Page]) -> Vec<Value> {
             "values": of_values.map(|value| value.map_or(Value::Null, round_significant)).collect::<Vec<_>>(),
             "limits": limits(shown.column, pages),
             "models": models
-                .filter_map(|scaling| model(series, spots, scaling))
+                .filter_map(|scaling| model(series, layout, scaling))
                 .collect::<Vec<_>>(),
         }))
     });
@@ -482,11 +482,11 @@ fn charts(series: &Series, spots: &ChartLayout, pages: &[Page]) -> Vec<Value> {
 
 /// Returns the capacity for the charts: the panel, the number of clients on the axis, and its text.
 /// A capacity is left out if all runs passed, because no end is visible then.
-fn passed(series: &Series, spots: &ChartLayout) -> Vec<Value> {
+fn passed(series: &Series, layout: &ChartLayout) -> Vec<Value> {
     let found = series.capacity.iter().filter_map(|capacity| {
         capacity.first_not_passed?;
         let clients = capacity.passed? as f64;
-        let mut rows = series.runs.iter().zip(&spots.runs);
+        let mut rows = series.runs.iter().zip(&layout.runs);
         let (_, spot) =
             rows.find(|(row, spot)| spot.x == clients && has_values(series, row, &capacity.with))?;
         let text = format!("passed up to {}", count(clients));
@@ -504,13 +504,13 @@ fn has_values(series: &Series, row: &Row, with: &[(String, String)]) -> bool {
 }
 
 /// Returns the curve of a model and its knee, in chart coordinates.
-fn model(series: &Series, spots: &ChartLayout, scaling: &Scaling) -> Option<Value> {
+fn model(series: &Series, layout: &ChartLayout, scaling: &Scaling) -> Option<Value> {
     let (lambda, sigma, kappa) = (scaling.lambda?, scaling.sigma?, scaling.kappa?);
     let of: Vec<usize> = (0..series.runs.len())
         .filter(|&at| has_values(series, &series.runs[at], &scaling.with))
         .collect();
-    let spot = spots.runs.get(*of.first()?)?;
-    let xs = of.iter().filter_map(|&at| Some(spots.runs.get(at)?.x));
+    let position = layout.runs.get(*of.first()?)?;
+    let xs = of.iter().filter_map(|&at| Some(layout.runs.get(at)?.x));
     let (least, most) = xs.fold((f64::INFINITY, 0.0_f64), |(low, high), x| {
         (low.min(x), high.max(x))
     });
@@ -521,7 +521,7 @@ fn model(series: &Series, spots: &ChartLayout, scaling: &Scaling) -> Option<Valu
     let curve = (0..=CURVE).map(|at| {
         let share = at as f64 / CURVE as f64;
         // Points are as dense on a logarithmic axis as on a linear one.
-        let x = match spots.log {
+        let x = match layout.log {
             true => least * (most / least).powf(share),
             false => least + (most - least) * share,
         };
@@ -530,8 +530,8 @@ fn model(series: &Series, spots: &ChartLayout, scaling: &Scaling) -> Option<Valu
     // A knee far outside the measured range would leave no space for the rest.
     let knee = scaling.knee.filter(|knee| knee.clients.value <= most);
     Some(json!({
-        "panel": spot.panel,
-        "line": spot.line,
+        "panel": position.panel,
+        "line": position.line,
         "curve": curve.collect::<Vec<_>>(),
         "knee": knee.map(|knee| json!({
             "at": round_significant(knee.clients.value),

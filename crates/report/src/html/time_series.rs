@@ -36,13 +36,13 @@ pub(super) struct Resolution {
 /// Charts of a run, with the data from its windows.
 pub(super) struct TimeSeries {
     charts: Vec<Chart>,
-    thinned: Downsampled,
-    heats: BTreeMap<usize, HeatMap>,
-    shades: Vec<ShadedPeriod>,
+    downsampled: Downsampled,
+    heat_maps: BTreeMap<usize, HeatMap>,
+    shaded: Vec<ShadedPeriod>,
     /// Maximum gap between two periods that are shaded as one.
     gap: f64,
     first_failures: BTreeMap<(String, String), f64>,
-    since: Vec<ThresholdFailure>,
+    threshold_failures: Vec<ThresholdFailure>,
     /// Number of packets that links dropped and that the population with this index has not missed
     /// yet. Packets of an outage are missed after it ends, in a later window.
     undetected_drops: BTreeMap<usize, u64>,
@@ -51,7 +51,7 @@ pub(super) struct TimeSeries {
     health: Vec<Finding>,
     /// Times at which the user held the run's plan.
     holds: Holds,
-    /// Time at which the run was told to stop, in seconds. Later windows do not count for
+    /// Time at which the run was asked to stop, in seconds. Later windows do not count for
     /// thresholds.
     duration: f64,
 }
@@ -93,12 +93,12 @@ struct WindowFigures<'a> {
 }
 
 impl<'a> WindowFigures<'a> {
-    /// `unmissed` has the packets that links dropped earlier. It becomes the packets that links
-    /// dropped up to the end of the window and that no population has missed.
+    /// `undetected_drops` has the packets that links dropped earlier. It becomes the packets that
+    /// links dropped up to the end of the window and that no population has missed.
     fn new(
         reader: &Reader,
         row: &'a WindowRow,
-        unmissed: &mut BTreeMap<usize, u64>,
+        undetected_drops: &mut BTreeMap<usize, u64>,
     ) -> WindowFigures<'a> {
         let subjects = reader.subjects();
         let windows: Vec<Option<&Window>> = subjects
@@ -133,7 +133,7 @@ impl<'a> WindowFigures<'a> {
             .map(|(&at, metrics)| {
                 let mut link = PopulationLink::of(&subjects[at].name, dropped);
                 if let Some(link) = &mut link {
-                    link.dropped += unmissed.get(&at).copied().unwrap_or(0);
+                    link.dropped += undetected_drops.get(&at).copied().unwrap_or(0);
                 }
                 (metrics, link)
             })
@@ -143,7 +143,7 @@ impl<'a> WindowFigures<'a> {
         for ((at, found), (_, link)) in populations.into_iter().zip(each).zip(all) {
             let missed = found.and_then(|lost| lost.on_link).unwrap_or(0);
             if let Some(link) = link {
-                unmissed.insert(at, link.dropped - missed);
+                undetected_drops.insert(at, link.dropped - missed);
             }
             lost[at] = found;
         }
@@ -202,33 +202,33 @@ impl TimeSeries {
     pub(super) fn of(
         reader: &Reader,
         report: &Report,
-        fineness: Resolution,
+        resolution: Resolution,
     ) -> Result<TimeSeries, ReportError> {
-        let mut course = TimeSeries::new(reader, report, fineness);
-        course.duration = report.run.duration;
-        course.read_holds(reader)?;
+        let mut series = TimeSeries::new(reader, report, resolution);
+        series.duration = report.run.duration;
+        series.read_holds(reader)?;
         for row in reader.windows() {
-            course.window(reader, &row?);
+            series.window(reader, &row?);
         }
-        Ok(course)
+        Ok(series)
     }
 
     /// Creates the charts of a run in progress, without windows.
-    pub(super) fn new(reader: &Reader, report: &Report, fineness: Resolution) -> TimeSeries {
+    pub(super) fn new(reader: &Reader, report: &Report, resolution: Resolution) -> TimeSeries {
         let charts = charts(reader, report);
         let lines = charts.iter().map(|chart| chart.lines.len()).sum();
         let distributions = charts.iter().enumerate();
-        let heats = distributions
+        let heat_maps = distributions
             .filter(|(_, chart)| chart.distribution().is_some())
-            .map(|(at, _)| (at, HeatMap::new(fineness.columns)));
+            .map(|(at, _)| (at, HeatMap::new(resolution.columns)));
         TimeSeries {
-            heats: heats.collect(),
-            thinned: Downsampled::new(lines, fineness.points),
+            heat_maps: heat_maps.collect(),
+            downsampled: Downsampled::new(lines, resolution.points),
             charts,
-            shades: Vec::new(),
+            shaded: Vec::new(),
             gap: 0.0,
             first_failures: BTreeMap::new(),
-            since: threshold_failures(reader, report),
+            threshold_failures: threshold_failures(reader, report),
             undetected_drops: BTreeMap::new(),
             end: 0.0,
             health: report.tester.health.clone(),
@@ -252,16 +252,18 @@ impl TimeSeries {
         let warm_up = reader.header().warm_up_windows();
         let begins = row.start.as_secs_f64();
         self.end = begins + row.seconds;
-        let seen = WindowFigures::new(reader, row, &mut self.undetected_drops);
+        let figures = WindowFigures::new(reader, row, &mut self.undetected_drops);
         let holds = &self.holds;
         let lines = self.charts.iter().flat_map(|chart| &chart.lines);
-        let values: Vec<Option<f64>> = lines.map(|line| seen.probe(&line.probe, holds)).collect();
+        let values: Vec<Option<f64>> = lines
+            .map(|line| figures.probe(&line.probe, holds))
+            .collect();
         // A share of the fraction of a second in which a run ends says nothing. Heat maps include
         // its values.
         if row.seconds >= WINDOW_SECONDS_MIN || row.index == 0 {
-            self.thinned.push(begins, row.seconds, &values);
+            self.downsampled.push(begins, row.seconds, &values);
         }
-        for (at, heat) in &mut self.heats {
+        for (at, heat) in &mut self.heat_maps {
             let chart = &self.charts[*at];
             let Some(metric) = chart.distribution() else {
                 continue;
@@ -269,7 +271,7 @@ impl TimeSeries {
             let MetricSource::Distribution(id) = metric.source else {
                 continue;
             };
-            let window = seen.windows.get(chart.subject).copied().flatten();
+            let window = figures.windows.get(chart.subject).copied().flatten();
             let sparse = window.and_then(|window| window.histograms.get(&id));
             heat.push(begins, row.seconds, sparse, metric.unit.scale());
         }
@@ -287,19 +289,19 @@ impl TimeSeries {
             return;
         }
         if row.seconds >= WINDOW_SECONDS_MIN || row.index == warm_up {
-            self.judge(reader, &seen);
+            self.judge(reader, &figures);
         }
         // Windows after the end of the run are in no rate.
         let counts = begins < self.duration;
         let whole = row.seconds >= WINDOW_SECONDS_MIN || row.index == warm_up;
-        let since = self.since.iter_mut().filter(|_| counts);
+        let failures = self.threshold_failures.iter_mut().filter(|_| counts);
         // A sum includes short windows as well.
-        for since in since.filter(|since| whole || since.adds_up) {
-            since.window(&seen, begins);
+        for failure in failures.filter(|failure| whole || failure.adds_up) {
+            failure.window(&figures, begins);
         }
     }
 
-    fn judge(&mut self, reader: &Reader, seen: &WindowFigures<'_>) {
+    fn judge(&mut self, reader: &Reader, figures: &WindowFigures<'_>) {
         let subjects = reader.subjects();
         let Some(at) = subjects.iter().position(|subject| subject.kind == "tester") else {
             return;
@@ -309,7 +311,7 @@ impl TimeSeries {
             .health
             .iter()
             .filter(|finding| match health_value(catalogue, finding) {
-                Some((metric, statistic)) => seen
+                Some((metric, statistic)) => figures
                     .figure(at, metric, statistic)
                     .is_some_and(|value| value > finding.limit),
                 // A bound that is judged over the run: windows with anything to count are shaded.
@@ -317,7 +319,7 @@ impl TimeSeries {
                     let name = finding.metric.split('.').nth(1).unwrap_or_default();
                     let value = catalogue
                         .find(name)
-                        .and_then(|metric| seen.figure(at, metric, Statistic::Value));
+                        .and_then(|metric| figures.figure(at, metric, Statistic::Value));
                     finding.invalid && value.is_some_and(|value| value > 0.0)
                 }
             });
@@ -325,23 +327,23 @@ impl TimeSeries {
             .map(|finding| metric_words(&finding.bound))
             .collect();
         if !bounds.is_empty() {
-            let begins = seen.row.start.as_secs_f64();
-            self.shade(begins, begins + seen.row.seconds, bounds);
+            let begins = figures.row.start.as_secs_f64();
+            self.shade(begins, begins + figures.row.seconds, bounds);
         }
     }
 
     fn shade(&mut self, from: f64, to: f64, bounds: BTreeSet<String>) {
         let gap = self.gap + 1e-6;
-        match self.shades.last_mut() {
+        match self.shaded.last_mut() {
             Some(last) if from - last.to <= gap && (self.gap > 0.0 || last.bounds == bounds) => {
                 last.to = to;
                 last.bounds.extend(bounds);
             }
-            _ => self.shades.push(ShadedPeriod { from, to, bounds }),
+            _ => self.shaded.push(ShadedPeriod { from, to, bounds }),
         }
-        if self.shades.len() > SHADES_MAX {
+        if self.shaded.len() > SHADES_MAX {
             self.gap = (2.0 * self.gap).max(1.0);
-            for shade in std::mem::take(&mut self.shades) {
+            for shade in std::mem::take(&mut self.shaded) {
                 self.shade(shade.from, shade.to, shade.bounds);
             }
         }
@@ -349,7 +351,9 @@ impl TimeSeries {
 
     /// Returns the windows in which the threshold with this index did not hold.
     pub(super) fn since(&self, threshold: usize) -> Option<&ThresholdFailure> {
-        self.since.iter().find(|since| since.threshold == threshold)
+        self.threshold_failures
+            .iter()
+            .find(|failure| failure.threshold == threshold)
     }
 
     /// Returns the time of the first failure for each population and reason.
@@ -366,15 +370,15 @@ impl TimeSeries {
             let mut lines = Vec::new();
             for line in &chart.lines {
                 let is_there = match line.hide_if_zero {
-                    true => self.thinned.is_nonzero(number),
-                    false => self.thinned.has_values(number),
+                    true => self.downsampled.is_nonzero(number),
+                    false => self.downsampled.has_values(number),
                 };
                 if is_there {
                     lines.push(json!({
                         "label": line.label,
                         "metric": line.metric,
                         "planned": line.planned,
-                        "values": self.thinned.line(number),
+                        "values": self.downsampled.line(number),
                     }));
                 }
                 number += 1;
@@ -397,10 +401,10 @@ impl TimeSeries {
                 "lines": lines,
                 "limits": limits.collect::<Vec<_>>(),
                 "note": chart.note,
-                "heat": self.heats.get(&at).map(HeatMap::value),
+                "heat": self.heat_maps.get(&at).map(HeatMap::value),
             }));
         }
-        let shades = self.shades.iter().map(|shade| {
+        let shaded = self.shaded.iter().map(|shade| {
             let bounds: Vec<&str> = shade.bounds.iter().map(String::as_str).collect();
             json!([
                 rounded(shade.from, 3),
@@ -409,18 +413,18 @@ impl TimeSeries {
             ])
         });
         json!({
-            "times": self.thinned.times(),
-            "step": self.thinned.step(),
+            "times": self.downsampled.times(),
+            "step": self.downsampled.step(),
             "end": rounded(self.end, 3),
-            "shades": shades.collect::<Vec<_>>(),
+            "shades": shaded.collect::<Vec<_>>(),
             "charts": shown,
         })
     }
 }
 
 impl ThresholdFailure {
-    fn window(&mut self, seen: &WindowFigures<'_>, begins: f64) {
-        let Some(mut value) = seen.figure(self.subject, self.metric, self.statistic) else {
+    fn window(&mut self, figures: &WindowFigures<'_>, begins: f64) {
+        let Some(mut value) = figures.figure(self.subject, self.metric, self.statistic) else {
             return;
         };
         self.all += 1;

@@ -57,7 +57,7 @@ impl Allowed {
     }
 
     /// Share allowed for all populations together: the largest of their shares.
-    fn most(&self) -> f64 {
+    fn largest(&self) -> f64 {
         let shares = self.media.iter().map(|(_, share)| *share);
         shares.fold(WRONG_MAX_DEFAULT, f64::max)
     }
@@ -112,7 +112,7 @@ struct Counts {
     /// Packets that should not have arrived: duplicated, late or foreign.
     unwanted: f64,
     damaged: f64,
-    broken: ContinuityErrors,
+    continuity: ContinuityErrors,
 }
 
 impl Counts {
@@ -127,9 +127,9 @@ impl Counts {
             self.unwanted += number(content.unwanted_at, name);
         }
         self.damaged += number(content.unwanted_at, content.damaged);
-        self.broken.errors += number(content.packets_at, content.gaps);
-        self.broken.lost += number(content.packets_at, content.missing);
-        self.broken.packets += number(content.packets_at, content.packets);
+        self.continuity.errors += number(content.packets_at, content.gaps);
+        self.continuity.lost += number(content.packets_at, content.missing);
+        self.continuity.packets += number(content.packets_at, content.packets);
     }
 
     fn wrong(&self) -> f64 {
@@ -137,7 +137,7 @@ impl Counts {
         if all > 0.0 {
             (all - (self.received - self.damaged)) / all
         } else {
-            self.broken.share()
+            self.continuity.share()
         }
     }
 }
@@ -189,8 +189,8 @@ pub(super) fn ineligibility_of_figures(
     report: &Report,
     figures: &Figures,
     allowed: &Allowed,
-    broken: ContinuityErrors,
-    too_much: Option<String>,
+    continuity: ContinuityErrors,
+    disqualifier: Option<String>,
 ) -> Option<String> {
     let mut words = Vec::new();
     if figures.failed > 0 {
@@ -212,17 +212,17 @@ pub(super) fn ineligibility_of_figures(
             format!("{some} of {all} failed")
         });
     }
-    let most = allowed.most();
-    let lost = figures.loss.filter(|&loss| loss > most);
-    let wrong = figures.wrong.is_some_and(|wrong| wrong > most);
+    let limit = allowed.largest();
+    let lost = figures.loss.filter(|&loss| loss > limit);
+    let wrong = figures.wrong.is_some_and(|wrong| wrong > limit);
     if let Some(loss) = lost {
         words.push(format!("{} % lost", digits(loss * 100.0)));
     } else if wrong {
         words.push("wrong content".to_owned());
-    } else if figures.loss.is_none() && broken.share() > most {
-        words.push(format!("{} continuity errors", count(broken.errors)));
+    } else if figures.loss.is_none() && continuity.share() > limit {
+        words.push(format!("{} continuity errors", count(continuity.errors)));
     }
-    words.extend(too_much);
+    words.extend(disqualifier);
     let unserved = figures.asked - figures.served;
     if words.is_empty() && unserved > 0 {
         let (some, all) = (count(unserved as f64), count(figures.asked as f64));

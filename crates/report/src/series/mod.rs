@@ -43,7 +43,7 @@ use crate::time::rfc3339;
 pub const SERIES_VERSION: u32 = 1;
 
 /// Maximum number of run files that are read from a folder.
-const MOST_RUNS: usize = 10_000;
+const RUNS_MAX: usize = 10_000;
 
 /// Report of a series. Units are those of the SI: seconds, bit/s, bytes, shares from 0 to 1.
 #[derive(Clone, Debug, serde::Serialize, JsonSchema)]
@@ -231,7 +231,7 @@ impl Series {
             if path.extension().is_some_and(|extension| extension == "run") {
                 paths.push(path);
             }
-            if paths.len() >= MOST_RUNS {
+            if paths.len() >= RUNS_MAX {
                 break;
             }
         }

@@ -27,7 +27,7 @@ struct Sums {
 }
 
 /// Maximum number of windows whose bit rates are kept for the median: about twelve days.
-const MOST_WINDOWS: usize = 1 << 20;
+const WINDOWS_MAX: usize = 1 << 20;
 
 fn populations(reader: &Reader) -> impl Iterator<Item = &Subject> {
     let subjects = reader.subjects().iter();
@@ -58,8 +58,8 @@ impl Sums {
                     continue;
                 }
                 totals.add_until(window, row.start, row.seconds, stopped_at);
-                payload += counter_behind(subject, window, Meaning::BitRate);
-                messages += counter_behind(subject, window, Meaning::Operations);
+                payload += rate_counter_value(subject, window, Meaning::BitRate);
+                messages += rate_counter_value(subject, window, Meaning::Operations);
             }
             sums.playing = sums.playing.max(playing);
             if row.index < warm_up {
@@ -73,10 +73,10 @@ impl Sums {
             sums.seconds += seconds;
             // The fraction of a second in which a run ends is too short for a rate.
             let whole = seconds >= WINDOW_SECONDS_MIN;
-            if payload > 0.0 && whole && sums.rates.len() < MOST_WINDOWS {
+            if payload > 0.0 && whole && sums.rates.len() < WINDOWS_MAX {
                 sums.rates.push(payload * 8.0 / seconds);
             }
-            if messages > 0.0 && whole && sums.message_rates.len() < MOST_WINDOWS {
+            if messages > 0.0 && whole && sums.message_rates.len() < WINDOWS_MAX {
                 sums.message_rates.push(messages / seconds);
             }
         }
@@ -144,7 +144,7 @@ fn median(rates: &mut [f64]) -> Option<f64> {
 }
 
 /// Returns the value in a window of the counter whose rate a column shows.
-fn counter_behind(subject: &Subject, window: &Window, meaning: Meaning) -> f64 {
+fn rate_counter_value(subject: &Subject, window: &Window, meaning: Meaning) -> f64 {
     let counter = subject.catalogue.rate_counter(meaning);
     let count = counter.and_then(|id| window.counters.get(usize::from(id.0)));
     count.map_or(0.0, |count| *count as f64)
@@ -247,7 +247,7 @@ pub(super) fn figures(reader: &Reader, report: &Report) -> Result<Figures, Repor
             }
         }
     }
-    let broken = content.map_or_else(ContinuityErrors::default, |content| ContinuityErrors {
+    let continuity = content.map_or_else(ContinuityErrors::default, |content| ContinuityErrors {
         errors: sums.count(content.gaps),
         lost: sums.count(content.missing),
         packets: sums.count(content.packets),
@@ -258,8 +258,8 @@ pub(super) fn figures(reader: &Reader, report: &Report) -> Result<Figures, Repor
             declared.push(disqualifier);
         }
     }
-    let too_much = eligibility::first_disqualifier(report, &declared, &|name| sums.count(name));
+    let disqualifier = eligibility::first_disqualifier(report, &declared, &|name| sums.count(name));
     figures.contest =
-        eligibility::ineligibility_of_figures(report, &figures, &allowed, broken, too_much);
+        eligibility::ineligibility_of_figures(report, &figures, &allowed, continuity, disqualifier);
     Ok(figures)
 }

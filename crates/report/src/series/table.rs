@@ -27,7 +27,7 @@ struct Column {
     heading: [String; 2],
     cells: Vec<Cell>,
     /// True for words. Numbers are right-aligned.
-    left: bool,
+    left_aligned: bool,
     /// Set if the column may be hidden when space is short: its hiding order, smallest first, and
     /// the text that names it when it is hidden.
     hiding: Option<(u8, String)>,
@@ -44,7 +44,7 @@ enum CellStyle {
 struct Cell {
     text: String,
     best: bool,
-    look: CellStyle,
+    style: CellStyle,
 }
 
 impl Cell {
@@ -52,7 +52,7 @@ impl Cell {
         Cell {
             text,
             best: false,
-            look: CellStyle::Plain,
+            style: CellStyle::Plain,
         }
     }
 }
@@ -140,9 +140,9 @@ pub fn headlines(series: &Series, layout: Layout) -> String {
     let names = short_names(&series.varied);
     for row in &series.runs {
         let Cell {
-            text: word, look, ..
+            text: word, style, ..
         } = verdict(row);
-        let word = match look {
+        let word = match style {
             CellStyle::Plain => word,
             CellStyle::Good => paint.good(&word),
             CellStyle::Bad => paint.bad(&word),
@@ -152,11 +152,11 @@ pub fn headlines(series: &Series, layout: Layout) -> String {
         let settings = settings.map(|(name, value)| one_line(&format!("{name}: {value}")));
         let settings = settings.collect::<Vec<_>>().join(", ");
         let _ = writeln!(text, "{}  {settings}", paint.strong(&word));
-        let room = layout.width.saturating_sub(2).max(20);
+        let text_width = layout.width.saturating_sub(2).max(20);
         let reason = row
             .reasons
             .first()
-            .map(|reason| wrap(&one_line(reason), room));
+            .map(|reason| wrap(&one_line(reason), text_width));
         for line in reason.into_iter().flatten() {
             let _ = writeln!(text, "  {line}");
         }
@@ -208,7 +208,7 @@ fn value_columns(series: &Series) -> Vec<Column> {
             Column {
                 heading: [one_line(&name), String::new()],
                 cells: texts.into_iter().map(Cell::plain).collect(),
-                left: !numbers,
+                left_aligned: !numbers,
                 hiding: None,
             }
         })
@@ -235,7 +235,7 @@ fn figure_columns(series: &Series) -> Vec<Column> {
                     )
                 })
                 .collect(),
-            left: false,
+            left_aligned: false,
             hiding: match column.drop_order {
                 _ if nothing => Some((ZERO_COLUMN_ORDER, format!("{heading} (0 in every run)"))),
                 Some(order) if unit == Unit::Count => {
@@ -258,13 +258,13 @@ fn figure_columns(series: &Series) -> Vec<Column> {
     columns.push(Column {
         heading: ["tester".to_owned(), String::new()],
         cells: series.runs.iter().map(tester).collect(),
-        left: true,
+        left_aligned: true,
         hiding: fit.then(|| (0, "tester (fit in every run)".to_owned())),
     });
     columns.push(Column {
         heading: ["verdict".to_owned(), String::new()],
         cells: series.runs.iter().map(verdict).collect(),
-        left: true,
+        left_aligned: true,
         hiding: None,
     });
     columns
@@ -284,13 +284,17 @@ fn hide_columns(
         .collect();
     order.sort_unstable();
     let mut out = Vec::new();
-    let mut taken: usize = values.iter().chain(&figures).map(room).sum();
+    let mut taken: usize = values
+        .iter()
+        .chain(&figures)
+        .map(width_with_separator)
+        .sum();
     for (_, at) in order {
         // The two blanks after the last column are not written, but its mark may be.
         if taken <= width + 1 {
             break;
         }
-        taken -= room(&figures[at]);
+        taken -= width_with_separator(&figures[at]);
         out.push(at);
     }
     if taken > width + 1 {
@@ -312,19 +316,19 @@ fn hide_columns(
 
 fn tester(row: &Row) -> Cell {
     let fit = row.figures.as_ref().and_then(|figures| figures.tester_fit);
-    let (text, look) = match fit {
+    let (text, style) = match fit {
         Some(true) => ("fit", CellStyle::Good),
         Some(false) => ("UNFIT", CellStyle::Doubtful),
         None => ("-", CellStyle::Plain),
     };
     Cell {
-        look,
+        style,
         ..Cell::plain(text.to_owned())
     }
 }
 
 fn verdict(row: &Row) -> Cell {
-    let look = match row.outcome {
+    let style = match row.outcome {
         RowOutcome::Pass if columns::out_of_contest(row).is_some() => CellStyle::Doubtful,
         RowOutcome::Pass => CellStyle::Good,
         RowOutcome::Fail | RowOutcome::NotBegun => CellStyle::Bad,
@@ -332,28 +336,28 @@ fn verdict(row: &Row) -> Cell {
         RowOutcome::Planned => CellStyle::Plain,
     };
     Cell {
-        look,
+        style,
         ..Cell::plain(columns::verdict(row))
     }
 }
 
 /// Width of a column with its separator: two blanks, or a mark and a blank.
-fn room(column: &Column) -> usize {
+fn width_with_separator(column: &Column) -> usize {
     column.width() + 2
 }
 
 /// Splits the columns into blocks that fit the width. Each block begins with the varied values.
 fn blocks<'a>(values: &'a [Column], figures: &'a [Column], width: usize) -> Vec<Vec<&'a Column>> {
-    let first: usize = values.iter().map(room).sum();
+    let first: usize = values.iter().map(width_with_separator).sum();
     let mut blocks: Vec<Vec<&Column>> = Vec::new();
     let mut taken = 0;
     for column in figures {
-        let fits = !blocks.is_empty() && taken + room(column) <= width + 1;
+        let fits = !blocks.is_empty() && taken + width_with_separator(column) <= width + 1;
         if !fits {
             blocks.push(values.iter().collect());
             taken = first;
         }
-        taken += room(column);
+        taken += width_with_separator(column);
         if let Some(block) = blocks.last_mut() {
             block.push(column);
         }
@@ -365,7 +369,7 @@ fn write_block(text: &mut String, block: &[&Column], layout: Layout) {
     let paint = layout.paint;
     let padded = |cell: &str, column: &Column| {
         let width = column.width();
-        if column.left {
+        if column.left_aligned {
             format!("{cell:<width$}")
         } else {
             format!("{cell:>width$}")
@@ -395,11 +399,11 @@ fn write_block(text: &mut String, block: &[&Column], layout: Layout) {
                     line.push_str("* ");
                 }
             }
-            let shown = match index + 1 == block.len() && column.left {
+            let shown = match index + 1 == block.len() && column.left_aligned {
                 true => cell.text.clone(),
                 false => padded(&cell.text, column),
             };
-            line.push_str(&match cell.look {
+            line.push_str(&match cell.style {
                 CellStyle::Plain if cell.best => paint.strong(&shown),
                 CellStyle::Plain => shown,
                 CellStyle::Good => paint.good(&shown),
@@ -455,11 +459,11 @@ fn reasons(text: &mut String, series: &Series, layout: Layout) {
     }
 }
 
-/// Writes a name on the left and a folded text to its right.
+/// Writes a name on the left and a wrapped text to its right.
 fn row(text: &mut String, name: &str, what: &str, layout: Layout) {
     const NAME: usize = 10;
-    let room = layout.width.saturating_sub(NAME + 2).max(20);
-    for (index, line) in wrap(what, room).iter().enumerate() {
+    let text_width = layout.width.saturating_sub(NAME + 2).max(20);
+    for (index, line) in wrap(what, text_width).iter().enumerate() {
         if index == 0 {
             let padded = format!("{name:<NAME$}");
             let _ = write!(text, "\n{}", layout.paint.strong(&padded));
@@ -475,19 +479,19 @@ fn scaling_text(text: &mut String, scaling: &Scaling, layout: Layout) {
     let (model, lines) = words::scaling(scaling);
     row(text, "model", &model, layout);
     for (name, what) in lines {
-        for part in fold_hanging(&format!("{name:<27}{what}"), layout.width) {
+        for part in wrap_hanging(&format!("{name:<27}{what}"), layout.width) {
             let _ = writeln!(text, "            {part}");
         }
     }
 }
 
-/// Folds a text to the right of the column of names, which is not folded.
-fn fold_hanging(line: &str, width: usize) -> Vec<String> {
+/// Wraps a text to the right of the column of names, which is not wrapped.
+fn wrap_hanging(line: &str, width: usize) -> Vec<String> {
     const INDENT: usize = 12;
     const NAMES: usize = 27;
     let (name, what) = line.split_at(NAMES.min(line.len()));
-    let room = width.saturating_sub(INDENT + NAMES).max(24);
-    wrap(what.trim_start(), room)
+    let text_width = width.saturating_sub(INDENT + NAMES).max(24);
+    wrap(what.trim_start(), text_width)
         .into_iter()
         .enumerate()
         .map(|(index, part)| {
@@ -506,18 +510,18 @@ mod tests {
 
     #[test]
     fn long_values_stay_distinct_when_truncated() {
-        let told =
+        let truncated =
             |texts: &[&str]| truncate_distinct(texts.iter().map(|&text| text.into()).collect());
         let long = "[/opt/relay/bin/relay, -l, 5140, -m, ";
         let (one, other) = (format!("{long}256]"), format!("{long}1000, -r, lo]"));
-        assert_eq!(told(&[&one, &other]), ["…256]", "…1000, -r, lo]"]);
+        assert_eq!(truncated(&[&one, &other]), ["…256]", "…1000, -r, lo]"]);
         // A beginning that distinguishes the values stays.
-        let alone = told(&["vlc", &one]);
+        let alone = truncated(&["vlc", &one]);
         assert_eq!(alone[0], "vlc");
         assert!(alone[1].starts_with("[/opt/relay/"), "{alone:?}");
         // Values may be equal, and a list may be empty.
-        let twice = told(&[&one, &one]);
+        let twice = truncated(&[&one, &one]);
         assert!(twice[0].starts_with("[/opt/relay/"), "{twice:?}");
-        assert!(told(&[]).is_empty());
+        assert!(truncated(&[]).is_empty());
     }
 }

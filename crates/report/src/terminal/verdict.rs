@@ -32,7 +32,7 @@ impl Screen {
             false => REASONS_SHOWN,
         };
         for reason in reasons.iter().take(shown) {
-            self.folded("- ", reason);
+            self.wrapped("- ", reason);
         }
         self.more(reasons.len(), shown, "reasons");
     }
@@ -81,7 +81,7 @@ impl Screen {
                     plural(more as f64, "more reason", "more reasons")
                 );
             }
-            self.folded("", &cause);
+            self.wrapped("", &cause);
         }
         if let Some(planned) = run.planned
             && run.finished
@@ -93,15 +93,15 @@ impl Screen {
                 short_duration(run.duration),
                 short_duration(planned)
             );
-            self.folded("", &text);
+            self.wrapped("", &text);
         }
         if let Some(text) = run.held_in_words() {
-            self.folded("", &text);
+            self.wrapped("", &text);
         }
     }
 
-    /// Folds a text, with a mark before its first line.
-    fn folded(&mut self, mark: &str, text: &str) {
+    /// Writes a wrapped text, with a mark before its first line.
+    fn wrapped(&mut self, mark: &str, text: &str) {
         let room = self.layout.width.saturating_sub(2 + mark.len()).max(20);
         for (index, part) in wrap(&one_line(text), room).iter().enumerate() {
             let mark = match index {

@@ -31,12 +31,12 @@ impl Overrides {
                 .unwrap_or(name)
                 .to_lowercase();
             let path_at = name.len() - path.len();
-            let places = path_keys(&source, &path, "__", path_at);
-            if !section::keys::<ScenarioKeys>().contains(&places[0].key.as_str()) {
-                problems.push(self.unknown_variable(root, name, &path, &places[0]));
+            let keys = path_keys(&source, &path, "__", path_at);
+            if !section::keys::<ScenarioKeys>().contains(&keys[0].key.as_str()) {
+                problems.push(self.unknown_variable(root, name, &path, &keys[0]));
                 continue;
             }
-            apply_setting(root, &source, &places, name.len() + 1)
+            apply_setting(root, &source, &keys, name.len() + 1)
                 .unwrap_or_else(|p| problems.push(p));
         }
         for setting in &self.set {
@@ -49,13 +49,13 @@ impl Overrides {
                 );
                 continue;
             };
-            let places = path_keys(&source, path, ".", at);
-            apply_setting(root, &source, &places, at + path.len() + 1)
+            let keys = path_keys(&source, path, ".", at);
+            apply_setting(root, &source, &keys, at + path.len() + 1)
                 .unwrap_or_else(|p| problems.push(p));
         }
         for setting in &self.options {
             let value = option_value(&setting.option, &setting.value);
-            let places: Vec<PathKey> = setting
+            let keys: Vec<PathKey> = setting
                 .key
                 .split('.')
                 .map(|key| PathKey {
@@ -63,7 +63,7 @@ impl Overrides {
                     origin: Origin::whole(&value.origin.source),
                 })
                 .collect();
-            set_at_path(root, &places, value, "").unwrap_or_else(|p| problems.push(p));
+            set_at_path(root, &keys, value, "").unwrap_or_else(|p| problems.push(p));
         }
         let added: Vec<Node> = self
             .thresholds
@@ -172,47 +172,47 @@ fn path_keys(source: &Arc<SourceText>, path: &str, separator: &str, at: usize) -
 fn apply_setting(
     root: &mut Node,
     source: &Arc<SourceText>,
-    places: &[PathKey],
+    keys: &[PathKey],
     value_at: usize,
 ) -> Result<(), Problem> {
     let value = yaml::parse(source, value_at)?;
-    if places.len() > PATH_KEYS_MAX {
-        return Err(Problem::new(&places[0].origin, "this path is too long"));
+    if keys.len() > PATH_KEYS_MAX {
+        return Err(Problem::new(&keys[0].origin, "this path is too long"));
     }
-    set_at_path(root, places, value, "")
+    set_at_path(root, keys, value, "")
 }
 
 /// Sets the value at a path and creates missing mappings.
 pub(crate) fn set_at_path(
     node: &mut Node,
-    places: &[PathKey],
+    keys: &[PathKey],
     value: Node,
     path: &str,
 ) -> Result<(), Problem> {
-    let Some((place, rest)) = places.split_first() else {
+    let Some((key, rest)) = keys.split_first() else {
         *node = value;
         return Ok(());
     };
-    if place.key.is_empty() {
-        return Err(Problem::new(&place.origin, "a key is missing here").help(
+    if key.key.is_empty() {
+        return Err(Problem::new(&key.origin, "a key is missing here").help(
             "write the keys with dots between them, such as `clients.viewers.load.clients`",
         ));
     }
     let inner = if path.is_empty() {
-        place.key.clone()
+        key.key.clone()
     } else {
-        format!("{path}.{}", place.key)
+        format!("{path}.{}", key.key)
     };
     match &mut node.value {
         Value::List(items) => {
             let count = items.len();
-            let index = place.key.parse::<usize>().ok().filter(|at| *at <= count);
+            let index = key.key.parse::<usize>().ok().filter(|at| *at <= count);
             let Some(index) = index else {
                 return Err(Problem::new(
-                    &place.origin,
+                    &key.origin,
                     format!(
                         "`{path}` is a list of {count}, and has no item `{}`",
-                        display_text(&place.key)
+                        display_text(&key.key)
                     ),
                 )
                 .help(format!("items are numbered from 0; {count} adds one")));
@@ -220,19 +220,19 @@ pub(crate) fn set_at_path(
             if index == count {
                 items.push(Node {
                     value: Value::Null,
-                    origin: place.origin.clone(),
+                    origin: key.origin.clone(),
                 });
             }
             set_at_path(&mut items[index], rest, value, &inner)
         }
         Value::Null | Value::Map(_) => {
             if matches!(node.value, Value::Null) {
-                *node = Node::map(Vec::new(), place.origin.clone());
+                *node = Node::map(Vec::new(), key.origin.clone());
             }
             let Value::Map(entries) = &mut node.value else {
                 return Ok(());
             };
-            let index = entries.iter().position(|entry| entry.key == place.key);
+            let index = entries.iter().position(|entry| entry.key == key.key);
             if rest.is_empty() && value.value == Value::Null {
                 // `duration=` removes the key.
                 if let Some(index) = index {
@@ -245,31 +245,31 @@ pub(crate) fn set_at_path(
                 // An unknown population would only be reported to lack its required keys.
                 None if path == "clients" && !entries.is_empty() && !rest.is_empty() => {
                     return Err(Problem::new(
-                        &place.origin,
-                        format!("there is no population `{}`", display_text(&place.key)),
+                        &key.origin,
+                        format!("there is no population `{}`", display_text(&key.key)),
                     )
                     .help(suggest(
-                        &place.key,
+                        &key.key,
                         entries.iter().map(|entry| entry.key.as_str()),
                     )));
                 }
                 None => {
                     let empty = Node {
                         value: Value::Null,
-                        origin: place.origin.clone(),
+                        origin: key.origin.clone(),
                     };
-                    entries.push(Entry::new(place.key.clone(), place.origin.clone(), empty));
+                    entries.push(Entry::new(key.key.clone(), key.origin.clone(), empty));
                     entries.len() - 1
                 }
             };
             set_at_path(&mut entries[index].node, rest, value, &inner)
         }
         Value::Scalar { .. } => Err(Problem::new(
-            &place.origin,
+            &key.origin,
             format!(
                 "`{path}` is {}, and has no key `{}`",
                 node.describe(),
-                display_text(&place.key)
+                display_text(&key.key)
             ),
         )
         .help(format!("set `{path}` as a whole"))),

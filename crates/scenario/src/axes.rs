@@ -98,8 +98,9 @@ pub(crate) fn read_axes(entry: &Entry, problems: &mut Vec<Problem>) -> Vec<Axis>
     }
     for (index, axis) in axes.iter().enumerate() {
         let twice = |other: &Axis| {
-            let keys = axis.sets().map(|set| &set.key);
-            let mut pairs = keys.flat_map(|one| other.sets().map(move |other| (one, &other.key)));
+            let keys = axis.assignments().map(|set| &set.key);
+            let mut pairs =
+                keys.flat_map(|one| other.assignments().map(move |other| (one, &other.key)));
             let (one, other) = pairs.find(|(one, other)| overlap(one, other))?;
             Some((one.clone(), other.clone()))
         };
@@ -138,7 +139,7 @@ fn flatten(
         path.extend(split_key(entry));
         let key = path
             .iter()
-            .map(|place| place.key.as_str())
+            .map(|key| key.key.as_str())
             .collect::<Vec<_>>()
             .join(".");
         if path.len() > PATH_KEYS_MAX {
@@ -271,15 +272,15 @@ fn read_assignments(set: &Entry, path: &str, problems: &mut Vec<Problem>) -> Vec
     };
     let mut found: Vec<Assignment> = Vec::new();
     for entry in entries {
-        let places = split_key(entry);
-        if places.len() > PATH_KEYS_MAX {
+        let path = split_key(entry);
+        if path.len() > PATH_KEYS_MAX {
             problems.push(Problem::new(&entry.key_origin, "this path is too long"));
             continue;
         }
-        if is_series_key(&places, problems) {
+        if is_series_key(&path, problems) {
             continue;
         }
-        let keys: Vec<&str> = places.iter().map(|place| place.key.as_str()).collect();
+        let keys: Vec<&str> = path.iter().map(|key| key.key.as_str()).collect();
         let key = keys.join(".");
         if let Some(other) = found.iter().find(|other| overlap(&other.key, &key)) {
             let text = format!(
@@ -291,7 +292,7 @@ fn read_assignments(set: &Entry, path: &str, problems: &mut Vec<Problem>) -> Vec
         }
         found.push(Assignment {
             key,
-            path: places,
+            path,
             value: entry.node.clone(),
         });
     }
@@ -308,14 +309,14 @@ fn split_key(entry: &Entry) -> Vec<PathKey> {
         .key
         .split('.')
         .map(|part| {
-            let place = match begin {
+            let origin = match begin {
                 Some(begin) => origin.part(begin + at, part.len().max(1)),
                 None => origin.clone(),
             };
             at += part.len() + 1;
             PathKey {
                 key: part.trim().to_owned(),
-                origin: place,
+                origin,
             }
         })
         .collect()
@@ -323,19 +324,19 @@ fn split_key(entry: &Entry) -> Vec<PathKey> {
 
 /// Reports a key that is varied and also set outside the file: one value would win silently.
 pub(crate) fn find_set_outside_file(axis: &Axis, root: &Node) -> Option<Problem> {
-    axis.sets()
+    axis.assignments()
         .find_map(|set| assignment_set_outside_file(set, root))
 }
 
 fn assignment_set_outside_file(set: &Assignment, root: &Node) -> Option<Problem> {
     let mut node = root;
-    for place in &set.path {
+    for key in &set.path {
         let inner = match &node.value {
             Value::Map(entries) => entries
                 .iter()
-                .find(|entry| entry.key == place.key)
+                .find(|entry| entry.key == key.key)
                 .map(|entry| &entry.node),
-            Value::List(items) => place.key.parse::<usize>().ok().and_then(|at| items.get(at)),
+            Value::List(items) => key.key.parse::<usize>().ok().and_then(|at| items.get(at)),
             _ => None,
         };
         node = inner?;
@@ -398,7 +399,7 @@ impl Axis {
     }
 
     /// Returns the assignments of all values.
-    fn sets(&self) -> impl Iterator<Item = &Assignment> {
+    fn assignments(&self) -> impl Iterator<Item = &Assignment> {
         self.values.iter().flat_map(|value| &value.assignments)
     }
 }

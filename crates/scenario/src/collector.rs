@@ -30,13 +30,17 @@ pub(crate) struct Collector {
 }
 
 impl Collector {
-    pub(crate) fn new(path: &str, forms: &'static [TypeSyntax], open: bool) -> Collector {
+    pub(crate) fn new(
+        path: &str,
+        forms: &'static [TypeSyntax],
+        has_foreign_keys: bool,
+    ) -> Collector {
         Collector {
             forms,
             path: RefCell::new(path.to_owned()),
             section_path_len: path.len(),
             problems: RefCell::default(),
-            has_foreign_keys: open,
+            has_foreign_keys,
             keys: Cell::default(),
         }
     }

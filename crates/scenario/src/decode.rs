@@ -324,17 +324,17 @@ fn check_network(
         }
         None => Some("the run starts no server in it".to_owned()),
     };
-    let elsewhere = |own: &&Population| {
+    let receives_outside = |own: &&Population| {
         own.config
             .media()
             .is_some_and(|media| media.receiver.is_some() || media.address.is_some())
     };
-    let elsewhere = populations.iter().find(elsewhere);
-    let apart = elsewhere.map(|own| {
+    let receives_outside = populations.iter().find(receives_outside);
+    let outside = receives_outside.map(|own| {
         let name = &own.name;
         format!("`clients.{name}.media` is received outside the run's network")
     });
-    if let Some(why) = why.or(apart) {
+    if let Some(why) = why.or(outside) {
         problems.push(
             Problem::new(
                 &entry.node.origin,

@@ -178,10 +178,10 @@ impl Scenario {
         for (population, plan) in self.populations.iter().zip(&description.populations) {
             lines.extend(population_lines(population, plan, self.duration.is_some()));
         }
-        let surroundings = RunContext::new(self.populations.iter().map(Population::member));
+        let context = RunContext::new(self.populations.iter().map(Population::member));
         for population in &self.populations {
             let urls = population.urls.iter();
-            let awaited = urls.filter(|url| !population.awaited(&surroundings, url).is_empty());
+            let awaited = urls.filter(|url| !population.awaited(&context, url).is_empty());
             let waited = awaited.count();
             let urls = population.urls.len();
             if population.config.publishes() && population.load.clients_max() > urls as u64 {

@@ -582,8 +582,8 @@ fn placeholders(node: &Node, path: &str, known: &[&str], problems: &mut Vec<Prob
                 if !known.contains(&name) {
                     // Position in the file, if the text is found there as it is: escapes and blocks
                     // shift it.
-                    let place = node.origin.text().find(&format!("{{{name}}}"));
-                    let origin = place.map_or_else(
+                    let offset = node.origin.text().find(&format!("{{{name}}}"));
+                    let origin = offset.map_or_else(
                         || node.origin.clone(),
                         |at| node.origin.part(at, name.len() + 2),
                     );

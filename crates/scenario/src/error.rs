@@ -94,8 +94,7 @@ impl Problem {
         self.help.as_deref()
     }
 
-    /// Returns its position: `FILE:CACHE_LINE_BYTES:COLUMN`, the argument, or the environment
-    /// variable.
+    /// Returns its position: `FILE:LINE:COLUMN`, the argument, or the environment variable.
     pub fn position(&self) -> Option<String> {
         self.origin.as_ref().map(Origin::to_string)
     }

@@ -16,14 +16,14 @@ pub(crate) fn unknown_key<'a>(
     path: &str,
     known: impl IntoIterator<Item = &'a str>,
 ) -> Problem {
-    let place = if path.is_empty() {
+    let location = if path.is_empty() {
         String::new()
     } else {
         format!(" in `{path}`")
     };
     Problem::new(
         &entry.key_origin,
-        format!("unknown key `{}`{place}", display_text(&entry.key)),
+        format!("unknown key `{}`{location}", display_text(&entry.key)),
     )
     .label("not a key here")
     .help(suggest(&entry.key, known))

@@ -190,26 +190,26 @@ pub(crate) fn mask_in_place(text: &str) -> String {
 
 /// Returns the byte ranges of recognizable secrets in a text, in order. No range is empty.
 pub(crate) fn secret_ranges(text: &str) -> Vec<(usize, usize)> {
-    let mut spans = Vec::new();
-    passwords(text, &mut spans);
-    query_fields(text, &mut spans);
-    turn_passwords(text, &mut spans);
-    stream_ids(text, &mut spans);
+    let mut ranges = Vec::new();
+    passwords(text, &mut ranges);
+    query_fields(text, &mut ranges);
+    turn_passwords(text, &mut ranges);
+    stream_ids(text, &mut ranges);
     // Same length as the text: only ASCII changes.
     let lower = text.to_ascii_lowercase();
-    password_assignments(&lower, &mut spans);
-    credentials(text, &lower, &mut spans);
-    authorizations(text, &mut spans);
-    spans.sort_unstable();
+    password_assignments(&lower, &mut ranges);
+    credentials(text, &lower, &mut ranges);
+    authorizations(text, &mut ranges);
+    ranges.sort_unstable();
     // Merge ranges that overlap.
-    let mut apart: Vec<(usize, usize)> = Vec::new();
-    for (from, to) in spans {
-        match apart.last_mut() {
+    let mut merged: Vec<(usize, usize)> = Vec::new();
+    for (from, to) in ranges {
+        match merged.last_mut() {
             Some(last) if from <= last.1 => last.1 = last.1.max(to),
-            _ => apart.push((from, to)),
+            _ => merged.push((from, to)),
         }
     }
-    apart
+    merged
 }
 
 /// Returns `true` if a URL in a text ends at that character.
@@ -218,12 +218,12 @@ fn ends_url(c: char) -> bool {
 }
 
 /// `scheme://name:password@host` (RFC 3986, 3.2.1).
-fn passwords(text: &str, spans: &mut Vec<(usize, usize)>) {
+fn passwords(text: &str, ranges: &mut Vec<(usize, usize)>) {
     for (at, _) in text.match_indices("://") {
         let begin = at + 3;
         if let Some(password) = password(&text[begin..]) {
             let from = begin + text[begin..].find(':').map_or(0, |colon| colon + 1);
-            spans.push((from, from + password.len()));
+            ranges.push((from, from + password.len()));
         }
     }
 }
@@ -256,7 +256,7 @@ pub(crate) fn has_raw_password(url: &str) -> bool {
 }
 
 /// `?token=x` and `&token=x` in a URL or in a part of one.
-fn query_fields(text: &str, spans: &mut Vec<(usize, usize)>) {
+fn query_fields(text: &str, ranges: &mut Vec<(usize, usize)>) {
     for (at, _) in text.match_indices(['?', '&', ';']) {
         let rest = &text[at + 1..];
         let Some((name, value)) = rest.split_once('=') else {
@@ -271,13 +271,13 @@ fn query_fields(text: &str, spans: &mut Vec<(usize, usize)>) {
             .unwrap_or(value.len());
         if length > 0 {
             let from = at + 1 + name.len() + 1;
-            spans.push((from, from + length));
+            ranges.push((from, from + length));
         }
     }
 }
 
 /// `turn:name:password@host`, which has no `//`. User names are not in RFC 7065, but in use.
-fn turn_passwords(text: &str, spans: &mut Vec<(usize, usize)>) {
+fn turn_passwords(text: &str, ranges: &mut Vec<(usize, usize)>) {
     for scheme in ["turn:", "turns:", "stun:", "stuns:"] {
         for (at, _) in text.match_indices(scheme) {
             let begins_word = !text[..at].ends_with(|c: char| c.is_alphanumeric());
@@ -292,7 +292,7 @@ fn turn_passwords(text: &str, spans: &mut Vec<(usize, usize)>) {
             };
             if !password.is_empty() && !host.is_empty() && !rest.starts_with("//") {
                 let from = from + user.len() + 1;
-                spans.push((from, from + password.len()));
+                ranges.push((from, from + password.len()));
             }
         }
     }
@@ -301,7 +301,7 @@ fn turn_passwords(text: &str, spans: &mut Vec<(usize, usize)>) {
 /// Credentials in SRT stream ids: the password in `read:path:name:password` (MediaMTX), and values
 /// such as `token=` between commas (SRT Access Control). Colons, commas and equals signs may be
 /// percent-encoded.
-fn stream_ids(text: &str, spans: &mut Vec<(usize, usize)>) {
+fn stream_ids(text: &str, ranges: &mut Vec<(usize, usize)>) {
     let lower = text.to_ascii_lowercase();
     for name in ["streamid=", "stream id ", "streamid: ", "stream_id: "] {
         for (at, _) in lower.match_indices(name) {
@@ -310,17 +310,17 @@ fn stream_ids(text: &str, spans: &mut Vec<(usize, usize)>) {
             let quotes = rest.len() - rest.trim_start_matches(['"', '\'', '`']).len();
             let (from, rest) = (from + quotes, &rest[quotes..]);
             let ends = |c: char| ends_url(c) || ['&', '\''].contains(&c);
-            stream_id(&rest[..rest.find(ends).unwrap_or(rest.len())], from, spans);
+            stream_id(&rest[..rest.find(ends).unwrap_or(rest.len())], from, ranges);
         }
     }
 }
 
 /// Credentials in one lower-case stream id, which begins at `from`.
-fn stream_id(id: &str, from: usize, spans: &mut Vec<(usize, usize)>) {
+fn stream_id(id: &str, from: usize, ranges: &mut Vec<(usize, usize)>) {
     let is_path = id.starts_with("read") || id.starts_with("publish");
     let third = separators(id, ':', "%3a").get(2).copied();
     if let Some((_, after)) = third.filter(|&(_, after)| is_path && after < id.len()) {
-        spans.push((from + after, from + id.len()));
+        ranges.push((from + after, from + id.len()));
     }
     let mut begin = 0;
     let ends = separators(id, ',', "%2c").into_iter();
@@ -330,7 +330,7 @@ fn stream_id(id: &str, from: usize, spans: &mut Vec<(usize, usize)>) {
             let name = field[..at].rsplit([':', '?', '/', '!']).next();
             let name = name.unwrap_or("").trim_start_matches("%3a");
             if is_secret_field(name) && begin + after < end {
-                spans.push((from + begin + after, from + end));
+                ranges.push((from + begin + after, from + end));
             }
         }
         begin = next;
@@ -355,7 +355,7 @@ fn is_secret_field(name: &str) -> bool {
 }
 
 /// `password=x` and `pwd=x`, anywhere in a text.
-fn password_assignments(lower: &str, spans: &mut Vec<(usize, usize)>) {
+fn password_assignments(lower: &str, ranges: &mut Vec<(usize, usize)>) {
     for name in ["password=", "passwd=", "pwd="] {
         for (at, _) in lower.match_indices(name) {
             let from = at + name.len();
@@ -369,14 +369,14 @@ fn password_assignments(lower: &str, spans: &mut Vec<(usize, usize)>) {
             };
             let length = length.unwrap_or(value.len());
             if length > 0 {
-                spans.push((from, from + length));
+                ranges.push((from, from + length));
             }
         }
     }
 }
 
 /// `Bearer x` and `Basic x` (RFC 6750, 2.1; RFC 7617, 2), but not the scheme names in a sentence.
-fn credentials(text: &str, lower: &str, spans: &mut Vec<(usize, usize)>) {
+fn credentials(text: &str, lower: &str, ranges: &mut Vec<(usize, usize)>) {
     for scheme in ["bearer ", "basic "] {
         for (at, _) in lower.match_indices(scheme) {
             if lower[..at].ends_with(|c: char| c.is_alphanumeric()) {
@@ -391,14 +391,14 @@ fn credentials(text: &str, lower: &str, spans: &mut Vec<(usize, usize)>) {
             let coded = value.contains(|c: char| c.is_ascii_digit() || "+/=_".contains(c))
                 || value.chars().skip(1).any(|c| c.is_ascii_uppercase());
             if length >= SECRET_LENGTH_MIN && coded && !value.starts_with("realm=") {
-                spans.push((from, from + length));
+                ranges.push((from, from + length));
             }
         }
     }
 }
 
 /// `Authorization: ...` to the end of the line (RFC 9110, 11.6.2).
-fn authorizations(text: &str, spans: &mut Vec<(usize, usize)>) {
+fn authorizations(text: &str, ranges: &mut Vec<(usize, usize)>) {
     const NAME: &str = "authorization:";
     let lower = text.to_ascii_lowercase();
     for (at, _) in lower.match_indices(NAME) {
@@ -407,7 +407,7 @@ fn authorizations(text: &str, spans: &mut Vec<(usize, usize)>) {
         let from = begin + (line.len() - line.trim_start().len());
         let to = begin + line.trim_end().len();
         if from < to {
-            spans.push((from, to));
+            ranges.push((from, to));
         }
     }
 }

@@ -422,8 +422,8 @@ impl Population {
 
     /// Returns the topics of the streams that a client of `url` waits for; empty if it does not
     /// wait.
-    pub fn awaited(&self, surroundings: &RunContext, url: &str) -> Vec<String> {
-        surroundings.awaited(self.member(), self.waits_for.as_deref(), url)
+    pub fn awaited(&self, context: &RunContext, url: &str) -> Vec<String> {
+        context.awaited(self.member(), self.waits_for.as_deref(), url)
     }
 }
 

@@ -18,7 +18,7 @@ use measure::nearest::suggest;
 /// Name by which [`NodeReader`] recognizes `section::Key`.
 pub(crate) const KEY_TYPE_NAME: &str = "section::Key";
 
-/// Message that follows `KEY_TYPE_NAME: VALUE`.
+/// Message that follows `KEY: VALUE`.
 pub(crate) const OUT_OF_RANGE: &str = "is out of range";
 
 /// Error of a `Deserialize` implementation and its position.
@@ -121,7 +121,7 @@ impl KeyError {
         let origin = self.origin.as_ref().unwrap_or(&node.origin);
         match &self.kind {
             KeyErrorKind::Type(wanted, _, help) => {
-                // Quantities describe their type as `PLAIN_MASK: SYNTAX`.
+                // Quantities describe their type as `KIND: SYNTAX`.
                 let wanted = match wanted.contains(": ") {
                     true => "a number with its unit",
                     false => wanted,

@@ -29,9 +29,9 @@ pub(crate) fn read_document(path: &Path, what: &str) -> Result<(String, String),
     };
     let mut bytes = Vec::new();
     // One byte more than allowed, to detect a file that is too large.
-    let most = yaml::MAX_BYTES as u64 + 1;
+    let bytes_max = yaml::MAX_BYTES as u64 + 1;
     File::open(path)
-        .and_then(|file| file.take(most).read_to_end(&mut bytes))
+        .and_then(|file| file.take(bytes_max).read_to_end(&mut bytes))
         .map_err(unreadable)?;
     if bytes.len() > yaml::MAX_BYTES {
         return Err(

@@ -34,8 +34,8 @@ impl Search {
 
     /// Records whether the run with a value passed.
     pub fn record(&mut self, value: usize, passed: bool) {
-        if let Some(place) = self.results.get_mut(value) {
-            *place = Some(passed);
+        if let Some(result) = self.results.get_mut(value) {
+            *result = Some(passed);
         }
     }
 

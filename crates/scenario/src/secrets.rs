@@ -16,7 +16,7 @@ use crate::masking::{
 use crate::model::{Scenario, Server, ServerStart};
 
 /// Minimum length of a variable's value that is masked although its name is not that of a secret.
-const SHORTEST_VALUE: usize = 6;
+const VALUE_LENGTH_MIN: usize = 6;
 
 /// Maximum number of secrets that are searched for as written, because each is searched for in each
 /// text. Secrets of URLs are recognizable anyway.
@@ -78,7 +78,7 @@ impl Secrets {
         for (name, value) in &server.environment {
             self.add_of_text(value);
             let number = value.bytes().all(|byte| byte.is_ascii_digit());
-            if is_secret_name(name) || value.len() >= SHORTEST_VALUE && !number {
+            if is_secret_name(name) || value.len() >= VALUE_LENGTH_MIN && !number {
                 self.add(value);
             }
         }

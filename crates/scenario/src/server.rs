@@ -328,11 +328,11 @@ fn start(
     known_servers: &[String],
     problems: &mut Vec<Problem>,
 ) -> Option<ServerStart> {
-    let ways: Vec<_> = ["launch", "command", "observe"]
+    let start_entries: Vec<_> = ["launch", "command", "observe"]
         .into_iter()
         .filter_map(|key| node.entry(key))
         .collect();
-    match ways.as_slice() {
+    match start_entries.as_slice() {
         [] => {
             // A misspelt key is reported as unknown.
             let known = section::keys::<ServerKeys>();
@@ -364,15 +364,15 @@ fn start(
             return None;
         }
     }
-    let way = ways[0].key.as_str();
-    match way {
+    let key = start_entries[0].key.as_str();
+    match key {
         "launch" => {
             let port: Option<Port> = section::value_of((node, "port"), "server", FORMS, problems);
-            let name: String = section::value_of((node, way), "server", FORMS, problems)?;
+            let name: String = section::value_of((node, key), "server", FORMS, problems)?;
             if !is_path(&name) && !known_servers.is_empty() && !known_servers.contains(&name) {
                 problems.push(
                     Problem::new(
-                        &ways[0].node.origin,
+                        &start_entries[0].node.origin,
                         format!(
                             "there is no server `{}` in the catalogue",
                             display_text(&name)
@@ -386,14 +386,14 @@ fn start(
             Some(ServerStart::Launch { name, port })
         }
         "command" => {
-            let Command(words) = section::value_of((node, way), "server", FORMS, problems)?;
+            let Command(words) = section::value_of((node, key), "server", FORMS, problems)?;
             let words: Vec<String> = words
                 .into_iter()
                 .map(|word| word.0)
                 .collect::<Option<_>>()?;
             if words.first().is_none_or(String::is_empty) {
                 let text = "`server.command` names no program";
-                problems.push(Problem::new(&ways[0].node.origin, text).help(COMMAND_FORM));
+                problems.push(Problem::new(&start_entries[0].node.origin, text).help(COMMAND_FORM));
                 return None;
             }
             Some(ServerStart::Command(words))

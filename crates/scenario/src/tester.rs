@@ -167,7 +167,7 @@ mod tests {
             assert!(known.contains(&key.as_str()), "{key}");
             // The default in the schema is the actual one.
             let text = schema["properties"][key]["description"].as_str();
-            let said = text
+            let documented = text
                 .and_then(|text| text.rsplit_once("Default "))
                 .expect("it says");
             let usual = match value {
@@ -176,7 +176,7 @@ mod tests {
                 }
                 time => time.as_str().expect("a time").to_owned(),
             };
-            assert_eq!(said.1, format!("{usual}."), "{key}");
+            assert_eq!(documented.1, format!("{usual}."), "{key}");
             fields += 1;
         }
         assert_eq!(known.len(), fields);

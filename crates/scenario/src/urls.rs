@@ -90,7 +90,7 @@ pub(crate) fn schema(_: &mut SchemaGenerator) -> Schema {
 }
 
 /// Expands every `{a..b}`; the last one changes fastest.
-fn expand(text: &str, most: usize) -> Result<Vec<String>, (String, &'static str)> {
+fn expand(text: &str, urls_max: usize) -> Result<Vec<String>, (String, &'static str)> {
     const FORM: &str = "write a range as `{1..10}`, or `{01..10}` to keep leading zeros; other braces as %7B and %7D";
     if text.len() > MAX_LENGTH {
         return Err((
@@ -116,7 +116,7 @@ fn expand(text: &str, most: usize) -> Result<Vec<String>, (String, &'static str)
         let count = usize::try_from(to - from)
             .unwrap_or(usize::MAX)
             .saturating_add(1);
-        if count.saturating_mul(urls.len()) > most {
+        if count.saturating_mul(urls.len()) > urls_max {
             return Err((
                 format!("`{{{range}}}` makes more than {MAX_URLS} URLs"),
                 "that is the maximum for one population",
@@ -128,7 +128,7 @@ fn expand(text: &str, most: usize) -> Result<Vec<String>, (String, &'static str)
             .collect();
         rest = after;
     }
-    if urls.len() > most {
+    if urls.len() > urls_max {
         return Err((
             format!("there are more than {MAX_URLS} URLs"),
             "that is the maximum for one population",

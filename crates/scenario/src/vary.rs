@@ -23,7 +23,7 @@ pub const DEFAULT_SETTLE: Duration = Duration::from_secs(5);
 const MAX_RUNS: usize = 1_000;
 
 /// Maximum number of tree nodes over all runs, so that checking a series takes seconds at most.
-const MAX_WEIGHT: usize = 5_000_000;
+const NODES_MAX: usize = 5_000_000;
 
 /// The runs of a scenario file.
 #[derive(Clone, Debug)]
@@ -251,23 +251,23 @@ impl Series {
         let first = self.axes.first()?;
         let set = |axis: &Axis| axis.values.iter().map(|one| one.assignments.len()).max();
         let set: usize = self.axes.iter().filter_map(set).sum();
-        let weight = self.root.node_count() + set;
-        let most = MAX_RUNS.min(MAX_WEIGHT / weight);
-        (self.runs() > most).then(|| {
+        let nodes = self.root.node_count() + set;
+        let runs_max = MAX_RUNS.min(NODES_MAX / nodes);
+        (self.runs() > runs_max).then(|| {
             Problem::new(
                 &first.origin,
                 format!("these values make {} runs, which are too many", self.runs()),
             )
-            .help(format!("at most {most} are possible here"))
+            .help(format!("at most {runs_max} are possible here"))
         })
     }
 
     /// Returns the problems of all runs, each once.
     fn problems(&self) -> Vec<Problem> {
         let mut found: Vec<(Problem, Vec<usize>)> = Vec::new();
-        let mut looked = 0;
+        let mut decoded = 0;
         for run in 0..self.runs() {
-            looked += 1;
+            decoded += 1;
             let Err(error) = self.decode(run) else {
                 continue;
             };
@@ -288,7 +288,7 @@ impl Series {
             .into_iter()
             .map(|(problem, runs)| {
                 // A problem of all runs, or at one of the values, needs no further context.
-                let whole = runs.len() == looked && looked > 1;
+                let whole = runs.len() == decoded && decoded > 1;
                 if whole || problem.origin().is_some_and(|origin| self.holds(origin)) {
                     return problem;
                 }

@@ -13,22 +13,20 @@ pub(crate) fn check(populations: &[Population], root: &Node, problems: &mut Vec<
     let Some(clients) = root.get("clients") else {
         return;
     };
-    let surroundings = RunContext::new(populations.iter().map(Population::member));
+    let context = RunContext::new(populations.iter().map(Population::member));
     for population in populations {
         let Some(entry) = clients.entry(&population.name) else {
             continue;
         };
         let key = |name| entry.node.entry(name);
         if let (Some(name), Some(key)) = (&population.waits_for, key("waits_for")) {
-            if let Some((text, help)) =
-                waits_for_problem(populations, &surroundings, population, name)
-            {
+            if let Some((text, help)) = waits_for_problem(populations, &context, population, name) {
                 problems.push(Problem::new(&key.node.origin, text).help(help));
             }
             continue;
         }
         let mut urls = population.urls.iter();
-        if urls.any(|url| !population.awaited(&surroundings, url).is_empty()) {
+        if urls.any(|url| !population.awaited(&context, url).is_empty()) {
             continue;
         }
         for name in ["join_after", "wait_for_publisher"] {
@@ -50,12 +48,12 @@ pub(crate) fn check(populations: &[Population], root: &Node, problems: &mut Vec<
 /// Returns the mistake of a `waits_for` that names `name`, with advice; `None` if it is right.
 fn waits_for_problem(
     populations: &[Population],
-    surroundings: &RunContext,
+    context: &RunContext,
     own: &Population,
     name: &str,
 ) -> Option<(String, String)> {
     let others = || populations.iter().filter(|other| other.name != own.name);
-    let publishers = || others().filter(|other| surroundings.publishes(&other.name));
+    let publishers = || others().filter(|other| context.publishes(&other.name));
     let names = || publishers().map(|other| other.name.as_str());
     if name == own.name {
         let text = "clients cannot wait for their own population".to_owned();

@@ -16,7 +16,7 @@ pub(crate) const MAX_BYTES: usize = 1 << 20;
 const MAX_DEPTH: usize = 32;
 
 /// Maximum number of nodes after the expansion of aliases. Long texts count as several.
-const MAX_WEIGHT: usize = 100_000;
+const NODES_MAX: usize = 100_000;
 
 /// Parses the only document in `source`, from the byte `from` on.
 pub(crate) fn parse(source: &Arc<SourceText>, from: usize) -> Result<Node, Problem> {
@@ -40,7 +40,7 @@ pub(crate) fn parse(source: &Arc<SourceText>, from: usize) -> Result<Node, Probl
         text,
         events: Parser::new_from_str(text),
         anchors: HashMap::new(),
-        weight: 0,
+        nodes: 0,
     }
     .document()
 }
@@ -51,7 +51,7 @@ struct TreeReader<'a> {
     text: &'a str,
     events: Parser<'a, granit_parser::StrInput<'a>>,
     anchors: HashMap<usize, Node>,
-    weight: usize,
+    nodes: usize,
 }
 
 impl<'a> TreeReader<'a> {
@@ -140,12 +140,12 @@ impl<'a> TreeReader<'a> {
         Origin::new(self.source, self.from + range.start, self.from + end)
     }
 
-    fn weigh(&mut self, weight: usize, origin: &Origin) -> Result<(), Problem> {
-        self.weight = self.weight.saturating_add(weight);
-        if self.weight > MAX_WEIGHT {
+    fn count_nodes(&mut self, nodes: usize, origin: &Origin) -> Result<(), Problem> {
+        self.nodes = self.nodes.saturating_add(nodes);
+        if self.nodes > NODES_MAX {
             return Err(Problem::new(
                 origin,
-                format!("this scenario has more than {MAX_WEIGHT} values"),
+                format!("this scenario has more than {NODES_MAX} values"),
             )
             .help("an alias counts for all the values that it refers to"));
         }
@@ -162,7 +162,7 @@ impl<'a> TreeReader<'a> {
         }
         let (node, anchor) = match event {
             Event::Scalar(text, style, anchor, tag) => {
-                self.weigh(1 + text.len() / 64, &origin)?;
+                self.count_nodes(1 + text.len() / 64, &origin)?;
                 let quoted =
                     style != ScalarStyle::Plain || self.is_text(tag.as_deref(), &origin)?;
                 let null = !quoted && matches!(&*text, "" | "~" | "null" | "Null" | "NULL");
@@ -177,14 +177,14 @@ impl<'a> TreeReader<'a> {
                 (Node { value, origin }, anchor)
             }
             Event::SequenceStart(_, anchor, tag) => {
-                self.weigh(1, &origin)?;
+                self.count_nodes(1, &origin)?;
                 self.is_text(tag.as_deref(), &origin)?;
                 let (items, end) = self.items(depth)?;
                 let origin = self.collection(&origin, end);
                 (Node::list(items, origin), anchor)
             }
             Event::MappingStart(_, anchor, tag) => {
-                self.weigh(1, &origin)?;
+                self.count_nodes(1, &origin)?;
                 self.is_text(tag.as_deref(), &origin)?;
                 let (entries, end) = self.entries(depth)?;
                 let origin = self.collection(&origin, end);
@@ -197,7 +197,7 @@ impl<'a> TreeReader<'a> {
                         "this alias refers to a value that contains it",
                     ));
                 };
-                self.weigh(node.node_count(), &origin)?;
+                self.count_nodes(node.node_count(), &origin)?;
                 (node, 0)
             }
             _ => return Err(Problem::new(&origin, "a value is missing here")),

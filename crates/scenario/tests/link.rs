@@ -107,7 +107,7 @@ thresholds: ['far_downlink.lost == 0', 'uplink.lateness.p99 < 1ms']
 
 #[test]
 fn link_mistakes_are_reported_at_their_position() {
-    for (text, message, place) in [
+    for (text, message, position) in [
         ("link: {los: 1%}", "unknown key `los` in `link`", (1, 8)),
         ("link: {loss: 0.5}", "0.5%", (1, 14)),
         (
@@ -150,9 +150,13 @@ fn link_mistakes_are_reported_at_their_position() {
         ),
     ] {
         let problem = wrong(text);
-        let said = format!("{} {:?}", problem.message(), problem.help_text());
-        assert!(said.contains(message), "{text}: {problem:#?}");
-        assert_eq!(problem.line_column(), Some(place), "{text}: {problem:#?}");
+        let text_of_problem = format!("{} {:?}", problem.message(), problem.help_text());
+        assert!(text_of_problem.contains(message), "{text}: {problem:#?}");
+        assert_eq!(
+            problem.line_column(),
+            Some(position),
+            "{text}: {problem:#?}"
+        );
     }
     let problem = wrong("thresholds: ['downlink.lost == 0']");
     assert!(problem.message().contains("has no `link`"), "{problem:#?}");

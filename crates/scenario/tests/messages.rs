@@ -32,10 +32,10 @@ fn cases() -> Vec<(&'static str, &'static str, &'static str)> {
         .skip(1)
         .map(|case| {
             let (title, rest) = case.split_once('\n').expect("a title");
-            let (text, said) = rest
+            let (text, expected) = rest
                 .rsplit_once("---\n")
                 .expect("a scenario and its message");
-            (title, text, said)
+            (title, text, expected)
         })
         .collect()
 }
@@ -43,10 +43,10 @@ fn cases() -> Vec<(&'static str, &'static str, &'static str)> {
 #[test]
 fn every_mistake_has_position_message_and_help() {
     let mut wrong = String::new();
-    for (title, text, said) in cases() {
+    for (title, text, expected) in cases() {
         let got = refuse(text, &Overrides::default());
-        if got != said {
-            wrong.push_str(&format!("=== {title}\nsaid:\n{got}should say:\n{said}"));
+        if got != expected {
+            wrong.push_str(&format!("=== {title}\nsaid:\n{got}should say:\n{expected}"));
         }
     }
     assert!(wrong.is_empty(), "{wrong}");
@@ -95,7 +95,7 @@ const BASE: &str =
 
 #[test]
 fn wrong_setting_is_named() {
-    for (setting, said) in [
+    for (setting, expected) in [
         (
             "clients.viewers.load.clients=x",
             "`clients.viewers.load.clients` must be a whole number from 0, but is `x` | -",
@@ -131,7 +131,7 @@ fn wrong_setting_is_named() {
         };
         assert_eq!(
             refuse(BASE, &overrides),
-            format!("--set {setting}: {said}\n")
+            format!("--set {setting}: {expected}\n")
         );
     }
 }
@@ -157,7 +157,7 @@ fn wrong_variable_is_named() {
 
 #[test]
 fn unknown_variable_names_the_nearest_one() {
-    for (name, said) in [
+    for (name, expected) in [
         (
             "STREAMGAUGE_TESTER_RECEIVE",
             "unknown key `tester_receive` | did you mean `STREAMGAUGE_TESTER__RECEIVE`?",
@@ -189,7 +189,7 @@ fn unknown_variable_names_the_nearest_one() {
         let overrides = Overrides::default().with_environment(variables, &reserved);
         assert_eq!(
             refuse(BASE, &overrides),
-            format!("environment variable {name}: {said}\n")
+            format!("environment variable {name}: {expected}\n")
         );
     }
 }
@@ -214,14 +214,14 @@ fn wrong_argument_is_named() {
     let refused = |line: &OneLiner| {
         lines(&Scenario::from_one_liner(line, &Overrides::default()).expect_err("it is wrong"))
     };
-    let said = refused(&line);
+    let message = refused(&line);
     for part in [
         "--ramp 20: a unit is missing | a duration",
         "--leave-after 1x: unknown unit `x` | a duration",
         "--clients 0x: `clients.viewers.load.clients` must be a whole number",
         "--transport upd: `clients.viewers.transport` cannot be `upd` | did you mean `udp`?",
     ] {
-        assert!(said.contains(part), "{part} is not in:\n{said}");
+        assert!(message.contains(part), "{part} is not in:\n{message}");
     }
     assert_eq!(
         refused(&OneLiner {
@@ -299,7 +299,7 @@ fn messages(keys: &str) -> String {
 
 #[test]
 fn plan_of_messages_has_exactly_one_key() {
-    for (keys, said) in [
+    for (keys, expected) in [
         (
             "plan: {every: 1s, rate: 1/s}",
             "`clients.chat.plan`: must be one key with its value, but has 2 (every, rate) | \
@@ -320,13 +320,13 @@ fn plan_of_messages_has_exactly_one_key() {
         ),
     ] {
         let refused = refuse(&messages(keys), &Overrides::default());
-        assert!(refused.contains(said), "{keys}: {refused}");
+        assert!(refused.contains(expected), "{keys}: {refused}");
     }
 }
 
 #[test]
 fn former_keys_of_messages_say_what_to_write() {
-    for (keys, said) in [
+    for (keys, expected) in [
         (
             "rounds: {every: 100ms}",
             "unknown key `rounds` in `clients.chat` | write `plan: { every: 100ms }` or `plan: { sleep: 100ms }`",
@@ -341,7 +341,7 @@ fn former_keys_of_messages_say_what_to_write() {
         ),
     ] {
         let refused = refuse(&messages(keys), &Overrides::default());
-        assert!(refused.contains(said), "{keys}: {refused}");
+        assert!(refused.contains(expected), "{keys}: {refused}");
     }
     // A setting of the command line replaces the plan.
     let overrides = Overrides {
@@ -380,11 +380,20 @@ fn description_of_senders_mentions_no_media() {
     let some = text("messages: 5");
     assert!(some.contains("they leave after 5 messages each"), "{some}");
     assert!(some.contains("ends: when every client has left"), "{some}");
-    let told = text("leave: {after: 10s}");
-    assert!(told.contains("they leave after 10s"), "{told}");
-    assert!(told.contains("chat: messages to tcp://"), "{told}");
-    assert!(told.contains("ends: after 10s at the latest"), "{told}");
-    assert!(!told.contains("with the media"), "{told}");
+    let description = text("leave: {after: 10s}");
+    assert!(
+        description.contains("they leave after 10s"),
+        "{description}"
+    );
+    assert!(
+        description.contains("chat: messages to tcp://"),
+        "{description}"
+    );
+    assert!(
+        description.contains("ends: after 10s at the latest"),
+        "{description}"
+    );
+    assert!(!description.contains("with the media"), "{description}");
 
     let line = OneLiner {
         urls: vec!["rtsp://127.0.0.1/a".to_owned()],

@@ -49,7 +49,7 @@ fn sources_are_read_with_their_defaults() {
 
 #[test]
 fn source_mistakes_are_reported_at_their_position() {
-    for (text, message, place) in [
+    for (text, message, position) in [
         ("sources: 1", "`sources` must be a mapping", (1, 10)),
         ("sources: {}", "`sources` needs 1 to 100 sources", (1, 10)),
         (
@@ -95,7 +95,7 @@ fn source_mistakes_are_reported_at_their_position() {
     ] {
         let problem = wrong(text);
         assert!(problem.message().contains(message), "{problem:#?}");
-        assert_eq!(problem.line_column(), Some(place), "{text}");
+        assert_eq!(problem.line_column(), Some(position), "{text}");
     }
 }
 
@@ -193,7 +193,7 @@ fn congestion_control_of_a_network_is_read() {
     assert!(lines.contains("TCP congestion control bbr"), "{lines}");
     let read = parse(&format!("{server}network: {{kind: loopback}}"));
     assert_eq!((read.network, read.congestion), (Network::Loopback, None));
-    for (text, message, place) in [
+    for (text, message, position) in [
         (
             "network: {kind: own, congestion: bbr}",
             "`congestion` cannot be set",
@@ -217,7 +217,7 @@ fn congestion_control_of_a_network_is_read() {
     ] {
         let problem = wrong(&format!("{text}\n{server}"));
         assert!(problem.message().contains(message), "{problem:#?}");
-        assert_eq!(problem.line_column(), Some(place), "{text}");
+        assert_eq!(problem.line_column(), Some(position), "{text}");
     }
     let validator = jsonschema::validator_for(&schema()).expect("it is a schema");
     let scenario = |network: serde_json::Value| {

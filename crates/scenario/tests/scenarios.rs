@@ -296,8 +296,8 @@ fn tester_keys_are_read_from_all_origins() {
         ..Overrides::default()
     };
     let error = Scenario::parse("s.yaml", SMALL, &overrides).expect_err("a typo");
-    let place = error.problems()[0].position();
-    assert!(place.is_some_and(|place| place.starts_with("--receive")));
+    let position = error.problems()[0].position();
+    assert!(position.is_some_and(|position| position.starts_with("--receive")));
 }
 
 fn option_setting(option: &str, key: &str, value: &str) -> OptionSetting {
@@ -611,12 +611,12 @@ fn publishers_have_own_urls_and_players_wait() {
     assert_eq!(scenario.populations[0].pick, Pick::Own);
     assert_eq!(scenario.populations[1].pick, Pick::Random);
     let lines = scenario.describe().lines().join("\n");
-    for said in [
+    for expected in [
         "cameras: publish over rtsp to rtsp://h/a and 1 more",
         "cameras: more clients than its 2 URLs: servers accept one publisher of each",
         "viewers: 1 of their 2 URLs are published by this scenario; their clients wait for the publisher",
     ] {
-        assert!(lines.contains(said), "{lines}");
+        assert!(lines.contains(expected), "{lines}");
     }
 }
 

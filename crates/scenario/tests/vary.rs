@@ -161,7 +161,7 @@ fn wrong_values_are_reported_at_their_position() {
 
 #[test]
 fn meaningless_series_are_refused() {
-    for (vary, said) in [
+    for (vary, expected) in [
         ("vary: {}\n", "names no key"),
         ("vary: [1]\n", "must be a mapping"),
         ("vary: {duration: 5s}\n", "must be a list of values"),
@@ -180,7 +180,7 @@ fn meaningless_series_are_refused() {
         ("vary: {duration: [5s]}\nsettle: 5\n", "unit"),
     ] {
         let text = refused(vary, &[]);
-        assert!(text.contains(said), "{vary}: {text}");
+        assert!(text.contains(expected), "{vary}: {text}");
     }
     let text = refused("vary: {duration: [5s]}\n", &["duration=9s"]);
     assert!(
@@ -284,7 +284,7 @@ fn cases_are_combined_with_other_keys() {
 
 #[test]
 fn case_mistakes_are_reported_at_their_position() {
-    for (vary, said) in [
+    for (vary, expected) in [
         ("vary: {cases: 3}", "must be a list of cases"),
         ("vary: {cases: []}", "must be a list of cases"),
         (
@@ -316,7 +316,7 @@ fn case_mistakes_are_reported_at_their_position() {
         ),
     ] {
         let text = refused(&format!("{vary}\n"), &[]);
-        assert!(text.contains(said), "{vary}: {text}");
+        assert!(text.contains(expected), "{vary}: {text}");
     }
     let text = refused(
         "vary: {cases: [{name: a, set: {duration: 9s}}]}\n",

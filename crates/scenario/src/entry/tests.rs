@@ -30,7 +30,7 @@ fn group(number: u16) -> Group {
     }
 }
 
-fn said(name: &str, text: &str) -> String {
+fn error_text(name: &str, text: &str) -> String {
     let error = ServerEntry::parse(name, text).expect_err("it is wrong");
     error
         .problems()
@@ -95,9 +95,11 @@ fn needs_root_requires_a_reason() {
     let text = format!("{GOOD}needs_root: it opens raw sockets\n");
     let entry = ServerEntry::parse("x.yaml", &text).unwrap();
     assert_eq!(entry.needs_root.as_deref(), Some("it opens raw sockets"));
-    assert!(said("x.yaml", &format!("{GOOD}needs_root: true\n")).contains("does not say why"));
+    assert!(
+        error_text("x.yaml", &format!("{GOOD}needs_root: true\n")).contains("does not say why")
+    );
     let both = format!("{text}not_as_root: true\n");
-    assert!(said("x.yaml", &both).contains("cannot be combined"));
+    assert!(error_text("x.yaml", &both).contains("cannot be combined"));
 }
 
 #[test]
@@ -126,22 +128,23 @@ fn each_mistake_is_reported_at_its_position() {
         .replace("missing: build it\n", "")
         .replace("notes:", "noets:");
     assert_eq!(
-        said("x.yaml", &wrong),
+        error_text("x.yaml", &wrong),
         "x.yaml:1:1: `missing` is missing | say how it is installed, such as `apt-get install vlc-bin`\n\
          x.yaml:10:8: `clips` cannot be `neded` | did you mean `needed`?\n\
          x.yaml:12:7: `port: 70000` is out of range | write a whole number from 1 to 65535\n\
          x.yaml:16:1: unknown key `noets` | did you mean `notes`?\n"
     );
     assert_eq!(
-        said("x.yaml", &GOOD.replace("-l, \"{port}\"", "-l, \"{prot}\"")),
+        error_text("x.yaml", &GOOD.replace("-l, \"{port}\"", "-l, \"{prot}\"")),
         "x.yaml:4:29: unknown placeholder `{prot}` in `command` | did you mean `port`?; write literal braces doubled: `{{prot}}`\n"
     );
     assert!(
-        said("x.yaml", &GOOD.replace("{config}", "x")).contains("does not name its configuration")
+        error_text("x.yaml", &GOOD.replace("{config}", "x"))
+            .contains("does not name its configuration")
     );
-    assert!(said("x y.yaml", GOOD).contains("not a valid name of a server"));
-    assert!(said("x.yaml", "- a\n").contains("1:1: a server entry must be a mapping"));
-    assert!(said("x.yaml", "").contains("must be a mapping"));
+    assert!(error_text("x y.yaml", GOOD).contains("not a valid name of a server"));
+    assert!(error_text("x.yaml", "- a\n").contains("1:1: a server entry must be a mapping"));
+    assert!(error_text("x.yaml", "").contains("must be a mapping"));
     let two = ServerEntry::parse("x.yaml", &wrong)
         .unwrap_err()
         .to_string();

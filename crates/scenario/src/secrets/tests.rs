@@ -164,11 +164,11 @@ fn shown_scenario_has_no_secrets() {
 #[test]
 fn server_output_is_masked() {
     let secrets_of = everywhere().secrets();
-    let said: Vec<String> = secrets()
+    let masked: Vec<String> = secrets()
         .filter(|secret| secret != "SECRET08")
         .chain(["SECRET06".to_owned()])
         .collect();
-    for secret in said {
+    for secret in masked {
         let masked = secrets_of.mask(&format!("login with ({secret}) failed"));
         assert_eq!(masked, "login with (***) failed");
     }

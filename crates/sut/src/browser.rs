@@ -25,7 +25,7 @@ const PROGRAMS: [&str; 5] = [
 ];
 
 /// Time limit after SIGTERM before the browser is killed.
-const STOP_WITHIN: Duration = Duration::from_secs(2);
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Arguments, in addition to the profile's folder and the page.
 ///
@@ -122,7 +122,7 @@ impl Browser {
         launch.environment = vec![("HOME".into(), home.into_os_string())];
         launch.directory = Some(scratch.path().to_owned());
         launch.user = user;
-        launch.stop_within = STOP_WITHIN;
+        launch.stop_within = STOP_TIMEOUT;
         let spec = ServerSpec::new(Origin::Command(command));
         let log = WatchedLog::new(&LogSpec::default(), scratch.path())?;
         let (urls, scratch) = (Vec::new(), Some(scratch));
@@ -159,10 +159,10 @@ impl Browser {
             *grown.entry(kind).or_default() += stat.ticks.saturating_sub(last);
             self.ticks.insert(pid, (kind, stat.ticks));
         }
-        let Some(looked) = self.observed_at.replace(now) else {
+        let Some(last) = self.observed_at.replace(now) else {
             return HashMap::new();
         };
-        let seconds = now.duration_since(looked).as_secs_f64();
+        let seconds = now.duration_since(last).as_secs_f64();
         let a_second = rustix::param::clock_ticks_per_second() as f64;
         let cores = |ticks: u64| ticks as f64 / a_second / seconds;
         grown.retain(|_, _| seconds > 0.0);

@@ -13,7 +13,7 @@ use crate::proc;
 const PREFIX: &str = "streamgauge-";
 
 /// Maximum time that the removal of old groups may delay the start of a server.
-const CLEAR_WITHIN: Duration = Duration::from_secs(2);
+const CLEAR_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Kind of the control group that counts the processor time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ pub(crate) fn remove(path: &Path, within: Duration) -> io::Result<()> {
 }
 
 /// The supervisor that a group belongs to, encoded in the group's name:
-/// `streamgauge-PID-STARTED-SPACE-CLOCK`.
+/// `streamgauge-PID-STARTED-PIDNAMESPACE-TIMENAMESPACE`.
 ///
 /// A process ID alone may have been reused. The start time distinguishes processes, but only within
 /// one PID namespace and one time namespace: the kernel shifts the start time of every process by
@@ -101,10 +101,10 @@ impl Owner {
         let Owner {
             pid,
             started,
-            pid_namespace: space,
-            time_namespace: clock,
+            pid_namespace,
+            time_namespace,
         } = self;
-        format!("{PREFIX}{pid}-{started}-{space}-{clock}")
+        format!("{PREFIX}{pid}-{started}-{pid_namespace}-{time_namespace}")
     }
 
     fn parse(name: &str) -> Option<Owner> {
@@ -129,15 +129,15 @@ fn lock(path: &Path) -> Option<File> {
     Some(folder)
 }
 
-/// Kills the processes in groups below `home` whose supervisor was killed together with
+/// Kills the processes in groups below `parent` whose supervisor was killed together with
 /// streamgauge, and removes these groups. A group stays if its supervisor lives or is in another
 /// PID or time namespace, or if its lock is held.
-fn clear_stale(home: &Path) {
+fn clear_stale(parent: &Path) {
     let Some(own) = Owner::own() else {
         return;
     };
-    let entries = fs::read_dir(home).into_iter().flatten().flatten();
-    let deadline = Instant::now() + CLEAR_WITHIN;
+    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+    let deadline = Instant::now() + CLEAR_TIMEOUT;
     for entry in entries {
         let name = entry.file_name();
         let Some(owner) = name.to_str().and_then(Owner::parse) else {
@@ -187,24 +187,24 @@ impl Cgroup {
             fs::read_to_string("/proc/self/mountinfo").map_err(|error| error.to_string())?;
         let own = fs::read_to_string("/proc/self/cgroup").map_err(|error| error.to_string())?;
         let mut reason = "no control groups are mounted".to_owned();
-        for (kind, home) in homes(&mounts, &own) {
-            clear_stale(&home);
-            match Cgroup::enter_below(kind, home.clone(), &name) {
+        for (kind, parent) in homes(&mounts, &own) {
+            clear_stale(&parent);
+            match Cgroup::enter_below(kind, parent.clone(), &name) {
                 Ok(group) => return Ok(group),
-                Err(error) => reason = format!("{}: {error}", home.display()),
+                Err(error) => reason = format!("{}: {error}", parent.display()),
             }
         }
         Err(reason)
     }
 
-    fn enter_below(kind: CgroupVersion, home: PathBuf, name: &str) -> io::Result<Cgroup> {
-        let path = home.join(name);
+    fn enter_below(kind: CgroupVersion, parent: PathBuf, name: &str) -> io::Result<Cgroup> {
+        let path = parent.join(name);
         fs::create_dir(&path)?;
         let group = Cgroup {
             kind,
             _lock: lock(&path),
             path,
-            parent: home,
+            parent,
         };
         let entered = if usage(kind, &group.path).is_some() {
             move_to(&group.path)
@@ -280,7 +280,7 @@ struct Mount {
 
 /// Parses a line of mountinfo (proc(5)): the fields before ` - `, then type, source and options.
 fn parse_mount(line: &str, kind: CgroupVersion) -> Option<Mount> {
-    let (place, system) = line.split_once(" - ")?;
+    let (mount_fields, system) = line.split_once(" - ")?;
     let mut system = system.split(' ');
     let (name, _source, options) = (system.next()?, system.next()?, system.next()?);
     let fits = match kind {
@@ -289,10 +289,10 @@ fn parse_mount(line: &str, kind: CgroupVersion) -> Option<Mount> {
         }
         CgroupVersion::V2 => name == "cgroup2",
     };
-    let mut place = place.split(' ').skip(3);
+    let mut mount_fields = mount_fields.split(' ').skip(3);
     let mount = Mount {
-        root: PathBuf::from(unescape(place.next()?)),
-        point: PathBuf::from(unescape(place.next()?)),
+        root: PathBuf::from(unescape(mount_fields.next()?)),
+        point: PathBuf::from(unescape(mount_fields.next()?)),
     };
     fits.then_some(mount)
 }

@@ -192,13 +192,13 @@ fn run(
 ) -> Result<(), SutError> {
     let command = std::iter::once(ffmpeg.into()).chain(arguments);
     let launch = Launch::new(command);
-    let means = LaunchContext {
+    let context = LaunchContext {
         supervisor: options.supervisor.clone(),
         scratch: None,
         no_group: true,
         patterns: Arc::new(Patterns::none()),
     };
-    let launched = Launched::start(&launch, means)?;
+    let launched = Launched::start(&launch, context)?;
     let look_every = Duration::from_millis(100);
     let deadline = Instant::now() + LENGTH_MAX;
     while !launched.wait(look_every, |state| state.tree_ended) {

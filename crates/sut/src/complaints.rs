@@ -85,7 +85,7 @@ pub(crate) struct Patterns {
     all: Vec<(String, LineMatcher)>,
     /// Patterns of lines that are not counted.
     ignored: Vec<Regex>,
-    looked_at: AtomicU64,
+    searched_lines: AtomicU64,
     nanos: AtomicU64,
 }
 
@@ -159,22 +159,22 @@ impl Patterns {
         Patterns {
             all: Vec::new(),
             ignored: Vec::new(),
-            looked_at: AtomicU64::new(0),
+            searched_lines: AtomicU64::new(0),
             nanos: AtomicU64::new(0),
         }
     }
 
     /// Searches output for complaints. Lines beyond the limits are counted as skipped.
     pub(crate) fn find(&self, lines: &mut Lines, bytes: &[u8]) -> FoundLines {
-        let mut news = FoundLines::default();
+        let mut found_lines = FoundLines::default();
         lines.for_each_line(bytes, |line| {
             if self.all.is_empty() {
                 return;
             }
-            if self.looked_at.fetch_add(1, Ordering::Relaxed) >= LINES_A_WINDOW
+            if self.searched_lines.fetch_add(1, Ordering::Relaxed) >= LINES_A_WINDOW
                 || Duration::from_nanos(self.nanos.load(Ordering::Relaxed)) >= TIME_A_WINDOW
             {
-                news.skipped += 1;
+                found_lines.skipped += 1;
                 return;
             }
             let begun = Instant::now();
@@ -187,7 +187,7 @@ impl Patterns {
             let found = self
                 .all
                 .iter()
-                .position(|(_, sign)| sign.is_in(start, &small))
+                .position(|(_, matcher)| matcher.is_in(start, &small))
                 .filter(|_| !self.ignored.iter().any(|regex| regex.is_match(start)));
             let nanos = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
             self.nanos.fetch_add(nanos, Ordering::Relaxed);
@@ -197,10 +197,10 @@ impl Patterns {
                     true => ' ',
                     false => letter,
                 });
-                news.found.push((index, clean.collect()));
+                found_lines.found.push((index, clean.collect()));
             }
         });
-        news
+        found_lines
     }
 }
 
@@ -216,22 +216,22 @@ pub(crate) struct FoundLines {
 pub(crate) struct Complaints {
     /// Number of lines and first line of each pattern, by the pattern's index.
     counts: Vec<(u64, String)>,
-    since_last_look: u64,
+    since_last_call: u64,
     skipped: u64,
     /// Kept lines that have not been reported yet.
     unreported: Vec<(usize, String)>,
 }
 
 impl Complaints {
-    pub(crate) fn add(&mut self, news: FoundLines) {
-        self.skipped += news.skipped;
-        for (index, line) in news.found {
+    pub(crate) fn add(&mut self, found_lines: FoundLines) {
+        self.skipped += found_lines.skipped;
+        for (index, line) in found_lines.found {
             if self.counts.len() <= index {
                 self.counts.resize_with(index + 1, Default::default);
             }
             let (count, first) = &mut self.counts[index];
             *count += 1;
-            self.since_last_look += 1;
+            self.since_last_call += 1;
             if *count == 1 {
                 first.clone_from(&line);
             }
@@ -244,10 +244,10 @@ impl Complaints {
     /// Returns the numbers of complaints and of skipped lines since the last call, and begins a
     /// window.
     pub(crate) fn look(&mut self, patterns: &Patterns) -> (u64, u64) {
-        patterns.looked_at.store(0, Ordering::Relaxed);
+        patterns.searched_lines.store(0, Ordering::Relaxed);
         patterns.nanos.store(0, Ordering::Relaxed);
         (
-            std::mem::take(&mut self.since_last_look),
+            std::mem::take(&mut self.since_last_call),
             std::mem::take(&mut self.skipped),
         )
     }
@@ -329,20 +329,20 @@ impl Follower {
 
     /// Reads the text that was added.
     pub(crate) fn look(&mut self, patterns: &Patterns) -> FoundLines {
-        let mut news = FoundLines::default();
+        let mut found_lines = FoundLines::default();
         if let Some((file, at)) = &mut self.file {
             read_on(
                 file,
                 at,
                 patterns,
                 &mut self.lines,
-                &mut news,
+                &mut found_lines,
                 &mut self.skipped_bytes,
             );
         }
         // The file may have been replaced or truncated: it is then read from its beginning.
         let Ok(now) = std::fs::metadata(&self.path) else {
-            return news;
+            return found_lines;
         };
         let same = self.file.as_ref().is_some_and(|(file, at)| {
             file.metadata().is_ok_and(|own| {
@@ -358,12 +358,12 @@ impl Follower {
                     at,
                     patterns,
                     &mut self.lines,
-                    &mut news,
+                    &mut found_lines,
                     &mut self.skipped_bytes,
                 );
             }
         }
-        news
+        found_lines
     }
 }
 
@@ -380,13 +380,13 @@ fn read_on(
     at: &mut u64,
     patterns: &Patterns,
     lines: &mut Lines,
-    news: &mut FoundLines,
-    passed_over: &mut u64,
+    found_lines: &mut FoundLines,
+    skipped_bytes: &mut u64,
 ) {
     let end = file.metadata().map_or(*at, |file| file.len());
     let new = end.saturating_sub(*at);
     if new > READ_A_WINDOW {
-        *passed_over += new - READ_A_WINDOW;
+        *skipped_bytes += new - READ_A_WINDOW;
         *lines = Lines::default();
         *at = end - READ_A_WINDOW;
     }
@@ -402,8 +402,8 @@ fn read_on(
                 *at += length as u64;
                 left = left.saturating_sub(length as u64);
                 let more = patterns.find(lines, &buffer[..length]);
-                news.skipped += more.skipped;
-                news.found.extend(more.found);
+                found_lines.skipped += more.skipped;
+                found_lines.found.extend(more.found);
             }
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             Err(_) => break,
@@ -421,7 +421,7 @@ mod tests {
         Patterns::new(&LogSpec::default()).expect("they are good")
     }
 
-    fn told(complaints: &Complaints, patterns: &Patterns) -> Vec<(u64, String)> {
+    fn line_counts(complaints: &Complaints, patterns: &Patterns) -> Vec<(u64, String)> {
         let counts = complaints.counts(patterns).into_iter();
         counts.map(|count| (count.lines, count.first)).collect()
     }
@@ -442,8 +442,8 @@ mod tests {
             // Not split within a character.
             (&"\u{20ac}".repeat(500), false),
         ] {
-            let news = patterns.find(&mut Lines::default(), format!("{line}\n").as_bytes());
-            assert_eq!(!news.found.is_empty(), complains, "{line}");
+            let found_lines = patterns.find(&mut Lines::default(), format!("{line}\n").as_bytes());
+            assert_eq!(!found_lines.found.is_empty(), complains, "{line}");
         }
     }
 
@@ -467,7 +467,7 @@ mod tests {
         assert_eq!(fresh[2].text, "packet 2  is too old");
         assert_eq!(complaints.take_fresh(&patterns), []);
         assert_eq!(
-            told(&complaints, &patterns),
+            line_counts(&complaints, &patterns),
             [
                 (100, "packet 0  is too old".to_owned()),
                 (1, "an error".to_owned())
@@ -505,28 +505,28 @@ mod tests {
                 .expect("it opens");
             file.write_all(text.as_bytes()).expect("written");
         };
-        let mut look = |follower: &mut Follower| {
+        let mut count_new = |follower: &mut Follower| {
             complaints.add(follower.look(&patterns));
             complaints.look(&patterns).0
         };
         write("error 1\n");
-        assert_eq!(look(&mut follower), 1, "it came after the beginning");
+        assert_eq!(count_new(&mut follower), 1, "it came after the beginning");
         write("error 2\nerror 3\nerr");
-        assert_eq!(look(&mut follower), 2);
+        assert_eq!(count_new(&mut follower), 2);
         write("or 4\n");
-        assert_eq!(look(&mut follower), 1, "in two pieces");
+        assert_eq!(count_new(&mut follower), 1, "in two pieces");
         write("error 5\n");
         std::fs::rename(&path, folder.path().join("log.1")).expect("renamed");
         write("error 6\nerror 7\n");
-        assert_eq!(look(&mut follower), 3, "the end of one and the next");
+        assert_eq!(count_new(&mut follower), 3, "the end of one and the next");
         std::fs::write(&path, "error\n").expect("written");
-        assert_eq!(look(&mut follower), 1, "emptied");
+        assert_eq!(count_new(&mut follower), 1, "emptied");
         write(&"x".repeat(3 << 20));
         write("\nerror 8\n");
-        assert_eq!(look(&mut follower), 1, "the end of too much");
+        assert_eq!(count_new(&mut follower), 1, "the end of too much");
         assert!(follower.skipped_bytes > 0);
         let mut late = Follower::new(&path).expect("it is there");
-        assert_eq!(look(&mut late), 0);
+        assert_eq!(count_new(&mut late), 0);
         assert!(Follower::new(folder.path()).is_err(), "it is no file");
     }
 
@@ -538,8 +538,8 @@ mod tests {
             ignore: Vec::new(),
         };
         let patterns = Patterns::new(&spec(&["overrun \\d+"])).expect("good");
-        let news = patterns.find(&mut Lines::default(), b"error\noverrun 17\n");
-        assert_eq!(news.found, [(0, "overrun 17".to_owned())]);
+        let found_lines = patterns.find(&mut Lines::default(), b"error\noverrun 17\n");
+        assert_eq!(found_lines.found, [(0, "overrun 17".to_owned())]);
         let error = Patterns::new(&spec(&["a("])).expect_err("bad").to_string();
         assert!(error.contains("`a(`"), "{error}");
     }
@@ -556,8 +556,12 @@ mod tests {
             .ignore(&["late again".to_owned()])
             .expect("good as well");
         let log = b"[WARN] no error 7\n[WARN] error 7\ntoo late again\ntoo late\n";
-        let news = patterns.find(&mut Lines::default(), log);
-        let found: Vec<_> = news.found.iter().map(|(_, line)| line.as_str()).collect();
+        let found_lines = patterns.find(&mut Lines::default(), log);
+        let found: Vec<_> = found_lines
+            .found
+            .iter()
+            .map(|(_, line)| line.as_str())
+            .collect();
         assert_eq!(found, ["[WARN] error 7", "too late"]);
         let error = patterns.ignore(&["a(".to_owned()]).expect_err("bad");
         assert!(error.to_string().contains("`a(`"), "{error}");

@@ -21,22 +21,22 @@ use crate::catalogue::CountersAccess;
 use crate::error::SutError;
 
 /// Minimum interval between two readings.
-const EVERY: Duration = Duration::from_secs(10);
+const READING_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Minimum interval, as a multiple of the duration of a reading.
 const COST_SHARE: u32 = 100;
 
 /// Time limit for the next message of the server.
-const ANSWER_WITHIN: Duration = Duration::from_secs(3);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Time limit of a reading.
-const LOOK_WITHIN: Duration = Duration::from_secs(30);
+const READING_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Time limit for a server that was just started to answer.
-const OPEN_WITHIN: Duration = Duration::from_secs(5);
+const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Interval between attempts to connect.
-const TRY_EVERY: Duration = Duration::from_millis(20);
+const CONNECT_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Seed of the WebSocket masks, which hide nothing on the loopback interface.
 const SEED: u64 = 1;
@@ -44,19 +44,19 @@ const SEED: u64 = 1;
 #[derive(Debug, Default)]
 struct Readings {
     newest: Option<CounterQuery>,
-    looks: u64,
+    completed: u64,
     failed: u64,
 }
 
 /// Reads a server's own counters while it lives.
 #[derive(Debug)]
 pub(crate) struct Counters {
-    found: Arc<Mutex<Readings>>,
+    readings: Arc<Mutex<Readings>>,
     /// Maximum values that were already recorded.
     recorded: Counts,
     failed: u64,
-    looks: u64,
-    now: Option<Sender<Sender<()>>>,
+    completed: u64,
+    requests: Option<Sender<Sender<()>>>,
     /// Its connection, for aborting a request that the server does not answer.
     stream: TcpStream,
     thread: Option<JoinHandle<()>>,
@@ -67,29 +67,29 @@ impl Counters {
     ///
     /// # Errors
     /// If the counters cannot be read.
-    pub(crate) fn start(counted: &CountersAccess) -> Result<Counters, SutError> {
-        let CounterInterface::JanusAdmin = counted.kind;
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, counted.port));
-        let mut asked = Connection::open(address, &counted.secret)
+    pub(crate) fn start(access: &CountersAccess) -> Result<Counters, SutError> {
+        let CounterInterface::JanusAdmin = access.kind;
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, access.port));
+        let mut connection = Connection::open(address, &access.secret)
             .map_err(|reason| SutError::Counters { address, reason })?;
-        let stream = asked.stream.try_clone();
+        let stream = connection.stream.try_clone();
         let stream = stream.map_err(|error| SutError::Counters {
             address,
             reason: error.to_string(),
         })?;
-        let found = Arc::new(Mutex::new(Readings::default()));
-        let (now, wanted) = bounded(1);
-        let own = found.clone();
+        let readings = Arc::new(Mutex::new(Readings::default()));
+        let (requests, received) = bounded(1);
+        let shared = readings.clone();
         let thread = std::thread::Builder::new()
             .name("counters".to_owned())
-            .spawn(move || follow(&mut asked, &own, &wanted))
+            .spawn(move || follow(&mut connection, &shared, &received))
             .map_err(|error| SutError::Supervisor(error.to_string()))?;
         Ok(Counters {
-            found,
+            readings,
             recorded: Counts::default(),
             failed: 0,
-            looks: 0,
-            now: Some(now),
+            completed: 0,
+            requests: Some(requests),
             stream,
             thread: Some(thread),
         })
@@ -97,60 +97,71 @@ impl Counters {
 
     /// Requests a reading and waits for it.
     pub(crate) fn read_now(&self, within: Duration) {
-        let (done, waits) = bounded(1);
-        let Some(now) = &self.now else { return };
+        let (done, completion) = bounded(1);
+        let Some(requests) = &self.requests else {
+            return;
+        };
         let until = Instant::now() + within;
         // A reading in progress is awaited first.
-        if now.send_deadline(done, until).is_ok() {
-            let _ = waits.recv_deadline(until);
+        if requests.send_deadline(done, until).is_ok() {
+            let _ = completion.recv_deadline(until);
         }
     }
 
     /// Records new readings.
     pub(crate) fn record(&mut self, recorder: &mut Recorder) {
-        let found = lock(&self.found);
-        let failed = found.failed - std::mem::replace(&mut self.failed, found.failed);
+        let readings = lock(&self.readings);
+        let failed = readings.failed - std::mem::replace(&mut self.failed, readings.failed);
         recorder.add(m::COUNTS_FAILED, failed);
-        let looks = found.looks - std::mem::replace(&mut self.looks, found.looks);
-        recorder.add(m::COUNTS_READ, looks);
-        let newest = found.newest.filter(|_| looks > 0);
-        let Some(look) = newest else {
+        let completed =
+            readings.completed - std::mem::replace(&mut self.completed, readings.completed);
+        recorder.add(m::COUNTS_READ, completed);
+        let newest = readings.newest.filter(|_| completed > 0);
+        let Some(reading) = newest else {
             recorder.unset(m::COUNTED_PEERS);
             recorder.unset(m::COUNTED_QUEUED);
             return;
         };
-        recorder.set(m::COUNTED_PEERS, look.peers as f64);
-        recorder.set(m::COUNTED_QUEUED, look.queued as f64);
-        let (now, most) = (look.counts, &mut self.recorded);
-        for (counter, now, most) in [
-            (m::COUNTED_PACKETS_IN, now.packets_in, &mut most.packets_in),
-            (m::COUNTED_BYTES_IN, now.bytes_in, &mut most.bytes_in),
+        recorder.set(m::COUNTED_PEERS, reading.peers as f64);
+        recorder.set(m::COUNTED_QUEUED, reading.queued as f64);
+        let (now, recorded) = (reading.counts, &mut self.recorded);
+        for (counter, now, recorded) in [
+            (
+                m::COUNTED_PACKETS_IN,
+                now.packets_in,
+                &mut recorded.packets_in,
+            ),
+            (m::COUNTED_BYTES_IN, now.bytes_in, &mut recorded.bytes_in),
             (
                 m::COUNTED_PACKETS_OUT,
                 now.packets_out,
-                &mut most.packets_out,
+                &mut recorded.packets_out,
             ),
-            (m::COUNTED_BYTES_OUT, now.bytes_out, &mut most.bytes_out),
-            (m::COUNTED_NACKED_IN, now.nacked_in, &mut most.nacked_in),
-            (m::COUNTED_NACKED_OUT, now.nacked_out, &mut most.nacked_out),
+            (m::COUNTED_BYTES_OUT, now.bytes_out, &mut recorded.bytes_out),
+            (m::COUNTED_NACKED_IN, now.nacked_in, &mut recorded.nacked_in),
+            (
+                m::COUNTED_NACKED_OUT,
+                now.nacked_out,
+                &mut recorded.nacked_out,
+            ),
             (
                 m::COUNTED_RETRANSMISSIONS_IN,
                 now.retransmissions_in,
-                &mut most.retransmissions_in,
+                &mut recorded.retransmissions_in,
             ),
-            (m::COUNTED_LOST_IN, now.lost_in, &mut most.lost_in),
-            (m::COUNTED_LOST_OUT, now.lost_out, &mut most.lost_out),
+            (m::COUNTED_LOST_IN, now.lost_in, &mut recorded.lost_in),
+            (m::COUNTED_LOST_OUT, now.lost_out, &mut recorded.lost_out),
         ] {
             // The number of lost packets can decrease, but a counter cannot.
-            recorder.add(counter, now.saturating_sub(*most));
-            *most = now.max(*most);
+            recorder.add(counter, now.saturating_sub(*recorded));
+            *recorded = now.max(*recorded);
         }
     }
 }
 
 impl Drop for Counters {
     fn drop(&mut self) {
-        self.now = None;
+        self.requests = None;
         // The server may have closed the connection.
         let _ = self.stream.shutdown(Shutdown::Both);
         if let Some(thread) = self.thread.take() {
@@ -159,33 +170,37 @@ impl Drop for Counters {
     }
 }
 
-fn lock(found: &Mutex<Readings>) -> MutexGuard<'_, Readings> {
+fn lock(readings: &Mutex<Readings>) -> MutexGuard<'_, Readings> {
     // The data is consistent after each single change.
-    found.lock().unwrap_or_else(PoisonError::into_inner)
+    readings.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn follow(asked: &mut Connection, found: &Mutex<Readings>, wanted: &Receiver<Sender<()>>) {
-    let mut pause = EVERY;
+fn follow(
+    connection: &mut Connection,
+    readings: &Mutex<Readings>,
+    requests: &Receiver<Sender<()>>,
+) {
+    let mut pause = READING_INTERVAL;
     loop {
-        let waits = match wanted.recv_timeout(pause) {
+        let waiting = match requests.recv_timeout(pause) {
             Ok(done) => Some(done),
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => return,
         };
         let began = Instant::now();
-        let look = asked.look();
-        pause = EVERY.max(began.elapsed().saturating_mul(COST_SHARE));
+        let reading = connection.read();
+        pause = READING_INTERVAL.max(began.elapsed().saturating_mul(COST_SHARE));
         {
-            let mut found = lock(found);
-            match look {
-                Ok(look) => {
-                    found.newest = Some(look);
-                    found.looks += 1;
+            let mut readings = lock(readings);
+            match reading {
+                Ok(reading) => {
+                    readings.newest = Some(reading);
+                    readings.completed += 1;
                 }
-                Err(_) => found.failed += 1,
+                Err(_) => readings.failed += 1,
             }
         }
-        if let Some(done) = waits {
+        if let Some(done) = waiting {
             // The waiting thread may have given up.
             let _ = done.send(());
         }
@@ -203,12 +218,12 @@ struct Connection {
 impl Connection {
     /// Connects and takes one reading, which shows that the counters are available.
     fn open(address: SocketAddr, secret: &str) -> Result<Connection, String> {
-        let until = Instant::now() + OPEN_WITHIN;
+        let until = Instant::now() + OPEN_TIMEOUT;
         let stream = loop {
-            match TcpStream::connect_timeout(&address, ANSWER_WITHIN) {
+            match TcpStream::connect_timeout(&address, ANSWER_TIMEOUT) {
                 Ok(stream) => break stream,
                 Err(error) if Instant::now() >= until => return Err(error.to_string()),
-                Err(_) => std::thread::sleep(TRY_EVERY),
+                Err(_) => std::thread::sleep(CONNECT_INTERVAL),
             }
         };
         let url = websocket::parse_url(&format!("ws://{address}/"));
@@ -216,26 +231,28 @@ impl Connection {
         let (admin, request) = JanusAdmin::begin(&url, secret, SEED);
         let text = |error: std::io::Error| error.to_string();
         stream.set_nodelay(true).map_err(text)?;
-        stream.set_read_timeout(Some(ANSWER_WITHIN)).map_err(text)?;
         stream
-            .set_write_timeout(Some(ANSWER_WITHIN))
+            .set_read_timeout(Some(ANSWER_TIMEOUT))
             .map_err(text)?;
-        let mut asked = Connection {
+        stream
+            .set_write_timeout(Some(ANSWER_TIMEOUT))
+            .map_err(text)?;
+        let mut connection = Connection {
             admin,
             stream,
             buffer: vec![0; 64 << 10],
         };
-        asked.send(&request)?;
-        asked.until_done(until)?;
-        asked.look()?;
-        Ok(asked)
+        connection.send(&request)?;
+        connection.until_done(until)?;
+        connection.read()?;
+        Ok(connection)
     }
 
-    fn look(&mut self) -> Result<CounterQuery, String> {
+    fn read(&mut self) -> Result<CounterQuery, String> {
         let request = self.admin.start_query();
         self.send(&request)?;
-        let look = self.until_done(Instant::now() + LOOK_WITHIN)?;
-        look.ok_or_else(|| "no answer".to_owned())
+        let reading = self.until_done(Instant::now() + READING_TIMEOUT)?;
+        reading.ok_or_else(|| "no answer".to_owned())
     }
 
     fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
@@ -259,7 +276,7 @@ impl Connection {
                 match step {
                     Step::Wait => break,
                     Step::Open => return Ok(None),
-                    Step::Done(look) => return Ok(Some(look)),
+                    Step::Done(reading) => return Ok(Some(reading)),
                     Step::Send(bytes) => self.send(&bytes)?,
                 }
                 step = self.admin.received(&[])?;

@@ -161,11 +161,11 @@ impl SutError {
             .problems()
             .iter()
             .map(|problem| {
-                let place = problem.position().map(|place| place + ": ");
+                let position = problem.position().map(|position| position + ": ");
                 let help = problem.help_text().map(|help| format!(": {help}"));
                 format!(
                     "{}{}{}",
-                    place.unwrap_or_default(),
+                    position.unwrap_or_default(),
                     problem.message(),
                     help.unwrap_or_default()
                 )

@@ -29,7 +29,7 @@ pub(crate) const ARGUMENT: &str = "--guard";
 const DONE: u8 = b'd';
 
 /// Time within which processes that start meanwhile are found too.
-const KILL_WITHIN: Duration = Duration::from_secs(2);
+const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Interval between searches for processes.
 const SEARCH_INTERVAL: Duration = Duration::from_millis(10);
@@ -82,7 +82,7 @@ pub(crate) fn main(mut arguments: impl Iterator<Item = OsString>) -> i32 {
     if io::stdin().read_exact(&mut word).is_ok() {
         return 0;
     }
-    let until = Instant::now() + KILL_WITHIN;
+    let until = Instant::now() + KILL_TIMEOUT;
     while kill_all(network) && Instant::now() < until {
         std::thread::sleep(SEARCH_INTERVAL);
     }

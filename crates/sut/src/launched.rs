@@ -24,7 +24,7 @@ use crate::user;
 const SUPERVISOR_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time to wait for processes after SIGKILL if no supervisor does so.
-const KILL_WITHIN: Duration = Duration::from_secs(2);
+const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Maximum length of a report, in bytes.
 const REPORT_MAX: u64 = 16 * 1024;
@@ -115,7 +115,7 @@ pub(crate) struct LaunchContext {
 
 impl Launched {
     /// Starts the command and returns when it runs.
-    pub(crate) fn start(launch: &Launch, means: LaunchContext) -> Result<Launched, SutError> {
+    pub(crate) fn start(launch: &Launch, context: LaunchContext) -> Result<Launched, SutError> {
         let trouble = |error: std::io::Error| SutError::Supervisor(error.to_string());
         let matcher = launch.ready.matcher()?;
         let program = launch
@@ -127,11 +127,11 @@ impl Launched {
         let order = Order {
             command: launch.command.clone(),
             user: launch.user.as_ref().map(|user| (user.number, user.group)),
-            scratch: means.scratch,
-            no_group: means.no_group,
+            scratch: context.scratch,
+            no_group: context.no_group,
         };
         let (control, theirs) = UnixStream::pair().map_err(trouble)?;
-        let mut command = Command::new(&means.supervisor);
+        let mut command = Command::new(&context.supervisor);
         command
             .arg0("streamgauge")
             .arg(SUBCOMMAND)
@@ -155,7 +155,7 @@ impl Launched {
             command.current_dir(directory);
         }
         let mut supervisor = command.spawn().map_err(|error| {
-            SutError::Supervisor(format!("{}: {error}", means.supervisor.display()))
+            SutError::Supervisor(format!("{}: {error}", context.supervisor.display()))
         })?;
         // Closes our copies of the supervisor's ends.
         drop(command);
@@ -168,10 +168,10 @@ impl Launched {
         });
         let matcher = Arc::new(matcher);
         if let Some(output) = supervisor.stdout.take() {
-            read_output(output, &shared, &matcher, &means.patterns);
+            read_output(output, &shared, &matcher, &context.patterns);
         }
         if let Some(output) = supervisor.stderr.take() {
-            read_output(output, &shared, &matcher, &means.patterns);
+            read_output(output, &shared, &matcher, &context.patterns);
         }
         let mut launched = Launched {
             supervisor,
@@ -197,7 +197,7 @@ impl Launched {
             Some(reason) => SutError::Spawn { program, reason },
             None => SutError::Supervisor(format!(
                 "{} did not report a start {output}",
-                means.supervisor.display()
+                context.supervisor.display()
             )),
         })
     }
@@ -325,7 +325,7 @@ impl Launched {
             return Vec::new();
         }
         let group = self.state().group_path();
-        let left = kill_rest(group.as_deref(), &proc::identified(&tree), KILL_WITHIN);
+        let left = kill_rest(group.as_deref(), &proc::identified(&tree), KILL_TIMEOUT);
         if let Some(path) = group {
             let _ = cgroup::remove(&path, Duration::from_secs(1));
         }
@@ -385,9 +385,9 @@ fn read_output(
             if let (Some(matcher), false) = (&*matcher, found) {
                 found = lines.push_and_match(bytes, matcher);
             }
-            let news = patterns.find(&mut all_lines, bytes);
+            let found_lines = patterns.find(&mut all_lines, bytes);
             shared.change(|state| {
-                state.complaints.add(news);
+                state.complaints.add(found_lines);
                 state.log.push(bytes);
                 state.matched |= found;
             });
@@ -426,7 +426,7 @@ fn read_reports(socket: UnixStream, shared: Arc<Shared>) {
             (state.tree_ended, state.group_path(), state.seen.clone())
         };
         if !gone {
-            kill_rest(group.as_deref(), &seen, KILL_WITHIN);
+            kill_rest(group.as_deref(), &seen, KILL_TIMEOUT);
         }
     });
 }

@@ -163,7 +163,7 @@ struct WatchedLog {
     patterns: Arc<Patterns>,
     /// Log file that is followed, if any.
     file: Option<Follower>,
-    found: Complaints,
+    complaints: Complaints,
     /// Lines and bytes of a file that exceeded the limits and were not searched.
     skipped: u64,
 }
@@ -174,7 +174,7 @@ impl WatchedLog {
         Ok(WatchedLog {
             patterns: Arc::new(Patterns::new(spec)?),
             file: file.as_deref().map(Follower::new).transpose()?,
-            found: Complaints::default(),
+            complaints: Complaints::default(),
             skipped: 0,
         })
     }
@@ -234,7 +234,7 @@ impl Sut {
             Some(clips) => clips::make(clips, base, options, progress)?,
             None => Vec::new(),
         };
-        let mut counted = None;
+        let mut counters = None;
         let (mut launch, urls, scratch) = match &spec.origin {
             Origin::Observe { pid } => {
                 return Ok(Sut {
@@ -282,7 +282,7 @@ impl Sut {
                     user: spec.user.as_deref(),
                 };
                 let built = catalogue::build(name, &request)?;
-                counted = built.counters;
+                counters = built.counters;
                 log.ignore(&built.log_ignore)?;
                 (built.launch, built.urls, Some(built.scratch))
             }
@@ -292,7 +292,7 @@ impl Sut {
         launch.stop_within = spec.stop_within;
         launch.environment.extend(spec.environment.iter().cloned());
         let mut sut = Sut::launch(spec, &launch, urls, scratch, log, options, progress)?;
-        sut.counters = counted.as_ref().map(Counters::start).transpose()?;
+        sut.counters = counters.as_ref().map(Counters::start).transpose()?;
         Ok(sut)
     }
 
@@ -317,13 +317,13 @@ impl Sut {
         progress(Progress::Starting {
             command: description.clone(),
         });
-        let means = LaunchContext {
+        let context = LaunchContext {
             supervisor: options.supervisor.clone(),
             scratch: scratch.as_ref().map(|scratch| scratch.path().to_owned()),
             no_group: options.no_cgroup,
             patterns: log.patterns.clone(),
         };
-        let launched = Launched::start(launch, means)?;
+        let launched = Launched::start(launch, context)?;
         // From here on the supervisor removes the folder, even if streamgauge is killed.
         if let Some(scratch) = scratch {
             let _ = scratch.keep();
@@ -408,10 +408,10 @@ impl Sut {
     /// # Errors
     /// If an exporter does not answer, or does not know the server's processes.
     pub fn observe_remote(exporters: &Exporters) -> Result<Sut, SutError> {
-        let asker = ExporterPoller::start(exporters)?;
+        let poller = ExporterPoller::start(exporters)?;
         Ok(Sut {
-            description: asker.description().to_owned(),
-            process: Process::Remote(Box::new(asker)),
+            description: poller.description().to_owned(),
+            process: Process::Remote(Box::new(poller)),
             observer: Observer::new(Meter::Times),
             urls: Vec::new(),
             stop_within: Duration::ZERO,
@@ -495,23 +495,23 @@ impl Sut {
 
     /// Observes the server. Counts are those since the last observation.
     pub fn observe(&mut self) -> Observation {
-        let seen = match &mut self.process {
-            Process::Remote(asker) => asker.observe(),
+        let observation = match &mut self.process {
+            Process::Remote(poller) => poller.observe(),
             process => self.observer.look(&tree(process)),
         };
         Observation {
-            log_complaints: self.look_at_log(),
-            ..seen
+            log_complaints: self.read_log(),
+            ..observation
         }
     }
 
     /// Returns the number of complaints in the log since the last call.
-    fn look_at_log(&mut self) -> u64 {
+    fn read_log(&mut self) -> u64 {
         let log = &mut self.log;
         if let Some(file) = &mut log.file {
-            log.found.add(file.look(&log.patterns));
+            log.complaints.add(file.look(&log.patterns));
         }
-        let (mut lines, mut skipped) = log.found.look(&log.patterns);
+        let (mut lines, mut skipped) = log.complaints.look(&log.patterns);
         if let Process::Launched(launched) = &self.process {
             let printed = launched.state().complaints.look(&log.patterns);
             lines += printed.0;
@@ -525,7 +525,7 @@ impl Sut {
     /// dropped.
     pub fn begin(&mut self) {
         let log = &mut self.log;
-        log.found = Complaints::default();
+        log.complaints = Complaints::default();
         log.skipped = 0;
         if let Some(file) = &mut log.file {
             // The file could be opened before. A new error is seen when it is read.
@@ -540,7 +540,7 @@ impl Sut {
     /// of the run are returned.
     pub fn take_log_lines(&mut self) -> Vec<LogLine> {
         let log = &mut self.log;
-        let mut lines = log.found.take_fresh(&log.patterns);
+        let mut lines = log.complaints.take_fresh(&log.patterns);
         if let Process::Launched(launched) = &self.process {
             lines.extend(launched.state().complaints.take_fresh(&log.patterns));
         }
@@ -551,7 +551,7 @@ impl Sut {
     /// whether some of the log exceeded the limits.
     pub fn log_counts(&self) -> (Vec<LogCount>, bool) {
         let log = &self.log;
-        let mut counts = log.found.counts(&log.patterns);
+        let mut counts = log.complaints.counts(&log.patterns);
         if let Process::Launched(launched) = &self.process {
             for printed in launched.state().complaints.counts(&log.patterns) {
                 match counts
@@ -564,8 +564,8 @@ impl Sut {
             }
         }
         counts.sort_by_key(|count| std::cmp::Reverse(count.lines));
-        let passed_over = log.file.as_ref().map_or(0, |file| file.skipped_bytes);
-        (counts, log.skipped + passed_over > 0)
+        let skipped_bytes = log.file.as_ref().map_or(0, |file| file.skipped_bytes);
+        (counts, log.skipped + skipped_bytes > 0)
     }
 
     /// Returns the owner of a port. The owner of another machine's port is unknown.

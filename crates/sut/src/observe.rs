@@ -142,13 +142,16 @@ pub(crate) enum Meter {
 /// Schedule of a costly reading.
 #[derive(Debug)]
 struct ReadingSchedule {
-    least: Duration,
+    min_interval: Duration,
     next: Option<Instant>,
 }
 
 impl ReadingSchedule {
-    fn every(least: Duration) -> ReadingSchedule {
-        ReadingSchedule { least, next: None }
+    fn every(min_interval: Duration) -> ReadingSchedule {
+        ReadingSchedule {
+            min_interval,
+            next: None,
+        }
     }
 
     /// Takes the reading if it is due, and schedules the next one by its cost.
@@ -162,7 +165,11 @@ impl ReadingSchedule {
         }
         let began = Instant::now();
         let result = work();
-        self.next = Some(now + self.least.max(began.elapsed().saturating_mul(COST_SHARE)));
+        self.next = Some(
+            now + self
+                .min_interval
+                .max(began.elapsed().saturating_mul(COST_SHARE)),
+        );
         Some(result)
     }
 }
@@ -189,12 +196,12 @@ pub(crate) struct Observer {
     pub(crate) watched: BTreeSet<IpAddr>,
     /// Last reading of the number of cores that the processes may use.
     allowed: Option<f64>,
-    allowed_pace: ReadingSchedule,
-    hottest_pace: ReadingSchedule,
-    memory_pace: ReadingSchedule,
-    descriptors_pace: ReadingSchedule,
-    drops_pace: ReadingSchedule,
-    groups_pace: ReadingSchedule,
+    allowed_schedule: ReadingSchedule,
+    hottest_schedule: ReadingSchedule,
+    memory_schedule: ReadingSchedule,
+    descriptors_schedule: ReadingSchedule,
+    drops_schedule: ReadingSchedule,
+    groups_schedule: ReadingSchedule,
 }
 
 impl Observer {
@@ -210,12 +217,12 @@ impl Observer {
             drops: Drops::default(),
             watched: BTreeSet::new(),
             allowed: None,
-            allowed_pace: ReadingSchedule::every(ALLOWED_EVERY),
-            hottest_pace: ReadingSchedule::every(Duration::ZERO),
-            memory_pace: ReadingSchedule::every(MEMORY_EVERY),
-            descriptors_pace: ReadingSchedule::every(Duration::ZERO),
-            drops_pace: ReadingSchedule::every(Duration::ZERO),
-            groups_pace: ReadingSchedule::every(Duration::ZERO),
+            allowed_schedule: ReadingSchedule::every(ALLOWED_EVERY),
+            hottest_schedule: ReadingSchedule::every(Duration::ZERO),
+            memory_schedule: ReadingSchedule::every(MEMORY_EVERY),
+            descriptors_schedule: ReadingSchedule::every(Duration::ZERO),
+            drops_schedule: ReadingSchedule::every(Duration::ZERO),
+            groups_schedule: ReadingSchedule::every(Duration::ZERO),
         }
     }
 
@@ -224,7 +231,7 @@ impl Observer {
         let stats: Vec<proc::Stat> = tree.iter().filter_map(|&pid| proc::stat(pid)).collect();
         self.cpu(&stats);
         self.hottest(tree, Instant::now());
-        self.drops.look(tree);
+        self.drops.read(tree);
     }
 
     /// Observes the processes of `tree`.
@@ -233,10 +240,10 @@ impl Observer {
         let alive = !stats.is_empty();
         let sum = |value: fn(&proc::Stat) -> u64| alive.then(|| stats.iter().map(value).sum());
         let now = Instant::now();
-        let descriptors = self.descriptors_pace.run(now, || descriptors(tree));
+        let descriptors = self.descriptors_schedule.run(now, || descriptors(tree));
         let (file_descriptors, file_descriptors_share) = descriptors.unwrap_or_default();
         let watched = &self.watched;
-        let groups = self.groups_pace.run(now, || joined(tree, watched));
+        let groups = self.groups_schedule.run(now, || joined(tree, watched));
         Observation {
             cpu: self.cpu(&stats),
             cpu_hottest_thread: self.hottest(tree, now),
@@ -251,8 +258,8 @@ impl Observer {
                 .and_then(|text| proc::parse_udp_memory(&text, self.page)),
             // The next reading counts the drops of skipped ones.
             socket_drops: self
-                .drops_pace
-                .run(now, || self.drops.look(tree))
+                .drops_schedule
+                .run(now, || self.drops.read(tree))
                 .unwrap_or(0),
             ..self.memory(tree, now)
         }
@@ -286,7 +293,7 @@ impl Observer {
     }
 
     fn hottest(&mut self, tree: &[u32], now: Instant) -> Option<f64> {
-        let readings = self.hottest_pace.run(now, || {
+        let readings = self.hottest_schedule.run(now, || {
             let mut readings = HashMap::new();
             for &pid in tree {
                 readings.extend(proc::threads(pid).map(|(thread, nanos)| ((pid, thread), nanos)));
@@ -301,17 +308,17 @@ impl Observer {
         })?;
         let seconds = at.duration_since(last.at).as_secs_f64();
         let readings = &self.threads.as_ref()?.value;
-        let most = readings
+        let max_nanos = readings
             .iter()
             .map(|(thread, nanos)| {
                 nanos.saturating_sub(last.value.get(thread).copied().unwrap_or(0))
             })
             .max()?;
-        (seconds > 0.0).then(|| most as f64 / 1e9 / seconds)
+        (seconds > 0.0).then(|| max_nanos as f64 / 1e9 / seconds)
     }
 
     fn allowed(&mut self, tree: &[u32], now: Instant) -> Option<f64> {
-        if let Some(found) = self.allowed_pace.run(now, || allowance::cores(tree)) {
+        if let Some(found) = self.allowed_schedule.run(now, || allowance::cores(tree)) {
             self.allowed = found;
         }
         self.allowed
@@ -319,7 +326,7 @@ impl Observer {
 
     fn memory(&mut self, tree: &[u32], now: Instant) -> Observation {
         let memories: Vec<proc::Memory> = self
-            .memory_pace
+            .memory_schedule
             .run(now, || {
                 tree.iter().filter_map(|&pid| proc::memory(pid)).collect()
             })
@@ -383,7 +390,7 @@ struct Drops {
 }
 
 impl Drops {
-    fn look(&mut self, tree: &[u32]) -> u64 {
+    fn read(&mut self, tree: &[u32]) -> u64 {
         let rows = ports::rows(Transport::Udp, tree.first().copied());
         let mut current = HashMap::with_capacity(rows.len());
         let mut grown = Vec::new();

@@ -50,7 +50,7 @@ pub fn check(server: &Server) -> Result<(), SutError> {
 }
 
 fn missing(word: &str, directory: Option<&Path>) -> SutError {
-    let place = match (word.contains('/'), directory) {
+    let reason = match (word.contains('/'), directory) {
         (false, _) => "is not in PATH".to_owned(),
         (true, Some(directory)) if Path::new(word).is_relative() => {
             format!(
@@ -61,7 +61,7 @@ fn missing(word: &str, directory: Option<&Path>) -> SutError {
         (true, _) => "does not exist, or cannot be executed".to_owned(),
     };
     SutError::Unusable(format!(
-        "`server.command` names the program `{word}`, which {place}: install it, or write its path"
+        "`server.command` names the program `{word}`, which {reason}: install it, or write its path"
     ))
 }
 
@@ -105,11 +105,11 @@ mod tests {
     }
 
     #[test]
-    fn missing_program_is_named_with_its_place() {
-        let said =
+    fn missing_program_error_tells_where_it_was_searched() {
+        let message =
             |word, directory: Option<&str>| missing(word, directory.map(Path::new)).to_string();
-        assert!(said("relayd", None).contains("`relayd`, which is not in PATH"));
-        assert!(said("./relayd", Some("/srv")).contains("is not in /srv"));
-        assert!(said("/relayd", Some("/srv")).contains("does not exist"));
+        assert!(message("relayd", None).contains("`relayd`, which is not in PATH"));
+        assert!(message("./relayd", Some("/srv")).contains("is not in /srv"));
+        assert!(message("/relayd", Some("/srv")).contains("does not exist"));
     }
 }

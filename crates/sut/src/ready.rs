@@ -14,10 +14,10 @@ use crate::spec::{Launch, Ready};
 use crate::{Options, Progress};
 
 /// Interval between checks of a port.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Time limit of a connection to a port of this machine.
-const CONNECT_WITHIN: Duration = Duration::from_secs(1);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Checks that no process owns the port that the server is to listen on.
 pub(crate) fn check_free(launch: &Launch) -> Result<(), SutError> {
@@ -75,7 +75,7 @@ pub(crate) fn wait(
             });
         }
         let by_line = matches!(launch.ready, Ready::Text(_) | Ready::Pattern(_));
-        launched.wait(LOOK_EVERY, |state| {
+        launched.wait(CHECK_INTERVAL, |state| {
             by_line && state.matched || state.tree_ended
         });
     }
@@ -141,7 +141,7 @@ fn is_ready(launched: &Launched, launch: &Launch, served: &mut usize) -> Result<
         }
         _ => Ok(says_so
             && (transport == Transport::Udp
-                || TcpStream::connect_timeout(&address, CONNECT_WITHIN).is_ok())),
+                || TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).is_ok())),
     }
 }
 
@@ -152,9 +152,9 @@ fn serves(address: SocketAddr, url: &str) -> bool {
         return false;
     };
     let ask = || -> io::Result<bool> {
-        let mut stream = TcpStream::connect_timeout(&address, CONNECT_WITHIN)?;
-        stream.set_read_timeout(Some(CONNECT_WITHIN))?;
-        stream.set_write_timeout(Some(CONNECT_WITHIN))?;
+        let mut stream = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT)?;
+        stream.set_read_timeout(Some(CONNECT_TIMEOUT))?;
+        stream.set_write_timeout(Some(CONNECT_TIMEOUT))?;
         stream.write_all((probe.request)(url).as_bytes())?;
         let mut start = vec![0; probe.answer.len()];
         stream.read_exact(&mut start)?;

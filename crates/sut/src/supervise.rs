@@ -139,7 +139,7 @@ fn supervise(order: Order, socket: UnixStream) -> i32 {
             let _ = socket.write_all(report.line().as_bytes());
         }
     };
-    // Before the start of the server: the supervisor may be told to end at any moment.
+    // Before the start of the server: the supervisor may be asked to end at any moment.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]);
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     // Before any thread is started: the whole process enters the group, and leaves it again.
@@ -207,7 +207,7 @@ fn reap(main: u32, report: impl Fn(SupervisorMessage)) {
 }
 
 /// Starts the threads that end the server: on request, when streamgauge has ended, and when the
-/// supervisor itself is told to end. They end with the process.
+/// supervisor itself is asked to end. They end with the process.
 fn spawn_killers(
     socket: UnixStream,
     signals: io::Result<Signals>,

@@ -317,8 +317,13 @@ fn port_owner_is_named_before_anything_starts() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut said = [0; 3];
-    other.stdout.take().unwrap().read_exact(&mut said).unwrap();
+    let mut output = [0; 3];
+    other
+        .stdout
+        .take()
+        .unwrap()
+        .read_exact(&mut output)
+        .unwrap();
     let mut spec = spec("vlc-relay", port, None);
     let Origin::Catalogue { groups, .. } = &mut spec.origin else {
         unreachable!("it was just made so");

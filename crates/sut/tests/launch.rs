@@ -443,11 +443,11 @@ fn sigkill_of_streamgauge_leaves_no_processes() {
 /// Without a control group, so that the supervisor of another test does not remove it.
 #[test]
 fn the_server_ends_with_streamgauge_and_supervisor() {
-    let mut ways = vec![vec!["--no-group"]];
+    let mut option_lists = vec![vec!["--no-group"]];
     if rustix::process::geteuid().is_root() {
-        ways.push(vec!["--no-group", "--nobody"]);
+        option_lists.push(vec!["--no-group", "--nobody"]);
     }
-    for options in ways {
+    for options in option_lists {
         let holder = Holder::start(&options);
         holder.kill_both();
         until("the server's own process is gone", || !runs(holder.server));

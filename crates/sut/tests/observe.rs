@@ -131,7 +131,7 @@ fn the_hottest_thread_is_the_one_that_works() {
         began.elapsed() > Duration::from_millis(300)
     });
     // The threads are read less often if reading takes long.
-    until("the threads are looked at", || {
+    until("the threads are read", || {
         seen = sut.observe();
         seen.cpu_hottest_thread.is_some()
     });
@@ -278,29 +278,29 @@ fn cpu_of_children_without_a_wait_is_counted() {
     let pid = i32::try_from(sut.pid().unwrap()).unwrap();
     kill_process(Pid::from_raw(pid).unwrap(), Signal::USR1).unwrap();
     let (mut seconds, mut peak) = (0.0, 0.0_f64);
-    let mut said = None;
+    let mut printed = None;
     let mut last = Instant::now();
     until("all jobs are done", || {
         let log = sut.log_tail();
-        said = log
+        printed = log
             .split_once("jobs ")
             .and_then(|(_, rest)| rest.split_once(" ."))
             .map(|(figures, _)| figures.to_owned());
-        if said.is_some() || last.elapsed() > Duration::from_millis(150) {
+        if printed.is_some() || last.elapsed() > Duration::from_millis(150) {
             let cpu = sut.observe().cpu.unwrap();
             seconds += cpu * last.elapsed().as_secs_f64();
             last = Instant::now();
             peak = peak.max(cpu);
         }
-        said.is_some()
+        printed.is_some()
     });
-    let said = said.unwrap();
-    let figures: Vec<f64> = said
+    let printed = printed.unwrap();
+    let figures: Vec<f64> = printed
         .split(' ')
         .map(|figure| figure.parse().unwrap())
         .collect();
     let (used, took) = (figures[0], figures[1]);
-    assert!((0.6..3.0).contains(&used), "{said}");
+    assert!((0.6..3.0).contains(&used), "{printed}");
     // Forking and ending also take time, which a process cannot see for itself.
     assert!(
         seconds > used * 0.98 && seconds < used * 1.25 + 0.05,

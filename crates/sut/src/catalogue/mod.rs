@@ -132,7 +132,7 @@ pub fn find(name: &str) -> Result<CatalogueServer, SutError> {
         names.join(", ")
     };
     match listed.iter().position(|listed| listed.name == name) {
-        Some(place) => Ok(listed.into_iter().nth(place).expect("it was just found")),
+        Some(index) => Ok(listed.into_iter().nth(index).expect("it was just found")),
         None => Err(SutError::UnknownServer {
             name: name.to_owned(),
             known: known(),

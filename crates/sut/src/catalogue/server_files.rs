@@ -37,15 +37,15 @@ pub(crate) fn is_program(path: &Path) -> bool {
 /// Creates a folder for a server's files, which every user may read.
 pub(crate) fn scratch() -> Result<TempDir, SutError> {
     let own = std::env::temp_dir();
-    let place = if may_enter(&own) {
+    let parent = if may_enter(&own) {
         own
     } else {
         PathBuf::from("/tmp")
     };
     let scratch = tempfile::Builder::new()
         .prefix("streamgauge-")
-        .tempdir_in(&place)
-        .map_err(SutError::file("create a folder in", place))?;
+        .tempdir_in(&parent)
+        .map_err(SutError::file("create a folder in", parent))?;
     open_to_all(scratch.path(), 0o755)?;
     Ok(scratch)
 }

@@ -22,10 +22,10 @@ use text::samples;
 pub use text::read_any;
 
 /// Interval between queries.
-const EVERY: Duration = Duration::from_secs(1);
+const QUERY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Time limit of an answer. Slower ones are counted as failed.
-const WITHIN: Duration = Duration::from_secs(3);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Maximum size of an answer, in bytes. Those of node_exporter have about 100 KiB.
 const ANSWER_MAX: u64 = 16 << 20;
@@ -78,7 +78,7 @@ struct PollState {
 /// Queries exporters and converts their answers to observations.
 #[derive(Debug)]
 pub(crate) struct ExporterPoller {
-    found: Arc<Mutex<PollState>>,
+    state: Arc<Mutex<PollState>>,
     /// The last answer that was used.
     used: Option<(u64, Instant, Answer)>,
     failed: u64,
@@ -94,7 +94,7 @@ impl ExporterPoller {
     /// If an exporter does not answer, or does not know the process group.
     pub(crate) fn start(exporters: &Exporters) -> Result<ExporterPoller, SutError> {
         let agent: ureq::Agent = ureq::Agent::config_builder()
-            .timeout_global(Some(WITHIN))
+            .timeout_global(Some(QUERY_TIMEOUT))
             .build()
             .into();
         let mut exporters = exporters.clone();
@@ -108,34 +108,34 @@ impl ExporterPoller {
             (_, _, Some(url)) => url.clone(),
             _ => String::new(),
         };
-        let found = Arc::new(Mutex::new(PollState {
+        let state = Arc::new(Mutex::new(PollState {
             newest: Some((0, Instant::now(), first)),
             failed: 0,
         }));
         let (stop, stopped) = bounded(1);
         let thread = {
-            let found = found.clone();
+            let state = state.clone();
             std::thread::Builder::new()
                 .name("exporters".to_owned())
                 .spawn(move || {
                     for number in 1.. {
                         // Only a stop wakes the thread.
-                        match stopped.recv_timeout(EVERY) {
+                        match stopped.recv_timeout(QUERY_INTERVAL) {
                             Err(crossbeam_channel::RecvTimeoutError::Timeout) => {}
                             _ => return,
                         }
                         let answer = query(&agent, &exporters);
-                        let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+                        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
                         match answer {
-                            Ok(answer) => found.newest = Some((number, Instant::now(), answer)),
-                            Err(_) => found.failed += 1,
+                            Ok(answer) => state.newest = Some((number, Instant::now(), answer)),
+                            Err(_) => state.failed += 1,
                         }
                     }
                 })
                 .map_err(|error| SutError::Supervisor(error.to_string()))?
         };
         Ok(ExporterPoller {
-            found,
+            state,
             used: None,
             failed: 0,
             description,
@@ -152,8 +152,8 @@ impl ExporterPoller {
     /// Returns the values of the newest answer, if it was not used before.
     pub(crate) fn observe(&mut self) -> Observation {
         let (newest, failed) = {
-            let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-            (found.newest.clone(), found.failed)
+            let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            (state.newest.clone(), state.failed)
         };
         let mut observation = Observation {
             scrapes_failed: failed - std::mem::replace(&mut self.failed, failed),

@@ -8,7 +8,7 @@ use super::*;
 fn exporter(text: impl Fn(u64) -> String + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/metrics", listener.local_addr().expect("bound"));
-    let asked = AtomicU64::new(0);
+    let requests = AtomicU64::new(0);
     std::thread::spawn(move || {
         for connection in listener.incoming() {
             let Ok(mut connection) = connection else {
@@ -22,7 +22,7 @@ fn exporter(text: impl Fn(u64) -> String + Send + 'static) -> String {
                     _ => break,
                 }
             }
-            let body = text(asked.fetch_add(1, Ordering::Relaxed));
+            let body = text(requests.fetch_add(1, Ordering::Relaxed));
             let head = format!(
                 "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
                 body.len()
@@ -70,10 +70,10 @@ fn node(number: u64) -> String {
 }
 
 /// Polls until there is a new observation.
-fn next(asker: &mut ExporterPoller) -> Observation {
+fn next(poller: &mut ExporterPoller) -> Observation {
     let give_up = Instant::now() + Duration::from_secs(20);
     loop {
-        let seen = asker.observe();
+        let seen = poller.observe();
         if seen.rss.is_some() || seen.scrapes_failed > 0 {
             return seen;
         }
@@ -90,8 +90,8 @@ fn figures_of_group_and_machine_are_separate() {
         process: Some(exporter(|number| process(number as f64 * 0.25))),
         group: Some("vlc".to_owned()),
     };
-    let mut asker = ExporterPoller::start(&exporters).expect("they answer");
-    let first = next(&mut asker);
+    let mut poller = ExporterPoller::start(&exporters).expect("they answer");
+    let first = next(&mut poller);
     assert_eq!(first.cpu, None, "of one answer nothing follows");
     assert_eq!((first.rss, first.threads), (Some(30_000_000), Some(17)));
     assert_eq!(first.file_descriptors, Some(99));
@@ -100,7 +100,7 @@ fn figures_of_group_and_machine_are_separate() {
         (first.udp_memory, first.machine_cores),
         (Some(663_552), Some(2))
     );
-    let second = next(&mut asker);
+    let second = next(&mut poller);
     let (group, machine) = (second.cpu.expect("two"), second.machine_cpu.expect("two"));
     // Half a second of processor time, in a second or more if the answer was late.
     assert!(group > 0.0 && group <= 0.5, "{group}");
@@ -152,11 +152,11 @@ fn reset_counters_are_skipped_and_failures_counted() {
         })),
         group: Some("vlc".to_owned()),
     };
-    let mut asker = ExporterPoller::start(&exporters).expect("it answers");
-    next(&mut asker);
-    let second = next(&mut asker);
+    let mut poller = ExporterPoller::start(&exporters).expect("it answers");
+    next(&mut poller);
+    let second = next(&mut poller);
     assert_eq!((second.cpu, second.rss), (None, Some(30_000_000)));
-    assert_eq!(next(&mut asker).scrapes_failed, 1, "it is too long");
+    assert_eq!(next(&mut poller).scrapes_failed, 1, "it is too long");
 }
 
 #[test]

@@ -361,11 +361,11 @@ mod tests {
         let text = help_of(&["load"], true);
         let sections = ["Load:", "Media:", "Messages", "TLS", "Tester:", "Output:"];
         let after = ["Examples:", "Environment:"];
-        let places = sections.into_iter().chain(after).map(|heading| {
-            let place = text.find(&format!("\n{heading}"));
-            place.unwrap_or_else(|| panic!("{heading} is missing in {text}"))
+        let positions = sections.into_iter().chain(after).map(|heading| {
+            let position = text.find(&format!("\n{heading}"));
+            position.unwrap_or_else(|| panic!("{heading} is missing in {text}"))
         });
-        assert!(places.collect::<Vec<_>>().is_sorted(), "{text}");
+        assert!(positions.collect::<Vec<_>>().is_sorted(), "{text}");
         assert_eq!(
             text.matches("\n      streamgauge load ").count(),
             3,

@@ -111,7 +111,7 @@ impl Console {
         }
     }
 
-    /// Prints a result of several lines. On a terminal, long lines are folded between words, and
+    /// Prints a result of several lines. On a terminal, long lines are wrapped between words, and
     /// their continuations are indented by `hanging` more columns. Elsewhere lines stay whole, for
     /// programs that search them.
     pub(crate) fn print_folded(self, text: &str, hanging: usize) -> Result<(), Failure> {

@@ -14,21 +14,21 @@ use crate::overwrite::Force;
 pub(crate) struct CsvFolder {
     path: PathBuf,
     /// True if this process created the folder. It is removed if it is not used.
-    made: bool,
+    created: bool,
 }
 
 impl CsvFolder {
     /// Creates the folder if it is missing. A file that has the name of a table but is not a table
     /// of streamgauge is not replaced.
     pub(crate) fn claim(path: &Path, force: Force) -> Result<CsvFolder, Failure> {
-        let made = match fs::create_dir(path) {
+        let created = match fs::create_dir(path) {
             Ok(()) => true,
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => false,
             Err(error) => return Err(refused(path, &error)),
         };
         let folder = CsvFolder {
             path: path.to_owned(),
-            made,
+            created,
         };
         for table in TABLES {
             let file = path.join(table.file);
@@ -50,7 +50,7 @@ impl CsvFolder {
         mut self,
         add: impl FnOnce(&mut TableWriter<BufWriter<File>>) -> Result<(), ReportError>,
     ) -> Result<(), Failure> {
-        self.made = false;
+        self.created = false;
         let written = (|| {
             let open = |table: Table| File::create(self.path.join(table.file)).map(BufWriter::new);
             let mut tables = TableWriter::begin(open)?;
@@ -66,7 +66,7 @@ impl CsvFolder {
 
 impl Drop for CsvFolder {
     fn drop(&mut self) {
-        if self.made {
+        if self.created {
             let _ = fs::remove_dir(&self.path);
         }
     }

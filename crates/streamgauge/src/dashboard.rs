@@ -33,7 +33,7 @@ const PAUSE_FACTOR: u32 = 20;
 const SEND_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum number of connected browsers.
 const VIEWERS_MAX: usize = 8;
-const SERVED: ServiceName = ServiceName {
+const SERVICE: ServiceName = ServiceName {
     what: "the dashboard",
     option: "--dashboard=ADDRESS",
     thread: "dashboard",
@@ -50,7 +50,7 @@ pub(crate) struct Dashboard {
 struct Shared {
     state: Mutex<State>,
     /// Signals a new browser, a new run, or the end.
-    news: Condvar,
+    changed: Condvar,
     stopping: AtomicBool,
 }
 
@@ -96,10 +96,10 @@ impl Dashboard {
         let shared = Arc::<Shared>::default();
         let theirs = shared.clone();
         let answer = move |stream: TcpStream, head: &Head| answer(stream, head, &theirs);
-        let server = ViewServer::start(address, SERVED, answer)?;
+        let server = ViewServer::start(address, SERVICE, answer)?;
         let theirs = shared.clone();
-        let teller = thread::Builder::new().name(SERVED.thread.to_owned());
-        let teller = teller
+        let sender = thread::Builder::new().name(SERVICE.thread.to_owned());
+        let sender = sender
             .spawn(move || send_updates(&theirs))
             .map_err(|error| {
                 Failure::bad(format_args!(
@@ -110,7 +110,7 @@ impl Dashboard {
         Ok(Dashboard {
             shared,
             server: Some(server),
-            sender: Some(teller),
+            sender: Some(sender),
         })
     }
 
@@ -128,7 +128,7 @@ impl Dashboard {
             thresholds: thresholds.map(|one| one.text.clone()).collect(),
             bounds: scenario.tester.health.clone(),
         });
-        self.shared.news.notify_all();
+        self.shared.changed.notify_all();
     }
 }
 
@@ -136,14 +136,14 @@ impl Drop for Dashboard {
     fn drop(&mut self) {
         {
             // The lock is needed: without it, the flag could be set between a check of it and the
-            // wait for news.
+            // wait for a change.
             let _state = self.shared.state();
             self.shared.stopping.store(true, Ordering::Release);
         }
-        self.shared.news.notify_all();
+        self.shared.changed.notify_all();
         drop(self.server.take());
-        if let Some(teller) = self.sender.take() {
-            let _ = teller.join();
+        if let Some(sender) = self.sender.take() {
+            let _ = sender.join();
         }
     }
 }
@@ -178,7 +178,7 @@ fn answer(mut stream: TcpStream, head: &Head, shared: &Shared) -> io::Result<()>
                 stream,
                 initialized: false,
             });
-            shared.news.notify_all();
+            shared.changed.notify_all();
             Ok(())
         }
         _ => refuse(&mut stream, "404 Not Found", "the page is at /"),
@@ -220,7 +220,7 @@ fn wait_for_update(shared: &Shared, pause: Duration) {
         } else {
             left
         };
-        let waited = shared.news.wait_timeout(state, left);
+        let waited = shared.changed.wait_timeout(state, left);
         (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
     }
 }
@@ -259,11 +259,11 @@ fn next_update(shared: &Shared, open: &mut Option<OpenRun>) -> Result<Option<Eve
     let Some(open) = open else {
         return Ok(None);
     };
-    let news = open.live.update(&open.reader)?;
+    let changed = open.live.update(&open.reader)?;
     let ends = open.reader.is_finished()? && !open.end_sent;
     let is_new = |viewer: &Viewer| !viewer.initialized;
     let somebody_new = shared.state().viewers.iter().any(is_new);
-    if !news && !ends && !somebody_new {
+    if !changed && !ends && !somebody_new {
         return Ok(None);
     }
     open.end_sent |= ends;
@@ -284,11 +284,11 @@ fn send(shared: &Shared, events: &Events) {
     };
     viewers.retain_mut(|viewer| {
         let until = Instant::now() + SEND_TIMEOUT;
-        let mut told = Ok(());
+        let mut sent = Ok(());
         if !std::mem::replace(&mut viewer.initialized, true) {
-            told = write_until(&mut viewer.stream, events.definitions.as_bytes(), until);
+            sent = write_until(&mut viewer.stream, events.definitions.as_bytes(), until);
         }
-        told.and_then(|()| write_until(&mut viewer.stream, events.run.as_bytes(), until))
+        sent.and_then(|()| write_until(&mut viewer.stream, events.run.as_bytes(), until))
             .is_ok()
     });
     let mut state = shared.state();

@@ -37,10 +37,10 @@ pub(crate) fn read_request_head(
             _ => return Ok(None),
         }
         stream.set_read_timeout(Some(remaining(deadline)?))?;
-        let mut room = [0; 1024];
-        match stream.read(&mut room)? {
+        let mut buffer = [0; 1024];
+        match stream.read(&mut buffer)? {
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            count => bytes.extend_from_slice(&room[..count]),
+            count => bytes.extend_from_slice(&buffer[..count]),
         }
     }
 }

@@ -13,56 +13,56 @@ use crate::scrape::PrometheusServer;
 
 /// The requested live views and exports.
 pub(crate) struct LiveOutputs {
-    scraped: Option<PrometheusServer>,
+    prometheus: Option<PrometheusServer>,
     dashboard: Option<Dashboard>,
-    pushed: Option<OtlpExporter>,
+    otlp: Option<OtlpExporter>,
     console: Console,
 }
 
 impl LiveOutputs {
     /// Starts them and prints their URLs. There is no run yet.
     pub(crate) fn start(results: &Results, console: Console) -> Result<LiveOutputs, Failure> {
-        let scraped = results.metrics.map(PrometheusServer::start).transpose()?;
-        if let Some(scraped) = &scraped {
-            console.say(&format!("metrics for Prometheus at {}", scraped.url()));
+        let prometheus = results.metrics.map(PrometheusServer::start).transpose()?;
+        if let Some(prometheus) = &prometheus {
+            console.say(&format!("metrics for Prometheus at {}", prometheus.url()));
         }
         let dashboard = results.dashboard.map(Dashboard::start).transpose()?;
         if let Some(dashboard) = &dashboard {
             console.say(&format!("dashboard at {}", dashboard.url()));
         }
-        let pushed = results
+        let otlp = results
             .otlp
             .as_deref()
             .map(OtlpExporter::start)
             .transpose()?;
-        if let Some(pushed) = &pushed {
-            console.say(&format!("pushing metrics to {}", pushed.url()));
+        if let Some(otlp) = &otlp {
+            console.say(&format!("pushing metrics to {}", otlp.url()));
         }
         Ok(LiveOutputs {
-            scraped,
+            prometheus,
             dashboard,
-            pushed,
+            otlp,
             console,
         })
     }
 
     /// Shows the run of this file from now on. The file may not exist yet.
     pub(crate) fn show(&self, run_file: &Path, scenario: &Scenario) {
-        if let Some(scraped) = &self.scraped {
-            scraped.show(run_file);
+        if let Some(prometheus) = &self.prometheus {
+            prometheus.show(run_file);
         }
         if let Some(dashboard) = &self.dashboard {
             dashboard.show(run_file, scenario);
         }
-        if let Some(pushed) = &self.pushed {
-            pushed.show(run_file);
+        if let Some(otlp) = &self.otlp {
+            otlp.show(run_file);
         }
     }
 
     /// Shows the end of the last run, and ends the live views and exports.
     pub(crate) fn finish(self) {
-        drop((self.dashboard, self.scraped));
-        if let Some(text) = self.pushed.and_then(OtlpExporter::finish) {
+        drop((self.dashboard, self.prometheus));
+        if let Some(text) = self.otlp.and_then(OtlpExporter::finish) {
             self.console.say(&format!("warning: {text}"));
         }
     }

@@ -54,20 +54,20 @@ struct PushTotals {
     pushes: u64,
     failed: u64,
     /// Reason of the last failure.
-    why: String,
+    last_error: String,
     /// Runs whose last push failed, so that the collector lacks their totals.
     incomplete: u64,
     /// Windows whose levels were discarded.
-    left_out: u64,
+    discarded_windows: u64,
     /// Data points that the collector rejected, and its reason.
     rejected: u64,
-    refused_for: String,
+    rejection_reason: String,
 }
 
 /// A run whose figures are pushed.
 struct OpenRun {
     reader: Reader,
-    running: LiveFigures,
+    figures: LiveFigures,
     push: Push,
 }
 
@@ -131,17 +131,17 @@ impl PushTotals {
         if self.failed > 0 {
             parts.push(format!(
                 "{} of {} pushes to {url} failed, the last one with: {}",
-                self.failed, self.pushes, self.why
+                self.failed, self.pushes, self.last_error
             ));
         }
-        if self.left_out > 0 {
+        if self.discarded_windows > 0 {
             parts.push(format!(
                 "levels of {} windows are missing there",
-                self.left_out
+                self.discarded_windows
             ));
         }
-        if self.rejected > 0 || !self.refused_for.is_empty() {
-            let why = match self.refused_for.as_str() {
+        if self.rejected > 0 || !self.rejection_reason.is_empty() {
+            let why = match self.rejection_reason.as_str() {
                 "" => "it does not say why",
                 why => why,
             };
@@ -207,7 +207,7 @@ impl Pusher {
             // The file is closed before the push, which may take time, so that it becomes a single
             // file again.
             drop(open.reader);
-            self.done.left_out += open.push.left_out();
+            self.done.discarded_windows += open.push.left_out();
         }
         if let Some(message) = message
             && !self.push(&message)
@@ -226,7 +226,7 @@ impl Pusher {
                 return Ok(None);
             };
             self.open = Some(OpenRun {
-                running: LiveFigures::new(&reader),
+                figures: LiveFigures::new(&reader),
                 push: Push::default(),
                 reader,
             });
@@ -235,10 +235,10 @@ impl Pusher {
             return Ok(None);
         };
         let push = &mut open.push;
-        open.running
-            .update(&open.reader, |running| push.window(running))?;
-        let news = open.push.has_unsent();
-        Ok(news.then(|| open.push.message(&open.running)))
+        open.figures
+            .update(&open.reader, |figures| push.window(figures))?;
+        let has_unsent = open.push.has_unsent();
+        Ok(has_unsent.then(|| open.push.message(&open.figures)))
     }
 
     /// Pushes a message. Returns `true` if the collector accepted it.
@@ -251,13 +251,13 @@ impl Pusher {
                 }
                 self.done.rejected += taken.rejected;
                 if !taken.text.is_empty() {
-                    self.done.refused_for = taken.text;
+                    self.done.rejection_reason = taken.text;
                 }
                 true
             }
             Err(why) => {
                 self.done.failed += 1;
-                self.done.why = why;
+                self.done.last_error = why;
                 false
             }
         }
@@ -274,11 +274,11 @@ mod tests {
         let done = PushTotals {
             pushes: 12,
             failed: 3,
-            why: "connection refused".to_owned(),
+            last_error: "connection refused".to_owned(),
             incomplete: 1,
-            left_out: 2,
+            discarded_windows: 2,
             rejected: 5,
-            refused_for: "too old".to_owned(),
+            rejection_reason: "too old".to_owned(),
         };
         assert_eq!(
             done.summary("http://c/").as_deref(),

@@ -54,7 +54,7 @@ impl ReportFormat {
             (ReportFormat::Markdown, &reports.markdown),
         ];
         all.into_iter()
-            .filter_map(|(form, path)| Some((form, path.as_ref()?)))
+            .filter_map(|(format, path)| Some((format, path.as_ref()?)))
     }
 }
 
@@ -71,17 +71,17 @@ impl Outputs {
     /// Checks that each report can be written.
     pub(crate) fn claim(reports: &Reports, force: Force) -> Result<Outputs, Failure> {
         let mut outputs = Outputs::default();
-        for (index, (form, path)) in ReportFormat::all(reports).enumerate() {
+        for (index, (format, path)) in ReportFormat::all(reports).enumerate() {
             let mut before = ReportFormat::all(reports).take(index);
             if let Some((other, _)) = before.find(|(_, other)| *other == path) {
                 return Err(Failure::bad(format_args!(
                     "{} and {} name the same file: use a different one for each",
                     other.option(),
-                    form.option()
+                    format.option()
                 )));
             }
-            let output = Output::claim(form, path, force)?;
-            outputs.reports.push((form, output));
+            let output = Output::claim(format, path, force)?;
+            outputs.reports.push((format, output));
         }
         let csv = reports.csv.as_deref();
         outputs.csv = csv.map(|csv| CsvFolder::claim(csv, force)).transpose()?;
@@ -103,7 +103,7 @@ pub(crate) enum Output {
 
 /// A file that can be written but has not been written yet.
 pub(crate) struct Claim {
-    form: ReportFormat,
+    format: ReportFormat,
     path: PathBuf,
     /// True if this process created the file, which is still empty. It is removed if it is not
     /// used.
@@ -114,11 +114,15 @@ impl Output {
     /// Checks that `path` can be written; `-` is standard output. An existing report is kept until
     /// the new one is written. Any other file that is not empty is refused, because `--json
     /// scenario.yaml` is a slip.
-    pub(crate) fn claim(form: ReportFormat, path: &Path, force: Force) -> Result<Output, Failure> {
+    pub(crate) fn claim(
+        format: ReportFormat,
+        path: &Path,
+        force: Force,
+    ) -> Result<Output, Failure> {
         if path == Path::new("-") {
             return Ok(Output::Stdout);
         }
-        if force != Force::Given && !is_replaceable(form, path) {
+        if force != Force::Given && !is_replaceable(format, path) {
             let or = match force {
                 Force::Unknown => "",
                 _ => ", or use `--force`",
@@ -126,17 +130,17 @@ impl Output {
             return Err(Failure::bad(format_args!(
                 "{} is not a report of streamgauge, so it is not replaced: name another file with `{}`{or}",
                 path.display(),
-                form.option()
+                format.option()
             )));
         }
         let empty = !path.exists();
         match OpenOptions::new().append(true).create(true).open(path) {
             Ok(_) => Ok(Output::File(Claim {
-                form,
+                format,
                 path: path.to_owned(),
                 empty,
             })),
-            Err(error) => Err(refused(form, path, &error)),
+            Err(error) => Err(refused(format, path, &error)),
         }
     }
 
@@ -168,13 +172,13 @@ impl Output {
                 }
             }
             Output::File(mut claim) => {
-                let form = claim.form;
+                let format = claim.format;
                 let file = File::create(&claim.path)
-                    .map_err(|error| refused(form, &claim.path, &error))?;
+                    .map_err(|error| refused(format, &claim.path, &error))?;
                 claim.empty = false;
                 let mut out = BufWriter::new(file);
                 write(&mut out).map_err(|error| match error {
-                    report::ReportError::Write(error) => refused(form, &claim.path, &error),
+                    report::ReportError::Write(error) => refused(format, &claim.path, &error),
                     other => Failure::bad(other),
                 })
             }
@@ -184,8 +188,8 @@ impl Output {
 
 /// Returns `true` if writing to the path loses nothing: no file, an empty file, a report of this
 /// format, a device or a pipe.
-fn is_replaceable(form: ReportFormat, path: &Path) -> bool {
-    let holds_something = |about: std::fs::Metadata| about.is_file() && about.len() > 0;
+fn is_replaceable(format: ReportFormat, path: &Path) -> bool {
+    let holds_something = |metadata: std::fs::Metadata| metadata.is_file() && metadata.len() > 0;
     if !std::fs::metadata(path).is_ok_and(holds_something) {
         return true;
     }
@@ -194,7 +198,7 @@ fn is_replaceable(form: ReportFormat, path: &Path) -> bool {
     let read = File::open(path).and_then(|file| file.take(128).read_to_end(&mut head));
     let head = String::from_utf8_lossy(&head);
     read.is_ok()
-        && match form {
+        && match format {
             ReportFormat::Json => begins_as_report(&head),
             ReportFormat::Html => head.starts_with(report::html::FIRST_LINES),
             ReportFormat::Junit => {
@@ -222,11 +226,11 @@ impl Drop for Claim {
     }
 }
 
-fn refused(form: ReportFormat, path: &Path, error: &io::Error) -> Failure {
+fn refused(format: ReportFormat, path: &Path, error: &io::Error) -> Failure {
     Failure::bad(format_args!(
         "{}: the report cannot be written: {}; name another place with `{}`",
         path.display(),
         io_reason(error),
-        form.option()
+        format.option()
     ))
 }

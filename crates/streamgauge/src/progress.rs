@@ -19,7 +19,7 @@ use line::ScreenLine;
 use lines::{History, View};
 
 /// Interval between plain lines without a terminal.
-const PLAIN_EVERY: Duration = Duration::from_secs(5);
+const PLAIN_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Progress display of a run. Dropping it removes its block from the terminal.
 pub(crate) struct Display {
@@ -90,9 +90,9 @@ impl Display {
                 block.draw(|size| view.lines(size));
             }
             Shown::Plain { last, phase } => {
-                let due = last.is_none_or(|last| progress.elapsed >= last + PLAIN_EVERY);
-                let news = phase.as_ref() != Some(&progress.phase);
-                if due || news {
+                let due = last.is_none_or(|last| progress.elapsed >= last + PLAIN_INTERVAL);
+                let phase_changed = phase.as_ref() != Some(&progress.phase);
+                if due || phase_changed {
                     *last = Some(progress.elapsed);
                     *phase = Some(progress.phase.clone());
                     self.console.say(&lines::plain(progress, self.planned));

@@ -16,7 +16,7 @@ use crate::exit::Failure;
 use crate::http::Head;
 use crate::view_server::{ServiceName, ViewServer, refuse, respond};
 
-const SERVED: ServiceName = ServiceName {
+const SERVICE: ServiceName = ServiceName {
     what: "metrics",
     option: "--metrics",
     thread: "metrics",
@@ -32,7 +32,7 @@ pub(crate) struct PrometheusServer {
 struct Open {
     followed: CurrentRunFile,
     reader: Reader,
-    running: LiveFigures,
+    figures: LiveFigures,
 }
 
 impl PrometheusServer {
@@ -45,7 +45,7 @@ impl PrometheusServer {
             let followed = locked(&theirs).clone();
             answer(stream, head, followed, &mut open)
         };
-        let server = ViewServer::start(address, SERVED, answer)?;
+        let server = ViewServer::start(address, SERVICE, answer)?;
         Ok(PrometheusServer { run_file, server })
     }
 
@@ -95,16 +95,16 @@ fn figures(
         let Some(reader) = followed.open()? else {
             return Ok(None);
         };
-        let running = LiveFigures::new(&reader);
+        let figures = LiveFigures::new(&reader);
         *open = Some(Open {
             followed,
             reader,
-            running,
+            figures,
         });
     }
     let Some(open) = open else {
         return Ok(None);
     };
-    open.running.update(&open.reader, |_| {})?;
-    Ok(Some(prometheus::write(&open.running)))
+    open.figures.update(&open.reader, |_| {})?;
+    Ok(Some(prometheus::write(&open.figures)))
 }

@@ -15,7 +15,7 @@ use crate::progress::keys;
 pub(crate) struct Watch {
     handle: Handle,
     thread: Option<JoinHandle<()>>,
-    came: Arc<AtomicU32>,
+    arrived: Arc<AtomicU32>,
 }
 
 impl Watch {
@@ -26,8 +26,8 @@ impl Watch {
     pub(crate) fn start(control: Control) -> std::io::Result<Watch> {
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
         let handle = signals.handle();
-        let came = Arc::new(AtomicU32::new(0));
-        let counter = Arc::clone(&came);
+        let arrived = Arc::new(AtomicU32::new(0));
+        let counter = Arc::clone(&arrived);
         let thread = std::thread::Builder::new()
             .name("signals".to_owned())
             .spawn(move || {
@@ -45,13 +45,13 @@ impl Watch {
         Ok(Watch {
             handle,
             thread: Some(thread),
-            came,
+            arrived,
         })
     }
 
     /// Returns `true` if a signal has arrived.
     pub(crate) fn was_signalled(&self) -> bool {
-        self.came.load(Ordering::Relaxed) > 0
+        self.arrived.load(Ordering::Relaxed) > 0
     }
 }
 

@@ -34,7 +34,7 @@ const READING_MAX: usize = 64;
 const WAITING_MAX: usize = 16;
 
 /// Maximum duration of a request. Tests have more time, so that a busy machine does not fail them.
-const READ_WITHIN: Duration = if cfg!(test) {
+const READ_TIMEOUT: Duration = if cfg!(test) {
     Duration::from_secs(600)
 } else {
     http::REQUEST_MAX
@@ -95,16 +95,16 @@ impl ViewServer {
     /// the other.
     pub(crate) fn start(
         address: SocketAddr,
-        served: ServiceName,
+        service: ServiceName,
         answer: impl FnMut(TcpStream, &Head) -> io::Result<()> + Send + 'static,
     ) -> Result<ViewServer, Failure> {
         let access = Access::of(address)?;
         let failed = |error: io::Error| {
             Failure::bad(format_args!(
                 "cannot serve {} at {address}: {}; name another address with `{}`",
-                served.what,
+                service.what,
                 io_reason(&error),
-                served.option
+                service.option
             ))
         };
         let listener = TcpListener::bind(address).map_err(failed)?;
@@ -112,7 +112,7 @@ impl ViewServer {
         let over = Arc::new(AtomicBool::new(false));
         let (theirs, admitted) = (over.clone(), access.clone());
         let serve = move || serve(&listener, &theirs, &admitted, answer);
-        let thread = thread::Builder::new().name(served.thread.to_owned());
+        let thread = thread::Builder::new().name(service.thread.to_owned());
         let thread = Some(thread.spawn(serve).map_err(failed)?);
         Ok(ViewServer {
             address,
@@ -270,7 +270,7 @@ fn serve(
             let (admitted, reading, open) = (admitted.clone(), &reading, &open);
             let reader = thread::Builder::new().stack_size(READER_STACK);
             let started = reader.spawn_scoped(scope, move || {
-                let head = http::read_request_head(&mut stream, READ_WITHIN);
+                let head = http::read_request_head(&mut stream, READ_TIMEOUT);
                 locked(open).remove(&number);
                 let _ = head.and_then(|head| authorize(stream, head, access, &admitted));
                 reading.fetch_sub(1, Ordering::AcqRel);
@@ -292,10 +292,10 @@ fn locked(open: &Open) -> MutexGuard<'_, BTreeMap<usize, TcpStream>> {
     open.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Stops reading all requests except the newest `but`.
-fn close_oldest(open: &Open, but: usize) {
+/// Stops reading all requests except the newest `kept`.
+fn close_oldest(open: &Open, kept: usize) {
     let mut open = locked(open);
-    while open.len() > but {
+    while open.len() > kept {
         if let Some((_, oldest)) = open.pop_first() {
             let _ = oldest.shutdown(Shutdown::Both);
         }
@@ -430,13 +430,13 @@ mod tests {
 
     #[test]
     fn silent_connections_delay_nobody() {
-        let served = ServiceName {
+        let service = ServiceName {
             what: "figures",
             option: "--metrics",
             thread: "metrics",
         };
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let server = ViewServer::start(any, served, |mut stream, head| {
+        let server = ViewServer::start(any, service, |mut stream, head| {
             respond(&mut stream, "200 OK", "text/plain", head.path.as_bytes())
         });
         let Ok(server) = server else {

@@ -1,11 +1,11 @@
-//! Folding of text between words, so that no terminal breaks a word.
+//! Wrapping of text between words, so that no terminal breaks a word.
 
 use textwrap::{Options, WordSeparator, WordSplitter};
 
-/// Folds each line to `width` columns. Continuations are indented like the line, and by `hanging`
+/// Wraps each line to `width` columns. Continuations are indented like the line, and by `hanging`
 /// more columns. A word that is longer than a line stays whole.
 pub(crate) fn lines(text: &str, width: usize, hanging: usize) -> String {
-    let mut folded = String::with_capacity(text.len());
+    let mut wrapped = String::with_capacity(text.len());
     for line in text.lines() {
         let indent = line.len() - line.trim_start().len();
         let next = " ".repeat(indent + hanging);
@@ -21,11 +21,11 @@ pub(crate) fn lines(text: &str, width: usize, hanging: usize) -> String {
             } else {
                 piece
             };
-            folded.push_str(piece);
-            folded.push('\n');
+            wrapped.push_str(piece);
+            wrapped.push('\n');
         }
     }
-    folded
+    wrapped
 }
 
 /// Joins the lines of a text, so that each paragraph and each item of a list is one line.
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_folded_between_words_and_keep_their_indent() {
+    fn lines_are_wrapped_between_words_and_keep_their_indent() {
         let text = "short\n\n  threshold: viewers.loss below-seven-percent\n";
         assert_eq!(
             lines(text, 20, 4),

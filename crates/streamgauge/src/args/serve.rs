@@ -122,8 +122,8 @@ fn argument(flag: &'static Flag) -> Arg {
                 .value_name(name)
                 .value_parser(PossibleValuesParser::new(values))
         }
-        FlagValue::Number(name, least, most) => {
-            argument.value_name(name).value_parser(number(least, most))
+        FlagValue::Number(name, min, max) => {
+            argument.value_name(name).value_parser(number(min, max))
         }
         FlagValue::Text(name, check) => argument
             .value_name(name)
@@ -132,15 +132,15 @@ fn argument(flag: &'static Flag) -> Arg {
 }
 
 /// Returns a parser of whole numbers within these bounds, whose values stay text.
-fn number(least: u64, most: u64) -> ValueParser {
+fn number(min: u64, max: u64) -> ValueParser {
     use clap::builder::TypedValueParser;
-    match (i64::try_from(least), i64::try_from(most)) {
-        (Ok(least), Ok(most)) => clap::value_parser!(i64)
-            .range(least..=most)
+    match (i64::try_from(min), i64::try_from(max)) {
+        (Ok(min), Ok(max)) => clap::value_parser!(i64)
+            .range(min..=max)
             .map(|number| number.to_string())
             .into(),
         _ => clap::value_parser!(u64)
-            .range(least..=most)
+            .range(min..=max)
             .map(|number| number.to_string())
             .into(),
     }

@@ -43,25 +43,25 @@ pub(crate) fn link(arguments: &args::Link, console: Console) -> Result<Exit, Fai
     let mut signals = Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP])
         .map_err(|error| Failure::bad(format_args!("cannot listen for signals: {error}")))?;
     let handle = signals.handle();
-    let behind =
+    let namespace =
         LinkedNamespace::make(plan, config.mtu.unwrap_or(DEFAULT_MTU)).map_err(link_failure)?;
     console.say(&format!(
         "link: {}; seed {seed}; this machine is {}, the program {}",
         config.summary(),
-        behind.machine(),
-        behind.program()
+        namespace.machine(),
+        namespace.program()
     ));
-    if !behind.goes_first() {
+    if !namespace.goes_first() {
         console.say(
             "warning: the link has no real-time priority (CAP_SYS_NICE): on a busy machine \
              packets leave late",
         );
     }
     // The network ends with this process, so the program must end with it as well.
-    let guard = behind.network().and_then(sut::Guard::over);
+    let guard = namespace.network().and_then(sut::Guard::over);
     let guard =
         guard.map_err(|error| Failure::bad(format_args!("cannot guard the program: {error}")))?;
-    let mut child = start(&arguments.command, &behind)?;
+    let mut child = start(&arguments.command, &namespace)?;
     let program = Pid::from_child(&child);
     let forward = std::thread::spawn(move || {
         for signal in signals.forever() {
@@ -79,7 +79,7 @@ pub(crate) fn link(arguments: &args::Link, console: Console) -> Result<Exit, Fai
     drop(guard);
     handle.close();
     let _ = forward.join();
-    let record = behind.stop();
+    let record = namespace.stop();
     let status = ended.map_err(|error| {
         Failure::bad(format_args!("cannot wait for the program to end: {error}"))
     })?;
@@ -87,9 +87,9 @@ pub(crate) fn link(arguments: &args::Link, console: Console) -> Result<Exit, Fai
         exit: Exit::Invalid,
         ..Failure::bad(format_args!("the link ended early: {error}"))
     })?;
-    let fit = show(record, &config, seed, arguments, console)?;
+    let behaved = show(record, &config, seed, arguments, console)?;
     Ok(match Exit::Program(code(status)) {
-        Exit::Program(0) if !fit => Exit::Invalid,
+        Exit::Program(0) if !behaved => Exit::Invalid,
         exit => exit,
     })
 }
@@ -115,8 +115,8 @@ fn link_failure(error: io::Error) -> Failure {
     Failure::bad(format_args!("cannot make the link: {error}{help}"))
 }
 
-fn start(words: &[OsString], behind: &LinkedNamespace) -> Result<Child, Failure> {
-    let host = behind.machine().to_string();
+fn start(words: &[OsString], namespace: &LinkedNamespace) -> Result<Child, Failure> {
+    let host = namespace.machine().to_string();
     let words: Vec<OsString> = words
         .iter()
         .map(|word| match word.to_str() {
@@ -129,7 +129,7 @@ fn start(words: &[OsString], behind: &LinkedNamespace) -> Result<Child, Failure>
     };
     let mut command = Command::new(program);
     command.args(arguments).env(HOST_VARIABLE, &host);
-    behind.spawn(&mut command).map_err(|error| {
+    namespace.spawn(&mut command).map_err(|error| {
         let program = program.to_string_lossy();
         Failure::bad(format_args!("cannot start `{program}`: {error}"))
     })

@@ -31,13 +31,13 @@ pub(crate) struct Play<'a> {
 pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
     descriptor_limit::check(play.scenario)?;
     let name = &play.scenario.name;
-    let place = RunLocation::choose(ResultKind::Run, name, play.results, play.tracing, console)?;
+    let location = RunLocation::choose(ResultKind::Run, name, play.results, play.tracing, console)?;
     let outputs = claim_outputs(play.results)?;
-    let outlets = LiveOutputs::start(play.results, console)?;
-    outlets.show(&place.path, play.scenario);
+    let live_outputs = LiveOutputs::start(play.results, console)?;
+    live_outputs.show(&location.path, play.scenario);
     let options = engine::Options {
-        run_file: place.path.clone(),
-        overwrite: place.overwrite,
+        run_file: location.path.clone(),
+        overwrite: location.overwrite,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         trace: play.tracing.trace.clone(),
         describe: !play.results.no_describe,
@@ -51,11 +51,11 @@ pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
         display.update(progress);
     });
     display.finish();
-    outlets.finish();
-    restore_single_file(&place.path, console);
-    let said = |error: &EngineError| play.scenario.secrets().mask(&error.to_string());
+    live_outputs.finish();
+    restore_single_file(&location.path, console);
+    let masked = |error: &EngineError| play.scenario.secrets().mask(&error.to_string());
     let finished =
-        finished.map_err(|error| start_failure(&error, said(&error), watch.was_signalled()))?;
+        finished.map_err(|error| start_failure(&error, masked(&error), watch.was_signalled()))?;
     // The run has ended: from here on, signals do not keep the report from being written. The third
     // signal of the process still ends it.
     let exit = Exit::of_run(
@@ -63,7 +63,7 @@ pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
         finished.verdict.result == VerdictResult::Invalid,
         finished.verdict.result == VerdictResult::Fail,
     );
-    show(&finished, &place, outputs, console)?;
+    show(&finished, &location, outputs, console)?;
     for trace in &finished.traces {
         console.say(&format!("trace of {trace}"));
     }
@@ -89,24 +89,24 @@ pub(crate) fn claim_outputs(results: &Results) -> Result<Outputs, Failure> {
     Outputs::claim(&results.reports, Force::of(results.force))
 }
 
-fn start_failure(error: &EngineError, said: String, stopped: bool) -> Failure {
+fn start_failure(error: &EngineError, message: String, stopped: bool) -> Failure {
     match error {
         EngineError::Stopped => Failure {
             exit: Exit::Stopped,
-            message: Message::Plain(said),
+            message: Message::Plain(message),
         },
         _ if stopped => Failure {
             exit: Exit::Stopped,
-            message: Message::Plain(said),
+            message: Message::Plain(message),
         },
-        _ => Failure::bad(said),
+        _ => Failure::bad(message),
     }
 }
 
 /// Reports a run that has just ended, from its run file like any later report.
 fn show(
     finished: &Finished,
-    place: &RunLocation,
+    location: &RunLocation,
     outputs: Outputs,
     console: Console,
 ) -> Result<(), Failure> {
@@ -114,7 +114,7 @@ fn show(
     let report = reader.and_then(|reader| Ok((Report::from_run(&reader)?, reader)));
     match (report, &finished.run_file_error) {
         (Ok((mut report, reader)), error) => {
-            if !place.is_kept() {
+            if !location.is_kept() {
                 report.path = PathBuf::new();
             }
             if error.is_some() {

@@ -111,9 +111,9 @@ struct PreviousTotals {
 impl PreviousTotals {
     fn so_far(&mut self, progress: &SendProgress) -> String {
         let SendProgress { elapsed, pacing } = progress;
-        let passed = elapsed.saturating_sub(self.elapsed).as_secs_f64();
-        let rate = match passed > 0.0 {
-            true => (pacing.packets - self.packets) as f64 * DATAGRAM_BITS as f64 / passed,
+        let seconds = elapsed.saturating_sub(self.elapsed).as_secs_f64();
+        let rate = match seconds > 0.0 {
+            true => (pacing.packets - self.packets) as f64 * DATAGRAM_BITS as f64 / seconds,
             false => 0.0,
         };
         self.packets = pacing.packets;
@@ -151,23 +151,23 @@ fn result(finished: &SendFinished) -> Vec<String> {
     let rate: f64 = streams
         .iter()
         .filter_map(rate)
-        .fold(0.0, |sum, own| sum + own);
+        .fold(0.0, |sum, rate| sum + rate);
     let mut lines = vec![format!(
         "sent {} to {}, at {} in total",
         plural(sent as f64, "datagram", "datagrams"),
         plural(streams.len() as f64, "group", "groups"),
         megabits(rate),
     )];
-    if let (Some(half), Some(most), Some(last)) = (
+    if let (Some(p50), Some(p99), Some(max)) = (
         pacing.lateness_p50_seconds,
         pacing.lateness_p99_seconds,
         pacing.lateness_max_seconds,
     ) {
         lines.push(format!(
             "pacing: half of the datagrams left within {} of their due time, 99 % within {}, the latest after {}; {}",
-            seconds(half),
-            seconds(most),
-            seconds(last),
+            seconds(p50),
+            seconds(p99),
+            seconds(max),
             bursts(pacing)
         ));
     }

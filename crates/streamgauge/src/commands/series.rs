@@ -48,7 +48,7 @@ pub(crate) fn check(series: &Series) -> Result<(), Failure> {
 pub(crate) fn play(play: &Play<'_>, console: Console) -> Result<Exit, Failure> {
     check(play.series)?;
     let first = play.series.scenario(0).map_err(Failure::diagnostic)?;
-    let place = RunLocation::choose(
+    let location = RunLocation::choose(
         ResultKind::Series,
         &first.name,
         play.results,
@@ -56,19 +56,19 @@ pub(crate) fn play(play: &Play<'_>, console: Console) -> Result<Exit, Failure> {
         console,
     )?;
     let outputs = claim_outputs(play.results)?;
-    let outlets = LiveOutputs::start(play.results, console)?;
-    folder::make(&place.path)?;
+    let live_outputs = LiveOutputs::start(play.results, console)?;
+    folder::make(&location.path)?;
     let control = Control::new();
     let watch = Watch::start(control.clone())
         .map_err(|error| Failure::bad(format_args!("cannot listen for Ctrl-C: {error}")))?;
-    let mut course = SeriesRun {
+    let mut run = SeriesRun {
         play,
         console,
-        outlets: Some(outlets),
+        live_outputs: Some(live_outputs),
         control,
         watch,
         index: index(play.series, &first.name),
-        place,
+        location,
         secrets: secrets_of(play.series)?,
         runs_started: 0,
         skipped: vec![false; play.series.runs()],
@@ -77,25 +77,25 @@ pub(crate) fn play(play: &Play<'_>, console: Console) -> Result<Exit, Failure> {
     for line in play.series.lines() {
         console.say(&line);
     }
-    let gone = course.run_all();
-    course.finish_outputs();
+    let gone = run.run_all();
+    run.finish_outputs();
     gone?;
     let exit = match play.series.find() {
-        None => exit_of(&course.index, course.control.is_stopped()),
+        None => exit_of(&run.index, run.control.is_stopped()),
         // Failed runs are part of the search.
         Some(_) => {
-            let exit = exit_of(&course.searched(), course.control.is_stopped());
+            let exit = exit_of(&run.searched(), run.control.is_stopped());
             match exit {
-                Exit::Pass if !course.found_all => Exit::Failed,
+                Exit::Pass if !run.found_all => Exit::Failed,
                 other => other,
             }
         }
     };
-    let mut series = open(&course.place.path)?;
-    if !course.place.is_kept() {
+    let mut series = open(&run.location.path)?;
+    if !run.location.is_kept() {
         series.folder = PathBuf::new();
     }
-    write_out(&series, &course.place.path, outputs, console)?;
+    write_out(&series, &run.location.path, outputs, console)?;
     Ok(exit)
 }
 
@@ -111,11 +111,11 @@ struct SeriesRun<'a> {
     play: &'a Play<'a>,
     console: Console,
     /// Live views and exports of the current run. `None` after the last run.
-    outlets: Option<LiveOutputs>,
+    live_outputs: Option<LiveOutputs>,
     control: Control,
     watch: Watch,
     index: Index,
-    place: RunLocation,
+    location: RunLocation,
     /// Secrets of every run: the command line that a run file keeps may contain any of them.
     secrets: Vec<Secrets>,
     /// Number of runs that have begun.
@@ -129,11 +129,11 @@ struct SeriesRun<'a> {
 impl SeriesRun<'_> {
     /// Ends the live views and exports, and turns the run files into single files.
     fn finish_outputs(&mut self) {
-        if let Some(outlets) = self.outlets.take() {
-            outlets.finish();
+        if let Some(live_outputs) = self.live_outputs.take() {
+            live_outputs.finish();
         }
         for run in &self.index.runs {
-            restore_single_file(&self.place.path.join(&run.file), self.console);
+            restore_single_file(&self.location.path.join(&run.file), self.console);
         }
     }
 
@@ -223,23 +223,23 @@ impl SeriesRun<'_> {
             .scenario(run)
             .map_err(Failure::diagnostic)?;
         let options = engine::Options {
-            run_file: self.place.path.join(&self.index.runs[run].file),
-            overwrite: self.place.overwrite,
+            run_file: self.location.path.join(&self.index.runs[run].file),
+            overwrite: self.location.overwrite,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             trace: self.play.tracing.trace.clone(),
             describe: !self.play.results.no_describe,
             command: self.masked(repeat_command::command(scenario.seed)),
         };
-        if let Some(outlets) = &self.outlets {
-            outlets.show(&options.run_file, &scenario);
+        if let Some(live_outputs) = &self.live_outputs {
+            live_outputs.show(&options.run_file, &scenario);
         }
         let finished = self.run(&scenario, &options);
-        let said = |error: EngineError| Some(scenario.secrets().mask(&error.to_string()));
+        let masked = |error: EngineError| Some(scenario.secrets().mask(&error.to_string()));
         Ok(match finished {
             Ok(finished) => (outcome_of(&finished), finished.run_file_error),
             Err(EngineError::Stopped) => (EntryOutcome::Stopped, None),
-            Err(error) if self.watch.was_signalled() => (EntryOutcome::Stopped, said(error)),
-            Err(error) => (EntryOutcome::NotBegun, said(error)),
+            Err(error) if self.watch.was_signalled() => (EntryOutcome::Stopped, masked(error)),
+            Err(error) => (EntryOutcome::NotBegun, masked(error)),
         })
     }
 
@@ -295,7 +295,7 @@ impl SeriesRun<'_> {
         let mut index = self.index.clone();
         let mut unneeded = self.skipped.iter();
         index.runs.retain(|_| unneeded.next() != Some(&true));
-        index.write(&self.place.path).map_err(Failure::bad)
+        index.write(&self.location.path).map_err(Failure::bad)
     }
 }
 
@@ -367,9 +367,9 @@ fn exit_of(index: &Index, stopped: bool) -> Exit {
         return Exit::Bad;
     }
     // A stop between two runs leaves no run with the outcome `Stopped`.
-    let cut = stopped && any(EntryOutcome::Planned);
+    let stopped_between = stopped && any(EntryOutcome::Planned);
     Exit::of_run(
-        any(EntryOutcome::Stopped) || cut,
+        any(EntryOutcome::Stopped) || stopped_between,
         any(EntryOutcome::Invalid),
         any(EntryOutcome::Fail),
     )

@@ -92,10 +92,10 @@ fn table(all: &[CatalogueServer], here: &[Option<Installation>]) -> String {
             ]),
             (Err(error), _) => {
                 for problem in error.problems() {
-                    let place = problem.position().unwrap_or_else(|| listed.name.clone());
+                    let position = problem.position().unwrap_or_else(|| listed.name.clone());
                     let help = problem.help_text().map(|help| format!(": {help}"));
                     let help = help.unwrap_or_default();
-                    let _ = writeln!(wrong, "  {place}: {}{help}", problem.message());
+                    let _ = writeln!(wrong, "  {position}: {}{help}", problem.message());
                 }
             }
             (Ok(_), None) => {}

@@ -248,13 +248,13 @@ impl Connection {
 
     /// Appends the next bytes to `plain`. Returns `false` at the end.
     fn read(&mut self, plain: &mut Vec<u8>) -> io::Result<bool> {
-        let mut room = [0; 16 << 10];
+        let mut buffer = [0; 16 << 10];
         self.stream.set_read_timeout(Some(remaining(self.until)?))?;
-        let count = match self.stream.read(&mut room) {
+        let count = match self.stream.read(&mut buffer) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(true),
             count => count?,
         };
-        let bytes = &room[..count];
+        let bytes = &buffer[..count];
         if count == 0 {
             return Ok(false);
         }
@@ -286,9 +286,9 @@ impl Connection {
                 match item {
                     ResponseItem::Head(head) => status = Some(head.status),
                     ResponseItem::Body { bytes, .. } => {
-                        let room = ANSWER_MAX.saturating_sub(body.len());
-                        body.extend_from_slice(&bytes[..bytes.len().min(room)]);
-                        if room < bytes.len() {
+                        let space = ANSWER_MAX.saturating_sub(body.len());
+                        body.extend_from_slice(&bytes[..bytes.len().min(space)]);
+                        if space < bytes.len() {
                             break;
                         }
                     }

@@ -126,7 +126,7 @@ fn draw(
     let all = || curves.values().flatten();
     let first = all().map(|point| point.0).fold(f64::INFINITY, f64::min);
     let last = all().map(|point| point.0).fold(0.0, f64::max);
-    let most = all().map(|point| point.1).fold(0.0, f64::max);
+    let max_value = all().map(|point| point.1).fold(0.0, f64::max);
     if first >= last {
         return;
     }
@@ -147,7 +147,11 @@ fn draw(
             if is_one { curve } else { curve.name(*name) }
         });
     let faint = Style::new().fg(Color::DarkGray);
-    let top = if most > 0.0 { most * 1.1 } else { 1.0 };
+    let top = if max_value > 0.0 {
+        max_value * 1.1
+    } else {
+        1.0
+    };
     let chart = Chart::new(curves.collect())
         .x_axis(
             Axis::default()

@@ -93,13 +93,13 @@ fn is_foreground() -> bool {
 }
 
 fn listen(over: &AtomicBool, control: &Control) {
-    let mut asked = false;
+    let mut stop_requested = false;
     while !over.load(Ordering::Relaxed) {
         // A wait continues after the process was put into the background, but a read would stop the
         // process there. So bytes are only read if they are already available.
         let stdin = io::stdin();
-        let mut there = [PollFd::new(&stdin, PollFlags::IN)];
-        let any = poll(&mut there, Some(&WAIT)).unwrap_or(0) > 0;
+        let mut descriptors = [PollFd::new(&stdin, PollFlags::IN)];
+        let any = poll(&mut descriptors, Some(&WAIT)).unwrap_or(0) > 0;
         if !is_foreground() {
             thread::park_timeout(Duration::from_millis(200));
             continue;
@@ -110,8 +110,8 @@ fn listen(over: &AtomicBool, control: &Control) {
         let mut key = [0];
         match rustix::io::read(io::stdin(), &mut key) {
             // A second signal would end the run at once, which only Ctrl-C may do.
-            Ok(1) if key[0] == b'q' && !asked => {
-                asked = true;
+            Ok(1) if key[0] == b'q' && !stop_requested => {
+                stop_requested = true;
                 let _ = kill_process(getpid(), Signal::INT);
             }
             Ok(1) if key[0] == b'h' => control.toggle_hold(),

@@ -1,4 +1,4 @@
-//! A line of a terminal: text in parts with a tone each. Its width is known, and it can be cut.
+//! A line of a terminal: text in parts with a tone each. Its width is known and can be limited.
 
 use report::paint::Paint;
 use report::sanitize::single_line;
@@ -38,7 +38,7 @@ impl ScreenLine {
         self.0.iter().map(|(_, text)| text.width()).sum()
     }
 
-    /// Cuts the line to at most this many columns. A cut is marked with `…`.
+    /// Truncates the line to at most this many columns. A truncated line ends with `…`.
     pub(super) fn cut(self, columns: usize) -> ScreenLine {
         if self.width() <= columns {
             return self;
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cut_line_fits_and_is_marked() {
+    fn truncated_line_fits_and_is_marked() {
         let line = ScreenLine::plain("viewers").with(Tone::Bad, ", 10 failed");
         assert_eq!(line.width(), 18);
         assert_eq!(line.clone().cut(18), line);

@@ -315,14 +315,14 @@ impl View<'_> {
             .with(Tone::Plain, &first)
             .with(Tone::Faint, &spark(&track.rate, 0.0, room));
         if let Some((tone, text)) = detail {
-            let least = match population.role {
+            let scale_min = match population.role {
                 ClientRole::Send => 0.0,
                 ClientRole::Play | ClientRole::Publish => LOSS_SCALE,
             };
             line = line
                 .with(Tone::Plain, "  ")
                 .with(tone, &text)
-                .with(Tone::Faint, &spark(&track.detail, least, detail_room));
+                .with(Tone::Faint, &spark(&track.detail, scale_min, detail_room));
         }
         Some(line)
     }
@@ -357,8 +357,8 @@ pub(super) fn plain(progress: &Progress, planned: Option<Duration>) -> String {
 
 fn plain_population(name: &str, population: &PopulationProgress) -> String {
     let mut text = format!("{name}: {} active", count(population.active as f64));
-    let (playing, does) = (count(population.playing as f64), does(population.role));
-    text.push_str(&format!(", {playing} {does}"));
+    let (playing, role) = (count(population.playing as f64), role_word(population.role));
+    text.push_str(&format!(", {playing} {role}"));
     if let Some(rates) = &population.rates {
         text.push_str(&format!(", {}", rate(population.role, rates)));
     }
@@ -371,8 +371,8 @@ fn plain_population(name: &str, population: &PopulationProgress) -> String {
     text
 }
 
-fn does(does: ClientRole) -> &'static str {
-    match does {
+fn role_word(role: ClientRole) -> &'static str {
+    match role {
         ClientRole::Play => "playing",
         ClientRole::Publish => "publishing",
         ClientRole::Send => "sending",
@@ -380,8 +380,8 @@ fn does(does: ClientRole) -> &'static str {
 }
 
 /// Returns the main rate of a population: of received or published media, or of messages.
-fn rate(does: ClientRole, rates: &Rates) -> String {
-    match does {
+fn rate(role: ClientRole, rates: &Rates) -> String {
+    match role {
         ClientRole::Play => figure(Unit::BitsPerSecond, rates.bitrate),
         ClientRole::Publish => format!("{} sent", figure(Unit::BitsPerSecond, rates.sent_bitrate)),
         ClientRole::Send => format!("{} messages/s", count(rates.sent.round())),
@@ -411,7 +411,7 @@ fn detail_of(population: &PopulationProgress) -> Option<(Tone, String)> {
 
 /// Returns the clients of a population and, with `figures`, its rates, as far as they fit.
 fn head(name: &str, population: &PopulationProgress, columns: usize, figures: bool) -> ScreenLine {
-    let does = does(population.role);
+    let role = role_word(population.role);
     let (active, playing) = (population.active, population.playing);
     let failed = (population.failed > 0).then(|| {
         let text = format!("{} failed", count(population.failed as f64));
@@ -437,12 +437,12 @@ fn head(name: &str, population: &PopulationProgress, columns: usize, figures: bo
     };
     let (playing, active_too) = (count(playing as f64), active != playing);
     if active_too {
-        let (line, all) = with(format!("{playing} of {} {does}", count(active as f64)));
+        let (line, all) = with(format!("{playing} of {} {role}", count(active as f64)));
         if all {
             return line;
         }
     }
-    with(format!("{playing} {does}")).0
+    with(format!("{playing} {role}")).0
 }
 
 /// Returns the state of server and tester, as far as it fits.
@@ -479,16 +479,16 @@ fn server_and_tester(progress: &Progress, columns: usize) -> ScreenLine {
     };
     let short = cpu.iter().cloned().collect();
     let all = cpu.iter().cloned().chain(late).collect();
-    let ways = [
+    let layouts = [
         made(all, lost.clone()),
         made(short, lost.clone()),
         made(Vec::new(), lost),
         made(Vec::new(), None),
     ];
-    let shortest = ways.len() - 1;
-    let fits = ways.iter().position(|line| line.width() <= columns);
-    let mut ways = ways.into_iter();
-    ways.nth(fits.unwrap_or(shortest)).unwrap_or_default()
+    let shortest = layouts.len() - 1;
+    let fits = layouts.iter().position(|line| line.width() <= columns);
+    let mut layouts = layouts.into_iter();
+    layouts.nth(fits.unwrap_or(shortest)).unwrap_or_default()
 }
 
 /// Returns a progress bar of this many columns.
@@ -504,12 +504,12 @@ fn bar(elapsed: Duration, planned: Duration, columns: usize) -> ScreenLine {
         .with(Tone::Plain, " ")
 }
 
-/// Returns a sparkline of the newest values, one column each. The highest of them, or `least`,
+/// Returns a sparkline of the newest values, one column each. The highest of them, or `scale_min`,
 /// takes the full height. A value above 0 is always higher than 0.
-fn spark(values: &VecDeque<f64>, least: f64, columns: usize) -> String {
+fn spark(values: &VecDeque<f64>, scale_min: f64, columns: usize) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let shown = values.iter().skip(values.len().saturating_sub(columns));
-    let top = shown.clone().copied().fold(least, f64::max);
+    let top = shown.clone().copied().fold(scale_min, f64::max);
     let bars = shown.map(|&value| {
         let height = match value > 0.0 {
             true => (value / top * 7.0).round().clamp(1.0, 7.0) as usize,

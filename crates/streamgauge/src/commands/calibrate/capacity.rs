@@ -114,7 +114,7 @@ pub(super) fn capacity(
 }
 
 fn text(way: ReceivePath, port: u16, probe: u16, seconds: u32, files: Option<u64>) -> String {
-    let most = files.map_or(u64::MAX, |files| {
+    let max_clients = files.map_or(u64::MAX, |files| {
         files.saturating_sub(OTHER_DESCRIPTORS) / DESCRIPTORS_PER_CLIENT
     });
     let mut text = format!(
@@ -126,7 +126,7 @@ fn text(way: ReceivePath, port: u16, probe: u16, seconds: u32, files: Option<u64
     );
     for second in 0..seconds {
         let clients = (FIRST_CLIENTS as f64 * GROWTH.powi(second as i32)) as u64;
-        let clients = clients.min(most);
+        let clients = clients.min(max_clients);
         // Writing to a string does not fail.
         let _ = writeln!(text, "        - {{ clients: {clients}, over: 1s }}");
     }
@@ -142,7 +142,7 @@ fn seconds_of(
     let began = start_time(reader)?;
     let clients = clients_of(reader, load, began)?;
     let catalogue_of = |name| Ok::<_, Failure>(find_subject(reader, name)?.catalogue);
-    let (loads, probe, own) = (
+    let (loads, probe, tester) = (
         catalogue_of("load")?,
         catalogue_of("probe")?,
         catalogue_of("tester")?,
@@ -162,23 +162,23 @@ fn seconds_of(
             let found = window.subjects.get(name);
             found.map(|found| Totals::of_window(catalogue, found, window.seconds))
         };
-        let (Some(loads), Some(probe), Some(own)) = (
+        let (Some(loads), Some(probe), Some(tester)) = (
             totals("load", loads),
             totals("probe", probe),
-            totals("tester", own),
+            totals("tester", tester),
         ) else {
             continue;
         };
         let value = |of: &Totals, name: &str| of.named(name, Statistic::Value).unwrap_or(0.0);
         let (expected, received) = (value(&loads, "expected"), value(&loads, "received"));
-        let overflow = value(&own, "overflow");
+        let overflow = value(&tester, "overflow");
         let carried = SustainedLoad {
             clients: value(&loads, "playing"),
             packets: received / window.seconds,
             bits: value(&loads, "bitrate"),
         };
         let absolute = began + span.start * 1e9..began + span.end * 1e9;
-        let unfit = tester_fault(&own, &bounds, overflow)
+        let unfit = tester_fault(&tester, &bounds, overflow)
             .or_else(|| jitter_fault(&probe, probes, absolute))
             .or_else(|| startup_fault(&clients, &span));
         let due: f64 = clients
@@ -230,12 +230,14 @@ fn conclude(seconds: &[SecondResult]) -> Capacity {
     Capacity { carried, limit }
 }
 
-fn tester_fault(own: &Totals, bounds: &HealthBounds, overflow: f64) -> Option<String> {
-    let lag = own.named("lag", Statistic::Quantile(0.99)).unwrap_or(0.0);
-    let cpu = own
+fn tester_fault(totals: &Totals, bounds: &HealthBounds, overflow: f64) -> Option<String> {
+    let lag = totals
+        .named("lag", Statistic::Quantile(0.99))
+        .unwrap_or(0.0);
+    let cpu = totals
         .named("cpu_hottest_worker", Statistic::Max)
         .unwrap_or(0.0);
-    let late = own.counter(tester::NOT_STARTED_IN_TIME);
+    let late = totals.counter(tester::NOT_STARTED_IN_TIME);
     if overflow > 0.0 {
         Some(format!(
             "its own queues dropped {}",

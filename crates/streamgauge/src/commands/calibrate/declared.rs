@@ -131,8 +131,8 @@ impl TrialContext<'_> {
         let (reader, report) = self.play(&text, control, progress)?;
         let mut evidence = evidence(&reader, &report, &served)?;
         let mut rows = Vec::new();
-        let ways = [(link.up, &mut evidence.up), (link.down, &mut evidence.down)];
-        for (name, (millis, known)) in [UPLINK, DOWNLINK].into_iter().zip(ways) {
+        let directions = [(link.up, &mut evidence.up), (link.down, &mut evidence.down)];
+        for (name, (millis, known)) in [UPLINK, DOWNLINK].into_iter().zip(directions) {
             let found = report.links.iter().find(|link| link.name == name);
             let found = found.ok_or_else(|| Failure::bad("the run file lacks a link"))?;
             *known = compare_link(name, millis, &found.metrics, &mut rows);
@@ -217,8 +217,13 @@ fn evidence(reader: &Reader, report: &Report, served: &Path) -> Result<Evidence,
 
 /// Compares a direction of a link with its settings. Returns its delay, with its mean lateness as
 /// the uncertainty.
-fn compare_link(name: &'static str, millis: u32, seen: &Metrics, rows: &mut Vec<Row>) -> TrueValue {
-    let asked = f64::from(millis) / 1e3;
+fn compare_link(
+    name: &'static str,
+    millis: u32,
+    metrics: &Metrics,
+    rows: &mut Vec<Row>,
+) -> TrueValue {
+    let configured = f64::from(millis) / 1e3;
     let mut row = |metric: &str, unit, truth, measured, tolerance| {
         rows.push(Row {
             streams: name,
@@ -229,14 +234,20 @@ fn compare_link(name: &'static str, millis: u32, seen: &Metrics, rows: &mut Vec<
             tolerance,
         });
     };
-    let mean = |metric| seen.distribution(metric).map(|found| found.mean);
+    let mean = |metric| metrics.distribution(metric).map(|found| found.mean);
     let planned = mean("planned_delay");
-    row("planned_delay.mean", Unit::Seconds, asked, planned, PLANNED);
+    row(
+        "planned_delay.mean",
+        Unit::Seconds,
+        configured,
+        planned,
+        PLANNED,
+    );
     for metric in ["lost", "overload"] {
-        row(metric, Unit::Count, 0.0, seen.value(metric), COUNT);
+        row(metric, Unit::Count, 0.0, metrics.value(metric), COUNT);
     }
     TrueValue {
-        value: asked,
+        value: configured,
         uncertainty: mean("lateness").unwrap_or(0.0),
     }
 }

@@ -59,10 +59,10 @@ impl Row {
         let Some(error) = self.error().map(f64::abs) else {
             return Judgement::Off;
         };
-        let most = self.tolerance.for_value(self.truth.value);
-        if error <= most {
+        let permitted = self.tolerance.for_value(self.truth.value);
+        if error <= permitted {
             Judgement::Ok
-        } else if error <= most + self.truth.uncertainty {
+        } else if error <= permitted + self.truth.uncertainty {
             Judgement::Unknown
         } else {
             // NaN is off too.

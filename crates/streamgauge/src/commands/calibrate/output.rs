@@ -145,7 +145,7 @@ fn table(rows: &[Row], everything: bool, paint: Paint) -> String {
                 |value: Option<f64>| value.map_or("-".to_owned(), |value| exact(row.unit, value));
             let tolerance = match row.tolerance.for_value(row.truth.value) {
                 0.0 => "exact".to_owned(),
-                most => figure(row.unit, most),
+                permitted => figure(row.unit, permitted),
             };
             let error = match row.error() {
                 Some(0.0) => "0".to_owned(),

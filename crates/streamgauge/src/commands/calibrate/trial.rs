@@ -109,8 +109,8 @@ impl From<Failure> for TrialError {
 }
 
 impl From<TrialError> for Failure {
-    fn from(trouble: TrialError) -> Failure {
-        match trouble {
+    fn from(error: TrialError) -> Failure {
+        match error {
             TrialError::NoLink(why) => Failure::bad(why),
             TrialError::NoPath(why) => Failure::bad(format_args!("no packet ring: {why}")),
             TrialError::Failure(failure) => failure,

@@ -88,8 +88,8 @@ fn headers_are_parsed_in_the_form_of_opentelemetry() {
 #[test]
 fn headers_for_metrics_have_precedence() {
     let both = |name: &str| {
-        let place = HEADERS.iter().position(|known| *known == name)?;
-        Some(OsString::from(["a=metrics", "a=all"][place]))
+        let index = HEADERS.iter().position(|known| *known == name)?;
+        Some(OsString::from(["a=metrics", "a=all"][index]))
     };
     let collector = Collector::new("http://c", both).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(collector.headers, [("a".to_owned(), "metrics".to_owned())]);
@@ -100,19 +100,19 @@ fn headers_for_metrics_have_precedence() {
 fn pushed(answer: &'static [u8]) -> (Result<CollectorResponse, String>, String) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("there is a port");
     let address = listener.local_addr().expect("it is bound");
-    let theirs = thread::spawn(move || {
+    let peer = thread::spawn(move || {
         let (mut stream, _) = listener.accept().expect("it is asked");
         let mut sent = Vec::new();
-        let mut room = [0; 1024];
+        let mut buffer = [0; 1024];
         while !sent.ends_with(b"message") {
-            let count = stream.read(&mut room).expect("it sends");
+            let count = stream.read(&mut buffer).expect("it sends");
             assert!(count > 0, "{}", String::from_utf8_lossy(&sent));
-            sent.extend_from_slice(&room[..count]);
+            sent.extend_from_slice(&buffer[..count]);
         }
         stream.write_all(answer).expect("it reads");
         if answer.is_empty() {
             // Waits until the other side gives up.
-            let _ = stream.read(&mut room);
+            let _ = stream.read(&mut buffer);
         }
         String::from_utf8(sent).expect("it is text")
     });
@@ -123,7 +123,7 @@ fn pushed(answer: &'static [u8]) -> (Result<CollectorResponse, String>, String) 
         false => Duration::from_secs(20),
     };
     let taken = collector.push(b"message", Instant::now() + until);
-    (taken, theirs.join().expect("it ends"))
+    (taken, peer.join().expect("it ends"))
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn only_trusted_collectors_get_a_message_over_tls() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("there is a port");
         let address = listener.local_addr().expect("it is bound");
         let layer = server.layer().expect("they are good");
-        let theirs = thread::spawn(move || {
+        let peer = thread::spawn(move || {
             let (stream, _) = listener.accept().expect("it is asked");
             let mut connection = Connection {
                 stream,
@@ -213,7 +213,7 @@ fn only_trusted_collectors_get_a_message_over_tls() {
         let until = Instant::now() + Duration::from_secs(20);
         let answer = collector.push(b"message", until);
         assert_eq!(answer.is_ok(), taken, "{answer:?}");
-        let plain = theirs.join().expect("it ends");
+        let plain = peer.join().expect("it ends");
         assert_eq!(plain.ends_with(b"message"), taken);
     }
 }

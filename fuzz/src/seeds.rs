@@ -7,7 +7,7 @@ use mediagen::time_code::TimeCode;
 use protocol::media::rtcp::{self, ReportBlock, SenderInfo};
 use protocol::media::rtp::header::Header;
 use protocol::rtmp::codec::amf0::Value;
-use protocol::rtmp::codec::message::{Command, UserControlEvent, MessageType};
+use protocol::rtmp::codec::message::{Command, MessageType, UserControlEvent};
 use protocol::rtmp::codec::write::{self, MessageHeader};
 
 /// Returns an IVF file with two VP8 frames.
@@ -230,15 +230,28 @@ fn rtmp_amf() -> Vec<Vec<u8>> {
         transaction: 1.0,
         arguments: vec![
             Value::Object(vec![("capabilities".to_owned(), Value::Number(31.0))]),
-            Value::EcmaArray(vec![("code".to_owned(), Value::string("NetConnection.Connect.Success"))]),
-            Value::Array(vec![Value::Null, Value::Undefined, Value::Boolean(true), Value::Date(5.0)]),
-            Value::Typed("c".to_owned(), vec![("x".to_owned(), Value::Xml("<a/>".to_owned()))]),
+            Value::EcmaArray(vec![(
+                "code".to_owned(),
+                Value::string("NetConnection.Connect.Success"),
+            )]),
+            Value::Array(vec![
+                Value::Null,
+                Value::Undefined,
+                Value::Boolean(true),
+                Value::Date(5.0),
+            ]),
+            Value::Typed(
+                "c".to_owned(),
+                vec![("x".to_owned(), Value::Xml("<a/>".to_owned()))],
+            ),
         ],
     };
     vec![
         answer.to_bytes(),
         join(&[&[0], &answer.to_bytes()]),
-        vec![17, 4, 255, 255, 255, 255, 17, 6, 5, b'h', b'i', 17, 5, 63, 240, 0, 0, 0, 0, 0, 0],
+        vec![
+            17, 4, 255, 255, 255, 255, 17, 6, 5, b'h', b'i', 17, 5, 63, 240, 0, 0, 0, 0, 0, 0,
+        ],
         vec![0, 6, 0, 0, 0, 7],
         vec![0, 3, 0, 0, 0, 1, 0, 0, 11, 184],
     ]
@@ -252,16 +265,30 @@ fn rtmp_server() -> Vec<u8> {
     write::set_chunk_size(4096, &mut out);
     let mut answer = |name: &str, transaction: f64, arguments: Vec<Value>, stream| {
         let name = name.to_owned();
-        let command = Command { name, transaction, arguments };
+        let command = Command {
+            name,
+            transaction,
+            arguments,
+        };
         write::command(&command, stream, 4096, &mut out);
     };
     let code = |code: &str| {
         let level = ("level".to_owned(), Value::string("status"));
         Value::Object(vec![level, ("code".to_owned(), Value::string(code))])
     };
-    answer("_result", 1.0, vec![Value::Null, code("NetConnection.Connect.Success")], 0);
+    answer(
+        "_result",
+        1.0,
+        vec![Value::Null, code("NetConnection.Connect.Success")],
+        0,
+    );
     answer("_result", 2.0, vec![Value::Null, Value::Number(1.0)], 0);
-    answer("onStatus", 0.0, vec![Value::Null, code("NetStream.Play.Start")], 1);
+    answer(
+        "onStatus",
+        0.0,
+        vec![Value::Null, code("NetStream.Play.Start")],
+        1,
+    );
     write::event(UserControlEvent::StreamBegin(1), &mut out);
     write::event(UserControlEvent::PingRequest(5), &mut out);
     for (kind, payload) in [
@@ -271,7 +298,12 @@ fn rtmp_server() -> Vec<u8> {
         (MessageType::Audio, b"\x91Opus\x01"),
         (MessageType::Video, b"\xa3hvc1\x01"),
     ] {
-        let head = MessageHeader { chunk_stream: 4, kind, timestamp: 40, stream: 1 };
+        let head = MessageHeader {
+            chunk_stream: 4,
+            kind,
+            timestamp: 40,
+            stream: 1,
+        };
         head.write(&[payload], 4096, &mut out);
     }
     write::event(UserControlEvent::StreamEof(1), &mut out);
@@ -281,23 +313,35 @@ fn rtmp_server() -> Vec<u8> {
 fn rtmp_chunks() -> Vec<Vec<u8>> {
     let mut aggregate = vec![];
     let part = [9, 0, 0, 2, 0, 0, 40, 0, 0, 0, 0, 0x27, 1, 0, 0, 0, 13];
-    let head = MessageHeader { chunk_stream: 6, kind: MessageType::Aggregate, timestamp: 16_777_300, stream: 1 };
+    let head = MessageHeader {
+        chunk_stream: 6,
+        kind: MessageType::Aggregate,
+        timestamp: 16_777_300,
+        stream: 1,
+    };
     head.write(&[&part, &part], 20, &mut aggregate);
     let server = rtmp_server();
-    let begun = [6, 0, 0, 0, 0, 0, 200, 9, 1, 0, 0, 0, 1, 2, 2, 0, 0, 0, 0, 0, 4, 2, 0, 0, 0, 0, 0, 0, 0, 6];
+    let begun = [
+        6, 0, 0, 0, 0, 0, 200, 9, 1, 0, 0, 0, 1, 2, 2, 0, 0, 0, 0, 0, 4, 2, 0, 0, 0, 0, 0, 0, 0, 6,
+    ];
     vec![
         join(&[&[0, 2, 3, 255], &server]),
         join(&[&[1, 1, 30], &server]),
         join(&[&[1, 3, 1, 2, 9], &aggregate]),
         join(&[&[0, 0], &begun]),
-        vec![2, 1, 9, 1, 255, 255, 255, 255, 3, 1, 2, 3, 5, 1, 0, 0, 0, 0, 40, 1, 7, 9, 2],
+        vec![
+            2, 1, 9, 1, 255, 255, 255, 255, 3, 1, 2, 3, 5, 1, 0, 0, 0, 0, 40, 1, 7, 9, 2,
+        ],
     ]
 }
 
 fn rtmp_session() -> Vec<Vec<u8>> {
     let server = rtmp_server();
     let mut refused = Vec::new();
-    let code = ("code".to_owned(), Value::string("NetConnection.Connect.Rejected"));
+    let code = (
+        "code".to_owned(),
+        Value::string("NetConnection.Connect.Rejected"),
+    );
     let command = Command {
         name: "_error".to_owned(),
         transaction: 1.0,
@@ -315,14 +359,19 @@ fn rtmp_session() -> Vec<Vec<u8>> {
 /// Datagrams of `srt-live-transmit`: each handshake and key message alone, and all of them for each
 /// kind of endpoint.
 fn srt_handshake() -> Vec<Vec<u8>> {
-    let capture = include_str!("../../crates/protocol/src/srt/testdata/srt-live-transmit_encrypted.txt");
+    let capture =
+        include_str!("../../crates/protocol/src/srt/testdata/srt-live-transmit_encrypted.txt");
     let datagrams = capture.lines().filter_map(|line| {
         let digits = line.split_once(' ')?.1.as_bytes();
         let digit = |byte: u8| (byte as char).to_digit(16).map(|digit| digit as u8);
         let pairs = digits.as_chunks::<2>().0.iter();
-        pairs.map(|&[high, low]| Some(digit(high)? << 4 | digit(low)?)).collect::<Option<Vec<u8>>>()
+        pairs
+            .map(|&[high, low]| Some(digit(high)? << 4 | digit(low)?))
+            .collect::<Option<Vec<u8>>>()
     });
-    let control: Vec<Vec<u8>> = datagrams.filter(|datagram| datagram[0] == 0x80 || datagram[0] == 0xff).collect();
+    let control: Vec<Vec<u8>> = datagrams
+        .filter(|datagram| datagram[0] == 0x80 || datagram[0] == 0xff)
+        .collect();
     let mut seeds: Vec<Vec<u8>> = control
         .iter()
         .map(|datagram| join(&[&[if datagram[0] == 0x80 { 0 } else { 1 }], &datagram[16..]]))
@@ -345,9 +394,13 @@ fn srt_packets() -> Vec<Vec<u8>> {
         packet.extend(words.iter().flat_map(|word| word.to_be_bytes()));
         packet
     };
-    let mut data = vec![0x7f, 0xff, 0xff, 0xeb, 0xc4, 0, 0, 1, 0, 0, 2, 0, 0, 0, 0, 8];
+    let mut data = vec![
+        0x7f, 0xff, 0xff, 0xeb, 0xc4, 0, 0, 1, 0, 0, 2, 0, 0, 0, 0, 8,
+    ];
     data.extend(b"media");
-    let mut packets: Vec<Vec<u8>> = [0, 1, 4, 5, 6, 8, 9].map(|kind| control(kind, 1, &[0])).into();
+    let mut packets: Vec<Vec<u8>> = [0, 1, 4, 5, 6, 8, 9]
+        .map(|kind| control(kind, 1, &[0]))
+        .into();
     packets.extend([
         data,
         control(2, 0, &[0x7fff_ffec]),
@@ -492,11 +545,18 @@ fn webrtc_client() -> Vec<Vec<u8>> {
             .expect("the capture is in the repository")
     };
     let over_http = |text: &str| {
-        let answer = |line| format!("HTTP/1.1 200 OK|Content-Length: {}||{line}\n", str::len(line));
+        let answer = |line| {
+            format!(
+                "HTTP/1.1 200 OK|Content-Length: {}||{line}\n",
+                str::len(line)
+            )
+        };
         text.lines().map(answer).collect::<String>()
     };
     let join = read("janus_join.jsonl");
-    let created = read("mediamtx_created.http").replace("\r\n", "|").replace('\n', "|");
+    let created = read("mediamtx_created.http")
+        .replace("\r\n", "|")
+        .replace('\n', "|");
     [
         (0, join.clone()),
         (1, read("janus_watch.jsonl")),
@@ -537,12 +597,24 @@ fn webrtc_turn() -> Vec<u8> {
     let permitted = answer(0x0108, &[]);
     let bound = answer(0x0109, &[]);
     let data = [1, 8, 0x40, 0, 0, 4, 1, 2, 3, 4];
-    [&[0][..], &granted, &[130], &permitted, &[180], &bound, &data, &[250]].concat()
+    [
+        &[0][..],
+        &granted,
+        &[130],
+        &permitted,
+        &[180],
+        &bound,
+        &data,
+        &[250],
+    ]
+    .concat()
 }
 
 /// Returns an RTP packet with a header extension, a second RTP packet, and an RTCP report.
 fn webrtc_srtp(profile: u8) -> Vec<u8> {
-    let media = [0x90, 96, 0, 1, 0, 0, 0, 0, 0, 0, 0, 9, 0xbe, 0xde, 0, 1, 0x10, 5, 0, 0, 1, 2, 3];
+    let media = [
+        0x90, 96, 0, 1, 0, 0, 0, 0, 0, 0, 0, 9, 0xbe, 0xde, 0, 1, 0x10, 5, 0, 0, 1, 2, 3,
+    ];
     let next = [0x80, 96, 0, 2, 0, 0, 0, 0, 0, 0, 0, 9, 4];
     let report = [0x80, 201, 0, 1, 0, 0, 0, 9];
     join(&[&[profile, 2, 23], &media, &[0, 13], &next, &[1, 8], &report])

@@ -1,13 +1,18 @@
 //! HTTP/1: responses, and the requests of a relay's clients.
 
 use protocol::http_ts::relay;
-use protocol::http1::{CloseState, ResponseDecoder, Head, ResponseItem, ResponseError};
+use protocol::http1::{CloseState, Head, ResponseDecoder, ResponseError, ResponseItem};
 
 use crate::input::Input;
 
 /// The result of decoding a connection: the head, the body, `true` if the decoder reported the end,
 /// and the state when the connection closes.
-type Read = (Option<Head>, Vec<u8>, bool, Result<CloseState, ResponseError>);
+type Read = (
+    Option<Head>,
+    Vec<u8>,
+    bool,
+    Result<CloseState, ResponseError>,
+);
 
 fn decode(pieces: &[&[u8]]) -> Read {
     let mut decoder = ResponseDecoder::new();

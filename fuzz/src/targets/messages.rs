@@ -2,10 +2,10 @@
 
 use protocol::http1;
 use protocol::messages::framing::{
-    Framing, Received, LengthPrefix, Malformed, MessageReader, Order, ReadLimits,
+    Framing, LengthPrefix, Malformed, MessageReader, Order, ReadLimits, Received,
 };
 use protocol::messages::template::{PlaceholderValues, Template};
-use protocol::websocket::{ServerHandshake, ClientHandshake};
+use protocol::websocket::{ClientHandshake, ServerHandshake};
 
 use crate::input::{Cuts, Input, text};
 
@@ -210,7 +210,9 @@ fn handshake(stream: &[u8], cuts: &Cuts) {
     let mut taken = 0;
     for piece in cuts.pieces(&answer) {
         let mut rest = piece;
-        let done = upgrade.read_response(&mut rest).expect("the answer is correct");
+        let done = upgrade
+            .read_response(&mut rest)
+            .expect("the answer is correct");
         taken += piece.len() - rest.len();
         if done {
             break;

@@ -7,14 +7,18 @@ use protocol::registry::RTMP_PROTOCOL;
 use protocol::rtmp::client::Client;
 use protocol::rtmp::codec::Malformed;
 use protocol::rtmp::codec::amf0::{Value, read_all};
-use protocol::rtmp::codec::chunk::{ChunkReader, HEAD_BYTES_MAX, ReadMessage, MEDIA_BYTES_MAX, MESSAGE_BYTES_MAX};
-use protocol::rtmp::codec::handshake::{Handshake, HandshakeStep};
+use protocol::rtmp::codec::chunk::{
+    ChunkReader, HEAD_BYTES_MAX, MEDIA_BYTES_MAX, MESSAGE_BYTES_MAX, ReadMessage,
+};
 use protocol::rtmp::codec::connection::parse_metadata;
+use protocol::rtmp::codec::handshake::{Handshake, HandshakeStep};
 use protocol::rtmp::codec::media::{MediaHeader, find_time_code};
-use protocol::rtmp::codec::message::{Command, UserControlEvent, MessageType};
+use protocol::rtmp::codec::message::{Command, MessageType, UserControlEvent};
 use protocol::rtmp::codec::write::MessageHeader;
 use protocol::rtmp::config::ClientConfig;
-use protocol::session::{ChannelId, Context, Flows, Input as Heard, Outbox, Output, Session, Sinks};
+use protocol::session::{
+    ChannelId, Context, Flows, Input as Heard, Outbox, Output, Session, Sinks,
+};
 
 use crate::input::{Cuts, Input};
 
@@ -40,25 +44,53 @@ fn read(pieces: &[&[u8]], keeps_media: bool) -> (Vec<Row>, Option<Malformed>) {
                         false => MediaHeader::parse_audio(media.head),
                     };
                     if let Some(tag) = tag {
-                        let _ = (media.head.get(tag.data..).and_then(find_time_code), tag.codec.map(|codec| codec.to_string()));
+                        let _ = (
+                            media.head.get(tag.data..).and_then(find_time_code),
+                            tag.codec.map(|codec| codec.to_string()),
+                        );
                     }
                     if keeps_media {
-                        assert!(media.length <= MEDIA_BYTES_MAX && media.body.len() == media.length as usize);
+                        assert!(
+                            media.length <= MEDIA_BYTES_MAX
+                                && media.body.len() == media.length as usize
+                        );
                     }
-                    let kept = if keeps_media { media.body } else { media.head.to_vec() };
+                    let kept = if keeps_media {
+                        media.body
+                    } else {
+                        media.head.to_vec()
+                    };
                     let kind = if media.video { 9 } else { 8 };
-                    rows.push((kind, media.timestamp, media.stream, media.length, media.wire, kept));
+                    rows.push((
+                        kind,
+                        media.timestamp,
+                        media.stream,
+                        media.length,
+                        media.wire,
+                        kept,
+                    ));
                 }
                 Ok(Some(ReadMessage::Message(message))) => {
                     assert!(message.payload.len() <= MESSAGE_BYTES_MAX as usize);
                     let length = message.payload.len() as u32;
-                    let row = (message.type_id, message.timestamp, message.message_stream, length, message.wire_bytes, message.payload);
+                    let row = (
+                        message.type_id,
+                        message.timestamp,
+                        message.message_stream,
+                        length,
+                        message.wire_bytes,
+                        message.payload,
+                    );
                     rows.push(row);
                 }
                 Ok(None) => break,
                 Err(malformed) => return (rows, Some(malformed)),
             }
-            let most = if keeps_media { MEMORY_WITH_MEDIA_MAX } else { MEMORY_MAX };
+            let most = if keeps_media {
+                MEMORY_WITH_MEDIA_MAX
+            } else {
+                MEMORY_MAX
+            };
             assert!(reader.memory() <= most, "{}", reader.memory());
         }
         assert_eq!(at, piece.len());
@@ -75,14 +107,23 @@ pub(crate) fn chunks(bytes: &[u8]) {
     let keeps_media = choice & 1 != 0;
     if choice & 2 == 0 {
         let stream = input.rest();
-        assert_eq!(read(&[stream], keeps_media), read(&cuts.pieces(stream), keeps_media));
+        assert_eq!(
+            read(&[stream], keeps_media),
+            read(&cuts.pieces(stream), keeps_media)
+        );
         return;
     }
     let (mut stream, mut written) = (Vec::new(), Vec::new());
     // Both sides start with a chunk size of 128.
     while !input.is_empty() {
-        let kind = [MessageType::Audio, MessageType::Video, MessageType::Data, MessageType::Command][usize::from(input.byte() % 4)];
-        let timestamp = u32::from_be_bytes([input.byte(), input.byte(), input.byte(), input.byte()]);
+        let kind = [
+            MessageType::Audio,
+            MessageType::Video,
+            MessageType::Data,
+            MessageType::Command,
+        ][usize::from(input.byte() % 4)];
+        let timestamp =
+            u32::from_be_bytes([input.byte(), input.byte(), input.byte(), input.byte()]);
         let payload = input.piece();
         let head = MessageHeader {
             chunk_stream: 3 + input.byte() % 60,
@@ -99,7 +140,10 @@ pub(crate) fn chunks(bytes: &[u8]) {
     assert_eq!(wrong, None);
     assert_eq!(rows.len(), written.len());
     for (row, (kind, timestamp, number, length, payload)) in rows.iter().zip(written) {
-        assert_eq!((row.0, row.1, row.2, row.3 as usize), (kind, timestamp, number, length));
+        assert_eq!(
+            (row.0, row.1, row.2, row.3 as usize),
+            (kind, timestamp, number, length)
+        );
         assert_eq!(row.5, payload);
     }
 }
@@ -124,7 +168,10 @@ pub(crate) fn amf(bytes: &[u8]) {
     }
     for amf3 in [false, true] {
         if let Ok(command) = Command::parse(bytes, amf3) {
-            let _ = (command.information_property("code"), Command::parse(&command.to_bytes(), false));
+            let _ = (
+                command.information_property("code"),
+                Command::parse(&command.to_bytes(), false),
+            );
         }
     }
     if let Ok(event) = UserControlEvent::parse(bytes) {
@@ -172,7 +219,10 @@ pub(crate) fn handshake(bytes: &[u8]) {
         stream.extend_from_slice(own.get(1..).unwrap_or_default());
         stream.extend_from_slice(b"more");
     }
-    assert_eq!(shake(&[&stream], server), shake(&cuts.pieces(&stream), server));
+    assert_eq!(
+        shake(&[&stream], server),
+        shake(&cuts.pieces(&stream), server)
+    );
 }
 
 /// Checks that a client's session ends or continues, whatever the server sends after the handshake,
@@ -209,12 +259,24 @@ pub(crate) fn session(bytes: &[u8]) {
     let due = Time::ZERO;
     handle(Heard::Start { due }, 1);
     let local = "10.0.0.2:4000".parse().expect("an address");
-    let (hello, _) = handle(Heard::Opened { channel, local, remote: None }, 2);
+    let (hello, _) = handle(
+        Heard::Opened {
+            channel,
+            local,
+            remote: None,
+        },
+        2,
+    );
     let mut server = Handshake::server(2);
     let Ok(HandshakeStep::Send(answer)) = server.receive(&hello, &mut 0) else {
         panic!("the client's hello gets a response");
     };
-    let hear = |bytes| Heard::Bytes { channel, bytes, at: Time::from_nanos(3), runs: &[] };
+    let hear = |bytes| Heard::Bytes {
+        channel,
+        bytes,
+        at: Time::from_nanos(3),
+        runs: &[],
+    };
     handle(hear(&answer), 3);
     let (mut said, mut now) = (0, 4);
     for piece in cuts.pieces(stream) {
@@ -225,7 +287,10 @@ pub(crate) fn session(bytes: &[u8]) {
             return;
         }
     }
-    assert!(said <= 4096 + 2 * stream.len() + 16 * cuts.pieces(stream).len(), "{said}");
+    assert!(
+        said <= 4096 + 2 * stream.len() + 16 * cuts.pieces(stream).len(),
+        "{said}"
+    );
     let (_, ended) = handle(Heard::Stop { until: due }, now + 1);
     assert!(ended);
 }

@@ -1,13 +1,17 @@
 //! RTSP: the byte stream of a connection, header fields and session descriptions.
 
 use protocol::auth::{
-    AcceptedScheme, Algorithm, ChallengeOutcome, Authenticator, Verifier, parse_challenges, parse_params,
+    AcceptedScheme, Algorithm, Authenticator, ChallengeOutcome, Verifier, parse_challenges,
+    parse_params,
 };
 use protocol::media::sdp::Description;
 use protocol::rtsp::codec::{
-    Decoder, SPLIT_FRAME_KEPT, Headers, Item, BUFFER_KEPT_MAX, MAX_BODY, MAX_HEAD, Request, Response,
+    BUFFER_KEPT_MAX, Decoder, Headers, Item, MAX_BODY, MAX_HEAD, Request, Response,
+    SPLIT_FRAME_KEPT,
 };
-use protocol::rtsp::headers::{Range, RtpInfo, SessionHeader, Transport, parse_cseq, parse_methods};
+use protocol::rtsp::headers::{
+    Range, RtpInfo, SessionHeader, Transport, parse_cseq, parse_methods,
+};
 use protocol::rtsp::url::Url;
 
 use crate::input::{Input, text};
@@ -56,8 +60,9 @@ fn decode(pieces: &[&[u8]]) -> (Vec<Owned>, bool) {
 /// Returns the part of a frame that does not depend on where reads end.
 fn frame(channel: u8, payload: &[u8], length: usize) -> Owned {
     assert!(payload.len() <= length);
-    let in_part =
-        length > SPLIT_FRAME_KEPT && payload[0] & 0xe0 == 0x80 && !(192..=223).contains(&payload[1]);
+    let in_part = length > SPLIT_FRAME_KEPT
+        && payload[0] & 0xe0 == 0x80
+        && !(192..=223).contains(&payload[1]);
     let wanted = if in_part { SPLIT_FRAME_KEPT } else { length };
     Owned::Frame(channel, payload[..wanted].to_vec(), length)
 }
@@ -186,7 +191,11 @@ pub(super) fn sdp(bytes: &[u8]) {
     let _ = description.length();
     assert!(description.medias.len() <= bytes.len() / 2);
     for media in &description.medias {
-        let _ = (media.clock_rate(), media.is_h264(), media.refuses_receiver_reports());
+        let _ = (
+            media.clock_rate(),
+            media.is_h264(),
+            media.refuses_receiver_reports(),
+        );
         assert!(media.payload_types().len() <= bytes.len());
     }
 }

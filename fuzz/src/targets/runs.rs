@@ -6,9 +6,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use measure::{Catalogue, VerdictInput, Recorder, Time, Verdict};
+use measure::{Catalogue, Recorder, Time, Verdict, VerdictInput};
 use protocol::registry::PROTOCOLS;
-use protocol::remote_receiver::messages::{ClientMessage, LINE_MAX, LineSplitter, ReceiverMessage, to_line};
+use protocol::remote_receiver::messages::{
+    ClientMessage, LINE_MAX, LineSplitter, ReceiverMessage, to_line,
+};
 use protocol::remote_receiver::{Receiver, Secret, Terms, proof};
 use protocol::session::{ChannelId, Context, Flows, Input as Event, Output, Session, Sinks};
 use runfile::{

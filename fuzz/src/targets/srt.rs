@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use measure::Time;
 use protocol::srt::arq::TsbpdConfig;
-use protocol::srt::arq::receiver::{Delivery, Receiver, ReceiverConfig, PacketStatus};
+use protocol::srt::arq::receiver::{Delivery, PacketStatus, Receiver, ReceiverConfig};
 use protocol::srt::arq::sender::{Bandwidth, Sender, SenderConfig};
-use protocol::srt::codec::packet::{Control, HEADER, LossRange, Packet, destination_socket_id, is_data};
-use protocol::srt::messages::{MessageTracker, MessageOutcome};
+use protocol::srt::codec::packet::{
+    Control, HEADER, LossRange, Packet, destination_socket_id, is_data,
+};
+use protocol::srt::messages::{MessageOutcome, MessageTracker};
 use protocol::srt::seq::{SeqNumber, SocketClock};
 
 use crate::input::Input;
@@ -36,7 +38,11 @@ pub(crate) fn packets(bytes: &[u8]) {
             if let Control::Nak(list) = control {
                 let ranges: Vec<LossRange> = list.ranges().collect();
                 assert!(!ranges.is_empty() && ranges.len() <= bytes.len() / 4);
-                assert!(ranges.iter().all(|range| !range.last.is_before(range.first)));
+                assert!(
+                    ranges
+                        .iter()
+                        .all(|range| !range.last.is_before(range.first))
+                );
             }
         }
     }
@@ -64,12 +70,20 @@ pub(crate) fn receiver(bytes: &[u8]) {
     let settings = input.byte();
     let tsbpd = TsbpdConfig {
         reference: START,
-        timestamp: if settings & 1 == 0 { 0 } else { u32::MAX - 1_000_000 },
+        timestamp: if settings & 1 == 0 {
+            0
+        } else {
+            u32::MAX - 1_000_000
+        },
         latency: LATENCY,
     };
     let live = ReceiverConfig::live(FIRST, 8, SocketClock::new(START), tsbpd);
     let mut receiver = Receiver::new(ReceiverConfig {
-        delivery: if settings & 2 == 0 { Delivery::Counting } else { Delivery::InOrder },
+        delivery: if settings & 2 == 0 {
+            Delivery::Counting
+        } else {
+            Delivery::InOrder
+        },
         tsbpd: (settings & 4 == 0).then_some(tsbpd),
         too_late_drop: settings & 8 == 0,
         reorder_tolerance_max: u32::from(settings >> 4),
@@ -124,7 +138,10 @@ pub(crate) fn receiver(bytes: &[u8]) {
         let useless = count.pkt_rcv_belated + count.pkt_rcv_duplicate + count.pkt_rcv_beyond_window;
         assert_eq!(count.pkt_recv, count.pkt_recv_unique + useless);
         let found = count.pkt_rcv_recovered + count.pkt_rcv_reordered;
-        assert_eq!(count.pkt_rcv_loss, found + count.pkt_rcv_drop + count.pkt_rcv_missing);
+        assert_eq!(
+            count.pkt_rcv_loss,
+            found + count.pkt_rcv_drop + count.pkt_rcv_missing
+        );
     }
     receiver.finish(now);
     assert_eq!(receiver.statistics().pkt_rcv_missing, 0);

@@ -4,12 +4,16 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use measure::Time;
-use protocol::srt::codec::handshake::{Extension, Handshake, HandshakeType, Rejection, write_extension, write_text};
+use protocol::srt::codec::handshake::{
+    Extension, Handshake, HandshakeType, Rejection, write_extension, write_text,
+};
 use protocol::srt::codec::packet::{Control, ControlHeader, HEADER};
 use protocol::srt::codec::stream_id::AccessControl;
 use protocol::srt::crypto::Secret;
 use protocol::srt::crypto::key_material::KeyMaterial;
-use protocol::srt::handshake::{Caller, ListenerResult, Listener, ListenerConfig, Rendezvous, HandshakeSettings};
+use protocol::srt::handshake::{
+    Caller, HandshakeSettings, Listener, ListenerConfig, ListenerResult, Rendezvous,
+};
 use protocol::srt::seq::{SeqNumber, SocketClock};
 
 use crate::input::Input;
@@ -63,7 +67,9 @@ fn codec(bytes: &[u8]) {
                 }
                 write_text(kind, text, &mut written);
             }
-            Extension::KmRequest(content) | Extension::KmResponse(content) | Extension::Group(content) => {
+            Extension::KmRequest(content)
+            | Extension::KmResponse(content)
+            | Extension::Group(content) => {
                 write_extension(kind, content, &mut written);
             }
             Extension::Unknown(_) => write_extension(kind, &[], &mut written),
@@ -71,7 +77,9 @@ fn codec(bytes: &[u8]) {
     }
     let (fixed_again, again) = Handshake::parse(&written).expect("it was written above");
     assert_eq!(fixed_again, fixed);
-    let again: Vec<_> = again.map(|extension| extension.expect("it was written above")).collect();
+    let again: Vec<_> = again
+        .map(|extension| extension.expect("it was written above"))
+        .collect();
     assert_eq!(again, read);
 }
 
@@ -128,7 +136,9 @@ fn rendezvous(input: &mut Input<'_>) {
         end.handle(&datagram(input, &mut now), now);
         ended += usize::from(end.outcome().is_some());
     }
-    drain_transmits(now + Duration::from_secs(4), |now, out| end.write_next(now, out));
+    drain_transmits(now + Duration::from_secs(4), |now, out| {
+        end.write_next(now, out)
+    });
     ended += usize::from(end.outcome().is_some());
     assert_eq!(ended, 1);
     assert_eq!(end.due(), Time::NEVER);
@@ -193,5 +203,7 @@ fn cookie(listener: &Listener, from: SocketAddr, now: Time) -> [u8; 4] {
     };
     Control::Handshake(&cif).write(header, &mut datagram);
     listener.handle(from, &datagram, now, &mut answer);
-    *answer[HEADER + 28..].first_chunk().expect("an induction is answered")
+    *answer[HEADER + 28..]
+        .first_chunk()
+        .expect("an induction is answered")
 }

@@ -11,7 +11,9 @@ use protocol::session::{
 };
 use protocol::srt::client::Client;
 use protocol::srt::config::ClientConfig;
-use protocol::srt::handshake::{ListenerResult as Hears, Listener, ListenerConfig, HandshakeSettings};
+use protocol::srt::handshake::{
+    HandshakeSettings, Listener, ListenerConfig, ListenerResult as Hears,
+};
 use protocol::srt::seq::{SeqNumber, SocketClock};
 use protocol::srt::server::{Server, ServerConfig};
 
@@ -87,15 +89,26 @@ pub(crate) fn session(bytes: &[u8]) {
 }
 
 fn client(input: &mut Input<'_>, messages: bool) {
-    let config = ClientConfig { messages, ..ClientConfig::default() };
+    let config = ClientConfig {
+        messages,
+        ..ClientConfig::default()
+    };
     let client = Client::new(config, "srt://10.0.0.1:9000", 1).expect("a URL");
     let mut client = SessionUnderTest::new(client);
     let from = "10.0.0.1:9000".parse().expect("an address");
     let clock = SocketClock::new(Time::ZERO);
-    let listener = Listener::new(ListenerConfig { secret: 1, clock, advertised_key: None });
+    let listener = Listener::new(ListenerConfig {
+        secret: 1,
+        clock,
+        advertised_key: None,
+    });
     client.hear(Heard::Start { due: client.now });
     let local = "10.0.0.2:4000".parse().expect("an address");
-    let (mut said, _) = client.hear(Heard::Opened { channel: CHANNEL, local, remote: Some(from) });
+    let (mut said, _) = client.hear(Heard::Opened {
+        channel: CHANNEL,
+        local,
+        remote: Some(from),
+    });
     let mut socket = 0;
     for _ in 0..2 {
         let hello = said.pop().expect("the client sends a handshake");
@@ -103,18 +116,40 @@ fn client(input: &mut Input<'_>, messages: bool) {
         if let Hears::Request(request) = listener.handle(local, &hello, client.now, &mut answer) {
             socket = request.peer_socket_id();
             let settings = HandshakeSettings::live(8, SeqNumber::new(0), clock, local.ip(), 1);
-            let settings = if messages { settings.messages() } else { settings };
-            request.accept(&settings, client.now, &mut answer).expect("the settings match");
+            let settings = if messages {
+                settings.messages()
+            } else {
+                settings
+            };
+            request
+                .accept(&settings, client.now, &mut answer)
+                .expect("the settings match");
         }
-        let datagrams = [Datagram { from, at: client.now, bytes: &answer }];
-        said = client.hear(Heard::Datagrams { channel: CHANNEL, datagrams: &datagrams }).0;
+        let datagrams = [Datagram {
+            from,
+            at: client.now,
+            bytes: &answer,
+        }];
+        said = client
+            .hear(Heard::Datagrams {
+                channel: CHANNEL,
+                datagrams: &datagrams,
+            })
+            .0;
     }
     while !input.is_empty() {
         let mut now = client.now;
         let bytes = datagram(input, &mut now, socket);
         client.now = now;
-        let datagrams = [Datagram { from, at: now, bytes: &bytes }];
-        let (said, ended) = client.hear(Heard::Datagrams { channel: CHANNEL, datagrams: &datagrams });
+        let datagrams = [Datagram {
+            from,
+            at: now,
+            bytes: &bytes,
+        }];
+        let (said, ended) = client.hear(Heard::Datagrams {
+            channel: CHANNEL,
+            datagrams: &datagrams,
+        });
         assert!(said.len() <= 4 && said.iter().all(|said| said.len() <= 1500));
         if ended {
             return;
@@ -134,7 +169,11 @@ fn server(input: &mut Input<'_>) {
         let from = ([10, 0, 0, input.byte() & 1], 4000).into();
         let bytes = datagram(input, &mut now, 0);
         let mut answer = Vec::new();
-        let heard = Datagram { from, at: now, bytes: &bytes };
+        let heard = Datagram {
+            from,
+            at: now,
+            bytes: &bytes,
+        };
         match endpoint.route(now, &heard, true, &mut answer) {
             // A response is no larger than the request, except for what a header needs.
             Route::Answer => assert!(answer.len() <= bytes.len().max(64) + 16),

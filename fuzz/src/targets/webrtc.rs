@@ -73,12 +73,17 @@ pub(crate) fn feedback(bytes: &[u8]) {
     for message in messages(bytes).flatten() {
         match message {
             Message::Nack { missing, .. } => assert!(missing.len() <= 17 * bytes.len() / 4),
-            Message::FullIntra { requests: demands, .. } => assert!(demands.len() <= bytes.len() / 8),
+            Message::FullIntra {
+                requests: demands, ..
+            } => assert!(demands.len() <= bytes.len() / 8),
             Message::Remb { sources, .. } => assert!(sources.len() <= 255),
             Message::TransportCc(message) => {
                 let mut written = Vec::new();
                 message.write(&mut written);
-                assert_eq!(messages(&written).next(), Some(Ok(Message::TransportCc(message))));
+                assert_eq!(
+                    messages(&written).next(),
+                    Some(Ok(Message::TransportCc(message)))
+                );
             }
             Message::PictureLoss { .. } => {}
         }
@@ -124,7 +129,8 @@ pub(crate) fn srtp(bytes: &[u8]) {
     let profile = SrtpProfile::ALL[usize::from(input.byte() % 3)];
     let material = vec![7; 2 * (profile.key_length() + profile.salt_length())];
     let keys = |client| {
-        SrtpKeys::from_exported(profile, &material, client).expect("the material has the right length")
+        SrtpKeys::from_exported(profile, &material, client)
+            .expect("the material has the right length")
     };
     let (here, there) = (keys(true), keys(false));
     let (mut sealer, mut opener) = (here.rtp_sealer(), there.rtp_opener());
@@ -134,7 +140,9 @@ pub(crate) fn srtp(bytes: &[u8]) {
         let what = input.byte();
         let plain = input.piece();
         if what & 1 == 0 {
-            let _ = opener.open(plain, &mut out).is_ok_and(|_| panic!("it was never sealed"));
+            let _ = opener
+                .open(plain, &mut out)
+                .is_ok_and(|_| panic!("it was never sealed"));
             let mut packet = plain.to_vec();
             if sealer.seal(&mut packet).is_err() {
                 assert_eq!(packet, plain);
@@ -158,7 +166,10 @@ pub(crate) fn srtp(bytes: &[u8]) {
             let mut packet = Vec::new();
             if rtcp_sealer.seal(plain, &mut packet).is_ok() {
                 assert_eq!(rtcp_opener.open(&packet, &mut out), Ok(plain));
-                assert_eq!(rtcp_opener.open(&packet, &mut out), Err(SrtpError::Replayed));
+                assert_eq!(
+                    rtcp_opener.open(&packet, &mut out),
+                    Err(SrtpError::Replayed)
+                );
             }
         }
     }
@@ -169,7 +180,10 @@ pub(crate) fn srtp(bytes: &[u8]) {
 pub(crate) fn peer(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let mut now = START;
-    let mut peers = [Peer::offerer(now, &config(1)), Peer::answerer(now, &config(2))];
+    let mut peers = [
+        Peer::offerer(now, &config(1)),
+        Peer::answerer(now, &config(2)),
+    ];
     for (peer, side) in peers.iter_mut().zip([1, 2]) {
         assert!(peer.add_local_candidate(now, address(side)));
     }
@@ -218,7 +232,9 @@ pub(crate) fn peer(bytes: &[u8]) {
         }
         while peers[to].poll_event().is_some() {}
     }
-    let profiles = peers.each_ref().map(|peer| (peer.state(), peer.srtp_profile()));
+    let profiles = peers
+        .each_ref()
+        .map(|peer| (peer.state(), peer.srtp_profile()));
     if let [(PeerState::Connected, one), (PeerState::Connected, other)] = profiles {
         assert_eq!(one, other);
     }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use measure::{Recorder, Time};
 use protocol::registry::WEBRTC_PROTOCOL;
 use protocol::session::{
-    ChannelError, ChannelId, CloseReason, Context, Flows, Input as Heard, Open, Outbox, Output, Session,
-    Sinks,
+    ChannelError, ChannelId, CloseReason, Context, Flows, Input as Heard, Open, Outbox, Output,
+    Session, Sinks,
 };
 use protocol::webrtc::certificate::Certificate;
 use protocol::webrtc::client::Client;
@@ -99,14 +99,23 @@ impl ClientUnderTest {
                 self.said.clear();
             }
             let local = ([10, 0, 0, 2], 4000 + self.sockets as u16).into();
-            self.hear(Heard::Opened { channel, local, remote: None });
+            self.hear(Heard::Opened {
+                channel,
+                local,
+                remote: None,
+            });
         }
         new
     }
 
     fn bytes(&mut self, bytes: &[u8]) {
         if let Some(channel) = self.signalling {
-            self.hear(Heard::Bytes { channel, bytes, at: self.now, runs: &[] });
+            self.hear(Heard::Bytes {
+                channel,
+                bytes,
+                at: self.now,
+                runs: &[],
+            });
         }
     }
 
@@ -165,7 +174,10 @@ pub(crate) fn client(bytes: &[u8]) {
             }
             [b'-', ..] => {
                 if let Some(channel) = played.signalling.take() {
-                    played.hear(Heard::Closed { channel, reason: CloseReason::End });
+                    played.hear(Heard::Closed {
+                        channel,
+                        reason: CloseReason::End,
+                    });
                 }
             }
             text if kind < 2 => {
@@ -175,7 +187,8 @@ pub(crate) fn client(bytes: &[u8]) {
             }
             text => {
                 let length = text.len();
-                let head = format!("HTTP/1.1 201 x\r\nLocation: /a\r\nContent-Length: {length}\r\n\r\n");
+                let head =
+                    format!("HTTP/1.1 201 x\r\nLocation: /a\r\nContent-Length: {length}\r\n\r\n");
                 // The input may contain its own head.
                 match text.starts_with(b"HTTP/") {
                     true => {

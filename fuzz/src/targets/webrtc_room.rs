@@ -6,17 +6,17 @@ use std::sync::Arc;
 
 use measure::{Catalogue, Recorder, Time};
 use protocol::session::{
-    ChannelId, CloseReason, Context, Datagram, Endpoint, Flows, Input as Heard, Outbox, Output, Route,
-    Session, Sinks,
+    ChannelId, CloseReason, Context, Datagram, Endpoint, Flows, Input as Heard, Outbox, Output,
+    Route, Session, Sinks,
 };
 use protocol::webrtc::certificate::Certificate;
 use protocol::webrtc::peer::{Peer, PeerConfig, PeerState};
 use protocol::webrtc::sdp::{
-    AnswerConfig, Direction, FeedbackTypes, MediaKind, OfferConfig, OfferedMedia, SessionDescription,
-    known,
+    AnswerConfig, Direction, FeedbackTypes, MediaKind, OfferConfig, OfferedMedia,
+    SessionDescription, known,
 };
 use protocol::webrtc::server::{Server, ServerConfig};
-use protocol::websocket::{self, Reassembler, Received, Limits, ClientHandshake};
+use protocol::websocket::{self, ClientHandshake, Limits, Reassembler, Received};
 use serde_json::{Value, json};
 
 use crate::input::{Input, text};
@@ -33,7 +33,10 @@ const SESSIONS: usize = 20;
 /// Maximum number of steps of an input.
 const STEPS: usize = 60;
 
-const LIMITS: Limits = Limits { keep_max: 1 << 20, length_max: 1 << 20 };
+const LIMITS: Limits = Limits {
+    keep_max: 1 << 20,
+    length_max: 1 << 20,
+};
 
 struct Kept {
     server: Server,
@@ -54,12 +57,21 @@ thread_local! {
 pub(crate) fn room(bytes: &[u8]) {
     KEPT.with_borrow_mut(|kept| {
         let kept = kept.get_or_insert_with(|| {
-            let config = ServerConfig { sessions_max: SESSIONS, ..ServerConfig::default() };
+            let config = ServerConfig {
+                sessions_max: SESSIONS,
+                ..ServerConfig::default()
+            };
             let server = Server::new(config).expect("its media can be made");
             let certificate = Arc::new(Certificate::generate(1));
             let (_, offer) = offer(&certificate);
             let (publisher, feed) = publish(&server, &certificate);
-            Kept { server, offer, certificate, _publisher: publisher, feed }
+            Kept {
+                server,
+                offer,
+                certificate,
+                _publisher: publisher,
+                feed,
+            }
         });
         let mut people = [0, 1].map(|seed| Participant::new(&kept.server, seed));
         let mut input = Input::new(bytes);
@@ -73,14 +85,20 @@ pub(crate) fn room(bytes: &[u8]) {
             deliver_messages(&mut people);
         }
         for who in 0..2 {
-            people[who].hear(Heard::Closed { channel: CHANNEL, reason: CloseReason::End });
+            people[who].hear(Heard::Closed {
+                channel: CHANNEL,
+                reason: CloseReason::End,
+            });
             assert!(people[who].ended, "a closed connection ends its session");
             deliver_messages(&mut people);
         }
         // All PeerConnections are free again.
         let mut last = Participant::new(&kept.server, 7);
         last.publishes(&kept.offer);
-        last.hear(Heard::Closed { channel: CHANNEL, reason: CloseReason::End });
+        last.hear(Heard::Closed {
+            channel: CHANNEL,
+            reason: CloseReason::End,
+        });
     });
 }
 
@@ -92,9 +110,14 @@ fn publish(server: &Server, certificate: &Arc<Certificate>) -> ((Participant, Se
     let answer = person.publishes(&offer);
     let answer = SessionDescription::parse(&answer).expect("the server's answer is valid");
     let theirs = answer.transport().expect("the server's transport is valid");
-    peer.set_remote(NOW, &theirs).expect("the transport is accepted");
+    peer.set_remote(NOW, &theirs)
+        .expect("the transport is accepted");
     let (endpoint, catalogue) = (server.endpoint(0), server.catalogue());
-    let mut carried = ServerPeer { endpoint, catalogue, session: None };
+    let mut carried = ServerPeer {
+        endpoint,
+        catalogue,
+        session: None,
+    };
     for _ in 0..50 {
         let mut datagram = Vec::new();
         while peer.poll_transmit(&mut datagram).is_some() {
@@ -105,12 +128,19 @@ fn publish(server: &Server, certificate: &Arc<Certificate>) -> ((Participant, Se
         }
         peer.handle_timeout(NOW);
     }
-    assert_eq!(peer.state(), PeerState::Connected, "datagrams are not lost here");
+    assert_eq!(
+        peer.state(),
+        PeerState::Connected,
+        "datagrams are not lost here"
+    );
     // The room announces its publishers to a new participant.
     let mut second = Participant::new(server, 9);
     second.enters();
     let feed = second.feed.expect("the feed is announced");
-    second.hear(Heard::Closed { channel: CHANNEL, reason: CloseReason::End });
+    second.hear(Heard::Closed {
+        channel: CHANNEL,
+        reason: CloseReason::End,
+    });
     ((person, carried), feed)
 }
 
@@ -124,7 +154,11 @@ struct ServerPeer {
 impl ServerPeer {
     /// Handles a datagram and returns the responses.
     fn carry(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
-        let datagram = Datagram { from: CLIENT.into(), at: NOW, bytes };
+        let datagram = Datagram {
+            from: CLIENT.into(),
+            at: NOW,
+            bytes,
+        };
         let mut answer = Vec::new();
         match self.endpoint.route(NOW, &datagram, true, &mut answer) {
             Route::Session(_) => {}
@@ -133,19 +167,33 @@ impl ServerPeer {
                 self.session = Some((session, recorder, Sinks::default(), Flows::default()));
                 self.hear(Heard::Start { due: NOW });
                 let (local, remote) = (SERVER.into(), Some(CLIENT.into()));
-                self.hear(Heard::Opened { channel: CHANNEL, local, remote });
+                self.hear(Heard::Opened {
+                    channel: CHANNEL,
+                    local,
+                    remote,
+                });
             }
             Route::Answer => return vec![answer],
             Route::Discard => return Vec::new(),
         }
-        self.hear(Heard::Datagrams { channel: CHANNEL, datagrams: &[datagram] })
+        self.hear(Heard::Datagrams {
+            channel: CHANNEL,
+            datagrams: &[datagram],
+        })
     }
 
     fn hear(&mut self, heard: Heard<'_>) -> Vec<Vec<u8>> {
         let (session, recorder, sinks, flows) = self.session.as_mut().expect("it was accepted");
         let (mut out, mut outbox) = (VecDeque::new(), Outbox::default());
         let outbox = &mut outbox;
-        let mut cx = Context { now: NOW, recorder, sinks, flows, out: &mut out, outbox };
+        let mut cx = Context {
+            now: NOW,
+            recorder,
+            sinks,
+            flows,
+            out: &mut out,
+            outbox,
+        };
         session.handle(&mut cx, heard);
         let mut sent = Vec::new();
         for output in out {
@@ -161,13 +209,19 @@ impl ServerPeer {
 /// Delivers messages on topics until there are no more.
 fn deliver_messages(people: &mut [Participant; 2]) {
     for _ in 0..100 {
-        let words: Vec<_> = people.iter_mut().flat_map(|person| person.words.drain(..)).collect();
+        let words: Vec<_> = people
+            .iter_mut()
+            .flat_map(|person| person.words.drain(..))
+            .collect();
         if words.is_empty() {
             return;
         }
         for (topic, message) in words {
             for person in &mut *people {
-                person.hear(Heard::TopicMessage { topic: &topic, message: &message });
+                person.hear(Heard::TopicMessage {
+                    topic: &topic,
+                    message: &message,
+                });
             }
         }
     }
@@ -233,7 +287,11 @@ impl Participant {
             answers: 0,
             ended: false,
         };
-        person.hear(Heard::Opened { channel: CHANNEL, local: SERVER.into(), remote: None });
+        person.hear(Heard::Opened {
+            channel: CHANNEL,
+            local: SERVER.into(),
+            remote: None,
+        });
         person.bytes(&request);
         assert!(person.upgrade.is_none(), "the upgrade was accepted");
         person
@@ -250,13 +308,19 @@ impl Participant {
         let attach = json!({"janus": "attach", "plugin": "janus.plugin.videoroom"});
         self.say(self.of_session(attach).to_string().as_bytes());
         self.asks(json!({"request": "create", "room": 1}), Value::Null);
-        self.asks(json!({"request": "join", "ptype": "publisher", "room": 1}), Value::Null);
+        self.asks(
+            json!({"request": "join", "ptype": "publisher", "room": 1}),
+            Value::Null,
+        );
     }
 
     /// Joins room 1 and publishes. Returns the server's answer.
     fn publishes(&mut self, offer: &str) -> String {
         self.enters();
-        self.asks(json!({"request": "publish"}), json!({"type": "offer", "sdp": offer}));
+        self.asks(
+            json!({"request": "publish"}),
+            json!({"type": "offer", "sdp": offer}),
+        );
         self.sdp.take().expect("there is a free PeerConnection")
     }
 
@@ -269,7 +333,10 @@ impl Participant {
     /// Returns the participant's next message.
     fn message(&mut self, input: &mut Input<'_>, kept: &Kept) -> Vec<u8> {
         let handle = usize::from(input.byte());
-        let handle = self.handles.get(handle % self.handles.len().max(1)).copied();
+        let handle = self
+            .handles
+            .get(handle % self.handles.len().max(1))
+            .copied();
         let number = u64::from(input.byte());
         let feed = kept.feed;
         let feeds = match number & 3 {
@@ -288,7 +355,11 @@ impl Participant {
             5 => ("destroy", Value::Null, None),
             6 => {
                 let text = text(input.piece());
-                ("message", serde_json::from_str(&text).unwrap_or_default(), None)
+                (
+                    "message",
+                    serde_json::from_str(&text).unwrap_or_default(),
+                    None,
+                )
             }
             7 => ("message", json!({"request": "create", "room": room}), None),
             8 => ("message", json!({"request": "destroy", "room": room}), None),
@@ -301,7 +372,11 @@ impl Participant {
                 body["streams"] = feeds;
                 ("message", body, None)
             }
-            12 => ("message", json!({"request": "publish"}), Some(kept.offer.clone())),
+            12 => (
+                "message",
+                json!({"request": "publish"}),
+                Some(kept.offer.clone()),
+            ),
             13 => ("message", json!({"request": "start"}), self.answer(kept)),
             14 => {
                 let body = json!({"request": "update", "subscribe": feeds});
@@ -346,11 +421,19 @@ impl Participant {
         let mut out = Vec::new();
         websocket::write_message(websocket::TEXT, message, Some(7), &mut out);
         self.bytes(&out);
-        assert!(self.ended || self.answers > before, "each message gets a response");
+        assert!(
+            self.ended || self.answers > before,
+            "each message gets a response"
+        );
     }
 
     fn bytes(&mut self, bytes: &[u8]) {
-        self.hear(Heard::Bytes { channel: CHANNEL, bytes, at: NOW, runs: &[] });
+        self.hear(Heard::Bytes {
+            channel: CHANNEL,
+            bytes,
+            at: NOW,
+            runs: &[],
+        });
     }
 
     fn hear(&mut self, heard: Heard<'_>) {
@@ -379,13 +462,17 @@ impl Participant {
 
     fn answered(&mut self, mut bytes: &[u8]) {
         if let Some(upgrade) = &mut self.upgrade {
-            let whole = upgrade.read_response(&mut bytes).expect("the upgrade is accepted");
+            let whole = upgrade
+                .read_response(&mut bytes)
+                .expect("the upgrade is accepted");
             assert!(whole, "the response is complete");
             self.upgrade = None;
         }
         let mut frames = std::mem::take(&mut self.frames);
         while let Some(item) = frames.next(false, &LIMITS, &mut bytes).expect("frames") {
-            let Received::Message(frame) = item else { continue };
+            let Received::Message(frame) = item else {
+                continue;
+            };
             let body = frame.body.expect("the body is within the limit");
             self.heard(&serde_json::from_slice(body).expect("JSON"));
         }

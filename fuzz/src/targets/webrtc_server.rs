@@ -26,7 +26,10 @@ thread_local! {
 pub(crate) fn server(bytes: &[u8]) {
     SERVER.with_borrow_mut(|kept| {
         let (server, endpoint) = kept.get_or_insert_with(|| {
-            let config = ServerConfig { sessions_max: SESSIONS, ..ServerConfig::default() };
+            let config = ServerConfig {
+                sessions_max: SESSIONS,
+                ..ServerConfig::default()
+            };
             let server = Server::new(config).expect("its media can be made");
             let endpoint = server.endpoint(0);
             (server, endpoint)
@@ -53,11 +56,15 @@ fn posted(server: &Server, path: &str, sdp: &[u8]) {
         "POST {path} HTTP/1.1\r\nContent-Type: application/sdp\r\nContent-Length: {length}\r\n\r\n"
     );
     let answer = said(server, &[head.as_bytes(), sdp].concat());
-    let (head, body) = answer.split_once("\r\n\r\n").expect("each offer gets a response");
+    let (head, body) = answer
+        .split_once("\r\n\r\n")
+        .expect("each offer gets a response");
     if head.starts_with("HTTP/1.1 201 ") {
         let read = SessionDescription::parse(body).expect("the answer is valid");
         assert!(read.transport().is_ok() && read.ice_lite);
-        let id = head.lines().find_map(|line| line.strip_prefix("Location: "));
+        let id = head
+            .lines()
+            .find_map(|line| line.strip_prefix("Location: "));
         let id = id.expect("the response has the session's location");
         // This frees the session for the next input.
         let gone = said(server, format!("DELETE {id} HTTP/1.1\r\n\r\n").as_bytes());
@@ -73,8 +80,17 @@ fn said(server: &Server, text: &[u8]) -> String {
     let mut recorder = Recorder::new(server.catalogue());
     let now = Time::from_nanos(1_000_000_000);
     let local = ([10, 0, 0, 2], 8889).into();
-    let opened = Heard::Opened { channel: CHANNEL, local, remote: None };
-    let bytes = Heard::Bytes { channel: CHANNEL, bytes: text, at: now, runs: &[] };
+    let opened = Heard::Opened {
+        channel: CHANNEL,
+        local,
+        remote: None,
+    };
+    let bytes = Heard::Bytes {
+        channel: CHANNEL,
+        bytes: text,
+        at: now,
+        runs: &[],
+    };
     let mut answer = Vec::new();
     for heard in [opened, bytes] {
         let mut cx = Context {
@@ -98,7 +114,11 @@ fn said(server: &Server, text: &[u8]) -> String {
 
 fn stranger_datagram(endpoint: &mut dyn Endpoint, port: u16, bytes: &[u8]) {
     let now = Time::from_nanos(1_000_000_000);
-    let datagram = Datagram { from: ([10, 0, 0, 9], port).into(), at: now, bytes };
+    let datagram = Datagram {
+        from: ([10, 0, 0, 9], port).into(),
+        at: now,
+        bytes,
+    };
     let mut answer = Vec::new();
     let route = endpoint.route(now, &datagram, true, &mut answer);
     assert!(matches!(route, Route::Discard) && answer.is_empty());

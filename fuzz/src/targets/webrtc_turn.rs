@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use measure::Time;
-use protocol::webrtc::turn::{Allocation, FrameSplitter, TurnEvent, TurnReceived, TurnSettings, TurnUrl};
+use protocol::webrtc::turn::{
+    Allocation, FrameSplitter, TurnEvent, TurnReceived, TurnSettings, TurnUrl,
+};
 
 use crate::input::Input;
 

@@ -171,8 +171,8 @@ fn without_tests(text: &str) -> &str {
 
 /// Returns a line up to its comment. Slashes after a colon belong to a URL.
 fn without_comment(line: &str) -> &str {
-    let mut places = line.match_indices("//").map(|(place, _)| place);
-    let end = places.find(|&place| !line[..place].ends_with(':'));
+    let mut positions = line.match_indices("//").map(|(at, _)| at);
+    let end = positions.find(|&at| !line[..at].ends_with(':'));
     &line[..end.unwrap_or(line.len())]
 }
 
@@ -188,9 +188,9 @@ fn is_test(path: &Path) -> bool {
 /// Returns `true` if `line` contains `word`, but not as a part of a longer name.
 fn has_word(line: &str, word: &str) -> bool {
     let part_of_name = |c: char| c.is_alphanumeric() || c == '_';
-    line.match_indices(word).any(|(place, _)| {
-        let before = line[..place].chars().next_back();
-        let after = line[place + word.len()..].chars().next();
+    line.match_indices(word).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        let after = line[at + word.len()..].chars().next();
         !before.is_some_and(part_of_name) && !after.is_some_and(part_of_name)
     })
 }
@@ -221,9 +221,9 @@ fn packages_are_named_after_the_command() {
 #[test]
 fn crates_depend_in_one_direction() {
     assert!(dependencies("load", Some(1)).contains("measure"));
-    for (place, name) in ORDER.iter().enumerate() {
+    for (index, name) in ORDER.iter().enumerate() {
         let direct = dependencies(name, Some(1));
-        for later in &ORDER[place + 1..] {
+        for later in &ORDER[index + 1..] {
             assert!(
                 !direct.contains(*later),
                 "{name} must not depend on {later}"
@@ -371,8 +371,8 @@ fn named_in(line: &str) -> Option<String> {
 /// Splits each `use protocol::{...}` of a file into lines of one import.
 fn unfolded_imports(text: &str) -> Vec<String> {
     let mut found = Vec::new();
-    for (place, start) in text.match_indices("protocol::{") {
-        let inside = &text[place + start.len()..];
+    for (at, start) in text.match_indices("protocol::{") {
+        let inside = &text[at + start.len()..];
         let mut depth = 0;
         let mut name = String::new();
         for letter in inside.chars() {
@@ -411,8 +411,8 @@ fn no_crate_but_protocol_knows_a_protocol_by_name() {
                 .filter_map(|(number, line)| Some((number, named_in(&line)?)));
             for (number, protocol) in named {
                 let mut allowed = MAY_NAME_PROTOCOLS.iter();
-                match allowed.find(|(place, _)| inside.starts_with(place)) {
-                    Some((place, _)) => _ = used.insert(*place),
+                match allowed.find(|(path, _)| inside.starts_with(path)) {
+                    Some((path, _)) => _ = used.insert(*path),
                     None => wrong.push(format!("{inside}:{number}: {protocol}")),
                 }
             }
@@ -423,8 +423,8 @@ fn no_crate_but_protocol_knows_a_protocol_by_name() {
         "code of one protocol belongs into its folder in protocol, declared in its descriptor:\n{}",
         wrong.join("\n")
     );
-    for (place, _) in MAY_NAME_PROTOCOLS {
-        assert!(used.contains(place), "{place} names no protocol any more");
+    for (path, _) in MAY_NAME_PROTOCOLS {
+        assert!(used.contains(path), "{path} names no protocol any more");
     }
 }
 
@@ -524,10 +524,10 @@ fn documents_fit_a_terminal() {
 
 #[test]
 fn readme_and_architecture_have_a_maximum_length() {
-    for (name, most) in [("README.md", 125), ("ARCHITECTURE.md", 150)] {
+    for (name, max) in [("README.md", 125), ("ARCHITECTURE.md", 150)] {
         let text = fs::read_to_string(root().join(name)).expect("it is in the repository");
         let lines = text.lines().count();
-        assert!(lines <= most, "{name}: {lines} lines");
+        assert!(lines <= max, "{name}: {lines} lines");
     }
 }
 

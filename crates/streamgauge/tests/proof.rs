@@ -41,9 +41,13 @@ impl Server {
         ]);
         let mut process = Process::start(command, folder);
         let url = wait_for("the server listens", Duration::from_secs(20), || {
-            assert!(process.runs(), "the server ended: {}", process.said());
-            let said = process.told();
-            let (_, url) = said.trim_end().split_once("listening on ")?;
+            assert!(
+                process.runs(),
+                "the server ended: {}",
+                process.stderr_text()
+            );
+            let output = process.stdout_text();
+            let (_, url) = output.trim_end().split_once("listening on ")?;
             Some(url.to_owned())
         });
         assert!(url.starts_with("proof://127.0.0.1:"), "{url}");

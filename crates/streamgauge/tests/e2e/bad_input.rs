@@ -44,7 +44,7 @@ fn fails_with(url: &str, reasons: &[&str]) {
 #[test]
 fn errors_about_options_name_the_option() {
     let folder = folder();
-    for (arguments, said) in [
+    for (arguments, message) in [
         (
             "load rtsp://127.0.0.1/a --launch vcl",
             "--launch vcl: there is no server `vcl`",
@@ -64,7 +64,7 @@ fn errors_about_options_name_the_option() {
     ] {
         run(folder.path(), arguments.split(' '))
             .expect(104)
-            .names(said);
+            .names(message);
     }
 }
 
@@ -359,8 +359,8 @@ fn escape_sequences_in_a_scenario_do_not_reach_the_terminal() {
         .expect("the test's folder can be written");
     for name in ["raw.yaml", "escaped.yaml"] {
         let finished = run(folder.path(), ["check", "--offline", name]);
-        let said = finished.stdout + &finished.stderr;
+        let output = finished.stdout + &finished.stderr;
         let steers = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
-        assert!(!said.contains(steers), "{said:?}");
+        assert!(!output.contains(steers), "{output:?}");
     }
 }

@@ -109,20 +109,20 @@ fn scenario_launches_a_server_file_of_its_own_folder() {
     )
     .expect("it is written");
     for command in ["check", "run"] {
-        let (code, said) = ask(command);
-        assert_eq!(code, Some(104), "{said}");
+        let (code, message) = ask(command);
+        assert_eq!(code, Some(104), "{message}");
         assert!(
-            said.contains("own.yaml:5:1") && said.contains("did you mean `port`?"),
-            "{said}"
+            message.contains("own.yaml:5:1") && message.contains("did you mean `port`?"),
+            "{message}"
         );
     }
     fs::write(folder.path().join("own.yaml"), OWN).expect("it is written");
-    let (code, said) = ask("check");
-    assert_eq!(code, Some(0), "{said}");
-    let (code, said) = ask("run");
-    assert_eq!(code, Some(104), "{said}");
+    let (code, message) = ask("check");
+    assert_eq!(code, Some(0), "{message}");
+    let (code, message) = ask("run");
+    assert_eq!(code, Some(104), "{message}");
     assert!(
-        said.contains("the server ended before it was ready (exit status 7)"),
-        "{said}"
+        message.contains("the server ended before it was ready (exit status 7)"),
+        "{message}"
     );
 }

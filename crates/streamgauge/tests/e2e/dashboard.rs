@@ -10,12 +10,12 @@ use crate::support::{
     Process, RUN_WITHIN, assert_one_plain_file, folder, free_port, run, streamgauge, wait_for,
 };
 
-const SOON: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Sends a request and returns the connection.
 fn ask(port: u16, method: &str, target: &str, host: &str) -> Option<TcpStream> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
-    stream.set_read_timeout(Some(SOON)).ok()?;
+    stream.set_read_timeout(Some(PATIENCE)).ok()?;
     let request = format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
     stream.write_all(request.as_bytes()).ok()?;
     Some(stream)
@@ -29,7 +29,7 @@ fn get(port: u16, target: &str, host: &str) -> Option<String> {
 }
 
 /// Iterates over the runs that a browser receives, until the connection ends.
-fn told(stream: TcpStream) -> impl Iterator<Item = Value> {
+fn received_runs(stream: TcpStream) -> impl Iterator<Item = Value> {
     let lines = BufReader::new(stream).lines().map_while(Result::ok);
     let mut is_run = false;
     lines.filter_map(move |line| {
@@ -48,12 +48,12 @@ fn browser_receives_the_run_until_its_verdict() {
     let dashboard = format!("--dashboard={port}");
     let arguments = ["demo", "-c", "5", "--ramp", "0s", "-d", "6s", &dashboard];
     let demo = Process::start(streamgauge(arguments), folder.path());
-    let page = wait_for("the page", SOON, || get(port, "/", "localhost"));
+    let page = wait_for("the page", PATIENCE, || get(port, "/", "localhost"));
     assert!(page.starts_with("HTTP/1.1 200 OK\r\n"), "{page}");
     assert!(page.contains("connect-src 'self'\""), "{page}");
     let host = format!("127.0.0.1:{port}");
     let events = ask(port, "GET", "/events", &host).expect("it listens");
-    let runs: Vec<Value> = told(events).collect();
+    let runs: Vec<Value> = received_runs(events).collect();
     let first = &runs[0];
     assert_eq!(first["verdict"]["result"], "running", "{first}");
     let seconds = |run: &Value| run["course"]["times"].as_array().map_or(0, Vec::len);
@@ -80,7 +80,7 @@ fn only_authorised_requests_are_answered() {
     let dashboard = format!("--dashboard={here}");
     let arguments = ["demo", "-c", "1", "-d", "60s", &dashboard];
     let demo = Process::start(streamgauge(arguments), folder.path());
-    wait_for("the page", SOON, || get(here, "/", "127.0.0.1"));
+    wait_for("the page", PATIENCE, || get(here, "/", "127.0.0.1"));
     // A name of another site that resolves to this machine.
     let refused = get(here, "/events", "evil.example").expect("it answers");
     assert!(refused.starts_with("HTTP/1.1 403 "), "{refused}");
@@ -94,13 +94,13 @@ fn only_authorised_requests_are_answered() {
     let dashboard = format!("--dashboard=0.0.0.0:{elsewhere}");
     let arguments = ["demo", "-c", "1", "-d", "60s", &dashboard];
     let demo = Process::start(streamgauge(arguments), folder.path());
-    let token = wait_for("the address", SOON, || {
-        let said = demo.stderr_text();
-        let (_, rest) = said.split_once("/?token=")?;
+    let token = wait_for("the address", PATIENCE, || {
+        let output = demo.stderr_text();
+        let (_, rest) = output.split_once("/?token=")?;
         Some(rest.split_whitespace().next()?.to_owned())
     });
     assert_eq!(token.len(), 32);
-    let refused = wait_for("an answer", SOON, || get(elsewhere, "/", "127.0.0.1"));
+    let refused = wait_for("an answer", PATIENCE, || get(elsewhere, "/", "127.0.0.1"));
     assert!(refused.starts_with("HTTP/1.1 401 "), "{refused}");
     let page = get(elsewhere, &format!("/?token={token}"), "camera.example");
     assert!(page.expect("it answers").starts_with("HTTP/1.1 200 "));
@@ -110,8 +110,8 @@ fn only_authorised_requests_are_answered() {
 
 #[test]
 fn address_in_use_is_an_error_before_the_run() {
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("there is a port");
-    let port = taken.local_addr().expect("it is bound").port();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("there is a port");
+    let port = listener.local_addr().expect("it is bound").port();
     let folder = folder();
     let dashboard = format!("--dashboard={port}");
     run(folder.path(), ["demo", "-d", "1s", &dashboard])

@@ -40,7 +40,7 @@ const AT_A_TIME: usize = 8;
 #[derive(Debug)]
 struct DocumentedCommand {
     /// Document and line.
-    place: String,
+    position: String,
     /// Words of the command, with the program first.
     words: Vec<String>,
     /// File for standard input.
@@ -87,7 +87,7 @@ fn words(line: &str) -> Vec<String> {
 }
 
 /// Returns the commands in the `sh` blocks of a document.
-fn commands(place: &str, text: &str) -> Vec<DocumentedCommand> {
+fn commands(position: &str, text: &str) -> Vec<DocumentedCommand> {
     let (mut found, mut inside, mut line) = (Vec::new(), false, String::new());
     for (number, written) in text.lines().enumerate() {
         if let Some(language) = written.trim_start().strip_prefix("```") {
@@ -113,9 +113,9 @@ fn commands(place: &str, text: &str) -> Vec<DocumentedCommand> {
             words.truncate(at);
         }
         if !words.is_empty() {
-            let place = format!("{place}:{}", number + 1);
+            let position = format!("{position}:{}", number + 1);
             found.push(DocumentedCommand {
-                place,
+                position,
                 words,
                 input,
             });
@@ -129,14 +129,14 @@ fn shown() -> Vec<DocumentedCommand> {
     let mut found = Vec::new();
     for path in documents() {
         let text = fs::read_to_string(&path).expect("documents are UTF-8");
-        let place = path.strip_prefix(root()).expect("it is in the workspace");
-        for mut shown in commands(&place.display().to_string(), &text) {
+        let path_text = path.strip_prefix(root()).expect("it is in the workspace");
+        for mut shown in commands(&path_text.display().to_string(), &text) {
             let program = shown.words.remove(0);
             if program.ends_with("streamgauge") {
                 found.push(shown);
             } else {
                 let known = OTHERS.contains(&program.as_str());
-                assert!(known, "{}: what is {program}?", shown.place);
+                assert!(known, "{}: what is {program}?", shown.position);
             }
         }
     }
@@ -159,8 +159,8 @@ fn set(words: &mut [String], options: [&str; 2], value: &str) -> bool {
     let at = words
         .iter()
         .position(|word| options.contains(&word.as_str()));
-    let place = at.and_then(|at| words.get_mut(at + 1));
-    place.map(|found| value.clone_into(found)).is_some()
+    let value_word = at.and_then(|at| words.get_mut(at + 1));
+    value_word.map(|found| value.clone_into(found)).is_some()
 }
 
 fn plan(shown: &DocumentedCommand) -> Plan {
@@ -233,7 +233,7 @@ fn plan(shown: &DocumentedCommand) -> Plan {
 
 /// A network namespace for one command and its servers.
 struct TestSetup {
-    space: Namespace,
+    namespace: Namespace,
     folder: tempfile::TempDir,
     servers: Vec<Process>,
 }
@@ -241,15 +241,15 @@ struct TestSetup {
 impl TestSetup {
     /// Returns `None` if namespaces are not permitted, and prints why.
     fn new() -> Option<TestSetup> {
-        let space = Namespace::with_multicast()?;
-        space.ip("address add 10.0.0.1/32 dev lo");
-        space.ip("address add 10.0.0.3/32 dev lo");
-        space.ip("link add eth1 type veth peer name eth2");
-        space.ip("address add 10.0.1.1/24 dev eth1");
-        space.ip("link set eth2 up");
-        space.ip("link set eth1 up");
+        let namespace = Namespace::with_multicast()?;
+        namespace.ip("address add 10.0.0.1/32 dev lo");
+        namespace.ip("address add 10.0.0.3/32 dev lo");
+        namespace.ip("link add eth1 type veth peer name eth2");
+        namespace.ip("address add 10.0.1.1/24 dev eth1");
+        namespace.ip("link set eth2 up");
+        namespace.ip("link set eth1 up");
         let stage = TestSetup {
-            space,
+            namespace,
             folder: folder(),
             servers: Vec::new(),
         };
@@ -267,7 +267,7 @@ impl TestSetup {
 
     fn start<S: AsRef<str>>(&self, words: &[S], input: Option<&str>) -> Process {
         let mut command = self
-            .space
+            .namespace
             .within(&streamgauge(words.iter().map(AsRef::as_ref)));
         if let Some(input) = input {
             // `nsenter` passes its standard input on.
@@ -286,8 +286,8 @@ impl TestSetup {
         let mut server = self.start(&words, None);
         wait_for(line, Duration::from_secs(60), || {
             assert!(server.runs(), "{line}: {}", server.stderr_text());
-            let told = server.stdout_text() + &server.stderr_text();
-            (words[0] == "send" || told.contains("listening on")).then_some(())
+            let output = server.stdout_text() + &server.stderr_text();
+            (words[0] == "send" || output.contains("listening on")).then_some(())
         });
         self.servers.push(server);
     }
@@ -399,14 +399,14 @@ fn carry_out(shown: &DocumentedCommand) {
             let input = shown.input.as_deref();
             let ended = stage.start(&words, input).finish(RUN_WITHIN);
             let code = ended.status.code();
-            let (told, said) = (ended.stdout, ended.stderr);
+            let (stdout, stderr) = (ended.stdout, ended.stderr);
             // Whether figures are right also depends on how busy the machine is; `tests/health`
             // covers that.
             let judged = words[0] == "calibrate" && code == Some(110);
             assert!(
                 judged || code == Some(0),
-                "{}: {words:?} ended with {code:?}\n{told}\n{said}",
-                shown.place
+                "{}: {words:?} ended with {code:?}\n{stdout}\n{stderr}",
+                shown.position
             );
         }
         Plan::Serve(words) => {
@@ -432,7 +432,12 @@ fn every_command_in_the_documents_parses() {
             .unwrap_or(words.len());
         words.insert(end, "--help".to_owned());
         let ended = Process::start(streamgauge(&words), folder.path()).finish(RUN_WITHIN);
-        assert!(ended.status.success(), "{}: {}", shown.place, ended.stderr);
+        assert!(
+            ended.status.success(),
+            "{}: {}",
+            shown.position,
+            ended.stderr
+        );
     }
 }
 
@@ -466,9 +471,9 @@ fn commands_are_found_in_documents() {
     assert_eq!(found[0].words, ["x", "b c", "--d", "e"]);
     assert_eq!(found[1].words, ["y", "-"]);
     assert_eq!(found[1].input.as_deref(), Some("h"));
-    assert_eq!((found.len(), found[0].place.as_str()), (2, "p:4"));
+    assert_eq!((found.len(), found[0].position.as_str()), (2, "p:4"));
     let line = |text: &str| DocumentedCommand {
-        place: String::new(),
+        position: String::new(),
         words: words(text),
         input: None,
     };

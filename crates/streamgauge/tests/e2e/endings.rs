@@ -190,13 +190,13 @@ struct SmallDisk<'a>(&'a Path);
 
 impl<'a> SmallDisk<'a> {
     /// Returns `None` if mounting is not permitted.
-    fn mount(place: &'a Path) -> Option<SmallDisk<'a>> {
+    fn mount(path: &'a Path) -> Option<SmallDisk<'a>> {
         let mounted = Command::new("mount")
             .args(["-t", "tmpfs", "-o", "size=160k", "tmpfs"])
-            .arg(place)
+            .arg(path)
             .output()
             .is_ok_and(|output| output.status.success());
-        mounted.then_some(SmallDisk(place))
+        mounted.then_some(SmallDisk(path))
     }
 }
 

@@ -13,7 +13,7 @@ use crate::support::{
 use crate::webrtc_recordings::webm;
 
 /// Time limit of an example, including its clips.
-const WITHIN: Duration = Duration::from_secs(120);
+const EXAMPLE_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// An example, and the settings that make it short enough for a test.
 struct Example {
@@ -300,11 +300,11 @@ fn examples() -> PathBuf {
 
 /// Returns a namespace with the addresses that examples name. Returns `None` if namespaces are not
 /// permitted, and prints why.
-fn space() -> Option<Namespace> {
-    let space = Namespace::with_multicast()?;
-    space.ip("address add 10.0.0.1/32 dev lo");
-    space.ip("address add 10.0.0.3/32 dev lo");
-    Some(space)
+fn namespace() -> Option<Namespace> {
+    let namespace = Namespace::with_multicast()?;
+    namespace.ip("address add 10.0.0.1/32 dev lo");
+    namespace.ip("address add 10.0.0.3/32 dev lo");
+    Some(namespace)
 }
 
 /// Returns a setting of an example's thresholds without those on delays, which depend on how busy
@@ -321,7 +321,7 @@ fn thresholds_without_delays(example: &Path) -> String {
 }
 
 /// Runs an example from a copy of the folder, because its clips are made next to it.
-fn run_it(space: &Namespace, file: &str, set: &[&str], environment: &[(&str, &str)]) {
+fn run_it(namespace: &Namespace, file: &str, set: &[&str], environment: &[(&str, &str)]) {
     let folder = folder();
     let copy = folder.path().join("examples");
     fs::create_dir(&copy).expect("the folder is the test's");
@@ -335,9 +335,9 @@ fn run_it(space: &Namespace, file: &str, set: &[&str], environment: &[(&str, &st
     for one in set {
         arguments.extend(["--set", one]);
     }
-    let mut command = space.within(&streamgauge(&arguments));
+    let mut command = namespace.within(&streamgauge(&arguments));
     command.envs(environment.iter().copied());
-    let ended = Process::start(command, folder.path()).finish(WITHIN);
+    let ended = Process::start(command, folder.path()).finish(EXAMPLE_TIMEOUT);
     assert_eq!(
         ended.status.code(),
         Some(0),
@@ -350,8 +350,8 @@ fn run_it(space: &Namespace, file: &str, set: &[&str], environment: &[(&str, &st
 /// Runs examples at the same time, each in a namespace of its own.
 fn run_each(examples: &[Example]) {
     run_concurrently(examples, |example| {
-        let Some(space) = space() else { return };
-        run_it(&space, example.file, example.set, &[]);
+        let Some(namespace) = namespace() else { return };
+        run_it(&namespace, example.file, example.set, &[]);
     });
 }
 
@@ -404,7 +404,7 @@ fn examples_of_rooms_run() {
         return;
     }
     run_each(&ROOMS);
-    let Some(space) = space() else { return };
+    let Some(namespace) = namespace() else { return };
     let folder = folder();
     if webm(folder.path()) {
         let file = folder.path().join("talk.webm");
@@ -416,7 +416,7 @@ fn examples_of_rooms_run() {
             "clients.audience.load={clients: 2, ramp: 1s}",
             "thresholds=[\"audience.received > 0\"]",
         ];
-        run_it(&space, RECORDING, &set, &[]);
+        run_it(&namespace, RECORDING, &set, &[]);
     }
 }
 
@@ -439,9 +439,9 @@ fn examples_of_links_run() {
 #[test]
 fn examples_of_relays_run() {
     run_concurrently(&RELAYS, |example| {
-        let Some(space) = space() else { return };
+        let Some(namespace) = namespace() else { return };
         let set: Vec<&str> = REFERENCE_RELAY.iter().chain(example.set).copied().collect();
-        run_it(&space, example.file, &set, &[]);
+        run_it(&namespace, example.file, &set, &[]);
     });
 }
 
@@ -456,10 +456,10 @@ fn examples_that_launch_a_server_run() {
 
 #[test]
 fn examples_that_need_another_process_run() {
-    let Some(space) = space() else { return };
+    let Some(namespace) = namespace() else { return };
     let folder = folder();
     let start = |line: &str, until: &str| {
-        let command = space.within(&streamgauge(line.split(' ')));
+        let command = namespace.within(&streamgauge(line.split(' ')));
         let process = Process::start(command, folder.path());
         wait_for("it listens", Duration::from_secs(60), || {
             process.stdout_text().contains(until).then_some(())
@@ -476,8 +476,8 @@ fn examples_that_need_another_process_run() {
         "clients.viewers.leave={after: 2s}",
         "clients.viewers.load={clients: 4, ramp: 2s}",
     ];
-    run_it(&space, "rtsp-observe.yaml", &observe, &[]);
-    run_it(&space, "rtsp-publish.yaml", &["duration=5s"], &[]);
+    run_it(&namespace, "rtsp-observe.yaml", &observe, &[]);
+    run_it(&namespace, "rtsp-publish.yaml", &["duration=5s"], &[]);
     drop(server);
 
     let receiver = start(
@@ -488,8 +488,8 @@ fn examples_that_need_another_process_run() {
         "serve rtsp --listen 10.0.0.1 --audio --allow-destination 10.0.0.3",
         "listening on",
     );
-    let told = receiver.stdout_text();
-    let secret = told
+    let output = receiver.stdout_text();
+    let secret = output
         .lines()
         .find_map(|line| line.split_once("secret").map(|(_, rest)| rest))
         .and_then(|rest| rest.split_whitespace().last())
@@ -500,5 +500,5 @@ fn examples_that_need_another_process_run() {
         "clients.viewers.load={clients: 4, ramp: 3s}",
     ];
     let environment = [("STREAMGAUGE_CLIENTS__VIEWERS__MEDIA__SECRET", secret)];
-    run_it(&space, "rtsp-receiver.yaml", &set, &environment);
+    run_it(&namespace, "rtsp-receiver.yaml", &set, &environment);
 }

@@ -69,8 +69,8 @@ fn flooding_client_does_not_delay_other_clients() {
         asked.elapsed()
     );
     // The server hangs up on the hostile client, after an answer that it does not understand it.
-    let mut heard = Vec::new();
-    let _ = hostile.read_to_end(&mut heard);
-    assert!(heard.is_empty() || heard.starts_with(b"RTSP/1.0 400"));
+    let mut answer = Vec::new();
+    let _ = hostile.read_to_end(&mut answer);
+    assert!(answer.is_empty() || answer.starts_with(b"RTSP/1.0 400"));
     assert_ne!(hostile.read(&mut [0; 1]).ok(), Some(1));
 }

@@ -71,8 +71,8 @@ duration: 7s
         );
         let log = log.expect("it said so");
         assert!(log.contains("lines"), "{log}");
-        let said = report.0["server_log"]["complaints"].to_string();
-        assert!(said.contains("Too many open files"), "{said}");
+        let complaints = report.0["server_log"]["complaints"].to_string();
+        assert!(complaints.contains("Too many open files"), "{complaints}");
     }
 }
 

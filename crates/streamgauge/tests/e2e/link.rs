@@ -16,14 +16,14 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Returns a network with a loopback interface, or `None` if it cannot be made.
 fn network() -> Option<Namespace> {
-    let space = Namespace::with_multicast()?;
-    Path::new("/dev/net/tun").exists().then_some(space)
+    let namespace = Namespace::with_multicast()?;
+    Path::new("/dev/net/tun").exists().then_some(namespace)
 }
 
-fn run(space: &Namespace, folder: &Path, options: &[&str], program: &[&str]) -> Finished {
+fn run(namespace: &Namespace, folder: &Path, options: &[&str], program: &[&str]) -> Finished {
     let arguments = ["link"].iter().chain(options).chain(&["--"]).chain(program);
     let command = streamgauge(arguments.map(OsStr::new));
-    Process::start(space.within(&command), folder).finish(PATIENCE)
+    Process::start(namespace.within(&command), folder).finish(PATIENCE)
 }
 
 /// Sends numbered datagrams to an echo at the other end and prints the numbers that come back. It
@@ -44,7 +44,7 @@ print(time.monotonic() - begun, *back)
 ";
 
 /// Starts an echo in the network, which ends with the test.
-fn echo(space: &Namespace, folder: &Path) -> (Process, u16) {
+fn echo(namespace: &Namespace, folder: &Path) -> (Process, u16) {
     const ECHO: &str = "
 import socket
 end = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -56,7 +56,7 @@ while True:
 ";
     let mut command = std::process::Command::new("python3");
     command.args(["-c", ECHO]);
-    let process = Process::start(space.within(&command), folder);
+    let process = Process::start(namespace.within(&command), folder);
     let port = wait_for("the port of the echo", PATIENCE, || {
         process.stdout_text().trim().parse().ok()
     });
@@ -65,13 +65,13 @@ while True:
 
 #[test]
 fn packets_arrive_as_the_link_drops_and_delays_them() {
-    let Some(space) = network() else { return };
+    let Some(namespace) = network() else { return };
     let folder = folder();
-    let (_echo, port) = echo(&space, folder.path());
+    let (_echo, port) = echo(&namespace, folder.path());
     let record = folder.path().join("record.json");
     let port = port.to_string();
     let finished = run(
-        &space,
+        &namespace,
         folder.path(),
         &[
             "--rtt",
@@ -85,15 +85,18 @@ fn packets_arrive_as_the_link_drops_and_delays_them() {
         ],
         &["python3", "-c", ASK, "99", &port],
     );
-    let said = &finished.stdout;
-    let mut words = said.split_whitespace();
-    let seconds: f64 = words.next().and_then(|word| word.parse().ok()).expect(said);
-    let back: Vec<u64> = words.map(|word| word.parse().expect(said)).collect();
+    let output = &finished.stdout;
+    let mut words = output.split_whitespace();
+    let seconds: f64 = words
+        .next()
+        .and_then(|word| word.parse().ok())
+        .expect(output);
+    let back: Vec<u64> = words.map(|word| word.parse().expect(output)).collect();
     // On the way up every tenth is lost; on the way back the first, the second and the sixth.
     let there = (0..99).filter(|number| number % 10 != 9);
     let expected: Vec<u64> = there
         .zip(0..)
-        .filter(|(_, place)| ![0, 1, 5].contains(place))
+        .filter(|(_, index)| ![0, 1, 5].contains(index))
         .map(|(number, _)| number)
         .collect();
     assert_eq!(back, expected);
@@ -128,17 +131,17 @@ fn packets_arrive_as_the_link_drops_and_delays_them() {
 
 #[test]
 fn program_behind_a_link_runs_as_under_a_shell() {
-    let Some(space) = network() else { return };
+    let Some(namespace) = network() else { return };
     let folder = folder();
-    let code = run(&space, folder.path(), &[], &["sh", "-c", "exit 7"]);
+    let code = run(&namespace, folder.path(), &[], &["sh", "-c", "exit 7"]);
     assert_eq!(code.status.code(), Some(7), "{code:?}");
-    let killed = run(&space, folder.path(), &[], &["sh", "-c", "kill -9 $$"]);
+    let killed = run(&namespace, folder.path(), &[], &["sh", "-c", "kill -9 $$"]);
     assert_eq!(killed.status.code(), Some(128 + 9), "{killed:?}");
-    let missing = run(&space, folder.path(), &[], &["no-such-program"]);
+    let missing = run(&namespace, folder.path(), &[], &["no-such-program"]);
     assert_eq!(missing.status.code(), Some(104), "{missing:?}");
     assert!(missing.stderr.contains("cannot start `no-such-program`"));
-    let told = run(&space, folder.path(), &[], &["echo", "to {host}"]);
-    assert_eq!(told.stdout, "to 10.82.0.1\n");
+    let finished = run(&namespace, folder.path(), &[], &["echo", "to {host}"]);
+    assert_eq!(finished.stdout, "to 10.82.0.1\n");
 
     // A signal to the command ends the program.
     let waits = [
@@ -149,7 +152,7 @@ fn program_behind_a_link_runs_as_under_a_shell() {
         "echo begun; exec cat /dev/zero > /dev/null",
     ];
     let command = streamgauge(waits.map(OsStr::new));
-    let waiting = Process::start(space.within(&command), folder.path());
+    let waiting = Process::start(namespace.within(&command), folder.path());
     wait_for("the program", PATIENCE, || {
         waiting.stdout_text().contains("begun").then_some(())
     });
@@ -158,14 +161,14 @@ fn program_behind_a_link_runs_as_under_a_shell() {
     assert_eq!(ended.status.code(), Some(128 + 15), "{ended:?}");
     // The link is removed completely.
     wait_for("the end of the interface", PATIENCE, || {
-        (!space.table("dev").contains("sglink")).then_some(())
+        (!namespace.table("dev").contains("sglink")).then_some(())
     });
 }
 
 #[test]
 fn invalid_links_are_refused_before_the_program_starts() {
     let folder = folder();
-    for (options, said) in [
+    for (options, message) in [
         (
             &["--rtt", "10ms", "--delay", "5ms"][..],
             "cannot be used with",
@@ -188,14 +191,17 @@ fn invalid_links_are_refused_before_the_program_starts() {
             Some(104),
             "{options:?}: {finished:?}"
         );
-        assert!(finished.stderr.contains(said), "{options:?}: {finished:?}");
+        assert!(
+            finished.stderr.contains(message),
+            "{options:?}: {finished:?}"
+        );
     }
     assert!(!folder.path().join("begun").exists());
 }
 
 #[test]
 fn rate_and_queue_of_a_link_are_applied() {
-    let Some(space) = network() else { return };
+    let Some(namespace) = network() else { return };
     let folder = folder();
     let record = folder.path().join("record.json");
     // 200 datagrams of 1,228 bytes at once: at 10 Mb/s each takes 0.9824 ms, and the queue holds 20
@@ -208,7 +214,12 @@ for number in range(200):
 ";
     let file = record.display().to_string();
     let options = ["--rate", "10Mbps", "--queue", "20ms", "--json", &file];
-    run(&space, folder.path(), &options, &["python3", "-c", BURST]);
+    run(
+        &namespace,
+        folder.path(),
+        &options,
+        &["python3", "-c", BURST],
+    );
     let record: Value = serde_json::from_str(&fs::read_to_string(record).expect("it is there"))
         .expect("it is JSON");
     let up = &record["uplink"];
@@ -223,9 +234,9 @@ for number in range(200):
 
 #[test]
 fn trace_changes_the_link_while_it_is_used() {
-    let Some(space) = network() else { return };
+    let Some(namespace) = network() else { return };
     let folder = folder();
-    let (_echo, port) = echo(&space, folder.path());
+    let (_echo, port) = echo(&namespace, folder.path());
     let trace = folder.path().join("trace.csv");
     fs::write(&trace, "time,rate,delay,loss\n0,,0.001,0\n5,,0.2,\n").expect("there is room");
     // Asks until an answer takes as long as the second line of the trace demands.
@@ -248,7 +259,7 @@ print(quick)
 ";
     let begun = Instant::now();
     let finished = run(
-        &space,
+        &namespace,
         folder.path(),
         &["--trace", &trace.display().to_string()],
         &["python3", "-c", UNTIL_SLOW, &port.to_string()],
@@ -260,7 +271,7 @@ print(quick)
 
 #[test]
 fn program_ends_if_the_link_is_killed() {
-    let Some(space) = network() else { return };
+    let Some(namespace) = network() else { return };
     let folder = folder();
     // The shell prints its process ID and stays.
     let words = [
@@ -273,7 +284,7 @@ fn program_ends_if_the_link_is_killed() {
         "echo $$; exec sleep 600",
     ];
     let command = streamgauge(words.map(OsStr::new));
-    let link = Process::start(space.within(&command), folder.path());
+    let link = Process::start(namespace.within(&command), folder.path());
     let program: u32 = wait_for("the program runs", PATIENCE, || {
         link.stdout_text().trim().parse().ok()
     });

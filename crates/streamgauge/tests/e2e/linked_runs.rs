@@ -89,7 +89,7 @@ thresholds: ['downlink.lost == 5', 'viewers.lost == 5', 'downlink.delay.p50 >= 5
         (&lost["on_link"], &lost["elsewhere"]),
         (&5.into(), &0.into())
     );
-    assert!(finished_said(folder.path()).contains("emulated link 5 (100 %), server 0"));
+    assert!(summary(folder.path()).contains("emulated link 5 (100 %), server 0"));
     // The sums over all windows are the same.
     let windows = report.0["windows"].as_array().expect("there are some");
     for name in ["packets", "lost", "delivered"] {
@@ -106,7 +106,7 @@ thresholds: ['downlink.lost == 5', 'viewers.lost == 5', 'downlink.delay.p50 >= 5
 }
 
 /// Returns the summary of the run file.
-fn finished_said(folder: &Path) -> String {
+fn summary(folder: &Path) -> String {
     run(folder, ["report", "x.run"]).stdout
 }
 
@@ -178,9 +178,9 @@ duration: 5s",
         let expected = if start < 2.0 { 0.01 } else { 0.08 };
         assert_eq!(*planned, expected, "{start}");
         let [lost, packets] = ["lost", "packets"].map(|name| number(&links["downlink"][name]));
-        let least = if start < 3.0 { 0 } else { packets / 2 };
+        let min = if start < 3.0 { 0 } else { packets / 2 };
         assert!(
-            (least..=least + 1).contains(&lost),
+            (min..=min + 1).contains(&lost),
             "{start}: {lost} of {packets}"
         );
     }
@@ -289,9 +289,9 @@ duration: 8s",
     let own = fs::read_link("/proc/self/ns/net").expect("Linux has namespaces");
     let server = wait_for("the server is in its network", PATIENCE, || {
         descendants(playing.id()).into_iter().find(|id| {
-            let space = fs::read_link(format!("/proc/{id}/ns/net"));
+            let namespace = fs::read_link(format!("/proc/{id}/ns/net"));
             let command = fs::read_to_string(format!("/proc/{id}/cmdline")).unwrap_or_default();
-            command.contains("served.jsonl") && space.is_ok_and(|space| space != own)
+            command.contains("served.jsonl") && namespace.is_ok_and(|namespace| namespace != own)
         })
     });
     let capture = |id: u32, interface: &str, file: &Path| {
@@ -318,7 +318,7 @@ duration: 8s",
         .filter_map(|(packet, at)| Some(arrived.get(packet)? - at))
         .collect();
     assert!(delays.len() > 100, "{} of {}", delays.len(), sent.len());
-    let least = delays.iter().copied().fold(f64::INFINITY, f64::min);
+    let min = delays.iter().copied().fold(f64::INFINITY, f64::min);
     let mean = delays.iter().sum::<f64>() / delays.len() as f64;
     let report = Report::read(&folder.path().join("x.json"));
     let [recorded, late] = ["delay", "lateness"].map(|name| {
@@ -326,7 +326,7 @@ duration: 8s",
         mean.as_f64().expect("packets arrived")
     });
     // The capture is timed before the link takes a packet, and after the link has delivered it.
-    assert!((0.05..0.051).contains(&least), "{least}");
+    assert!((0.05..0.051).contains(&min), "{min}");
     let differs = (mean - recorded).abs();
     assert!(
         differs <= 0.001 + late,
@@ -379,9 +379,9 @@ duration: 60s",
             .args(["--net", "--target", &id.to_string(), "--", "ss", "-tin"])
             .output()
             .expect("nsenter is there");
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        let of = |word: &str| said.split_whitespace().filter(|one| *one == word).count();
-        assert_eq!((of("ESTAB"), of("reno")), (2, 2), "{said}");
+        let output = String::from_utf8_lossy(&output.stdout).into_owned();
+        let of = |word: &str| output.split_whitespace().filter(|one| *one == word).count();
+        assert_eq!((of("ESTAB"), of("reno")), (2, 2), "{output}");
     }
     playing.signal("INT");
     playing.finish(PATIENCE).expect(105);

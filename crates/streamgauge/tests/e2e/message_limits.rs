@@ -95,7 +95,7 @@ const PORTS: usize = 20;
 #[test]
 fn connections_use_the_next_source_address_until_none_is_left() {
     let folder = folder();
-    let Some(space) = Namespace::with_multicast() else {
+    let Some(namespace) = Namespace::with_multicast() else {
         return;
     };
     let mut few = Command::new("sh");
@@ -104,13 +104,13 @@ fn connections_use_the_next_source_address_until_none_is_left() {
         40000 + PORTS - 1
     );
     few.args(["-c", &range]);
-    let done = space.within(&few).status().expect("nsenter is there");
+    let done = namespace.within(&few).status().expect("nsenter is there");
     assert!(done.success());
     let command = streamgauge(["serve", "messages", "--mode", "sink", "--port", "9000"]);
-    let mut server = Process::start(space.within(&command), folder.path());
+    let mut server = Process::start(namespace.within(&command), folder.path());
     wait_for("the server listens", RUN_WITHIN, || {
         assert!(server.runs(), "it ended: {}", server.stderr_text());
-        space.table("tcp").contains(":2328 ").then_some(())
+        namespace.table("tcp").contains(":2328 ").then_some(())
     });
     let scenario = |sources: &str, clients: usize| {
         let text = format!(
@@ -120,7 +120,7 @@ fn connections_use_the_next_source_address_until_none_is_left() {
     };
     let run = |code: i32| {
         let command = streamgauge(["run", "s.yaml", "--json", "out.json"]);
-        let finished = Process::start(space.within(&command), folder.path()).finish(RUN_WITHIN);
+        let finished = Process::start(namespace.within(&command), folder.path()).finish(RUN_WITHIN);
         let shown = finished.expect(code).stdout;
         (Report::read(&folder.path().join("out.json")), shown)
     };

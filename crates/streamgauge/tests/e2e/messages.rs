@@ -123,13 +123,16 @@ fn both_sides_count_every_message() {
             );
             if mode == "echo" {
                 assert_eq!(number(&report.metric("round_trip")["count"]), sent);
-                let least = report.metric("round_trip_from_sent")["p50"]
+                let shortest = report.metric("round_trip_from_sent")["p50"]
                     .as_f64()
                     .expect("it was measured");
                 let whole = report.metric("round_trip")["p50"]
                     .as_f64()
                     .expect("it was measured");
-                assert!(least > 0.0 && least <= whole, "{least} and {whole}");
+                assert!(
+                    shortest > 0.0 && shortest <= whole,
+                    "{shortest} and {whole}"
+                );
             }
         },
     );

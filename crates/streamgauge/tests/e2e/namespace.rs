@@ -37,17 +37,17 @@ impl Namespace {
     /// Makes a namespace whose only interface is the loopback interface, which carries multicast.
     /// Returns `None` if that is not permitted, and prints why.
     pub(crate) fn with_multicast() -> Option<Namespace> {
-        let Some(space) = Namespace::new() else {
+        let Some(namespace) = Namespace::new() else {
             // Printed on purpose: readers of the test's output must know.
             let why = "making a network namespace needs the capability CAP_SYS_ADMIN";
             let _ = writeln!(std::io::stderr(), "left out: {why}");
             return None;
         };
-        space.ip("link set lo multicast on");
-        space.ip("link set lo up");
-        space.ip("route add 239.81.0.0/16 dev lo");
-        space.ip("-6 route add local ff15::/16 dev lo");
-        Some(space)
+        namespace.ip("link set lo multicast on");
+        namespace.ip("link set lo up");
+        namespace.ip("route add 239.81.0.0/16 dev lo");
+        namespace.ip("-6 route add local ff15::/16 dev lo");
+        Some(namespace)
     }
 
     /// Returns the process that holds the namespace.
@@ -66,8 +66,8 @@ impl Namespace {
         let mut ip = Command::new("ip");
         ip.args(arguments.split_whitespace());
         let output = self.within(&ip).output().expect("nsenter is there");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "ip {arguments}: {said}");
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "ip {arguments}: {message}");
     }
 
     /// Returns a table of the namespace in /proc/net.

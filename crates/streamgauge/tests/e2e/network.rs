@@ -153,8 +153,8 @@ fn in_a_network(network: &str) {
     finished.expect(0);
     is_accounted_for(&report);
     let mut datagram = [0; 2048];
-    let heard = outsider.recv(&mut datagram);
-    let error = heard.expect_err("nothing gets out");
+    let received = outsider.recv(&mut datagram);
+    let error = received.expect_err("nothing gets out");
     assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
     assert_eq!(interfaces(), before);
     assert_eq!(processes(folder.path()), Vec::<u32>::new());
@@ -230,10 +230,10 @@ fn nothing_is_left_of_a_network_after_kill_9() {
     let relay = wait_for("the relay is in a network of its own", PATIENCE, || {
         assert!(playing.runs(), "{}", playing.stderr_text());
         let apart = |id: &u32| {
-            let space = fs::read_link(format!("/proc/{id}/ns/net"));
+            let namespace = fs::read_link(format!("/proc/{id}/ns/net"));
             let joined = fs::read_to_string(format!("/proc/{id}/net/igmp")).unwrap_or_default();
             // The first group, in the notation of little-endian or of big-endian machines.
-            space.is_ok_and(|space| space != own)
+            namespace.is_ok_and(|namespace| namespace != own)
                 && (joined.contains("010051EF") || joined.contains("EF510001"))
         };
         processes(folder.path()).into_iter().find(apart)

@@ -102,7 +102,7 @@ fn metrics_are_available_as_json() {
 }
 
 #[test]
-fn metrics_are_folded_between_words_and_name_their_source() {
+fn metrics_are_wrapped_between_words_and_name_their_source() {
     let folder = folder();
     let listed = run(folder.path(), ["metrics"]).expect(0).stdout;
     assert!(listed.contains("\n      Source: RFC 3550, 6.4.1 and A.8\n"));

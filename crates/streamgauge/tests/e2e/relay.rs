@@ -30,30 +30,30 @@ const DATAGRAM: usize = 7 * PACKET_LEN;
 
 /// A relay, and a source that sends to its groups, in a namespace.
 struct Relayed {
-    space: Namespace,
+    namespace: Namespace,
     relay: Process,
     source: Process,
 }
 
 impl Relayed {
     fn new(folder: &Path, groups: &[&str], arguments: &[&str]) -> Option<Relayed> {
-        let space = Namespace::with_multicast()?;
+        let namespace = Namespace::with_multicast()?;
         let mut serve = streamgauge(["serve", "http-ts", "--report", "relayed.jsonl"]);
         serve.args(arguments);
-        let mut relay = Process::start(space.within(&serve), folder);
+        let mut relay = Process::start(namespace.within(&serve), folder);
         wait_for("the relay listens", PATIENCE, || {
             assert!(relay.runs(), "{}", relay.stderr_text());
             // Port 8080, and the state LISTEN (linux/include/net/tcp_states.h).
-            let rows = space.table("tcp");
+            let rows = namespace.table("tcp");
             rows.lines()
                 .any(|row| row.contains(":1F90 ") && row.contains(" 0A "))
                 .then_some(())
         });
         let mut send = streamgauge(["send", "--interface", "lo", "-b", RATE, "-d", "60s"]);
         send.args(groups);
-        let source = Process::start(space.within(&send), folder);
+        let source = Process::start(namespace.within(&send), folder);
         Some(Relayed {
-            space,
+            namespace,
             relay,
             source,
         })
@@ -65,7 +65,7 @@ impl Relayed {
         let mut python = Command::new("python3");
         let url = format!("http://127.0.0.1:8080{path}");
         python.args([program, &url, &bytes.to_string(), to]);
-        Process::start(self.space.within(&python), folder)
+        Process::start(self.namespace.within(&python), folder)
     }
 
     /// Stops the source and the relay. Returns the relay's report about its connections, by
@@ -185,12 +185,12 @@ fn play(relayed: &Relayed, clients: &str, folder: &Path) -> (Report, Finished) {
     let url = "http://127.0.0.1:8080/udp/239.81.0.1:4056";
     let mut load = streamgauge(["load", url, "-c", clients, "-d", "3s", "--json", "out.json"]);
     load.arg("--quiet");
-    let finished = Process::start(relayed.space.within(&load), folder).finish(RUN_WITHIN);
+    let finished = Process::start(relayed.namespace.within(&load), folder).finish(RUN_WITHIN);
     (Report::read(&folder.join("out.json")), finished)
 }
 
 /// Returns the relay's report about the connections that it served.
-fn told(folder: &Path) -> Vec<Value> {
+fn served_reports(folder: &Path) -> Vec<Value> {
     let report = fs::read_to_string(folder.join("relayed.jsonl")).expect("it was written");
     let lines = report
         .lines()
@@ -211,21 +211,21 @@ fn wrong_content_is_detected_despite_the_right_length() {
         // It fails although the run has no threshold.
         finished.expect(99);
         relayed.stop(folder.path());
-        let told = told(folder.path());
-        assert_eq!(told.len(), 2);
-        let sum = |key: &str| told.iter().map(|line| number(&line[key])).sum::<u64>();
+        let reports = served_reports(folder.path());
+        assert_eq!(reports.len(), 2);
+        let sum = |key: &str| reports.iter().map(|line| number(&line[key])).sum::<u64>();
         let counts = report.counts();
         // A receiver cannot know of datagrams that were left out before the first or after the last
         // that it received. It also misses those in flight when it left, here at most those of a
         // quarter of a second.
         let near = |seen: u64, done: u64, few| seen <= done && seen + few >= done;
         let (received, passed_on) = (counts.received, sum("passed_on"));
-        assert!(near(received, passed_on, 400), "{counts:?} {told:?}");
+        assert!(near(received, passed_on, 400), "{counts:?} {reports:?}");
         for (seen, done) in [
             (counts.lost, sum("left_out")),
             (counts.duplicated, sum("sent_twice")),
         ] {
-            assert!(near(seen, done, 50), "{counts:?} {told:?}");
+            assert!(near(seen, done, 50), "{counts:?} {reports:?}");
         }
         assert!(
             counts.lost > 50 && (counts.duplicated > 50) == hides,
@@ -238,8 +238,8 @@ fn wrong_content_is_detected_despite_the_right_length() {
 #[test]
 fn refused_clients_do_not_count_as_served() {
     let folder = folder();
-    let most = ["--max-clients", "3"];
-    let Some(relayed) = Relayed::new(folder.path(), &["udp://239.81.0.1:4056"], &most) else {
+    let limit = ["--max-clients", "3"];
+    let Some(relayed) = Relayed::new(folder.path(), &["udp://239.81.0.1:4056"], &limit) else {
         return;
     };
     let (report, finished) = play(&relayed, "8", folder.path());

@@ -14,10 +14,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Returns a namespace in which a source sends to a group.
 fn sent_to(folder: &Path) -> Option<(Namespace, Process)> {
-    let space = Namespace::with_multicast()?;
+    let namespace = Namespace::with_multicast()?;
     let send = "send udp://239.81.0.1:4056 --interface lo -b 4Mbps -d 120s";
-    let source = Process::start(space.within(&streamgauge(send.split(' '))), folder);
-    Some((space, source))
+    let source = Process::start(namespace.within(&streamgauge(send.split(' '))), folder);
+    Some((namespace, source))
 }
 
 /// Returns the command of a reference relay with these arguments, in the syntax of scenarios.
@@ -27,7 +27,7 @@ fn relay(arguments: &str) -> String {
 }
 
 /// Runs eight clients against one relay after the other.
-fn compare(space: &Namespace, folder: &Path, relays: &[&str], more: &str) -> Finished {
+fn compare(namespace: &Namespace, folder: &Path, relays: &[&str], more: &str) -> Finished {
     let list: Vec<String> = relays.iter().map(|arguments| relay(arguments)).collect();
     let text = format!(
         "name: relays\nduration: 3s\nsettle: 0s\n\
@@ -41,7 +41,7 @@ fn compare(space: &Namespace, folder: &Path, relays: &[&str], more: &str) -> Fin
     let arguments = [
         "run", "s.yaml", "--quiet", "--out", "x.series", "--json", "x.json",
     ];
-    Process::start(space.within(&streamgauge(arguments)), folder).finish(RUN_WITHIN)
+    Process::start(namespace.within(&streamgauge(arguments)), folder).finish(RUN_WITHIN)
 }
 
 fn report(folder: &Path) -> Value {
@@ -57,13 +57,13 @@ fn best(row: &Value) -> Vec<&str> {
 #[test]
 fn relay_with_wrong_or_missing_media_wins_nothing() {
     let folder = folder();
-    let Some((space, _source)) = sent_to(folder.path()) else {
+    let Some((namespace, _source)) = sent_to(folder.path()) else {
         return;
     };
     let relays = ["", ", --fault, replace=20%", ", --max-clients, \"5\""];
     // The scenario has no threshold: relays that win nothing fail anyway, although clients were
     // refused in the warm-up.
-    compare(&space, folder.path(), &relays, "warm_up: 1s\n").expect(99);
+    compare(&namespace, folder.path(), &relays, "warm_up: 1s\n").expect(99);
     let report = report(folder.path());
     let rows = &report["runs"];
     let words = [0, 1, 2].map(|at| {
@@ -112,12 +112,12 @@ fn relay_with_wrong_or_missing_media_wins_nothing() {
 #[test]
 fn allowed_failures_pass_but_win_nothing() {
     let folder = folder();
-    let Some((space, _source)) = sent_to(folder.path()) else {
+    let Some((namespace, _source)) = sent_to(folder.path()) else {
         return;
     };
     let relays = ["", ", --max-clients, \"5\""];
     let allowed = "thresholds: [\"viewers.failed <= 3\"]\n";
-    compare(&space, folder.path(), &relays, allowed).expect(0);
+    compare(&namespace, folder.path(), &relays, allowed).expect(0);
     let report = report(folder.path());
     let [honest, other] = [0, 1].map(|at| &report["runs"][at]);
     assert_eq!(other["outcome"], "pass");
@@ -128,15 +128,15 @@ fn allowed_failures_pass_but_win_nothing() {
 #[test]
 fn left_over_relay_on_the_port_is_not_measured() {
     let folder = folder();
-    let Some((space, _source)) = sent_to(folder.path()) else {
+    let Some((namespace, _source)) = sent_to(folder.path()) else {
         return;
     };
     let start = |port: &str| {
         let serve = ["serve", "http-ts", "--interface", "lo", "--port", port];
-        let relay = Process::start(space.within(&streamgauge(serve)), folder.path());
+        let relay = Process::start(namespace.within(&streamgauge(serve)), folder.path());
         let bound = format!(":{:04X} ", port.parse::<u16>().expect("a port"));
         wait_for("the relay listens", PATIENCE, || {
-            let rows = space.table("tcp");
+            let rows = namespace.table("tcp");
             let listens = |row: &str| row.contains(&bound) && row.contains(" 0A ");
             rows.lines().any(listens).then_some(())
         });
@@ -148,11 +148,11 @@ fn left_over_relay_on_the_port_is_not_measured() {
         "load http://127.0.0.1:8080/udp/239.81.0.1:4056 -c 2 -d 2s --pid {} --quiet",
         idle.id()
     );
-    let load = space.within(&streamgauge(load.split(' ')));
+    let load = namespace.within(&streamgauge(load.split(' ')));
     let finished = Process::start(load, folder.path()).finish(RUN_WITHIN);
     finished.expect(110);
     // A relay that is to be launched on this port cannot start.
-    let finished = compare(&space, folder.path(), &["", ", --chunked"], "").expect(104);
+    let finished = compare(&namespace, folder.path(), &["", ", --chunked"], "").expect(104);
     let report = report(folder.path());
     for at in [0, 1] {
         assert_eq!(report["runs"][at]["outcome"], "not_begun");

@@ -308,10 +308,10 @@ fn media_to_another_machine_is_counted_exactly() {
         let fields = names.split_whitespace().zip(values.split_whitespace());
         fields.filter(|(name, _)| ["InDatagrams", "NoPorts"].contains(name))
     });
-    let came: Vec<&str> = fields
+    let received: Vec<&str> = fields
         .into_iter()
         .flatten()
         .map(|(_, value)| value)
         .collect();
-    assert_eq!(came, ["0", "0"], "{table}");
+    assert_eq!(received, ["0", "0"], "{table}");
 }

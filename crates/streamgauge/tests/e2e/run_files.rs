@@ -10,14 +10,14 @@ use crate::support::{folder, run};
 #[track_caller]
 fn refused(folder: &Path, name: &str, says: &[&str]) {
     let finished = run(folder, ["report", name]).expect(104);
-    let said = finished.stderr.trim_end();
-    assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(said.starts_with(&format!("error: {name}")), "{said}");
+    let message = finished.stderr.trim_end();
+    assert_eq!(message.lines().count(), 1, "{message}");
+    assert!(message.starts_with(&format!("error: {name}")), "{message}");
     for part in says {
-        assert!(said.contains(part), "no `{part}` in: {said}");
+        assert!(message.contains(part), "no `{part}` in: {message}");
     }
     // First the problem, then the remedy.
-    assert!(said.contains("; "), "{said}");
+    assert!(message.contains("; "), "{message}");
 }
 
 #[test]
@@ -114,15 +114,15 @@ fn unwritable_report_is_an_error_with_a_remedy() {
     let folder = folder();
     let arguments = "demo -c 2 --ramp 0s -d 2s -q -o x.run";
     run(folder.path(), arguments.split(' ')).expect(0);
-    for (place, why) in [
+    for (path, why) in [
         ("/dev/full", "the disk is full"),
         ("missing/x.json", "there is no such file or directory"),
         (".", "it is a folder"),
     ] {
-        run(folder.path(), ["report", "x.run", "-q", "--json", place])
+        run(folder.path(), ["report", "x.run", "-q", "--json", path])
             .expect(104)
             .names(&format!(
-                "{place}: the report cannot be written: {why}; name another place"
+                "{path}: the report cannot be written: {why}; name another place"
             ));
     }
 }

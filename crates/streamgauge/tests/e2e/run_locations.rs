@@ -188,14 +188,14 @@ struct Mounted(PathBuf);
 
 impl Mounted {
     /// Returns `None` if mounting is not permitted.
-    fn new(place: PathBuf, options: &str) -> Option<Mounted> {
-        fs::create_dir(&place).expect("the test's folder can be written");
+    fn new(path: PathBuf, options: &str) -> Option<Mounted> {
+        fs::create_dir(&path).expect("the test's folder can be written");
         let mounted = Command::new("mount")
             .args(["-t", "tmpfs", "-o", options, "tmpfs"])
-            .arg(&place)
+            .arg(&path)
             .output()
             .is_ok_and(|output| output.status.success());
-        mounted.then_some(Mounted(place))
+        mounted.then_some(Mounted(path))
     }
 }
 
@@ -208,9 +208,9 @@ impl Drop for Mounted {
 #[test]
 fn run_continues_with_a_warning_in_a_read_only_folder() {
     let folder = folder();
-    let place = folder.path().join("read-only");
+    let path = folder.path().join("read-only");
     // Only root can mount. For other users this folder would not be read-only.
-    let Some(_mounted) = Mounted::new(place, "ro") else {
+    let Some(_mounted) = Mounted::new(path, "ro") else {
         return;
     };
     let scratch = folder.path().join("scratch");

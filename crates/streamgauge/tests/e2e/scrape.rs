@@ -13,12 +13,12 @@ use crate::support::{
     Process, RUN_WITHIN, assert_one_plain_file, folder, free_port, run, streamgauge, wait_for,
 };
 
-const SOON: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Returns the answer to a request, if any.
 pub(crate) fn get(port: u16, target: &str) -> Option<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
-    stream.set_read_timeout(Some(SOON)).ok()?;
+    stream.set_read_timeout(Some(PATIENCE)).ok()?;
     let request = format!("GET {target} HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n");
     stream.write_all(request.as_bytes()).ok()?;
     let mut answer = String::new();
@@ -101,7 +101,7 @@ fn prometheus_agrees_with_the_run_file() {
         &format!("--web.listen-address=127.0.0.1:{own}"),
     ]);
     let _prometheus = Process::start(command, folder.path());
-    wait_for("Prometheus", SOON, || {
+    wait_for("Prometheus", PATIENCE, || {
         get(own, "/-/ready").filter(|answer| answer.contains(" 200 "))
     });
     let port = metrics.to_string();
@@ -119,7 +119,7 @@ fn prometheus_agrees_with_the_run_file() {
         &port,
     ];
     let demo = Process::start(streamgauge(arguments), folder.path());
-    let (at, windows, received) = wait_for("three windows of one scrape", SOON, || {
+    let (at, windows, received) = wait_for("three windows of one scrape", PATIENCE, || {
         let (at, windows) = known(own, "streamgauge_windows_total")?;
         let (then, received) = known(own, "streamgauge_received_total")?;
         (windows >= 3.0 && at == then).then_some((at, windows, received))
@@ -137,7 +137,7 @@ fn prometheus_agrees_with_the_run_file() {
         if title.contains("by reason") || title.contains("link") {
             assert_eq!(shown(), None, "{title}");
         } else {
-            wait_for(&title, SOON, shown);
+            wait_for(&title, PATIENCE, shown);
         }
     }
     let other = get(metrics, "/else").expect("it answers");
@@ -165,15 +165,15 @@ fn metrics_for_other_machines_require_the_token() {
     let token = "of-my-own-0123456789";
     command.env("STREAMGAUGE_TOKEN", token);
     let demo = Process::start(command, folder.path());
-    let refused = wait_for("an answer", SOON, || get(port, "/metrics"));
+    let refused = wait_for("an answer", PATIENCE, || get(port, "/metrics"));
     assert!(refused.starts_with("HTTP/1.1 401 "), "{refused}");
     assert!(
         refused.contains("\r\nWWW-Authenticate: Bearer "),
         "{refused}"
     );
-    wait_for("figures", SOON, || {
+    wait_for("figures", PATIENCE, || {
         let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
-        stream.set_read_timeout(Some(SOON)).ok()?;
+        stream.set_read_timeout(Some(PATIENCE)).ok()?;
         let request = format!(
             "GET /metrics HTTP/1.1\r\nHost: tester.example\r\nAuthorization: Bearer {token}\r\n\r\n"
         );
@@ -203,8 +203,12 @@ fn metrics_for_other_machines_require_the_token() {
 
 #[test]
 fn metrics_address_in_use_is_an_error_before_the_run() {
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("there is a port");
-    let port = taken.local_addr().expect("it is bound").port().to_string();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("there is a port");
+    let port = listener
+        .local_addr()
+        .expect("it is bound")
+        .port()
+        .to_string();
     let folder = folder();
     run(folder.path(), ["demo", "-d", "1s", "--metrics", &port])
         .expect(104)

@@ -96,7 +96,7 @@ fn serves(port: u16) -> String {
     format!("exec {program} serve rtsp --port {port} --bitrate 100kbps --user me:hush-user-pw")
 }
 
-fn said(finished: &Finished) {
+fn contains_no_secret(finished: &Finished) {
     for text in [&finished.stdout, &finished.stderr] {
         assert!(!text.contains(SECRET), "{text}");
     }
@@ -111,7 +111,7 @@ fn run_keeps_and_prints_no_secret() {
         "run", "s.yaml", "-v", "--json", "out.json", "--out", "x.run",
     ];
     let finished = run(folder.path(), arguments);
-    said(&finished);
+    contains_no_secret(&finished);
     // The viewers' password was correct nevertheless, and each failure has its reason.
     let text = fs::read_to_string(folder.path().join("out.json")).expect("there is a report");
     let report: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
@@ -121,11 +121,11 @@ fn run_keeps_and_prints_no_secret() {
         assert_eq!(ended(name, "failed"), Some(1), "{name}: {text}");
     }
     assert!(text.contains("rtsp://me:***@127.0.0.1"), "{text}");
-    said(&run(
+    contains_no_secret(&run(
         folder.path(),
         ["report", "x.run", "-v", "--json", "again.json"],
     ));
-    said(&run(folder.path(), ["check", "s.yaml"]));
+    contains_no_secret(&run(folder.path(), ["check", "s.yaml"]));
     nothing_is_left_in(folder.path());
 }
 
@@ -144,7 +144,7 @@ fn run_that_cannot_begin_prints_no_secret() {
     let finished = run(folder.path(), arguments)
         .expect(104)
         .names("exit status 3");
-    said(&finished);
+    contains_no_secret(&finished);
     nothing_is_left_in(folder.path());
 }
 
@@ -161,7 +161,7 @@ fn series_keeps_no_secret_and_tells_its_runs_apart() {
         .into_iter()
         .chain(["--out", "x.series", "--json", "x.json"]);
     let finished = run(folder.path(), arguments);
-    said(&finished);
+    contains_no_secret(&finished);
     let index = fs::read_to_string(folder.path().join("x.series/series.json"));
     let index = index.expect("there is an index");
     assert!(index.contains("***1") && index.contains("***2"), "{index}");
@@ -174,7 +174,7 @@ fn secrets_in_arguments_leave_no_trace() {
     let folder = folder();
     let url = "rtsp://me:hush-line@127.0.0.1:9/a?token=hush-token";
     let finished = run(folder.path(), ["load", url, "-d", "1s"]);
-    said(&finished);
+    contains_no_secret(&finished);
     let is_run = |path: &PathBuf| path.extension().is_some_and(|kind| kind == "run");
     assert!(
         files(folder.path()).iter().any(is_run),
@@ -182,7 +182,7 @@ fn secrets_in_arguments_leave_no_trace() {
         finished.stderr
     );
     nothing_is_left_in(folder.path());
-    said(
+    contains_no_secret(
         &run(
             folder.path(),
             ["load", "rtspx://me:hush-line@h/", "-d", "1s"],

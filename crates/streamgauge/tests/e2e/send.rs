@@ -20,14 +20,14 @@ const EACH: u64 = 1200;
 const LENGTH: &str = "3s";
 
 /// Starts a receiver of a group, which has joined the group when this returns.
-fn receiver(space: &Namespace, group: &str, joined: (&str, &str), folder: &Path) -> Process {
+fn receiver(namespace: &Namespace, group: &str, joined: (&str, &str), folder: &Path) -> Process {
     let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/e2e/receive_group.py");
     let mut python = Command::new("python3");
     python.args([program, group, "4056", &EACH.to_string(), group]);
-    let mut receiving = Process::start(space.within(&python), folder);
+    let mut receiving = Process::start(namespace.within(&python), folder);
     wait_for("the membership", PATIENCE, || {
         assert!(receiving.runs(), "{}", receiving.stderr_text());
-        space.table(joined.0).contains(joined.1).then_some(())
+        namespace.table(joined.0).contains(joined.1).then_some(())
     });
     receiving
 }
@@ -73,15 +73,22 @@ fn decodes(folder: &Path, stream: &[u8]) {
     let mut ffprobe = Command::new("ffprobe");
     ffprobe.args(["-v", "error", "-show_entries", "stream=codec_name,id"]);
     let output = ffprobe.args(["-of", "csv"]).arg(&path).output();
-    let said = String::from_utf8(output.expect("it is there").stdout).expect("it writes text");
-    assert!(said.contains("stream,h264,0x100"), "{said}");
-    assert!(said.contains("0x1ab5"), "the stamps are listed: {said}");
+    let output_text =
+        String::from_utf8(output.expect("it is there").stdout).expect("it writes text");
+    assert!(output_text.contains("stream,h264,0x100"), "{output_text}");
+    assert!(
+        output_text.contains("0x1ab5"),
+        "the stamps are listed: {output_text}"
+    );
     let mut ffmpeg = Command::new("ffmpeg");
     ffmpeg.args(["-v", "error", "-xerror", "-i"]).arg(&path);
     ffmpeg.args(["-map", "0:v", "-frames:v", "50", "-f", "null", "-"]);
     let output = ffmpeg.output().expect("it is there");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.is_empty(), "{said}");
+    let output_text = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success() && output_text.is_empty(),
+        "{output_text}"
+    );
 }
 
 #[test]
@@ -89,16 +96,16 @@ fn every_stamp_arrives_and_ffmpeg_decodes_the_stream() {
     if !have("python3") || !have("ffmpeg") {
         return;
     }
-    let Some(space) = Namespace::with_multicast() else {
+    let Some(namespace) = Namespace::with_multicast() else {
         return;
     };
     let folder = folder();
     let groups = [("239.81.0.1", "010051EF"), ("239.81.0.2", "020051EF")];
     let receivers =
-        groups.map(|(group, joined)| receiver(&space, group, ("igmp", joined), folder.path()));
+        groups.map(|(group, joined)| receiver(&namespace, group, ("igmp", joined), folder.path()));
     let mut send = streamgauge(["send", "udp://239.81.0.{1..2}:4056", "-b", RATE]);
     send.args(["-d", LENGTH, "--report", "sent.jsonl"]);
-    let sent = Process::start(space.within(&send), folder.path()).finish(PATIENCE);
+    let sent = Process::start(namespace.within(&send), folder.path()).finish(PATIENCE);
     sent.expect(0);
     for receiver in receivers {
         receiver.finish(PATIENCE).expect(0);
@@ -128,11 +135,11 @@ fn sent_to(
     arguments: &[&str],
     folder: &Path,
 ) -> Option<Vec<Vec<u8>>> {
-    let space = Namespace::with_multicast()?;
-    let receiver = receiver(&space, group, joined, folder);
+    let namespace = Namespace::with_multicast()?;
+    let receiver = receiver(&namespace, group, joined, folder);
     let mut send = streamgauge(["send", "-b", RATE, "-d", LENGTH]);
     send.args(arguments);
-    let sent = Process::start(space.within(&send), folder).finish(PATIENCE);
+    let sent = Process::start(namespace.within(&send), folder).finish(PATIENCE);
     sent.expect(0);
     receiver.finish(PATIENCE).expect(0);
     Some(received(folder, group))

@@ -23,10 +23,10 @@ pub(crate) fn sockets(port: u16, connected: bool) -> usize {
     let table_6 = fs::read_to_string("/proc/net/udp6").unwrap_or_default();
     let end = format!(":{port:04X}");
     let lines = table.lines().skip(1).chain(table_6.lines().skip(1));
-    let place = if connected { 2 } else { 1 };
+    let column = if connected { 2 } else { 1 };
     lines
         .filter(|line| {
-            let address = line.split_whitespace().nth(place);
+            let address = line.split_whitespace().nth(column);
             address.is_some_and(|address| address.ends_with(&end))
         })
         .count()
@@ -57,10 +57,10 @@ pub(crate) fn served(server: Process, folder: &Path) -> Vec<Value> {
     lines.filter(|line| line["connection"].is_u64()).collect()
 }
 
-pub(crate) fn sum(lines: &[Value], place: &str) -> u64 {
+pub(crate) fn sum(lines: &[Value], pointer: &str) -> u64 {
     let counts = lines
         .iter()
-        .filter_map(|line| line.pointer(place)?.as_u64());
+        .filter_map(|line| line.pointer(pointer)?.as_u64());
     counts.sum()
 }
 

@@ -40,7 +40,7 @@ pub(crate) const RELAXED_HEALTH: [(&str, &str); 10] = [
 pub(crate) const ROOMY_RING: (&str, &str) = ("STREAMGAUGE_TESTER__RING", "32MiB");
 
 /// Interval between checks of a condition.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Asserts that the run in a folder is one file, without the other files of a database.
 #[track_caller]
@@ -112,7 +112,7 @@ pub(crate) fn wait_for<T>(
             return found;
         }
         assert!(Instant::now() < deadline, "{what}: not within {within:?}");
-        thread::park_timeout(LOOK_EVERY);
+        thread::park_timeout(CHECK_INTERVAL);
     }
 }
 
@@ -138,9 +138,9 @@ pub(crate) fn run_concurrently<T: Sync>(items: &[T], act: impl Fn(&T) + Sync) {
     /// Releases the slot, even if the item fails.
     struct Running;
     impl Running {
-        fn begin(most: usize) -> Running {
+        fn begin(max: usize) -> Running {
             let running = RUNNING.lock().expect("nobody panics in it");
-            let running = ENDED.wait_while(running, |running| *running >= most);
+            let running = ENDED.wait_while(running, |running| *running >= max);
             *running.expect("nobody panics in it") += 1;
             Running
         }
@@ -153,11 +153,11 @@ pub(crate) fn run_concurrently<T: Sync>(items: &[T], act: impl Fn(&T) + Sync) {
     }
     let threads = std::env::var("RUST_TEST_THREADS").ok();
     let threads = threads.and_then(|threads| threads.parse::<usize>().ok());
-    let most = threads.map_or(4, |threads| (threads / 4).max(4));
+    let max = threads.map_or(4, |threads| (threads / 4).max(4));
     thread::scope(|scope| {
         for item in items {
             scope.spawn(|| {
-                let _running = Running::begin(most);
+                let _running = Running::begin(max);
                 act(item);
             });
         }
@@ -265,7 +265,7 @@ impl Process {
                 self.what,
                 self.stderr_text()
             );
-            thread::park_timeout(LOOK_EVERY);
+            thread::park_timeout(CHECK_INTERVAL);
         };
         Finished {
             status,

@@ -131,9 +131,9 @@ impl Capture {
 fn mean_jitter(packets: &[Rtp]) -> f64 {
     let (mut jitter, mut sum) = (0.0, 0.0);
     for pair in packets.windows(2) {
-        let came = (pair[1].at - pair[0].at) as f64 / 1e9;
+        let interval = (pair[1].at - pair[0].at) as f64 / 1e9;
         let units = pair[1].timestamp.wrapping_sub(pair[0].timestamp) as i32;
-        let difference = came - f64::from(units) / CLOCK_RATE;
+        let difference = interval - f64::from(units) / CLOCK_RATE;
         jitter += (difference.abs() - jitter) / 16.0;
         sum += jitter;
     }
@@ -163,8 +163,8 @@ fn says_what_the_report_says(transport: &str) {
     let report = Report::read(&folder.path().join("out.json"));
     report.tester_was_fit();
     let events = report.0["events"].as_array().expect("there are some");
-    let told = events.iter().any(|event| event["kind"] == "trace");
-    assert!(told, "{events:?}");
+    let is_reported = events.iter().any(|event| event["kind"] == "trace");
+    assert!(is_reported, "{events:?}");
 
     let capture = Capture::new(folder.path(), "x.run.viewers-0.pcapng", &server);
     capture.is_sound();

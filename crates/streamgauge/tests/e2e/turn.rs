@@ -47,17 +47,17 @@ fn serve(folder: &Path, port: u16, with: &[&str]) -> Process {
 }
 
 /// Stops the server. Returns the sums of two of its counts over all sessions.
-fn served(server: Process, folder: &Path, places: [&str; 2]) -> [u64; 2] {
+fn served(server: Process, folder: &Path, pointers: [&str; 2]) -> [u64; 2] {
     server.signal("TERM");
     server.finish(Duration::from_secs(10));
     let text = fs::read_to_string(folder.join("served.jsonl")).expect("it was written");
     let lines = text.lines().map(serde_json::from_str::<Value>);
     let mut lines: Vec<Value> = lines.map(|line| line.expect("a line of JSON")).collect();
     lines.pop();
-    places.map(|place| {
+    pointers.map(|pointer| {
         let counts = lines
             .iter()
-            .filter_map(|line| line.pointer(place)?.as_u64());
+            .filter_map(|line| line.pointer(pointer)?.as_u64());
         counts.sum()
     })
 }
@@ -194,7 +194,7 @@ fn streams_are_published_and_played_through_coturn() {
 
 #[test]
 fn refusals_of_coturn_have_failure_reasons() {
-    for (with, password, reason, said) in [
+    for (with, password, reason, text) in [
         (
             &["--allow-loopback-peers"][..],
             "wrong",
@@ -224,7 +224,7 @@ fn refusals_of_coturn_have_failure_reasons() {
         fs::write(folder.path().join("run.yaml"), scenario).expect("there is room");
         let ended = run(folder.path(), ["run", "run.yaml", "--json", "out.json"]);
         let shown = ended.expect(99).stdout;
-        assert!(shown.contains(said), "{said}: {shown}");
+        assert!(shown.contains(text), "{text}: {shown}");
         assert!(!shown.contains("hush-hush"), "{shown}");
         let report = Report::read(&folder.path().join("out.json"));
         assert!(report.failures(reason) > 0, "{}", report.0["populations"]);

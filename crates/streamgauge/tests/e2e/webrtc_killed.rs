@@ -30,16 +30,16 @@ clients:
 }
 
 /// Returns the network namespace of a process.
-fn space_of(id: u32) -> Option<String> {
+fn namespace_of(id: u32) -> Option<String> {
     let link = fs::read_link(format!("/proc/{id}/ns/net")).ok()?;
     Some(link.to_string_lossy().into_owned())
 }
 
 /// Returns the processes in a network namespace.
-fn within(space: &str) -> Vec<u32> {
+fn within(namespace: &str) -> Vec<u32> {
     let all = fs::read_dir("/proc").expect("Linux has it").flatten();
     let ids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    ids.filter(|id| space_of(*id).as_deref() == Some(space))
+    ids.filter(|id| namespace_of(*id).as_deref() == Some(namespace))
         .collect()
 }
 
@@ -80,19 +80,19 @@ fn kill_9_frees_ports_sockets_room_and_network() {
     fs::write(folder.path().join("room.yaml"), text).expect("there is room");
     let arguments = ["run", "room.yaml", "--set", "duration=60s", "--no-live"];
     let playing = Process::start(streamgauge(arguments), folder.path());
-    let own = space_of(std::process::id()).expect("Linux has namespaces");
-    let (spaces, started) = wait_for("Janus has a network of its own", PATIENCE, || {
+    let own = namespace_of(std::process::id()).expect("Linux has namespaces");
+    let (namespaces, started) = wait_for("Janus has a network of its own", PATIENCE, || {
         let started = descendants(playing.id());
-        let spaces: Vec<String> = started.iter().filter_map(|id| space_of(*id)).collect();
-        let apart = spaces.iter().any(|space| *space != own);
-        apart.then_some((spaces, started))
+        let namespaces: Vec<String> = started.iter().filter_map(|id| namespace_of(*id)).collect();
+        let apart = namespaces.iter().any(|namespace| *namespace != own);
+        apart.then_some((namespaces, started))
     });
     assert!(!started.is_empty());
     killed_in_the_midst(playing);
     // Sockets, ports and the room end with the processes, and with their namespace.
-    for space in spaces.iter().filter(|space| **space != own) {
+    for namespace in namespaces.iter().filter(|namespace| **namespace != own) {
         wait_for("nobody is in the network", PATIENCE, || {
-            within(space).is_empty().then_some(())
+            within(namespace).is_empty().then_some(())
         });
     }
     wait_for("all interfaces are gone", PATIENCE, || {
@@ -115,32 +115,32 @@ fn running_janus_forgets_killed_participants() {
     if !have("janus") {
         return;
     }
-    let Some(space) = Namespace::with_multicast() else {
+    let Some(namespace) = Namespace::with_multicast() else {
         return;
     };
     let folder = folder();
     // Janus offers no address of the loopback interface.
-    space.ip("link add one type veth peer name two");
-    space.ip("addr add 10.81.5.1/24 dev one");
+    namespace.ip("link add one type veth peer name two");
+    namespace.ip("addr add 10.81.5.1/24 dev one");
     for name in ["one", "two"] {
-        space.ip(&format!("link set {name} up"));
+        namespace.ip(&format!("link set {name} up"));
     }
     configure(folder.path(), "10.81.5.1", Over::WebSockets);
     let mut command = Command::new("janus");
     command
         .args(["-C", "janus.jcfg", "-F", "."])
         .arg("--disable-colors");
-    let _janus = Process::start(space.within(&command), folder.path());
+    let _janus = Process::start(namespace.within(&command), folder.path());
     wait_for("Janus listens", PATIENCE, || {
         // Port 8188 in hexadecimal, in the state LISTEN.
-        let table = space.table("tcp") + &space.table("tcp6");
+        let table = namespace.table("tcp") + &namespace.table("tcp6");
         let listens = |line: &str| line.contains(":1FFC ") && line.contains(" 0A ");
         table.lines().any(listens).then_some(())
     });
     let text = people("", "10.81.5.1");
     fs::write(folder.path().join("room.yaml"), text).expect("there is room");
     let arguments = ["run", "room.yaml", "--set", "duration=60s", "--no-live"];
-    let playing = Process::start(space.within(&streamgauge(arguments)), folder.path());
+    let playing = Process::start(namespace.within(&streamgauge(arguments)), folder.path());
     killed_in_the_midst(playing);
     let arguments = [
         "run",
@@ -150,7 +150,7 @@ fn running_janus_forgets_killed_participants() {
         "--json",
         "next.json",
     ];
-    let next = Process::start(space.within(&streamgauge(arguments)), folder.path());
+    let next = Process::start(namespace.within(&streamgauge(arguments)), folder.path());
     next.finish(PATIENCE).expect(0);
     meets_nobody_else(folder.path());
 }

@@ -33,10 +33,10 @@ fn served(server: Process, folder: &Path) -> (Vec<Value>, Value) {
     (lines, all["served"].clone())
 }
 
-fn sum(lines: &[Value], place: &str) -> u64 {
+fn sum(lines: &[Value], pointer: &str) -> u64 {
     let counts = lines
         .iter()
-        .filter_map(|line| line.pointer(place)?.as_u64());
+        .filter_map(|line| line.pointer(pointer)?.as_u64());
     counts.sum()
 }
 
@@ -72,7 +72,7 @@ fn every_count_of_the_faulty_reference_server_is_exact() {
             let (served, all) = served(server, folder.path());
             assert_eq!(report.clients("completed"), 5);
             let count = |name: &str| number(report.metric(name));
-            let sent = |place: &str| sum(&served, &format!("/sent/{place}"));
+            let sent = |name: &str| sum(&served, &format!("/sent/{name}"));
             assert!(sent("lost") > 20 && sent("duplicated") > 20 && sent("reordered") > 20);
             let doubled = if replays { "replayed" } else { "duplicated" };
             for (name, truth) in [
@@ -127,12 +127,14 @@ fn participants_in_a_reference_room_receive_each_other() {
             assert_eq!(number(&all["connected"]), peers, "{keys}");
             assert_eq!(count("refusals"), 0);
             assert_eq!(number(&all["door"]["checks_of_nobody"]), 0);
-            let sent = |place: &str| sum(&served, &format!("/sent/{place}"));
+            let sent = |name: &str| sum(&served, &format!("/sent/{name}"));
             // Packets in flight to a client that leaves are not counted.
-            let (received, came) = (count("received"), sent("sent") + sent("recovered"));
+            let (received, sent_to_it) = (count("received"), sent("sent") + sent("recovered"));
             assert!(
-                received > 2000 && received <= came && came - received < came / 10,
-                "{received} of {came}, {keys}"
+                received > 2000
+                    && received <= sent_to_it
+                    && sent_to_it - received < sent_to_it / 10,
+                "{received} of {sent_to_it}, {keys}"
             );
             assert_eq!(count("unauthentic"), 0);
             assert_eq!(sum(&served, "/received/received"), count("sent_packets"));
@@ -170,8 +172,8 @@ fn lost_packets_are_recovered_and_publications_passed_on() {
     let of = |population: &str, name: &str| {
         number(&report.0["populations"][population]["metrics"][name])
     };
-    let sent = |place: &str| sum(&served, &format!("/sent/{place}"));
-    let received = |place: &str| sum(&served, &format!("/received/{place}"));
+    let sent = |name: &str| sum(&served, &format!("/sent/{name}"));
+    let received = |name: &str| sum(&served, &format!("/received/{name}"));
     assert!(received("received") > 2 * 400);
     assert_eq!(of("cameras", "sent_packets"), received("received"));
     assert_eq!((received("lost"), received("unauthentic")), (0, 0));

@@ -14,7 +14,7 @@ const CHANGES: u64 = 3;
 /// Runs this many clients, each of which changes channel [`CHANGES`] times among four, against the
 /// reference relay with these faults. Returns `None` if no namespace can be made.
 fn zap(clients: u64, faults: &[&str], folder: &Path) -> Option<(Report, Finished)> {
-    let space = Namespace::with_multicast()?;
+    let namespace = Namespace::with_multicast()?;
     let faults: String = faults
         .iter()
         .map(|fault| format!(", --fault, {fault}"))
@@ -38,9 +38,9 @@ thresholds: [\"server.groups_kept == 0\", \"server.file_descriptors_kept <= 1\"]
     fs::write(folder.join("scenario.yaml"), scenario).expect("the folder can be written");
     let mut send = streamgauge(["send", "--quiet", "--interface", "lo", "-b", "2Mbps"]);
     send.arg("udp://239.81.0.{1..4}:4056");
-    let source = Process::start(space.within(&send), folder);
+    let source = Process::start(namespace.within(&send), folder);
     let run = streamgauge(["run", "scenario.yaml", "--quiet", "--json", "out.json"]);
-    let finished = Process::start(space.within(&run), folder).finish(RUN_WITHIN);
+    let finished = Process::start(namespace.within(&run), folder).finish(RUN_WITHIN);
     source.signal("INT");
     source.finish(RUN_WITHIN);
     Some((Report::read(&folder.join("out.json")), finished))

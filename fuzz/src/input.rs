@@ -39,7 +39,7 @@ impl<'a> Input<'a> {
         std::mem::take(&mut self.0)
     }
 
-    /// Returns the sizes by which a stream is cut: up to seven, used in turn. Without any, the
+    /// Returns the sizes of the pieces of a stream: up to seven, used in turn. Without any, the
     /// stream comes in one piece.
     pub(crate) fn cuts(&mut self) -> Cuts {
         let count = usize::from(self.byte() % 8);
@@ -55,7 +55,7 @@ impl<'a> Input<'a> {
 pub(crate) struct Cuts(Vec<usize>);
 
 impl Cuts {
-    /// Cuts a stream into pieces.
+    /// Splits a stream into pieces.
     pub(crate) fn pieces<'a>(&self, stream: &'a [u8]) -> Vec<&'a [u8]> {
         if self.0.is_empty() {
             return vec![stream];

@@ -18,21 +18,21 @@ enum Owned {
 
 fn read(
     framing: &Framing,
-    wanted: &ReadLimits,
+    limits: &ReadLimits,
     pieces: &[&[u8]],
 ) -> (Vec<Owned>, Option<Malformed>) {
     let mut reader = MessageReader::default();
     let mut found = Vec::new();
     for mut piece in pieces.iter().copied() {
         loop {
-            let item = match reader.next_item(framing, wanted, &mut piece) {
+            let item = match reader.next_item(framing, limits, &mut piece) {
                 Ok(Some(item)) => item,
                 Ok(None) => break,
                 Err(malformed) => return (found, Some(malformed)),
             };
             found.push(match item {
                 Received::Message(frame) => {
-                    assert!(frame.length <= wanted.length_max);
+                    assert!(frame.length <= limits.length_max);
                     if let Some(body) = frame.body {
                         assert_eq!(body.len() as u64, frame.length);
                     }
@@ -52,24 +52,24 @@ fn read(
 
 /// Checks that pieces give the same result as the whole, except for which bodies are kept and for
 /// the length of a refused frame. These depend on where reads end.
-fn pieces_as_whole(framing: &Framing, wanted: &ReadLimits, stream: &[u8], cuts: &Cuts) {
-    let (whole, wrong) = read(framing, wanted, &[stream]);
-    let (cut, cut_wrong) = read(framing, wanted, &cuts.pieces(stream));
+fn pieces_as_whole(framing: &Framing, limits: &ReadLimits, stream: &[u8], cuts: &Cuts) {
+    let (whole, wrong) = read(framing, limits, &[stream]);
+    let (in_pieces, in_pieces_wrong) = read(framing, limits, &cuts.pieces(stream));
     assert_eq!(
         wrong.is_some(),
-        cut_wrong.is_some(),
-        "{wrong:?} {cut_wrong:?}"
+        in_pieces_wrong.is_some(),
+        "{wrong:?} {in_pieces_wrong:?}"
     );
-    assert_eq!(whole.len(), cut.len());
-    for pair in whole.iter().zip(&cut) {
+    assert_eq!(whole.len(), in_pieces.len());
+    for pair in whole.iter().zip(&in_pieces) {
         match pair {
-            (Owned::Frame(length, body), Owned::Frame(other, cut)) => {
+            (Owned::Frame(length, body), Owned::Frame(other, in_pieces)) => {
                 assert_eq!(length, other);
-                if *length <= wanted.kept_bytes_max as u64 {
-                    assert!(body.is_some() && cut.is_some());
+                if *length <= limits.kept_bytes_max as u64 {
+                    assert!(body.is_some() && in_pieces.is_some());
                 }
-                if let (Some(body), Some(cut)) = (body, cut) {
-                    assert_eq!(body, cut);
+                if let (Some(body), Some(in_pieces)) = (body, in_pieces) {
+                    assert_eq!(body, in_pieces);
                 }
             }
             (one, other) => assert_eq!(one, other),
@@ -78,7 +78,7 @@ fn pieces_as_whole(framing: &Framing, wanted: &ReadLimits, stream: &[u8], cuts: 
 }
 
 /// Checks that written messages are read back unchanged.
-fn round_trip(framing: &Framing, wanted: &ReadLimits, input: &mut Input<'_>, cuts: &Cuts) {
+fn round_trip(framing: &Framing, limits: &ReadLimits, input: &mut Input<'_>, cuts: &Cuts) {
     let delimiter = match framing {
         Framing::Delimiter(delimiter) => Some(delimiter),
         _ => None,
@@ -88,8 +88,9 @@ fn round_trip(framing: &Framing, wanted: &ReadLimits, input: &mut Input<'_>, cut
     while !input.is_empty() {
         let body = input.piece();
         // A body with a byte of the delimiter would end too early.
-        let torn = delimiter.is_some_and(|bytes| body.iter().any(|byte| bytes.contains(byte)));
-        if body.len() as u64 <= framing.length_max().min(wanted.length_max) && !torn {
+        let has_delimiter =
+            delimiter.is_some_and(|bytes| body.iter().any(|byte| bytes.contains(byte)));
+        if body.len() as u64 <= framing.length_max().min(limits.length_max) && !has_delimiter {
             framing.write(body, mask, &mut stream);
             bodies.push(body);
         }
@@ -100,14 +101,14 @@ fn round_trip(framing: &Framing, wanted: &ReadLimits, input: &mut Input<'_>, cut
         .sum();
     assert_eq!(written, stream.len());
     // One side of a WebSocket masks its frames, and the other expects that.
-    let theirs = match framing {
+    let peer_framing = match framing {
         Framing::WebSocket { masked, text } => Framing::WebSocket {
             masked: !masked,
             text: *text,
         },
         other => other.clone(),
     };
-    let (found, wrong) = read(&theirs, wanted, &cuts.pieces(&stream));
+    let (found, wrong) = read(&peer_framing, limits, &cuts.pieces(&stream));
     assert_eq!(wrong, None);
     assert_eq!(found.len(), bodies.len());
     for (found, body) in found.iter().zip(bodies) {
@@ -115,14 +116,14 @@ fn round_trip(framing: &Framing, wanted: &ReadLimits, input: &mut Input<'_>, cut
             Owned::Frame(length, found) => {
                 assert_eq!(*length, body.len() as u64);
                 assert!(found.as_deref().is_none_or(|found| found == body));
-                assert!(found.is_some() || body.len() > wanted.kept_bytes_max);
+                assert!(found.is_some() || body.len() > limits.kept_bytes_max);
             }
             other => panic!("{other:?}"),
         }
     }
 }
 
-fn wanted(input: &mut Input<'_>) -> ReadLimits {
+fn limits(input: &mut Input<'_>) -> ReadLimits {
     ReadLimits {
         unframed_length: 0,
         kept_bytes_max: usize::from(input.byte()) * 16,
@@ -150,12 +151,12 @@ pub(super) fn frames(bytes: &[u8]) {
             delimiter => Framing::Delimiter(delimiter.into()),
         }
     };
-    let wanted = wanted(&mut input);
+    let limits = limits(&mut input);
     let cuts = input.cuts();
     if kind & 128 == 0 {
-        pieces_as_whole(&framing, &wanted, input.rest(), &cuts);
+        pieces_as_whole(&framing, &limits, input.rest(), &cuts);
     } else {
-        round_trip(&framing, &wanted, &mut input, &cuts);
+        round_trip(&framing, &limits, &mut input, &cuts);
     }
 }
 
@@ -167,11 +168,11 @@ pub(super) fn websocket(bytes: &[u8]) {
         masked: kind & 1 != 0,
         text: kind & 2 != 0,
     };
-    let wanted = wanted(&mut input);
+    let limits = limits(&mut input);
     let cuts = input.cuts();
     match kind >> 6 {
-        0 | 1 => pieces_as_whole(&framing, &wanted, input.rest(), &cuts),
-        2 => round_trip(&framing, &wanted, &mut input, &cuts),
+        0 | 1 => pieces_as_whole(&framing, &limits, input.rest(), &cuts),
+        2 => round_trip(&framing, &limits, &mut input, &cuts),
         _ => handshake(input.rest(), &cuts),
     }
 }

@@ -17,7 +17,7 @@ use protocol::rtmp::codec::message::{Command, MessageType, UserControlEvent};
 use protocol::rtmp::codec::write::MessageHeader;
 use protocol::rtmp::config::ClientConfig;
 use protocol::session::{
-    ChannelId, Context, Flows, Input as Heard, Outbox, Output, Session, Sinks,
+    ChannelId, Context, Flows, Input as Event, Outbox, Output, Session, Sinks,
 };
 
 use crate::input::{Cuts, Input};
@@ -86,12 +86,12 @@ fn read(pieces: &[&[u8]], keeps_media: bool) -> (Vec<Row>, Option<Malformed>) {
                 Ok(None) => break,
                 Err(malformed) => return (rows, Some(malformed)),
             }
-            let most = if keeps_media {
+            let max = if keeps_media {
                 MEMORY_WITH_MEDIA_MAX
             } else {
                 MEMORY_MAX
             };
-            assert!(reader.memory() <= most, "{}", reader.memory());
+            assert!(reader.memory() <= max, "{}", reader.memory());
         }
         assert_eq!(at, piece.len());
     }
@@ -180,8 +180,8 @@ pub(crate) fn amf(bytes: &[u8]) {
     let _ = parse_metadata(bytes);
 }
 
-fn shake(pieces: &[&[u8]], server: bool) -> (Vec<u8>, usize, Result<bool, Malformed>) {
-    let mut own = match server {
+fn run_handshake(pieces: &[&[u8]], server: bool) -> (Vec<u8>, usize, Result<bool, Malformed>) {
+    let mut handshake = match server {
         true => Handshake::server(1),
         false => Handshake::client(1),
     };
@@ -189,7 +189,7 @@ fn shake(pieces: &[&[u8]], server: bool) -> (Vec<u8>, usize, Result<bool, Malfor
     for piece in pieces {
         let mut at = 0;
         loop {
-            match own.receive(piece, &mut at) {
+            match handshake.receive(piece, &mut at) {
                 Ok(HandshakeStep::Send(bytes)) => sent.extend_from_slice(&bytes),
                 Ok(HandshakeStep::NeedMore) => break,
                 Ok(HandshakeStep::Done) => return (sent, taken + at, Ok(true)),
@@ -211,17 +211,17 @@ pub(crate) fn handshake(bytes: &[u8]) {
     // added here.
     let mut stream = input.rest().to_vec();
     if let Some(3) = stream.first() {
-        let own = match server {
+        let hello = match server {
             true => Handshake::server(1).hello(),
             false => Handshake::client(1).hello(),
         };
         stream.resize(stream.len().max(1537), 7);
-        stream.extend_from_slice(own.get(1..).unwrap_or_default());
+        stream.extend_from_slice(hello.get(1..).unwrap_or_default());
         stream.extend_from_slice(b"more");
     }
     assert_eq!(
-        shake(&[&stream], server),
-        shake(&cuts.pieces(&stream), server)
+        run_handshake(&[&stream], server),
+        run_handshake(&cuts.pieces(&stream), server)
     );
 }
 
@@ -235,7 +235,7 @@ pub(crate) fn session(bytes: &[u8]) {
     let mut recorder = Recorder::new(RTMP_PROTOCOL.catalogue);
     let (mut sinks, mut flows) = (Sinks::default(), Flows::default());
     let mut out = VecDeque::new();
-    let mut handle = |heard: Heard<'_>, now: u64| -> (Vec<u8>, bool) {
+    let mut handle = |event: Event<'_>, now: u64| -> (Vec<u8>, bool) {
         let mut cx = Context {
             now: Time::from_nanos(now),
             recorder: &mut recorder,
@@ -244,7 +244,7 @@ pub(crate) fn session(bytes: &[u8]) {
             out: &mut out,
             outbox: &mut Outbox::default(),
         };
-        client.handle(&mut cx, heard);
+        client.handle(&mut cx, event);
         let (mut sent, mut ended) = (Vec::new(), false);
         for output in out.drain(..) {
             match output {
@@ -257,10 +257,10 @@ pub(crate) fn session(bytes: &[u8]) {
     };
     let channel = ChannelId(0);
     let due = Time::ZERO;
-    handle(Heard::Start { due }, 1);
+    handle(Event::Start { due }, 1);
     let local = "10.0.0.2:4000".parse().expect("an address");
     let (hello, _) = handle(
-        Heard::Opened {
+        Event::Opened {
             channel,
             local,
             remote: None,
@@ -271,26 +271,26 @@ pub(crate) fn session(bytes: &[u8]) {
     let Ok(HandshakeStep::Send(answer)) = server.receive(&hello, &mut 0) else {
         panic!("the client's hello gets a response");
     };
-    let hear = |bytes| Heard::Bytes {
+    let received = |bytes| Event::Bytes {
         channel,
         bytes,
         at: Time::from_nanos(3),
         runs: &[],
     };
-    handle(hear(&answer), 3);
-    let (mut said, mut now) = (0, 4);
+    handle(received(&answer), 3);
+    let (mut sent_bytes, mut now) = (0, 4);
     for piece in cuts.pieces(stream) {
         now += 1;
-        let (sent, ended) = handle(hear(piece), now);
-        said += sent.len();
+        let (sent, ended) = handle(received(piece), now);
+        sent_bytes += sent.len();
         if ended {
             return;
         }
     }
     assert!(
-        said <= 4096 + 2 * stream.len() + 16 * cuts.pieces(stream).len(),
-        "{said}"
+        sent_bytes <= 4096 + 2 * stream.len() + 16 * cuts.pieces(stream).len(),
+        "{sent_bytes}"
     );
-    let (_, ended) = handle(Heard::Stop { until: due }, now + 1);
+    let (_, ended) = handle(Event::Stop { until: due }, now + 1);
     assert!(ended);
 }

@@ -63,8 +63,8 @@ fn frame(channel: u8, payload: &[u8], length: usize) -> Owned {
     let in_part = length > SPLIT_FRAME_KEPT
         && payload[0] & 0xe0 == 0x80
         && !(192..=223).contains(&payload[1]);
-    let wanted = if in_part { SPLIT_FRAME_KEPT } else { length };
-    Owned::Frame(channel, payload[..wanted].to_vec(), length)
+    let kept_length = if in_part { SPLIT_FRAME_KEPT } else { length };
+    Owned::Frame(channel, payload[..kept_length].to_vec(), length)
 }
 
 /// Decodes a connection: pieces give the same result as the whole. What was read can be written and
@@ -74,15 +74,15 @@ pub(super) fn rtsp(bytes: &[u8]) {
     let cuts = input.cuts();
     let stream = input.rest();
     let (mut items, given_up) = decode(&[stream]);
-    let (mut cut, cut_given_up) = decode(&cuts.pieces(stream));
-    assert_eq!(given_up, cut_given_up);
+    let (mut in_pieces, in_pieces_given_up) = decode(&cuts.pieces(stream));
+    assert_eq!(given_up, in_pieces_given_up);
     // The amount of trailing garbage that was already reported depends on the reads.
-    for items in [&mut items, &mut cut] {
+    for items in [&mut items, &mut in_pieces] {
         if matches!(items.last(), Some(Owned::Garbage(_))) {
             items.pop();
         }
     }
-    assert_eq!(items, cut);
+    assert_eq!(items, in_pieces);
     for item in &items {
         match item {
             Owned::Request(request) => {

@@ -23,14 +23,14 @@ use crate::input::{Input, text};
 /// parsed message is written unchanged.
 pub(super) fn apart_lines(bytes: &[u8]) {
     let mut input = Input::new(bytes);
-    let most = usize::from(input.byte()) * 8;
+    let length_max = usize::from(input.byte()) * 8;
     let cuts = input.cuts();
     let stream = input.rest();
     let read = |pieces: &[&[u8]]| {
         let (mut lines, mut found) = (LineSplitter::default(), Vec::new());
         for piece in pieces {
             if lines
-                .feed(piece, most, |line| found.push(line.to_vec()))
+                .feed(piece, length_max, |line| found.push(line.to_vec()))
                 .is_err()
             {
                 return (found, false);
@@ -39,18 +39,18 @@ pub(super) fn apart_lines(bytes: &[u8]) {
         (found, true)
     };
     let (whole, fine) = read(&[stream]);
-    let (cut, cut_fine) = read(&cuts.pieces(stream));
-    assert_eq!(fine, cut_fine);
-    assert_eq!(whole, cut);
+    let (in_pieces, in_pieces_fine) = read(&cuts.pieces(stream));
+    assert_eq!(fine, in_pieces_fine);
+    assert_eq!(whole, in_pieces);
     for found in whole {
-        assert!(found.len() <= most);
-        if let Ok(asked) = serde_json::from_slice::<ClientMessage>(&found) {
-            let again = serde_json::from_slice::<ClientMessage>(&to_line(&asked));
-            assert_eq!(again.expect("as written"), asked);
+        assert!(found.len() <= length_max);
+        if let Ok(message) = serde_json::from_slice::<ClientMessage>(&found) {
+            let again = serde_json::from_slice::<ClientMessage>(&to_line(&message));
+            assert_eq!(again.expect("as written"), message);
         }
-        if let Ok(said) = serde_json::from_slice::<ReceiverMessage>(&found) {
-            let again = serde_json::from_slice::<ReceiverMessage>(&to_line(&said));
-            assert_eq!(again.expect("as written"), said);
+        if let Ok(message) = serde_json::from_slice::<ReceiverMessage>(&found) {
+            let again = serde_json::from_slice::<ReceiverMessage>(&to_line(&message));
+            assert_eq!(again.expect("as written"), message);
         }
     }
 }
@@ -100,13 +100,13 @@ pub(super) fn apart_session(bytes: &[u8]) {
         remote: None,
     };
     handle(opened(ChannelId(0)), now, &mut ended);
-    let mut said = Vec::new();
+    let mut stream = Vec::new();
     if knows {
         let proof = proof(&secret, &terms.challenge(7));
-        said = to_line(&ClientMessage::Proof { proof });
+        stream = to_line(&ClientMessage::Proof { proof });
     }
-    said.extend_from_slice(input.rest());
-    for piece in cuts.pieces(&said) {
+    stream.extend_from_slice(input.rest());
+    for piece in cuts.pieces(&stream) {
         now += Duration::from_millis(1);
         let bytes = Event::Bytes {
             channel: ChannelId(0),
@@ -124,7 +124,7 @@ pub(super) fn apart_session(bytes: &[u8]) {
             break;
         }
     }
-    assert!(said.len() <= LINE_MAX * 2 || ended);
+    assert!(stream.len() <= LINE_MAX * 2 || ended);
     let until = now;
     if !ended {
         handle(Event::Stop { until }, now, &mut ended);
@@ -174,9 +174,9 @@ fn catalogue(kind: &str) -> Option<Catalogue> {
 }
 
 /// Returns the path of the run file that is read, in memory if possible.
-fn place() -> &'static PathBuf {
-    static PLACE: OnceLock<PathBuf> = OnceLock::new();
-    PLACE.get_or_init(|| {
+fn run_file_path() -> &'static PathBuf {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| {
         let memory = PathBuf::from("/dev/shm");
         let folder = if memory.is_dir() {
             memory
@@ -191,7 +191,7 @@ fn place() -> &'static PathBuf {
 fn base() -> &'static [u8] {
     static BASE: OnceLock<Vec<u8>> = OnceLock::new();
     BASE.get_or_init(|| {
-        let path = place();
+        let path = run_file_path();
         let subjects = [("viewers", "rtsp"), ("tester", "tester")];
         let header = Header {
             version: "1.2.3".to_owned(),
@@ -260,7 +260,7 @@ pub(super) fn runfile(bytes: &[u8]) {
         let end = file.len().min(at + piece.len());
         file[at..end].copy_from_slice(&piece[..end - at]);
     }
-    let path = place();
+    let path = run_file_path();
     std::fs::write(path, &file).expect("the folder can be written");
     if let Ok(reader) = Reader::open(path, catalogue) {
         let _ = (reader.header(), reader.is_finished(), reader.totals());

@@ -55,10 +55,10 @@ fn datagrams(input: &mut Input<'_>, now: &mut Time) -> Vec<u8> {
     let near = input.byte();
     let mut bytes = input.piece().to_vec();
     if near & 1 != 0
-        && let Some(place) = bytes.first_chunk_mut::<4>()
-        && place[0] & 0x80 == 0
+        && let Some(field) = bytes.first_chunk_mut::<4>()
+        && field[0] & 0x80 == 0
     {
-        *place = FIRST.plus(u32::from(near >> 1)).value().to_be_bytes();
+        *field = FIRST.plus(u32::from(near >> 1)).value().to_be_bytes();
     }
     bytes
 }
@@ -96,7 +96,7 @@ pub(crate) fn receiver(bytes: &[u8]) {
     let (mut whole, mut in_messages) = (0, 0);
     while !input.is_empty() {
         let datagram = datagrams(&mut input, &mut now);
-        let mut told = |outcome| {
+        let mut on_outcome = |outcome| {
             if let MessageOutcome::Whole(message) = outcome {
                 whole += 1;
                 in_messages += message.bytes;
@@ -106,12 +106,12 @@ pub(crate) fn receiver(bytes: &[u8]) {
             Ok(Packet::Data(header, payload)) => {
                 if let PacketStatus::New { .. } = receiver.data(&header, payload, now) {
                     let behind = receiver.acknowledged();
-                    messages.add_packet(&header, payload.len(), now, behind, &mut told);
+                    messages.add_packet(&header, payload.len(), now, behind, &mut on_outcome);
                 }
             }
             Ok(Packet::Control(header, control)) => {
                 receiver.control(&control, header.timestamp, now);
-                messages.settle(now, receiver.acknowledged(), &mut told);
+                messages.settle(now, receiver.acknowledged(), &mut on_outcome);
             }
             Err(_) => {}
         }
@@ -121,15 +121,15 @@ pub(crate) fn receiver(bytes: &[u8]) {
             assert!(last.is_none_or(|last| last.is_before(packet.sequence)));
             last = Some(packet.sequence);
         }
-        let mut said = 0;
+        let mut responses = 0;
         loop {
             out.clear();
             if !receiver.write_next(now, &mut out) {
                 break;
             }
             assert!(matches!(Packet::parse(&out), Ok(Packet::Control(..))));
-            said += 1;
-            assert!(said <= 4, "one packet is answered by a few");
+            responses += 1;
+            assert!(responses <= 4, "one packet is answered by a few");
         }
         let _ = (receiver.due(), receiver.delivery_due());
         let count = receiver.statistics();

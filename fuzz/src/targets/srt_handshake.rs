@@ -19,13 +19,13 @@ use protocol::srt::seq::{SeqNumber, SocketClock};
 use crate::input::Input;
 
 const START: Time = Time::from_nanos(1_000_000_000);
-const OWN: u32 = 7;
+const SOCKET_ID: u32 = 7;
 
 fn settings() -> HandshakeSettings {
     let ip = [127, 0, 0, 1].into();
     HandshakeSettings {
         secret: Secret::new("a passphrase of the test").ok(),
-        ..HandshakeSettings::live(OWN, SeqNumber::new(5), SocketClock::new(START), ip, 3)
+        ..HandshakeSettings::live(SOCKET_ID, SeqNumber::new(5), SocketClock::new(START), ip, 3)
     }
 }
 
@@ -97,7 +97,7 @@ fn datagram(input: &mut Input<'_>, now: &mut Time) -> Vec<u8> {
     *now += Duration::from_millis(u64::from(input.byte()));
     let mut bytes = input.piece().to_vec();
     if bytes.len() >= HEADER && bytes[0] & 0x80 != 0 {
-        bytes[12..16].copy_from_slice(&OWN.to_be_bytes());
+        bytes[12..16].copy_from_slice(&SOCKET_ID.to_be_bytes());
     }
     bytes
 }
@@ -156,11 +156,11 @@ fn listener(input: &mut Input<'_>) {
         let mut bytes = datagram(input, &mut later);
         // With a wrong cookie, every conclusion would be ignored.
         let cookie = cookie(&listener, from, now);
-        if let Some(place) = bytes.get_mut(HEADER + 28..HEADER + 32) {
-            place.copy_from_slice(&cookie);
+        if let Some(field) = bytes.get_mut(HEADER + 28..HEADER + 32) {
+            field.copy_from_slice(&cookie);
         }
-        if let Some(place) = bytes.get_mut(12..16) {
-            place.fill(0);
+        if let Some(field) = bytes.get_mut(12..16) {
+            field.fill(0);
         }
         let mut answer = Vec::new();
         match listener.handle(from, &bytes, now, &mut answer) {

@@ -7,13 +7,11 @@ use std::time::Duration;
 use measure::{Recorder, Time};
 use protocol::registry::SRT_PROTOCOL;
 use protocol::session::{
-    ChannelId, Context, Datagram, Flows, Input as Heard, Outbox, Output, Route, Session, Sinks,
+    ChannelId, Context, Datagram, Flows, Input as Event, Outbox, Output, Route, Session, Sinks,
 };
 use protocol::srt::client::Client;
 use protocol::srt::config::ClientConfig;
-use protocol::srt::handshake::{
-    HandshakeSettings, Listener, ListenerConfig, ListenerResult as Hears,
-};
+use protocol::srt::handshake::{HandshakeSettings, Listener, ListenerConfig, ListenerResult};
 use protocol::srt::seq::{SeqNumber, SocketClock};
 use protocol::srt::server::{Server, ServerConfig};
 
@@ -41,7 +39,7 @@ impl<S: Session> SessionUnderTest<S> {
         }
     }
 
-    fn hear(&mut self, heard: Heard<'_>) -> (Vec<Vec<u8>>, bool) {
+    fn handle(&mut self, event: Event<'_>) -> (Vec<Vec<u8>>, bool) {
         let (mut out, mut outbox) = (VecDeque::new(), Outbox::default());
         let mut cx = Context {
             now: self.now,
@@ -51,29 +49,29 @@ impl<S: Session> SessionUnderTest<S> {
             out: &mut out,
             outbox: &mut outbox,
         };
-        self.session.handle(&mut cx, heard);
-        let (mut said, mut ended) = (Vec::new(), false);
+        self.session.handle(&mut cx, event);
+        let (mut sent, mut ended) = (Vec::new(), false);
         for output in &out {
             match output {
                 Output::Transmit(transmit) => {
                     let bytes = outbox.bytes(transmit);
-                    said.extend(bytes.chunks(transmit.segment_size).map(<[u8]>::to_vec));
+                    sent.extend(bytes.chunks(transmit.segment_size).map(<[u8]>::to_vec));
                 }
                 Output::Ended(_) => ended = true,
                 _ => {}
             }
         }
-        (said, ended)
+        (sent, ended)
     }
 }
 
 /// Returns the next datagram. If its control byte says so, it is addressed to `socket`.
 fn datagram(input: &mut Input<'_>, now: &mut Time, socket: u32) -> Vec<u8> {
     *now += Duration::from_millis(u64::from(input.byte()));
-    let own = input.byte() & 1 != 0;
+    let is_addressed = input.byte() & 1 != 0;
     let mut bytes = input.piece().to_vec();
-    if own && let Some(place) = bytes.get_mut(12..16) {
-        place.copy_from_slice(&socket.to_be_bytes());
+    if is_addressed && let Some(field) = bytes.get_mut(12..16) {
+        field.copy_from_slice(&socket.to_be_bytes());
     }
     bytes
 }
@@ -102,18 +100,20 @@ fn client(input: &mut Input<'_>, messages: bool) {
         clock,
         advertised_key: None,
     });
-    client.hear(Heard::Start { due: client.now });
+    client.handle(Event::Start { due: client.now });
     let local = "10.0.0.2:4000".parse().expect("an address");
-    let (mut said, _) = client.hear(Heard::Opened {
+    let (mut sent, _) = client.handle(Event::Opened {
         channel: CHANNEL,
         local,
         remote: Some(from),
     });
     let mut socket = 0;
     for _ in 0..2 {
-        let hello = said.pop().expect("the client sends a handshake");
+        let hello = sent.pop().expect("the client sends a handshake");
         let mut answer = Vec::new();
-        if let Hears::Request(request) = listener.handle(local, &hello, client.now, &mut answer) {
+        if let ListenerResult::Request(request) =
+            listener.handle(local, &hello, client.now, &mut answer)
+        {
             socket = request.peer_socket_id();
             let settings = HandshakeSettings::live(8, SeqNumber::new(0), clock, local.ip(), 1);
             let settings = if messages {
@@ -130,8 +130,8 @@ fn client(input: &mut Input<'_>, messages: bool) {
             at: client.now,
             bytes: &answer,
         }];
-        said = client
-            .hear(Heard::Datagrams {
+        sent = client
+            .handle(Event::Datagrams {
                 channel: CHANNEL,
                 datagrams: &datagrams,
             })
@@ -146,16 +146,16 @@ fn client(input: &mut Input<'_>, messages: bool) {
             at: now,
             bytes: &bytes,
         }];
-        let (said, ended) = client.hear(Heard::Datagrams {
+        let (sent, ended) = client.handle(Event::Datagrams {
             channel: CHANNEL,
             datagrams: &datagrams,
         });
-        assert!(said.len() <= 4 && said.iter().all(|said| said.len() <= 1500));
+        assert!(sent.len() <= 4 && sent.iter().all(|sent| sent.len() <= 1500));
         if ended {
             return;
         }
     }
-    let (_, ended) = client.hear(Heard::Stop { until: Time::ZERO });
+    let (_, ended) = client.handle(Event::Stop { until: Time::ZERO });
     assert!(ended);
 }
 
@@ -169,12 +169,12 @@ fn server(input: &mut Input<'_>) {
         let from = ([10, 0, 0, input.byte() & 1], 4000).into();
         let bytes = datagram(input, &mut now, 0);
         let mut answer = Vec::new();
-        let heard = Datagram {
+        let datagram = Datagram {
             from,
             at: now,
             bytes: &bytes,
         };
-        match endpoint.route(now, &heard, true, &mut answer) {
+        match endpoint.route(now, &datagram, true, &mut answer) {
             // A response is no larger than the request, except for what a header needs.
             Route::Answer => assert!(answer.len() <= bytes.len().max(64) + 16),
             Route::Accept(peer, _) => endpoint.session_ended(peer),

@@ -95,16 +95,16 @@ pub(crate) fn feedback(bytes: &[u8]) {
     }
     let mut input = Input::new(bytes);
     let (mut missing, mut arrivals) = (NackTracker::new(Duration::ZERO), Arrivals::default());
-    let (mut now, mut asked, mut out) = (START, Vec::new(), Vec::new());
+    let (mut now, mut requests, mut out) = (START, Vec::new(), Vec::new());
     while !input.is_empty() {
         now += Duration::from_micros(u64::from(input.byte()) * 37);
         let number = u16::from_be_bytes([input.byte(), input.byte()]);
         missing.record_arrival(number, now);
         arrivals.record_arrival(number, now);
         if number & 15 == 0 {
-            asked.clear();
-            missing.take_requests(now, &mut asked);
-            assert!(asked.len() <= 1000);
+            requests.clear();
+            missing.take_requests(now, &mut requests);
+            assert!(requests.len() <= 1000);
             out.clear();
             let mut before = 0;
             while arrivals.write(1, 2, &mut out) {
@@ -149,9 +149,9 @@ pub(crate) fn srtp(bytes: &[u8]) {
                 continue;
             }
             if what & 2 != 0 {
-                let place = usize::from(what) % packet.len();
+                let index = usize::from(what) % packet.len();
                 let mut wrong = packet.clone();
-                wrong[place] ^= 1 << (what >> 5);
+                wrong[index] ^= 1 << (what >> 5);
                 assert!(opener.open(&wrong, &mut out).is_err());
             }
             match opener.open(&packet, &mut out) {
@@ -209,8 +209,8 @@ pub(crate) fn peer(bytes: &[u8]) {
             0 => datagrams.clear(),
             1 => datagrams.push(input.piece().to_vec()),
             2 => {
-                let (place, change) = (usize::from(input.byte()), input.byte());
-                if let Some(byte) = datagrams.first_mut().and_then(|bytes| bytes.get_mut(place)) {
+                let (index, change) = (usize::from(input.byte()), input.byte());
+                if let Some(byte) = datagrams.first_mut().and_then(|bytes| bytes.get_mut(index)) {
                     *byte ^= change;
                 }
             }

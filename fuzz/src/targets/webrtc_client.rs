@@ -7,7 +7,7 @@ use std::time::Duration;
 use measure::{Recorder, Time};
 use protocol::registry::WEBRTC_PROTOCOL;
 use protocol::session::{
-    ChannelError, ChannelId, CloseReason, Context, Flows, Input as Heard, Open, Outbox, Output,
+    ChannelError, ChannelId, CloseReason, Context, Flows, Input as Event, Open, Outbox, Output,
     Session, Sinks,
 };
 use protocol::webrtc::certificate::Certificate;
@@ -31,7 +31,7 @@ const SOCKETS: usize = 64;
 
 /// Maximum response of a client to one input, in bytes: Janus may require requests for all streams
 /// of a room.
-const SAID_MAX: usize = 64 * 1024;
+const SENT_MAX: usize = 64 * 1024;
 
 struct ClientUnderTest {
     client: Client,
@@ -40,17 +40,17 @@ struct ClientUnderTest {
     flows: Flows,
     now: Time,
     /// Channels that the client asked for and that are not open yet, with `true` for UDP.
-    asked: VecDeque<(ChannelId, bool)>,
+    requested: VecDeque<(ChannelId, bool)>,
     sockets: usize,
     /// The signalling connection.
     signalling: Option<ChannelId>,
     /// Bytes that the client sent on the signalling connection.
-    said: Vec<u8>,
+    sent: Vec<u8>,
     ended: bool,
 }
 
 impl ClientUnderTest {
-    fn hear(&mut self, heard: Heard<'_>) {
+    fn handle(&mut self, event: Event<'_>) {
         if self.ended {
             return;
         }
@@ -63,16 +63,16 @@ impl ClientUnderTest {
             out: &mut out,
             outbox: &mut outbox,
         };
-        self.client.handle(&mut cx, heard);
-        let before = self.said.len();
+        self.client.handle(&mut cx, event);
+        let before = self.sent.len();
         for output in out {
             match output {
                 Output::Open { channel, open } => {
                     let udp = matches!(open, Open::Udp { .. });
-                    self.asked.push_back((channel, udp));
+                    self.requested.push_back((channel, udp));
                 }
                 Output::Send { channel, bytes, .. } if self.signalling == Some(channel) => {
-                    self.said.extend(bytes);
+                    self.sent.extend(bytes);
                 }
                 Output::Close { channel } if self.signalling == Some(channel) => {
                     self.signalling = None;
@@ -81,25 +81,25 @@ impl ClientUnderTest {
                 _ => {}
             }
         }
-        assert!(self.said.len() - before <= SAID_MAX);
+        assert!(self.sent.len() - before <= SENT_MAX);
     }
 
     /// Opens the requested channels. Returns `true` if there is a new signalling connection.
     fn open(&mut self) -> bool {
         let mut new = false;
-        while let Some((channel, udp)) = self.asked.pop_front() {
+        while let Some((channel, udp)) = self.requested.pop_front() {
             self.sockets += 1;
             if self.sockets > SOCKETS {
                 let error = ChannelError::Refused;
-                self.hear(Heard::OpenFailed { channel, error });
+                self.handle(Event::OpenFailed { channel, error });
                 continue;
             }
             if !udp {
                 (self.signalling, new) = (Some(channel), true);
-                self.said.clear();
+                self.sent.clear();
             }
             let local = ([10, 0, 0, 2], 4000 + self.sockets as u16).into();
-            self.hear(Heard::Opened {
+            self.handle(Event::Opened {
                 channel,
                 local,
                 remote: None,
@@ -110,7 +110,7 @@ impl ClientUnderTest {
 
     fn bytes(&mut self, bytes: &[u8]) {
         if let Some(channel) = self.signalling {
-            self.hear(Heard::Bytes {
+            self.handle(Event::Bytes {
                 channel,
                 bytes,
                 at: self.now,
@@ -122,8 +122,8 @@ impl ClientUnderTest {
     /// Accepts the client's WebSocket upgrade, if it sent one.
     fn accept(&mut self) {
         let mut acceptance = ServerHandshake::new(&["janus-protocol"]);
-        let said = std::mem::take(&mut self.said);
-        if let Ok(Some(answer)) = acceptance.read_request(&mut &said[..]) {
+        let sent = std::mem::take(&mut self.sent);
+        if let Ok(Some(answer)) = acceptance.read_request(&mut &sent[..]) {
             self.bytes(&answer);
         }
     }
@@ -143,13 +143,13 @@ pub(crate) fn client(bytes: &[u8]) {
         sinks: Sinks::default(),
         flows: Flows::default(),
         now: Time::from_nanos(1_000_000_000),
-        asked: VecDeque::new(),
+        requested: VecDeque::new(),
         sockets: 0,
         signalling: None,
-        said: Vec::new(),
+        sent: Vec::new(),
         ended: false,
     };
-    played.hear(Heard::Start { due: played.now });
+    played.handle(Event::Start { due: played.now });
     let mut lines = input.rest().split(|&byte| byte == b'\n');
     while !played.ended {
         if played.open() && kind < 2 {
@@ -166,7 +166,7 @@ pub(crate) fn client(bytes: &[u8]) {
                     && due <= played.now
                     && !played.ended
                 {
-                    played.hear(Heard::Deadline);
+                    played.handle(Event::Deadline);
                     if played.client.deadline() == Some(due) {
                         break;
                     }
@@ -174,7 +174,7 @@ pub(crate) fn client(bytes: &[u8]) {
             }
             [b'-', ..] => {
                 if let Some(channel) = played.signalling.take() {
-                    played.hear(Heard::Closed {
+                    played.handle(Event::Closed {
                         channel,
                         reason: CloseReason::End,
                     });
@@ -192,8 +192,8 @@ pub(crate) fn client(bytes: &[u8]) {
                 // The input may contain its own head.
                 match text.starts_with(b"HTTP/") {
                     true => {
-                        let own = String::from_utf8_lossy(text).replace('|', "\r\n");
-                        played.bytes(own.as_bytes());
+                        let response = String::from_utf8_lossy(text).replace('|', "\r\n");
+                        played.bytes(response.as_bytes());
                     }
                     false => played.bytes(&[head.as_bytes(), text].concat()),
                 }
@@ -201,7 +201,7 @@ pub(crate) fn client(bytes: &[u8]) {
         }
     }
     played.now += Duration::from_secs(1);
-    played.hear(Heard::Stop { until: Time::ZERO });
-    played.hear(Heard::Deadline);
+    played.handle(Event::Stop { until: Time::ZERO });
+    played.handle(Event::Deadline);
     assert!(played.ended, "the client ends on request");
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use measure::{Catalogue, Recorder, Time};
 use protocol::session::{
-    ChannelId, CloseReason, Context, Datagram, Endpoint, Flows, Input as Heard, Outbox, Output,
+    ChannelId, CloseReason, Context, Datagram, Endpoint, Flows, Input as Event, Outbox, Output,
     Route, Session, Sinks,
 };
 use protocol::webrtc::certificate::Certificate;
@@ -38,7 +38,7 @@ const LIMITS: Limits = Limits {
     length_max: 1 << 20,
 };
 
-struct Kept {
+struct Fixture {
     server: Server,
     /// An offer that sends audio and video.
     offer: String,
@@ -50,13 +50,13 @@ struct Kept {
 }
 
 thread_local! {
-    static KEPT: RefCell<Option<Kept>> = const { RefCell::new(None) };
+    static FIXTURE: RefCell<Option<Fixture>> = const { RefCell::new(None) };
 }
 
 /// Checks that each message gets a response, and that a closed connection leaves nothing behind.
 pub(crate) fn room(bytes: &[u8]) {
-    KEPT.with_borrow_mut(|kept| {
-        let kept = kept.get_or_insert_with(|| {
+    FIXTURE.with_borrow_mut(|fixture| {
+        let fixture = fixture.get_or_insert_with(|| {
             let config = ServerConfig {
                 sessions_max: SESSIONS,
                 ..ServerConfig::default()
@@ -65,7 +65,7 @@ pub(crate) fn room(bytes: &[u8]) {
             let certificate = Arc::new(Certificate::generate(1));
             let (_, offer) = offer(&certificate);
             let (publisher, feed) = publish(&server, &certificate);
-            Kept {
+            Fixture {
                 server,
                 offer,
                 certificate,
@@ -73,19 +73,19 @@ pub(crate) fn room(bytes: &[u8]) {
                 feed,
             }
         });
-        let mut people = [0, 1].map(|seed| Participant::new(&kept.server, seed));
+        let mut people = [0, 1].map(|seed| Participant::new(&fixture.server, seed));
         let mut input = Input::new(bytes);
         for _ in 0..STEPS {
             if input.is_empty() {
                 break;
             }
             let who = usize::from(input.byte() & 1);
-            let message = people[who].message(&mut input, kept);
-            people[who].say(&message);
+            let message = people[who].message(&mut input, fixture);
+            people[who].send(&message);
             deliver_messages(&mut people);
         }
         for who in 0..2 {
-            people[who].hear(Heard::Closed {
+            people[who].handle(Event::Closed {
                 channel: CHANNEL,
                 reason: CloseReason::End,
             });
@@ -93,9 +93,9 @@ pub(crate) fn room(bytes: &[u8]) {
             deliver_messages(&mut people);
         }
         // All PeerConnections are free again.
-        let mut last = Participant::new(&kept.server, 7);
-        last.publishes(&kept.offer);
-        last.hear(Heard::Closed {
+        let mut last = Participant::new(&fixture.server, 7);
+        last.publish(&fixture.offer);
+        last.handle(Event::Closed {
             channel: CHANNEL,
             reason: CloseReason::End,
         });
@@ -107,7 +107,7 @@ pub(crate) fn room(bytes: &[u8]) {
 fn publish(server: &Server, certificate: &Arc<Certificate>) -> ((Participant, ServerPeer), u64) {
     let (mut peer, offer) = offer(certificate);
     let mut person = Participant::new(server, 8);
-    let answer = person.publishes(&offer);
+    let answer = person.publish(&offer);
     let answer = SessionDescription::parse(&answer).expect("the server's answer is valid");
     let theirs = answer.transport().expect("the server's transport is valid");
     peer.set_remote(NOW, &theirs)
@@ -121,7 +121,7 @@ fn publish(server: &Server, certificate: &Arc<Certificate>) -> ((Participant, Se
     for _ in 0..50 {
         let mut datagram = Vec::new();
         while peer.poll_transmit(&mut datagram).is_some() {
-            for answer in carried.carry(&datagram) {
+            for answer in carried.handle_datagram(&datagram) {
                 let _ = peer.handle_datagram(NOW, SERVER.into(), &answer);
             }
             datagram.clear();
@@ -135,9 +135,9 @@ fn publish(server: &Server, certificate: &Arc<Certificate>) -> ((Participant, Se
     );
     // The room announces its publishers to a new participant.
     let mut second = Participant::new(server, 9);
-    second.enters();
+    second.join();
     let feed = second.feed.expect("the feed is announced");
-    second.hear(Heard::Closed {
+    second.handle(Event::Closed {
         channel: CHANNEL,
         reason: CloseReason::End,
     });
@@ -153,7 +153,7 @@ struct ServerPeer {
 
 impl ServerPeer {
     /// Handles a datagram and returns the responses.
-    fn carry(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
+    fn handle_datagram(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
         let datagram = Datagram {
             from: CLIENT.into(),
             at: NOW,
@@ -165,9 +165,9 @@ impl ServerPeer {
             Route::Accept(_, session) => {
                 let recorder = Recorder::new(self.catalogue);
                 self.session = Some((session, recorder, Sinks::default(), Flows::default()));
-                self.hear(Heard::Start { due: NOW });
+                self.handle(Event::Start { due: NOW });
                 let (local, remote) = (SERVER.into(), Some(CLIENT.into()));
-                self.hear(Heard::Opened {
+                self.handle(Event::Opened {
                     channel: CHANNEL,
                     local,
                     remote,
@@ -176,13 +176,13 @@ impl ServerPeer {
             Route::Answer => return vec![answer],
             Route::Discard => return Vec::new(),
         }
-        self.hear(Heard::Datagrams {
+        self.handle(Event::Datagrams {
             channel: CHANNEL,
             datagrams: &[datagram],
         })
     }
 
-    fn hear(&mut self, heard: Heard<'_>) -> Vec<Vec<u8>> {
+    fn handle(&mut self, event: Event<'_>) -> Vec<Vec<u8>> {
         let (session, recorder, sinks, flows) = self.session.as_mut().expect("it was accepted");
         let (mut out, mut outbox) = (VecDeque::new(), Outbox::default());
         let outbox = &mut outbox;
@@ -194,7 +194,7 @@ impl ServerPeer {
             out: &mut out,
             outbox,
         };
-        session.handle(&mut cx, heard);
+        session.handle(&mut cx, event);
         let mut sent = Vec::new();
         for output in out {
             if let Output::Transmit(transmit) = output {
@@ -209,16 +209,16 @@ impl ServerPeer {
 /// Delivers messages on topics until there are no more.
 fn deliver_messages(people: &mut [Participant; 2]) {
     for _ in 0..100 {
-        let words: Vec<_> = people
+        let topic_messages: Vec<_> = people
             .iter_mut()
-            .flat_map(|person| person.words.drain(..))
+            .flat_map(|person| person.topic_messages.drain(..))
             .collect();
-        if words.is_empty() {
+        if topic_messages.is_empty() {
             return;
         }
-        for (topic, message) in words {
+        for (topic, message) in topic_messages {
             for person in &mut *people {
-                person.hear(Heard::TopicMessage {
+                person.handle(Event::TopicMessage {
                     topic: &topic,
                     message: &message,
                 });
@@ -263,7 +263,7 @@ struct Participant {
     sdp: Option<String>,
     /// The feed of another publisher.
     feed: Option<u64>,
-    words: VecDeque<(String, Arc<str>)>,
+    topic_messages: VecDeque<(String, Arc<str>)>,
     answers: usize,
     ended: bool,
 }
@@ -283,11 +283,11 @@ impl Participant {
             handles: Vec::new(),
             sdp: None,
             feed: None,
-            words: VecDeque::new(),
+            topic_messages: VecDeque::new(),
             answers: 0,
             ended: false,
         };
-        person.hear(Heard::Opened {
+        person.handle(Event::Opened {
             channel: CHANNEL,
             local: SERVER.into(),
             remote: None,
@@ -303,42 +303,42 @@ impl Participant {
     }
 
     /// Joins room 1.
-    fn enters(&mut self) {
-        self.say(json!({"janus": "create"}).to_string().as_bytes());
+    fn join(&mut self) {
+        self.send(json!({"janus": "create"}).to_string().as_bytes());
         let attach = json!({"janus": "attach", "plugin": "janus.plugin.videoroom"});
-        self.say(self.of_session(attach).to_string().as_bytes());
-        self.asks(json!({"request": "create", "room": 1}), Value::Null);
-        self.asks(
+        self.send(self.of_session(attach).to_string().as_bytes());
+        self.request(json!({"request": "create", "room": 1}), Value::Null);
+        self.request(
             json!({"request": "join", "ptype": "publisher", "room": 1}),
             Value::Null,
         );
     }
 
     /// Joins room 1 and publishes. Returns the server's answer.
-    fn publishes(&mut self, offer: &str) -> String {
-        self.enters();
-        self.asks(
+    fn publish(&mut self, offer: &str) -> String {
+        self.join();
+        self.request(
             json!({"request": "publish"}),
             json!({"type": "offer", "sdp": offer}),
         );
         self.sdp.take().expect("there is a free PeerConnection")
     }
 
-    fn asks(&mut self, body: Value, jsep: Value) {
+    fn request(&mut self, body: Value, jsep: Value) {
         let mut message = self.of_session(json!({"janus": "message", "body": body, "jsep": jsep}));
         message["handle_id"] = self.handles.last().copied().into();
-        self.say(message.to_string().as_bytes());
+        self.send(message.to_string().as_bytes());
     }
 
     /// Returns the participant's next message.
-    fn message(&mut self, input: &mut Input<'_>, kept: &Kept) -> Vec<u8> {
+    fn message(&mut self, input: &mut Input<'_>, fixture: &Fixture) -> Vec<u8> {
         let handle = usize::from(input.byte());
         let handle = self
             .handles
             .get(handle % self.handles.len().max(1))
             .copied();
         let number = u64::from(input.byte());
-        let feed = kept.feed;
+        let feed = fixture.feed;
         let feeds = match number & 3 {
             0 => json!([{"feed": feed}]),
             1 => json!([{"feed": feed, "mid": "1"}, {"feed": feed, "mid": "0"}]),
@@ -375,9 +375,9 @@ impl Participant {
             12 => (
                 "message",
                 json!({"request": "publish"}),
-                Some(kept.offer.clone()),
+                Some(fixture.offer.clone()),
             ),
-            13 => ("message", json!({"request": "start"}), self.answer(kept)),
+            13 => ("message", json!({"request": "start"}), self.answer(fixture)),
             14 => {
                 let body = json!({"request": "update", "subscribe": feeds});
                 ("message", body, None)
@@ -405,10 +405,10 @@ impl Participant {
     }
 
     /// Returns an answer to the server's last offer.
-    fn answer(&self, kept: &Kept) -> Option<String> {
+    fn answer(&self, fixture: &Fixture) -> Option<String> {
         let offer = SessionDescription::parse(self.sdp.as_ref()?);
         let offer = offer.expect("the server's offer is valid");
-        let mut peer = Peer::answerer(NOW, &PeerConfig::new(kept.certificate.clone(), 2));
+        let mut peer = Peer::answerer(NOW, &PeerConfig::new(fixture.certificate.clone(), 2));
         let theirs = offer.transport().expect("the server's transport is valid");
         // The last description may be an answer, which cannot be answered.
         peer.set_remote(NOW, &theirs).ok()?;
@@ -416,7 +416,7 @@ impl Participant {
         Some(offer.answer(&config, &peer.local_transport()).to_string())
     }
 
-    fn say(&mut self, message: &[u8]) {
+    fn send(&mut self, message: &[u8]) {
         let before = self.answers;
         let mut out = Vec::new();
         websocket::write_message(websocket::TEXT, message, Some(7), &mut out);
@@ -428,7 +428,7 @@ impl Participant {
     }
 
     fn bytes(&mut self, bytes: &[u8]) {
-        self.hear(Heard::Bytes {
+        self.handle(Event::Bytes {
             channel: CHANNEL,
             bytes,
             at: NOW,
@@ -436,7 +436,7 @@ impl Participant {
         });
     }
 
-    fn hear(&mut self, heard: Heard<'_>) {
+    fn handle(&mut self, event: Event<'_>) {
         if self.ended {
             return;
         }
@@ -449,18 +449,20 @@ impl Participant {
             out: &mut out,
             outbox: &mut outbox,
         };
-        self.session.handle(&mut cx, heard);
+        self.session.handle(&mut cx, event);
         for output in out {
             match output {
-                Output::Send { bytes, .. } => self.answered(&bytes),
-                Output::Publish { topic, message } => self.words.push_back((topic, message)),
+                Output::Send { bytes, .. } => self.on_bytes(&bytes),
+                Output::Publish { topic, message } => {
+                    self.topic_messages.push_back((topic, message))
+                }
                 Output::Ended(_) => self.ended = true,
                 _ => {}
             }
         }
     }
 
-    fn answered(&mut self, mut bytes: &[u8]) {
+    fn on_bytes(&mut self, mut bytes: &[u8]) {
         if let Some(upgrade) = &mut self.upgrade {
             let whole = upgrade
                 .read_response(&mut bytes)
@@ -474,12 +476,12 @@ impl Participant {
                 continue;
             };
             let body = frame.body.expect("the body is within the limit");
-            self.heard(&serde_json::from_slice(body).expect("JSON"));
+            self.on_message(&serde_json::from_slice(body).expect("JSON"));
         }
         self.frames = frames;
     }
 
-    fn heard(&mut self, message: &Value) {
+    fn on_message(&mut self, message: &Value) {
         self.answers += 1;
         if let Some(sdp) = message["jsep"]["sdp"].as_str() {
             self.sdp = Some(sdp.to_owned());

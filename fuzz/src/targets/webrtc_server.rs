@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use measure::{Recorder, Time};
 use protocol::session::{
-    ChannelId, Context, Datagram, Endpoint, Flows, Input as Heard, Outbox, Output, Route, Sinks,
+    ChannelId, Context, Datagram, Endpoint, Flows, Input as Event, Outbox, Output, Route, Sinks,
 };
 use protocol::webrtc::sdp::SessionDescription;
 use protocol::webrtc::server::{Server, ServerConfig};
@@ -24,8 +24,8 @@ thread_local! {
 /// Checks that each request gets a response or waits for more bytes, and that an accepted offer
 /// gets a valid description. A stranger's datagram starts no session and gets no response.
 pub(crate) fn server(bytes: &[u8]) {
-    SERVER.with_borrow_mut(|kept| {
-        let (server, endpoint) = kept.get_or_insert_with(|| {
+    SERVER.with_borrow_mut(|server_and_endpoint| {
+        let (server, endpoint) = server_and_endpoint.get_or_insert_with(|| {
             let config = ServerConfig {
                 sessions_max: SESSIONS,
                 ..ServerConfig::default()
@@ -37,7 +37,7 @@ pub(crate) fn server(bytes: &[u8]) {
         let mut input = Input::new(bytes);
         match input.byte() & 3 {
             0 => {
-                said(server, input.rest());
+                respond(server, input.rest());
             }
             1 => posted(server, "/whep/a", input.rest()),
             2 => posted(server, "/whip/a", input.rest()),
@@ -55,7 +55,7 @@ fn posted(server: &Server, path: &str, sdp: &[u8]) {
     let head = format!(
         "POST {path} HTTP/1.1\r\nContent-Type: application/sdp\r\nContent-Length: {length}\r\n\r\n"
     );
-    let answer = said(server, &[head.as_bytes(), sdp].concat());
+    let answer = respond(server, &[head.as_bytes(), sdp].concat());
     let (head, body) = answer
         .split_once("\r\n\r\n")
         .expect("each offer gets a response");
@@ -67,32 +67,32 @@ fn posted(server: &Server, path: &str, sdp: &[u8]) {
             .find_map(|line| line.strip_prefix("Location: "));
         let id = id.expect("the response has the session's location");
         // This frees the session for the next input.
-        let gone = said(server, format!("DELETE {id} HTTP/1.1\r\n\r\n").as_bytes());
-        assert!(gone.starts_with("HTTP/1.1 200 "));
+        let deleted = respond(server, format!("DELETE {id} HTTP/1.1\r\n\r\n").as_bytes());
+        assert!(deleted.starts_with("HTTP/1.1 200 "));
     }
 }
 
 /// Returns the response to a text on a new connection.
-fn said(server: &Server, text: &[u8]) -> String {
+fn respond(server: &Server, text: &[u8]) -> String {
     let mut session = server.session();
     let (mut out, mut outbox) = (VecDeque::new(), Outbox::default());
     let (mut sinks, mut flows) = (Sinks::default(), Flows::default());
     let mut recorder = Recorder::new(server.catalogue());
     let now = Time::from_nanos(1_000_000_000);
     let local = ([10, 0, 0, 2], 8889).into();
-    let opened = Heard::Opened {
+    let opened = Event::Opened {
         channel: CHANNEL,
         local,
         remote: None,
     };
-    let bytes = Heard::Bytes {
+    let bytes = Event::Bytes {
         channel: CHANNEL,
         bytes: text,
         at: now,
         runs: &[],
     };
     let mut answer = Vec::new();
-    for heard in [opened, bytes] {
+    for event in [opened, bytes] {
         let mut cx = Context {
             now,
             recorder: &mut recorder,
@@ -101,7 +101,7 @@ fn said(server: &Server, text: &[u8]) -> String {
             out: &mut out,
             outbox: &mut outbox,
         };
-        session.handle(&mut cx, heard);
+        session.handle(&mut cx, event);
         for output in out.drain(..) {
             if let Output::Send { bytes, .. } = output {
                 answer.extend(bytes);

@@ -16,7 +16,7 @@ const START: Time = Time::from_nanos(1_000_000_000);
 const HEAD: usize = 20;
 const TRANSACTION: usize = 8;
 
-fn cut(bytes: &[u8], size: usize) -> Vec<Vec<u8>> {
+fn split(bytes: &[u8], size: usize) -> Vec<Vec<u8>> {
     let (mut frames, mut all) = (FrameSplitter::default(), Vec::new());
     for piece in bytes.chunks(size.max(1)) {
         let mut at = 0;
@@ -45,7 +45,7 @@ pub(crate) fn turn(bytes: &[u8]) {
     }
     let mut input = Input::new(bytes);
     let size = usize::from(input.byte());
-    assert_eq!(cut(bytes, size), cut(bytes, bytes.len()));
+    assert_eq!(split(bytes, size), split(bytes, bytes.len()));
     let settings = TurnSettings {
         user: "u".to_owned(),
         password: "p".to_owned(),
@@ -61,9 +61,9 @@ pub(crate) fn turn(bytes: &[u8]) {
             kind @ 0..=127 => {
                 let mut datagram = input.piece().to_vec();
                 if kind & 1 == 0
-                    && let Some(place) = datagram.get_mut(TRANSACTION..HEAD)
+                    && let Some(transaction_id) = datagram.get_mut(TRANSACTION..HEAD)
                 {
-                    place.copy_from_slice(&last);
+                    transaction_id.copy_from_slice(&last);
                 }
                 let received = allocation.handle(now, &datagram);
                 if let TurnReceived::Data { bytes, .. } = received {

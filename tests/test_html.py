@@ -73,10 +73,21 @@ def streamgauge(folder, *arguments, code=0):
         raise AssertionError(f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}")
 
 
+def free_port():
+    """A TCP port that nobody uses. It lies below those that the kernel chooses for sockets, so that
+    no other process takes it meanwhile."""
+    for port in random.sample(range(10_000, 16_000), 100):
+        try:
+            with socket.create_server(("127.0.0.1", port)):
+                return port
+        except OSError:
+            pass
+    raise AssertionError("no free port")
+
+
 def invalid(folder):
     """Makes a run with a health bound that no tester can keep."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     server = [PROGRAM, "serve", "rtsp", "--quiet", "--port", str(port)]
     scenario = {
         "name": "late tester",
@@ -162,8 +173,7 @@ def hostile(folder):
 
 def short_series(folder):
     """Makes six runs: three numbers of clients by two transports, of which some fail."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     server = [PROGRAM, "serve", "rtsp", "--quiet", "--port", str(port)]
     scenario = {
         "name": HOSTILE,
@@ -558,8 +568,7 @@ class Page(unittest.TestCase):
         self.nothing_is_complained_of()
 
     def test_a_run_under_way_is_shown_live(self):
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        port = free_port()
         demo = [PROGRAM, "demo", "-c", "5", "-d", "20m", "-q", "--no-run-file"]
         demo.append(f"--dashboard={port}")
         environment = {**os.environ, **RELAXED}

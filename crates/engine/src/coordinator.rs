@@ -175,7 +175,7 @@ impl Coordinator<'_> {
                     held: self.holds.held_by(now),
                 });
             }
-            std::thread::sleep(server_release::LOOK_EVERY.min(until.since(now)));
+            std::thread::sleep(server_release::POLL_INTERVAL.min(until.since(now)));
             goes_on = !self.control.is_stopped();
         }
         let now = self.clock.now();

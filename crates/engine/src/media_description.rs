@@ -18,7 +18,7 @@ use crate::control::Control;
 use crate::error::EngineError;
 use crate::messages::{ClientState, Command, WorkerReport};
 use crate::trace::Traced;
-use crate::worker::{ClientPlan, MakeClient, PopulationPlan};
+use crate::worker::{ClientPlan, MakeClient, WorkerPopulation};
 use crate::worker_pool::{WorkerPlan, WorkerPool};
 
 /// Default and upper limit of the time for asking the servers of a scenario, for all URLs together.
@@ -37,7 +37,7 @@ const AT_ONCE: usize = 8;
 const STOP_WITHIN: Duration = Duration::from_millis(500);
 
 /// Interval between checks of the deadline and of the stop flag.
-const LOOK_UP: Duration = Duration::from_millis(20);
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Answers by URL.
 type Answers = BTreeMap<String, Result<MediaDescription, String>>;
@@ -158,7 +158,7 @@ fn request_descriptions(
             },
             rejoin: false,
         };
-        let plan = PopulationPlan {
+        let plan = WorkerPopulation {
             name: population.name.clone(),
             catalogue: population.config.protocol().catalogue,
             clients: Some(ClientPlan {
@@ -196,7 +196,7 @@ fn collect_answers(answers: &mut Answers, pool: &WorkerPool, deadline: Instant, 
     let begun = Clock::start();
     let mut stopping = false;
     loop {
-        match pool.reports.recv_timeout(LOOK_UP) {
+        match pool.reports.recv_timeout(STOP_CHECK_INTERVAL) {
             Ok(WorkerReport::Client(client)) => {
                 if let Some((url, answer)) = answer_of(*client) {
                     answers.insert(url, answer);

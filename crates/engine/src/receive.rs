@@ -32,7 +32,7 @@ use crate::remote_worker::{
 };
 use crate::serve::listen;
 use crate::window_merger::{MergedWindow, WindowMerger};
-use crate::worker::{Accept, ListenerPlan, PopulationPlan};
+use crate::worker::{Accept, ListenerPlan, WorkerPopulation};
 use crate::worker_pool::{WorkerPlan, WorkerPool};
 
 use admission::Admission;
@@ -252,7 +252,7 @@ impl Reception {
             let at = listener.local_addr().map_err(|error| error.to_string())?;
             heard_at.push(at.port());
             catalogues.push(protocol.catalogue);
-            plans.push(PopulationPlan {
+            plans.push(WorkerPopulation {
                 name: name.chars().take(64).collect(),
                 catalogue: protocol.catalogue,
                 clients: None,

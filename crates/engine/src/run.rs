@@ -33,7 +33,7 @@ use crate::server_release::{self, PeakHoldings};
 use crate::sources::Sources;
 use crate::trace::{self, Traced, Traces};
 use crate::window_merger::WindowMerger;
-use crate::worker::{ClientPlan, MakeClient, PopulationPlan, WINDOW};
+use crate::worker::{ClientPlan, MakeClient, WINDOW, WorkerPopulation};
 use crate::worker_count::workers;
 use crate::worker_pool::{WorkerPlan, WorkerPool};
 
@@ -522,7 +522,7 @@ fn worker_plans(
                 .populations
                 .iter()
                 .zip(tls.iter().zip(&makers))
-                .map(|(population, (tls, maker))| PopulationPlan {
+                .map(|(population, (tls, maker))| WorkerPopulation {
                     name: population.name.clone(),
                     catalogue: population.config.protocol().catalogue,
                     clients: Some(ClientPlan {

@@ -24,7 +24,7 @@ use crate::messages::WorkerReport;
 use crate::report_loop::{CrewReport, handle_reports};
 use crate::serve::{PORTS, ReportFile};
 use crate::trace::Traced;
-use crate::worker::{ClientPlan, MakeClient, PopulationPlan};
+use crate::worker::{ClientPlan, MakeClient, WorkerPopulation};
 use crate::worker_pool::{WorkerPlan, WorkerPool};
 
 /// Metrics of sources, as for clients. Details follow in their final records.
@@ -190,7 +190,7 @@ impl RunningSources {
             sources: Vec::new(),
         };
         let duty = WorkerPlan {
-            populations: vec![PopulationPlan {
+            populations: vec![WorkerPopulation {
                 name: "source".to_owned(),
                 catalogue: CATALOGUE,
                 clients: Some(plan),

@@ -15,7 +15,7 @@ use crate::control::Control;
 use crate::error::EngineError;
 use crate::messages::WorkerReport;
 use crate::report_loop::{CrewReport, handle_reports};
-use crate::worker::{Accept, EndpointPlan, ListenerPlan, PopulationPlan};
+use crate::worker::{Accept, EndpointPlan, ListenerPlan, WorkerPopulation};
 use crate::worker_pool::{WorkerPlan, WorkerPool};
 
 /// Options of a reference server.
@@ -180,7 +180,7 @@ fn bind_servers(
         let connections = ports.connections.map(|listener| (listener, serving()));
         listening.push(ports.bound);
         plans.push(WorkerPlan {
-            populations: vec![PopulationPlan {
+            populations: vec![WorkerPopulation {
                 name: "serving".to_owned(),
                 catalogue: server.catalogue(),
                 clients: None,

@@ -11,7 +11,7 @@ use scenario::Scenario;
 use sut::{HeldResources, Sut};
 
 /// Interval between checks of the joined groups.
-pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(50);
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Maximum number of kept groups that the report names.
 const NAMED: usize = 16;
@@ -111,7 +111,7 @@ impl ReleaseObserver {
         let is_free = joined.is_some_and(|joined| self.holding.kept(joined).is_empty());
         self.groups_released_at = match is_free {
             // The resolution is one check: groups left by the first check count as left at once.
-            true if now.since(self.last_client_left_at) < LOOK_EVERY => {
+            true if now.since(self.last_client_left_at) < POLL_INTERVAL => {
                 self.groups_released_at.or(Some(self.last_client_left_at))
             }
             true => self.groups_released_at.or(Some(now)),

@@ -12,7 +12,9 @@ use crate::error::EngineError;
 use crate::messages::{Command, WorkerReport};
 use crate::remote_worker::RemoteWorker;
 use crate::resolver::Resolver;
-use crate::worker::{self, Config, EndpointPlan, ListenerPlan, Mailbox, PopulationPlan, RingPlan};
+use crate::worker::{
+    self, Config, EndpointPlan, ListenerPlan, Mailbox, RingPlan, WorkerPopulation,
+};
 
 /// Capacity of the report queue. A worker that meets a full queue blocks, which shows as its `lag`.
 const REPORTS: usize = 1 << 13;
@@ -32,7 +34,7 @@ pub(crate) struct WorkerPool {
 
 /// Work assigned to one worker.
 pub(crate) struct WorkerPlan {
-    pub(crate) populations: Vec<PopulationPlan>,
+    pub(crate) populations: Vec<WorkerPopulation>,
     pub(crate) serving: Vec<(TcpListener, ListenerPlan)>,
     /// Reference servers over UDP. A worker with endpoints shares the process's descriptor table.
     pub(crate) endpoints: Vec<EndpointPlan>,

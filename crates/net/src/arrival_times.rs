@@ -1,7 +1,7 @@
 //! Arrival times of the bytes of a TCP connection, from the headers of its segments.
 //!
 //! A read returns bytes without times of their own, but a [`crate::PacketRing`] shows each segment
-//! with the kernel's time. [`ArrivalTimes`] combines the two: it converts sequence numbers (RFC
+//! with the kernel's time. [`SegmentArrivals`] combines the two: it converts sequence numbers (RFC
 //! 9293, 3.4) to offsets in the stream, and records when each run of bytes had arrived. It does no
 //! I/O and reads no clock.
 //!
@@ -57,7 +57,7 @@ pub fn append_unseen(count: usize, until: Time, exact: bool, runs: &mut Vec<Arri
 
 /// Arrival times of the bytes of one connection in one direction.
 #[derive(Clone, Debug, Default)]
-pub struct ArrivalTimes {
+pub struct SegmentArrivals {
     /// Sequence number of the stream's first byte.
     first: Option<u32>,
     /// All bytes before this offset have arrived.
@@ -84,7 +84,7 @@ struct OutOfOrderRange {
     end: u64,
 }
 
-impl ArrivalTimes {
+impl SegmentArrivals {
     /// Records a segment of this direction, in whatever order it arrives.
     #[inline]
     pub fn record_segment(&mut self, header: &SegmentHeader, at: Time) {
@@ -192,7 +192,7 @@ impl ArrivalTimes {
         self.runs.push_back(StreamRun { end, at, exact });
     }
 
-    /// Reads the memory that [`ArrivalTimes::record_segment`] will need, to bring it into the
+    /// Reads the memory that [`SegmentArrivals::record_segment`] will need, to bring it into the
     /// caches. The result has no meaning.
     #[inline]
     pub fn touch(&self) -> u64 {

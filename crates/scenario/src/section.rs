@@ -189,12 +189,12 @@ impl<const MIN: u64, const MAX: u64> JsonSchema for BoundedInteger<MIN, MAX> {
 /// Range of the valid values of a quantity.
 pub(crate) trait ValueRange {
     type Value: DeserializeOwned + JsonSchema + PartialOrd + Display;
-    const LEAST: Self::Value;
-    const MOST: Self::Value;
+    const MIN: Self::Value;
+    const MAX: Self::Value;
 
     /// Returns the message about another value, with advice after a semicolon.
     fn out_of_range_message(_value: &Self::Value) -> String {
-        let (least, most) = (Self::LEAST, Self::MOST);
+        let (least, most) = (Self::MIN, Self::MAX);
         format!("{OUT_OF_RANGE}; write one from {least} to {most}")
     }
 }
@@ -207,7 +207,7 @@ pub(crate) struct Within<R: ValueRange>(pub(crate) R::Value);
 impl<'de, R: ValueRange> Deserialize<'de> for Within<R> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let value = R::Value::deserialize(deserializer)?;
-        match value >= R::LEAST && value <= R::MOST {
+        match value >= R::MIN && value <= R::MAX {
             true => Ok(Within(value)),
             false => Err(D::Error::custom(R::out_of_range_message(&value))),
         }

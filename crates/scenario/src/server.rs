@@ -188,8 +188,8 @@ struct Linger;
 
 impl ValueRange for Linger {
     type Value = TimeSpan;
-    const LEAST: TimeSpan = TimeSpan(Duration::from_nanos(1));
-    const MOST: TimeSpan = TimeSpan(Duration::from_secs(3600));
+    const MIN: TimeSpan = TimeSpan(Duration::from_nanos(1));
+    const MAX: TimeSpan = TimeSpan(Duration::from_secs(3600));
 
     fn out_of_range_message(_: &TimeSpan) -> String {
         "`linger` is out of range; \
@@ -202,8 +202,8 @@ struct ClipLength;
 
 impl ValueRange for ClipLength {
     type Value = TimeSpan;
-    const LEAST: TimeSpan = TimeSpan(Duration::from_secs(1));
-    const MOST: TimeSpan = TimeSpan(Duration::from_secs(6 * 3600));
+    const MIN: TimeSpan = TimeSpan(Duration::from_secs(1));
+    const MAX: TimeSpan = TimeSpan(Duration::from_secs(6 * 3600));
 
     fn out_of_range_message(_: &TimeSpan) -> String {
         "clips of this length cannot be made; write a length from 1s to 6h".to_owned()
@@ -215,11 +215,11 @@ struct ClipRate<const LEAST: u64>;
 
 impl<const LEAST: u64> ValueRange for ClipRate<LEAST> {
     type Value = BitRate;
-    const LEAST: BitRate = BitRate(LEAST);
-    const MOST: BitRate = BitRate(1_000_000_000);
+    const MIN: BitRate = BitRate(LEAST);
+    const MAX: BitRate = BitRate(1_000_000_000);
 
     fn out_of_range_message(rate: &BitRate) -> String {
-        let least = Self::LEAST;
+        let least = Self::MIN;
         format!("clips cannot have {rate}; write a bit rate from {least} to 1Gbps")
     }
 }

@@ -51,11 +51,11 @@ struct SourceRate;
 
 impl ValueRange for SourceRate {
     type Value = BitRate;
-    const LEAST: BitRate = BitRate(RATE_MIN);
-    const MOST: BitRate = BitRate(RATE_MAX);
+    const MIN: BitRate = BitRate(RATE_MIN);
+    const MAX: BitRate = BitRate(RATE_MAX);
 
     fn out_of_range_message(rate: &BitRate) -> String {
-        let (least, most) = (Self::LEAST, Self::MOST);
+        let (least, most) = (Self::MIN, Self::MAX);
         format!("a source cannot send {rate}; write a bit rate from {least} to {most}")
     }
 }

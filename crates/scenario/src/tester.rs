@@ -86,8 +86,8 @@ struct ReceiveBuffer;
 impl ValueRange for ReceiveBuffer {
     type Value = Size;
     /// For a smaller size the kernel grants more than requested.
-    const LEAST: Size = Size(4 << 10);
-    const MOST: Size = Size(1 << 30);
+    const MIN: Size = Size(4 << 10);
+    const MAX: Size = Size(1 << 30);
 }
 
 struct Ring;
@@ -95,9 +95,9 @@ struct Ring;
 impl ValueRange for Ring {
     type Value = Size;
     /// A smaller ring holds no block of packets.
-    const LEAST: Size = Size(256 << 10);
+    const MIN: Size = Size(256 << 10);
     /// A larger ring is most likely a mistake.
-    const MOST: Size = Size(1 << 30);
+    const MAX: Size = Size(1 << 30);
 }
 
 struct Bound;
@@ -105,9 +105,9 @@ struct Bound;
 impl ValueRange for Bound {
     type Value = TimeSpan;
     /// The resolution of the clock would exceed shorter bounds.
-    const LEAST: TimeSpan = TimeSpan(Duration::from_millis(1));
+    const MIN: TimeSpan = TimeSpan(Duration::from_millis(1));
     /// Longer bounds would never be exceeded.
-    const MOST: TimeSpan = TimeSpan(Duration::from_secs(3600));
+    const MAX: TimeSpan = TimeSpan(Duration::from_secs(3600));
 }
 
 impl From<TesterKeys> for Tester {

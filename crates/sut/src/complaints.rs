@@ -243,7 +243,7 @@ impl Complaints {
 
     /// Returns the numbers of complaints and of skipped lines since the last call, and begins a
     /// window.
-    pub(crate) fn look(&mut self, patterns: &Patterns) -> (u64, u64) {
+    pub(crate) fn take_counts(&mut self, patterns: &Patterns) -> (u64, u64) {
         patterns.searched_lines.store(0, Ordering::Relaxed);
         patterns.nanos.store(0, Ordering::Relaxed);
         (
@@ -328,7 +328,7 @@ impl Follower {
     }
 
     /// Reads the text that was added.
-    pub(crate) fn look(&mut self, patterns: &Patterns) -> FoundLines {
+    pub(crate) fn read_added(&mut self, patterns: &Patterns) -> FoundLines {
         let mut found_lines = FoundLines::default();
         if let Some((file, at)) = &mut self.file {
             read_on(
@@ -460,8 +460,8 @@ mod tests {
             complaints.add(patterns.find(&mut lines, two));
         }
         complaints.add(patterns.find(&mut lines, b"an error\nwell\nno end of error"));
-        assert_eq!(complaints.look(&patterns), (101, 0));
-        assert_eq!(complaints.look(&patterns), (0, 0));
+        assert_eq!(complaints.take_counts(&patterns), (101, 0));
+        assert_eq!(complaints.take_counts(&patterns), (0, 0));
         let fresh = complaints.take_fresh(&patterns);
         assert_eq!(fresh.len(), 3 + 1);
         assert_eq!(fresh[2].text, "packet 2  is too old");
@@ -481,12 +481,12 @@ mod tests {
         let mut complaints = Complaints::default();
         let flood = "error\n".repeat(25_000);
         complaints.add(patterns.find(&mut Lines::default(), flood.as_bytes()));
-        let (seen, skipped) = complaints.look(&patterns);
+        let (seen, skipped) = complaints.take_counts(&patterns);
         assert!((1..=10_000).contains(&seen), "{seen}");
         assert_eq!(seen + skipped, 25_000);
         // The next window has new limits.
         complaints.add(patterns.find(&mut Lines::default(), b"error\n"));
-        assert_eq!(complaints.look(&patterns), (1, 0));
+        assert_eq!(complaints.take_counts(&patterns), (1, 0));
     }
 
     #[test]
@@ -506,8 +506,8 @@ mod tests {
             file.write_all(text.as_bytes()).expect("written");
         };
         let mut count_new = |follower: &mut Follower| {
-            complaints.add(follower.look(&patterns));
-            complaints.look(&patterns).0
+            complaints.add(follower.read_added(&patterns));
+            complaints.take_counts(&patterns).0
         };
         write("error 1\n");
         assert_eq!(count_new(&mut follower), 1, "it came after the beginning");

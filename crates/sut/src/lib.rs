@@ -497,7 +497,7 @@ impl Sut {
     pub fn observe(&mut self) -> Observation {
         let observation = match &mut self.process {
             Process::Remote(poller) => poller.observe(),
-            process => self.observer.look(&tree(process)),
+            process => self.observer.observe(&tree(process)),
         };
         Observation {
             log_complaints: self.read_log(),
@@ -509,11 +509,11 @@ impl Sut {
     fn read_log(&mut self) -> u64 {
         let log = &mut self.log;
         if let Some(file) = &mut log.file {
-            log.complaints.add(file.look(&log.patterns));
+            log.complaints.add(file.read_added(&log.patterns));
         }
-        let (mut lines, mut skipped) = log.complaints.look(&log.patterns);
+        let (mut lines, mut skipped) = log.complaints.take_counts(&log.patterns);
         if let Process::Launched(launched) = &self.process {
-            let printed = launched.state().complaints.look(&log.patterns);
+            let printed = launched.state().complaints.take_counts(&log.patterns);
             lines += printed.0;
             skipped += printed.1;
         }

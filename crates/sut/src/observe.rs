@@ -235,7 +235,7 @@ impl Observer {
     }
 
     /// Observes the processes of `tree`.
-    pub(crate) fn look(&mut self, tree: &[u32]) -> Observation {
+    pub(crate) fn observe(&mut self, tree: &[u32]) -> Observation {
         let stats: Vec<proc::Stat> = tree.iter().filter_map(|&pid| proc::stat(pid)).collect();
         let alive = !stats.is_empty();
         let sum = |value: fn(&proc::Stat) -> u64| alive.then(|| stats.iter().map(value).sum());

@@ -26,7 +26,7 @@ const OPEN_WITHIN: Duration = Duration::from_secs(60);
 const LEAVE_WITHIN: Duration = Duration::from_secs(4);
 
 /// Interval between checks of the pages.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Number of consecutive windows without figures after which a page counts as failed.
 const SILENT_MAX: u32 = 10;
@@ -154,7 +154,7 @@ impl Browsers {
                         log: one.browser.log_tail(),
                     });
                 }
-                std::thread::sleep(LOOK_EVERY);
+                std::thread::sleep(POLL_INTERVAL);
             }
         }
         Ok(())
@@ -190,7 +190,7 @@ impl Browsers {
                 if Instant::now() >= until {
                     return;
                 }
-                std::thread::sleep(LOOK_EVERY);
+                std::thread::sleep(POLL_INTERVAL);
             }
         }
     }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use protocol::browser::{Figures, PageCommand, PageState};
 
 /// Interval between checks of the stop flag.
-const LOOK_UP: Duration = Duration::from_millis(200);
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Time limit of a request. Browsers open connections that they may never use.
 const REQUEST_WITHIN: Duration = Duration::from_secs(5);
@@ -79,7 +79,7 @@ impl PageServer {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
         // The read timeout applies to accept(2) as well (socket(7)).
-        socket2::SockRef::from(&listener).set_read_timeout(Some(LOOK_UP))?;
+        socket2::SockRef::from(&listener).set_read_timeout(Some(STOP_CHECK_INTERVAL))?;
         let page = |html| Page {
             html,
             ..Page::default()

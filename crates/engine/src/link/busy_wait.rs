@@ -12,7 +12,7 @@ const COUNTED: Duration = Duration::from_millis(100);
 
 /// Maximum busy share at which a real-time thread still busy-waits. A busier one may be stopped by
 /// the kernel for 50 ms of each second (sched(7), `sched_rt_runtime_us`).
-const MOST_AWAKE: f64 = 0.85;
+const BUSY_SHARE_MAX: f64 = 0.85;
 
 #[derive(Debug)]
 pub(super) struct BusyWait {
@@ -47,7 +47,7 @@ impl BusyWait {
         let counted = until.since(self.since);
         if counted >= COUNTED {
             let asleep = self.slept.as_secs_f64() / counted.as_secs_f64();
-            self.exact = 1.0 - asleep <= MOST_AWAKE;
+            self.exact = 1.0 - asleep <= BUSY_SHARE_MAX;
             self.since = until;
             self.slept = Duration::ZERO;
         }

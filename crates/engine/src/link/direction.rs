@@ -24,7 +24,7 @@ const SPARE: usize = 4096;
 
 /// Maximum number of packets in the model. A link that holds more has a delay that its rate does
 /// not allow; further packets are dropped as overload. 200,000 packets of 1,500 bytes take 300 MB.
-const MOST_HELD: usize = 200_000;
+const HELD_PACKETS_MAX: usize = 200_000;
 
 /// A packet under way.
 #[derive(Clone, Debug)]
@@ -156,7 +156,7 @@ impl Direction {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(number > 0),
                 Err(error) => return Err(error),
             };
-            if self.model.held() >= MOST_HELD {
+            if self.model.held() >= HELD_PACKETS_MAX {
                 self.recorder.add(OVERLOAD, 1);
                 continue;
             }

@@ -14,7 +14,7 @@ use super::{Emulator, LinkPlan, LinkWindow};
 const INSIDE: &str = "link";
 
 /// Maximum number of links on a machine at a time: their networks differ in one byte.
-const MOST: u8 = u8::MAX;
+const LINKS_MAX: u8 = u8::MAX;
 
 /// A network behind a link, until it is stopped.
 #[derive(Debug)]
@@ -100,7 +100,7 @@ impl LinkedNamespace {
 
 /// Opens this machine's end of the first link whose number is free.
 fn open_machine_end() -> io::Result<(u8, Tun)> {
-    for number in 0..MOST {
+    for number in 0..LINKS_MAX {
         match Tun::open(&format!("sglink{number}")) {
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {}
             opened => return opened.map(|tun| (number, tun)),

@@ -10,7 +10,7 @@ use protocol::session::Session;
 
 use super::datagrams::EndpointPlan;
 use super::links::Mailbox;
-use super::populations::PopulationPlan;
+use super::populations::WorkerPopulation;
 use crate::messages::{Command, WorkerReport};
 use crate::resolver::Resolver;
 
@@ -64,7 +64,7 @@ pub(crate) struct Config {
     pub(crate) realtime_pacer: bool,
     /// Packet ring that receives media; `None` if media is received from sockets.
     pub(crate) ring: Option<RingPlan>,
-    pub(crate) populations: Vec<PopulationPlan>,
+    pub(crate) populations: Vec<WorkerPopulation>,
     pub(crate) serving: Vec<(std::net::TcpListener, ListenerPlan)>,
     /// UDP ports of reference servers.
     pub(crate) endpoints: Vec<EndpointPlan>,

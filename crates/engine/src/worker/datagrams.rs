@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use measure::{Time, tester};
 use mio::net::UdpSocket;
-use net::batch::{Address, Datagram as Received, GsoSender, ReceiveBatch};
+use net::batch::{Address, GsoSender, ReceiveBatch, ReceivedDatagram as Received};
 use protocol::session::{
     ChannelId, Datagram, Endpoint, PeerId, ReadTiming, Route, Session, SocketMedia, Transmit,
 };
@@ -429,7 +429,7 @@ impl Datagrams {
     }
 
     /// Receives one batch from a socket.
-    pub(super) fn look(
+    pub(super) fn receive_batch(
         &mut self,
         index: usize,
         batch: &mut ReceiveBatch,

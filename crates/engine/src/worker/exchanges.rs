@@ -737,7 +737,7 @@ impl Exchanges {
     }
 
     /// Checks all handed-over connections at the end of each window.
-    pub(super) fn look(&mut self, worker: &mut ExchangeWorker<'_>) {
+    pub(super) fn check_timeouts(&mut self, worker: &mut ExchangeWorker<'_>) {
         if self.handed_over.is_empty() {
             return;
         }

@@ -12,7 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use measure::{Time, tester};
 use mio::net::UdpSocket;
-use net::batch::{Datagram, ReceiveBatch};
+use net::batch::{ReceiveBatch, ReceivedDatagram};
 use protocol::media::rtcp;
 use protocol::session::{Arrival, ChannelError, ChannelId, Interface, Open, Port, SinkId};
 use slab::Slab;
@@ -103,7 +103,7 @@ pub(super) struct Listener {
 impl Listener {
     /// Returns `true` if a datagram is for the member. A datagram of another source is counted as
     /// foreign.
-    pub(super) fn takes(&self, datagram: &Datagram<'_>, runtime: &mut Runtime) -> bool {
+    pub(super) fn takes(&self, datagram: &ReceivedDatagram<'_>, runtime: &mut Runtime) -> bool {
         if datagram.at < self.begun {
             return false;
         }
@@ -362,7 +362,7 @@ impl Groups {
     }
 
     /// Receives one batch from a socket.
-    pub(super) fn look(
+    pub(super) fn receive_batch(
         &mut self,
         end: usize,
         batch: &mut ReceiveBatch,
@@ -465,7 +465,7 @@ impl Groups {
     pub(super) fn hearers_of_control(
         &self,
         end: usize,
-        datagram: &Datagram<'_>,
+        datagram: &ReceivedDatagram<'_>,
     ) -> Vec<(SessionKey, ChannelId)> {
         let Some(group) = self.group_of(end) else {
             return Vec::new();

@@ -51,7 +51,7 @@ impl Mailbox {
 }
 
 /// Channels from a worker to the other threads.
-pub(super) struct Links {
+pub(super) struct WorkerChannels {
     /// Index of this worker.
     pub(super) index: u32,
     pub(super) reports: Sender<WorkerReport>,
@@ -59,7 +59,7 @@ pub(super) struct Links {
     pub(super) mailbox: Mailbox,
 }
 
-impl Links {
+impl WorkerChannels {
     /// Number of workers.
     pub(super) fn workers(&self) -> usize {
         self.others.len() + 1

@@ -61,14 +61,14 @@ use exchanges::Exchanges;
 use flows::Sending;
 use groups::Groups;
 use ids::{SessionKey, SocketId};
-use links::Links;
 pub(crate) use links::Mailbox;
+use links::WorkerChannels;
 use listeners::Listeners;
 use name_cache::NameCache;
 use pairs::Pairs;
 use pending_inputs::{Outputs, Pending};
 use populations::Populations;
-pub(crate) use populations::{ClientPlan, MakeClient, PopulationPlan};
+pub(crate) use populations::{ClientPlan, MakeClient, WorkerPopulation};
 use readiness::Ready;
 use receive_batches::Batches;
 use rings::Rings;
@@ -84,7 +84,7 @@ struct Worker {
     /// Clock, polls, timers, pending session inputs, and other state shared by the parts.
     runtime: Runtime,
     /// Channels to the other threads and the commands received from them.
-    links: Links,
+    links: WorkerChannels,
     commands: Receiver<Command>,
     phase: Phase,
     windows: Windows,
@@ -165,7 +165,7 @@ impl Worker {
             net::thread::raise_priority()?;
         }
         let runtime = Runtime::new(&config.mailbox.waker, config.reports.clone())?;
-        let links = Links {
+        let links = WorkerChannels {
             index: config.index,
             reports: config.reports,
             others: config.others,

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use measure::{Time, tester};
 use mio::net::UdpSocket;
-use net::batch::{Datagram, ReceiveBatch};
+use net::batch::{ReceiveBatch, ReceivedDatagram};
 use net::options::DropRule;
 use net::ports::Pair;
 use net::{Clock, PortRange};
@@ -436,7 +436,7 @@ impl Pairs {
     pub(super) fn process(
         &mut self,
         place: SocketId,
-        datagram: &Datagram<'_>,
+        datagram: &ReceivedDatagram<'_>,
         counting: &mut MediaCounter<'_>,
     ) -> Disposition {
         match place {
@@ -462,7 +462,7 @@ impl Pairs {
     fn take_in_own(
         &mut self,
         place: usize,
-        datagram: &Datagram<'_>,
+        datagram: &ReceivedDatagram<'_>,
         counting: &mut MediaCounter<'_>,
     ) -> Disposition {
         let Some(end) = self.own.get_mut(place) else {

@@ -19,7 +19,7 @@ use crate::messages::ClientState;
 use crate::trace::{Traced, Tracer};
 
 /// Plan of a population on one worker.
-pub(crate) struct PopulationPlan {
+pub(crate) struct WorkerPopulation {
     pub(crate) name: String,
     pub(crate) catalogue: Catalogue,
     pub(crate) clients: Option<ClientPlan>,
@@ -132,12 +132,12 @@ pub(super) struct Populations {
 impl Populations {
     /// Creates the populations of a worker; `worker` is its index, `workers` the number of workers.
     pub(super) fn new(
-        plans: Vec<PopulationPlan>,
+        plans: Vec<WorkerPopulation>,
         seed: u64,
         worker: u32,
         workers: usize,
     ) -> Populations {
-        let population = |plan: PopulationPlan| Population {
+        let population = |plan: WorkerPopulation| Population {
             name: plan.name,
             recorder: Recorder::new(plan.catalogue),
             next: Recorder::new(plan.catalogue),
@@ -396,7 +396,7 @@ mod tests {
             shape: Shape::AtOnce { clients: 2 },
             rejoin: false,
         };
-        let plan = PopulationPlan {
+        let plan = WorkerPopulation {
             name: "toys".to_owned(),
             catalogue: RTSP_PROTOCOL.catalogue,
             clients: Some(ClientPlan {

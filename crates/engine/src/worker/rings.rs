@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use measure::{Time, tester};
 use net::prefetch;
-use net::ring::{Datagram, Family, PacketHandler, PacketRing, RingPacket, RingSettings};
+use net::ring::{CapturedDatagram, Family, PacketHandler, PacketRing, RingPacket, RingSettings};
 use protocol::metrics as clients;
 use protocol::session::{Arrival, MediaFilter, SinkId};
 
@@ -328,7 +328,11 @@ impl PacketHandler for RingCounter<'_, '_> {
     }
 
     #[inline]
-    fn handle_datagrams<'a>(&mut self, port: u16, datagrams: impl Iterator<Item = Datagram<'a>>) {
+    fn handle_datagrams<'a>(
+        &mut self,
+        port: u16,
+        datagrams: impl Iterator<Item = CapturedDatagram<'a>>,
+    ) {
         let offset = usize::from(port.wrapping_sub(self.first));
         // RTCP has a socket of its own. Packets of unassigned ports are ignored.
         if offset.is_multiple_of(2)
@@ -345,7 +349,7 @@ impl PortAssignment {
     fn count<'a>(
         &mut self,
         counting: &mut MediaCounter<'_>,
-        datagrams: impl Iterator<Item = Datagram<'a>>,
+        datagrams: impl Iterator<Item = CapturedDatagram<'a>>,
     ) {
         let MediaCounter {
             sinks,

@@ -28,7 +28,7 @@ pub(super) mod ring;
 mod segment_times;
 mod tasks;
 
-use super::{Accept, ClientPlan, EndpointPlan, ListenerPlan, MakeClient, PopulationPlan, WINDOW};
+use super::{Accept, ClientPlan, EndpointPlan, ListenerPlan, MakeClient, WINDOW, WorkerPopulation};
 use crate::messages::{ClientState, Command, WorkerReport};
 use crate::worker_pool::{WorkerPlan, WorkerPool};
 
@@ -180,7 +180,7 @@ fn run_on(
         rejoin: false,
     };
     let duty = |worker| WorkerPlan {
-        populations: vec![PopulationPlan {
+        populations: vec![WorkerPopulation {
             name: "toys".to_owned(),
             catalogue: RTSP_PROTOCOL.catalogue,
             clients: Some(ClientPlan {

@@ -8,8 +8,8 @@ fn at(nanos: u64) -> Time {
     Time::from_nanos(nanos)
 }
 
-fn opened() -> ArrivalTimes {
-    let mut segments = ArrivalTimes::default();
+fn opened() -> SegmentArrivals {
+    let mut segments = SegmentArrivals::default();
     let syn = SegmentHeader {
         sequence: FIRST.wrapping_sub(1),
         length: 0,
@@ -21,7 +21,7 @@ fn opened() -> ArrivalTimes {
 }
 
 /// Records a segment with the bytes of the stream from `begin` to `end`.
-fn arrive(segments: &mut ArrivalTimes, begin: u32, end: u32, nanos: u64) {
+fn arrive(segments: &mut SegmentArrivals, begin: u32, end: u32, nanos: u64) {
     let header = SegmentHeader {
         sequence: FIRST.wrapping_add(begin),
         length: (end - begin) as usize,
@@ -32,7 +32,7 @@ fn arrive(segments: &mut ArrivalTimes, begin: u32, end: u32, nanos: u64) {
 
 /// Reads, and returns end, time and exactness of each run. Bytes whose time is unknown have the
 /// time 999.
-fn take(segments: &mut ArrivalTimes, count: usize) -> Vec<(usize, u64, bool)> {
+fn take(segments: &mut SegmentArrivals, count: usize) -> Vec<(usize, u64, bool)> {
     let mut runs = Vec::new();
     segments.record_read(count, at(999), false, &mut runs);
     runs.iter()
@@ -139,7 +139,7 @@ fn segment_rejected_by_tcp_counts_when_retransmitted() {
 
 #[test]
 fn connection_without_its_syn_is_unknown() {
-    let mut segments = ArrivalTimes::default();
+    let mut segments = SegmentArrivals::default();
     arrive(&mut segments, 0, 100, 1);
     assert!(!segments.saw_start());
     assert_eq!(take(&mut segments, 100), [(100, 999, false)]);
@@ -241,7 +241,7 @@ proptest! {
         ),
         near in any::<bool>(),
     ) {
-        let mut segments = ArrivalTimes::default();
+        let mut segments = SegmentArrivals::default();
         let mut runs = Vec::new();
         for (number, length, syn, read, nothing) in steps {
             let sequence = if near { number % 200_000 } else { number };

@@ -11,5 +11,5 @@ mod receive;
 mod send;
 
 pub use gso::{GsoSender, SendSummary};
-pub use receive::{Datagram, ReceiveBatch, ReceiveSummary};
+pub use receive::{ReceiveBatch, ReceiveSummary, ReceivedDatagram};
 pub use send::{Address, SEND_COUNT, SendBatch};

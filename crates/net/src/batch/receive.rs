@@ -57,7 +57,7 @@ struct Received {
 
 /// A datagram of a [`ReceiveBatch`].
 #[derive(Clone, Copy, Debug)]
-pub struct Datagram<'a> {
+pub struct ReceivedDatagram<'a> {
     pub from: SocketAddr,
     /// Destination address, if requested for the socket
     /// ([`enable_destination_address`](crate::options::enable_destination_address)).
@@ -180,12 +180,15 @@ impl ReceiveBatch {
     }
 
     /// Iterates over the datagrams of the last [`ReceiveBatch::receive`], in order of arrival.
-    pub fn datagrams<'a>(&'a self, clock: &'a Clock) -> impl Iterator<Item = Datagram<'a>> + 'a {
+    pub fn datagrams<'a>(
+        &'a self,
+        clock: &'a Clock,
+    ) -> impl Iterator<Item = ReceivedDatagram<'a>> + 'a {
         self.received
             .iter()
             .zip(self.buffers.chunks_exact(self.buffer_bytes))
             .filter_map(|(received, buffer)| {
-                Some(Datagram {
+                Some(ReceivedDatagram {
                     from: received.from?,
                     to: received.to,
                     bytes: &buffer[..received.length.min(buffer.len())],

@@ -67,7 +67,7 @@ impl<'a> Frames<'a> {
     }
 
     /// Number of remaining frames, according to the kernel.
-    pub(super) fn left(&self) -> u32 {
+    pub(super) fn remaining(&self) -> u32 {
         self.left
     }
 

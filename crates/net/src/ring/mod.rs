@@ -10,7 +10,7 @@
 //! - Addresses are those in the packet. Packets that the firewall drops are seen; packets that it
 //!   redirects to another port or address (DNAT) have the original one.
 //! - Forwarded packets are seen, and multicast of groups that no socket of this machine has joined:
-//!   check [`Datagram::to`].
+//!   check [`CapturedDatagram::to`].
 //! - Checksums are not verified.
 //! - Three kinds of packets are never seen: the copy of a multicast or broadcast datagram that a
 //!   sender in this network namespace receives of what it sends through an interface other than
@@ -163,7 +163,7 @@ impl RingSettings {
 
 /// A datagram from a [`PacketRing`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Datagram<'a> {
+pub struct CapturedDatagram<'a> {
     pub from: SocketAddr,
     /// Destination; the address may be a multicast group.
     pub to: SocketAddr,
@@ -195,7 +195,7 @@ pub struct Segment {
 /// A packet that a [`PacketRing`] delivers.
 #[derive(Clone, Copy, Debug)]
 pub enum RingPacket<'a> {
-    Datagram(&'a Datagram<'a>),
+    Datagram(&'a CapturedDatagram<'a>),
     Segment(&'a Segment),
 }
 
@@ -209,7 +209,11 @@ pub trait PacketHandler {
     fn take(&mut self, packet: RingPacket<'_>);
 
     /// Handles several datagrams to one port, in order of arrival.
-    fn handle_datagrams<'a>(&mut self, _port: u16, datagrams: impl Iterator<Item = Datagram<'a>>) {
+    fn handle_datagrams<'a>(
+        &mut self,
+        _port: u16,
+        datagrams: impl Iterator<Item = CapturedDatagram<'a>>,
+    ) {
         for datagram in datagrams {
             self.take(RingPacket::Datagram(&datagram));
         }
@@ -347,7 +351,7 @@ impl PacketRing {
         &mut self,
         clock: &Clock,
         blocks_max: usize,
-        mut take: impl FnMut(&Datagram<'_>),
+        mut take: impl FnMut(&CapturedDatagram<'_>),
     ) -> ReceiveCounts {
         let mut all = |packet: RingPacket<'_>| match packet {
             RingPacket::Datagram(datagram) => take(datagram),

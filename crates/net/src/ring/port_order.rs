@@ -12,7 +12,7 @@ use std::ops::{Deref, RangeInclusive};
 use super::block::{Frame, Frames, Malformed, frame_at};
 use super::fast_path::{FastFrame, HEAD};
 use super::packet::{Port, Udp, destination_port, whole_udp_v4};
-use super::{Datagram, PacketHandler, ShortCapture, WANTED_BYTES};
+use super::{CapturedDatagram, PacketHandler, ShortCapture, WANTED_BYTES};
 use crate::clock::Clock;
 use crate::prefetch;
 
@@ -198,8 +198,8 @@ impl Item {
 
     /// Returns the datagram of the item, for `port`.
     #[inline(always)]
-    fn read<'a>(&'a self, port: u16, memory: &'a [u8], clock: &Clock) -> Datagram<'a> {
-        Datagram {
+    fn read<'a>(&'a self, port: u16, memory: &'a [u8], clock: &Clock) -> CapturedDatagram<'a> {
+        CapturedDatagram {
             from: SocketAddr::new(IpAddr::V4(self.from), self.from_port),
             to: SocketAddr::new(IpAddr::V4(self.to), port),
             bytes: match self.kind {
@@ -235,7 +235,7 @@ impl Batch {
         let (mut announced, mut malformed) = (0, 0);
         for block in memory.chunks(block_bytes) {
             let mut frames = Frames::new(block);
-            announced += u64::from(frames.left());
+            announced += u64::from(frames.remaining());
             loop {
                 let within = frames.offset();
                 if let Some(ahead) = block.get(within + AHEAD..within + AHEAD + FRAME) {

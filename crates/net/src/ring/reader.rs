@@ -9,7 +9,9 @@ use super::block::Frame;
 use super::packet::{Packet, Udp};
 use super::port_order::Batch;
 use super::reassembly::{AddOutcome, Reassembler};
-use super::{Counters, Datagram, PacketHandler, RingPacket, Segment, ShortCapture, WANTED_BYTES};
+use super::{
+    CapturedDatagram, Counters, PacketHandler, RingPacket, Segment, ShortCapture, WANTED_BYTES,
+};
 use crate::clock::Clock;
 
 /// Processing of frames, independent of the memory that holds them.
@@ -145,7 +147,7 @@ impl FrameReader {
             }
             Packet::Fragment(fragment) => match self.fragments.add(&fragment, at, &self.ports) {
                 AddOutcome::Whole(whole) => {
-                    let datagram = Datagram {
+                    let datagram = CapturedDatagram {
                         from: whole.from,
                         to: whole.to,
                         bytes: whole.bytes(),
@@ -197,7 +199,7 @@ impl FrameReader {
         take: &mut impl PacketHandler,
     ) -> u64 {
         let segment = frame.segment.map_or(udp.length, usize::from);
-        let mut datagram = Datagram {
+        let mut datagram = CapturedDatagram {
             from: udp.from,
             to: udp.to,
             bytes: udp.kept,
@@ -226,7 +228,7 @@ impl FrameReader {
         count
     }
 
-    fn count_if_truncated(&mut self, datagram: &Datagram<'_>) -> bool {
+    fn count_if_truncated(&mut self, datagram: &CapturedDatagram<'_>) -> bool {
         let bytes = datagram.bytes;
         if bytes.len() >= WANTED_BYTES {
             return false;

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
 use measure::ArrivalRun;
-use net::arrival_times::ArrivalTimes;
+use net::arrival_times::SegmentArrivals;
 use net::options::set_receive_low_water;
 use net::ring::{Family, RingPacket};
 use net::{Clock, ConnectPorts, PacketRing};
@@ -15,7 +15,7 @@ use crate::support::{Tap, wait_for};
 /// Our end of a connection, the peer's end, and a ring that sees what the peer sends.
 struct Watched {
     tap: Tap,
-    segments: ArrivalTimes,
+    segments: SegmentArrivals,
     /// Number of segments with payload that the ring has shown.
     shown: usize,
     ours: TcpStream,
@@ -44,7 +44,7 @@ impl Watched {
         net::timed_read::enable_timestamps(&ours).expect("linux has it");
         Some(Watched {
             tap,
-            segments: ArrivalTimes::default(),
+            segments: SegmentArrivals::default(),
             shown: 0,
             ours,
             theirs,
@@ -85,7 +85,7 @@ impl Watched {
 fn take(
     ring: &mut PacketRing,
     clock: &Clock,
-    segments: &mut ArrivalTimes,
+    segments: &mut SegmentArrivals,
     ends: (SocketAddr, SocketAddr),
 ) -> usize {
     let mut shown = 0;

@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use measure::media::{MediaDescription, StreamDescription};
 
-use super::sdp::{Description, Format, Media};
+use super::sdp::{Description, Format, MediaSection};
 use mediagen::h264::sps;
 
 /// Maximum length of a codec name. Text from servers appears in reports and on terminals.
@@ -40,7 +40,7 @@ pub fn describe(description: &Description) -> MediaDescription {
     }
 }
 
-fn stream_description(media: &Media) -> StreamDescription {
+fn stream_description(media: &MediaSection) -> StreamDescription {
     // The first format is the preferred one (RFC 8866, 5.14).
     let format = media.formats.first();
     StreamDescription {

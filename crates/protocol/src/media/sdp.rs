@@ -28,7 +28,7 @@ pub struct Description {
     /// Session-level range (RFC 2326, C.1.5).
     pub range: Option<Range>,
     /// RTP streams, in order.
-    pub medias: Vec<Media>,
+    pub medias: Vec<MediaSection>,
     /// Number of streams that are not RTP. They are left out of `medias`.
     pub non_rtp_count: usize,
     /// Session-level bandwidth in bit/s (`b=TIAS`, RFC 3890, otherwise `b=AS`).
@@ -65,7 +65,7 @@ impl MediaKind {
 
 /// One RTP stream.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Media {
+pub struct MediaSection {
     pub kind: MediaKind,
     /// Transport protocol, such as `RTP/AVP`.
     pub protocol: String,
@@ -151,7 +151,7 @@ pub enum SdpError {
     Malformed(String),
 }
 
-impl Media {
+impl MediaSection {
     pub fn payload_types(&self) -> Vec<u8> {
         self.formats.iter().map(|f| f.payload_type).collect()
     }
@@ -209,7 +209,7 @@ impl Description {
                 .or_else(|| sources(&session.attributes, to))
                 .unwrap_or_default();
             let any = |kind| own(kind).or_else(|| bandwidth(&session.bandwidths, kind));
-            description.medias.push(Media {
+            description.medias.push(MediaSection {
                 kind: match media.media.to_ascii_lowercase().as_str() {
                     "video" => MediaKind::Video,
                     "audio" => MediaKind::Audio,
@@ -241,7 +241,7 @@ impl Description {
     /// server states directions from its own perspective, and the `sendonly` streams are kept.
     #[must_use]
     pub fn retain_receivable(mut self) -> Description {
-        let to_client = |media: &Media| media.direction == Direction::ToClient;
+        let to_client = |media: &MediaSection| media.direction == Direction::ToClient;
         let wanted = match self.medias.iter().any(to_client) {
             true => Direction::ToClient,
             false => Direction::FromClient,

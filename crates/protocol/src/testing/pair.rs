@@ -235,13 +235,13 @@ struct Connection {
 struct PathState {
     from: SocketAddr,
     to: SocketAddr,
-    link: Link<Datagram>,
+    link: Link<DatagramInFlight>,
     /// Time of the next check for arrivals.
     check_at: Time,
 }
 
 #[derive(Clone, Debug)]
-struct Datagram {
+struct DatagramInFlight {
     header: PacketHeader,
     body: Bytes,
 }

@@ -37,7 +37,7 @@ const SHOWN_WITHIN: Duration = Duration::from_millis(15);
 const WITH_OTHERS: usize = LOW_WATER / 4;
 
 /// Minimum interval between checks of the fast connections.
-const LOOK_AT_FAST: Duration = Duration::from_millis(10);
+const FAST_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Time after which a segment that was seen but cannot be read counts as discarded by TCP.
 const DISCARDED_AFTER: Duration = Duration::from_millis(50);
@@ -297,7 +297,7 @@ impl Connections {
 
     /// Returns the fast connections if a check is due.
     pub(crate) fn take_fast(&mut self, now: Time) -> Option<Vec<usize>> {
-        if self.turns.fast.is_empty() || now < self.turns.looked + LOOK_AT_FAST {
+        if self.turns.fast.is_empty() || now < self.turns.looked + FAST_CHECK_INTERVAL {
             return None;
         }
         self.turns.looked = now;

@@ -30,7 +30,7 @@ use std::rc::Rc;
 use measure::{ArrivalRun, Time};
 use mio::net::TcpStream;
 use net::ConnectPorts;
-use net::arrival_times::{ArrivalTimes, SegmentHeader};
+use net::arrival_times::{SegmentArrivals, SegmentHeader};
 use net::ring::Segment;
 
 use super::early_reads::{CHUNK, Chunk, ChunkPool, EarlyRead, EarlyReads};
@@ -87,7 +87,7 @@ struct QueuedSegment {
 
 #[derive(Debug, Default)]
 struct Connection {
-    segments: ArrivalTimes,
+    segments: SegmentArrivals,
     /// Index in the worker's connections if the connection is read periodically.
     periodic: Option<usize>,
 }
@@ -275,7 +275,7 @@ impl SegmentWatch {
 }
 
 impl WatchedConnection {
-    pub(crate) fn with<T>(&self, f: impl FnOnce(&mut ArrivalTimes) -> T) -> Option<T> {
+    pub(crate) fn with<T>(&self, f: impl FnOnce(&mut SegmentArrivals) -> T) -> Option<T> {
         let mut watch = self.watch.borrow_mut();
         let share = watch.index(self.port)? % SHARES;
         watch.take_in(share);

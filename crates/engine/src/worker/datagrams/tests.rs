@@ -42,7 +42,7 @@ fn open(
 }
 
 /// Receives until datagrams arrive.
-fn look(
+fn receive_once(
     datagrams: &mut Datagrams,
     index: usize,
     runtime: &mut Runtime,
@@ -50,7 +50,7 @@ fn look(
     let give_up = Instant::now() + Duration::from_secs(10);
     let mut batch = datagrams.take_batch().expect("nobody hears anything");
     loop {
-        let looked = datagrams.look(index, &mut batch, runtime);
+        let looked = datagrams.receive_batch(index, &mut batch, runtime);
         if !matches!(looked, ReceiveOutcome::Nothing | ReceiveOutcome::Error) {
             let clock = runtime.clock.same_start();
             let came = batch.datagrams(&clock).map(|came| came.bytes.to_vec());
@@ -109,7 +109,7 @@ fn datagrams_arrive_and_closed_socket_is_not_read_late() {
         let bytes = outbox.bytes(&transmit);
         datagrams.transmit(whom, &transmit, bytes, &mut runtime);
     }
-    let (looked, came) = look(&mut datagrams, receiver, &mut runtime);
+    let (looked, came) = receive_once(&mut datagrams, receiver, &mut runtime);
     let owner = Owner::Session(SESSION, CHANNEL);
     assert!(matches!(looked, ReceiveOutcome::Filled { owner: whose, .. } if whose == owner));
     assert_eq!(came, [b"one", b"two"]);
@@ -151,7 +151,7 @@ fn reading_mode_of_a_socket_can_be_changed() {
             }
             assert!(Instant::now() < give_up, "nothing is told");
         }
-        let (looked, came) = look(&mut datagrams, index, &mut runtime);
+        let (looked, came) = receive_once(&mut datagrams, index, &mut runtime);
         assert!(matches!(looked, ReceiveOutcome::Filled { .. }));
         assert_eq!(came, [word]);
     }
@@ -191,12 +191,12 @@ fn unreachable_peer_is_reported_after_all_datagrams() {
     datagrams.refused(index, &mut runtime);
     let unread = runtime.readiness.take_unread();
     assert_eq!(unread, [SocketId::Single(index)]);
-    let (looked, came) = look(&mut datagrams, index, &mut runtime);
+    let (looked, came) = receive_once(&mut datagrams, index, &mut runtime);
     assert!(matches!(looked, ReceiveOutcome::Filled { more: true, .. }));
     assert_eq!(came, [b"the last"]);
     let mut batch = datagrams.take_batch().expect("nobody hears anything");
     assert!(datagrams.is_delivering());
-    let looked = datagrams.look(index, &mut batch, &mut runtime);
+    let looked = datagrams.receive_batch(index, &mut batch, &mut runtime);
     assert!(matches!(
         looked,
         ReceiveOutcome::NobodyThere(SESSION, CHANNEL)

@@ -40,8 +40,8 @@ fn join(groups: &mut Groups, runtime: &Runtime, serial: u64, port: u16) -> usize
     joined.expect("loopback takes part").0
 }
 
-fn report<'a>(bytes: &'a [u8], source: IpAddr) -> Datagram<'a> {
-    Datagram {
+fn report<'a>(bytes: &'a [u8], source: IpAddr) -> ReceivedDatagram<'a> {
+    ReceivedDatagram {
         from: SocketAddr::new(source, 9),
         to: None,
         at: Time::ZERO,
@@ -106,7 +106,7 @@ fn media_of_another_source_or_before_joining_is_ignored() {
         (source, before, false),
         (IpAddr::from([10, 0, 0, 9]), later, false),
     ] {
-        let datagram = Datagram {
+        let datagram = ReceivedDatagram {
             at,
             ..report(&OF_SENDER, from)
         };

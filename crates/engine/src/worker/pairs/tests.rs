@@ -7,7 +7,7 @@ use protocol::registry::RTSP_PROTOCOL;
 use protocol::session::{MediaEvent, Sink, Sinks};
 
 use super::super::pending_inputs::Pending;
-use super::super::populations::{PopulationPlan, Populations};
+use super::super::populations::{Populations, WorkerPopulation};
 use super::super::tests::ports;
 use super::*;
 
@@ -38,7 +38,7 @@ impl Bench {
     fn new() -> Bench {
         let waker = net::Waker::new().expect("linux has it");
         let (reports, _) = crossbeam_channel::unbounded();
-        let plan = PopulationPlan {
+        let plan = WorkerPopulation {
             name: "toys".to_owned(),
             catalogue: RTSP_PROTOCOL.catalogue,
             clients: None,
@@ -52,7 +52,7 @@ impl Bench {
     }
 
     fn take_in(&mut self, place: SocketId, from: SocketAddr) -> Disposition {
-        let datagram = Datagram {
+        let datagram = ReceivedDatagram {
             from,
             to: None,
             at: Time::ZERO,

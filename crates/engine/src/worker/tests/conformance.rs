@@ -9,7 +9,7 @@ use super::*;
 /// A worker with nothing to do.
 fn idle() -> WorkerPlan {
     WorkerPlan {
-        populations: vec![PopulationPlan {
+        populations: vec![WorkerPopulation {
             name: "toys".to_owned(),
             catalogue: RTSP_PROTOCOL.catalogue,
             clients: None,

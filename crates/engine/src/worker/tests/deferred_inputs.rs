@@ -45,7 +45,7 @@ fn worker() -> Worker {
         raised_priority: false,
         realtime_pacer: false,
         ring: Some(RingSettings::new(Family::V4, 30_000..=30_039).into()),
-        populations: vec![PopulationPlan {
+        populations: vec![WorkerPopulation {
             name: "slow".to_owned(),
             catalogue: RTSP_PROTOCOL.catalogue,
             clients: None,

@@ -84,7 +84,7 @@ fn both_paths(send: impl Fn(&[u16]) + Send + 'static) -> Vec<(u16, StreamSummary
     let duties = (0..2).map(|worker| {
         let ports = ports();
         WorkerPlan {
-            populations: vec![PopulationPlan {
+            populations: vec![WorkerPopulation {
                 name: "toys".to_owned(),
                 catalogue: RTSP_PROTOCOL.catalogue,
                 clients: Some(ClientPlan {
@@ -259,7 +259,7 @@ fn ring_and_socket_measure_the_same_for_the_same_packets() {
         assert!(Instant::now() < give_up, "{left:?} of {sent} have not come");
         let [by_ring, by_socket] = &mut receivers;
         ring.receive(&clock, 1000, |datagram| {
-            let ring::Datagram {
+            let ring::CapturedDatagram {
                 bytes,
                 length,
                 overhead,
@@ -277,7 +277,7 @@ fn ring_and_socket_measure_the_same_for_the_same_packets() {
         });
         if batch.receive(&media.media).is_ok() {
             for datagram in batch.datagrams(&clock) {
-                let net::batch::Datagram {
+                let net::batch::ReceivedDatagram {
                     bytes, length, at, ..
                 } = datagram;
                 take(by_socket, &mut recorder, at, bytes, length, 28);
@@ -341,7 +341,7 @@ fn window_counts_by_arrival_even_if_the_loop_is_late() {
         };
         let ports = ports();
         let duty = WorkerPlan {
-            populations: vec![PopulationPlan {
+            populations: vec![WorkerPopulation {
                 name: "toys".to_owned(),
                 catalogue: RTSP_PROTOCOL.catalogue,
                 clients: Some(ClientPlan {

@@ -92,7 +92,7 @@ fn heard_of_at(
     let ports = ports();
     let settings = RingSettings::new(Family::V4, ports.ports().expect("some"));
     let duty = WorkerPlan {
-        populations: vec![PopulationPlan {
+        populations: vec![WorkerPopulation {
             name: "toys".to_owned(),
             catalogue: RTSP_PROTOCOL.catalogue,
             clients: Some(ClientPlan {

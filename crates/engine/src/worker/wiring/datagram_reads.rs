@@ -185,7 +185,10 @@ impl Worker {
         };
         let mut brought = ReadTotals::default();
         for turn in 1.. {
-            let more = match self.groups.look(end, &mut batch, &mut self.runtime) {
+            let more = match self
+                .groups
+                .receive_batch(end, &mut batch, &mut self.runtime)
+            {
                 ReceiveOutcome::Filled { more } => {
                     let counting = counting!(self);
                     self.groups.count_media(end, &batch, &mut brought, counting);
@@ -231,7 +234,10 @@ impl Worker {
             return;
         };
         for turn in 1.. {
-            let more = match self.groups.look(end, &mut batch, &mut self.runtime) {
+            let more = match self
+                .groups
+                .receive_batch(end, &mut batch, &mut self.runtime)
+            {
                 ReceiveOutcome::Filled { more } => more,
                 ReceiveOutcome::Nothing => break,
                 ReceiveOutcome::Error if turn < BATCHES_A_TURN => continue,
@@ -326,7 +332,9 @@ impl Worker {
             self.runtime.readiness.read_later(SocketId::Single(place));
             return false;
         };
-        let looked = self.datagrams.look(place, &mut batch, &mut self.runtime);
+        let looked = self
+            .datagrams
+            .receive_batch(place, &mut batch, &mut self.runtime);
         self.count_losses();
         let more = match looked {
             datagrams::ReceiveOutcome::Filled { owner, more } => {

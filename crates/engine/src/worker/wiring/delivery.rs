@@ -244,7 +244,7 @@ impl Worker {
         session: SessionKey,
         channel: ChannelId,
         port: Port,
-        datagram: &net::batch::Datagram<'_>,
+        datagram: &net::batch::ReceivedDatagram<'_>,
     ) {
         let mark = self.deferral_mark(session);
         let datagram = Deferred::Datagram {

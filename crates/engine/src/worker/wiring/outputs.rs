@@ -271,7 +271,7 @@ impl Worker {
 
     /// Checks all handed-over connections at the end of each window.
     pub(crate) fn look_at_exchanges(&mut self) {
-        self.exchanges.look(around!(self));
+        self.exchanges.check_timeouts(around!(self));
         self.hear_ended_exchanges();
     }
 

@@ -204,7 +204,8 @@ impl Flow for EncoderFlow {
 
     #[inline]
     fn packet_sent(&mut self, tag: Tag, left: Option<Handover>) {
-        self.tally.left(tag_number(tag), left, tag_length(tag));
+        self.tally
+            .count_departure(tag_number(tag), left, tag_length(tag));
     }
 
     #[inline]

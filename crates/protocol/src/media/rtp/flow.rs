@@ -373,10 +373,10 @@ impl RtpFlow {
     pub fn report_departure(&mut self, tag: Tag, left: Option<Handover>) {
         let index = self.index_of(tag.number());
         let payload = self.clip.packets[index].payload.len();
-        self.tally.left(tag, left, payload as u64);
+        self.tally.count_departure(tag, left, payload as u64);
         if let Some(log) = &mut self.log {
             let number = u64::from(self.first_seq) + tag.number();
-            log.left(number, left, payload);
+            log.record_departure(number, left, payload);
         }
     }
 

@@ -106,7 +106,7 @@ impl DepartureLog {
         self.handed_out.push_back(timestamp);
     }
 
-    pub(super) fn left(&mut self, number: u64, left: Option<Handover>, payload: usize) {
+    pub(super) fn record_departure(&mut self, number: u64, left: Option<Handover>, payload: usize) {
         let timestamp = self.handed_out.pop_front().unwrap_or_default();
         if let Some(when) = left
             && self.departures.len() < DEPARTURES_MAX
@@ -146,7 +146,7 @@ pub(super) struct DepartureCounter {
 
 impl DepartureCounter {
     #[inline]
-    pub(super) fn left(&mut self, tag: Tag, left: Option<Handover>, payload: u64) {
+    pub(super) fn count_departure(&mut self, tag: Tag, left: Option<Handover>, payload: u64) {
         if self.began.is_none() {
             self.began = left.map(|handover| handover.ended);
         }

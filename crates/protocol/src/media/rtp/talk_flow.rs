@@ -230,7 +230,7 @@ impl Flow for TalkFlow {
         let length = tag_length(tag);
         let voice = length > self.settings.dtx_payload.len() as u64;
         self.voiced += u64::from(voice && left.is_some());
-        self.tally.left(tag_number(tag), left, length);
+        self.tally.count_departure(tag_number(tag), left, length);
     }
 
     fn needs_send_times(&self) -> bool {

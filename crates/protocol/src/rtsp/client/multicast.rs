@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::Client;
 use crate::media::rtcp::ReportInterval;
-use crate::media::sdp::Media;
+use crate::media::sdp::MediaSection;
 use crate::rtsp::failure::Failure;
 use crate::rtsp::headers::{Ports, Transport};
 use crate::session::{Context, Interface, Open, Output};
@@ -35,7 +35,7 @@ pub(super) struct MulticastDescription {
 }
 
 impl MulticastDescription {
-    pub(super) fn new(media: &Media) -> MulticastDescription {
+    pub(super) fn new(media: &MediaSection) -> MulticastDescription {
         MulticastDescription {
             group: media.connection.filter(IpAddr::is_multicast),
             port: media.port,

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 use measure::Time;
 
-use super::{Channel, Datagram, Pair, Pending, SessionNumber, Side, Udp, address};
+use super::{Channel, DatagramInFlight, Pair, Pending, SessionNumber, Side, Udp, address};
 use crate::session::{
     self, ChannelError, ChannelId, CloseReason, Endpoint, Input, PacketHeader, PeerId, Port, Route,
     SocketMedia, Transmit,
@@ -91,7 +91,7 @@ impl Pair {
             self.send_datagram(
                 udp.local,
                 to,
-                Datagram {
+                DatagramInFlight {
                     header: PacketHeader::EMPTY,
                     body,
                 },
@@ -105,7 +105,7 @@ impl Pair {
         &mut self,
         (from, to): (SocketAddr, SocketAddr),
         at: Time,
-        datagram: &Datagram,
+        datagram: &DatagramInFlight,
     ) -> bool {
         let bytes = [&datagram.header, &datagram.body[..]].concat();
         if self.endpoint.is_some() && to == self.server_address() {
@@ -135,7 +135,11 @@ impl Pair {
             Route::Accept(peer, session) => self.accept_peer(peer, session, datagram),
             Route::Answer => {
                 let (header, body) = (PacketHeader::EMPTY, Bytes::from(answer));
-                self.send_datagram(self.server_address(), from, Datagram { header, body });
+                self.send_datagram(
+                    self.server_address(),
+                    from,
+                    DatagramInFlight { header, body },
+                );
             }
             Route::Discard => self.foreign += 1,
         }

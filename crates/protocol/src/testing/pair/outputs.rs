@@ -6,8 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::{
-    ActiveFlow, Channel, Datagram, Event, PACKETS_A_TURN, Pair, PathState, Pending, PortOwner,
-    Ports, Side, Udp, address,
+    ActiveFlow, Channel, DatagramInFlight, Event, PACKETS_A_TURN, Pair, PathState, Pending,
+    PortOwner, Ports, Side, Udp, address,
 };
 use crate::session::{
     ChannelError, ChannelId, ExchangeEnded, FlowId, Handover, Open, Output, PacketHeader, Port,
@@ -215,7 +215,7 @@ impl Pair {
                     Port::Media => media,
                     Port::Control => control,
                 };
-                let datagram = Datagram {
+                let datagram = DatagramInFlight {
                     header: PacketHeader::EMPTY,
                     body: Bytes::from(bytes),
                 };
@@ -243,7 +243,12 @@ impl Pair {
         true
     }
 
-    pub(super) fn send_datagram(&mut self, from: SocketAddr, to: SocketAddr, datagram: Datagram) {
+    pub(super) fn send_datagram(
+        &mut self,
+        from: SocketAddr,
+        to: SocketAddr,
+        datagram: DatagramInFlight,
+    ) {
         let path = match self.path_of.get(&(from, to)) {
             Some(&path) => path,
             None => {
@@ -386,7 +391,7 @@ impl Pair {
             };
             let left = match (to, self.slots[session].channels.get(&channel)) {
                 (Some((from, to)), _) => {
-                    let datagram = Datagram {
+                    let datagram = DatagramInFlight {
                         header: packet.header,
                         body: packet.payload,
                     };

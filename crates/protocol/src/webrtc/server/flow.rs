@@ -31,7 +31,7 @@ const DROPPED_MAX: usize = 4096;
 
 /// Source of a flow's media.
 #[derive(Debug)]
-pub(super) enum Media {
+pub(super) enum PlayerMedia {
     /// Generated media.
     Generated(Box<RtpFlow>),
     /// Forwarded media, which the session pushes.
@@ -101,7 +101,7 @@ struct OutgoingPacket {
 /// Flow of one track to a player.
 #[derive(Debug)]
 pub(super) struct PlayerFlow {
-    media: Media,
+    media: PlayerMedia,
     ssrc: u32,
     payload_type: u8,
     faults: ServerFaults,
@@ -142,7 +142,7 @@ pub(super) struct FlowConfig {
 }
 
 impl PlayerFlow {
-    pub(super) fn new(media: Media, config: FlowConfig, sealer: RtpSealer) -> PlayerFlow {
+    pub(super) fn new(media: PlayerMedia, config: FlowConfig, sealer: RtpSealer) -> PlayerFlow {
         PlayerFlow {
             media,
             ssrc: config.ssrc,
@@ -166,14 +166,14 @@ impl PlayerFlow {
     /// Queues a publisher's packet for forwarding. `header` is the publisher's header, with the
     /// extension for this player.
     pub(super) fn push(&mut self, at: Time, header: &PacketHeader, payload: Bytes) {
-        if let Media::Forwarded(queue) = &mut self.media {
+        if let PlayerMedia::Forwarded(queue) = &mut self.media {
             queue.push(at, *header, payload);
         }
     }
 
     /// Marks the end of a publisher's media.
     pub(super) fn finish(&mut self) {
-        if let Media::Forwarded(queue) = &mut self.media {
+        if let PlayerMedia::Forwarded(queue) = &mut self.media {
             queue.finished = true;
         }
     }
@@ -182,16 +182,16 @@ impl PlayerFlow {
     /// as sender reports contain them (RFC 3550, 6.4.1).
     pub(super) fn sent(&self) -> (u64, u64) {
         match &self.media {
-            Media::Generated(flow) => flow.sent(),
-            Media::Forwarded(queue) => queue.sent,
+            PlayerMedia::Generated(flow) => flow.sent(),
+            PlayerMedia::Forwarded(queue) => queue.sent,
         }
     }
 
     /// Returns the generated media, or `None` if the media is forwarded.
     pub(super) fn generated(&self) -> Option<&RtpFlow> {
         match &self.media {
-            Media::Generated(flow) => Some(flow),
-            Media::Forwarded(_) => None,
+            PlayerMedia::Generated(flow) => Some(flow),
+            PlayerMedia::Forwarded(_) => None,
         }
     }
 
@@ -211,8 +211,8 @@ impl PlayerFlow {
             ..
         } = asked.unwrap_or_default();
         let overflown = match &self.media {
-            Media::Generated(_) => 0,
-            Media::Forwarded(queue) => queue.overflown,
+            PlayerMedia::Generated(_) => 0,
+            PlayerMedia::Forwarded(queue) => queue.overflown,
         };
         SentCounts {
             asked,
@@ -259,13 +259,13 @@ impl PlayerFlow {
     /// Takes the next packet of the media, with the payload type and SSRC for this player.
     fn next_media_packet(&mut self, now: Time) -> Option<OutgoingPacket> {
         let (due, header, payload) = match &mut self.media {
-            Media::Generated(flow) => {
+            PlayerMedia::Generated(flow) => {
                 let packet = flow.next_packet(now)?;
                 // A sender does not know which packets the network loses.
                 flow.report_departure(packet.tag, Some(Handover::at(packet.due)));
                 (packet.due, packet.header, packet.payload)
             }
-            Media::Forwarded(queue) => queue.next_packet(now)?,
+            PlayerMedia::Forwarded(queue) => queue.next_packet(now)?,
         };
         let number = self.extend_sequence(u16::from_be_bytes([header[2], header[3]]));
         let header = PacketHeader::EMPTY
@@ -406,8 +406,8 @@ impl PlayerFlow {
 
     fn media_due(&self) -> Option<Time> {
         match &self.media {
-            Media::Generated(flow) => flow.next_due(),
-            Media::Forwarded(queue) => queue.next_due(),
+            PlayerMedia::Generated(flow) => flow.next_due(),
+            PlayerMedia::Forwarded(queue) => queue.next_due(),
         }
     }
 

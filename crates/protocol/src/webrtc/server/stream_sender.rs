@@ -6,7 +6,7 @@ use std::time::Duration;
 use measure::Time;
 
 use super::answers::SentTrack;
-use super::flow::{FlowConfig, ForwardQueue, Media, PlayerFlow};
+use super::flow::{FlowConfig, ForwardQueue, PlayerFlow, PlayerMedia};
 use super::publication::{PeerMessage, Publication, StreamItem, Track, peer_topic, stream_topic};
 use super::records::{SentCounts, SentTrackCounts};
 use super::{CHANNEL, Shared};
@@ -173,7 +173,7 @@ impl StreamSender {
                 self.shared.seeded_random(self.number, &parts)
             };
             let media = match &self.publication {
-                Some(_) => Media::Forwarded(ForwardQueue::default()),
+                Some(_) => PlayerMedia::Forwarded(ForwardQueue::default()),
                 None => {
                     let config = &self.shared.config;
                     let flow = RtpFlow::new(FlowSettings {
@@ -190,7 +190,7 @@ impl StreamSender {
                     });
                     let mut flow = flow.with_time_codes(config.wall_clock);
                     flow.start(cx.now);
-                    Media::Generated(Box::new(flow))
+                    PlayerMedia::Generated(Box::new(flow))
                 }
             };
             let retransmissions = planned.nack.then(|| {

@@ -35,6 +35,7 @@ use scenario::Scenario;
 use crate::error::EngineError;
 use tracer::{Record, RecordKind, Shared};
 pub(crate) use tracer::{TracedConnection, TracedSocket, Tracer};
+pub(crate) use writer::ORDER_WITHIN;
 use writer::{Writer, Written};
 
 /// Maximum number of traced clients per run.

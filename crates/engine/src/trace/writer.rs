@@ -19,7 +19,7 @@ use super::tracer::{ConnectionEnd, Record, RecordKind, Shared};
 /// Delay of a record before it is written, so that earlier ones can be sorted in: received data is
 /// read later than data sent meanwhile. Longer than a media connection stays unread
 /// (`READ_INTERVAL` of the worker, 400 ms).
-const ORDER_WITHIN: Duration = Duration::from_millis(600);
+pub(crate) const ORDER_WITHIN: Duration = Duration::from_millis(600);
 
 /// Maximum time until sorted records are in the file.
 const FLUSH_EVERY: Duration = Duration::from_millis(100);

@@ -364,6 +364,21 @@ mod tests {
     }
 
     #[test]
+    fn file_of_every_source_is_resolved() {
+        for key in ["publish", "participate", "feed"] {
+            let text = format!(r#"{{"{key}":{{"file":"a.mp4"}}}}"#);
+            let config: Result<ClientConfig, _> = serde_json::from_str(&text);
+            let mut config = config.expect("it is one");
+            let paths: Vec<_> = config
+                .paths_mut()
+                .iter()
+                .map(|path| (*path).clone())
+                .collect();
+            assert_eq!(paths, [PathBuf::from("a.mp4")], "{key}");
+        }
+    }
+
+    #[test]
     fn keys_are_checked_against_the_kind_of_url() {
         let refused = |text: &str, url: &str| {
             let config: ClientConfig = serde_json::from_str(text).expect("it is one");

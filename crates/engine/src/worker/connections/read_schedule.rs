@@ -11,6 +11,7 @@ use super::early_reads::EarlyRead;
 use super::segment_times::{LOW_WATER, SHARES};
 use super::stream::State;
 use super::{Connections, SegmentTimes};
+use crate::trace::ORDER_WITHIN;
 
 /// Interval at which a connection with media is read.
 ///
@@ -22,6 +23,9 @@ use super::{Connections, SegmentTimes};
 /// the remaining cost. A longer interval would also occupy more kernel memory, where the data
 /// waits.
 pub(crate) const READ_INTERVAL: Duration = Duration::from_millis(400);
+
+// A trace sorts what is read that late.
+const _: () = assert!(READ_INTERVAL.as_millis() < ORDER_WITHIN.as_millis());
 
 /// Time between the turns of two shares.
 const SHARE: Duration = Duration::from_millis(READ_INTERVAL.as_millis() as u64 / SHARES as u64);

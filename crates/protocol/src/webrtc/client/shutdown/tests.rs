@@ -118,6 +118,30 @@ impl TestClient {
     }
 }
 
+/// Video with payload type 96.
+fn video() -> PayloadFormat {
+    PayloadFormat {
+        payload_type: 96,
+        kind: MediaKind::Video,
+        codec: None,
+        clock_rate: 90_000,
+        is_rtx: false,
+        apt: None,
+        nack: false,
+        key_frame_request: None,
+    }
+}
+
+fn receive(cx: &mut Context<'_>, sink: crate::session::SinkId, bytes: &[u8]) {
+    let arrival = Arrival {
+        at: cx.now,
+        bytes,
+        length: bytes.len(),
+        overhead: 0,
+    };
+    cx.sinks.packet(sink, &arrival, cx.recorder);
+}
+
 #[test]
 fn missing_media_of_others_fails_the_client() {
     let mut test = TestClient::new(true);
@@ -275,28 +299,11 @@ fn rows_of_ended_streams_are_bounded() {
             client.open_link(cx, PeerNumber(number), Direction::Receive, None);
             let at = client.links.len() - 1;
             let sink = client.links[at].sink.expect("it receives");
-            cx.sinks
-                .get::<Tracks>(sink)
-                .set_formats(vec![PayloadFormat {
-                    payload_type: 96,
-                    kind: MediaKind::Video,
-                    codec: None,
-                    clock_rate: 90_000,
-                    is_rtx: false,
-                    apt: None,
-                    nack: false,
-                    key_frame_request: None,
-                }]);
+            cx.sinks.get::<Tracks>(sink).set_formats(vec![video()]);
             for ssrc in 0..1000_u32 {
                 let mut bytes = vec![0x80, 96, 0, 1, 0, 0, 0, 1];
                 bytes.extend(ssrc.to_be_bytes());
-                let arrival = Arrival {
-                    at: cx.now,
-                    bytes: &bytes,
-                    length: bytes.len(),
-                    overhead: 0,
-                };
-                cx.sinks.packet(sink, &arrival, cx.recorder);
+                receive(cx, sink, &bytes);
             }
             client.close_link(cx, at);
         });
@@ -328,16 +335,7 @@ fn undeliverable_track_is_silent_once_unless_received() {
         };
         test.at(0, |_, cx| {
             let tracks = cx.sinks.get::<Tracks>(sink);
-            tracks.set_formats(vec![PayloadFormat {
-                payload_type: 96,
-                kind: MediaKind::Video,
-                codec: None,
-                clock_rate: 90_000,
-                is_rtx: false,
-                apt: None,
-                nack: false,
-                key_frame_request: None,
-            }]);
+            tracks.set_formats(vec![video()]);
             tracks.set_sections(vec![section("0", "goes", 50), section("1", "gone", 60)]);
         });
         for number in 0..100_u8 {
@@ -345,13 +343,7 @@ fn undeliverable_track_is_silent_once_unless_received() {
                 let stops = (number < 10).then_some(60);
                 for source in [50].into_iter().chain(stops) {
                     let bytes = [0x80, 96, 0, number, 0, 0, 0, 1, 0, 0, 0, source, 7];
-                    let arrival = Arrival {
-                        at: cx.now,
-                        bytes: &bytes,
-                        length: bytes.len(),
-                        overhead: 0,
-                    };
-                    cx.sinks.packet(sink, &arrival, cx.recorder);
+                    receive(cx, sink, &bytes);
                 }
             });
         }
@@ -378,26 +370,9 @@ fn hang_up_after_media_is_no_orderly_end() {
         let sink = test.client.links[0].sink.expect("it receives");
         if media {
             test.at(100, |_, cx| {
-                cx.sinks
-                    .get::<Tracks>(sink)
-                    .set_formats(vec![PayloadFormat {
-                        payload_type: 96,
-                        kind: MediaKind::Video,
-                        codec: None,
-                        clock_rate: 90_000,
-                        is_rtx: false,
-                        apt: None,
-                        nack: false,
-                        key_frame_request: None,
-                    }]);
+                cx.sinks.get::<Tracks>(sink).set_formats(vec![video()]);
                 let bytes = [0x80, 96, 0, 1, 0, 0, 0, 1, 0, 0, 0, 50, 7];
-                let arrival = Arrival {
-                    at: cx.now,
-                    bytes: &bytes,
-                    length: bytes.len(),
-                    overhead: 0,
-                };
-                cx.sinks.packet(sink, &arrival, cx.recorder);
+                receive(cx, sink, &bytes);
             });
         }
         test.at(1_000, |client, cx| {

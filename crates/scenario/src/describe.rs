@@ -352,7 +352,7 @@ fn tester_lines(tester: &Tester) -> Vec<String> {
             Size(tester.ring),
             tester.priority.name()
         ),
-        format!("tester: health limits: {}", bounds.join(", ")),
+        format!("tester: health bounds: {}", bounds.join(", ")),
     ]
 }
 

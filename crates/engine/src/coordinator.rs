@@ -48,7 +48,7 @@ pub(crate) struct Coordinator<'a> {
     pub(crate) scenario: &'a Scenario,
     pub(crate) control: &'a Control,
     pub(crate) clock: Clock,
-    pub(crate) crew: WorkerPool,
+    pub(crate) pool: WorkerPool,
     pub(crate) assembly: WindowMerger,
     pub(crate) warm_up_windows: u64,
     pub(crate) totals: BTreeMap<String, Totals>,
@@ -104,7 +104,7 @@ impl Coordinator<'_> {
         // A hold that was requested before the run began is discarded.
         self.control.resume();
         while !self.assembly.is_over() {
-            match self.crew.reports.recv_timeout(self.poll_timeout()) {
+            match self.pool.reports.recv_timeout(self.poll_timeout()) {
                 Ok(report) => self.handle_report(report),
                 Err(RecvTimeoutError::Timeout) => {}
                 // All worker threads are gone and their reports are handled.
@@ -120,13 +120,13 @@ impl Coordinator<'_> {
                 let seen = self.add_window(window);
                 progress(&seen);
             }
-            self.crew.release(self.assembly.running_workers());
+            self.pool.release(self.assembly.running_workers());
             self.report_trace_faults();
             self.apply_hold_request();
             self.stop_when_due();
             if self.control.is_killed() && !killed {
                 killed = true;
-                self.crew.broadcast(|| Command::Kill);
+                self.pool.broadcast(|| Command::Kill);
             }
         }
         while let Some(window) = self.assembly.take() {
@@ -182,7 +182,7 @@ impl Coordinator<'_> {
         if sut.has_exited().is_some() || self.stopped_by_user {
             return;
         }
-        let given_back = lingering.finish(now, &sut.holdings());
+        let given_back = lingering.finish(now, &sut.held_resources());
         let window = server_release::window(&given_back);
         let kept = serde_json::to_value(&given_back).unwrap_or_default();
         self.run_file.meta("given_back", kept);
@@ -247,11 +247,11 @@ impl Coordinator<'_> {
         let dead: Vec<u32> = self
             .assembly
             .running_workers()
-            .filter(|&worker| self.crew.is_gone(worker))
+            .filter(|&worker| self.pool.is_gone(worker))
             .collect();
         for worker in dead {
             // Reports that it sent before may still be queued.
-            while let Ok(report) = self.crew.reports.try_recv() {
+            while let Ok(report) = self.pool.reports.try_recv() {
                 self.handle_report(report);
             }
             if self.assembly.running_workers().any(|other| other == worker) {
@@ -300,7 +300,7 @@ impl Coordinator<'_> {
         let at = self.clock.now() + NOTICE;
         if !wanted {
             self.resume_plan(at);
-            self.crew.broadcast(|| Command::Resume { at });
+            self.pool.broadcast(|| Command::Resume { at });
         } else if at < self.planned_end() && self.holds.begin(at) {
             let levels = self.scenario.populations.iter().map(|population| {
                 let wanted = self.holds.wanted(&population.load, at);
@@ -311,7 +311,7 @@ impl Coordinator<'_> {
             let text = format!("the user held the plan: {levels}");
             self.event(at, "held", None, text);
             self.record_holds();
-            self.crew.broadcast(|| Command::Hold { from: at });
+            self.pool.broadcast(|| Command::Hold { from: at });
         } else {
             self.control.resume();
         }
@@ -353,7 +353,7 @@ impl Coordinator<'_> {
             && over
         {
             // Clients are still connected here.
-            holding.add(&sut.holdings());
+            holding.add(&sut.held_resources());
         }
         if let Some(sut) = &self.sut {
             // Clients are still connected here.
@@ -363,7 +363,7 @@ impl Coordinator<'_> {
         self.stop_deadline = Some(until);
         self.phase = Phase::Stopping;
         self.browsers.leave();
-        self.crew.broadcast(|| Command::Stop { until });
+        self.pool.broadcast(|| Command::Stop { until });
     }
 
     /// Adds a complete window to the run file, thresholds, health and totals.

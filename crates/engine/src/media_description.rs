@@ -181,8 +181,8 @@ fn request_descriptions(
             // No media is received.
             ports: PortRange::new(0..0),
             ring: None,
-            goes_first: false,
-            in_real_time: false,
+            raised_priority: false,
+            realtime_pacer: false,
         };
         let mut pool = WorkerPool::start(vec![duty], STOP_WITHIN, seed)?;
         pool.begin(&Clock::start());

@@ -56,7 +56,7 @@ impl Networks {
             made.set_congestion_control(congestion)?;
         }
         for placed in scenario.links() {
-            let courses = placed.link.courses().map_err(EngineError::LinkSettings)?;
+            let courses = placed.link.timelines().map_err(EngineError::LinkSettings)?;
             let tied = made.link(placed, courses, scenario.seed);
             tied.map_err(|error| EngineError::Link { error })?;
         }

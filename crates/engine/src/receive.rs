@@ -184,7 +184,7 @@ fn serve_run(
 }
 
 struct Reception {
-    crew: WorkerPool,
+    pool: WorkerPool,
     assembly: WindowMerger,
     terms: Arc<Terms>,
     process: Process,
@@ -260,7 +260,7 @@ impl Reception {
             // The sessions of a listener count for the population with the same index.
             let service = ListenerPlan {
                 no_segmentation: false,
-                own_files: false,
+                own_descriptor_tables: false,
                 max_sessions: usize::MAX,
                 accept: accept.clone(),
                 tls: None,
@@ -275,14 +275,14 @@ impl Reception {
             endpoints: Vec::new(),
             ring: receive_path.ring(&ports),
             ports,
-            goes_first: false,
-            in_real_time: false,
+            raised_priority: false,
+            realtime_pacer: false,
         };
         let crew = WorkerPool::start(vec![plan], STOP_WITHIN, 1).map_err(in_words)?;
         let path = receive_path.name().unwrap_or("sockets").to_owned();
         let run = Reception {
             assembly: WindowMerger::new(1, catalogues, tester::TESTER_CATALOGUE),
-            crew,
+            pool: crew,
             terms,
             process: Process::new(),
             _receive_path: receive_path,
@@ -300,7 +300,7 @@ impl Reception {
     ) -> Result<(), String> {
         self.wait_for_begin(connection, control, turn)?;
         let clock = Clock::start();
-        self.crew.begin(&clock);
+        self.pool.begin(&clock);
         let (mut last_received, mut stopping) = (Instant::now(), false);
         while !self.assembly.is_over() {
             let mut stop = control.is_stopped();
@@ -310,14 +310,14 @@ impl Reception {
             } else if last_received.elapsed() >= SILENCE_TIMEOUT {
                 return Err("the run sent nothing for too long".to_owned());
             }
-            while let Ok(report) = self.crew.reports.try_recv() {
+            while let Ok(report) = self.pool.reports.try_recv() {
                 self.handle_report(report, connection)?;
             }
             while let Some(window) = self.assembly.take() {
                 let seen = self.seen(window);
                 connection.send(&WorkerMessage::Window(Box::new(seen)))?;
             }
-            let dead = |worker| self.crew.is_gone(worker) && self.crew.reports.is_empty();
+            let dead = |worker| self.pool.is_gone(worker) && self.pool.reports.is_empty();
             if self.assembly.running_workers().any(dead) {
                 return Err("its worker crashed".to_owned());
             }
@@ -325,7 +325,7 @@ impl Reception {
             if stop && !stopping {
                 stopping = true;
                 let until = clock.now() + STOP_WITHIN;
-                self.crew.broadcast(|| Command::Stop { until });
+                self.pool.broadcast(|| Command::Stop { until });
             }
         }
         while let Some(window) = self.assembly.take() {

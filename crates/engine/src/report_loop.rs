@@ -17,7 +17,7 @@ use crate::worker_pool::WorkerPool;
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Report of a worker pool, with windows merged over its workers.
-pub(crate) enum CrewReport {
+pub(crate) enum PoolReport {
     Window(MergedWindow),
     /// Any report except windows and `Finished`.
     WorkerReport(WorkerReport),
@@ -33,7 +33,7 @@ pub(crate) fn handle_reports(
     (catalogue, what): (Catalogue, &str),
     control: &Control,
     stop_timeout: Duration,
-    hear: &mut dyn FnMut(CrewReport) -> Result<(), EngineError>,
+    hear: &mut dyn FnMut(PoolReport) -> Result<(), EngineError>,
 ) -> Result<(), EngineError> {
     let mut assembly = WindowMerger::new(pool.len(), vec![catalogue], tester::TESTER_CATALOGUE);
     let (mut stopping, mut killed) = (false, false);
@@ -67,7 +67,7 @@ pub(crate) fn handle_reports(
                 }
                 assembly.worker_ended(worker);
             }
-            Ok(report) => hear(CrewReport::WorkerReport(report))?,
+            Ok(report) => hear(PoolReport::WorkerReport(report))?,
             Err(RecvTimeoutError::Timeout) => {
                 // A worker that ended normally has a `Finished` report in the queue, which is
                 // handled first.
@@ -79,7 +79,7 @@ pub(crate) fn handle_reports(
             Err(RecvTimeoutError::Disconnected) => return Err(worker_crashed(what)),
         }
         while let Some(window) = assembly.take() {
-            hear(CrewReport::Window(window))?;
+            hear(PoolReport::Window(window))?;
         }
         if control.is_stopped() && !stopping {
             stopping = true;

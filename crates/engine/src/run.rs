@@ -238,7 +238,7 @@ fn run_prepared(
                 .collect(),
             tester::TESTER_CATALOGUE,
         ),
-        crew,
+        pool: crew,
         warm_up_windows: header.warm_up_windows(),
         totals: subjects
             .iter()
@@ -543,8 +543,8 @@ fn worker_plans(
             endpoints: Vec::new(),
             ports: ports(worker),
             ring: receive_path.ring(&ports(worker)),
-            goes_first: scenario.tester.priority == Priority::Raised,
-            in_real_time: false,
+            raised_priority: scenario.tester.priority == Priority::Raised,
+            realtime_pacer: false,
         })
         .collect();
     Ok(plans)

@@ -21,7 +21,7 @@ use crate::control::Control;
 use crate::error::EngineError;
 use crate::machine::since_1970;
 use crate::messages::WorkerReport;
-use crate::report_loop::{CrewReport, handle_reports};
+use crate::report_loop::{PoolReport, handle_reports};
 use crate::serve::{PORTS, ReportFile};
 use crate::trace::Traced;
 use crate::worker::{ClientPlan, MakeClient, WorkerPopulation};
@@ -149,7 +149,7 @@ pub(crate) enum SendEvent<'a> {
 
 /// Running sources.
 pub(crate) struct RunningSources {
-    crew: WorkerPool,
+    pool: WorkerPool,
     clock: Clock,
 }
 
@@ -199,12 +199,12 @@ impl RunningSources {
             endpoints: Vec::new(),
             ports: PortRange::new(PORTS),
             ring: None,
-            goes_first: false,
-            in_real_time: true,
+            raised_priority: false,
+            realtime_pacer: true,
         };
         let mut crew = WorkerPool::start(vec![duty], stop_timeout, seed)?;
         crew.begin(&clock);
-        Ok(RunningSources { crew, clock })
+        Ok(RunningSources { pool: crew, clock })
     }
 
     /// Handles the reports of the sources until all have ended. If one fails, the others are
@@ -222,14 +222,14 @@ impl RunningSources {
         let mut totals = Totals::new(tester::TESTER_CATALOGUE);
         let mut failure = None;
         handle_reports(
-            &self.crew,
+            &self.pool,
             &self.clock,
             (CATALOGUE, "source"),
             control,
             stop_timeout,
             &mut |report| {
                 match report {
-                    CrewReport::Window(window) => {
+                    PoolReport::Window(window) => {
                         totals.add(&window.tester, window.seconds);
                         finished.pacing = Pacing::of(&totals);
                         let began = window.begins.since_start();
@@ -239,20 +239,20 @@ impl RunningSources {
                             pacing: finished.pacing,
                         })?;
                     }
-                    CrewReport::WorkerReport(WorkerReport::Record(record)) => {
+                    PoolReport::WorkerReport(WorkerReport::Record(record)) => {
                         if let Some(stream) = record.downcast::<SentStream>() {
                             hear(SendEvent::Stream(&stream))?;
                             finished.streams.push(*stream);
                         }
                     }
-                    CrewReport::WorkerReport(WorkerReport::Client(client)) => {
+                    PoolReport::WorkerReport(WorkerReport::Client(client)) => {
                         if let Some((_, Outcome::Failed(failed))) = client.ended {
                             failure.get_or_insert(failed.detail);
                             // The other sources stop as well.
                             control.stop();
                         }
                     }
-                    CrewReport::WorkerReport(_) => {}
+                    PoolReport::WorkerReport(_) => {}
                 }
                 Ok(())
             },

@@ -14,7 +14,7 @@ use protocol::reference::{ReferenceServer, RunningServer, Second, ServerSettings
 use crate::control::Control;
 use crate::error::EngineError;
 use crate::messages::WorkerReport;
-use crate::report_loop::{CrewReport, handle_reports};
+use crate::report_loop::{PoolReport, handle_reports};
 use crate::worker::{Accept, EndpointPlan, ListenerPlan, WorkerPopulation};
 use crate::worker_pool::{WorkerPlan, WorkerPool};
 
@@ -86,7 +86,7 @@ pub fn serve(
     };
     let serving = || ListenerPlan {
         no_segmentation: options.without_gso,
-        own_files: options.server.own_descriptor_tables,
+        own_descriptor_tables: options.server.own_descriptor_tables,
         max_sessions: options.max_sessions,
         accept: accept.clone(),
         tls: tls.clone(),
@@ -114,7 +114,7 @@ pub fn serve(
         options.stop_timeout,
         &mut |heard| {
             let line = match heard {
-                CrewReport::Window(window) => {
+                PoolReport::Window(window) => {
                     let Some(served) = window.populations.first() else {
                         return Ok(());
                     };
@@ -127,10 +127,10 @@ pub fn serve(
                     tell(&tally.progress());
                     line
                 }
-                CrewReport::WorkerReport(WorkerReport::Record(record)) => {
+                PoolReport::WorkerReport(WorkerReport::Record(record)) => {
                     tally.session_ended(record)
                 }
-                CrewReport::WorkerReport(WorkerReport::Event {
+                PoolReport::WorkerReport(WorkerReport::Event {
                     kind: "sessions_refused",
                     text,
                     ..
@@ -138,7 +138,7 @@ pub fn serve(
                     refused.push(format!("{text} (--max-sessions)"));
                     None
                 }
-                CrewReport::WorkerReport(_) => None,
+                PoolReport::WorkerReport(_) => None,
             };
             match (&mut report, line) {
                 (Some(report), Some(line)) => report.line(&line),
@@ -185,8 +185,8 @@ fn bind_servers(
                 catalogue: server.catalogue(),
                 clients: None,
             }],
-            goes_first: false,
-            in_real_time: false,
+            raised_priority: false,
+            realtime_pacer: false,
             serving: connections.into_iter().collect(),
             endpoints: endpoints.into_iter().collect(),
             ports: PortRange::share(PORTS, index, count),

@@ -40,7 +40,7 @@ pub(crate) struct PeakHoldings {
 impl PeakHoldings {
     /// Takes the baseline of a server that has no clients yet.
     pub(crate) fn baseline(sut: &Sut) -> PeakHoldings {
-        let before = sut.holdings();
+        let before = sut.held_resources();
         let mut holding = PeakHoldings {
             before: HeldResources::default(),
             groups: BTreeSet::new(),

@@ -42,9 +42,9 @@ pub(crate) struct WorkerPlan {
     /// Packet ring that receives media; `None` if media is received by sockets.
     pub(crate) ring: Option<RingPlan>,
     /// Whether the worker thread gets a raised priority.
-    pub(crate) goes_first: bool,
+    pub(crate) raised_priority: bool,
     /// Whether the worker's pacer runs at real-time priority.
-    pub(crate) in_real_time: bool,
+    pub(crate) realtime_pacer: bool,
 }
 
 impl WorkerPool {
@@ -79,7 +79,10 @@ impl WorkerPool {
             let others = (0u32..).zip(&pool.mailboxes);
             let others = others.filter(|(other, _)| *other != index);
             let own_files = plan.endpoints.is_empty()
-                && plan.serving.iter().all(|(_, serving)| serving.own_files);
+                && plan
+                    .serving
+                    .iter()
+                    .all(|(_, serving)| serving.own_descriptor_tables);
             let mut config = Config {
                 index,
                 commands,
@@ -89,8 +92,8 @@ impl WorkerPool {
                 mailbox,
                 ports: plan.ports,
                 ring: plan.ring,
-                raised_priority: plan.goes_first,
-                realtime_pacer: plan.in_real_time,
+                raised_priority: plan.raised_priority,
+                realtime_pacer: plan.realtime_pacer,
                 populations: plan.populations,
                 serving: plan.serving,
                 endpoints: plan.endpoints,

@@ -317,7 +317,7 @@ impl TableColumn {
     }
 
     /// Marks the figure as computed from packets' arrival times.
-    pub const fn of_times(self) -> TableColumn {
+    pub const fn from_arrival_times(self) -> TableColumn {
         TableColumn {
             from_arrival_times: true,
             ..self
@@ -330,7 +330,7 @@ impl TableColumn {
     }
 
     /// Shows the figure as unknown in runs with media that have no value.
-    pub const fn says_unknown(self) -> TableColumn {
+    pub const fn shows_unknown(self) -> TableColumn {
         TableColumn {
             shows_unknown: true,
             ..self
@@ -338,7 +338,7 @@ impl TableColumn {
     }
 
     /// Sets the order in which the column is dropped from a table that is too wide.
-    pub const fn hidden_at(self, order: u8) -> TableColumn {
+    pub const fn drop_order(self, order: u8) -> TableColumn {
         TableColumn {
             drop_order: Some(order),
             ..self

@@ -30,7 +30,7 @@ impl Link {
     ///
     /// # Errors
     /// If the trace cannot be read or the settings are invalid, the reason.
-    pub fn courses(&self) -> Result<[SettingsTimeline; 2], String> {
+    pub fn timelines(&self) -> Result<[SettingsTimeline; 2], String> {
         let Some(path) = &self.trace else {
             return self.config.timelines();
         };

@@ -34,7 +34,7 @@ fn link_keys_are_read_and_imply_veth() {
     assert_eq!(scenario.populations[0].urls, ["rtsp://10.81.0.2/a"]);
     let link = scenario.link.as_ref().expect("there is one");
     assert_eq!(link.mtu(), 1400);
-    let [up, down] = link.courses().expect("it can be");
+    let [up, down] = link.timelines().expect("it can be");
     let ms = Duration::from_millis;
     assert_eq!((up.settings.delay, down.settings.delay), (ms(89), ms(70)));
     assert_eq!(up.settings.loss, link::Loss::Every(100));
@@ -175,7 +175,7 @@ fn link_keys_can_be_set_and_varied() {
         ..Overrides::default()
     };
     let scenario = Scenario::parse("a", &text, &overrides).expect("it can be");
-    let [up, down] = scenario.link.expect("set").courses().expect("it can be");
+    let [up, down] = scenario.link.expect("set").timelines().expect("it can be");
     assert_eq!(up.settings.loss, link::Loss::Random(0.01));
     assert_eq!(
         (up.settings.rate, down.settings.rate),
@@ -208,11 +208,11 @@ fn trace_path_is_relative_to_the_scenario() {
     std::fs::write(&path, text).expect("there is room");
     let scenario = Scenario::load(&path, &Overrides::default()).expect("it can be");
     let link = scenario.link.expect("there is one");
-    let error = link.courses().expect_err("there is no trace");
+    let error = link.timelines().expect_err("there is no trace");
     assert!(error.contains("t.csv: "), "{error}");
     let trace = "time,rate,delay,loss\n2,1000000,0.2,\n";
     std::fs::write(folder.path().join("t.csv"), trace).expect("there is room");
-    let [_, down] = link.courses().expect("it can be");
+    let [_, down] = link.timelines().expect("it can be");
     assert_eq!(down.changes.len(), 1);
     assert_eq!(down.changes[0].1.loss, link::Loss::Random(0.01));
     assert!(link.line().starts_with("loss 1%, changes as in /"));

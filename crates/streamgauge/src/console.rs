@@ -114,7 +114,7 @@ impl Console {
     /// Prints a result of several lines. On a terminal, long lines are wrapped between words, and
     /// their continuations are indented by `hanging` more columns. Elsewhere lines stay whole, for
     /// programs that search them.
-    pub(crate) fn print_folded(self, text: &str, hanging: usize) -> Result<(), Failure> {
+    pub(crate) fn print_wrapped(self, text: &str, hanging: usize) -> Result<(), Failure> {
         if io::stdout().is_terminal() {
             return self.print(&wrap::lines(text, width(io::stdout()), hanging));
         }

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 /// Time limit of a request.
-pub(crate) const REQUEST_MAX: Duration = Duration::from_secs(2);
+pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum length of the head of a request, in bytes.
 const HEAD_MAX: usize = 8 << 10;
 
@@ -115,7 +115,7 @@ pub(crate) fn wake(mut address: SocketAddr) -> bool {
             IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
         });
     }
-    TcpStream::connect_timeout(&address, REQUEST_MAX).is_ok()
+    TcpStream::connect_timeout(&address, REQUEST_TIMEOUT).is_ok()
 }
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ const WAITING_MAX: usize = 16;
 const READ_TIMEOUT: Duration = if cfg!(test) {
     Duration::from_secs(600)
 } else {
-    http::REQUEST_MAX
+    http::REQUEST_TIMEOUT
 };
 
 /// Stack of a thread that reads a request, in bytes.
@@ -309,7 +309,7 @@ fn authorize(
     access: &Access,
     admitted: &SyncSender<AuthorizedRequest>,
 ) -> io::Result<()> {
-    stream.set_write_timeout(Some(http::REQUEST_MAX))?;
+    stream.set_write_timeout(Some(http::REQUEST_TIMEOUT))?;
     match head {
         None => refuse(
             &mut stream,

@@ -253,7 +253,7 @@ impl Complaints {
     }
 
     /// Returns the lines kept since the last call.
-    pub(crate) fn take_fresh(&mut self, patterns: &Patterns) -> Vec<LogLine> {
+    pub(crate) fn take_unreported(&mut self, patterns: &Patterns) -> Vec<LogLine> {
         let fresh = std::mem::take(&mut self.unreported);
         fresh
             .into_iter()
@@ -462,10 +462,10 @@ mod tests {
         complaints.add(patterns.find(&mut lines, b"an error\nwell\nno end of error"));
         assert_eq!(complaints.take_counts(&patterns), (101, 0));
         assert_eq!(complaints.take_counts(&patterns), (0, 0));
-        let fresh = complaints.take_fresh(&patterns);
+        let fresh = complaints.take_unreported(&patterns);
         assert_eq!(fresh.len(), 3 + 1);
         assert_eq!(fresh[2].text, "packet 2  is too old");
-        assert_eq!(complaints.take_fresh(&patterns), []);
+        assert_eq!(complaints.take_unreported(&patterns), []);
         assert_eq!(
             line_counts(&complaints, &patterns),
             [

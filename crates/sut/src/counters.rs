@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use measure::Recorder;
 use measure::server as m;
-use protocol::server_counters::{CounterInterface, CounterQuery, Counts, JanusAdmin, Step};
+use protocol::server_counters::{CounterInterface, CounterSnapshot, Counts, JanusAdmin, Step};
 use protocol::websocket;
 
 use crate::catalogue::CountersAccess;
@@ -43,7 +43,7 @@ const SEED: u64 = 1;
 
 #[derive(Debug, Default)]
 struct Readings {
-    newest: Option<CounterQuery>,
+    newest: Option<CounterSnapshot>,
     completed: u64,
     failed: u64,
 }
@@ -248,7 +248,7 @@ impl Connection {
         Ok(connection)
     }
 
-    fn read(&mut self) -> Result<CounterQuery, String> {
+    fn read(&mut self) -> Result<CounterSnapshot, String> {
         let request = self.admin.start_query();
         self.send(&request)?;
         let reading = self.until_done(Instant::now() + READING_TIMEOUT)?;
@@ -261,7 +261,7 @@ impl Connection {
     }
 
     /// Reads until the connection is open or a reading is complete.
-    fn until_done(&mut self, until: Instant) -> Result<Option<CounterQuery>, String> {
+    fn until_done(&mut self, until: Instant) -> Result<Option<CounterSnapshot>, String> {
         loop {
             if Instant::now() >= until {
                 return Err("timed out".to_owned());

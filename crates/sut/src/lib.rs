@@ -288,7 +288,7 @@ impl Sut {
             }
         };
         launch.ready = spec.ready.clone().unwrap_or(launch.ready);
-        launch.ready_within = spec.ready_within;
+        launch.ready_timeout = spec.ready_timeout;
         launch.stop_within = spec.stop_within;
         launch.environment.extend(spec.environment.iter().cloned());
         let mut sut = Sut::launch(spec, &launch, urls, scratch, log, options, progress)?;
@@ -465,11 +465,11 @@ impl Sut {
 
     /// Measures the resources that the server holds now. This costs the server, because the kernel
     /// walks its page tables.
-    pub fn holdings(&self) -> HeldResources {
+    pub fn held_resources(&self) -> HeldResources {
         let tree = tree(&self.process);
         HeldResources {
             groups: self.observer.groups(&tree),
-            ..observe::holdings(&tree)
+            ..observe::held_resources(&tree)
         }
     }
 
@@ -540,9 +540,9 @@ impl Sut {
     /// of the run are returned.
     pub fn take_log_lines(&mut self) -> Vec<LogLine> {
         let log = &mut self.log;
-        let mut lines = log.complaints.take_fresh(&log.patterns);
+        let mut lines = log.complaints.take_unreported(&log.patterns);
         if let Process::Launched(launched) = &self.process {
-            lines.extend(launched.state().complaints.take_fresh(&log.patterns));
+            lines.extend(launched.state().complaints.take_unreported(&log.patterns));
         }
         lines
     }

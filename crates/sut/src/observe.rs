@@ -340,7 +340,7 @@ impl Observer {
 }
 
 /// Returns the resources that the processes hold, except groups.
-pub(crate) fn holdings(tree: &[u32]) -> HeldResources {
+pub(crate) fn held_resources(tree: &[u32]) -> HeldResources {
     let memory = tree.iter().filter_map(|&pid| proc::memory(pid));
     HeldResources {
         groups: None,

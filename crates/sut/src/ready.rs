@@ -51,7 +51,7 @@ pub(crate) fn wait(
     let mut served = 0;
     progress(Progress::WaitingFor {
         what: what.clone(),
-        within: launch.ready_within,
+        within: launch.ready_timeout,
     });
     loop {
         options.check()?;
@@ -66,9 +66,9 @@ pub(crate) fn wait(
         if is_ready(launched, launch, &mut served)? {
             break;
         }
-        if began.elapsed() >= launch.ready_within {
+        if began.elapsed() >= launch.ready_timeout {
             return Err(SutError::NotReady {
-                after: launch.ready_within,
+                after: launch.ready_timeout,
                 waited_for: what,
                 log: launched.state().log.tail(),
                 hint: launch.user_hint(),

@@ -32,7 +32,7 @@ pub struct ServerSpec {
     /// Readiness condition; default: that of the catalogue, else as soon as it runs.
     pub ready: Option<Ready>,
     /// Time limit until it is ready; default [`READY_TIMEOUT`].
-    pub ready_within: Duration,
+    pub ready_timeout: Duration,
     /// Time limit to end after SIGTERM before it is killed; default [`STOP_TIMEOUT`].
     pub stop_within: Duration,
     /// Log, and the patterns to search it for.
@@ -55,7 +55,7 @@ impl ServerSpec {
             host: IpAddr::V4(Ipv4Addr::LOCALHOST),
             clips: None,
             ready: None,
-            ready_within: READY_TIMEOUT,
+            ready_timeout: READY_TIMEOUT,
             stop_within: STOP_TIMEOUT,
             log: LogSpec::default(),
             environment: Vec::new(),
@@ -108,7 +108,7 @@ impl From<&scenario::Server> for ServerSpec {
                 scenario::Ready::Line(text) => Ready::Text(text.clone()),
                 scenario::Ready::Pattern(pattern) => Ready::Pattern(pattern.clone()),
             }),
-            ready_within: server.ready_timeout,
+            ready_timeout: server.ready_timeout,
             stop_within: server.stop_timeout,
             log: LogSpec {
                 file: server.log.file.clone(),
@@ -180,7 +180,7 @@ pub(crate) struct Launch {
     /// Readiness condition.
     pub(crate) ready: Ready,
     /// Time limit until it is ready.
-    pub(crate) ready_within: Duration,
+    pub(crate) ready_timeout: Duration,
     /// Time limit to end after SIGTERM before it is killed.
     pub(crate) stop_within: Duration,
     /// User to run as. Only root can change it; default: unchanged.
@@ -198,7 +198,7 @@ impl Launch {
             directory: None,
             port: None,
             ready: Ready::Started,
-            ready_within: READY_TIMEOUT,
+            ready_timeout: READY_TIMEOUT,
             stop_within: STOP_TIMEOUT,
             user: None,
             may_be_root: true,

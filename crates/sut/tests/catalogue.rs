@@ -361,7 +361,7 @@ fn entry_ready_by_a_line_must_own_its_port() {
         );
         std::fs::write(&path, text).unwrap();
         let mut spec = spec(path.to_str().unwrap(), port, None);
-        spec.ready_within = Duration::from_millis(1500);
+        spec.ready_timeout = Duration::from_millis(1500);
         Sut::start_with(&spec, Path::new(""), &options(), &|_| ())
     };
     let listens = "  import socket, sys, time\n  s = socket.create_server(('127.0.0.1', int(sys.argv[1])))\n  print('up', flush=True)\n  time.sleep(1000)";

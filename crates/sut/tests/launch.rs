@@ -177,7 +177,7 @@ fn early_end_reports_status_and_output() {
 #[test]
 fn server_that_is_not_ready_in_time_is_ended() {
     let mut spec = script("echo $$; exec tail -f /dev/null");
-    spec.ready_within = Duration::from_millis(300);
+    spec.ready_timeout = Duration::from_millis(300);
     match start(&spec).unwrap_err() {
         SutError::NotReady {
             waited_for, log, ..

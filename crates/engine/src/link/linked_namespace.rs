@@ -69,7 +69,7 @@ impl LinkedNamespace {
     }
 
     /// True if the link's thread runs at real-time priority.
-    pub fn goes_first(&self) -> bool {
+    pub fn raised_priority(&self) -> bool {
         self.emulator.is_realtime()
     }
 

@@ -52,7 +52,7 @@ pub(super) const DATAGRAMS_PER_READ_MAX: usize = 4096;
 
 /// A socket that is read in batches.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct SocketTurn {
+pub(super) struct BatchedSocket {
     pub(super) place: usize,
     pub(super) key: SessionKey,
     /// Number of turns to skip before the next read.
@@ -61,7 +61,7 @@ pub(super) struct SocketTurn {
     level: u32,
 }
 
-impl SocketTurn {
+impl BatchedSocket {
     /// Adapts the interval to the number of datagrams that a read delivered.
     fn brought(&mut self, count: usize) {
         if count < FEW {
@@ -85,7 +85,7 @@ pub(super) enum BatchRead {
 /// The sockets that are read in batches.
 #[derive(Default)]
 pub(super) struct BatchedReads {
-    shares: [Vec<SocketTurn>; SHARES],
+    shares: [Vec<BatchedSocket>; SHARES],
     /// Share of the next socket.
     next: usize,
     /// Number of share turns since the start of the run.
@@ -97,7 +97,7 @@ impl BatchedReads {
     pub(super) fn add(&mut self, place: usize, key: SessionKey) {
         let share = self.next % SHARES;
         self.next += 1;
-        self.shares[share].push(SocketTurn {
+        self.shares[share].push(BatchedSocket {
             place,
             key,
             idle: 0,
@@ -117,7 +117,11 @@ impl BatchedReads {
     }
 
     /// Reads the sockets that are due.
-    pub(super) fn read_due(&mut self, now: Time, mut read: impl FnMut(&SocketTurn) -> BatchRead) {
+    pub(super) fn read_due(
+        &mut self,
+        now: Time,
+        mut read: impl FnMut(&BatchedSocket) -> BatchRead,
+    ) {
         let length = INTERVAL / SHARES as u32;
         let turn = now.as_nanos() / length.as_nanos() as u64;
         // No socket is read twice because the loop was late.
@@ -142,7 +146,7 @@ impl BatchedReads {
     }
 
     /// Reads all sockets, due or not.
-    pub(super) fn read_all(&mut self, mut read: impl FnMut(&SocketTurn) -> BatchRead) {
+    pub(super) fn read_all(&mut self, mut read: impl FnMut(&BatchedSocket) -> BatchRead) {
         for share in &mut self.shares {
             share.retain(|turn| matches!(read(turn), BatchRead::Goes(_)));
         }

@@ -23,7 +23,7 @@ pub(crate) struct ListenerPlan {
     pub(crate) no_segmentation: bool,
     /// True if the worker's thread has its own file descriptor table, and so the process's
     /// descriptor limit for itself.
-    pub(crate) own_files: bool,
+    pub(crate) own_descriptor_tables: bool,
     /// Maximum number of sessions of this worker.
     pub(crate) max_sessions: usize,
     pub(crate) accept: Accept,

@@ -46,7 +46,7 @@ const STALL_PAUSE: Duration = Duration::from_millis(1);
 const SEALING: usize = 5 + 1 + 16;
 
 /// A handed-over connection.
-struct HandedOver {
+struct RunningExchange {
     exchange: Box<dyn Exchange>,
     /// Index in the worker's connections.
     connection: usize,
@@ -71,7 +71,7 @@ struct HandedOver {
 /// All handed-over connections of a worker.
 #[derive(Default)]
 pub(super) struct Exchanges {
-    handed_over: Slab<HandedOver>,
+    handed_over: Slab<RunningExchange>,
     /// Schedule of each population, with its plan.
     schedules: Vec<Option<(Schedule, Plan)>>,
     /// Connections with later work, by time.
@@ -174,7 +174,7 @@ impl Exchanges {
         let now = worker.runtime.clock.now();
         let exchanges = &mut *self;
         let plan = exchange.plan();
-        let index = exchanges.handed_over.insert(HandedOver {
+        let index = exchanges.handed_over.insert(RunningExchange {
             exchange,
             connection,
             session: key,
@@ -669,7 +669,7 @@ impl Exchanges {
         connection: usize,
         reason: ExchangeEnd,
     ) {
-        if let Some((session, channel)) = self.drop_line(worker, connection, &reason) {
+        if let Some((session, channel)) = self.remove_exchange(worker, connection, &reason) {
             self.ended.push_back((session, channel, reason));
         }
     }
@@ -681,7 +681,7 @@ impl Exchanges {
     }
 
     /// Removes a connection. Returns its session and channel.
-    pub(super) fn drop_line(
+    pub(super) fn remove_exchange(
         &mut self,
         worker: &mut ExchangeWorker<'_>,
         connection: usize,
@@ -763,7 +763,7 @@ impl Exchanges {
             let there = |&Reverse((_, index, serial)): &Reverse<(Time, usize, u64)>| {
                 handed_over
                     .get(index)
-                    .is_some_and(|own: &HandedOver| own.serial == serial)
+                    .is_some_and(|own: &RunningExchange| own.serial == serial)
             };
             self.later.retain(there);
         }

@@ -107,7 +107,7 @@ impl Sending {
     pub(super) fn new(in_real_time: bool) -> Sending {
         Sending {
             pacer_options: PacerOptions {
-                in_real_time,
+                realtime_pacer: in_real_time,
                 ..PacerOptions::default()
             },
             ..Sending::default()
@@ -227,10 +227,10 @@ impl Sending {
     }
 
     /// Returns the events of the pacer: flows that ended, and sockets whose peer is unreachable.
-    pub(super) fn take_news(&self) -> PacerEvents {
+    pub(super) fn take_events(&self) -> PacerEvents {
         self.pacer
             .as_ref()
-            .map(Pacer::take_news)
+            .map(Pacer::take_events)
             .unwrap_or_default()
     }
 

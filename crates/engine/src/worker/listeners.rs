@@ -149,7 +149,7 @@ mod tests {
         let plain = Plain::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let serving = ListenerPlan {
             no_segmentation: false,
-            own_files: false,
+            own_descriptor_tables: false,
             max_sessions: 2,
             accept: Arc::new(|_| unreachable!("no session begins")),
             tls: None,
@@ -173,7 +173,7 @@ mod tests {
         let at = plain.local_addr().expect("it is bound");
         let serving = ListenerPlan {
             no_segmentation: false,
-            own_files: false,
+            own_descriptor_tables: false,
             max_sessions: usize::MAX,
             accept: Arc::new(|_| unreachable!("no session begins")),
             tls: None,

@@ -286,7 +286,7 @@ impl Worker {
     fn has_work_left(&self) -> bool {
         self.runtime.readiness.has_unread()
             || self.exchanges.is_busy()
-            || self.can_let_go()
+            || self.can_release_deferred()
             || self.sessions.has_some_to_stop()
     }
 
@@ -393,7 +393,9 @@ impl Worker {
             Command::Hold { from } => self.populations.hold(from),
             Command::Resume { at } => self.populations.go_on(at),
             Command::Resolved(answer) => self.resolved(answer),
-            Command::TopicMessage { topic, message } => self.tell_listeners(&topic, &message),
+            Command::TopicMessage { topic, message } => {
+                self.publish_to_subscribers(&topic, &message)
+            }
         }
     }
 
@@ -438,7 +440,7 @@ impl Worker {
         }
         outbox.clear();
         self.outputs.outbox = outbox;
-        self.look_at_flows(key);
+        self.check_flows(key);
         self.arm(key);
     }
 
@@ -487,7 +489,7 @@ impl Worker {
         let udp = self.pairs.count() + self.groups.count() + self.datagrams.count();
         let sockets = udp + self.connections.count() + self.listeners.count();
         SelfStats::take_shares(sockets, self.pairs.ports(), tester);
-        self.look_at_exchanges();
+        self.check_exchanges();
         self.pairs.collect_drops(&mut self.runtime);
         self.groups.collect_drops(&mut self.runtime);
         self.datagrams.collect_drops(&mut self.runtime);

@@ -243,7 +243,7 @@ impl Pacer {
     }
 
     /// Returns the events since the last call.
-    pub(super) fn take_news(&self) -> PacerEvents {
+    pub(super) fn take_events(&self) -> PacerEvents {
         if !self.shared.has_news.swap(false, Relaxed) {
             return PacerEvents::default();
         }
@@ -362,7 +362,7 @@ pub(super) struct PacerOptions {
     pub(super) apart: bool,
     /// True if the thread requests real-time scheduling (`SCHED_FIFO`), for processes that only
     /// send.
-    pub(super) in_real_time: bool,
+    pub(super) realtime_pacer: bool,
 }
 
 /// State that only the pacer's thread uses.
@@ -395,7 +395,7 @@ impl PacerThread<'_> {
     ) -> PacerThread<'_> {
         // If the kernel refuses, packets leave later, which their lateness shows.
         let _ = net::thread::minimize_timer_slack();
-        if !options.in_real_time || net::thread::set_realtime_priority().is_err() {
+        if !options.realtime_pacer || net::thread::set_realtime_priority().is_err() {
             let _ = net::thread::raise_priority();
         }
         if let Ok(cpu) = CpuClock::of_this_thread() {

@@ -80,11 +80,11 @@ impl Pending {
 
 /// Pending inputs in order of arrival.
 #[derive(Default)]
-pub(super) struct Inbox {
+pub(super) struct PendingInputs {
     waiting: VecDeque<(SessionKey, Pending)>,
 }
 
-impl Inbox {
+impl PendingInputs {
     #[inline]
     pub(super) fn push(&mut self, key: SessionKey, pending: Pending) {
         self.waiting.push_back((key, pending));

@@ -9,7 +9,7 @@ use net::{Clock, Waker};
 
 use super::ids::SessionKey;
 use super::notes::Notes;
-use super::pending_inputs::Inbox;
+use super::pending_inputs::PendingInputs;
 use super::readiness::Readiness;
 use super::timers::Timers;
 use crate::messages::WorkerReport;
@@ -19,7 +19,7 @@ pub(super) struct Runtime {
     pub(super) clock: Clock,
     pub(super) readiness: Readiness,
     pub(super) timers: Timers,
-    pub(super) inbox: Inbox,
+    pub(super) inbox: PendingInputs,
     /// Metrics of the tester itself.
     pub(super) tester: Recorder,
     pub(super) notes: Notes,
@@ -36,7 +36,7 @@ impl Runtime {
             clock: Clock::start(),
             readiness: Readiness::new(waker)?,
             timers: Timers::default(),
-            inbox: Inbox::default(),
+            inbox: PendingInputs::default(),
             tester: Recorder::new(tester::TESTER_CATALOGUE),
             notes: Notes::new(reports),
             turn: Time::ZERO,

@@ -13,7 +13,7 @@ pub(super) const HEAD: usize = 12;
 const IP: usize = 20;
 const UDP: usize = 8;
 /// IPv4 with a header of 20 bytes.
-const V4_PLAIN: u8 = 0x45;
+const V4_FAST_PATH: u8 = 0x45;
 const PROTOCOL_UDP: u8 = 17;
 /// Flag `more fragments`, and the offset.
 const FRAGMENT: u16 = 0x3fff;
@@ -42,7 +42,7 @@ impl Frames<'_> {
     /// Returns the next frame if the fast path can read it. Otherwise returns `None`, and the frame
     /// remains the next one.
     #[inline(always)]
-    pub(super) fn next_plain(&mut self) -> Option<FastFrame> {
+    pub(super) fn next_fast_path(&mut self) -> Option<FastFrame> {
         if self.left == 0 || self.offset < BLOCK_HEADER {
             return None;
         }
@@ -75,7 +75,7 @@ impl Frames<'_> {
 
         let short = |at: usize| u16::from_be_bytes([packet[at], packet[at + 1]]);
         let (total, udp_length) = (usize::from(short(2)), usize::from(short(IP + 4)));
-        if packet[0] != V4_PLAIN
+        if packet[0] != V4_FAST_PATH
             || packet[9] != PROTOCOL_UDP
             || short(6) & FRAGMENT != 0
             || total > packet_length
@@ -124,7 +124,7 @@ mod tests {
         loop {
             let mut steps = frames.clone();
             let read = steps.next();
-            if let Some(found) = frames.next_plain() {
+            if let Some(found) = frames.next_fast_path() {
                 plain += 1;
                 let frame = read.expect("there is one").expect("it is sound");
                 let udp = whole_udp_v4(&frame).expect("it is a whole datagram");

@@ -242,7 +242,7 @@ impl Batch {
                     prefetch(ahead);
                 }
                 if let Some(brief) = brief
-                    && self.add_plain(&mut frames, brief)
+                    && self.add_fast_path(&mut frames, brief)
                 {
                     continue;
                 }
@@ -266,9 +266,9 @@ impl Batch {
 
     /// Adds the next frame if it is an ordinary one. Otherwise it remains the next frame.
     #[inline(always)]
-    fn add_plain(&mut self, frames: &mut Frames<'_>, brief: ShortCapture) -> bool {
+    fn add_fast_path(&mut self, frames: &mut Frames<'_>, brief: ShortCapture) -> bool {
         let before = frames.clone();
-        let Some(frame) = frames.next_plain() else {
+        let Some(frame) = frames.next_fast_path() else {
             return false;
         };
         let offset = frame.to_port.wrapping_sub(self.first);

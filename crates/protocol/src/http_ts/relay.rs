@@ -104,18 +104,18 @@ struct Shared {
     /// Number of clients that are currently served.
     clients: AtomicU32,
     /// State of faults that affect several connections.
-    cross_session: Mutex<CrossSessionFaults>,
+    cross_session: Mutex<CrossSessionState>,
 }
 
 /// State that sessions share for their faults.
 #[derive(Debug, Default)]
-struct CrossSessionFaults {
+struct CrossSessionState {
     /// Group that was requested last.
     last_group: Option<request::RequestedGroup>,
     /// Groups that remain joined.
-    kept_groups: BTreeSet<SocketAddr>,
+    leaked_groups: BTreeSet<SocketAddr>,
     /// Number of socket pairs that remain open.
-    kept_files: usize,
+    leaked_sockets: usize,
 }
 
 impl Relay {

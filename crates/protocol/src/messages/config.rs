@@ -198,7 +198,7 @@ type KeyError = (&'static str, String);
 
 impl Framing {
     /// Returns the framing for messages.
-    pub fn to_frame_framing(&self) -> framing::Framing {
+    pub fn to_wire_framing(&self) -> framing::Framing {
         match self {
             Framing::None => framing::Framing::None,
             Framing::Length(prefix) => framing::Framing::Length(*prefix),
@@ -283,7 +283,7 @@ impl ClientConfig {
     pub fn check(&self) -> Result<(), KeyError> {
         let template = self.template()?;
         self.framing.check().map_err(|error| ("framing", error))?;
-        let longest = self.framing.to_frame_framing().length_max();
+        let longest = self.framing.to_wire_framing().length_max();
         if template.length_max() as u64 > longest {
             let text = format!(
                 "a message may have {} bytes, but its length prefix allows only {longest}",

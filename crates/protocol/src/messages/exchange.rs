@@ -55,7 +55,7 @@ impl ClientScript {
                 masked: true,
                 text: config.websocket_text.unwrap_or(template.is_text()),
             },
-            false => config.framing.to_frame_framing(),
+            false => config.framing.to_wire_framing(),
         };
         Ok(ClientScript {
             in_flight: config.in_flight(),
@@ -154,7 +154,7 @@ impl ClientExchange {
         self.has_sent_all() && self.pending.is_empty()
     }
 
-    fn next_action(&self) -> NextStep {
+    fn next_step(&self) -> NextStep {
         match self.is_done() {
             true => NextStep::Finish,
             false => NextStep::Continue,
@@ -245,7 +245,7 @@ impl Exchange for ClientExchange {
 
     fn planned_sent(&mut self, planned: Time, tools: &mut ExchangeContext<'_>) -> NextStep {
         self.record_sent(planned, tools.now, tools.out.len(), tools.recorder);
-        self.next_action()
+        self.next_step()
     }
 
     fn planned_dropped(&mut self, recorder: &mut Recorder) {
@@ -317,11 +317,11 @@ impl Exchange for ClientExchange {
         }
         self.reader.release_memory();
         self.send_allowed(at, tools);
-        Ok(self.next_action())
+        Ok(self.next_step())
     }
 
     fn run_scheduled(&mut self, _: &mut ExchangeContext<'_>) -> NextStep {
-        self.next_action()
+        self.next_step()
     }
 
     // Gives up answers that have timed out.
@@ -338,7 +338,7 @@ impl Exchange for ClientExchange {
             tools.recorder.add(m::ANSWERS_TIMED_OUT, given_up as u64);
             self.send_allowed(tools.now, tools);
         }
-        self.next_action()
+        self.next_step()
     }
 
     fn tracks_acknowledgements(&self) -> bool {

@@ -537,12 +537,12 @@ impl Client {
                 let detail = format!("{detail}{useless} ({ends})");
                 let ends = how == CloseReason::End && self.phase == Phase::Playing;
                 if !ends || self.playing_time.is_some() || self.arrivals(cx).is_none() {
-                    return self.fail(cx, Failure::of_closed(how, &method), detail);
+                    return self.fail(cx, Failure::from_closed(how, &method), detail);
                 }
                 let in_order = self.server_hints.is_asked_to_end();
                 let failure = match in_order {
                     true => Failure::EndedByServer,
-                    false => Failure::of_closed(how, &method),
+                    false => Failure::from_closed(how, &method),
                 };
                 let outcome = Outcome::EndedByServer {
                     at: cx.now,
@@ -586,7 +586,7 @@ impl Session for Client {
                     publishing.forget_ports(channel);
                     if self.ending.is_none() {
                         let detail = format!("cannot open a pair of UDP ports: {error}");
-                        self.fail(cx, Failure::of_ports(error), detail);
+                        self.fail(cx, Failure::from_ports(error), detail);
                     }
                 } else if let Some(stream) =
                     self.streams.iter().find(|s| s.channel == Some(channel))
@@ -597,7 +597,7 @@ impl Session for Client {
                     };
                     self.forget_ports(channel);
                     if self.ending.is_none() {
-                        self.fail(cx, Failure::of_ports(error), detail);
+                        self.fail(cx, Failure::from_ports(error), detail);
                     }
                 }
             }

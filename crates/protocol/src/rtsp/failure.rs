@@ -139,7 +139,7 @@ reasons! {
 
 impl Failure {
     /// Returns the failure for a status of 300 or more that the client cannot handle.
-    pub const fn of_status(status: u16) -> Failure {
+    pub const fn from_status(status: u16) -> Failure {
         match status {
             400 => Failure::Status400,
             401 => Failure::Status401,
@@ -160,7 +160,7 @@ impl Failure {
 
     /// Returns the failure for a request that was not answered in time. Methods after PLAY count as
     /// PLAY.
-    pub const fn of_timeout(method: &Method) -> Failure {
+    pub const fn from_timeout(method: &Method) -> Failure {
         match method {
             Method::Options => Failure::TimeoutOptions,
             Method::Describe => Failure::TimeoutDescribe,
@@ -173,7 +173,7 @@ impl Failure {
 
     /// Returns the failure for a connection that ended before `method` was answered, or after PLAY
     /// or RECORD was answered.
-    pub fn of_closed(how: CloseReason, method: &Method) -> Failure {
+    pub fn from_closed(how: CloseReason, method: &Method) -> Failure {
         match (how, method) {
             (CloseReason::SendQueueFull, _) => Failure::Stuck,
             (CloseReason::Tls(error), _) => Failure::Connect(error.into()),
@@ -193,7 +193,7 @@ impl Failure {
     }
 
     /// Returns the failure for a pair of ports that could not be opened.
-    pub fn of_ports(error: ChannelError) -> Failure {
+    pub fn from_ports(error: ChannelError) -> Failure {
         match error {
             ChannelError::NoPorts | ChannelError::NoDescriptors => Failure::Connect(error.into()),
             ChannelError::NoMembership | ChannelError::NoInterface => Failure::LocalMembership,
@@ -216,13 +216,13 @@ mod tests {
     #[test]
     fn statuses_map_to_their_own_reasons() {
         for status in 300..=999 {
-            let name = Failure::of_status(status).name();
+            let name = Failure::from_status(status).name();
             if let Some(number) = name.strip_prefix("status_")
                 && let Ok(number) = number.parse::<u16>()
             {
                 assert_eq!(number, status);
             }
         }
-        assert_eq!(Failure::of_status(459), Failure::StatusAggregate);
+        assert_eq!(Failure::from_status(459), Failure::StatusAggregate);
     }
 }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde_json::{Value, json};
 
-use super::{CounterQuery, Counts};
+use super::{CounterSnapshot, Counts};
 use crate::http1::Url;
 use crate::seeds::derive_seed;
 use crate::websocket::{self, ClientHandshake, Limits, Reassembler, Received};
@@ -58,7 +58,7 @@ pub enum Step {
     /// The connection is ready for queries.
     Open,
     /// The query is complete.
-    Done(CounterQuery),
+    Done(CounterSnapshot),
 }
 
 /// A connection to a Janus server that reads its counters.
@@ -75,7 +75,7 @@ pub struct JanusAdmin {
     handles: BTreeMap<Key, Handle>,
     /// Sum over handles that have ended.
     ended: Counts,
-    query: CounterQuery,
+    query: CounterSnapshot,
 }
 
 impl JanusAdmin {
@@ -91,7 +91,7 @@ impl JanusAdmin {
             found: Vec::new(),
             handles: BTreeMap::new(),
             ended: Counts::default(),
-            query: CounterQuery::default(),
+            query: CounterSnapshot::default(),
         };
         (admin, request)
     }
@@ -100,9 +100,9 @@ impl JanusAdmin {
     pub fn start_query(&mut self) -> Vec<u8> {
         self.doing = Phase::Sessions;
         self.found.clear();
-        self.query = CounterQuery {
+        self.query = CounterSnapshot {
             ended: self.query.ended,
-            ..CounterQuery::default()
+            ..CounterSnapshot::default()
         };
         self.ask("list_sessions", json!({}))
     }
@@ -239,7 +239,7 @@ impl JanusAdmin {
         handle.latest = counts;
     }
 
-    fn finish(&mut self) -> CounterQuery {
+    fn finish(&mut self) -> CounterSnapshot {
         let found: BTreeSet<Key> = self.found.iter().copied().collect();
         let (query, ended) = (&mut self.query, &mut self.ended);
         self.handles.retain(|key, handle| {

@@ -65,7 +65,7 @@ impl Counts {
 
 /// Result of one query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CounterQuery {
+pub struct CounterSnapshot {
     /// Totals so far. They include PeerConnections that have ended, with their values of the last
     /// query before the end.
     pub counts: Counts,

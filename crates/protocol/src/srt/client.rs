@@ -82,7 +82,7 @@ pub struct Client {
     /// Local address and that of the server, once the socket is open.
     addresses: Option<(SocketAddr, Option<SocketAddr>)>,
     /// Source of datagrams from another address than the server's.
-    elsewhere: Option<IpAddr>,
+    foreign_source: Option<IpAddr>,
     clock: SocketClock,
     socket_id: u32,
     /// Current socket. A rendezvous opens a new one whenever the peer's port is unreachable.
@@ -101,7 +101,7 @@ pub struct Client {
     /// the checks.
     player: Option<SinkId>,
     media_seen: MediaSeen,
-    sweeps: AckSchedule,
+    ack_schedule: AckSchedule,
     /// Time of the next periodic NAK of a player.
     periodic_nak_at: Time,
     publishing: Option<Box<PublishState>>,
@@ -138,7 +138,7 @@ impl Client {
             seed,
             phase: Phase::Idle,
             addresses: None,
-            elsewhere: None,
+            foreign_source: None,
             clock: SocketClock::new(Time::ZERO),
             // Not 0, and of 30 bits, like those of libsrt.
             socket_id: (derive_seed(&[seed, 1]) as u32 & 0x3fff_ffff).max(1),
@@ -151,7 +151,7 @@ impl Client {
             waiting_since: Time::ZERO,
             player: None,
             media_seen: MediaSeen::default(),
-            sweeps: AckSchedule::new(seed),
+            ack_schedule: AckSchedule::new(seed),
             periodic_nak_at: Time::NEVER,
             publishing: None,
             malformed: 0,
@@ -395,11 +395,14 @@ impl Client {
             cx.out.push_back(Output::Playing { at });
         }
         if let Some(detail) = no_stream {
-            let detail = format!("{detail} ({})", self.addresses_text());
+            let detail = format!("{detail} ({})", self.describe_addresses());
             return self.fail(cx, Failure::NotTs, detail);
         }
         if undecryptable {
-            let detail = format!("no packet could be decrypted ({})", self.addresses_text());
+            let detail = format!(
+                "no packet could be decrypted ({})",
+                self.describe_addresses()
+            );
             return self.fail(cx, Failure::Undecryptable, detail);
         }
         self.check_malformed(cx, malformed);
@@ -410,7 +413,7 @@ impl Client {
         if in_a_row >= MALFORMED_MAX {
             let detail = format!(
                 "{MALFORMED_MAX} consecutive malformed packets ({})",
-                self.addresses_text()
+                self.describe_addresses()
             );
             self.fail(cx, Failure::MalformedPackets, detail);
         }
@@ -435,11 +438,11 @@ impl Client {
             let detail = format!(
                 "nothing received for {:.3} s, {} ({})",
                 idle.as_secs_f64(),
-                self.progress_text(Time::from_nanos(
+                self.describe_progress(Time::from_nanos(
                     now.as_nanos()
                         .saturating_sub(u64::try_from(idle.as_nanos()).unwrap_or(u64::MAX),)
                 )),
-                self.addresses_text()
+                self.describe_addresses()
             );
             return self.fail(cx, Failure::PeerIdle, detail);
         }
@@ -494,7 +497,7 @@ impl Session for Client {
             }
             Input::Opened { local, remote, .. } => self.opened(cx, local, remote),
             Input::OpenFailed { error, .. } => {
-                let detail = format!("{error} ({})", self.addresses_text());
+                let detail = format!("{error} ({})", self.describe_addresses());
                 self.fail(cx, Failure::Connect(error.into()), detail);
             }
             Input::Datagrams { datagrams, .. } => {
@@ -513,15 +516,15 @@ impl Session for Client {
                 };
                 let detail = format!(
                     "port unreachable, {} ({})",
-                    self.progress_text(cx.now),
-                    self.addresses_text()
+                    self.describe_progress(cx.now),
+                    self.describe_addresses()
                 );
                 self.fail(cx, failure, detail);
             }
             Input::Media {
                 event: MediaEvent::Foreign { from },
                 ..
-            } => self.elsewhere = Some(from),
+            } => self.foreign_source = Some(from),
             Input::TopicMessage { message, .. } => self.publisher.handle_message(message, cx.now),
             Input::FlowEnded { .. } => self.handle_flow_end(cx),
             Input::Stop { until } => self.stop(cx, until),
@@ -532,11 +535,11 @@ impl Session for Client {
         }
         self.check_media(cx);
         self.send_due(cx);
-        self.run_check(cx);
+        self.check_timeouts(cx);
         if let Some(sink) = self.player
             && let Some(receiver) = cx.sinks.get::<PlayerSink>(sink).receiver()
         {
-            receiver.plan(&mut self.sweeps, cx.now);
+            receiver.plan(&mut self.ack_schedule, cx.now);
             self.periodic_nak_at = receiver.periodic_nak_at();
         }
     }
@@ -550,7 +553,7 @@ impl Session for Client {
                 handshake.map_or(own, |handshake| handshake.due())
             }
             // The other work that is due is done at the same time.
-            Phase::Playing => self.sweeps.next_at().min(self.periodic_nak_at),
+            Phase::Playing => self.ack_schedule.next_at().min(self.periodic_nak_at),
             Phase::Publishing | Phase::Finishing => {
                 let publishing = self.publishing.as_ref();
                 let asks =

@@ -26,7 +26,7 @@ pub(crate) fn check(arguments: &args::Check, console: Console) -> Result<Exit, F
         lines.extend_from_slice(first.describe().lines());
         let mut text = lines.join("\n");
         text.push('\n');
-        console.print_folded(&text, 4)?;
+        console.print_wrapped(&text, 4)?;
     }
     if let Some(ServerStart::Launch { name, .. }) =
         first.server.as_ref().map(|server| &server.start)
@@ -36,7 +36,7 @@ pub(crate) fn check(arguments: &args::Check, console: Console) -> Result<Exit, F
     }
     for scenario in scenarios(&plan) {
         for placed in scenario?.links() {
-            let courses = placed.link.courses();
+            let courses = placed.link.timelines();
             courses.map_err(|error| Failure::bad(format_args!("`link`: {error}")))?;
         }
     }

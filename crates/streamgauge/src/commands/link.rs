@@ -51,7 +51,7 @@ pub(crate) fn link(arguments: &args::Link, console: Console) -> Result<Exit, Fai
         namespace.machine(),
         namespace.program()
     ));
-    if !namespace.goes_first() {
+    if !namespace.raised_priority() {
         console.say(
             "warning: the link has no real-time priority (CAP_SYS_NICE): on a busy machine \
              packets leave late",

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::support::{
-    Process, RUN_WITHIN, Report, folder, free_port, have, run_concurrently, streamgauge,
+    Process, RUN_TIMEOUT, Report, folder, free_port, have, run_concurrently, streamgauge,
 };
 
 const CLIENTS: u64 = 3;
@@ -46,7 +46,7 @@ clients:
     let arguments = ["run", "test.yaml", "--json", "out.json"];
     let run = Process::start(streamgauge(arguments), folder.path());
     // The time limit includes making the clip.
-    run.finish(RUN_WITHIN + Duration::from_secs(30)).expect(0);
+    run.finish(RUN_TIMEOUT + Duration::from_secs(30)).expect(0);
     let report = Report::read(&folder.path().join("out.json"));
     report.tester_was_fit();
     let populations = &report.0["populations"];

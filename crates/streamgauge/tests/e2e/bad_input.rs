@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::scripted::{Answer, Scripted};
 use crate::support::{
-    Finished, Process, RUN_WITHIN, Report, Server, established, folder, free_port, run,
+    Finished, Process, RUN_TIMEOUT, Report, Server, established, folder, free_port, run,
     streamgauge, wait_for, wrap_command,
 };
 
@@ -196,7 +196,7 @@ fn check_names_a_program_that_is_missing() {
     let mut check = streamgauge(["check", "test.yaml"]);
     check.env("PATH", "/nowhere");
     Process::start(check, folder.path())
-        .finish(RUN_WITHIN)
+        .finish(RUN_TIMEOUT)
         .expect(0);
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::support::{
-    Process, RUN_WITHIN, assert_one_plain_file, folder, free_port, run, streamgauge, wait_for,
+    Process, RUN_TIMEOUT, assert_one_plain_file, folder, free_port, run, streamgauge, wait_for,
 };
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -68,7 +68,7 @@ fn browser_receives_the_run_until_its_verdict() {
         bars.iter().any(|bar| bar["metric"] == "received"),
         "{bars:?}"
     );
-    demo.finish(RUN_WITHIN).expect(0);
+    demo.finish(RUN_TIMEOUT).expect(0);
     assert!(TcpStream::connect(("127.0.0.1", port)).is_err());
     assert_one_plain_file(folder.path());
 }
@@ -89,7 +89,7 @@ fn only_authorised_requests_are_answered() {
     stream.read_to_string(&mut answer).expect("it answers");
     assert!(answer.starts_with("HTTP/1.1 405 "), "{answer}");
     demo.signal("INT");
-    demo.finish(RUN_WITHIN).expect(105);
+    demo.finish(RUN_TIMEOUT).expect(105);
 
     let dashboard = format!("--dashboard=0.0.0.0:{elsewhere}");
     let arguments = ["demo", "-c", "1", "-d", "60s", &dashboard];
@@ -105,7 +105,7 @@ fn only_authorised_requests_are_answered() {
     let page = get(elsewhere, &format!("/?token={token}"), "camera.example");
     assert!(page.expect("it answers").starts_with("HTTP/1.1 200 "));
     demo.signal("INT");
-    demo.finish(RUN_WITHIN).expect(105);
+    demo.finish(RUN_TIMEOUT).expect(105);
 }
 
 #[test]

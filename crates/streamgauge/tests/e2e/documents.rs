@@ -13,7 +13,7 @@ use std::time::Duration;
 use rcgen::{CertificateParams, KeyPair};
 
 use crate::namespace::Namespace;
-use crate::support::{Process, RUN_WITHIN, folder, have, streamgauge, wait_for, wrap_command};
+use crate::support::{Process, RUN_TIMEOUT, folder, have, streamgauge, wait_for, wrap_command};
 
 /// Programs in documents other than streamgauge. They are not run: they are foreign, or do too
 /// much.
@@ -365,7 +365,7 @@ impl TestSetup {
             words.extend(["--set", "vary={clients.viewers.load.clients: [1, 2]}"]);
             words.extend(["--set", "settle=0s"]);
         }
-        self.start(&words, None).finish(RUN_WITHIN).expect(0);
+        self.start(&words, None).finish(RUN_TIMEOUT).expect(0);
     }
 }
 
@@ -397,7 +397,7 @@ fn carry_out(shown: &DocumentedCommand) {
                 _ => {}
             }
             let input = shown.input.as_deref();
-            let ended = stage.start(&words, input).finish(RUN_WITHIN);
+            let ended = stage.start(&words, input).finish(RUN_TIMEOUT);
             let code = ended.status.code();
             let (stdout, stderr) = (ended.stdout, ended.stderr);
             // Whether figures are right also depends on how busy the machine is; `tests/health`
@@ -413,7 +413,7 @@ fn carry_out(shown: &DocumentedCommand) {
             stage.serve(&words.join(" "));
             let server = stage.servers.pop().expect("it was just started");
             server.signal("INT");
-            server.finish(RUN_WITHIN).expect(0);
+            server.finish(RUN_TIMEOUT).expect(0);
         }
     }
 }
@@ -431,7 +431,7 @@ fn every_command_in_the_documents_parses() {
             .position(|word| word == "--")
             .unwrap_or(words.len());
         words.insert(end, "--help".to_owned());
-        let ended = Process::start(streamgauge(&words), folder.path()).finish(RUN_WITHIN);
+        let ended = Process::start(streamgauge(&words), folder.path()).finish(RUN_TIMEOUT);
         assert!(
             ended.status.success(),
             "{}: {}",

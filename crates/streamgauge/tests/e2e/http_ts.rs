@@ -13,7 +13,7 @@ use mediagen::ts::packet::{PACKET_LEN, SYNC};
 use mediagen::ts::stamp::Stamp;
 
 use crate::support::{
-    Process, RUN_WITHIN, Report, folder, free_port, have, listens, number, run, streamgauge,
+    Process, RUN_TIMEOUT, Report, folder, free_port, have, listens, number, run, streamgauge,
     wait_for,
 };
 
@@ -273,7 +273,7 @@ fn plays(url: &str, clients: &str) -> (Report, String) {
     let folder = folder();
     let arguments = ["load", url, "-c", clients, "-d", "3s", "--json", "out.json"];
     let finished = Process::start(streamgauge(arguments), folder.path())
-        .finish(RUN_WITHIN)
+        .finish(RUN_TIMEOUT)
         .expect(0);
     (
         Report::read(&folder.path().join("out.json")),
@@ -303,7 +303,9 @@ fn clip(folder: &Path) {
         "mpegts",
         "clip.ts",
     ]);
-    Process::start(command, folder).finish(RUN_WITHIN).expect(0);
+    Process::start(command, folder)
+        .finish(RUN_TIMEOUT)
+        .expect(0);
 }
 
 #[test]
@@ -317,7 +319,7 @@ fn vlc_is_played() {
     let mut open = Command::new("chmod");
     open.args(["-R", "a+rX", "."]);
     Process::start(open, folder.path())
-        .finish(RUN_WITHIN)
+        .finish(RUN_TIMEOUT)
         .expect(0);
     let port = free_port();
     let mut command = Command::new("setpriv");

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::support::{Process, RUN_WITHIN, Report, Server, folder, have, number, run, wait_for};
+use crate::support::{Process, RUN_TIMEOUT, Report, Server, folder, have, number, run, wait_for};
 
 /// A terminal that keeps its contents, as far as the command uses its features.
 struct Screen {
@@ -138,7 +138,7 @@ fn terminal_shows_one_block_and_removes_it_at_the_end() {
     let server = Server::start(folder.path(), &["--bitrate", "100kbps"]);
     let url = server.url();
     let load = in_terminal(folder.path(), &format!("load {url} -c 5 -d 3500ms"));
-    load.finish(RUN_WITHIN).expect(0);
+    load.finish(RUN_TIMEOUT).expect(0);
 
     let screen = Screen::of(&sent(folder.path()), 40);
     let drawn: Vec<String> = screen.seen.iter().map(|lines| lines.join("\n")).collect();
@@ -182,7 +182,7 @@ fn terminal_is_clean_after_ctrl_c_and_after_an_error() {
     let pid = pid.trim();
     let told = Command::new("kill").args(["-INT", pid]).status();
     assert!(told.expect("there is a kill").success());
-    load.finish(RUN_WITHIN).expect(105);
+    load.finish(RUN_TIMEOUT).expect(105);
     let screen = Screen::of(&sent(folder.path()), 40);
     assert_eq!(screen.lines.concat().trim(), "", "{:?}", screen.lines);
 
@@ -191,7 +191,7 @@ fn terminal_is_clean_after_ctrl_c_and_after_an_error() {
                     clients: {viewers: {urls: ['rtsp://127.0.0.1:1/a'], load: {clients: 1}}}\n";
     std::fs::write(folder.path().join("s.yaml"), scenario).expect("the folder is the test's own");
     let load = in_terminal(folder.path(), "run s.yaml");
-    load.finish(RUN_WITHIN).expect(104);
+    load.finish(RUN_TIMEOUT).expect(104);
     let output = sent(folder.path());
     assert!(output.contains("starting"), "{output:?}");
     let left = output.rsplit("\u{1b}[J").next().unwrap_or_default();
@@ -213,7 +213,7 @@ fn large_terminal_shows_curves_and_q_ends_the_run() {
         (sent.contains("q: stop and report") && sent.contains(is_dot)).then_some(())
     });
     std::fs::write(folder.path().join("keys"), "xqq").expect("it is read");
-    load.finish(RUN_WITHIN).expect(105);
+    load.finish(RUN_TIMEOUT).expect(105);
     let screen = Screen::of(&sent(folder.path()), 90);
     assert_eq!(screen.lines.concat().trim(), "", "{:?}", screen.lines);
     let summary = std::fs::read_to_string(folder.path().join("summary.txt")).expect("a summary");
@@ -255,7 +255,7 @@ fn h_holds_and_resumes_the_ramp() {
     );
     press("h");
     // The verdict does not matter here.
-    let code = load.finish(RUN_WITHIN).status.code();
+    let code = load.finish(RUN_TIMEOUT).status.code();
     assert!(matches!(code, Some(0 | 99 | 110)), "{code:?}");
     run(folder.path(), ["report", "x.run", "--json", "x.json"]).expect(0);
     let report = Report::read(&folder.path().join("x.json")).0;
@@ -308,7 +308,7 @@ fn no_live_writes_plain_lines_to_a_terminal() {
     let server = Server::start(folder.path(), &["--bitrate", "100kbps"]);
     let arguments = format!("load {} -c 2 -d 1500ms --no-live", server.url());
     in_terminal_of((90, 30), folder.path(), &arguments)
-        .finish(RUN_WITHIN)
+        .finish(RUN_TIMEOUT)
         .expect(0);
     let output = sent(folder.path());
     assert!(!output.contains('\u{1b}'), "{output:?}");

@@ -9,13 +9,13 @@ use crate::message_peers::Peer;
 use crate::messages::{Server, count};
 use crate::namespace::Namespace;
 use crate::support::{
-    Process, RUN_WITHIN, Report, folder, have, number, streamgauge, streamgauge_with_bound,
+    Process, RUN_TIMEOUT, Report, folder, have, number, streamgauge, streamgauge_with_bound,
     wait_for,
 };
 
 fn go_by(time: Duration) {
     let began = Instant::now();
-    wait_for("the time goes by", RUN_WITHIN, || {
+    wait_for("the time goes by", RUN_TIMEOUT, || {
         (began.elapsed() >= time).then_some(())
     });
 }
@@ -36,14 +36,14 @@ fn stalled_server_does_not_delay_rounds() {
     let more = ["-d", "8s", "--json", "out.json"];
     let command = streamgauge(arguments.iter().chain(&more).chain(&lost));
     let process = Process::start(command, folder.path());
-    wait_for("the run goes on", RUN_WITHIN, || {
+    wait_for("the run goes on", RUN_TIMEOUT, || {
         process.stderr_text().contains("running").then_some(())
     });
     // 26 MB are due on each connection meanwhile, more than the kernel's buffers can grow to.
     peer.signal("STOP");
     go_by(Duration::from_secs(4));
     peer.signal("CONT");
-    process.finish(RUN_WITHIN).expect(0);
+    process.finish(RUN_TIMEOUT).expect(0);
     let report = Report::read(&folder.path().join("out.json"));
     let (sent, not_sent) = (count(&report, "sent"), count(&report, "due_not_sent"));
     assert!(not_sent > 300, "{sent} sent, {not_sent} not");
@@ -72,13 +72,13 @@ fn stalled_tester_is_no_back_pressure() {
     );
     let command = streamgauge_with_bound(("LONGEST_STALL", "1s"), arguments.split(' '));
     let process = Process::start(command, folder.path());
-    wait_for("the run goes on", RUN_WITHIN, || {
+    wait_for("the run goes on", RUN_TIMEOUT, || {
         process.stderr_text().contains("running").then_some(())
     });
     process.signal("STOP");
     go_by(Duration::from_secs(2));
     process.signal("CONT");
-    process.finish(RUN_WITHIN).expect(110);
+    process.finish(RUN_TIMEOUT).expect(110);
     let report = Report::read(&folder.path().join("out.json"));
     let reasons = report.0["verdict"]["reasons"].to_string();
     assert!(reasons.contains("tester."), "{reasons}");
@@ -108,7 +108,7 @@ fn connections_use_the_next_source_address_until_none_is_left() {
     assert!(done.success());
     let command = streamgauge(["serve", "messages", "--mode", "sink", "--port", "9000"]);
     let mut server = Process::start(namespace.within(&command), folder.path());
-    wait_for("the server listens", RUN_WITHIN, || {
+    wait_for("the server listens", RUN_TIMEOUT, || {
         assert!(server.runs(), "it ended: {}", server.stderr_text());
         namespace.table("tcp").contains(":2328 ").then_some(())
     });
@@ -120,7 +120,8 @@ fn connections_use_the_next_source_address_until_none_is_left() {
     };
     let run = |code: i32| {
         let command = streamgauge(["run", "s.yaml", "--json", "out.json"]);
-        let finished = Process::start(namespace.within(&command), folder.path()).finish(RUN_WITHIN);
+        let finished =
+            Process::start(namespace.within(&command), folder.path()).finish(RUN_TIMEOUT);
         let shown = finished.expect(code).stdout;
         (Report::read(&folder.path().join("out.json")), shown)
     };

@@ -13,7 +13,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::support::{
-    Process, RUN_WITHIN, Report, folder, free_port, have, listens, number, run, run_concurrently,
+    Process, RUN_TIMEOUT, Report, folder, free_port, have, listens, number, run, run_concurrently,
     streamgauge, wait_for,
 };
 
@@ -162,7 +162,7 @@ fn counts_of_both_sides_agree_after_a_stop() {
         (last["counts"]["messages"].as_u64()? > 1000).then_some(())
     });
     client.signal("INT");
-    client.finish(RUN_WITHIN).expect(105);
+    client.finish(RUN_TIMEOUT).expect(105);
     let report = Report::read(&json);
     let served = server.stop();
     assert_eq!(count(&report, "sent"), number(&served["messages"]));

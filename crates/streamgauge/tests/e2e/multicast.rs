@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::namespace::Namespace;
 use crate::support::{
-    Process, RUN_WITHIN, Report, folder, have, number, run, streamgauge, wait_for,
+    Process, RUN_TIMEOUT, Report, folder, have, number, run, streamgauge, wait_for,
 };
 
 /// Number of clients that play at a time.
@@ -135,7 +135,7 @@ fn one_copy_serves_all(group: &str, server: &str, host: &str, (table, joined): (
     wait_for("the membership", PATIENCE, || {
         cable.clients.table(table).contains(joined).then_some(())
     });
-    load.finish(RUN_WITHIN).expect(0);
+    load.finish(RUN_TIMEOUT).expect(0);
     let arrived = cable.arrived() - before;
     assert!(
         !cable.clients.table(table).contains(joined),
@@ -217,7 +217,7 @@ fn multicast_of_gstreamer_is_counted() {
         let mut serving = cable.serve(&python, folder.path());
         let before = cable.arrived();
         let load = cable.load("rtsp://10.81.0.1:8554/live", &["-d", "4s"], folder.path());
-        let finished = load.finish(RUN_WITHIN);
+        let finished = load.finish(RUN_TIMEOUT);
         let arrived = cable.arrived() - before;
         attempts.next();
         // GStreamer 1.22 sometimes crashes when several clients begin at once, which is not tested

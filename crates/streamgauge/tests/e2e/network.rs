@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::namespace::Namespace;
 use crate::support::{
-    Finished, Process, RUN_WITHIN, Report, folder, number, run, streamgauge,
+    Finished, Process, RUN_TIMEOUT, Report, folder, number, run, streamgauge,
     streamgauge_with_bound, wait_for,
 };
 
@@ -273,7 +273,7 @@ vary:
         ("SEND_LATENESS_P99", "500ms"),
         ["run", "relay.yaml", "--out", "x", "--json", "x.json"],
     );
-    let finished = Process::start(command, folder.path()).finish(RUN_WITHIN);
+    let finished = Process::start(command, folder.path()).finish(RUN_TIMEOUT);
     finished.expect(110);
     let text = fs::read_to_string(folder.path().join("x.json")).expect("it was written");
     let series: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
@@ -307,6 +307,6 @@ duration: 1s
         Some(_) => denied,
         None => plain,
     };
-    let finished = Process::start(command, folder.path()).finish(RUN_WITHIN);
+    let finished = Process::start(command, folder.path()).finish(RUN_TIMEOUT);
     finished.expect(104).names("CAP_SYS_ADMIN");
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::support::{
-    Process, RUN_WITHIN, Report, assert_one_plain_file, folder, number, run, streamgauge,
+    Process, RUN_TIMEOUT, Report, assert_one_plain_file, folder, number, run, streamgauge,
 };
 
 /// Requests that a collector received: heads and bodies.
@@ -208,7 +208,7 @@ fn collector_receives_what_the_report_says() {
         &url,
     ]);
     command.env("OTEL_EXPORTER_OTLP_HEADERS", "api-key=SECRET%32");
-    let finished = Process::start(command, folder.path()).finish(RUN_WITHIN);
+    let finished = Process::start(command, folder.path()).finish(RUN_TIMEOUT);
     let finished = finished.expect(0);
     assert!(!finished.stderr.contains("OTLP"), "{}", finished.stderr);
     assert!(!finished.stderr.contains("SECRET"), "{}", finished.stderr);
@@ -324,7 +324,7 @@ fn absent_or_silent_collector_does_not_delay_the_run() {
             &url,
         ];
         let command = streamgauge(line);
-        let finished = Process::start(command, folder.path()).finish(RUN_WITHIN);
+        let finished = Process::start(command, folder.path()).finish(RUN_TIMEOUT);
         let finished = finished.expect(0);
         let warnings: Vec<&str> = finished
             .stderr

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::support::{Process, RUN_WITHIN, folder, run, streamgauge};
+use crate::support::{Process, RUN_TIMEOUT, folder, run, streamgauge};
 
 /// Returns `true` if an error is coloured with these arguments and this environment.
 fn coloured(arguments: &[&str], environment: &[(&str, &str)]) -> bool {
@@ -16,7 +16,7 @@ fn coloured(arguments: &[&str], environment: &[(&str, &str)]) -> bool {
         .env("TERM", "xterm")
         .envs(environment.iter().copied());
     let finished = Process::start(command, folder.path())
-        .finish(RUN_WITHIN)
+        .finish(RUN_TIMEOUT)
         .expect(104);
     finished.stderr.contains('\u{1b}')
 }

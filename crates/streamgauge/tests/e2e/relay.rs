@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::namespace::Namespace;
 use crate::support::{
-    Finished, Process, RUN_WITHIN, Report, folder, have, number, streamgauge, wait_for,
+    Finished, Process, RUN_TIMEOUT, Report, folder, have, number, streamgauge, wait_for,
 };
 
 /// Time limit of everything that is waited for.
@@ -185,7 +185,7 @@ fn play(relayed: &Relayed, clients: &str, folder: &Path) -> (Report, Finished) {
     let url = "http://127.0.0.1:8080/udp/239.81.0.1:4056";
     let mut load = streamgauge(["load", url, "-c", clients, "-d", "3s", "--json", "out.json"]);
     load.arg("--quiet");
-    let finished = Process::start(relayed.namespace.within(&load), folder).finish(RUN_WITHIN);
+    let finished = Process::start(relayed.namespace.within(&load), folder).finish(RUN_TIMEOUT);
     (Report::read(&folder.join("out.json")), finished)
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::namespace::Namespace;
-use crate::support::{Finished, Process, RUN_WITHIN, folder, number, streamgauge, wait_for};
+use crate::support::{Finished, Process, RUN_TIMEOUT, folder, number, streamgauge, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -41,7 +41,7 @@ fn compare(namespace: &Namespace, folder: &Path, relays: &[&str], more: &str) ->
     let arguments = [
         "run", "s.yaml", "--quiet", "--out", "x.series", "--json", "x.json",
     ];
-    Process::start(namespace.within(&streamgauge(arguments)), folder).finish(RUN_WITHIN)
+    Process::start(namespace.within(&streamgauge(arguments)), folder).finish(RUN_TIMEOUT)
 }
 
 fn report(folder: &Path) -> Value {
@@ -149,7 +149,7 @@ fn left_over_relay_on_the_port_is_not_measured() {
         idle.id()
     );
     let load = namespace.within(&streamgauge(load.split(' ')));
-    let finished = Process::start(load, folder.path()).finish(RUN_WITHIN);
+    let finished = Process::start(load, folder.path()).finish(RUN_TIMEOUT);
     finished.expect(110);
     // A relay that is to be launched on this port cannot start.
     let finished = compare(&namespace, folder.path(), &["", ", --chunked"], "").expect(104);
@@ -183,7 +183,7 @@ fn remultiplexer_is_compared_by_known_figures_only() {
     let arguments = [
         "run", "s.yaml", "--quiet", "--out", "x.series", "--json", "x.json",
     ];
-    Process::start(streamgauge(arguments), folder.path()).finish(RUN_WITHIN);
+    Process::start(streamgauge(arguments), folder.path()).finish(RUN_TIMEOUT);
     let report = report(folder.path());
     let [vlc, reference] = [0, 1].map(|at| &report["runs"][at]["figures"]);
     for relay in [vlc, reference] {

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::namespace::Namespace;
 use crate::support::{
-    Counts, Process, RUN_WITHIN, Report, Server, folder, free_port, listens, number, streamgauge,
+    Counts, Process, RUN_TIMEOUT, Report, Server, folder, free_port, listens, number, streamgauge,
     wait_for,
 };
 
@@ -89,7 +89,7 @@ fn media_to_another_local_address_is_counted_exactly() {
     let mut run = run();
     run.env_remove("STREAMGAUGE_CLIENTS__VIEWERS__MEDIA__SECRET");
     Process::start(run, folder.path())
-        .finish(RUN_WITHIN)
+        .finish(RUN_TIMEOUT)
         .expect(0);
     let (_, done) = server.stop();
     let report = Report::read(&folder.path().join("apart.json"));
@@ -106,7 +106,7 @@ fn refused_destination_is_a_failure_reason() {
     let mut run = run();
     run.env_remove("STREAMGAUGE_CLIENTS__VIEWERS__MEDIA__SECRET");
     Process::start(run, folder.path())
-        .finish(RUN_WITHIN)
+        .finish(RUN_TIMEOUT)
         .expect(99);
     drop(server);
     let report = Report::read(&folder.path().join("apart.json"));
@@ -125,7 +125,7 @@ fn foreign_address_or_wrong_secret_starts_nothing() {
     let mut wrong = run();
     wrong.env_remove("STREAMGAUGE_CLIENTS__VIEWERS__MEDIA__SECRET");
     Process::start(wrong, folder.path())
-        .finish(RUN_WITHIN)
+        .finish(RUN_TIMEOUT)
         .expect(104)
         .names("192.0.2.1");
     let (receiver, at) = receiver(folder.path());
@@ -140,7 +140,7 @@ fn foreign_address_or_wrong_secret_starts_nothing() {
         "guessed badly",
     );
     Process::start(wrong, folder.path())
-        .finish(RUN_WITHIN)
+        .finish(RUN_TIMEOUT)
         .expect(104)
         .names("wrong secret");
     let mut stranger = TcpStream::connect(&at).expect("it listens");
@@ -168,7 +168,7 @@ fn idle_strangers_do_not_keep_a_run_out() {
     let mut run = run();
     run.args(["--set", "duration=2s"]);
     Process::start(run, folder.path())
-        .finish(RUN_WITHIN)
+        .finish(RUN_TIMEOUT)
         .expect(0);
     drop(idle);
     receiver.signal("INT");
@@ -204,7 +204,7 @@ fn lost_receiver_invalidates_and_lost_tester_closes_ports() {
     let run = playing(&at);
     receiver.signal("KILL");
     receiver.finish(PATIENCE);
-    run.finish(RUN_WITHIN).expect(110);
+    run.finish(RUN_TIMEOUT).expect(110);
     let report = Report::read(&folder.path().join("apart.json"));
     assert_eq!(report.failures("receiver_lost"), 6);
     let reasons = report.0["verdict"]["reasons"].to_string();
@@ -289,7 +289,7 @@ fn media_to_another_machine_is_counted_exactly() {
     let mut run = clients.within(&run());
     run.env("STREAMGAUGE_CLIENTS__VIEWERS__MEDIA__SECRET", SECRET);
     Process::start(run, folder.path())
-        .finish(RUN_WITHIN)
+        .finish(RUN_TIMEOUT)
         .expect(0);
     for process in [serving, receiving] {
         process.signal("INT");

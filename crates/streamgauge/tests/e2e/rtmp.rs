@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::support::{
-    Process, RUN_WITHIN, Report, established, folder, free_port, have, listens, number, run,
+    Process, RUN_TIMEOUT, Report, established, folder, free_port, have, listens, number, run,
     streamgauge, wait_for,
 };
 
@@ -122,8 +122,8 @@ fn every_frame_that_ffmpeg_publishes_comes_through_nginx() {
         folder.path(),
         &["-re", "-i", "clip.mp4", "-c", "copy", "-f", "flv", &url],
     );
-    publisher.finish(RUN_WITHIN).expect(0);
-    load.finish(RUN_WITHIN).expect(0);
+    publisher.finish(RUN_TIMEOUT).expect(0);
+    load.finish(RUN_TIMEOUT).expect(0);
     let report = Report::read(&folder.path().join("out.json"));
     assert_eq!(report.clients("completed"), 3);
     let metric = |name: &str| number(report.metric(name));
@@ -254,9 +254,9 @@ fn ffmpeg_publishes_to_the_reference_server_and_plays_from_it() {
     // The player decodes, and prints errors in the stream.
     let own = format!("rtmp://127.0.0.1:{port}/live/stream1");
     let player = ffmpeg(folder.path(), &["-i", &own, "-t", "2", "-f", "null", "-"]);
-    let played = player.finish(RUN_WITHIN).expect(0);
+    let played = player.finish(RUN_TIMEOUT).expect(0);
     assert_eq!(played.stderr, "");
-    publisher.finish(RUN_WITHIN).expect(0);
+    publisher.finish(RUN_TIMEOUT).expect(0);
     server.signal("TERM");
     server.finish(Duration::from_secs(10));
     let text = fs::read_to_string(folder.path().join("served.jsonl")).expect("it was written");

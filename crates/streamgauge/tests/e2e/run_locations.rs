@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::scripted::{Answer, Scripted};
-use crate::support::{Finished, Process, RUN_WITHIN, Report, folder, free_port, run, streamgauge};
+use crate::support::{Finished, Process, RUN_TIMEOUT, Report, folder, free_port, run, streamgauge};
 
 /// Runs a short run with these additional arguments.
 fn demo(folder: &Path, more: &[&str]) -> Finished {
@@ -170,7 +170,7 @@ fn no_run_file_leaves_nothing_but_the_report() {
     let mut command = streamgauge(arguments);
     command.env("TMPDIR", &scratch);
     let finished = Process::start(command, folder.path())
-        .finish(RUN_WITHIN)
+        .finish(RUN_TIMEOUT)
         .expect(0);
     assert!(
         finished.stdout.contains("run file  not kept"),
@@ -222,7 +222,7 @@ fn run_continues_with_a_warning_in_a_read_only_folder() {
             .arg(env!("CARGO_BIN_EXE_streamgauge"))
             .args(arguments);
         command.env("NO_COLOR", "1").env("TMPDIR", &scratch);
-        Process::start(command, folder.path()).finish(RUN_WITHIN)
+        Process::start(command, folder.path()).finish(RUN_TIMEOUT)
     };
     let finished = within(&demo_arguments(&[]))
         .expect(0)
@@ -266,7 +266,7 @@ fn with_input(folder: &Path, arguments: &[&str], text: &str) -> Finished {
         .arg(env!("CARGO_BIN_EXE_streamgauge"))
         .args(arguments);
     command.env("NO_COLOR", "1");
-    Process::start(command, folder).finish(RUN_WITHIN)
+    Process::start(command, folder).finish(RUN_TIMEOUT)
 }
 
 #[test]

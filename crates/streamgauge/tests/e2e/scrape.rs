@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::support::{
-    Process, RUN_WITHIN, assert_one_plain_file, folder, free_port, run, streamgauge, wait_for,
+    Process, RUN_TIMEOUT, assert_one_plain_file, folder, free_port, run, streamgauge, wait_for,
 };
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -142,7 +142,7 @@ fn prometheus_agrees_with_the_run_file() {
     }
     let other = get(metrics, "/else").expect("it answers");
     assert!(other.starts_with("HTTP/1.1 404 "), "{other}");
-    demo.finish(RUN_WITHIN).expect(0);
+    demo.finish(RUN_TIMEOUT).expect(0);
     assert_one_plain_file(folder.path());
     assert!(received > 0.0 && at > 0.0);
     run(folder.path(), ["report", "x.run", "--csv", "tables"]).expect(0);
@@ -193,11 +193,11 @@ fn metrics_for_other_machines_require_the_token() {
         demo.stderr_text()
     );
     demo.signal("INT");
-    demo.finish(RUN_WITHIN).expect(105);
+    demo.finish(RUN_TIMEOUT).expect(105);
 
     let mut command = streamgauge(["demo", "-d", "1s", "--metrics", &metrics]);
     command.env("STREAMGAUGE_TOKEN", "short");
-    let refused = Process::start(command, folder.path()).finish(RUN_WITHIN);
+    let refused = Process::start(command, folder.path()).finish(RUN_TIMEOUT);
     refused.expect(104).names("STREAMGAUGE_TOKEN");
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::support::{Process, RUN_WITHIN, Report, folder, free_port, have, number, streamgauge};
+use crate::support::{Process, RUN_TIMEOUT, Report, folder, free_port, have, number, streamgauge};
 
 /// Number of clients.
 const CLIENTS: u64 = 5;
@@ -34,7 +34,7 @@ thresholds:
     let arguments = ["run", "test.yaml", "--json", "out.json"];
     let run = Process::start(streamgauge(arguments), folder.path());
     // The time limit includes making the clips.
-    run.finish(RUN_WITHIN + Duration::from_secs(30)).expect(0);
+    run.finish(RUN_TIMEOUT + Duration::from_secs(30)).expect(0);
     let report = Report::read(&folder.path().join("out.json"));
     report.tester_was_fit();
     assert_eq!(report.result(), "pass");
@@ -104,7 +104,7 @@ name: VLC has no RTP over TCP
     fs::write(folder.path().join("test.yaml"), text).expect("the test's folder can be written");
     let arguments = ["run", "test.yaml", "--json", "out.json"];
     let run = Process::start(streamgauge(arguments), folder.path());
-    run.finish(RUN_WITHIN).expect(99);
+    run.finish(RUN_TIMEOUT).expect(99);
     let report = Report::read(&folder.path().join("out.json"));
     assert_eq!(
         report.failures("status_461"),

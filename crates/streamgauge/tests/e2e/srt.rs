@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::scrape::get;
 use crate::support::{
-    Process, RUN_WITHIN, Report, folder, free_port as tcp_port, have, number, run, streamgauge,
+    Process, RUN_TIMEOUT, Report, folder, free_port as tcp_port, have, number, run, streamgauge,
     wait_for,
 };
 
@@ -113,7 +113,7 @@ fn published_stream_passes_srt_live_transmit_complete() {
         let sent = report("publish.json");
         let unique = number(sent.metric("pkt_sent_unique"));
         // The relay holds packets for the latency, and would lose them.
-        wait_for("the player has everything", RUN_WITHIN, || {
+        wait_for("the player has everything", RUN_TIMEOUT, || {
             let text = get(metrics, "/metrics")?;
             let mut lines = text.lines();
             let line = lines.find(|line| line.starts_with("streamgauge_pkt_recv_unique_total{"))?;
@@ -121,7 +121,7 @@ fn published_stream_passes_srt_live_transmit_complete() {
             (count >= unique as f64).then_some(())
         });
         relay.signal("TERM");
-        player.finish(RUN_WITHIN).expect(0);
+        player.finish(RUN_TIMEOUT).expect(0);
         let played = report("play.json");
         assert_eq!(played.clients("completed"), 1);
         let count = |name: &str| number(played.metric(name));
@@ -240,16 +240,16 @@ fn ffmpeg_plays_from_the_reference_server_and_publishes_to_it() {
             "load", &url, "-c", "1", "-d", "1s", "--json", "try.json", "--force",
         ];
         let tried = Process::start(streamgauge(arguments), folder.path());
-        tried.finish(RUN_WITHIN);
+        tried.finish(RUN_TIMEOUT);
         let report = Report::read(&folder.path().join("try.json"));
         (report.failures("stream_not_found") == 0).then_some(())
     });
     run(folder.path(), ["run", "run.yaml", "--json", "out.json"]).expect(0);
     publisher.signal("TERM");
-    publisher.finish(RUN_WITHIN);
+    publisher.finish(RUN_TIMEOUT);
     // The player decodes, and prints errors in the stream.
     let player = ffmpeg(&["-i", &url("stream1"), "-t", "2", "-f", "null", "-"]);
-    let played = player.finish(RUN_WITHIN).expect(0);
+    let played = player.finish(RUN_TIMEOUT).expect(0);
     assert_eq!(played.stderr, "");
     let report = Report::read(&folder.path().join("out.json"));
     let count = |name: &str| number(report.metric(name));

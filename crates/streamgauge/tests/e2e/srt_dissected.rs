@@ -13,7 +13,7 @@ use protocol::srt::codec::packet::{Control, Packet};
 
 use crate::srt::{free_port, serve, sockets, wait_for_port, write};
 use crate::support::{
-    Process, RUN_WITHIN, Report, folder, have, number, run, streamgauge, wait_for,
+    Process, RUN_TIMEOUT, Report, folder, have, number, run, streamgauge, wait_for,
 };
 
 /// Compared fields: those that both sides know of a packet.
@@ -107,7 +107,7 @@ fn dissected(folder: &Path, ports: &[u16]) -> Vec<Seen> {
         command.args(["-d", &format!("udp.port=={port},srt")]);
     }
     let text = Process::start(command, folder);
-    let text = text.finish(RUN_WITHIN).expect(0).stdout;
+    let text = text.finish(RUN_TIMEOUT).expect(0).stdout;
     let mut all = Vec::new();
     for packet in text.split("<packet>").skip(1) {
         let mut seen = Seen {
@@ -302,7 +302,7 @@ fn packets_are_parsed_and_counted_as_by_tshark() {
     )
     .expect(0);
     // The player leaves when the server's stream ends.
-    player.finish(RUN_WITHIN).expect(0);
+    player.finish(RUN_TIMEOUT).expect(0);
     drop(relay);
     for server in [first, second] {
         server.signal("TERM");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::srt::{free_port, serve, served, sockets, sum, wait_for_port, write};
 use crate::support::{
-    Process, RUN_WITHIN, Report, folder, have, number, run, streamgauge, wait_for,
+    Process, RUN_TIMEOUT, Report, folder, have, number, run, streamgauge, wait_for,
 };
 
 #[test]
@@ -43,7 +43,7 @@ fn rendezvous_with_both_sides_of_srt_live_transmit_works() {
     )
     .expect(0);
     relay.signal("TERM");
-    player.finish(RUN_WITHIN).expect(0);
+    player.finish(RUN_TIMEOUT).expect(0);
     let report = |name: &str| Report::read(&folder.path().join(name));
     let (sent, played) = (report("publish.json"), report("play.json"));
     let count = |name: &str| number(played.metric(name));

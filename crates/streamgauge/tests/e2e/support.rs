@@ -16,7 +16,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// Time limit of an ordinary run.
-pub(crate) const RUN_WITHIN: Duration = Duration::from_secs(180);
+pub(crate) const RUN_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// Health bounds that a busy machine does not exceed. Every [`Process`] sets them in its
 /// environment, unless its command does: a test of a feature passes however late the tester is. The
@@ -340,7 +340,7 @@ pub(crate) fn run<S: AsRef<OsStr>>(
     folder: &Path,
     arguments: impl IntoIterator<Item = S>,
 ) -> Finished {
-    Process::start(streamgauge(arguments), folder).finish(RUN_WITHIN)
+    Process::start(streamgauge(arguments), folder).finish(RUN_TIMEOUT)
 }
 
 /// A reference server on a port of its own.

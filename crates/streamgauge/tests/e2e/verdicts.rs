@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::scripted::{Answer, Scripted};
 use crate::support::{
-    Process, RUN_WITHIN, Report, Server, established, folder, run, streamgauge, wait_for,
+    Process, RUN_TIMEOUT, Report, Server, established, folder, run, streamgauge, wait_for,
 };
 
 /// Starts a server that accepts connections, keeps them, and does nothing else.
@@ -141,7 +141,7 @@ fn stopped_run_reports_which_thresholds_held() {
             load.stderr_text().contains("1 s, running").then_some(())
         });
         load.signal(signal);
-        let ended = load.finish(RUN_WITHIN).expect(105);
+        let ended = load.finish(RUN_TIMEOUT).expect(105);
         let mut lines = ended.stdout.lines();
         let (first, second) = (lines.next().unwrap_or(""), lines.next().unwrap_or(""));
         assert!(

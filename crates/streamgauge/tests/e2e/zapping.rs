@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::namespace::Namespace;
-use crate::support::{Finished, Process, RUN_WITHIN, Report, folder, number, streamgauge};
+use crate::support::{Finished, Process, RUN_TIMEOUT, Report, folder, number, streamgauge};
 
 /// Number of channel changes per client.
 const CHANGES: u64 = 3;
@@ -40,9 +40,9 @@ thresholds: [\"server.groups_kept == 0\", \"server.file_descriptors_kept <= 1\"]
     send.arg("udp://239.81.0.{1..4}:4056");
     let source = Process::start(namespace.within(&send), folder);
     let run = streamgauge(["run", "scenario.yaml", "--quiet", "--json", "out.json"]);
-    let finished = Process::start(namespace.within(&run), folder).finish(RUN_WITHIN);
+    let finished = Process::start(namespace.within(&run), folder).finish(RUN_TIMEOUT);
     source.signal("INT");
-    source.finish(RUN_WITHIN);
+    source.finish(RUN_TIMEOUT);
     Some((Report::read(&folder.join("out.json")), finished))
 }
 

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::support::{
-    Finished, Process, RELAXED_HEALTH, ROOMY_RING, RUN_WITHIN, streamgauge, variable, wrap_command,
+    Finished, Process, RELAXED_HEALTH, ROOMY_RING, RUN_TIMEOUT, streamgauge, variable, wrap_command,
 };
 
 /// Lock that each test of this program holds while it runs.
@@ -31,7 +31,7 @@ pub(crate) fn run_first<S: AsRef<OsStr>>(
     folder: &Path,
     arguments: impl IntoIterator<Item = S>,
 ) -> Finished {
-    Process::start(first(&strict(arguments)), folder).finish(RUN_WITHIN)
+    Process::start(first(&strict(arguments)), folder).finish(RUN_TIMEOUT)
 }
 
 /// Returns the command with real-time priority, if this user may set it: programs of normal

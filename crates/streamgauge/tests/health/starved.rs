@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::exclusive::{alone, first, run_first, strict};
 use crate::support::{
-    Process, RUN_WITHIN, Report, Server, folder, free_port, have, listens, number, streamgauge,
+    Process, RUN_TIMEOUT, Report, Server, folder, free_port, have, listens, number, streamgauge,
     wait_for, wrap_command,
 };
 
@@ -78,7 +78,7 @@ fn one_core_shared_with_busy_loops_makes_the_run_invalid() {
     let arguments = format!("load {url} -c 300 -d 5s --json out.json");
     let starved = pinned(&ours, &strict(arguments.split(' ')));
     Process::start(starved, folder.path())
-        .finish(RUN_WITHIN)
+        .finish(RUN_TIMEOUT)
         .expect(110);
     drop(loops);
     let report = read(folder.path());
@@ -104,7 +104,7 @@ fn starved_tester_still_counts_messages_exactly() {
     let port = free_port();
     let serve = format!("serve messages --mode echo --port {port} --report served.jsonl");
     let server = Process::start(streamgauge(serve.split(' ')), folder.path());
-    wait_for("the server listens", RUN_WITHIN, || {
+    wait_for("the server listens", RUN_TIMEOUT, || {
         listens(port).then_some(())
     });
     let (ours, _) = cores();
@@ -114,14 +114,14 @@ fn starved_tester_still_counts_messages_exactly() {
     );
     let starved = pinned(&ours, &strict(arguments.split(' ')));
     Process::start(starved, folder.path())
-        .finish(RUN_WITHIN)
+        .finish(RUN_TIMEOUT)
         .expect(110);
     drop(loops);
     let report = read(folder.path());
     assert_eq!(report.result(), "invalid");
     assert!(reasons(&report).contains("tester."), "{}", reasons(&report));
     server.signal("INT");
-    server.finish(RUN_WITHIN).expect(0);
+    server.finish(RUN_TIMEOUT).expect(0);
     let served = fs::read_to_string(folder.path().join("served.jsonl")).expect("it was written");
     let all = served.lines().last().expect("it ends with its sums");
     let all: Value = serde_json::from_str(all).expect("a line of JSON each");
@@ -143,7 +143,7 @@ fn loss_at_tiny_socket_buffers_is_the_testers() {
     let threshold = "viewers.loss == 0";
     let command = strict(arguments.split(' ').chain([threshold]));
     let finished = Process::start(command, folder.path())
-        .finish(RUN_WITHIN)
+        .finish(RUN_TIMEOUT)
         .expect(110);
     let report = read(folder.path());
     let reasons = reasons(&report);
@@ -187,11 +187,11 @@ fn stall_of_two_seconds_makes_the_run_invalid() {
     });
     process.signal("STOP");
     let stopped = Instant::now();
-    wait_for("two seconds go by", RUN_WITHIN, || {
+    wait_for("two seconds go by", RUN_TIMEOUT, || {
         (stopped.elapsed() >= Duration::from_secs(2)).then_some(())
     });
     process.signal("CONT");
-    process.finish(RUN_WITHIN).expect(110);
+    process.finish(RUN_TIMEOUT).expect(110);
     let report = read(folder.path());
     let reasons = reasons(&report);
     assert!(reasons.contains("longest stall of a worker"), "{reasons}");

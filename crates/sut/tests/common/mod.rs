@@ -40,7 +40,7 @@ pub(crate) fn python(text: &str) -> ServerSpec {
 /// A server that is this command, ready at once.
 pub(crate) fn command<const N: usize>(words: [&str; N]) -> ServerSpec {
     let mut spec = ServerSpec::new(Origin::Command(words.iter().map(OsString::from).collect()));
-    spec.ready_within = Duration::from_secs(20);
+    spec.ready_timeout = Duration::from_secs(20);
     spec
 }
 

@@ -31,7 +31,7 @@ pub(super) use segment_times::SegmentTimes;
 pub(super) use source_addresses::NotConnected;
 pub(super) use stream::{Party, State, Stream};
 
-use read_schedule::ReadTurns;
+use read_schedule::ReadSchedule;
 use source_addresses::SourceAddresses;
 
 /// Maximum size of one read. All connections of a worker share the buffer; only its touched part
@@ -52,7 +52,7 @@ pub(super) struct Connections {
     handshakes: usize,
     /// Arrival times of segments; `None` if the ring does not receive segments.
     segment_times: Option<SegmentTimes>,
-    turns: ReadTurns,
+    turns: ReadSchedule,
     sources: SourceAddresses,
 }
 
@@ -151,7 +151,7 @@ impl Connections {
             },
             handshakes: 0,
             segment_times: ports.map(SegmentTimes::new),
-            turns: ReadTurns::default(),
+            turns: ReadSchedule::default(),
             sources: SourceAddresses::new(populations, workers),
         }
     }

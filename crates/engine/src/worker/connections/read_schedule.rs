@@ -51,7 +51,7 @@ const UNHEARD: Duration = Duration::from_secs(1);
 
 /// State of the periodic reads.
 #[derive(Debug, Default)]
-pub(super) struct ReadTurns {
+pub(super) struct ReadSchedule {
     /// Number of turns taken.
     taken: u64,
     /// Indices of the fast connections, which receive much between two turns. May contain
@@ -100,7 +100,7 @@ pub(crate) enum FastCheck {
 }
 
 impl Connections {
-    fn are_read_seldom(&self) -> bool {
+    fn are_read_periodically(&self) -> bool {
         self.segment_times
             .as_ref()
             .is_some_and(SegmentTimes::is_needed)
@@ -191,7 +191,7 @@ impl Connections {
         }
         // If the kernel refuses, the connection is read on readiness as before.
         if watched.be_told_seldom(&stream.socket).is_ok() {
-            watched.be_seldom(Some(index));
+            watched.read_periodically(Some(index));
         }
     }
 
@@ -200,13 +200,13 @@ impl Connections {
         if let Some(stream) = self.streams.get_mut(index)
             && let Some(watched) = &mut stream.watched
         {
-            watched.be_seldom(None);
+            watched.read_periodically(None);
         }
     }
 
     /// Time of the next turn.
     pub(crate) fn next_turn(&self) -> Time {
-        match self.are_read_seldom() {
+        match self.are_read_periodically() {
             true => Time::from_nanos((self.turns.taken + 1) * SHARE.as_nanos() as u64),
             false => Time::NEVER,
         }
@@ -218,7 +218,7 @@ impl Connections {
         // No connection is read twice because the loop was late.
         let from = self.turns.taken.max(turn.saturating_sub(SHARES as u64));
         self.turns.taken = turn;
-        if !self.are_read_seldom() {
+        if !self.are_read_periodically() {
             self.turns.leaving.clear();
             return None;
         }
@@ -226,7 +226,7 @@ impl Connections {
     }
 
     /// Processes the ring's segments for the connections of a turn, and returns their indices.
-    pub(crate) fn places_of_turn(&mut self, turn: u64) -> Vec<usize> {
+    pub(crate) fn indices_of_turn(&mut self, turn: u64) -> Vec<usize> {
         let mut indices = std::mem::take(&mut self.turns.places);
         if let Some(times) = &self.segment_times {
             let share = usize::try_from(turn % SHARES as u64).unwrap_or(0);
@@ -256,7 +256,7 @@ impl Connections {
     /// that arrived in it. Without these reads, windows would miss data while clients are being
     /// added: 3.5 % if their number grows by a quarter each second.
     pub(crate) fn all_turns(&self) -> std::ops::Range<u64> {
-        match self.are_read_seldom() {
+        match self.are_read_periodically() {
             true => 0..SHARES as u64,
             false => 0..0,
         }
@@ -316,7 +316,7 @@ impl Connections {
     }
 
     /// Checks whether a connection is still fast, and returns what is to be read from it.
-    pub(crate) fn look_at_fast(&mut self, index: usize, now: Time) -> FastCheck {
+    pub(crate) fn check_fast(&mut self, index: usize, now: Time) -> FastCheck {
         let watched = self.streams.get_mut(index);
         let watched = watched.and_then(|stream| stream.watched.as_mut());
         // The index may belong to another connection by now.
@@ -335,7 +335,7 @@ impl Connections {
     /// Notes that a session is stopping. Its connections are read more often, so that nothing has
     /// to wait for their turns.
     pub(crate) fn leaves(&mut self, key: SessionKey) {
-        if self.are_read_seldom() {
+        if self.are_read_periodically() {
             self.turns.leaving.push(key);
         }
     }

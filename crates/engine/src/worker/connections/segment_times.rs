@@ -291,7 +291,7 @@ impl WatchedConnection {
     }
 
     /// Starts periodic reads of the connection with this index, or ends them if `None`.
-    pub(crate) fn be_seldom(&mut self, index: Option<usize>) {
+    pub(crate) fn read_periodically(&mut self, index: Option<usize>) {
         let count = self.count.get() - usize::from(self.seldom);
         self.seldom = index.is_some();
         self.count.set(count + usize::from(self.seldom));
@@ -344,7 +344,7 @@ impl WatchedConnection {
 
 impl Drop for WatchedConnection {
     fn drop(&mut self) {
-        self.be_seldom(None);
+        self.read_periodically(None);
         let mut watch = self.watch.borrow_mut();
         self.early.clear(&mut watch.room);
         watch.ports.release(self.port);

@@ -224,7 +224,7 @@ fn joined_datagrams_arrive_intact_and_the_end_is_reported() {
                 .poll
                 .poll(&mut events, Some(PATIENCE))
                 .expect("it polls");
-            ended = bench.pacer.take_news().ended;
+            ended = bench.pacer.take_events().ended;
         }
         assert_eq!(ended, [(SESSION, id, lease)]);
         assert!(received(&receiver) == expected, "{pacing:?}");
@@ -255,7 +255,7 @@ fn refused_datagrams_do_not_delay_other_flows() {
     let mut ended = 0;
     let all = flows.len();
     bench.wait_for("all come to their end", |bench| {
-        ended += bench.pacer.take_news().ended.len();
+        ended += bench.pacer.take_events().ended.len();
         ended == all
     });
     for (receiver, pair) in receivers.iter().zip(flows.chunks(2)) {
@@ -384,7 +384,7 @@ fn unreachable_peer_seen_by_the_pacer_is_reported() {
     bench.lend_again(id, to);
     let mut refused = Vec::new();
     bench.wait_for("the worker hears of it", |bench| {
-        refused.extend(bench.pacer.take_news().refused);
+        refused.extend(bench.pacer.take_events().refused);
         !refused.is_empty()
     });
     assert_eq!(refused, [(SESSION, CHANNEL)]);
@@ -406,7 +406,7 @@ fn ended_flow_sends_nothing_until_restarted() {
         let lease = bench.lend_again(id, to);
         let mut ended = Vec::new();
         bench.wait_for("it ends", |bench| {
-            ended.extend(bench.pacer.take_news().ended);
+            ended.extend(bench.pacer.take_events().ended);
             !ended.is_empty()
         });
         assert_eq!(ended, [(SESSION, id, lease)]);

@@ -14,8 +14,8 @@ fn idle() -> WorkerPlan {
             catalogue: RTSP_PROTOCOL.catalogue,
             clients: None,
         }],
-        goes_first: false,
-        in_real_time: false,
+        raised_priority: false,
+        realtime_pacer: false,
         serving: Vec::new(),
         endpoints: Vec::new(),
         ports: ports(),
@@ -52,7 +52,7 @@ fn server(case: &Case, log: &Log) -> (WorkerPlan, SocketAddr) {
             });
             let serving = ListenerPlan {
                 no_segmentation: false,
-                own_files: false,
+                own_descriptor_tables: false,
                 max_sessions: usize::MAX,
                 accept,
                 tls: matches!(case.server, Server::Tls(_)).then(tls),

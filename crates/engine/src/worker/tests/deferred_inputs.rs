@@ -81,8 +81,8 @@ fn deferred_inputs_are_released_in_order_and_in_parts() {
     let left = |worker: &Worker| worker.rings.as_ref().expect("a ring").deferred.count();
     worker.release_deferred();
     assert_eq!(left(&worker), 4, "the loop looks at other things");
-    assert!(worker.can_let_go());
+    assert!(worker.can_release_deferred());
     worker.release_all_ready();
     assert_eq!(left(&worker), 0);
-    assert!(!worker.can_let_go());
+    assert!(!worker.can_release_deferred());
 }

@@ -100,8 +100,8 @@ fn both_paths(send: impl Fn(&[u16]) + Send + 'static) -> Vec<(u16, StreamSummary
                     sources: Vec::new(),
                 }),
             }],
-            goes_first: false,
-            in_real_time: false,
+            raised_priority: false,
+            realtime_pacer: false,
             serving: Vec::new(),
             endpoints: Vec::new(),
             ring: (worker == 0).then(|| {
@@ -357,8 +357,8 @@ fn window_counts_by_arrival_even_if_the_loop_is_late() {
                     sources: Vec::new(),
                 }),
             }],
-            goes_first: false,
-            in_real_time: false,
+            raised_priority: false,
+            realtime_pacer: false,
             serving: Vec::new(),
             endpoints: Vec::new(),
             ring: ring.then(|| {

@@ -108,8 +108,8 @@ fn heard_of_at(
                 sources: Vec::new(),
             }),
         }],
-        goes_first: false,
-        in_real_time: false,
+        raised_priority: false,
+        realtime_pacer: false,
         serving: Vec::new(),
         endpoints: Vec::new(),
         ring: Some(

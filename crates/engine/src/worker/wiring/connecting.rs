@@ -214,7 +214,7 @@ impl Worker {
         let worker = around!(self);
         let ended = self
             .exchanges
-            .drop_line(worker, index, &ExchangeEnded::ClosedByUs);
+            .remove_exchange(worker, index, &ExchangeEnded::ClosedByUs);
         if ended.is_none() {
             self.connections.close(index, &mut self.runtime);
         }
@@ -226,7 +226,7 @@ impl Worker {
         if matches!(state, Some(State::Exchange { .. })) {
             let ended = ExchangeEnded::Closed(reason);
             self.exchanges.end(around!(self), index, ended);
-            return self.hear_ended_exchanges();
+            return self.deliver_ended_exchanges();
         }
         let Some(stream) = self.connections.remove_broken(index, reason) else {
             return;

@@ -62,7 +62,7 @@ impl Worker {
             Flushed::Gone => {}
             Flushed::On => {
                 self.exchanges.go_on(around!(self), index);
-                self.hear_ended_exchanges();
+                self.deliver_ended_exchanges();
             }
         }
     }
@@ -181,7 +181,7 @@ impl Worker {
         };
         if let Some(exchange) = exchange {
             self.exchanges.read(around!(self), index, exchange);
-            return self.hear_ended_exchanges();
+            return self.deliver_ended_exchanges();
         }
         let wanted = match self.connections.on_readable(index, &mut self.runtime) {
             ReadyAction::Read(wanted) => wanted,
@@ -283,7 +283,7 @@ impl Worker {
         }
         for turn in turns {
             let planned = WantedRead::planned(turn);
-            let indices = self.connections.places_of_turn(turn);
+            let indices = self.connections.indices_of_turn(turn);
             for &index in &indices {
                 let wanted = self.connections.wanted_in_turn(index, now, planned);
                 self.read_known(index, wanted);
@@ -303,7 +303,7 @@ impl Worker {
         let Some(mut indices) = self.connections.take_fast(now) else {
             return;
         };
-        indices.retain(|&index| match self.connections.look_at_fast(index, now) {
+        indices.retain(|&index| match self.connections.check_fast(index, now) {
             FastCheck::IsNoMore => false,
             FastCheck::Nothing => true,
             FastCheck::Read(wanted) => {
@@ -318,7 +318,7 @@ impl Worker {
     pub(crate) fn read_all_connections(&mut self, end: Time) {
         let now = self.runtime.clock.now();
         for turn in self.connections.all_turns() {
-            let indices = self.connections.places_of_turn(turn);
+            let indices = self.connections.indices_of_turn(turn);
             for &index in &indices {
                 let wanted = self.connections.wanted_by(index, now, end);
                 self.read_known(index, wanted);
@@ -402,7 +402,7 @@ impl Worker {
             let on = self
                 .exchanges
                 .opened(worker, index, exchange, came, (ended, sent));
-            self.hear_ended_exchanges();
+            self.deliver_ended_exchanges();
             return on;
         }
         let State::Open { session, channel } = stream.state else {

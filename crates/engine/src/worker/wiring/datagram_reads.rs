@@ -28,7 +28,7 @@ impl Worker {
     /// Reads a session's media sockets before the session receives another input. Its single
     /// sockets are included only if `singles` is set, because the caller may just have read them.
     pub(crate) fn read_media_before(&mut self, key: SessionKey, singles: bool) {
-        self.hear_groups_first(key);
+        self.deliver_to_groups_first(key);
         if singles {
             self.read_datagrams_before(key, None);
         }
@@ -84,7 +84,7 @@ impl Worker {
                 }
             };
             self.count_losses();
-            self.hear_pair(place, &batch);
+            self.deliver_to_pair(place, &batch);
             self.deliver_pending();
             if !more {
                 break;
@@ -100,7 +100,7 @@ impl Worker {
         }
     }
 
-    fn hear_pair(&mut self, place: SocketId, batch: &ReceiveBatch) {
+    fn deliver_to_pair(&mut self, place: SocketId, batch: &ReceiveBatch) {
         let clock = self.runtime.clock.same_start();
         let owner = self.pairs.owner(place);
         for datagram in batch.datagrams(&clock) {
@@ -152,7 +152,7 @@ impl Worker {
     }
 
     /// Reads a session's groups before the session receives another input.
-    fn hear_groups_first(&mut self, key: SessionKey) {
+    fn deliver_to_groups_first(&mut self, key: SessionKey) {
         let Some(slot) = self.sessions.get(key).filter(|slot| slot.in_groups) else {
             return;
         };
@@ -193,7 +193,7 @@ impl Worker {
                     let counting = counting!(self);
                     self.groups.count_media(end, &batch, &mut brought, counting);
                     self.count_losses();
-                    self.tell_group(end, &batch);
+                    self.deliver_to_group(end, &batch);
                     more
                 }
                 ReceiveOutcome::Nothing => break,
@@ -212,7 +212,7 @@ impl Worker {
     }
 
     /// Delivers a batch to the members without a sink.
-    fn tell_group(&mut self, end: usize, batch: &ReceiveBatch) {
+    fn deliver_to_group(&mut self, end: usize, batch: &ReceiveBatch) {
         let hearers = self.groups.hearers(end);
         if hearers.is_empty() {
             return;

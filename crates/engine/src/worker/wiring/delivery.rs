@@ -72,7 +72,7 @@ impl Worker {
     }
 
     fn release_until(&mut self, end: Time) {
-        while self.can_let_go()
+        while self.can_release_deferred()
             && let Some(rings) = &mut self.rings
             && let Some(waiting) = rings.deferred.pop()
         {
@@ -85,7 +85,7 @@ impl Worker {
     }
 
     /// Returns `true` if a deferred input can be released.
-    pub(crate) fn can_let_go(&self) -> bool {
+    pub(crate) fn can_release_deferred(&self) -> bool {
         let rings = self.rings.as_ref();
         rings.is_some_and(|rings| rings.can_release(self.runtime.turn))
     }

@@ -62,7 +62,7 @@ impl Worker {
                     let text = format!("message on topic {topic} lost: queue of a worker is full");
                     self.note("message_lost", None, text);
                 }
-                self.tell_listeners(&topic, &message);
+                self.publish_to_subscribers(&topic, &message);
             }
             // Executed by the caller, which has the bytes.
             Output::Transmit(_) => {}
@@ -239,7 +239,7 @@ impl Worker {
         {
             let (whose, over) = ((key, slot.population), (channel, place));
             self.exchanges.begin(around!(self), whose, over, exchange);
-            self.hear_ended_exchanges();
+            self.deliver_ended_exchanges();
         }
     }
 
@@ -248,12 +248,12 @@ impl Worker {
         let slot = self.sessions.get(key);
         if let Some(Channel::Stream(place)) = slot.and_then(|slot| slot.channel(channel)) {
             self.exchanges.finish_early(around!(self), place);
-            self.hear_ended_exchanges();
+            self.deliver_ended_exchanges();
         }
     }
 
     /// Notifies sessions of the end of handed-over connections.
-    pub(crate) fn hear_ended_exchanges(&mut self) {
+    pub(crate) fn deliver_ended_exchanges(&mut self) {
         while let Some((key, channel, how)) = self.exchanges.next_ended() {
             if let Some(slot) = self.slot(key) {
                 slot.forget_channel(channel);
@@ -266,13 +266,13 @@ impl Worker {
     /// Sends the messages that are due on handed-over connections.
     pub(crate) fn send_messages(&mut self, now: Time) {
         self.exchanges.send(around!(self), now);
-        self.hear_ended_exchanges();
+        self.deliver_ended_exchanges();
     }
 
     /// Checks all handed-over connections at the end of each window.
-    pub(crate) fn look_at_exchanges(&mut self) {
+    pub(crate) fn check_exchanges(&mut self) {
         self.exchanges.check_timeouts(around!(self));
-        self.hear_ended_exchanges();
+        self.deliver_ended_exchanges();
     }
 
     fn listen_to(&mut self, key: SessionKey, name: Arc<str>) {
@@ -304,7 +304,7 @@ impl Worker {
         room
     }
 
-    pub(crate) fn tell_listeners(&mut self, name: &Arc<str>, message: &Arc<str>) {
+    pub(crate) fn publish_to_subscribers(&mut self, name: &Arc<str>, message: &Arc<str>) {
         if !self.has_room_for(name) {
             return;
         }
@@ -425,7 +425,7 @@ impl Worker {
 
     /// Reschedules the session's flows, whose next packet may have become due earlier.
     #[inline]
-    pub(crate) fn look_at_flows(&mut self, key: SessionKey) {
+    pub(crate) fn check_flows(&mut self, key: SessionKey) {
         if let Some(slot) = self.sessions.get(key)
             && !slot.flows.is_empty()
         {
@@ -456,7 +456,7 @@ impl Worker {
 
     /// Processes the events of the pacer.
     pub(crate) fn take_pacer_events(&mut self) {
-        let PacerEvents { ended, refused } = self.sending.take_news();
+        let PacerEvents { ended, refused } = self.sending.take_events();
         for (key, flow, lease) in ended {
             self.end_flow(key, flow, FlowSender::Pacer(lease));
         }

@@ -12,7 +12,7 @@ use rand_pcg::Pcg64;
 
 use super::faults::AnswerFault;
 use super::request::{Request, RequestError, RequestReader, RequestedGroup};
-use super::{CrossSessionFaults, RelayedClient, Shared};
+use super::{CrossSessionState, RelayedClient, Shared};
 use crate::media::rtp::header::Header;
 use crate::session::{
     ChannelId, CloseReason, Context, Failure, Input, Open, Outcome, Output, Port, Record, Session,
@@ -194,7 +194,7 @@ impl RelaySession {
         cx.out.push_back(Output::Close { channel: CONTROL });
     }
 
-    fn cross_session(&self) -> MutexGuard<'_, CrossSessionFaults> {
+    fn cross_session(&self) -> MutexGuard<'_, CrossSessionState> {
         // The shared state is valid even after a panic.
         let faults = self.shared.cross_session.lock();
         faults.unwrap_or_else(PoisonError::into_inner)
@@ -209,10 +209,10 @@ impl RelaySession {
         let (group, faults) = (body.group, &self.shared.config.faults);
         let mut shared = self.cross_session();
         let keeps_group = faults.keep_groups
-            && shared.kept_groups.len() < LEAKED_MAX
-            && shared.kept_groups.insert(group);
-        let keeps_files = faults.keep_files && shared.kept_files < LEAKED_MAX;
-        shared.kept_files += usize::from(keeps_files);
+            && shared.leaked_groups.len() < LEAKED_MAX
+            && shared.leaked_groups.insert(group);
+        let keeps_files = faults.keep_files && shared.leaked_sockets < LEAKED_MAX;
+        shared.leaked_sockets += usize::from(keeps_files);
         drop(shared);
         if !keeps_group && !keeps_files {
             return false;

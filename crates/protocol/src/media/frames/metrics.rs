@@ -73,9 +73,9 @@ measure::metrics! {
         TableColumn::smaller("stalls", "stalls", Statistic::Value, ["stalls", ""]);
         TableColumn::smaller("startup_delay_p50", "startup_delay", Statistic::Quantile(0.5), ["startup", "p50 ms"]);
         TableColumn::smaller("startup_delay_p95", "startup_delay", Statistic::Quantile(0.95), ["startup", "p95 ms"]);
-        TableColumn::smaller("jitter", "jitter", Statistic::Mean, ["jitter", "ms"]).hidden_at(4);
+        TableColumn::smaller("jitter", "jitter", Statistic::Mean, ["jitter", "ms"]).drop_order(4);
         TableColumn::smaller("frame_delay_p50", "frame_delay", Statistic::Quantile(0.5), ["delay", "p50 ms"]);
-        TableColumn::smaller("frame_delay_p95", "frame_delay", Statistic::Quantile(0.95), ["delay", "p95 ms"]).hidden_at(3);
+        TableColumn::smaller("frame_delay_p95", "frame_delay", Statistic::Quantile(0.95), ["delay", "p95 ms"]).drop_order(3);
         TableColumn::smaller("frame_delay_p99", "frame_delay", Statistic::Quantile(0.99), ["delay", "p99 ms"]);
         TableColumn::smaller("frame_loss", "frame_loss", Statistic::Value, ["frames", "lost %"]);
         TableColumn::smaller("playout_buffer", "playout_buffer", Statistic::Max, ["buffer", "ms"]);

@@ -141,7 +141,7 @@ measure::metrics! {
         TableColumn::larger("playing", "playing", Statistic::Max, ["playing", ""]);
         TableColumn::larger("bitrate", "bitrate", Statistic::Value, ["Mb/s", ""]).means(Meaning::BitRate);
         TableColumn::larger("received", "received", Statistic::Value, ["packets", ""]);
-        TableColumn::smaller("loss", "loss", Statistic::Value, ["loss", "%"]).says_unknown();
+        TableColumn::smaller("loss", "loss", Statistic::Value, ["loss", "%"]).shows_unknown();
         TableColumn::smaller("startup_delay_p50", "startup_delay", Statistic::Quantile(0.5), ["startup", "p50 ms"]);
         TableColumn::smaller("startup_delay_p95", "startup_delay", Statistic::Quantile(0.95), ["startup", "p95 ms"]);
         TableColumn::smaller("jitter", "jitter", Statistic::Mean, ["jitter", "ms"]);

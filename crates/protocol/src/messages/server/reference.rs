@@ -177,7 +177,7 @@ fn read(flags: &Flags) -> Result<Box<dyn ServerSettings>, String> {
                 masked: false,
                 text: false,
             },
-            false => framing.to_frame_framing(),
+            false => framing.to_wire_framing(),
         },
         size: flags.value("size"),
         faults,

@@ -137,7 +137,7 @@ impl Client {
                 let detail = format!("{}{refused}", self.describe_answer(pending, &response));
                 return match self.refuses_destination(pending, status) {
                     true => self.fail(cx, Failure::DestinationRefused, detail),
-                    false => self.fail(cx, Failure::of_status(status), detail),
+                    false => self.fail(cx, Failure::from_status(status), detail),
                 };
             }
         }

@@ -60,7 +60,7 @@ impl Client {
             | Phase::Play
             | Phase::Record => {
                 let pending = self.pending.first()?;
-                let failure = Failure::of_timeout(&pending.method);
+                let failure = Failure::from_timeout(&pending.method);
                 (
                     failure,
                     pending.due,

@@ -217,7 +217,7 @@ impl Client {
             } else if self.phase == Phase::TearingDown {
                 return self.finish(cx);
             } else {
-                return self.fail(cx, Failure::of_timeout(&pending.method), description);
+                return self.fail(cx, Failure::from_timeout(&pending.method), description);
             }
         }
     }

@@ -475,7 +475,7 @@ impl Client {
                     (PlaybackState::Paused, ChangeKind::Resume) => {
                         let detail =
                             format!("{}{refused}", self.describe_answer(pending, response));
-                        self.fail(cx, Failure::of_status(response.status), detail);
+                        self.fail(cx, Failure::from_status(response.status), detail);
                     }
                     // Resumes, as before the pause that this request began with.
                     (PlaybackState::Paused, _) => {

@@ -148,7 +148,7 @@ impl Client {
         match status {
             Some(200..=299) => {}
             Some(status) if status >= 300 => {
-                return self.fail(cx, Failure::of_status(status), detail);
+                return self.fail(cx, Failure::from_status(status), detail);
             }
             _ => return self.fail(cx, Failure::MalformedResponse, detail),
         }

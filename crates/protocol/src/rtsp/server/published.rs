@@ -20,7 +20,7 @@ pub(super) type StreamAddress = (SocketAddr, String);
 
 /// A relayed packet.
 #[derive(Clone, Debug)]
-pub(super) struct Relayed {
+pub(super) struct RelayedPacket {
     /// Index of the track in the stream.
     pub(super) media: usize,
     /// True for RTCP.
@@ -90,7 +90,7 @@ struct PublishedStream {
     announced: Announcement,
     /// True after RECORD, while media is sent.
     recorded: bool,
-    packets: VecDeque<Relayed>,
+    packets: VecDeque<RelayedPacket>,
     bytes: usize,
     /// Number of the oldest packet that is kept.
     first: u64,
@@ -155,7 +155,11 @@ impl PublishedStreams {
     }
 
     /// Adds packets of a stream.
-    pub(super) fn push(&self, address: &StreamAddress, packets: impl IntoIterator<Item = Relayed>) {
+    pub(super) fn push(
+        &self,
+        address: &StreamAddress,
+        packets: impl IntoIterator<Item = RelayedPacket>,
+    ) {
         let mut all = self.lock();
         let Some(stream) = all.get_mut(address) else {
             return;
@@ -185,7 +189,7 @@ impl PublishedStreams {
         &self,
         address: &StreamAddress,
         number: u64,
-    ) -> Option<(Vec<Relayed>, u64)> {
+    ) -> Option<(Vec<RelayedPacket>, u64)> {
         let all = self.lock();
         let stream = all.get(address)?;
         let gone = stream.first.saturating_sub(number);
@@ -206,8 +210,8 @@ mod tests {
         (SocketAddr::from(([10, 0, 0, 1], 554)), "/a".to_owned())
     }
 
-    fn packet(length: usize) -> Relayed {
-        Relayed {
+    fn packet(length: usize) -> RelayedPacket {
+        RelayedPacket {
             media: 0,
             control: false,
             bytes: vec![0; length].into(),

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use rand::Rng;
 
 use super::pending::{PendingSetup, PublishedSetup, RelayCarrier, RelayParticipant, Role};
-use super::published::{Announcement, Relayed, StreamAddress};
+use super::published::{Announcement, RelayedPacket, StreamAddress};
 use super::requests::{METHODS, Target};
 use super::session::{AnswerWait, ServerSession};
 use super::streams::CONTROL;
@@ -267,7 +267,7 @@ impl ServerSession {
                         shared: false,
                     },
                 });
-                self.gate = AnswerWait::PublishedSetup(PendingSetup {
+                self.answer_wait = AnswerWait::PublishedSetup(PendingSetup {
                     request: request.clone(),
                     channel,
                     media,
@@ -349,7 +349,7 @@ impl ServerSession {
         };
         let packets = frames.into_iter().filter_map(|(channel, bytes)| {
             let (media, control) = relay.track_of_channel(channel)?;
-            Some(Relayed {
+            Some(RelayedPacket {
                 media,
                 control,
                 bytes: bytes.into(),
@@ -371,7 +371,7 @@ impl ServerSession {
             return;
         };
         if let Some(media) = relay.track_of_ports(channel) {
-            let packet = Relayed {
+            let packet = RelayedPacket {
                 media,
                 control: port == Port::Control,
                 bytes: bytes.into(),

@@ -70,7 +70,7 @@ pub(super) struct ServerSession {
     pub(super) local: Option<SocketAddr>,
     pub(super) remote: Option<SocketAddr>,
     queue: VecDeque<QueuedMessage>,
-    pub(super) gate: AnswerWait,
+    pub(super) answer_wait: AnswerWait,
     pub(super) rtsp_session: Option<RtspSession>,
     /// Participation in a published stream.
     pub(super) relay: Option<pending::RelayParticipant>,
@@ -102,7 +102,7 @@ impl ServerSession {
             local: None,
             remote: None,
             queue: VecDeque::new(),
-            gate: AnswerWait::Ready,
+            answer_wait: AnswerWait::Ready,
             rtsp_session: None,
             relay: None,
             next_channel: 1,
@@ -188,7 +188,7 @@ impl ServerSession {
 
     /// Answers waiting requests, until an answer must wait for an event.
     fn answer_queued(&mut self, cx: &mut Context<'_>) {
-        while !self.ended && matches!(self.gate, AnswerWait::Ready) {
+        while !self.ended && matches!(self.answer_wait, AnswerWait::Ready) {
             match self.queue.pop_front() {
                 None => break,
                 Some(QueuedMessage::Request(request)) => self.request(cx, request),
@@ -210,7 +210,7 @@ impl ServerSession {
             if self.fault_hits(&slow.when, &request.method) {
                 let text = format!("{} answered {:?} late", request.method, slow.delay);
                 self.note(cx, "fault_slow", text);
-                self.gate = AnswerWait::Delay {
+                self.answer_wait = AnswerWait::Delay {
                     until: cx.now + slow.delay,
                     request,
                 };
@@ -410,9 +410,9 @@ impl ServerSession {
                 self.garbage(cx, "between frames");
             }
         }
-        if matches!(&self.gate, AnswerWait::Delay { until, .. } if *until <= now)
+        if matches!(&self.answer_wait, AnswerWait::Delay { until, .. } if *until <= now)
             && let AnswerWait::Delay { request, .. } =
-                std::mem::replace(&mut self.gate, AnswerWait::Ready)
+                std::mem::replace(&mut self.answer_wait, AnswerWait::Ready)
         {
             self.process(cx, request);
             self.answer_queued(cx);
@@ -448,7 +448,7 @@ impl ServerSession {
 
     /// Abandons the event that the next answer waits for.
     fn abandon_wait(&mut self, cx: &mut Context<'_>) {
-        match std::mem::replace(&mut self.gate, AnswerWait::Ready) {
+        match std::mem::replace(&mut self.answer_wait, AnswerWait::Ready) {
             AnswerWait::Setup(setup) => setup.abandon(cx),
             AnswerWait::PublishedSetup(setup) => setup.abandon(cx),
             AnswerWait::Ready | AnswerWait::Delay { .. } => {}
@@ -478,7 +478,7 @@ impl ServerSession {
         channel: ChannelId,
         result: Result<SocketAddr, ChannelError>,
     ) {
-        match std::mem::replace(&mut self.gate, AnswerWait::Ready) {
+        match std::mem::replace(&mut self.answer_wait, AnswerWait::Ready) {
             AnswerWait::PublishedSetup(setup) if setup.channel == channel => {
                 self.finish_published_setup(cx, setup, result);
                 self.answer_queued(cx);
@@ -487,7 +487,7 @@ impl ServerSession {
                 self.finish_setup(cx, setup, result);
                 self.answer_queued(cx);
             }
-            other => self.gate = other,
+            other => self.answer_wait = other,
         }
     }
 }
@@ -564,7 +564,7 @@ impl Session for ServerSession {
             return None;
         }
         let mut next = self.last_heard + self.shared.config.session_timeout;
-        if let AnswerWait::Delay { until, .. } = self.gate {
+        if let AnswerWait::Delay { until, .. } = self.answer_wait {
             next = next.min(until);
         }
         let reports = self

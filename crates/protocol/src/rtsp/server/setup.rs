@@ -126,7 +126,7 @@ impl ServerSession {
                 let channel = ChannelId(self.next_channel);
                 self.next_channel += 1;
                 cx.out.push_back(Output::Open { channel, open });
-                self.gate = AnswerWait::Setup(PendingSetup {
+                self.answer_wait = AnswerWait::Setup(PendingSetup {
                     request: request.clone(),
                     channel,
                     media,

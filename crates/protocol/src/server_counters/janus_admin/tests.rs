@@ -80,7 +80,7 @@ fn open() -> JanusAdmin {
     admin
 }
 
-fn query(admin: &mut JanusAdmin, peers: &Peers) -> Result<CounterQuery, String> {
+fn query(admin: &mut JanusAdmin, peers: &Peers) -> Result<CounterSnapshot, String> {
     let mut assembly = Reassembler::default();
     let mut sent = admin.start_query();
     loop {

@@ -133,7 +133,7 @@ impl Client {
             None => {}
             Some(Ok(negotiated)) => self.connected(cx, negotiated, at),
             Some(Err(failure)) => {
-                let detail = format!("{failure} ({})", self.addresses_text());
+                let detail = format!("{failure} ({})", self.describe_addresses());
                 self.fail(cx, Failure::from_handshake(&failure), detail);
             }
         }

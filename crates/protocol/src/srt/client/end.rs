@@ -33,8 +33,8 @@ impl Client {
         };
         let detail = format!(
             "the server shut the connection down {} ({})",
-            self.progress_text(at),
-            self.addresses_text()
+            self.describe_progress(at),
+            self.describe_addresses()
         );
         match failure {
             Failure::PeerShutdown => {
@@ -54,14 +54,14 @@ impl Client {
     /// cannot send.
     pub(super) fn handle_flow_end(&mut self, cx: &mut Context<'_>) {
         if self.phase == Phase::Publishing {
-            let detail = format!("sending failed ({})", self.addresses_text());
+            let detail = format!("sending failed ({})", self.describe_addresses());
             self.fail(cx, Failure::NotSent, detail);
         }
         self.messages_settled(cx.now);
     }
 
     /// Describes the progress of the client.
-    pub(super) fn progress_text(&self, now: Time) -> String {
+    pub(super) fn describe_progress(&self, now: Time) -> String {
         match (self.media_seen.first, self.phase) {
             (Some(first), _) => format!("after {:.3} s of media", now.since(first).as_secs_f64()),
             (_, Phase::Playing) => "before any media".to_owned(),
@@ -71,7 +71,7 @@ impl Client {
     }
 
     /// Checks whether awaited media has arrived, if the check is due.
-    pub(super) fn run_check(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn check_timeouts(&mut self, cx: &mut Context<'_>) {
         if self.check.is_none_or(|check| cx.now < check) {
             return;
         }
@@ -98,8 +98,8 @@ impl Client {
         let detail = format!(
             "no media for {}, {} ({})",
             self.config.silence,
-            self.progress_text(last),
-            self.addresses_text()
+            self.describe_progress(last),
+            self.describe_addresses()
         );
         self.fail(cx, Failure::MediaStopped, detail);
     }
@@ -107,7 +107,7 @@ impl Client {
     fn no_media_detail(&self, within: &str) -> String {
         format!(
             "no media within {within} after the handshake ({})",
-            self.addresses_text()
+            self.describe_addresses()
         )
     }
 
@@ -147,14 +147,14 @@ impl Client {
                 Failure::HandshakeTimeout,
                 format!(
                     "handshake not completed in {within} ({})",
-                    self.addresses_text()
+                    self.describe_addresses()
                 ),
             )),
             Phase::Opening => Some((
                 ConnectFailure::TimedOut.into(),
                 format!(
                     "address not resolved in {within} ({})",
-                    self.addresses_text()
+                    self.describe_addresses()
                 ),
             )),
             _ => None,
@@ -173,7 +173,7 @@ impl Client {
             let detail = format!(
                 "no media for {:.3} s until the client was stopped ({})",
                 silent.as_secs_f64(),
-                self.addresses_text()
+                self.describe_addresses()
             );
             (Failure::MediaStopped, detail)
         })
@@ -243,7 +243,7 @@ impl Client {
             let detail = format!(
                 "no random-access point in {:.3} s of video, so no picture ({})",
                 time.as_secs_f64(),
-                self.addresses_text()
+                self.describe_addresses()
             );
             return Outcome::Failed(Failure::NoPicture.with(detail));
         }
@@ -273,12 +273,12 @@ impl Client {
     }
 
     /// Local and remote address, for details of failures.
-    pub(super) fn addresses_text(&self) -> String {
+    pub(super) fn describe_addresses(&self) -> String {
         let addresses = match self.addresses {
             Some((local, Some(remote))) => format!("{local} to {remote}"),
             _ => format!("{}:{}", self.url.host(), self.url.port()),
         };
-        match self.elsewhere {
+        match self.foreign_source {
             Some(from) => format!("{addresses}; datagrams came from {from}, which do not count"),
             None => addresses,
         }

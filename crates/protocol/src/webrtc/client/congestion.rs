@@ -28,7 +28,7 @@ const OVERHEAD: usize = 28;
 const FEEDBACK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Interval over which the video payload's share of the sent bytes is measured.
-const SHARE_EVERY: Duration = Duration::from_secs(1);
+const SHARE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Share of the video payload before the first measurement.
 const SHARE: f64 = 0.9;
@@ -182,7 +182,7 @@ impl CongestionControl {
             }
         }
         let (since, wire, payload) = self.share_counts;
-        if now.since(since) >= SHARE_EVERY {
+        if now.since(since) >= SHARE_INTERVAL {
             if wire > 0 && payload > 0 {
                 self.share = payload as f64 / wire as f64;
             }

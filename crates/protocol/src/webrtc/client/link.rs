@@ -125,7 +125,7 @@ impl PeerLink {
     }
 
     /// Reason why no address of the server is usable; `None` if one is.
-    pub(super) fn why_no_remote(&self) -> Option<String> {
+    pub(super) fn no_remote_reason(&self) -> Option<String> {
         self.peer.as_ref()?.no_remote_reason()
     }
 
@@ -134,7 +134,7 @@ impl PeerLink {
         let channel = self.channel;
         let peer = self.peer.as_deref_mut();
         if let Some(relay) = &mut self.relay {
-            return relay.send_waiting(cx, channel, peer);
+            return relay.send_pending(cx, channel, peer);
         }
         let Some(peer) = peer else { return };
         let mut bytes = Vec::new();
@@ -359,7 +359,7 @@ impl Client {
         if let Some(link) = self.links.get_mut(at)
             && let Some(relay) = &mut link.relay
         {
-            relay.send_waiting(cx, link.channel, None);
+            relay.send_pending(cx, link.channel, None);
         }
     }
 
@@ -487,7 +487,7 @@ impl Client {
             return self.fail(cx, Failure::TurnRefused, refusal);
         }
         if failure == PeerFailure::IceTimedOut
-            && let Some(why) = self.links[at].why_no_remote()
+            && let Some(why) = self.links[at].no_remote_reason()
         {
             let detail = self.describe_link(at, &why);
             return self.fail(cx, Failure::NoCandidates, detail);
@@ -550,7 +550,7 @@ impl Client {
                     Failure::RequestTimeout,
                     "no session description from the server in time",
                 ),
-                (_, None) => match (link.turn_refusal(), link.why_no_remote()) {
+                (_, None) => match (link.turn_refusal(), link.no_remote_reason()) {
                     (Some(refusal), _) => return self.fail(cx, Failure::TurnRefused, refusal),
                     (None, Some(why)) => {
                         let detail = self.describe_link(at, &why);

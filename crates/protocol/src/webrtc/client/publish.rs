@@ -36,7 +36,7 @@ use media::{MediaCounts, StreamMedia};
 pub(super) use rtp_feed::RtpFeed;
 
 /// Interval at which sent media is counted and reports are sent.
-const COUNT_EVERY: Duration = Duration::from_secs(1);
+const COUNT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Time after which media counts as published although the server has sent no report. WHIP does not
 /// say when others can play it, and servers inspect packets before they allow that.
@@ -83,11 +83,11 @@ struct AcceptedSection {
     /// Payload type of the stream for retransmissions (RTX), if it was negotiated.
     rtx_payload_type: Option<u8>,
     /// Id of the header extension for the audio level.
-    level_extension: Option<u8>,
+    audio_level_id: Option<u8>,
     /// Id of the extension for transport-wide sequence numbers, if the server sends feedback for
     /// it. A server may accept numbers for video only. It would count numbered audio packets as
     /// lost.
-    number_extension: Option<u8>,
+    transport_cc_id: Option<u8>,
     /// Header extensions of the layers of a simulcast. `None` for a refused layer.
     layers: [Option<LayerExtensions>; SIMULCAST_LAYERS as usize],
     /// Header extensions of the only stream, if no layer was accepted.
@@ -206,8 +206,8 @@ impl OutgoingMedia {
                 section_index: section.index,
                 nack,
                 rtx_payload_type: rtx.map(|codec| codec.payload_type),
-                level_extension: number(header_extension::AUDIO_LEVEL),
-                number_extension: number(header_extension::TRANSPORT_CC)
+                audio_level_id: number(header_extension::AUDIO_LEVEL),
+                transport_cc_id: number(header_extension::TRANSPORT_CC)
                     .filter(|_| section.has_feedback("transport-cc")),
             }
         };
@@ -579,7 +579,7 @@ impl Client {
             let extension = outgoing
                 .accepted_sections
                 .iter()
-                .find_map(|taken| taken.number_extension);
+                .find_map(|taken| taken.transport_cc_id);
             let what = (bitrate, self.config.payload_max());
             Box::new(CongestionControl::new(cx.now, what, extension))
         });
@@ -622,7 +622,7 @@ impl Client {
             let detail = self.describe_link(at, "the server refused all offered media");
             return self.fail(cx, Failure::OfferRefused, detail);
         }
-        self.links[at].outgoing_media.count_at = Some(cx.now + COUNT_EVERY);
+        self.links[at].outgoing_media.count_at = Some(cx.now + COUNT_INTERVAL);
         self.links[at].outgoing_media.began_at = Some(cx.now);
         // Only reports and answers to consent checks arrive here.
         cx.out.push_back(Output::SetReadTiming {
@@ -661,7 +661,7 @@ impl Client {
         });
         let congestion = link.outgoing_media.congestion.as_ref();
         let numbers = congestion.and_then(|own| own.numbers());
-        let numbers = numbers.filter(|_| section.number_extension.is_some());
+        let numbers = numbers.filter(|_| section.transport_cc_id.is_some());
         let channel = link.channel;
         let flow = cx.flows.insert(EncryptedFlow {
             media: self.start_media(cx.now, source, which),
@@ -670,7 +670,7 @@ impl Client {
             retransmissions,
             numbering: numbers.map(NumberedStream::new),
             channel: link.relay_channel(),
-            level_extension: section.level_extension,
+            audio_level_id: section.audio_level_id,
             layer_extensions: layer,
         });
         self.links[at]
@@ -712,7 +712,7 @@ impl Client {
         if outgoing.count_at.is_none_or(|due| cx.now < due) {
             return;
         }
-        outgoing.count_at = Some(cx.now + COUNT_EVERY);
+        outgoing.count_at = Some(cx.now + COUNT_INTERVAL);
         outgoing.count(cx.flows, cx.recorder);
         self.send_sender_reports(cx, at, false);
         self.flush_peer(cx, at);

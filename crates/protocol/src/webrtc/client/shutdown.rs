@@ -183,7 +183,7 @@ impl Client {
                     (_, Some(since), None) => (since, Failure::DtlsTimeout, "DTLS not connected"),
                     _ => continue,
                 };
-            let why = link.why_no_remote();
+            let why = link.no_remote_reason();
             if let Some(why) = why.filter(|_| long(since) && failure == Failure::IceTimeout) {
                 let detail = self.describe_link(at, &format!("{why}, in {}", within(since)));
                 return Some((Failure::NoCandidates, detail));

@@ -69,7 +69,7 @@ impl TurnRelay {
     }
 
     /// Sends the pending output of the PeerConnection and of the allocation.
-    pub(super) fn send_waiting(
+    pub(super) fn send_pending(
         &mut self,
         cx: &mut Context<'_>,
         channel: ChannelId,
@@ -106,7 +106,7 @@ impl TurnRelay {
         if let Some(allocation) = &mut self.allocation {
             allocation.close(cx.now);
         }
-        self.send_waiting(cx, channel, None);
+        self.send_pending(cx, channel, None);
     }
 }
 
@@ -378,7 +378,7 @@ impl Client {
             {
                 allocation.handle_timeout(cx.now);
             }
-            releasing.relay.send_waiting(cx, releasing.channel, None);
+            releasing.relay.send_pending(cx, releasing.channel, None);
         }
         let out = &mut cx.out;
         self.releasing_relays.retain(|releasing| {

@@ -191,9 +191,9 @@ impl Ice {
     }
 
     /// Reason why no address of the other side is usable. `None` if one is.
-    pub fn reason_for_no_remote(&self) -> Option<String> {
+    pub fn no_remote_reason(&self) -> Option<String> {
         match self.seen_remotes.is_empty() {
-            true => self.remotes.reason_for_none(),
+            true => self.remotes.no_remote_reason(),
             false => None,
         }
     }

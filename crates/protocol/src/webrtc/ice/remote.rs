@@ -97,7 +97,7 @@ impl RemoteCandidates {
     }
 
     /// Reason why no candidate is checked; `None` if one is.
-    pub(super) fn reason_for_none(&self) -> Option<String> {
+    pub(super) fn no_remote_reason(&self) -> Option<String> {
         if !self.used.is_empty() {
             return None;
         }
@@ -243,11 +243,11 @@ mod tests {
             for text in given {
                 assert_eq!(remotes.add(&candidate(text), &[]), None);
             }
-            let why = remotes.reason_for_none().expect("none is checked");
+            let why = remotes.no_remote_reason().expect("none is checked");
             assert!(why.contains(expected), "{why}");
         }
         let mut remotes = RemoteCandidates::default();
         remotes.add(&udp("192.0.2.1"), &[]);
-        assert_eq!(remotes.reason_for_none(), None);
+        assert_eq!(remotes.no_remote_reason(), None);
     }
 }

@@ -262,7 +262,7 @@ impl Peer {
 
     /// Returns the reason why ICE has no remote address to check, or `None` if it has one.
     pub fn no_remote_reason(&self) -> Option<String> {
-        self.ice.reason_for_no_remote()
+        self.ice.no_remote_reason()
     }
 
     /// Ignores DTLS application data: the remote side has data channels that are not read here.

@@ -155,7 +155,7 @@ struct Shared {
     counters: ListenerCounters,
     /// Number of PeerConnections so far, and number of Janus sessions and handles so far.
     peer_count: AtomicU64,
-    handle_count: AtomicU64,
+    janus_id_count: AtomicU64,
 }
 
 impl Shared {
@@ -252,7 +252,7 @@ impl Server {
             rooms: Mutex::default(),
             counters: ListenerCounters::default(),
             peer_count: AtomicU64::new(0),
-            handle_count: AtomicU64::new(0),
+            janus_id_count: AtomicU64::new(0),
             config,
         })))
     }

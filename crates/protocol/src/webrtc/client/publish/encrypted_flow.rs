@@ -35,7 +35,7 @@ pub(super) struct EncryptedFlow {
     /// TURN channel over which packets are sent, if any.
     pub(super) channel: Option<RelayChannel>,
     /// Id of the header extension for the audio level.
-    pub(super) level_extension: Option<u8>,
+    pub(super) audio_level_id: Option<u8>,
     /// Header extensions that identify the layer of a simulcast.
     pub(super) layer_extensions: Option<LayerExtensions>,
 }
@@ -71,7 +71,7 @@ impl LayerExtensions {
 impl EncryptedFlow {
     /// Adds the audio level to the header of a packet, if it has one.
     fn with_level(&self, header: PacketHeader) -> PacketHeader {
-        let level = self.level_extension.zip(self.media.audio_level());
+        let level = self.audio_level_id.zip(self.media.audio_level());
         let added = level.and_then(|(id, level)| extension::add_element(&header, id, [level]));
         added.unwrap_or(header)
     }

@@ -7,7 +7,7 @@ use bytes::BytesMut;
 use measure::Time;
 
 use super::encrypted_flow::EncryptedFlow;
-use super::{COUNT_EVERY, OutgoingMedia, OutgoingStream};
+use super::{COUNT_INTERVAL, OutgoingMedia, OutgoingStream};
 use crate::connect_failure::ConnectFailure;
 use crate::session::{
     ChannelError, ChannelId, Context, Datagram, FlowId, Open, Output, ReadTiming,
@@ -161,7 +161,7 @@ impl Client {
                 retransmissions: None,
                 numbering: None,
                 channel: None,
-                level_extension: None,
+                audio_level_id: None,
                 layer_extensions: None,
             });
             let ssrc = self.own_ssrc((index, 0));
@@ -171,7 +171,7 @@ impl Client {
             let channel = sockets.media;
             cx.out.push_back(Output::StartFlow { flow, channel });
         }
-        feed.outgoing_media.count_at = Some(cx.now + COUNT_EVERY);
+        feed.outgoing_media.count_at = Some(cx.now + COUNT_INTERVAL);
         self.feed = Some(feed);
         let published = cx.now.since(self.planned_start);
         cx.recorder
@@ -197,7 +197,7 @@ impl Client {
         if feed.outgoing_media.count_at.is_none_or(|due| cx.now < due) {
             return;
         }
-        feed.outgoing_media.count_at = Some(cx.now + COUNT_EVERY);
+        feed.outgoing_media.count_at = Some(cx.now + COUNT_INTERVAL);
         feed.outgoing_media.count(cx.flows, cx.recorder);
         self.report_feed(cx, false);
     }

@@ -54,7 +54,7 @@ fn sending(media: StreamMedia, rtx: Option<u8>, nack: bool) -> (Flows, OutgoingM
         retransmissions: nack.then(|| Retransmitter::new(stream)),
         numbering: None,
         channel: None,
-        level_extension: None,
+        audio_level_id: None,
         layer_extensions: None,
     });
     let mut sent = OutgoingMedia::default();
@@ -278,8 +278,8 @@ fn negotiated_parameters_come_from_the_answer() {
         section_index: index,
         nack,
         rtx_payload_type: rtx,
-        level_extension: level,
-        number_extension: None,
+        audio_level_id: level,
+        transport_cc_id: None,
         layers: [None; 3],
         single_stream: LayerExtensions {
             mid: None,
@@ -315,7 +315,7 @@ fn negotiated_parameters_come_from_the_answer() {
     let found: Vec<_> = sent
         .accepted_sections
         .iter()
-        .map(|accepted| accepted.number_extension)
+        .map(|accepted| accepted.transport_cc_id)
         .collect();
     assert_eq!(found, [Some(4), None, None]);
     // Refused media is not sent.

@@ -214,7 +214,7 @@ impl JanusConnection {
 
     /// Draws an ID for a session or a handle.
     fn draw_id(&mut self) -> u64 {
-        let number = self.shared.handle_count.fetch_add(1, Ordering::Relaxed);
+        let number = self.shared.janus_id_count.fetch_add(1, Ordering::Relaxed);
         // JavaScript represents integers exactly up to 53 bits.
         self.shared.seeded_random(number, &[30]) >> 11
     }

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::message::janus_failure;
 use super::requests::RequestKind;
-use super::{Janus, JanusMessage, Jsep, KEEPALIVE_EVERY, MessageContent, Phase, Role};
+use super::{Janus, JanusMessage, Jsep, KEEPALIVE_INTERVAL, MessageContent, Phase, Role};
 use crate::webrtc::failure::Failure;
 use crate::webrtc::metrics as m;
 use crate::webrtc::signalling::{PeerNumber, SDP_MAX, SignallingAction, SignallingContext};
@@ -158,7 +158,7 @@ impl Janus {
                 self.phase = Phase::Session(id);
                 // A long poll keeps the session alive.
                 if self.long_poll.is_none() {
-                    self.keepalive_at = scope.now + KEEPALIVE_EVERY;
+                    self.keepalive_at = scope.now + KEEPALIVE_INTERVAL;
                 }
                 let role = match self.settings.place {
                     Resource::Mountpoint(_) => Role::Mountpoint,

@@ -46,7 +46,7 @@ const LIMITS: Limits = Limits {
 };
 
 /// Interval between keep-alives. Janus ends a session after 60 s without one (`session_timeout`).
-const KEEPALIVE_EVERY: Duration = Duration::from_secs(25);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(25);
 
 /// How a client in a room receives the other participants.
 #[derive(
@@ -435,7 +435,7 @@ impl Signalling for Janus {
             return self.fail(scope, Failure::RequestTimeout, detail);
         }
         if matches!(self.phase, Phase::Session(_)) && scope.now >= self.keepalive_at {
-            self.keepalive_at = scope.now + KEEPALIVE_EVERY;
+            self.keepalive_at = scope.now + KEEPALIVE_INTERVAL;
             self.send_request(scope, RequestKind::KeepAlive, "keepalive", json!({}));
         }
     }
@@ -461,7 +461,7 @@ impl Signalling for Janus {
 
     fn expects_media(&self) -> bool {
         match self.settings.place {
-            Resource::Room(_) => self.has_feeds(),
+            Resource::Room(_) => self.has_publishers(),
             _ => self.fed_streams.is_empty(),
         }
     }

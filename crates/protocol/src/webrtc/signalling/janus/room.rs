@@ -50,7 +50,7 @@ impl Janus {
     }
 
     /// Returns `true` if there are publishers that this client receives or is to receive.
-    pub(super) fn has_feeds(&self) -> bool {
+    pub(super) fn has_publishers(&self) -> bool {
         !self.room.feeds.is_empty()
     }
 
@@ -247,7 +247,7 @@ impl Janus {
     pub(super) fn subscribe(&mut self, scope: &mut SignallingContext<'_>, handle: usize) {
         match self.handles[handle].role.clone() {
             Role::Publisher(id) if self.room.feeds.contains(&id) => {
-                let streams = vec![self.whole_feed(&id)];
+                let streams = vec![self.publisher_subscription(&id)];
                 self.join_as_subscriber(scope, handle, streams.into());
             }
             Role::Publisher(_) => self.detach(scope, handle),
@@ -276,7 +276,7 @@ impl Janus {
     }
 
     /// Returns the request for all streams of a publisher, in the configured layer of a simulcast.
-    pub(super) fn whole_feed(&self, id: &JanusId) -> Value {
+    pub(super) fn publisher_subscription(&self, id: &JanusId) -> Value {
         let mut stream = json!({"feed": id.to_json()});
         if let Some(layer) = self.settings.substream {
             stream["substream"] = layer.into();

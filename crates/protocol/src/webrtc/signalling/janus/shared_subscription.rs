@@ -177,7 +177,7 @@ impl Janus {
     /// change.
     fn next_change(&mut self) -> Option<(BTreeSet<JanusId>, SubscriptionChange)> {
         while let Some(one) = self.room.shared.one_by_one.pop_front() {
-            let whole = self.whole_feed(&one);
+            let whole = self.publisher_subscription(&one);
             let subscribe = match &self.room.shared.last_speakers {
                 // A request with the video of another publisher could be refused because of that
                 // one.
@@ -197,7 +197,10 @@ impl Janus {
         let change = match &mut self.room.shared.last_speakers {
             Some(speakers) => speakers.take_change(&new, layer),
             None => SubscriptionChange {
-                subscribe: new.iter().map(|id| self.whole_feed(id)).collect(),
+                subscribe: new
+                    .iter()
+                    .map(|id| self.publisher_subscription(id))
+                    .collect(),
                 ..SubscriptionChange::default()
             },
         };

@@ -524,13 +524,13 @@ fn session_is_kept_alive_and_fails_without_an_answer() {
     let mut client = TestClient::in_room(room());
     assert_eq!(client.janus.awaited(), None);
     let due = client.janus.deadline().expect("a sign of life is due");
-    assert_eq!(due, ms(1) + KEEPALIVE_EVERY);
+    assert_eq!(due, ms(1) + KEEPALIVE_INTERVAL);
     client.now = due;
     client.does(|janus, scope| janus.handle_due(scope));
     assert_eq!(client.last()["janus"], "keepalive");
     let transaction = client.last_transaction();
     client.receive_json(json!({"janus": "ack", "transaction": transaction}));
-    client.now = due + KEEPALIVE_EVERY;
+    client.now = due + KEEPALIVE_INTERVAL;
     client.does(|janus, scope| janus.handle_due(scope));
     client.now += Duration::from_secs(5);
     assert_eq!(client.janus.deadline(), Some(client.now));

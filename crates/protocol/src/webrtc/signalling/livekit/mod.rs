@@ -47,8 +47,8 @@ const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 const SDP_BYTES_MAX: usize = 1_000_000;
 
 /// Bounds of the ping interval that a server may request.
-const PING_EVERY_MIN: Duration = Duration::from_secs(1);
-const PING_EVERY_MAX: Duration = Duration::from_secs(60);
+const PING_INTERVAL_MIN: Duration = Duration::from_secs(1);
+const PING_INTERVAL_MAX: Duration = Duration::from_secs(60);
 
 /// PeerConnection in which the client publishes.
 const PUBLISHER: PeerNumber = PeerNumber(0);
@@ -115,7 +115,7 @@ pub struct LiveKit {
     /// Tracks that were announced to the server, and that it has not accepted yet.
     unaccepted_tracks: Vec<String>,
     /// Time when they were announced.
-    tracks_asked: Time,
+    tracks_announced_at: Time,
     /// Our offer, until the server has accepted its tracks.
     pending_offer: Option<String>,
     /// Time when our offer was sent. `None` once it is answered.
@@ -150,7 +150,7 @@ impl LiveKit {
             room: RoomState::default(),
             server_version: String::new(),
             unaccepted_tracks: Vec::new(),
-            tracks_asked: Time::ZERO,
+            tracks_announced_at: Time::ZERO,
             pending_offer: None,
             offer_sent_at: None,
             offer_awaited_since: None,
@@ -340,7 +340,8 @@ impl LiveKit {
         self.choose_layers(scope, &joined.other_participants);
         let interval = u64::try_from(joined.ping_interval).unwrap_or(0);
         if interval > 0 {
-            let interval = Duration::from_secs(interval).clamp(PING_EVERY_MIN, PING_EVERY_MAX);
+            let interval =
+                Duration::from_secs(interval).clamp(PING_INTERVAL_MIN, PING_INTERVAL_MAX);
             self.ping_interval = Some(interval);
             self.ping_at = scope.now + interval;
         }
@@ -458,7 +459,7 @@ impl LiveKit {
 
     /// Returns what has been awaited from the server for longest, and since when.
     fn oldest_awaited(&self) -> Option<(&'static str, Time)> {
-        let tracks = (!self.unaccepted_tracks.is_empty()).then_some(self.tracks_asked);
+        let tracks = (!self.unaccepted_tracks.is_empty()).then_some(self.tracks_announced_at);
         let step = match self.phase {
             Phase::Upgrading => Some(("the WebSocket handshake", self.step_started_at)),
             Phase::Joining => Some(("the answer to the join request", self.step_started_at)),

@@ -24,7 +24,7 @@ pub const LAYER_RIDS: [&str; 3] = ["f", "h", "q"];
 impl LiveKit {
     /// Announces the tracks in our offer. The server accepts no others.
     pub(super) fn add_tracks(&mut self, scope: &mut SignallingContext<'_>, sdp: &str) {
-        self.tracks_asked = scope.now;
+        self.tracks_announced_at = scope.now;
         let description = sdp::SessionDescription::parse(sdp).unwrap_or_default();
         let (width, height) = self.settings.size.unwrap_or((0, 0));
         for section in &description.media {

@@ -10,12 +10,18 @@ use crate::support::{
     streamgauge, wait_for, wrap_command,
 };
 
-/// Returns a scenario of one viewer with short time-outs.
+/// Returns a scenario of one viewer. Its time-outs are longer than any process waits for a
+/// processor.
 fn scenario(url: &str, more: &str) -> String {
+    impatient_scenario(url, "20s", more)
+}
+
+/// Returns a scenario of one viewer that waits this long for a connection and for each answer.
+fn impatient_scenario(url: &str, patience: &str, more: &str) -> String {
     format!(
         "name: test\nclients:\n  viewers:\n    protocol: rtsp\n    urls: [\"{url}\"]\n    \
-         transport: tcp\n    connect_timeout: 2s\n    request_timeout: 500ms\n    no_media: 1s\n    \
-         load: {{ clients: 1 }}\n{more}"
+         transport: tcp\n    connect_timeout: {patience}\n    request_timeout: {patience}\n    \
+         no_media: 1s\n    load: {{ clients: 1 }}\n{more}"
     )
 }
 
@@ -26,8 +32,14 @@ fn run_scenario(folder: &Path, text: &str) -> Finished {
 
 /// Checks that a client of `url` fails for one of `reasons`, and that the run fails with it.
 fn fails_with(url: &str, reasons: &[&str]) {
+    fails_within(url, "20s", reasons);
+}
+
+/// As `fails_with`, for a client that waits this long for a connection and for each answer.
+fn fails_within(url: &str, patience: &str, reasons: &[&str]) {
     let folder = folder();
-    let finished = run_scenario(folder.path(), &scenario(url, "")).expect(99);
+    let text = impatient_scenario(url, patience, "");
+    let finished = run_scenario(folder.path(), &text).expect(99);
     let report = Report::read(&folder.path().join("out.json"));
     assert_eq!(report.result(), "fail");
     assert_eq!(report.clients("failed"), 1);
@@ -202,8 +214,9 @@ fn check_names_a_program_that_is_missing() {
 
 #[test]
 fn unknown_host_fails_the_client() {
-    fails_with(
+    fails_within(
         "rtsp://no-such-host.invalid/a",
+        "2s",
         &["name_not_found", "connect_timeout"],
     );
 }
@@ -250,7 +263,8 @@ fn unsupported_transport_fails_the_client() {
 #[test]
 fn silent_server_fails_the_client() {
     let server = Scripted::start(|_| Answer::Silence);
-    fails_with(&server.url(), &["timeout_options", "timeout_describe"]);
+    let reasons = ["timeout_options", "timeout_describe"];
+    fails_within(&server.url(), "500ms", &reasons);
 }
 
 #[test]
@@ -259,7 +273,7 @@ fn server_that_ignores_play_fails_the_client() {
         "PLAY" => Answer::Silence,
         _ => Answer::Good,
     });
-    fails_with(&server.url(), &["timeout_play"]);
+    fails_within(&server.url(), "5s", &["timeout_play"]);
 }
 
 #[test]
@@ -274,8 +288,9 @@ fn server_that_hangs_up_fails_the_client() {
 #[test]
 fn garbage_answer_fails_the_client() {
     let server = Scripted::start(|_| Answer::Garbage);
-    fails_with(
+    fails_within(
         &server.url(),
+        "500ms",
         &[
             "malformed_response",
             "message_too_large",
@@ -342,7 +357,7 @@ fn descriptor_limit_is_raised_if_permitted() {
     limited.arg("--nofile=64:4096");
     let load = streamgauge(["load", &server.url(), "-c", "100"]);
     Process::start(wrap_command(limited, &load), folder.path())
-        .finish(Duration::from_secs(30))
+        .finish(RUN_TIMEOUT)
         .expect(0);
 }
 

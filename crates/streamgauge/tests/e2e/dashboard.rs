@@ -22,8 +22,13 @@ fn ask(port: u16, method: &str, target: &str, host: &str) -> Option<TcpStream> {
 }
 
 fn get(port: u16, target: &str, host: &str) -> Option<String> {
+    answer_to(ask(port, "GET", target, host)?)
+}
+
+/// Returns the whole answer. Returns `None` if there is none: a request that takes more than two
+/// seconds is dropped.
+fn answer_to(mut stream: TcpStream) -> Option<String> {
     let mut answer = String::new();
-    let mut stream = ask(port, "GET", target, host)?;
     stream.read_to_string(&mut answer).ok()?;
     (!answer.is_empty()).then_some(answer)
 }
@@ -46,14 +51,17 @@ fn browser_receives_the_run_until_its_verdict() {
     let folder = folder();
     let port = free_port();
     let dashboard = format!("--dashboard={port}");
-    let arguments = ["demo", "-c", "5", "--ramp", "0s", "-d", "6s", &dashboard];
+    let arguments = ["demo", "-c", "5", "--ramp", "0s", "-d", "8s", &dashboard];
     let demo = Process::start(streamgauge(arguments), folder.path());
     let page = wait_for("the page", PATIENCE, || get(port, "/", "localhost"));
     assert!(page.starts_with("HTTP/1.1 200 OK\r\n"), "{page}");
     assert!(page.contains("connect-src 'self'\""), "{page}");
     let host = format!("127.0.0.1:{port}");
-    let events = ask(port, "GET", "/events", &host).expect("it listens");
-    let runs: Vec<Value> = received_runs(events).collect();
+    let runs = wait_for("the run", PATIENCE, || {
+        let events = ask(port, "GET", "/events", &host)?;
+        let runs: Vec<Value> = received_runs(events).collect();
+        (!runs.is_empty()).then_some(runs)
+    });
     let first = &runs[0];
     assert_eq!(first["verdict"]["result"], "running", "{first}");
     let seconds = |run: &Value| run["course"]["times"].as_array().map_or(0, Vec::len);
@@ -82,11 +90,13 @@ fn only_authorised_requests_are_answered() {
     let demo = Process::start(streamgauge(arguments), folder.path());
     wait_for("the page", PATIENCE, || get(here, "/", "127.0.0.1"));
     // A name of another site that resolves to this machine.
-    let refused = get(here, "/events", "evil.example").expect("it answers");
+    let refused = wait_for("a refusal", PATIENCE, || {
+        get(here, "/events", "evil.example")
+    });
     assert!(refused.starts_with("HTTP/1.1 403 "), "{refused}");
-    let mut answer = String::new();
-    let mut stream = ask(here, "POST", "/", "127.0.0.1").expect("it listens");
-    stream.read_to_string(&mut answer).expect("it answers");
+    let answer = wait_for("an answer", PATIENCE, || {
+        answer_to(ask(here, "POST", "/", "127.0.0.1")?)
+    });
     assert!(answer.starts_with("HTTP/1.1 405 "), "{answer}");
     demo.signal("INT");
     demo.finish(RUN_TIMEOUT).expect(105);
@@ -102,8 +112,11 @@ fn only_authorised_requests_are_answered() {
     assert_eq!(token.len(), 32);
     let refused = wait_for("an answer", PATIENCE, || get(elsewhere, "/", "127.0.0.1"));
     assert!(refused.starts_with("HTTP/1.1 401 "), "{refused}");
-    let page = get(elsewhere, &format!("/?token={token}"), "camera.example");
-    assert!(page.expect("it answers").starts_with("HTTP/1.1 200 "));
+    let target = format!("/?token={token}");
+    let page = wait_for("the page", PATIENCE, || {
+        get(elsewhere, &target, "camera.example")
+    });
+    assert!(page.starts_with("HTTP/1.1 200 "), "{page}");
     demo.signal("INT");
     demo.finish(RUN_TIMEOUT).expect(105);
 }

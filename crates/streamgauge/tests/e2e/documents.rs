@@ -179,7 +179,7 @@ fn plan(shown: &DocumentedCommand) -> Plan {
             }
             words = check;
         }
-        "demo" => words.extend(["-c", "4", "-d", "2s"].map(str::to_owned)),
+        "demo" => words.extend(["-c", "4", "-d", "4s"].map(str::to_owned)),
         // Janus has no network of its own here; tests/e2e/webrtc.rs plays from it. LiveKit is not
         // packaged.
         "load"
@@ -194,8 +194,8 @@ fn plan(shown: &DocumentedCommand) -> Plan {
             let clients = if has("--trace") { "18" } else { "4" };
             set(&mut words, ["-c", "--clients"], clients);
             set(&mut words, ["--ramp", "--ramp"], "500ms");
-            if !set(&mut words, ["-d", "--duration"], "2s") {
-                words.extend(["-d", "2s"].map(str::to_owned));
+            if !set(&mut words, ["-d", "--duration"], "4s") {
+                words.extend(["-d", "4s"].map(str::to_owned));
             }
         }
         "link" if Path::new("/dev/net/tun").exists() => {
@@ -284,10 +284,14 @@ impl TestSetup {
     fn serve(&mut self, line: &str) {
         let words: Vec<&str> = line.split(' ').collect();
         let mut server = self.start(&words, None);
+        let begun = match words[0] {
+            "send" => "sending ",
+            _ => "listening on",
+        };
         wait_for(line, Duration::from_secs(60), || {
             assert!(server.runs(), "{line}: {}", server.stderr_text());
             let output = server.stdout_text() + &server.stderr_text();
-            (words[0] == "send" || output.contains("listening on")).then_some(())
+            output.contains(begun).then_some(())
         });
         self.servers.push(server);
     }
@@ -324,7 +328,8 @@ impl TestSetup {
             }
             "srt" => {
                 self.serve("serve srt --port 7000");
-                format!("srt://127.0.0.1:7000?{query}")
+                // With its usual latency SRT gives up what a busy machine keeps for a second.
+                format!("srt://127.0.0.1:7000?{query}&latency=4000")
             }
             "tcp" => {
                 self.serve("serve messages --mode echo --port 7000");
@@ -374,7 +379,7 @@ const SCENARIO: &str = "\
 name: evening
 server: { command: [streamgauge, serve, rtsp, --port, '7001'], ready: { port: 7001 } }
 clients: { viewers: { urls: ['rtsp://127.0.0.1:7001/a'], load: { clients: 2 } } }
-duration: 2s
+duration: 4s
 ";
 
 /// Runs one command to its end.
@@ -480,7 +485,7 @@ fn commands_are_found_in_documents() {
     assert_eq!(plan(&line("load janus+ws://h/a -c 5")), Plan::Read);
     assert_eq!(
         plan(&line("load rtsp://h/a -c 500 --ramp 9s")),
-        Plan::Run(words("load rtsp://h/a -c 4 --ramp 500ms -d 2s"))
+        Plan::Run(words("load rtsp://h/a -c 4 --ramp 500ms -d 4s"))
     );
     assert_eq!(
         plan(&line("run examples/a.yaml --html b.html --set c=1")),

@@ -1,17 +1,21 @@
 //! A run ends clean and keeps what it measured, however it ends.
 
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::scripted::{Answer, Scripted};
 use crate::support::{
-    Process, Report, Server, established, folder, free_port, number, run, run_concurrently,
-    streamgauge, wait_for,
+    Process, RUN_TIMEOUT, Report, Server, established, folder, free_port, number, run,
+    run_concurrently, streamgauge, wait_for,
 };
 
 const CLIENTS: usize = 5;
+
+/// Time limit of everything that is waited for.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 const SIGABRT: i32 = 6;
 
@@ -37,11 +41,16 @@ fn ctrl_c_tears_every_session_down_and_reports() {
     let folder = folder();
     let server = Server::start(folder.path(), &["--bitrate", "100kbps"]);
     let load = endless(folder.path(), &server.url(), server.port);
-    wait_for("a window is written", Duration::from_secs(60), || {
+    // A client without a session has nothing to tear down.
+    wait_for("all clients play", PATIENCE, || {
+        let text = load.stderr_text();
+        text.contains(&format!("{CLIENTS} playing")).then_some(())
+    });
+    wait_for("a window is written", PATIENCE, || {
         (windows(folder.path()) >= 1).then_some(())
     });
     load.signal("INT");
-    load.finish(Duration::from_secs(8)).expect(105);
+    load.finish(PATIENCE).expect(105);
 
     let report = Report::read(&folder.path().join("out.json"));
     assert_eq!(
@@ -69,12 +78,15 @@ fn server_that_ignores_teardown_does_not_delay_the_end() {
         _ => Answer::Good,
     });
     let load = endless(folder.path(), &server.url(), server.port);
-    wait_for("all clients play", Duration::from_secs(10), || {
+    wait_for("all clients play", PATIENCE, || {
         (server.seen("PLAY") == CLIENTS).then_some(())
     });
     load.signal("INT");
     load.finish(Duration::from_secs(15)).expect(105);
-    assert_eq!(server.seen("TEARDOWN"), CLIENTS);
+    // A thread of the server may still have to read it.
+    wait_for("TEARDOWN of each client", PATIENCE, || {
+        (server.seen("TEARDOWN") == CLIENTS).then_some(())
+    });
     assert_eq!(
         Report::read(&folder.path().join("out.json")).clients("started"),
         CLIENTS as u64
@@ -84,26 +96,25 @@ fn server_that_ignores_teardown_does_not_delay_the_end() {
 #[test]
 fn second_ctrl_c_ends_the_run_at_once() {
     let folder = folder();
-    let server = Scripted::start(|method| match method {
-        "TEARDOWN" => Answer::Silence,
-        _ => Answer::Good,
-    });
-    let load = endless(folder.path(), &server.url(), server.port);
-    wait_for("all clients play", Duration::from_secs(10), || {
-        (server.seen("PLAY") == CLIENTS).then_some(())
-    });
+    // It never answers and never hangs up. A client that is stopped waits ten minutes for that.
+    let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there is a free port");
+    let url = format!("tcp://{}", silent.local_addr().expect("it is bound"));
+    let arguments = format!("load {url} -c {CLIENTS} --answers echo --out x.run");
+    let mut command = streamgauge(arguments.split(' '));
+    command
+        .env("STREAMGAUGE_CLIENTS__SENDERS__CLOSE_TIMEOUT", "10m")
+        .env("STREAMGAUGE_STOP_TIMEOUT", "10m");
+    let load = Process::start(command, folder.path());
+    let says = |what: &str| {
+        wait_for(what, PATIENCE, || {
+            load.stderr_text().contains(what).then_some(())
+        });
+    };
+    says(&format!("{CLIENTS} sending"));
     load.signal("INT");
-    wait_for("TEARDOWN was sent", Duration::from_secs(5), || {
-        (server.seen("TEARDOWN") == CLIENTS).then_some(())
-    });
-    let second = Instant::now();
+    says("stopping");
     load.signal("INT");
-    load.finish(Duration::from_secs(5)).expect(105);
-    assert!(
-        second.elapsed() < Duration::from_secs(2),
-        "{:?}",
-        second.elapsed()
-    );
+    load.finish(PATIENCE).expect(105);
     assert!(folder.path().join("x.run").exists());
 }
 
@@ -111,24 +122,22 @@ fn second_ctrl_c_ends_the_run_at_once() {
 fn run_file_lacks_only_the_last_second_after_kill_9() {
     let folder = folder();
     let server = Server::start(folder.path(), &["--bitrate", "100kbps"]);
-    let begun = Instant::now();
     let load = endless(folder.path(), &server.url(), server.port);
-    wait_for("some windows are written", Duration::from_secs(60), || {
-        (windows(folder.path()) >= 3).then_some(())
+    let mut before = 0;
+    let written = wait_for("each window is written at its end", PATIENCE, || {
+        let now = windows(folder.path());
+        let more = now.saturating_sub(std::mem::replace(&mut before, now));
+        // Reading the file may take longer than a window.
+        (now >= 3 && (1..=2).contains(&more)).then_some(now)
     });
     load.signal("KILL");
-    let lasted = begun.elapsed();
-    load.finish(Duration::from_secs(5));
+    load.finish(PATIENCE);
 
     run(folder.path(), ["report", "x.run", "--json", "again.json"]);
     let report = Report::read(&folder.path().join("again.json"));
     assert_eq!(report.0["run"]["finished"], false);
     let kept = report.0["windows"].as_array().map_or(0, Vec::len);
-    // The current window, and the one that was about to be written, may be missing.
-    assert!(
-        kept >= 3 && kept as u64 + 2 >= lasted.as_secs(),
-        "{kept} of {lasted:?}"
-    );
+    assert!(kept >= written, "{kept} of {written}");
     assert!(report.counts().received > 0);
 }
 
@@ -152,7 +161,7 @@ fn killed_supervisor_makes_the_run_invalid() {
     let scenario = format!(
         "server:\n  command: [streamgauge, serve, rtsp, --port, '{port}', --bitrate, 100kbps]\n  \
          ready: {{port: {port}}}\nclients:\n  viewers:\n    urls: ['rtsp://127.0.0.1:{port}/1']\n    \
-         transport: tcp\n    load: {{clients: 2}}\nduration: 4s\n"
+         transport: tcp\n    load: {{clients: 2}}\nduration: 120s\n"
     );
     std::fs::write(folder.path().join("s.yaml"), scenario).expect("it can be written");
     let arguments = ["run", "s.yaml", "--json", "out.json", "--out", "x.run"];
@@ -167,10 +176,11 @@ fn killed_supervisor_makes_the_run_invalid() {
         .args(["-9", &supervisor[0].to_string()])
         .status();
     assert!(killed.is_ok_and(|status| status.success()));
-    wait_for("the server ends with it", Duration::from_secs(3), || {
+    wait_for("the server ends with it", PATIENCE, || {
         (!Path::new(&format!("/proc/{}", server[0])).exists()).then_some(())
     });
-    let finished = load.finish(Duration::from_secs(60)).expect(110);
+    // The clients fail, and the run ends with them.
+    let finished = load.finish(RUN_TIMEOUT).expect(110);
     let report = Report::read(&folder.path().join("out.json"));
     assert_eq!(report.result(), "invalid");
     let reasons = report.0["verdict"]["reasons"].to_string();
@@ -248,7 +258,8 @@ fn serve_a_second(folder: &Path, protocol: &str, port: u16) -> Process {
 fn end_of_stream_by_the_server_fails_viewers_unless_expected() {
     let cases = [
         ("webrtc", "whep+http", "/whep/a", Some("ended_by_server")),
-        ("srt", "srt", "", Some("peer_shutdown")),
+        // With its usual latency SRT gives up what a busy machine keeps for more than a second.
+        ("srt", "srt", "?latency=4000", Some("peer_shutdown")),
         // These servers announce the length of their media.
         ("rtsp", "rtsp", "/1", None),
         ("rtmp", "rtmp", "/live/a", None),
@@ -302,7 +313,7 @@ fn run_out_of_memory_is_invalid_instead_of_aborted() {
             .args(["-c", &format!("ulimit -v {}; {words}", mebibytes << 10)])
             .arg(streamgauge::<&str>([]).get_program())
             .arg(server.url());
-        let finished = Process::start(command, folder.path()).finish(Duration::from_secs(60));
+        let finished = Process::start(command, folder.path()).finish(RUN_TIMEOUT);
         // The kernel itself kills a program that it cannot load (SIGSEGV).
         assert_ne!(finished.status.signal(), Some(SIGABRT), "{finished:?}");
         if finished.stderr.contains("out of memory") {
@@ -327,7 +338,7 @@ fn servers_refuse_sessions_above_their_limit() {
             server.stdout_text().contains("listening on").then_some(())
         });
         let url = url.replace("{}", &port);
-        let load = ["load", &url, "-c", "3", "-d", "3s", "--json", "out.json"];
+        let load = ["load", &url, "-c", "3", "-d", "6s", "--json", "out.json"];
         run(folder.path(), load).expect(99);
         let report = Report::read(&folder.path().join("out.json"));
         let ended = (report.clients("failed"), report.clients("stopped"));

@@ -1,6 +1,6 @@
 //! Runs against a server with injected faults: every count equals what the server really did.
 
-use crate::support::{Counts, Report, Server, folder, run};
+use crate::support::{Counts, Process, RUN_TIMEOUT, Report, Server, folder, streamgauge};
 
 /// Number of clients that play at a time.
 const CLIENTS: u64 = 8;
@@ -27,22 +27,23 @@ fn found_exactly(transport: &str, faults: &[&str]) -> (Report, Counts) {
     let server = Server::start(folder.path(), &arguments);
     let clients = CLIENTS.to_string();
     let (url, json) = (server.url(), folder.path().join("load.json"));
-    run(
-        folder.path(),
-        [
-            "load",
-            &url,
-            "-c",
-            &clients,
-            "--transport",
-            transport,
-            "--seed",
-            "3",
-            "--json",
-            "load.json",
-        ],
-    )
-    .expect(0);
+    let mut load = streamgauge([
+        "load",
+        &url,
+        "-c",
+        &clients,
+        "--transport",
+        transport,
+        "--seed",
+        "3",
+        "--json",
+        "load.json",
+    ]);
+    // The media ends with BYE. A pause of the server near its end is not the end.
+    load.env("STREAMGAUGE_CLIENTS__VIEWERS__END_SILENCE", "10s");
+    Process::start(load, folder.path())
+        .finish(RUN_TIMEOUT)
+        .expect(0);
     let (streams, done) = server.stop();
     let report = Report::read(&json);
     report.tester_was_fit();

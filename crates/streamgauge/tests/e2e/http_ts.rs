@@ -143,7 +143,7 @@ fn every_datagram_of_a_faulty_relay_is_accounted_for() {
     assert!(
         delay["p50"]
             .as_f64()
-            .is_some_and(|p50| p50 > 0.0 && p50 < 1.0),
+            .is_some_and(|p50| p50 > 0.0 && p50 < 60.0),
         "{delay}"
     );
     let shown = finished.stdout;
@@ -216,7 +216,7 @@ fn server_errors_are_named_as_the_failure_of_each_client() {
         let folder = folder();
         let text = format!(
             "name: {path}\nclients:\n  viewers:\n    protocol: http-ts\n    urls: [\"http://127.0.0.1:{port}/{path}\"]\n    \
-             no_media: 500ms\n    load: {{ clients: 3 }}\nduration: 10s\n"
+             no_media: 5s\n    load: {{ clients: 3 }}\nduration: 20s\n"
         );
         fs::write(folder.path().join("test.yaml"), text).expect("the test's folder can be written");
         let finished = run(folder.path(), ["run", "test.yaml", "--json", "out.json"]).expect(99);
@@ -235,7 +235,7 @@ fn server_errors_are_named_as_the_failure_of_each_client() {
 fn null_packets_are_no_media() {
     let url = format!("http://127.0.0.1:{}/null", serve(wrong));
     let folder = folder();
-    let arguments = ["load", &url, "-c", "2", "-d", "2s", "--json", "out.json"];
+    let arguments = ["load", &url, "-c", "2", "-d", "5s", "--json", "out.json"];
     let finished = run(folder.path(), arguments).expect(99);
     let report = Report::read(&folder.path().join("out.json"));
     assert_eq!(
@@ -268,10 +268,10 @@ fn check_validates_http_ts_scenarios() {
     run(folder.path(), ["check", "--offline", "test.yaml"]).expect(0);
 }
 
-/// Plays the stream of another program for three seconds. Returns the report and the output.
+/// Plays the stream of another program for eight seconds. Returns the report and the output.
 fn plays(url: &str, clients: &str) -> (Report, String) {
     let folder = folder();
-    let arguments = ["load", url, "-c", clients, "-d", "3s", "--json", "out.json"];
+    let arguments = ["load", url, "-c", clients, "-d", "8s", "--json", "out.json"];
     let finished = Process::start(streamgauge(arguments), folder.path())
         .finish(RUN_TIMEOUT)
         .expect(0);

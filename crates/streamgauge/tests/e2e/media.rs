@@ -6,10 +6,12 @@ use std::path::Path;
 
 use crate::support::{Report, Server, folder, number, run};
 
+/// Writes a scenario whose run asks servers for up to 10 s, a quarter of its duration, and ends
+/// with its clients, after 3 s.
 fn scenario(folder: &Path, urls: &[String], clients: u32) {
     let text = format!(
-        "clients: {{viewers: {{protocol: rtsp, urls: {urls:?}, load: {{clients: {clients}}}, leave: {{after: 1s}}}}}}\n\
-         duration: 3s\n"
+        "clients: {{viewers: {{protocol: rtsp, urls: {urls:?}, load: {{clients: {clients}}}, leave: {{after: 3s}}}}}}\n\
+         duration: 40s\n"
     );
     fs::write(folder.join("s.yaml"), text).expect("written");
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::message_peers::Peer;
-use crate::messages::{Server, count};
+use crate::messages::{PATIENT_END, Server, count};
 use crate::namespace::Namespace;
 use crate::support::{
     Process, RUN_TIMEOUT, Report, folder, have, number, streamgauge, streamgauge_with_bound,
@@ -48,8 +48,9 @@ fn stalled_server_does_not_delay_rounds() {
     let (sent, not_sent) = (count(&report, "sent"), count(&report, "due_not_sent"));
     assert!(not_sent > 300, "{sent} sent, {not_sent} not");
     let rounds = count(&report, "rounds");
-    // 800 were due. There would be 400 if none began while the server was stopped.
-    assert!((700..=900).contains(&rounds), "{rounds} rounds");
+    // 800 were due, and more if the end is late. There would be 400 if none began while the server
+    // was stopped.
+    assert!((500..=1500).contains(&rounds), "{rounds} rounds");
     // Every message that was due is accounted for: each round has five.
     let due = count(&report, "due");
     assert!(due == sent + not_sent && due >= 5 * (rounds - 2), "{due}");
@@ -70,7 +71,8 @@ fn stalled_tester_is_no_back_pressure() {
         "load {} -c 20 --every 10ms -d 6s --json out.json",
         server.url()
     );
-    let command = streamgauge_with_bound(("LONGEST_STALL", "1s"), arguments.split(' '));
+    let mut command = streamgauge_with_bound(("LONGEST_STALL", "1s"), arguments.split(' '));
+    command.envs(PATIENT_END);
     let process = Process::start(command, folder.path());
     wait_for("the run goes on", RUN_TIMEOUT, || {
         process.stderr_text().contains("running").then_some(())
@@ -114,7 +116,7 @@ fn connections_use_the_next_source_address_until_none_is_left() {
     });
     let scenario = |sources: &str, clients: usize| {
         let text = format!(
-            "duration: 2s\nclients:\n  viewers:\n    protocol: messages\n    urls: [\"tcp://127.0.0.1:9000\"]\n    plan: {{rate: 10/s}}\n    {sources}\n    load: {{clients: {clients}}}\n"
+            "duration: 5s\nclients:\n  viewers:\n    protocol: messages\n    urls: [\"tcp://127.0.0.1:9000\"]\n    plan: {{rate: 10/s}}\n    {sources}\n    load: {{clients: {clients}}}\n"
         );
         fs::write(folder.path().join("s.yaml"), text).expect("it can be written");
     };

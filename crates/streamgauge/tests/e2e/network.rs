@@ -17,9 +17,9 @@ use crate::support::{
 /// Time limit of everything that is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// 800 datagrams a second to each group.
-const RATE: &str = "8422400bps";
-const A_SECOND: u64 = 800;
+/// 100 datagrams a second to each group: the relay's sockets have room for those of some seconds.
+const RATE: &str = "1052800bps";
+const A_SECOND: u64 = 100;
 
 /// Returns `true` if networks can be made here. If not, the test prints that it was skipped.
 fn may_make_networks() -> bool {
@@ -131,7 +131,7 @@ fn is_accounted_for(report: &Report) {
     let due = 2.0 * A_SECOND as f64 * seconds;
     // On a busy machine clients begin late, and datagrams arrive late.
     let share = counts.expected as f64 / due;
-    assert!((0.6..1.2).contains(&share), "{counts:?} of {due}");
+    assert!((0.5..1.2).contains(&share), "{counts:?} of {due}");
     assert!(counts.expected < sent, "{counts:?} of {sent}");
 }
 
@@ -147,7 +147,7 @@ fn in_a_network(network: &str) {
         folder.path(),
         network,
         port,
-        "duration: 4s\nwarm_up: 1s\nthresholds: ['viewers.loss <= 0%']",
+        "duration: 8s\nwarm_up: 1s\nthresholds: ['viewers.loss <= 0%']",
     );
     let (finished, report) = play(folder.path());
     finished.expect(0);
@@ -157,7 +157,9 @@ fn in_a_network(network: &str) {
     let error = received.expect_err("nothing gets out");
     assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
     assert_eq!(interfaces(), before);
-    assert_eq!(processes(folder.path()), Vec::<u32>::new());
+    wait_for("the end of all that it started", PATIENCE, || {
+        processes(folder.path()).is_empty().then_some(())
+    });
     // The relay agrees: it passed on everything that it received for each group.
     let relayed = fs::read_to_string(folder.path().join("relayed.jsonl")).expect("it was written");
     let sums: serde_json::Value = relayed
@@ -191,7 +193,7 @@ server:
   ready: {{ port: 8554 }}
 clients:
   viewers: {{ urls: ['rtsp://{{server}}:8554/1'], load: {{ clients: 5 }} }}
-duration: 3s
+duration: 6s
 ",
         env!("CARGO_BIN_EXE_streamgauge")
     );
@@ -257,7 +259,7 @@ fn late_source_invalidates_only_its_run_of_a_series() {
         folder.path(),
         "loopback",
         4056,
-        "duration: 2s
+        "duration: 5s
 settle: 0s
 vary:
   sources.flood.bitrate: [10Gbps, 1Mbps]
@@ -269,8 +271,9 @@ vary:
     // leave in time.
     let flood = "sources:\n  flood: { to: ['udp://239.81.1.{1..20}:4056'], bitrate: 1Mbps }\n";
     fs::write(&path, text.replace("sources:\n", flood)).expect("there is room");
+    // A busy machine delays the packets of the second run by less.
     let command = streamgauge_with_bound(
-        ("SEND_LATENESS_P99", "500ms"),
+        ("SEND_LATENESS_P99", "2s"),
         ["run", "relay.yaml", "--out", "x", "--json", "x.json"],
     );
     let finished = Process::start(command, folder.path()).finish(RUN_TIMEOUT);

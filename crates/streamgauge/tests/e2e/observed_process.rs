@@ -4,7 +4,7 @@ use crate::support::{Process, Report, Server, folder, run, streamgauge};
 use std::time::Duration;
 
 fn load(folder: &std::path::Path, url: &str, pid: u32) -> crate::support::Finished {
-    let arguments = format!("load {url} -c 3 -d 3s --pid {pid} --json out.json");
+    let arguments = format!("load {url} -c 3 -d 5s --pid {pid} --json out.json");
     run(folder, arguments.split(' '))
 }
 
@@ -51,7 +51,7 @@ fn process_that_does_not_run_is_an_error() {
     let folder = folder();
     let gone = Process::start(streamgauge(["--version"]), folder.path());
     let pid = gone.id();
-    gone.finish(Duration::from_secs(10));
+    gone.finish(Duration::from_secs(60));
     load(folder.path(), "rtsp://127.0.0.1:9/a", pid)
         .expect(104)
         .names(&pid.to_string());

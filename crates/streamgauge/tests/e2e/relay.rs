@@ -19,8 +19,9 @@ use crate::support::{
 /// Time limit of everything that is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// 800 datagrams a second to each group.
-const RATE: &str = "8422400bps";
+/// 200 datagrams a second to each group: few enough that the relay's sockets hold those of some
+/// seconds, if a busy machine interrupts it.
+const RATE: &str = "2105600bps";
 
 /// Number of datagrams that a client asks for.
 const WANTED: usize = 800;
@@ -49,7 +50,7 @@ impl Relayed {
                 .any(|row| row.contains(":1F90 ") && row.contains(" 0A "))
                 .then_some(())
         });
-        let mut send = streamgauge(["send", "--interface", "lo", "-b", RATE, "-d", "60s"]);
+        let mut send = streamgauge(["send", "--interface", "lo", "-b", RATE, "-d", "300s"]);
         send.args(groups);
         let source = Process::start(namespace.within(&send), folder);
         Some(Relayed {
@@ -154,7 +155,7 @@ fn replacing_fault_and_limit_of_clients_are_applied() {
     };
     let path = "/udp/239.81.0.1:4056";
     // Keeps the first client connected until the second has been refused.
-    const MANY: usize = 8 * WANTED;
+    const MANY: usize = 4 * WANTED;
     let served = relayed.get(path, MANY * DATAGRAM, "served", folder.path());
     wait_for("the first to be served", PATIENCE, || {
         fs::metadata(folder.path().join("served")).ok()
@@ -183,7 +184,7 @@ fn replacing_fault_and_limit_of_clients_are_applied() {
 /// Runs clients against the relay, in its namespace. Returns their report and the end of the run.
 fn play(relayed: &Relayed, clients: &str, folder: &Path) -> (Report, Finished) {
     let url = "http://127.0.0.1:8080/udp/239.81.0.1:4056";
-    let mut load = streamgauge(["load", url, "-c", clients, "-d", "3s", "--json", "out.json"]);
+    let mut load = streamgauge(["load", url, "-c", clients, "-d", "8s", "--json", "out.json"]);
     load.arg("--quiet");
     let finished = Process::start(relayed.namespace.within(&load), folder).finish(RUN_TIMEOUT);
     (Report::read(&folder.join("out.json")), finished)
@@ -216,16 +217,16 @@ fn wrong_content_is_detected_despite_the_right_length() {
         let sum = |key: &str| reports.iter().map(|line| number(&line[key])).sum::<u64>();
         let counts = report.counts();
         // A receiver cannot know of datagrams that were left out before the first or after the last
-        // that it received. It also misses those in flight when it left, here at most those of a
-        // quarter of a second.
+        // that it received. It also misses those in flight when it left, here at most those of the
+        // last two and a half seconds, in which a busy relay may not notice that it left.
         let near = |seen: u64, done: u64, few| seen <= done && seen + few >= done;
         let (received, passed_on) = (counts.received, sum("passed_on"));
-        assert!(near(received, passed_on, 400), "{counts:?} {reports:?}");
+        assert!(near(received, passed_on, 1000), "{counts:?} {reports:?}");
         for (seen, done) in [
             (counts.lost, sum("left_out")),
             (counts.duplicated, sum("sent_twice")),
         ] {
-            assert!(near(seen, done, 50), "{counts:?} {reports:?}");
+            assert!(near(seen, done, 100), "{counts:?} {reports:?}");
         }
         assert!(
             counts.lost > 50 && (counts.duplicated > 50) == hides,

@@ -21,10 +21,12 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 const SECRET: &str = "not to be guessed";
 
-/// Writes a scenario of six clients that play to the end of the media.
+/// Writes a scenario of six clients that play to the end of the media. A server that a busy machine
+/// interrupts has not ended its media.
 fn scenario(folder: &Path, url: &str, media: &str) {
     let text = format!(
-        "clients: {{viewers: {{urls: ['{url}'], media: {media}, load: {{clients: 6, ramp: 500ms}}}}}}\n"
+        "clients: {{viewers: {{urls: ['{url}'], media: {media}, end_silence: 3s, \
+         load: {{clients: 6, ramp: 500ms}}}}}}\n"
     );
     fs::write(folder.join("apart.yaml"), text).expect("the test's folder can be written");
 }
@@ -166,7 +168,7 @@ fn idle_strangers_do_not_keep_a_run_out() {
     let media = format!("{{receiver: '{at}'}}");
     scenario(folder.path(), &server.url(), &media);
     let mut run = run();
-    run.args(["--set", "duration=2s"]);
+    run.args(["--set", "duration=5s"]);
     Process::start(run, folder.path())
         .finish(RUN_TIMEOUT)
         .expect(0);

@@ -25,7 +25,7 @@ fn unsound_run_files_are_refused_with_a_remedy() {
     let folder = folder();
     let path = |name: &str| folder.path().join(name);
     let write = |name: &str, bytes: &[u8]| fs::write(path(name), bytes).expect("there is room");
-    let arguments = "demo -c 2 --ramp 0s -d 2s -q -o sound.run";
+    let arguments = "demo -c 2 --ramp 0s -d 5s -q -o sound.run";
     run(folder.path(), arguments.split(' ')).expect(0);
     let sound = fs::read(path("sound.run")).expect("it was made");
 
@@ -112,7 +112,7 @@ fn unsound_run_files_are_refused_with_a_remedy() {
 #[test]
 fn unwritable_report_is_an_error_with_a_remedy() {
     let folder = folder();
-    let arguments = "demo -c 2 --ramp 0s -d 2s -q -o x.run";
+    let arguments = "demo -c 2 --ramp 0s -d 5s -q -o x.run";
     run(folder.path(), arguments.split(' ')).expect(0);
     for (path, why) in [
         ("/dev/full", "the disk is full"),

@@ -14,7 +14,7 @@ fn demo(folder: &Path, more: &[&str]) -> Finished {
 }
 
 fn demo_arguments<'a>(more: &[&'a str]) -> Vec<&'a str> {
-    let mut arguments = vec!["demo", "-c", "2", "--ramp", "0s", "-d", "2s"];
+    let mut arguments = vec!["demo", "-c", "2", "--ramp", "0s", "-d", "5s"];
     arguments.extend_from_slice(more);
     arguments
 }
@@ -274,7 +274,7 @@ fn a_scenario_can_come_from_standard_input() {
     let folder = folder();
     let text = format!(
         "clients:\n  viewers:\n    protocol: rtsp\n    urls: [\"rtsp://127.0.0.1:{}/a\"]\n    \
-         load: {{ clients: 1 }}\nduration: 2s\n",
+         load: {{ clients: 1 }}\nduration: 20s\n",
         free_port()
     );
     let arguments = ["run", "-", "--json", "x.json", "--set", "seed=5"];

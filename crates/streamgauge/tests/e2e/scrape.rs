@@ -13,7 +13,7 @@ use crate::support::{
     Process, RUN_TIMEOUT, assert_one_plain_file, folder, free_port, run, streamgauge, wait_for,
 };
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Returns the answer to a request, if any.
 pub(crate) fn get(port: u16, target: &str) -> Option<String> {
@@ -112,7 +112,7 @@ fn prometheus_agrees_with_the_run_file() {
         "--ramp",
         "0s",
         "-d",
-        "12s",
+        "600s",
         "-o",
         "x.run",
         "--metrics",
@@ -142,7 +142,8 @@ fn prometheus_agrees_with_the_run_file() {
     }
     let other = get(metrics, "/else").expect("it answers");
     assert!(other.starts_with("HTTP/1.1 404 "), "{other}");
-    demo.finish(RUN_TIMEOUT).expect(0);
+    demo.signal("INT");
+    demo.finish(RUN_TIMEOUT).expect(105);
     assert_one_plain_file(folder.path());
     assert!(received > 0.0 && at > 0.0);
     run(folder.path(), ["report", "x.run", "--csv", "tables"]).expect(0);
@@ -160,7 +161,7 @@ fn metrics_for_other_machines_require_the_token() {
     let folder = folder();
     let port = free_port();
     let metrics = format!("0.0.0.0:{port}");
-    let arguments = ["demo", "-c", "1", "-d", "60s", "--metrics", &metrics];
+    let arguments = ["demo", "-c", "1", "-d", "600s", "--metrics", &metrics];
     let mut command = streamgauge(arguments);
     let token = "of-my-own-0123456789";
     command.env("STREAMGAUGE_TOKEN", token);

@@ -84,7 +84,7 @@ clients:
     urls: ["tcp://127.0.0.1:9"]
     greeting: [{{send: "LOGIN hush-greeting"}}, {{expect: OK}}]
     load: {{clients: 1}}
-duration: 2s
+duration: 5s
 "#
     );
     fs::write(folder.join("s.yaml"), text).expect("it can be written");

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 
-use crate::support::{Report, Server, folder, number, run};
+use crate::support::{Process, RUN_TIMEOUT, Report, Server, folder, number, run, streamgauge};
 
 /// Number of clients.
 const CLIENTS: u64 = 6;
@@ -38,11 +38,11 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("made of ASCII")
 }
 
-/// Starts a TLS server whose media lasts a second.
+/// Starts a TLS server whose media lasts three seconds.
 fn serve_briefly(folder: &Path) -> Server {
     let (cert, key) = certificate(folder, "localhost", false);
     let files = ["--tls-cert", text(&cert), "--tls-key", text(&key)];
-    Server::start(folder, &[&files[..], &["--length", "1s"]].concat())
+    Server::start(folder, &[&files[..], &["--length", "3s"]].concat())
 }
 
 /// Plays all media of a server with the arguments `serving` from `url`, in which `PORT` is
@@ -65,7 +65,10 @@ fn plays(url: &str, transport: &str, folder: &Path, serving: &[&str], playing: &
         "--json",
         "load.json",
     ];
-    run(folder, [&load, playing].concat()).expect(0);
+    let mut load = streamgauge([&load, playing].concat());
+    // A server that a busy machine interrupts has not ended its media.
+    load.env("STREAMGAUGE_CLIENTS__VIEWERS__END_SILENCE", "8s");
+    Process::start(load, folder).finish(RUN_TIMEOUT).expect(0);
     let (streams, done) = server.stop();
     let report = Report::read(&folder.join("load.json"));
     report.tester_was_fit();
@@ -110,9 +113,15 @@ fn media_over_ipv6_is_counted_exactly() {
 
 /// Checks that a client of `url`, with `tls` below `tls:` in its scenario, fails for this reason.
 fn fails(folder: &Path, url: &str, tls: &str, reason: &str) {
+    // A server of a busy machine may take some seconds.
+    let connect = match reason {
+        "tls_timeout" => "5s",
+        _ => "20s",
+    };
     let scenario = format!(
-        "clients:\n  viewers:\n    urls: [\"{url}\"]\n    transport: tcp\n    connect_timeout: 1s\n    \
-         request_timeout: 2s\n    tls: {{{tls}}}\n    load: {{clients: 1}}\n"
+        "clients:\n  viewers:\n    urls: [\"{url}\"]\n    transport: tcp\n    \
+         connect_timeout: {connect}\n    request_timeout: 20s\n    tls: {{{tls}}}\n    \
+         load: {{clients: 1}}\n"
     );
     fs::write(folder.join("fails.yaml"), scenario).expect("the test's folder can be written");
     let finished = run(folder, ["run", "fails.yaml", "--json", "fails.json"]).expect(99);

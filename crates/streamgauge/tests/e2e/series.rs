@@ -17,7 +17,7 @@ fn scenario(folder: &Path, vary: &str) {
          server:\n  command: [{program}, serve, rtsp, --quiet, --bitrate, 100kbps, --port, {port}]\n  \
          ready: {{port: {port}}}\n\
          clients: {{viewers: {{urls: [\"rtsp://127.0.0.1:{port}/a\"], transport: tcp, load: {{clients: 2}}}}}}\n\
-         duration: 2s\nthresholds: [\"viewers.loss < 1%\"]\nsettle: 0s\n{vary}\n"
+         duration: 5s\nthresholds: [\"viewers.loss < 1%\"]\nsettle: 0s\n{vary}\n"
     );
     fs::write(
         folder.join("s.yaml"),
@@ -180,7 +180,7 @@ fn ctrl_c_ends_the_current_run_and_the_series() {
     let folder = folder();
     let series = endless(folder.path());
     series.signal("INT");
-    let finished = series.finish(Duration::from_secs(15)).expect(105);
+    let finished = series.finish(Duration::from_secs(60)).expect(105);
     assert!(finished.stdout.contains("stopped"), "{}", finished.stdout);
     run(
         folder.path(),
@@ -197,7 +197,7 @@ fn kill_of_a_series_loses_no_measured_window() {
     let folder = folder();
     let series = endless(folder.path());
     series.signal("KILL");
-    series.finish(Duration::from_secs(10));
+    series.finish(Duration::from_secs(60));
     let finished = run(folder.path(), ["report", "x.series", "--json", "x.json"]).expect(0);
     assert!(finished.stdout.contains("cut off"), "{}", finished.stdout);
     let report = json(&folder.path().join("x.json"));

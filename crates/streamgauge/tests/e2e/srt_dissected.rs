@@ -265,17 +265,17 @@ fn packets_are_parsed_and_counted_as_by_tshark() {
     let capture = capture(folder.path(), &ports);
     // One server loses packets that libsrt requests again; the other loses packets that streamgauge
     // requests again.
-    let lossy = ["--fault", "lose=8%", "--length", "5s"];
+    let lossy = ["--fault", "lose=8%", "--length", "8s"];
     let first = serve(folder.path(), from_us, &lossy);
     let second = folder.path().join("second");
     fs::create_dir(&second).expect("the folder can be written to");
     let encrypted = [&lossy[..], &["--passphrase", "hush-hush-hush"]].concat();
     let second = serve(&second, direct, &encrypted);
-    // With 2 s of latency, retransmissions arrive in time even on a busy machine.
+    // With 4 s of latency, retransmissions arrive in time even on a busy machine.
     let clients = |port: u16, with: &str| {
         format!(
-            "name: seen\nduration: 20s\nclients:\n  viewers:\n    protocol: srt\n    \
-             leave: at_end\n    urls: [\"srt://127.0.0.1:{port}?latency=2000{with}\"]\n    \
+            "name: seen\nduration: 60s\nclients:\n  viewers:\n    protocol: srt\n    \
+             leave: at_end\n    urls: [\"srt://127.0.0.1:{port}?latency=4000{with}\"]\n    \
              load: {{ clients: 1, start: at_once }}\n"
         )
     };
@@ -286,7 +286,7 @@ fn packets_are_parsed_and_counted_as_by_tshark() {
     command.args([
         "-q",
         "-a:no",
-        &format!("srt://127.0.0.1:{from_us}?mode=caller&latency=2000"),
+        &format!("srt://127.0.0.1:{from_us}?mode=caller&latency=4000"),
         &format!("srt://127.0.0.1:{relayed}?mode=listener"),
     ]);
     let relay = Process::start(command, folder.path());
@@ -306,7 +306,7 @@ fn packets_are_parsed_and_counted_as_by_tshark() {
     drop(relay);
     for server in [first, second] {
         server.signal("TERM");
-        server.finish(Duration::from_secs(10));
+        server.finish(Duration::from_secs(60));
     }
     // Packets that are not in the file yet would be lost with the capture.
     wait_for("tshark has seen all", Duration::from_secs(60), || {

@@ -16,7 +16,7 @@ fn media_that_stops_before_the_end_fails_the_run() {
             "-c",
             "3",
             "-d",
-            "5s",
+            "9s",
             "--json",
             "load.json",
             "--transport",
@@ -37,7 +37,7 @@ fn server_that_does_not_read_published_media_fails_the_run() {
     });
     let scenario = format!(
         "clients: {{publishers: {{urls: [{}], transport: tcp, publish: {{bitrate: 50Mbps}}, load: {{clients: 1}}}}}}\n\
-         duration: 4s\n",
+         duration: 6s\n",
         server.url()
     );
     std::fs::write(folder.path().join("deaf.yaml"), scenario).expect("the folder is the test's");
@@ -47,15 +47,17 @@ fn server_that_does_not_read_published_media_fails_the_run() {
 }
 
 #[test]
-fn fast_publisher_with_a_reading_server_passes() {
+fn publisher_of_large_pictures_with_a_reading_server_passes() {
     let folder = folder();
     let server = Server::start(folder.path(), &[]);
-    // A picture that is sent at once is larger than the queue of a connection.
+    // A picture that is sent at once is larger than the queue of a connection. There are few, so
+    // that the kernel holds those that a busy server has not read for two seconds.
     let scenario = format!(
-        "clients: {{publishers: {{urls: [{}], transport: tcp, publish: {{bitrate: 40Mbps}}, load: {{clients: 1}}}}}}\n\
-         duration: 4s\n",
+        "clients: {{publishers: {{urls: [{}], transport: tcp, \
+         publish: {{bitrate: 5Mbps, frame_rate: 1}}, load: {{clients: 1}}}}}}\n\
+         duration: 6s\n",
         server.url()
     );
-    std::fs::write(folder.path().join("fast.yaml"), scenario).expect("the folder is the test's");
-    run(folder.path(), ["run", "fast.yaml"]).expect(0);
+    std::fs::write(folder.path().join("large.yaml"), scenario).expect("the folder is the test's");
+    run(folder.path(), ["run", "large.yaml"]).expect(0);
 }

@@ -6,7 +6,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::support::{
-    Finished, Process, Report, Server, folder, free_port, have, number, run, streamgauge, wait_for,
+    Finished, Process, RUN_TIMEOUT, Report, Server, folder, free_port, have, number, run,
+    streamgauge, wait_for,
 };
 
 /// Clock rate of the reference server's video, in Hz.
@@ -140,6 +141,14 @@ fn mean_jitter(packets: &[Rtp]) -> f64 {
     sum / (packets.len() - 1) as f64
 }
 
+/// Returns the command under test, which plays all media even if a busy machine interrupts the
+/// server.
+fn to_the_end<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Command {
+    let mut load = streamgauge(arguments);
+    load.env("STREAMGAUGE_CLIENTS__VIEWERS__END_SILENCE", "8s");
+    load
+}
+
 /// Plays from a faulty server with one client, whose trace must agree with the report.
 fn says_what_the_report_says(transport: &str) {
     if !have("tshark") {
@@ -154,7 +163,9 @@ fn says_what_the_report_says(transport: &str) {
     let arguments = format!(
         "load {url} --transport {transport} --receive sockets --json out.json --out x.run --trace 0"
     );
-    let finished = run(folder.path(), arguments.split(' ')).expect(0);
+    let load = to_the_end(arguments.split(' '));
+    let finished = Process::start(load, folder.path()).finish(RUN_TIMEOUT);
+    let finished = finished.expect(0);
     assert!(
         finished.stderr.contains("x.run.viewers-0.pcapng"),
         "{}",
@@ -209,8 +220,8 @@ fn keeps_clients_apart(receive: &str) -> Option<()> {
         "load {url} -c 6 --workers 2 --receive {receive} --json out.json --out x.run \
          --trace viewers/3 --trace 4"
     );
-    let process = Process::start(streamgauge(arguments.split_whitespace()), folder.path());
-    let finished = process.finish(Duration::from_secs(60));
+    let process = Process::start(to_the_end(arguments.split_whitespace()), folder.path());
+    let finished = process.finish(RUN_TIMEOUT);
     if finished
         .stderr
         .contains("cannot be received by a packet ring")
@@ -270,7 +281,7 @@ fn trace_of_a_killed_run_can_be_read() {
         (length > 50_000).then_some(())
     });
     load.signal("KILL");
-    let Finished { status, .. } = load.finish(Duration::from_secs(10));
+    let Finished { status, .. } = load.finish(Duration::from_secs(60));
     assert_eq!(status.code(), None, "it was killed");
     assert!(capture.rtp().len() > 20);
 }

@@ -25,12 +25,12 @@ fn zap(clients: u64, faults: &[&str], folder: &Path) -> Option<(Report, Finished
 server:
   command: [{program}, serve, http-ts, --quiet, --interface, lo, --port, \"8080\"{faults}]
   ready: {{ port: 8080 }}
-  linger: 2s
+  linger: 6s
 clients:
   viewers:
     urls: [\"http://127.0.0.1:8080/udp/239.81.0.{{1..4}}:4056\"]
     pick: in_turn
-    zap: {{ every: 1500ms, count: {CHANGES} }}
+    zap: {{ every: 4s, count: {CHANGES} }}
     load: {{ clients: {clients} }}
 thresholds: [\"server.groups_kept == 0\", \"server.file_descriptors_kept <= 1\"]
 "
@@ -76,7 +76,7 @@ fn zaps_are_counted_and_an_honest_relay_releases_all() {
         let delay = report.metric(name);
         assert_eq!(number(&delay["count"]), 4 * CHANGES, "{name}: {delay}");
         assert!(
-            delay["max"].as_f64().is_some_and(|max| max < 1.5),
+            delay["max"].as_f64().is_some_and(|max| max < 4.0),
             "{delay}"
         );
     }
@@ -97,7 +97,7 @@ fn zaps_are_counted_and_an_honest_relay_releases_all() {
     );
     let within = &report.0["server"]["groups_left_within"]["max"];
     assert!(
-        within.as_f64().is_some_and(|within| within < 1.0),
+        within.as_f64().is_some_and(|within| within < 5.0),
         "{within}"
     );
 }

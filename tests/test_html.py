@@ -301,8 +301,8 @@ class Page(unittest.TestCase):
                 })"""
             )
             self.assertGreaterEqual(len(coloured), 7, name)
-            # An empty chart has none.
-            self.assertGreater(min(coloured), 20, f"{name}: {coloured}")
+            # An empty chart has none; a line that is short because a run was late has some.
+            self.assertGreater(min(coloured), 5, f"{name}: {coloured}")
 
     def test_heat_maps_are_drawn(self):
         self.open("pass")

@@ -101,6 +101,8 @@ pub(crate) struct Launched {
     supervisor: Child,
     control: UnixStream,
     shared: Arc<Shared>,
+    /// Folder of the server's files, which ends with the server.
+    scratch: Option<PathBuf>,
 }
 
 /// Settings of a start, in addition to the command.
@@ -127,7 +129,7 @@ impl Launched {
         let order = Order {
             command: launch.command.clone(),
             user: launch.user.as_ref().map(|user| (user.number, user.group)),
-            scratch: context.scratch,
+            scratch: context.scratch.clone(),
             no_group: context.no_group,
         };
         let (control, theirs) = UnixStream::pair().map_err(trouble)?;
@@ -177,6 +179,7 @@ impl Launched {
             supervisor,
             control,
             shared,
+            scratch: context.scratch,
         };
         read_reports(
             launched.control.try_clone().map_err(trouble)?,
@@ -321,13 +324,17 @@ impl Launched {
             std::thread::sleep(Duration::from_millis(2));
         }
         // Processes are left here only if the supervisor itself was killed.
-        if self.state().tree_ended {
-            return Vec::new();
-        }
         let group = self.state().group_path();
-        let left = kill_rest(group.as_deref(), &proc::identified(&tree), KILL_TIMEOUT);
+        let left = match self.state().tree_ended {
+            true => Vec::new(),
+            false => kill_rest(group.as_deref(), &proc::identified(&tree), KILL_TIMEOUT),
+        };
+        // The supervisor removes both, unless it was killed before.
         if let Some(path) = group {
             let _ = cgroup::remove(&path, Duration::from_secs(1));
+        }
+        if let Some(scratch) = &self.scratch {
+            let _ = std::fs::remove_dir_all(scratch);
         }
         left
     }

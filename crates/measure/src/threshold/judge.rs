@@ -265,9 +265,11 @@ impl JudgedThreshold {
             )
         } else {
             let measured = totals.and_then(|totals| self.resolved.value(totals));
-            // Without a measured second, client counts are unknown too.
+            // Without a measured second, nothing is known of clients either, unless some were
+            // counted in the warm-up.
             let clients = self.clients.map(|clients| clients as f64);
-            let value = measured.map(|value| clients.unwrap_or(value));
+            let counted = clients.filter(|clients| *clients > 0.0 || measured.is_some());
+            let value = counted.or(measured);
             let losses = totals.and_then(|totals| self.resolved.losses(totals));
             (value, None, losses)
         };

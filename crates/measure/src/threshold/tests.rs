@@ -415,8 +415,12 @@ fn warm_up_counts_towards_clients_only() {
     // The implied threshold.
     let unwritten = &judge(&[], 2, &windows)[0];
     assert_eq!((unwritten.value, unwritten.passed), (Some(5.0), false));
-    // A run that ended within its warm-up measured nothing.
-    assert!(judge(&["viewers.failed <= 9"], 4, &windows)[0].no_data);
+    // A run that ended within its warm-up measured nothing, except that clients failed.
+    assert_eq!(
+        judge(&["viewers.failed <= 4"], 4, &windows)[0].value,
+        Some(5.0)
+    );
+    assert!(judge(&["viewers.failed <= 4"], 1, &windows[3..])[0].no_data);
 }
 
 #[test]

@@ -406,11 +406,14 @@ impl Coordinator<'_> {
         let counts = measured.filter(|_| index >= self.warm_up_windows);
         self.coverage
             .window(self.scenario, &subjects, counts.unwrap_or(0.0));
-        if index >= self.warm_up_windows {
-            for (name, window) in &subjects {
-                if let Some(totals) = self.totals.get_mut(name) {
-                    totals.add_until(window, begins, seconds, self.stopped_at);
-                }
+        for (name, window) in &subjects {
+            let Some(totals) = self.totals.get_mut(name) else {
+                continue;
+            };
+            if index >= self.warm_up_windows {
+                totals.add_until(window, begins, seconds, self.stopped_at);
+            } else if self.scenario.starts_in_warm_up {
+                totals.add_starts(window);
             }
         }
         self.abort_on_threshold(begins + Duration::from_secs_f64(seconds));

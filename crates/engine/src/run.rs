@@ -339,6 +339,7 @@ fn header(scenario: &Scenario, options: &Options, subjects: Vec<SubjectHeader>) 
         seed: scenario.seed,
         started_at: Duration::ZERO,
         warm_up: scenario.warm_up,
+        starts_in_warm_up: scenario.starts_in_warm_up,
         window: WINDOW,
         subjects,
     }

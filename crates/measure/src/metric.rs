@@ -143,6 +143,8 @@ pub struct Group {
     /// How received media is checked. If several groups of a catalogue declare it, the first
     /// counts.
     pub content: &'static [ContentCheck],
+    /// Distributions that are measured only while a client starts.
+    pub starts: &'static [HistogramId],
 }
 
 /// Metrics that compare received media with sent media. The streams of a client in the run file
@@ -357,6 +359,7 @@ impl Group {
         summary: &[],
         disqualifiers: &[],
         content: &[],
+        starts: &[],
     };
 }
 
@@ -378,6 +381,19 @@ impl Catalogue {
     /// Iterates over the columns of a table of runs, in order.
     pub fn table(self) -> impl Iterator<Item = &'static TableColumn> {
         self.0.iter().flat_map(|group| group.table.iter())
+    }
+
+    /// Iterates over the distributions that are measured only while a client starts.
+    pub fn starts(self) -> impl Iterator<Item = HistogramId> {
+        self.0.iter().flat_map(|group| group.starts.iter().copied())
+    }
+
+    /// Returns `true` if the metric of this name is measured only while a client starts.
+    pub fn is_start(self, name: &str) -> bool {
+        match self.find(name).map(|metric| metric.source) {
+            Some(MetricSource::Distribution(id)) => self.starts().any(|start| start == id),
+            _ => false,
+        }
     }
 
     /// Iterates over the rows of the run summary, in order.
@@ -435,11 +451,11 @@ impl Catalogue {
 
 /// Declares a [`Group`] and a constant for each of its counters, gauges and distributions.
 ///
-/// The doc comment of a metric is its definition, which `streamgauge metrics` prints. Four optional
+/// The doc comment of a metric is its definition, which `streamgauge metrics` prints. Five optional
 /// sections may follow: `table { ... }` with [`TableColumn`]s for tables of runs, `summary { ... }`
 /// with slices of [`SummaryRow`]s for the run summary, `disqualifiers { ... }` with
-/// [`Disqualifier`]s that exclude a run from the best, and `content { ... }` with a
-/// [`ContentCheck`].
+/// [`Disqualifier`]s that exclude a run from the best, `content { ... }` with a [`ContentCheck`],
+/// and `starts { ... }` with the distributions that are measured only while a client starts.
 ///
 /// ```
 /// measure::metrics! {
@@ -479,6 +495,7 @@ macro_rules! metrics {
         $( summary { $( $rows:expr; )* } )?
         $( disqualifiers { $( $disqualifier:expr; )* } )?
         $( content { $content:expr; } )?
+        $( starts { $( $start:expr; )* } )?
     ) => {
         $crate::metrics!(@number $vis CounterId, $before, counters_end; $( $(#[doc = $cdoc])+ $C )*);
         $crate::metrics!(@number $vis GaugeId, $before, gauges_end; $( $(#[doc = $gdoc])+ $G )*);
@@ -514,6 +531,7 @@ macro_rules! metrics {
             summary: &[ $( $( $rows, )* )? ],
             disqualifiers: &[ $( $( $disqualifier, )* )? ],
             content: &[ $( $content )? ],
+            starts: &[ $( $( $start, )* )? ],
         };
     };
     (@count) => { 0u16 };

@@ -24,6 +24,7 @@
 //! warm-up is missing for the rest of the run.
 
 mod judge;
+mod worsening;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -35,6 +36,7 @@ use crate::totals::Totals;
 use crate::units::{Quantity, parse_quantity};
 
 pub use judge::{Judge, ThresholdResult};
+pub use worsening::{BLOCKS, Worsening, worsening};
 
 /// A parsed threshold. [`Threshold::check`] verifies that its names exist.
 #[derive(Clone, Debug, PartialEq)]

@@ -213,6 +213,16 @@ impl Totals {
         }
     }
 
+    /// Adds only the distributions of the starts of clients ([`Catalogue::starts`]) of a window: it
+    /// belongs to a ramp that is otherwise excluded.
+    pub fn add_starts(&mut self, window: &Window) {
+        for id in self.catalogue.starts() {
+            if let Some(sparse) = window.histograms.get(&id) {
+                self.histograms.entry(id).or_default().merge(sparse);
+            }
+        }
+    }
+
     /// Adds a window that began at `begins`, of a run that was asked to stop at `stopped_at`: with
     /// [`Totals::add`] if it ended before the stop, otherwise with [`Totals::add_shutdown`].
     pub fn add_until(&mut self, window: &Window, begins: Time, seconds: f64, stopped_at: Time) {

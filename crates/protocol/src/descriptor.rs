@@ -152,6 +152,13 @@ pub trait PopulationKeys: Debug + Send + Sync {
     /// protocol are absent.
     fn default_thresholds(&self) -> &'static [&'static str];
 
+    /// Default thresholds of a search for the capacity of a server: what viewers notice first if it
+    /// is overloaded, in addition to [`PopulationKeys::default_thresholds`]. Default: a late start
+    /// and a gap.
+    fn capacity_thresholds(&self) -> &'static [&'static str] {
+        &["startup_delay.p95 < 2s", "longest_gap.p95 < 2s"]
+    }
+
     /// All paths in the keys, to be resolved by the reader of the scenario: they are relative to
     /// its file. Default: none.
     fn paths_mut(&mut self) -> Vec<&mut PathBuf> {

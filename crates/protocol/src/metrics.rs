@@ -57,6 +57,13 @@ measure::metrics! {
         TLS_HANDSHAKE_DELAY = "tls_handshake_delay", Seconds, "RFC 8446, 2";
     }
     derived {}
+    starts {
+        STARTUP_DELAY;
+        STARTUP_DELAY_FROM_SENT;
+        START_LATENESS;
+        CONNECT_DELAY;
+        TLS_HANDSHAKE_DELAY;
+    }
 }
 
 /// Metrics that are measured only when a client starts.

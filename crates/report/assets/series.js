@@ -7,7 +7,7 @@ class SeriesPage {
   }
 
   make() {
-    return [this.header(), this.findings(), this.charts(), this.table()].filter(Boolean);
+    return [this.header(), this.findings(), this.searches(), this.charts(), this.table()].filter(Boolean);
   }
 
   header() {
@@ -33,9 +33,17 @@ class SeriesPage {
     const inner = (lines) => el("dl", { class: "inner" }, lines.flatMap(([what, figures]) => pair(what, figures)));
     // Several models would push the charts off the screen.
     const isAlone = findings.filter(([, , lines]) => lines.length).length === 1;
-    const details = (lines) => (isAlone ? inner(lines) : closed("parameters", () => inner(lines)));
-    const parts = findings.flatMap(([name, text, lines]) => pair(name, text, lines.length ? details(lines) : null));
+    const details = (name, lines) => (
+      isAlone || name === "capacity" ? inner(lines) : closed("parameters", () => inner(lines)));
+    const parts = findings.flatMap(([name, text, lines]) => pair(name, text, lines.length ? details(name, lines) : null));
     return el("section", {}, el("h2", {}, "Conclusions"), el("dl", { class: "findings" }, parts));
+  }
+
+  searches() {
+    const { searches } = this.series;
+    if (!searches.length) return null;
+    return el("section", {}, el("h2", {}, searches.length > 1 ? "Searches" : "Search"),
+      searches.map((search) => new SearchPicture(search).make()));
   }
 
   charts() {

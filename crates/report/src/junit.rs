@@ -15,7 +15,8 @@ use crate::cause::cause;
 use crate::human::figure;
 use crate::model::{Outcome, Report, Threshold};
 use crate::sanitize;
-use crate::series::{Row, RowOutcome, Series, words};
+use crate::series::search::SearchState;
+use crate::series::{Row, RowOutcome, Series, search_words, words};
 
 /// Name of the root element. It distinguishes the file from those of other programs.
 pub const NAME: &str = "streamgauge";
@@ -33,13 +34,15 @@ pub fn write_series(
     out: &mut dyn Write,
 ) -> Result<(), ReportError> {
     let mut suites: Vec<TestSuite> = Vec::new();
-    let searches = !series.found.is_empty();
+    let searches = !series.found.is_empty() || !series.searches.is_empty();
     for row in &series.runs {
         let name = name_of(series, row);
         suites.push(match report_of(&row.file) {
             // Failed runs are part of a search. Only its result counts.
             Some(_) if searches && row.outcome == RowOutcome::Fail => search_suite(row, &name),
             Some(report) => suite(&report, &name),
+            // A trial beyond the limits of this machine.
+            None if searches && row.outcome == RowOutcome::NotBegun => search_suite(row, &name),
             None => without_run_file(row, &name),
         });
     }
@@ -52,6 +55,19 @@ pub fn write_series(
                 false => not_passed(NonSuccessKind::Failure, &text),
             };
             suite.add_test_case(case(&sanitize::single_line(&text), &series.name, status));
+        }
+        for found in &series.searches {
+            let text = search_words::answer(found);
+            let status = match found.state {
+                SearchState::BelowMin => not_passed(NonSuccessKind::Failure, &text),
+                SearchState::Found | SearchState::AboveMax => TestCaseStatus::success(),
+                SearchState::Budget | SearchState::Trials if found.capacity.is_some() => {
+                    TestCaseStatus::success()
+                }
+                _ => not_passed(NonSuccessKind::Error, &text),
+            };
+            let name = format!("capacity: {text}");
+            suite.add_test_case(case(&sanitize::single_line(&name), &series.name, status));
         }
         suites.push(suite);
     }

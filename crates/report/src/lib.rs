@@ -30,6 +30,7 @@ pub mod source;
 pub mod terminal;
 pub mod time;
 pub mod window;
+mod worsening;
 
 pub use cause::cause;
 pub use limits::{Limit, LimitKind};
@@ -39,6 +40,7 @@ pub use runfile::{Reader, Subject, io_reason};
 pub use shorten::shorten;
 pub use source::open;
 pub use terminal::{Layout, headline, summary};
+pub use worsening::worsened;
 
 /// Error of making a report.
 #[derive(Debug, thiserror::Error)]

@@ -50,7 +50,10 @@ pub(crate) fn rows(
 fn holds(when: RowCondition, population: &Population) -> bool {
     let metrics = &population.metrics;
     let known = |name, is: fn(f64) -> bool| metrics.value(name).is_some_and(is);
-    let began = || metrics.value("started") != Some(0.0) || population.clients.started == 0;
+    let began = || {
+        let starts = data(metrics, "startup_delay").is_some();
+        starts || metrics.value("started") != Some(0.0) || population.clients.started == 0
+    };
     match when {
         RowCondition::Above(name) => known(name, |value| value > 0.0),
         RowCondition::NotAbove(name) => !known(name, |value| value > 0.0),

@@ -128,9 +128,8 @@ impl Sums {
             let Some(totals) = self.totals.get_mut(name) else {
                 continue;
             };
-            if is_counted {
-                totals.add_until(window, row.start, row.seconds, self.stopped_at);
-            }
+            let header = reader.header();
+            header.add_counted(totals, window, row, self.stopped_at);
             let catalogue = totals.catalogue();
             let subject = reader.subjects().iter().find(|one| one.name == *name);
             let whose = match subject {

@@ -71,6 +71,7 @@ fn write(folder: &Path, at: usize, made: &Made) {
         seed: 7,
         started_at: Duration::from_secs(1_798_761_599),
         warm_up: Duration::ZERO,
+        starts_in_warm_up: false,
         window: Duration::from_secs(1),
         subjects: vec![
             subject("viewers", "http-ts"),

@@ -42,6 +42,7 @@ fn make(path: &Path) {
         seed: 7,
         started_at: Duration::from_secs(1),
         warm_up: Duration::ZERO,
+        starts_in_warm_up: false,
         window: Duration::from_secs(1),
         subjects: names
             .map(|(name, kind)| SubjectHeader {

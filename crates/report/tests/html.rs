@@ -42,6 +42,7 @@ fn header(name: &str, viewers: &str) -> Header {
         seed: 7,
         started_at: Duration::from_secs(1_798_761_599),
         warm_up: Duration::from_secs(2),
+        starts_in_warm_up: false,
         window: Duration::from_secs(1),
         subjects: subjects
             .map(|(name, kind)| SubjectHeader {

@@ -43,6 +43,7 @@ fn make_with(path: &Path, frames: &[u64]) {
         seed: 7,
         started_at: Duration::from_secs(1_798_761_599),
         warm_up: Duration::ZERO,
+        starts_in_warm_up: false,
         window: Duration::from_secs(1),
         subjects: subjects
             .map(|(name, kind)| SubjectHeader {

@@ -54,6 +54,7 @@ fn write(folder: &Path, at: usize, varied: &[(&str, String)], sent: u64, made: M
         seed: 7,
         started_at: Duration::from_secs(1_798_761_599),
         warm_up: Duration::ZERO,
+        starts_in_warm_up: false,
         window: Duration::from_secs(1),
         subjects: vec![
             subject("users", "messages"),

@@ -40,6 +40,7 @@ fn header(warm_up: Duration) -> Header {
         seed: 7,
         started_at: Duration::from_secs(1_798_761_599),
         warm_up,
+        starts_in_warm_up: false,
         window: Duration::from_secs(1),
         subjects: vec![
             subject("viewers", "rtsp"),

@@ -66,6 +66,7 @@ fn write(folder: &Path, file: &str, made: &Made) {
         seed: 7,
         started_at: Duration::from_secs(1_798_761_599),
         warm_up: Duration::ZERO,
+        starts_in_warm_up: false,
         window: Duration::from_secs(1),
         subjects: vec![
             subject("viewers", "rtsp"),
@@ -121,6 +122,7 @@ fn series(runs: &[Made]) -> (tempfile::TempDir, Series) {
         file: format!("{clients:03}.run"),
         outcome,
         reason: (outcome == EntryOutcome::NotBegun).then(|| "no such program".to_owned()),
+        trial: None,
     };
     let mut entries = Vec::new();
     for made in runs {
@@ -143,6 +145,7 @@ fn series(runs: &[Made]) -> (tempfile::TempDir, Series) {
                 .collect(),
         }],
         find: None,
+        capacity: None,
         runs: entries,
         ended: true,
     };

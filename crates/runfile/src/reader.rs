@@ -169,16 +169,12 @@ impl Reader {
             .iter()
             .map(|subject| (subject.name.clone(), Totals::new(subject.catalogue)))
             .collect();
-        let warm_up = self.header.warm_up_windows();
         let stopped_at = self.stopped_at()?;
         for row in self.windows() {
             let row = row?;
-            if row.index < warm_up {
-                continue;
-            }
             for (name, window) in &row.subjects {
                 if let Some(totals) = all.get_mut(name) {
-                    totals.add_until(window, row.start, row.seconds, stopped_at);
+                    self.header.add_counted(totals, window, &row, stopped_at);
                 }
             }
         }
@@ -512,6 +508,8 @@ fn read_header(database: &Database, subjects: &[Subject]) -> Result<Header, Stri
         seed: get(database, "seed")?,
         started_at,
         warm_up: Duration::from_nanos(get(database, "warm_up_nanos")?),
+        // Run files of earlier versions lack it.
+        starts_in_warm_up: read_meta(database, "starts_in_warm_up")? == Some(true.into()),
         window,
         subjects: subjects
             .iter()

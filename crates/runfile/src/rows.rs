@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use measure::{Catalogue, Time, Window};
+use measure::{Catalogue, Time, Totals, Window};
 use serde::{Deserialize, Serialize};
 
 /// Facts known at the start of a run.
@@ -20,6 +20,8 @@ pub struct Header {
     pub started_at: Duration,
     /// Initial period that is excluded from every figure.
     pub warm_up: Duration,
+    /// True if the distributions of clients' starts ([`Catalogue::starts`]) include the warm-up.
+    pub starts_in_warm_up: bool,
     /// Length of a window; never zero.
     pub window: Duration,
     /// Subjects in the order of reports.
@@ -34,6 +36,22 @@ impl Header {
             .as_nanos()
             .div_ceil(self.window.as_nanos().max(1));
         u64::try_from(windows).unwrap_or(u64::MAX)
+    }
+
+    /// Adds to the totals of a subject what counts of its window: all of it, or, in the warm-up,
+    /// the starts of clients or nothing. The run was asked to stop at `stopped_at`.
+    pub fn add_counted(
+        &self,
+        totals: &mut Totals,
+        window: &Window,
+        row: &WindowRow,
+        stopped_at: Time,
+    ) {
+        if row.index >= self.warm_up_windows() {
+            totals.add_until(window, row.start, row.seconds, stopped_at);
+        } else if self.starts_in_warm_up {
+            totals.add_starts(window);
+        }
     }
 }
 

@@ -5,10 +5,12 @@
 //! The measurements of a run are in its run file only. The index holds the order of the runs, and
 //! the runs without a run file.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
+use capacity::{End, Scale, Settings, TRIALS_MAX, Trial};
 use serde::{Deserialize, Serialize};
 
 use crate::error::io_reason;
@@ -21,6 +23,10 @@ pub const INDEX_VERSION: u32 = 1;
 
 /// Maximum size of an index that is read, in bytes.
 const INDEX_BYTES_MAX: u64 = 16 << 20;
+
+/// Largest load of a trial, and largest power of ten of a scale.
+const LOAD_MAX: u64 = 1_000_000_000_000_000;
+const EXPONENT_MAX: i32 = 18;
 
 /// Index of a series.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -41,6 +47,10 @@ pub struct Index {
     /// search needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub find: Option<String>,
+    /// Goal of a capacity search. The runs are then its trials, and the last of the varied keys is
+    /// the load.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<CapacityGoal>,
     /// All runs, in order.
     pub runs: Vec<Entry>,
     /// `true` if the series ended: after all its runs, or earlier by the scenario or the user.
@@ -51,6 +61,44 @@ pub struct Index {
 #[derive(Deserialize)]
 struct IndexVersion {
     index_version: u32,
+}
+
+/// Goal of a capacity search: one search for each combination of the other varied keys.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CapacityGoal {
+    /// Dotted key of the load.
+    pub key: String,
+    /// Scale of the loads.
+    pub scale: Scale,
+    /// Goals and limits of each search.
+    pub settings: Settings,
+    /// The scenario without the load, its duration and its seed. Trials of another scenario cannot
+    /// be added.
+    pub scenario: serde_json::Value,
+    /// Searches that have ended.
+    pub ended: Vec<EndedSearch>,
+}
+
+/// End of a capacity search.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndedSearch {
+    /// Combination of the other varied values, counted from 0.
+    pub combination: usize,
+    /// Reason for the end.
+    pub end: End,
+}
+
+/// A trial of a capacity search.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrialEntry {
+    /// Combination of the other varied values, counted from 0.
+    pub combination: usize,
+    /// The trial, as the search recorded it.
+    #[serde(flatten)]
+    pub trial: Trial,
+    /// Description of the metric that got worse during the hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worsened: Option<String>,
 }
 
 /// A varied key.
@@ -73,6 +121,9 @@ pub struct Entry {
     pub outcome: EntryOutcome,
     /// Reason why the run could not begin.
     pub reason: Option<String>,
+    /// The run as a trial of a capacity search, once it has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trial: Option<TrialEntry>,
 }
 
 /// State or outcome of a run of a series.
@@ -181,7 +232,41 @@ impl Index {
                 )));
             }
         }
+        if !index.is_possible_search() {
+            return Err(wrong("it describes an impossible search".to_owned()));
+        }
         Ok(index)
+    }
+
+    /// Returns `false` if loads, shares or the scale of the search are out of range.
+    fn is_possible_search(&self) -> bool {
+        let trials = self.runs.iter().filter_map(|run| run.trial.as_ref());
+        let loads = trials.flat_map(|entry| [Some(entry.trial.load), entry.trial.served]);
+        let are_loads = loads.flatten().all(|load| load <= LOAD_MAX);
+        let Some(CapacityGoal {
+            scale, settings, ..
+        }) = &self.capacity
+        else {
+            return are_loads;
+        };
+        let is_share = |share: f64| share > 0.0 && share <= 1.0;
+        are_loads
+            && (1..=settings.max).contains(&settings.min)
+            && settings.max <= LOAD_MAX
+            && (settings.min..=settings.max).contains(&settings.from)
+            && is_share(settings.sure)
+            && is_share(settings.within)
+            && (-EXPONENT_MAX..=EXPONENT_MAX).contains(&scale.exponent)
+            && self.searches_are_bounded()
+    }
+
+    /// Returns `true` if no search has more trials than a search makes.
+    fn searches_are_bounded(&self) -> bool {
+        let mut trials = BTreeMap::new();
+        for entry in self.runs.iter().filter_map(|run| run.trial.as_ref()) {
+            *trials.entry(entry.combination).or_insert(0) += 1;
+        }
+        trials.values().all(|count| *count <= TRIALS_MAX)
     }
 
     /// Writes the index, as a whole or not at all.
@@ -235,11 +320,13 @@ mod tests {
                 values: vec!["5s".to_owned()],
             }],
             find: None,
+            capacity: None,
             runs: vec![Entry {
                 values: vec!["5s".to_owned()],
                 file: "01.run".to_owned(),
                 outcome: EntryOutcome::NotBegun,
                 reason: Some("no".to_owned()),
+                trial: None,
             }],
             ended: false,
         }

@@ -82,6 +82,7 @@ pub(crate) fn header() -> Header {
         seed: u64::MAX,
         started_at: Duration::from_millis(1_790_000_000_250),
         warm_up: Duration::from_millis(1500),
+        starts_in_warm_up: false,
         window: Duration::from_secs(1),
         subjects: ["viewers", "others"]
             .map(|name| SubjectHeader {

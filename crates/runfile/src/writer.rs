@@ -316,6 +316,7 @@ fn open_database(
         ("seed", header.seed.into()),
         ("started_at", header.started_at.as_secs_f64().into()),
         ("warm_up_nanos", nanos(header.warm_up).into()),
+        ("starts_in_warm_up", header.starts_in_warm_up.into()),
         ("window_nanos", nanos(header.window).into()),
     ] {
         put_meta(&transaction, key, &value)?;

@@ -21,6 +21,7 @@ fn write_until_killed(path: &str) {
         seed: 1,
         started_at: Duration::from_secs(1),
         warm_up: Duration::ZERO,
+        starts_in_warm_up: false,
         window: Duration::from_secs(1),
         subjects: vec![SubjectHeader {
             name: "tester".to_owned(),

@@ -31,6 +31,7 @@ fn hour_takes_hardly_more_memory_than_a_minute() {
         seed: 1,
         started_at: Duration::from_secs(1),
         warm_up: Duration::ZERO,
+        starts_in_warm_up: false,
         window: Duration::from_secs(1),
         subjects: vec![SubjectHeader {
             name: "tester".to_owned(),

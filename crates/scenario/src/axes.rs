@@ -15,7 +15,7 @@ use crate::section::{self, Deferred, Key};
 const MAX_KEYS: usize = 16;
 
 /// Keys that turn a scenario into a series.
-pub(crate) const SERIES_KEYS: [&str; 4] = ["vary", "find", "settle", "stop_at"];
+pub(crate) const SERIES_KEYS: [&str; 5] = ["vary", "find", "settle", "stop_at", "capacity"];
 
 /// Key of the cases under `vary`, and the name of their axis.
 const CASES: &str = "cases";
@@ -199,7 +199,7 @@ fn flatten(
 }
 
 /// Returns `true` and reports a problem if a key belongs to the whole series.
-fn is_series_key(path: &[PathKey], problems: &mut Vec<Problem>) -> bool {
+pub(crate) fn is_series_key(path: &[PathKey], problems: &mut Vec<Problem>) -> bool {
     let Some(first) = path.first() else {
         return false;
     };
@@ -300,7 +300,7 @@ fn read_assignments(set: &Entry, path: &str, problems: &mut Vec<Problem>) -> Vec
 }
 
 /// Splits a dotted key into its parts, each with its origin.
-fn split_key(entry: &Entry) -> Vec<PathKey> {
+pub(crate) fn split_key(entry: &Entry) -> Vec<PathKey> {
     let origin = &entry.key_origin;
     // The key may follow a quote. If it has escapes, each part gets the origin of the whole key.
     let begin = origin.text().find(&entry.key);
@@ -329,19 +329,7 @@ pub(crate) fn find_set_outside_file(axis: &Axis, root: &Node) -> Option<Problem>
 }
 
 fn assignment_set_outside_file(set: &Assignment, root: &Node) -> Option<Problem> {
-    let mut node = root;
-    for key in &set.path {
-        let inner = match &node.value {
-            Value::Map(entries) => entries
-                .iter()
-                .find(|entry| entry.key == key.key)
-                .map(|entry| &entry.node),
-            Value::List(items) => key.key.parse::<usize>().ok().and_then(|at| items.get(at)),
-            _ => None,
-        };
-        node = inner?;
-    }
-    let origin = origin_outside_file(node)?;
+    let origin = origin_outside_file(value_at(root, &set.path)?)?;
     Some(
         Problem::new(
             origin,
@@ -352,6 +340,18 @@ fn assignment_set_outside_file(set: &Assignment, root: &Node) -> Option<Problem>
              set those: `--set vary.KEY=[...]`",
         ),
     )
+}
+
+/// Returns the value at a path; `None` if there is none.
+pub(crate) fn value_at<'a>(root: &'a Node, path: &[PathKey]) -> Option<&'a Node> {
+    path.iter().try_fold(root, |node, key| match &node.value {
+        Value::Map(entries) => {
+            let entry = entries.iter().find(|entry| entry.key == key.key);
+            entry.map(|entry| &entry.node)
+        }
+        Value::List(items) => items.get(key.key.parse::<usize>().ok()?),
+        _ => None,
+    })
 }
 
 /// Returns the first origin within `node` that is not the scenario file.
@@ -396,6 +396,11 @@ impl Axis {
             .map(|set| format!("{}: {}", set.key, value_text(&set.value, &set.key)))
             .collect();
         format!("{line} ({})", sets.join(", "))
+    }
+
+    /// Returns `true` if a value sets `key`, a part of it, or more than it.
+    pub(crate) fn sets(&self, key: &str) -> bool {
+        self.assignments().any(|set| overlap(&set.key, key))
     }
 
     /// Returns the assignments of all values.

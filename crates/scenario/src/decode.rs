@@ -9,6 +9,7 @@ use protocol::browser::BROWSER_CATALOGUE;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
+use crate::capacity_keys::CapacityKeys;
 use crate::collector::TypeSyntax;
 use crate::emulated_link::Link;
 use crate::error::{Problem, ScenarioError};
@@ -81,12 +82,16 @@ pub(crate) struct ScenarioKeys {
     /// binary search, for each combination of the others. Default: all combinations run.
     #[schemars(with = "String")]
     find: Deferred,
-    /// With `vary`: time between two runs. Default 5s.
+    /// With `vary` or `capacity`: time between two runs. Default 5s.
     #[schemars(with = "TimeSpan")]
     settle: Deferred,
     /// With `vary`: `fail` ends the series after the first run that does not pass. Default `never`.
     #[schemars(with = "StopAt")]
     stop_at: Deferred,
+    /// Search for the largest load at which every threshold holds: several runs, each with another
+    /// load. With `vary`, one search for each combination.
+    #[schemars(with = "CapacityKeys")]
+    capacity: Deferred,
 }
 
 /// Returns the JSON Schema of `vary`.
@@ -269,6 +274,7 @@ pub(crate) fn decode_scenario(
         populations,
         duration: duration.map(|span| span.0),
         warm_up: warm_up.unwrap_or_default().0,
+        starts_in_warm_up: false,
         thresholds,
         seed: keys.seed.0.map_or(overrides.default_seed, |seed| seed.0),
         stop_timeout: keys
@@ -350,21 +356,24 @@ fn check_network(
 
 /// Refuses the keys of a series. The reader of a series has already removed them.
 fn refuse_series_keys(root: &Node, problems: &mut Vec<Problem>) {
-    let vary = root.entry("vary");
+    for key in ["vary", "capacity"] {
+        if let Some(entry) = root.entry(key) {
+            let text = format!("`{key}` makes several runs of a scenario");
+            problems.push(
+                Problem::new(&entry.key_origin, text)
+                    .label("a single run is expected here")
+                    .help(format!("remove it, or set `{key}=`")),
+            );
+        }
+    }
+    let is_series = root.entry("vary").or(root.entry("capacity")).is_some();
     for key in ["find", "settle", "stop_at"] {
-        if let (None, Some(entry)) = (vary, root.entry(key)) {
+        if let (false, Some(entry)) = (is_series, root.entry(key)) {
             problems.push(
                 Problem::new(&entry.key_origin, format!("`{key}` needs a series of runs"))
                     .help("add `vary`, or remove it"),
             );
         }
-    }
-    if let Some(vary) = vary {
-        problems.push(
-            Problem::new(&vary.key_origin, "`vary` makes several runs of a scenario")
-                .label("a single run is expected here")
-                .help("remove it, or set `vary=`"),
-        );
     }
 }
 

@@ -8,6 +8,9 @@
 
 mod apply;
 mod axes;
+mod capacity_goal;
+mod capacity_keys;
+mod capacity_search;
 mod collector;
 mod decode;
 mod describe;
@@ -30,9 +33,9 @@ mod open;
 mod origin;
 mod overrides;
 mod placed_links;
+mod plan;
 mod population;
 mod schema;
-mod search;
 mod secrets;
 mod section;
 mod server;
@@ -47,6 +50,7 @@ mod yaml;
 
 use std::path::Path;
 
+pub use capacity_search::CapacitySearch;
 pub use describe::{Description, PopulationPlan};
 pub use emulated_link::{DEFAULT_MTU, Link};
 pub use entry::{
@@ -61,14 +65,16 @@ pub use model::{
     ServerLog, ServerStart, Setting, StopAt, Tester, Threshold,
 };
 pub use network::{Network, VETH_CLIENTS, VETH_SERVER, VETH_SERVER_ADDRESS, VETH_SOURCES};
-pub use one_liner::{ONE_LINER_POPULATION, ONE_LINER_SENDERS, OneLiner, one_liner_population};
+pub use one_liner::{
+    ONE_LINER_POPULATION, ONE_LINER_SENDERS, OneLiner, capacity_thresholds, one_liner_population,
+};
 pub use overrides::{ENVIRONMENT_PREFIX, OptionSetting, Overrides};
 pub use placed_links::PlacedLink;
+pub use plan::Plan;
 pub use schema::schema;
-pub use search::Search;
 pub use secrets::Secrets;
 pub use urls::expand_urls;
-pub use vary::{DEFAULT_SETTLE, Plan, Series};
+pub use vary::{DEFAULT_SETTLE, Series};
 
 use crate::node::Node;
 
@@ -141,13 +147,8 @@ impl Scenario {
         line: &OneLiner,
         overrides: &Overrides,
     ) -> Result<Scenario, ScenarioError> {
-        if line.urls.is_empty() {
-            return Err(Problem::without_position("a URL is missing")
-                .help("say what to play, such as `streamgauge load rtsp://127.0.0.1:8554/a`")
-                .into());
-        }
-        let name = mask_text(&line.urls.join(" "));
-        decode(line.tree(), &name, overrides)
+        let (root, name) = line.named_tree()?;
+        decode(root, &name, overrides)
     }
 }
 

@@ -60,6 +60,10 @@ pub struct Scenario {
     /// of clients and of failures. Default: 0.
     #[serde(with = "duration")]
     pub warm_up: Duration,
+    /// True if the delays of clients that start in the warm-up count: in trials of a capacity
+    /// search, whose warm-up is the ramp. Default: false.
+    #[serde(skip_serializing_if = "is_false")]
+    pub starts_in_warm_up: bool,
     /// Thresholds in the order of the file.
     pub thresholds: Vec<Threshold>,
     /// Seed of all random choices.
@@ -437,6 +441,11 @@ impl Serialize for Leave {
             }
         }
     }
+}
+
+/// Returns `true` for the default, which is not serialized.
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// Returns `true` for the default, which is not serialized.

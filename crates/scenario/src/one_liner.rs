@@ -3,6 +3,8 @@
 use protocol::registry;
 
 use crate::apply::option_value;
+use crate::error::{Problem, ScenarioError};
+use crate::masking::mask_text;
 use crate::node::{Entry, Node};
 use crate::origin::{Origin, SourceKind, SourceText};
 
@@ -21,12 +23,27 @@ pub fn one_liner_population(urls: &[String]) -> &'static str {
     }
 }
 
+/// Returns the thresholds of a search for the capacity of these URLs, if none are given: what
+/// viewers of the protocol notice first.
+pub fn capacity_thresholds(urls: &[String]) -> Vec<String> {
+    let first = urls.first().map_or("", String::as_str);
+    let population = one_liner_population(urls);
+    let config = registry::find_by_url(first).map(|protocol| protocol.default_config());
+    let thresholds = config.map_or(&[][..], |config| config.capacity_thresholds());
+    let thresholds = thresholds.iter();
+    thresholds
+        .map(|threshold| format!("{population}.{threshold}"))
+        .collect()
+}
+
 /// Arguments of a one-line command as typed, so that errors can show them. Each means the same as
 /// the key of that name in a scenario file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OneLiner {
     /// URLs, with `{1..10}` not yet expanded. At least one.
     pub urls: Vec<String>,
+    /// Name of the run. Default: the URLs.
+    pub name: Option<String>,
     /// `-c`, `--clients`: number of clients. Default: 1.
     pub clients: Option<String>,
     /// `--ramp`: time over which the clients start.
@@ -53,11 +70,24 @@ pub struct OneLiner {
     pub seed: Option<String>,
     /// `--workers`: number of worker threads.
     pub workers: Option<String>,
+    /// Pause between two trials of a search for the capacity. `None`: a single run.
+    pub search_settle: Option<String>,
 }
 
 impl OneLiner {
-    /// Returns the tree that an equivalent file has.
-    pub(crate) fn tree(&self) -> Node {
+    /// Returns the tree that an equivalent file has, and the name of the scenario.
+    pub(crate) fn named_tree(&self) -> Result<(Node, String), ScenarioError> {
+        if self.urls.is_empty() {
+            return Err(Problem::without_position("a URL is missing")
+                .help("say what to play, such as `streamgauge load rtsp://127.0.0.1:8554/a`")
+                .into());
+        }
+        let name = self.name.clone();
+        let name = name.unwrap_or_else(|| mask_text(&self.urls.join(" ")));
+        Ok((self.tree(), name))
+    }
+
+    fn tree(&self) -> Node {
         let line = format!("load {}", self.urls.join(" "));
         let origin = Origin::whole(&SourceText::new(SourceKind::Option, "load", line));
         let map = |entries: Vec<Entry>| Node::map(entries, origin.clone());
@@ -124,6 +154,10 @@ impl OneLiner {
             given("seed", "--seed", &self.seed),
             given("workers", "--workers", &self.workers),
             thresholds,
+            given("settle", "--settle", &self.search_settle),
+            self.search_settle
+                .as_ref()
+                .map(|_| entry("capacity", map(Vec::new()))),
         ];
         map(top.into_iter().flatten().collect())
     }

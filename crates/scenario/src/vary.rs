@@ -1,4 +1,4 @@
-//! `vary`: a series of runs of one scenario file, each with other values of some keys.
+//! Series: runs of one scenario file, each with other values of some keys (`vary`).
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -6,15 +6,13 @@ use std::time::Duration;
 use measure::units::TimeSpan;
 
 use crate::apply::set_at_path;
-use crate::axes::{
-    Axis, AxisValue, SERIES_KEYS, contains_origin, find_set_outside_file, read_axes,
-};
+use crate::axes::{Axis, AxisValue, contains_origin};
+use crate::decode;
 use crate::error::{Problem, ScenarioError};
 use crate::model::{Scenario, Setting, StopAt};
-use crate::node::{Entry, Node, Value};
+use crate::node::Node;
 use crate::origin::Origin;
 use crate::overrides::Overrides;
-use crate::{decode, open, section};
 
 /// Default time between two runs of a series: 5 s.
 pub const DEFAULT_SETTLE: Duration = Duration::from_secs(5);
@@ -25,100 +23,19 @@ const MAX_RUNS: usize = 1_000;
 /// Maximum number of tree nodes over all runs, so that checking a series takes seconds at most.
 const NODES_MAX: usize = 5_000_000;
 
-/// The runs of a scenario file.
-#[derive(Clone, Debug)]
-pub enum Plan {
-    /// One run.
-    Run(Box<Scenario>),
-    /// Several runs, one after another.
-    Series(Box<Series>),
-}
-
 /// Runs of one scenario, one for each combination of the values under `vary`. All of them have been
 /// validated.
 #[derive(Clone, Debug)]
 pub struct Series {
-    axes: Vec<Axis>,
-    settle: Duration,
-    stop_at: StopAt,
+    pub(crate) axes: Vec<Axis>,
+    pub(crate) settle: Duration,
+    pub(crate) stop_at: StopAt,
     /// Index of the axis whose first passing value is searched for.
-    find: Option<usize>,
-    name: String,
-    root: Node,
-    overrides: Overrides,
-    folder: Option<PathBuf>,
-}
-
-impl Plan {
-    /// Reads the scenario file at `path`. Paths relative to the file are resolved.
-    pub fn load(path: &Path, overrides: &Overrides) -> Result<Plan, ScenarioError> {
-        let (name, text) = open::read(path)?;
-        Plan::make(&name, &text, overrides, path.parent())
-    }
-
-    /// Reads a scenario from a string; see [`Scenario::parse`].
-    pub fn parse(
-        source_name: &str,
-        text: &str,
-        overrides: &Overrides,
-    ) -> Result<Plan, ScenarioError> {
-        Plan::make(source_name, text, overrides, None)
-    }
-
-    fn make(
-        source_name: &str,
-        text: &str,
-        overrides: &Overrides,
-        folder: Option<&Path>,
-    ) -> Result<Plan, ScenarioError> {
-        let (mut root, name) = open::tree(source_name, text)?;
-        let mut problems = Vec::new();
-        overrides.apply(&mut root, &mut problems);
-        if !has(&root, "vary") {
-            let mut scenario = decode::decode(&root, &name, overrides, problems)?;
-            scenario.resolve(folder);
-            return Ok(Plan::Run(Box::new(scenario)));
-        }
-        let taken = SERIES_KEYS.map(|key| remove_entry(&mut root, key));
-        let [vary, find, settle, stop_at] = &taken;
-        let axes = vary
-            .as_ref()
-            .map(|entry| read_axes(entry, &mut problems))
-            .unwrap_or_default();
-        let settle: Option<TimeSpan> = settle
-            .as_ref()
-            .and_then(|entry| section::read(&entry.node, "settle", &[], &mut problems));
-        let stop_at: Option<StopAt> = stop_at
-            .as_ref()
-            .and_then(|entry| section::read(&entry.node, "stop_at", &[], &mut problems));
-        let find = find
-            .as_ref()
-            .and_then(|entry| find_axis(entry, &axes, stop_at, &mut problems));
-        for axis in &axes {
-            problems.extend(find_set_outside_file(axis, &root));
-        }
-        let series = Series {
-            axes,
-            settle: settle.map_or(DEFAULT_SETTLE, |span| span.0),
-            stop_at: stop_at.unwrap_or_default(),
-            find,
-            name,
-            root,
-            overrides: overrides.clone(),
-            folder: folder.map(Path::to_owned),
-        };
-        if problems.is_empty() {
-            problems.extend(series.too_large());
-        }
-        if problems.is_empty() {
-            problems = series.problems();
-        }
-        if problems.is_empty() {
-            Ok(Plan::Series(Box::new(series)))
-        } else {
-            Err(ScenarioError::new(problems))
-        }
-    }
+    pub(crate) find: Option<usize>,
+    pub(crate) name: String,
+    pub(crate) root: Node,
+    pub(crate) overrides: Overrides,
+    pub(crate) folder: Option<PathBuf>,
 }
 
 impl Series {
@@ -189,8 +106,8 @@ impl Series {
     /// Returns the scenario of a run, counted from 0. It was validated when the series was created,
     /// so an error is not expected.
     pub fn scenario(&self, run: usize) -> Result<Scenario, ScenarioError> {
-        let mut scenario = self.decode(run)?;
-        scenario.resolve(self.folder.as_deref());
+        let mut scenario = self.decode_with(run, |_, _| {})?;
+        scenario.resolve(self.folder());
         scenario.varied = self.settings(run);
         Ok(scenario)
     }
@@ -202,10 +119,7 @@ impl Series {
             self.runs(),
             TimeSpan(self.settle)
         )];
-        for axis in &self.axes {
-            let values: Vec<String> = axis.values.iter().map(|one| axis.line(one)).collect();
-            lines.push(format!("varies: {}: {}", axis.key, values.join(", ")));
-        }
+        lines.extend(self.axis_lines());
         if let Some(key) = self.find() {
             lines.push(format!(
                 "finds: the first {key} with which a run passes, by binary search: not every run is \
@@ -216,6 +130,19 @@ impl Series {
             lines.push("stops: after the first run that does not pass".to_owned());
         }
         lines
+    }
+
+    /// Describes the varied keys, one per line.
+    pub(crate) fn axis_lines(&self) -> impl Iterator<Item = String> {
+        self.axes.iter().map(|axis| {
+            let values: Vec<String> = axis.values.iter().map(|one| axis.line(one)).collect();
+            format!("varies: {}: {}", axis.key, values.join(", "))
+        })
+    }
+
+    /// Returns the folder of the scenario file.
+    pub(crate) fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
     }
 
     /// Returns the value of each key in a run.
@@ -236,7 +163,12 @@ impl Series {
         chosen
     }
 
-    fn decode(&self, run: usize) -> Result<Scenario, ScenarioError> {
+    /// Decodes the scenario of a run after `change` has changed its tree.
+    pub(crate) fn decode_with(
+        &self,
+        run: usize,
+        change: impl Fn(&mut Node, &mut Vec<Problem>),
+    ) -> Result<Scenario, ScenarioError> {
         let mut root = self.root.clone();
         let mut problems = Vec::new();
         let chosen = self.chosen(run).into_iter();
@@ -244,10 +176,11 @@ impl Series {
             set_at_path(&mut root, &set.path, set.value.clone(), "")
                 .unwrap_or_else(|problem| problems.push(problem));
         }
+        change(&mut root, &mut problems);
         decode::decode(&root, &self.name, &self.overrides, problems)
     }
 
-    fn too_large(&self) -> Option<Problem> {
+    pub(crate) fn too_large(&self) -> Option<Problem> {
         let first = self.axes.first()?;
         let set = |axis: &Axis| axis.values.iter().map(|one| one.assignments.len()).max();
         let set: usize = self.axes.iter().filter_map(set).sum();
@@ -262,13 +195,16 @@ impl Series {
         })
     }
 
-    /// Returns the problems of all runs, each once.
-    fn problems(&self) -> Vec<Problem> {
+    /// Returns the problems of all runs, each once. `decode` decodes a run.
+    pub(crate) fn problems(
+        &self,
+        decode: &dyn Fn(usize) -> Result<Scenario, ScenarioError>,
+    ) -> Vec<Problem> {
         let mut found: Vec<(Problem, Vec<usize>)> = Vec::new();
         let mut decoded = 0;
         for run in 0..self.runs() {
             decoded += 1;
-            let Err(error) = self.decode(run) else {
+            let Err(error) = decode(run) else {
                 continue;
             };
             for problem in error.into_problems() {
@@ -289,6 +225,7 @@ impl Series {
             .map(|(problem, runs)| {
                 // A problem of all runs, or at one of the values, needs no further context.
                 let whole = runs.len() == decoded && decoded > 1;
+                let whole = whole || self.axes.is_empty();
                 if whole || problem.origin().is_some_and(|origin| self.holds(origin)) {
                     return problem;
                 }
@@ -329,39 +266,4 @@ impl Series {
             axis.origin.contains(origin) || values.any(|value| contains_origin(&value.node, origin))
         })
     }
-}
-
-/// Returns the index of the axis that `find` names.
-fn find_axis(
-    entry: &Entry,
-    axes: &[Axis],
-    stop_at: Option<StopAt>,
-    problems: &mut Vec<Problem>,
-) -> Option<usize> {
-    let key: String = section::read(&entry.node, "find", &[], problems)?;
-    if stop_at == Some(StopAt::Fail) {
-        let text = "`find` needs runs that fail, and `stop_at: fail` ends the series after one";
-        problems.push(Problem::new(&entry.key_origin, text).help("remove one of them"));
-    }
-    let found = axes.iter().position(|axis| axis.key == key);
-    if found.is_none() {
-        let keys: Vec<String> = axes.iter().map(|axis| format!("`{}`", axis.key)).collect();
-        problems.push(
-            Problem::new(&entry.node.origin, "`find` does not name a varied key")
-                .help(format!("varied keys: {}", keys.join(", "))),
-        );
-    }
-    found
-}
-
-fn has(root: &Node, key: &str) -> bool {
-    matches!(&root.value, Value::Map(entries) if entries.iter().any(|entry| entry.key == key))
-}
-
-fn remove_entry(root: &mut Node, key: &str) -> Option<Entry> {
-    let Value::Map(entries) = &mut root.value else {
-        return None;
-    };
-    let index = entries.iter().position(|entry| entry.key == key)?;
-    Some(entries.remove(index))
 }

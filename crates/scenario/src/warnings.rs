@@ -54,6 +54,9 @@ impl Scenario {
     }
 
     fn all_start_in_the_warm_up(&self, population: &Population) -> bool {
+        if self.starts_in_warm_up {
+            return false;
+        }
         let last = load::last_start(&population.load);
         !population.load.rejoin && last.is_some_and(|last| last.since_start() < self.warm_up)
     }

@@ -16,7 +16,7 @@ fn plan(text: &str, set: &[&str]) -> Result<Plan, ScenarioError> {
 fn series(vary: &str, set: &[&str]) -> Series {
     match plan(&format!("{BASE}{vary}"), set) {
         Ok(Plan::Series(series)) => *series,
-        Ok(Plan::Run(run)) => panic!("it is one run: {run:?}"),
+        Ok(other) => panic!("it is no series: {other:?}"),
         Err(error) => panic!("{:?}", error.problems()),
     }
 }

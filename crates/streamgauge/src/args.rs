@@ -1,5 +1,6 @@
 //! Command-line arguments: the commands and their options.
 
+mod capacity;
 mod help;
 mod link;
 mod load;
@@ -13,6 +14,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub(crate) use capacity::{Capacity, ResumeOptions};
 pub(crate) use link::Link;
 pub(crate) use load::{Demo, Load, ReceiveOptions, TraceOptions, Transport};
 pub(crate) use send::{Receive, Send};
@@ -101,6 +103,8 @@ pub(crate) enum Command {
     Demo(Box<Demo>),
     /// Run clients against a server: one command line, no file
     Load(Box<Load>),
+    /// Find how many clients a server can serve, with an interval
+    Capacity(Box<Capacity>),
     /// Run a scenario file: once, or once for each value under its `vary`, with one table at the
     /// end
     Run(Box<Run>),
@@ -229,6 +233,8 @@ pub(crate) struct Run {
     pub(crate) receiving: ReceiveOptions,
     #[command(flatten)]
     pub(crate) tracing: TraceOptions,
+    #[command(flatten)]
+    pub(crate) resuming: ResumeOptions,
     #[command(flatten)]
     pub(crate) results: Results,
 }

@@ -77,6 +77,14 @@ impl Failure {
         }
     }
 
+    /// Returns the message without its place in a file.
+    pub(crate) fn text(&self) -> String {
+        match &self.message {
+            Message::Plain(text) => text.clone(),
+            Message::Diagnostic(diagnostic) => diagnostic.to_string(),
+        }
+    }
+
     /// Returns a failure because of wrong input at a place in a file, which the message shows.
     pub(crate) fn diagnostic(error: impl miette::Diagnostic + Send + Sync + 'static) -> Failure {
         Failure {

@@ -59,6 +59,7 @@ fn main() -> ExitCode {
     let outcome = match &cli.command {
         Command::Demo(arguments) => commands::demo::demo(arguments, console),
         Command::Load(arguments) => commands::load::load(arguments, console),
+        Command::Capacity(arguments) => commands::capacity::capacity(arguments, console),
         Command::Run(arguments) => commands::run::run(arguments, console),
         Command::Calibrate(arguments) => commands::calibrate::calibrate(arguments, console),
         Command::Check(arguments) => commands::check::check(arguments, console),

@@ -39,6 +39,8 @@ pub(crate) struct RunLocation {
     pub(crate) overwrite: bool,
     /// Folder of a run that is not kept. It exists until the run has been reported.
     temporary: Option<TempDir>,
+    /// True if runs are added to an existing series.
+    continued: bool,
 }
 
 impl RunLocation {
@@ -85,12 +87,29 @@ impl RunLocation {
             path: out.clone(),
             overwrite: results.force || is_empty_file(out),
             temporary: None,
+            continued: false,
         };
         match kind {
             ResultKind::Run => place.check_file(tracing),
             ResultKind::Series => place.check_folder(is_series),
         }?;
         Ok(place)
+    }
+
+    /// Returns the location of a series to which runs are added.
+    pub(crate) fn of_existing(folder: &Path) -> Result<RunLocation, Failure> {
+        probe(folder).map_err(|error| unusable(folder, &error))?;
+        Ok(RunLocation {
+            path: folder.to_owned(),
+            overwrite: false,
+            temporary: None,
+            continued: true,
+        })
+    }
+
+    /// Returns `true` if runs are added to an existing series.
+    pub(crate) fn is_continued(&self) -> bool {
+        self.continued
     }
 
     /// Returns `true` if the run still exists after the command.
@@ -119,6 +138,7 @@ impl RunLocation {
             },
             overwrite: false,
             temporary: Some(folder),
+            continued: false,
         })
     }
 
@@ -133,6 +153,7 @@ impl RunLocation {
                 path: unused_path(Path::new(""), name, kind),
                 overwrite: false,
                 temporary: None,
+                continued: false,
             });
         };
         let why = io_reason(&error);
@@ -160,6 +181,7 @@ impl RunLocation {
             path: unused_path(folder, name, kind),
             overwrite: false,
             temporary: None,
+            continued: false,
         })
     }
 

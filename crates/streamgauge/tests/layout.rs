@@ -13,8 +13,9 @@ use std::process::Command;
 use protocol::registry::{FOLDERS, PROTOCOLS};
 
 /// The crates in their order of dependency: each may depend on earlier ones only.
-const ORDER: [&str; 12] = [
+const ORDER: [&str; 13] = [
     "measure",
+    "capacity",
     "load",
     "mediagen",
     "link",
@@ -29,7 +30,9 @@ const ORDER: [&str; 12] = [
 ];
 
 /// Crates that do no I/O and read no clock.
-const PURE: [&str; 5] = ["measure", "load", "mediagen", "link", "protocol"];
+const PURE: [&str; 6] = [
+    "measure", "capacity", "load", "mediagen", "link", "protocol",
+];
 
 /// Maximum length of a source file, in lines.
 const LONGEST_FILE: usize = 800;

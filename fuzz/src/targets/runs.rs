@@ -200,6 +200,7 @@ fn base() -> &'static [u8] {
             seed: 1,
             started_at: Duration::from_secs(1_700_000_000),
             warm_up: Duration::from_secs(1),
+            starts_in_warm_up: false,
             window: Duration::from_secs(1),
             subjects: subjects
                 .map(|(name, kind)| SubjectHeader {

@@ -33,6 +33,12 @@ pub(super) fn scenario(bytes: &[u8]) {
             assert!(series.runs() > 0);
             let _ = series.scenario(0).expect("each run was checked");
         }
+        Ok(Plan::Capacity(search)) => {
+            let settings = search.settings();
+            let first = search.scenario(0, settings.from, settings.hold);
+            let _ = first.expect("the first trial was checked");
+            assert!(!search.lines().is_empty());
+        }
         Err(error) => assert!(!error.to_string().is_empty()),
     }
 }

@@ -85,4 +85,8 @@ measure::metrics! {
         super::summary::ENDS;
         super::summary::CHANNEL_CHANGES;
     }
+    starts {
+        RESPONSE_DELAY;
+        FIRST_BYTE_DELAY;
+    }
 }

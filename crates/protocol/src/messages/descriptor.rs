@@ -62,6 +62,10 @@ impl PopulationKeys for ClientConfig {
         Some(&self.tls)
     }
 
+    fn capacity_thresholds(&self) -> &'static [&'static str] {
+        &["back_pressure < 1%"]
+    }
+
     fn default_thresholds(&self) -> &'static [&'static str] {
         &[
             "sent > 0",

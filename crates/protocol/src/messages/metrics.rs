@@ -106,6 +106,9 @@ measure::metrics! {
             allowed_by: Some("back_pressure"),
         };
     }
+    starts {
+        GREETING_DELAY;
+    }
 }
 
 /// Returns a disqualifier for a share of the messages sent.

@@ -82,6 +82,10 @@ impl PopulationKeys for ClientConfig {
         Ok(())
     }
 
+    fn capacity_thresholds(&self) -> &'static [&'static str] {
+        &["loss < 1%"]
+    }
+
     fn default_thresholds(&self) -> &'static [&'static str] {
         &["received > 0"]
     }

@@ -97,4 +97,13 @@ measure::metrics! {
         crate::summary::STARTUP_ROWS;
         super::summary::FRAMES;
     }
+    starts {
+        HANDSHAKE_DELAY;
+        CONNECT_COMMAND_DELAY;
+        CREATE_STREAM_DELAY;
+        PLAY_DELAY;
+        PUBLISH_DELAY;
+        PLAY_TO_MEDIA;
+        KEY_FRAME_DELAY;
+    }
 }

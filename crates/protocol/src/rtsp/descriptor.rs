@@ -74,6 +74,10 @@ impl PopulationKeys for ClientConfig {
         Some(&self.tls)
     }
 
+    fn capacity_thresholds(&self) -> &'static [&'static str] {
+        &["loss < 1%", "startup_delay.p95 < 2s"]
+    }
+
     fn default_thresholds(&self) -> &'static [&'static str] {
         match self.publish {
             Some(_) => &["sent_packets > 0", "not_taken == 0"],

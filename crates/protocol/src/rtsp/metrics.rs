@@ -143,4 +143,14 @@ measure::metrics! {
         summary::STARTUP_ROWS;
         super::summary::FRAMES;
     }
+    starts {
+        OPTIONS_DELAY;
+        DESCRIBE_DELAY;
+        SETUP_DELAY;
+        PLAY_DELAY;
+        ANNOUNCE_DELAY;
+        RECORD_DELAY;
+        PUBLISH_DELAY;
+        PLAY_TO_MEDIA;
+    }
 }

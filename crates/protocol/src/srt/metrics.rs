@@ -157,4 +157,7 @@ measure::metrics! {
         summary::STARTUP_ROWS;
         super::summary::STREAM;
     }
+    starts {
+        AGREED_LATENCY;
+    }
 }

@@ -124,6 +124,10 @@ impl PopulationKeys for ClientConfig {
         Some(&self.tls)
     }
 
+    fn capacity_thresholds(&self) -> &'static [&'static str] {
+        &["loss < 1%", "startup_delay.p95 < 2s"]
+    }
+
     fn default_thresholds(&self) -> &'static [&'static str] {
         // Janus does not report what a mount point receives.
         if self.feed.is_some() {

@@ -180,4 +180,16 @@ measure::metrics! {
         summary::STARTUP_ROWS;
         super::summary::PLAYING;
     }
+    starts {
+        WEBSOCKET_DELAY;
+        JOIN_DELAY;
+        OFFER_DELAY;
+        ANSWER_DELAY;
+        TURN_DELAY;
+        ICE_DELAY;
+        DTLS_DELAY;
+        FIRST_MEDIA_DELAY;
+        FIRST_KEY_FRAME_DELAY;
+        PUBLISH_DELAY;
+    }
 }

@@ -24,13 +24,14 @@ const UPLOT_STYLE: &str = include_str!("../../assets/uplot/uPlot.min.css");
 const UPLOT_LICENCE: &str = include_str!("../../assets/uplot/LICENSE");
 
 /// Our scripts, in the order in which they run.
-const SCRIPTS: [&str; 8] = [
+const SCRIPTS: [&str; 9] = [
     include_str!("../../assets/format.js"),
     include_str!("../../assets/dom.js"),
     include_str!("../../assets/chart.js"),
     include_str!("../../assets/clients.js"),
     include_str!("../../assets/run.js"),
     include_str!("../../assets/multiples.js"),
+    include_str!("../../assets/search.js"),
     include_str!("../../assets/series.js"),
     include_str!("../../assets/page.js"),
 ];

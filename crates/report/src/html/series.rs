@@ -19,7 +19,10 @@ use crate::ReportError;
 use crate::human::{count, plural};
 use crate::model::Report;
 use crate::series::names::short_names;
-use crate::series::{Capacity, Figures, Row, RowOutcome, Scaling, Series, columns, words};
+use crate::series::search::LoadValue;
+use crate::series::{
+    Capacity, Figures, Row, RowOutcome, Scaling, Series, columns, search_words, words,
+};
 
 /// Maximum size of the pages of all runs together, in bytes. It keeps the file below 5 MB.
 const RUNS_BYTES: usize = 4_500_000;
@@ -132,6 +135,15 @@ fn plural_runs(series: &Series) -> String {
     plural(series.runs.len() as f64, "run", "runs")
 }
 
+/// Returns the capacity if it is known and the only one, else the number of runs.
+fn badge(series: &Series) -> String {
+    let found = match series.searches.as_slice() {
+        [found] => search_words::capacity(found),
+        _ => None,
+    };
+    found.unwrap_or_else(|| plural_runs(series))
+}
+
 fn value(series: &Series, sentence: &str, pages: &[Page]) -> Value {
     let layout = ChartLayout::of(series);
     let left_out = pages.iter().filter(|page| page.left_out).count();
@@ -148,12 +160,13 @@ fn value(series: &Series, sentence: &str, pages: &[Page]) -> Value {
     });
     json!({
         "name": series.name,
-        "badge": plural_runs(series),
+        "badge": badge(series),
         "sentence": sentence,
         "outcomes": outcomes(series),
         "reasons": reasons(series, pages),
         "notes": notes(series, left_out),
         "findings": findings(series),
+        "searches": searches(series, pages),
         "keys": series.varied,
         "names": short_names(&series.varied),
         "columns": table(series),
@@ -211,6 +224,13 @@ fn sentence(series: &Series) -> String {
         true => text,
         false => format!("{text}."),
     };
+    if !series.searches.is_empty() {
+        let answers = series.searches.iter().map(search_words::answer);
+        return ended(format!(
+            "Capacity: {}",
+            answers.collect::<Vec<_>>().join("; ")
+        ));
+    }
     if let [most] = series.most_messages.as_slice() {
         return ended(capital(&words::most(most, series)));
     }
@@ -345,6 +365,10 @@ fn findings(series: &Series) -> Vec<Value> {
     for capacity in &series.capacity {
         all.push(json!(["capacity", words::capacity(capacity), none()]));
     }
+    for found in &series.searches {
+        let (answer, details) = (search_words::answer(found), search_words::details(found));
+        all.push(json!(["capacity", answer, details]));
+    }
     for found in &series.found {
         all.push(json!(["found", words::found(found), none()]));
     }
@@ -353,6 +377,60 @@ fn findings(series: &Series) -> Vec<Value> {
         all.push(json!(["model", model, lines]));
     }
     all
+}
+
+/// Returns the picture of each capacity search: its trials, and the distribution of the capacity.
+fn searches(series: &Series, pages: &[Page]) -> Vec<Value> {
+    let searches = series
+        .searches
+        .iter()
+        .filter(|found| !found.trials.is_empty());
+    let pictures = searches.map(|found| {
+        let with = found
+            .with
+            .iter()
+            .map(|(key, value)| format!("{key} {value}"));
+        let trials = found.trials.iter().map(|trial| {
+            let text = search_words::trial(trial);
+            let page = pages.get(trial.run);
+            let has_page = page.is_some_and(|page| page.content.is_some());
+            json!([
+                trial.load.value,
+                trial.result.name(),
+                trial.run,
+                text,
+                has_page
+            ])
+        });
+        let mut ticks: Vec<(f64, &str)> = found
+            .trials
+            .iter()
+            .map(|trial| (trial.load.value, trial.load.text.as_str()))
+            .collect();
+        ticks.sort_by(|one, other| one.0.total_cmp(&other.0));
+        ticks.dedup_by(|one, other| one.0 == other.0);
+        let density = found.distribution.iter();
+        let density = density.map(|point| {
+            json!([
+                round_significant(point.value),
+                round_significant(point.probability)
+            ])
+        });
+        let value = |load: &Option<LoadValue>| load.as_ref().map(|load| load.value);
+        json!({
+            "title": with.collect::<Vec<_>>().join(", "),
+            "axis": short_names(std::slice::from_ref(&found.key))[0],
+            "answer": search_words::short_answer(found),
+            "spoken": format!("Capacity: {}", search_words::answer(found)),
+            "capacity": value(&found.capacity),
+            "low": value(&found.low),
+            "high": value(&found.high),
+            "trials": trials.collect::<Vec<_>>(),
+            "ticks": ticks,
+            "density": density.collect::<Vec<_>>(),
+        })
+    });
+    pictures.collect()
 }
 
 /// Returns the columns of the table, with the text of each run.

@@ -38,6 +38,7 @@ fn made(path: &Path, subjects: &[(&str, &str)]) -> RunFile {
         seed: 7,
         started_at: Duration::from_secs(BEGAN),
         warm_up: Duration::ZERO,
+        starts_in_warm_up: false,
         window: Duration::from_secs(1),
         subjects: subjects.collect(),
     };

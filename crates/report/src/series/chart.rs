@@ -166,6 +166,8 @@ mod tests {
             }),
             out_of_contest: out.map(str::to_owned),
             best: Vec::new(),
+            broke: Vec::new(),
+            limits: Vec::new(),
         }
     }
 
@@ -180,6 +182,7 @@ mod tests {
             runs,
             most_messages: Vec::new(),
             capacity: Vec::new(),
+            searches: Vec::new(),
             found: Vec::new(),
             scaling: Vec::new(),
             folder: PathBuf::new(),

@@ -87,6 +87,8 @@ mod tests {
             figures: None,
             out_of_contest: None,
             best: Vec::new(),
+            broke: Vec::new(),
+            limits: Vec::new(),
         };
         let series = Series {
             series_version: 1,
@@ -98,6 +100,7 @@ mod tests {
             runs: outcomes.iter().enumerate().map(row).collect(),
             most_messages: Vec::new(),
             capacity: Vec::new(),
+            searches: Vec::new(),
             found: Vec::new(),
             scaling: Vec::new(),
             folder: std::path::PathBuf::new(),

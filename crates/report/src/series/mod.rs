@@ -12,6 +12,8 @@ mod found;
 mod most;
 pub(crate) mod names;
 mod scaling;
+pub(crate) mod search;
+pub(crate) mod search_words;
 mod sums;
 mod table;
 pub(crate) mod words;
@@ -25,15 +27,17 @@ use measure::Catalogue;
 use runfile::series::{EntryOutcome, Index, IndexError};
 use schemars::JsonSchema;
 
-pub use capacity::Capacity;
+pub use self::capacity::Capacity;
 pub use delay::DelayParts;
 pub use figures::Figures;
 pub use found::Found;
 pub use most::MostMessages;
 pub use scaling::{Interval, Knee, LeftOut, Scaling};
+pub use search::{CapacityResult, LoadValue};
 pub use table::{headlines, table};
 
 use crate::ReportError;
+use crate::limits::Limit;
 use crate::model::Report;
 use crate::source::open;
 use crate::time::rfc3339;
@@ -70,6 +74,9 @@ pub struct Series {
     /// Capacity of the server, with all other values equal: one entry for each combination of the
     /// other values. Empty unless the clients of one population are varied.
     pub capacity: Vec<Capacity>,
+    /// Results of a capacity search, with all other values equal: one entry for each combination of
+    /// the other values. Empty unless the scenario requests it with `capacity`.
+    pub searches: Vec<CapacityResult>,
     /// First value of a key with which a run passed, with all other values equal: one entry for
     /// each combination of the other values. Empty unless the scenario requests it with `find`.
     pub found: Vec<Found>,
@@ -103,6 +110,12 @@ pub struct Row {
     /// `bitrate` and `received`, the smallest of the others. No run is marked in a column with
     /// equal values in all runs.
     pub best: Vec<&'static str>,
+    /// Thresholds that did not hold.
+    #[serde(skip)]
+    pub(crate) broke: Vec<String>,
+    /// Limits of the server that were observed.
+    #[serde(skip)]
+    pub(crate) limits: Vec<Limit>,
 }
 
 /// Outcome of a run of a series.
@@ -206,6 +219,7 @@ impl Series {
             runs: runs.collect(),
             most_messages: Vec::new(),
             capacity: Vec::new(),
+            searches: Vec::new(),
             found: Vec::new(),
             scaling: Vec::new(),
             folder: folder.to_owned(),
@@ -213,6 +227,7 @@ impl Series {
         if let Some(key) = &index.find {
             series.found = found::of(&series, key);
         }
+        series.searches = search::of(&series, index);
         series.finished()
     }
 
@@ -254,6 +269,7 @@ impl Series {
                 runs: Vec::new(),
                 most_messages: Vec::new(),
                 capacity: Vec::new(),
+                searches: Vec::new(),
                 found: Vec::new(),
                 scaling: Vec::new(),
                 folder: folder.to_owned(),
@@ -272,8 +288,14 @@ impl Series {
     fn finished(mut self) -> Series {
         best::mark(&mut self.runs);
         self.most_messages = most::of(&self);
-        self.capacity = capacity::of(&self);
+        // A search has an answer of its own: its trials repeat loads, and some fail by chance.
+        if self.searches.is_empty() {
+            self.capacity = capacity::of(&self);
+        }
         self.scaling = scaling::of(&self);
+        if !self.searches.is_empty() {
+            self.scaling.retain(|scaling| scaling.lambda.is_some());
+        }
         self
     }
 
@@ -347,6 +369,8 @@ fn empty_row() -> Row {
         figures: None,
         out_of_contest: None,
         best: Vec::new(),
+        broke: Vec::new(),
+        limits: Vec::new(),
     }
 }
 
@@ -379,6 +403,13 @@ fn read_run(
         },
         reasons: report.verdict.reasons.clone(),
         figures: Some(sums::figures(&reader, &report)?),
+        broke: report
+            .thresholds
+            .iter()
+            .filter(|threshold| !threshold.passed && threshold.value.is_some())
+            .map(|threshold| threshold.threshold.clone())
+            .collect(),
+        limits: report.server_limits.clone(),
         ..empty_row()
     };
     Ok((about, row))

@@ -54,10 +54,11 @@ impl Sums {
                     continue;
                 };
                 playing += level(subject, window, "playing");
+                let header = reader.header();
+                header.add_counted(totals, window, &row, stopped_at);
                 if row.index < warm_up {
                     continue;
                 }
-                totals.add_until(window, row.start, row.seconds, stopped_at);
                 payload += rate_counter_value(subject, window, Meaning::BitRate);
                 messages += rate_counter_value(subject, window, Meaning::Operations);
             }

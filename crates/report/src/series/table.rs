@@ -8,7 +8,7 @@ use measure::{BetterWhen, TableColumn, Unit};
 use super::chart::chart;
 use super::figures::ShownColumn;
 use super::names::short_names;
-use super::{Row, RowOutcome, Scaling, Series, columns, words};
+use super::{CapacityResult, Row, RowOutcome, Scaling, Series, columns, search_words, words};
 use crate::human::count;
 use crate::sanitize;
 use crate::terminal::{Layout, one_line, wrap};
@@ -116,6 +116,9 @@ pub fn table(series: &Series, layout: Layout) -> String {
     for capacity in &series.capacity {
         row(&mut text, "capacity", &words::capacity(capacity), layout);
     }
+    for found in &series.searches {
+        search_text(&mut text, found, layout);
+    }
     for found in &series.found {
         row(&mut text, "found", &words::found(found), layout);
     }
@@ -138,7 +141,18 @@ pub fn headlines(series: &Series, layout: Layout) -> String {
     let mut text = String::new();
     let paint = layout.paint;
     let names = short_names(&series.varied);
-    for row in &series.runs {
+    for found in &series.searches {
+        let answer = format!(
+            "{}  {}",
+            paint.strong("capacity"),
+            search_words::answer(found)
+        );
+        for line in wrap(&answer, layout.width) {
+            let _ = writeln!(text, "{line}");
+        }
+    }
+    let runs = series.runs.iter().filter(|_| series.searches.is_empty());
+    for row in runs {
         let Cell {
             text: word, style, ..
         } = verdict(row);
@@ -479,6 +493,15 @@ fn scaling_text(text: &mut String, scaling: &Scaling, layout: Layout) {
     let (model, lines) = words::scaling(scaling);
     row(text, "model", &model, layout);
     for (name, what) in lines {
+        for part in wrap_hanging(&format!("{name:<27}{what}"), layout.width) {
+            let _ = writeln!(text, "            {part}");
+        }
+    }
+}
+
+fn search_text(text: &mut String, found: &CapacityResult, layout: Layout) {
+    row(text, "capacity", &search_words::answer(found), layout);
+    for (name, what) in search_words::details(found) {
         for part in wrap_hanging(&format!("{name:<27}{what}"), layout.width) {
             let _ = writeln!(text, "            {part}");
         }

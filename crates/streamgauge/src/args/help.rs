@@ -2,6 +2,8 @@
 
 /// Number of clients, and when they start.
 pub(super) const LOAD: &str = "Load";
+/// Search for a capacity.
+pub(super) const SEARCH: &str = "Search";
 /// Media, and its transport.
 pub(super) const MEDIA: &str = "Media";
 pub(super) const TLS: &str = "TLS (rtsps, https, tls and wss URLs)";
@@ -48,6 +50,22 @@ Examples:
       streamgauge load rtsp://127.0.0.1:8554/live -c 50 -d 30s --pid $(pidof mediamtx)
   1,000 connections with 10 messages a second each, and the delay of their echoes:
       streamgauge load tcp://10.0.0.2:9000 -c 1000 --rate 10/s --answers echo -d 30s
+
+",
+    environment!()
+);
+
+/// Text below the options of `capacity`.
+pub(super) const CAPACITY_EXAMPLES: &str = concat!(
+    "\
+Examples:
+  How many viewers a server can serve, with an interval, within half an hour:
+      streamgauge capacity rtsp://10.0.0.2/live --from 100
+  A first answer within minutes:
+      streamgauge capacity whep+http://10.0.0.2/live --quick --hold 10s
+  With thresholds of your own, and CPU and memory of a server that runs on this machine:
+      streamgauge capacity rtsp://127.0.0.1:8554/live --threshold 'viewers.loss < 0.1%' \\
+          --pid $(pidof mediamtx)
 
 ",
     environment!()

@@ -3,7 +3,7 @@
 
 use engine::Control;
 use measure::media::Media;
-use scenario::{Plan, Scenario, Server, ServerStart};
+use scenario::{CapacitySearch, Plan, Scenario, Server, ServerStart};
 
 use crate::args;
 use crate::commands::{run, series};
@@ -20,6 +20,12 @@ pub(crate) fn check(arguments: &args::Check, console: Console) -> Result<Exit, F
             let mut lines = series.lines();
             lines.push("the first of them:".to_owned());
             (lines, series.scenario(0).map_err(Failure::diagnostic)?)
+        }
+        Plan::Capacity(search) => {
+            let mut lines = search.lines();
+            lines.push("the first trial:".to_owned());
+            let first = first_trial(search, 0);
+            (lines, first.map_err(Failure::diagnostic)?)
         }
     };
     if !console.quiet {
@@ -51,6 +57,7 @@ pub(crate) fn check(arguments: &args::Check, console: Console) -> Result<Exit, F
     match &plan {
         Plan::Run(scenario) => descriptor_limit::check(scenario)?,
         Plan::Series(series) => series::check(series)?,
+        Plan::Capacity(_) => descriptor_limit::check(&first)?,
     }
     for warning in first.warnings() {
         console.say(&format!("warning: {warning}"));
@@ -107,7 +114,20 @@ fn scenarios(plan: &Plan) -> Box<dyn Iterator<Item = Result<Scenario, Failure>> 
             let runs = (0..series.runs()).map(|run| series.scenario(run));
             Box::new(runs.map(|run| run.map_err(Failure::diagnostic)))
         }
+        Plan::Capacity(search) => {
+            let runs = 0..search.combinations().runs();
+            let runs = runs.map(|combination| first_trial(search, combination));
+            Box::new(runs.map(|run| run.map_err(Failure::diagnostic)))
+        }
     }
+}
+
+fn first_trial(
+    search: &CapacitySearch,
+    combination: usize,
+) -> Result<Scenario, scenario::ScenarioError> {
+    let settings = search.settings();
+    search.scenario(combination, settings.from, settings.hold)
 }
 
 /// Returns the servers that the runs launch or observe, without duplicates.

@@ -19,8 +19,11 @@ pub(crate) fn load(arguments: &args::Load, console: Console) -> Result<Exit, Fai
 }
 
 fn scenario(arguments: &args::Load) -> Result<Scenario, Failure> {
+    // Reports and file names contain the scenario's name, so it must not contain a password.
+    let urls = arguments.urls.iter().map(|url| without_user(url));
     let line = OneLiner {
         urls: arguments.urls.clone(),
+        name: Some(scenario::mask_text(&urls.collect::<Vec<_>>().join(" "))),
         clients: arguments.clients.clone(),
         ramp: arguments.ramp.clone(),
         one_every: arguments.one_every.clone(),
@@ -34,6 +37,7 @@ fn scenario(arguments: &args::Load) -> Result<Scenario, Failure> {
         thresholds: arguments.thresholds.clone(),
         seed: arguments.seed.clone(),
         workers: arguments.workers.clone(),
+        search_settle: None,
     };
     let mut overrides = overrides();
     overrides.options = arguments.receiving.settings();
@@ -41,24 +45,23 @@ fn scenario(arguments: &args::Load) -> Result<Scenario, Failure> {
     let (securing, options) = (&arguments.securing, &arguments.protocol_options);
     overrides.options.extend(securing.settings(population));
     overrides.options.extend(options.settings(population));
-    let pid = arguments.pid.map(|pid| pid.to_string());
-    let of_server = [
-        ("--launch", "server.launch", arguments.launch.as_ref()),
-        ("--pid", "server.observe.pid", pid.as_ref()),
-    ];
-    let of_server = of_server
-        .into_iter()
-        .filter_map(|(option, key, value)| Some(OptionSetting::new(option, key, value?)));
-    overrides.options.extend(of_server);
-    let mut scenario = Scenario::from_one_liner(&line, &overrides).map_err(Failure::diagnostic)?;
-    // Reports and file names contain the scenario's name, so it must not contain a password.
-    let urls = arguments.urls.iter().map(|url| without_user(url));
-    scenario.name = scenario::mask_text(&urls.collect::<Vec<_>>().join(" "));
-    Ok(scenario)
+    let (launch, pid) = (arguments.launch.as_ref(), arguments.pid);
+    overrides.options.extend(options_of_server(launch, pid));
+    Scenario::from_one_liner(&line, &overrides).map_err(Failure::diagnostic)
+}
+
+/// Returns the options for the server under test as settings of the scenario.
+pub(crate) fn options_of_server(
+    launch: Option<&String>,
+    pid: Option<u32>,
+) -> impl Iterator<Item = OptionSetting> {
+    let launch = launch.map(|name| OptionSetting::new("--launch", "server.launch", name));
+    let pid = pid.map(|pid| OptionSetting::new("--pid", "server.observe.pid", &pid.to_string()));
+    launch.into_iter().chain(pid)
 }
 
 /// Returns the URL without user name and password.
-fn without_user(url: &str) -> String {
+pub(crate) fn without_user(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else {
         return url.to_owned();
     };

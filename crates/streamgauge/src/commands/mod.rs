@@ -1,6 +1,7 @@
 //! The commands, each in its own file, and the code that they share for running a scenario.
 
 pub(crate) mod calibrate;
+pub(crate) mod capacity;
 pub(crate) mod check;
 pub(crate) mod demo;
 pub(crate) mod link;

@@ -27,6 +27,13 @@ pub(crate) fn run(arguments: &args::Run, console: Console) -> Result<Exit, Failu
         arguments.receiving.settings(),
     )?;
     let (results, tracing) = (&arguments.results, &arguments.tracing);
+    let resume = arguments.resuming.resume.as_deref();
+    if let (Some(folder), Plan::Run(_) | Plan::Series(_)) = (resume, &plan) {
+        return Err(Failure::bad(format_args!(
+            "--resume {}: only a search for a capacity can go on; the scenario has no `capacity`",
+            folder.display()
+        )));
+    }
     match &plan {
         Plan::Run(scenario) => {
             let play_it = Play {
@@ -43,6 +50,15 @@ pub(crate) fn run(arguments: &args::Run, console: Console) -> Result<Exit, Failu
                 tracing,
             };
             series::play(&play_it, console)
+        }
+        Plan::Capacity(search) => {
+            let play_it = series::capacity::Play {
+                search,
+                results,
+                tracing,
+                resume,
+            };
+            series::capacity::play(&play_it, console)
         }
     }
 }

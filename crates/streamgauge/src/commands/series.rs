@@ -1,31 +1,24 @@
 //! Series: one scenario, several runs one after the other, and a table of all.
 
+pub(crate) mod capacity;
 mod folder;
+mod runner;
 
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use engine::{Control, EngineError, Finished};
-use measure::VerdictResult;
-use report::human::duration;
+use ::capacity::{Search, Settings, Step, Trial, Verdict};
 use runfile::series::{Axis, Entry, EntryOutcome, INDEX_VERSION, Index};
-use scenario::{Scenario, Search, Secrets, Series, StopAt};
+use scenario::{Secrets, Series, StopAt};
 
 use crate::args::{Results, TraceOptions};
-use crate::commands::play::{claim_outputs, restore_single_file};
+use crate::commands::play::claim_outputs;
 use crate::console::Console;
 use crate::descriptor_limit;
 use crate::exit::{Exit, Failure};
-use crate::live_outputs::LiveOutputs;
 use crate::output::{Outputs, ReportFormat};
-use crate::progress::{Display, Status};
-use crate::repeat_command;
 use crate::run_location::{ResultKind, RunLocation};
-use crate::signals::Watch;
-
-/// Interval between checks for a stop during the pause between two runs.
-const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(50);
+use runner::{Runner, outcome_text};
 
 /// A series to run, and where its results go.
 pub(crate) struct Play<'a> {
@@ -56,21 +49,17 @@ pub(crate) fn play(play: &Play<'_>, console: Console) -> Result<Exit, Failure> {
         console,
     )?;
     let outputs = claim_outputs(play.results)?;
-    let live_outputs = LiveOutputs::start(play.results, console)?;
-    folder::make(&location.path)?;
-    let control = Control::new();
-    let watch = Watch::start(control.clone())
-        .map_err(|error| Failure::bad(format_args!("cannot listen for Ctrl-C: {error}")))?;
+    let runner = Runner::start(
+        (play.results, play.tracing),
+        console,
+        location,
+        secrets_of(play.series)?,
+        play.series.settle(),
+    )?;
     let mut run = SeriesRun {
         play,
-        console,
-        live_outputs: Some(live_outputs),
-        control,
-        watch,
+        runner,
         index: index(play.series, &first.name),
-        location,
-        secrets: secrets_of(play.series)?,
-        runs_started: 0,
         skipped: vec![false; play.series.runs()],
         found_all: true,
     };
@@ -78,24 +67,20 @@ pub(crate) fn play(play: &Play<'_>, console: Console) -> Result<Exit, Failure> {
         console.say(&line);
     }
     let gone = run.run_all();
-    run.finish_outputs();
+    run.runner.finish(&run.index);
     gone?;
     let exit = match play.series.find() {
-        None => exit_of(&run.index, run.control.is_stopped()),
+        None => exit_of(&run.index, run.runner.control.is_stopped()),
         // Failed runs are part of the search.
         Some(_) => {
-            let exit = exit_of(&run.searched(), run.control.is_stopped());
+            let exit = exit_of(&run.searched(), run.runner.control.is_stopped());
             match exit {
                 Exit::Pass if !run.found_all => Exit::Failed,
                 other => other,
             }
         }
     };
-    let mut series = open(&run.location.path)?;
-    if !run.location.is_kept() {
-        series.folder = PathBuf::new();
-    }
-    write_out(&series, &run.location.path, outputs, console)?;
+    report(&run.runner.location, outputs, console)?;
     Ok(exit)
 }
 
@@ -109,17 +94,8 @@ fn secrets_of(series: &Series) -> Result<Vec<Secrets>, Failure> {
 /// A series in progress.
 struct SeriesRun<'a> {
     play: &'a Play<'a>,
-    console: Console,
-    /// Live views and exports of the current run. `None` after the last run.
-    live_outputs: Option<LiveOutputs>,
-    control: Control,
-    watch: Watch,
+    runner: Runner<'a>,
     index: Index,
-    location: RunLocation,
-    /// Secrets of every run: the command line that a run file keeps may contain any of them.
-    secrets: Vec<Secrets>,
-    /// Number of runs that have begun.
-    runs_started: usize,
     /// Runs that a search can skip.
     skipped: Vec<bool>,
     /// True if every search has found a run that passes.
@@ -127,16 +103,6 @@ struct SeriesRun<'a> {
 }
 
 impl SeriesRun<'_> {
-    /// Ends the live views and exports, and turns the run files into single files.
-    fn finish_outputs(&mut self) {
-        if let Some(live_outputs) = self.live_outputs.take() {
-            live_outputs.finish();
-        }
-        for run in &self.index.runs {
-            restore_single_file(&self.location.path.join(&run.file), self.console);
-        }
-    }
-
     fn run_all(&mut self) -> Result<(), Failure> {
         self.write()?;
         let searches = self.play.series.searches();
@@ -158,35 +124,56 @@ impl SeriesRun<'_> {
 
     /// Searches for the first of these runs that passes. Returns `true` if the series continues.
     fn search(&mut self, runs: &[usize]) -> Result<bool, Failure> {
-        let mut search = Search::new(runs.len());
-        while let Some(at) = search.next() {
+        let values = runs.len();
+        let mut search = Search::new(Settings::of_list(values as u64));
+        let mut tried = vec![false; values];
+        while let Step::Try { load, hold, fresh } = search.next(|_, hold| hold) {
+            // The last value is the easiest.
+            let at = values.saturating_sub(usize::try_from(load).unwrap_or(values));
             if !self.run_and_record(runs[at])? {
                 return Ok(false);
             }
-            search.record(at, self.index.runs[runs[at]].outcome == EntryOutcome::Pass);
+            tried[at] = true;
+            let passed = self.index.runs[runs[at]].outcome == EntryOutcome::Pass;
+            search.record(Trial {
+                load,
+                hold,
+                verdict: if passed {
+                    Verdict::Held
+                } else {
+                    Verdict::Failed
+                },
+                served: None,
+                took: Duration::ZERO,
+                fresh,
+            });
         }
         for (at, &run) in runs.iter().enumerate() {
-            self.skipped[run] = !search.was_tried(at);
+            self.skipped[run] = !tried[at];
         }
-        self.found_all &= search.first_passing().is_some();
+        self.found_all &= search.answer().largest_held.is_some();
         self.write()?;
         Ok(true)
     }
 
     /// Runs one run and keeps its outcome in the index. Returns `true` if the series continues.
     fn run_and_record(&mut self, run: usize) -> Result<bool, Failure> {
-        if self.runs_started > 0 {
-            self.settle();
+        if self.runner.runs_started > 0 {
+            self.runner
+                .settle(&self.number(self.runner.runs_started + 1));
         }
-        if self.control.is_stopped() {
+        if self.runner.control.is_stopped() {
             return Ok(false);
         }
-        self.runs_started += 1;
+        self.runner.runs_started += 1;
         self.say(run);
         self.index.runs[run].outcome = EntryOutcome::Running;
         self.write()?;
-        let (outcome, reason) = self.play_run(run)?;
-        self.console.say(&outcome_text(outcome, reason.as_deref()));
+        let scenario = self.play.series.scenario(run);
+        let scenario = scenario.map_err(Failure::diagnostic)?;
+        let (outcome, reason) = self.runner.run(&scenario, &self.index.runs[run].file);
+        let text = outcome_text(outcome, reason.as_deref());
+        self.runner.console.say(&text);
         self.index.runs[run].outcome = outcome;
         self.index.runs[run].reason = reason;
         self.write()?;
@@ -215,66 +202,6 @@ impl SeriesRun<'_> {
         index
     }
 
-    /// Runs one run to its end.
-    fn play_run(&self, run: usize) -> Result<(EntryOutcome, Option<String>), Failure> {
-        let scenario = self
-            .play
-            .series
-            .scenario(run)
-            .map_err(Failure::diagnostic)?;
-        let options = engine::Options {
-            run_file: self.location.path.join(&self.index.runs[run].file),
-            overwrite: self.location.overwrite,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            trace: self.play.tracing.trace.clone(),
-            describe: !self.play.results.no_describe,
-            command: self.masked(repeat_command::command(scenario.seed)),
-        };
-        if let Some(live_outputs) = &self.live_outputs {
-            live_outputs.show(&options.run_file, &scenario);
-        }
-        let finished = self.run(&scenario, &options);
-        let masked = |error: EngineError| Some(scenario.secrets().mask(&error.to_string()));
-        Ok(match finished {
-            Ok(finished) => (outcome_of(&finished), finished.run_file_error),
-            Err(EngineError::Stopped) => (EntryOutcome::Stopped, None),
-            Err(error) if self.watch.was_signalled() => (EntryOutcome::Stopped, masked(error)),
-            Err(error) => (EntryOutcome::NotBegun, masked(error)),
-        })
-    }
-
-    fn masked(&self, text: String) -> String {
-        let masks = self.secrets.iter();
-        masks.fold(text, |text, secrets| secrets.mask(&text))
-    }
-
-    fn run(&self, scenario: &Scenario, options: &engine::Options) -> Result<Finished, EngineError> {
-        let mut display = Display::new(self.console, scenario.duration, &self.control);
-        let finished = engine::run(scenario, options, &self.control, &mut |progress| {
-            display.update(progress);
-        });
-        display.finish();
-        finished
-    }
-
-    /// Waits until the machine has settled, so that a run does not measure leftovers of the
-    /// previous one.
-    fn settle(&self) {
-        let status = Status::new(self.console);
-        let deadline = Instant::now() + self.play.series.settle();
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() || self.control.is_stopped() {
-                break;
-            }
-            let left_text = duration(left.as_secs_f64().ceil());
-            let number = self.number(self.runs_started + 1);
-            status.update(&format!("{number} begins in {left_text}"));
-            thread::park_timeout(left.min(STOP_CHECK_INTERVAL));
-        }
-        status.finish();
-    }
-
     fn say(&self, run: usize) {
         let settings: Vec<String> = self
             .play
@@ -285,78 +212,60 @@ impl SeriesRun<'_> {
             .collect();
         let text = format!(
             "{}: {}",
-            self.number(self.runs_started),
+            self.number(self.runner.runs_started),
             settings.join(", ")
         );
-        self.console.say(&text);
+        self.runner.console.say(&text);
     }
 
     fn write(&self) -> Result<(), Failure> {
         let mut index = self.index.clone();
         let mut unneeded = self.skipped.iter();
         index.runs.retain(|_| unneeded.next() != Some(&true));
-        index.write(&self.location.path).map_err(Failure::bad)
+        index
+            .write(&self.runner.location.path)
+            .map_err(Failure::bad)
     }
 }
 
 fn index(series: &Series, name: &str) -> Index {
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
     let values = |run| -> Vec<String> {
         let settings = series.settings(run).into_iter();
         settings.map(|setting| setting.value).collect()
     };
+    let runs = (0..series.runs()).map(|run| Entry {
+        values: values(run),
+        file: folder::run_file(run, series.runs(), &values(run)),
+        outcome: EntryOutcome::Planned,
+        reason: None,
+        trial: None,
+    });
+    Index {
+        runs: runs.collect(),
+        ..empty_index(series, name)
+    }
+}
+
+/// Returns the index of a series that starts now, without runs.
+fn empty_index(series: &Series, name: &str) -> Index {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    let axes = series.varied().into_iter().map(|(key, values)| Axis {
+        key: key.to_owned(),
+        values,
+    });
     Index {
         index_version: INDEX_VERSION,
         streamgauge: env!("CARGO_PKG_VERSION").to_owned(),
         name: name.to_owned(),
         started_at: now.as_secs_f64(),
         settle: series.settle().as_secs_f64(),
-        varied: series
-            .varied()
-            .into_iter()
-            .map(|(key, values)| Axis {
-                key: key.to_owned(),
-                values,
-            })
-            .collect(),
+        varied: axes.collect(),
         find: series.find().map(str::to_owned),
-        runs: (0..series.runs())
-            .map(|run| Entry {
-                values: values(run),
-                file: folder::run_file(run, series.runs(), &values(run)),
-                outcome: EntryOutcome::Planned,
-                reason: None,
-            })
-            .collect(),
+        capacity: None,
+        runs: Vec::new(),
         ended: false,
-    }
-}
-
-fn outcome_of(finished: &Finished) -> EntryOutcome {
-    match finished.verdict.result {
-        _ if finished.verdict.stopped_by_user => EntryOutcome::Stopped,
-        _ if finished.run_file_error.is_some() => EntryOutcome::Invalid,
-        VerdictResult::Pass => EntryOutcome::Pass,
-        VerdictResult::Fail => EntryOutcome::Fail,
-        VerdictResult::Invalid => EntryOutcome::Invalid,
-        VerdictResult::Stopped => EntryOutcome::Stopped,
-    }
-}
-
-fn outcome_text(outcome: EntryOutcome, reason: Option<&str>) -> String {
-    let word = match outcome {
-        EntryOutcome::Pass => "passed",
-        EntryOutcome::Fail => "failed",
-        EntryOutcome::Invalid => "invalid",
-        EntryOutcome::Stopped => "stopped",
-        EntryOutcome::NotBegun => "could not begin",
-        EntryOutcome::Planned | EntryOutcome::Running => "cut off",
-    };
-    match reason {
-        Some(reason) => format!("  {word}: {reason}"),
-        None => format!("  {word}"),
     }
 }
 
@@ -378,6 +287,15 @@ fn exit_of(index: &Index, stopped: bool) -> Exit {
 /// Reports the series in a folder: in every requested form, and as a table.
 pub(crate) fn show(folder: &Path, outputs: Outputs, console: Console) -> Result<(), Failure> {
     write_out(&open(folder)?, folder, outputs, console)
+}
+
+/// Reports the series that has just ended.
+fn report(location: &RunLocation, outputs: Outputs, console: Console) -> Result<(), Failure> {
+    let mut series = open(&location.path)?;
+    if !location.is_kept() {
+        series.folder = PathBuf::new();
+    }
+    write_out(&series, &location.path, outputs, console)
 }
 
 fn open(folder: &Path) -> Result<report::series::Series, Failure> {
@@ -438,6 +356,7 @@ mod tests {
             settle: 0.0,
             varied: Vec::new(),
             find: None,
+            capacity: None,
             runs: outcomes
                 .iter()
                 .map(|&outcome| Entry {
@@ -445,6 +364,7 @@ mod tests {
                     file: String::new(),
                     outcome,
                     reason: None,
+                    trial: None,
                 })
                 .collect(),
             ended: true,

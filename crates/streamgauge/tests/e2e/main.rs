@@ -5,6 +5,7 @@
 
 mod actions;
 mod bad_input;
+mod capacity;
 mod catalogue;
 mod dashboard;
 mod demo;

@@ -178,4 +178,9 @@ measure::metrics! {
             .means(Meaning::CpuPerGbit).drop_order(3);
     }
     content { CONTENT; }
+    starts {
+        PAT_DELAY;
+        PMT_DELAY;
+        RANDOM_ACCESS_DELAY;
+    }
 }

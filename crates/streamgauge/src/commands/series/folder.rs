@@ -81,6 +81,7 @@ mod tests {
             settle: 0.0,
             varied: Vec::new(),
             find: None,
+            capacity: None,
             runs: Vec::new(),
             ended: true,
         };

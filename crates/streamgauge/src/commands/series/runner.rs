@@ -1,0 +1,160 @@
+//! Runs of a series, one after another: with one location, one set of live outputs and one control.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use engine::{Control, EngineError, Finished};
+use measure::VerdictResult;
+use report::human::duration;
+use runfile::series::{EntryOutcome, Index};
+use scenario::{Scenario, Secrets};
+
+use super::folder;
+use crate::args::{Results, TraceOptions};
+use crate::commands::play::restore_single_file;
+use crate::console::Console;
+use crate::exit::Failure;
+use crate::live_outputs::LiveOutputs;
+use crate::progress::{Display, Status};
+use crate::repeat_command;
+use crate::run_location::RunLocation;
+use crate::signals::Watch;
+
+/// Interval between checks for a stop during the pause between two runs.
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Makes runs in the folder of a series.
+pub(super) struct Runner<'a> {
+    results: &'a Results,
+    tracing: &'a TraceOptions,
+    pub(super) console: Console,
+    /// Live views and exports of the current run. `None` after the last run.
+    live_outputs: Option<LiveOutputs>,
+    pub(super) control: Control,
+    watch: Watch,
+    pub(super) location: RunLocation,
+    /// Secrets of every run: the command line that a run file keeps may contain any of them.
+    secrets: Vec<Secrets>,
+    /// Pause between two runs.
+    settle: Duration,
+    /// Number of runs that have begun.
+    pub(super) runs_started: usize,
+}
+
+impl<'a> Runner<'a> {
+    /// Starts the live outputs and creates the folder of the series, unless it exists and is
+    /// continued.
+    pub(super) fn start(
+        (results, tracing): (&'a Results, &'a TraceOptions),
+        console: Console,
+        location: RunLocation,
+        secrets: Vec<Secrets>,
+        settle: Duration,
+    ) -> Result<Runner<'a>, Failure> {
+        let live_outputs = LiveOutputs::start(results, console)?;
+        if !location.is_continued() {
+            folder::make(&location.path)?;
+        }
+        let control = Control::new();
+        let watch = Watch::start(control.clone())
+            .map_err(|error| Failure::bad(format_args!("cannot listen for Ctrl-C: {error}")))?;
+        Ok(Runner {
+            results,
+            tracing,
+            console,
+            live_outputs: Some(live_outputs),
+            control,
+            watch,
+            location,
+            secrets,
+            settle,
+            runs_started: 0,
+        })
+    }
+
+    /// Ends the live views and exports, and turns the run files into single files.
+    pub(super) fn finish(&mut self, index: &Index) {
+        if let Some(live_outputs) = self.live_outputs.take() {
+            live_outputs.finish();
+        }
+        for run in &index.runs {
+            restore_single_file(&self.location.path.join(&run.file), self.console);
+        }
+    }
+
+    /// Runs a scenario to its end, into this file of the folder. Returns its outcome, and the
+    /// reason if it could not begin or its run file is incomplete.
+    pub(super) fn run(&self, scenario: &Scenario, file: &str) -> (EntryOutcome, Option<String>) {
+        let options = engine::Options {
+            run_file: self.location.path.join(file),
+            overwrite: self.location.overwrite,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            trace: self.tracing.trace.clone(),
+            describe: !self.results.no_describe,
+            command: self.masked(repeat_command::command(scenario.seed)),
+        };
+        if let Some(live_outputs) = &self.live_outputs {
+            live_outputs.show(&options.run_file, scenario);
+        }
+        let mut display = Display::new(self.console, scenario.duration, &self.control);
+        let finished = engine::run(scenario, &options, &self.control, &mut |progress| {
+            display.update(progress);
+        });
+        display.finish();
+        let masked = |error: EngineError| Some(scenario.secrets().mask(&error.to_string()));
+        match finished {
+            Ok(finished) => (outcome_of(&finished), finished.run_file_error),
+            Err(EngineError::Stopped) => (EntryOutcome::Stopped, None),
+            Err(error) if self.watch.was_signalled() => (EntryOutcome::Stopped, masked(error)),
+            Err(error) => (EntryOutcome::NotBegun, masked(error)),
+        }
+    }
+
+    fn masked(&self, text: String) -> String {
+        let masks = self.secrets.iter();
+        masks.fold(text, |text, secrets| secrets.mask(&text))
+    }
+
+    /// Waits until the machine has settled, so that a run does not measure leftovers of the
+    /// previous one. `what` names the next run.
+    pub(super) fn settle(&self, what: &str) {
+        let status = Status::new(self.console);
+        let deadline = Instant::now() + self.settle;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() || self.control.is_stopped() {
+                break;
+            }
+            let left_text = duration(left.as_secs_f64().ceil());
+            status.update(&format!("{what} begins in {left_text}"));
+            thread::park_timeout(left.min(STOP_CHECK_INTERVAL));
+        }
+        status.finish();
+    }
+}
+
+fn outcome_of(finished: &Finished) -> EntryOutcome {
+    match finished.verdict.result {
+        _ if finished.verdict.stopped_by_user => EntryOutcome::Stopped,
+        _ if finished.run_file_error.is_some() => EntryOutcome::Invalid,
+        VerdictResult::Pass => EntryOutcome::Pass,
+        VerdictResult::Fail => EntryOutcome::Fail,
+        VerdictResult::Invalid => EntryOutcome::Invalid,
+        VerdictResult::Stopped => EntryOutcome::Stopped,
+    }
+}
+
+pub(super) fn outcome_text(outcome: EntryOutcome, reason: Option<&str>) -> String {
+    let word = match outcome {
+        EntryOutcome::Pass => "passed",
+        EntryOutcome::Fail => "failed",
+        EntryOutcome::Invalid => "invalid",
+        EntryOutcome::Stopped => "stopped",
+        EntryOutcome::NotBegun => "could not begin",
+        EntryOutcome::Planned | EntryOutcome::Running => "cut off",
+    };
+    match reason {
+        Some(reason) => format!("  {word}: {reason}"),
+        None => format!("  {word}"),
+    }
+}

@@ -1,0 +1,147 @@
+//! Capacity searches of a server whose capacity is known.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::support::{Process, RUN_TIMEOUT, folder, free_port, number, run, streamgauge, wait_for};
+
+/// Writes a scenario that launches a reference server for each trial. It serves seven clients.
+fn scenario(folder: &Path, capacity: &str) {
+    let port = free_port();
+    let program = env!("CARGO_BIN_EXE_streamgauge");
+    let text = format!(
+        "name: seven\n\
+         server:\n  command: [{program}, serve, rtsp, --quiet, --bitrate, 100kbps, --max-sessions, '7', --port, {port}]\n  \
+         ready: {{port: {port}}}\n\
+         clients: {{viewers: {{urls: [\"rtsp://127.0.0.1:{port}/a\"], transport: tcp, load: {{clients: 2}}}}}}\n\
+         warm_up: 1s\nthresholds: [\"viewers.loss < 1%\"]\nsettle: 0s\ncapacity: {{{capacity}}}\n"
+    );
+    fs::write(folder.join("s.yaml"), text).expect("the test's folder can be written");
+}
+
+fn json(path: &Path) -> Value {
+    let text =
+        fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+fn loads(search: &Value) -> Vec<u64> {
+    let trials = search["trials"].as_array().expect("a list of trials");
+    let loads = trials.iter().map(|trial| load(&trial["load"]));
+    loads.collect()
+}
+
+fn load(load: &Value) -> u64 {
+    load["value"].as_f64().expect("a load") as u64
+}
+
+#[test]
+fn quick_search_finds_how_many_clients_a_server_takes() {
+    let folder = folder();
+    scenario(folder.path(), "quick: true, hold: 3s");
+    let arguments = [
+        "run", "s.yaml", "--out", "x.series", "--json", "x.json", "--html", "x.html", "--junit",
+        "x.xml",
+    ];
+    let finished = run(folder.path(), arguments).expect(0);
+    assert!(finished.stdout.contains("7 clients"), "{}", finished.stdout);
+    let report = json(&folder.path().join("x.json"));
+    let search = &report["searches"][0];
+    assert_eq!(load(&search["capacity"]), 7);
+    assert_eq!(search["state"], "found");
+    assert_eq!(search["low"], Value::Null);
+    // Seven of eight clients are served, so that is tried next.
+    assert_eq!(loads(search), [2, 4, 8, 7]);
+    assert_eq!(search["broke"][0]["threshold"], "viewers.failed == 0");
+    assert_eq!(number(&search["served"]), 7);
+    assert_eq!(report["capacity"].as_array().map(Vec::len), Some(0));
+    let startup = &report["runs"][0]["figures"]["startup_delay_p50"];
+    assert!(startup.is_number(), "starts in the ramp count: {startup}");
+    let junit = fs::read_to_string(folder.path().join("x.xml")).expect("it was written");
+    assert!(junit.contains("capacity: 7 clients"), "{junit}");
+    assert!(
+        !junit.contains("<failure"),
+        "failed trials are part of a search: {junit}"
+    );
+    // The report can be made again.
+    let again = run(folder.path(), ["report", "x.series", "--json", "y.json"]).expect(0);
+    assert!(again.stdout.contains("7 clients"), "{}", again.stdout);
+    let again = json(&folder.path().join("y.json"));
+    assert_eq!(again["searches"], report["searches"]);
+}
+
+#[test]
+fn smallest_load_that_fails_and_largest_that_holds_end_a_search() {
+    let folder = folder();
+    scenario(folder.path(), "quick: true, hold: 2s");
+    let with = |set: &[&str]| {
+        let mut command = streamgauge(["run", "s.yaml", "--no-run-file", "-q"]);
+        for set in set {
+            command.args(["--set", set]);
+        }
+        Process::start(command, folder.path()).finish(RUN_TIMEOUT)
+    };
+    let finished = with(&["capacity.from=9", "capacity.min=9"]).expect(99);
+    assert!(
+        finished.stdout.contains("below 9 clients"),
+        "{}",
+        finished.stdout
+    );
+    let finished = with(&["capacity.from=3", "capacity.max=4"]).expect(0);
+    assert!(
+        finished.stdout.contains("at least 4 clients"),
+        "{}",
+        finished.stdout
+    );
+    // A tester that is never fit claims nothing.
+    let finished = with(&["tester.health.worker_cpu=0%", "tester.health.windows=0%"]);
+    let finished = finished.expect(110);
+    assert!(
+        finished.stdout.contains("unknown: the tester ends here"),
+        "{}",
+        finished.stdout
+    );
+}
+
+#[test]
+fn killed_search_goes_on_after_its_trials() {
+    let folder = folder();
+    scenario(folder.path(), "quick: true, hold: 3s");
+    let command = streamgauge(["run", "s.yaml", "--out", "x.series"]);
+    let process = Process::start(command, folder.path());
+    let index = folder.path().join("x.series/series.json");
+    let trials = || {
+        let index: Value = serde_json::from_slice(&fs::read(&index).ok()?).ok()?;
+        let runs = index["runs"].as_array()?.clone();
+        Some(runs.iter().filter(|run| run["trial"].is_object()).count())
+    };
+    wait_for("two trials", RUN_TIMEOUT, || {
+        trials().filter(|trials| *trials >= 2)
+    });
+    process.signal("KILL");
+    process.finish(RUN_TIMEOUT);
+    let arguments = ["run", "s.yaml", "--resume", "x.series", "--json", "x.json"];
+    run(folder.path(), arguments).expect(0);
+    let report = json(&folder.path().join("x.json"));
+    assert_eq!(loads(&report["searches"][0]), [2, 4, 8, 7]);
+    assert_eq!(load(&report["searches"][0]["capacity"]), 7);
+    let refused = run(
+        folder.path(),
+        [
+            "run",
+            "s.yaml",
+            "--set",
+            "capacity=",
+            "--set",
+            "settle=",
+            "--set",
+            "duration=5s",
+            "--resume",
+            "x.series",
+        ],
+    );
+    let refused = refused.expect(104);
+    assert!(refused.stderr.contains("--resume"), "{}", refused.stderr);
+}

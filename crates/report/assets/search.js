@@ -101,3 +101,29 @@ class SearchPicture {
     });
   }
 }
+
+// Bars of the capacities of several combinations, each with its interval.
+function capacityBars(searches) {
+  const known = searches.filter((search) => search.capacity !== null);
+  if (searches.length < 2 || !known.length) return null;
+  const most = known.reduce((top, search) => Math.max(top, search.high === null ? search.capacity : search.high), 0);
+  const [left, room, row] = [220, 380, 26];
+  const x = (value) => left + (room * value) / most;
+  const rows = searches.map((search, at) => {
+    const y = 8 + at * row;
+    const name = search.title.length > 34 ? `${search.title.slice(0, 33)}…` : search.title;
+    const label = svg("text", { class: "tick", x: left - 8, y: y + 12, "text-anchor": "end" }, document.createTextNode(name));
+    if (search.capacity === null) {
+      return [label, svg("text", { class: "tick", x: left + 4, y: y + 12 }, document.createTextNode(search.text))];
+    }
+    const end = x(search.high === null ? search.capacity : search.high);
+    return [label,
+      svg("rect", { class: "capacity-bar", x: left, y, width: Math.max(x(search.capacity) - left, 1), height: 16 }),
+      search.low === null || search.high === null ? null
+        : svg("path", { class: "whisker", d: `M${x(search.low)},${y + 8}H${end}M${x(search.low)},${y + 3}v10M${end},${y + 3}v10` }),
+      svg("text", { class: "tick value", x: end + 8, y: y + 12 }, document.createTextNode(search.answer))];
+  });
+  const spoken = searches.map((search) => search.spoken).join("; ");
+  return el("figure", { class: "search" }, el("figcaption", {}, "capacity of each combination, with its interval"),
+    svg("svg", { viewBox: `0 0 760 ${searches.length * row + 16}`, role: "img", "aria-label": spoken }, rows));
+}

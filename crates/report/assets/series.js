@@ -42,7 +42,7 @@ class SeriesPage {
   searches() {
     const { searches } = this.series;
     if (!searches.length) return null;
-    return el("section", {}, el("h2", {}, searches.length > 1 ? "Searches" : "Search"),
+    return el("section", {}, el("h2", {}, searches.length > 1 ? "Searches" : "Search"), capacityBars(searches),
       searches.map((search) => new SearchPicture(search).make()));
   }
 

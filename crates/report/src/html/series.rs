@@ -422,6 +422,7 @@ fn searches(series: &Series, pages: &[Page]) -> Vec<Value> {
             "axis": short_names(std::slice::from_ref(&found.key))[0],
             "answer": search_words::short_answer(found),
             "spoken": format!("Capacity: {}", search_words::answer(found)),
+            "text": search_words::answer_alone(found),
             "capacity": value(&found.capacity),
             "low": value(&found.low),
             "high": value(&found.high),

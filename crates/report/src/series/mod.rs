@@ -13,6 +13,7 @@ mod most;
 pub(crate) mod names;
 mod scaling;
 pub(crate) mod search;
+mod search_table;
 pub(crate) mod search_words;
 mod sums;
 mod table;

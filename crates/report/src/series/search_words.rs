@@ -10,11 +10,15 @@ use measure::Unit;
 
 /// Returns the answer in one sentence: `243 clients (95 %: 236 to 249)`.
 pub(crate) fn answer(found: &CapacityResult) -> String {
-    let text = match &found.capacity {
+    format!("{}{}", with(&found.with), answer_alone(found))
+}
+
+/// Returns the answer without the other values.
+pub(crate) fn answer_alone(found: &CapacityResult) -> String {
+    match &found.capacity {
         Some(capacity) => known(found, capacity),
         None => unknown(found),
-    };
-    format!("{}{text}", with(&found.with))
+    }
 }
 
 fn known(found: &CapacityResult, capacity: &LoadValue) -> String {

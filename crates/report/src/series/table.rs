@@ -8,6 +8,7 @@ use measure::{BetterWhen, TableColumn, Unit};
 use super::chart::chart;
 use super::figures::ShownColumn;
 use super::names::short_names;
+use super::search_table::capacities;
 use super::{CapacityResult, Row, RowOutcome, Scaling, Series, columns, search_words, words};
 use crate::human::count;
 use crate::sanitize;
@@ -119,6 +120,7 @@ pub fn table(series: &Series, layout: Layout) -> String {
     for found in &series.searches {
         search_text(&mut text, found, layout);
     }
+    text.push_str(&capacities(&series.searches, layout));
     for found in &series.found {
         row(&mut text, "found", &words::found(found), layout);
     }

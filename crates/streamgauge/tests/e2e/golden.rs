@@ -199,7 +199,7 @@ clients:
     room: { publishers: 10, video_codecs: vp8 }
     golden: { chromium: 1 }
     load: { clients: 2, ramp: 1s }
-duration: 12s
+duration: 20s
 ";
     fs::write(folder.path().join("room.yaml"), scenario).expect("there is room");
     run(folder.path(), ["run", "room.yaml", "--json", "room.json"]).expect(0);

@@ -35,8 +35,8 @@ pub struct ServeOptions {
     /// one buffer that the kernel splits (UDP_SEGMENT, udp(7)). A capture on the same machine shows
     /// such a buffer as one packet.
     pub without_gso: bool,
-    /// Maximum number of sessions per address. Further connections are closed at once; UDP callers
-    /// are refused.
+    /// Maximum number of connections per address, and of peers over UDP. Further connections are
+    /// closed at once; UDP callers are refused.
     pub max_sessions: usize,
     /// Shutdown timeout of sessions.
     pub stop_timeout: Duration,

@@ -24,7 +24,7 @@ pub(crate) struct ListenerPlan {
     /// True if the worker's thread has its own file descriptor table, and so the process's
     /// descriptor limit for itself.
     pub(crate) own_descriptor_tables: bool,
-    /// Maximum number of sessions of this worker.
+    /// Maximum number of open connections of this worker.
     pub(crate) max_sessions: usize,
     pub(crate) accept: Accept,
     /// TLS configuration; `None` for plain connections.

@@ -18,7 +18,7 @@ struct Acceptor {
     accept: Accept,
     tls: Option<net::tls::Server>,
     max_sessions: usize,
-    /// True if a connection was refused because the maximum number of sessions was reached.
+    /// True if a connection was refused because the maximum number of them was open.
     is_full: bool,
 }
 
@@ -106,15 +106,16 @@ impl Listeners {
         }
     }
 
-    /// Returns whether a connection is refused because there are `sessions` sessions, and the note
-    /// about the first refusal.
-    pub(super) fn refuses(&mut self, index: usize, sessions: usize) -> (bool, Option<String>) {
+    /// Returns whether another connection is refused because `open` connections are open, and the
+    /// note about the first refusal. Sessions over UDP do not count: a request to end one of them
+    /// may need a connection.
+    pub(super) fn refuses(&mut self, index: usize, open: usize) -> (bool, Option<String>) {
         let acceptor = &mut self.acceptors[index];
-        if sessions < acceptor.max_sessions {
+        if open < acceptor.max_sessions {
             return (false, None);
         }
         let first = !std::mem::replace(&mut acceptor.is_full, true);
-        let text = first.then(|| format!("refusing connections: {sessions} sessions, the maximum"));
+        let text = first.then(|| format!("refusing connections: {open} are open, the maximum"));
         (true, text)
     }
 
@@ -158,7 +159,7 @@ mod tests {
         added.expect("it can be polled");
         assert_eq!(listeners.refuses(0, 1), (false, None));
         let (refused, text) = listeners.refuses(0, 2);
-        assert!(refused && text.is_some_and(|text| text.contains("2 sessions")));
+        assert!(refused && text.is_some_and(|text| text.contains("2 are open")));
         assert_eq!(listeners.refuses(0, 3), (true, None));
         assert_eq!(listeners.refuses(0, 1), (false, None));
     }

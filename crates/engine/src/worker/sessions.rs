@@ -264,10 +264,6 @@ impl Sessions {
         self.slots.is_empty()
     }
 
-    pub(super) fn count(&self) -> usize {
-        self.slots.len()
-    }
-
     pub(super) fn keys(&self) -> Vec<SessionKey> {
         let key = |(index, slot): (usize, &Slot)| SessionKey {
             index,

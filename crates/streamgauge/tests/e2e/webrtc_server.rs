@@ -218,3 +218,24 @@ fn wrong_token_and_wrong_fault_are_named() {
     assert!(sessions.is_empty());
     assert_eq!(number(&all["door"]["unauthorized"]), 2);
 }
+
+#[test]
+fn clients_of_a_full_server_can_end_their_sessions() {
+    let folder = folder();
+    let port = free_port().to_string();
+    let arguments = ["serve", "webrtc", "--port", &port, "--max-sessions", "3"];
+    let server = Process::start(streamgauge(arguments), folder.path());
+    wait_for("the server listens", Duration::from_secs(60), || {
+        server.stdout_text().contains("listening on").then_some(())
+    });
+    let url = format!("whep+http://127.0.0.1:{port}/whep/live");
+    // Each client requests the end of its session (DELETE) over a new connection. A session that
+    // goes on would leave no room for the clients of the next run.
+    for _ in 0..3 {
+        run(
+            folder.path(),
+            ["load", &url, "-c", "3", "-d", "5s", "--no-run-file"],
+        )
+        .expect(0);
+    }
+}

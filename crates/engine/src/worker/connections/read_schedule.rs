@@ -235,7 +235,7 @@ impl Connections {
         indices
     }
 
-    /// Takes back the memory of [`Connections::places_of_turn`].
+    /// Takes back the memory of [`Connections::indices_of_turn`].
     pub(crate) fn turn_ended(&mut self, mut indices: Vec<usize>) {
         indices.clear();
         self.turns.places = indices;

@@ -71,7 +71,7 @@ impl Worker {
         for number in 0.. {
             match self.listeners.accept(index, number, &mut self.runtime) {
                 Accepting::One(socket) => {
-                    let (refused, text) = self.listeners.refuses(index, self.sessions.count());
+                    let (refused, text) = self.listeners.refuses(index, self.connections.count());
                     if let Some(text) = text {
                         self.note("sessions_refused", None, text);
                     }

@@ -140,7 +140,12 @@ pub(crate) fn details(found: &CapacityResult) -> Vec<(&'static str, String)> {
         all.push(("broke", broke.join(", ")));
     }
     if let Some(unsettled) = unsettled(found) {
-        all.push(("does not settle", trial(unsettled)));
+        let load = named(&found.key, &value(&unsettled.load));
+        let why = unsettled
+            .worsened
+            .as_deref()
+            .map_or_else(String::new, one_line);
+        all.push(("does not settle", format!("{load}: {why}")));
     }
     for limit in &found.limits {
         let text = one_line(&limit.text);

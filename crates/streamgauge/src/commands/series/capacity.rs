@@ -220,7 +220,7 @@ struct CapacityRun<'a> {
     index: Index,
 }
 
-/// Why no further trial is made.
+/// Reason for the end of all searches before their own end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Halt {
     /// The user stopped the search.
@@ -352,9 +352,11 @@ impl CapacityRun<'_> {
         });
         let why = trial.as_mut().and_then(|trial| self.judge(&file, trial));
         let said = why.or_else(|| reason.clone());
-        self.runner
-            .console
-            .say(&outcome_text(outcome, said.as_deref()));
+        let said = match trial.as_ref().map(|entry| entry.trial.verdict) {
+            Some(Verdict::GettingWorse) => format!("  got worse: {}", said.unwrap_or_default()),
+            _ => outcome_text(outcome, said.as_deref()),
+        };
+        self.runner.console.say(&said);
         let entry = self.index.runs.last_mut().expect("it was added");
         entry.outcome = outcome;
         entry.reason = reason;
@@ -395,7 +397,7 @@ impl CapacityRun<'_> {
         report.verdict.reasons.first().cloned()
     }
 
-    /// Says what is tried, what is known, and how much of the budget is left.
+    /// Reports the next trial, the bounds known so far, and the rest of the budget.
     fn say(&self, values: &[String], search: &capacity::Search, hold: Duration) {
         let keys = self.index.varied.iter().map(|axis| axis.key.as_str());
         let settings = keys

@@ -194,6 +194,27 @@ def short_series(folder):
     streamgauge(folder, *arguments, code=99)
 
 
+def search(folder):
+    """Searches for the capacity of a server with three sessions, over two transports."""
+    port = free_port()
+    server = [PROGRAM, "serve", "rtsp", "--quiet", "--max-sessions", "3", "--port", str(port)]
+    scenario = {
+        "name": "three",
+        "warm_up": "1s",
+        "server": {"command": server, "ready": {"port": port}},
+        "clients": {
+            "viewers": {"urls": [f"rtsp://127.0.0.1:{port}/a"], "load": {"clients": 2}}
+        },
+        "thresholds": ["viewers.received > 0"],
+        "vary": {"clients.viewers.transport": ["udp", "tcp"]},
+        "capacity": {"quick": True, "hold": "3s"},
+        "settle": "0s",
+    }
+    (folder / "search.yaml").write_text(json.dumps(scenario))
+    arguments = ["run", "search.yaml", "-o", "search.series", "--html", "search.html"]
+    streamgauge(folder, *arguments)
+
+
 def long_series(folder):
     """Makes a series of 60 runs of ten minutes from the seconds of a short one."""
     runs = folder / "long.series"
@@ -230,6 +251,7 @@ class Page(unittest.TestCase):
                 pool.submit(streamgauge, cls.folder, *fails, code=99),
                 pool.submit(invalid, cls.folder),
                 pool.submit(short_series, cls.folder),
+                pool.submit(search, cls.folder),
             ]
             for run in runs:
                 run.result()
@@ -553,6 +575,24 @@ class Page(unittest.TestCase):
         self.assertTrue(paper.startswith(b"%PDF"))
         if PICTURES:
             pathlib.Path(PICTURES, "series.pdf").write_bytes(paper)
+        self.nothing_is_complained_of()
+
+    def test_a_search_shows_each_trial_and_each_capacity(self):
+        self.open("search")
+        index = self.folder / "search.series" / "series.json"
+        runs = json.loads(index.read_text())["runs"]
+        marks = self.run_in(
+            """[...document.querySelectorAll('.search a.trial')]
+                .map(mark => [mark.getAttribute('href'), mark.getAttribute('class')])"""
+        )
+        self.assertEqual([mark[0] for mark in marks], [f"#run-{at + 1}" for at in range(len(runs))])
+        failed = sum(run["outcome"] == "fail" for run in runs)
+        self.assertEqual(sum("failed" in mark[1] for mark in marks), failed)
+        self.assertGreaterEqual(failed, 2)
+        bars = self.run_in("document.querySelectorAll('.capacity-bar').length")
+        self.assertEqual(bars, 2)
+        answers = self.run_in("document.querySelector('.sentence').textContent")
+        self.assertEqual(answers.replace("\xa0", " ").count("3 clients"), 2, answers)
         self.nothing_is_complained_of()
 
     def test_sixty_runs_are_small_and_open_at_once(self):

@@ -37,6 +37,7 @@ measure::metrics! {
         /// Share lost.
         "loss", Ratio, "", LossRatio(EXPECTED, RECEIVED);
     }
+    starts { LENGTH; }
 }
 static GROUPS: [&Group; 1] = [&VIEWERS];
 const CATALOGUE: Catalogue = Catalogue(&GROUPS);
@@ -161,6 +162,40 @@ fn figures(totals: &Totals) -> Vec<Option<f64>> {
         .metrics()
         .flat_map(|metric| statistics.map(|statistic| totals.figure(metric, statistic)))
         .collect()
+}
+
+#[test]
+fn starts_of_clients_count_in_the_warm_up_if_the_run_says_so() {
+    let of = |value| {
+        let mut histogram = Histogram::new();
+        histogram.record(value);
+        histogram.to_sparse()
+    };
+    let (delay, length) = (of(5), of(7));
+    for starts_in_warm_up in [false, true] {
+        let (_directory, path) = temporary_path();
+        let header = Header {
+            starts_in_warm_up,
+            ..header()
+        };
+        let file = RunFile::create(&path, &header).expect("a new file");
+        for index in 0..3 {
+            let mut row = lossy(index);
+            let viewers = row.subjects.get_mut("viewers").expect("it is there");
+            viewers.histograms = BTreeMap::from([(DELAY, delay.clone()), (LENGTH, length.clone())]);
+            file.window(row);
+        }
+        file.finish().expect("nothing is in its way");
+        let totals = read(&path).totals().expect("sound");
+        let count = |name| totals["viewers"].named(name, Statistic::Count);
+        // The warm-up of 1.5 s takes two windows of one second. The length is a start.
+        let starts = if starts_in_warm_up { 3.0 } else { 1.0 };
+        assert_eq!((count("length"), count("delay")), (Some(starts), Some(1.0)));
+        assert_eq!(
+            totals["viewers"].named("expected", Statistic::Value),
+            Some(100.0)
+        );
+    }
 }
 
 proptest! {

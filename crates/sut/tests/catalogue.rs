@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -104,15 +104,35 @@ fn vlc_serves_clips_out_of_a_private_folder() {
         return;
     }
     let sut = serves_clips("vlc");
-    let scratch = std::fs::read_link(format!(
-        "/proc/{}/cwd",
-        sut.pid().expect("it is on this machine")
-    ))
-    .unwrap();
+    let scratch = folder_of(&sut);
     assert!(scratch.join("media.vlm").exists());
     let report = sut.stop();
     assert!(report.left_over.is_empty());
     assert!(!scratch.exists());
+}
+
+/// Returns the working directory of a server.
+fn folder_of(sut: &Sut) -> PathBuf {
+    let pid = sut.pid().expect("it is on this machine");
+    std::fs::read_link(format!("/proc/{pid}/cwd")).unwrap()
+}
+
+#[test]
+fn folder_of_a_server_ends_with_it_even_without_its_supervisor() {
+    if skip_without("vlc") || skip_without("ffmpeg") {
+        return;
+    }
+    let sut = serves_clips("vlc");
+    let scratch = folder_of(&sut);
+    let pid = sut.pid().expect("it is on this machine");
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"));
+    let supervisor = parent.expect("it has a parent").trim().to_owned();
+    let killed = Command::new("kill").args(["-KILL", &supervisor]).status();
+    assert!(killed.unwrap().success());
+    let report = sut.stop();
+    assert!(report.left_over.is_empty());
+    assert!(!scratch.exists(), "{}", scratch.display());
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::load::{ReceiveOptions, TlsOptions, TraceOptions};
+use super::load::{ReceiveOptions, ServerOptions, TlsOptions, TraceOptions};
 use super::protocol_options::ProtocolOptions;
 use super::{Results, help};
 
@@ -51,16 +51,8 @@ pub(crate) struct Capacity {
     /// Start the clients of each trial evenly over this time
     #[arg(long, value_name = "TIME", default_value = "5s", help_heading = help::LOAD)]
     pub(crate) ramp: String,
-    /// Launch this known server for each trial, and measure it too
-    ///
-    /// `streamgauge servers` lists the known servers, such as vlc.
-    #[arg(long, value_name = "SERVER", help_heading = help::LOAD)]
-    pub(crate) launch: Option<String>,
-    /// Measure this running server too
-    ///
-    /// The process must own the port that is tested.
-    #[arg(long, value_name = "PID", conflicts_with = "launch", help_heading = help::LOAD)]
-    pub(crate) pid: Option<u32>,
+    #[command(flatten)]
+    pub(crate) server: ServerOptions,
     /// How a client picks its URL: random or in_turn [default: random]
     #[arg(long, help_heading = help::LOAD, hide_short_help = true)]
     pub(crate) pick: Option<String>,

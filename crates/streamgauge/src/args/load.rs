@@ -108,6 +108,32 @@ impl TlsOptions {
     }
 }
 
+/// The server under test.
+#[derive(Debug, Args)]
+pub(crate) struct ServerOptions {
+    /// Launch this known server, and measure it too
+    ///
+    /// `streamgauge servers` lists the known servers, such as vlc.
+    #[arg(long, value_name = "SERVER", help_heading = help::LOAD)]
+    launch: Option<String>,
+    /// Measure this running server too
+    ///
+    /// The process must own the port that is tested.
+    #[arg(long, value_name = "PID", conflicts_with = "launch", help_heading = help::LOAD)]
+    pid: Option<u32>,
+}
+
+impl ServerOptions {
+    /// Returns them as settings of the scenario, which validates them.
+    pub(crate) fn settings(&self) -> impl Iterator<Item = OptionSetting> {
+        let launch = self.launch.as_ref();
+        let launch = launch.map(|name| OptionSetting::new("--launch", "server.launch", name));
+        let pid = self.pid.map(|pid| pid.to_string());
+        let pid = pid.map(|pid| OptionSetting::new("--pid", "server.observe.pid", &pid));
+        launch.into_iter().chain(pid)
+    }
+}
+
 /// Clients whose traffic is captured.
 #[derive(Debug, Args)]
 pub(crate) struct TraceOptions {
@@ -216,16 +242,8 @@ pub(crate) struct Load {
     /// lists all metrics. Another example: "viewers.startup_delay.p95 < 2s".
     #[arg(long = "threshold", value_name = "THRESHOLD", help_heading = help::LOAD)]
     pub(crate) thresholds: Vec<String>,
-    /// Launch this known server, and measure it too
-    ///
-    /// `streamgauge servers` lists the known servers, such as vlc.
-    #[arg(long, value_name = "SERVER", help_heading = help::LOAD)]
-    pub(crate) launch: Option<String>,
-    /// Measure this running server too
-    ///
-    /// The process must own the port that is tested.
-    #[arg(long, value_name = "PID", conflicts_with = "launch", help_heading = help::LOAD)]
-    pub(crate) pid: Option<u32>,
+    #[command(flatten)]
+    pub(crate) server: ServerOptions,
     /// How a client picks its URL: random or in_turn [default: random]
     #[arg(long, help_heading = help::LOAD, hide_short_help = true)]
     pub(crate) pick: Option<String>,

@@ -3,7 +3,7 @@
 use scenario::{CapacitySearch, OneLiner, OptionSetting, Plan};
 
 use crate::args;
-use crate::commands::load::{options_of_server, without_user};
+use crate::commands::load::without_user;
 use crate::commands::run::overrides;
 use crate::commands::series::capacity;
 use crate::console::Console;
@@ -47,13 +47,15 @@ fn search(arguments: &args::Capacity) -> Result<CapacitySearch, Failure> {
     };
     let mut overrides = overrides();
     overrides.set.clone_from(&arguments.set);
-    overrides.options = arguments.receiving.settings();
     let population = scenario::one_liner_population(&arguments.urls);
-    let (securing, options) = (&arguments.securing, &arguments.protocol_options);
-    overrides.options.extend(securing.settings(population));
-    overrides.options.extend(options.settings(population));
-    let (launch, pid) = (arguments.launch.as_ref(), arguments.pid);
-    overrides.options.extend(options_of_server(launch, pid));
+    overrides.options = arguments.receiving.settings();
+    overrides
+        .options
+        .extend(arguments.securing.settings(population));
+    overrides
+        .options
+        .extend(arguments.protocol_options.settings(population));
+    overrides.options.extend(arguments.server.settings());
     overrides.options.extend(goal(arguments));
     match Plan::of_one_liner(&line, &overrides).map_err(Failure::diagnostic)? {
         Plan::Capacity(search) => Ok(*search),

@@ -1,6 +1,6 @@
 //! `streamgauge load`: runs a scenario made from one command line.
 
-use scenario::{OneLiner, OptionSetting, Scenario};
+use scenario::{OneLiner, Scenario};
 
 use crate::args;
 use crate::commands::play::{Play, play};
@@ -40,24 +40,16 @@ fn scenario(arguments: &args::Load) -> Result<Scenario, Failure> {
         search_settle: None,
     };
     let mut overrides = overrides();
-    overrides.options = arguments.receiving.settings();
     let population = scenario::one_liner_population(&arguments.urls);
-    let (securing, options) = (&arguments.securing, &arguments.protocol_options);
-    overrides.options.extend(securing.settings(population));
-    overrides.options.extend(options.settings(population));
-    let (launch, pid) = (arguments.launch.as_ref(), arguments.pid);
-    overrides.options.extend(options_of_server(launch, pid));
+    overrides.options = arguments.receiving.settings();
+    overrides
+        .options
+        .extend(arguments.securing.settings(population));
+    overrides
+        .options
+        .extend(arguments.protocol_options.settings(population));
+    overrides.options.extend(arguments.server.settings());
     Scenario::from_one_liner(&line, &overrides).map_err(Failure::diagnostic)
-}
-
-/// Returns the options for the server under test as settings of the scenario.
-pub(crate) fn options_of_server(
-    launch: Option<&String>,
-    pid: Option<u32>,
-) -> impl Iterator<Item = OptionSetting> {
-    let launch = launch.map(|name| OptionSetting::new("--launch", "server.launch", name));
-    let pid = pid.map(|pid| OptionSetting::new("--pid", "server.observe.pid", &pid.to_string()));
-    launch.into_iter().chain(pid)
 }
 
 /// Returns the URL without user name and password.

@@ -37,7 +37,7 @@ impl Level {
         self.failed >= decisive && self.failed > self.held
     }
 
-    /// Returns `true` if one more trial has to decide: the only one was invalid, or one held and one
+    /// Returns `true` if one more trial is needed: the only trial was invalid, or one held and one
     /// failed.
     pub(crate) fn is_undecided(&self) -> bool {
         matches!(

@@ -1,5 +1,5 @@
-//! Controller of a capacity search: chooses the next load from the history of trials, and states the
-//! capacity with its interval. It does no I/O and reads no clock.
+//! Controller of a capacity search: it chooses the next load from the history of trials, and states
+//! the capacity with its interval. It does no I/O and reads no clock.
 //!
 //! Terms are those of MLRsearch (RFC 9971), applied to an integer load such as a number of clients:
 //!
@@ -21,8 +21,8 @@
 //! 2. *Sharpen*: all trials give a [`Posterior`] over the capacity. The next trial is at its 20 or
 //!    80 % point, until the interval is as narrow as [`Settings::within`].
 //!
-//! The bracket alone is no confidence interval: with a knee of 3 % it misses the capacity in half of
-//! all searches.
+//! The bracket alone is not a confidence interval: with a knee of 3 % it misses the capacity in half
+//! of all searches.
 
 #![deny(missing_docs)]
 
@@ -62,22 +62,22 @@ pub struct Settings {
     /// Maximum duration of all trials together.
     #[serde(with = "duration")]
     pub budget: Duration,
-    /// How thoroughly to search.
+    /// Number of trials for each level, and whether an interval is stated.
     pub method: Method,
-    /// Trials are made on one server that keeps running.
+    /// True if trials are made on one server that keeps running.
     pub continuing: bool,
 }
 
-/// How thoroughly to search.
+/// Number of trials for each level, and whether an interval is stated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Method {
-    /// Several trials a level, until the interval is narrow enough.
+    /// Several trials for each level, until the interval is narrow enough.
     Interval,
-    /// One trial a level, at most eight levels, and no interval.
+    /// One trial for each of at most eight levels. No interval is stated.
     Quick,
-    /// One trial a level, and no interval. Loads are positions in a list: all of them are possible,
-    /// and their differences mean nothing.
+    /// One trial for each level. No interval is stated. Loads are positions in a list of values:
+    /// every position can be tried, and the distance between two positions means nothing.
     List,
 }
 
@@ -112,7 +112,7 @@ pub enum Verdict {
     Invalid,
 }
 
-/// One level that was held.
+/// A trial: one load that was held and judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trial {
     /// Load of the level.
@@ -122,8 +122,8 @@ pub struct Trial {
     pub hold: Duration,
     /// Result.
     pub verdict: Verdict,
-    /// Load that the server carried of a trial that failed: the clients that did not fail, if any
-    /// did. The search tries it next if it is within the bracket. `None` if unknown.
+    /// Number of clients that did not fail, if some did. The search tries this load next if it is
+    /// within the bracket. `None` if no client failed, or if the load is not a number of clients.
     pub served: Option<u64>,
     /// Duration from the start of the server to its end, including ramp and settling.
     #[serde(with = "duration")]
@@ -148,7 +148,7 @@ pub enum Step {
     End(End),
 }
 
-/// Reason for which a search ended.
+/// Reason for the end of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum End {

@@ -32,8 +32,8 @@ pub struct Interval {
     pub high: f64,
 }
 
-/// Distribution of the capacity, the width of its knee and the share of lapses. The probability that
-/// a trial fails is logistic in the logarithm of the load, and one half at the capacity.
+/// Distribution of the capacity, the width of its knee and the share of lapses. The probability
+/// that a trial fails is logistic in the logarithm of the load, and one half at the capacity.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Posterior {
     /// Logarithm of the smallest capacity of the grid.

@@ -15,8 +15,8 @@ const GOAL_WIDTH: f64 = 0.05;
 /// Distance of neighbouring loads.
 const GRID: f64 = 0.0125;
 
-/// Difference of equal and opposite results that classifies a level: with three trials and an exceed
-/// ratio of 0.5, the third cannot change it.
+/// Difference between equal and opposite results that classifies a level: with three trials and an
+/// exceed ratio of 0.5, the third trial cannot change it.
 const DECISIVE: u32 = 2;
 
 /// Fewest valid trials before an interval is stated.
@@ -91,7 +91,7 @@ impl Search {
         self.spent
     }
 
-    /// Distribution of the capacity, from the begin of sharpening on.
+    /// Distribution of the capacity, from the start of sharpening on.
     pub fn posterior(&self) -> Option<&Posterior> {
         self.posterior.as_ref()
     }
@@ -220,7 +220,7 @@ impl Search {
         if let Some(posterior) = &self.posterior {
             return self.sharpen(posterior);
         }
-        // What failed above the limit of the tester does not bound the capacity below it.
+        // A load that failed above the tester's limit does not bound the capacity below that limit.
         let upper = upper.filter(|_| !self.is_below_limit(upper));
         if let Some(load) = upper.and_then(|upper| self.served_load(lower, upper)) {
             return Ok(load);

@@ -29,7 +29,8 @@ class SearchPicture {
       this.interval(), this.rows(), this.density(), this.axis(), this.capacity(), this.marks());
     return el("figure", { class: "search" },
       el("figcaption", {}, search.title ? `${search.title}: ` : "",
-        "each mark is a trial and links to its page; the curve is the probability of the capacity"),
+        "each mark is a trial and links to its page",
+        search.density.length ? "; the curve is the probability of the capacity" : ""),
       drawing);
   }
 

@@ -36,7 +36,7 @@ pub(crate) struct CapacityKeys {
     pub(crate) within: Key<Within<Width>>,
     /// Maximum duration of the search. Default 30m.
     pub(crate) budget: Key<TimeSpan>,
-    /// One trial for each load, at most eight loads, and no interval. Default false.
+    /// True: one trial for each of at most eight loads, without an interval. Default false.
     pub(crate) quick: Key<bool>,
 }
 

@@ -386,10 +386,10 @@ fn searches(series: &Series, pages: &[Page]) -> Vec<Value> {
         .iter()
         .filter(|found| !found.trials.is_empty());
     let pictures = searches.map(|found| {
-        let with = found
-            .with
-            .iter()
-            .map(|(key, value)| format!("{key} {value}"));
+        let keys: Vec<String> = found.with.iter().map(|(key, _)| key.clone()).collect();
+        let names = short_names(&keys);
+        let with = names.iter().zip(&found.with);
+        let with = with.map(|(name, (_, value))| format!("{name} {value}"));
         let trials = found.trials.iter().map(|trial| {
             let text = search_words::trial(trial);
             let page = pages.get(trial.run);

@@ -24,7 +24,7 @@ pub struct CapacityResult {
     pub with: Vec<(String, String)>,
     /// Dotted key of the load.
     pub key: String,
-    /// State of the search: why it ended, if it did.
+    /// Reason for the end of the search.
     pub state: SearchState,
     /// Largest load that is expected to hold; null if it is unknown.
     pub capacity: Option<LoadValue>,
@@ -60,23 +60,23 @@ pub struct CapacityResult {
     pub budget: f64,
 }
 
-/// State of a search.
+/// Reason for the end of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SearchState {
-    /// It ended: the capacity is known as accurately as requested.
+    /// The capacity is known as accurately as requested.
     Found,
-    /// It ended: the smallest load failed.
+    /// The smallest load failed.
     BelowMin,
-    /// It ended: the largest load held.
+    /// The largest load held.
     AboveMax,
-    /// It ended: the tester was unfit, twice at one load.
+    /// The tester was unfit, twice at one load.
     TesterLimit,
-    /// It ended: the budget does not suffice for another trial.
+    /// The budget does not suffice for another trial.
     Budget,
-    /// It ended: the maximum number of trials, or of loads of a quick search, was reached.
+    /// The maximum number of trials, or of loads of a quick search, was reached.
     Trials,
-    /// It was stopped, or is still running.
+    /// The search was stopped, or is still running.
     CutOff,
 }
 

@@ -96,7 +96,7 @@ fn server_that_ignores_teardown_does_not_delay_the_end() {
 #[test]
 fn second_ctrl_c_ends_the_run_at_once() {
     let folder = folder();
-    // It never answers and never hangs up. A client that is stopped waits ten minutes for that.
+    // This server never answers and never hangs up. A stopped client waits ten minutes for both.
     let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there is a free port");
     let url = format!("tcp://{}", silent.local_addr().expect("it is bound"));
     let arguments = format!("load {url} -c {CLIENTS} --answers echo --out x.run");

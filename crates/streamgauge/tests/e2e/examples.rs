@@ -177,7 +177,7 @@ const LINKS: [Example; 7] = [
         file: "link-two-populations.yaml",
         set: &[
             "duration=5s",
-            // What a server on a busy machine sends late and all at once is lost in the queue.
+            // The queue of the link drops packets if a busy machine lets the server send a burst.
             "thresholds=[\"near.loss <= 0%\", \"far_downlink.lost_by_chance > 0\"]",
         ],
     },

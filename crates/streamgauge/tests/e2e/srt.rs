@@ -68,8 +68,8 @@ pub(crate) fn write(folder: &Path, name: &str, text: &str) {
     fs::write(folder.join(name), text).expect("the folder can be written to");
 }
 
-/// Waits until a run with this port for its metrics has received so many packets, or receives no
-/// more. A relay that ends before would lose those that it still holds for their latency.
+/// Waits until a run has received `unique` packets, or none for some seconds. `metrics` is the port
+/// of its metrics. A relay that ended before would lose packets that it holds for the latency.
 pub(crate) fn wait_for_packets(metrics: u16, unique: u64) {
     let mut last = (None, Instant::now());
     wait_for("the player has everything", RUN_TIMEOUT, || {
@@ -85,8 +85,8 @@ pub(crate) fn wait_for_packets(metrics: u16, unique: u64) {
     });
 }
 
-/// Asserts that srt-live-transmit passed on so many packets of 4 Mb/s without a gap. It drops what
-/// it has not passed on when its publisher leaves, on a busy machine at most two seconds of it.
+/// Asserts that srt-live-transmit relayed `unique` packets of 4 Mb/s without a gap. When its
+/// publisher leaves, it drops its backlog: at most two seconds of media, on a busy machine.
 #[track_caller]
 pub(crate) fn assert_relayed(played: &Report, unique: u64) {
     let count = |name: &str| number(played.metric(name));

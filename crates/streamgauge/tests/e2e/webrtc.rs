@@ -307,7 +307,7 @@ fn only_the_speaker_of_a_janus_room_is_seen() {
     let silent = "participate: { bitrate: 100kbps }
     subscribe: nobody
     room: { publishers: 10 }";
-    // Whoever comes first creates the room.
+    // The first client creates the room.
     let viewers = "last_n: 1
     room: { publishers: 10 }";
     let speaker = "participate: { bitrate: 800kbps, audio: true, audio_codec: opus,

@@ -209,7 +209,7 @@ fn impossible_search_is_refused() {
         |index| index.capacity.as_mut().expect("a goal").scale.exponent = i32::MIN,
         |index| index.capacity.as_mut().expect("a goal").settings.min = 0,
         |index| index.capacity.as_mut().expect("a goal").settings.max = 50,
-        |index| index.capacity.as_mut().expect("a goal").settings.sure = f64::NAN,
+        |index| index.capacity.as_mut().expect("a goal").settings.sure = 2.0,
         |index| index.runs = vec![index.runs[0].clone(); 61],
     ];
     for change in changes {

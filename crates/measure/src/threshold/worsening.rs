@@ -157,6 +157,9 @@ mod tests {
         let text = "viewers.loss < 1%";
         let rising = find([NONE, 1, NONE, 3, NONE, 5], text).expect("it rises");
         assert!((20.0..30.0).contains(&rising.crosses_after), "{rising:?}");
+        // The time counts from the end of the last block, not of the last value.
+        let early = find([1, 2, 3, 4, 5, NONE], text).expect("it rises");
+        assert!((19.0..21.0).contains(&early.crosses_after), "{early:?}");
         // Three points are hardly a line.
         assert_eq!(find([NONE, 1, NONE, 4, NONE, 5], text), None);
         assert_eq!(find([NONE, 1, NONE, NONE, NONE, 5], text), None);

@@ -115,18 +115,22 @@ fn killed_search_goes_on_after_its_trials() {
     let command = streamgauge(["run", "s.yaml", "--out", "x.series"]);
     let process = Process::start(command, folder.path());
     let index = folder.path().join("x.series/series.json");
-    let trials = || {
+    let trials = || -> Option<Vec<Value>> {
         let index: Value = serde_json::from_slice(&fs::read(&index).ok()?).ok()?;
-        let runs = index["runs"].as_array()?.clone();
-        Some(runs.iter().filter(|run| run["trial"].is_object()).count())
+        let mut runs = index["runs"].as_array()?.clone();
+        runs.retain(|run| run["trial"].is_object());
+        Some(runs)
     };
-    wait_for("two trials", RUN_TIMEOUT, || {
-        trials().filter(|trials| *trials >= 2)
+    let before = wait_for("two trials", RUN_TIMEOUT, || {
+        trials().filter(|trials| trials.len() >= 2)
     });
     process.signal("KILL");
     process.finish(RUN_TIMEOUT);
     let arguments = ["run", "s.yaml", "--resume", "x.series", "--json", "x.json"];
     run(folder.path(), arguments).expect(0);
+    // Each trial has its own duration to the nanosecond.
+    let after = trials().expect("the search has ended");
+    assert_eq!(after[..before.len()], before);
     let report = json(&folder.path().join("x.json"));
     assert_eq!(loads(&report["searches"][0]), [2, 4, 8, 7]);
     assert_eq!(load(&report["searches"][0]["capacity"]), 7);

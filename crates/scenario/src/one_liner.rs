@@ -88,8 +88,12 @@ impl OneLiner {
     }
 
     fn tree(&self) -> Node {
-        let line = format!("load {}", self.urls.join(" "));
-        let origin = Origin::whole(&SourceText::new(SourceKind::Option, "load", line));
+        let command = match self.search_settle {
+            Some(_) => "capacity",
+            None => "load",
+        };
+        let line = format!("{command} {}", self.urls.join(" "));
+        let origin = Origin::whole(&SourceText::new(SourceKind::Option, command, line));
         let map = |entries: Vec<Entry>| Node::map(entries, origin.clone());
         let entry = |key: &str, node: Node| Entry::new(key, node.origin.clone(), node);
         let given = |key: &str, flag: &str, value: &Option<String>| {

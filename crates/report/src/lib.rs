@@ -16,6 +16,7 @@ pub mod live_figures;
 mod loss;
 pub mod markdown;
 pub mod media;
+mod metric_words;
 pub mod metrics;
 pub mod model;
 pub mod otlp;

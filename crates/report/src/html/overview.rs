@@ -8,12 +8,13 @@ use measure::{Catalogue, SummaryRow, Threshold};
 use runfile::Reader;
 use serde_json::{Value, json};
 
-use super::charts::{capital, limit_text, metric_words};
+use super::charts::limit_text;
 use super::time_series::{TimeSeries, unit};
 use crate::ReportError;
 use crate::cause::{cause, other_reasons};
 use crate::human::{count, digits, duration, figure, figure_or_dash, plural, short_duration};
 use crate::link::{LOSS_REASONS, distribution as distribution_of};
+use crate::metric_words::{capital, metric_words};
 use crate::metrics::{Distribution, MetricFigures, Metrics};
 use crate::model::{self, Outcome, Population, Report};
 use crate::own_counts::OwnCounts;

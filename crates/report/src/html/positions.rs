@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::charts::metric_words;
+use crate::metric_words::metric_words;
 use crate::series::Series;
 use crate::series::names::short_names;
 

@@ -9,7 +9,6 @@ use measure::{BetterWhen, Meaning, TableColumn, Unit};
 use runfile::Reader;
 use serde_json::{Value, json};
 
-use super::charts::{capital, metric_words as of_name};
 use super::downsample::round_significant;
 use super::positions::ChartLayout;
 use super::run::{FINE, run};
@@ -17,6 +16,7 @@ use super::time_series::{Resolution, unit};
 use super::{overview, page};
 use crate::ReportError;
 use crate::human::{count, plural};
+use crate::metric_words::capital;
 use crate::model::Report;
 use crate::series::names::short_names;
 use crate::series::search::LoadValue;
@@ -453,50 +453,6 @@ fn table(series: &Series) -> Vec<Value> {
     columns.collect()
 }
 
-/// Returns the title of the chart of a column.
-fn title(column: &TableColumn) -> String {
-    let of_a_share = |share: f64| format!("p{}", 100.0 * share);
-    let (name, statistic) = match (column.name, column.metric) {
-        ("server_cpu", _) => ("server CPU", "mean".to_owned()),
-        ("server_cpu_peak", _) => ("server CPU", "peak".to_owned()),
-        ("cpu_per_gbit", _) => ("server CPU per Gbit/s", String::new()),
-        ("cpu_per_message", _) => ("server CPU per message", String::new()),
-        ("served", _) => ("clients served", String::new()),
-        // The heading names the activity of a playing client, which depends on the protocol.
-        ("playing", _) => (column.heading[0], String::new()),
-        ("link_loss", _) => ("loss on the link", String::new()),
-        ("delay_viewer", _) => ("viewer's delay", String::new()),
-        ("delay_sender", _) => ("delay at the sender", "mean".to_owned()),
-        ("delay_link", _) => ("delay of the link", "mean".to_owned()),
-        ("delay_rest", _) => (
-            "delay of the server and of retransmissions",
-            "mean".to_owned(),
-        ),
-        ("delay_buffer", _) => ("players' buffer", String::new()),
-        ("failed", _) => ("clients that failed", String::new()),
-        ("bitrate", _) => ("bit rate", String::new()),
-        (name, "") => (name, String::new()),
-        (_, metric) => {
-            let statistic = match column.statistic {
-                Statistic::Quantile(share) => of_a_share(share),
-                Statistic::Mean => "mean".to_owned(),
-                Statistic::Min => "min".to_owned(),
-                Statistic::Max => "max".to_owned(),
-                Statistic::Count | Statistic::Value => String::new(),
-            };
-            (metric, statistic)
-        }
-    };
-    let mut name = capital(&of_name(name));
-    if column.heading.contains(&"/s") {
-        name += ", per second";
-    }
-    match statistic.is_empty() {
-        true => name,
-        false => format!("{name}, {statistic}"),
-    }
-}
-
 /// Returns the limits that the runs' thresholds set for a column, each with its threshold and
 /// without duplicates.
 fn limits(column: &TableColumn, pages: &[Page]) -> Vec<Value> {
@@ -543,7 +499,7 @@ fn charts(series: &Series, layout: &ChartLayout, pages: &[Page]) -> Vec<Value> {
         let of_values = values.into_iter();
         Some(json!({
             "name": shown.column.name,
-            "title": title(shown.column),
+            "title": columns::title(shown.column),
             "unit": unit(unit_of),
             "better": match shown.column.better {
                 BetterWhen::Larger => "more is better",

@@ -11,11 +11,12 @@ use measure::{Finding, Metric, Threshold, Time, Totals, Unit, Window};
 use runfile::{Reader, WindowRow};
 use serde_json::{Value, json};
 
-use super::charts::{Chart, LineSource, LossPlace, charts, health_value, metric_words};
+use super::charts::{Chart, LineSource, LossPlace, charts, health_value};
 use super::downsample::{Downsampled, rounded};
 use super::heat_map::HeatMap;
 use crate::ReportError;
 use crate::loss::{self, PopulationLink, WhereLost};
+use crate::metric_words::metric_words;
 use crate::metrics::Metrics;
 use crate::model::Report;
 use crate::source::{holds, is_population};

@@ -1,10 +1,12 @@
 //! Columns of a series, and the text of a run in each.
 
+use measure::metric::Statistic;
 use measure::{Meaning, TableColumn, Unit};
 
 use super::figures::ShownColumn;
 use super::{Row, RowOutcome, Series, best, eligibility};
 use crate::human::{count, digits};
+use crate::metric_words::{capital, metric_words};
 
 /// Columns in which any run has a value, in display order.
 pub(crate) fn of(series: &Series) -> Vec<ShownColumn> {
@@ -91,4 +93,48 @@ pub(crate) fn verdict(row: &Row) -> String {
 pub(crate) fn out_of_contest(row: &Row) -> Option<&str> {
     let why = row.out_of_contest.as_deref();
     why.filter(|why| row.outcome.is_trusted() && *why != eligibility::THRESHOLD)
+}
+
+/// Returns the name of a column in words, with its statistic.
+pub(crate) fn title(column: &TableColumn) -> String {
+    let of_a_share = |share: f64| format!("p{}", 100.0 * share);
+    let (name, statistic) = match (column.name, column.metric) {
+        ("server_cpu", _) => ("server CPU", "mean".to_owned()),
+        ("server_cpu_peak", _) => ("server CPU", "peak".to_owned()),
+        ("cpu_per_gbit", _) => ("server CPU per Gbit/s", String::new()),
+        ("cpu_per_message", _) => ("server CPU per message", String::new()),
+        ("served", _) => ("clients served", String::new()),
+        // The heading names the activity of a playing client, which depends on the protocol.
+        ("playing", _) => (column.heading[0], String::new()),
+        ("link_loss", _) => ("loss on the link", String::new()),
+        ("delay_viewer", _) => ("viewer's delay", String::new()),
+        ("delay_sender", _) => ("delay at the sender", "mean".to_owned()),
+        ("delay_link", _) => ("delay of the link", "mean".to_owned()),
+        ("delay_rest", _) => (
+            "delay of the server and of retransmissions",
+            "mean".to_owned(),
+        ),
+        ("delay_buffer", _) => ("players' buffer", String::new()),
+        ("failed", _) => ("clients that failed", String::new()),
+        ("bitrate", _) => ("bit rate", String::new()),
+        (name, "") => (name, String::new()),
+        (_, metric) => {
+            let statistic = match column.statistic {
+                Statistic::Quantile(share) => of_a_share(share),
+                Statistic::Mean => "mean".to_owned(),
+                Statistic::Min => "min".to_owned(),
+                Statistic::Max => "max".to_owned(),
+                Statistic::Count | Statistic::Value => String::new(),
+            };
+            (metric, statistic)
+        }
+    };
+    let mut name = capital(&metric_words(name));
+    if column.heading.contains(&"/s") {
+        name += ", per second";
+    }
+    match statistic.is_empty() {
+        true => name,
+        false => format!("{name}, {statistic}"),
+    }
 }

@@ -9,6 +9,7 @@
 
 #![deny(missing_docs)]
 
+pub mod comparison;
 pub mod health;
 pub mod histogram;
 pub mod human;

@@ -10,12 +10,10 @@ use crate::masking::{MASK, is_secret_key, mask_command, mask_text};
 use crate::node::{Entry, Node, Value, display_text};
 use crate::origin::{Origin, SourceKind};
 use crate::section::{self, Deferred, Key};
+use crate::series_keys::SERIES_KEYS;
 
 /// Maximum number of axes of a series.
 const MAX_KEYS: usize = 16;
-
-/// Keys that turn a scenario into a series.
-pub(crate) const SERIES_KEYS: [&str; 5] = ["vary", "find", "settle", "stop_at", "capacity"];
 
 /// Key of the cases under `vary`, and the name of their axis.
 const CASES: &str = "cases";
@@ -41,7 +39,7 @@ pub(crate) struct AxisValue {
     /// Value as written.
     pub(crate) node: Node,
     /// Name of a case; `None` for a plain value.
-    name: Option<String>,
+    pub(crate) name: Option<String>,
     /// One assignment of a key, or several of a case.
     pub(crate) assignments: Vec<Assignment>,
 }
@@ -96,6 +94,11 @@ pub(crate) fn read_axes(entry: &Entry, problems: &mut Vec<Problem>) -> Vec<Axis>
                 .help(format!("at most {MAX_KEYS} are possible")),
         );
     }
+    axes
+}
+
+/// Reports keys that two axes set.
+pub(crate) fn find_set_twice(axes: &[Axis], problems: &mut Vec<Problem>) {
     for (index, axis) in axes.iter().enumerate() {
         let twice = |other: &Axis| {
             let keys = axis.assignments().map(|set| &set.key);
@@ -123,7 +126,6 @@ pub(crate) fn read_axes(entry: &Entry, problems: &mut Vec<Problem>) -> Vec<Axis>
             );
         }
     }
-    axes
 }
 
 /// Adds an axis for every list. Enclosing mappings are part of the key, as `--set vary.KEY=[...]`
@@ -250,7 +252,7 @@ fn read_cases(entry: &Entry, problems: &mut Vec<Problem>) -> Option<Axis> {
         values.push(AxisValue {
             node: item.clone(),
             name: Some(name),
-            assignments: read_assignments(set, &path, problems),
+            assignments: read_assignments(set, (&format!("{path}.set"), CASES_FORM), problems),
         });
     }
     Some(Axis {
@@ -260,13 +262,17 @@ fn read_cases(entry: &Entry, problems: &mut Vec<Problem>) -> Option<Axis> {
     })
 }
 
-/// Reads the assignments of a case: dotted keys and their values.
-fn read_assignments(set: &Entry, path: &str, problems: &mut Vec<Problem>) -> Vec<Assignment> {
+/// Reads assignments: dotted keys and their values. `form` describes them.
+pub(crate) fn read_assignments(
+    set: &Entry,
+    (path, form): (&str, &str),
+    problems: &mut Vec<Problem>,
+) -> Vec<Assignment> {
     let entries = match &set.node.value {
         Value::Map(entries) if !entries.is_empty() => entries,
         _ => {
             let wanted = "a mapping of keys to values";
-            problems.push(wrong_type(&set.node, &format!("{path}.set"), wanted).help(CASES_FORM));
+            problems.push(wrong_type(&set.node, path, wanted).help(form));
             return Vec::new();
         }
     };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use measure::link::{DOWNLINK, UPLINK};
-use measure::units::TimeSpan;
+use measure::units::{Ratio, TimeSpan};
 use measure::{Catalogue, LINK_CATALOGUE, SERVER_CATALOGUE, TESTER_CATALOGUE};
 use protocol::browser::BROWSER_CATALOGUE;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -25,6 +25,7 @@ use crate::origin::{Origin, SourceKind};
 use crate::overrides::Overrides;
 use crate::placed_links;
 use crate::section::{self, BoundedInteger, Deferred, Key, one_line};
+use crate::series_keys::{MAKE_SERIES, MAX_REPEAT};
 use crate::server::{self, ServerKeys};
 use crate::tester::{self, TesterKeys};
 use crate::{network_keys, population, sources, waiting};
@@ -92,6 +93,18 @@ pub(crate) struct ScenarioKeys {
     /// load. With `vary`, one search for each combination.
     #[schemars(with = "CapacityKeys")]
     capacity: Deferred,
+    /// Two variants to compare, each with a name and the dotted keys that it sets, such as `old:
+    /// {server.launch: mediamtx}`. Their runs alternate. With `vary`, one comparison for each
+    /// combination.
+    #[schemars(schema_with = "compare_schema")]
+    compare: Deferred,
+    /// Number of runs of each combination, or of each variant of `compare`. Default 6 with
+    /// `compare`, else 1.
+    #[schemars(with = "BoundedInteger<1, { MAX_REPEAT }>")]
+    repeat: Deferred,
+    /// With `compare`: smallest relative difference that counts. Default 5%.
+    #[schemars(with = "Ratio")]
+    min_effect: Deferred,
 }
 
 /// Returns the JSON Schema of `vary`.
@@ -119,6 +132,16 @@ fn vary_schema(_: &mut SchemaGenerator) -> Schema {
             { "type": "array", "minItems": 1 },
             { "type": "object", "minProperties": 1 }
         ] }
+    })
+}
+
+/// Returns the JSON Schema of `compare`.
+fn compare_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "minProperties": 2,
+        "maxProperties": 2,
+        "additionalProperties": { "type": "object", "minProperties": 1 }
     })
 }
 
@@ -356,7 +379,7 @@ fn check_network(
 
 /// Refuses the keys of a series. The reader of a series has already removed them.
 fn refuse_series_keys(root: &Node, problems: &mut Vec<Problem>) {
-    for key in ["vary", "capacity"] {
+    for key in MAKE_SERIES {
         if let Some(entry) = root.entry(key) {
             let text = format!("`{key}` makes several runs of a scenario");
             problems.push(
@@ -366,8 +389,8 @@ fn refuse_series_keys(root: &Node, problems: &mut Vec<Problem>) {
             );
         }
     }
-    let is_series = root.entry("vary").or(root.entry("capacity")).is_some();
-    for key in ["find", "settle", "stop_at"] {
+    let is_series = MAKE_SERIES.iter().any(|key| root.entry(key).is_some());
+    for key in ["find", "settle", "stop_at", "min_effect"] {
         if let (false, Some(entry)) = (is_series, root.entry(key)) {
             problems.push(
                 Problem::new(&entry.key_origin, format!("`{key}` needs a series of runs"))

@@ -12,6 +12,7 @@ mod capacity_goal;
 mod capacity_keys;
 mod capacity_search;
 mod collector;
+mod comparison;
 mod decode;
 mod describe;
 mod emulated_link;
@@ -38,6 +39,7 @@ mod population;
 mod schema;
 mod secrets;
 mod section;
+mod series_keys;
 mod server;
 mod sources;
 mod tester;
@@ -51,6 +53,7 @@ mod yaml;
 use std::path::Path;
 
 pub use capacity_search::CapacitySearch;
+pub use comparison::Comparison;
 pub use describe::{Description, PopulationPlan};
 pub use emulated_link::{DEFAULT_MTU, Link};
 pub use entry::{

@@ -4,13 +4,15 @@ use std::path::Path;
 
 use measure::units::TimeSpan;
 
-use crate::axes::{Axis, SERIES_KEYS, find_set_outside_file, read_axes};
+use crate::axes::{Axis, find_set_outside_file, find_set_twice, read_axes};
 use crate::capacity_search::CapacitySearch;
+use crate::comparison::{self, Comparison};
 use crate::error::{Problem, ScenarioError};
 use crate::model::{Scenario, StopAt};
 use crate::node::{Entry, Node, Value};
 use crate::one_liner::OneLiner;
 use crate::overrides::Overrides;
+use crate::series_keys::{MAKE_SERIES, SERIES_KEYS};
 use crate::vary::{DEFAULT_SETTLE, Series};
 use crate::{capacity_goal, decode, open, section};
 
@@ -66,17 +68,34 @@ impl Plan {
     ) -> Result<Plan, ScenarioError> {
         let mut problems = Vec::new();
         overrides.apply(&mut root, &mut problems);
-        if !has(&root, "vary") && !has(&root, "capacity") {
+        if !MAKE_SERIES.iter().any(|key| has(&root, key)) {
             let mut scenario = decode::decode(&root, &name, overrides, problems)?;
             scenario.resolve(folder);
             return Ok(Plan::Run(Box::new(scenario)));
         }
         let taken = SERIES_KEYS.map(|key| remove_entry(&mut root, key));
-        let [vary, find, settle, stop_at, capacity] = &taken;
-        let axes = vary
+        let [
+            vary,
+            find,
+            settle,
+            stop_at,
+            capacity,
+            compare,
+            repeat,
+            min_effect,
+        ] = &taken;
+        let mut axes = vary
             .as_ref()
             .map(|entry| read_axes(entry, &mut problems))
             .unwrap_or_default();
+        let variants = compare.as_ref();
+        let variants = variants.and_then(|entry| comparison::read_variants(entry, &mut problems));
+        axes.extend(variants);
+        find_set_twice(&axes, &mut problems);
+        let compares = compare.is_some();
+        let repeat = comparison::read_repeat(repeat.as_ref(), compares, &mut problems);
+        let min_effect = comparison::read_min_effect(min_effect.as_ref(), compares, &mut problems);
+        refuse_repeated(&taken, &mut problems);
         let settle: Option<TimeSpan> = settle
             .as_ref()
             .and_then(|entry| section::read(&entry.node, "settle", &[], &mut problems));
@@ -93,11 +112,16 @@ impl Plan {
             refuse_with_capacity(&taken, &mut problems);
             capacity_goal::read(entry, &root, &axes, &mut problems)
         });
-        let series = Series {
+        let mut series = Series {
             axes,
             settle: settle.map_or(DEFAULT_SETTLE, |span| span.0),
             stop_at: stop_at.unwrap_or_default(),
             find: axis,
+            repeat,
+            comparison: compares.then_some(Comparison {
+                min_effect,
+                begins_with_second: false,
+            }),
             name,
             root,
             overrides: overrides.clone(),
@@ -113,11 +137,14 @@ impl Plan {
         if problems.is_empty() {
             problems = series.problems(&|run| series.decode_with(run, |_, _| {}));
         }
-        if problems.is_empty() {
-            Ok(Plan::Series(Box::new(series)))
-        } else {
-            Err(ScenarioError::new(problems))
+        if !problems.is_empty() {
+            return Err(ScenarioError::new(problems));
         }
+        if let Some(mut comparison) = series.comparison {
+            comparison.begins_with_second = series.scenario(0)?.seed % 2 == 1;
+            series.comparison = Some(comparison);
+        }
+        Ok(Plan::Series(Box::new(series)))
     }
 }
 
@@ -149,10 +176,38 @@ fn refuse_with_capacity(taken: &[Option<Entry>], problems: &mut Vec<Problem>) {
     for entry in taken.iter().flatten() {
         let text = match entry.key.as_str() {
             "find" => "`find` and `capacity` are two searches",
+            "repeat" => "a capacity search repeats trials as needed, so `repeat` has no meaning",
             "stop_at" => "a capacity search needs trials that fail, so `stop_at` has no meaning",
             _ => continue,
         };
         problems.push(Problem::new(&entry.key_origin, text).help("remove one of them"));
+    }
+}
+
+/// Reports keys that do not fit together with `compare` or `repeat`.
+fn refuse_repeated(taken: &[Option<Entry>], problems: &mut Vec<Problem>) {
+    let entry = |key: &str| taken.iter().flatten().find(|entry| entry.key == key);
+    let compare = entry("compare");
+    if let (Some(compare), Some(capacity)) = (compare, entry("capacity")) {
+        let text = "`compare` compares runs, and `capacity` makes a search";
+        problems.push(
+            Problem::new(&compare.key_origin, text)
+                .with_second_position(&capacity.key_origin, "the search")
+                .help(
+                    "write the two variants as `vary: {cases: [...]}`: there is a search for each",
+                ),
+        );
+    }
+    if let (Some(_), Some(stop)) = (compare, entry("stop_at")) {
+        let text = "a comparison needs all its runs, so `stop_at` has no meaning";
+        problems.push(Problem::new(&stop.key_origin, text).help("remove it"));
+    }
+    if let (Some(repeated), Some(find)) = (compare.or(entry("repeat")), entry("find")) {
+        let text = format!(
+            "`find` makes one run of a value, and `{}` several",
+            repeated.key
+        );
+        problems.push(Problem::new(&find.key_origin, text).help("remove one of them"));
     }
 }
 

@@ -7,6 +7,7 @@ use measure::units::TimeSpan;
 
 use crate::apply::set_at_path;
 use crate::axes::{Axis, AxisValue, contains_origin};
+use crate::comparison::{COMPARE, Comparison};
 use crate::decode;
 use crate::error::{Problem, ScenarioError};
 use crate::model::{Scenario, Setting, StopAt};
@@ -23,8 +24,11 @@ const MAX_RUNS: usize = 1_000;
 /// Maximum number of tree nodes over all runs, so that checking a series takes seconds at most.
 const NODES_MAX: usize = 5_000_000;
 
-/// Runs of one scenario, one for each combination of the values under `vary`. All of them have been
-/// validated.
+/// Key of the number of a repetition among the settings of a run.
+const REPEAT: &str = "repeat";
+
+/// Runs of one scenario, one for each combination of the values under `vary` and `compare`, or as
+/// many as `repeat` requests. All of them have been validated.
 #[derive(Clone, Debug)]
 pub struct Series {
     pub(crate) axes: Vec<Axis>,
@@ -32,6 +36,10 @@ pub struct Series {
     pub(crate) stop_at: StopAt,
     /// Index of the axis whose first passing value is searched for.
     pub(crate) find: Option<usize>,
+    /// Number of runs of each combination, at least 1.
+    pub(crate) repeat: usize,
+    /// Set if the last axis has two variants to compare.
+    pub(crate) comparison: Option<Comparison>,
     pub(crate) name: String,
     pub(crate) root: Node,
     pub(crate) overrides: Overrides,
@@ -41,6 +49,11 @@ pub struct Series {
 impl Series {
     /// Returns the number of runs. At least one.
     pub fn runs(&self) -> usize {
+        self.combinations().saturating_mul(self.repeat)
+    }
+
+    /// Returns the number of combinations of the values. Runs below this number have one each.
+    fn combinations(&self) -> usize {
         self.axes
             .iter()
             .fold(1, |runs, axis| runs.saturating_mul(axis.values.len()))
@@ -48,15 +61,20 @@ impl Series {
 
     /// Returns each varied key with the display texts of its values, in the order of the file.
     pub fn varied(&self) -> Vec<(&str, Vec<String>)> {
-        self.axes
-            .iter()
-            .map(|axis| {
-                (
-                    axis.key.as_str(),
-                    axis.values.iter().map(|value| axis.shown(value)).collect(),
-                )
-            })
-            .collect()
+        let repetitions = (self.repeat > 1).then(|| {
+            let numbers = (1..=self.repeat).map(|number| number.to_string());
+            (REPEAT, numbers.collect())
+        });
+        let axes = self.axes.iter().map(|axis| {
+            let values = axis.values.iter().map(|value| axis.shown(value));
+            (axis.key.as_str(), values.collect())
+        });
+        repetitions.into_iter().chain(axes).collect()
+    }
+
+    /// Returns how the variants under `compare` are compared, or `None` without any.
+    pub fn comparison(&self) -> Option<Comparison> {
+        self.comparison
     }
 
     /// Returns the time between two runs. Default: [`DEFAULT_SETTLE`].
@@ -94,20 +112,24 @@ impl Series {
 
     /// Returns the settings of a run, counted from 0. The first key changes slowest.
     pub fn settings(&self, run: usize) -> Vec<Setting> {
-        self.chosen(run)
-            .into_iter()
-            .map(|(axis, value)| Setting {
-                key: axis.key.clone(),
-                value: axis.shown(value),
-            })
-            .collect()
+        let repetition = (self.repeat > 1).then(|| Setting {
+            key: REPEAT.to_owned(),
+            value: (self.repetition(run) + 1).to_string(),
+        });
+        let chosen = self.chosen(run).into_iter().map(|(axis, value)| Setting {
+            key: axis.key.clone(),
+            value: axis.shown(value),
+        });
+        repetition.into_iter().chain(chosen).collect()
     }
 
     /// Returns the scenario of a run, counted from 0. It was validated when the series was created,
-    /// so an error is not expected.
+    /// so an error is not expected. Each repetition has a seed of its own, which compared runs
+    /// share.
     pub fn scenario(&self, run: usize) -> Result<Scenario, ScenarioError> {
         let mut scenario = self.decode_with(run, |_, _| {})?;
         scenario.resolve(self.folder());
+        scenario.seed = scenario.seed.wrapping_add(self.repetition(run) as u64);
         scenario.varied = self.settings(run);
         Ok(scenario)
     }
@@ -120,6 +142,14 @@ impl Series {
             TimeSpan(self.settle)
         )];
         lines.extend(self.axis_lines());
+        if self.comparison.is_some() {
+            lines.push(format!(
+                "compares: the second with the first, {} of each, in alternating order",
+                plural_runs(self.repeat)
+            ));
+        } else if self.repeat > 1 {
+            lines.push(format!("repeats: {} of each", plural_runs(self.repeat)));
+        }
         if let Some(key) = self.find() {
             lines.push(format!(
                 "finds: the first {key} with which a run passes, by binary search: not every run is \
@@ -136,7 +166,10 @@ impl Series {
     pub(crate) fn axis_lines(&self) -> impl Iterator<Item = String> {
         self.axes.iter().map(|axis| {
             let values: Vec<String> = axis.values.iter().map(|one| axis.line(one)).collect();
-            format!("varies: {}: {}", axis.key, values.join(", "))
+            match axis.key.as_str() {
+                COMPARE => format!("variants: {}", values.join(", ")),
+                key => format!("varies: {key}: {}", values.join(", ")),
+            }
         })
     }
 
@@ -145,9 +178,24 @@ impl Series {
         self.folder.as_deref()
     }
 
+    /// Returns the number of earlier runs with the same values.
+    fn repetition(&self, run: usize) -> usize {
+        run / self.combinations()
+    }
+
     /// Returns the value of each key in a run.
     fn chosen(&self, run: usize) -> Vec<(&Axis, &AxisValue)> {
-        let mut rest = run;
+        let place = run % self.combinations();
+        let mut rest = match self.comparison {
+            // The variants are the last axis, so that the two runs of a pair are neighbours. Pairs
+            // alternate: a drift of the machine then does not favour one variant.
+            Some(comparison)
+                if comparison.begins_with_second ^ !self.repetition(run).is_multiple_of(2) =>
+            {
+                place ^ 1
+            }
+            _ => place,
+        };
         let mut chosen: Vec<(&Axis, &AxisValue)> = self
             .axes
             .iter()
@@ -202,7 +250,7 @@ impl Series {
     ) -> Vec<Problem> {
         let mut found: Vec<(Problem, Vec<usize>)> = Vec::new();
         let mut decoded = 0;
-        for run in 0..self.runs() {
+        for run in 0..self.combinations() {
             decoded += 1;
             let Err(error) = decode(run) else {
                 continue;
@@ -265,5 +313,12 @@ impl Series {
             let mut values = axis.values.iter();
             axis.origin.contains(origin) || values.any(|value| contains_origin(&value.node, origin))
         })
+    }
+}
+
+fn plural_runs(count: usize) -> String {
+    match count {
+        1 => "one run".to_owned(),
+        count => format!("{count} runs"),
     }
 }

@@ -7,7 +7,7 @@ class SeriesPage {
   }
 
   make() {
-    return [this.header(), this.findings(), this.searches(), this.charts(), this.table()].filter(Boolean);
+    return [this.header(), this.comparisons(), this.findings(), this.searches(), this.charts(), this.table()].flat().filter(Boolean);
   }
 
   header() {
@@ -37,6 +37,11 @@ class SeriesPage {
       isAlone || name === "capacity" ? inner(lines) : closed("parameters", () => inner(lines)));
     const parts = findings.flatMap(([name, text, lines]) => pair(name, text, lines.length ? details(name, lines) : null));
     return el("section", {}, el("h2", {}, "Conclusions"), el("dl", { class: "findings" }, parts));
+  }
+
+  comparisons() {
+    const { comparisons } = this.series;
+    return comparisons.map((comparison) => new ComparisonPicture(comparison, comparisons.length === 1).make());
   }
 
   searches() {

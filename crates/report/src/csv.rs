@@ -1,4 +1,4 @@
-//! Run file as tables of comma-separated values (RFC 4180): windows, clients and streams.
+//! Run file as tables of comma-separated values (RFC 4180): runs, windows, clients and streams.
 //!
 //! Windows and streams are long tables with one figure per row, so that the columns are the same
 //! for every protocol. Values have the units of the JSON report. Texts from outside cannot control
@@ -10,8 +10,9 @@ use runfile::{ClientOutcome, Reader};
 use serde_json::Value;
 
 use crate::ReportError;
+use crate::csv_cell::format_cell;
 use crate::metrics::MetricFigures;
-use crate::sanitize;
+use crate::series::{FIRST_COLUMNS, RunTable};
 use crate::source;
 use crate::window::SubjectWindow;
 
@@ -75,8 +76,14 @@ pub const STREAMS: Table = Table {
     columns: &["run", "client", "population", "stream", "name", "value"],
 };
 
+/// One row for each run: the first columns are these, then come the varied keys and the metrics.
+pub const RUNS: Table = Table {
+    file: "runs.csv",
+    columns: &FIRST_COLUMNS,
+};
+
 /// All tables.
-pub const TABLES: [Table; 3] = [WINDOWS, CLIENTS, STREAMS];
+pub const TABLES: [Table; 4] = [WINDOWS, CLIENTS, STREAMS, RUNS];
 
 /// Writer of the tables of one run, or of several runs in sequence.
 #[derive(Debug)]
@@ -84,6 +91,8 @@ pub struct TableWriter<W> {
     windows: W,
     clients: W,
     streams: W,
+    runs: W,
+    rows: RunTable,
 }
 
 impl<W: Write> TableWriter<W> {
@@ -98,11 +107,15 @@ impl<W: Write> TableWriter<W> {
             windows: begun(WINDOWS)?,
             clients: begun(CLIENTS)?,
             streams: begun(STREAMS)?,
+            // Its first line is known when all runs have been read.
+            runs: open(RUNS)?,
+            rows: RunTable::default(),
         })
     }
 
     /// Adds a run. `run` is the value of the first column in its rows.
     pub fn add(&mut self, run: &str, reader: &Reader) -> Result<(), ReportError> {
+        self.rows.add(run, reader)?;
         for window in source::windows(reader) {
             let window = window?;
             let [start, seconds] = [window.start, window.seconds].map(|value| value.to_string());
@@ -170,7 +183,9 @@ impl<W: Write> TableWriter<W> {
     pub fn end(mut self) -> io::Result<()> {
         self.windows.flush()?;
         self.clients.flush()?;
-        self.streams.flush()
+        self.streams.flush()?;
+        self.rows.write(&mut self.runs)?;
+        self.runs.flush()
     }
 }
 
@@ -216,37 +231,4 @@ fn line<const N: usize>(out: &mut impl Write, cells: [&str; N]) -> io::Result<()
         out.write_all(format_cell(cell).as_bytes())?;
     }
     out.write_all(b"\n")
-}
-
-/// Formats a cell.
-fn format_cell(cell: &str) -> String {
-    let mut text = sanitize::single_line(cell).into_owned();
-    let is_number = text.parse::<f64>().is_ok();
-    if text.starts_with(['=', '+', '-', '@']) && !is_number {
-        text.insert(0, '\'');
-    }
-    match text.contains([',', '"']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::format_cell;
-
-    #[test]
-    fn cells_are_quoted_and_never_formulas() {
-        for (cell, expected) in [
-            ("plain", "plain"),
-            ("a, b", "\"a, b\""),
-            ("say \"x\"", "\"say \"\"x\"\"\""),
-            ("-1.5", "-1.5"),
-            ("=1+2", "'=1+2"),
-            ("-cmd", "'-cmd"),
-            ("two\nlines", "two\u{240a}lines"),
-        ] {
-            assert_eq!(format_cell(cell), expected);
-        }
-    }
 }

@@ -16,7 +16,7 @@ use crate::human::figure;
 use crate::model::{Outcome, Report, Threshold};
 use crate::sanitize;
 use crate::series::search::SearchState;
-use crate::series::{Row, RowOutcome, Series, search_words, words};
+use crate::series::{Row, RowOutcome, Series, WordName, comparison_words, search_words, words};
 
 /// Name of the root element. It distinguishes the file from those of other programs.
 pub const NAME: &str = "streamgauge";
@@ -34,7 +34,8 @@ pub fn write_series(
     out: &mut dyn Write,
 ) -> Result<(), ReportError> {
     let mut suites: Vec<TestSuite> = Vec::new();
-    let searches = !series.found.is_empty() || !series.searches.is_empty();
+    let compares = !series.comparisons.is_empty();
+    let searches = !series.found.is_empty() || !series.searches.is_empty() || compares;
     for row in &series.runs {
         let name = name_of(series, row);
         suites.push(match report_of(&row.file) {
@@ -69,9 +70,38 @@ pub fn write_series(
             let name = format!("capacity: {text}");
             suite.add_test_case(case(&sanitize::single_line(&name), &series.name, status));
         }
+        for found in &series.capacity_comparisons {
+            let text = comparison_words::capacities(found);
+            let status = of_word(found.result, &text);
+            let name = format!("capacity: {text}");
+            suite.add_test_case(case(&sanitize::single_line(&name), &series.name, status));
+        }
+        for found in &series.comparisons {
+            for metric in found.metrics.iter().filter(|metric| metric.judged) {
+                let word = metric.result.text();
+                let text = format!("{word}: {}", comparison_words::figures(metric));
+                let status = of_word(metric.result, &text);
+                let name = format!(
+                    "{}{} against {}: {}",
+                    words::with(&found.with),
+                    found.b,
+                    found.a,
+                    metric.title
+                );
+                suite.add_test_case(case(&sanitize::single_line(&name), &series.name, status));
+            }
+        }
         suites.push(suite);
     }
     write_suites(suites, out)
+}
+
+fn of_word(word: WordName, text: &str) -> TestCaseStatus {
+    match word {
+        WordName::Better | WordName::Same => TestCaseStatus::success(),
+        WordName::Worse => not_passed(NonSuccessKind::Failure, text),
+        WordName::CannotTell => not_passed(NonSuccessKind::Error, text),
+    }
 }
 
 fn search_suite(row: &Row, name: &str) -> TestSuite {

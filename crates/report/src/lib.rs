@@ -5,6 +5,7 @@
 
 mod cause;
 pub mod csv;
+mod csv_cell;
 pub mod html;
 pub mod sanitize;
 pub use measure::human;

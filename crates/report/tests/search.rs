@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use capacity::{End, Method, Scale, Settings, Trial, ValueKind, Verdict};
-use report::series::{Series, table};
+use report::series::{Series, WordName, side_by_side, table};
 use report::{Layout, junit};
 use runfile::series::{
     Axis, CapacityGoal, EndedSearch, Entry, EntryOutcome, INDEX_VERSION, Index, TrialEntry,
@@ -62,6 +62,7 @@ fn index(settings: Settings, trials: &[(u64, Verdict)], end: Option<End>) -> Ind
             values: Vec::new(),
         }],
         find: None,
+        min_effect: None,
         capacity: Some(CapacityGoal {
             key: "clients.viewers.load.clients".to_owned(),
             scale: Scale {
@@ -220,4 +221,61 @@ fn impossible_search_is_refused() {
         assert!(Series::open(folder.path(), |_| None).is_err());
     }
     assert_eq!(series(&good).searches.len(), 1);
+}
+
+/// Returns the trials of a search around this capacity: each load three times.
+fn around(capacity: u64) -> Vec<(u64, Verdict)> {
+    let loads = [80, 90, 96, 99, 101, 104, 110, 120].map(|percent| capacity * percent / 100);
+    let each = loads.into_iter().flat_map(|load| [load; 3]);
+    each.map(|load| match load <= capacity {
+        true => (load, Verdict::Held),
+        false => (load, Verdict::Failed),
+    })
+    .collect()
+}
+
+#[test]
+fn two_capacities_are_compared_by_their_distributions() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let write = |name: &str, trials: &[(u64, Verdict)], end| {
+        let path = folder.path().join(name);
+        std::fs::create_dir(&path).expect("the folder can be written");
+        let index = index(settings(Method::Interval), trials, end);
+        index.write(&path).expect("the folder can be written");
+        path
+    };
+    let found = Some(End::Found);
+    let old = write("old.series", &around(400), found);
+    let slower = write("slower.series", &around(340), found);
+    let again = write("again.series", &around(404), found);
+    let nothing = write(
+        "nothing.series",
+        &[(100, Verdict::Invalid)],
+        Some(End::TesterLimit),
+    );
+    let compared = |a, b| side_by_side(a, b, 0.05, true, |_| None).expect("both are searches");
+    for (a, b, word) in [
+        (&old, &slower, WordName::Worse),
+        (&slower, &old, WordName::Better),
+        (&old, &again, WordName::Same),
+        (&old, &nothing, WordName::CannotTell),
+    ] {
+        let series = compared(a, b);
+        let [found] = series.capacity_comparisons.as_slice() else {
+            panic!("one comparison: {:?}", series.capacity_comparisons);
+        };
+        assert_eq!(found.result, word, "{found:?}");
+        assert!(series.comparisons.is_empty());
+        assert_eq!(series.searches.len(), 2);
+        let runs = series.runs.len();
+        let trials = series.searches.iter().flat_map(|search| &search.trials);
+        let of_trials: Vec<usize> = trials.map(|trial| trial.run).collect();
+        assert_eq!(of_trials, (0..runs).collect::<Vec<_>>());
+        let text = table(&series, Layout::default());
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains(word.text()), "{text}");
+    }
+    let single = folder.path().join("a.run");
+    let mixed = side_by_side(&old, &single, 0.05, true, |_| None);
+    assert!(mixed.is_err(), "there is no such run");
 }

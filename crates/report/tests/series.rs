@@ -146,6 +146,7 @@ fn series(runs: &[Made]) -> (tempfile::TempDir, Series) {
         }],
         find: None,
         capacity: None,
+        min_effect: None,
         runs: entries,
         ended: true,
     };

@@ -18,6 +18,9 @@ use crate::error::io_reason;
 /// File name of the index in the folder.
 pub const INDEX: &str = "series.json";
 
+/// Key of two compared variants.
+pub const COMPARE: &str = "compare";
+
 /// Version of the index format. It increases when a key is removed or changes its meaning.
 pub const INDEX_VERSION: u32 = 1;
 
@@ -51,6 +54,10 @@ pub struct Index {
     /// the load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<CapacityGoal>,
+    /// Smallest relative difference that counts between two variants. The last of the varied keys
+    /// is then [`COMPARE`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_effect: Option<f64>,
     /// All runs, in order.
     pub runs: Vec<Entry>,
     /// `true` if the series ended: after all its runs, or earlier by the scenario or the user.
@@ -174,6 +181,12 @@ pub enum IndexError {
 }
 
 impl Index {
+    /// Returns the names of the two compared variants, the first one first.
+    pub fn variants(&self) -> Option<[String; 2]> {
+        let axis = self.varied.iter().find(|axis| axis.key == COMPARE)?;
+        <[String; 2]>::try_from(axis.values.clone()).ok()
+    }
+
     /// Reads the index of the series in `folder`.
     ///
     /// # Errors
@@ -231,6 +244,14 @@ impl Index {
                     run.file
                 )));
             }
+        }
+        if index
+            .min_effect
+            .is_some_and(|least| !(least > 0.0 && least <= 1.0))
+        {
+            return Err(wrong(
+                "its smallest effect that counts is no share".to_owned(),
+            ));
         }
         if !index.is_possible_search() {
             return Err(wrong("it describes an impossible search".to_owned()));
@@ -321,6 +342,7 @@ mod tests {
             }],
             find: None,
             capacity: None,
+            min_effect: None,
             runs: vec![Entry {
                 values: vec!["5s".to_owned()],
                 file: "01.run".to_owned(),

@@ -1,6 +1,7 @@
 //! Command-line arguments: the commands and their options.
 
 mod capacity;
+mod compare;
 mod help;
 mod link;
 mod load;
@@ -15,6 +16,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use capacity::{Capacity, ResumeOptions};
+pub(crate) use compare::Compare;
 pub(crate) use link::Link;
 pub(crate) use load::{Demo, Load, ReceiveOptions, TraceOptions, Transport};
 pub(crate) use send::{Receive, Send};
@@ -33,7 +35,7 @@ pub(crate) struct Cli {
 const EXIT_CODES: &str = "\
 Exit codes:
     0  passed
-   99  a threshold failed
+   99  a threshold failed, or a compared metric is worse
   104  the scenario, an argument or the launch of the server is wrong
   105  stopped by the user
   110  the measurement is invalid: the tester itself was overloaded or measured the wrong thing, or
@@ -127,6 +129,8 @@ pub(crate) enum Command {
     Link(Box<Link>),
     /// Report a run again from its run file, or a series from its folder
     Report(Report),
+    /// Compare two runs, series or searches: better, worse, the same, or unknown, metric by metric
+    Compare(Compare),
     /// List every metric: name, unit, definition and source
     Metrics(Metrics),
     /// List the servers that a scenario can launch (`server: {launch: NAME}`), and which of them
@@ -167,7 +171,7 @@ pub(crate) struct Reports {
     /// Write the report as Markdown to this file, for a pull request
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(crate) markdown: Option<PathBuf>,
-    /// Write windows.csv, clients.csv and streams.csv to this folder
+    /// Write runs.csv, windows.csv, clients.csv and streams.csv to this folder
     #[arg(long, value_name = "FOLDER", hide_short_help = true)]
     pub(crate) csv: Option<PathBuf>,
 }
@@ -190,6 +194,15 @@ pub(crate) struct Results {
     /// Keep no run file, only the report
     #[arg(long, conflicts_with_all = ["out", "trace"])]
     pub(crate) no_run_file: bool,
+    /// Compare with an earlier run or series: exit with 99 if a metric became worse, with 110 if
+    /// that cannot be told. Reports are then those of the comparison
+    #[arg(
+        long,
+        value_name = "RUN",
+        conflicts_with = "no_run_file",
+        hide_short_help = true
+    )]
+    pub(crate) baseline: Option<PathBuf>,
     /// Serve the figures of the current run to Prometheus at http://ADDRESS/metrics; a port alone
     /// means 127.0.0.1. Other machines need the token that is printed, or that STREAMGAUGE_TOKEN
     /// holds

@@ -78,7 +78,9 @@ fn is_replaceable(path: &Path, table: Table) -> bool {
     if !fs::metadata(path).is_ok_and(holds_something) {
         return true;
     }
+    // The table of runs has further columns.
     let head = table.head();
+    let head = head.trim_end();
     let mut begins = Vec::new();
     let read =
         File::open(path).and_then(|file| file.take(head.len() as u64).read_to_end(&mut begins));

@@ -68,6 +68,7 @@ fn main() -> ExitCode {
         Command::Receive(arguments) => commands::receive::receive(arguments, console),
         Command::Link(arguments) => commands::link::link(arguments, console),
         Command::Report(arguments) => commands::report::report(arguments, console),
+        Command::Compare(arguments) => commands::compare::compare(arguments, console),
         Command::Metrics(arguments) => commands::listings::metrics(arguments, console),
         Command::Servers(arguments) => commands::servers::servers(arguments, console),
         Command::Schema(arguments) => commands::listings::schema(arguments, console),

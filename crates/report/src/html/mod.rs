@@ -6,6 +6,7 @@
 
 mod charts;
 mod clients;
+mod comparison;
 mod downsample;
 mod heat_map;
 mod live;

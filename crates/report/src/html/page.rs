@@ -24,7 +24,7 @@ const UPLOT_STYLE: &str = include_str!("../../assets/uplot/uPlot.min.css");
 const UPLOT_LICENCE: &str = include_str!("../../assets/uplot/LICENSE");
 
 /// Our scripts, in the order in which they run.
-const SCRIPTS: [&str; 9] = [
+const SCRIPTS: [&str; 10] = [
     include_str!("../../assets/format.js"),
     include_str!("../../assets/dom.js"),
     include_str!("../../assets/chart.js"),
@@ -32,6 +32,7 @@ const SCRIPTS: [&str; 9] = [
     include_str!("../../assets/run.js"),
     include_str!("../../assets/multiples.js"),
     include_str!("../../assets/search.js"),
+    include_str!("../../assets/comparison.js"),
     include_str!("../../assets/series.js"),
     include_str!("../../assets/page.js"),
 ];

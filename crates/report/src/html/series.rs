@@ -9,6 +9,7 @@ use measure::{BetterWhen, Meaning, TableColumn, Unit};
 use runfile::Reader;
 use serde_json::{Value, json};
 
+use super::comparison::comparisons;
 use super::downsample::round_significant;
 use super::positions::ChartLayout;
 use super::run::{FINE, run};
@@ -21,7 +22,8 @@ use crate::model::Report;
 use crate::series::names::short_names;
 use crate::series::search::LoadValue;
 use crate::series::{
-    Capacity, Figures, Row, RowOutcome, Scaling, Series, columns, search_words, words,
+    Capacity, Figures, Row, RowOutcome, Scaling, Series, columns, comparison_words, search_words,
+    words,
 };
 
 /// Maximum size of the pages of all runs together, in bytes. It keeps the file below 5 MB.
@@ -68,7 +70,8 @@ pub fn write_series(
     out: &mut dyn Write,
 ) -> Result<(), ReportError> {
     let mut definitions = BTreeMap::new();
-    let pages = pages(series, reader_of, &mut definitions);
+    let pages = pages(series, &reader_of, &mut definitions);
+    let comparisons = comparisons(series, &reader_of);
     definitions.insert("series".to_owned(), defined(series, &definitions));
     let sentence = sentence(series);
     let title = format!("{}: {}", plural_runs(series), series.name);
@@ -77,7 +80,7 @@ pub fn write_series(
         "page_version": 1,
         "streamgauge": env!("CARGO_PKG_VERSION"),
         "definitions": definitions,
-        "series": value(series, &sentence, &pages),
+        "series": value(series, &sentence, &pages, comparisons),
     });
     let blocks = pages.into_iter().enumerate();
     let blocks: Vec<(String, Value)> = blocks
@@ -97,7 +100,7 @@ struct Page {
 /// Returns the pages of all runs, in the finest resolution with which they fit.
 fn pages(
     series: &Series,
-    reader_of: impl Fn(&str) -> Option<Reader>,
+    reader_of: &impl Fn(&str) -> Option<Reader>,
     definitions: &mut BTreeMap<String, Value>,
 ) -> Vec<Page> {
     let mut pages = Vec::new();
@@ -135,8 +138,14 @@ fn plural_runs(series: &Series) -> String {
     plural(series.runs.len() as f64, "run", "runs")
 }
 
-/// Returns the capacity if it is known and the only one, else the number of runs.
+/// Returns the result of the only comparison, the capacity if it is known and the only one, or the
+/// number of runs.
 fn badge(series: &Series) -> String {
+    let words = series.comparisons.iter().map(|found| found.result);
+    let words = words.chain(series.capacity_comparisons.iter().map(|found| found.result));
+    if let [word] = words.collect::<Vec<_>>().as_slice() {
+        return capital(word.text());
+    }
     let found = match series.searches.as_slice() {
         [found] => search_words::capacity(found),
         _ => None,
@@ -144,7 +153,7 @@ fn badge(series: &Series) -> String {
     found.unwrap_or_else(|| plural_runs(series))
 }
 
-fn value(series: &Series, sentence: &str, pages: &[Page]) -> Value {
+fn value(series: &Series, sentence: &str, pages: &[Page], comparisons: Vec<Value>) -> Value {
     let layout = ChartLayout::of(series);
     let left_out = pages.iter().filter(|page| page.left_out).count();
     let rows = series.runs.iter().zip(pages).map(|(row, page)| {
@@ -167,6 +176,7 @@ fn value(series: &Series, sentence: &str, pages: &[Page]) -> Value {
         "notes": notes(series, left_out),
         "findings": findings(series),
         "searches": searches(series, pages),
+        "comparisons": comparisons,
         "keys": series.varied,
         "names": short_names(&series.varied),
         "columns": table(series),
@@ -224,6 +234,12 @@ fn sentence(series: &Series) -> String {
         true => text,
         false => format!("{text}."),
     };
+    if !series.capacity_comparisons.is_empty() || !series.comparisons.is_empty() {
+        let capacities = series.capacity_comparisons.iter();
+        let answers = capacities.map(comparison_words::capacities);
+        let answers = answers.chain(series.comparisons.iter().map(comparison_words::answer));
+        return ended(answers.collect::<Vec<_>>().join("; "));
+    }
     if !series.searches.is_empty() {
         let answers = series.searches.iter().map(search_words::answer);
         return ended(format!(

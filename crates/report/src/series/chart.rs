@@ -148,44 +148,30 @@ fn bar(length: f64, shaded: bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
+    use std::path::Path;
 
     use super::*;
-    use crate::series::{Figures, RowOutcome};
+    use crate::series::{Figures, RowOutcome, empty_row};
 
     fn row(values: [&str; 2], messages: Option<f64>, out: Option<&str>) -> Row {
         Row {
             values: values.map(str::to_owned).to_vec(),
-            file: String::new(),
             outcome: RowOutcome::Pass,
-            reasons: Vec::new(),
             figures: Some(Figures {
                 messages,
                 bitrate: Some(3e6),
                 ..Figures::default()
             }),
             out_of_contest: out.map(str::to_owned),
-            best: Vec::new(),
-            broke: Vec::new(),
-            limits: Vec::new(),
+            ..empty_row()
         }
     }
 
     fn series(keys: [&str; 2], runs: Vec<Row>) -> Series {
+        let varied = keys.map(str::to_owned).to_vec();
         Series {
-            series_version: 1,
-            streamgauge: None,
-            name: "chats".to_owned(),
-            started_at: None,
-            ended: None,
-            varied: keys.map(str::to_owned).to_vec(),
             runs,
-            most_messages: Vec::new(),
-            capacity: Vec::new(),
-            searches: Vec::new(),
-            found: Vec::new(),
-            scaling: Vec::new(),
-            folder: PathBuf::new(),
+            ..Series::empty("chats".to_owned(), varied, Path::new(""))
         }
     }
 

@@ -95,8 +95,13 @@ pub(crate) fn out_of_contest(row: &Row) -> Option<&str> {
     why.filter(|why| row.outcome.is_trusted() && *why != eligibility::THRESHOLD)
 }
 
-/// Returns the name of a column in words, with its statistic.
+/// Returns the title of a chart of a column.
 pub(crate) fn title(column: &TableColumn) -> String {
+    capital(&name(column))
+}
+
+/// Returns the name of a column in words, with its statistic.
+pub(crate) fn name(column: &TableColumn) -> String {
     let of_a_share = |share: f64| format!("p{}", 100.0 * share);
     let (name, statistic) = match (column.name, column.metric) {
         ("server_cpu", _) => ("server CPU", "mean".to_owned()),
@@ -129,7 +134,7 @@ pub(crate) fn title(column: &TableColumn) -> String {
             (metric, statistic)
         }
     };
-    let mut name = capital(&metric_words(name));
+    let mut name = metric_words(name);
     if column.heading.contains(&"/s") {
         name += ", per second";
     }

@@ -75,35 +75,20 @@ pub(super) fn of(series: &Series, key: &str) -> Vec<Found> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
-    use crate::series::Row;
+    use crate::series::{Row, empty_row};
 
     fn found(outcomes: &[RowOutcome]) -> Found {
         let row = |(at, outcome): (usize, &RowOutcome)| Row {
             values: vec![at.to_string()],
-            file: String::new(),
             outcome: *outcome,
-            reasons: Vec::new(),
-            figures: None,
-            out_of_contest: None,
-            best: Vec::new(),
-            broke: Vec::new(),
-            limits: Vec::new(),
+            ..empty_row()
         };
         let series = Series {
-            series_version: 1,
-            streamgauge: None,
-            name: "a".to_owned(),
-            started_at: None,
-            ended: None,
-            varied: vec!["latency".to_owned()],
             runs: outcomes.iter().enumerate().map(row).collect(),
-            most_messages: Vec::new(),
-            capacity: Vec::new(),
-            searches: Vec::new(),
-            found: Vec::new(),
-            scaling: Vec::new(),
-            folder: std::path::PathBuf::new(),
+            ..Series::empty("a".to_owned(), vec!["latency".to_owned()], Path::new(""))
         };
         of(&series, "latency").remove(0)
     }

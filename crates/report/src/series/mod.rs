@@ -3,18 +3,24 @@
 
 mod best;
 mod capacity;
+pub(crate) mod capacity_comparison;
 mod chart;
 pub(crate) mod columns;
+pub(crate) mod comparison;
+mod comparison_table;
+pub(crate) mod comparison_words;
 mod delay;
 mod eligibility;
 mod figures;
 mod found;
 mod most;
 pub(crate) mod names;
+mod run_table;
 mod scaling;
 pub(crate) mod search;
 mod search_table;
 pub(crate) mod search_words;
+mod side_by_side;
 mod sums;
 mod table;
 pub(crate) mod words;
@@ -25,16 +31,22 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use measure::Catalogue;
+use measure::comparison::MIN_EFFECT;
+use runfile::Reader;
 use runfile::series::{EntryOutcome, Index, IndexError};
 use schemars::JsonSchema;
 
 pub use self::capacity::Capacity;
+pub use capacity_comparison::CapacityComparison;
+pub use comparison::{ComparedMetric, ComparisonResult, ScaleName, WordName};
 pub use delay::DelayParts;
 pub use figures::Figures;
 pub use found::Found;
 pub use most::MostMessages;
+pub use run_table::{FIRST_COLUMNS, RunTable};
 pub use scaling::{Interval, Knee, LeftOut, Scaling};
 pub use search::{CapacityResult, LoadValue};
+pub use side_by_side::{CompareError, side_by_side};
 pub use table::{headlines, table};
 
 use crate::ReportError;
@@ -78,6 +90,13 @@ pub struct Series {
     /// Results of a capacity search, with all other values equal: one entry for each combination of
     /// the other values. Empty unless the scenario requests it with `capacity`.
     pub searches: Vec<CapacityResult>,
+    /// Comparisons of two variants, with all other values equal: one entry for each combination of
+    /// the other values. Empty unless the scenario requests it with `compare`, or two runs or series
+    /// are compared.
+    pub comparisons: Vec<ComparisonResult>,
+    /// Comparisons of two capacities, with all other values equal. Empty unless two searches are
+    /// compared, or one series makes two.
+    pub capacity_comparisons: Vec<CapacityComparison>,
     /// First value of a key with which a run passed, with all other values equal: one entry for
     /// each combination of the other values. Empty unless the scenario requests it with `find`.
     pub found: Vec<Found>,
@@ -87,6 +106,12 @@ pub struct Series {
     /// Folder of the series. Empty if the series is not kept.
     #[serde(skip)]
     pub folder: PathBuf,
+    /// Names of the compared variants, the first one first.
+    #[serde(skip)]
+    pub(crate) variants: Option<[String; 2]>,
+    /// True for two runs or series that are compared, which the user named.
+    #[serde(skip)]
+    pub(crate) is_of_files: bool,
 }
 
 /// A run of a series.
@@ -117,6 +142,9 @@ pub struct Row {
     /// Limits of the server that were observed.
     #[serde(skip)]
     pub(crate) limits: Vec<Limit>,
+    /// Metrics of the explicit thresholds.
+    #[serde(skip)]
+    pub(crate) measured: Vec<comparison::Measured>,
 }
 
 /// Outcome of a run of a series.
@@ -157,6 +185,29 @@ impl RowOutcome {
 }
 
 impl Series {
+    /// Returns a series without runs.
+    pub(crate) fn empty(name: String, varied: Vec<String>, folder: &Path) -> Series {
+        Series {
+            series_version: SERIES_VERSION,
+            streamgauge: None,
+            name,
+            started_at: None,
+            ended: None,
+            varied,
+            runs: Vec::new(),
+            most_messages: Vec::new(),
+            capacity: Vec::new(),
+            searches: Vec::new(),
+            comparisons: Vec::new(),
+            capacity_comparisons: Vec::new(),
+            found: Vec::new(),
+            scaling: Vec::new(),
+            folder: folder.to_owned(),
+            variants: None,
+            is_of_files: false,
+        }
+    }
+
     /// Reads the report of the series in `folder`. `catalogue` returns the metrics of a kind of
     /// subject: `server`, `tester`, or a protocol's name.
     ///
@@ -210,25 +261,22 @@ impl Series {
             row
         });
         let started_at = Duration::try_from_secs_f64(index.started_at).unwrap_or_default();
+        let varied = index.varied.iter().map(|axis| axis.key.clone()).collect();
         let mut series = Series {
-            series_version: SERIES_VERSION,
             streamgauge: Some(index.streamgauge.clone()),
-            name: index.name.clone(),
             started_at: Some(rfc3339(started_at)),
             ended: Some(index.ended),
-            varied: index.varied.iter().map(|axis| axis.key.clone()).collect(),
             runs: runs.collect(),
-            most_messages: Vec::new(),
-            capacity: Vec::new(),
-            searches: Vec::new(),
-            found: Vec::new(),
-            scaling: Vec::new(),
-            folder: folder.to_owned(),
+            variants: index.variants(),
+            ..Series::empty(index.name.clone(), varied, folder)
         };
         if let Some(key) = &index.find {
             series.found = found::of(&series, key);
         }
         series.searches = search::of(&series, index);
+        let min_effect = index.min_effect.unwrap_or(MIN_EFFECT);
+        series.comparisons = comparison::of(&series, min_effect);
+        series.capacity_comparisons = capacity_comparison::of_two(&series, min_effect);
         series.finished()
     }
 
@@ -260,20 +308,8 @@ impl Series {
             if about.keys.is_empty() {
                 continue;
             }
-            let series = series.get_or_insert_with(|| Series {
-                series_version: SERIES_VERSION,
-                streamgauge: None,
-                name: about.name.clone(),
-                started_at: None,
-                ended: None,
-                varied: about.keys.clone(),
-                runs: Vec::new(),
-                most_messages: Vec::new(),
-                capacity: Vec::new(),
-                searches: Vec::new(),
-                found: Vec::new(),
-                scaling: Vec::new(),
-                folder: folder.to_owned(),
+            let series = series.get_or_insert_with(|| {
+                Series::empty(about.name.clone(), about.keys.clone(), folder)
             });
             // A run of another series.
             if about.keys != series.varied || about.name != series.name {
@@ -283,7 +319,10 @@ impl Series {
             row.file = name.to_string_lossy().into_owned();
             series.runs.push(row);
         }
-        Ok(series.map(Series::finished))
+        Ok(series.map(|mut series| {
+            series.comparisons = comparison::of(&series, MIN_EFFECT);
+            series.finished()
+        }))
     }
 
     fn finished(mut self) -> Series {
@@ -361,7 +400,7 @@ struct SeriesIdentity {
     keys: Vec<String>,
 }
 
-fn empty_row() -> Row {
+pub(crate) fn empty_row() -> Row {
     Row {
         values: Vec::new(),
         file: String::new(),
@@ -372,6 +411,7 @@ fn empty_row() -> Row {
         best: Vec::new(),
         broke: Vec::new(),
         limits: Vec::new(),
+        measured: Vec::new(),
     }
 }
 
@@ -393,7 +433,14 @@ fn read_run(
         name: report.run.name.clone(),
         keys: varied.iter().map(|setting| setting.key.clone()).collect(),
     };
-    let row = Row {
+    let row = row_of(&reader, &report)?;
+    Ok((about, row))
+}
+
+/// Returns the row of a run.
+pub(crate) fn row_of(reader: &Reader, report: &Report) -> Result<Row, ReportError> {
+    let varied = &report.run.varied;
+    Ok(Row {
         values: varied.iter().map(|setting| setting.value.clone()).collect(),
         outcome: match report.verdict.result {
             _ if report.verdict.stopped_by_user => RowOutcome::Stopped,
@@ -403,7 +450,7 @@ fn read_run(
             crate::model::Outcome::Stopped => RowOutcome::Stopped,
         },
         reasons: report.verdict.reasons.clone(),
-        figures: Some(sums::figures(&reader, &report)?),
+        figures: Some(sums::figures(reader, report)?),
         broke: report
             .thresholds
             .iter()
@@ -411,7 +458,7 @@ fn read_run(
             .map(|threshold| threshold.threshold.clone())
             .collect(),
         limits: report.server_limits.clone(),
+        measured: comparison::of_thresholds(report),
         ..empty_row()
-    };
-    Ok((about, row))
+    })
 }

@@ -6,10 +6,14 @@ use std::fmt::Write;
 use measure::{BetterWhen, TableColumn, Unit};
 
 use super::chart::chart;
+use super::comparison_table::comparison;
 use super::figures::ShownColumn;
 use super::names::short_names;
 use super::search_table::capacities;
-use super::{CapacityResult, Row, RowOutcome, Scaling, Series, columns, search_words, words};
+use super::{
+    CapacityResult, Row, RowOutcome, Scaling, Series, columns, comparison_words, search_words,
+    words,
+};
 use crate::human::count;
 use crate::sanitize;
 use crate::terminal::{Layout, one_line, wrap};
@@ -121,11 +125,34 @@ pub fn table(series: &Series, layout: Layout) -> String {
         search_text(&mut text, found, layout);
     }
     text.push_str(&capacities(&series.searches, layout));
+    for found in &series.capacity_comparisons {
+        row(
+            &mut text,
+            "compare",
+            &comparison_words::capacities(found),
+            layout,
+        );
+        for what in &found.differences {
+            let _ = writeln!(text, "            differs: {}", one_line(what));
+        }
+    }
+    for found in &series.comparisons {
+        row(
+            &mut text,
+            "compare",
+            &comparison_words::answer(found),
+            layout,
+        );
+        text.push_str(&comparison(found, layout));
+    }
     for found in &series.found {
         row(&mut text, "found", &words::found(found), layout);
     }
     for scaling in &series.scaling {
         scaling_text(&mut text, scaling, layout);
+    }
+    if series.is_of_files {
+        return sanitize::multi_line(&text, paint.colour).into_owned();
     }
     let folder = series.folder.to_string_lossy();
     let folder = if folder.is_empty() {
@@ -153,7 +180,17 @@ pub fn headlines(series: &Series, layout: Layout) -> String {
             let _ = writeln!(text, "{line}");
         }
     }
-    let runs = series.runs.iter().filter(|_| series.searches.is_empty());
+    let capacities = series.capacity_comparisons.iter();
+    let answers = capacities.map(comparison_words::capacities);
+    let answers = answers.chain(series.comparisons.iter().map(comparison_words::answer));
+    for answer in answers {
+        let answer = format!("{}  {answer}", paint.strong("compare"));
+        for line in wrap(&answer, layout.width) {
+            let _ = writeln!(text, "{line}");
+        }
+    }
+    let has_answer = !series.searches.is_empty() || !series.comparisons.is_empty();
+    let runs = series.runs.iter().filter(|_| !has_answer);
     for row in runs {
         let Cell {
             text: word, style, ..
@@ -510,10 +547,12 @@ fn search_text(text: &mut String, found: &CapacityResult, layout: Layout) {
     }
 }
 
+/// Width of the column of names below an answer.
+const NAMES: usize = 27;
+
 /// Wraps a text to the right of the column of names, which is not wrapped.
 fn wrap_hanging(line: &str, width: usize) -> Vec<String> {
     const INDENT: usize = 12;
-    const NAMES: usize = 27;
     let (name, what) = line.split_at(NAMES.min(line.len()));
     let text_width = width.saturating_sub(INDENT + NAMES).max(24);
     wrap(what.trim_start(), text_width)

@@ -5,7 +5,7 @@ use crate::human::{count, digits, figure};
 use crate::terminal::one_line;
 use measure::Unit;
 
-pub(super) fn with(others: &[(String, String)]) -> String {
+pub(crate) fn with(others: &[(String, String)]) -> String {
     if others.is_empty() {
         return String::new();
     }

@@ -55,6 +55,23 @@ Examples:
     environment!()
 );
 
+/// Text below the options of `compare`.
+pub(super) const COMPARE_EXAMPLES: &str = "\
+Examples:
+  A server before and after a change, each measured six times by a scenario with `repeat: 6`:
+      streamgauge compare before.series after.series --html compare.html
+  Two searches for a capacity:
+      streamgauge compare relay-a.series relay-b.series
+
+Both are compared with the words better, worse, same and cannot tell. Runs that alternate, by
+`compare` in a scenario, are better evidence.
+
+Exit codes:
+    0  no metric is worse
+   99  a metric is worse
+  104  the two are not comparable
+  110  the runs cannot tell";
+
 /// Text below the options of `capacity`.
 pub(super) const CAPACITY_EXAMPLES: &str = concat!(
     "\

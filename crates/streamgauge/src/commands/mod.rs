@@ -3,6 +3,7 @@
 pub(crate) mod calibrate;
 pub(crate) mod capacity;
 pub(crate) mod check;
+pub(crate) mod compare;
 pub(crate) mod demo;
 pub(crate) mod link;
 pub(crate) mod listings;
@@ -15,5 +16,6 @@ pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod send;
 pub(crate) mod series;
+mod series_output;
 pub(crate) mod serve;
 pub(crate) mod servers;

@@ -8,6 +8,7 @@ use report::{Reader, Report};
 use scenario::Scenario;
 
 use crate::args::{Results, TraceOptions};
+use crate::commands::compare;
 use crate::console::Console;
 use crate::descriptor_limit;
 use crate::exit::{Exit, Failure, Message};
@@ -32,7 +33,12 @@ pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
     descriptor_limit::check(play.scenario)?;
     let name = &play.scenario.name;
     let location = RunLocation::choose(ResultKind::Run, name, play.results, play.tracing, console)?;
+    let baseline = play.results.baseline.as_deref();
+    if let Some(baseline) = baseline {
+        compare::check_baseline(baseline)?;
+    }
     let outputs = claim_outputs(play.results)?;
+    let (own_outputs, outputs) = compare::split(baseline, outputs);
     let live_outputs = LiveOutputs::start(play.results, console)?;
     live_outputs.show(&location.path, play.scenario);
     let options = engine::Options {
@@ -63,12 +69,17 @@ pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
         finished.verdict.result == VerdictResult::Invalid,
         finished.verdict.result == VerdictResult::Fail,
     );
-    show(&finished, &location, outputs, console)?;
+    show(&finished, &location, own_outputs, console)?;
     for trace in &finished.traces {
         console.say(&format!("trace of {trace}"));
     }
     match finished.run_file_error {
-        None => Ok(exit),
+        None => match baseline {
+            None => Ok(exit),
+            Some(baseline) => {
+                compare::with_baseline(baseline, &location.path, exit, outputs, console)
+            }
+        },
         Some(error) => Err(Failure {
             exit: Exit::of_run(finished.verdict.stopped_by_user, true, true),
             message: Message::Plain(error),

@@ -12,11 +12,13 @@ use runfile::series::{Axis, Entry, EntryOutcome, INDEX_VERSION, Index};
 use scenario::{Secrets, Series, StopAt};
 
 use crate::args::{Results, TraceOptions};
+use crate::commands::compare;
 use crate::commands::play::claim_outputs;
+use crate::commands::series_output::write_out;
 use crate::console::Console;
 use crate::descriptor_limit;
 use crate::exit::{Exit, Failure};
-use crate::output::{Outputs, ReportFormat};
+use crate::output::Outputs;
 use crate::run_location::{ResultKind, RunLocation};
 use runner::{Runner, outcome_text};
 
@@ -48,7 +50,17 @@ pub(crate) fn play(play: &Play<'_>, console: Console) -> Result<Exit, Failure> {
         play.tracing,
         console,
     )?;
+    let baseline = play.results.baseline.as_deref();
+    if let Some(baseline) = baseline {
+        if play.series.comparison().is_some() {
+            return Err(Failure::bad(
+                "--baseline: a scenario with `compare` is compared with itself; leave one of them out",
+            ));
+        }
+        compare::check_baseline(baseline)?;
+    }
     let outputs = claim_outputs(play.results)?;
+    let (own_outputs, outputs) = compare::split(baseline, outputs);
     let runner = Runner::start(
         (play.results, play.tracing),
         console,
@@ -69,7 +81,10 @@ pub(crate) fn play(play: &Play<'_>, console: Console) -> Result<Exit, Failure> {
     let gone = run.run_all();
     run.runner.finish(&run.index);
     gone?;
+    let stopped = run.runner.control.is_stopped();
+    let report = report(&run.runner.location, own_outputs, console)?;
     let exit = match play.series.find() {
+        None if !report.comparisons.is_empty() => compared(&run.index, &report, stopped),
         None => exit_of(&run.index, run.runner.control.is_stopped()),
         // Failed runs are part of the search.
         Some(_) => {
@@ -80,8 +95,20 @@ pub(crate) fn play(play: &Play<'_>, console: Console) -> Result<Exit, Failure> {
             }
         }
     };
-    report(&run.runner.location, outputs, console)?;
-    Ok(exit)
+    match baseline {
+        None => Ok(exit),
+        Some(baseline) => {
+            compare::with_baseline(baseline, &run.runner.location.path, exit, outputs, console)
+        }
+    }
+}
+
+/// Returns the exit code of a comparison. Its runs may fail thresholds: these name the metrics.
+fn compared(index: &Index, report: &report::series::Series, stopped: bool) -> Exit {
+    match exit_of(index, stopped) {
+        Exit::Pass | Exit::Failed | Exit::Invalid => compare::exit_of(report),
+        other => other,
+    }
 }
 
 fn secrets_of(series: &Series) -> Result<Vec<Secrets>, Failure> {
@@ -264,6 +291,7 @@ fn empty_index(series: &Series, name: &str) -> Index {
         varied: axes.collect(),
         find: series.find().map(str::to_owned),
         capacity: None,
+        min_effect: series.comparison().map(|comparison| comparison.min_effect),
         runs: Vec::new(),
         ended: false,
     }
@@ -289,58 +317,22 @@ pub(crate) fn show(folder: &Path, outputs: Outputs, console: Console) -> Result<
     write_out(&open(folder)?, folder, outputs, console)
 }
 
-/// Reports the series that has just ended.
-fn report(location: &RunLocation, outputs: Outputs, console: Console) -> Result<(), Failure> {
+/// Reports the series that has just ended, and returns its report.
+fn report(
+    location: &RunLocation,
+    outputs: Outputs,
+    console: Console,
+) -> Result<report::series::Series, Failure> {
     let mut series = open(&location.path)?;
     if !location.is_kept() {
         series.folder = PathBuf::new();
     }
-    write_out(&series, &location.path, outputs, console)
+    write_out(&series, &location.path, outputs, console)?;
+    Ok(series)
 }
 
 fn open(folder: &Path) -> Result<report::series::Series, Failure> {
     report::series::Series::open(folder, engine::catalogue_of).map_err(Failure::bad)
-}
-
-fn write_out(
-    series: &report::series::Series,
-    folder: &Path,
-    outputs: Outputs,
-    console: Console,
-) -> Result<(), Failure> {
-    let to_stderr = outputs.take_stdout();
-    // Errors are returned at the end: a file that cannot be written must not suppress the table.
-    let mut written = Ok(());
-    let reader_of = |file: &str| report::open(&folder.join(file), engine::catalogue_of);
-    for (form, output) in outputs.reports {
-        let done = match form {
-            ReportFormat::Html => output
-                .write(|out| report::html::write_series(series, |file| reader_of(file).ok(), out)),
-            ReportFormat::Json => output.write(|out| report::json::write_series(series, out)),
-            ReportFormat::Markdown => {
-                output.write(|out| report::markdown::write_series(series, out))
-            }
-            ReportFormat::Junit => output.write(|out| {
-                let report_of = |file: &str| report::Report::from_run(&reader_of(file).ok()?).ok();
-                report::junit::write_series(series, report_of, out)
-            }),
-        };
-        written = written.and(done);
-    }
-    if let Some(csv) = outputs.csv {
-        let done = csv.write(|tables| {
-            // Runs without a readable run file are left out here; the table reports them.
-            let runs = series.runs.iter();
-            let mut readable = runs.filter_map(|row| Some((&row.file, reader_of(&row.file).ok()?)));
-            readable.try_for_each(|(file, reader)| tables.add(file, &reader))
-        });
-        written = written.and(done);
-    }
-    console.show(to_stderr, |layout| match console.quiet {
-        true => report::series::headlines(series, layout),
-        false => report::series::table(series, layout),
-    })?;
-    written
 }
 
 #[cfg(test)]
@@ -357,6 +349,7 @@ mod tests {
             varied: Vec::new(),
             find: None,
             capacity: None,
+            min_effect: None,
             runs: outcomes
                 .iter()
                 .map(|&outcome| Entry {

@@ -16,6 +16,7 @@ use serde_json::Value;
 use super::runner::{Runner, outcome_text};
 use super::{empty_index, folder, report};
 use crate::args::{Results, TraceOptions};
+use crate::commands::compare;
 use crate::commands::play::claim_outputs;
 use crate::console::Console;
 use crate::descriptor_limit;
@@ -62,7 +63,12 @@ pub(crate) fn play(play: &Play<'_>, console: Console) -> Result<Exit, Failure> {
             (location, new_index(play.search, &first))
         }
     };
+    let baseline = play.results.baseline.as_deref();
+    if let Some(baseline) = baseline {
+        compare::check_baseline(baseline)?;
+    }
     let outputs = claim_outputs(play.results)?;
+    let (own_outputs, outputs) = compare::split(baseline, outputs);
     let combinations = play.search.combinations();
     let secrets = (0..combinations.runs()).map(|combination| {
         let scenario = play
@@ -88,12 +94,18 @@ pub(crate) fn play(play: &Play<'_>, console: Console) -> Result<Exit, Failure> {
     }
     let ended = run.search_all();
     run.runner.finish(&run.index);
-    report(&run.runner.location, outputs, console)?;
+    report(&run.runner.location, own_outputs, console)?;
     let could_not_begin = ended?;
-    Ok(match could_not_begin {
+    let exit = match could_not_begin {
         true => Exit::Bad,
         false => exit_of(&run.index, combinations.runs()),
-    })
+    };
+    match baseline {
+        None => Ok(exit),
+        Some(baseline) => {
+            compare::with_baseline(baseline, &run.runner.location.path, exit, outputs, console)
+        }
+    }
 }
 
 /// Returns the index of a new search.

@@ -82,6 +82,7 @@ mod tests {
             varied: Vec::new(),
             find: None,
             capacity: None,
+            min_effect: None,
             runs: Vec::new(),
             ended: true,
         };

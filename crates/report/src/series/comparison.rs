@@ -1,0 +1,631 @@
+//! Comparison of two variants, metric by metric, from several runs of each.
+
+use measure::comparison::{self, Comparison, Sample, Scale, Word};
+use measure::metric::Statistic;
+use measure::threshold::Comparison as Operator;
+use measure::{BetterWhen, Meaning, TableColumn, Threshold, Unit};
+use schemars::JsonSchema;
+
+use super::{Row, RowOutcome, Series, columns};
+use crate::human::digits;
+use crate::metric_words::metric_words;
+use crate::model;
+
+/// Key of the compared variants.
+pub(crate) use runfile::series::COMPARE;
+
+/// Key of the number of a repetition.
+pub(crate) const REPEAT: &str = "repeat";
+
+/// Metrics whose values are numbers of clients. They are compared as shares of all clients.
+const FAILURES: [&str; 3] = ["failed", "failures", "turned_away"];
+
+/// Comparison of two variants, with all other values equal.
+#[derive(Clone, Debug, serde::Serialize, JsonSchema)]
+pub struct ComparisonResult {
+    /// Other varied values, by key.
+    #[serde(serialize_with = "super::scaling::as_map")]
+    #[schemars(with = "std::collections::BTreeMap<String, String>")]
+    pub with: Vec<(String, String)>,
+    /// Name of the first variant, with which the second one is compared.
+    pub a: String,
+    /// Name of the second variant.
+    pub b: String,
+    /// True if the runs of both alternated, so that neighbours form pairs. False if they were made
+    /// separately: a change of the machine in between then looks like one of the server.
+    pub paired: bool,
+    /// Indices in `runs` of the compared runs of A, in their order.
+    pub runs_a: Vec<usize>,
+    /// Indices in `runs` of the compared runs of B; with `paired`, each forms a pair with that of A
+    /// at the same place.
+    pub runs_b: Vec<usize>,
+    /// Runs or pairs that could not be compared, with the reason.
+    pub left_out: Vec<String>,
+    /// Differences between the scenarios and the machines of A and B, apart from the server.
+    pub differences: Vec<String>,
+    /// Result for all judged metrics together.
+    pub result: WordName,
+    /// Each metric. The judged ones are first: those of the explicit thresholds and the share of
+    /// failed clients, or all if there are no explicit thresholds.
+    pub metrics: Vec<ComparedMetric>,
+}
+
+/// A metric of A and B.
+#[derive(Clone, Debug, serde::Serialize, JsonSchema)]
+pub struct ComparedMetric {
+    /// Metric as in a threshold, such as `viewers.loss`, or the name of a column.
+    pub name: String,
+    /// Name in words.
+    pub title: String,
+    /// True if the metric counts for the result.
+    pub judged: bool,
+    /// Unit of the values.
+    pub unit: Unit,
+    /// True if a larger value is better.
+    pub larger_is_better: bool,
+    /// Values of A, one for each run or pair.
+    pub a: Vec<f64>,
+    /// Values of B, one for each run or pair.
+    pub b: Vec<f64>,
+    /// Scale of `effect`, `low`, `high` and `min_effect`.
+    pub scale: ScaleName,
+    /// Ratio of B to A (geometric mean), or the mean difference between them in the unit.
+    pub effect: f64,
+    /// Lower end of the 95 % interval of the effect; null with too few runs.
+    pub low: Option<f64>,
+    /// Upper end of that interval.
+    pub high: Option<f64>,
+    /// Smallest effect that counts: a share with a ratio, else a difference in the unit.
+    pub min_effect: f64,
+    /// Probability of such a difference between identical servers, for this metric alone; null with
+    /// too few runs, or if no run differs.
+    pub p_value: Option<f64>,
+    /// Indices of pairs that were left out because they differ far too much from the others.
+    pub spoiled: Vec<usize>,
+    /// Result for this metric.
+    pub result: WordName,
+    /// Metric of the windows that the curves show.
+    #[serde(skip)]
+    pub(crate) curve: Option<Curve>,
+}
+
+/// Metric of a window.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Curve {
+    /// Subject; `None` for all populations together.
+    pub(crate) subject: Option<String>,
+    pub(crate) metric: String,
+    pub(crate) statistic: Statistic,
+}
+
+/// Result of a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WordName {
+    /// B is better by at least the smallest effect that counts.
+    Better,
+    /// B is worse by at least that effect.
+    Worse,
+    /// The difference is smaller than that effect.
+    Same,
+    /// The runs show none of the others.
+    CannotTell,
+}
+
+impl WordName {
+    /// The word as shown.
+    pub fn text(self) -> &'static str {
+        match self {
+            WordName::Better => Word::Better.text(),
+            WordName::Worse => Word::Worse.text(),
+            WordName::Same => Word::Same.text(),
+            WordName::CannotTell => Word::CannotTell.text(),
+        }
+    }
+
+    /// Name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            WordName::CannotTell => "cannot_tell",
+            other => other.text(),
+        }
+    }
+}
+
+impl From<Word> for WordName {
+    fn from(word: Word) -> WordName {
+        match word {
+            Word::Better => WordName::Better,
+            Word::Worse => WordName::Worse,
+            Word::Same => WordName::Same,
+            Word::CannotTell => WordName::CannotTell,
+        }
+    }
+}
+
+/// Scale of an effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ScaleName {
+    /// B divided by A.
+    Ratio,
+    /// B minus A: for shares, and if a value is zero.
+    Difference,
+}
+
+/// A value that is compared, and the direction in which it improves.
+#[derive(Clone, Debug)]
+pub(crate) struct Measured {
+    pub(crate) name: String,
+    title: String,
+    pub(crate) unit: Unit,
+    pub(crate) larger_is_better: bool,
+    pub(crate) value: Option<f64>,
+    curve: Option<Curve>,
+}
+
+/// Returns the metrics of the explicit thresholds of a run. The operator of a threshold tells in
+/// which direction its metric improves.
+pub(crate) fn of_thresholds(report: &model::Report) -> Vec<Measured> {
+    let explicit = report
+        .thresholds
+        .iter()
+        .filter(|threshold| !threshold.implied);
+    let mut found: Vec<Measured> = Vec::new();
+    for result in explicit {
+        let Ok(threshold) = Threshold::parse(&result.threshold) else {
+            continue;
+        };
+        let larger_is_better = match threshold.comparison() {
+            Operator::Less | Operator::AtMost => false,
+            Operator::Greater | Operator::AtLeast => true,
+            Operator::Equal if result.limit == 0.0 => false,
+            Operator::Equal | Operator::NotEqual => continue,
+        };
+        let end = result.threshold.find(['<', '>', '=', '!']).unwrap_or(0);
+        let name = result.threshold[..end].trim().to_owned();
+        if found.iter().any(|other| other.name == name) {
+            continue;
+        }
+        let population = report
+            .populations
+            .iter()
+            .find(|population| population.name == threshold.subject());
+        let (unit, value) = match population {
+            Some(population) if FAILURES.contains(&threshold.metric()) => {
+                let all = population.clients.started.max(1) as f64;
+                (Unit::Ratio, result.value.map(|clients| clients / all))
+            }
+            _ => (result.unit, result.value),
+        };
+        let curve = (threshold.metric() != "failures").then(|| Curve {
+            subject: Some(threshold.subject().to_owned()),
+            metric: threshold.metric().to_owned(),
+            statistic: threshold.statistic(),
+        });
+        found.push(Measured {
+            title: title(&threshold, report.populations.len() > 1),
+            name,
+            unit,
+            larger_is_better,
+            value,
+            curve,
+        });
+    }
+    found
+}
+
+/// Returns the metric of a threshold in words.
+fn title(threshold: &Threshold, name_population: bool) -> String {
+    let population = name_population || ["server", "tester"].contains(&threshold.subject());
+    let subject = match population {
+        true => format!("{} ", threshold.subject()),
+        false => String::new(),
+    };
+    let reason = threshold
+        .reason()
+        .map(|reason| format!(" ({})", metric_words(reason)));
+    let statistic = match threshold.statistic() {
+        Statistic::Value => String::new(),
+        Statistic::Mean => " mean".to_owned(),
+        Statistic::Min => " min".to_owned(),
+        Statistic::Max => " max".to_owned(),
+        Statistic::Count => " count".to_owned(),
+        Statistic::Quantile(share) => format!(" p{}", digits(share * 100.0)),
+    };
+    let worst = match threshold.reads_worst_window() {
+        true => ", worst second",
+        false => "",
+    };
+    format!(
+        "{subject}{}{}{statistic}{worst}",
+        metric_words(threshold.metric()),
+        reason.unwrap_or_default()
+    )
+}
+
+/// A metric to compare.
+struct Metric {
+    about: Measured,
+    source: Source,
+    judged: bool,
+}
+
+/// Source of a metric's value in a run.
+enum Source {
+    /// The threshold that reads the metric of this name.
+    Threshold,
+    Column(&'static TableColumn),
+    /// Failed clients, as a share of all.
+    Failed(&'static TableColumn),
+}
+
+impl Metric {
+    /// Returns the value of a run, or `None` if it is unknown.
+    fn value(&self, row: &Row) -> Option<f64> {
+        let figures = || row.figures.as_ref();
+        let value = match self.source {
+            Source::Threshold => {
+                let mut all = row.measured.iter();
+                all.find(|other| other.name == self.about.name)?.value?
+            }
+            Source::Column(column) => {
+                let known = figures()?.value(column)?;
+                Some(known).filter(|_| !figures().is_some_and(|own| own.is_doubtful(column)))?
+            }
+            Source::Failed(column) => {
+                let all = figures()?.asked.max(figures()?.failed).max(1);
+                figures()?.value(column)? / all as f64
+            }
+        };
+        value.is_finite().then_some(value)
+    }
+}
+
+/// Returns the metrics of these runs: those of the thresholds, then the columns of the table.
+fn metrics(series: &Series, rows: &[&Row]) -> Vec<Metric> {
+    let mut found: Vec<Metric> = Vec::new();
+    for measured in rows.iter().flat_map(|row| &row.measured) {
+        if found
+            .iter()
+            .any(|metric| metric.about.name == measured.name)
+        {
+            continue;
+        }
+        found.push(Metric {
+            about: measured.clone(),
+            source: Source::Threshold,
+            judged: true,
+        });
+    }
+    let has_thresholds = !found.is_empty();
+    let read: Vec<String> = found
+        .iter()
+        .filter_map(|metric| Some(metric.about.curve.as_ref()?.metric.clone()))
+        .collect();
+    let names = || found.iter().map(|metric| metric.about.name.as_str());
+    let reads_failures =
+        names().any(|name| name.ends_with(".failed") || name.ends_with(".failures"));
+    for shown in columns::of(series) {
+        let column = shown.column;
+        // What a link did was configured. Clients that were served are those that did not fail.
+        let is_configured = column.name.starts_with("link_") || column.name.starts_with("delay_");
+        let is_count = column.meaning == Meaning::Served || column.name == "playing";
+        let is_read = match column.name {
+            "failed" => reads_failures,
+            "server_cpu" => read.iter().any(|one| one == "cpu"),
+            _ => !column.metric.is_empty() && read.iter().any(|one| one == column.metric),
+        };
+        if is_configured || is_count || is_read {
+            continue;
+        }
+        let is_failed = column.name == "failed";
+        found.push(Metric {
+            about: Measured {
+                name: column.name.to_owned(),
+                title: columns::name(column),
+                unit: match (is_failed, column.meaning) {
+                    (true, _) => Unit::Ratio,
+                    (_, Meaning::CpuPerOperation) => Unit::Seconds,
+                    _ => shown.unit,
+                },
+                larger_is_better: column.better == BetterWhen::Larger,
+                value: None,
+                curve: curve_of(column),
+            },
+            source: match is_failed {
+                true => Source::Failed(column),
+                false => Source::Column(column),
+            },
+            // A server that fails its clients has nothing else to be judged by.
+            judged: !has_thresholds || is_failed,
+        });
+    }
+    found
+}
+
+fn curve_of(column: &TableColumn) -> Option<Curve> {
+    let server = |metric: &str| Curve {
+        subject: Some("server".to_owned()),
+        metric: metric.to_owned(),
+        statistic: Statistic::Value,
+    };
+    match column.name {
+        "server_cpu" => Some(server("cpu")),
+        "server_memory" => Some(server("uss")),
+        _ if column.metric.is_empty() => None,
+        _ => Some(Curve {
+            subject: None,
+            metric: column.metric.to_owned(),
+            statistic: column.statistic,
+        }),
+    }
+}
+
+/// Runs of the two variants.
+struct Sides<'a> {
+    names: [String; 2],
+    /// Index and row of each run.
+    rows: [Vec<(usize, &'a Row)>; 2],
+    with: Vec<(String, String)>,
+}
+
+/// Compares the two variants of a series, for each combination of the other values. Neighbouring
+/// runs form pairs.
+pub(super) fn of(series: &Series, min_effect: f64) -> Vec<ComparisonResult> {
+    let basis = Basis {
+        paired: true,
+        min_effect,
+        with_invalid: false,
+    };
+    let all = sides(series).into_iter();
+    all.map(|sides| compare(series, sides, basis)).collect()
+}
+
+/// Compares the runs of two variants that were made separately.
+pub(super) fn of_separate(
+    series: &Series,
+    min_effect: f64,
+    differences: &[String],
+    with_invalid: bool,
+) -> Vec<ComparisonResult> {
+    let basis = Basis {
+        paired: false,
+        min_effect,
+        with_invalid,
+    };
+    let all = sides(series).into_iter();
+    all.map(|sides| ComparisonResult {
+        differences: differences.to_vec(),
+        ..compare(series, sides, basis)
+    })
+    .collect()
+}
+
+/// Conditions of a comparison.
+#[derive(Clone, Copy)]
+struct Basis {
+    /// True if the runs alternated.
+    paired: bool,
+    min_effect: f64,
+    /// True if invalid runs count as well.
+    with_invalid: bool,
+}
+
+/// Groups the runs by the other values, in the order of their first appearance.
+fn sides(series: &Series) -> Vec<Sides<'_>> {
+    let Some(axis) = series.varied.iter().position(|key| key == COMPARE) else {
+        return Vec::new();
+    };
+    let Some(names) = variants(series, axis) else {
+        return Vec::new();
+    };
+    let mut groups: Vec<Sides<'_>> = Vec::new();
+    for (run, row) in series.runs.iter().enumerate() {
+        let pairs = series.varied.iter().zip(&row.values).enumerate();
+        let with: Vec<(String, String)> = pairs
+            .filter(|(at, (key, _))| *at != axis && *key != REPEAT)
+            .map(|(_, (key, value))| (key.clone(), value.clone()))
+            .collect();
+        let Some(side) = names
+            .iter()
+            .position(|name| row.values.get(axis) == Some(name))
+        else {
+            continue;
+        };
+        let at = groups.iter().position(|group| group.with == with);
+        let at = at.unwrap_or_else(|| {
+            groups.push(Sides {
+                names: names.clone(),
+                rows: [Vec::new(), Vec::new()],
+                with,
+            });
+            groups.len() - 1
+        });
+        groups[at].rows[side].push((run, row));
+    }
+    groups
+}
+
+/// Returns the names of the two variants: in the order of the scenario if the index has them.
+fn variants(series: &Series, axis: usize) -> Option<[String; 2]> {
+    if let Some(names) = &series.variants {
+        return Some(names.clone());
+    }
+    let mut names: Vec<&String> = Vec::new();
+    for value in series.runs.iter().filter_map(|row| row.values.get(axis)) {
+        if !names.contains(&value) {
+            names.push(value);
+        }
+    }
+    match names.as_slice() {
+        [a, b] => Some([(*a).clone(), (*b).clone()]),
+        _ => None,
+    }
+}
+
+/// Returns the reason why a run cannot be compared.
+fn why_not(row: &Row, with_invalid: bool) -> Option<&'static str> {
+    match row.outcome {
+        RowOutcome::Pass | RowOutcome::Fail => row.figures.is_none().then_some("is not readable"),
+        RowOutcome::Invalid if with_invalid && row.figures.is_some() => None,
+        RowOutcome::Invalid => Some("is invalid"),
+        RowOutcome::Stopped => Some("was stopped"),
+        RowOutcome::NotBegun => Some("could not begin"),
+        RowOutcome::Planned => Some("was not made"),
+    }
+}
+
+fn compare(series: &Series, sides: Sides<'_>, basis: Basis) -> ComparisonResult {
+    let Basis {
+        paired,
+        min_effect,
+        with_invalid,
+    } = basis;
+    let Sides { names, rows, with } = sides;
+    let mut left_out = Vec::new();
+    let mut kept: [Vec<(usize, &Row)>; 2] = [Vec::new(), Vec::new()];
+    if paired {
+        for (at, (a, b)) in rows[0].iter().zip(&rows[1]).enumerate() {
+            let bad = [(a, &names[0]), (b, &names[1])];
+            let bad = bad
+                .into_iter()
+                .find_map(|((_, row), name)| Some((why_not(row, with_invalid)?, name)));
+            match bad {
+                Some((why, name)) => {
+                    left_out.push(format!("pair {}: the run of {name} {why}", at + 1));
+                }
+                None => {
+                    kept[0].push(*a);
+                    kept[1].push(*b);
+                }
+            }
+        }
+    } else {
+        for (side, rows) in rows.iter().enumerate() {
+            for (at, (run, row)) in rows.iter().enumerate() {
+                match why_not(row, with_invalid) {
+                    Some(why) => {
+                        left_out.push(format!("run {} of {} {why}", at + 1, names[side]));
+                    }
+                    None => kept[side].push((*run, row)),
+                }
+            }
+        }
+    }
+    let [runs_a, runs_b] = [0, 1].map(|side| kept[side].iter().map(|(run, _)| *run).collect());
+    let kept = kept.map(|side| side.into_iter().map(|(_, row)| row).collect::<Vec<_>>());
+    let all: Vec<&Row> = kept.iter().flatten().copied().collect();
+    let compared: Vec<(ComparedMetric, Comparison)> = metrics(series, &all)
+        .into_iter()
+        .filter_map(|metric| compare_metric(metric, &kept, paired, min_effect))
+        .collect();
+    let mut metrics: Vec<ComparedMetric> = Vec::with_capacity(compared.len());
+    for judged in [true, false] {
+        // Metrics that do not count must not make it harder to judge those that do.
+        let group: Vec<&(ComparedMetric, Comparison)> = compared
+            .iter()
+            .filter(|(metric, _)| metric.judged == judged)
+            .collect();
+        let tested: Vec<(Comparison, bool)> = group
+            .iter()
+            .map(|(metric, found)| (found.clone(), metric.larger_is_better))
+            .collect();
+        let words = comparison::words(&tested);
+        metrics.extend(group.into_iter().zip(words).map(|((metric, _), word)| {
+            let result = word.into();
+            ComparedMetric {
+                result,
+                ..metric.clone()
+            }
+        }));
+    }
+    ComparisonResult {
+        with,
+        runs_a,
+        runs_b,
+        result: overall(&metrics),
+        left_out,
+        differences: Vec::new(),
+        paired,
+        metrics,
+        a: names[0].clone(),
+        b: names[1].clone(),
+    }
+}
+
+/// Returns the word for all judged metrics: worse if any is worse, else unknown if any is unknown.
+fn overall(metrics: &[ComparedMetric]) -> WordName {
+    let judged = || metrics.iter().filter(|metric| metric.judged);
+    let any = |word: WordName| judged().any(|metric| metric.result == word);
+    if any(WordName::Worse) {
+        WordName::Worse
+    } else if judged().next().is_none() || any(WordName::CannotTell) {
+        WordName::CannotTell
+    } else if any(WordName::Better) {
+        WordName::Better
+    } else {
+        WordName::Same
+    }
+}
+
+fn compare_metric(
+    metric: Metric,
+    kept: &[Vec<&Row>; 2],
+    paired: bool,
+    min_effect: f64,
+) -> Option<(ComparedMetric, Comparison)> {
+    let value = |row: &Row| metric.value(row);
+    let [mut a, mut b] = [Vec::new(), Vec::new()];
+    let found = if paired {
+        let pairs = kept[0].iter().zip(&kept[1]);
+        let pairs: Vec<(f64, f64)> = pairs
+            .filter_map(|(a, b)| Some((value(a)?, value(b)?)))
+            .collect();
+        a.extend(pairs.iter().map(|pair| pair.0));
+        b.extend(pairs.iter().map(|pair| pair.1));
+        comparison::compare(
+            Sample::Pairs(&pairs),
+            metric.about.unit == Unit::Ratio,
+            min_effect,
+        )
+    } else {
+        a.extend(kept[0].iter().filter_map(|row| value(row)));
+        b.extend(kept[1].iter().filter_map(|row| value(row)));
+        comparison::compare(
+            Sample::Separate(&a, &b),
+            metric.about.unit == Unit::Ratio,
+            min_effect,
+        )
+    }?;
+    let Measured {
+        name,
+        title,
+        unit,
+        larger_is_better,
+        curve,
+        ..
+    } = metric.about;
+    let compared = ComparedMetric {
+        name,
+        title,
+        judged: metric.judged,
+        unit,
+        larger_is_better,
+        a,
+        b,
+        scale: match found.scale {
+            Scale::Ratio => ScaleName::Ratio,
+            Scale::Difference => ScaleName::Difference,
+        },
+        effect: found.effect,
+        low: found.interval.map(|interval| interval.0),
+        high: found.interval.map(|interval| interval.1),
+        min_effect: found.min_effect,
+        p_value: found.p_value,
+        spoiled: found.spoiled.clone(),
+        result: WordName::CannotTell,
+        curve,
+    };
+    Some((compared, found))
+}

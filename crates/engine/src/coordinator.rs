@@ -1,5 +1,7 @@
 //! The coordinator of a run: collects worker reports, stores and judges windows, and ends the run.
 
+mod levels;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,20 +14,23 @@ use measure::threshold::Judge;
 use measure::totals::{Statistic, measured_seconds};
 use measure::{Health, Recorder, Time, Totals, Verdict, VerdictInput, Window, server, tester};
 use net::Clock;
-use protocol::session::{Outcome, StreamRow};
-use runfile::{ClientOutcome, ClientRow, EventRow, RunFile, WindowRow};
-use scenario::{Scenario, Secrets, mask_text};
+use runfile::{EventRow, WindowRow};
+use scenario::{Scenario, Secrets};
 use sut::{CpuSource, Sut};
 
 use crate::browsers::Browsers;
+use crate::client_row::client_row;
 use crate::control::Control;
 use crate::coverage::Coverage;
+use crate::error::EngineError;
+use crate::levels::RunningLevels;
 use crate::links::Links;
-use crate::messages::{ClientState, Command, WorkerReport};
+use crate::messages::{Command, WorkerReport};
 use crate::ownership;
 use crate::process::Process;
 use crate::progress::{self, ClientRole, Failures, Finished, Phase, PopulationProgress, Progress};
 use crate::progress::{Rates, TesterProgress};
+use crate::recording::Recording;
 use crate::server_release::{self, PeakHoldings, ReleaseObserver};
 use crate::sources::Sources;
 use crate::trace::{Trace, Traces};
@@ -72,7 +77,7 @@ pub(crate) struct Coordinator<'a> {
     /// Number of windows so far.
     pub(crate) windows: u64,
     pub(crate) server_is_gone: bool,
-    pub(crate) run_file: RunFile,
+    pub(crate) run_file: Recording,
     /// Secrets that are masked in all texts written to the run file.
     pub(crate) secrets: Secrets,
     pub(crate) path: PathBuf,
@@ -95,11 +100,19 @@ pub(crate) struct Coordinator<'a> {
     /// Whether each population was measured long enough.
     pub(crate) coverage: Coverage,
     pub(crate) stopped_by_user: bool,
+    /// Levels of a continuing run.
+    pub(crate) levels: Option<RunningLevels<'a>>,
+    /// Error of beginning a level.
+    pub(crate) level_fault: Option<EngineError>,
 }
 
 impl Coordinator<'_> {
-    /// Runs until every worker has ended.
-    pub(crate) fn run(mut self, progress: &mut dyn FnMut(&Progress)) -> Finished {
+    /// Runs until every worker has ended. Returns the result of the run, or of the level of a
+    /// continuing run that did not reach its end.
+    pub(crate) fn run(
+        mut self,
+        progress: &mut dyn FnMut(&Progress),
+    ) -> Result<Option<Finished>, EngineError> {
         let mut killed = false;
         // A hold that was requested before the run began is discarded.
         self.control.resume();
@@ -133,7 +146,13 @@ impl Coordinator<'_> {
             self.add_window(window);
         }
         self.linger(progress);
-        self.finish()
+        let fault = self.level_fault.take();
+        let has_result = self.levels.as_ref().is_none_or(|levels| !levels.is_over());
+        let finished = self.finish();
+        match fault {
+            Some(fault) => Err(fault),
+            None => Ok(has_result.then_some(finished)),
+        }
     }
 
     /// Observes the server for the `linger` duration after the last client has left.
@@ -207,7 +226,9 @@ impl Coordinator<'_> {
                 populations,
                 tester,
             } => {
+                // Figures of each worker are those of the whole run.
                 if index >= self.warm_up_windows
+                    && self.levels.is_none()
                     && let Some(totals) = self.workers.get_mut(worker as usize)
                 {
                     totals.add_until(&tester, begins, seconds, self.stopped_at);
@@ -223,14 +244,18 @@ impl Coordinator<'_> {
             }
             WorkerReport::Client(client) => {
                 let row = client_row(*client, &self.secrets);
-                self.run_file.client(row);
+                let levels = self.levels.as_ref();
+                self.run_file.client(match levels {
+                    None => row,
+                    Some(levels) => levels.client(row),
+                });
             }
             WorkerReport::Event {
                 at,
                 kind,
                 subject,
                 text,
-            } => self.event(at, kind, subject, text),
+            } => self.event(self.level_time(at), kind, subject, text),
             WorkerReport::Record(_) => {}
             WorkerReport::Finished { worker, error } => {
                 if let Some(error) = error {
@@ -292,6 +317,10 @@ impl Coordinator<'_> {
 
     /// Holds or resumes the plan if the user requested it.
     fn apply_hold_request(&mut self) {
+        if self.levels.is_some() {
+            // Each level has its own number of clients.
+            self.control.resume();
+        }
         let wanted = self.control.is_held();
         if self.stop_deadline.is_some() || wanted == self.holds.is_held() {
             return;
@@ -335,7 +364,8 @@ impl Coordinator<'_> {
 
     fn stop_when_due(&mut self) {
         let now = self.clock.now();
-        let over = now >= self.planned_end();
+        let levels_over = self.levels.as_ref().is_some_and(RunningLevels::is_over);
+        let over = now >= self.planned_end() || levels_over;
         let user = self.control.is_stopped();
         let cut_short = self.run_file.error().is_some() || self.aborted;
         if self.stop_deadline.is_some() || !(over || user || cut_short) {
@@ -345,7 +375,7 @@ impl Coordinator<'_> {
         // A hold ends with the run and must not carry over to the next run of a series.
         self.resume_plan(now);
         self.control.resume();
-        self.stopped_at = self.stopped_at.min(now);
+        self.stopped_at = self.stopped_at.min(self.level_time(now));
         // Written at once, so that a run that is killed during shutdown can be reported.
         let stopped_at = self.stopped_at.as_secs_f64();
         self.run_file.meta("stopped_at", stopped_at.into());
@@ -375,6 +405,10 @@ impl Coordinator<'_> {
             populations,
             tester,
         } = window;
+        let of_run = index;
+        let first_window = self.levels.as_ref().map_or(0, RunningLevels::first_window);
+        let index = index.saturating_sub(first_window);
+        let begins = self.level_time(begins);
         let server = self.sample_server(begins);
         if let (Some(holding), Some(server)) = (&mut self.holding, &server) {
             holding.add_window(server);
@@ -395,7 +429,7 @@ impl Coordinator<'_> {
         let mut subjects: BTreeMap<String, Window> = names.zip(populations).collect();
         // The last window ends with the last worker, so it is shorter than a whole window.
         let is_last = !progress::is_whole(seconds);
-        subjects.extend(self.links.window(index, is_last));
+        subjects.extend(self.links.window(of_run, is_last));
         subjects.extend(self.sample_browsers(begins, is_last));
         subjects.extend(server.map(|window| ("server".to_owned(), window)));
         subjects.insert("tester".to_owned(), tester);
@@ -424,7 +458,13 @@ impl Coordinator<'_> {
             seconds,
             subjects,
         });
+        self.go_on_to_next_level(begins + Duration::from_secs_f64(seconds));
         progress
+    }
+
+    /// Returns a time of the run as a time of the current level.
+    fn level_time(&self, at: Time) -> Time {
+        self.levels.as_ref().map_or(at, |levels| levels.time(at))
     }
 
     /// Ends the run if a threshold with `abort` is violated and its delay has passed.
@@ -573,7 +613,7 @@ impl Coordinator<'_> {
 
     fn finish(mut self) -> Finished {
         let ended = self.sut.as_mut().and_then(|sut| sut.has_exited());
-        self.record_server_exit(self.clock.now(), ended);
+        self.record_server_exit(self.level_time(self.clock.now()), ended);
         if let Some(sut) = &self.sut
             && !self.server_is_gone
         {
@@ -589,7 +629,7 @@ impl Coordinator<'_> {
         // Before the server: browsers that did not leave in time are still connected to it.
         std::mem::take(&mut self.browsers).stop();
         self.end_sources();
-        let now = self.clock.now();
+        let now = self.level_time(self.clock.now());
         if let Some(sut) = self.sut.take() {
             let source = match sut.cpu_source() {
                 CpuSource::CgroupV1 => "its own control group (v1, cpuacct)".to_owned(),
@@ -611,8 +651,28 @@ impl Coordinator<'_> {
         // After the server, which receives its stop command over the link, and after the clients.
         self.invalid_reasons
             .extend(std::mem::take(&mut self.links).stop());
-        let thresholds = self.judge.finish(&self.totals);
-        let mut invalid = std::mem::take(&mut self.invalid_reasons);
+        // Clients that are due within the last second may start late, so they are not expected.
+        let due_by = match self.stop_deadline {
+            Some(_) => (self.stopped_at >= Time::from_start(LATE_START))
+                .then(|| Time::ZERO + self.stopped_at.since(Time::from_start(LATE_START))),
+            None => Some(Time::NEVER),
+        };
+        let due_by = due_by.map(|at| self.holds.plan_time(at));
+        self.record_tester_metrics();
+        Finished {
+            traces,
+            ..self.conclude(due_by.filter(|_| self.levels.is_none()))
+        }
+    }
+
+    /// Judges the run or the level and closes its run file. Clients that were due by `due_by` must
+    /// have started.
+    fn conclude(&mut self, due_by: Option<Time>) -> Finished {
+        let mut thresholds = self.judge.finish(&self.totals);
+        if self.levels.is_some() {
+            self.drop_starts_without_data(&mut thresholds);
+        }
+        let mut invalid = self.invalid_reasons.clone();
         invalid.extend(self.health.reasons());
         let mut invalid: Vec<String> = invalid
             .iter()
@@ -624,13 +684,6 @@ impl Coordinator<'_> {
                 "the run ended early because its run file could not be written: {error}"
             ));
         }
-        // Clients that are due within the last second may start late, so they are not expected.
-        let due_by = match self.stop_deadline {
-            Some(_) => (self.stopped_at >= Time::from_start(LATE_START))
-                .then(|| Time::ZERO + self.stopped_at.since(Time::from_start(LATE_START))),
-            None => Some(Time::NEVER),
-        };
-        let due_by = due_by.map(|at| self.holds.plan_time(at));
         let clients_failed = self
             .started_and_failed
             .iter()
@@ -638,25 +691,26 @@ impl Coordinator<'_> {
             && thresholds
                 .iter()
                 .any(|found| !found.passed && !found.no_data);
-        // A user who stops a run knows that it is incomplete.
-        if !self.stopped_by_user {
+        // A user who stops a run knows that it is incomplete. A level ends together with the server.
+        let is_cut_short = self.levels.is_some() && self.server_is_gone;
+        if !self.stopped_by_user && !is_cut_short {
             invalid.extend(self.coverage.gaps(self.scenario, due_by, clients_failed));
         }
         let grounds = VerdictInput {
             invalid,
-            failed: std::mem::take(&mut self.failure_reasons),
+            failed: self.failure_reasons.clone(),
             stopped_by_user: self.stopped_by_user,
         };
         let verdict = Verdict::decide(&thresholds, grounds);
-        self.record_tester_metrics();
         self.run_file.verdict(&verdict, &thresholds);
         let finished = self.run_file.finish();
         Finished {
-            run_file: self.path,
+            run_file: self.path.clone(),
             verdict,
             thresholds,
-            traces,
-            run_file_error: broken.or(finished.err().map(|error| error.to_string())),
+            traces: Vec::new(),
+            server_ended: self.server_is_gone,
+            run_file_error: broken.or(finished.map(|error| error.to_string())),
         }
     }
 
@@ -710,17 +764,18 @@ impl Coordinator<'_> {
         traces
     }
 
-    /// Stores the health findings, the metrics of each worker, and the metrics that are
-    /// unavailable.
+    /// Stores the health findings and the metrics of each worker.
     fn record_tester_metrics(&self) {
-        let kept = |value: Result<serde_json::Value, serde_json::Error>| {
-            value.unwrap_or(serde_json::Value::Null)
-        };
-        let findings = kept(serde_json::to_value(self.health.findings()));
-        self.run_file.meta("health", findings);
+        self.record_health();
         let workers: Vec<WorkerFigures> = self.workers.iter().map(WorkerFigures::of).collect();
-        self.run_file
-            .meta("workers", kept(serde_json::to_value(workers)));
+        let workers = serde_json::to_value(workers).unwrap_or_default();
+        self.run_file.meta("workers", workers);
+    }
+
+    /// Stores the health findings, and the metrics of the tester that are unavailable.
+    fn record_health(&self) {
+        let findings = serde_json::to_value(self.health.findings()).unwrap_or_default();
+        self.run_file.meta("health", findings);
         let unknown = self.process.unknown();
         self.run_file.meta("unknown", unknown.into());
     }
@@ -733,34 +788,4 @@ fn supervisor_lost(sut: &Sut) -> Option<String> {
     Some(format!(
         "the supervisor of the server was lost ({cause}), and the server was killed with it: it did not exit on its own"
     ))
-}
-
-fn client_row(client: ClientState, secrets: &Secrets) -> ClientRow {
-    let (ended, outcome) = client.ended.unzip();
-    let mut streams = client.streams.iter().map(StreamRow::to_json).collect();
-    // The texts are the tester's own, except URLs, so only URLs are masked.
-    Secrets::default().mask_json(&mut streams);
-    let (outcome, failure) = match outcome {
-        None => (None, None),
-        Some(Outcome::Completed) => (Some(ClientOutcome::Completed), None),
-        Some(Outcome::Stopped) => (Some(ClientOutcome::Stopped), None),
-        Some(Outcome::Failed(failure) | Outcome::EndedByServer { failure, .. }) => {
-            (Some(ClientOutcome::Failed), Some(failure))
-        }
-    };
-    ClientRow {
-        id: client.id,
-        subject: client.population,
-        slot: u32::try_from(client.slot).unwrap_or(u32::MAX),
-        generation: client.generation,
-        url: mask_text(&client.url),
-        due: client.due,
-        begun: Some(client.begun),
-        first_media: client.first_media,
-        ended,
-        outcome,
-        reason: failure.as_ref().map(|failure| failure.reason.to_owned()),
-        detail: failure.map(|failure| secrets.mask(&failure.detail)),
-        streams,
-    }
 }

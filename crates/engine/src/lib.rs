@@ -2,27 +2,32 @@
 //! coordinator that collects their reports.
 
 mod browsers;
+mod client_row;
 mod clients;
 mod control;
 mod coordinator;
 mod coverage;
 mod error;
+mod levels;
 pub mod link;
 mod links;
 mod machine;
 mod media_description;
 mod messages;
 mod network;
+mod options;
 mod ownership;
 mod process;
 mod progress;
 mod reachability;
 mod receive;
 mod receive_path;
+mod recording;
 mod remote_worker;
 mod report_loop;
 mod resolver;
 mod run;
+mod run_parts;
 mod send;
 mod serve;
 mod server_release;
@@ -37,14 +42,16 @@ mod worker_pool;
 pub use clients::read_source;
 pub use control::Control;
 pub use error::EngineError;
+pub use levels::{Level, Levels};
 pub use measure::Pacing;
 pub use media_description::{DESCRIBE_TIMEOUT, describe};
+pub use options::Options;
 pub use progress::{
     ClientRole, Failures, Finished, Phase, PopulationProgress, Progress, Rates, TesterProgress,
 };
 pub use reachability::{Reachability, check_reachability};
 pub use receive::{ReceiveOptions, ReceiveProgress, draw_secret, receive};
-pub use run::{Options, run};
+pub use run::{run, run_levels};
 pub use send::{SendFinished, SendOptions, SendProgress, looped_stream, send};
 pub use serve::{ServeOptions, ServeProgress, serve};
 pub use subjects::catalogue_of;

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use measure::{Time, Window};
 use protocol::session::Record;
@@ -20,6 +21,13 @@ pub(crate) enum Command {
     Hold { from: Time },
     /// Resume the load plan at `at`.
     Resume { at: Time },
+    /// Change the number of clients of a population to `clients` from `begin` on.
+    Extend {
+        population: usize,
+        begin: Time,
+        over: Duration,
+        clients: u64,
+    },
     /// Result of a name lookup.
     Resolved(ResolverAnswer),
     /// Topic message of a session on another worker.

@@ -150,6 +150,8 @@ pub struct Finished {
     /// Result of each threshold.
     pub thresholds: Vec<ThresholdResult>,
     pub traces: Vec<crate::Trace>,
+    /// True if the server ended on its own.
+    pub server_ended: bool,
     /// Reason why the run file is incomplete; `None` if it is complete.
     pub run_file_error: Option<String>,
 }

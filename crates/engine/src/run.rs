@@ -1,18 +1,15 @@
 //! Preparation of a run: everything that must be ready before the coordinator takes over.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use load::{Holds, Share};
-use measure::link::{DOWNLINK, LINK_CATALOGUE, UPLINK};
 use measure::media::Media;
-use measure::threshold::{Judge, Threshold};
 use measure::{Catalogue, Health, Recorder, Time, Totals, server, tester};
 use net::{Clock, Namespace, PortRange};
-use protocol::browser;
 use protocol::registry::RunContext;
-use runfile::{EventRow, Header, RunFile, SubjectHeader};
-use scenario::{Priority, Scenario};
+use runfile::{EventRow, Header, RunFile};
+use scenario::{Population, Priority, Scenario};
 use sut::Sut;
 
 use crate::browsers::{self, Browsers};
@@ -21,41 +18,25 @@ use crate::control::Control;
 use crate::coordinator::Coordinator;
 use crate::coverage::Coverage;
 use crate::error::EngineError;
-use crate::machine::{self, since_1970};
+use crate::levels::{Levels, RunningLevels};
+use crate::machine::since_1970;
 use crate::media_description;
 use crate::network::Networks;
+use crate::options::Options;
 use crate::ownership;
 use crate::process::Process;
 use crate::progress::{Finished, Phase, Progress, TesterProgress};
 use crate::receive_path::ReceivePath;
+use crate::recording::Recording;
 use crate::remote_worker::{self, RemoteWorker};
+use crate::run_parts::{header, judge, subjects};
 use crate::server_release::{self, PeakHoldings};
 use crate::sources::Sources;
 use crate::trace::{self, Traced, Traces};
 use crate::window_merger::WindowMerger;
-use crate::worker::{ClientPlan, MakeClient, WINDOW, WorkerPopulation};
+use crate::worker::{ClientPlan, MakeClient, WorkerPopulation};
 use crate::worker_count::workers;
 use crate::worker_pool::{WorkerPlan, WorkerPool};
-
-/// Options of a run that are not part of the scenario.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// Path of the run file.
-    pub run_file: PathBuf,
-    /// Whether an existing run file may be replaced.
-    pub overwrite: bool,
-    /// Program version for the run file.
-    pub version: String,
-    /// Clients to trace, such as `viewers/17`, or `17` if there is only one population; at most 8.
-    /// Trace files are written next to the run file. Default: none.
-    pub trace: Vec<String>,
-    /// Whether to ask the servers for media descriptions of all URLs before the run begins.
-    /// Default: no.
-    pub describe: bool,
-    /// Command line that repeats the run; its secrets are masked in the run file. If empty, none is
-    /// stored.
-    pub command: String,
-}
 
 /// Runs a scenario.
 ///
@@ -69,6 +50,34 @@ pub fn run(
     control: &Control,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Finished, EngineError> {
+    let finished = run_with(scenario, None, options, control, progress)?;
+    Ok(finished.expect("a run without levels has a result"))
+}
+
+/// Runs levels of clients, one after another, on a server that continues. `scenario` is that of the
+/// whole run: its load is the largest that a level may have. `options.run_file` is not used. Returns
+/// the result of a level that did not reach its end, if there is one.
+///
+/// # Errors
+/// Any fault that keeps the run from beginning, or the run file of a level from being made.
+pub fn run_levels<'a>(
+    scenario: &'a Scenario,
+    levels: Levels<'a>,
+    options: &'a Options,
+    control: &'a Control,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<Option<Finished>, EngineError> {
+    let finished = run_with(scenario, Some(levels), options, control, progress)?;
+    Ok(finished)
+}
+
+fn run_with<'a>(
+    scenario: &'a Scenario,
+    mut levels: Option<Levels<'a>>,
+    options: &'a Options,
+    control: &'a Control,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<Option<Finished>, EngineError> {
     // Missing browsers are reported before anything is created.
     browsers::check(scenario)?;
     let networks = Networks::make(scenario)?;
@@ -80,13 +89,13 @@ pub fn run(
     let receive_path = ReceivePath::choose(scenario)?;
     let surroundings = surroundings(scenario);
     let prepared = PreparedRun {
-        plans: worker_plans(scenario, &receive_path, &surroundings)?,
+        plans: worker_plans(scenario, &receive_path, &surroundings, levels.as_ref())?,
         remote_workers,
         surroundings,
         networks,
     };
     run_prepared(
-        scenario,
+        (scenario, levels.as_mut().map(Levels::borrow)),
         prepared,
         &receive_path,
         options,
@@ -108,14 +117,14 @@ struct PreparedRun {
 }
 
 /// Runs a scenario with these workers.
-fn run_prepared(
-    scenario: &Scenario,
+fn run_prepared<'a>(
+    (scenario, levels): (&'a Scenario, Option<Levels<'a>>),
     prepared: PreparedRun,
     receive_path: &ReceivePath,
-    options: &Options,
-    control: &Control,
+    options: &'a Options,
+    control: &'a Control,
     progress: &mut dyn FnMut(&Progress),
-) -> Result<Finished, EngineError> {
+) -> Result<Option<Finished>, EngineError> {
     let PreparedRun {
         mut plans,
         remote_workers,
@@ -131,7 +140,7 @@ fn run_prepared(
         .iter()
         .map(|subject| (subject.name.as_str(), subject.catalogue))
         .collect();
-    let header = header(scenario, options, subjects.clone());
+    let header = header(scenario, &options.version, subjects.clone());
     let judge = judge(scenario, &names, header.warm_up_windows())?;
     let bounds = scenario.tester.health.clone();
     let health = Health::new(bounds, &names, header.warm_up_windows());
@@ -161,11 +170,13 @@ fn run_prepared(
         started_at: since_1970(&Clock::start()),
         ..header
     };
-    let run_file = if options.overwrite {
-        RunFile::create_over(&options.run_file, &header)?
-    } else {
-        RunFile::create(&options.run_file, &header)?
+    let run_file = match &levels {
+        // Each level has a run file of its own.
+        Some(_) => None,
+        None if options.overwrite => Some(RunFile::create_over(&options.run_file, &header)?),
+        None => Some(RunFile::create(&options.run_file, &header)?),
     };
+    let run_file = Recording(run_file);
     let overwrite = options.overwrite;
     let traces = Traces::start(traced, &options.run_file, overwrite, &options.version)?;
     for plan in &mut plans {
@@ -203,20 +214,24 @@ fn run_prepared(
     let monotonic = clock.to_monotonic_nanos(Time::ZERO);
     run_file.meta("clock_monotonic_nanos", monotonic.into());
     run_file.meta("started_at", since_1970(&clock).as_secs_f64().into());
+    let mut facts: Vec<(&'static str, serde_json::Value)> = Vec::new();
     if !options.command.is_empty() {
         let command = scenario.secrets().mask(&options.command);
-        run_file.meta("command", command.into());
+        facts.push(("command", command.into()));
     }
     let counts = sut.as_ref().is_some_and(Sut::has_counters);
-    run_file.meta("server_counts", counts.into());
-    run_file.meta("receive_path", receive_path.name().into());
-    run_file.meta("receive_hint", receive_path.hint().into());
+    facts.push(("server_counts", counts.into()));
+    facts.push(("receive_path", receive_path.name().into()));
+    facts.push(("receive_hint", receive_path.hint().into()));
     let asked = scenario.links().flat_map(|placed| {
         let line = placed.link.line();
         placed.subjects().map(|name| (name, line.clone().into()))
     });
-    run_file.meta("links", serde_json::Value::Object(asked.collect()));
-    run_file.meta("media", serde_json::to_value(&media).unwrap_or_default());
+    facts.push(("links", serde_json::Value::Object(asked.collect())));
+    facts.push(("media", serde_json::to_value(&media).unwrap_or_default()));
+    for (key, value) in &facts {
+        run_file.meta(key, value.clone());
+    }
     for text in receivers {
         run_file.event(EventRow {
             time: Time::ZERO,
@@ -274,8 +289,15 @@ fn run_prepared(
         aborted: false,
         coverage: Coverage::new(scenario),
         stopped_by_user: false,
+        levels: None,
+        level_fault: None,
     };
-    Ok(coordinator.run(progress))
+    let mut coordinator = coordinator;
+    if let Some(levels) = levels {
+        let running = RunningLevels::new(levels, scenario, options, facts, subjects);
+        coordinator.begin_levels(running)?;
+    }
+    coordinator.run(progress)
 }
 
 /// Checks whether threads of this process may raise their priority, on a thread of its own.
@@ -285,91 +307,6 @@ fn may_go_first() -> Result<(), EngineError> {
         Ok(()) => Ok(()),
         Err(error) => Err(EngineError::Priority(error)),
     }
-}
-
-/// Subjects of the run file.
-fn subjects(scenario: &Scenario) -> Vec<SubjectHeader> {
-    let mut subjects = Vec::new();
-    for population in &scenario.populations {
-        let protocol = population.config.protocol();
-        subjects.push(SubjectHeader {
-            name: population.name.clone(),
-            kind: protocol.name.to_owned(),
-            catalogue: protocol.catalogue,
-        });
-        if population.config.golden_browsers().is_some() {
-            subjects.push(SubjectHeader {
-                name: browser::subject(&population.name),
-                kind: browser::KIND.to_owned(),
-                catalogue: browser::BROWSER_CATALOGUE,
-            });
-        }
-    }
-    let own = [
-        ("server", server::SERVER_CATALOGUE),
-        ("tester", tester::TESTER_CATALOGUE),
-    ];
-    for (name, catalogue) in own {
-        if name != "server" || scenario.server.is_some() {
-            let (name, kind) = (name.to_owned(), name.to_owned());
-            subjects.push(SubjectHeader {
-                name,
-                kind,
-                catalogue,
-            });
-        }
-    }
-    for placed in scenario.links() {
-        for (name, kind) in placed.subjects().into_iter().zip([UPLINK, DOWNLINK]) {
-            subjects.push(SubjectHeader {
-                name,
-                kind: kind.to_owned(),
-                catalogue: LINK_CATALOGUE,
-            });
-        }
-    }
-    subjects
-}
-
-fn header(scenario: &Scenario, options: &Options, subjects: Vec<SubjectHeader>) -> Header {
-    Header {
-        version: options.version.clone(),
-        scenario: scenario.shown(),
-        machine: machine::describe(),
-        seed: scenario.seed,
-        started_at: Duration::ZERO,
-        warm_up: scenario.warm_up,
-        starts_in_warm_up: scenario.starts_in_warm_up,
-        window: WINDOW,
-        subjects,
-    }
-}
-
-fn judge(
-    scenario: &Scenario,
-    subjects: &[(&str, Catalogue)],
-    warm_up_windows: u64,
-) -> Result<Judge, EngineError> {
-    let refused = |text: &str, error: measure::threshold::ThresholdError| EngineError::Threshold {
-        text: text.to_owned(),
-        message: error.to_string(),
-    };
-    let mut thresholds = Vec::new();
-    for threshold in &scenario.thresholds {
-        let text = &threshold.text;
-        thresholds.push(Threshold::parse(text).map_err(|error| refused(text, error))?);
-    }
-    let mut judge =
-        Judge::new(thresholds, subjects, warm_up_windows).map_err(|error| refused("", error))?;
-    for population in &scenario.populations {
-        for demand in population.config.default_thresholds() {
-            let text = format!("{}.{demand}", population.name);
-            judge = judge
-                .with(&text, subjects)
-                .map_err(|error| refused(&text, error))?;
-        }
-    }
-    Ok(judge)
 }
 
 /// Starts the server in the namespace `apart`, or in that of the calling thread.
@@ -501,7 +438,10 @@ fn worker_plans(
     scenario: &Scenario,
     receive_path: &ReceivePath,
     surroundings: &RunContext,
+    levels: Option<&Levels<'_>>,
 ) -> Result<Vec<WorkerPlan>, EngineError> {
+    let changes =
+        |population: &Population| levels.is_some_and(|levels| levels.population == population.name);
     let workers = workers(scenario);
     let tls: Vec<_> = scenario
         .populations
@@ -527,7 +467,10 @@ fn worker_plans(
                     name: population.name.clone(),
                     catalogue: population.config.protocol().catalogue,
                     clients: Some(ClientPlan {
-                        share: Share::new(&population.load, worker, workers),
+                        share: match changes(population) {
+                            true => Share::open(population.load.rejoin, worker, workers),
+                            false => Share::new(&population.load, worker, workers),
+                        },
                         urls: population.urls.clone(),
                         pick: population.pick,
                         leave: population.leave,
@@ -593,7 +536,7 @@ mod tests {
         };
         let receive_path = ReceivePath::choose(&scenario).expect("sockets at the least");
         let surroundings = RunContext::default();
-        let plans = worker_plans(&scenario, &receive_path, &surroundings);
+        let plans = worker_plans(&scenario, &receive_path, &surroundings, None);
         let mut plans = plans.expect("nothing to read");
         assert_eq!(plans.len(), 2);
         let mut plan = plans[0].populations[0].clients.take().expect("clients");
@@ -608,14 +551,14 @@ mod tests {
             networks: None,
         };
         let run = run_prepared(
-            &scenario,
+            (&scenario, None),
             team,
             &receive_path,
             &options,
             &control,
             &mut |_| {},
         );
-        let finished = run.expect("a report all the same");
+        let finished = run.expect("a report all the same").expect("a result");
         let reasons = &finished.verdict.reasons;
         assert!(
             reasons.iter().any(|reason| reason.contains("crashed")),

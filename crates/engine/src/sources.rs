@@ -112,6 +112,11 @@ impl Sources {
         while self.windows.try_recv().is_ok() {}
     }
 
+    /// True if the sources ended on their own.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
     /// Returns the next complete window, or `None`.
     pub(crate) fn window(&self) -> Option<Window> {
         self.windows.try_recv().ok()

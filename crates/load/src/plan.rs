@@ -64,7 +64,7 @@ pub(crate) struct Piece {
     /// Nanoseconds from the time of the first step to one step after the last.
     length: u64,
     from: u64,
-    to: u64,
+    pub(crate) to: u64,
     /// Omits the last step of this fall (and, for `skips_first`, the first step of this rise). At
     /// the bottom of a valley, a client would otherwise be stopped and another started in the same
     /// slot at the same instant.
@@ -81,7 +81,7 @@ pub(crate) struct Step {
 }
 
 impl Piece {
-    fn new(begin: Time, length: u64, from: u64, to: u64) -> Piece {
+    pub(crate) fn new(begin: Time, length: u64, from: u64, to: u64) -> Piece {
         Piece {
             begin,
             length,
@@ -200,7 +200,7 @@ pub(crate) fn pieces(shape: &Shape) -> Vec<Piece> {
     }
 }
 
-fn nanos(duration: Duration) -> u64 {
+pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use measure::Time;
 
-use crate::plan::{ArrivalRate, Piece, Step, pieces};
+use crate::plan::{ArrivalRate, Piece, Step, nanos, pieces};
 use crate::spec::{Load, Shape};
 
 /// Minimum time between two starts in one slot if clients rejoin: 1 s. A server that refuses all
@@ -49,6 +49,8 @@ pub struct Share {
     workers: u64,
     rejoin: bool,
     closed: bool,
+    /// True if the plan is extended while it runs, so that its end is unknown.
+    is_open: bool,
     /// Clients that have started and not ended.
     active: u64,
     source: StepSource,
@@ -143,6 +145,7 @@ impl Share {
             workers,
             rejoin: load.rejoin,
             closed: worker >= workers,
+            is_open: false,
             active: 0,
             source,
             slots: Vec::new(),
@@ -150,6 +153,43 @@ impl Share {
             waiting_slots: 0,
             held: Duration::ZERO,
             held_from: None,
+        }
+    }
+
+    /// The share of a plan that begins without clients and is extended while it runs. It is
+    /// finished only after [`Share::close`].
+    pub fn open(rejoin: bool, worker: u32, workers: u32) -> Share {
+        let load = Load {
+            shape: Shape::Stages(Vec::new()),
+            rejoin,
+        };
+        Share {
+            is_open: true,
+            ..Share::new(&load, worker, workers)
+        }
+    }
+
+    /// Extends the plan: from `begin` on, which is in the future, the number of clients changes to
+    /// `clients` within the time `over`. A slot whose client has ended although the plan still
+    /// wants it gets another client at `begin`. Does nothing for arrivals.
+    pub fn extend(&mut self, begin: Time, over: Duration, clients: u64) {
+        let StepSource::Plan { pieces, next, .. } = &mut self.source else {
+            return;
+        };
+        let before = pieces.last().map_or(0, |last| last.to);
+        pieces.push(Piece::new(begin, nanos(over), before, clients));
+        if next.is_none() {
+            self.source.advance(0, self.worker, self.workers);
+        }
+        for index in 0..self.slots.len() {
+            let slot = index as u64 * self.workers + self.worker;
+            let entry = &mut self.slots[index];
+            if entry.wanted && entry.state == SlotState::Empty && slot < clients {
+                let due = begin.max(entry.last_start + REJOIN_PAUSE);
+                entry.state = SlotState::Waiting { due, rejoins: true };
+                self.waiting.push(Reverse((due, slot)));
+                self.waiting_slots += 1;
+            }
         }
     }
 
@@ -251,7 +291,8 @@ impl Share {
     /// True if no client is active and none will start.
     pub fn is_finished(&self) -> bool {
         self.active == 0
-            && (self.closed || (self.waiting_slots == 0 && self.source.next_at().is_none()))
+            && (self.closed
+                || (!self.is_open && self.waiting_slots == 0 && self.source.next_at().is_none()))
     }
 
     /// Number of active clients: started and not ended.

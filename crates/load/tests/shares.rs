@@ -47,6 +47,71 @@ fn starts(load: &Load, end: Time) -> Vec<(u64, u64)> {
         .collect()
 }
 
+/// Slots, each with a time in milliseconds.
+type Slots = Vec<(u64, u64)>;
+
+/// Carries out what is due by `end`. Stopped clients end at once. Returns the slots that started
+/// and stopped, each with its time in milliseconds.
+fn carry_out(share: &mut Share, end: Time) -> (Slots, Slots) {
+    let (mut started, mut stopped) = (Vec::new(), Vec::new());
+    while let Some(now) = share.next_due().filter(|due| *due <= end) {
+        while let Some(action) = share.next_action(now) {
+            match action {
+                Action::Start { slot, due, .. } => started.push((slot, due.as_nanos() / 1_000_000)),
+                Action::Stop { slot } => {
+                    share.ended(slot, now);
+                    stopped.push((slot, now.as_nanos() / 1_000_000));
+                }
+                Action::TurnAway { .. } => panic!("the model is closed"),
+            }
+        }
+    }
+    (started, stopped)
+}
+
+#[test]
+fn open_plan_is_extended_while_it_runs() {
+    let mut shares: Vec<Share> = (0..2).map(|worker| Share::open(false, worker, 2)).collect();
+    let mut all = |extend: Option<(u64, u64, u64)>, dead: &[u64], end: u64| {
+        let mut found = (Vec::new(), Vec::new());
+        for (worker, share) in shares.iter_mut().enumerate() {
+            for slot in dead.iter().filter(|slot| *slot % 2 == worker as u64) {
+                share.ended(*slot, at(end));
+            }
+            if let Some((begin, over, clients)) = extend {
+                share.extend(at(begin), millis(over), clients);
+            }
+            let (started, stopped) = carry_out(share, at(end));
+            found.0.extend(started);
+            found.1.extend(stopped);
+            assert!(!share.is_finished());
+        }
+        found.0.sort_unstable();
+        found.1.sort_unstable();
+        found
+    };
+    assert_eq!(all(None, &[], 900), (vec![], vec![]));
+    let (started, _) = all(Some((1_000, 1_000, 4)), &[], 2_000);
+    assert_eq!(started, [(0, 1_000), (1, 1_250), (2, 1_500), (3, 1_750)]);
+    // A client that ends is not replaced before the next level.
+    assert_eq!(all(None, &[1], 3_000), (vec![], vec![]));
+    let (started, stopped) = all(Some((5_000, 0, 6)), &[], 6_000);
+    assert_eq!(started, [(1, 5_000), (4, 5_000), (5, 5_000)]);
+    assert_eq!(stopped, []);
+    // Nor is one that the next level does not want.
+    let (started, stopped) = all(Some((7_000, 1_000, 2)), &[4, 0], 9_000);
+    assert_eq!(started, [(0, 7_000)]);
+    let slots: Vec<u64> = stopped.iter().map(|(slot, _)| *slot).collect();
+    assert_eq!(slots, [2, 3, 5]);
+    for share in &mut shares {
+        share.close();
+        for slot in 0..2 {
+            share.ended(slot, at(9_500));
+        }
+        assert!(share.is_finished());
+    }
+}
+
 #[test]
 fn each_shape_starts_its_clients_on_the_nanosecond() {
     let end = at(100_000);

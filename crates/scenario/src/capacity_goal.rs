@@ -121,8 +121,21 @@ pub(crate) fn read(
             true => Method::Quick,
             false => Method::Interval,
         },
-        continuing: false,
+        continuing: keys.continuing.or(false),
     };
+    if settings.continuing && !is_clients {
+        let origin = node
+            .get("continue")
+            .map_or(&entry.key_origin, |own| &own.origin);
+        let text = format!(
+            "a run continues by adding clients, and `{}` is not a number of clients",
+            display_text(&key)
+        );
+        problems.push(
+            Problem::new(origin, text)
+                .help("remove `continue`, or search for the clients of a population"),
+        );
+    }
     (problems.len() == found).then(|| Goal {
         key,
         path,

@@ -51,6 +51,16 @@ impl CapacitySearch {
         let trial = first.duration.unwrap_or_default() + search.series.settle();
         let mut problems: Vec<Problem> = short_budget(&search.goal, trial).into_iter().collect();
         problems.extend(search.worst_starts(&first));
+        let lingers = first
+            .server
+            .as_ref()
+            .is_some_and(|server| server.linger.is_some());
+        if search.goal.settings.continuing && lingers {
+            let text =
+                "`server.linger` observes the server after each trial, and this search continues";
+            let origin = &search.goal.entry.key_origin;
+            problems.push(Problem::new(origin, text).help("remove `linger` or `continue`"));
+        }
         let thresholds = first.thresholds.iter();
         search.thresholds = thresholds.map(|threshold| threshold.text.clone()).collect();
         match problems.is_empty() {
@@ -96,6 +106,12 @@ impl CapacitySearch {
     /// Returns goals and limits of each search.
     pub fn settings(&self) -> &Settings {
         &self.goal.settings
+    }
+
+    /// Returns the population whose clients are the load, or `None` if it is something else.
+    pub fn population(&self) -> Option<&str> {
+        let within = self.goal.key.strip_prefix("clients.")?;
+        within.strip_suffix(".load.clients")
     }
 
     /// Returns the combinations of the values under `vary`: its runs. Without `vary`, there is one.
@@ -182,7 +198,7 @@ impl CapacitySearch {
             within,
             budget,
             method,
-            ..
+            continuing,
         } = self.goal.settings;
         let text = |load| self.goal.scale.text(load);
         let mut lines = vec![
@@ -211,6 +227,10 @@ impl CapacitySearch {
                 ),
             },
         ];
+        if continuing {
+            let text = "continues: clients join and leave a server that is not restarted";
+            lines.push(text.to_owned());
+        }
         lines.extend(self.series.axis_lines());
         lines
     }

@@ -164,6 +164,11 @@ fn wrong_searches_are_refused_at_their_position() {
             "3:16",
             "cannot be varied",
         ),
+        (
+            format!("{BASE}capacity: {{of: stop_timeout, from: 3s, continue: true}}"),
+            "3:50",
+            "not a number of clients",
+        ),
         (format!("{BASE}capacity: {{off: 3}}"), "3:12", "unknown key"),
         (format!("{BASE}capacity: 5"), "3:11", "mapping"),
         (

@@ -5,8 +5,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use report::{Reader, ReportError};
 
-/// Tolerance for the start of a run before its request: times in a run file are rounded.
-const START_TOLERANCE: Duration = Duration::from_secs(1);
+/// Tolerance for the start of a run before its request: times in a run file are rounded, and a load
+/// of a run that continues begins with the end of the one before, which is judged first.
+const START_TOLERANCE: Duration = Duration::from_secs(10);
 
 /// Run file of a run that starts now.
 #[derive(Clone, Debug, PartialEq, Eq)]

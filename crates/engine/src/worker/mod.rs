@@ -392,6 +392,12 @@ impl Worker {
             Command::Kill => self.phase = Phase::Killed,
             Command::Hold { from } => self.populations.hold(from),
             Command::Resume { at } => self.populations.go_on(at),
+            Command::Extend {
+                population,
+                begin,
+                over,
+                clients,
+            } => self.populations.extend(population, begin, over, clients),
             Command::Resolved(answer) => self.resolved(answer),
             Command::TopicMessage { topic, message } => {
                 self.publish_to_subscribers(&topic, &message)

@@ -242,6 +242,14 @@ impl Populations {
         });
     }
 
+    /// Extends the plan of a population.
+    pub(super) fn extend(&mut self, index: usize, begin: Time, over: Duration, clients: u64) {
+        let population = self.each.get_mut(index);
+        if let Some(plan) = population.and_then(|population| population.plan.as_mut()) {
+            plan.share.extend(begin, over, clients);
+        }
+    }
+
     /// Starts no more clients.
     pub(super) fn close(&mut self) {
         let plans = self.each.iter_mut().filter_map(|each| each.plan.as_mut());

@@ -13,63 +13,126 @@ use crate::exit::{Exit, Failure};
 use crate::output::Outputs;
 use crate::overwrite::Force;
 
+/// Advice on runs that are not comparable, for the command that can follow it.
+const ANYWAY: &str = "use `--anyway` to compare them all the same";
+const COMPARE_ANYWAY: &str = "use `streamgauge compare --anyway` to compare them all the same";
+
 pub(crate) fn compare(arguments: &args::Compare, console: Console) -> Result<Exit, Failure> {
     let outputs = Outputs::claim(&arguments.reports, Force::Unknown)?;
-    let found = open(
-        &arguments.a,
-        &arguments.b,
-        arguments.min_effect,
+    let min_effect = arguments.min_effect.unwrap_or(MIN_EFFECT);
+    let found = open(&arguments.a, &arguments.b, min_effect, arguments.anyway)?;
+    check_differences(
+        &found,
+        (&arguments.a, &arguments.b),
         arguments.anyway,
+        ANYWAY,
     )?;
     write_out(&found, Path::new(""), outputs, console)?;
     Ok(exit_of(&found))
 }
 
-/// Checks that a run can be compared with this baseline later.
-pub(crate) fn check_baseline(baseline: &Path) -> Result<(), Failure> {
-    open(baseline, baseline, None, true).map(|_| ())
-}
+/// Earlier run or series that a run is compared with.
+pub(crate) struct Baseline<'a>(&'a Path);
 
-/// Divides the outputs into those of a run alone and those of its comparison with a baseline.
-pub(crate) fn split(baseline: Option<&Path>, outputs: Outputs) -> (Outputs, Outputs) {
-    match baseline {
-        None => (outputs, Outputs::default()),
-        Some(_) => (Outputs::default(), outputs),
+impl<'a> Baseline<'a> {
+    /// Checks, before the run at `path` begins, that it can be compared with its baseline. `search`
+    /// tells whether it is a search for a capacity.
+    pub(crate) fn check(
+        baseline: Option<&'a Path>,
+        path: &Path,
+        search: bool,
+    ) -> Result<Option<Baseline<'a>>, Failure> {
+        let Some(baseline) = baseline else {
+            return Ok(None);
+        };
+        let same = baseline.canonicalize().ok().zip(path.canonicalize().ok());
+        if same.is_some_and(|(one, other)| one == other) {
+            return Err(Failure::bad(format_args!(
+                "--baseline {}: this run would replace its baseline; name another place with `-o`",
+                baseline.display()
+            )));
+        }
+        let found = open(baseline, baseline, MIN_EFFECT, false)?;
+        if found.capacity_comparisons.is_empty() == search {
+            let (what, other) = match search {
+                true => ("a search for a capacity", "the baseline is none"),
+                false => ("no search for a capacity", "the baseline is one"),
+            };
+            return Err(Failure::bad(format_args!(
+                "--baseline {}: this is {what}, and {other}; name a baseline of the same kind",
+                baseline.display()
+            )));
+        }
+        Ok(Some(Baseline(baseline)))
+    }
+
+    /// Compares the run or series at `path`, which ended with the exit code `own`. Returns `None` if
+    /// it has nothing to compare: the user stopped it, or it could not begin.
+    ///
+    /// # Errors
+    /// It is not comparable.
+    pub(crate) fn compare(&self, path: &Path, own: Exit) -> Result<Option<Series>, Failure> {
+        if !matches!(own, Exit::Pass | Exit::Failed | Exit::Invalid) {
+            return Ok(None);
+        }
+        let found = open(self.0, path, MIN_EFFECT, false)?;
+        check_differences(&found, (self.0, path), false, COMPARE_ANYWAY)?;
+        Ok(Some(found))
     }
 }
 
-/// Compares a run or series that has just ended with an earlier one. `own` is its exit code.
-pub(crate) fn with_baseline(
-    baseline: &Path,
-    path: &Path,
+/// Result of a run with a baseline: with what it was compared, if anything, or why that failed.
+pub(crate) type Compared = Result<Option<Series>, Failure>;
+
+/// Writes the reports of the comparison and returns the exit code of the run, which is `own` without
+/// it.
+pub(crate) fn conclude(
+    compared: Compared,
     own: Exit,
     outputs: Outputs,
     console: Console,
 ) -> Result<Exit, Failure> {
-    if !matches!(own, Exit::Pass | Exit::Failed | Exit::Invalid) {
+    let Some(found) = compared? else {
         return Ok(own);
-    }
-    let found = open(baseline, path, None, false)?;
+    };
     write_out(&found, Path::new(""), outputs, console)?;
     Ok(match (exit_of(&found), own) {
         (Exit::Pass, own) => own,
+        // What is known of the run itself is worse than what is unknown of the comparison.
+        (Exit::Invalid, Exit::Failed) => Exit::Failed,
         (compared, _) => compared,
     })
 }
 
-fn open(a: &Path, b: &Path, min_effect: Option<f64>, anyway: bool) -> Result<Series, Failure> {
-    let least = min_effect.unwrap_or(MIN_EFFECT);
-    let found = side_by_side(a, b, least, anyway, engine::catalogue_of).map_err(refused)?;
-    let mut differences = found.comparisons.iter().map(|one| &one.differences);
-    let mut others = found
+/// Divides the outputs into those of the run itself and those of the comparison. A run that is not
+/// compared has its own reports.
+pub(crate) fn divide(compared: &Compared, outputs: Outputs) -> (Outputs, Outputs) {
+    match compared {
+        Ok(Some(_)) => (Outputs::default(), outputs),
+        _ => (outputs, Outputs::default()),
+    }
+}
+
+fn open(a: &Path, b: &Path, min_effect: f64, anyway: bool) -> Result<Series, Failure> {
+    side_by_side(a, b, min_effect, anyway, engine::catalogue_of).map_err(refused)
+}
+
+fn check_differences(
+    found: &Series,
+    (a, b): (&Path, &Path),
+    anyway: bool,
+    advice: &str,
+) -> Result<(), Failure> {
+    let mut runs = found.comparisons.iter().map(|one| &one.differences);
+    let mut searches = found
         .capacity_comparisons
         .iter()
         .map(|one| &one.differences);
-    let differences = differences.next().or(others.next());
+    let differences = runs.next().or(searches.next());
     match differences.filter(|all| !anyway && !all.is_empty()) {
-        None => Ok(found),
+        None => Ok(()),
         Some(all) => Err(Failure::bad(format_args!(
-            "{} and {} are not comparable:\n  {}\nuse `--anyway` to compare them all the same",
+            "{} and {} are not comparable:\n  {}\n{advice}",
             a.display(),
             b.display(),
             all.join("\n  ")
@@ -77,7 +140,7 @@ fn open(a: &Path, b: &Path, min_effect: Option<f64>, anyway: bool) -> Result<Ser
     }
 }
 
-/// A baseline that no run can be trusted of is an invalid measurement; anything else is wrong input.
+/// A run that cannot be trusted is an invalid measurement; anything else is wrong input.
 fn refused(error: CompareError) -> Failure {
     let exit = match &error {
         CompareError::Invalid { .. } => Exit::Invalid,

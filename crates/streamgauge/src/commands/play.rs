@@ -8,7 +8,7 @@ use report::{Reader, Report};
 use scenario::Scenario;
 
 use crate::args::{Results, TraceOptions};
-use crate::commands::compare;
+use crate::commands::compare::{self, Baseline};
 use crate::console::Console;
 use crate::descriptor_limit;
 use crate::exit::{Exit, Failure, Message};
@@ -34,11 +34,8 @@ pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
     let name = &play.scenario.name;
     let location = RunLocation::choose(ResultKind::Run, name, play.results, play.tracing, console)?;
     let baseline = play.results.baseline.as_deref();
-    if let Some(baseline) = baseline {
-        compare::check_baseline(baseline)?;
-    }
+    let baseline = Baseline::check(baseline, &location.path, false)?;
     let outputs = claim_outputs(play.results)?;
-    let (own_outputs, outputs) = compare::split(baseline, outputs);
     let live_outputs = LiveOutputs::start(play.results, console)?;
     live_outputs.show(&location.path, play.scenario);
     let options = engine::Options {
@@ -69,17 +66,17 @@ pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
         finished.verdict.result == VerdictResult::Invalid,
         finished.verdict.result == VerdictResult::Fail,
     );
+    let compared = match (baseline, &finished.run_file_error) {
+        (Some(baseline), None) => baseline.compare(&location.path, exit),
+        _ => Ok(None),
+    };
+    let (own_outputs, outputs) = compare::divide(&compared, outputs);
     show(&finished, &location, own_outputs, console)?;
     for trace in &finished.traces {
         console.say(&format!("trace of {trace}"));
     }
     match finished.run_file_error {
-        None => match baseline {
-            None => Ok(exit),
-            Some(baseline) => {
-                compare::with_baseline(baseline, &location.path, exit, outputs, console)
-            }
-        },
+        None => compare::conclude(compared, exit, outputs, console),
         Some(error) => Err(Failure {
             exit: Exit::of_run(finished.verdict.stopped_by_user, true, true),
             message: Message::Plain(error),

@@ -1,8 +1,10 @@
 //! Series: one scenario, several runs one after the other, and a table of all.
 
 pub(crate) mod capacity;
+mod continuing;
 mod folder;
 mod runner;
+mod trial_log;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -12,7 +14,7 @@ use runfile::series::{Axis, Entry, EntryOutcome, INDEX_VERSION, Index};
 use scenario::{Secrets, Series, StopAt};
 
 use crate::args::{Results, TraceOptions};
-use crate::commands::compare;
+use crate::commands::compare::{self, Baseline};
 use crate::commands::play::claim_outputs;
 use crate::commands::series_output::write_out;
 use crate::console::Console;
@@ -51,16 +53,13 @@ pub(crate) fn play(play: &Play<'_>, console: Console) -> Result<Exit, Failure> {
         console,
     )?;
     let baseline = play.results.baseline.as_deref();
-    if let Some(baseline) = baseline {
-        if play.series.comparison().is_some() {
-            return Err(Failure::bad(
-                "--baseline: a scenario with `compare` is compared with itself; leave one of them out",
-            ));
-        }
-        compare::check_baseline(baseline)?;
+    if baseline.is_some() && play.series.comparison().is_some() {
+        return Err(Failure::bad(
+            "--baseline: a scenario with `compare` is compared with itself; leave one of them out",
+        ));
     }
+    let baseline = Baseline::check(baseline, &location.path, false)?;
     let outputs = claim_outputs(play.results)?;
-    let (own_outputs, outputs) = compare::split(baseline, outputs);
     let runner = Runner::start(
         (play.results, play.tracing),
         console,
@@ -82,30 +81,29 @@ pub(crate) fn play(play: &Play<'_>, console: Console) -> Result<Exit, Failure> {
     run.runner.finish(&run.index);
     gone?;
     let stopped = run.runner.control.is_stopped();
-    let report = report(&run.runner.location, own_outputs, console)?;
-    let exit = match play.series.find() {
-        None if !report.comparisons.is_empty() => compared(&run.index, &report, stopped),
-        None => exit_of(&run.index, run.runner.control.is_stopped()),
+    let folder = &run.runner.location.path;
+    let of_runs = match play.series.find() {
+        None => exit_of(&run.index, stopped),
         // Failed runs are part of the search.
-        Some(_) => {
-            let exit = exit_of(&run.searched(), run.runner.control.is_stopped());
-            match exit {
-                Exit::Pass if !run.found_all => Exit::Failed,
-                other => other,
-            }
-        }
+        Some(_) => match exit_of(&run.searched(), stopped) {
+            Exit::Pass if !run.found_all => Exit::Failed,
+            other => other,
+        },
     };
-    match baseline {
-        None => Ok(exit),
-        Some(baseline) => {
-            compare::with_baseline(baseline, &run.runner.location.path, exit, outputs, console)
-        }
-    }
+    let compared = baseline.map_or(Ok(None), |baseline| baseline.compare(folder, of_runs));
+    let (own_outputs, outputs) = compare::divide(&compared, outputs);
+    let report = report(&run.runner.location, own_outputs, console)?;
+    let own = match report.comparisons.is_empty() {
+        true => of_runs,
+        false => with_variants(of_runs, &report),
+    };
+    compare::conclude(compared, own, outputs, console)
 }
 
-/// Returns the exit code of a comparison. Its runs may fail thresholds: these name the metrics.
-fn compared(index: &Index, report: &report::series::Series, stopped: bool) -> Exit {
-    match exit_of(index, stopped) {
+/// Returns the exit code of a comparison of variants. Their runs may fail thresholds: these name the
+/// metrics.
+fn with_variants(of_runs: Exit, report: &report::series::Series) -> Exit {
+    match of_runs {
         Exit::Pass | Exit::Failed | Exit::Invalid => compare::exit_of(report),
         other => other,
     }

@@ -16,7 +16,7 @@ fn scenario(folder: &Path, capacity: &str) {
          server:\n  command: [{program}, serve, rtsp, --quiet, --bitrate, 100kbps, --max-sessions, '7', --port, {port}]\n  \
          ready: {{port: {port}}}\n\
          clients: {{viewers: {{urls: [\"rtsp://127.0.0.1:{port}/a\"], transport: tcp, load: {{clients: 2}}}}}}\n\
-         warm_up: 1s\nthresholds: [\"viewers.loss < 1%\"]\nsettle: 0s\ncapacity: {{{capacity}}}\n"
+         warm_up: 1s\nthresholds: [\"viewers.loss < 1%\", \"viewers.startup_delay.p95 < 20s\"]\nsettle: 0s\ncapacity: {{{capacity}}}\n"
     );
     fs::write(folder.join("s.yaml"), text).expect("the test's folder can be written");
 }
@@ -38,6 +38,48 @@ fn loads(search: &Value) -> Vec<u64> {
 
 fn load(load: &Value) -> u64 {
     load["value"].as_f64().expect("a load") as u64
+}
+
+#[test]
+fn continuing_search_adds_clients_to_a_server_that_is_not_restarted() {
+    let folder = folder();
+    scenario(folder.path(), "quick: true, hold: 3s, continue: true");
+    let arguments = [
+        "run", "s.yaml", "--out", "x.series", "--json", "x.json", "--html", "x.html",
+    ];
+    let finished = run(folder.path(), arguments).expect(0);
+    assert!(finished.stdout.contains("7 clients"), "{}", finished.stdout);
+    let report = json(&folder.path().join("x.json"));
+    let search = &report["searches"][0];
+    assert_eq!(load(&search["capacity"]), 7);
+    assert_eq!(search["served"], 7);
+    // After a failure the largest load that held is tried again.
+    assert_eq!(loads(search), [2, 4, 8, 4, 7]);
+    let index = json(&folder.path().join("x.series/series.json"));
+    let runs = index["runs"].as_array().expect("a list of runs");
+    let fresh: Vec<bool> = runs
+        .iter()
+        .map(|run| run["trial"]["fresh"].as_bool().expect("a trial"))
+        .collect();
+    assert!(fresh[0] && !fresh[1..].contains(&true), "{fresh:?}");
+    // Each trial is a run of its own: its report has its own clients and its own time.
+    let last = runs.last().expect("a trial")["file"]
+        .as_str()
+        .expect("a file");
+    let file = format!("x.series/{last}");
+    run(folder.path(), ["report", &file, "--json", "t.json"]).expect(0);
+    let trial = json(&folder.path().join("t.json"));
+    assert_eq!(trial["verdict"]["result"], "pass");
+    let viewers = &trial["populations"]["viewers"];
+    // Three more than the four of the trial before.
+    assert_eq!(number(&viewers["clients"]["started"]), 3);
+    assert_eq!(number(&viewers["clients"]["active_max"]), 7);
+    let warm_up = trial["run"]["warm_up"].as_f64().expect("a time");
+    let duration = trial["run"]["duration"].as_f64().expect("a time");
+    assert!(
+        (duration - warm_up - 3.0).abs() < 0.5,
+        "{duration} {warm_up}"
+    );
 }
 
 #[test]

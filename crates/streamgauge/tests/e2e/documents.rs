@@ -168,6 +168,9 @@ fn plan(shown: &DocumentedCommand) -> Plan {
     let has = |name: &str| shown.words.iter().any(|word| word == name);
     match words[0].as_str() {
         "check" => words.push("--offline".to_owned()),
+        // tests/e2e/compare.rs makes the runs that are compared.
+        "compare" => return Plan::Read,
+        "run" if has("--baseline") => return Plan::Read,
         "run" if words[1].starts_with("examples/") => {
             let mut check = vec!["check".to_owned(), words[1].clone(), "--offline".to_owned()];
             for (at, _) in words

@@ -3,31 +3,23 @@
 use std::fs;
 use std::io;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
-use capacity::{End, Step, Trial, Verdict};
-use report::Report;
-use report::human::short_duration;
+use capacity::{End, Step, Verdict};
 use runfile::RunFile;
-use runfile::series::{Axis, CapacityGoal, EndedSearch, Entry, EntryOutcome, Index, TrialEntry};
+use runfile::series::{Axis, CapacityGoal, Entry, EntryOutcome, Index};
 use scenario::{CapacitySearch, Scenario};
 use serde_json::Value;
 
-use super::runner::{Runner, outcome_text};
-use super::{empty_index, folder, report};
+use super::runner::Runner;
+use super::trial_log::{Halt, TrialLog, TrialPlan, trials_of, verdict_of};
+use super::{continuing, empty_index, report};
 use crate::args::{Results, TraceOptions};
-use crate::commands::compare;
+use crate::commands::compare::{self, Baseline};
 use crate::commands::play::claim_outputs;
 use crate::console::Console;
 use crate::descriptor_limit;
 use crate::exit::{Exit, Failure};
 use crate::run_location::{ResultKind, RunLocation};
-
-/// Number of holds after a trial within which a metric that gets worse is extrapolated.
-const HOLDS_AHEAD: u32 = 10;
-
-/// Digits of a trial's number in the name of its file.
-const NUMBERED: usize = 100;
 
 /// A search to make, and where its results go.
 pub(crate) struct Play<'a> {
@@ -44,6 +36,12 @@ pub(crate) struct Play<'a> {
 /// answer.
 pub(crate) fn play(play: &Play<'_>, console: Console) -> Result<Exit, Failure> {
     let settings = play.search.settings();
+    if settings.continuing && !play.tracing.trace.is_empty() {
+        return Err(Failure::bad(
+            "--trace: a trace is of one run, and this search continues from trial to trial; leave it out, or remove \
+             `capacity.continue`",
+        ));
+    }
     let first = play.search.scenario(0, settings.from, settings.hold);
     let first = first.map_err(Failure::diagnostic)?;
     descriptor_limit::check(&first)?;
@@ -64,11 +62,8 @@ pub(crate) fn play(play: &Play<'_>, console: Console) -> Result<Exit, Failure> {
         }
     };
     let baseline = play.results.baseline.as_deref();
-    if let Some(baseline) = baseline {
-        compare::check_baseline(baseline)?;
-    }
+    let baseline = Baseline::check(baseline, &location.path, true)?;
     let outputs = claim_outputs(play.results)?;
-    let (own_outputs, outputs) = compare::split(baseline, outputs);
     let combinations = play.search.combinations();
     let secrets = (0..combinations.runs()).map(|combination| {
         let scenario = play
@@ -84,28 +79,29 @@ pub(crate) fn play(play: &Play<'_>, console: Console) -> Result<Exit, Failure> {
         secrets,
         combinations.settle(),
     )?;
-    let mut run = CapacityRun {
+    let log = TrialLog {
         search: play.search,
-        runner,
+        folder: runner.location.path.clone(),
+        console,
         index,
+        ended_at: None,
     };
+    let mut run = CapacityRun { runner, log };
     for line in play.search.lines() {
         console.say(&line);
     }
     let ended = run.search_all();
-    run.runner.finish(&run.index);
-    report(&run.runner.location, own_outputs, console)?;
-    let could_not_begin = ended?;
-    let exit = match could_not_begin {
-        true => Exit::Bad,
-        false => exit_of(&run.index, combinations.runs()),
+    run.runner.finish(&run.log.index);
+    let exit = match ended {
+        Ok(true) => Exit::Bad,
+        _ => exit_of(&run.log.index, combinations.runs()),
     };
-    match baseline {
-        None => Ok(exit),
-        Some(baseline) => {
-            compare::with_baseline(baseline, &run.runner.location.path, exit, outputs, console)
-        }
-    }
+    let folder = &run.runner.location.path;
+    let compared = baseline.map_or(Ok(None), |baseline| baseline.compare(folder, exit));
+    let (own_outputs, outputs) = compare::divide(&compared, outputs);
+    report(&run.runner.location, own_outputs, console)?;
+    ended?;
+    compare::conclude(compared, exit, outputs, console)
 }
 
 /// Returns the index of a new search.
@@ -187,14 +183,15 @@ fn difference(index: &Index, other: &Index) -> Option<&'static str> {
     };
     let judged = |goal: &CapacityGoal| {
         let settings = &goal.settings;
-        (settings.hold, settings.min, settings.max, settings.method)
+        let bounds = (settings.min, settings.max);
+        (settings.hold, bounds, settings.method, settings.continuing)
     };
     if keys(index) != keys(other) || old.scale != new.scale {
         Some("the load is another one")
     } else if values(index) != values(other) {
         Some("`vary` has other values")
     } else if judged(old) != judged(new) {
-        Some("`hold`, `min`, `max` or `quick` differ")
+        Some("`hold`, `min`, `max`, `quick` or `continue` differ")
     } else if old.scenario != new.scenario {
         Some("the scenario differs in more than its load")
     } else {
@@ -227,113 +224,79 @@ fn remove(folder: &Path, file: &str) -> Result<(), Failure> {
 
 /// A search in progress.
 struct CapacityRun<'a> {
-    search: &'a CapacitySearch,
     runner: Runner<'a>,
-    index: Index,
-}
-
-/// Reason for the end of all searches before their own end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Halt {
-    /// The user stopped the search.
-    Stopped,
-    /// A run could not begin, or could not be kept.
-    NotBegun,
+    log: TrialLog<'a>,
 }
 
 impl CapacityRun<'_> {
     /// Makes the search of each combination. Returns `true` if a trial could not begin.
     fn search_all(&mut self) -> Result<bool, Failure> {
-        self.write()?;
-        for combination in 0..self.search.combinations().runs() {
+        self.log.write()?;
+        for combination in 0..self.log.search.combinations().runs() {
             match self.search_one(combination)? {
                 None => {}
                 Some(Halt::Stopped) => return Ok(false),
                 Some(Halt::NotBegun) => return Ok(true),
             }
         }
-        self.index.ended = true;
-        self.write()?;
+        self.log.index.ended = true;
+        self.log.write()?;
         Ok(false)
     }
 
     fn search_one(&mut self, combination: usize) -> Result<Option<Halt>, Failure> {
-        let values: Vec<String> = {
-            let settings = self.search.combinations().settings(combination);
-            settings.into_iter().map(|setting| setting.value).collect()
-        };
-        let trials = trials_of(&self.index, combination);
-        let settings = self.search.settings().clone();
+        let trials = trials_of(&self.log.index, combination);
+        let settings = self.log.search.settings().clone();
+        let continues = settings.continuing;
         let mut search = capacity::Search::resumed(settings, &trials);
         loop {
-            let cost = |load, hold| self.cost(combination, &search, load, hold);
+            let cost = |load, hold| self.log.cost(combination, &search, load, hold);
             let (load, hold, fresh) = match search.next(cost) {
                 Step::Try { load, hold, fresh } => (load, hold, fresh),
                 Step::End(end) => {
-                    if let Some(goal) = &mut self.index.capacity {
-                        goal.ended.push(EndedSearch { combination, end });
-                    }
-                    self.write()?;
+                    self.log.end(combination, end)?;
                     return Ok(None);
                 }
             };
-            match self.try_load(combination, &values, &search, (load, hold, fresh))? {
-                Ok(trial) => search.record(trial),
-                Err(halt) => return Ok(Some(halt)),
+            let began = self.log.last_ended();
+            if self.runner.runs_started > 0 {
+                let number = search.trials().len() + 1;
+                self.runner.settle(&format!("trial {number}"));
+            }
+            if self.runner.control.is_stopped() {
+                return Ok(Some(Halt::Stopped));
+            }
+            self.runner.runs_started += 1;
+            let plan = TrialPlan {
+                combination,
+                load,
+                hold,
+                // Each run begins with a new server.
+                fresh: fresh || continues,
+                began,
+            };
+            let halt = match continues {
+                true => continuing::run(&self.runner, &mut self.log, &mut search, plan)?,
+                false => self.try_load(&mut search, plan)?,
+            };
+            if halt.is_some() {
+                return Ok(halt);
             }
         }
     }
 
-    /// Estimates the duration of a trial: its plan, and what the last one took beyond its own plan.
-    fn cost(
-        &self,
-        combination: usize,
-        search: &capacity::Search,
-        load: u64,
-        hold: Duration,
-    ) -> Duration {
-        let settle = self.search.combinations().settle();
-        let planned = |load, hold| {
-            let scenario = self.search.scenario(combination, load, hold);
-            let duration = scenario.ok().and_then(|scenario| scenario.duration);
-            duration.unwrap_or(hold) + settle
-        };
-        let last = search.trials().last();
-        let beyond = last.map(|last| last.took.saturating_sub(planned(last.load, last.hold)));
-        planned(load, hold) + beyond.unwrap_or_default()
-    }
-
-    /// Makes a trial and adds it to the index.
+    /// Makes a trial in a run of its own.
     fn try_load(
         &mut self,
-        combination: usize,
-        values: &[String],
-        search: &capacity::Search,
-        (load, hold, fresh): (u64, Duration, bool),
-    ) -> Result<Result<Trial, Halt>, Failure> {
-        let began = Instant::now();
-        if self.runner.runs_started > 0 {
-            let number = search.trials().len() + 1;
-            self.runner.settle(&format!("trial {number}"));
-        }
-        if self.runner.control.is_stopped() {
-            return Ok(Err(Halt::Stopped));
-        }
-        self.runner.runs_started += 1;
-        let mut values = values.to_vec();
-        values.push(self.search.scale().text(load));
-        self.say(&values, search, hold);
-        let scenario = self.search.scenario(combination, load, hold);
+        search: &mut capacity::Search,
+        plan: TrialPlan,
+    ) -> Result<Option<Halt>, Failure> {
+        let scenario = self
+            .log
+            .search
+            .scenario(plan.combination, plan.load, plan.hold);
         let scenario = scenario.map_err(Failure::diagnostic)?;
-        let file = folder::run_file(self.index.runs.len(), NUMBERED, &values);
-        self.index.runs.push(Entry {
-            values,
-            file: file.clone(),
-            outcome: EntryOutcome::Running,
-            reason: None,
-            trial: None,
-        });
-        self.write()?;
+        let file = self.log.begin(search, &plan)?;
         // A load beyond the limits of this process says nothing about the server.
         let (outcome, reason, is_too_large) = match descriptor_limit::check(&scenario) {
             Ok(()) => {
@@ -343,110 +306,10 @@ impl CapacityRun<'_> {
             Err(failure) => (EntryOutcome::NotBegun, Some(failure.text()), true),
         };
         let verdict = match outcome {
-            EntryOutcome::Pass => Some(Verdict::Held),
-            EntryOutcome::Fail => Some(Verdict::Failed),
-            // A run file that cannot be written says nothing about the tester.
-            EntryOutcome::Invalid if reason.is_none() => Some(Verdict::Invalid),
             EntryOutcome::NotBegun if is_too_large => Some(Verdict::Invalid),
-            _ => None,
+            outcome => verdict_of(outcome, reason.as_deref()),
         };
-        let mut trial = verdict.map(|verdict| TrialEntry {
-            combination,
-            trial: Trial {
-                load,
-                hold,
-                verdict,
-                served: None,
-                took: began.elapsed(),
-                fresh,
-            },
-            worsened: None,
-        });
-        let why = trial.as_mut().and_then(|trial| self.judge(&file, trial));
-        let said = why.or_else(|| reason.clone());
-        let said = match trial.as_ref().map(|entry| entry.trial.verdict) {
-            Some(Verdict::GettingWorse) => format!("  got worse: {}", said.unwrap_or_default()),
-            _ => outcome_text(outcome, said.as_deref()),
-        };
-        self.runner.console.say(&said);
-        let entry = self.index.runs.last_mut().expect("it was added");
-        entry.outcome = outcome;
-        entry.reason = reason;
-        entry.trial.clone_from(&trial);
-        self.write()?;
-        Ok(match trial {
-            Some(entry) => Ok(entry.trial),
-            None if outcome == EntryOutcome::Stopped => Err(Halt::Stopped),
-            None => Err(Halt::NotBegun),
-        })
-    }
-
-    /// Reads from the run file what a trial shows besides its outcome, and returns the first reason
-    /// for a bad one. A run file that cannot be read shows nothing more.
-    fn judge(&self, file: &str, entry: &mut TrialEntry) -> Option<String> {
-        let path = self.runner.location.path.join(file);
-        let reader = report::open(&path, engine::catalogue_of).ok()?;
-        let ahead = entry.trial.hold * HOLDS_AHEAD;
-        if entry.trial.verdict == Verdict::Held
-            && let Some(worsened) = report::worsened(&reader, ahead).ok()?
-        {
-            entry.trial.verdict = Verdict::GettingWorse;
-            entry.worsened = Some(worsened.clone());
-            return Some(worsened);
-        }
-        let report = Report::from_run(&reader).ok()?;
-        let clients = report
-            .populations
-            .iter()
-            .map(|population| &population.clients);
-        let (started, failed) = clients.fold((0, 0), |(started, failed), clients| {
-            (started + clients.started, failed + clients.failed)
-        });
-        let is_load = self.search.key().ends_with(".load.clients");
-        if is_load && report.populations.len() == 1 && failed > 0 {
-            entry.trial.served = Some(started.saturating_sub(failed));
-        }
-        report.verdict.reasons.first().cloned()
-    }
-
-    /// Reports the next trial, the bounds known so far, and the rest of the budget.
-    fn say(&self, values: &[String], search: &capacity::Search, hold: Duration) {
-        let keys = self.index.varied.iter().map(|axis| axis.key.as_str());
-        let settings = keys
-            .zip(values)
-            .map(|(key, value)| format!("{key}: {value}"));
-        let settings = settings.collect::<Vec<_>>().join(", ");
-        let scale = self.search.scale();
-        let answer = search.answer();
-        let known = match (answer.interval, answer.largest_held, answer.smallest_failed) {
-            (Some(interval), ..) => format!(
-                "known so far: {} to {}",
-                scale.text(interval.low.floor() as u64),
-                scale.text(interval.high.ceil() as u64)
-            ),
-            (None, Some(held), Some(failed)) => format!(
-                "known so far: {} held, {} failed",
-                scale.text(held.load),
-                scale.text(failed.load)
-            ),
-            (None, Some(held), None) => format!("known so far: {} held", scale.text(held.load)),
-            (None, None, Some(failed)) => {
-                format!("known so far: {} failed", scale.text(failed.load))
-            }
-            (None, None, None) => "nothing is known yet".to_owned(),
-        };
-        let left = self.search.settings().budget.saturating_sub(search.spent());
-        self.runner.console.say(&format!(
-            "trial {}: {settings}, held for {}; {known}; {} left",
-            search.trials().len() + 1,
-            short_duration(hold.as_secs_f64()),
-            short_duration(left.as_secs_f64()),
-        ));
-    }
-
-    fn write(&self) -> Result<(), Failure> {
-        let path = &self.runner.location.path;
-        self.index.write(path).map_err(Failure::bad)
+        self.log.record(search, &plan, (outcome, reason), verdict)
     }
 }
 
@@ -471,11 +334,4 @@ fn is_without_answer(index: &Index) -> bool {
         let all = capacity::Search::resumed(goal.settings.clone(), &trials);
         all.answer().capacity.is_none()
     })
-}
-
-/// Returns the trials of a combination, in order.
-fn trials_of(index: &Index, combination: usize) -> Vec<Trial> {
-    let trials = index.runs.iter().filter_map(|entry| entry.trial.as_ref());
-    let own = trials.filter(|entry| entry.combination == combination);
-    own.map(|entry| entry.trial).collect()
 }

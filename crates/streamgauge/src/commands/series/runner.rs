@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use engine::{Control, EngineError, Finished};
+use engine::{Control, EngineError, Finished, Level, Levels};
 use measure::VerdictResult;
 use report::human::duration;
 use runfile::series::{EntryOutcome, Index};
@@ -110,6 +110,53 @@ impl<'a> Runner<'a> {
         }
     }
 
+    /// Runs levels on a server that continues. `scenario` has the largest load of them. Returns the
+    /// result of a level that did not reach its end; or, if the run could not begin, its outcome and
+    /// the reason.
+    pub(super) fn run_levels(
+        &self,
+        scenario: &Scenario,
+        levels: Levels<'_>,
+    ) -> Result<Option<Finished>, (EntryOutcome, Option<String>)> {
+        let options = engine::Options {
+            run_file: levels.first.run_file.clone(),
+            overwrite: self.location.overwrite,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            trace: Vec::new(),
+            describe: !self.results.no_describe,
+            command: self.masked(repeat_command::command(scenario.seed)),
+        };
+        let show = |level: &Level| {
+            if let Some(live_outputs) = &self.live_outputs {
+                live_outputs.show(&level.run_file, &level.scenario);
+            }
+        };
+        show(&levels.first);
+        let mut next = |finished: &Finished| {
+            let level = (levels.next)(finished)?;
+            show(&level);
+            Some(level)
+        };
+        let shown = Levels {
+            population: levels.population,
+            first: levels.first,
+            next: &mut next,
+        };
+        let mut display = Display::new(self.console, None, &self.control);
+        let finished =
+            engine::run_levels(scenario, shown, &options, &self.control, &mut |progress| {
+                display.update(progress);
+            });
+        display.finish();
+        let masked = |error: EngineError| Some(scenario.secrets().mask(&error.to_string()));
+        match finished {
+            Ok(finished) => Ok(finished),
+            Err(EngineError::Stopped) => Err((EntryOutcome::Stopped, None)),
+            Err(error) if self.watch.was_signalled() => Err((EntryOutcome::Stopped, masked(error))),
+            Err(error) => Err((EntryOutcome::NotBegun, masked(error))),
+        }
+    }
+
     fn masked(&self, text: String) -> String {
         let masks = self.secrets.iter();
         masks.fold(text, |text, secrets| secrets.mask(&text))
@@ -133,7 +180,8 @@ impl<'a> Runner<'a> {
     }
 }
 
-fn outcome_of(finished: &Finished) -> EntryOutcome {
+/// Returns the outcome of a run or a level.
+pub(super) fn outcome_of(finished: &Finished) -> EntryOutcome {
     match finished.verdict.result {
         _ if finished.verdict.stopped_by_user => EntryOutcome::Stopped,
         _ if finished.run_file_error.is_some() => EntryOutcome::Invalid,

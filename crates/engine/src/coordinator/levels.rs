@@ -1,0 +1,105 @@
+//! Levels of a continuing run: each begins when the last one has ended.
+
+use measure::{Threshold, ThresholdResult, Time};
+
+use super::Coordinator;
+use crate::coverage::Coverage;
+use crate::error::EngineError;
+use crate::levels::{Change, Level, RunningLevels};
+use crate::messages::Command;
+use crate::ownership;
+use crate::sources::Sources;
+
+impl<'a> Coordinator<'a> {
+    /// Begins with the first of these levels.
+    pub(crate) fn begin_levels(
+        &mut self,
+        mut levels: RunningLevels<'a>,
+    ) -> Result<(), EngineError> {
+        let first = levels.take_first();
+        self.levels = Some(levels);
+        first.map_or(Ok(()), |level| self.begin_level(&level))
+    }
+
+    /// Ends the current level if its last window was added or the server has ended, and begins the
+    /// next one. `now` is the end of the last window.
+    pub(super) fn go_on_to_next_level(&mut self, now: Time) {
+        let windows = self.windows;
+        let is_due = |levels: &RunningLevels<'_>| {
+            levels.is_complete(windows) || (self.server_is_gone && !levels.is_over())
+        };
+        if self.stop_deadline.is_some() || !self.levels.as_ref().is_some_and(is_due) {
+            return;
+        }
+        self.find_faults();
+        self.record_health();
+        let finished = self.conclude(None);
+        let levels = self.levels.as_mut();
+        let next = levels.and_then(|levels| levels.after(&finished, windows, now));
+        if let Some(Err(error)) = next.map(|level| self.begin_level(&level)) {
+            self.level_fault = Some(error);
+            if let Some(levels) = &mut self.levels {
+                levels.give_up();
+            }
+        }
+    }
+
+    fn begin_level(&mut self, level: &Level) -> Result<(), EngineError> {
+        let Some(levels) = &mut self.levels else {
+            return Ok(());
+        };
+        let new = levels.begin(level, &self.clock)?;
+        self.run_file = new.run_file;
+        self.path = new.path;
+        self.health = new.health;
+        self.judge = new.judge;
+        self.totals = new.totals;
+        self.warm_up_windows = new.warm_up_windows;
+        self.stopped_at = new.ends;
+        self.coverage = Coverage::new(self.scenario);
+        self.windows = 0;
+        self.started_and_failed.fill((0, 0));
+        let Change {
+            population,
+            begin,
+            over,
+            clients,
+        } = new.change;
+        self.pool.broadcast(|| Command::Extend {
+            population,
+            begin,
+            over,
+            clients,
+        });
+        Ok(())
+    }
+
+    /// Finds faults of the tester and of the observed server that other runs notice at their end.
+    fn find_faults(&mut self) {
+        let mut faults = Vec::new();
+        if self.sources.as_ref().is_some_and(Sources::has_ended) {
+            faults.push("the run's own sources ended early".to_owned());
+        }
+        if let Some(sut) = self.sut.as_ref().filter(|_| !self.server_is_gone) {
+            faults.extend(ownership::check(self.scenario, sut, true));
+        }
+        for fault in faults {
+            if !self.invalid_reasons.contains(&fault) {
+                self.invalid_reasons.push(fault);
+            }
+        }
+    }
+
+    /// Removes the thresholds on starts of clients in a level in which no client started.
+    pub(super) fn drop_starts_without_data(&self, thresholds: &mut Vec<ThresholdResult>) {
+        thresholds.retain(|result| {
+            let mut populations = self.scenario.populations.iter();
+            let population = populations.find(|population| population.name == result.subject);
+            let (Some(population), Ok(read)) = (population, Threshold::parse(&result.text)) else {
+                return true;
+            };
+            let catalogue = population.config.protocol().catalogue;
+            !(result.no_data && catalogue.is_start(read.metric()))
+        });
+    }
+}

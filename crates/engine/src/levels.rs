@@ -1,0 +1,246 @@
+//! Levels of a continuing run: the clients of a population change from level to level, while the
+//! server and most clients continue. Each level has a run file and a verdict of its own, as if it
+//! were a run.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use measure::threshold::Judge;
+use measure::{Catalogue, Health, Time, Totals};
+use net::Clock;
+use runfile::{ClientRow, Header, RunFile, SubjectHeader};
+use scenario::Scenario;
+use serde_json::{Value, json};
+
+use crate::error::EngineError;
+use crate::machine::since_1970;
+use crate::options::Options;
+use crate::progress::Finished;
+use crate::recording::Recording;
+use crate::run_parts::{header, judge};
+use crate::worker::WINDOW;
+
+/// Lead time of a level, so that all workers know of it before it begins.
+const NOTICE: Duration = Duration::from_millis(100);
+
+/// Key of the population and the number of clients of a level in its run file.
+const LEVEL: &str = "level";
+
+/// A level.
+#[derive(Clone, Debug)]
+pub struct Level {
+    /// Scenario of a run with this level alone: its load, warm-up, duration and varied values.
+    pub scenario: Scenario,
+    /// Path of its run file, which must not exist.
+    pub run_file: PathBuf,
+}
+
+/// Levels of a run.
+pub struct Levels<'a> {
+    /// Name of the population whose clients change.
+    pub population: String,
+    /// First level.
+    pub first: Level,
+    /// Returns the next level, from the result of the last one. `None` ends the run.
+    pub next: &'a mut dyn FnMut(&Finished) -> Option<Level>,
+}
+
+impl Levels<'_> {
+    /// Returns the same levels for a shorter time.
+    pub(crate) fn borrow(&mut self) -> Levels<'_> {
+        Levels {
+            population: self.population.clone(),
+            first: self.first.clone(),
+            next: &mut *self.next,
+        }
+    }
+}
+
+/// Levels in progress.
+pub(crate) struct RunningLevels<'a> {
+    /// Index of the population whose clients change.
+    population: usize,
+    first: Option<Level>,
+    next: &'a mut dyn FnMut(&Finished) -> Option<Level>,
+    options: &'a Options,
+    /// Facts that are noted in each run file.
+    facts: Vec<(&'static str, Value)>,
+    subjects: Vec<SubjectHeader>,
+    /// Number of windows before the current level, and of the current level.
+    first_window: u64,
+    windows: u64,
+    /// Begin of the current level: the end of the last window of the level before.
+    begins: Time,
+    /// True after the last level.
+    is_over: bool,
+}
+
+impl<'a> RunningLevels<'a> {
+    pub(crate) fn new(
+        levels: Levels<'a>,
+        scenario: &Scenario,
+        options: &'a Options,
+        facts: Vec<(&'static str, Value)>,
+        subjects: Vec<SubjectHeader>,
+    ) -> RunningLevels<'a> {
+        let mut populations = scenario.populations.iter();
+        let population = populations.position(|one| one.name == levels.population);
+        RunningLevels {
+            population: population.unwrap_or(0),
+            first: Some(levels.first),
+            next: levels.next,
+            options,
+            facts,
+            subjects,
+            first_window: 0,
+            windows: 0,
+            begins: Time::ZERO,
+            is_over: false,
+        }
+    }
+
+    /// Returns the row of a client in the run file of the current level. Of a client that began
+    /// before the level, neither its start nor its figures belong to the level.
+    pub(crate) fn client(&self, row: ClientRow) -> ClientRow {
+        let is_older = row.begun.is_some_and(|begun| begun < self.begins);
+        let time = |at: Time| self.time(at);
+        ClientRow {
+            due: self.time(row.due),
+            begun: row.begun.map(time),
+            first_media: row.first_media.filter(|_| !is_older).map(time),
+            ended: row.ended.map(time),
+            streams: match is_older {
+                true => Value::Array(Vec::new()),
+                false => row.streams,
+            },
+            ..row
+        }
+    }
+
+    /// Takes the first level.
+    pub(crate) fn take_first(&mut self) -> Option<Level> {
+        self.first.take()
+    }
+
+    /// Ends the levels, because one could not begin.
+    pub(crate) fn give_up(&mut self) {
+        self.is_over = true;
+    }
+
+    /// True after the last level.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Number of windows of the run before the current level.
+    pub(crate) fn first_window(&self) -> u64 {
+        self.first_window
+    }
+
+    /// Time within the current level. Earlier times become 0.
+    pub(crate) fn time(&self, at: Time) -> Time {
+        Time::from_start(at.since(self.begins))
+    }
+}
+
+/// What a new level replaces in the coordinator.
+pub(crate) struct NewLevel {
+    pub(crate) run_file: Recording,
+    pub(crate) path: PathBuf,
+    pub(crate) health: Health,
+    pub(crate) judge: Judge,
+    pub(crate) totals: BTreeMap<String, Totals>,
+    pub(crate) warm_up_windows: u64,
+    /// End of the level, within it.
+    pub(crate) ends: Time,
+    pub(crate) change: Change,
+}
+
+/// Change of the number of clients of a population.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Change {
+    pub(crate) population: usize,
+    pub(crate) begin: Time,
+    pub(crate) over: Duration,
+    pub(crate) clients: u64,
+}
+
+impl RunningLevels<'_> {
+    /// Returns `true` if a level with this number of windows is complete.
+    pub(crate) fn is_complete(&self, windows: u64) -> bool {
+        !self.is_over && windows >= self.windows
+    }
+
+    /// Returns the level after the one that ended with this result, after so many windows, at this
+    /// time within it. `None` after the last level.
+    pub(crate) fn after(
+        &mut self,
+        finished: &Finished,
+        windows: u64,
+        ended: Time,
+    ) -> Option<Level> {
+        self.begins += ended.since_start();
+        self.first_window += windows;
+        let next = (self.next)(finished).filter(|_| !finished.server_ended);
+        self.is_over = next.is_none();
+        next
+    }
+
+    /// Makes the run file and the judges of a level.
+    pub(crate) fn begin(&mut self, level: &Level, clock: &Clock) -> Result<NewLevel, EngineError> {
+        let scenario = &level.scenario;
+        let load = &scenario.populations[self.population].load;
+        // The clients change after the begin of the level, which is in the past.
+        let begin = clock.now() + NOTICE;
+        let gap = Duration::from_secs_f64(begin.since(self.begins).as_secs_f64().ceil());
+        let warm_up = scenario.warm_up + gap;
+        let held = scenario.duration.unwrap_or_default();
+        let held = held.saturating_sub(scenario.warm_up).as_secs_f64() / WINDOW.as_secs_f64();
+        let names: Vec<(&str, Catalogue)> = self
+            .subjects
+            .iter()
+            .map(|subject| (subject.name.as_str(), subject.catalogue))
+            .collect();
+        let header = Header {
+            warm_up,
+            started_at: since_1970(clock) + self.begins.since_start(),
+            ..header(scenario, &self.options.version, self.subjects.clone())
+        };
+        let warm_up_windows = header.warm_up_windows();
+        let run_file = match self.options.overwrite {
+            true => RunFile::create_over(&level.run_file, &header)?,
+            false => RunFile::create(&level.run_file, &header)?,
+        };
+        self.windows = warm_up_windows + (held.round() as u64).max(1);
+        let ends = Time::from_start(WINDOW * u32::try_from(self.windows).unwrap_or(u32::MAX));
+        let clients = load.clients_max();
+        let monotonic = clock.to_monotonic_nanos(self.begins);
+        run_file.meta("clock_monotonic_nanos", monotonic.into());
+        run_file.meta("started_at", header.started_at.as_secs_f64().into());
+        run_file.meta("stopped_at", ends.as_secs_f64().into());
+        let name = &scenario.populations[self.population].name;
+        run_file.meta(LEVEL, json!({"population": name, "clients": clients}));
+        for (key, value) in &self.facts {
+            run_file.meta(key, value.clone());
+        }
+        let subjects = self.subjects.iter();
+        Ok(NewLevel {
+            run_file: Recording(Some(run_file)),
+            path: level.run_file.clone(),
+            health: Health::new(scenario.tester.health.clone(), &names, warm_up_windows),
+            judge: judge(scenario, &names, warm_up_windows)?,
+            totals: subjects
+                .map(|subject| (subject.name.clone(), Totals::new(subject.catalogue)))
+                .collect(),
+            warm_up_windows,
+            ends,
+            change: Change {
+                population: self.population,
+                begin,
+                over: load::last_start(load).map_or(Duration::ZERO, Time::since_start),
+                clients,
+            },
+        })
+    }
+}

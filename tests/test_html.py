@@ -256,6 +256,9 @@ class Page(unittest.TestCase):
             for run in runs:
                 run.result()
         hostile(cls.folder)
+        # One run of each: the difference, and no word.
+        compared = ["compare", "pass.run", "fail.run", "--html", "compare.html", "-q"]
+        streamgauge(cls.folder, *compared, code=110)
         cls.browser = Chromium().__enter__()
 
     @classmethod
@@ -593,6 +596,21 @@ class Page(unittest.TestCase):
         self.assertEqual(bars, 2)
         answers = self.run_in("document.querySelector('.sentence').textContent")
         self.assertEqual(answers.replace("\xa0", " ").count("3 clients"), 2, answers)
+        self.nothing_is_complained_of()
+
+    def test_a_comparison_shows_the_effects_and_curves_of_both(self):
+        self.open("compare")
+        self.assertEqual(self.run_in("document.querySelector('.badge').textContent"), "Cannot tell")
+        rows = self.run_in(
+            "[...document.querySelectorAll('.effect')].map(row => row.querySelector('title').textContent)"
+        )
+        loss = [row for row in rows if row.startswith("loss: cannot tell, 0 % → ")]
+        self.assertEqual(len(loss), 1, rows)
+        curves = self.run_in("document.querySelectorAll('.curves svg').length")
+        both = [f"document.querySelectorAll('.curve-{side}').length" for side in "ab"]
+        self.assertGreaterEqual(curves, 3)
+        self.assertEqual([self.run_in(side) for side in both], [curves, curves])
+        self.open_run(2)
         self.nothing_is_complained_of()
 
     def test_sixty_runs_are_small_and_open_at_once(self):

@@ -83,7 +83,7 @@ impl Word {
 pub struct Comparison {
     /// Scale of the effect.
     pub scale: Scale,
-    /// Ratio of B to A, or the difference between them. Infinite if A is zero and B is not.
+    /// Ratio of B to A, or the difference between them.
     pub effect: f64,
     /// Interval that contains the true effect with probability [`CONFIDENCE`]. `None` if there are
     /// too few runs.
@@ -147,9 +147,12 @@ pub fn compare(sample: Sample<'_>, is_share: bool, min_effect: f64) -> Option<Co
         Scale::Ratio => value.exp(),
         Scale::Difference => value,
     };
-    let judged = estimate
-        .error
-        .map(|error| judge(estimate.mean, error, least));
+    // Values that are too large for a sum have no error.
+    let error = estimate.error.filter(|(error, freedom)| {
+        let is_sound = error.is_finite() && freedom.is_finite() && *freedom > 0.0;
+        is_sound && estimate.mean.is_finite()
+    });
+    let judged = error.map(|error| judge(estimate.mean, error, least));
     Some(Comparison {
         scale,
         effect: back(estimate.mean),
@@ -269,8 +272,7 @@ fn judge(mean: f64, (error, freedom): (f64, f64), least: f64) -> Judged {
             is_equivalent: mean == 0.0 || mean.abs() < least,
         };
     }
-    let student =
-        StudentsT::new(0.0, 1.0, freedom).expect("there is at least one degree of freedom");
+    let student = StudentsT::new(0.0, 1.0, freedom).expect("the degrees of freedom are positive");
     let alpha = 1.0 - CONFIDENCE;
     let half = student.inverse_cdf(1.0 - alpha / 2.0) * error;
     let one_sided = student.inverse_cdf(1.0 - alpha) * error;

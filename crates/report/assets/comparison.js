@@ -33,7 +33,7 @@ class ComparisonPicture {
         : svg("path", { class: "whisker", d: `M${x(metric.low)},${y}H${x(metric.high)}` });
       return svg("g", { class: `effect ${metric.tone}${metric.judged ? "" : " aside"}` },
         text(left - 10, y + 4, name, { "text-anchor": "end" }), whisker,
-        svg("circle", { class: "mark", cx: x(metric.effect), cy: y, r: 4.5 }),
+        metric.effect === null ? null : svg("circle", { class: "mark", cx: x(metric.effect), cy: y, r: 4.5 }),
         text(left + width + 12, y + 4, `${metric.word}: ${metric.figures}`, {}),
         svg("title", {}, document.createTextNode(`${metric.title}: ${metric.word}, ${metric.figures}`)));
     });
@@ -80,7 +80,8 @@ class ComparisonPicture {
   }
 
   values() {
-    const { a, b, metrics } = this.comparison;
+    const { a, b } = this.comparison;
+    const metrics = this.comparison.metrics.filter((metric) => metric.a.length || metric.b.length);
     const rows = metrics.flatMap((metric) => [[a, metric.a], [b, metric.b]].map(([name, values], at) => el("tr", {},
       at === 0 ? el("th", { scope: "rowgroup", rowspan: "2" }, metric.title) : null,
       el("td", {}, name), values.map((value) => el("td", { class: "number" }, figure(metric.unit, value))))));

@@ -70,7 +70,8 @@ pub fn write_series(
             let name = format!("capacity: {text}");
             suite.add_test_case(case(&sanitize::single_line(&name), &series.name, status));
         }
-        for found in &series.capacity_comparisons {
+        let compared = series.capacity_comparisons.iter();
+        for found in compared.filter(|_| series.is_of_files) {
             let text = comparison_words::capacities(found);
             let status = of_word(found.result, &text);
             let name = format!("capacity: {text}");

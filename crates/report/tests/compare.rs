@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use capacity::{Method, Scale, Settings, Trial, ValueKind};
 use measure::comparison::MIN_EFFECT;
 use measure::{
     Catalogue, Judge, Recorder, SERVER_CATALOGUE, TESTER_CATALOGUE, Threshold, Time, Totals,
@@ -13,7 +14,7 @@ use protocol::media::rtp::metrics as rtp;
 use protocol::metrics as clients;
 use report::Layout;
 use report::series::{CompareError, Series, WordName, side_by_side, table};
-use runfile::series::{Axis, Entry, EntryOutcome, INDEX_VERSION, Index};
+use runfile::series::{Axis, CapacityGoal, Entry, EntryOutcome, INDEX_VERSION, Index, TrialEntry};
 use runfile::{Header, Machine, RunFile, SubjectHeader, WindowRow};
 use serde_json::{Value, json};
 
@@ -28,8 +29,8 @@ fn catalogue_of(kind: &str) -> Option<Catalogue> {
 /// A run of 20 clients.
 #[derive(Clone)]
 struct Made {
-    /// Lost packets of 1,000.
-    lost: u64,
+    /// Lost packets of 1,000 in each second.
+    lost: [u64; 3],
     /// Processor time of the server, in cores.
     cpu: f64,
     failed: u64,
@@ -37,18 +38,20 @@ struct Made {
     thresholds: Vec<&'static str>,
     varied: Value,
     clients: u32,
+    silent: bool,
 }
 
 impl Made {
     fn good(lost: u64, cpu: f64) -> Made {
         Made {
-            lost,
+            lost: [lost; 3],
             cpu,
             failed: 0,
             result: VerdictResult::Pass,
             thresholds: vec!["viewers.loss < 50%", "server.cpu < 4cores"],
             varied: json!([]),
             clients: 20,
+            silent: false,
         }
     }
 }
@@ -99,11 +102,14 @@ fn write(path: &Path, made: &Made) {
         .map(|(name, catalogue)| ((*name).to_owned(), Totals::new(*catalogue)))
         .collect();
     for index in 0..3 {
+        let lost = made.lost[index as usize];
         let mut viewers = Recorder::new(catalogues[0].1);
         viewers.set(clients::PLAYING, f64::from(made.clients));
-        viewers.add(rtp::PAYLOAD_BYTES, 1_000_000 - 1_000 * made.lost);
-        viewers.add(rtp::EXPECTED, 1_000);
-        viewers.add(rtp::RECEIVED, 1_000 - made.lost);
+        viewers.add(rtp::PAYLOAD_BYTES, 1_000_000 - 1_000 * lost);
+        if !made.silent {
+            viewers.add(rtp::EXPECTED, 1_000);
+            viewers.add(rtp::RECEIVED, 1_000 - lost);
+        }
         if index == 0 {
             viewers.add(clients::STARTED, u64::from(made.clients));
             viewers.add(clients::FAILED, made.failed);
@@ -234,7 +240,10 @@ fn metrics_of_the_thresholds_are_judged_by_pairs() {
     assert_eq!(found.result, WordName::Worse);
     let cpu = found.metrics.iter().find(|one| one.name == "server.cpu");
     let cpu = cpu.expect("a threshold reads it");
-    assert!((cpu.effect - 0.8).abs() < 1e-6, "{cpu:?}");
+    assert!(
+        (cpu.effect.expect("both have it") - 0.8).abs() < 1e-6,
+        "{cpu:?}"
+    );
     let text = table(&series, Layout::default());
     assert!(
         text.contains("new against old: worse in loss; better in"),
@@ -272,6 +281,51 @@ fn pair_with_a_run_that_cannot_be_trusted_is_left_out_and_named() {
     assert_eq!(word(&series, "server.cpu"), WordName::Better);
     let text = table(&series, Layout::default());
     assert!(text.contains("left out: pair 3"), "{text}");
+}
+
+#[test]
+fn metric_that_only_one_variant_has_cannot_be_told() {
+    let folder = folder();
+    let mut pairs = pairs();
+    for (_, made) in &mut pairs {
+        // Nothing arrives, and nothing is expected.
+        made.silent = true;
+    }
+    let series = alternating(folder.path(), &pairs);
+    assert_eq!(word(&series, "viewers.loss"), WordName::CannotTell);
+    assert_eq!(series.comparisons[0].result, WordName::CannotTell);
+    let text = table(&series, Layout::default());
+    assert!(text.contains("→ no value"), "{text}");
+    assert_eq!(word(&series, "server.cpu"), WordName::Better);
+}
+
+#[test]
+fn thresholds_that_only_one_has_are_not_compared() {
+    let folder = folder();
+    let [a, b] = ["a.run", "b.run"].map(|name| folder.path().join(name));
+    write(&a, &Made::good(0, 0.5));
+    let other = Made {
+        thresholds: vec!["viewers.loss < 50%", "viewers.jitter.mean < 1s"],
+        ..Made::good(0, 0.6)
+    };
+    write(&b, &other);
+    let series = compared(&a, &b, false).expect("they are comparable");
+    let judged = series.comparisons[0]
+        .metrics
+        .iter()
+        .filter(|one| one.judged);
+    let judged: Vec<&str> = judged.map(|one| one.name.as_str()).collect();
+    assert_eq!(judged, ["viewers.loss", "failed"]);
+}
+
+#[test]
+fn series_without_its_index_is_not_compared() {
+    let folder = folder();
+    alternating(folder.path(), &pairs());
+    std::fs::remove_file(folder.path().join("series.json")).expect("it is there");
+    let series = Series::open(folder.path(), catalogue_of).expect("the runs are there");
+    assert_eq!(series.runs.len(), 12);
+    assert!(series.comparisons.is_empty());
 }
 
 #[test]
@@ -432,4 +486,97 @@ fn things_of_different_kinds_are_refused() {
     write(&varied.join("1.run"), &made);
     let refused = compared(&single, &varied, true).expect_err("one of them is varied");
     assert!(refused.to_string().contains("duration"), "{refused}");
+}
+
+#[test]
+fn threshold_that_broke_first_is_named_in_a_search() {
+    let folder = folder();
+    let thresholds = vec![
+        "viewers.loss < 1%",
+        "server.cpu < 0.4cores",
+        "viewers.failed == 0",
+    ];
+    let made = |lost, failed, cpu| Made {
+        lost,
+        failed,
+        result: VerdictResult::Fail,
+        thresholds: thresholds.clone(),
+        ..Made::good(0, cpu)
+    };
+    // The loss begins in the second second, the other breaks at once.
+    let trials = [made([0, 90, 90], 0, 0.5), made([0, 90, 90], 2, 0.1)];
+    let entries = trials.iter().enumerate().map(|(at, made)| {
+        let file = format!("{at}.run");
+        write(&folder.path().join(&file), made);
+        Entry {
+            values: vec!["20".to_owned()],
+            file,
+            outcome: EntryOutcome::Fail,
+            reason: None,
+            trial: Some(TrialEntry {
+                combination: 0,
+                trial: Trial {
+                    load: 20,
+                    hold: Duration::from_secs(3),
+                    verdict: capacity::Verdict::Failed,
+                    served: None,
+                    took: Duration::from_secs(3),
+                    fresh: true,
+                },
+                worsened: None,
+            }),
+        }
+    });
+    let key = "clients.viewers.load.clients".to_owned();
+    let index = Index {
+        index_version: INDEX_VERSION,
+        streamgauge: "0.1.0".to_owned(),
+        name: "evening".to_owned(),
+        started_at: 0.0,
+        settle: 0.0,
+        varied: vec![Axis {
+            key: key.clone(),
+            values: Vec::new(),
+        }],
+        find: None,
+        min_effect: None,
+        capacity: Some(CapacityGoal {
+            key,
+            scale: Scale {
+                kind: ValueKind::Count,
+                exponent: 0,
+            },
+            settings: Settings {
+                from: 20,
+                min: 1,
+                max: 100,
+                hold: Duration::from_secs(3),
+                sure: 0.95,
+                within: 0.1,
+                budget: Duration::from_secs(60),
+                method: Method::Interval,
+                continuing: false,
+            },
+            scenario: Value::Null,
+            ended: Vec::new(),
+        }),
+        runs: entries.collect(),
+        ended: false,
+    };
+    index
+        .write(folder.path())
+        .expect("the folder can be written");
+    let series = Series::open(folder.path(), catalogue_of).expect("it is a series");
+    let broke = series.searches[0].broke.iter();
+    let broke: Vec<(&str, u64, u64)> = broke
+        .map(|one| (one.threshold.as_str(), one.trials, one.first))
+        .collect();
+    assert_eq!(
+        broke,
+        [
+            ("server.cpu < 0.4cores", 1, 1),
+            ("viewers.failed == 0", 1, 1),
+            ("viewers.loss < 1%", 2, 0),
+        ]
+    );
 }

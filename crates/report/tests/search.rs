@@ -274,6 +274,11 @@ fn two_capacities_are_compared_by_their_distributions() {
         let text = table(&series, Layout::default());
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(words.contains(word.text()), "{text}");
+        let mut written = Vec::new();
+        junit::write_series(&series, |_| None, &mut written).expect("it can be written");
+        let written = String::from_utf8(written).expect("it is UTF-8");
+        let fails = written.matches("<failure").count();
+        assert_eq!(fails, usize::from(word == WordName::Worse), "{written}");
     }
     let single = folder.path().join("a.run");
     let mixed = side_by_side(&old, &single, 0.05, true, |_| None);

@@ -10,7 +10,7 @@ use crate::masking::{MASK, is_secret_key, mask_command, mask_text};
 use crate::node::{Entry, Node, Value, display_text};
 use crate::origin::{Origin, SourceKind};
 use crate::section::{self, Deferred, Key};
-use crate::series_keys::SERIES_KEYS;
+use crate::series_keys::{COMPARE, SERIES_KEYS};
 
 /// Maximum number of axes of a series.
 const MAX_KEYS: usize = 16;
@@ -331,20 +331,23 @@ pub(crate) fn split_key(entry: &Entry) -> Vec<PathKey> {
 /// Reports a key that is varied and also set outside the file: one value would win silently.
 pub(crate) fn find_set_outside_file(axis: &Axis, root: &Node) -> Option<Problem> {
     axis.assignments()
-        .find_map(|set| assignment_set_outside_file(set, root))
+        .find_map(|set| assignment_set_outside_file(axis, set, root))
 }
 
-fn assignment_set_outside_file(set: &Assignment, root: &Node) -> Option<Problem> {
+fn assignment_set_outside_file(axis: &Axis, set: &Assignment, root: &Node) -> Option<Problem> {
     let origin = origin_outside_file(value_at(root, &set.path)?)?;
     Some(
         Problem::new(
             origin,
             format!("`{}` is varied, and also set here", display_text(&set.key)),
         )
-        .help(
-            "for a single run with this value, remove the series: `--set vary=`; for other values, \
-             set those: `--set vary.KEY=[...]`",
-        ),
+        .help(match axis.key == COMPARE {
+            true => "for runs with this value alone, remove the comparison: `--set compare=`",
+            false => {
+                "for a single run with this value, remove the series: `--set vary=`; for other \
+                 values, set those: `--set vary.KEY=[...]`"
+            }
+        }),
     )
 }
 

@@ -8,10 +8,7 @@ use crate::error::Problem;
 use crate::fields::wrong_type;
 use crate::node::{Entry, Value, display_text};
 use crate::section::{self, BoundedInteger, ValueRange, Within};
-use crate::series_keys::MAX_REPEAT;
-
-/// Key of the two variants, and the name of their axis.
-pub(crate) const COMPARE: &str = "compare";
+use crate::series_keys::{COMPARE, MAX_REPEAT};
 
 /// Default number of runs of each variant.
 pub(crate) const DEFAULT_REPEAT: usize = 6;

@@ -17,3 +17,6 @@ pub(crate) const MAKE_SERIES: [&str; 4] = ["vary", "capacity", "compare", "repea
 
 /// Maximum number of runs of one combination.
 pub(crate) const MAX_REPEAT: u64 = 100;
+
+/// Key of the two variants of a comparison, and the name of their axis.
+pub(crate) const COMPARE: &str = "compare";

@@ -7,13 +7,14 @@ use measure::units::TimeSpan;
 
 use crate::apply::set_at_path;
 use crate::axes::{Axis, AxisValue, contains_origin};
-use crate::comparison::{COMPARE, Comparison};
+use crate::comparison::Comparison;
 use crate::decode;
 use crate::error::{Problem, ScenarioError};
 use crate::model::{Scenario, Setting, StopAt};
 use crate::node::Node;
 use crate::origin::Origin;
 use crate::overrides::Overrides;
+use crate::series_keys::COMPARE;
 
 /// Default time between two runs of a series: 5 s.
 pub const DEFAULT_SETTLE: Duration = Duration::from_secs(5);

@@ -107,6 +107,28 @@ fn one_spoiled_pair_is_left_out_but_never_makes_servers_the_same() {
 }
 
 #[test]
+fn absurd_values_have_no_word() {
+    let huge = [0.0, 1e200, 2e200];
+    let tiny = [0.0, 1e-200, 2e-200];
+    let most = [f64::MAX, f64::MAX, 1.0];
+    for all in [huge, tiny, most] {
+        let pairs: Vec<(f64, f64)> = all.into_iter().zip([1.0, 3.0, 2.0]).collect();
+        let separate = Sample::Separate(&all, &[1.0, 3.0, 2.0]);
+        for sample in [Sample::Pairs(&pairs), separate] {
+            for is_share in [false, true] {
+                let found = compare(sample, is_share, MIN_EFFECT).expect("there are values");
+                let _ = word(found, true);
+            }
+        }
+    }
+    let found = compare(Sample::Separate(&huge, &huge), false, MIN_EFFECT);
+    assert_eq!(
+        word(found.expect("there are values"), true),
+        Word::CannotTell
+    );
+}
+
+#[test]
 fn many_metrics_need_more_evidence() {
     // Significant alone, with p between 0.01 and 0.05.
     let doubtful = ratio(&[0.80, 0.95, 0.98, 0.85, 0.93, 0.97].map(|b| (1.0, b)));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use measure::metric::MetricSource;
 use measure::totals::WINDOW_SECONDS_MIN;
 use measure::{Totals, Unit};
-use runfile::{Reader, WindowRow};
+use runfile::{Reader, Subject};
 use serde_json::{Value, json};
 
 use super::downsample::round_significant;
@@ -18,8 +18,8 @@ use crate::source::is_population;
 /// Maximum number of points of a curve.
 const POINTS_MAX: usize = 240;
 
-/// Maximum number of windows of a run that are read for its curves.
-const WINDOWS_MAX: usize = 100_000;
+/// Maximum number of runs of a variant that are read for its curves.
+const RUNS_MAX: usize = 50;
 
 /// Effects are drawn up to this many smallest effects that count.
 const EFFECTS_MAX: f64 = 10.0;
@@ -40,18 +40,22 @@ fn picture(
 ) -> Value {
     let sides = [&found.runs_a, &found.runs_b].map(|runs| {
         let files = runs.iter().filter_map(|run| series.runs.get(*run));
+        let files = files.take(RUNS_MAX);
         let curves = files.filter_map(|row| curves(&reader_of(&row.file)?, found).ok());
-        merged(curves.collect())
+        curves.collect::<Vec<_>>()
     });
     let metrics = found.metrics.iter().enumerate().map(|(at, metric)| {
-        let curve = |side: &[Points]| side.get(at).map(points).unwrap_or_default();
+        let curve = |side: &[Vec<Points>]| {
+            let runs = side.iter().filter_map(|run| run.get(at));
+            median(&runs.collect::<Vec<_>>())
+        };
         json!({
             "title": metric.title,
             "word": metric.result.text(),
             "tone": metric.result.name(),
             "judged": metric.judged,
             "figures": comparison_words::figures(metric),
-            "effect": scaled(metric, Some(metric.effect)),
+            "effect": scaled(metric, metric.effect),
             "low": scaled(metric, metric.low),
             "high": scaled(metric, metric.high),
             "effect_text": comparison_words::effect_text(metric),
@@ -90,22 +94,58 @@ fn scaled(metric: &ComparedMetric, effect: Option<f64>) -> Value {
     round_significant(improved.clamp(-EFFECTS_MAX, EFFECTS_MAX))
 }
 
-/// Values of a metric by the second of the run.
-type Points = BTreeMap<u64, Vec<f64>>;
+/// Means of a metric over groups of seconds of a run. Groups are doubled if there are too many of
+/// them, so that memory does not depend on the length of the run.
+#[derive(Clone, Default)]
+struct Points {
+    /// Logarithm of the number of seconds in a group, to base 2.
+    doublings: u32,
+    /// Sum and number of the values of each group.
+    groups: BTreeMap<u64, (f64, f64)>,
+}
+
+impl Points {
+    fn add(&mut self, second: u64, value: f64) {
+        let group = self.groups.entry(second >> self.doublings).or_default();
+        group.0 += value;
+        group.1 += 1.0;
+        if self.groups.len() > POINTS_MAX {
+            self.double();
+        }
+    }
+
+    fn double(&mut self) {
+        self.doublings += 1;
+        for (at, (sum, count)) in std::mem::take(&mut self.groups) {
+            let group = self.groups.entry(at >> 1).or_default();
+            group.0 += sum;
+            group.1 += count;
+        }
+    }
+}
 
 /// Reads the curves of all metrics of a run.
 fn curves(reader: &Reader, found: &ComparisonResult) -> Result<Vec<Points>, ReportError> {
-    let mut curves = vec![Points::new(); found.metrics.len()];
-    for row in reader.windows().take(WINDOWS_MAX) {
+    let mut curves = vec![Points::default(); found.metrics.len()];
+    for row in reader.windows() {
         let row = row?;
         if row.seconds < WINDOW_SECONDS_MIN {
             continue;
         }
         let second = row.start.as_secs_f64().round() as u64;
+        let totals: Vec<(&Subject, Totals)> = reader
+            .subjects()
+            .iter()
+            .filter_map(|subject| {
+                let window = row.subjects.get(&subject.name)?;
+                let totals = Totals::of_window(subject.catalogue, window, row.seconds);
+                Some((subject, totals))
+            })
+            .collect();
         for (metric, points) in found.metrics.iter().zip(&mut curves) {
             let curve = metric.curve.as_ref();
-            if let Some(value) = curve.and_then(|curve| value(reader, &row, curve)) {
-                points.entry(second).or_default().push(value);
+            if let Some(value) = curve.and_then(|curve| value(&totals, row.seconds, curve)) {
+                points.add(second, value);
             }
         }
     }
@@ -113,57 +153,47 @@ fn curves(reader: &Reader, found: &ComparisonResult) -> Result<Vec<Points>, Repo
 }
 
 /// Returns the value of a window: counts are per second.
-fn value(reader: &Reader, row: &WindowRow, curve: &Curve) -> Option<f64> {
-    let subjects = reader.subjects().iter();
-    let read = subjects.filter(|subject| match &curve.subject {
+fn value(totals: &[(&Subject, Totals)], seconds: f64, curve: &Curve) -> Option<f64> {
+    let read = totals.iter().filter(|(subject, _)| match &curve.subject {
         Some(name) => subject.name == *name,
         None => is_population(subject),
     });
-    let totals = read.filter_map(|subject| {
-        let window = row.subjects.get(&subject.name)?;
-        Some(Totals::of_window(subject.catalogue, window, row.seconds))
-    });
-    let totals: Vec<Totals> = totals.collect();
-    let metric = totals
+    let read: Vec<Totals> = read.map(|(_, totals)| totals.clone()).collect();
+    let metric = read
         .iter()
         .find_map(|totals| totals.catalogue().find(&curve.metric))?;
     let is_count = matches!(
         metric.source,
         MetricSource::Counter(_) | MetricSource::Sum(..) | MetricSource::Difference(..)
     );
-    let value = Totals::pooled(&totals, &curve.metric, curve.statistic)?;
+    let value = Totals::pooled(&read, &curve.metric, curve.statistic)?;
     let value = match is_count && metric.unit == Unit::Count {
-        true => value / row.seconds,
+        true => value / seconds,
         false => value,
     };
     value.is_finite().then_some(value)
 }
 
-/// Merges the curves of several runs of one variant.
-fn merged(runs: Vec<Vec<Points>>) -> Vec<Points> {
-    let mut all: Vec<Points> = Vec::new();
-    for curves in runs {
-        all.resize(all.len().max(curves.len()), Points::new());
-        for (points, curve) in all.iter_mut().zip(curves) {
-            for (second, values) in curve {
-                points.entry(second).or_default().extend(values);
-            }
-        }
-    }
-    all
-}
-
-/// Returns the median over the runs, for each second or for each group of seconds.
-fn points(points: &Points) -> Vec<Value> {
-    let last = points.keys().next_back().copied().unwrap_or(0);
-    let group = last / POINTS_MAX as u64 + 1;
+/// Returns the median over the runs, for each group of seconds.
+fn median(runs: &[&Points]) -> Vec<Value> {
+    let doublings = runs
+        .iter()
+        .map(|points| points.doublings)
+        .max()
+        .unwrap_or(0);
     let mut groups: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
-    for (second, values) in points {
-        groups.entry(second / group).or_default().extend(values);
+    for run in runs {
+        let mut points = (*run).clone();
+        while points.doublings < doublings {
+            points.double();
+        }
+        for (at, (sum, count)) in points.groups {
+            groups.entry(at).or_default().push(sum / count);
+        }
     }
     let medians = groups.into_iter().map(|(at, mut values)| {
         values.sort_by(f64::total_cmp);
-        json!([at * group, round_significant(values[values.len() / 2])])
+        json!([at << doublings, round_significant(values[values.len() / 2])])
     });
     medians.collect()
 }

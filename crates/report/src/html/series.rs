@@ -141,8 +141,10 @@ fn plural_runs(series: &Series) -> String {
 /// Returns the result of the only comparison, the capacity if it is known and the only one, or the
 /// number of runs.
 fn badge(series: &Series) -> String {
+    let capacities = series.capacity_comparisons.iter();
+    let capacities = capacities.filter(|_| series.is_of_files);
     let words = series.comparisons.iter().map(|found| found.result);
-    let words = words.chain(series.capacity_comparisons.iter().map(|found| found.result));
+    let words = words.chain(capacities.map(|found| found.result));
     if let [word] = words.collect::<Vec<_>>().as_slice() {
         return capital(word.text());
     }
@@ -234,7 +236,7 @@ fn sentence(series: &Series) -> String {
         true => text,
         false => format!("{text}."),
     };
-    if !series.capacity_comparisons.is_empty() || !series.comparisons.is_empty() {
+    if series.is_of_files || !series.comparisons.is_empty() {
         let capacities = series.capacity_comparisons.iter();
         let answers = capacities.map(comparison_words::capacities);
         let answers = answers.chain(series.comparisons.iter().map(comparison_words::answer));
@@ -384,6 +386,10 @@ fn findings(series: &Series) -> Vec<Value> {
     for found in &series.searches {
         let (answer, details) = (search_words::answer(found), search_words::details(found));
         all.push(json!(["capacity", answer, details]));
+    }
+    for found in &series.capacity_comparisons {
+        let text = comparison_words::capacities(found);
+        all.push(json!(["compare", text, none()]));
     }
     for found in &series.found {
         all.push(json!(["found", words::found(found), none()]));

@@ -6,7 +6,8 @@ use measure::threshold::Comparison as Operator;
 use measure::{BetterWhen, Meaning, TableColumn, Threshold, Unit};
 use schemars::JsonSchema;
 
-use super::{Row, RowOutcome, Series, columns};
+use super::figures::ShownColumn;
+use super::{Row, RowOutcome, Series, best, columns};
 use crate::human::digits;
 use crate::metric_words::metric_words;
 use crate::model;
@@ -41,6 +42,8 @@ pub struct ComparisonResult {
     pub runs_b: Vec<usize>,
     /// Runs or pairs that could not be compared, with the reason.
     pub left_out: Vec<String>,
+    /// Metrics of thresholds that have no value in the runs of A or of B.
+    pub without_data: Vec<String>,
     /// Differences between the scenarios and the machines of A and B, apart from the server.
     pub differences: Vec<String>,
     /// Result for all judged metrics together.
@@ -63,14 +66,17 @@ pub struct ComparedMetric {
     pub unit: Unit,
     /// True if a larger value is better.
     pub larger_is_better: bool,
-    /// Values of A, one for each run or pair.
+    /// Values of A, one for each run or pair that has one.
     pub a: Vec<f64>,
-    /// Values of B, one for each run or pair.
+    /// Values of B, one for each run or pair that has one.
     pub b: Vec<f64>,
+    /// Numbers of the pairs of these values, counted from 1. Empty if the runs form no pairs.
+    pub pairs: Vec<usize>,
     /// Scale of `effect`, `low`, `high` and `min_effect`.
     pub scale: ScaleName,
-    /// Ratio of B to A (geometric mean), or the mean difference between them in the unit.
-    pub effect: f64,
+    /// Ratio of B to A (geometric mean), or the mean difference between them in the unit. Null if
+    /// the runs of A or of B have no value.
+    pub effect: Option<f64>,
     /// Lower end of the 95 % interval of the effect; null with too few runs.
     pub low: Option<f64>,
     /// Upper end of that interval.
@@ -80,7 +86,7 @@ pub struct ComparedMetric {
     /// Probability of such a difference between identical servers, for this metric alone; null with
     /// too few runs, or if no run differs.
     pub p_value: Option<f64>,
-    /// Indices of pairs that were left out because they differ far too much from the others.
+    /// Numbers of the pairs that were left out because they differ far too much from the others.
     pub spoiled: Vec<usize>,
     /// Result for this metric.
     pub result: WordName,
@@ -161,6 +167,8 @@ pub(crate) struct Measured {
     pub(crate) unit: Unit,
     pub(crate) larger_is_better: bool,
     pub(crate) value: Option<f64>,
+    /// Subject and metric of a threshold.
+    reads: Option<(String, String)>,
     curve: Option<Curve>,
 }
 
@@ -198,7 +206,9 @@ pub(crate) fn of_thresholds(report: &model::Report) -> Vec<Measured> {
             }
             _ => (result.unit, result.value),
         };
-        let curve = (threshold.metric() != "failures").then(|| Curve {
+        // Their unit is another one.
+        let has_curve = !FAILURES.contains(&threshold.metric());
+        let curve = has_curve.then(|| Curve {
             subject: Some(threshold.subject().to_owned()),
             metric: threshold.metric().to_owned(),
             statistic: threshold.statistic(),
@@ -209,6 +219,10 @@ pub(crate) fn of_thresholds(report: &model::Report) -> Vec<Measured> {
             unit,
             larger_is_better,
             value,
+            reads: Some((
+                threshold.subject().to_owned(),
+                threshold.metric().to_owned(),
+            )),
             curve,
         });
     }
@@ -282,14 +296,20 @@ impl Metric {
     }
 }
 
-/// Returns the metrics of these runs: those of the thresholds, then the columns of the table.
-fn metrics(series: &Series, rows: &[&Row]) -> Vec<Metric> {
+/// Returns the metrics of the runs of both variants: those of the thresholds, the share of failed
+/// clients, then the columns of the table.
+fn metrics(series: &Series, kept: &[Vec<&Row>; 2]) -> Vec<Metric> {
     let mut found: Vec<Metric> = Vec::new();
-    for measured in rows.iter().flat_map(|row| &row.measured) {
-        if found
+    let has_threshold = |name: &str| {
+        let reads = |row: &&Row| row.measured.iter().any(|measured| measured.name == name);
+        kept.iter().all(|rows| rows.iter().any(reads))
+    };
+    for measured in kept.iter().flatten().flat_map(|row| &row.measured) {
+        let is_known = found
             .iter()
-            .any(|metric| metric.about.name == measured.name)
-        {
+            .any(|metric| metric.about.name == measured.name);
+        // Scenarios may have other thresholds.
+        if is_known || !has_threshold(&measured.name) {
             continue;
         }
         found.push(Metric {
@@ -299,49 +319,71 @@ fn metrics(series: &Series, rows: &[&Row]) -> Vec<Metric> {
         });
     }
     let has_thresholds = !found.is_empty();
-    let read: Vec<String> = found
+    // A column is left out if both variants have values of a threshold on its metric.
+    let is_known = |metric: &&Metric| {
+        let has_value = |row: &&Row| metric.value(row).is_some();
+        kept.iter().all(|rows| rows.iter().any(has_value))
+    };
+    let reads: Vec<(String, String)> = found
         .iter()
-        .filter_map(|metric| Some(metric.about.curve.as_ref()?.metric.clone()))
+        .filter(is_known)
+        .filter_map(|metric| metric.about.reads.clone())
         .collect();
-    let names = || found.iter().map(|metric| metric.about.name.as_str());
-    let reads_failures =
-        names().any(|name| name.ends_with(".failed") || name.ends_with(".failures"));
+    let reads_of = |server: bool, name: &str| {
+        let mut reads = reads.iter();
+        reads.any(|(subject, metric)| (subject == "server") == server && metric == name)
+    };
+    // A server that fails its clients has nothing else to be judged by.
+    if !FAILURES[..2].iter().any(|name| reads_of(false, name)) {
+        found.push(of_column(
+            ShownColumn {
+                column: &best::FAILED,
+                unit: Unit::Count,
+            },
+            true,
+        ));
+    }
     for shown in columns::of(series) {
         let column = shown.column;
         // What a link did was configured. Clients that were served are those that did not fail.
         let is_configured = column.name.starts_with("link_") || column.name.starts_with("delay_");
         let is_count = column.meaning == Meaning::Served || column.name == "playing";
         let is_read = match column.name {
-            "failed" => reads_failures,
-            "server_cpu" => read.iter().any(|one| one == "cpu"),
-            _ => !column.metric.is_empty() && read.iter().any(|one| one == column.metric),
+            "failed" => true,
+            "server_cpu" => reads_of(true, "cpu"),
+            _ => reads_of(false, column.metric),
         };
-        if is_configured || is_count || is_read {
-            continue;
+        if !is_configured && !is_count && !is_read {
+            found.push(of_column(shown, !has_thresholds));
         }
-        let is_failed = column.name == "failed";
-        found.push(Metric {
-            about: Measured {
-                name: column.name.to_owned(),
-                title: columns::name(column),
-                unit: match (is_failed, column.meaning) {
-                    (true, _) => Unit::Ratio,
-                    (_, Meaning::CpuPerOperation) => Unit::Seconds,
-                    _ => shown.unit,
-                },
-                larger_is_better: column.better == BetterWhen::Larger,
-                value: None,
-                curve: curve_of(column),
-            },
-            source: match is_failed {
-                true => Source::Failed(column),
-                false => Source::Column(column),
-            },
-            // A server that fails its clients has nothing else to be judged by.
-            judged: !has_thresholds || is_failed,
-        });
     }
     found
+}
+
+/// Returns the metric of a column.
+fn of_column(shown: ShownColumn, judged: bool) -> Metric {
+    let column = shown.column;
+    let is_failed = column.name == "failed";
+    Metric {
+        about: Measured {
+            name: column.name.to_owned(),
+            title: columns::name(column),
+            unit: match (is_failed, column.meaning) {
+                (true, _) => Unit::Ratio,
+                (_, Meaning::CpuPerOperation) => Unit::Seconds,
+                _ => shown.unit,
+            },
+            larger_is_better: column.better == BetterWhen::Larger,
+            value: None,
+            reads: None,
+            curve: curve_of(column),
+        },
+        source: match is_failed {
+            true => Source::Failed(column),
+            false => Source::Column(column),
+        },
+        judged,
+    }
 }
 
 fn curve_of(column: &TableColumn) -> Option<Curve> {
@@ -365,7 +407,7 @@ fn curve_of(column: &TableColumn) -> Option<Curve> {
 /// Runs of the two variants.
 struct Sides<'a> {
     names: [String; 2],
-    /// Index and row of each run.
+    /// Index and row of each run. Those of a pair are at the same place.
     rows: [Vec<(usize, &'a Row)>; 2],
     with: Vec<(String, String)>,
 }
@@ -417,7 +459,7 @@ fn sides(series: &Series) -> Vec<Sides<'_>> {
     let Some(axis) = series.varied.iter().position(|key| key == COMPARE) else {
         return Vec::new();
     };
-    let Some(names) = variants(series, axis) else {
+    let Some(names) = &series.variants else {
         return Vec::new();
     };
     let mut groups: Vec<Sides<'_>> = Vec::new();
@@ -447,23 +489,6 @@ fn sides(series: &Series) -> Vec<Sides<'_>> {
     groups
 }
 
-/// Returns the names of the two variants: in the order of the scenario if the index has them.
-fn variants(series: &Series, axis: usize) -> Option<[String; 2]> {
-    if let Some(names) = &series.variants {
-        return Some(names.clone());
-    }
-    let mut names: Vec<&String> = Vec::new();
-    for value in series.runs.iter().filter_map(|row| row.values.get(axis)) {
-        if !names.contains(&value) {
-            names.push(value);
-        }
-    }
-    match names.as_slice() {
-        [a, b] => Some([(*a).clone(), (*b).clone()]),
-        _ => None,
-    }
-}
-
 /// Returns the reason why a run cannot be compared.
 fn why_not(row: &Row, with_invalid: bool) -> Option<&'static str> {
     match row.outcome {
@@ -485,7 +510,8 @@ fn compare(series: &Series, sides: Sides<'_>, basis: Basis) -> ComparisonResult 
     let Sides { names, rows, with } = sides;
     let mut left_out = Vec::new();
     let mut kept: [Vec<(usize, &Row)>; 2] = [Vec::new(), Vec::new()];
-    if paired {
+    let mut numbers = paired.then(Vec::new);
+    if let Some(numbers) = &mut numbers {
         for (at, (a, b)) in rows[0].iter().zip(&rows[1]).enumerate() {
             let bad = [(a, &names[0]), (b, &names[1])];
             let bad = bad
@@ -496,6 +522,7 @@ fn compare(series: &Series, sides: Sides<'_>, basis: Basis) -> ComparisonResult 
                     left_out.push(format!("pair {}: the run of {name} {why}", at + 1));
                 }
                 None => {
+                    numbers.push(at + 1);
                     kept[0].push(*a);
                     kept[1].push(*b);
                 }
@@ -515,27 +542,34 @@ fn compare(series: &Series, sides: Sides<'_>, basis: Basis) -> ComparisonResult 
     }
     let [runs_a, runs_b] = [0, 1].map(|side| kept[side].iter().map(|(run, _)| *run).collect());
     let kept = kept.map(|side| side.into_iter().map(|(_, row)| row).collect::<Vec<_>>());
-    let all: Vec<&Row> = kept.iter().flatten().copied().collect();
-    let compared: Vec<(ComparedMetric, Comparison)> = metrics(series, &all)
-        .into_iter()
-        .filter_map(|metric| compare_metric(metric, &kept, paired, min_effect))
-        .collect();
+    let mut without_data = Vec::new();
+    let mut compared: Vec<(ComparedMetric, Option<Comparison>)> = Vec::new();
+    for metric in metrics(series, &kept) {
+        let is_of_threshold = matches!(metric.source, Source::Threshold);
+        let title = metric.about.title.clone();
+        match compare_metric(metric, &kept, &numbers, min_effect) {
+            Some(found) => compared.push(found),
+            None if is_of_threshold => without_data.push(title),
+            None => {}
+        }
+    }
     let mut metrics: Vec<ComparedMetric> = Vec::with_capacity(compared.len());
     for judged in [true, false] {
         // Metrics that do not count must not make it harder to judge those that do.
-        let group: Vec<&(ComparedMetric, Comparison)> = compared
-            .iter()
-            .filter(|(metric, _)| metric.judged == judged)
+        let group = || {
+            compared
+                .iter()
+                .filter(|(metric, _)| metric.judged == judged)
+        };
+        let tested: Vec<(Comparison, bool)> = group()
+            .filter_map(|(metric, found)| Some((found.clone()?, metric.larger_is_better)))
             .collect();
-        let tested: Vec<(Comparison, bool)> = group
-            .iter()
-            .map(|(metric, found)| (found.clone(), metric.larger_is_better))
-            .collect();
-        let words = comparison::words(&tested);
-        metrics.extend(group.into_iter().zip(words).map(|((metric, _), word)| {
-            let result = word.into();
+        let mut words = comparison::words(&tested).into_iter();
+        metrics.extend(group().map(|(metric, found)| {
+            // A metric that only one variant has cannot be judged.
+            let word = found.as_ref().and_then(|_| words.next());
             ComparedMetric {
-                result,
+                result: word.unwrap_or(Word::CannotTell).into(),
                 ..metric.clone()
             }
         }));
@@ -546,6 +580,7 @@ fn compare(series: &Series, sides: Sides<'_>, basis: Basis) -> ComparisonResult 
         runs_b,
         result: overall(&metrics),
         left_out,
+        without_data,
         differences: Vec::new(),
         paired,
         metrics,
@@ -569,35 +604,39 @@ fn overall(metrics: &[ComparedMetric]) -> WordName {
     }
 }
 
+/// Compares a metric. `numbers` are those of the pairs, if the runs form pairs. Returns `None` if no
+/// run has a value, and no comparison if only one variant has values.
 fn compare_metric(
     metric: Metric,
     kept: &[Vec<&Row>; 2],
-    paired: bool,
+    numbers: &Option<Vec<usize>>,
     min_effect: f64,
-) -> Option<(ComparedMetric, Comparison)> {
-    let value = |row: &Row| metric.value(row);
-    let [mut a, mut b] = [Vec::new(), Vec::new()];
-    let found = if paired {
-        let pairs = kept[0].iter().zip(&kept[1]);
-        let pairs: Vec<(f64, f64)> = pairs
-            .filter_map(|(a, b)| Some((value(a)?, value(b)?)))
-            .collect();
-        a.extend(pairs.iter().map(|pair| pair.0));
-        b.extend(pairs.iter().map(|pair| pair.1));
-        comparison::compare(
-            Sample::Pairs(&pairs),
-            metric.about.unit == Unit::Ratio,
-            min_effect,
-        )
-    } else {
-        a.extend(kept[0].iter().filter_map(|row| value(row)));
-        b.extend(kept[1].iter().filter_map(|row| value(row)));
-        comparison::compare(
-            Sample::Separate(&a, &b),
-            metric.about.unit == Unit::Ratio,
-            min_effect,
-        )
-    }?;
+) -> Option<(ComparedMetric, Option<Comparison>)> {
+    let values = |rows: &[&Row]| -> Vec<f64> {
+        let values = rows.iter().filter_map(|row| metric.value(row));
+        values.collect()
+    };
+    let [mut a, mut b] = [values(&kept[0]), values(&kept[1])];
+    let mut pairs = Vec::new();
+    let is_share = metric.about.unit == Unit::Ratio;
+    let found = match numbers {
+        _ if a.is_empty() && b.is_empty() => return None,
+        Some(numbers) => {
+            let all = kept[0].iter().zip(&kept[1]).zip(numbers);
+            let all = all.filter_map(|((a, b), number)| {
+                Some((*number, (metric.value(a)?, metric.value(b)?)))
+            });
+            let (known, both): (Vec<usize>, Vec<(f64, f64)>) = all.unzip();
+            if !both.is_empty() {
+                pairs = known;
+                (a, b) = both.iter().copied().unzip();
+            }
+            comparison::compare(Sample::Pairs(&both), is_share, min_effect)
+        }
+        None => comparison::compare(Sample::Separate(&a, &b), is_share, min_effect),
+    };
+    let interval = found.as_ref().and_then(|found| found.interval);
+    let spoiled = found.as_ref().map_or(&[][..], |found| &found.spoiled);
     let Measured {
         name,
         title,
@@ -612,18 +651,22 @@ fn compare_metric(
         judged: metric.judged,
         unit,
         larger_is_better,
+        spoiled: spoiled
+            .iter()
+            .filter_map(|at| pairs.get(*at).copied())
+            .collect(),
         a,
         b,
-        scale: match found.scale {
-            Scale::Ratio => ScaleName::Ratio,
-            Scale::Difference => ScaleName::Difference,
+        pairs,
+        scale: match found.as_ref().map(|found| found.scale) {
+            Some(Scale::Difference) => ScaleName::Difference,
+            Some(Scale::Ratio) | None => ScaleName::Ratio,
         },
-        effect: found.effect,
-        low: found.interval.map(|interval| interval.0),
-        high: found.interval.map(|interval| interval.1),
-        min_effect: found.min_effect,
-        p_value: found.p_value,
-        spoiled: found.spoiled.clone(),
+        effect: found.as_ref().map(|found| found.effect),
+        low: interval.map(|interval| interval.0),
+        high: interval.map(|interval| interval.1),
+        min_effect: found.as_ref().map_or(min_effect, |found| found.min_effect),
+        p_value: found.as_ref().and_then(|found| found.p_value),
         result: WordName::CannotTell,
         curve,
     };

@@ -58,10 +58,7 @@ pub(super) fn comparison(found: &ComparisonResult, layout: Layout) -> String {
             WordName::Same => word,
         };
         let line = format!("{:title$}  {:values$}", metric.title, words::values(metric));
-        let effect = match metric.a == metric.b {
-            true => String::new(),
-            false => words::effect_text(metric),
-        };
+        let effect = words::effect_text(metric);
         let length = WORD + 2 + line.chars().count() + 2 + effect.chars().count();
         let (end, gap) = match length <= room {
             true => (String::new(), "  ".to_owned()),

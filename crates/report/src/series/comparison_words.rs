@@ -12,7 +12,7 @@ use crate::terminal::one_line;
 /// Number of metrics that a sentence names for one word.
 const NAMED_MAX: usize = 3;
 
-/// Returns the result in one sentence: `new against old: worse in loss, same in 2 others`.
+/// Returns the result in one sentence: `new against old: worse in loss; same in jitter`.
 pub(crate) fn answer(found: &ComparisonResult) -> String {
     let judged = || found.metrics.iter().filter(|metric| metric.judged);
     let order = [
@@ -93,9 +93,12 @@ pub(crate) fn notes(found: &ComparisonResult) -> Vec<String> {
             .iter()
             .map(|what| format!("left out: {}", one_line(what))),
     );
+    if !found.without_data.is_empty() {
+        notes.push(format!("without data: {}", found.without_data.join(", ")));
+    }
     for metric in &found.metrics {
         let spoiled = metric.spoiled.iter();
-        let pairs: Vec<String> = spoiled.map(|pair| (pair + 1).to_string()).collect();
+        let pairs: Vec<String> = spoiled.map(usize::to_string).collect();
         if !pairs.is_empty() {
             notes.push(format!(
                 "{}: pair {} differs far more than the others and does not count; `same` is not \
@@ -137,8 +140,11 @@ pub(crate) fn capacities(found: &CapacityComparison) -> String {
 
 /// Returns the mean values of A and B.
 pub(crate) fn values(metric: &ComparedMetric) -> String {
-    let mean = |all: &[f64]| all.iter().sum::<f64>() / all.len().max(1) as f64;
-    let [a, b] = [&metric.a, &metric.b].map(|all| figure(metric.unit, mean(all)));
+    let mean = |all: &[f64]| match all.len() {
+        0 => "no value".to_owned(),
+        count => figure(metric.unit, all.iter().sum::<f64>() / count as f64),
+    };
+    let [a, b] = [&metric.a, &metric.b].map(|all| mean(all));
     match metric.a == metric.b {
         true => format!("{a} in both"),
         false => format!("{a} → {b}"),
@@ -147,14 +153,18 @@ pub(crate) fn values(metric: &ComparedMetric) -> String {
 
 /// Returns the mean values of A and B, and the effect with its interval.
 pub(crate) fn figures(metric: &ComparedMetric) -> String {
-    match metric.a == metric.b {
+    let effect = effect_text(metric);
+    match effect.is_empty() {
         true => values(metric),
-        false => format!("{}, {}", values(metric), effect_text(metric)),
+        false => format!("{}, {effect}", values(metric)),
     }
 }
 
-/// Returns the effect with its interval: `-12 % (-14 % to -10 %)`.
+/// Returns the effect with its interval: `-12 % (-14 to -10 %)`. Empty without an effect.
 pub(crate) fn effect_text(metric: &ComparedMetric) -> String {
+    let Some(effect) = metric.effect.filter(|_| metric.a != metric.b) else {
+        return String::new();
+    };
     let sign = |value: f64| if value > 0.0 { "+" } else { "" };
     let signed = |value: f64| format!("{}{}", sign(value), rounded(value));
     // Number and unit: the interval needs the unit once.
@@ -168,7 +178,7 @@ pub(crate) fn effect_text(metric: &ComparedMetric) -> String {
             "",
         ),
     };
-    let effect = number(metric.effect);
+    let effect = number(effect);
     match metric.low.zip(metric.high) {
         Some((low, high)) => {
             format!("{effect}{unit} ({} to {}{unit})", number(low), number(high))

@@ -2,6 +2,7 @@
 //! lists the runs.
 
 mod best;
+mod broke_first;
 mod capacity;
 pub(crate) mod capacity_comparison;
 mod chart;
@@ -139,6 +140,9 @@ pub struct Row {
     /// Thresholds that did not hold.
     #[serde(skip)]
     pub(crate) broke: Vec<String>,
+    /// The one of them that broke first.
+    #[serde(skip)]
+    pub(crate) broke_first: Option<String>,
     /// Limits of the server that were observed.
     #[serde(skip)]
     pub(crate) limits: Vec<Limit>,
@@ -319,10 +323,8 @@ impl Series {
             row.file = name.to_string_lossy().into_owned();
             series.runs.push(row);
         }
-        Ok(series.map(|mut series| {
-            series.comparisons = comparison::of(&series, MIN_EFFECT);
-            series.finished()
-        }))
+        // Which variant is the first, and which runs form pairs, is in the index alone.
+        Ok(series.map(Series::finished))
     }
 
     fn finished(mut self) -> Series {
@@ -410,6 +412,7 @@ pub(crate) fn empty_row() -> Row {
         out_of_contest: None,
         best: Vec::new(),
         broke: Vec::new(),
+        broke_first: None,
         limits: Vec::new(),
         measured: Vec::new(),
     }
@@ -440,6 +443,12 @@ fn read_run(
 /// Returns the row of a run.
 pub(crate) fn row_of(reader: &Reader, report: &Report) -> Result<Row, ReportError> {
     let varied = &report.run.varied;
+    let broke: Vec<String> = report
+        .thresholds
+        .iter()
+        .filter(|threshold| !threshold.passed && threshold.value.is_some())
+        .map(|threshold| threshold.threshold.clone())
+        .collect();
     Ok(Row {
         values: varied.iter().map(|setting| setting.value.clone()).collect(),
         outcome: match report.verdict.result {
@@ -451,12 +460,8 @@ pub(crate) fn row_of(reader: &Reader, report: &Report) -> Result<Row, ReportErro
         },
         reasons: report.verdict.reasons.clone(),
         figures: Some(sums::figures(reader, report)?),
-        broke: report
-            .thresholds
-            .iter()
-            .filter(|threshold| !threshold.passed && threshold.value.is_some())
-            .map(|threshold| threshold.threshold.clone())
-            .collect(),
+        broke_first: broke_first::of(reader, &broke)?,
+        broke,
         limits: report.server_limits.clone(),
         measured: comparison::of_thresholds(report),
         ..empty_row()

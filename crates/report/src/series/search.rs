@@ -40,7 +40,8 @@ pub struct CapacityResult {
     pub largest_held: Option<LevelResult>,
     /// Smallest load that failed; null if none did.
     pub smallest_failed: Option<LevelResult>,
-    /// Thresholds that broke, in how many of the failed trials, most frequent first.
+    /// Thresholds that broke, in how many of the failed trials: the one that most often broke before
+    /// the others first.
     pub broke: Vec<Broken>,
     /// Limits of the server that were observed in failed trials, most frequent first. Those at the
     /// smallest load that failed, or of all failed trials if there were none.
@@ -110,6 +111,8 @@ pub struct Broken {
     pub threshold: String,
     /// Number of failed trials in which it broke.
     pub trials: u64,
+    /// Number of failed trials in which it broke before the others.
+    pub first: u64,
     /// Number of failed trials.
     pub of: u64,
 }
@@ -247,6 +250,10 @@ fn result(
     };
     let held = answer.largest_held.map(|level| level.load);
     let served = held.and_then(|load| median_trial(tried, load));
+    // Clients of other populations, such as a publisher, are not part of the load.
+    let is_clients = goal.key.starts_with("clients.") && goal.key.ends_with(".load.clients");
+    let most = held.filter(|_| is_clients).unwrap_or(u64::MAX);
+    let served = served.map(|(served, bitrate)| (served.min(most), bitrate));
     let (broke, limits) = (broke(tried), limits(tried, answer.smallest_failed));
     CapacityResult {
         with,
@@ -328,17 +335,25 @@ fn broke(tried: &[Tried<'_>]) -> Vec<Broken> {
     let failed: Vec<&Tried<'_>> = tried.iter().filter(has_failed).collect();
     let of = failed.len() as u64;
     let mut found: Vec<Broken> = Vec::new();
-    for threshold in failed.iter().flat_map(|tried| &tried.row.broke) {
+    let broken = failed
+        .iter()
+        .flat_map(|tried| tried.row.broke.iter().map(|one| (one, tried.row)));
+    for (threshold, row) in broken {
+        let first = u64::from(row.broke_first.as_ref() == Some(threshold));
         match found.iter_mut().find(|one| one.threshold == *threshold) {
-            Some(one) => one.trials += 1,
+            Some(one) => {
+                one.trials += 1;
+                one.first += first;
+            }
             None => found.push(Broken {
                 threshold: threshold.clone(),
                 trials: 1,
+                first,
                 of,
             }),
         }
     }
-    found.sort_by_key(|one| std::cmp::Reverse(one.trials));
+    found.sort_by_key(|one| std::cmp::Reverse((one.first, one.trials)));
     found
 }
 

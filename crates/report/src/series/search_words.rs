@@ -130,8 +130,12 @@ pub(crate) fn details(found: &CapacityResult) -> Vec<(&'static str, String)> {
     }
     let broke = found.broke.iter().map(|one| {
         let threshold = one_line(&one.threshold);
+        let first = match found.broke.len() {
+            1 => String::new(),
+            _ => format!(", first in {}", one.first),
+        };
         format!(
-            "{threshold} (in {} of {} failed trials)",
+            "{threshold} (in {} of {} failed trials{first})",
             one.trials, one.of
         )
     });

@@ -124,6 +124,36 @@ fn run_is_compared_with_its_baseline() {
     ];
     let refused = run(folder.path(), other).expect(104);
     assert!(refused.stderr.contains("warm_up"), "{}", refused.stderr);
+    // Its own report was written all the same.
+    run(folder.path(), ["report", "short.run"]).expect(0);
     let missing = ["run", "short.yaml", "--baseline", "missing.run"];
     run(folder.path(), missing).expect(104);
+    let itself = [
+        "run",
+        "good.yaml",
+        "-o",
+        "good.series",
+        "--force",
+        "--baseline",
+        "good.series",
+    ];
+    let refused = run(folder.path(), itself).expect(104);
+    assert!(
+        refused.stderr.contains("replace its baseline"),
+        "{}",
+        refused.stderr
+    );
+    run(folder.path(), ["report", "good.series"]).expect(0);
+    let search = [
+        "capacity",
+        "rtsp://127.0.0.1:9/a",
+        "--baseline",
+        "good.series",
+    ];
+    let refused = run(folder.path(), search).expect(104);
+    assert!(
+        refused.stderr.contains("the baseline is none"),
+        "{}",
+        refused.stderr
+    );
 }

@@ -4,7 +4,7 @@
 Usage: tests/workspace.py [--quick]
   --quick   leave out tests that need other programs and real servers
 
-End-to-end tests mostly wait, so sixteen run at a time on two cores, next to unit tests. If other
+End-to-end tests mostly wait, so twelve run at a time on two cores, next to unit tests. If other
 programs already use the machine, only six do: next to two busy loops, sixteen tests kept 20 to 100
 threads waiting for a processor, and servers fell behind by a second. The tests of `engine` and
 `net`, which compare times with the kernel's, run afterwards. They have real-time priority if this
@@ -29,8 +29,9 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CORES = len(os.sched_getaffinity(0))
-# Number of end-to-end tests at a time for each core. Each uses about an eighth of one.
-END_TO_END_PER_CORE = 8
+# Number of end-to-end tests at a time for each core. With eight, next to the tests of the page, the
+# processors were the limit: servers took more than 10 s to start, and it was no faster.
+END_TO_END_PER_CORE = 6
 # With it, the kernel does not wait for all cores to pass a quiet point (RCU) before it removes a
 # packet socket or a network namespace, but asks them. Without it, tests hold up each other: a packet
 # socket takes up to two seconds to open while others create and remove namespaces. Fewer tests run

@@ -292,8 +292,13 @@ fn edge_triggered_poll_wakes_once_per_block() {
     let wait = |timeout: Duration| {
         let mut events: Vec<epoll::Event> = Vec::with_capacity(4);
         let timeout = timeout.try_into().expect("it is short");
-        let room = rustix::buffer::spare_capacity(&mut events);
-        epoll::wait(&poller, room, Some(&timeout)).expect("it waits")
+        loop {
+            let room = rustix::buffer::spare_capacity(&mut events);
+            match epoll::wait(&poller, room, Some(&timeout)) {
+                Err(rustix::io::Errno::INTR) => {}
+                other => return other.expect("it waits"),
+            }
+        }
     };
     for round in 1..=20 {
         sender.send(&[1; 500]).expect("it is sent");

@@ -144,7 +144,7 @@ impl<'a> RunningLevels<'a> {
     }
 }
 
-/// What a new level replaces in the coordinator.
+/// Parts of the coordinator that a new level replaces.
 pub(crate) struct NewLevel {
     pub(crate) run_file: Recording,
     pub(crate) path: PathBuf,
@@ -172,8 +172,8 @@ impl RunningLevels<'_> {
         !self.is_over && windows >= self.windows
     }
 
-    /// Returns the level after the one that ended with this result, after so many windows, at this
-    /// time within it. `None` after the last level.
+    /// Returns the next level; `None` after the last one. The current level had `windows` windows,
+    /// and ended with the result `finished` at its time `ended`.
     pub(crate) fn after(
         &mut self,
         finished: &Finished,

@@ -54,9 +54,9 @@ pub fn run(
     Ok(finished.expect("a run without levels has a result"))
 }
 
-/// Runs levels of clients, one after another, on a server that continues. `scenario` is that of the
-/// whole run: its load is the largest that a level may have. `options.run_file` is not used. Returns
-/// the result of a level that did not reach its end, if there is one.
+/// Runs levels of clients, one after another, on a server that continues. The load of `scenario` is
+/// the largest that a level may have. `options.run_file` is not used. Returns the result of a level
+/// that did not reach its end, or `None` if every level did.
 ///
 /// # Errors
 /// Any fault that keeps the run from beginning, or the run file of a level from being made.

@@ -5,8 +5,8 @@
 //! a pair has one difference. Its mean is judged by Student's t distribution. Runs that were made
 //! separately have no pairs; they are judged by Welch's test.
 //!
-//! The difference is that of the logarithms, so that it is a ratio, unless the metric is a share or
-//! is zero in some run.
+//! Logarithms are compared, so that a difference is a ratio. Shares, and metrics that are zero in
+//! some run, are compared as they are.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
@@ -22,7 +22,7 @@ pub const CONFIDENCE: f64 = 0.95;
 /// Smallest number of pairs, or of separate runs of each server, that is judged.
 const RUNS_MIN: usize = 3;
 
-/// Of this many pairs, one may be left out.
+/// Number of pairs for each pair that may be left out.
 const PAIRS_FOR_ONE_SPOILED: usize = 6;
 
 /// A pair is spoiled if its difference is this many minimum effects from the median.
@@ -62,7 +62,7 @@ pub enum Word {
     Worse,
     /// The difference is smaller than the minimum effect.
     Same,
-    /// None of the others is shown by these runs.
+    /// The runs show none of the others.
     CannotTell,
 }
 
@@ -204,8 +204,7 @@ fn median(all: &[f64]) -> f64 {
 }
 
 /// Returns the pairs that differ far too much from the others, such as one with a run that was
-/// disturbed. Returns none if there are more than one of [`PAIRS_FOR_ONE_SPOILED`]: then it is the
-/// server that varies.
+/// disturbed. More than one of [`PAIRS_FOR_ONE_SPOILED`] pairs are kept: then the server varies.
 fn spoiled(differences: &[f64], least: f64) -> Vec<usize> {
     if differences.len() < PAIRS_FOR_ONE_SPOILED {
         return Vec::new();

@@ -107,7 +107,7 @@ impl<W: Write> TableWriter<W> {
             windows: begun(WINDOWS)?,
             clients: begun(CLIENTS)?,
             streams: begun(STREAMS)?,
-            // Its first line is known when all runs have been read.
+            // The first line depends on all runs, so it is written at the end.
             runs: open(RUNS)?,
             rows: RunTable::default(),
         })

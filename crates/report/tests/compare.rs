@@ -272,7 +272,7 @@ fn pair_with_a_run_that_cannot_be_trusted_is_left_out_and_named() {
     let folder = folder();
     let mut pairs = pairs();
     pairs[2].1.result = VerdictResult::Invalid;
-    // It would change the word.
+    // This value would change the word.
     pairs[2].1.cpu = 50.0;
     let series = alternating(folder.path(), &pairs);
     let found = &series.comparisons[0];
@@ -288,7 +288,7 @@ fn metric_that_only_one_variant_has_cannot_be_told() {
     let folder = folder();
     let mut pairs = pairs();
     for (_, made) in &mut pairs {
-        // Nothing arrives, and nothing is expected.
+        // A server that sends no packets.
         made.silent = true;
     }
     let series = alternating(folder.path(), &pairs);

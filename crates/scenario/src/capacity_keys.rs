@@ -38,8 +38,8 @@ pub(crate) struct CapacityKeys {
     pub(crate) budget: Key<TimeSpan>,
     /// True: one trial for each of at most eight loads, without an interval. Default false.
     pub(crate) quick: Key<bool>,
-    /// True: clients join and leave a server that continues from trial to trial, instead of all
-    /// starting anew on a new server. Default false.
+    /// True: clients join and leave a server that continues from trial to trial. False: each trial
+    /// starts the server and all clients. Default false.
     #[serde(rename = "continue")]
     pub(crate) continuing: Key<bool>,
 }

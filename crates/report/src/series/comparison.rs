@@ -345,7 +345,8 @@ fn metrics(series: &Series, kept: &[Vec<&Row>; 2]) -> Vec<Metric> {
     }
     for shown in columns::of(series) {
         let column = shown.column;
-        // What a link did was configured. Clients that were served are those that did not fail.
+        // The figures of a link follow from its configuration, and the number of served clients from
+        // that of failed ones.
         let is_configured = column.name.starts_with("link_") || column.name.starts_with("delay_");
         let is_count = column.meaning == Meaning::Served || column.name == "playing";
         let is_read = match column.name {
@@ -605,7 +606,7 @@ fn overall(metrics: &[ComparedMetric]) -> WordName {
 }
 
 /// Compares a metric. `numbers` are those of the pairs, if the runs form pairs. Returns `None` if no
-/// run has a value, and no comparison if only one variant has values.
+/// run has a value. The comparison is missing if one variant has no value.
 fn compare_metric(
     metric: Metric,
     kept: &[Vec<&Row>; 2],

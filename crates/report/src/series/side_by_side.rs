@@ -56,7 +56,7 @@ pub enum CompareError {
         keys_a: String,
         keys_b: String,
     },
-    /// There is no valid run.
+    /// No run can be trusted.
     #[error(
         "{}: no run in it can be trusted ({}); repeat it, or use `--anyway`", .path.display(), .why
     )]
@@ -208,7 +208,7 @@ fn of_run(
         .unwrap_or_default()
         .to_string_lossy()
         .into_owned();
-    // A run of a series stands for itself here.
+    // A run of a series is compared without its varied values.
     row.values = Vec::new();
     Ok(Series {
         runs: vec![row],

@@ -98,7 +98,7 @@ pub(crate) fn conclude(
     write_out(&found, Path::new(""), outputs, console)?;
     Ok(match (exit_of(&found), own) {
         (Exit::Pass, own) => own,
-        // What is known of the run itself is worse than what is unknown of the comparison.
+        // A failed threshold is certain, whatever the comparison cannot tell.
         (Exit::Invalid, Exit::Failed) => Exit::Failed,
         (compared, _) => compared,
     })

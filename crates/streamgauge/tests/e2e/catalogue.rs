@@ -76,7 +76,7 @@ fn server_list_shows_installations_and_user_files() {
     assert_eq!(find("udpxy")["port"], 4022);
 
     assert_eq!(text(&ask(&["my-relay", "--yaml"]).stdout), OWN);
-    // Nothing is installed in an empty folder.
+    // Without the programs of this machine.
     let mut command = streamgauge(["servers", "msd_lite"]);
     command.env("PATH", folder.path());
     let shown = text(&ended(command).stdout);

@@ -112,7 +112,7 @@ fn run_is_compared_with_its_baseline() {
     assert!(junit.contains("<failure message=\"worse: 0 % →"), "{junit}");
     let markdown = fs::read_to_string(folder.path().join("x.md")).expect("it was written");
     assert!(markdown.contains("worse in loss"), "{markdown}");
-    // It is not worse than itself, and another scenario is refused.
+    // A series is not worse than itself. Another scenario is refused.
     run(folder.path(), ["compare", "good.series", "good.series"]).expect(0);
     let other = [
         "run",
@@ -124,7 +124,7 @@ fn run_is_compared_with_its_baseline() {
     ];
     let refused = run(folder.path(), other).expect(104);
     assert!(refused.stderr.contains("warm_up"), "{}", refused.stderr);
-    // Its own report was written all the same.
+    // The refused run is kept.
     run(folder.path(), ["report", "short.run"]).expect(0);
     let missing = ["run", "short.yaml", "--baseline", "missing.run"];
     run(folder.path(), missing).expect(104);

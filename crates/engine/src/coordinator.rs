@@ -458,7 +458,7 @@ impl Coordinator<'_> {
             seconds,
             subjects,
         });
-        self.go_on_to_next_level(begins + Duration::from_secs_f64(seconds));
+        self.go_on_to_next_level(begins + Duration::from_secs_f64(seconds), &progress);
         progress
     }
 
@@ -674,6 +674,7 @@ impl Coordinator<'_> {
         }
         let mut invalid = self.invalid_reasons.clone();
         invalid.extend(self.health.reasons());
+        invalid.extend(self.missing_clients());
         let mut invalid: Vec<String> = invalid
             .iter()
             .map(|reason| self.secrets.mask(reason))

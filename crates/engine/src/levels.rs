@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::error::EngineError;
 use crate::machine::since_1970;
 use crate::options::Options;
-use crate::progress::Finished;
+use crate::progress::{Finished, Progress};
 use crate::recording::Recording;
 use crate::run_parts::{header, judge};
 use crate::worker::WINDOW;
@@ -72,6 +72,9 @@ pub(crate) struct RunningLevels<'a> {
     windows: u64,
     /// Begin of the current level: the end of the last window of the level before.
     begins: Time,
+    /// Number of clients of the current level, and of those that were active before it.
+    clients: u64,
+    active_before: u64,
     /// True after the last level.
     is_over: bool,
 }
@@ -96,6 +99,8 @@ impl<'a> RunningLevels<'a> {
             first_window: 0,
             windows: 0,
             begins: Time::ZERO,
+            clients: 0,
+            active_before: 0,
             is_over: false,
         }
     }
@@ -116,6 +121,29 @@ impl<'a> RunningLevels<'a> {
             },
             ..row
         }
+    }
+
+    /// Index of the population whose clients change.
+    pub(crate) fn population(&self) -> usize {
+        self.population
+    }
+
+    /// Returns the reason why the current level is invalid if the tester did not run all of its
+    /// clients: those that were active before and those that started in it.
+    pub(crate) fn missing_clients(&self, started: u64) -> Option<String> {
+        let (begun, wanted) = (self.active_before + started, self.clients);
+        (begun < wanted).then(|| {
+            format!(
+                "the tester ran {begun} of the {wanted} clients of this level: give it more cores, or start them \
+                 over a longer time"
+            )
+        })
+    }
+
+    /// Notes the number of active clients at the end of a level.
+    pub(crate) fn note_active(&mut self, seen: &Progress) {
+        let population = seen.populations.get(self.population);
+        self.active_before = population.map_or(0, |(_, population)| population.active);
     }
 
     /// Takes the first level.
@@ -215,6 +243,7 @@ impl RunningLevels<'_> {
         self.windows = warm_up_windows + (held.round() as u64).max(1);
         let ends = Time::from_start(WINDOW * u32::try_from(self.windows).unwrap_or(u32::MAX));
         let clients = load.clients_max();
+        self.clients = clients;
         let monotonic = clock.to_monotonic_nanos(self.begins);
         run_file.meta("clock_monotonic_nanos", monotonic.into());
         run_file.meta("started_at", header.started_at.as_secs_f64().into());
@@ -242,5 +271,40 @@ impl RunningLevels<'_> {
                 clients,
             },
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn level_without_all_of_its_clients_is_invalid() {
+        let text = "clients: {viewers: {protocol: rtsp, urls: ['rtsp://127.0.0.1:9/a'], \
+                    load: {clients: 9}}}\nduration: 9s\n";
+        let scenario = Scenario::parse("test", text, &scenario::Overrides::default())
+            .unwrap_or_else(|error| panic!("{error:?}"));
+        let levels = Levels {
+            population: "viewers".to_owned(),
+            first: Level {
+                scenario: scenario.clone(),
+                run_file: PathBuf::new(),
+            },
+            next: &mut |_| None,
+        };
+        let options = Options::default();
+        let mut running = RunningLevels::new(levels, &scenario, &options, Vec::new(), Vec::new());
+        running.clients = 9;
+        assert!(
+            running
+                .missing_clients(8)
+                .is_some_and(|why| why.contains("8 of the 9"))
+        );
+        running.active_before = 5;
+        assert!(running.missing_clients(3).is_some());
+        assert_eq!(running.missing_clients(4), None);
+        // More were active than the level wants.
+        running.active_before = 20;
+        assert_eq!(running.missing_clients(0), None);
     }
 }

@@ -78,17 +78,25 @@ pub fn write_series(
             suite.add_test_case(case(&sanitize::single_line(&name), &series.name, status));
         }
         for found in &series.comparisons {
+            let variants = format!(
+                "{}{} against {}",
+                words::with(&found.with),
+                found.b,
+                found.a
+            );
+            let names = found.without_data.iter().cloned();
+            let nothing = found.metrics.iter().all(|metric| !metric.judged);
+            let names = names.chain(nothing.then(|| "comparison".to_owned()));
+            for name in names {
+                let status = not_passed(NonSuccessKind::Error, "cannot tell: no data");
+                let name = format!("{variants}: {name}");
+                suite.add_test_case(case(&sanitize::single_line(&name), &series.name, status));
+            }
             for metric in found.metrics.iter().filter(|metric| metric.judged) {
                 let word = metric.result.text();
                 let text = format!("{word}: {}", comparison_words::figures(metric));
                 let status = of_word(metric.result, &text);
-                let name = format!(
-                    "{}{} against {}: {}",
-                    words::with(&found.with),
-                    found.b,
-                    found.a,
-                    metric.title
-                );
+                let name = format!("{variants}: {}", metric.title);
                 suite.add_test_case(case(&sanitize::single_line(&name), &series.name, status));
             }
         }

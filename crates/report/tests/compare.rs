@@ -319,6 +319,34 @@ fn thresholds_that_only_one_has_are_not_compared() {
 }
 
 #[test]
+fn threshold_without_data_in_both_is_never_the_same() {
+    let folder = folder();
+    let pairs: Vec<(Made, Made)> = (0..6)
+        .map(|_| {
+            let made = Made {
+                // No jitter is recorded.
+                thresholds: vec!["viewers.loss < 50%", "viewers.jitter.mean < 1s"],
+                ..Made::good(1, 0.5)
+            };
+            (made.clone(), made)
+        })
+        .collect();
+    let series = alternating(folder.path(), &pairs);
+    assert_eq!(word(&series, "viewers.loss"), WordName::Same);
+    let found = &series.comparisons[0];
+    assert_eq!(found.without_data, ["jitter mean"]);
+    assert_eq!(found.result, WordName::CannotTell);
+    let mut junit = Vec::new();
+    report::junit::write_series(&series, |_| None, &mut junit).expect("it can be written");
+    let junit = String::from_utf8(junit).expect("it is UTF-8");
+    assert!(junit.contains("new against old: jitter mean"), "{junit}");
+    assert!(
+        junit.contains("<error message=\"cannot tell: no data\"/>"),
+        "{junit}"
+    );
+}
+
+#[test]
 fn series_without_its_index_is_not_compared() {
     let folder = folder();
     alternating(folder.path(), &pairs());

@@ -8,6 +8,7 @@ use crate::error::EngineError;
 use crate::levels::{Change, Level, RunningLevels};
 use crate::messages::Command;
 use crate::ownership;
+use crate::progress::Progress;
 use crate::sources::Sources;
 
 impl<'a> Coordinator<'a> {
@@ -22,8 +23,8 @@ impl<'a> Coordinator<'a> {
     }
 
     /// Ends the current level if its last window was added or the server has ended, and begins the
-    /// next one. `now` is the end of the last window.
-    pub(super) fn go_on_to_next_level(&mut self, now: Time) {
+    /// next one. `now` is the end of the last window, which `seen` describes.
+    pub(super) fn go_on_to_next_level(&mut self, now: Time, seen: &Progress) {
         let windows = self.windows;
         let is_due = |levels: &RunningLevels<'_>| {
             levels.is_complete(windows) || (self.server_is_gone && !levels.is_over())
@@ -35,7 +36,10 @@ impl<'a> Coordinator<'a> {
         self.record_health();
         let finished = self.conclude(None);
         let levels = self.levels.as_mut();
-        let next = levels.and_then(|levels| levels.after(&finished, windows, now));
+        let next = levels.and_then(|levels| {
+            levels.note_active(seen);
+            levels.after(&finished, windows, now)
+        });
         if let Some(Err(error)) = next.map(|level| self.begin_level(&level)) {
             self.level_fault = Some(error);
             if let Some(levels) = &mut self.levels {
@@ -72,6 +76,14 @@ impl<'a> Coordinator<'a> {
             clients,
         });
         Ok(())
+    }
+
+    /// Returns the reason why a level is invalid in which the tester did not start every client.
+    pub(super) fn missing_clients(&self) -> Option<String> {
+        let is_whole = !self.stopped_by_user && !self.server_is_gone;
+        let levels = self.levels.as_ref().filter(|_| is_whole)?;
+        let (started, _) = self.started_and_failed[levels.population()];
+        levels.missing_clients(u64::try_from(started).unwrap_or(0))
     }
 
     /// Finds faults of the tester and of the observed server that other runs notice at their end.

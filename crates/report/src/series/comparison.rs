@@ -579,7 +579,7 @@ fn compare(series: &Series, sides: Sides<'_>, basis: Basis) -> ComparisonResult 
         with,
         runs_a,
         runs_b,
-        result: overall(&metrics),
+        result: overall(&metrics, !without_data.is_empty()),
         left_out,
         without_data,
         differences: Vec::new(),
@@ -590,13 +590,14 @@ fn compare(series: &Series, sides: Sides<'_>, basis: Basis) -> ComparisonResult 
     }
 }
 
-/// Returns the word for all judged metrics: worse if any is worse, else unknown if any is unknown.
-fn overall(metrics: &[ComparedMetric]) -> WordName {
+/// Returns the word for all judged metrics: worse if any is worse, else unknown if any is unknown or
+/// has no data, as a threshold without data does not hold.
+fn overall(metrics: &[ComparedMetric], lacks_data: bool) -> WordName {
     let judged = || metrics.iter().filter(|metric| metric.judged);
     let any = |word: WordName| judged().any(|metric| metric.result == word);
     if any(WordName::Worse) {
         WordName::Worse
-    } else if judged().next().is_none() || any(WordName::CannotTell) {
+    } else if judged().next().is_none() || lacks_data || any(WordName::CannotTell) {
         WordName::CannotTell
     } else if any(WordName::Better) {
         WordName::Better

@@ -5,7 +5,9 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::support::{Process, RUN_TIMEOUT, folder, free_port, number, run, streamgauge, wait_for};
+use crate::support::{
+    Process, RUN_TIMEOUT, folder, free_port, number, read_json, run, streamgauge, wait_for,
+};
 
 /// Writes a scenario that launches a reference server for each trial. It serves seven clients.
 fn scenario(folder: &Path, capacity: &str) {
@@ -19,12 +21,6 @@ fn scenario(folder: &Path, capacity: &str) {
          warm_up: 1s\nthresholds: [\"viewers.loss < 1%\", \"viewers.startup_delay.p95 < 20s\"]\nsettle: 0s\ncapacity: {{{capacity}}}\n"
     );
     fs::write(folder.join("s.yaml"), text).expect("the test's folder can be written");
-}
-
-fn json(path: &Path) -> Value {
-    let text =
-        fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
 /// Returns the loads of the trials, in order.
@@ -49,13 +45,13 @@ fn continuing_search_adds_clients_to_a_server_that_is_not_restarted() {
     ];
     let finished = run(folder.path(), arguments).expect(0);
     assert!(finished.stdout.contains("7 clients"), "{}", finished.stdout);
-    let report = json(&folder.path().join("x.json"));
+    let report = read_json(&folder.path().join("x.json"));
     let search = &report["searches"][0];
     assert_eq!(load(&search["capacity"]), 7);
     assert_eq!(search["served"], 7);
     // After a failure the largest load that held is tried again.
     assert_eq!(loads(search), [2, 4, 8, 4, 7]);
-    let index = json(&folder.path().join("x.series/series.json"));
+    let index = read_json(&folder.path().join("x.series/series.json"));
     let runs = index["runs"].as_array().expect("a list of runs");
     let fresh: Vec<bool> = runs
         .iter()
@@ -68,7 +64,7 @@ fn continuing_search_adds_clients_to_a_server_that_is_not_restarted() {
         .expect("a file");
     let file = format!("x.series/{last}");
     run(folder.path(), ["report", &file, "--json", "t.json"]).expect(0);
-    let trial = json(&folder.path().join("t.json"));
+    let trial = read_json(&folder.path().join("t.json"));
     assert_eq!(trial["verdict"]["result"], "pass");
     let viewers = &trial["populations"]["viewers"];
     // Three more than the four of the trial before.
@@ -92,7 +88,7 @@ fn quick_search_finds_how_many_clients_a_server_takes() {
     ];
     let finished = run(folder.path(), arguments).expect(0);
     assert!(finished.stdout.contains("7 clients"), "{}", finished.stdout);
-    let report = json(&folder.path().join("x.json"));
+    let report = read_json(&folder.path().join("x.json"));
     let search = &report["searches"][0];
     assert_eq!(load(&search["capacity"]), 7);
     assert_eq!(search["state"], "found");
@@ -113,7 +109,7 @@ fn quick_search_finds_how_many_clients_a_server_takes() {
     // The report can be made again.
     let again = run(folder.path(), ["report", "x.series", "--json", "y.json"]).expect(0);
     assert!(again.stdout.contains("7 clients"), "{}", again.stdout);
-    let again = json(&folder.path().join("y.json"));
+    let again = read_json(&folder.path().join("y.json"));
     assert_eq!(again["searches"], report["searches"]);
 }
 
@@ -173,7 +169,7 @@ fn killed_search_goes_on_after_its_trials() {
     // Each trial has its own duration to the nanosecond.
     let after = trials().expect("the search has ended");
     assert_eq!(after[..before.len()], before);
-    let report = json(&folder.path().join("x.json"));
+    let report = read_json(&folder.path().join("x.json"));
     assert_eq!(loads(&report["searches"][0]), [2, 4, 8, 7]);
     assert_eq!(load(&report["searches"][0]["capacity"]), 7);
     let refused = run(

@@ -3,9 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use serde_json::Value;
-
-use crate::support::{folder, free_port, run};
+use crate::support::{folder, free_port, read_json, run};
 
 /// Writes a scenario that launches a reference server for each run.
 fn scenario(folder: &Path, file: &str, fault: &str, more: &str) {
@@ -20,12 +18,6 @@ fn scenario(folder: &Path, file: &str, fault: &str, more: &str) {
         more.replace("SERVER", &server)
     );
     fs::write(folder.join(file), text).expect("the test's folder can be written");
-}
-
-fn json(path: &Path) -> Value {
-    let text =
-        fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
 const LOSSY: &str = ", --fault, loss=10%";
@@ -51,7 +43,7 @@ fn server_that_loses_packets_is_worse_than_one_that_does_not() {
         "{}",
         finished.stdout
     );
-    let report = json(&folder.path().join("x.json"));
+    let report = read_json(&folder.path().join("x.json"));
     let found = &report["comparisons"][0];
     assert_eq!(found["result"], "worse");
     let order: Vec<&str> = report["runs"]

@@ -527,6 +527,13 @@ pub(crate) fn assert_most_arrived(received: u64, expected: u64) {
     );
 }
 
+/// Reads a JSON file.
+pub(crate) fn read_json(path: &Path) -> Value {
+    let text =
+        fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
 #[track_caller]
 pub(crate) fn number(value: &Value) -> u64 {
     value

@@ -278,6 +278,8 @@ fn pair_with_a_run_that_cannot_be_trusted_is_left_out_and_named() {
     let found = &series.comparisons[0];
     assert_eq!(found.runs_a.len(), 5);
     assert_eq!(found.left_out, ["pair 3: the run of new is invalid"]);
+    let pairs = found.metrics.iter().map(|metric| metric.pairs.clone());
+    assert!(pairs.into_iter().all(|numbers| numbers == [1, 2, 4, 5, 6]));
     assert_eq!(word(&series, "server.cpu"), WordName::Better);
     let text = table(&series, Layout::default());
     assert!(text.contains("left out: pair 3"), "{text}");

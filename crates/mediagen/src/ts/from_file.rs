@@ -161,7 +161,7 @@ impl LoopedStream {
                 continue;
             }
             if pid == STAMP_PID {
-                match Stamp::read(header, packet) {
+                match Stamp::read(packet) {
                     // The file was recorded from a stamped stream.
                     Some(_) => continue,
                     None => return Err(FileError::StampPid),

@@ -2,9 +2,10 @@
 //! its own PID. It passes through anything that forwards packets and lets the receiver account for
 //! each datagram.
 //!
-//! The packet contains one PES packet of `private_stream_2` (ISO/IEC 13818-1, 2.4.3.7). The
-//! programme map lists it as private data (stream type 6), so decoders ignore it. Its data, in
-//! network byte order:
+//! The packet has no payload. Its content is the private data of its adaptation field (ISO/IEC
+//! 13818-1, 2.4.3.4), so it has no decoding time that a server could miss, and its continuity
+//! counter stays. The programme map lists the PID as private data (stream type 6), so decoders
+//! ignore it. The data, in network byte order:
 //!
 //! | bytes | content |
 //! |--:|---|
@@ -21,7 +22,7 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use super::packet::{Header, PACKET_LEN, SYNC};
+use super::packet::{PACKET_LEN, SYNC};
 
 /// PID of stamps.
 pub const STAMP_PID: u16 = 0x1ab5;
@@ -32,11 +33,21 @@ pub const STAMP_STREAM_TYPE: u8 = 6;
 
 const MAGIC: [u8; 4] = *b"SGTS";
 const VERSION: u8 = 1;
-/// Start code and stream id of `private_stream_2`.
-const PES_START: [u8; 4] = [0, 0, 1, 0xbf];
-/// Lengths of the packet header, and of start code and length of the PES packet.
-const HEAD: usize = 4 + 6;
 const DATA: usize = 52;
+/// First bytes of the packet: its header, without payload, and that of an adaptation field that
+/// fills the packet and has nothing but private data.
+const HEAD: [u8; 7] = {
+    let [high, low] = STAMP_PID.to_be_bytes();
+    [
+        SYNC,
+        high,
+        low,
+        0x20,
+        (PACKET_LEN - 5) as u8,
+        0x02,
+        DATA as u8,
+    ]
+};
 
 /// Content of a stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,14 +67,10 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// Encodes the stamp as a packet. The continuity counter is derived from the number.
+    /// Encodes the stamp as a packet.
     pub fn write(&self) -> [u8; PACKET_LEN] {
         let mut packet = [0xff; PACKET_LEN];
-        let [high, low] = STAMP_PID.to_be_bytes();
-        packet[..4].copy_from_slice(&[SYNC, 0x40 | high, low, 0x10 | (self.number & 0x0f) as u8]);
-        packet[4..8].copy_from_slice(&PES_START);
-        let length = (PACKET_LEN - HEAD) as u16;
-        packet[8..HEAD].copy_from_slice(&length.to_be_bytes());
+        packet[..HEAD.len()].copy_from_slice(&HEAD);
         let address = match self.group.ip() {
             IpAddr::V4(address) => address.to_ipv6_mapped(),
             IpAddr::V6(address) => address,
@@ -78,7 +85,7 @@ impl Stamp {
             &self.due.to_be_bytes(),
             &self.check.to_be_bytes(),
         ];
-        let mut at = HEAD;
+        let mut at = HEAD.len();
         for part in data {
             packet[at..at + part.len()].copy_from_slice(part);
             at += part.len();
@@ -88,15 +95,8 @@ impl Stamp {
 
     /// Decodes the stamp of a packet, or returns `None` if it has none.
     #[inline]
-    pub fn read(header: &Header, packet: &[u8; PACKET_LEN]) -> Option<Stamp> {
-        if header.pid != STAMP_PID {
-            return None;
-        }
-        let data = header
-            .payload_of(packet)
-            .strip_prefix(&PES_START)?
-            .get(2..)?;
-        let data: &[u8; DATA] = data.first_chunk()?;
+    pub fn read(packet: &[u8; PACKET_LEN]) -> Option<Stamp> {
+        let data: &[u8; DATA] = packet.strip_prefix(&HEAD)?.first_chunk()?;
         let (magic, rest) = data.split_first_chunk::<4>()?;
         let (&[version, packets], rest) = rest.split_first_chunk()?;
         if *magic != MAGIC || version != VERSION {
@@ -125,10 +125,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    fn read(packet: &[u8; PACKET_LEN]) -> Option<Stamp> {
-        Stamp::read(&Header::parse(packet).ok()?, packet)
-    }
+    use crate::ts::packet::Header;
 
     fn stamp() -> Stamp {
         Stamp {
@@ -142,31 +139,27 @@ mod tests {
     }
 
     #[test]
-    fn stamp_is_a_private_pes_packet_that_fills_its_packet() {
+    fn stamp_is_the_private_data_of_a_packet_without_payload() {
         let packet = stamp().write();
         let header = Header::parse(&packet).expect("a packet");
-        assert_eq!((header.pid, header.continuity), (STAMP_PID, 3));
-        assert!(header.unit_start && header.has_payload && header.pcr.is_none());
-        assert_eq!(packet[4..10], [0, 0, 1, 0xbf, 0, 178]);
-        assert_eq!(packet[10..18], *b"SGTS\x01\x07\x0f\xd8");
-        assert_eq!(packet[62..], [0xff; 126]);
+        assert_eq!((header.pid, header.continuity), (STAMP_PID, 0));
+        assert!(!header.unit_start && !header.has_payload && header.pcr.is_none());
+        assert!(!header.discontinuity && !header.random_access);
+        assert_eq!(packet[4..7], [183, 0x02, 52]);
+        assert_eq!(packet[7..15], *b"SGTS\x01\x07\x0f\xd8");
+        assert_eq!(packet[59..], [0xff; 129]);
     }
 
     #[test]
     fn other_packets_have_no_stamp() {
         let good = stamp().write();
-        assert_eq!(read(&good), Some(stamp()));
-        // Wrong PID, stream ID, magic number or version.
-        for at in [2, 7, 10, 14] {
+        assert_eq!(Stamp::read(&good), Some(stamp()));
+        // Wrong PID, payload, length, flags, length of the data, magic number or version.
+        for at in [2, 3, 4, 5, 6, 7, 11] {
             let mut other = good;
             other[at] ^= 1;
-            assert_eq!(read(&other), None, "{at}");
+            assert_eq!(Stamp::read(&other), None, "{at}");
         }
-        // The adaptation field leaves no room for the stamp.
-        let mut short = good;
-        short[3] |= 0x20;
-        short[4] = 150;
-        assert_eq!(read(&short), None);
     }
 
     proptest! {
@@ -187,7 +180,7 @@ mod tests {
                 false => IpAddr::from(address).to_canonical(),
             };
             let stamp = Stamp { packets, group: SocketAddr::new(ip, port), source, number, due, check };
-            prop_assert_eq!(read(&stamp.write()), Some(stamp));
+            prop_assert_eq!(Stamp::read(&stamp.write()), Some(stamp));
         }
     }
 }

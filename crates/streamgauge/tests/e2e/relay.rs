@@ -89,8 +89,8 @@ impl Relayed {
 fn numbers(stream: &[u8], group: &str) -> Vec<u64> {
     let packets = stream.as_chunks::<PACKET_LEN>().0.iter();
     let stamps = packets.filter_map(|packet| {
-        let header = Header::parse(packet).expect("whole packets, one after the other");
-        Stamp::read(&header, packet)
+        Header::parse(packet).expect("whole packets, one after the other");
+        Stamp::read(packet)
     });
     stamps
         .map(|stamp| {

@@ -419,21 +419,16 @@ impl TsChecker {
     #[inline]
     fn packet(&mut self, packet: &[u8; PACKET_LEN], time: (Time, bool), recorder: &mut Recorder) {
         let at = self.count_packet(time);
-        let stamp = fast_path::may_be_stamp(packet)
-            .then(|| Stamp::read(&Header::parse(packet).ok()?, packet))
-            .flatten();
-        let whose = match stamp {
-            Some(stamp) => {
-                let (group, before, wall_clock) = (self.group, self.before, self.wall_clock);
-                let datagrams = self.datagrams.get_or_insert_with(|| {
-                    let before = before.and_then(|before| before.group);
-                    Box::new(Datagrams::new(group, before, wall_clock))
-                });
-                datagrams.stamp(stamp, at, recorder)
-            }
-            None => self.unstamped(packet, at, recorder),
-        };
-        match whose {
+        if let Some(stamp) = Stamp::read(packet) {
+            let (group, before, wall_clock) = (self.group, self.before, self.wall_clock);
+            let datagrams = self.datagrams.get_or_insert_with(|| {
+                let before = before.and_then(|before| before.group);
+                Box::new(Datagrams::new(group, before, wall_clock))
+            });
+            datagrams.stamp(stamp, at, recorder);
+            return;
+        }
+        match self.unstamped(packet, at, recorder) {
             Owner::ThisStream => self.contents(packet, at, recorder),
             // A packet of another stream: its tables, its clock and its counters do not apply to
             // this one.

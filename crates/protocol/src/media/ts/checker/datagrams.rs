@@ -147,25 +147,23 @@ impl Datagrams {
 
     /// Handles a stamp: a datagram begins.
     #[inline]
-    pub(super) fn stamp(&mut self, stamp: Stamp, at: Time, recorder: &mut Recorder) -> Owner {
+    pub(super) fn stamp(&mut self, stamp: Stamp, at: Time, recorder: &mut Recorder) {
         if let Some(cut) = self.current.take() {
             self.finish_datagram(&cut.stamp, false, at, recorder);
         }
-        let whose = self.owner(&stamp);
         let left = stamp.packets.saturating_sub(1);
         let check = libdeflater::crc32(&[]);
         if left == 0 {
             let whole = stamp.packets == 1 && check == stamp.check;
             self.finish_datagram(&stamp, whole, at, recorder);
-            return whose;
+            return;
         }
         self.current = Some(OpenDatagram {
+            whose: self.owner(&stamp),
             stamp,
-            whose,
             remaining: left,
             check,
         });
-        whose
     }
 
     /// Handles a packet without a stamp.

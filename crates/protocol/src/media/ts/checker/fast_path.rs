@@ -9,7 +9,7 @@
 use measure::Recorder;
 
 use super::{ArrivalTimes, PACKET_LEN, PAT_PID, Time, TsChecker};
-use mediagen::ts::packet::{Header, NULL_PID, SYNC};
+use mediagen::ts::packet::{NULL_PID, SYNC};
 use mediagen::ts::stamp::{STAMP_PID, Stamp};
 
 /// Bits in the first four bytes that show an undamaged packet with payload only (ISO/IEC 13818-1,
@@ -31,7 +31,7 @@ fn pid_of(word: u32) -> u16 {
 
 /// True if the packet has the PID of stamps.
 #[inline]
-pub(super) fn may_be_stamp(packet: &[u8; PACKET_LEN]) -> bool {
+fn may_be_stamp(packet: &[u8; PACKET_LEN]) -> bool {
     pid_of(first_word(packet)) == STAMP_PID
 }
 
@@ -49,12 +49,7 @@ impl TsChecker {
     ) -> Option<&'a [u8]> {
         let datagrams = self.datagrams.as_deref()?;
         let (first, rest) = bytes.split_first_chunk::<PACKET_LEN>()?;
-        let word = first_word(first);
-        if word & PLAIN_MASK != PLAIN || pid_of(word) != STAMP_PID {
-            return None;
-        }
-        let header = Header::parse(first).ok()?;
-        let stamp = Stamp::read(&header, first).filter(|stamp| datagrams.can_take_whole(stamp))?;
+        let stamp = Stamp::read(first).filter(|stamp| datagrams.can_take_whole(stamp))?;
         let length = usize::from(stamp.packets.checked_sub(1)?) * PACKET_LEN;
         let (body, after) = rest.split_at_checked(length)?;
         let packets = body.as_chunks::<PACKET_LEN>().0;
@@ -65,7 +60,6 @@ impl TsChecker {
         let whole = libdeflater::crc32(body) == stamp.check;
         let mut end = start + PACKET_LEN;
         let mut at = self.count_packet(times.arrival_of(end));
-        self.contents(first, at, recorder);
         for packet in packets {
             end += PACKET_LEN;
             at = self.count_packet(times.arrival_of(end));

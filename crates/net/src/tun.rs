@@ -7,9 +7,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags};
 
-use crate::waker::Waker;
+use crate::waker::{Waker, wait_for_any};
 
 /// Maximum number of packets that wait to be read. The system's default is 500, which is 2 ms at
 /// 250,000 packets/s.
@@ -126,19 +126,14 @@ impl Tun {
 /// The operating system's error; a signal is not an error.
 pub fn wait_for_packet(ends: [&Tun; 2], waker: &Waker, timeout: Duration) -> io::Result<()> {
     let [first, second] = ends;
-    let mut polled = [
-        PollFd::new(first, PollFlags::IN),
-        PollFd::new(second, PollFlags::IN),
-        PollFd::new(waker, PollFlags::IN),
-    ];
-    let timeout = Timespec {
-        tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: timeout.subsec_nanos().into(),
-    };
-    match poll(&mut polled, Some(&timeout)) {
-        Err(rustix::io::Errno::INTR) => Ok(()),
-        polled => Ok(polled.map(|_| ())?),
-    }
+    wait_for_any(
+        &mut [
+            PollFd::new(first, PollFlags::IN),
+            PollFd::new(second, PollFlags::IN),
+            PollFd::new(waker, PollFlags::IN),
+        ],
+        timeout,
+    )
 }
 
 impl AsFd for Tun {

@@ -2,8 +2,9 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::time::Duration;
 
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 /// Wakes a loop that polls it, edge-triggered, for readability. Any thread may hold it. It is
 /// created separately from the poll, which can then belong to a thread with [its own descriptor
@@ -32,6 +33,27 @@ impl Waker {
     pub fn clear(&self) {
         // The read fails if there was no wake-up.
         let _ = rustix::io::read(&self.0, &mut [0u8; 8]);
+    }
+
+    /// Waits until the waker is woken, for at most `timeout`, with the precision of the thread's
+    /// wake-ups (ppoll(2)).
+    ///
+    /// # Errors
+    /// The operating system's error; a signal is not an error.
+    pub fn wait(&self, timeout: Duration) -> io::Result<()> {
+        wait_for_any(&mut [PollFd::new(self, PollFlags::IN)], timeout)
+    }
+}
+
+/// Waits until one of the descriptors is ready, for at most `timeout`.
+pub(crate) fn wait_for_any(polled: &mut [PollFd<'_>], timeout: Duration) -> io::Result<()> {
+    let timeout = Timespec {
+        tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: timeout.subsec_nanos().into(),
+    };
+    match poll(polled, Some(&timeout)) {
+        Err(rustix::io::Errno::INTR) => Ok(()),
+        polled => Ok(polled.map(|_| ())?),
     }
 }
 

@@ -14,7 +14,7 @@ use measure::{CounterId, Recorder, Time, Window};
 use net::{Clock, Tun};
 
 /// Packets that are written or read before the other direction has its turn: some 50 µs.
-const BURST: usize = 16;
+pub(super) const BURST: usize = 16;
 
 /// Maximum length of a packet on an interface.
 const LONGEST: usize = 65_535;
@@ -26,12 +26,30 @@ const SPARE: usize = 4096;
 /// not allow; further packets are dropped as overload. 200,000 packets of 1,500 bytes take 300 MB.
 const HELD_PACKETS_MAX: usize = 200_000;
 
+/// When packets that are read arrived.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrival {
+    /// `None` if they count as arrived when they are read.
+    pub(super) at: Option<Time>,
+    /// Time before that they may have waited, which counts as delay.
+    pub(super) waited: Duration,
+    /// Largest error of the time, which counts as lateness only.
+    pub(super) unsure: Duration,
+}
+
+impl Arrival {
+    pub(super) const NOW: Arrival = Arrival {
+        at: None,
+        waited: Duration::ZERO,
+        unsure: Duration::ZERO,
+    };
+}
+
 /// A packet under way.
 #[derive(Clone, Debug)]
 struct Packet {
     bytes: Vec<u8>,
-    /// Upper bound of the time that it waited to be read.
-    waited: Duration,
+    arrival: Arrival,
 }
 
 #[derive(Debug)]
@@ -78,17 +96,18 @@ impl Direction {
         self.dropped = near.dropped().unwrap_or(self.dropped);
     }
 
-    /// Delivers up to [`BURST`] packets that are due. Returns `false` if there were none.
-    pub(super) fn deliver(&mut self, clock: &Clock, far: &Tun) -> bool {
-        let mut any = self.deliver_old(clock, far);
-        for _ in 0..BURST {
+    /// Delivers up to [`BURST`] packets that are due within `ahead`, and returns their number.
+    pub(super) fn deliver(&mut self, clock: &Clock, far: &Tun, ahead: Duration) -> usize {
+        if self.deliver_old(clock, far) {
+            return 1;
+        }
+        for number in 0..BURST {
             let now = clock.now();
-            let Some(delivery) = self.model.take(now) else {
-                break;
+            let Some(delivery) = self.model.take(now + ahead) else {
+                return number;
             };
-            any = true;
             let (came, due, copy) = (delivery.sent_at, delivery.due, delivery.copy);
-            let waited = delivery.packet.waited;
+            let Arrival { waited, unsure, .. } = delivery.packet.arrival;
             if self.write(delivery, far).is_err() {
                 self.recorder.add(OVERLOAD, 1);
             }
@@ -97,10 +116,10 @@ impl Direction {
                 recorder.record_batched(PLANNED_DELAY, nanos(due.since(came)));
                 recorder.record_batched(DELAY, nanos(now.since(came) + waited));
             }
-            let late = nanos(now.since(due) + waited);
+            let late = nanos(now.since(due) + waited + unsure);
             self.recorder.record_batched(LATENESS, late);
         }
-        any
+        BURST
     }
 
     fn deliver_old(&mut self, clock: &Clock, far: &Tun) -> bool {
@@ -142,18 +161,17 @@ impl Direction {
         written
     }
 
-    /// Reads up to [`BURST`] packets, which have waited for at most `waited`. Returns `false` if
-    /// there were none.
+    /// Reads up to [`BURST`] packets, and returns their number.
     pub(super) fn take_in(
         &mut self,
         clock: &Clock,
         near: &Tun,
-        waited: Duration,
-    ) -> io::Result<bool> {
+        arrival: Arrival,
+    ) -> io::Result<usize> {
         for number in 0..BURST {
             let length = match near.read(&mut self.buffer) {
                 Ok(length) => length,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(number > 0),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(number),
                 Err(error) => return Err(error),
             };
             if self.model.held() >= HELD_PACKETS_MAX {
@@ -162,12 +180,12 @@ impl Direction {
             }
             let mut bytes = self.spare.pop().unwrap_or_default();
             bytes.extend_from_slice(&self.buffer[..length]);
-            let packet = Packet { bytes, waited };
+            let at = arrival.at.unwrap_or_else(|| clock.now());
             // The model counts losses.
-            let _: Result<(), Lost> = self.model.send(clock.now(), length, packet);
+            let _: Result<(), Lost> = self.model.send(at, length, Packet { bytes, arrival });
             self.queue_bytes = self.queue_bytes.max(self.model.queued_bytes());
         }
-        Ok(true)
+        Ok(BURST)
     }
 
     /// Time at which the next packet leaves.

@@ -1,9 +1,9 @@
 //! Emulated link between two interfaces: one thread reads each packet, lets the model decide its
 //! fate, and writes it when it is due.
 
-mod busy_wait;
 mod direction;
 mod linked_namespace;
+mod pace;
 
 use std::io;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use link::SettingsTimeline;
 use measure::{LINK_CATALOGUE, Time, Window};
 use net::{Clock, Tun, Waker, tun};
 
-use busy_wait::BusyWait;
-use direction::Direction;
+use direction::{Arrival, BURST, Direction};
 pub use linked_namespace::LinkedNamespace;
+use pace::{Pace, Wait};
 
 /// Longest wait of the thread. It bounds how long a delay of the thread goes unnoticed.
 const LONGEST_WAIT: Duration = Duration::from_millis(10);
@@ -222,6 +222,60 @@ fn seeds(seed: u64) -> [u64; 2] {
     [seed.wrapping_mul(2), seed.wrapping_mul(2).wrapping_add(1)]
 }
 
+/// The last sleep of the thread.
+struct Sleep {
+    from: Time,
+    until: Time,
+    /// True if packets that arrived did not wake the thread.
+    is_deaf: bool,
+}
+
+impl Sleep {
+    fn none(now: Time) -> Sleep {
+        Sleep {
+            from: now,
+            until: now,
+            is_deaf: false,
+        }
+    }
+
+    fn of(wait: Wait, now: Time) -> Sleep {
+        let time = match wait {
+            Wait::Busy => Duration::ZERO,
+            Wait::ForPacket(time) | Wait::Through(time) => time,
+        };
+        Sleep {
+            from: now,
+            until: now + time,
+            is_deaf: matches!(wait, Wait::Through(_)),
+        }
+    }
+
+    /// When the packets that wait to be read arrived. `None` if they arrive only now.
+    fn arrival(&self, now: Time) -> Option<Arrival> {
+        let late = now.since(self.until);
+        if late > DELAYED_MIN {
+            // The arrival times of packets in this period are unknown. The record assumes the
+            // worst case, that all arrived at its beginning.
+            let since = if self.is_deaf { self.from } else { self.until };
+            let waited = now.since(since);
+            return Some(Arrival {
+                at: None,
+                waited,
+                unsure: Duration::ZERO,
+            });
+        }
+        self.is_deaf.then(|| {
+            let unsure = now.since(self.from) / 2;
+            Arrival {
+                at: Some(self.from + unsure),
+                waited: Duration::ZERO,
+                unsure,
+            }
+        })
+    }
+}
+
 /// State of the link's thread.
 struct LinkThread {
     ends: [Tun; 2],
@@ -237,16 +291,16 @@ struct LinkThread {
 impl LinkThread {
     /// Carries packets until the link ends. Returns the last window.
     fn carry(mut self) -> io::Result<LinkWindow> {
-        let mut busy_wait = BusyWait::new(self.clock.now());
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let mut pace = Pace::new(self.clock.now(), processors);
         let mut end = None;
-        // Time at which the thread planned to look for packets.
-        let mut planned_wake = self.clock.now();
+        let mut sleep = Sleep::none(self.clock.now());
         loop {
             match self.commands.try_recv() {
                 Ok(LinkCommand::Begin(clock, plan)) => {
                     self.begin(clock, *plan);
-                    busy_wait = BusyWait::new(self.clock.now());
-                    planned_wake = self.clock.now();
+                    let now = self.clock.now();
+                    (pace, sleep) = (Pace::new(now, processors), Sleep::none(now));
                 }
                 Ok(LinkCommand::EndRecord) => {
                     self.next_window = Time::NEVER;
@@ -264,39 +318,53 @@ impl LinkThread {
             }
             let [near, far] = &self.ends;
             let [up, down] = &mut self.directions;
-            let kept = self.clock.now().since(planned_wake);
-            if kept > DELAYED_MIN {
-                // The arrival times of packets in this period are unknown. The record assumes the
-                // worst case, that all arrived at its beginning.
+            let mut moved = 0;
+            if let Some(arrival) = sleep.arrival(self.clock.now()) {
                 for _ in 0..ROUNDS {
-                    let more = up.take_in(&self.clock, near, kept)?;
-                    if !(down.take_in(&self.clock, far, kept)? || more) {
+                    let taken = [
+                        up.take_in(&self.clock, near, arrival)?,
+                        down.take_in(&self.clock, far, arrival)?,
+                    ];
+                    moved += taken.iter().sum::<usize>();
+                    if taken.iter().all(|&taken| taken < BURST) {
                         break;
                     }
                 }
             }
-            let mut busy = up.deliver(&self.clock, far);
-            busy |= down.deliver(&self.clock, near);
-            busy |= up.take_in(&self.clock, near, Duration::ZERO)?;
-            busy |= down.take_in(&self.clock, far, Duration::ZERO)?;
+            let ahead = pace.ahead();
+            let round = [
+                up.deliver(&self.clock, far, ahead),
+                down.deliver(&self.clock, near, ahead),
+                up.take_in(&self.clock, near, Arrival::NOW)?,
+                down.take_in(&self.clock, far, Arrival::NOW)?,
+            ];
+            moved += round.iter().sum::<usize>();
+            pace.packets(moved);
             let now = self.clock.now();
-            planned_wake = now;
-            if busy && end.is_none_or(|end| now < end) {
+            sleep = Sleep::none(now);
+            let is_ending = end.is_some_and(|end| now >= end);
+            let more = match pace.is_exact() {
+                true => moved > 0,
+                false => round.contains(&BURST),
+            };
+            if more && !is_ending {
                 continue;
             }
             let next = self.directions.iter().filter_map(Direction::next).min();
-            if end.is_some_and(|end| now >= end || next.is_none()) {
+            if is_ending || end.is_some() && next.is_none() {
                 return Ok(self.window(true));
             }
             let next = next.unwrap_or(Time::NEVER).min(self.next_window);
-            let wait = next.since(now).min(LONGEST_WAIT);
-            if let Some(wait) = busy_wait.sleep_time(now, wait) {
-                planned_wake = now + wait;
-                let [near, far] = &self.ends;
-                tun::wait_for_packet([near, far], &self.waker, wait)?;
-                self.waker.clear();
-                busy_wait.waited(now, self.clock.now());
+            let wait = pace.next(now, next.since(now).min(LONGEST_WAIT));
+            sleep = Sleep::of(wait, now);
+            let [near, far] = &self.ends;
+            match wait {
+                Wait::Busy => continue,
+                Wait::ForPacket(time) => tun::wait_for_packet([near, far], &self.waker, time)?,
+                Wait::Through(time) => self.waker.wait(time)?,
             }
+            self.waker.clear();
+            pace.slept(now, self.clock.now());
         }
     }
 

@@ -1,0 +1,169 @@
+//! When the thread of a link looks for packets.
+//!
+//! With few packets it is exact: each packet wakes it, and it busy-waits for the last moments before
+//! one leaves. Each wake-up takes the processor from the server under test, which may have no other
+//! one: on two cores, 18,000 packets a second took three quarters of a processor. So with more
+//! packets, the thread only looks at intervals.
+
+use std::time::Duration;
+
+use measure::Time;
+
+/// Time before the deadline at which the thread wakes and busy-waits. A wake-up takes some 30 µs.
+const AWAKE_BEFORE: Duration = Duration::from_micros(40);
+
+/// Interval at which the thread looks if there are many packets.
+const INTERVAL: Duration = Duration::from_micros(200);
+
+/// Period over which packets and busy time are counted.
+const PERIOD: Duration = Duration::from_millis(100);
+
+/// Maximum number of packets that enter or leave in a period, up to which the thread is exact on a
+/// small machine. Busy-waiting for each takes a tenth of a processor.
+const PACKETS_MAX: usize = 250;
+
+/// Number of processors from which the thread is exact with any number of packets.
+const MANY_PROCESSORS: usize = 4;
+
+/// Maximum busy share at which a real-time thread still busy-waits. A busier one may be stopped by
+/// the kernel for 50 ms of each second (sched(7), `sched_rt_runtime_us`).
+const BUSY_SHARE_MAX: f64 = 0.85;
+
+/// What the thread does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wait {
+    /// It looks again at once.
+    Busy,
+    /// It sleeps for this long, or until a packet arrives.
+    ForPacket(Duration),
+    /// It sleeps for this long. Packets may arrive meanwhile.
+    Through(Duration),
+}
+
+#[derive(Debug)]
+pub(super) struct Pace {
+    has_spare_processors: bool,
+    /// Start of the current period.
+    since: Time,
+    /// Packets and sleep in this period.
+    packets: usize,
+    slept: Duration,
+    /// True if the thread looks at intervals.
+    at_intervals: bool,
+    /// True if the thread may busy-wait before a deadline.
+    busy_waits: bool,
+}
+
+impl Pace {
+    pub(super) fn new(now: Time, processors: usize) -> Pace {
+        Pace {
+            has_spare_processors: processors >= MANY_PROCESSORS,
+            since: now,
+            packets: 0,
+            slept: Duration::ZERO,
+            at_intervals: false,
+            busy_waits: true,
+        }
+    }
+
+    /// Records packets that entered or left.
+    pub(super) fn packets(&mut self, count: usize) {
+        self.packets += count;
+    }
+
+    /// How long before its time a packet may leave. If the thread looks at intervals, packets leave
+    /// at the nearest time at which it does, so the mean delay stays right.
+    pub(super) fn ahead(&self) -> Duration {
+        if self.at_intervals {
+            INTERVAL / 2
+        } else {
+            Duration::ZERO
+        }
+    }
+
+    /// False if the thread looks at intervals.
+    pub(super) fn is_exact(&self) -> bool {
+        !self.at_intervals
+    }
+
+    /// Decides what to do until a deadline in `wait`.
+    pub(super) fn next(&mut self, now: Time, wait: Duration) -> Wait {
+        let counted = now.since(self.since);
+        if counted >= PERIOD {
+            let asleep = self.slept.as_secs_f64() / counted.as_secs_f64();
+            self.busy_waits = 1.0 - asleep <= BUSY_SHARE_MAX;
+            let periods = counted.as_secs_f64() / PERIOD.as_secs_f64();
+            self.at_intervals =
+                !self.has_spare_processors && self.packets as f64 > PACKETS_MAX as f64 * periods;
+            self.since = now;
+            self.packets = 0;
+            self.slept = Duration::ZERO;
+        }
+        if self.at_intervals {
+            return Wait::Through(INTERVAL);
+        }
+        let early = if self.busy_waits {
+            AWAKE_BEFORE
+        } else {
+            Duration::ZERO
+        };
+        match wait.checked_sub(early) {
+            None | Some(Duration::ZERO) => Wait::Busy,
+            Some(wait) => Wait::ForPacket(wait),
+        }
+    }
+
+    /// Records a sleep.
+    pub(super) fn slept(&mut self, from: Time, until: Time) {
+        self.slept += until.since(from);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(micros: u64) -> Time {
+        Time::from_start(Duration::from_micros(micros))
+    }
+
+    const fn micros(micros: u64) -> Duration {
+        Duration::from_micros(micros)
+    }
+
+    const SLEEP: Wait = Wait::ForPacket(micros(60));
+
+    #[test]
+    fn thread_busy_waits_before_deadlines_unless_overloaded() {
+        let mut pace = Pace::new(at(0), 4);
+        assert_eq!(pace.next(at(0), micros(100)), SLEEP);
+        assert_eq!(pace.next(at(0), micros(40)), Wait::Busy);
+        // Asleep for 5 of 100 ms.
+        pace.slept(at(95_000), at(100_000));
+        pace.packets(1_000_000);
+        let whole = Wait::ForPacket(micros(100));
+        assert_eq!(pace.next(at(100_000), micros(100)), whole);
+        assert_eq!(pace.next(at(100_000), Duration::ZERO), Wait::Busy);
+        // Asleep for 50 of 100 ms.
+        pace.slept(at(150_000), at(200_000));
+        assert_eq!(pace.next(at(200_000), micros(100)), SLEEP);
+    }
+
+    #[test]
+    fn thread_of_a_small_machine_looks_at_intervals_while_there_are_many_packets() {
+        let mut pace = Pace::new(at(0), 2);
+        let mut begin = 0;
+        for (packets, length, expected) in [
+            (250, 100_000, SLEEP),
+            (251, 100_000, Wait::Through(INTERVAL)),
+            // A longer period, because nothing was there for the thread to do.
+            (600, 200_000, Wait::Through(INTERVAL)),
+            (400, 200_000, SLEEP),
+        ] {
+            pace.packets(packets);
+            pace.slept(at(begin), at(begin + length / 2));
+            begin += length;
+            assert_eq!(pace.next(at(begin), micros(100)), expected, "{packets}");
+        }
+    }
+}

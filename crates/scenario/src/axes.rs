@@ -262,14 +262,15 @@ fn read_cases(entry: &Entry, problems: &mut Vec<Problem>) -> Option<Axis> {
     })
 }
 
-/// Reads assignments: dotted keys and their values. `form` describes them.
+/// Reads assignments: dotted keys and their values. `form` describes them. There may be none, which
+/// leaves the scenario as it is.
 pub(crate) fn read_assignments(
     set: &Entry,
     (path, form): (&str, &str),
     problems: &mut Vec<Problem>,
 ) -> Vec<Assignment> {
     let entries = match &set.node.value {
-        Value::Map(entries) if !entries.is_empty() => entries,
+        Value::Map(entries) => entries,
         _ => {
             let wanted = "a mapping of keys to values";
             problems.push(wrong_type(&set.node, path, wanted).help(form));
@@ -397,7 +398,7 @@ impl Axis {
     /// Returns the display text of a value; for a case, with its assignments.
     pub(crate) fn line(&self, value: &AxisValue) -> String {
         let line = self.shown(value);
-        if value.name.is_none() {
+        if value.assignments.is_empty() || value.name.is_none() {
             return line;
         }
         let sets = value.assignments.iter();

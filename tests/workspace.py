@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Builds the tests of the workspace once, and runs them side by side.
+"""Builds the tests of the workspace once, runs them side by side, and lints the workspace.
 
 Usage: tests/workspace.py [--quick]
   --quick   leave out tests that need other programs and real servers
@@ -9,7 +9,7 @@ programs already use the machine, only six do: next to two busy loops, sixteen t
 threads waiting for a processor, and servers fell behind by a second. The tests of `engine` and
 `net`, which compare times with the kernel's, run afterwards. They have real-time priority if this
 user may set it, which would delay end-to-end tests by up to a second. Tests of the tester's health
-run last, alone.
+run last, next to the lint alone: they have that priority too, and mostly wait.
 
 Prints the failures of each program that fails. Of the others, it prints the results and which tests
 were skipped. Exit code 1 if a program fails.
@@ -39,12 +39,16 @@ END_TO_END_PER_CORE = 6
 EXPEDITED = pathlib.Path("/sys/kernel/rcu_expedited")
 END_TO_END_PER_SLOW_CORE = 4
 END_TO_END_PER_BUSY_CORE = 3
+# Tests of health that load the machine wait for each other; calibrations of four protocols run side
+# by side.
+HEALTH_THREADS = 6
 # Packages whose tests compare times of threads and of the kernel.
 REAL_TIME = {"engine", "net"}
 # Nice value of all tests. Servers and clients of a test that wait for a processor fail it.
 PRIORITY = -10
 # Unit tests give way to end-to-end tests.
 NICE = ["nice", "-n", "10"]
+LINT = "cargo clippy --workspace --all-targets --locked -- -D warnings"
 # Time-out: longer than any program takes, even on a busy machine.
 LIMIT_SECONDS = 1800
 # Lines printed even if the program passes.
@@ -214,7 +218,7 @@ def run(quick, hurries):
         if target == "e2e":
             end_to_end.append(Program(name, [executable], folder, threads))
         elif target == "health":
-            health.append(Program(name, [executable], folder, 1))
+            health.append(Program(name, [executable], folder, HEALTH_THREADS))
         elif folder.name in REAL_TIME:
             real_time.append(Program(name, [*priority, executable], folder))
         else:
@@ -224,14 +228,16 @@ def run(quick, hurries):
     python = [Program(name, [sys.executable, f"tests/{name}"]) for name in scripts]
     # Programs of one lane run one after the other; lanes run in parallel.
     lanes = [others + python, protocol]
+    # One after the other, after all lanes.
     last = [*real_time]
+    lint = Program("lint", [*NICE, *LINT.split()])
     if quick:
         os.environ["STREAMGAUGE_TEST_WITHOUT_TOOLS"] = "1"
+        health.clear()
     else:
         page = Program("test_html.py", [sys.executable, "tests/test_html.py", command])
         lanes += [end_to_end, [page]]
-        last += health
-    programs = [program for lane in lanes for program in lane] + last
+    programs = [program for lane in lanes for program in lane] + last + [*health, lint]
     try:
         started = [one_after_the_other(lane) for lane in lanes]
         for thread in started:
@@ -240,6 +246,11 @@ def run(quick, hurries):
             thread.join()
         for program in last:
             program.run()
+        linting = one_after_the_other([lint])
+        linting.start()
+        for program in health:
+            program.run()
+        linting.join()
     finally:
         for program in programs:
             program.stop()

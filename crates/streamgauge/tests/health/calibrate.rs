@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::exclusive::{alone, run_first};
+use crate::exclusive::{alone, among_light_tests, run_first};
 use crate::support::{folder, run};
 
 fn document(path: &Path) -> Value {
@@ -41,7 +41,7 @@ fn calibrated(folder: &Path, protocol: &str) -> Value {
 
 #[test]
 fn every_figure_is_true_over_every_receive_path() {
-    let _alone = alone();
+    let _light = among_light_tests();
     let folder = folder();
     let found = calibrated(folder.path(), "rtsp");
     let paths = found["paths"].as_array().expect("a list");
@@ -98,7 +98,7 @@ fn misses_the_link(found: &Value) -> bool {
 
 #[test]
 fn every_figure_of_srt_is_true_also_over_a_link() {
-    let _alone = alone();
+    let _light = among_light_tests();
     let folder = folder();
     let found = calibrated(folder.path(), "srt");
     let (near, far) = near_and_far(&found);
@@ -123,7 +123,7 @@ fn every_figure_of_srt_is_true_also_over_a_link() {
 
 #[test]
 fn every_figure_of_webrtc_is_true_by_headers_and_decrypted() {
-    let _alone = alone();
+    let _light = among_light_tests();
     let folder = folder();
     let found = calibrated(folder.path(), "webrtc");
     let (near, far) = near_and_far(&found);

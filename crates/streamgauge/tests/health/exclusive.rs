@@ -1,19 +1,25 @@
-//! Exclusive use of the machine.
+//! Use of the machine by one test, or by several that hardly load it.
 
 use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::support::{
     Finished, Process, RELAXED_HEALTH, ROOMY_RING, RUN_TIMEOUT, streamgauge, variable, wrap_command,
 };
 
-/// Lock that each test of this program holds while it runs.
-pub(crate) fn alone() -> MutexGuard<'static, ()> {
-    static MACHINE: Mutex<()> = Mutex::new(());
+static MACHINE: RwLock<()> = RwLock::new(());
+
+/// Lock of a test that loads the machine, or needs all of it.
+pub(crate) fn alone() -> RwLockWriteGuard<'static, ()> {
     // A failed test leaves nothing behind that could disturb the next.
-    MACHINE.lock().unwrap_or_else(PoisonError::into_inner)
+    MACHINE.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Lock of a test that takes a few percent of a core. Others like it run at the same time.
+pub(crate) fn among_light_tests() -> RwLockReadGuard<'static, ()> {
+    MACHINE.read().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns the command under test with its default health bounds.

@@ -1,6 +1,6 @@
-//! Tests of the tester's health, with its default bounds. They run one at a time, and with
-//! real-time priority if that is permitted, because they measure how much of the machine the tester
-//! gets.
+//! Tests of the tester's health, with its default bounds. Those that load the machine run one at a
+//! time. All have real-time priority if that is permitted, because they measure how much of the
+//! machine the tester gets.
 
 mod calibrate;
 mod exclusive;

@@ -40,6 +40,17 @@ pub(crate) fn other_reasons(report: &Report) -> Vec<&str> {
     }
 }
 
+/// Returns all reasons for the verdict, the cause first.
+pub(crate) fn all_reasons(report: &Report) -> Vec<String> {
+    match report.verdict.result {
+        Outcome::Pass | Outcome::Stopped => report.verdict.reasons.clone(),
+        Outcome::Invalid | Outcome::Fail => {
+            let others = other_reasons(report).into_iter().map(str::to_owned);
+            cause(report).into_iter().chain(others).collect()
+        }
+    }
+}
+
 /// Returns the reason that the server under test ended, if it did. It explains all failures of
 /// clients.
 fn servers_end(report: &Report) -> Option<String> {

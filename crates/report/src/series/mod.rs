@@ -51,6 +51,7 @@ pub use side_by_side::{CompareError, side_by_side};
 pub use table::{headlines, table};
 
 use crate::ReportError;
+use crate::cause::all_reasons;
 use crate::limits::Limit;
 use crate::model::Report;
 use crate::source::open;
@@ -458,7 +459,7 @@ pub(crate) fn row_of(reader: &Reader, report: &Report) -> Result<Row, ReportErro
             crate::model::Outcome::Invalid => RowOutcome::Invalid,
             crate::model::Outcome::Stopped => RowOutcome::Stopped,
         },
-        reasons: report.verdict.reasons.clone(),
+        reasons: all_reasons(report),
         figures: Some(sums::figures(reader, report)?),
         broke_first: broke_first::of(reader, &broke)?,
         broke,

@@ -177,7 +177,7 @@ impl TrialLog<'_> {
         if is_load && report.populations.len() == 1 && failed > 0 {
             entry.trial.served = Some(entry.trial.load.saturating_sub(failed));
         }
-        report.verdict.reasons.first().cloned()
+        report::cause(&report).or_else(|| report.verdict.reasons.first().cloned())
     }
 
     /// Reports the next trial, the bounds known so far, and the rest of the budget.

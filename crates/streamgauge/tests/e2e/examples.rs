@@ -155,7 +155,7 @@ const LIVEKIT: [Example; 1] = [Example {
 }];
 
 /// Examples with an emulated link, which the run makes itself.
-const LINKS: [Example; 7] = [
+const LINKS: [Example; 8] = [
     Example {
         file: "link-changes.yaml",
         set: &[
@@ -187,6 +187,18 @@ const LINKS: [Example; 7] = [
             "duration=8s",
             "vary.link.rtt=[17ms]",
             "vary.link.loss=[0.1%]",
+        ],
+    },
+    Example {
+        file: "rtmp-srt-capacity.yaml",
+        // No package provides MediaMTX.
+        set: &[
+            "vary=",
+            "server={launch: nginx-rtmp}",
+            "clients.publisher.urls=['rtmp://{server}/live/stream']",
+            "clients.viewers.urls=['rtmp://{server}/live/stream']",
+            "clients.viewers.load={clients: 2}",
+            "capacity={of: clients.viewers.load.clients, max: 2, hold: 2s, budget: 1m}",
         ],
     },
     Example {

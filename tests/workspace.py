@@ -9,7 +9,7 @@ programs already use the machine, only six do: next to two busy loops, sixteen t
 threads waiting for a processor, and servers fell behind by a second. The tests of `engine` and
 `net`, which compare times with the kernel's, run afterwards. They have real-time priority if this
 user may set it, which would delay end-to-end tests by up to a second. Tests of the tester's health
-run last, next to the lint alone: they have that priority too, and mostly wait.
+run last, next to the lint alone: most have that priority too, and mostly wait.
 
 Prints the failures of each program that fails. Of the others, it prints the results and which tests
 were skipped. Exit code 1 if a program fails.
@@ -39,8 +39,7 @@ END_TO_END_PER_CORE = 6
 EXPEDITED = pathlib.Path("/sys/kernel/rcu_expedited")
 END_TO_END_PER_SLOW_CORE = 4
 END_TO_END_PER_BUSY_CORE = 3
-# Tests of health that load the machine wait for each other; calibrations of four protocols run side
-# by side.
+# Tests of health that load the machine wait for each other; three calibrations run side by side.
 HEALTH_THREADS = 6
 # Packages whose tests compare times of threads and of the kernel.
 REAL_TIME = {"engine", "net"}

@@ -252,8 +252,14 @@ impl<T: Clone> Link<T> {
 
     /// Returns the next packet that has left by `now`.
     pub fn take(&mut self, now: Time) -> Option<Delivery<T>> {
+        self.take_early(now, Duration::ZERO)
+    }
+
+    /// Returns the next packet that has left by `now`, or that leaves within `early` and that
+    /// nothing but its delay still holds.
+    pub fn take_early(&mut self, now: Time, early: Duration) -> Option<Delivery<T>> {
         self.advance(now);
-        if self.under_way.next()? > now {
+        if self.under_way.next()? > now + early {
             return None;
         }
         let Departure { bytes, delivery } = self.under_way.pop()?;

@@ -33,7 +33,7 @@ pub(super) struct Arrival {
     pub(super) at: Option<Time>,
     /// Time before that they may have waited, which counts as delay.
     pub(super) waited: Duration,
-    /// Largest error of the time, which counts as lateness only.
+    /// Largest error of `at`, which counts as lateness only.
     pub(super) unsure: Duration,
 }
 
@@ -96,14 +96,12 @@ impl Direction {
         self.dropped = near.dropped().unwrap_or(self.dropped);
     }
 
-    /// Delivers up to [`BURST`] packets that are due within `ahead`, and returns their number.
-    pub(super) fn deliver(&mut self, clock: &Clock, far: &Tun, ahead: Duration) -> usize {
-        if self.deliver_old(clock, far) {
-            return 1;
-        }
-        for number in 0..BURST {
+    /// Delivers up to [`BURST`] packets that are due within `early`, and returns their number.
+    pub(super) fn deliver(&mut self, clock: &Clock, far: &Tun, early: Duration) -> usize {
+        let old = usize::from(self.deliver_old(clock, far));
+        for number in old..BURST {
             let now = clock.now();
-            let Some(delivery) = self.model.take(now + ahead) else {
+            let Some(delivery) = self.model.take_early(now, early) else {
                 return number;
             };
             let (came, due, copy) = (delivery.sent_at, delivery.due, delivery.copy);

@@ -224,6 +224,8 @@ fn seeds(seed: u64) -> [u64; 2] {
 
 /// The last sleep of the thread.
 struct Sleep {
+    /// Time at which the thread last began to look for packets: those that it finds now came later.
+    looked: Time,
     from: Time,
     until: Time,
     /// True if packets that arrived did not wake the thread.
@@ -233,21 +235,32 @@ struct Sleep {
 impl Sleep {
     fn none(now: Time) -> Sleep {
         Sleep {
+            looked: now,
             from: now,
             until: now,
             is_deaf: false,
         }
     }
 
-    fn of(wait: Wait, now: Time) -> Sleep {
+    fn of(wait: Wait, looked: Time, now: Time) -> Sleep {
         let time = match wait {
             Wait::Busy => Duration::ZERO,
             Wait::ForPacket(time) | Wait::Through(time) => time,
         };
         Sleep {
+            looked,
             from: now,
             until: now + time,
             is_deaf: matches!(wait, Wait::Through(_)),
+        }
+    }
+
+    /// How long before its time a packet may leave. After a sleep in which the thread was deaf, a
+    /// packet leaves at the nearest time at which the thread looks, so that the mean delay is right.
+    fn early(&self, now: Time) -> Duration {
+        match self.is_deaf {
+            true => (now.since(self.looked) / 2).min(pace::INTERVAL),
+            false => Duration::ZERO,
         }
     }
 
@@ -257,7 +270,11 @@ impl Sleep {
         if late > DELAYED_MIN {
             // The arrival times of packets in this period are unknown. The record assumes the
             // worst case, that all arrived at its beginning.
-            let since = if self.is_deaf { self.from } else { self.until };
+            let since = if self.is_deaf {
+                self.looked
+            } else {
+                self.until
+            };
             let waited = now.since(since);
             return Some(Arrival {
                 at: None,
@@ -266,9 +283,10 @@ impl Sleep {
             });
         }
         self.is_deaf.then(|| {
-            let unsure = now.since(self.from) / 2;
+            let unsure = now.since(self.looked) / 2;
             Arrival {
-                at: Some(self.from + unsure),
+                // Packets that were read before the sleep did not come later.
+                at: Some((self.looked + unsure).max(self.from)),
                 waited: Duration::ZERO,
                 unsure,
             }
@@ -319,28 +337,30 @@ impl LinkThread {
             let [near, far] = &self.ends;
             let [up, down] = &mut self.directions;
             let mut moved = 0;
-            if let Some(arrival) = sleep.arrival(self.clock.now()) {
-                for _ in 0..ROUNDS {
-                    let taken = [
-                        up.take_in(&self.clock, near, arrival)?,
-                        down.take_in(&self.clock, far, arrival)?,
-                    ];
-                    moved += taken.iter().sum::<usize>();
-                    if taken.iter().all(|&taken| taken < BURST) {
-                        break;
-                    }
+            for _ in 0..ROUNDS {
+                let Some(arrival) = sleep.arrival(self.clock.now()) else {
+                    break;
+                };
+                let taken = [
+                    up.take_in(&self.clock, near, arrival)?,
+                    down.take_in(&self.clock, far, arrival)?,
+                ];
+                moved += taken.iter().sum::<usize>();
+                if taken.iter().all(|&taken| taken < BURST) {
+                    break;
                 }
             }
-            let ahead = pace.ahead();
+            let looks = self.clock.now();
+            let early = sleep.early(looks);
             let round = [
-                up.deliver(&self.clock, far, ahead),
-                down.deliver(&self.clock, near, ahead),
+                up.deliver(&self.clock, far, early),
+                down.deliver(&self.clock, near, early),
                 up.take_in(&self.clock, near, Arrival::NOW)?,
                 down.take_in(&self.clock, far, Arrival::NOW)?,
             ];
             moved += round.iter().sum::<usize>();
-            pace.packets(moved);
             let now = self.clock.now();
+            pace.packets(now, moved);
             sleep = Sleep::none(now);
             let is_ending = end.is_some_and(|end| now >= end);
             let more = match pace.is_exact() {
@@ -355,8 +375,8 @@ impl LinkThread {
                 return Ok(self.window(true));
             }
             let next = next.unwrap_or(Time::NEVER).min(self.next_window);
-            let wait = pace.next(now, next.since(now).min(LONGEST_WAIT));
-            sleep = Sleep::of(wait, now);
+            let wait = pace.next(next.since(now).min(LONGEST_WAIT));
+            sleep = Sleep::of(wait, looks, now);
             let [near, far] = &self.ends;
             match wait {
                 Wait::Busy => continue,
@@ -403,5 +423,43 @@ impl LinkThread {
             up.keep(window.up);
             down.keep(window.down);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(micros: u64) -> Time {
+        Time::from_start(Duration::from_micros(micros))
+    }
+
+    fn arrival(sleep: &Sleep, now: u64) -> Option<(Option<Time>, u128, u128)> {
+        let found = sleep.arrival(at(now))?;
+        Some((found.at, found.waited.as_micros(), found.unsure.as_micros()))
+    }
+
+    #[test]
+    fn packets_that_wake_the_thread_arrive_when_they_are_read() {
+        let sleep = Sleep::of(Wait::ForPacket(Duration::from_micros(1000)), at(0), at(10));
+        assert_eq!(arrival(&sleep, 300), None);
+        assert_eq!(arrival(&sleep, 1510), None);
+        assert_eq!(sleep.early(at(1010)), Duration::ZERO);
+        // The thread could not run: they may have come when it planned to wake.
+        assert_eq!(arrival(&sleep, 1511), Some((None, 501, 0)));
+        assert_eq!(arrival(&Sleep::none(at(0)), 500), None);
+    }
+
+    #[test]
+    fn packets_of_a_deaf_sleep_arrive_in_its_middle() {
+        let sleep = Sleep::of(Wait::Through(Duration::from_micros(200)), at(0), at(40));
+        assert_eq!(arrival(&sleep, 260), Some((Some(at(130)), 0, 130)));
+        assert_eq!(sleep.early(at(260)), Duration::from_micros(130));
+        // Not before the packets that were read last.
+        let sleep = Sleep::of(Wait::Through(Duration::from_micros(200)), at(0), at(400));
+        assert_eq!(arrival(&sleep, 610), Some((Some(at(400)), 0, 305)));
+        assert_eq!(sleep.early(at(610)), pace::INTERVAL);
+        // Much too late: the worst case.
+        assert_eq!(arrival(&sleep, 1101), Some((None, 1101, 0)));
     }
 }

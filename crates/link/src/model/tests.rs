@@ -55,6 +55,25 @@ fn link_with_default_settings_delivers_at_once() {
 }
 
 #[test]
+fn packet_may_leave_early_by_its_delay_but_not_before_a_change() {
+    let settings = |loss| Settings {
+        delay: ms(20),
+        loss,
+        ..Settings::default()
+    };
+    let lossy = settings(Loss::Random(1.0));
+    let mut link = Link::new(settings(Loss::default()), vec![(at(21), lossy)], 1);
+    link.send(at(0), 100, 0).expect("nothing is lost yet");
+    assert!(link.take_early(at(18), ms(1)).is_none());
+    assert!(link.take_early(at(19), ms(1)).is_some());
+    link.send(at(20), 100, 1).expect("nothing is lost yet");
+    // The change after that does not begin early.
+    assert!(link.take_early(at(20), ms(5)).is_none());
+    assert!(link.send(at(20), 100, 2).is_ok());
+    assert_eq!(link.send(at(21), 100, 3), Err(Lost::Chance));
+}
+
+#[test]
 fn same_seed_gives_the_same_fates_at_any_times() {
     let settings = Settings {
         delay: ms(50),

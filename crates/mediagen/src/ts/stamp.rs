@@ -96,7 +96,14 @@ impl Stamp {
     /// Decodes the stamp of a packet, or returns `None` if it has none.
     #[inline]
     pub fn read(packet: &[u8; PACKET_LEN]) -> Option<Stamp> {
-        let data: &[u8; DATA] = packet.strip_prefix(&HEAD)?.first_chunk()?;
+        // A relay may set the priority or the counter.
+        let mut head = *packet.first_chunk()?;
+        head[1] &= !0x20;
+        head[3] &= 0xf0;
+        if head != HEAD {
+            return None;
+        }
+        let data: &[u8; DATA] = packet[HEAD.len()..].first_chunk()?;
         let (magic, rest) = data.split_first_chunk::<4>()?;
         let (&[version, packets], rest) = rest.split_first_chunk()?;
         if *magic != MAGIC || version != VERSION {
@@ -154,11 +161,27 @@ mod tests {
     fn other_packets_have_no_stamp() {
         let good = stamp().write();
         assert_eq!(Stamp::read(&good), Some(stamp()));
-        // Wrong PID, payload, length, flags, length of the data, magic number or version.
-        for at in [2, 3, 4, 5, 6, 7, 11] {
+        // Damaged, wrong PID, payload, length, flags, length of the data, magic number or version.
+        let wrong = [
+            (1, 0x80),
+            (2, 1),
+            (3, 0x10),
+            (4, 1),
+            (5, 1),
+            (6, 1),
+            (7, 1),
+            (11, 1),
+        ];
+        for (at, bit) in wrong {
             let mut other = good;
-            other[at] ^= 1;
+            other[at] ^= bit;
             assert_eq!(Stamp::read(&other), None, "{at}");
+        }
+        // Another priority and counter, as relays may set them.
+        for (at, bit) in [(1, 0x20), (3, 0x05)] {
+            let mut other = good;
+            other[at] ^= bit;
+            assert_eq!(Stamp::read(&other), Some(stamp()), "{at}");
         }
     }
 

@@ -125,8 +125,8 @@ pub struct Row {
     pub file: String,
     /// Outcome of the run.
     pub outcome: RowOutcome,
-    /// Reasons for the outcome: failed thresholds, what makes the measurement invalid, or why the
-    /// run could not begin.
+    /// Reasons for the outcome, the cause first: how clients failed, failed thresholds, what makes
+    /// the measurement invalid, or why the run could not begin.
     pub reasons: Vec<String>,
     /// Figures of the run; null for a run without a run file.
     pub figures: Option<Figures>,

@@ -1,5 +1,5 @@
 //! Tests of the tester's health, with its default bounds. Those that load the machine run one at a
-//! time. All have real-time priority if that is permitted, because they measure how much of the
+//! time. Most have real-time priority if that is permitted, because they measure how much of the
 //! machine the tester gets.
 
 mod calibrate;

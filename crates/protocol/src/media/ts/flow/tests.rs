@@ -69,7 +69,9 @@ pub(crate) fn check(rate: u64, clock_pid: u16, sent: &[(Time, Vec<u8>)]) -> Hash
                 assert_eq!(header.continuity, wanted, "PID {} in {number}", header.pid);
             }
             assert_eq!(index == 0, header.pid == STAMP_PID);
-            if let Some(stamp) = Stamp::read(packet) {
+            let stamp = Stamp::read(packet);
+            assert_eq!(stamp.is_some(), index == 0);
+            if let Some(stamp) = stamp {
                 let due = WALL_CLOCK.as_nanos() as u64 + due.as_nanos();
                 assert_eq!((stamp.number, stamp.due), (number, due));
                 assert_eq!(stamp.check, crc32fast::hash(&bytes[PACKET_LEN..]));

@@ -167,6 +167,20 @@ pub(crate) fn secret_words(words: &[String]) -> Vec<Option<usize>> {
 /// like in a query, `password=x`, `Bearer x`, `Basic x`, and the value of `Authorization:`. User
 /// names in URLs stay.
 pub fn mask_text(text: &str) -> String {
+    // A masked part may join its neighbours: of `?token=://:x;@`, the `@` belongs to the value then.
+    const ROUNDS: usize = 4;
+    let mut masked = mask_once(text);
+    for _ in 1..ROUNDS {
+        let again = mask_once(&masked);
+        if again == masked {
+            break;
+        }
+        masked = again;
+    }
+    masked
+}
+
+fn mask_once(text: &str) -> String {
     let mut masked = String::with_capacity(text.len());
     let mut at = 0;
     for (from, to) in secret_ranges(text) {

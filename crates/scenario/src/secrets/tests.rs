@@ -248,6 +248,11 @@ fn error_messages_contain_no_password() {
     );
 }
 
+#[test]
+fn masked_part_that_joins_its_neighbours_is_masked_again() {
+    assert_eq!(mask_text("?token=://:;@"), "?token=***");
+}
+
 proptest! {
     #[test]
     fn masking_is_idempotent(

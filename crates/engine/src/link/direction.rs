@@ -26,7 +26,7 @@ const SPARE: usize = 4096;
 /// not allow; further packets are dropped as overload. 200,000 packets of 1,500 bytes take 300 MB.
 const HELD_PACKETS_MAX: usize = 200_000;
 
-/// When packets that are read arrived.
+/// Arrival of packets that are read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrival {
     /// `None` if they count as arrived when they are read.

@@ -255,8 +255,8 @@ impl Sleep {
         }
     }
 
-    /// How long before its time a packet may leave. After a sleep in which the thread was deaf, a
-    /// packet leaves at the nearest time at which the thread looks, so that the mean delay is right.
+    /// Time by which a packet may leave early. After a sleep in which the thread was deaf, a
+    /// packet leaves at the nearest time at which the thread looks, so the mean delay is right.
     fn early(&self, now: Time) -> Duration {
         match self.is_deaf {
             true => (now.since(self.looked) / 2).min(pace::INTERVAL),
@@ -264,7 +264,7 @@ impl Sleep {
         }
     }
 
-    /// When the packets that wait to be read arrived. `None` if they arrive only now.
+    /// Arrival of the packets that wait to be read. `None` if they arrive only now.
     fn arrival(&self, now: Time) -> Option<Arrival> {
         let late = now.since(self.until);
         if late > DELAYED_MIN {

@@ -1,9 +1,9 @@
-//! When the thread of a link looks for packets.
+//! The times at which the thread of a link looks for packets.
 //!
-//! With few packets it is exact: each packet wakes it, and it busy-waits for the last moments before
-//! one leaves. Each wake-up takes the processor from the server under test, which may have no other
-//! one: on two cores, 18,000 packets a second took three quarters of a processor. So with more
-//! packets, the thread only looks at intervals.
+//! With few packets it is exact: each packet wakes it, and it busy-waits just before one leaves. Each
+//! wake-up takes the processor from the server under test, which may have no other one: on two cores,
+//! 18,000 packets a second took three quarters of a processor. So with more packets, the thread only
+//! looks at intervals.
 
 use std::time::Duration;
 
@@ -30,14 +30,14 @@ const MANY_PROCESSORS: usize = 4;
 /// the kernel for 50 ms of each second (sched(7), `sched_rt_runtime_us`).
 const BUSY_SHARE_MAX: f64 = 0.85;
 
-/// What the thread does next.
+/// Next action of the thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wait {
-    /// It looks again at once.
+    /// Look for packets at once.
     Busy,
-    /// It sleeps for this long, or until a packet arrives.
+    /// Sleep for this duration, or until a packet arrives.
     ForPacket(Duration),
-    /// It sleeps for this long. Packets may arrive meanwhile.
+    /// Sleep for this duration, even if packets arrive.
     Through(Duration),
 }
 

@@ -57,7 +57,7 @@ fn continuing_search_adds_clients_to_a_server_that_is_not_restarted() {
         .iter()
         .map(|run| run["trial"]["fresh"].as_bool().expect("a trial"))
         .collect();
-    // The server is started anew only after a trial that the machine spoiled.
+    // Only a trial that the machine spoiled makes the server start again.
     let spoiled = runs.iter().map(|run| run["outcome"] == "invalid");
     let expected: Vec<bool> = std::iter::once(true).chain(spoiled).collect();
     assert_eq!(fresh, expected[..fresh.len()], "{}", finished.stderr);

@@ -21,8 +21,8 @@ pub(crate) fn describe() -> Machine {
         .map_or(0, |kib: u64| kib * 1024);
     Machine {
         kernel: format!("Linux {}", read("/proc/sys/kernel/osrelease").trim()),
-        cores: std::thread::available_parallelism()
-            .map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(u32::MAX)),
+        // A server may have processors of its own, which this program is kept from.
+        cores: u32::try_from(net::thread::processors_without_affinity()).unwrap_or(u32::MAX),
         memory,
     }
 }

@@ -32,6 +32,20 @@ pub fn set_realtime_priority() -> io::Result<()> {
     }
 }
 
+/// Number of processors that this program could use if nothing but its control group limited it: its
+/// own affinity (taskset(1)) does not count. Takes a short-lived thread.
+pub fn processors_without_affinity() -> usize {
+    let count = || {
+        let mut all = rustix::thread::CpuSet::new();
+        (0..rustix::thread::CpuSet::MAX_CPU).for_each(|cpu| all.set(cpu));
+        // The kernel leaves out those that the machine or the control group does not have. If it
+        // refuses, the affinity stays.
+        let _ = rustix::thread::sched_setaffinity(None, &all);
+        std::thread::available_parallelism().map_or(1, usize::from)
+    };
+    std::thread::spawn(count).join().unwrap_or(1)
+}
+
 /// Nice value: about nine times the share of a thread at 0 (sched(7)), and so usually enough to
 /// preempt it.
 const RAISED_NICE: i32 = -10;
@@ -69,6 +83,23 @@ impl CpuClock {
 mod tests {
     use super::*;
     use crate::clock::thread_cpu_nanos;
+
+    #[test]
+    fn affinity_of_this_program_does_not_change_the_number_of_processors() {
+        let count = || std::thread::available_parallelism().map_or(1, usize::from);
+        let pinned = std::thread::spawn(move || {
+            let before = count();
+            let mut one = rustix::thread::CpuSet::new();
+            let own = rustix::thread::sched_getaffinity(None).expect("linux has it");
+            let first = (0..rustix::thread::CpuSet::MAX_CPU).find(|&cpu| own.is_set(cpu));
+            one.set(first.expect("it runs on one"));
+            rustix::thread::sched_setaffinity(None, &one).expect("linux has it");
+            (before, count(), processors_without_affinity())
+        });
+        let (before, pinned, all) = pinned.join().expect("no panic");
+        assert_eq!(pinned, 1);
+        assert!(all >= before, "{all} {before}");
+    }
 
     #[test]
     fn cpu_clock_is_readable_from_another_thread() {

@@ -17,16 +17,12 @@ use net::{Clock, Tun, Waker, tun};
 
 use direction::{Arrival, BURST, Direction};
 pub use linked_namespace::LinkedNamespace;
-use pace::{Pace, Wait};
+use pace::{Pace, Sleep, Wait};
 
 /// Longest wait of the thread. It bounds how long a delay of the thread goes unnoticed.
 const LONGEST_WAIT: Duration = Duration::from_millis(10);
 
-/// If the thread wakes later than planned by more than this, it counts as delayed. Half of the
-/// lateness that makes a measurement invalid.
-const DELAYED_MIN: Duration = Duration::from_micros(500);
-
-/// Maximum number of read rounds after such a delay, enough for all packets that may be waiting.
+/// Maximum number of read rounds after a sleep, enough for all packets that may be waiting.
 const ROUNDS: usize = 1000;
 
 /// Time for packets under way to arrive after the end of the link is requested.
@@ -222,78 +218,6 @@ fn seeds(seed: u64) -> [u64; 2] {
     [seed.wrapping_mul(2), seed.wrapping_mul(2).wrapping_add(1)]
 }
 
-/// The last sleep of the thread.
-struct Sleep {
-    /// Time at which the thread last began to look for packets: those that it finds now came later.
-    looked: Time,
-    from: Time,
-    until: Time,
-    /// True if packets that arrived did not wake the thread.
-    is_deaf: bool,
-}
-
-impl Sleep {
-    fn none(now: Time) -> Sleep {
-        Sleep {
-            looked: now,
-            from: now,
-            until: now,
-            is_deaf: false,
-        }
-    }
-
-    fn of(wait: Wait, looked: Time, now: Time) -> Sleep {
-        let time = match wait {
-            Wait::Busy => Duration::ZERO,
-            Wait::ForPacket(time) | Wait::Through(time) => time,
-        };
-        Sleep {
-            looked,
-            from: now,
-            until: now + time,
-            is_deaf: matches!(wait, Wait::Through(_)),
-        }
-    }
-
-    /// Time by which a packet may leave early. After a sleep in which the thread was deaf, a
-    /// packet leaves at the nearest time at which the thread looks, so the mean delay is right.
-    fn early(&self, now: Time) -> Duration {
-        match self.is_deaf {
-            true => (now.since(self.looked) / 2).min(pace::INTERVAL),
-            false => Duration::ZERO,
-        }
-    }
-
-    /// Arrival of the packets that wait to be read. `None` if they arrive only now.
-    fn arrival(&self, now: Time) -> Option<Arrival> {
-        let late = now.since(self.until);
-        if late > DELAYED_MIN {
-            // The arrival times of packets in this period are unknown. The record assumes the
-            // worst case, that all arrived at its beginning.
-            let since = if self.is_deaf {
-                self.looked
-            } else {
-                self.until
-            };
-            let waited = now.since(since);
-            return Some(Arrival {
-                at: None,
-                waited,
-                unsure: Duration::ZERO,
-            });
-        }
-        self.is_deaf.then(|| {
-            let unsure = now.since(self.looked) / 2;
-            Arrival {
-                // Packets that were read before the sleep did not come later.
-                at: Some((self.looked + unsure).max(self.from)),
-                waited: Duration::ZERO,
-                unsure,
-            }
-        })
-    }
-}
-
 /// State of the link's thread.
 struct LinkThread {
     ends: [Tun; 2],
@@ -423,43 +347,5 @@ impl LinkThread {
             up.keep(window.up);
             down.keep(window.down);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(micros: u64) -> Time {
-        Time::from_start(Duration::from_micros(micros))
-    }
-
-    fn arrival(sleep: &Sleep, now: u64) -> Option<(Option<Time>, u128, u128)> {
-        let found = sleep.arrival(at(now))?;
-        Some((found.at, found.waited.as_micros(), found.unsure.as_micros()))
-    }
-
-    #[test]
-    fn packets_that_wake_the_thread_arrive_when_they_are_read() {
-        let sleep = Sleep::of(Wait::ForPacket(Duration::from_micros(1000)), at(0), at(10));
-        assert_eq!(arrival(&sleep, 300), None);
-        assert_eq!(arrival(&sleep, 1510), None);
-        assert_eq!(sleep.early(at(1010)), Duration::ZERO);
-        // The thread could not run: they may have come when it planned to wake.
-        assert_eq!(arrival(&sleep, 1511), Some((None, 501, 0)));
-        assert_eq!(arrival(&Sleep::none(at(0)), 500), None);
-    }
-
-    #[test]
-    fn packets_of_a_deaf_sleep_arrive_in_its_middle() {
-        let sleep = Sleep::of(Wait::Through(Duration::from_micros(200)), at(0), at(40));
-        assert_eq!(arrival(&sleep, 260), Some((Some(at(130)), 0, 130)));
-        assert_eq!(sleep.early(at(260)), Duration::from_micros(130));
-        // Not before the packets that were read last.
-        let sleep = Sleep::of(Wait::Through(Duration::from_micros(200)), at(0), at(400));
-        assert_eq!(arrival(&sleep, 610), Some((Some(at(400)), 0, 305)));
-        assert_eq!(sleep.early(at(610)), pace::INTERVAL);
-        // Much too late: the worst case.
-        assert_eq!(arrival(&sleep, 1101), Some((None, 1101, 0)));
     }
 }

@@ -134,8 +134,8 @@ impl<'a> RunningLevels<'a> {
         let (begun, wanted) = (self.active_before + started, self.clients);
         (begun < wanted).then(|| {
             format!(
-                "the tester ran {begun} of the {wanted} clients of this level: give it more cores, or start them \
-                 over a longer time"
+                "the tester ran {begun} of the {wanted} clients of this level: give it more cores, \
+                 or start them over a longer time"
             )
         })
     }

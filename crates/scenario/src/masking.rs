@@ -167,7 +167,7 @@ pub(crate) fn secret_words(words: &[String]) -> Vec<Option<usize>> {
 /// like in a query, `password=x`, `Bearer x`, `Basic x`, and the value of `Authorization:`. User
 /// names in URLs stay.
 pub fn mask_text(text: &str) -> String {
-    // A masked part may join its neighbours: of `?token=://:x;@`, the `@` belongs to the value then.
+    // A masked part may join its neighbours: in `?token=://:x;@`, the value then has the `@` too.
     const ROUNDS: usize = 4;
     let mut masked = mask_once(text);
     for _ in 1..ROUNDS {

@@ -92,6 +92,11 @@ fn quick_search_finds_how_many_clients_a_server_takes() {
     ];
     let finished = run(folder.path(), arguments).expect(0);
     assert!(finished.stdout.contains("7 clients"), "{}", finished.stdout);
+    assert!(
+        finished.stderr.contains("failed: 1 of 8 clients failed"),
+        "{}",
+        finished.stderr
+    );
     let report = read_json(&folder.path().join("x.json"));
     let search = &report["searches"][0];
     assert_eq!(load(&search["capacity"]), 7);

@@ -233,6 +233,41 @@ for number in range(200):
 }
 
 #[test]
+fn many_packets_leave_at_their_time_on_average() {
+    let Some(namespace) = network() else { return };
+    let folder = folder();
+    let record = folder.path().join("record.json");
+    // 3,000 packets a second for two seconds: a small machine looks at intervals then.
+    const STREAM: &str = "
+import os, socket, time
+end = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+# Unconnected: nobody listens, and answers of ICMP are no errors then.
+to = (os.environ['STREAMGAUGE_LINK_HOST'], 9)
+begun = time.monotonic()
+for number in range(6000):
+    time.sleep(max(0, begun + number / 3000 - time.monotonic()))
+    end.sendto(bytes(100), to)
+";
+    let file = record.display().to_string();
+    run(
+        &namespace,
+        folder.path(),
+        &["--delay", "20ms", "--json", &file],
+        &["python3", "-c", STREAM],
+    );
+    let record: Value = serde_json::from_str(&fs::read_to_string(record).expect("it is there"))
+        .expect("it is JSON");
+    let up = &record["uplink"];
+    assert_eq!(up["packets"], 6000, "{record}");
+    assert_eq!(up["delivered"], 6000, "{record}");
+    // Single packets leave up to 0.2 ms early; a busy machine makes them late.
+    for which in ["p50", "mean"] {
+        let delay = up["delay"][which].as_f64().expect("a delay");
+        assert!(delay >= 0.0199, "{record}");
+    }
+}
+
+#[test]
 fn trace_changes_the_link_while_it_is_used() {
     let Some(namespace) = network() else { return };
     let folder = folder();

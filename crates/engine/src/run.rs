@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use load::{Holds, Share};
+use load::{Holds, Share, Slots};
 use measure::media::Media;
 use measure::{Catalogue, Health, Recorder, Time, Totals, server, tester};
 use net::{Clock, Namespace, PortRange};
@@ -468,7 +468,10 @@ fn worker_plans(
                     catalogue: population.config.protocol().catalogue,
                     clients: Some(ClientPlan {
                         share: match changes(population) {
-                            true => Share::open(population.load.rejoin, worker, workers),
+                            true => Share::open(
+                                population.load.rejoin,
+                                Slots::every(worker.into(), workers.into()),
+                            ),
                             false => Share::new(&population.load, worker, workers),
                         },
                         urls: population.urls.clone(),

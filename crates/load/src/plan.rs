@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use measure::Time;
 
+use crate::slots::Slots;
 use crate::spec::{Load, Shape};
 
 /// Number of clients that the plan of `load` wants at `at`. For arrivals: the number that would be
@@ -103,8 +104,8 @@ impl Piece {
         self.begin + Duration::from_nanos(u64::try_from(scaled).unwrap_or(u64::MAX))
     }
 
-    /// The first step from `number` on whose slot belongs to `worker`, with its number.
-    pub(crate) fn next_step(&self, number: u64, worker: u64, workers: u64) -> Option<(u64, Step)> {
+    /// The first step from `number` on whose slot is one of `own`, with its number.
+    pub(crate) fn next_step(&self, number: u64, own: &Slots) -> Option<(u64, Step)> {
         let rises = self.to > self.from;
         let mut number = number;
         if rises && self.skips_first {
@@ -118,13 +119,9 @@ impl Piece {
             return None;
         }
         let slot = if rises {
-            let slot = self.from + number;
-            let ahead = (worker + workers - slot % workers) % workers;
-            slot.checked_add(ahead)?
+            own.at_or_after(self.from + number)?
         } else {
-            let slot = self.from - 1 - number;
-            let behind = (slot % workers + workers - worker) % workers;
-            slot.checked_sub(behind)?
+            own.at_or_before(self.from - 1 - number)?
         };
         let number = if rises {
             slot - self.from

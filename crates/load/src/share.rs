@@ -7,6 +7,7 @@ use std::time::Duration;
 use measure::Time;
 
 use crate::plan::{ArrivalRate, Piece, Step, nanos, pieces};
+use crate::slots::Slots;
 use crate::spec::{Load, Shape};
 
 /// Minimum time between two starts in one slot if clients rejoin: 1 s. A server that refuses all
@@ -39,14 +40,13 @@ pub enum Action {
     },
 }
 
-/// One worker's share of a load: every slot `k` with `k % workers == worker`.
+/// One worker's share of a load: the slots that belong to it.
 ///
 /// Call [`Share::next_due`] for the time of the next action, and then [`Share::next_action`] until
 /// it returns `None`. Actions are never skipped, however late they are requested.
 #[derive(Clone, Debug)]
 pub struct Share {
-    worker: u64,
-    workers: u64,
+    own: Slots,
     rejoin: bool,
     closed: bool,
     /// True if the plan is extended while it runs, so that its end is unknown.
@@ -54,7 +54,7 @@ pub struct Share {
     /// Clients that have started and not ended.
     active: u64,
     source: StepSource,
-    /// Indexed by slot / workers; covers the slots used so far.
+    /// Indexed by the number of a slot among the own ones; covers the slots used so far.
     slots: Vec<Slot>,
     /// Slots that start again. An entry is valid only while its slot waits for that time.
     waiting: BinaryHeap<Reverse<(Time, u64)>>,
@@ -76,10 +76,10 @@ enum StepSource {
     },
     Arrivals {
         rate: ArrivalRate,
-        /// Number of this worker's next arrival, counted over all workers.
+        /// Arrivals of this worker, counted over all workers.
+        arrivals: Slots,
+        /// Number of the next one among its own.
         next: u64,
-        /// Distance to the arrival after it: the number of workers that have slots.
-        step: u64,
         /// Number of slots of this worker.
         slot_count: u64,
         /// Free slots that were used before, lowest first.
@@ -110,41 +110,42 @@ enum SlotState {
 }
 
 impl Share {
-    /// The share of `load` that worker number `worker` (counted from 0) of `workers` carries out.
+    /// The share of `load` that worker number `worker` (counted from 0) of `workers` carries out:
+    /// every slot `k` with `k % workers == worker`.
     pub fn new(load: &Load, worker: u32, workers: u32) -> Share {
-        let workers = u64::from(workers.max(1));
-        let worker = u64::from(worker);
+        let workers = workers.max(1);
+        Share::of(load, Slots::every(worker.into(), workers.into()))
+    }
+
+    /// The share of `load` of the worker that `own` belongs to.
+    pub fn of(load: &Load, own: Slots) -> Share {
         let source = match &load.shape {
             Shape::Arrivals {
                 per_second,
                 max_clients,
-            } => {
-                // Worker w has the slots k with k % workers == w. A worker without slots gets no
-                // arrivals, because it would turn away clients for whom other workers have slots.
-                let slot_count = max_clients.saturating_sub(worker).div_ceil(workers);
-                StepSource::Arrivals {
-                    rate: ArrivalRate::new(*per_second),
-                    next: worker,
-                    step: workers.min(*max_clients).max(1),
-                    slot_count,
-                    free: BinaryHeap::new(),
-                }
-            }
+            } => StepSource::Arrivals {
+                rate: ArrivalRate::new(*per_second),
+                // A worker without slots gets no arrivals, because it would turn away clients for
+                // whom other workers have slots.
+                arrivals: own.repeated_after(*max_clients),
+                next: 0,
+                slot_count: own.count_below(*max_clients),
+                free: BinaryHeap::new(),
+            },
             shape => {
                 let mut source = StepSource::Plan {
                     pieces: pieces(shape),
                     piece: 0,
                     next: None,
                 };
-                source.advance(0, worker, workers);
+                source.advance(0, &own);
                 source
             }
         };
         Share {
-            worker,
-            workers,
             rejoin: load.rejoin,
-            closed: worker >= workers,
+            closed: own.is_empty(),
+            own,
             is_open: false,
             active: 0,
             source,
@@ -158,14 +159,14 @@ impl Share {
 
     /// The share of a plan that begins without clients and is extended while it runs. It is
     /// finished only after [`Share::close`].
-    pub fn open(rejoin: bool, worker: u32, workers: u32) -> Share {
+    pub fn open(rejoin: bool, own: Slots) -> Share {
         let load = Load {
             shape: Shape::Stages(Vec::new()),
             rejoin,
         };
         Share {
             is_open: true,
-            ..Share::new(&load, worker, workers)
+            ..Share::of(&load, own)
         }
     }
 
@@ -179,10 +180,12 @@ impl Share {
         let before = pieces.last().map_or(0, |last| last.to);
         pieces.push(Piece::new(begin, nanos(over), before, clients));
         if next.is_none() {
-            self.source.advance(0, self.worker, self.workers);
+            self.source.advance(0, &self.own);
         }
         for index in 0..self.slots.len() {
-            let slot = index as u64 * self.workers + self.worker;
+            let Some(slot) = self.own.nth(index as u64) else {
+                break;
+            };
             let entry = &mut self.slots[index];
             if entry.wanted && entry.state == SlotState::Empty && slot < clients {
                 let due = begin.max(entry.last_start + REJOIN_PAUSE);
@@ -301,14 +304,13 @@ impl Share {
     }
 
     fn index(&self, slot: u64) -> Option<usize> {
-        (slot % self.workers == self.worker)
-            .then_some(slot / self.workers)
-            .and_then(|index| usize::try_from(index).ok())
+        let number = self.own.number_of(slot)?;
+        usize::try_from(number).ok()
     }
 
     /// State of one of this worker's slots, created on first use.
     fn slot(&mut self, slot: u64) -> &mut Slot {
-        let index = usize::try_from(slot / self.workers).unwrap_or(usize::MAX);
+        let index = self.index(slot).unwrap_or(usize::MAX);
         if index >= self.slots.len() {
             // Slots are used in ascending order, so this adds one.
             self.slots.resize(
@@ -325,12 +327,11 @@ impl Share {
     }
 
     fn planned_action(&mut self) -> Option<Action> {
-        let (worker, workers) = (self.worker, self.workers);
         match &mut self.source {
             StepSource::Plan { next, .. } => {
                 let (number, mut step) = (*next)?;
                 step.at += self.held;
-                self.source.advance(number + 1, worker, workers);
+                self.source.advance(number + 1, &self.own);
                 if step.enters {
                     self.enter(step)
                 } else {
@@ -339,18 +340,17 @@ impl Share {
             }
             StepSource::Arrivals {
                 rate,
+                arrivals,
                 next,
-                step,
                 slot_count,
                 free,
             } => {
-                let due = rate.time_of(*next);
-                *next = next.saturating_add(*step);
+                let due = rate.time_of(arrivals.nth(*next)?);
+                *next = next.saturating_add(1);
                 let used = self.slots.len() as u64;
-                let slot = match free.pop() {
-                    Some(Reverse(slot)) => slot,
-                    None if used < *slot_count => worker + used * workers,
-                    None => return Some(Action::TurnAway { due }),
+                let unused = (used < *slot_count).then(|| self.own.nth(used)).flatten();
+                let Some(slot) = free.pop().map(|Reverse(slot)| slot).or(unused) else {
+                    return Some(Action::TurnAway { due });
                 };
                 Some(self.start(slot, due, false))
             }
@@ -413,17 +413,18 @@ impl StepSource {
             StepSource::Plan { next, .. } => next.map(|(_, step)| step.at),
             StepSource::Arrivals {
                 rate,
+                arrivals,
                 next,
-                slot_count,
                 ..
-            } => (*slot_count > 0)
-                .then(|| rate.time_of(*next))
+            } => arrivals
+                .nth(*next)
+                .map(|number| rate.time_of(number))
                 .filter(|at| *at < Time::NEVER),
         }
     }
 
     /// Finds this worker's next step, from step `number` of the current piece on.
-    fn advance(&mut self, number: u64, worker: u64, workers: u64) {
+    fn advance(&mut self, number: u64, own: &Slots) {
         let StepSource::Plan {
             pieces,
             piece,
@@ -435,7 +436,7 @@ impl StepSource {
         let mut number = number;
         *next = None;
         while let Some(current) = pieces.get(*piece) {
-            *next = current.next_step(number, worker, workers);
+            *next = current.next_step(number, own);
             if next.is_some() {
                 return;
             }

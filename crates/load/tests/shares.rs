@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use load::{Action, Load, REJOIN_PAUSE, Shape, Share, Stage, wanted};
+use load::{Action, Load, REJOIN_PAUSE, Shape, Share, Stage, divide, period, wanted};
 use measure::Time;
 use proptest::prelude::*;
 
@@ -24,7 +24,10 @@ fn millis(millis: u64) -> Duration {
 
 /// All actions due until `end`, by following `next_due`. Stopped clients end at once.
 fn run(load: &Load, worker: u32, workers: u32, end: Time) -> Vec<(Time, Action)> {
-    let mut share = Share::new(load, worker, workers);
+    carry_out_all(Share::new(load, worker, workers), end)
+}
+
+fn carry_out_all(mut share: Share, end: Time) -> Vec<(Time, Action)> {
     let mut done = Vec::new();
     while let Some(now) = share.next_due().filter(|due| *due <= end) {
         while let Some(action) = share.next_action(now) {
@@ -71,7 +74,9 @@ fn carry_out(share: &mut Share, end: Time) -> (Slots, Slots) {
 
 #[test]
 fn open_plan_is_extended_while_it_runs() {
-    let mut shares: Vec<Share> = (0..2).map(|worker| Share::open(false, worker, 2)).collect();
+    let mut shares: Vec<Share> = (0..2)
+        .map(|worker| Share::open(false, load::Slots::every(worker, 2)))
+        .collect();
     let mut all = |extend: Option<(u64, u64, u64)>, dead: &[u64], end: u64| {
         let mut found = (Vec::new(), Vec::new());
         for (worker, share) in shares.iter_mut().enumerate() {
@@ -493,17 +498,23 @@ proptest! {
     }
 
     #[test]
-    fn shares_together_are_the_whole(shape in shape(), workers in 1..6u32) {
+    fn shares_together_are_the_whole(
+        shape in shape(),
+        weights in proptest::collection::vec(1..4u32, 1..6),
+        workers in 1..4u64,
+    ) {
         let arrivals = matches!(shape, Shape::Arrivals { .. });
         let load = closed(shape);
         let end = at(20_000);
         let whole = run(&load, 0, 1, end);
         let mut parts: Vec<(Time, Action)> = Vec::new();
-        for worker in 0..workers {
-            let part = run(&load, worker, workers, end);
+        let owners = divide(&weights, period(&weights));
+        for (runner, worker) in (0..weights.len()).flat_map(|one| (0..workers).map(move |two| (one, two))) {
+            let own = load::Slots::of_owner(runner, &owners).split(worker, workers);
+            let part = carry_out_all(Share::of(&load, own), end);
             for (_, action) in &part {
                 if let Action::Start { slot, .. } | Action::Stop { slot } = action {
-                    prop_assert_eq!(slot % u64::from(workers), u64::from(worker));
+                    prop_assert_eq!(owners[*slot as usize % owners.len()], runner);
                 }
             }
             parts.extend(part);

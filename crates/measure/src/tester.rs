@@ -140,3 +140,28 @@ impl WorkerFigures {
         }
     }
 }
+
+/// A runner of a run over several machines: its clients, its clock and its resource use.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunnerSummary {
+    /// Name by which it takes part.
+    pub name: String,
+    /// Host name of its machine.
+    pub host: String,
+    /// Number of processors of its machine.
+    pub cores: u32,
+    /// Maximum number of its clients at a time, over all populations.
+    pub clients_max: u64,
+    /// Its monotonic clock minus that of the coordinator, in seconds. `None` if it is unknown.
+    pub clock_offset: Option<f64>,
+    /// The offset is at most this far away from the true one, in seconds.
+    pub clock_uncertainty: Option<f64>,
+    /// Time from the agreed start of the run to the start of its clients, in seconds.
+    pub began_late: Option<f64>,
+    /// Why it was lost during the run. `None` if it was not.
+    pub lost: Option<String>,
+    /// Resource use of its workers together.
+    pub figures: WorkerFigures,
+    /// Why its measurements are invalid. Empty if it was fit.
+    pub unfit: Vec<String>,
+}

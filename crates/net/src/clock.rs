@@ -30,6 +30,15 @@ impl Clock {
         }
     }
 
+    /// Returns a clock whose run begins at this reading of the monotonic clock ([`monotonic_nanos`]),
+    /// which may be in the future. Until then it shows the start.
+    pub fn starting_at(monotonic: i64) -> Clock {
+        Clock {
+            start: monotonic,
+            offset: Cell::new(offset()),
+        }
+    }
+
     /// Returns another clock of the same run, for another thread.
     pub fn same_start(&self) -> Clock {
         Clock {
@@ -89,6 +98,11 @@ fn offset() -> i64 {
         .map_or(0, |(_, offset)| offset)
 }
 
+/// Reading of the monotonic clock (`CLOCK_MONOTONIC`), in nanoseconds.
+pub fn monotonic_nanos() -> i64 {
+    read(ClockId::Monotonic)
+}
+
 /// Processor time used by the calling thread, in nanoseconds.
 pub fn thread_cpu_nanos() -> u64 {
     u64::try_from(read(ClockId::ThreadCPUTime)).unwrap_or(0)
@@ -121,6 +135,19 @@ mod tests {
         let after = clock.now();
         let slack = std::time::Duration::from_millis(1);
         assert!(converted + slack >= before && converted <= after + slack);
+    }
+
+    #[test]
+    fn clock_shows_its_start_until_then() {
+        let now = monotonic_nanos();
+        let ahead = Clock::starting_at(now + 3_600_000_000_000);
+        assert_eq!(ahead.now(), Time::ZERO);
+        assert_eq!(
+            ahead.to_monotonic_nanos(Time::ZERO),
+            now + 3_600_000_000_000
+        );
+        let behind = Clock::starting_at(now - 1_000_000_000);
+        assert!(behind.now() >= Time::from_nanos(1_000_000_000));
     }
 
     #[test]

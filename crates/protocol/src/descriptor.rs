@@ -470,7 +470,7 @@ impl Protocol {
     }
 
     /// Stream that a URL of this protocol leads to.
-    fn stream(&self, url: &str) -> Option<StreamName> {
+    pub fn stream(&self, url: &str) -> Option<StreamName> {
         (self.parse_url)(url).ok()?.stream
     }
 

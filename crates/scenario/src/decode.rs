@@ -24,6 +24,7 @@ use crate::node::{Entry, Node, Value, display_text};
 use crate::origin::{Origin, SourceKind};
 use crate::overrides::Overrides;
 use crate::placed_links;
+use crate::portable::Tree;
 use crate::section::{self, BoundedInteger, Deferred, Key, one_line};
 use crate::series_keys::{MAKE_SERIES, MAX_REPEAT};
 use crate::server::{self, ServerKeys};
@@ -310,6 +311,7 @@ pub(crate) fn decode_scenario(
             .and_then(|workers| u32::try_from(workers.0).ok()),
         tester: keys.tester.or(TesterKeys::default()).into(),
         varied: Vec::new(),
+        tree: Tree::new(root),
     })
 }
 

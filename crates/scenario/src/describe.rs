@@ -66,27 +66,35 @@ impl Description {
 impl Scenario {
     /// Describes what a run will do and need.
     pub fn describe(&self) -> Description {
+        let clients = self.populations.iter().map(|own| own.load.clients_max());
+        let mut description = self.describe_part(&clients.collect::<Vec<_>>());
+        let secrets = self.secrets();
+        let lines = self.lines(&description).into_iter();
+        description.lines = lines.map(|line| secrets.mask(&line)).collect();
+        description
+    }
+
+    /// Describes what a part of the clients needs: that many of each population. There are no
+    /// lines.
+    pub fn describe_part(&self, clients: &[u64]) -> Description {
         let all = self.populations.iter().map(|own| own.load.clients_max());
         let all = all.fold(0u64, u64::saturating_add);
-        let of = |population| plan_population(population, all);
-        let populations: Vec<PopulationPlan> = self.populations.iter().map(of).collect();
+        let each = self.populations.iter().zip(clients);
+        let of = |(population, &clients)| plan_population(population, clients, all);
+        let populations: Vec<PopulationPlan> = each.map(of).collect();
         let sum = |of: fn(&PopulationPlan) -> u64| {
             populations
                 .iter()
                 .fold(0u64, |sum, plan| sum.saturating_add(of(plan)))
         };
-        let mut description = Description {
+        Description {
             clients_max: sum(|plan| plan.clients_max),
             file_descriptors: sum(|plan| plan.file_descriptors),
             udp_ports: sum(|plan| plan.udp_ports),
             ends: self.planned_end(),
             populations,
             lines: Vec::new(),
-        };
-        let secrets = self.secrets();
-        let lines = self.lines(&description).into_iter();
-        description.lines = lines.map(|line| secrets.mask(&line)).collect();
-        description
+        }
     }
 
     /// Returns the end of the run if the plan alone determines it.
@@ -292,9 +300,8 @@ impl Scenario {
     }
 }
 
-/// Plans a population of a run that has `all` clients in total.
-fn plan_population(population: &Population, all: u64) -> PopulationPlan {
-    let clients_max = population.load.clients_max();
+/// Plans `clients_max` clients of a population, in a run that has `all` clients in total.
+fn plan_population(population: &Population, clients_max: u64, all: u64) -> PopulationPlan {
     let config = &population.config;
     let protocol = config.protocol();
     let each = |count: u64| clients_max.saturating_mul(count);

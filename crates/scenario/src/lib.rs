@@ -36,6 +36,7 @@ mod overrides;
 mod placed_links;
 mod plan;
 mod population;
+mod portable;
 mod schema;
 mod secrets;
 mod section;
@@ -74,6 +75,7 @@ pub use one_liner::{
 pub use overrides::{ENVIRONMENT_PREFIX, OptionSetting, Overrides};
 pub use placed_links::PlacedLink;
 pub use plan::Plan;
+pub use portable::PortableScenario;
 pub use schema::schema;
 pub use secrets::Secrets;
 pub use urls::expand_urls;

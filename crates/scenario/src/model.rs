@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::emulated_link::Link;
 use crate::group::Group;
 use crate::network::Network;
+use crate::portable::Tree;
 use crate::words::words;
 
 /// Default time for the graceful shutdown of sessions: 5 s.
@@ -81,6 +82,9 @@ pub struct Scenario {
     /// single run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub varied: Vec<Setting>,
+    /// Tree that the scenario was decoded from.
+    #[serde(skip)]
+    pub(crate) tree: Tree,
 }
 
 /// A key of the scenario and its value.

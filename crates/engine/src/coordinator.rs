@@ -1,12 +1,13 @@
-//! The coordinator of a run: collects worker reports, stores and judges windows, and ends the run.
+//! The coordinator of a run: collects the reports of runners, stores and judges windows, and ends
+//! the run.
 
 mod levels;
+pub(crate) mod runners;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crossbeam_channel::RecvTimeoutError;
 use load::{Holds, HoldsSpec};
 use measure::health::LATE_START;
 use measure::tester::WorkerFigures;
@@ -19,28 +20,21 @@ use scenario::{Scenario, Secrets};
 use sut::{CpuSource, Sut};
 
 use crate::browsers::Browsers;
-use crate::client_row::client_row;
 use crate::control::Control;
 use crate::coverage::Coverage;
+use crate::crew::Crew;
 use crate::error::EngineError;
 use crate::levels::RunningLevels;
 use crate::links::Links;
-use crate::messages::{Command, WorkerReport};
 use crate::ownership;
-use crate::process::Process;
 use crate::progress::{self, ClientRole, Failures, Finished, Phase, PopulationProgress, Progress};
 use crate::progress::{Rates, TesterProgress};
 use crate::recording::Recording;
+use crate::runner::{POLL_INTERVAL, RunnerCommand, RunnerFigures, RunnerReport};
 use crate::server_release::{self, PeakHoldings, ReleaseObserver};
 use crate::sources::Sources;
-use crate::trace::{Trace, Traces};
-use crate::window_merger::{MergedWindow, WindowMerger};
-use crate::worker_pool::WorkerPool;
-
-/// Interval between checks for a stop request, a hold or a dead worker when no reports arrive. One
-/// wake-up costs 60 µs on a virtual machine, which matters when the tester's CPU use is compared
-/// with that of other testers.
-const POLL_INTERVAL: Duration = Duration::from_millis(200);
+use crate::window_merger::{MergedWindow, WindowMerger, merge_testers};
+use runners::RunnerJudges;
 
 /// Timeout for reading the server's own counters at the end of a run.
 const COUNTERS_WITHIN: Duration = Duration::from_secs(2);
@@ -48,26 +42,29 @@ const COUNTERS_WITHIN: Duration = Duration::from_secs(2);
 /// Lead time of a hold or resume command, so that all workers apply it at the same time.
 const NOTICE: Duration = Duration::from_millis(50);
 
-/// Collects worker reports during a run and judges its windows.
+/// Collects the reports of runners during a run and judges its windows.
 pub(crate) struct Coordinator<'a> {
     pub(crate) scenario: &'a Scenario,
     pub(crate) control: &'a Control,
     pub(crate) clock: Clock,
-    pub(crate) pool: WorkerPool,
-    pub(crate) assembly: WindowMerger,
+    pub(crate) crew: &'a mut dyn Crew,
+    pub(crate) assembly: WindowMerger<RunnerFigures>,
     pub(crate) warm_up_windows: u64,
     pub(crate) totals: BTreeMap<String, Totals>,
     /// Clients started and failed per population, warm-up included.
     pub(crate) started_and_failed: Vec<(i64, i64)>,
-    /// Tester metrics of each worker, without the warm-up.
-    pub(crate) workers: Vec<Totals>,
+    /// Tester metrics of each worker of each runner, without the warm-up.
+    pub(crate) workers: BTreeMap<(u32, u32), Totals>,
+    /// Runners on other machines.
+    pub(crate) runners: RunnerJudges,
+    /// True if a runner was lost. A measuring stick that changed is broken, so the run ends.
+    pub(crate) has_lost_runner: bool,
+    /// Names of the tester's counters that are unavailable.
+    pub(crate) unknown: Vec<String>,
     pub(crate) overflow: i64,
     pub(crate) judge: Judge,
     pub(crate) health: Health,
     pub(crate) server: Recorder,
-    pub(crate) process: Process,
-    /// Time of the last check for dead workers.
-    pub(crate) crash_checked_at: Time,
     pub(crate) sources: Option<Sources>,
     pub(crate) links: Links,
     pub(crate) browsers: Browsers,
@@ -81,7 +78,6 @@ pub(crate) struct Coordinator<'a> {
     /// Secrets that are masked in all texts written to the run file.
     pub(crate) secrets: Secrets,
     pub(crate) path: PathBuf,
-    pub(crate) traces: Traces,
     /// Reasons known so far why the measurement is invalid.
     pub(crate) invalid_reasons: Vec<String>,
     pub(crate) phase: Phase,
@@ -107,7 +103,7 @@ pub(crate) struct Coordinator<'a> {
 }
 
 impl Coordinator<'_> {
-    /// Runs until every worker has ended. Returns the result of the run, or of the level of a
+    /// Runs until every runner has ended. Returns the result of the run, or of the level of a
     /// continuing run that did not reach its end.
     pub(crate) fn run(
         mut self,
@@ -117,29 +113,18 @@ impl Coordinator<'_> {
         // A hold that was requested before the run began is discarded.
         self.control.resume();
         while !self.assembly.is_over() {
-            match self.pool.reports.recv_timeout(self.poll_timeout()) {
-                Ok(report) => self.handle_report(report),
-                Err(RecvTimeoutError::Timeout) => {}
-                // All worker threads are gone and their reports are handled.
-                Err(RecvTimeoutError::Disconnected) => self.detect_crashed_workers(),
-            }
-            // Checked by the clock because reports of live workers may arrive without a pause.
-            let now = self.clock.now();
-            if now.since(self.crash_checked_at) >= POLL_INTERVAL {
-                self.crash_checked_at = now;
-                self.detect_crashed_workers();
+            if let Some((runner, report)) = self.crew.receive(self.poll_timeout()) {
+                self.handle_report(runner, report);
             }
             while let Some(window) = self.assembly.take() {
                 let seen = self.add_window(window);
                 progress(&seen);
             }
-            self.pool.release(self.assembly.running_workers());
-            self.report_trace_faults();
             self.apply_hold_request();
             self.stop_when_due();
             if self.control.is_killed() && !killed {
                 killed = true;
-                self.pool.broadcast(|| Command::Kill);
+                self.crew.send(&RunnerCommand::Kill);
             }
         }
         while let Some(window) = self.assembly.take() {
@@ -216,74 +201,40 @@ impl Coordinator<'_> {
         });
     }
 
-    fn handle_report(&mut self, report: WorkerReport) {
+    fn handle_report(&mut self, runner: u32, report: RunnerReport) {
         match report {
-            WorkerReport::Window {
-                worker,
-                index,
-                begins,
-                seconds,
-                populations,
-                tester,
-            } => {
-                // Figures of each worker are those of the whole run.
-                if index >= self.warm_up_windows
-                    && self.levels.is_none()
-                    && let Some(totals) = self.workers.get_mut(worker as usize)
-                {
-                    totals.add_until(&tester, begins, seconds, self.stopped_at);
+            RunnerReport::Window(mut window) => {
+                for (number, _) in &mut window.testers {
+                    *number = runner;
                 }
-                let part = MergedWindow {
-                    index,
-                    begins,
-                    seconds,
-                    populations,
-                    tester,
-                };
-                self.assembly.add(worker, part);
+                self.runners.keep(runner, &window);
+                self.assembly.add(runner, *window);
             }
-            WorkerReport::Client(client) => {
-                let row = client_row(*client, &self.secrets);
+            RunnerReport::Client(row) => {
                 let levels = self.levels.as_ref();
                 self.run_file.client(match levels {
-                    None => row,
-                    Some(levels) => levels.client(row),
+                    None => *row,
+                    Some(levels) => levels.client(*row),
                 });
             }
-            WorkerReport::Event {
-                at,
-                kind,
-                subject,
-                text,
-            } => self.event(self.level_time(at), kind, subject, text),
-            WorkerReport::Record(_) => {}
-            WorkerReport::Finished { worker, error } => {
-                if let Some(error) = error {
-                    self.invalid_reasons
-                        .push(format!("worker {worker} of the tester failed: {error}"));
-                }
-                self.assembly.worker_ended(worker);
+            RunnerReport::Event(event) => {
+                let time = self.level_time(event.time);
+                self.run_file.event(EventRow { time, ..event });
             }
-        }
-    }
-
-    /// Finds workers that panicked: their thread has ended without a `Finished` report.
-    fn detect_crashed_workers(&mut self) {
-        let dead: Vec<u32> = self
-            .assembly
-            .running_workers()
-            .filter(|&worker| self.pool.is_gone(worker))
-            .collect();
-        for worker in dead {
-            // Reports that it sent before may still be queued.
-            while let Ok(report) = self.pool.reports.try_recv() {
-                self.handle_report(report);
+            // The runners exchange these themselves.
+            RunnerReport::TopicMessage { .. } => {}
+            RunnerReport::Fault(reason) => self.invalid_reasons.push(reason),
+            RunnerReport::Lost(reason) => {
+                self.event(
+                    self.level_time(self.clock.now()),
+                    "runner_lost",
+                    None,
+                    reason.clone(),
+                );
+                self.invalid_reasons.push(reason);
+                self.has_lost_runner = true;
             }
-            if self.assembly.running_workers().any(|other| other == worker) {
-                self.invalid_reasons
-                    .push(format!("worker {worker} of the tester crashed"));
-                self.assembly.worker_ended(worker);
-            }
+            RunnerReport::Ended => self.assembly.member_ended(runner),
         }
     }
 
@@ -329,7 +280,7 @@ impl Coordinator<'_> {
         let at = self.clock.now() + NOTICE;
         if !wanted {
             self.resume_plan(at);
-            self.pool.broadcast(|| Command::Resume { at });
+            self.crew.send(&RunnerCommand::Resume { at });
         } else if at < self.planned_end() && self.holds.begin(at) {
             let levels = self.scenario.populations.iter().map(|population| {
                 let wanted = self.holds.wanted(&population.load, at);
@@ -340,7 +291,7 @@ impl Coordinator<'_> {
             let text = format!("the user held the plan: {levels}");
             self.event(at, "held", None, text);
             self.record_holds();
-            self.pool.broadcast(|| Command::Hold { from: at });
+            self.crew.send(&RunnerCommand::Hold { from: at });
         } else {
             self.control.resume();
         }
@@ -367,7 +318,7 @@ impl Coordinator<'_> {
         let levels_over = self.levels.as_ref().is_some_and(RunningLevels::is_over);
         let over = now >= self.planned_end() || levels_over;
         let user = self.control.is_stopped();
-        let cut_short = self.run_file.error().is_some() || self.aborted;
+        let cut_short = self.run_file.error().is_some() || self.aborted || self.has_lost_runner;
         if self.stop_deadline.is_some() || !(over || user || cut_short) {
             return;
         }
@@ -393,20 +344,22 @@ impl Coordinator<'_> {
         self.stop_deadline = Some(until);
         self.phase = Phase::Stopping;
         self.browsers.leave();
-        self.pool.broadcast(|| Command::Stop { until });
+        self.crew.send(&RunnerCommand::Stop { until });
     }
 
     /// Adds a complete window to the run file, thresholds, health and totals.
-    fn add_window(&mut self, window: MergedWindow) -> Progress {
+    fn add_window(&mut self, window: MergedWindow<RunnerFigures>) -> Progress {
+        let mut tester = self.add_testers(&window);
+        let first_window = self.levels.as_ref().map_or(0, RunningLevels::first_window);
+        self.judge_runners(&window, window.index.saturating_sub(first_window));
         let MergedWindow {
             index,
             begins,
             seconds,
             populations,
-            tester,
+            ..
         } = window;
         let of_run = index;
-        let first_window = self.levels.as_ref().map_or(0, RunningLevels::first_window);
         let index = index.saturating_sub(first_window);
         let begins = self.level_time(begins);
         let server = self.sample_server(begins);
@@ -414,11 +367,8 @@ impl Coordinator<'_> {
             holding.add_window(server);
         }
         self.windows = index + 1;
-        let mut tester = tester;
-        let catalogue = tester::TESTER_CATALOGUE;
-        tester.merge(&self.process.window(), catalogue);
         if let Some(sent) = self.sources.as_ref().and_then(Sources::window) {
-            tester.merge(&sent, catalogue);
+            tester.merge(&sent, tester::TESTER_CATALOGUE);
         }
 
         let names = self
@@ -460,6 +410,26 @@ impl Coordinator<'_> {
         });
         self.go_on_to_next_level(begins + Duration::from_secs_f64(seconds), &progress);
         progress
+    }
+
+    /// Adds the figures of each worker to its totals. Returns those of all workers and processes
+    /// together.
+    fn add_testers(&mut self, window: &MergedWindow<RunnerFigures>) -> Window {
+        // Figures of each worker are those of the whole run.
+        let counts = window.index >= self.warm_up_windows && self.levels.is_none();
+        for (runner, figures) in &window.testers {
+            for (worker, own) in &figures.workers {
+                if let Some(totals) = self.workers.get_mut(&(*runner, *worker))
+                    && counts
+                {
+                    totals.add_until(own, window.begins, window.seconds, self.stopped_at);
+                }
+            }
+        }
+        merge_testers(window.testers.iter().flat_map(|(_, figures)| {
+            let workers = figures.workers.iter().map(|(_, own)| own);
+            workers.chain([&figures.process])
+        }))
     }
 
     /// Returns a time of the run as a time of the current level.
@@ -601,7 +571,7 @@ impl Coordinator<'_> {
                 cpu: tester.named("cpu", Statistic::Value).filter(|_| whole),
                 lag_p99: tester.named("lag", Statistic::Quantile(0.99)),
                 overflow: self.overflow,
-                healthy: self.health.last_window().is_empty(),
+                healthy: self.health.last_window().is_empty() && self.runners.are_fit(),
             },
             failures,
             is_held: self.holds.is_held(),
@@ -625,7 +595,7 @@ impl Coordinator<'_> {
                 }
             }
         }
-        let traces = self.end_traces();
+        let traces = self.crew.take_traces();
         // Before the server: browsers that did not leave in time are still connected to it.
         std::mem::take(&mut self.browsers).stop();
         self.end_sources();
@@ -674,6 +644,7 @@ impl Coordinator<'_> {
         }
         let mut invalid = self.invalid_reasons.clone();
         invalid.extend(self.health.reasons());
+        invalid.extend(self.runners.reasons());
         invalid.extend(self.missing_clients());
         let mut invalid: Vec<String> = invalid
             .iter()
@@ -748,27 +719,10 @@ impl Coordinator<'_> {
         self.run_file.meta("server_log", log);
     }
 
-    fn report_trace_faults(&mut self) {
-        for text in self.traces.news() {
-            self.event(self.clock.now(), "trace_incomplete", None, text);
-        }
-    }
-
-    /// Ends the traces and records the path and size of each.
-    fn end_traces(&mut self) -> Vec<Trace> {
-        self.report_trace_faults();
-        let traces = self.traces.finish();
-        let now = self.clock.now();
-        for trace in &traces {
-            self.event(now, "trace", None, trace.to_string());
-        }
-        traces
-    }
-
     /// Stores the health findings and the metrics of each worker.
     fn record_tester_metrics(&self) {
         self.record_health();
-        let workers: Vec<WorkerFigures> = self.workers.iter().map(WorkerFigures::of).collect();
+        let workers: Vec<WorkerFigures> = self.workers.values().map(WorkerFigures::of).collect();
         let workers = serde_json::to_value(workers).unwrap_or_default();
         self.run_file.meta("workers", workers);
     }
@@ -777,8 +731,12 @@ impl Coordinator<'_> {
     fn record_health(&self) {
         let findings = serde_json::to_value(self.health.findings()).unwrap_or_default();
         self.run_file.meta("health", findings);
-        let unknown = self.process.unknown();
-        self.run_file.meta("unknown", unknown.into());
+        let runners = self.runner_summaries();
+        if !runners.is_empty() {
+            let runners = serde_json::to_value(runners).unwrap_or_default();
+            self.run_file.meta("runners", runners);
+        }
+        self.run_file.meta("unknown", self.unknown.clone().into());
     }
 }
 

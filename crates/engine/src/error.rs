@@ -62,6 +62,12 @@ pub enum EngineError {
         /// Fault, and how to fix it.
         message: String,
     },
+    /// The runners of the run cannot play it.
+    #[error("{0}")]
+    Runners(String),
+    /// The runners did not begin together, so nothing was measured.
+    #[error("the run did not begin: {0}")]
+    NotBegun(String),
     /// A raised priority was requested and is not permitted.
     #[error(
         "tester.priority cannot be `raised`: {0}\n  give the program CAP_SYS_NICE (`setcap cap_sys_nice,cap_net_raw+ep` on it), or leave it `normal`"

@@ -7,6 +7,8 @@ mod clients;
 mod control;
 mod coordinator;
 mod coverage;
+mod crew;
+mod dealing;
 mod error;
 mod levels;
 pub mod link;
@@ -28,6 +30,7 @@ mod report_loop;
 mod resolver;
 mod run;
 mod run_parts;
+mod runner;
 mod send;
 mod serve;
 mod server_release;
@@ -41,6 +44,8 @@ mod worker_pool;
 
 pub use clients::read_source;
 pub use control::Control;
+pub use crew::Crew;
+pub use dealing::Dealing;
 pub use error::EngineError;
 pub use levels::{Level, Levels};
 pub use measure::Pacing;
@@ -51,9 +56,15 @@ pub use progress::{
 };
 pub use reachability::{Reachability, check_reachability};
 pub use receive::{ReceiveOptions, ReceiveProgress, draw_secret, receive};
-pub use run::{run, run_levels};
+pub use run::{run, run_levels, run_levels_on, run_on};
+pub use runner::{
+    Runner, RunnerCommand, RunnerFigures, RunnerInfo, RunnerOrder, RunnerPlan, RunnerRecord,
+    RunnerReport,
+};
 pub use send::{SendFinished, SendOptions, SendProgress, looped_stream, send};
 pub use serve::{ServeOptions, ServeProgress, serve};
 pub use subjects::catalogue_of;
 pub use trace::Trace;
+pub use window_merger::{MergedWindow, WindowMerger};
+pub use worker::client_identity;
 pub use worker_count::{files_needed, workers};

@@ -9,6 +9,7 @@ use protocol::session::Record;
 use protocol::session::StreamRow;
 
 use crate::resolver::ResolverAnswer;
+use crate::window_merger::MergedWindow;
 
 /// Command to a worker.
 #[derive(Debug)]
@@ -37,15 +38,10 @@ pub(crate) enum Command {
 /// Report of a worker.
 #[derive(Debug)]
 pub(crate) enum WorkerReport {
-    /// One window. Each worker sends every window, in order. The last one may be shorter than a
-    /// second.
+    /// One window. Each worker sends every window, in order.
     Window {
         worker: u32,
-        index: u64,
-        begins: Time,
-        seconds: f64,
-        populations: Vec<Window>,
-        tester: Window,
+        window: MergedWindow<Window>,
     },
     /// Final state of a client, or the state of one that is still running at the end.
     Client(Box<ClientState>),
@@ -58,6 +54,8 @@ pub(crate) enum WorkerReport {
     },
     /// Record of a session.
     Record(Record),
+    /// Topic message of a session, for the sessions of other runners.
+    TopicMessage { topic: Arc<str>, message: Arc<str> },
     /// Last report: the worker has ended.
     Finished {
         worker: u32,

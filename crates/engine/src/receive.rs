@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::RecvTimeoutError;
-use measure::{Catalogue, tester};
+use measure::{Catalogue, Window, tester};
 use net::{Clock, PortRange};
 use protocol::registry;
 use protocol::remote_receiver::messages::LINE_MAX;
@@ -185,7 +185,7 @@ fn serve_run(
 
 struct Reception {
     pool: WorkerPool,
-    assembly: WindowMerger,
+    assembly: WindowMerger<Window>,
     terms: Arc<Terms>,
     process: Process,
     /// Keeps the ports claimed, so that other runs on this machine do not use them.
@@ -281,7 +281,7 @@ impl Reception {
         let crew = WorkerPool::start(vec![plan], STOP_WITHIN, 1).map_err(in_words)?;
         let path = receive_path.name().unwrap_or("sockets").to_owned();
         let run = Reception {
-            assembly: WindowMerger::new(1, catalogues, tester::TESTER_CATALOGUE),
+            assembly: WindowMerger::new(1, catalogues),
             pool: crew,
             terms,
             process: Process::new(),
@@ -318,7 +318,7 @@ impl Reception {
                 connection.send(&WorkerMessage::Window(Box::new(seen)))?;
             }
             let dead = |worker| self.pool.is_gone(worker) && self.pool.reports.is_empty();
-            if self.assembly.running_workers().any(dead) {
+            if self.assembly.running_members().any(dead) {
                 return Err("its worker crashed".to_owned());
             }
             turn(self.terms.streams(), self.terms.refused());
@@ -370,40 +370,26 @@ impl Reception {
         connection: &mut LineConnection,
     ) -> Result<(), String> {
         match report {
-            WorkerReport::Window {
-                worker,
-                index,
-                begins,
-                seconds,
-                populations,
-                tester,
-            } => {
-                let part = MergedWindow {
-                    index,
-                    begins,
-                    seconds,
-                    populations,
-                    tester,
-                };
-                self.assembly.add(worker, part);
-            }
+            WorkerReport::Window { worker, window } => self.assembly.add(worker, window),
             WorkerReport::Event { kind, text, .. } => {
                 let text = format!("{kind}: {text}");
                 connection.send(&WorkerMessage::Event { text })?;
             }
             WorkerReport::Finished { worker, error } => {
-                self.assembly.worker_ended(worker);
+                self.assembly.member_ended(worker);
                 if let Some(error) = error {
                     return Err(format!("its worker failed: {error}"));
                 }
             }
-            WorkerReport::Client(_) | WorkerReport::Record(_) => {}
+            WorkerReport::Client(_)
+            | WorkerReport::Record(_)
+            | WorkerReport::TopicMessage { .. } => {}
         }
         Ok(())
     }
 
-    fn seen(&mut self, window: MergedWindow) -> TransferredWindow {
-        let mut tester = window.tester;
+    fn seen(&mut self, window: MergedWindow<Window>) -> TransferredWindow {
+        let mut tester = window.tester();
         tester.merge(&self.process.window(), tester::TESTER_CATALOGUE);
         TransferredWindow {
             index: window.index,

@@ -11,11 +11,11 @@ use net::ring::{BLOCK_BYTES_MIN, Family, PacketRing, RingSettings, ShortCapture}
 use net::{PortClaim, PortRange};
 use protocol::remote_receiver::{READ_NEEDS, ReceiverPorts};
 use protocol::session::CaptureNeeds;
-use scenario::{PopulationPlan, Receive, Scenario, Tester};
+use scenario::{Description, PopulationPlan, Receive, Scenario, Tester};
 
 use crate::error::EngineError;
 use crate::worker::RingPlan;
-use crate::worker_count::workers;
+use crate::worker_count::workers_for;
 
 /// Receive path and media ports of a run.
 #[derive(Debug)]
@@ -44,11 +44,15 @@ enum Path {
 }
 
 impl ReceivePath {
-    /// Chooses the receive path: the packet ring if it is available, unless sockets are requested.
+    /// Chooses the receive path of the clients that `description` describes: the packet ring if it
+    /// is available, unless sockets are requested.
     ///
     /// # Errors
     /// The ring is requested and is not available.
-    pub(crate) fn choose(scenario: &Scenario) -> Result<ReceivePath, EngineError> {
+    pub(crate) fn choose(
+        scenario: &Scenario,
+        description: &Description,
+    ) -> Result<ReceivePath, EngineError> {
         let tester = &scenario.tester;
         let of = |plan: &PopulationPlan| match plan.udp_ports {
             0 if plan.by_sockets => 0,
@@ -57,7 +61,7 @@ impl ReceivePath {
             ports => ports,
         };
         // For media over TCP, the ring shows when its segments arrived.
-        let populations = scenario.describe().populations;
+        let populations = &description.populations;
         let mut each = populations.iter();
         let unseen = |plan: &PopulationPlan| plan.multicast || plan.by_sockets;
         let segments = each.any(|plan| plan.media && plan.udp_ports == 0 && !unseen(plan));
@@ -104,7 +108,7 @@ impl ReceivePath {
         Ok(ReceivePath {
             path,
             ports: match named {
-                Some(named) => needed_of(named, ports, workers(scenario)),
+                Some(named) => needed_of(named, ports, workers_for(scenario, description)),
                 None => claim.as_ref().map_or(DEFAULT_RANGE, PortClaim::range),
             },
             _claim: claim,

@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::EngineError;
 use crate::messages::WorkerReport;
+use crate::window_merger::MergedWindow;
 use crate::worker::WINDOW;
 
 /// Silence after which the peer counts as lost. Both sides send a message every second.
@@ -541,16 +542,17 @@ impl ReceiverReader {
         for (&index, figures) in self.places.iter().zip(seen.populations) {
             populations[index] = figures.window(self.catalogues[index]).ok_or_else(wrong)?;
         }
-        let report = WorkerReport::Window {
-            worker: *worker,
+        let tester = seen.tester.window(tester::TESTER_CATALOGUE);
+        let window = MergedWindow {
             index: seen.index,
             begins: Time::from_start(WINDOW * u32::try_from(seen.index).unwrap_or(u32::MAX)),
             seconds: seen.seconds,
             populations,
-            tester: seen
-                .tester
-                .window(tester::TESTER_CATALOGUE)
-                .ok_or_else(wrong)?,
+            testers: vec![(*worker, tester.ok_or_else(wrong)?)],
+        };
+        let report = WorkerReport::Window {
+            worker: *worker,
+            window,
         };
         // If the coordinator has ended, the report is not needed.
         let _ = reports.send(report);

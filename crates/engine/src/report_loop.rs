@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use crossbeam_channel::RecvTimeoutError;
-use measure::{Catalogue, tester};
+use measure::{Catalogue, Window};
 use net::Clock;
 
 use crate::control::Control;
@@ -18,7 +18,7 @@ const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Report of a worker pool, with windows merged over its workers.
 pub(crate) enum PoolReport {
-    Window(MergedWindow),
+    Window(MergedWindow<Window>),
     /// Any report except windows and `Finished`.
     WorkerReport(WorkerReport),
 }
@@ -35,29 +35,11 @@ pub(crate) fn handle_reports(
     stop_timeout: Duration,
     hear: &mut dyn FnMut(PoolReport) -> Result<(), EngineError>,
 ) -> Result<(), EngineError> {
-    let mut assembly = WindowMerger::new(pool.len(), vec![catalogue], tester::TESTER_CATALOGUE);
+    let mut assembly = WindowMerger::new(pool.len(), vec![catalogue]);
     let (mut stopping, mut killed) = (false, false);
     while !assembly.is_over() {
         match pool.reports.recv_timeout(STOP_CHECK_INTERVAL) {
-            Ok(WorkerReport::Window {
-                worker,
-                index,
-                begins,
-                seconds,
-                populations,
-                tester,
-            }) => {
-                assembly.add(
-                    worker,
-                    MergedWindow {
-                        index,
-                        begins,
-                        seconds,
-                        populations,
-                        tester,
-                    },
-                );
-            }
+            Ok(WorkerReport::Window { worker, window }) => assembly.add(worker, window),
             Ok(WorkerReport::Finished { worker, error }) => {
                 if let Some(error) = error {
                     return Err(EngineError::System {
@@ -65,14 +47,14 @@ pub(crate) fn handle_reports(
                         error,
                     });
                 }
-                assembly.worker_ended(worker);
+                assembly.member_ended(worker);
             }
             Ok(report) => hear(PoolReport::WorkerReport(report))?,
             Err(RecvTimeoutError::Timeout) => {
                 // A worker that ended normally has a `Finished` report in the queue, which is
                 // handled first.
                 let dead = |worker| pool.is_gone(worker) && pool.reports.is_empty();
-                if assembly.running_workers().any(dead) {
+                if assembly.running_members().any(dead) {
                     return Err(worker_crashed(what));
                 }
             }

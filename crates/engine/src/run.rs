@@ -1,22 +1,25 @@
 //! Preparation of a run: everything that must be ready before the coordinator takes over.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use load::{Holds, Share, Slots};
+use load::Holds;
 use measure::media::Media;
 use measure::{Catalogue, Health, Recorder, Time, Totals, server, tester};
-use net::{Clock, Namespace, PortRange};
-use protocol::registry::RunContext;
+use net::Clock;
+use net::Namespace;
 use runfile::{EventRow, Header, RunFile};
-use scenario::{Population, Priority, Scenario};
+use scenario::Scenario;
 use sut::Sut;
 
 use crate::browsers::{self, Browsers};
-use crate::clients::{client_factory, surroundings, tls};
 use crate::control::Control;
 use crate::coordinator::Coordinator;
+use crate::coordinator::runners::RunnerJudges;
 use crate::coverage::Coverage;
+use crate::crew::{Crew, LocalCrew};
+use crate::dealing::Dealing;
 use crate::error::EngineError;
 use crate::levels::{Levels, RunningLevels};
 use crate::machine::since_1970;
@@ -24,19 +27,13 @@ use crate::media_description;
 use crate::network::Networks;
 use crate::options::Options;
 use crate::ownership;
-use crate::process::Process;
 use crate::progress::{Finished, Phase, Progress, TesterProgress};
-use crate::receive_path::ReceivePath;
 use crate::recording::Recording;
-use crate::remote_worker::{self, RemoteWorker};
 use crate::run_parts::{header, judge, subjects};
+use crate::runner::{RunnerInfo, RunnerOrder, RunnerPlan};
 use crate::server_release::{self, PeakHoldings};
 use crate::sources::Sources;
-use crate::trace::{self, Traced, Traces};
 use crate::window_merger::WindowMerger;
-use crate::worker::{ClientPlan, MakeClient, WorkerPopulation};
-use crate::worker_count::workers;
-use crate::worker_pool::{WorkerPlan, WorkerPool};
 
 /// Runs a scenario.
 ///
@@ -60,15 +57,47 @@ pub fn run(
 ///
 /// # Errors
 /// Any fault that keeps the run from beginning, or the run file of a level from being made.
-pub fn run_levels<'a>(
-    scenario: &'a Scenario,
-    levels: Levels<'a>,
-    options: &'a Options,
-    control: &'a Control,
+pub fn run_levels(
+    scenario: &Scenario,
+    mut levels: Levels<'_>,
+    options: &Options,
+    control: &Control,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Option<Finished>, EngineError> {
-    let finished = run_with(scenario, Some(levels), options, control, progress)?;
-    Ok(finished)
+    run_with(scenario, Some(levels.borrow()), options, control, progress)
+}
+
+/// Runs a scenario with these runners, like [`run`].
+///
+/// # Errors
+/// Any fault that keeps the run from beginning.
+pub fn run_on(
+    crew: &mut dyn Crew,
+    scenario: &Scenario,
+    options: &Options,
+    control: &Control,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<Finished, EngineError> {
+    browsers::check(scenario)?;
+    let finished = run_prepared((scenario, None), crew, None, options, control, progress)?;
+    Ok(finished.expect("a run without levels has a result"))
+}
+
+/// Runs levels of clients with these runners, like [`run_levels`].
+///
+/// # Errors
+/// Any fault that keeps the run from beginning, or the run file of a level from being made.
+pub fn run_levels_on(
+    crew: &mut dyn Crew,
+    scenario: &Scenario,
+    mut levels: Levels<'_>,
+    options: &Options,
+    control: &Control,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<Option<Finished>, EngineError> {
+    browsers::check(scenario)?;
+    let levels = (scenario, Some(levels.borrow()));
+    run_prepared(levels, crew, None, options, control, progress)
 }
 
 fn run_with<'a>(
@@ -80,61 +109,38 @@ fn run_with<'a>(
 ) -> Result<Option<Finished>, EngineError> {
     // Missing browsers are reported before anything is created.
     browsers::check(scenario)?;
-    let networks = Networks::make(scenario)?;
+    let mut networks = Networks::make(scenario)?;
     // Worker threads inherit the namespace of the thread that starts them.
     let _stay = networks.as_ref().map(Networks::enter).transpose()?;
-    let mut resolved = None;
-    let remote_workers = remote_worker::connect(scenario, &options.version, &mut resolved)?;
-    let scenario = resolved.as_ref().unwrap_or(scenario);
-    let receive_path = ReceivePath::choose(scenario)?;
-    let surroundings = surroundings(scenario);
-    let prepared = PreparedRun {
-        plans: worker_plans(scenario, &receive_path, &surroundings, levels.as_ref())?,
-        remote_workers,
-        surroundings,
-        networks,
-    };
+    let dealing = Dealing::whole(scenario);
+    let plan = RunnerPlan::new(&RunnerOrder {
+        scenario,
+        dealing: &dealing,
+        runner: 0,
+        changing: levels.as_ref().map(|levels| levels.population.as_str()),
+        options,
+    })?;
+    let mut crew = LocalCrew::new(scenario, options, plan);
+    let levels = levels.as_mut().map(Levels::borrow);
     run_prepared(
-        (scenario, levels.as_mut().map(Levels::borrow)),
-        prepared,
-        &receive_path,
+        (scenario, levels),
+        &mut crew,
+        networks.as_mut(),
         options,
         control,
         progress,
     )
 }
 
-/// Workers of a run, and what they share.
-struct PreparedRun {
-    /// One plan per local worker.
-    plans: Vec<WorkerPlan>,
-    /// Receivers on other machines.
-    remote_workers: Vec<RemoteWorker>,
-    /// State that the clients of all workers share.
-    surroundings: RunContext,
-    /// Namespaces that were created for the run.
-    networks: Option<Networks>,
-}
-
-/// Runs a scenario with these workers.
+/// Runs a scenario with these runners.
 fn run_prepared<'a>(
     (scenario, levels): (&'a Scenario, Option<Levels<'a>>),
-    prepared: PreparedRun,
-    receive_path: &ReceivePath,
+    crew: &'a mut dyn Crew,
+    mut networks: Option<&mut Networks>,
     options: &'a Options,
     control: &'a Control,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Option<Finished>, EngineError> {
-    let PreparedRun {
-        mut plans,
-        remote_workers,
-        surroundings,
-        mut networks,
-    } = prepared;
-    let traced = trace::find(&options.trace, scenario)?;
-    if scenario.tester.priority == Priority::Raised {
-        may_go_first()?;
-    }
     let subjects = subjects(scenario);
     let names: Vec<(&str, Catalogue)> = subjects
         .iter()
@@ -145,14 +151,15 @@ fn run_prepared<'a>(
     let bounds = scenario.tester.health.clone();
     let health = Health::new(bounds, &names, header.warm_up_windows());
     // Before the server: some servers look up their multicast groups when they start.
-    let links = networks.as_mut().map(Networks::take_links);
+    let links = networks.as_mut().map(|networks| networks.take_links());
+    let networks = networks.as_deref();
     let links = links.unwrap_or_default();
     if !links.all_realtime() {
         let text = "the emulated link has no real-time priority (CAP_SYS_NICE): on a busy machine packets leave late";
         progress(&before_it_begins(Phase::Warning(text.to_owned())));
     }
-    let sources = Sources::start(scenario, networks.as_ref().map(Networks::sources))?;
-    let apart = networks.as_ref().and_then(Networks::server_apart);
+    let sources = Sources::start(scenario, networks.map(Networks::sources))?;
+    let apart = networks.and_then(Networks::server_apart);
     let mut sut = start_server(scenario, apart, control, progress)?;
     if let Some(sut) = &mut sut {
         sut.watch_groups(server_release::groups(scenario));
@@ -177,23 +184,9 @@ fn run_prepared<'a>(
         None => Some(RunFile::create(&options.run_file, &header)?),
     };
     let run_file = Recording(run_file);
-    let overwrite = options.overwrite;
-    let traces = Traces::start(traced, &options.run_file, overwrite, &options.version)?;
-    for plan in &mut plans {
-        for (index, population) in plan.populations.iter_mut().enumerate() {
-            if let Some(clients) = &mut population.clients {
-                clients.traced = traces.of(index);
-            }
-        }
-    }
-    let mut crew = WorkerPool::start(plans, scenario.stop_timeout, scenario.seed)?;
-    let receivers: Vec<String> = remote_workers.iter().map(RemoteWorker::to_string).collect();
-    for receiver in remote_workers {
-        crew.add_remote_worker(receiver);
-    }
-    let workers = crew.len();
+    let runners = crew.start()?;
     // The run begins here: everything is ready.
-    let clock = Clock::start();
+    let clock = crew.agree()?;
     if let Some(sut) = &mut sut {
         sut.begin();
     }
@@ -205,8 +198,6 @@ fn run_prepared<'a>(
     if let Some(sources) = &sources {
         sources.begin();
     }
-    surroundings.set_wall_clock(since_1970(&clock));
-    traces.begin(&clock);
     links.begin(&clock);
     browsers.begin();
     crew.begin(&clock);
@@ -221,8 +212,10 @@ fn run_prepared<'a>(
     }
     let counts = sut.as_ref().is_some_and(Sut::has_counters);
     facts.push(("server_counts", counts.into()));
-    facts.push(("receive_path", receive_path.name().into()));
-    facts.push(("receive_hint", receive_path.hint().into()));
+    let path = |runner: &RunnerInfo| runner.receive_path.clone();
+    facts.push(("receive_path", runners.iter().find_map(path).into()));
+    let hint = |runner: &RunnerInfo| runner.receive_hint.clone();
+    facts.push(("receive_hint", runners.iter().find_map(hint).into()));
     let asked = scenario.links().flat_map(|placed| {
         let line = placed.link.line();
         placed.subjects().map(|name| (name, line.clone().into()))
@@ -232,7 +225,7 @@ fn run_prepared<'a>(
     for (key, value) in &facts {
         run_file.meta(key, value.clone());
     }
-    for text in receivers {
+    for text in runners.iter().flat_map(|runner| runner.receivers.clone()) {
         run_file.event(EventRow {
             time: Time::ZERO,
             kind: "receiver".to_owned(),
@@ -245,30 +238,32 @@ fn run_prepared<'a>(
         control,
         clock,
         assembly: WindowMerger::new(
-            crew.len(),
+            runners.len(),
             scenario
                 .populations
                 .iter()
                 .map(|p| p.config.protocol().catalogue)
                 .collect(),
-            tester::TESTER_CATALOGUE,
         ),
-        pool: crew,
         warm_up_windows: header.warm_up_windows(),
         totals: subjects
             .iter()
             .map(|subject| (subject.name.clone(), Totals::new(subject.catalogue)))
             .collect(),
         started_and_failed: scenario.populations.iter().map(|_| (0, 0)).collect(),
-        workers: (0..workers)
-            .map(|_| Totals::new(tester::TESTER_CATALOGUE))
+        workers: (0..)
+            .zip(&runners)
+            .flat_map(|(number, runner)| (0..runner.workers).map(move |worker| (number, worker)))
+            .map(|worker| (worker, Totals::new(tester::TESTER_CATALOGUE)))
             .collect(),
+        runners: RunnerJudges::new(scenario, &crew.summaries(), header.warm_up_windows()),
+        has_lost_runner: false,
+        unknown: unknown(&runners),
+        crew,
         overflow: 0,
         judge,
         health,
         server: Recorder::new(server::SERVER_CATALOGUE),
-        process: Process::new(),
-        crash_checked_at: Time::ZERO,
         sources,
         links,
         browsers,
@@ -279,7 +274,6 @@ fn run_prepared<'a>(
         run_file,
         secrets: scenario.secrets(),
         path: options.run_file.clone(),
-        traces,
         invalid_reasons: invalid,
         phase: Phase::Running,
         stop_deadline: None,
@@ -300,13 +294,10 @@ fn run_prepared<'a>(
     coordinator.run(progress)
 }
 
-/// Checks whether threads of this process may raise their priority, on a thread of its own.
-fn may_go_first() -> Result<(), EngineError> {
-    let tried = std::thread::spawn(net::thread::raise_priority).join();
-    match tried.unwrap_or_else(|_| Err(std::io::Error::other("the thread that tried panicked"))) {
-        Ok(()) => Ok(()),
-        Err(error) => Err(EngineError::Priority(error)),
-    }
+/// Names of the tester's counters that are unavailable on the machine of any runner.
+fn unknown(runners: &[RunnerInfo]) -> Vec<String> {
+    let names = runners.iter().flat_map(|runner| runner.unknown.clone());
+    names.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// Starts the server in the namespace `apart`, or in that of the calling thread.
@@ -433,70 +424,6 @@ fn in_words(step: &sut::Progress) -> String {
     }
 }
 
-/// Plans of the local workers.
-fn worker_plans(
-    scenario: &Scenario,
-    receive_path: &ReceivePath,
-    surroundings: &RunContext,
-    levels: Option<&Levels<'_>>,
-) -> Result<Vec<WorkerPlan>, EngineError> {
-    let changes =
-        |population: &Population| levels.is_some_and(|levels| levels.population == population.name);
-    let workers = workers(scenario);
-    let tls: Vec<_> = scenario
-        .populations
-        .iter()
-        .map(tls)
-        .collect::<Result<_, _>>()?;
-    let makers: Vec<MakeClient> = scenario
-        .populations
-        .iter()
-        .map(|population| client_factory(population, surroundings))
-        .collect::<Result<_, _>>()?;
-    let receive_buffer = usize::try_from(scenario.tester.receive_buffer).unwrap_or(usize::MAX);
-    let ports = |worker| {
-        PortRange::share(receive_path.ports(), worker, workers).with_receive_buffer(receive_buffer)
-    };
-    let plans = (0..workers)
-        .map(|worker| WorkerPlan {
-            populations: scenario
-                .populations
-                .iter()
-                .zip(tls.iter().zip(&makers))
-                .map(|(population, (tls, maker))| WorkerPopulation {
-                    name: population.name.clone(),
-                    catalogue: population.config.protocol().catalogue,
-                    clients: Some(ClientPlan {
-                        share: match changes(population) {
-                            true => Share::open(
-                                population.load.rejoin,
-                                Slots::every(worker.into(), workers.into()),
-                            ),
-                            false => Share::new(&population.load, worker, workers),
-                        },
-                        urls: population.urls.clone(),
-                        pick: population.pick,
-                        leave: population.leave,
-                        run_ends: scenario.duration.map_or(Time::NEVER, Time::from_start),
-                        client: maker.clone(),
-                        tls: tls.clone(),
-                        traced: Traced::default(),
-                        media: population.config.has_media(),
-                        sources: population.config.source_addresses().to_vec(),
-                    }),
-                })
-                .collect(),
-            serving: Vec::new(),
-            endpoints: Vec::new(),
-            ports: ports(worker),
-            ring: receive_path.ring(&ports(worker)),
-            raised_priority: scenario.tester.priority == Priority::Raised,
-            realtime_pacer: false,
-        })
-        .collect();
-    Ok(plans)
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -537,26 +464,26 @@ mod tests {
             run_file: folder.path().join("run"),
             ..Options::default()
         };
-        let receive_path = ReceivePath::choose(&scenario).expect("sockets at the least");
-        let surroundings = RunContext::default();
-        let plans = worker_plans(&scenario, &receive_path, &surroundings, None);
-        let mut plans = plans.expect("nothing to read");
-        assert_eq!(plans.len(), 2);
-        let mut plan = plans[0].populations[0].clients.take().expect("clients");
-        plan.pick = Pick::InTurn;
-        plan.client = Arc::new(|_, _| Ok(Box::new(Broken)));
-        plans[0].populations[0].clients = Some(plan);
+        let dealing = Dealing::whole(&scenario);
+        let plan = RunnerPlan::new(&RunnerOrder {
+            scenario: &scenario,
+            dealing: &dealing,
+            runner: 0,
+            changing: None,
+            options: &options,
+        });
+        let mut plan = plan.expect("nothing to read");
+        assert_eq!(plan.workers.len(), 2);
+        let population = &mut plan.workers[0].populations[0];
+        let clients = population.clients.as_mut().expect("clients");
+        clients.pick = Pick::InTurn;
+        clients.client = Arc::new(|_, _| Ok(Box::new(Broken)));
         let control = Control::new();
-        let team = PreparedRun {
-            plans,
-            remote_workers: Vec::new(),
-            surroundings,
-            networks: None,
-        };
+        let mut crew = LocalCrew::new(&scenario, &options, plan);
         let run = run_prepared(
             (&scenario, None),
-            team,
-            &receive_path,
+            &mut crew,
+            None,
             &options,
             &control,
             &mut |_| {},

@@ -230,12 +230,13 @@ impl RunningSources {
             &mut |report| {
                 match report {
                     PoolReport::Window(window) => {
-                        totals.add(&window.tester, window.seconds);
+                        let tester = window.tester();
+                        totals.add(&tester, window.seconds);
                         finished.pacing = Pacing::of(&totals);
                         let began = window.begins.since_start();
                         hear(SendEvent::Window {
                             ended: began + Duration::from_secs_f64(window.seconds),
-                            tester: &window.tester,
+                            tester: &tester,
                             pacing: finished.pacing,
                         })?;
                     }

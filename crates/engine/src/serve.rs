@@ -122,7 +122,7 @@ pub fn serve(
                         start: window.begins,
                         seconds: window.seconds,
                         sessions: served,
-                        tester: &window.tester,
+                        tester: &window.tester(),
                     });
                     tell(&tally.progress());
                     line

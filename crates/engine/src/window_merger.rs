@@ -1,50 +1,70 @@
-//! Merging the windows of several workers.
+//! Merging the windows of several members: of the workers of a runner, or of the runners of a run.
 
 use std::collections::BTreeMap;
 
-use measure::{Catalogue, Time, Window};
+use measure::{Catalogue, Time, Window, tester};
 
-/// Merges the windows of all workers and returns them in order, each as soon as it is complete.
+/// Merges the windows of all members and returns them in order, each as soon as it is complete.
 ///
-/// Buffers as many windows as the fastest worker is ahead of the slowest.
+/// Buffers as many windows as the fastest member is ahead of the slowest.
 #[derive(Debug)]
-pub(crate) struct WindowMerger {
+pub struct WindowMerger<T> {
     catalogues: Vec<Catalogue>,
-    tester: Catalogue,
-    /// Number of windows that each worker has sent; `None` once it has ended.
+    /// Number of windows that each member has sent; `None` once it has ended.
     sent: Vec<Option<u64>>,
-    open: BTreeMap<u64, MergedWindow>,
+    open: BTreeMap<u64, MergedWindow<T>>,
     next: u64,
 }
 
-/// A window of the run, merged over workers.
-#[derive(Clone, Debug)]
-pub(crate) struct MergedWindow {
-    pub(crate) index: u64,
-    pub(crate) begins: Time,
-    pub(crate) seconds: f64,
-    pub(crate) populations: Vec<Window>,
-    pub(crate) tester: Window,
+/// Figures of one window, merged over members.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MergedWindow<T> {
+    /// Number of the window, from 0.
+    pub index: u64,
+    /// Start of the window.
+    pub begins: Time,
+    /// Length of the window. The last one of a member may be shorter than a second.
+    pub seconds: f64,
+    /// Figures of the clients, by population.
+    pub populations: Vec<Window>,
+    /// Figures of each member itself, with its number.
+    pub testers: Vec<(u32, T)>,
 }
 
-impl WindowMerger {
-    pub(crate) fn new(
-        workers: usize,
-        catalogues: Vec<Catalogue>,
-        tester: Catalogue,
-    ) -> WindowMerger {
+impl MergedWindow<Window> {
+    /// Figures of the tester, merged over workers.
+    pub(crate) fn tester(&self) -> Window {
+        merge_testers(self.testers.iter().map(|(_, window)| window))
+    }
+}
+
+/// Merges windows of the tester.
+pub(crate) fn merge_testers<'a>(windows: impl IntoIterator<Item = &'a Window>) -> Window {
+    let mut windows = windows.into_iter();
+    let Some(first) = windows.next() else {
+        return Window::empty(tester::TESTER_CATALOGUE);
+    };
+    let mut merged = first.clone();
+    for window in windows {
+        merged.merge(window, tester::TESTER_CATALOGUE);
+    }
+    merged
+}
+
+impl<T> WindowMerger<T> {
+    /// Creates a merger for `members` members, whose populations have these catalogues.
+    pub fn new(members: usize, catalogues: Vec<Catalogue>) -> WindowMerger<T> {
         WindowMerger {
             catalogues,
-            tester,
-            sent: vec![Some(0); workers],
+            sent: vec![Some(0); members],
             open: BTreeMap::new(),
             next: 0,
         }
     }
 
-    /// Adds one worker's part of a window.
-    pub(crate) fn add(&mut self, worker: u32, part: MergedWindow) {
-        if let Some(Some(sent)) = self.sent.get_mut(worker as usize) {
+    /// Adds one member's part of a window.
+    pub fn add(&mut self, member: u32, part: MergedWindow<T>) {
+        if let Some(Some(sent)) = self.sent.get_mut(member as usize) {
             *sent = part.index + 1;
         }
         let index = part.index;
@@ -58,20 +78,20 @@ impl WindowMerger {
                 for ((ours, theirs), &catalogue) in parts.zip(&self.catalogues) {
                     ours.merge(theirs, catalogue);
                 }
-                whole.tester.merge(&part.tester, self.tester);
+                whole.testers.extend(part.testers);
             }
         }
     }
 
-    /// Marks a worker as ended: it sends no more windows.
-    pub(crate) fn worker_ended(&mut self, worker: u32) {
-        if let Some(sent) = self.sent.get_mut(worker as usize) {
+    /// Marks a member as ended: it sends no more windows.
+    pub fn member_ended(&mut self, member: u32) {
+        if let Some(sent) = self.sent.get_mut(member as usize) {
             *sent = None;
         }
     }
 
-    /// Returns the next window once all running workers have sent their part of it.
-    pub(crate) fn take(&mut self) -> Option<MergedWindow> {
+    /// Returns the next window once all running members have sent their part of it.
+    pub fn take(&mut self) -> Option<MergedWindow<T>> {
         let complete = self.sent.iter().flatten().all(|&sent| sent > self.next);
         if !complete {
             return None;
@@ -81,17 +101,17 @@ impl WindowMerger {
         Some(window)
     }
 
-    /// True if all workers have ended.
-    pub(crate) fn is_over(&self) -> bool {
+    /// True if all members have ended.
+    pub fn is_over(&self) -> bool {
         self.sent.iter().all(Option::is_none)
     }
 
-    /// Workers that have not ended.
-    pub(crate) fn running_workers(&self) -> impl Iterator<Item = u32> + '_ {
+    /// Members that have not ended.
+    pub fn running_members(&self) -> impl Iterator<Item = u32> + '_ {
         (0..)
             .zip(&self.sent)
             .filter(|(_, sent)| sent.is_some())
-            .map(|(worker, _)| worker)
+            .map(|(member, _)| member)
     }
 }
 
@@ -100,7 +120,7 @@ mod tests {
     use super::*;
     use measure::tester::{SOCKET_OVERFLOW, TESTER_CATALOGUE};
 
-    fn part(index: u64, overflow: u64, seconds: f64) -> MergedWindow {
+    fn part(index: u64, overflow: u64, seconds: f64) -> MergedWindow<Window> {
         let mut recorder = measure::Recorder::new(TESTER_CATALOGUE);
         recorder.add(SOCKET_OVERFLOW, overflow);
         MergedWindow {
@@ -108,28 +128,28 @@ mod tests {
             begins: Time::from_nanos(index),
             seconds,
             populations: Vec::new(),
-            tester: recorder.take_window(),
+            testers: vec![(0, recorder.take_window())],
         }
     }
 
     #[test]
     fn window_waits_for_slow_workers_but_not_for_ended_ones() {
-        let mut assembly = WindowMerger::new(3, Vec::new(), TESTER_CATALOGUE);
+        let mut assembly = WindowMerger::new(3, Vec::new());
         assembly.add(0, part(0, 1, 1.0));
         assembly.add(0, part(1, 2, 1.0));
         assembly.add(1, part(0, 4, 1.0));
         assert!(assembly.take().is_none());
         assembly.add(2, part(0, 8, 0.5));
-        assembly.worker_ended(2);
+        assembly.member_ended(2);
         let first = assembly.take().expect("complete");
         assert_eq!((first.index, first.seconds), (0, 1.0));
-        assert_eq!(first.tester.counters[usize::from(SOCKET_OVERFLOW.0)], 13);
+        assert_eq!(first.tester().counters[usize::from(SOCKET_OVERFLOW.0)], 13);
         assert!(assembly.take().is_none());
-        assembly.worker_ended(1);
+        assembly.member_ended(1);
         assert_eq!(assembly.take().expect("worker 0's alone").index, 1);
         assert!(assembly.take().is_none());
         assert!(!assembly.is_over());
-        assembly.worker_ended(0);
+        assembly.member_ended(0);
         assert!(assembly.is_over());
     }
 }

@@ -1,6 +1,6 @@
 //! Number of workers of a scenario, and of file descriptors per worker.
 
-use scenario::Scenario;
+use scenario::{Description, Scenario};
 
 /// Clients per worker before another worker is started, if the scenario does not set `workers`. One
 /// core serves some thousands of clients, and a second worker would take a core that the server may
@@ -20,10 +20,14 @@ const WORKERS_MAX: u64 = 16;
 /// cores. More are started only if the descriptor limit, which applies to each worker separately,
 /// would be exceeded.
 pub fn workers(scenario: &Scenario) -> u32 {
+    workers_for(scenario, &scenario.describe())
+}
+
+/// Number of workers of a runner that plays a part of the clients.
+pub(crate) fn workers_for(scenario: &Scenario, description: &Description) -> u32 {
     if let Some(workers) = scenario.workers {
         return workers.max(1);
     }
-    let description = scenario.describe();
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
     let by_clients = description.clients_max.div_ceil(CLIENTS_A_WORKER);
     let by_clients = by_clients.clamp(1, cores);
@@ -47,9 +51,15 @@ fn workers_by_files(files: u64, limit: u64) -> u64 {
 /// Maximum number of descriptors that the busiest worker of a scenario has open at a time. The
 /// limit of the process must allow it.
 pub fn files_needed(scenario: &Scenario) -> u64 {
-    let clients = scenario.describe().file_descriptors;
+    files_needed_for(scenario, &scenario.describe())
+}
+
+/// The same for a runner that plays a part of the clients.
+pub(crate) fn files_needed_for(scenario: &Scenario, description: &Description) -> u64 {
+    let workers = workers_for(scenario, description);
+    let clients = description.file_descriptors;
     clients
-        .div_ceil(u64::from(workers(scenario)))
+        .div_ceil(u64::from(workers))
         .saturating_add(OWN_FILES)
 }
 

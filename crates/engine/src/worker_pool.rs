@@ -13,7 +13,7 @@ use crate::messages::{Command, WorkerReport};
 use crate::remote_worker::RemoteWorker;
 use crate::resolver::Resolver;
 use crate::worker::{
-    self, Config, EndpointPlan, ListenerPlan, Mailbox, RingPlan, WorkerPopulation,
+    self, Config, EndpointPlan, ListenerPlan, Mailbox, RingPlan, RunnerPlace, WorkerPopulation,
 };
 
 /// Capacity of the report queue. A worker that meets a full queue blocks, which shows as its `lag`.
@@ -55,6 +55,16 @@ impl WorkerPool {
         stop_timeout: Duration,
         seed: u64,
     ) -> Result<WorkerPool, EngineError> {
+        WorkerPool::start_at(RunnerPlace::ALONE, plans, stop_timeout, seed)
+    }
+
+    /// Starts the workers of a runner.
+    pub(crate) fn start_at(
+        place: RunnerPlace,
+        plans: Vec<WorkerPlan>,
+        stop_timeout: Duration,
+        seed: u64,
+    ) -> Result<WorkerPool, EngineError> {
         let failed = || EngineError::system("cannot start a worker");
         let (reports, inbox) = bounded(REPORTS);
         let resolver = Resolver::start().map_err(failed())?;
@@ -85,6 +95,7 @@ impl WorkerPool {
                     .all(|(_, serving)| serving.own_descriptor_tables);
             let mut config = Config {
                 index,
+                place,
                 commands,
                 reports: reports.clone(),
                 others: others.map(|(_, mailbox)| mailbox.clone()).collect(),

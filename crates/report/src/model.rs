@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use measure::media::Media;
 use measure::server::{GivenBack, ServerLog};
-use measure::tester::WorkerFigures;
+use measure::tester::{RunnerSummary, WorkerFigures};
 use measure::{Catalogue, Finding, Unit};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::ser::Serializer;
@@ -62,6 +62,9 @@ pub struct Report {
     /// Resource usage and losses of the tester.
     #[schemars(schema_with = "tester_schema")]
     pub tester: Tester,
+    /// Runners of a run over several machines, in their order; empty if one process played all
+    /// clients.
+    pub runners: Vec<RunnerSummary>,
     /// Events of the run, oldest first; at most 10,000 events.
     pub events: Vec<Event>,
     /// Path of the run file.

@@ -291,6 +291,7 @@ impl Report {
                 where_lost,
                 metrics: tester,
             },
+            runners: read_meta(reader, "runners")?,
             events: events(reader)?,
             path: reader.path().to_owned(),
         })

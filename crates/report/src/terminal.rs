@@ -6,6 +6,7 @@
 
 mod given_back;
 mod links;
+mod runners;
 mod sources;
 mod tester;
 mod verdict;
@@ -79,6 +80,7 @@ pub fn summary(report: &Report, layout: Layout) -> String {
     screen.limits(report);
     screen.sources(report);
     screen.tester(report);
+    screen.runners(&report.runners);
     if layout.verbose {
         screen.everything(report);
     }

@@ -3,12 +3,13 @@
 use measure::{Threshold, ThresholdResult, Time};
 
 use super::Coordinator;
+use super::runners::RunnerJudges;
 use crate::coverage::Coverage;
 use crate::error::EngineError;
 use crate::levels::{Change, Level, RunningLevels};
-use crate::messages::Command;
 use crate::ownership;
 use crate::progress::Progress;
+use crate::runner::RunnerCommand;
 use crate::sources::Sources;
 
 impl<'a> Coordinator<'a> {
@@ -59,6 +60,8 @@ impl<'a> Coordinator<'a> {
         self.judge = new.judge;
         self.totals = new.totals;
         self.warm_up_windows = new.warm_up_windows;
+        let runners = self.crew.summaries();
+        self.runners = RunnerJudges::new(self.scenario, &runners, new.warm_up_windows);
         self.stopped_at = new.ends;
         self.coverage = Coverage::new(self.scenario);
         self.windows = 0;
@@ -69,7 +72,7 @@ impl<'a> Coordinator<'a> {
             over,
             clients,
         } = new.change;
-        self.pool.broadcast(|| Command::Extend {
+        self.crew.send(&RunnerCommand::Extend {
             population,
             begin,
             over,

@@ -9,6 +9,7 @@ use net::{PortRange, Waker};
 use protocol::session::Session;
 
 use super::datagrams::EndpointPlan;
+use super::ids::RunnerPlace;
 use super::links::Mailbox;
 use super::populations::WorkerPopulation;
 use crate::messages::{Command, WorkerReport};
@@ -52,6 +53,8 @@ impl From<RingSettings> for RingPlan {
 /// Configuration of a worker; can be sent to its thread.
 pub(crate) struct Config {
     pub(crate) index: u32,
+    /// Place of the runner that the worker belongs to.
+    pub(crate) place: RunnerPlace,
     pub(crate) commands: Receiver<Command>,
     pub(crate) reports: Sender<WorkerReport>,
     pub(crate) others: Vec<Mailbox>,

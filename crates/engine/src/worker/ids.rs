@@ -6,6 +6,46 @@ use protocol::session::ChannelId;
 /// Channel of an accepted connection, or of a peer accepted by an endpoint.
 pub(super) const ACCEPTED: ChannelId = ChannelId(0);
 
+/// Place of a runner among those of its run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RunnerPlace {
+    pub(crate) number: u32,
+    /// Number of runners.
+    pub(crate) runners: u32,
+}
+
+impl RunnerPlace {
+    /// The only runner of a run.
+    pub(crate) const ALONE: RunnerPlace = RunnerPlace {
+        number: 0,
+        runners: 1,
+    };
+}
+
+/// Numbers of a worker's clients, which are unique in the run without coordination.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClientIds {
+    next: u64,
+    step: u64,
+}
+
+impl ClientIds {
+    /// Numbers of worker `worker` of `workers` of a runner.
+    pub(crate) fn new(place: RunnerPlace, worker: u32, workers: usize) -> ClientIds {
+        let runners = u64::from(place.runners);
+        ClientIds {
+            next: u64::from(place.number) + u64::from(worker) * runners,
+            step: workers as u64 * runners,
+        }
+    }
+
+    pub(super) fn take(&mut self) -> u64 {
+        let id = self.next;
+        self.next += self.step;
+        id
+    }
+}
+
 /// Identifies a session for the lifetime of the worker. `index` may be reused; `serial` is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct SessionKey {

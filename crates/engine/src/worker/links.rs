@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crossbeam_channel::{Receiver, Sender};
 use net::Waker;
 
+use super::ids::RunnerPlace;
 use crate::messages::{Command, WorkerReport};
 
 /// Maximum number of queued commands at which topic messages of other workers are still accepted.
@@ -57,6 +58,8 @@ pub(super) struct WorkerChannels {
     pub(super) reports: Sender<WorkerReport>,
     pub(super) others: Vec<Mailbox>,
     pub(super) mailbox: Mailbox,
+    /// Place of the runner that the worker belongs to.
+    pub(super) place: RunnerPlace,
 }
 
 impl WorkerChannels {
@@ -71,8 +74,15 @@ impl WorkerChannels {
         let _ = self.reports.send(report);
     }
 
-    /// Forwards a topic message to all other workers. Returns `false` if the queue of any was full.
+    /// Forwards a topic message to all other workers, and to other runners. Returns `false` if the
+    /// queue of any worker was full.
     pub(super) fn pass_on(&self, topic: &Arc<str>, message: &Arc<str>) -> bool {
+        if self.place.runners > 1 {
+            self.report(WorkerReport::TopicMessage {
+                topic: topic.clone(),
+                message: message.clone(),
+            });
+        }
         let others = self.others.iter();
         let full = others.filter(|other| !other.pass_on(topic, message));
         full.count() == 0

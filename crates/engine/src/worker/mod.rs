@@ -53,6 +53,7 @@ use net::Clock;
 use protocol::session::{Context, Flows, Input, MediaEvent, Output, Sinks};
 
 use crate::messages::{Command, WorkerReport};
+use crate::window_merger::MergedWindow;
 pub(crate) use config::{Accept, Config, ListenerPlan, RingPlan};
 use connections::Connections;
 use datagrams::Datagrams;
@@ -60,6 +61,7 @@ pub(crate) use datagrams::EndpointPlan;
 use exchanges::Exchanges;
 use flows::Sending;
 use groups::Groups;
+pub(crate) use ids::{ClientIds, RunnerPlace};
 use ids::{SessionKey, SocketId};
 pub(crate) use links::Mailbox;
 use links::WorkerChannels;
@@ -68,6 +70,7 @@ use name_cache::NameCache;
 use pairs::Pairs;
 use pending_inputs::{Outputs, Pending};
 use populations::Populations;
+pub use populations::client_identity;
 pub(crate) use populations::{ClientPlan, MakeClient, WorkerPopulation};
 use readiness::Ready;
 use receive_batches::Batches;
@@ -170,9 +173,11 @@ impl Worker {
             reports: config.reports,
             others: config.others,
             mailbox: config.mailbox,
+            place: config.place,
         };
-        let (plans, workers) = (config.populations, links.workers());
-        let populations = Populations::new(plans, config.seed, links.index, workers);
+        let workers = links.workers();
+        let ids = ClientIds::new(config.place, links.index, workers);
+        let populations = Populations::new(config.populations, config.seed, ids);
         populations.warm_up();
         let shown = config.ring.as_ref().filter(|ring| ring.settings.segments);
         let shown = shown.map(|ring| ring.settings.ports.clone());
@@ -510,14 +515,15 @@ impl Worker {
         if let Some(paced) = self.sending.take_pacer_window() {
             tester.merge(&paced, tester::TESTER_CATALOGUE);
         }
-        self.links.report(WorkerReport::Window {
-            worker: self.links.index,
+        let worker = self.links.index;
+        let window = MergedWindow {
             index: self.windows.index(),
             begins,
             seconds: end.since(begins).as_secs_f64(),
             populations,
-            tester,
-        });
+            testers: vec![(worker, tester)],
+        };
+        self.links.report(WorkerReport::Window { worker, window });
         self.report_running_clients();
         self.windows.advance(end);
     }

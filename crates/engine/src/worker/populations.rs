@@ -12,7 +12,7 @@ use protocol::registry::ClientIdentity;
 use protocol::session::{Failure, Outcome, Session};
 use scenario::{Leave, Pick};
 
-use super::ids::SessionKey;
+use super::ids::{ClientIds, SessionKey};
 use super::sessions::Client;
 use super::windows::WINDOW;
 use crate::messages::ClientState;
@@ -71,6 +71,18 @@ impl ClientPlan {
 pub(crate) type MakeClient =
     Arc<dyn Fn(&str, ClientIdentity) -> Result<Box<dyn Session>, String> + Send + Sync>;
 
+/// Identity of the client in a slot of the population with this index. It does not depend on who
+/// plays the client. `seed` is that of the run.
+pub fn client_identity(seed: u64, population: usize, slot: u64, generation: u32) -> ClientIdentity {
+    let population = population as u64;
+    let own = [seed, population, slot, u64::from(generation)];
+    ClientIdentity {
+        seed: protocol::seeds::derive_seed(&own),
+        shared_seed: protocol::seeds::derive_seed(&own[..2]),
+        index: slot,
+    }
+}
+
 /// A population on one worker, while it runs.
 struct Population {
     name: String,
@@ -120,23 +132,15 @@ pub(super) struct NewClient {
 pub(super) struct Populations {
     each: Vec<Population>,
     seed: u64,
-    worker: u32,
-    workers: u64,
-    /// Number of clients that have begun.
-    begun: u64,
+    ids: ClientIds,
     window_ends: Time,
     /// Time since when the plans are held.
     held_from: Option<Time>,
 }
 
 impl Populations {
-    /// Creates the populations of a worker; `worker` is its index, `workers` the number of workers.
-    pub(super) fn new(
-        plans: Vec<WorkerPopulation>,
-        seed: u64,
-        worker: u32,
-        workers: usize,
-    ) -> Populations {
+    /// Creates the populations of a worker, whose clients get these numbers.
+    pub(super) fn new(plans: Vec<WorkerPopulation>, seed: u64, ids: ClientIds) -> Populations {
         let population = |plan: WorkerPopulation| Population {
             name: plan.name,
             recorder: Recorder::new(plan.catalogue),
@@ -149,9 +153,7 @@ impl Populations {
         Populations {
             each: plans.into_iter().map(population).collect(),
             seed,
-            worker,
-            workers: workers as u64,
-            begun: 0,
+            ids,
             window_ends: Time::ZERO + WINDOW,
             held_from: None,
         }
@@ -274,24 +276,16 @@ impl Populations {
         begun: Time,
         tester: &mut Recorder,
     ) -> Option<NewClient> {
-        let seed =
-            protocol::seeds::derive_seed(&[self.seed, index as u64, slot, u64::from(generation)]);
+        let identity = client_identity(self.seed, index, slot, generation);
         let population = &mut self.each[index];
         let plan = population.plan.as_ref()?;
         let place = match plan.pick {
-            Pick::Random => protocol::seeds::derive_seed(&[seed, 1]),
+            Pick::Random => protocol::seeds::derive_seed(&[identity.seed, 1]),
             Pick::InTurn => slot + u64::from(generation),
             Pick::Own => slot,
         };
         let url = plan.urls[(place % plan.urls.len() as u64) as usize].clone();
-        let session = (plan.client)(
-            &url,
-            ClientIdentity {
-                seed,
-                shared_seed: protocol::seeds::derive_seed(&[self.seed, index as u64]),
-                index: slot,
-            },
-        );
+        let session = (plan.client)(&url, identity);
         let (leave, trace) = (plan.leave, plan.traced.get(&slot).cloned());
         population.recorder.add(clients::STARTED, 1);
         let late = begun.since(due);
@@ -302,10 +296,8 @@ impl Populations {
             tester.add(tester::NOT_STARTED_IN_TIME, 1);
         }
         population.active.rise();
-        self.begun += 1;
         let client = Client {
-            // Unique without coordination between workers.
-            id: (self.begun - 1) * self.workers + u64::from(self.worker),
+            id: self.ids.take(),
             slot,
             generation,
             url,
@@ -397,6 +389,7 @@ mod tests {
     use load::{Load, Shape};
     use protocol::registry::RTSP_PROTOCOL;
 
+    use super::super::ids::RunnerPlace;
     use super::*;
 
     fn populations() -> Populations {
@@ -420,7 +413,7 @@ mod tests {
                 sources: Vec::new(),
             }),
         };
-        Populations::new(vec![plan], 1, 2, 3)
+        Populations::new(vec![plan], 1, ClientIds::new(RunnerPlace::ALONE, 2, 3))
     }
 
     #[test]

@@ -221,23 +221,17 @@ fn play(plans: Vec<WorkerPlan>, mut during: impl FnMut(&WorkerPool, &Clock, &See
         match crew.reports.recv_timeout(Duration::from_millis(20)) {
             Ok(WorkerReport::Client(client)) => seen.clients.push(*client),
             Ok(WorkerReport::Event { kind, .. }) => seen.events.push(kind),
-            Ok(WorkerReport::Window {
-                worker,
-                index,
-                begins,
-                seconds,
-                populations,
-                tester,
-            }) => {
+            Ok(WorkerReport::Window { worker, window }) => {
+                let (index, begins, seconds) = (window.index, window.begins, window.seconds);
                 seen.windows.push((worker, index, begins, seconds));
-                seen.tester.push(tester);
-                seen.population.extend(populations);
+                seen.tester.push(window.tester());
+                seen.population.extend(window.populations);
             }
             Ok(WorkerReport::Finished { error, .. }) => {
                 assert!(error.is_none(), "{error:?}");
                 at_work -= 1;
             }
-            Ok(WorkerReport::Record(_)) => {}
+            Ok(WorkerReport::Record(_) | WorkerReport::TopicMessage { .. }) => {}
             Err(error) => assert!(error.is_timeout(), "a worker broke down"),
         }
     }

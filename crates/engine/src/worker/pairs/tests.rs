@@ -6,6 +6,7 @@ use measure::Recorder;
 use protocol::registry::RTSP_PROTOCOL;
 use protocol::session::{MediaEvent, Sink, Sinks};
 
+use super::super::ids::{ClientIds, RunnerPlace};
 use super::super::pending_inputs::Pending;
 use super::super::populations::{Populations, WorkerPopulation};
 use super::super::tests::ports;
@@ -46,7 +47,7 @@ impl Bench {
         Bench {
             pairs: Pairs::new(ports()),
             sinks: Sinks::default(),
-            populations: Populations::new(vec![plan], 0, 0, 1),
+            populations: Populations::new(vec![plan], 0, ClientIds::new(RunnerPlace::ALONE, 0, 1)),
             runtime: Runtime::new(&waker, reports).expect("linux has it"),
         }
     }

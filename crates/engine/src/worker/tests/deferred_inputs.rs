@@ -6,7 +6,7 @@ use crossbeam_channel::bounded;
 use net::ring::Family;
 
 use super::super::deferred::{Deferred, RingMark};
-use super::super::{Config, Mailbox, Worker};
+use super::super::{Config, Mailbox, RunnerPlace, Worker};
 use super::ring::may_have_a_ring;
 use super::*;
 use crate::resolver::Resolver;
@@ -36,6 +36,7 @@ fn worker() -> Worker {
     let (mailbox, commands) = Mailbox::new().expect("a waker");
     Worker::new(Config {
         index: 0,
+        place: RunnerPlace::ALONE,
         commands,
         reports,
         others: Vec::new(),

@@ -24,11 +24,11 @@ use crate::node::{Entry, Node, Value, display_text};
 use crate::origin::{Origin, SourceKind};
 use crate::overrides::Overrides;
 use crate::placed_links;
-use crate::portable::Tree;
 use crate::section::{self, BoundedInteger, Deferred, Key, one_line};
 use crate::series_keys::{MAKE_SERIES, MAX_REPEAT};
 use crate::server::{self, ServerKeys};
 use crate::tester::{self, TesterKeys};
+use crate::tree::Tree;
 use crate::{network_keys, population, sources, waiting};
 
 /// Plan of a run: the server, the clients, and the thresholds.

@@ -44,6 +44,7 @@ mod series_keys;
 mod server;
 mod sources;
 mod tester;
+mod tree;
 mod urls;
 mod vary;
 mod waiting;

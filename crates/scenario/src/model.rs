@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::emulated_link::Link;
 use crate::group::Group;
 use crate::network::Network;
-use crate::portable::Tree;
+use crate::tree::Tree;
 use crate::words::words;
 
 /// Default time for the graceful shutdown of sessions: 5 s.

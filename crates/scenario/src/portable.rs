@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -18,31 +17,6 @@ const COORDINATORS: [&str; 3] = ["server", "sources", "thresholds"];
 
 /// Name of the scenario in messages of a runner.
 const SOURCE: &str = "the scenario of the coordinator";
-
-/// The tree that a scenario was decoded from, with all settings applied.
-///
-/// Scenarios are compared by what they mean, so their trees are not: any two are equal.
-#[derive(Clone)]
-pub(crate) struct Tree(Arc<Node>);
-
-impl Tree {
-    pub(crate) fn new(root: &Node) -> Tree {
-        Tree(Arc::new(root.clone()))
-    }
-}
-
-impl PartialEq for Tree {
-    fn eq(&self, _: &Tree) -> bool {
-        true
-    }
-}
-
-/// Without its contents, which may be secret.
-impl fmt::Debug for Tree {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("Tree")
-    }
-}
 
 /// A scenario in transfer, without the keys that only its coordinator needs: the server, multicast
 /// sources and thresholds. It contains the secrets of the clients.
@@ -121,7 +95,7 @@ impl PortableNode {
 impl Scenario {
     /// Returns the scenario in the form for runners on other machines.
     pub fn portable(&self) -> PortableScenario {
-        let mut root = Node::clone(&self.tree.0);
+        let mut root = self.tree.root();
         if let Value::Map(entries) = &mut root.value {
             entries.retain(|entry| !COORDINATORS.contains(&entry.key.as_str()));
         }

@@ -6,6 +6,7 @@ mod help;
 mod link;
 mod load;
 mod protocol_options;
+mod runners;
 mod send;
 mod serve;
 
@@ -19,6 +20,7 @@ pub(crate) use capacity::{Capacity, ResumeOptions};
 pub(crate) use compare::Compare;
 pub(crate) use link::Link;
 pub(crate) use load::{Demo, Load, ReceiveOptions, TraceOptions, Transport};
+pub(crate) use runners::{Runner, RunnerPlacement};
 pub(crate) use send::{Receive, Send};
 pub(crate) use serve::Serve;
 
@@ -125,6 +127,8 @@ pub(crate) enum Command {
     /// Receive media on this machine for runs on other machines that know a secret, and report the
     /// figures back to them
     Receive(Receive),
+    /// Play parts of the runs of a coordinator, together with other runners (`run --runners`)
+    Runner(Box<Runner>),
     /// Run any program behind an emulated link: delay, loss, rate, queue
     Link(Box<Link>),
     /// Report a run again from its run file, or a series from its folder
@@ -249,6 +253,8 @@ pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) resuming: ResumeOptions,
     #[command(flatten)]
+    pub(crate) runners: RunnerPlacement,
+    #[command(flatten)]
     pub(crate) results: Results,
 }
 
@@ -283,6 +289,10 @@ pub(crate) struct Check {
     /// Set a key of the scenario, such as clients.viewers.load.clients=500 (may be repeated)
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
+    /// Say how the clients are dealt to these runners, and what each of them needs: a number, or as
+    /// for `run`
+    #[arg(long, value_name = "RUNNERS")]
+    pub(crate) runners: Option<cluster::Placement>,
     /// Check the file only: send nothing, and do not look for the programs of servers
     #[arg(long)]
     pub(crate) offline: bool,

@@ -16,6 +16,7 @@ mod overwrite;
 mod progress;
 mod repeat_command;
 mod run_location;
+mod runners;
 mod scrape;
 mod signals;
 mod view_server;
@@ -66,6 +67,7 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => commands::serve::serve(arguments, console),
         Command::Send(arguments) => commands::send::send(arguments, console),
         Command::Receive(arguments) => commands::receive::receive(arguments, console),
+        Command::Runner(arguments) => commands::runner::runner(arguments, console),
         Command::Link(arguments) => commands::link::link(arguments, console),
         Command::Report(arguments) => commands::report::report(arguments, console),
         Command::Compare(arguments) => commands::compare::compare(arguments, console),

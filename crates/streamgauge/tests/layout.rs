@@ -13,7 +13,7 @@ use std::process::Command;
 use protocol::registry::{FOLDERS, PROTOCOLS};
 
 /// The crates in their order of dependency: each may depend on earlier ones only.
-const ORDER: [&str; 13] = [
+const ORDER: [&str; 14] = [
     "measure",
     "capacity",
     "load",
@@ -26,6 +26,7 @@ const ORDER: [&str; 13] = [
     "sut",
     "report",
     "engine",
+    "cluster",
     "streamgauge",
 ];
 
@@ -324,10 +325,21 @@ fn reports_are_made_from_run_files_alone() {
 }
 
 #[test]
-fn no_async_runtime_is_used() {
+fn only_the_crate_for_several_machines_has_an_async_runtime() {
+    let other_runtimes = ["async-std", "smol", "futures-executor"];
     let found = dependencies("streamgauge", None);
-    for other in ["tokio", "async-std", "smol", "futures-executor"] {
+    for other in other_runtimes {
         assert!(!found.contains(other), "an async runtime came in: {other}");
+    }
+    // What plays and measures never sees it.
+    let found = dependencies("engine", None);
+    for other in ["tokio", "async-nats"] {
+        assert!(!found.contains(other), "an async runtime came in: {other}");
+    }
+    for other in ["tokio", "async-nats"] {
+        let direct = dependencies("streamgauge", Some(1));
+        assert!(!direct.contains(other), "`cluster` alone uses {other}");
+        assert!(dependencies("cluster", Some(1)).contains(other));
     }
 }
 

@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::load::{ReceiveOptions, ServerOptions, TlsOptions, TraceOptions};
 use super::protocol_options::ProtocolOptions;
-use super::{Results, help};
+use super::{Results, RunnerPlacement, help};
 
 /// Times and numbers are parsed together with the scenario that they become part of, and mean the
 /// same as there.
@@ -81,6 +81,8 @@ pub(crate) struct Capacity {
     pub(crate) tracing: TraceOptions,
     #[command(flatten)]
     pub(crate) resuming: ResumeOptions,
+    #[command(flatten)]
+    pub(crate) runners: RunnerPlacement,
     #[command(flatten)]
     pub(crate) results: Results,
 }

@@ -8,6 +8,8 @@ pub(super) const SEARCH: &str = "Search";
 pub(super) const MEDIA: &str = "Media";
 pub(super) const TLS: &str = "TLS (rtsps, https, tls and wss URLs)";
 pub(super) const TESTER: &str = "Tester";
+/// Runs over several machines.
+pub(super) const RUNNERS: &str = "Runners";
 pub(super) const OUTPUT: &str = "Output";
 /// Addresses that a server listens on.
 pub(super) const LISTENING: &str = "Listening";

@@ -7,7 +7,7 @@ use protocol::registry::PROTOCOLS;
 use scenario::OptionSetting;
 
 use super::protocol_options::ProtocolOptions;
-use super::{Results, help, new_seed};
+use super::{Results, RunnerPlacement, help, new_seed};
 
 /// Returns the names of the protocols that can be demonstrated.
 fn demo_protocols() -> Vec<&'static str> {
@@ -189,6 +189,8 @@ pub(crate) struct Demo {
     #[command(flatten)]
     pub(crate) tracing: TraceOptions,
     #[command(flatten)]
+    pub(crate) runners: RunnerPlacement,
+    #[command(flatten)]
     pub(crate) results: Results,
 }
 
@@ -276,6 +278,8 @@ pub(crate) struct Load {
     pub(crate) receiving: ReceiveOptions,
     #[command(flatten)]
     pub(crate) tracing: TraceOptions,
+    #[command(flatten)]
+    pub(crate) runners: RunnerPlacement,
     #[command(flatten)]
     pub(crate) results: Results,
 }

@@ -21,6 +21,7 @@ pub(crate) fn capacity(arguments: &args::Capacity, console: Console) -> Result<E
         search: &search,
         results: &arguments.results,
         tracing: &arguments.tracing,
+        runners: &arguments.runners,
         resume: arguments.resuming.resume.as_deref(),
     };
     capacity::play(&play, console)

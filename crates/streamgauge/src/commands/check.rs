@@ -30,6 +30,10 @@ pub(crate) fn check(arguments: &args::Check, console: Console) -> Result<Exit, F
     };
     if !console.quiet {
         lines.extend_from_slice(first.describe().lines());
+        if let Some(placement) = &arguments.runners {
+            let (names, weights): (Vec<_>, Vec<_>) = placement.expected().into_iter().unzip();
+            lines.extend(engine::Dealing::new(&first, &weights).lines(&first, &names));
+        }
         let mut text = lines.join("\n");
         text.push('\n');
         console.print_wrapped(&text, 4)?;

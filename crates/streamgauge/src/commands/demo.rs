@@ -55,6 +55,7 @@ pub(crate) fn demo(arguments: &args::Demo, console: Console) -> Result<Exit, Fai
         scenario: &scenario,
         results: &arguments.results,
         tracing: &arguments.tracing,
+        runners: &arguments.runners,
     };
     play(play_it, console)
 }

@@ -14,6 +14,7 @@ pub(crate) fn load(arguments: &args::Load, console: Console) -> Result<Exit, Fai
         scenario: &scenario,
         results: &arguments.results,
         tracing: &arguments.tracing,
+        runners: &arguments.runners,
     };
     play(play_it, console)
 }

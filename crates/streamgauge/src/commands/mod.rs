@@ -14,6 +14,7 @@ pub(crate) mod play;
 pub(crate) mod receive;
 pub(crate) mod report;
 pub(crate) mod run;
+pub(crate) mod runner;
 pub(crate) mod send;
 pub(crate) mod series;
 mod series_output;

@@ -7,10 +7,9 @@ use measure::VerdictResult;
 use report::{Reader, Report};
 use scenario::Scenario;
 
-use crate::args::{Results, TraceOptions};
+use crate::args::{Results, RunnerPlacement, TraceOptions};
 use crate::commands::compare::{self, Baseline};
 use crate::console::Console;
-use crate::descriptor_limit;
 use crate::exit::{Exit, Failure, Message};
 use crate::live_outputs::LiveOutputs;
 use crate::output::{Outputs, ReportFormat};
@@ -18,6 +17,7 @@ use crate::overwrite::Force;
 use crate::progress::Display;
 use crate::repeat_command;
 use crate::run_location::{ResultKind, RunLocation};
+use crate::runners::Runners;
 use crate::signals::Watch;
 
 /// A scenario to run, and where its results go.
@@ -26,11 +26,17 @@ pub(crate) struct Play<'a> {
     pub(crate) results: &'a Results,
     /// Clients whose traffic is captured.
     pub(crate) tracing: &'a TraceOptions,
+    /// Runners that play the clients.
+    pub(crate) runners: &'a RunnerPlacement,
 }
 
 /// Runs the scenario to its end, or until the user stops it.
 pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
-    descriptor_limit::check(play.scenario)?;
+    let control = Control::new();
+    let watch = Watch::start(control.clone())
+        .map_err(|error| Failure::bad(format_args!("cannot listen for Ctrl-C: {error}")))?;
+    let runners = Runners::open(play.runners, &control, console)?;
+    runners.check_descriptors(play.scenario)?;
     let name = &play.scenario.name;
     let location = RunLocation::choose(ResultKind::Run, name, play.results, play.tracing, console)?;
     let baseline = play.results.baseline.as_deref();
@@ -46,11 +52,8 @@ pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
         describe: !play.results.no_describe,
         command: repeat_command::command(play.scenario.seed),
     };
-    let control = Control::new();
-    let watch = Watch::start(control.clone())
-        .map_err(|error| Failure::bad(format_args!("cannot listen for Ctrl-C: {error}")))?;
     let mut display = Display::new(console, play.scenario.duration, &control);
-    let finished = engine::run(play.scenario, &options, &control, &mut |progress| {
+    let finished = runners.run(play.scenario, &options, &control, &mut |progress| {
         display.update(progress);
     });
     display.finish();
@@ -101,6 +104,10 @@ fn start_failure(error: &EngineError, message: String, stopped: bool) -> Failure
     match error {
         EngineError::Stopped => Failure {
             exit: Exit::Stopped,
+            message: Message::Plain(message),
+        },
+        EngineError::NotBegun(_) => Failure {
+            exit: Exit::Invalid,
             message: Message::Plain(message),
         },
         _ if stopped => Failure {

@@ -27,6 +27,7 @@ pub(crate) fn run(arguments: &args::Run, console: Console) -> Result<Exit, Failu
         arguments.receiving.settings(),
     )?;
     let (results, tracing) = (&arguments.results, &arguments.tracing);
+    let runners = &arguments.runners;
     let resume = arguments.resuming.resume.as_deref();
     if let (Some(folder), Plan::Run(_) | Plan::Series(_)) = (resume, &plan) {
         return Err(Failure::bad(format_args!(
@@ -40,6 +41,7 @@ pub(crate) fn run(arguments: &args::Run, console: Console) -> Result<Exit, Failu
                 scenario,
                 results,
                 tracing,
+                runners,
             };
             play(play_it, console)
         }
@@ -48,6 +50,7 @@ pub(crate) fn run(arguments: &args::Run, console: Console) -> Result<Exit, Failu
                 series: all,
                 results,
                 tracing,
+                runners,
             };
             series::play(&play_it, console)
         }
@@ -56,6 +59,7 @@ pub(crate) fn run(arguments: &args::Run, console: Console) -> Result<Exit, Failu
                 search,
                 results,
                 tracing,
+                runners,
                 resume,
             };
             series::capacity::play(&play_it, console)

@@ -13,7 +13,7 @@ use ::capacity::{Search, Settings, Step, Trial, Verdict};
 use runfile::series::{Axis, Entry, EntryOutcome, INDEX_VERSION, Index};
 use scenario::{Secrets, Series, StopAt};
 
-use crate::args::{Results, TraceOptions};
+use crate::args::{Results, RunnerPlacement, TraceOptions};
 use crate::commands::compare::{self, Baseline};
 use crate::commands::play::claim_outputs;
 use crate::commands::series_output::write_out;
@@ -31,6 +31,8 @@ pub(crate) struct Play<'a> {
     pub(crate) results: &'a Results,
     /// Clients whose traffic is captured in every run.
     pub(crate) tracing: &'a TraceOptions,
+    /// Runners that play the clients of every run.
+    pub(crate) runners: &'a RunnerPlacement,
 }
 
 /// Checks for every run what depends on this machine: the limit of file descriptors.
@@ -43,7 +45,9 @@ pub(crate) fn check(series: &Series) -> Result<(), Failure> {
 
 /// Runs the series, until the user or the scenario ends it, and shows the table.
 pub(crate) fn play(play: &Play<'_>, console: Console) -> Result<Exit, Failure> {
-    check(play.series)?;
+    if play.runners.runners.is_none() {
+        check(play.series)?;
+    }
     let first = play.series.scenario(0).map_err(Failure::diagnostic)?;
     let location = RunLocation::choose(
         ResultKind::Series,
@@ -61,7 +65,7 @@ pub(crate) fn play(play: &Play<'_>, console: Console) -> Result<Exit, Failure> {
     let baseline = Baseline::check(baseline, &location.path, false)?;
     let outputs = claim_outputs(play.results)?;
     let runner = Runner::start(
-        (play.results, play.tracing),
+        (play.results, play.tracing, play.runners),
         console,
         location,
         secrets_of(play.series)?,

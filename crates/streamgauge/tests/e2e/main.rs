@@ -7,6 +7,7 @@ mod actions;
 mod bad_input;
 mod capacity;
 mod catalogue;
+mod cluster;
 mod compare;
 mod dashboard;
 mod demo;

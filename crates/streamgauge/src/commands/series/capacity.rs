@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::runner::Runner;
 use super::trial_log::{Halt, TrialLog, TrialPlan, trials_of, verdict_of};
 use super::{continuing, empty_index, report};
-use crate::args::{Results, TraceOptions};
+use crate::args::{Results, RunnerPlacement, TraceOptions};
 use crate::commands::compare::{self, Baseline};
 use crate::commands::play::claim_outputs;
 use crate::console::Console;
@@ -28,6 +28,8 @@ pub(crate) struct Play<'a> {
     pub(crate) results: &'a Results,
     /// Clients whose traffic is captured in every trial.
     pub(crate) tracing: &'a TraceOptions,
+    /// Runners that play the clients of every trial.
+    pub(crate) runners: &'a RunnerPlacement,
     /// Folder of an interrupted search that goes on.
     pub(crate) resume: Option<&'a Path>,
 }
@@ -44,7 +46,9 @@ pub(crate) fn play(play: &Play<'_>, console: Console) -> Result<Exit, Failure> {
     }
     let first = play.search.scenario(0, settings.from, settings.hold);
     let first = first.map_err(Failure::diagnostic)?;
-    descriptor_limit::check(&first)?;
+    if play.runners.runners.is_none() {
+        descriptor_limit::check(&first)?;
+    }
     let (location, index) = match play.resume {
         Some(folder) => (
             RunLocation::of_existing(folder)?,
@@ -73,7 +77,7 @@ pub(crate) fn play(play: &Play<'_>, console: Console) -> Result<Exit, Failure> {
     });
     let secrets = secrets.collect::<Result<Vec<_>, Failure>>()?;
     let runner = Runner::start(
-        (play.results, play.tracing),
+        (play.results, play.tracing, play.runners),
         console,
         location,
         secrets,

@@ -10,7 +10,7 @@ use runfile::series::{EntryOutcome, Index};
 use scenario::{Scenario, Secrets};
 
 use super::folder;
-use crate::args::{Results, TraceOptions};
+use crate::args::{Results, RunnerPlacement, TraceOptions};
 use crate::commands::play::restore_single_file;
 use crate::console::Console;
 use crate::exit::Failure;
@@ -18,6 +18,7 @@ use crate::live_outputs::LiveOutputs;
 use crate::progress::{Display, Status};
 use crate::repeat_command;
 use crate::run_location::RunLocation;
+use crate::runners::Runners;
 use crate::signals::Watch;
 
 /// Interval between checks for a stop during the pause between two runs.
@@ -39,25 +40,28 @@ pub(super) struct Runner<'a> {
     settle: Duration,
     /// Number of runs that have begun.
     pub(super) runs_started: usize,
+    /// Runners that play the clients of every run.
+    pub(super) runners: Runners,
 }
 
 impl<'a> Runner<'a> {
     /// Starts the live outputs and creates the folder of the series, unless it exists and is
     /// continued.
     pub(super) fn start(
-        (results, tracing): (&'a Results, &'a TraceOptions),
+        (results, tracing, placement): (&'a Results, &'a TraceOptions, &RunnerPlacement),
         console: Console,
         location: RunLocation,
         secrets: Vec<Secrets>,
         settle: Duration,
     ) -> Result<Runner<'a>, Failure> {
+        let control = Control::new();
+        let watch = Watch::start(control.clone())
+            .map_err(|error| Failure::bad(format_args!("cannot listen for Ctrl-C: {error}")))?;
+        let runners = Runners::open(placement, &control, console)?;
         let live_outputs = LiveOutputs::start(results, console)?;
         if !location.is_continued() {
             folder::make(&location.path)?;
         }
-        let control = Control::new();
-        let watch = Watch::start(control.clone())
-            .map_err(|error| Failure::bad(format_args!("cannot listen for Ctrl-C: {error}")))?;
         Ok(Runner {
             results,
             tracing,
@@ -69,6 +73,7 @@ impl<'a> Runner<'a> {
             secrets,
             settle,
             runs_started: 0,
+            runners,
         })
     }
 
@@ -97,7 +102,8 @@ impl<'a> Runner<'a> {
             live_outputs.show(&options.run_file, scenario);
         }
         let mut display = Display::new(self.console, scenario.duration, &self.control);
-        let finished = engine::run(scenario, &options, &self.control, &mut |progress| {
+        let runners = &self.runners;
+        let finished = runners.run(scenario, &options, &self.control, &mut |progress| {
             display.update(progress);
         });
         display.finish();
@@ -105,6 +111,7 @@ impl<'a> Runner<'a> {
         match finished {
             Ok(finished) => (outcome_of(&finished), finished.run_file_error),
             Err(EngineError::Stopped) => (EntryOutcome::Stopped, None),
+            Err(error @ EngineError::NotBegun(_)) => (EntryOutcome::Invalid, masked(error)),
             Err(error) if self.watch.was_signalled() => (EntryOutcome::Stopped, masked(error)),
             Err(error) => (EntryOutcome::NotBegun, masked(error)),
         }
@@ -143,10 +150,11 @@ impl<'a> Runner<'a> {
             next: &mut next,
         };
         let mut display = Display::new(self.console, None, &self.control);
-        let finished =
-            engine::run_levels(scenario, shown, &options, &self.control, &mut |progress| {
-                display.update(progress);
-            });
+        let control = &self.control;
+        let runners = &self.runners;
+        let finished = runners.run_levels(scenario, shown, &options, control, &mut |progress| {
+            display.update(progress);
+        });
         display.finish();
         let masked = |error: EngineError| Some(scenario.secrets().mask(&error.to_string()));
         match finished {

@@ -1,0 +1,211 @@
+//! Difference between the clocks of two machines, from exchanges of four timestamps.
+//!
+//! The coordinator notes when it sends a request and when it has the answer, by its own clock; the
+//! runner when it has the request and when it answers, by its clock (RFC 8762, section 4.2.1; RFC
+//! 5905, section 8). One exchange bounds the difference: it is at most half of the round trip away
+//! from its middle, however unequal the two ways are. Exchanges at different times also bound the
+//! drift.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// Maximum drift between two machines, in nanoseconds per second: 500 ppm, the limit of the
+/// kernel's own correction (adjtimex(2)) for each of the two.
+const DRIFT_MAX: f64 = 1_000_000.0;
+
+/// Number of exchanges that are kept.
+const KEPT: usize = 64;
+
+/// Four timestamps of one exchange, in nanoseconds of the monotonic clock of each machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exchange {
+    /// The coordinator sent its request.
+    pub sent: i64,
+    /// The runner had the request.
+    pub reached: i64,
+    /// The runner answered.
+    pub answered: i64,
+    /// The coordinator had the answer.
+    pub returned: i64,
+}
+
+impl Exchange {
+    /// Time on the way, there and back.
+    pub fn round_trip(&self) -> Duration {
+        let all = self.returned.saturating_sub(self.sent);
+        let there = self.answered.saturating_sub(self.reached);
+        Duration::from_nanos(u64::try_from(all.saturating_sub(there)).unwrap_or(0))
+    }
+
+    /// Time of the coordinator's clock in the middle of the exchange.
+    fn middle(&self) -> f64 {
+        (self.sent as f64 + self.returned as f64) / 2.0
+    }
+
+    /// Lower and upper bound of the runner's clock minus the coordinator's. The request took some
+    /// time, and so did the answer.
+    fn bounds(&self) -> (f64, f64) {
+        let lower = self.answered.saturating_sub(self.returned);
+        let upper = self.reached.saturating_sub(self.sent);
+        (lower as f64, upper as f64)
+    }
+}
+
+/// Difference between the clocks at a moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Offset {
+    /// The runner's clock minus the coordinator's, in nanoseconds.
+    pub nanos: i64,
+    /// The difference is at most this far away from `nanos`, in nanoseconds.
+    pub uncertainty: u64,
+}
+
+/// The exchanges with one runner, of which the tightest are kept.
+#[derive(Clone, Debug, Default)]
+pub struct ClockEstimate {
+    kept: Vec<Exchange>,
+}
+
+impl ClockEstimate {
+    /// Adds an exchange. Exchanges in which time ran backwards are ignored.
+    pub fn add(&mut self, exchange: Exchange) {
+        let (lower, upper) = exchange.bounds();
+        if upper < lower {
+            return;
+        }
+        self.kept.push(exchange);
+        if self.kept.len() > KEPT {
+            // The first and the last bound the drift; of the others the slowest says least.
+            let between = 1..self.kept.len() - 1;
+            let slowest = between.max_by_key(|at| self.kept[*at].round_trip());
+            self.kept.remove(slowest.unwrap_or_default());
+        }
+    }
+
+    /// Longest round trip of the exchanges that are kept.
+    pub fn longest_round_trip(&self) -> Duration {
+        let trips = self.kept.iter().map(Exchange::round_trip);
+        trips.max().unwrap_or_default()
+    }
+
+    /// Returns the difference at the time `at` of the coordinator's clock: the middle between the
+    /// smallest and the largest value at `at` of all lines that are consistent with every exchange.
+    /// `None` without an exchange, or if no line is: a clock was set, or drifts by more than
+    /// 500 ppm against true time.
+    pub fn at(&self, at: i64) -> Option<Offset> {
+        let at = at as f64;
+        // A line through two bounds is extreme at `at`; so is one of the largest drift through one.
+        let mut range: Option<(f64, f64)> = None;
+        let mut consider = |value: f64, drift: f64| {
+            if self.allows(at, value, drift) {
+                let (lower, upper) = range.unwrap_or((value, value));
+                range = Some((lower.min(value), upper.max(value)));
+            }
+        };
+        let points: Vec<(f64, f64)> = self
+            .kept
+            .iter()
+            .flat_map(|one| {
+                let (lower, upper) = one.bounds();
+                [(one.middle(), lower), (one.middle(), upper)]
+            })
+            .collect();
+        for (number, &(time, bound)) in points.iter().enumerate() {
+            for drift in [-DRIFT_MAX, DRIFT_MAX] {
+                let drift = drift / 1e9;
+                consider(bound + drift * (at - time), drift);
+            }
+            for &(other, value) in &points[number + 1..] {
+                if other != time {
+                    let drift = (value - bound) / (other - time);
+                    consider(bound + drift * (at - time), drift);
+                }
+            }
+        }
+        let (lower, upper) = range?;
+        Some(Offset {
+            nanos: ((lower + upper) / 2.0).round() as i64,
+            uncertainty: ((upper - lower) / 2.0).ceil() as u64,
+        })
+    }
+
+    /// Returns `true` if the line with `value` at `at` and this drift keeps within every exchange.
+    fn allows(&self, at: f64, value: f64, drift: f64) -> bool {
+        // Bounds are whole nanoseconds, but lines through them are not exact.
+        const ROUNDING: f64 = 1.0;
+        drift.abs() <= DRIFT_MAX / 1e9 + 1e-12
+            && self.kept.iter().all(|one| {
+                let (lower, upper) = one.bounds();
+                let here = value + drift * (one.middle() - at);
+                lower - ROUNDING <= here && here <= upper + ROUNDING
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// An exchange at `sent` with a runner whose clock is `offset` ahead and drifts.
+    fn exchange(sent: i64, offset: i64, ppm: i64, there: i64, back: i64) -> Exchange {
+        let theirs = |own: i64| own + offset + own * ppm / 1_000_000;
+        Exchange {
+            sent,
+            reached: theirs(sent + there),
+            answered: theirs(sent + there + 5_000),
+            returned: sent + there + 5_000 + back,
+        }
+    }
+
+    #[test]
+    fn one_exchange_bounds_the_offset_by_half_of_its_round_trip() {
+        let mut estimate = ClockEstimate::default();
+        assert_eq!(estimate.at(0), None);
+        estimate.add(exchange(0, 1_000_000, 0, 30_000, 50_000));
+        let found = estimate.at(42_500).expect("one exchange");
+        assert_eq!(found.nanos, 990_000);
+        assert!(found.uncertainty.abs_diff(40_000) <= 2, "{found:?}");
+        assert_eq!(estimate.longest_round_trip(), Duration::from_nanos(80_000));
+    }
+
+    #[test]
+    fn impossible_exchanges_are_ignored_and_a_stepped_clock_is_noticed() {
+        let mut estimate = ClockEstimate::default();
+        estimate.add(Exchange {
+            sent: 100,
+            reached: 0,
+            answered: 500,
+            returned: 110,
+        });
+        assert_eq!(estimate.at(0), None);
+        estimate.add(exchange(0, 0, 0, 1000, 1000));
+        estimate.add(exchange(1_000_000_000, 50_000_000, 0, 1000, 1000));
+        assert_eq!(estimate.at(0), None);
+    }
+
+    proptest! {
+        #[test]
+        fn true_offset_is_within_the_uncertainty(
+            offset in -1_000_000_000_000i64..1_000_000_000_000,
+            ppm in -400i64..400,
+            ways in prop::collection::vec((1_000i64..3_000_000, 1_000i64..3_000_000), 2..90),
+            ahead in 0i64..10_000_000_000,
+        ) {
+            let mut estimate = ClockEstimate::default();
+            let step = 700_000_000;
+            for (number, (there, back)) in (0i64..).zip(&ways) {
+                estimate.add(exchange(number * step, offset, ppm, *there, *back));
+            }
+            prop_assert!(estimate.kept.len() <= KEPT);
+            for at in [0, (ways.len() as i64 - 1) * step + ahead] {
+                let truth = offset + at * ppm / 1_000_000;
+                let found = estimate.at(at).expect("the line itself is consistent");
+                let off = (found.nanos - truth).unsigned_abs();
+                prop_assert!(off <= found.uncertainty + 10, "{off} {found:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! The coordinator's side: which runners take part, and what they are told.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt;
+use futures_util::future::join_all;
+use scenario::{Network, Scenario};
+
+use crate::background::Background;
+use crate::clock::ClockEstimate;
+use crate::connection::Access;
+use crate::crew::RemoteCrew;
+use crate::error::ClusterError;
+use crate::files;
+use crate::member::{EXCHANGE_TIMEOUT, Member, Shared, ask, exchange_with, no_answer};
+use crate::orders::{Hello, HelloAnswer, MESSAGE_MAX, MachineFacts, Order, Part, decode, encode};
+use crate::storage::{HELLO, Storage};
+
+/// Time limit for opening everything.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Interval between questions to all runners.
+const HELLO_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Number of exchanges of timestamps before a run.
+const EXCHANGES: usize = 32;
+
+/// Time limit for the preparation of a part. Media may have to be made.
+const PREPARE_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Maximum number of runners of a run.
+pub const RUNNERS_MAX: usize = 256;
+
+/// The coordinator of runs on other machines.
+pub struct Coordinator {
+    pub(crate) shared: Arc<Shared>,
+    version: String,
+    members: Vec<Member>,
+}
+
+/// A runner that is ready for runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunnerFacts {
+    pub name: String,
+    /// A runner of weight 2 gets twice as many clients as one of weight 1.
+    pub weight: u32,
+    pub machine: MachineFacts,
+}
+
+/// The runners of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// Any, of this number.
+    Any(usize),
+    /// Those with these names, in this order.
+    Named(Vec<String>),
+}
+
+impl Wanted {
+    fn count(&self) -> usize {
+        match self {
+            Wanted::Any(count) => *count,
+            Wanted::Named(names) => names.len(),
+        }
+    }
+
+    fn wants(&self, name: &str) -> bool {
+        match self {
+            Wanted::Any(_) => true,
+            Wanted::Named(names) => names.iter().any(|one| one == name),
+        }
+    }
+}
+
+impl Coordinator {
+    /// Connects to NATS.
+    ///
+    /// # Errors
+    /// It is not there, refuses, or has no JetStream.
+    pub fn connect(access: &Access, version: &str) -> Result<Coordinator, ClusterError> {
+        let background =
+            Background::start().map_err(ClusterError::system("cannot start a thread"))?;
+        let own = access.clone();
+        let opened = background.wait(OPEN_TIMEOUT, async move {
+            let (client, state) = own.connect("coordinator").await?;
+            let storage = Storage::open(&client, &own.url).await?;
+            Ok((client, state, storage))
+        });
+        let opened = opened.unwrap_or_else(|_| {
+            Err(ClusterError::Connect {
+                url: access.url.clone(),
+                why: format!("no answer within {} s", OPEN_TIMEOUT.as_secs()),
+                help: "check that the server is not overloaded",
+            })
+        });
+        let (client, state, storage) = opened?;
+        let shared = Shared {
+            background,
+            client,
+            state,
+            storage,
+        };
+        Ok(Coordinator {
+            shared: Arc::new(shared),
+            version: version.to_owned(),
+            members: Vec::new(),
+        })
+    }
+
+    /// Waits until the runners are there, at most for `within`, or until `check` fails.
+    ///
+    /// # Errors
+    /// Too few came, two have the same name, or the check failed.
+    pub fn gather(
+        &mut self,
+        wanted: &Wanted,
+        within: Duration,
+        check: &mut dyn FnMut() -> Result<(), ClusterError>,
+    ) -> Result<Vec<RunnerFacts>, ClusterError> {
+        let until = Instant::now() + within;
+        loop {
+            let found = self.ask_all();
+            let (usable, others) = self.sort_out(found, wanted)?;
+            if usable.len() >= wanted.count() {
+                self.members = members(usable, wanted);
+                return Ok(self.facts());
+            }
+            check()?;
+            if Instant::now() >= until {
+                let names: Vec<&str> = usable.iter().map(|one| one.name.as_str()).collect();
+                let list = |words: &str, items: String| match items.is_empty() {
+                    true => items,
+                    false => format!("{words}{items}"),
+                };
+                return Err(ClusterError::TooFew {
+                    wanted: wanted.count(),
+                    found: usable.len(),
+                    within,
+                    names: list(" (", names.join(", ")) + if names.is_empty() { "" } else { ")" },
+                    others: list("; not usable: ", others.join(", ")),
+                });
+            }
+        }
+    }
+
+    /// Asks all runners, and returns those that answer within [`HELLO_INTERVAL`].
+    fn ask_all(&self) -> Vec<HelloAnswer> {
+        let client = self.shared.client.clone();
+        let hello = encode(&Hello {
+            version: self.version.clone(),
+        });
+        let asked = self.shared.background.wait(OPEN_TIMEOUT, async move {
+            let mut found = Vec::new();
+            let inbox = client.new_inbox();
+            let Ok(mut answers) = client.subscribe(inbox.clone()).await else {
+                return found;
+            };
+            if client
+                .publish_with_reply(HELLO, inbox, hello)
+                .await
+                .is_err()
+            {
+                return found;
+            }
+            let until = tokio::time::Instant::now() + HELLO_INTERVAL;
+            while let Ok(Some(message)) = tokio::time::timeout_at(until, answers.next()).await {
+                found.extend(decode::<HelloAnswer>(&message.payload));
+                if found.len() >= 4 * RUNNERS_MAX {
+                    break;
+                }
+            }
+            found
+        });
+        asked.unwrap_or_default()
+    }
+
+    /// Returns the runners that can be used, and why others cannot.
+    fn sort_out(
+        &self,
+        found: Vec<HelloAnswer>,
+        wanted: &Wanted,
+    ) -> Result<(Vec<HelloAnswer>, Vec<String>), ClusterError> {
+        let mut usable: BTreeMap<String, HelloAnswer> = BTreeMap::new();
+        let mut others = Vec::new();
+        for one in found {
+            if !wanted.wants(&one.name) {
+                continue;
+            }
+            if let Some(other) = usable.get(&one.name)
+                && other.incarnation != one.incarnation
+            {
+                return Err(ClusterError::NameTwice {
+                    name: one.name,
+                    one: other.machine.host.clone(),
+                    other: one.machine.host,
+                });
+            }
+            if one.version != self.version {
+                others.push(format!(
+                    "{} is streamgauge {}, and this is {}",
+                    one.name, one.version, self.version
+                ));
+            } else if let Some(run) = &one.run {
+                others.push(format!("{} takes part in run {run}", one.name));
+            } else {
+                usable.insert(one.name.clone(), one);
+            }
+        }
+        Ok((usable.into_values().collect(), others))
+    }
+
+    fn facts(&self) -> Vec<RunnerFacts> {
+        let members = self.members.iter();
+        members
+            .map(|member| RunnerFacts {
+                name: member.name.clone(),
+                weight: member.weight,
+                machine: member.machine.clone(),
+            })
+            .collect()
+    }
+
+    /// Prepares all runners for a run: exchanges timestamps, sends files and parts. `changing` is
+    /// the population whose clients change in a continuing run.
+    ///
+    /// # Errors
+    /// A runner refuses its part, or the scenario works on one machine only.
+    pub fn prepare(
+        &mut self,
+        scenario: &Scenario,
+        changing: Option<&str>,
+    ) -> Result<RemoteCrew, ClusterError> {
+        fits(scenario)?;
+        let background = &self.shared.background;
+        let run = self.new_run_name();
+        self.members = exchange_with_all(&self.shared, std::mem::take(&mut self.members))?;
+        let digests = files::store(scenario, &self.shared.storage, background)?;
+        let weights: Vec<u32> = self.members.iter().map(|member| member.weight).collect();
+        let mut orders = Vec::new();
+        for (runner, member) in self.members.iter().enumerate() {
+            let part = Part {
+                run: run.clone(),
+                version: self.version.clone(),
+                runner,
+                weights: weights.clone(),
+                changing: changing.map(str::to_owned),
+                scenario: scenario.portable(),
+                files: digests.clone(),
+            };
+            let order = encode(&Order::Prepare(Box::new(part)));
+            if order.len() > MESSAGE_MAX {
+                return Err(ClusterError::TooLarge {
+                    bytes: order.len(),
+                    max: MESSAGE_MAX,
+                });
+            }
+            orders.push((member.clone(), order));
+        }
+        // From here on the crew tells them to leave if anything fails.
+        let crew = RemoteCrew::new(self.shared.clone(), run, &self.members, scenario);
+        let answers = ask(&self.shared, orders, PREPARE_TIMEOUT);
+        for (member, answer) in self.members.iter().zip(answers) {
+            if let Err(why) = answer {
+                return Err(ClusterError::Runner {
+                    name: member.name.clone(),
+                    why,
+                });
+            }
+        }
+        Ok(crew)
+    }
+
+    /// Returns a name that no other run has.
+    fn new_run_name(&self) -> String {
+        let inbox = self.shared.client.new_inbox();
+        inbox.rsplit('.').next().unwrap_or_default().to_owned()
+    }
+}
+
+/// Checks that a scenario can be played on other machines.
+fn fits(scenario: &Scenario) -> Result<(), ClusterError> {
+    let refused = |what, why| Err(ClusterError::OneMachine { what, why });
+    if scenario.network != Network::Own || scenario.links().next().is_some() {
+        return refused(
+            "a network that is made for the run (`network`, `link`)",
+            "it exists on one machine",
+        );
+    }
+    let populations = || scenario.populations.iter();
+    if populations().any(|one| {
+        one.config
+            .media()
+            .is_some_and(|media| media.receiver.is_some())
+    }) {
+        return refused(
+            "a receiver on another machine (`media.receiver`)",
+            "it serves one tester",
+        );
+    }
+    Ok(())
+}
+
+/// Members of a run, in their order.
+fn members(usable: Vec<HelloAnswer>, wanted: &Wanted) -> Vec<Member> {
+    let mut usable = usable;
+    if let Wanted::Named(names) = wanted {
+        usable.sort_by_key(|one| names.iter().position(|name| *name == one.name));
+    } else {
+        // `runner-2` before `runner-10`.
+        usable.sort_by_key(|one| (one.name.len(), one.name.clone()));
+    }
+    usable.truncate(wanted.count());
+    let member = |one: HelloAnswer| Member {
+        name: one.name,
+        incarnation: one.incarnation,
+        // Bounded because another machine states it.
+        weight: one.weight.clamp(1, 1_000),
+        machine: one.machine,
+        clock: ClockEstimate::default(),
+    };
+    usable.into_iter().map(member).collect()
+}
+
+/// Exchanges timestamps with all runners.
+fn exchange_with_all(shared: &Shared, members: Vec<Member>) -> Result<Vec<Member>, ClusterError> {
+    let client = shared.client.clone();
+    let names: Vec<String> = members.iter().map(|member| member.name.clone()).collect();
+    let limit = EXCHANGE_TIMEOUT * u32::try_from(EXCHANGES).unwrap_or(u32::MAX);
+    let exchanged = shared.background.wait(limit, async move {
+        let each = members.into_iter().map(|member| {
+            let client = client.clone();
+            async move { exchange_with(&client, member, EXCHANGES).await }
+        });
+        join_all(each).await
+    });
+    let exchanged = exchanged.unwrap_or_default();
+    if exchanged.is_empty() {
+        return Err(ClusterError::Runner {
+            name: names.join(", "),
+            why: no_answer(limit),
+        });
+    }
+    exchanged.into_iter().collect()
+}

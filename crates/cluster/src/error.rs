@@ -1,0 +1,100 @@
+//! Errors of a run over several machines.
+
+use std::time::Duration;
+
+/// Reason why runners cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ClusterError {
+    /// The address of NATS is no such address.
+    #[error(
+        "`{url}` is no address of NATS: write `nats://HOST:PORT`, or `tls://HOST:PORT` for TLS"
+    )]
+    Url { url: String },
+    /// A connection off this machine would not be protected.
+    #[error(
+        "{url} is not on this machine, and the connection would be {lacks}: use `tls://` and \
+         `--creds` (`streamgauge cluster keys` makes both), or add `--insecure`"
+    )]
+    Insecure { url: String, lacks: &'static str },
+    /// A file with credentials cannot be used.
+    #[error("cannot use the credentials in {path}: {why}")]
+    Credentials { path: String, why: String },
+    /// There is no usable server.
+    #[error("no connection to NATS at {url}: {why}\n  {help}")]
+    Connect {
+        url: String,
+        why: String,
+        help: &'static str,
+    },
+    /// The server does not do what is needed.
+    #[error("NATS at {url} cannot be used: {what}: {why}")]
+    Nats {
+        url: String,
+        /// Operation that failed.
+        what: &'static str,
+        why: String,
+    },
+    /// Another process has the name.
+    #[error(
+        "another runner is called `{name}`: give this one another `--name`, or wait {} s if the other has just ended",
+        .expires.as_secs()
+    )]
+    NameTaken {
+        name: String,
+        /// Time after which the name of a killed runner is free.
+        expires: Duration,
+    },
+    /// Two runners have one name.
+    #[error(
+        "two runners are called `{name}` ({one} and {other}): give one of them another `--name`"
+    )]
+    NameTwice {
+        name: String,
+        one: String,
+        other: String,
+    },
+    /// Too few runners came.
+    #[error("{found} of {wanted} runners are ready after {} s{names}{others}: start the others, or ask for fewer", .within.as_secs())]
+    TooFew {
+        wanted: usize,
+        found: usize,
+        within: Duration,
+        /// Names of those that came.
+        names: String,
+        /// Runners that came and cannot be used, and why.
+        others: String,
+    },
+    /// A runner does not take part.
+    #[error("runner `{name}`: {why}")]
+    Runner { name: String, why: String },
+    /// A file that clients read cannot be sent to the runners.
+    #[error("cannot send {path} to the runners: {why}")]
+    File { path: String, why: String },
+    /// The scenario needs something that only one machine has.
+    #[error("{what} works only without `--runners`: {why}")]
+    OneMachine {
+        what: &'static str,
+        why: &'static str,
+    },
+    /// The scenario is too large to be sent.
+    #[error("the scenario is too large for runners: {bytes} bytes, at most {max} are possible")]
+    TooLarge { bytes: usize, max: usize },
+    /// A runner's or server's process cannot be started.
+    #[error("cannot start {what}: {why}")]
+    Launch { what: String, why: String },
+    /// The user ended it.
+    #[error("stopped")]
+    Stopped,
+    /// The operating system refused an operation.
+    #[error("{what}: {error}")]
+    System {
+        what: &'static str,
+        error: std::io::Error,
+    },
+}
+
+impl ClusterError {
+    pub(crate) fn system(what: &'static str) -> impl FnOnce(std::io::Error) -> ClusterError {
+        move |error| ClusterError::System { what, error }
+    }
+}

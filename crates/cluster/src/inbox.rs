@@ -1,0 +1,208 @@
+//! The log of a run, as its coordinator reads it: the reports of each runner in order, each once.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, pull};
+use async_nats::jetstream::stream::Stream;
+use crossbeam_channel::{Sender, TrySendError};
+use engine::RunnerReport;
+use futures_util::StreamExt;
+use measure::Catalogue;
+
+use crate::outbox::SEQUENCE;
+use crate::reports::Decoder;
+use crate::storage::all_report_subjects;
+
+/// Time after which NATS forgets a reader that does not come back.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(24 * 3600);
+
+/// Pause before the log is opened again after a failure.
+const RETRY_PAUSE: Duration = Duration::from_millis(300);
+
+/// Pause if the coordinator has not taken the reports that came.
+const FULL_PAUSE: Duration = Duration::from_millis(2);
+
+/// Messages of one runner that may be ahead of a missing one.
+const AHEAD_MAX: usize = 512;
+
+/// Something that came from the log.
+#[derive(Debug)]
+pub(crate) enum FromLog {
+    Report(usize, RunnerReport),
+    /// A runner sent what does not follow the format.
+    Malformed(usize),
+}
+
+/// Name of the coordinator of a run as a reader of the log.
+pub(crate) fn reader_name(run: &str) -> String {
+    format!("coordinator_{run}")
+}
+
+/// Reads the reports of a run into `reports` until the receiver is gone.
+pub(crate) async fn read(
+    log: Stream,
+    run: String,
+    runners: usize,
+    populations: Vec<(String, Catalogue)>,
+    reports: Sender<FromLog>,
+) {
+    let mut readers: Vec<RunnerReader> = (0..runners)
+        .map(|_| RunnerReader::new(&populations))
+        .collect();
+    let reports = Arc::new(reports);
+    loop {
+        // The reader is durable, because others end silently after some seconds of silence.
+        let config = pull::Config {
+            durable_name: Some(reader_name(&run)),
+            deliver_policy: DeliverPolicy::All,
+            ack_policy: AckPolicy::Explicit,
+            filter_subject: all_report_subjects(&run),
+            inactive_threshold: FORGOTTEN_AFTER,
+            ..pull::Config::default()
+        };
+        let consumer = log.get_or_create_consumer(&reader_name(&run), config).await;
+        let messages = match consumer {
+            Ok(consumer) => consumer.messages().await.ok(),
+            Err(_) => None,
+        };
+        if let Some(mut messages) = messages {
+            while let Some(Ok(message)) = messages.next().await {
+                let runner = message.subject.rsplit('.').next();
+                let runner = runner.and_then(|number| number.parse::<usize>().ok());
+                let Some((number, reader)) =
+                    runner.and_then(|number| Some((number, readers.get_mut(number)?)))
+                else {
+                    let _ = message.ack().await;
+                    continue;
+                };
+                let sequence = message.headers.as_ref();
+                let sequence = sequence.and_then(|headers| headers.get(SEQUENCE));
+                let sequence = sequence.and_then(|text| text.as_str().parse().ok());
+                for report in reader.add(sequence, &message.payload) {
+                    let report = match report {
+                        Ok(report) => FromLog::Report(number, report),
+                        Err(Broken) => FromLog::Malformed(number),
+                    };
+                    if !pass_on(&reports, report).await {
+                        return;
+                    }
+                }
+                let _ = message.ack().await;
+            }
+        }
+        tokio::time::sleep(RETRY_PAUSE).await;
+    }
+}
+
+/// Passes a report to the coordinator. Returns `false` if it is gone.
+async fn pass_on(reports: &Sender<FromLog>, report: FromLog) -> bool {
+    let mut report = report;
+    loop {
+        match reports.try_send(report) {
+            Ok(()) => return true,
+            Err(TrySendError::Disconnected(_)) => return false,
+            Err(TrySendError::Full(back)) => report = back,
+        }
+        tokio::time::sleep(FULL_PAUSE).await;
+    }
+}
+
+/// The messages of a runner do not follow the format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Broken;
+
+/// Brings the messages of one runner into their order, and leaves out repeated ones.
+struct RunnerReader {
+    decoder: Decoder,
+    next: u64,
+    ahead: BTreeMap<u64, Vec<u8>>,
+    is_broken: bool,
+}
+
+impl RunnerReader {
+    fn new(populations: &[(String, Catalogue)]) -> RunnerReader {
+        RunnerReader {
+            decoder: Decoder::new(populations),
+            next: 0,
+            ahead: BTreeMap::new(),
+            is_broken: false,
+        }
+    }
+
+    /// Adds a message. Returns the reports that are complete now. After a malformed message, which
+    /// is returned once, the runner is not read any more.
+    fn add(&mut self, sequence: Option<u64>, piece: &[u8]) -> Vec<Result<RunnerReport, Broken>> {
+        let mut found = Vec::new();
+        if self.is_broken {
+            return found;
+        }
+        let Some(sequence) = sequence else {
+            self.is_broken = true;
+            return vec![Err(Broken)];
+        };
+        if sequence < self.next {
+            return found;
+        }
+        self.ahead.insert(sequence, piece.to_vec());
+        while let Some(piece) = self.ahead.remove(&self.next) {
+            self.next += 1;
+            match self.decoder.add(&piece) {
+                Ok(reports) => found.extend(reports.into_iter().map(Ok)),
+                Err(_) => self.is_broken = true,
+            }
+        }
+        self.is_broken |= self.ahead.len() > AHEAD_MAX;
+        if self.is_broken {
+            self.ahead.clear();
+            found.push(Err(Broken));
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reports::Encoder;
+
+    fn message(text: &str) -> Vec<u8> {
+        let report = RunnerReport::Fault(text.to_owned());
+        Encoder::new(Vec::new()).encode(&[report]).remove(0)
+    }
+
+    fn fault(text: &str) -> Result<RunnerReport, Broken> {
+        Ok(RunnerReport::Fault(text.to_owned()))
+    }
+
+    #[test]
+    fn messages_are_read_in_order_and_once() {
+        let mut reader = RunnerReader::new(&[]);
+        assert_eq!(reader.add(Some(0), &message("a")), [fault("a")]);
+        assert_eq!(reader.add(Some(0), &message("a")), []);
+        assert_eq!(reader.add(Some(2), &message("c")), []);
+        assert_eq!(reader.add(Some(2), &message("c")), []);
+        let both = reader.add(Some(1), &message("b"));
+        assert_eq!(both, [fault("b"), fault("c")]);
+    }
+
+    #[test]
+    fn malformed_runner_is_reported_once_and_bounded() {
+        let mut reader = RunnerReader::new(&[]);
+        assert_eq!(reader.add(None, &message("a")), [Err(Broken)]);
+        assert_eq!(reader.add(Some(0), &message("a")), []);
+        let mut reader = RunnerReader::new(&[]);
+        assert_eq!(reader.add(Some(0), &[0, 0xff]), [Err(Broken)]);
+        let mut reader = RunnerReader::new(&[]);
+        let ahead = 1..=AHEAD_MAX as u64;
+        assert!(
+            ahead
+                .clone()
+                .all(|n| reader.add(Some(n), &message("a")).is_empty())
+        );
+        let full = reader.add(Some(AHEAD_MAX as u64 + 1), &message("a"));
+        assert_eq!(full, [Err(Broken)]);
+        assert!(reader.ahead.is_empty());
+    }
+}

@@ -1,0 +1,105 @@
+//! Runners that take part, and how they are asked.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::{Client, Request};
+use futures_util::future::join_all;
+use net::clock::monotonic_nanos;
+
+use crate::background::Background;
+use crate::clock::ClockEstimate;
+use crate::connection::ConnectionState;
+use crate::error::ClusterError;
+use crate::orders::{Answer, MachineFacts, Order, decode, encode, exchange};
+use crate::storage::{Storage, order_subject};
+
+/// Time limit for an exchange.
+pub(crate) const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// What the coordinator and the crew of a run use.
+pub(crate) struct Shared {
+    pub(crate) background: Background,
+    pub(crate) client: Client,
+    pub(crate) state: Arc<ConnectionState>,
+    pub(crate) storage: Storage,
+}
+
+/// A runner that takes part.
+#[derive(Clone, Debug)]
+pub(crate) struct Member {
+    pub(crate) name: String,
+    pub(crate) incarnation: String,
+    pub(crate) weight: u32,
+    pub(crate) machine: MachineFacts,
+    pub(crate) clock: ClockEstimate,
+}
+
+/// Sends each runner its order, all at once. Returns the answers, or why there is none.
+pub(crate) fn ask(
+    shared: &Shared,
+    orders: Vec<(Member, bytes::Bytes)>,
+    within: Duration,
+) -> Vec<Result<Answer, String>> {
+    let client = shared.client.clone();
+    let count = orders.len();
+    let asked = shared
+        .background
+        .wait(within + EXCHANGE_TIMEOUT, async move {
+            let asked = orders.into_iter().map(|(member, order)| {
+                let client = client.clone();
+                async move { ask_one(&client, &member, order, within).await }
+            });
+            join_all(asked).await
+        });
+    let nobody = || (0..count).map(|_| Err(no_answer(within))).collect();
+    asked.unwrap_or_else(|_| nobody())
+}
+
+pub(crate) fn no_answer(within: Duration) -> String {
+    format!("it did not answer within {} s", within.as_secs())
+}
+
+/// Sends an order to a runner. Returns its answer, unless that is a refusal.
+pub(crate) async fn ask_one(
+    client: &Client,
+    member: &Member,
+    order: bytes::Bytes,
+    within: Duration,
+) -> Result<Answer, String> {
+    let request = Request::new().payload(order).timeout(Some(within));
+    let subject = order_subject(&member.name, &member.incarnation);
+    let answered = client.send_request(subject, request).await;
+    let message = answered.map_err(|error| match error.kind() {
+        async_nats::RequestErrorKind::TimedOut => no_answer(within),
+        async_nats::RequestErrorKind::NoResponders => "it is gone".to_owned(),
+        _ => error.to_string(),
+    })?;
+    match decode(&message.payload) {
+        Some(Answer::Refused { why }) => Err(why),
+        Some(answer) => Ok(answer),
+        None => Err("its answer makes no sense: use the same version on all machines".to_owned()),
+    }
+}
+
+/// Exchanges timestamps with one runner, one after another.
+pub(crate) async fn exchange_with(
+    client: &Client,
+    mut member: Member,
+    count: usize,
+) -> Result<Member, ClusterError> {
+    for _ in 0..count {
+        let order = encode(&Order::Clock);
+        let sent = monotonic_nanos();
+        let answer = ask_one(client, &member, order, EXCHANGE_TIMEOUT).await;
+        let returned = monotonic_nanos();
+        let answer = answer.map_err(|why| ClusterError::Runner {
+            name: member.name.clone(),
+            why,
+        })?;
+        if let Some(exchange) = exchange(sent, returned, &answer) {
+            member.clock.add(exchange);
+        }
+    }
+    Ok(member)
+}

@@ -1,0 +1,134 @@
+//! Reports of a runner on their way into the log: in order, each until the log has it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use async_nats::HeaderMap;
+use async_nats::jetstream::Context;
+use engine::RunnerReport;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use crate::background::Background;
+use crate::reports::Encoder;
+
+/// Header by which the log recognises a repeated message (ADR-4 of NATS, "Nats-Msg-Id").
+const MESSAGE_ID: &str = "Nats-Msg-Id";
+
+/// Header with the number of a message among those of its runner.
+pub(crate) const SEQUENCE: &str = "Sg-Sequence";
+
+/// Time for which the log is waited for before a message is repeated.
+const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(5);
+
+/// Pause before a message is repeated.
+const RETRY_PAUSE: Duration = Duration::from_millis(200);
+
+/// Reports that fit into one batch.
+const BATCH_REPORTS: usize = 500;
+
+/// Time after which reports leave without waiting for more.
+const BATCH_WITHIN: Duration = Duration::from_millis(250);
+
+/// Pieces that may wait for the log. At one or two a second this is more than a minute.
+const WAITING_MAX: usize = 256;
+
+/// The reports of one runner on their way.
+pub(crate) struct Outbox {
+    encoder: Encoder,
+    batch: Vec<RunnerReport>,
+    begun: Instant,
+    pieces: UnboundedSender<Vec<u8>>,
+    /// Pieces that the log does not have yet.
+    waiting: Arc<AtomicUsize>,
+}
+
+impl Outbox {
+    /// Starts to send. `id` identifies the run, the runner and its process.
+    pub(crate) fn start(
+        background: &Background,
+        context: Context,
+        subject: String,
+        id: String,
+        encoder: Encoder,
+    ) -> Outbox {
+        let (pieces, inbox) = unbounded_channel();
+        let waiting = Arc::new(AtomicUsize::new(0));
+        background.spawn(publish(context, subject, id, inbox, waiting.clone()));
+        Outbox {
+            encoder,
+            batch: Vec::new(),
+            begun: Instant::now(),
+            pieces,
+            waiting,
+        }
+    }
+
+    /// Adds a report. A batch leaves with a window, with the last report, or when it is full.
+    pub(crate) fn add(&mut self, report: RunnerReport) {
+        if self.batch.is_empty() {
+            self.begun = Instant::now();
+        }
+        let completes = matches!(report, RunnerReport::Window(_) | RunnerReport::Ended);
+        self.batch.push(report);
+        if completes || self.batch.len() >= BATCH_REPORTS {
+            self.flush();
+        }
+    }
+
+    /// Lets reports leave that have waited long enough.
+    pub(crate) fn tick(&mut self) {
+        if !self.batch.is_empty() && self.begun.elapsed() >= BATCH_WITHIN {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        for piece in self.encoder.encode(&self.batch) {
+            self.waiting.fetch_add(1, Ordering::Relaxed);
+            // The task ends only with the sender.
+            let _ = self.pieces.send(piece);
+        }
+        self.batch.clear();
+    }
+
+    /// Returns `true` if the log has all reports.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.batch.is_empty() && self.waiting.load(Ordering::Relaxed) == 0
+    }
+
+    /// Returns `true` if so many reports wait that the clients have to end.
+    pub(crate) fn is_full(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) >= WAITING_MAX
+    }
+}
+
+async fn publish(
+    context: Context,
+    subject: String,
+    id: String,
+    mut pieces: UnboundedReceiver<Vec<u8>>,
+    waiting: Arc<AtomicUsize>,
+) {
+    let mut number: u64 = 0;
+    while let Some(piece) = pieces.recv().await {
+        let bytes = bytes::Bytes::from(piece);
+        let mut headers = HeaderMap::new();
+        headers.insert(MESSAGE_ID, format!("{id}/{number}"));
+        headers.insert(SEQUENCE, number.to_string());
+        loop {
+            let sent = async {
+                let published =
+                    context.publish_with_headers(subject.clone(), headers.clone(), bytes.clone());
+                published.await.ok()?.await.ok()
+            };
+            // Only an acknowledgement counts: what is sent while NATS is away may be lost.
+            if let Ok(Some(_)) = tokio::time::timeout(ACKNOWLEDGED_WITHIN, sent).await {
+                break;
+            }
+            tokio::time::sleep(RETRY_PAUSE).await;
+        }
+        number += 1;
+        waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}

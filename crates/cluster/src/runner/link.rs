@@ -1,0 +1,173 @@
+//! What connects a runner to coordinators.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_nats::{Client, Subject};
+use crossbeam_channel::{Receiver, Sender, bounded};
+use futures_util::StreamExt;
+use net::clock::monotonic_nanos;
+
+use super::RunnerOptions;
+use crate::background::Background;
+use crate::error::ClusterError;
+use crate::machine;
+use crate::names::Claim;
+use crate::orders::{Answer, Hello, HelloAnswer, Order, decode, encode};
+use crate::storage::{HELLO, Storage, order_subject};
+
+/// Time limit for opening everything.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Orders that may wait.
+const ORDERS_MAX: usize = 1024;
+
+/// The connection of a runner.
+pub(super) struct Link {
+    pub(super) client: Client,
+    pub(super) storage: Storage,
+    pub(super) incarnation: String,
+    pub(super) claim: Claim,
+    orders: Receiver<(Order, Reply)>,
+    answer: Arc<Mutex<HelloAnswer>>,
+}
+
+/// Where the answer to an order goes.
+pub(super) struct Reply {
+    client: Client,
+    subject: Subject,
+}
+
+impl Reply {
+    pub(super) fn send(self, background: &Background, answer: &Answer) {
+        let bytes = encode(answer);
+        background.spawn(async move {
+            // The coordinator notices a missing answer.
+            let _ = self.client.publish(self.subject, bytes).await;
+            let _ = self.client.flush().await;
+        });
+    }
+}
+
+impl Link {
+    /// Connects, claims the name, and begins to answer.
+    pub(super) fn open(
+        background: &Background,
+        options: &RunnerOptions,
+    ) -> Result<Link, ClusterError> {
+        let options = options.clone();
+        let url = options.access.url.clone();
+        let opened = background.wait(OPEN_TIMEOUT, async move { open(&options).await });
+        opened.unwrap_or_else(|_| {
+            Err(ClusterError::Connect {
+                url,
+                why: format!("no answer within {} s", OPEN_TIMEOUT.as_secs()),
+                help: "check that the server is not overloaded",
+            })
+        })
+    }
+
+    /// Next order, if one comes within this time.
+    pub(super) fn next_order(&self, within: Duration) -> Option<(Order, Reply)> {
+        self.orders.recv_timeout(within).ok()
+    }
+
+    /// Sets the run that this runner takes part in.
+    pub(super) fn set_run(&self, run: Option<String>) {
+        let mut answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner);
+        answer.run = run;
+    }
+}
+
+async fn open(options: &RunnerOptions) -> Result<Link, ClusterError> {
+    let url = &options.access.url;
+    let (client, _) = options.access.connect(&options.name).await?;
+    let storage = Storage::open(&client, url).await?;
+    // An inbox is unique.
+    let inbox = client.new_inbox();
+    let incarnation = inbox.rsplit('.').next().unwrap_or_default().to_owned();
+    let claim = Claim::take(&storage.names, &options.name, &incarnation).await?;
+    let failed = |what: &'static str, why: String| ClusterError::Nats {
+        url: url.clone(),
+        what,
+        why,
+    };
+    let answer = Arc::new(Mutex::new(HelloAnswer {
+        name: options.name.clone(),
+        incarnation: incarnation.clone(),
+        version: options.version.clone(),
+        weight: options.weight,
+        machine: machine::facts(),
+        run: None,
+    }));
+    let (sender, taken) = bounded(ORDERS_MAX);
+    let orders = client.subscribe(order_subject(&options.name, &incarnation));
+    let orders = orders
+        .await
+        .map_err(|error| failed("orders", error.to_string()))?;
+    tokio::spawn(take_orders(client.clone(), orders, sender));
+    let hellos = client.subscribe(HELLO).await;
+    let hellos = hellos.map_err(|error| failed("questions", error.to_string()))?;
+    tokio::spawn(answer_hellos(client.clone(), hellos, answer.clone()));
+    Ok(Link {
+        client,
+        storage,
+        incarnation,
+        claim,
+        orders: taken,
+        answer,
+    })
+}
+
+async fn answer_hellos(
+    client: Client,
+    mut hellos: async_nats::Subscriber,
+    answer: Arc<Mutex<HelloAnswer>>,
+) {
+    while let Some(message) = hellos.next().await {
+        let (Some(reply), Some(_)) = (message.reply, decode::<Hello>(&message.payload)) else {
+            continue;
+        };
+        let bytes = {
+            let answer = answer.lock().unwrap_or_else(PoisonError::into_inner);
+            encode(&*answer)
+        };
+        let _ = client.publish(reply, bytes).await;
+    }
+}
+
+/// Answers exchanges of timestamps at once, and passes other orders on.
+async fn take_orders(
+    client: Client,
+    mut orders: async_nats::Subscriber,
+    sender: Sender<(Order, Reply)>,
+) {
+    while let Some(message) = orders.next().await {
+        let reached = monotonic_nanos();
+        let Some(reply) = message.reply else {
+            continue;
+        };
+        let refused = |why: &str| Answer::Refused {
+            why: why.to_owned(),
+        };
+        let answer = match decode(&message.payload) {
+            Some(Order::Clock) => Answer::Clock {
+                reached,
+                answered: monotonic_nanos(),
+            },
+            Some(order) => {
+                let answer = Reply {
+                    client: client.clone(),
+                    subject: reply.clone(),
+                };
+                match sender.try_send((order, answer)) {
+                    Ok(()) => continue,
+                    Err(_) => refused("too many orders wait"),
+                }
+            }
+            None => refused("it does not know this order: use the same version on all machines"),
+        };
+        let _ = client.publish(reply, encode(&answer)).await;
+        let _ = client.flush().await;
+    }
+}

@@ -1,0 +1,548 @@
+//! The part of a run that a runner plays, from its preparation to its end.
+
+use std::net::{IpAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use async_nats::Client;
+use bytes::Bytes;
+use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+use engine::{
+    Dealing, EngineError, Options, Runner, RunnerCommand, RunnerOrder, RunnerPlan, RunnerRecord,
+    RunnerReport,
+};
+use futures_util::StreamExt;
+use measure::Time;
+use net::Clock;
+use net::clock::monotonic_nanos;
+use protocol::metrics::ACTIVE;
+use protocol::url::UrlParts;
+use scenario::Scenario;
+use tokio::io::AsyncReadExt;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::link::Link;
+use super::{COORDINATOR_LOST, READY_BEFORE, RunnerOptions};
+use crate::background::Background;
+use crate::orders::{Beat, Part, ReadyInfo, TopicMessage, decode, encode};
+use crate::outbox::Outbox;
+use crate::reports::Encoder;
+use crate::storage::{
+    FILE_MAX, Storage, beat_subject, lead_subject, report_subject, topic_subject,
+};
+use crate::targets::Targets;
+
+/// Interval between signs of life.
+pub(crate) const BEAT_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Time limit for getting a file.
+const FILE_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Maximum time after the agreed start at which a runner still begins.
+const LATE_BEGIN: Duration = Duration::from_millis(250);
+
+/// Silence of a coordinator after which a runner forgets a run that has not begun, or one whose
+/// reports the log does not take.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
+
+/// Topic messages of other runners that may wait.
+const TOPICS_MAX: usize = 1 << 14;
+
+/// A part of a run.
+pub(super) struct ActivePart {
+    run: String,
+    number: usize,
+    scenario: Scenario,
+    dealing: Dealing,
+    options: Options,
+    plan: Option<RunnerPlan>,
+    runner: Option<Runner>,
+    record: Option<RunnerRecord>,
+    /// Files of the coordinator. They are removed with the part.
+    _files: tempfile::TempDir,
+    outbox: Outbox,
+    signs: Arc<Signs>,
+    topics: Receiver<(String, String)>,
+    topic_outbox: UnboundedSender<Bytes>,
+    /// Agreed start, and the start of the run since 1970.
+    begins: Option<(i64, Duration)>,
+    clock: Option<Clock>,
+    has_ended: bool,
+    /// True after the clients were told to stop because the coordinator or the log is lost.
+    has_stopped: bool,
+    ended_at: Option<Instant>,
+}
+
+/// Signs of life, in both directions.
+struct Signs {
+    coordinator_seen: Mutex<Instant>,
+    clients: AtomicU64,
+    /// Lateness of the start, in nanoseconds; negative before it.
+    late: AtomicI64,
+}
+
+impl Signs {
+    fn silence(&self) -> Duration {
+        let seen = self.coordinator_seen.lock();
+        seen.unwrap_or_else(PoisonError::into_inner).elapsed()
+    }
+}
+
+impl ActivePart {
+    /// Checks a part and prepares it: everything that can fail before the workers start.
+    pub(super) fn prepare(
+        wanted: Part,
+        own: &RunnerOptions,
+        link: &Link,
+        background: &Background,
+    ) -> Result<ActivePart, String> {
+        if wanted.version != own.version {
+            return Err(format!(
+                "it is streamgauge {}, but the coordinator is {}: use the same version on all machines",
+                own.version, wanted.version
+            ));
+        }
+        let run = wanted.run;
+        let mut scenario = wanted
+            .scenario
+            .decode()
+            .map_err(|error| format!("it cannot read the scenario: {error}"))?;
+        if wanted.runner >= wanted.weights.len() {
+            return Err("its number is out of range".to_owned());
+        }
+        check_targets(&scenario, &own.targets)?;
+        let files = tempfile::tempdir().map_err(|error| format!("no temporary folder: {error}"))?;
+        fetch_files(&mut scenario, &wanted.files, files.path(), link, background)?;
+        let dealing = Dealing::new(&scenario, &wanted.weights);
+        let options = Options {
+            run_file: run_file(own, &run),
+            version: own.version.clone(),
+            ..Options::default()
+        };
+        check_resources(&dealing, &scenario, wanted.runner)?;
+        let plan = RunnerPlan::new(&RunnerOrder {
+            scenario: &scenario,
+            dealing: &dealing,
+            runner: wanted.runner,
+            changing: wanted.changing.as_deref(),
+            options: &options,
+        });
+        let plan = plan.map_err(|error: EngineError| error.to_string())?;
+        let names = scenario.populations.iter().map(|one| one.name.clone());
+        let outbox = Outbox::start(
+            background,
+            link.storage.context.clone(),
+            report_subject(&run, wanted.runner),
+            format!("{run}/{}/{}", wanted.runner, link.incarnation),
+            Encoder::new(names.collect()),
+        );
+        let signs = Arc::new(Signs {
+            coordinator_seen: Mutex::new(Instant::now()),
+            clients: AtomicU64::new(0),
+            late: AtomicI64::new(-1),
+        });
+        let number = wanted.runner;
+        let (client, subject) = (link.client.clone(), topic_subject(&run));
+        let (sender, topics) = bounded(TOPICS_MAX);
+        background.spawn(receive_topics(client, subject, number, sender));
+        let (topic_outbox, outgoing) = unbounded_channel();
+        let (client, subject) = (link.client.clone(), topic_subject(&run));
+        background.spawn(send_topics(client, subject, outgoing));
+        background.spawn(give_signs(
+            link.client.clone(),
+            beat_subject(&run, number),
+            Arc::downgrade(&signs),
+        ));
+        background.spawn(see_coordinator(
+            link.client.clone(),
+            lead_subject(&run),
+            Arc::downgrade(&signs),
+        ));
+        Ok(ActivePart {
+            run,
+            number,
+            scenario,
+            dealing,
+            options,
+            plan: Some(plan),
+            runner: None,
+            record: None,
+            _files: files,
+            outbox,
+            signs,
+            topics,
+            topic_outbox,
+            begins: None,
+            clock: None,
+            has_ended: false,
+            has_stopped: false,
+            ended_at: None,
+        })
+    }
+
+    pub(super) fn run(&self) -> &str {
+        &self.run
+    }
+
+    /// Describes its clients.
+    pub(super) fn in_words(&self) -> String {
+        let clients = self.dealing.clients(&self.scenario, self.number);
+        let each = self.scenario.populations.iter().zip(clients);
+        let each = each.map(|(population, clients)| format!("{clients} {}", population.name));
+        each.collect::<Vec<_>>().join(", ")
+    }
+
+    /// Starts the workers.
+    pub(super) fn start(&mut self) -> Result<ReadyInfo, String> {
+        let plan = self.plan.take().ok_or("it has started already")?;
+        let runner = Runner::start(plan, &self.scenario, &self.options);
+        let runner = runner.map_err(|error| error.to_string())?;
+        let record = RunnerRecord::create(
+            &self.options.run_file,
+            &self.scenario,
+            &self.options.version,
+        );
+        self.record = Some(record.map_err(|error| error.to_string())?);
+        let info = runner.info().into();
+        self.runner = Some(runner);
+        Ok(info)
+    }
+
+    /// Agrees on the start, at `at` of the monotonic clock.
+    pub(super) fn agree(&mut self, at: i64, wall_clock: Duration) -> Result<(), String> {
+        if self.runner.is_none() || self.begins.is_some() {
+            return Err("it is not ready".to_owned());
+        }
+        if monotonic_nanos() >= at {
+            return Err("it learnt of the start too late".to_owned());
+        }
+        self.begins = Some((at, wall_clock));
+        Ok(())
+    }
+
+    /// Agreed start, until the clients begin.
+    pub(super) fn begins_at(&self) -> Option<i64> {
+        let (at, _) = self.begins.filter(|_| self.clock.is_none())?;
+        Some(at)
+    }
+
+    pub(super) fn has_begun(&self) -> bool {
+        self.clock.is_some()
+    }
+
+    /// Returns `true` while clients run.
+    pub(super) fn is_running(&self) -> bool {
+        self.clock.is_some() && !self.has_ended
+    }
+
+    /// Starts the clients if it is time. Returns `true` if they have started.
+    pub(super) fn begin_if_due(&mut self) -> bool {
+        let (Some((at, wall_clock)), None, Some(runner)) =
+            (self.begins, &self.clock, &mut self.runner)
+        else {
+            return false;
+        };
+        let left = at.saturating_sub(monotonic_nanos());
+        if left > i64::try_from(READY_BEFORE.as_nanos()).unwrap_or(i64::MAX) {
+            return false;
+        }
+        if let Ok(left) = u64::try_from(left) {
+            std::thread::sleep(Duration::from_nanos(left));
+        }
+        let late = monotonic_nanos().saturating_sub(at).max(0);
+        let clock = Clock::starting_at(at);
+        if late > i64::try_from(LATE_BEGIN.as_nanos()).unwrap_or(i64::MAX) {
+            // Its clients would be those of another time than everybody else's.
+            let text = format!(
+                "it could not begin in time: it was {:.0} ms late",
+                late as f64 / 1e6
+            );
+            self.clock = Some(clock);
+            self.outbox.add(RunnerReport::Fault(text));
+            self.finish();
+            return false;
+        }
+        runner.begin(&clock, wall_clock);
+        self.signs.late.store(late, Ordering::Relaxed);
+        if let Some(record) = &self.record {
+            record.fact("started_at", wall_clock.as_secs_f64().into());
+        }
+        self.clock = Some(clock);
+        true
+    }
+
+    /// Passes a command to the clients.
+    pub(super) fn command(&self, command: &RunnerCommand) {
+        if let Some(runner) = &self.runner {
+            runner.send(command);
+        }
+    }
+
+    /// Passes reports on for some time, and stops the clients if nobody listens.
+    pub(super) fn pass_on(&mut self, within: Duration) {
+        if !self.is_running() {
+            self.outbox.tick();
+            return;
+        }
+        let until = Instant::now() + within;
+        for (topic, message) in self.topics.try_iter() {
+            let (topic, message) = (topic.into(), message.into());
+            if let Some(runner) = &self.runner {
+                runner.send(&RunnerCommand::TopicMessage { topic, message });
+            }
+        }
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let Some(report) = self.runner.as_mut().and_then(|one| one.next_report(left)) else {
+                break;
+            };
+            self.handle(report);
+            if self.has_ended || left.is_zero() {
+                break;
+            }
+        }
+        self.outbox.tick();
+        self.stop_if_alone();
+    }
+
+    fn handle(&mut self, report: RunnerReport) {
+        if let Some(record) = &self.record {
+            record.add(&report);
+        }
+        match report {
+            RunnerReport::TopicMessage { topic, message } => {
+                let message = encode(&TopicMessage {
+                    runner: self.number,
+                    topic: topic.to_string(),
+                    message: message.to_string(),
+                });
+                // The task ends with this part.
+                let _ = self.topic_outbox.send(message);
+            }
+            RunnerReport::Ended => self.finish(),
+            report => {
+                if let RunnerReport::Window(window) = &report {
+                    let active = window.populations.iter();
+                    let active = active.filter_map(|own| *own.gauges.get(usize::from(ACTIVE.0))?);
+                    let active: f64 = active.sum();
+                    self.signs.clients.store(active as u64, Ordering::Relaxed);
+                }
+                self.outbox.add(report);
+            }
+        }
+    }
+
+    /// The last report.
+    fn finish(&mut self) {
+        self.has_ended = true;
+        self.ended_at = Some(Instant::now());
+        self.outbox.add(RunnerReport::Ended);
+        if let Some(record) = self.record.take() {
+            // What the file lacks is in the log; the coordinator has its own.
+            let _ = record.finish();
+        }
+    }
+
+    /// Stops the clients if the coordinator is lost, or if the log takes no reports.
+    fn stop_if_alone(&mut self) {
+        if self.has_stopped || self.has_ended {
+            return;
+        }
+        let silence = self.signs.silence();
+        let why = if silence >= COORDINATOR_LOST {
+            format!(
+                "nothing was heard of the coordinator for {} s",
+                silence.as_secs()
+            )
+        } else if self.outbox.is_full() {
+            "NATS has not taken its reports for too long".to_owned()
+        } else {
+            return;
+        };
+        self.has_stopped = true;
+        let now = self.clock.as_ref().map_or(Time::ZERO, Clock::now);
+        let text = format!("the runner stopped its clients by itself: {why}");
+        self.handle(RunnerReport::Lost(text));
+        let until = now + self.scenario.stop_timeout;
+        self.command(&RunnerCommand::Stop { until });
+    }
+
+    /// Returns `true` if nobody will end this part.
+    pub(super) fn is_abandoned(&self) -> bool {
+        let silent = self.signs.silence();
+        match self.ended_at {
+            None => self.clock.is_none() && silent >= FORGOTTEN_AFTER,
+            // The coordinator may come back as long as the log lacks something.
+            Some(_) if self.outbox.is_empty() => silent >= COORDINATOR_LOST,
+            Some(ended) => ended.elapsed() >= FORGOTTEN_AFTER && silent >= COORDINATOR_LOST,
+        }
+    }
+
+    /// Ends everything at once. Returns what became of the run here.
+    pub(super) fn leave(mut self) -> String {
+        self.command(&RunnerCommand::Kill);
+        drop(self.runner.take());
+        if let Some(record) = self.record.take() {
+            let _ = record.finish();
+        }
+        match (self.has_begun(), self.has_ended) {
+            (false, _) => {
+                let _ = std::fs::remove_file(&self.options.run_file);
+                format!("run {} did not begin here", self.run)
+            }
+            (true, true) => format!(
+                "run {} has ended; its own figures are in {}",
+                self.run,
+                self.options.run_file.display()
+            ),
+            (true, false) => format!(
+                "run {} was cut off; its own figures are in {}",
+                self.run,
+                self.options.run_file.display()
+            ),
+        }
+    }
+}
+
+/// Gives signs of life until the part is over.
+async fn give_signs(client: Client, subject: String, signs: Weak<Signs>) {
+    while let Some(signs) = signs.upgrade() {
+        let late = signs.late.load(Ordering::Relaxed);
+        let beat = Beat {
+            clients: signs.clients.load(Ordering::Relaxed),
+            late: u64::try_from(late).ok(),
+        };
+        drop(signs);
+        let _ = client.publish(subject.clone(), encode(&beat)).await;
+        tokio::time::sleep(BEAT_INTERVAL).await;
+    }
+}
+
+/// Notes signs of life of the coordinator until the part is over.
+async fn see_coordinator(client: Client, subject: String, signs: Weak<Signs>) {
+    let Ok(mut messages) = client.subscribe(subject).await else {
+        return;
+    };
+    loop {
+        let message = tokio::time::timeout(COORDINATOR_LOST, messages.next()).await;
+        let Some(signs) = signs.upgrade() else {
+            return;
+        };
+        match message {
+            Ok(Some(_)) => {
+                let seen = signs.coordinator_seen.lock();
+                *seen.unwrap_or_else(PoisonError::into_inner) = Instant::now();
+            }
+            Ok(None) => return,
+            // Silence is judged by the runner.
+            Err(_) => {}
+        }
+    }
+}
+
+async fn receive_topics(
+    client: Client,
+    subject: String,
+    number: usize,
+    sender: Sender<(String, String)>,
+) {
+    let Ok(mut messages) = client.subscribe(subject).await else {
+        return;
+    };
+    while let Some(message) = messages.next().await {
+        let Some(message) = decode::<TopicMessage>(&message.payload) else {
+            continue;
+        };
+        if message.runner == number {
+            continue;
+        }
+        let sent = sender.try_send((message.topic, message.message));
+        if let Err(TrySendError::Disconnected(_)) = sent {
+            return;
+        }
+    }
+}
+
+async fn send_topics(client: Client, subject: String, mut outgoing: UnboundedReceiver<Bytes>) {
+    while let Some(message) = outgoing.recv().await {
+        let _ = client.publish(subject.clone(), message).await;
+    }
+}
+
+/// Checks that the clients send only where the owner of this machine permits it.
+fn check_targets(scenario: &Scenario, targets: &Targets) -> Result<(), String> {
+    for population in &scenario.populations {
+        for url in &population.urls {
+            let Ok(parts) = UrlParts::parse(url) else {
+                continue;
+            };
+            let found = (parts.host.as_str(), 0).to_socket_addrs();
+            let addresses: Vec<IpAddr> = found
+                .map(|all| all.map(|address| address.ip()).collect())
+                .unwrap_or_default();
+            if !targets.allow(&parts.host, &addresses) {
+                return Err(format!(
+                    "its owner permits no clients that send to {} ({}): it needs `--allow-target {}`",
+                    parts.host, population.name, parts.host
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Checks that this machine has the files and ports for the clients.
+fn check_resources(dealing: &Dealing, scenario: &Scenario, runner: usize) -> Result<(), String> {
+    match dealing.shortage(scenario, runner) {
+        Some(shortage) => Err(shortage),
+        None => Ok(()),
+    }
+}
+
+/// Gets the files that the clients read, and lets the scenario name the copies.
+fn fetch_files(
+    scenario: &mut Scenario,
+    files: &[String],
+    folder: &Path,
+    link: &Link,
+    background: &Background,
+) -> Result<(), String> {
+    let paths = scenario.client_files_mut();
+    if paths.len() != files.len() {
+        return Err("the files of the scenario do not match".to_owned());
+    }
+    for (number, (path, digest)) in paths.into_iter().zip(files).enumerate() {
+        let storage = link.storage.clone();
+        let wanted = digest.clone();
+        let got = background.wait(FILE_TIMEOUT, async move { fetch(&storage, &wanted).await });
+        let shown = path.display().to_string();
+        let bytes = got
+            .map_err(|_| format!("{shown} did not come within {} s", FILE_TIMEOUT.as_secs()))?
+            .map_err(|why| format!("{shown} cannot be got: {why}"))?;
+        // Some protocols tell formats by the extension.
+        let extension = path.extension().unwrap_or_default().to_os_string();
+        let copy = folder.join(number.to_string()).with_extension(extension);
+        std::fs::write(&copy, bytes).map_err(|error| format!("{}: {error}", copy.display()))?;
+        *path = copy;
+    }
+    Ok(())
+}
+
+async fn fetch(storage: &Storage, digest: &str) -> Result<Vec<u8>, String> {
+    let object = storage.files.get(digest).await;
+    let object = object.map_err(|error| error.to_string())?;
+    let mut bytes = Vec::new();
+    let read = object.take(FILE_MAX + 1).read_to_end(&mut bytes).await;
+    read.map_err(|error| error.to_string())?;
+    match crate::files::digest(&bytes) == digest {
+        true => Ok(bytes),
+        false => Err("its contents are others".to_owned()),
+    }
+}
+
+/// Path of the runner's own run file.
+fn run_file(own: &RunnerOptions, run: &str) -> PathBuf {
+    own.folder.join(format!("{run}-{}.sgrun", own.name))
+}

@@ -1,0 +1,101 @@
+//! Everything that a coordinator needs for its runs: NATS, runners, and itself.
+
+use std::time::Duration;
+
+use scenario::Scenario;
+use tempfile::TempDir;
+
+use crate::connection::Access;
+use crate::coordinator::{Coordinator, RunnerFacts};
+use crate::crew::RemoteCrew;
+use crate::error::ClusterError;
+use crate::nats_server::NatsServer;
+use crate::placed::PlacedRunner;
+use crate::placement::Placement;
+
+/// Where the runners of a coordinator are, and how they are reached.
+pub struct ClusterOptions<'a> {
+    pub placement: &'a Placement,
+    /// NATS server of the user. Without it, one is started.
+    pub at: Option<&'a Access>,
+    /// Password of the server that is started.
+    pub password: &'a str,
+    /// Version of this program.
+    pub version: &'a str,
+    /// Time for which runners are waited for.
+    pub within: Duration,
+    /// Ends the wait when it returns `true`.
+    pub stop: &'a dyn Fn() -> bool,
+}
+
+/// Runners that are ready for runs. Those that were started for them end with it.
+pub struct Cluster {
+    // Before the runners: it tells them to leave.
+    coordinator: Coordinator,
+    facts: Vec<RunnerFacts>,
+    runners: Vec<PlacedRunner>,
+    _nats: Option<NatsServer>,
+    _folder: Option<TempDir>,
+}
+
+impl Cluster {
+    /// Starts what has to be started, and waits for the runners.
+    ///
+    /// # Errors
+    /// Something cannot be started, or too few runners come.
+    pub fn open(options: &ClusterOptions<'_>) -> Result<Cluster, ClusterError> {
+        let ClusterOptions { placement, at, .. } = *options;
+        let nats = match at {
+            Some(_) => None,
+            None => Some(NatsServer::start(options.password)?),
+        };
+        let access = match (&nats, at) {
+            (Some(nats), _) => nats.access().clone(),
+            (None, Some(access)) => access.clone(),
+            (None, None) => Access::default(),
+        };
+        let mut coordinator = Coordinator::connect(&access, options.version)?;
+        let mut runners = Vec::new();
+        let mut folder = None;
+        if let (Placement::Placed(places), Some(nats)) = (placement, &nats) {
+            let own = tempfile::tempdir();
+            let own = own.map_err(ClusterError::system("no temporary folder"))?;
+            for place in places {
+                runners.push(PlacedRunner::start(place, nats, own.path())?);
+            }
+            folder = Some(own);
+        }
+        let mut check = || {
+            if (options.stop)() {
+                return Err(ClusterError::Stopped);
+            }
+            runners.iter_mut().try_for_each(PlacedRunner::check)
+        };
+        let facts = coordinator.gather(&placement.wanted(), options.within, &mut check)?;
+        Ok(Cluster {
+            coordinator,
+            facts,
+            runners,
+            _nats: nats,
+            _folder: folder,
+        })
+    }
+
+    /// The runners, in their order.
+    pub fn runners(&self) -> &[RunnerFacts] {
+        &self.facts
+    }
+
+    /// Prepares all runners for a run.
+    ///
+    /// # Errors
+    /// A runner refuses its part, or the scenario works on one machine only.
+    pub fn prepare(
+        &mut self,
+        scenario: &Scenario,
+        changing: Option<&str>,
+    ) -> Result<RemoteCrew, ClusterError> {
+        self.runners.iter_mut().try_for_each(PlacedRunner::check)?;
+        self.coordinator.prepare(scenario, changing)
+    }
+}

@@ -1,0 +1,153 @@
+//! What NATS keeps: the log of reports, the names of runners, and files.
+
+use std::time::Duration;
+
+use async_nats::Client;
+use async_nats::jetstream::stream::{Config, DiscardPolicy, StorageType};
+use async_nats::jetstream::{self, Context, kv, object_store};
+
+use crate::error::ClusterError;
+use crate::names;
+
+/// Stream with the reports of all runs.
+const LOG: &str = "SG_REPORTS";
+
+/// Bucket with the names of runners.
+const NAMES: &str = "sg_names";
+
+/// Bucket with the files that clients read.
+const FILES: &str = "sg_files";
+
+/// Time for which reports and files are kept.
+const KEPT: Duration = Duration::from_secs(24 * 3600);
+
+/// Time in which a repeated message is recognised.
+const DUPLICATES: Duration = Duration::from_secs(600);
+
+/// Maximum size of a file that is kept.
+pub(crate) const FILE_MAX: u64 = protocol::media::source::FILE_MAX;
+
+/// Subject of the reports of a runner, numbered `runner`, in a run.
+pub(crate) fn report_subject(run: &str, runner: usize) -> String {
+    format!("sg.r.{run}.{runner}")
+}
+
+/// Subject of the reports of all runners of a run.
+pub(crate) fn all_report_subjects(run: &str) -> String {
+    format!("sg.r.{run}.*")
+}
+
+/// Subject of the signs of life of a runner.
+pub(crate) fn beat_subject(run: &str, runner: usize) -> String {
+    format!("sg.beat.{run}.{runner}")
+}
+
+/// Subject of the signs of life of all runners of a run.
+pub(crate) fn all_beat_subjects(run: &str) -> String {
+    format!("sg.beat.{run}.*")
+}
+
+/// Subject of the signs of life of the coordinator of a run.
+pub(crate) fn lead_subject(run: &str) -> String {
+    format!("sg.lead.{run}")
+}
+
+/// Subject of the topic messages of a run.
+pub(crate) fn topic_subject(run: &str) -> String {
+    format!("sg.t.{run}")
+}
+
+/// Subject of the orders to a runner.
+pub(crate) fn order_subject(name: &str, incarnation: &str) -> String {
+    format!("sg.do.{name}.{incarnation}")
+}
+
+/// Subject of the question to all runners.
+pub(crate) const HELLO: &str = "sg.hello";
+
+/// What NATS keeps.
+#[derive(Clone)]
+pub(crate) struct Storage {
+    pub(crate) context: Context,
+    pub(crate) log: jetstream::stream::Stream,
+    pub(crate) names: kv::Store,
+    pub(crate) files: object_store::ObjectStore,
+}
+
+impl Storage {
+    /// Opens what the server keeps, and creates it if it is not there.
+    pub(crate) async fn open(client: &Client, url: &str) -> Result<Storage, ClusterError> {
+        let failed = |what: &'static str| {
+            let url = url.to_owned();
+            move |why: String| ClusterError::Nats { url, what, why }
+        };
+        let context = jetstream::new(client.clone());
+        let log = context
+            .get_or_create_stream(Config {
+                name: LOG.to_owned(),
+                subjects: vec!["sg.r.>".to_owned()],
+                // A full log refuses; it does not drop.
+                discard: DiscardPolicy::New,
+                max_age: KEPT,
+                duplicate_window: DUPLICATES,
+                storage: StorageType::File,
+                ..Config::default()
+            })
+            .await
+            .map_err(|error| without_jetstream(&error.to_string()))
+            .map_err(failed("the log of reports"))?;
+        let names = names(&context)
+            .await
+            .map_err(failed("the names of runners"))?;
+        let files = files(&context).await.map_err(failed("the files"))?;
+        Ok(Storage {
+            context,
+            log,
+            names,
+            files,
+        })
+    }
+}
+
+/// The usual reason of a failure is that JetStream is off.
+fn without_jetstream(error: &str) -> String {
+    let lower = error.to_lowercase();
+    match lower.contains("no responders") || lower.contains("not enabled") {
+        true => "JetStream is off: start it as `nats-server -js`".to_owned(),
+        false => error.to_owned(),
+    }
+}
+
+/// A bucket for keys is a stream. It is created as one, because nats-server 2.9 does not answer
+/// what the client asks before it creates a bucket.
+async fn names(context: &Context) -> Result<kv::Store, String> {
+    let stream = Config {
+        name: format!("KV_{NAMES}"),
+        subjects: vec![format!("$KV.{NAMES}.>")],
+        max_messages_per_subject: 1,
+        max_age: names::EXPIRES,
+        discard: DiscardPolicy::New,
+        deny_delete: true,
+        allow_rollup: true,
+        allow_direct: true,
+        storage: StorageType::File,
+        ..Config::default()
+    };
+    let created = context.get_or_create_stream(stream).await;
+    created.map_err(|error| error.to_string())?;
+    let bucket = context.get_key_value(NAMES).await;
+    bucket.map_err(|error| error.to_string())
+}
+
+async fn files(context: &Context) -> Result<object_store::ObjectStore, String> {
+    if let Ok(files) = context.get_object_store(FILES).await {
+        return Ok(files);
+    }
+    let config = object_store::Config {
+        bucket: FILES.to_owned(),
+        max_age: KEPT,
+        ..object_store::Config::default()
+    };
+    let created = context.create_object_store(config).await;
+    created.map_err(|error| error.to_string())
+}

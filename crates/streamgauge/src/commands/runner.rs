@@ -1,0 +1,93 @@
+//! `streamgauge runner`: plays parts of the runs of a coordinator until it is stopped.
+
+use std::io::{BufRead, Read};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use cluster::{Access, RunnerOptions, Targets, is_name};
+use engine::Control;
+
+use crate::args;
+use crate::console::Console;
+use crate::descriptor_limit;
+use crate::exit::{Exit, Failure};
+use crate::signals::Watch;
+
+/// Maximum length of the address on standard input.
+const URL_MAX: u64 = 4096;
+
+/// Exits with 0 when it is stopped.
+pub(crate) fn runner(arguments: &args::Runner, console: Console) -> Result<Exit, Failure> {
+    let input_ended = Arc::new(AtomicBool::new(false));
+    let url = match arguments.at.as_str() {
+        "-" => url_of_input(&input_ended)?,
+        url => url.to_owned(),
+    };
+    let access = Access::new(&url).map_err(Failure::bad)?;
+    let name = arguments.name.clone().unwrap_or_else(own_name);
+    if !is_name(&name) {
+        return Err(Failure::bad(format_args!(
+            "--name {name}: a name has 1 to 64 letters, digits, - and _"
+        )));
+    }
+    let options = RunnerOptions {
+        name,
+        weight: arguments.weight,
+        access: Access {
+            credentials: arguments.creds.clone(),
+            insecure: arguments.insecure,
+            ..access
+        },
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        targets: Targets::new(arguments.allow_targets.clone()),
+        folder: arguments
+            .records
+            .clone()
+            .unwrap_or_else(|| PathBuf::from(".")),
+        once: arguments.once,
+    };
+    descriptor_limit::raise();
+    let control = Control::new();
+    let _watch = Watch::start(control.clone())
+        .map_err(|error| Failure::bad(format_args!("cannot listen for Ctrl-C: {error}")))?;
+    let stop = || control.is_stopped() || input_ended.load(Ordering::Relaxed);
+    let served = cluster::serve(&options, &stop, &mut |text| console.say(text));
+    served.map_err(Failure::bad)?;
+    Ok(Exit::Pass)
+}
+
+/// Reads the address from the first line of standard input, and notes when the input ends.
+fn url_of_input(ended: &Arc<AtomicBool>) -> Result<String, Failure> {
+    let mut line = String::new();
+    let mut input = std::io::stdin().lock();
+    let read = input.by_ref().take(URL_MAX).read_line(&mut line);
+    read.map_err(|error| Failure::bad(format_args!("cannot read standard input: {error}")))?;
+    if line.trim().is_empty() {
+        return Err(Failure::bad(
+            "--at -: there is no address in the first line of standard input",
+        ));
+    }
+    let noted = ended.clone();
+    std::thread::spawn(move || {
+        let mut rest = [0; 256];
+        let mut input = std::io::stdin().lock();
+        while matches!(input.read(&mut rest), Ok(1..)) {}
+        noted.store(true, Ordering::Relaxed);
+    });
+    Ok(line.trim().to_owned())
+}
+
+/// The host name, as a name of a runner.
+fn own_name() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let word = |c: char| match c.is_ascii_alphanumeric() || c == '-' {
+        true => c,
+        false => '_',
+    };
+    let name: String = host.trim().chars().map(word).take(64).collect();
+    match name.is_empty() {
+        true => "runner".to_owned(),
+        false => name,
+    }
+}

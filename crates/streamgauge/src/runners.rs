@@ -1,0 +1,124 @@
+//! Who plays the clients of a run: this process, or runners.
+
+use std::cell::RefCell;
+
+use cluster::{Cluster, ClusterError, ClusterOptions, Placement};
+use engine::{Control, EngineError, Finished, Levels, Options, Progress};
+use scenario::Scenario;
+
+use crate::args::RunnerPlacement;
+use crate::console::Console;
+use crate::descriptor_limit;
+use crate::exit::{Exit, Failure, Message};
+
+/// The runners of a run or a series.
+pub(crate) struct Runners(Option<RefCell<Cluster>>);
+
+impl Runners {
+    /// Starts the runners that the user asks for, and waits for those that wait elsewhere. `control`
+    /// ends the wait.
+    pub(crate) fn open(
+        placement: &RunnerPlacement,
+        control: &Control,
+        console: Console,
+    ) -> Result<Runners, Failure> {
+        let access = placement.access.access().map_err(Failure::bad)?;
+        let wanted = match (&placement.runners, &access) {
+            (None, None) => return Ok(Runners(None)),
+            (None, Some(_)) => {
+                return Err(Failure::bad(
+                    "--at: say how many runners that wait there are to play: `--runners 4`",
+                ));
+            }
+            (Some(Placement::Waiting(_)), None) => {
+                return Err(Failure::bad(
+                    "--runners: name the NATS server at which these runners wait (`--at`), or let \
+                     them be started: `--runners local:4`",
+                ));
+            }
+            (Some(Placement::Placed(_)), Some(_)) => {
+                return Err(Failure::bad(
+                    "--at: runners that are started here use a NATS server that is started for them: \
+                     leave `--at` out",
+                ));
+            }
+            (Some(wanted), _) => wanted,
+        };
+        let password = engine::draw_secret().map_err(Failure::bad)?;
+        let version = env!("CARGO_PKG_VERSION");
+        let stop = || control.is_stopped();
+        let opened = Cluster::open(&ClusterOptions {
+            placement: wanted,
+            at: access.as_ref(),
+            password: &password,
+            version,
+            within: placement.runner_timeout.0,
+            stop: &stop,
+        });
+        let cluster = opened.map_err(|error| match error {
+            ClusterError::Stopped => Failure {
+                exit: Exit::Stopped,
+                message: Message::Plain(error.to_string()),
+            },
+            error => Failure::bad(error),
+        })?;
+        for runner in cluster.runners() {
+            let machine = &runner.machine;
+            console.say(&format!(
+                "runner {}: on {} ({} cores, Linux {})",
+                runner.name, machine.host, machine.cores, machine.kernel
+            ));
+        }
+        Ok(Runners(Some(RefCell::new(cluster))))
+    }
+
+    /// Checks that this process can open the files of a scenario's clients, if it plays them.
+    pub(crate) fn check_descriptors(&self, scenario: &Scenario) -> Result<(), Failure> {
+        match &self.0 {
+            None => descriptor_limit::check(scenario),
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// Runs a scenario; see [`engine::run`].
+    pub(crate) fn run(
+        &self,
+        scenario: &Scenario,
+        options: &Options,
+        control: &Control,
+        progress: &mut dyn FnMut(&Progress),
+    ) -> Result<Finished, EngineError> {
+        let Some(cluster) = &self.0 else {
+            return engine::run(scenario, options, control, progress);
+        };
+        let crew = cluster.borrow_mut().prepare(scenario, None);
+        let mut crew = crew.map_err(refused)?;
+        engine::run_on(&mut crew, scenario, options, control, progress)
+    }
+
+    /// Runs levels; see [`engine::run_levels`].
+    pub(crate) fn run_levels(
+        &self,
+        scenario: &Scenario,
+        levels: Levels<'_>,
+        options: &Options,
+        control: &Control,
+        progress: &mut dyn FnMut(&Progress),
+    ) -> Result<Option<Finished>, EngineError> {
+        let Some(cluster) = &self.0 else {
+            return engine::run_levels(scenario, levels, options, control, progress);
+        };
+        let crew = cluster
+            .borrow_mut()
+            .prepare(scenario, Some(&levels.population));
+        let mut crew = crew.map_err(refused)?;
+        engine::run_levels_on(&mut crew, scenario, levels, options, control, progress)
+    }
+}
+
+fn refused(error: ClusterError) -> EngineError {
+    match error {
+        ClusterError::Stopped => EngineError::Stopped,
+        error => EngineError::Runners(error.to_string()),
+    }
+}

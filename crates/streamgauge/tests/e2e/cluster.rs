@@ -1,0 +1,298 @@
+//! Runs over several runners, connected by a NATS server.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::support::{
+    Counts, Process, Report, Server, established, folder, free_port, have, listens, number, run,
+    streamgauge, wait_for,
+};
+
+/// Time limit of everything that is waited for.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Media with faults that end by themselves.
+const FAULTY: [&str; 11] = [
+    "--length",
+    "3s",
+    "--audio",
+    "--fault",
+    "loss=2%",
+    "--fault",
+    "duplicate=1%",
+    "--fault",
+    "reorder=1%x3",
+    "--bitrate",
+    "400kbps",
+];
+
+/// Starts a NATS server on this machine. Returns it with its address.
+fn nats(folder: &Path) -> (Process, String) {
+    let port = free_port();
+    let text = format!(
+        "listen: \"127.0.0.1:{port}\"\njetstream {{ store_dir: \"{}/{port}\" }}\n\
+         authorization {{ user: \"me\", password: \"secret\" }}\n",
+        folder.display()
+    );
+    let path = folder.join(format!("nats-{port}.conf"));
+    fs::write(&path, text).expect("the test's folder can be written");
+    let mut command = std::process::Command::new("nats-server");
+    command.arg("-c").arg(&path);
+    let mut process = Process::start(command, folder);
+    wait_for("NATS listens", PATIENCE, || {
+        assert!(process.runs(), "it ended: {}", process.stderr_text());
+        listens(port).then_some(())
+    });
+    (process, format!("nats://me:secret@127.0.0.1:{port}"))
+}
+
+/// Starts a runner that waits at this address.
+fn runner(folder: &Path, at: &str, name: &str) -> Process {
+    let mut process = Process::start(streamgauge(["runner", "--at", at, "--name", name]), folder);
+    wait_for("the runner waits for runs", PATIENCE, || {
+        assert!(process.runs(), "it ended: {}", process.stderr_text());
+        process
+            .stderr_text()
+            .contains("waits for runs")
+            .then_some(())
+    });
+    process
+}
+
+/// Writes a scenario whose clients play to the end of the media.
+fn scenario(folder: &Path, url: &str, clients: u32, more: &str) {
+    let text = format!(
+        "clients: {{viewers: {{urls: ['{url}'], end_silence: 3s, load: {{clients: {clients}, ramp: 1s}}}}}}\n\
+         {more}"
+    );
+    fs::write(folder.join("many.yaml"), text).expect("the test's folder can be written");
+}
+
+fn summaries(report: &Report) -> Vec<Value> {
+    let runners = report.0["runners"].as_array();
+    runners.cloned().unwrap_or_default()
+}
+
+#[test]
+fn several_runners_count_what_the_server_sent() {
+    if !have("nats-server") {
+        return;
+    }
+    let folder = folder();
+    let server = Server::start(folder.path(), &FAULTY);
+    scenario(folder.path(), &server.url(), 10, "");
+    let ran = run(
+        folder.path(),
+        [
+            "run",
+            "many.yaml",
+            "--runners",
+            "local:3",
+            "--json",
+            "many.json",
+            "-o",
+            "many.run",
+        ],
+    );
+    // Loss is above the implied threshold.
+    assert!(matches!(ran.status.code(), Some(0 | 99)), "{}", ran.stderr);
+    let (_, sent) = server.stop();
+    let report = Report::read(&folder.path().join("many.json"));
+    report.tester_was_fit();
+    assert_eq!(
+        (report.clients("started"), report.clients("completed")),
+        (10, 10)
+    );
+    assert!(sent.lost > 0 && sent.duplicated > 0, "{sent:?}");
+    assert_eq!(report.counts(), sent);
+    let runners = summaries(&report);
+    let clients: Vec<u64> = runners
+        .iter()
+        .map(|one| number(&one["clients_max"]))
+        .collect();
+    assert_eq!(clients, [4, 3, 3]);
+    for runner in &runners {
+        let uncertainty = runner["clock_uncertainty"].as_f64().expect("it is known");
+        let offset = runner["clock_offset"].as_f64().expect("it is known");
+        // It is the same clock.
+        assert!(offset.abs() <= uncertainty + 1e-6, "{runner}");
+        assert!(runner["began_late"].as_f64().is_some(), "{runner}");
+        assert_eq!(runner["lost"], Value::Null, "{runner}");
+    }
+}
+
+#[test]
+fn stream_of_one_runner_is_awaited_by_players_of_another() {
+    if !have("nats-server") {
+        return;
+    }
+    let folder = folder();
+    let server = Server::start(folder.path(), &[]);
+    let url = format!("rtsp://127.0.0.1:{}/published", server.port);
+    let text = format!(
+        "duration: 5s\nclients:\n  publishers: {{urls: ['{url}'], publish: {{}}, load: {{clients: 1}}}}\n  \
+         viewers: {{urls: ['{url}'], load: {{clients: 4}}}}\n"
+    );
+    fs::write(folder.path().join("many.yaml"), text).expect("the test's folder can be written");
+    let ran = run(
+        folder.path(),
+        [
+            "run",
+            "many.yaml",
+            "--runners",
+            "local:2",
+            "--json",
+            "many.json",
+            "-o",
+            "many.run",
+        ],
+    );
+    let ran = ran.expect(0);
+    let report = Report::read(&folder.path().join("many.json"));
+    let ends = &report.0["populations"]["viewers"]["clients"];
+    assert_eq!(number(&ends["failed"]), 0, "{ends}\n{}", ran.stderr);
+    let played = &report.0["populations"]["viewers"]["metrics"];
+    assert!(number(&played["frames_delivered"]) > 0, "{played}");
+}
+
+#[test]
+fn killed_runner_makes_the_run_invalid() {
+    if !have("nats-server") {
+        return;
+    }
+    let folder = folder();
+    let (_nats, at) = nats(folder.path());
+    let server = Server::start(folder.path(), &["--length", "600s"]);
+    let _one = runner(folder.path(), &at, "one");
+    let two = runner(folder.path(), &at, "two");
+    scenario(folder.path(), &server.url(), 6, "duration: 300s\n");
+    let mut command = streamgauge(["run", "many.yaml", "--runners", "2", "--at", &at]);
+    command.args(["--json", "many.json", "-o", "many.run"]);
+    let coordinator = Process::start(command, folder.path());
+    wait_for("all clients are there", PATIENCE, || {
+        (established(server.port) >= 6).then_some(())
+    });
+    two.signal("KILL");
+    let killed = Instant::now();
+    let ended = coordinator.finish(PATIENCE).expect(110);
+    assert!(
+        killed.elapsed() < Duration::from_secs(30),
+        "{}",
+        ended.stderr
+    );
+    let report = Report::read(&folder.path().join("many.json"));
+    let text = report.0.to_string();
+    assert!(text.contains("runner two of 2 was lost"), "{text}");
+    let runners = summaries(&report);
+    assert_eq!(runners[0]["lost"], Value::Null);
+    assert_ne!(runners[1]["lost"], Value::Null);
+}
+
+#[test]
+fn runner_stops_its_clients_if_the_coordinator_is_killed() {
+    if !have("nats-server") {
+        return;
+    }
+    let folder = folder();
+    let (_nats, at) = nats(folder.path());
+    let server = Server::start(folder.path(), &["--length", "600s"]);
+    let one = runner(folder.path(), &at, "one");
+    scenario(folder.path(), &server.url(), 4, "duration: 300s\n");
+    let mut command = streamgauge(["run", "many.yaml", "--runners", "1", "--at", &at]);
+    command.args(["-o", "many.run"]);
+    let coordinator = Process::start(command, folder.path());
+    wait_for("all clients are there", PATIENCE, || {
+        (established(server.port) >= 4).then_some(())
+    });
+    coordinator.signal("KILL");
+    wait_for("the clients have left", PATIENCE, || {
+        (established(server.port) == 0).then_some(())
+    });
+    // Its own run file is whole.
+    wait_for("the runner has left the run", PATIENCE, || {
+        one.stderr_text().contains("has ended").then_some(())
+    });
+    let own = fs::read_dir(folder.path()).expect("it can be read");
+    let mut own = own.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let own = own.find(|name| name.ends_with("-one.sgrun"));
+    let shown = run(folder.path(), ["report", &own.expect("it has a file")]);
+    assert!(
+        shown.stdout.contains("viewers"),
+        "{}{}",
+        shown.stdout,
+        shown.stderr
+    );
+}
+
+#[test]
+fn unusable_runners_are_one_clear_error() {
+    if !have("nats-server") {
+        return;
+    }
+    let folder = folder();
+    let (_nats, at) = nats(folder.path());
+    let server = Server::start(folder.path(), &[]);
+    scenario(folder.path(), &server.url(), 2, "duration: 2s\n");
+    let try_at = |arguments: &[&str], text: &str| {
+        let all = ["run", "many.yaml", "--no-run-file"]
+            .iter()
+            .chain(arguments);
+        run(folder.path(), all).expect(104).names(text);
+    };
+    let nobody = format!("nats://127.0.0.1:{}", free_port());
+    try_at(
+        &["--runners", "2", "--at", &nobody],
+        "no process listens there",
+    );
+    let stranger = at.replace("secret", "wrong");
+    try_at(
+        &["--runners", "2", "--at", &stranger],
+        "refused the user and password",
+    );
+    try_at(
+        &["--runners", "2", "--at", "nats://192.0.2.1"],
+        "use `tls://`",
+    );
+    try_at(&["--runners", "2"], "name the NATS server");
+    try_at(&["--runners", "local:0"], "1 to 256 runners");
+    try_at(&["--at", &at], "say how many runners");
+    let soon = ["--runners", "2", "--runner-timeout", "1s", "--at", &at];
+    try_at(&soon, "0 of 2 runners are ready after 1 s");
+    let one = runner(folder.path(), &at, "one");
+    try_at(&soon, "1 of 2 runners are ready after 1 s (one)");
+    run(folder.path(), ["runner", "--at", &at, "--name", "one"])
+        .expect(104)
+        .names("another runner is called `one`");
+    run(folder.path(), ["runner", "--at", &at, "--name", "a.b"])
+        .expect(104)
+        .names("a name has 1 to 64 letters");
+    drop(one);
+    // A runner sends only where its owner permits it.
+    let strict = streamgauge([
+        "runner",
+        "--at",
+        &at,
+        "--name",
+        "strict",
+        "--allow-target",
+        "::1",
+    ]);
+    let strict = Process::start(strict, folder.path());
+    wait_for("the runner waits for runs", PATIENCE, || {
+        strict
+            .stderr_text()
+            .contains("waits for runs")
+            .then_some(())
+    });
+    let alone = ["--runners", "1", "--at", &at];
+    try_at(
+        &alone,
+        "runner `strict`: its owner permits no clients that send to 127.0.0.1",
+    );
+    assert_eq!(established(server.port), 0);
+    let counts = server.stop().1;
+    assert_eq!(counts, Counts::default(), "nothing was started");
+}

@@ -4,6 +4,8 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
+use engine::{TargetFilter, TargetPolicy};
+
 /// Targets that a runner may send to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Targets(Vec<Target>);
@@ -41,18 +43,32 @@ impl Targets {
     /// Returns `true` if clients may send to a host that has these addresses. All of them must be
     /// allowed, because a client may use any.
     pub fn allow(&self, host: &str, addresses: &[IpAddr]) -> bool {
-        let by_name = |target: &Target| match target {
+        self.permits_name(host)
+            || (!addresses.is_empty()
+                && addresses
+                    .iter()
+                    .all(|address| self.permits_address(*address)))
+    }
+
+    /// Returns the filter of the engine, which permits the same.
+    pub(crate) fn filter(&self) -> TargetFilter {
+        match self.0.contains(&Target::Any) {
+            true => TargetFilter::default(),
+            false => TargetFilter::new(self.clone()),
+        }
+    }
+}
+
+impl TargetPolicy for Targets {
+    fn permits_name(&self, host: &str) -> bool {
+        self.0.iter().any(|target| match target {
             Target::Any => true,
             Target::Name(name) => name.eq_ignore_ascii_case(host),
             Target::Prefix(..) => false,
-        };
-        self.0.iter().any(by_name)
-            || (!addresses.is_empty()
-                && addresses.iter().all(|address| self.allow_address(*address)))
+        })
     }
 
-    /// Returns `true` if clients may send to this address, whatever its name.
-    pub fn allow_address(&self, address: IpAddr) -> bool {
+    fn permits_address(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.0.iter().any(|target| match target {
             Target::Any => true,
@@ -145,24 +161,24 @@ mod tests {
         let own = targets(&[]);
         assert_eq!(own.to_string(), "127.0.0.1/8, ::1/128");
         assert!(own.allow("a", &[ip("127.3.2.1"), ip("::1")]));
-        assert!(own.allow_address(ip("::ffff:127.0.0.1")));
+        assert!(own.permits_address(ip("::ffff:127.0.0.1")));
         assert!(!own.allow("a", &[ip("127.0.0.1"), ip("192.0.2.1")]));
         assert!(!own.allow("localhost", &[]));
-        assert!(!own.allow_address(ip("128.0.0.1")));
+        assert!(!own.permits_address(ip("128.0.0.1")));
     }
 
     #[test]
     fn prefixes_names_and_any_are_read() {
         let own = targets(&["10.0.0.0/8", "2001:db8::/32", "Media.example", "192.0.2.7"]);
         for address in ["10.255.0.1", "2001:db8:1::", "192.0.2.7"] {
-            assert!(own.allow_address(ip(address)), "{address}");
+            assert!(own.permits_address(ip(address)), "{address}");
         }
         for address in ["11.0.0.1", "2001:db9::", "192.0.2.8", "127.0.0.1"] {
-            assert!(!own.allow_address(ip(address)), "{address}");
+            assert!(!own.permits_address(ip(address)), "{address}");
         }
         assert!(own.allow("media.EXAMPLE", &[ip("198.51.100.1")]));
         assert!(targets(&["any"]).allow("whatever", &[]));
-        assert!(targets(&["0.0.0.0/0"]).allow_address(ip("198.51.100.1")));
+        assert!(targets(&["0.0.0.0/0"]).permits_address(ip("198.51.100.1")));
         for text in ["", "10.0.0.0/33", "10.0.0/8", "a b", "x/8", "::/129"] {
             assert!(text.parse::<Target>().is_err(), "{text}");
         }

@@ -36,6 +36,7 @@ mod serve;
 mod server_release;
 mod sources;
 mod subjects;
+mod target_filter;
 mod trace;
 mod window_merger;
 mod worker;
@@ -64,6 +65,7 @@ pub use runner::{
 pub use send::{SendFinished, SendOptions, SendProgress, looped_stream, send};
 pub use serve::{ServeOptions, ServeProgress, serve};
 pub use subjects::catalogue_of;
+pub use target_filter::{TargetFilter, TargetPolicy};
 pub use trace::Trace;
 pub use window_merger::{MergedWindow, WindowMerger};
 pub use worker::client_identity;

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::target_filter::TargetFilter;
+
 /// Options of a run that are not part of the scenario.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
@@ -20,4 +22,6 @@ pub struct Options {
     /// Command line that repeats the run; its secrets are masked in the run file. If empty, none is
     /// stored.
     pub command: String,
+    /// Targets that the clients may send to. Default: any.
+    pub targets: TargetFilter,
 }

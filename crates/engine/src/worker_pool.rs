@@ -12,6 +12,7 @@ use crate::error::EngineError;
 use crate::messages::{Command, WorkerReport};
 use crate::remote_worker::RemoteWorker;
 use crate::resolver::Resolver;
+use crate::target_filter::TargetFilter;
 use crate::worker::{
     self, Config, EndpointPlan, ListenerPlan, Mailbox, RingPlan, RunnerPlace, WorkerPopulation,
 };
@@ -55,12 +56,13 @@ impl WorkerPool {
         stop_timeout: Duration,
         seed: u64,
     ) -> Result<WorkerPool, EngineError> {
-        WorkerPool::start_at(RunnerPlace::ALONE, plans, stop_timeout, seed)
+        let anywhere = (RunnerPlace::ALONE, TargetFilter::default());
+        WorkerPool::start_at(anywhere, plans, stop_timeout, seed)
     }
 
     /// Starts the workers of a runner.
     pub(crate) fn start_at(
-        place: RunnerPlace,
+        (place, targets): (RunnerPlace, TargetFilter),
         plans: Vec<WorkerPlan>,
         stop_timeout: Duration,
         seed: u64,
@@ -96,6 +98,7 @@ impl WorkerPool {
             let mut config = Config {
                 index,
                 place,
+                targets: targets.clone(),
                 commands,
                 reports: reports.clone(),
                 others: others.map(|(_, mailbox)| mailbox.clone()).collect(),

@@ -68,9 +68,10 @@ impl From<ChannelError> for ConnectFailure {
             ChannelError::Tls(error) => error.into(),
             ChannelError::NoPorts => ConnectFailure::NoPorts,
             ChannelError::NoDescriptors => ConnectFailure::NoDescriptors,
-            ChannelError::NoMembership | ChannelError::NoInterface | ChannelError::Other(_) => {
-                ConnectFailure::Other
-            }
+            ChannelError::NoMembership
+            | ChannelError::NoInterface
+            | ChannelError::NotPermitted
+            | ChannelError::Other(_) => ConnectFailure::Other,
         }
     }
 }

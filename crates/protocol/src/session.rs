@@ -541,6 +541,8 @@ pub enum ChannelError {
     NoMembership,
     /// The network interface does not exist on this machine.
     NoInterface,
+    /// The owner of this machine does not permit clients that send to the target.
+    NotPermitted,
     /// Any other error, with the operating system's error number.
     Other(i32),
 }
@@ -560,6 +562,9 @@ impl fmt::Display for ChannelError {
                  net.ipv4.igmp_max_memberships, net.ipv4.igmp_max_msf, net.ipv6.mld_max_msf)"
             }
             ChannelError::NoInterface => "this machine has no such network interface",
+            ChannelError::NotPermitted => {
+                "the owner of this machine permits no clients that send there (--allow-target)"
+            }
             ChannelError::Other(code) => return write!(out, "operating system error {code}"),
         })
     }

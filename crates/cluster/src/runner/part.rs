@@ -119,6 +119,7 @@ impl ActivePart {
         let options = Options {
             run_file: run_file(own, &run),
             version: own.version.clone(),
+            targets: own.targets.filter(),
             ..Options::default()
         };
         check_resources(&dealing, &scenario, wanted.runner)?;

@@ -86,7 +86,12 @@ impl Runner {
                 }
             }
         }
-        let mut pool = WorkerPool::start_at(place, workers, scenario.stop_timeout, scenario.seed)?;
+        let mut pool = WorkerPool::start_at(
+            (place, options.targets.clone()),
+            workers,
+            scenario.stop_timeout,
+            scenario.seed,
+        )?;
         let receivers = remote_workers.iter().map(ToString::to_string).collect();
         for receiver in remote_workers {
             pool.add_remote_worker(receiver);

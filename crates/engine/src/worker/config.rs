@@ -14,6 +14,7 @@ use super::links::Mailbox;
 use super::populations::WorkerPopulation;
 use crate::messages::{Command, WorkerReport};
 use crate::resolver::Resolver;
+use crate::target_filter::TargetFilter;
 
 /// Creates the session of a reference server for one accepted connection.
 pub(crate) type Accept = Arc<dyn Fn(u64) -> Box<dyn Session> + Send + Sync>;
@@ -55,6 +56,8 @@ pub(crate) struct Config {
     pub(crate) index: u32,
     /// Place of the runner that the worker belongs to.
     pub(crate) place: RunnerPlace,
+    /// Targets that its clients may send to.
+    pub(crate) targets: TargetFilter,
     pub(crate) commands: Receiver<Command>,
     pub(crate) reports: Sender<WorkerReport>,
     pub(crate) others: Vec<Mailbox>,

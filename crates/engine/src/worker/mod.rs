@@ -53,6 +53,7 @@ use net::Clock;
 use protocol::session::{Context, Flows, Input, MediaEvent, Output, Sinks};
 
 use crate::messages::{Command, WorkerReport};
+use crate::target_filter::TargetFilter;
 use crate::window_merger::MergedWindow;
 pub(crate) use config::{Accept, Config, ListenerPlan, RingPlan};
 use connections::Connections;
@@ -84,6 +85,8 @@ pub(crate) use windows::WINDOW;
 use windows::Windows;
 
 struct Worker {
+    /// Targets that clients may send to.
+    targets: TargetFilter,
     /// Clock, polls, timers, pending session inputs, and other state shared by the parts.
     runtime: Runtime,
     /// Channels to the other threads and the commands received from them.
@@ -188,6 +191,7 @@ impl Worker {
             runtime,
             commands: config.commands,
             phase: Phase::Running,
+            targets: config.targets,
             windows: Windows::new(Time::ZERO, Duration::ZERO),
             names: NameCache::new(config.resolver, links.mailbox.clone()),
             links,

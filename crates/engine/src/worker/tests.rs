@@ -26,10 +26,15 @@ mod datagrams;
 mod deferred_inputs;
 pub(super) mod ring;
 mod segment_times;
+mod targets;
 mod tasks;
 
-use super::{Accept, ClientPlan, EndpointPlan, ListenerPlan, MakeClient, WINDOW, WorkerPopulation};
+use super::{
+    Accept, ClientPlan, EndpointPlan, ListenerPlan, MakeClient, RunnerPlace, WINDOW,
+    WorkerPopulation,
+};
 use crate::messages::{ClientState, Command, WorkerReport};
+use crate::target_filter::TargetFilter;
 use crate::worker_pool::{WorkerPlan, WorkerPool};
 
 const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -173,6 +178,16 @@ fn run_on(
     client: MakeClient,
     during: impl FnMut(&WorkerPool, &Clock, &Seen),
 ) -> Seen {
+    play(plans(workers, urls, ports, &client), during)
+}
+
+/// Plans of workers that run one client for each URL.
+fn plans(
+    workers: u32,
+    urls: &[&str],
+    ports: impl Fn(PortRange) -> PortRange,
+    client: &MakeClient,
+) -> Vec<WorkerPlan> {
     let load = Load {
         shape: Shape::AtOnce {
             clients: urls.len() as u64,
@@ -203,13 +218,24 @@ fn run_on(
         ports: ports(self::ports()),
         ring: None,
     };
-    play((0..workers).map(duty).collect(), during)
+    (0..workers).map(duty).collect()
 }
 
 /// Runs clients until they have ended.
-fn play(plans: Vec<WorkerPlan>, mut during: impl FnMut(&WorkerPool, &Clock, &Seen)) -> Seen {
+fn play(plans: Vec<WorkerPlan>, during: impl FnMut(&WorkerPool, &Clock, &Seen)) -> Seen {
+    play_to(TargetFilter::default(), plans, during)
+}
+
+/// Runs clients, which may send to these targets only, until they have ended.
+fn play_to(
+    targets: TargetFilter,
+    plans: Vec<WorkerPlan>,
+    mut during: impl FnMut(&WorkerPool, &Clock, &Seen),
+) -> Seen {
     let workers = plans.len();
-    let mut crew = WorkerPool::start(plans, Duration::from_secs(1), 1).expect("workers");
+    let place = (RunnerPlace::ALONE, targets);
+    let crew = WorkerPool::start_at(place, plans, Duration::from_secs(1), 1);
+    let mut crew = crew.expect("workers");
     let clock = Clock::start();
     crew.begin(&clock);
     let mut seen = Seen::default();

@@ -51,6 +51,7 @@ pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
         trace: play.tracing.trace.clone(),
         describe: !play.results.no_describe,
         command: repeat_command::command(play.scenario.seed),
+        ..engine::Options::default()
     };
     let mut display = Display::new(console, play.scenario.duration, &control);
     let finished = runners.run(play.scenario, &options, &control, &mut |progress| {

@@ -10,6 +10,7 @@ use super::super::{Config, Mailbox, RunnerPlace, Worker};
 use super::ring::may_have_a_ring;
 use super::*;
 use crate::resolver::Resolver;
+use crate::target_filter::TargetFilter;
 
 /// Time that a session takes for an input: at least as long as the loop releases inputs without a
 /// break.
@@ -37,6 +38,7 @@ fn worker() -> Worker {
     Worker::new(Config {
         index: 0,
         place: RunnerPlace::ALONE,
+        targets: TargetFilter::default(),
         commands,
         reports,
         others: Vec::new(),

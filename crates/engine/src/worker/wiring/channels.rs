@@ -134,6 +134,11 @@ impl Worker {
         (local, peer): (SocketAddr, Option<SocketAddr>),
         (reading, media): (ReadTiming, Option<SocketMedia>),
     ) {
+        if peer.is_some_and(|peer| !self.targets.permits(peer.ip())) {
+            let error = ChannelError::NotPermitted;
+            let input = Pending::OpenFailed { channel, error };
+            return self.runtime.inbox.push(key, input);
+        }
         let input = match self.open_single(key, channel, (local, peer), (reading, media)) {
             Ok(local) => Pending::Opened {
                 channel,
@@ -272,11 +277,28 @@ impl Worker {
         }) = channel
         {
             let (whom, runtime) = ((place, to, source), &mut self.runtime);
+            let to = transmit.to.or(to);
+            if to.is_some_and(|to| !self.targets.permits(to.ip())) {
+                let count = bytes.len().div_ceil(transmit.segment_size.max(1)) as u64;
+                return runtime.tester.add(tester::SENDS_FAILED, count);
+            }
             self.datagrams.transmit(whom, transmit, bytes, runtime);
         }
     }
 
     pub(crate) fn name_peer(&mut self, key: SessionKey, channel: ChannelId, peer: Peer) {
+        if [peer.media, peer.control]
+            .iter()
+            .any(|to| !self.targets.permits(to.ip()))
+        {
+            let population = self.sessions.population(key);
+            let text = format!(
+                "media is not sent to {}: {}",
+                peer.media.ip(),
+                ChannelError::NotPermitted
+            );
+            return self.note("target_not_permitted", population, text);
+        }
         let Some(slot) = self.slot(key) else { return };
         let (media, control, shared, before) = match slot.channel(channel) {
             Some(Channel::Pair {

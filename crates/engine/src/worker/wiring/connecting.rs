@@ -46,21 +46,27 @@ impl Worker {
             port,
             wanted,
         };
-        match self.names.look_up(host, asking) {
-            HostLookup::Known(addresses) => self.open_to(asking, addresses),
+        match self.names.look_up(host.clone(), asking) {
+            HostLookup::Known(addresses) => self.open_to(asking, &host, addresses),
             HostLookup::Asked => {}
             HostLookup::Refused => self.fail_to_open(key, channel, ChannelError::NameNotFound),
         }
     }
 
     pub(crate) fn resolved(&mut self, answer: ResolverAnswer) {
+        let host = answer.host.clone();
         for (asking, addresses) in self.names.resolved(answer) {
-            self.open_to(asking, addresses);
+            self.open_to(asking, &host, addresses);
         }
     }
 
-    fn open_to(&mut self, asking: PendingLookup, addresses: Vec<SocketAddr>) {
+    fn open_to(&mut self, asking: PendingLookup, host: &str, addresses: Vec<SocketAddr>) {
         let (key, channel) = (asking.session, asking.channel);
+        let is_known = !addresses.is_empty();
+        let addresses = self.targets.permitted(host, addresses, SocketAddr::ip);
+        if is_known && addresses.is_empty() {
+            return self.fail_to_open(key, channel, ChannelError::NotPermitted);
+        }
         match asking.wanted {
             SocketKind::Connection => self.connect(key, channel, addresses),
             SocketKind::Datagrams {

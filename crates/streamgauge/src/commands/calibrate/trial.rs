@@ -193,7 +193,7 @@ pub(super) fn play(
         version: env!("CARGO_PKG_VERSION").to_owned(),
         trace: Vec::new(),
         describe: false,
-        command: String::new(),
+        ..engine::Options::default()
     };
     let finished = match engine::run(scenario, &options, control, progress) {
         Ok(finished) => finished,

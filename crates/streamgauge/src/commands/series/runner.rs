@@ -97,6 +97,7 @@ impl<'a> Runner<'a> {
             trace: self.tracing.trace.clone(),
             describe: !self.results.no_describe,
             command: self.masked(repeat_command::command(scenario.seed)),
+            ..engine::Options::default()
         };
         if let Some(live_outputs) = &self.live_outputs {
             live_outputs.show(&options.run_file, scenario);
@@ -132,6 +133,7 @@ impl<'a> Runner<'a> {
             trace: Vec::new(),
             describe: !self.results.no_describe,
             command: self.masked(repeat_command::command(scenario.seed)),
+            ..engine::Options::default()
         };
         let show = |level: &Level| {
             if let Some(live_outputs) = &self.live_outputs {

@@ -3,9 +3,9 @@
 use std::future::Future;
 use std::io;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crossbeam_channel::bounded;
+use crossbeam_channel::{RecvTimeoutError, bounded};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
@@ -18,9 +18,12 @@ pub(crate) struct Background {
     thread: Option<JoinHandle<()>>,
 }
 
-/// A future did not end in time.
+/// A future did not end in time, or the wait for it was ended.
 #[derive(Debug)]
 pub(crate) struct TimedOut;
+
+/// Interval between checks whether a wait is to end.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 impl Background {
     /// Starts the thread.
@@ -57,13 +60,33 @@ impl Background {
         within: Duration,
         future: impl Future<Output = T> + Send + 'static,
     ) -> Result<T, TimedOut> {
+        self.wait_unless(&|| false, within, future)
+    }
+
+    /// Runs a future and waits for its result, at most for `within`, and until `stop` returns
+    /// `true`.
+    pub(crate) fn wait_unless<T: Send + 'static>(
+        &self,
+        stop: &dyn Fn() -> bool,
+        within: Duration,
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, TimedOut> {
         let (result, answer) = bounded(1);
         let task = self.runtime.spawn(async move {
             let _ = result.send(future.await);
         });
-        let answer = answer.recv_timeout(within);
-        task.abort();
-        answer.map_err(|_| TimedOut)
+        let until = Instant::now() + within;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            match answer.recv_timeout(left.min(CHECK_INTERVAL)) {
+                Ok(result) => return Ok(result),
+                Err(RecvTimeoutError::Timeout) if !left.is_zero() && !stop() => {}
+                Err(_) => {
+                    task.abort();
+                    return Err(TimedOut);
+                }
+            }
+        }
     }
 }
 

@@ -10,12 +10,15 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Maximum drift between two machines, in nanoseconds per second: 500 ppm, the limit of the
-/// kernel's own correction (adjtimex(2)) for each of the two.
-const DRIFT_MAX: f64 = 1_000_000.0;
+/// Maximum drift between two machines: 500 ppm, the limit of the kernel's own correction
+/// (adjtimex(2)), for each of the two.
+const DRIFT_MAX: f64 = 1_000e-6;
 
 /// Number of exchanges that are kept.
 const KEPT: usize = 64;
+
+/// Time for which an exchange is kept: clocks that are disciplined do not run evenly for longer.
+const KEPT_FOR: i64 = 120_000_000_000;
 
 /// Four timestamps of one exchange, in nanoseconds of the monotonic clock of each machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,17 +41,22 @@ impl Exchange {
         Duration::from_nanos(u64::try_from(all.saturating_sub(there)).unwrap_or(0))
     }
 
-    /// Time of the coordinator's clock in the middle of the exchange.
-    fn middle(&self) -> f64 {
-        (self.sent as f64 + self.returned as f64) / 2.0
+    /// Lower and upper bound of the runner's clock minus the coordinator's, in the middle of the
+    /// exchange, relative to `time` and `offset`. The request took some time, and so did the answer.
+    fn range(&self, time: i64, offset: i64) -> Range {
+        let (lower, upper) = self.bounds();
+        let middle = self.sent.midpoint(self.returned);
+        Range {
+            time: middle.saturating_sub(time) as f64,
+            lower: lower.saturating_sub(offset) as f64,
+            upper: upper.saturating_sub(offset) as f64,
+        }
     }
 
-    /// Lower and upper bound of the runner's clock minus the coordinator's. The request took some
-    /// time, and so did the answer.
-    fn bounds(&self) -> (f64, f64) {
+    fn bounds(&self) -> (i64, i64) {
         let lower = self.answered.saturating_sub(self.returned);
         let upper = self.reached.saturating_sub(self.sent);
-        (lower as f64, upper as f64)
+        (lower, upper)
     }
 }
 
@@ -74,6 +82,8 @@ impl ClockEstimate {
         if upper < lower {
             return;
         }
+        let oldest = exchange.sent.saturating_sub(KEPT_FOR);
+        self.kept.retain(|one| one.sent >= oldest);
         self.kept.push(exchange);
         if self.kept.len() > KEPT {
             // The first and the last bound the drift; of the others the slowest says least.
@@ -94,26 +104,27 @@ impl ClockEstimate {
     /// `None` without an exchange, or if no line is: a clock was set, or drifts by more than
     /// 500 ppm against true time.
     pub fn at(&self, at: i64) -> Option<Offset> {
-        let at = at as f64;
-        // A line through two bounds is extreme at `at`; so is one of the largest drift through one.
-        let mut range: Option<(f64, f64)> = None;
-        let mut consider = |value: f64, drift: f64| {
-            if self.allows(at, value, drift) {
-                let (lower, upper) = range.unwrap_or((value, value));
-                range = Some((lower.min(value), upper.max(value)));
-            }
-        };
-        let points: Vec<(f64, f64)> = self
+        // Relative to the first exchange, numbers are small enough to be exact.
+        let first = self.kept.first()?;
+        let (time, offset) = (first.sent, first.reached.saturating_sub(first.sent));
+        let ranges: Vec<Range> = self
             .kept
             .iter()
-            .flat_map(|one| {
-                let (lower, upper) = one.bounds();
-                [(one.middle(), lower), (one.middle(), upper)]
-            })
+            .map(|one| one.range(time, offset))
             .collect();
+        let at = at.saturating_sub(time) as f64;
+        // A line through two bounds is extreme at `at`; so is one of the largest drift through one.
+        let mut found: Option<(f64, f64)> = None;
+        let mut consider = |value: f64, drift: f64| {
+            if is_consistent(&ranges, at, value, drift) {
+                let (lower, upper) = found.unwrap_or((value, value));
+                found = Some((lower.min(value), upper.max(value)));
+            }
+        };
+        let bounds = |range: &Range| [(range.time, range.lower), (range.time, range.upper)];
+        let points: Vec<(f64, f64)> = ranges.iter().flat_map(bounds).collect();
         for (number, &(time, bound)) in points.iter().enumerate() {
             for drift in [-DRIFT_MAX, DRIFT_MAX] {
-                let drift = drift / 1e9;
                 consider(bound + drift * (at - time), drift);
             }
             for &(other, value) in &points[number + 1..] {
@@ -123,24 +134,31 @@ impl ClockEstimate {
                 }
             }
         }
-        let (lower, upper) = range?;
+        let (lower, upper) = found?;
         Some(Offset {
-            nanos: ((lower + upper) / 2.0).round() as i64,
+            nanos: offset.saturating_add(((lower + upper) / 2.0).round() as i64),
             uncertainty: ((upper - lower) / 2.0).ceil() as u64,
         })
     }
+}
 
-    /// Returns `true` if the line with `value` at `at` and this drift keeps within every exchange.
-    fn allows(&self, at: f64, value: f64, drift: f64) -> bool {
-        // Bounds are whole nanoseconds, but lines through them are not exact.
-        const ROUNDING: f64 = 1.0;
-        drift.abs() <= DRIFT_MAX / 1e9 + 1e-12
-            && self.kept.iter().all(|one| {
-                let (lower, upper) = one.bounds();
-                let here = value + drift * (one.middle() - at);
-                lower - ROUNDING <= here && here <= upper + ROUNDING
-            })
-    }
+/// Range of the difference at a time, both relative to a base.
+#[derive(Clone, Copy, Debug)]
+struct Range {
+    time: f64,
+    lower: f64,
+    upper: f64,
+}
+
+/// Returns `true` if the line with `value` at `at` and this drift keeps within every range.
+fn is_consistent(ranges: &[Range], at: f64, value: f64, drift: f64) -> bool {
+    // Bounds are whole nanoseconds, but lines through them are not exact.
+    const ROUNDING: f64 = 1.0;
+    drift.abs() <= DRIFT_MAX + 1e-12
+        && ranges.iter().all(|range| {
+            let here = value + drift * (range.time - at);
+            range.lower - ROUNDING <= here && here <= range.upper + ROUNDING
+        })
 }
 
 #[cfg(test)]

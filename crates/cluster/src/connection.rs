@@ -71,10 +71,15 @@ impl Access {
     /// The URL is none of NATS.
     pub fn new(url: &str) -> Result<Access, ClusterError> {
         let wrong = || ClusterError::Url {
-            url: scenario::mask_text(url),
+            url: match url.contains("://") {
+                true => scenario::mask_text(url),
+                false => url.rsplit('@').next().unwrap_or_default().to_owned(),
+            },
         };
         let (scheme, rest) = url.split_once("://").unwrap_or(("nats", url));
-        if !matches!(scheme, "nats" | "tls") {
+        // Without a scheme nobody would recognise the password in a command line.
+        let is_open = rest.contains('@') && !url.contains("://");
+        if !matches!(scheme, "nats" | "tls") || is_open {
             return Err(wrong());
         }
         let (user, host) = match rest.rsplit_once('@') {
@@ -178,7 +183,7 @@ fn in_words(error: &str) -> (String, &'static str) {
     } else if lower.contains("refused") {
         "no process listens there: start nats-server with JetStream (`nats-server -js`), or check the address"
     } else if lower.contains("tls") || lower.contains("certificate") {
-        "TLS failed: check that both sides use certificates of the same `streamgauge cluster keys`"
+        "TLS failed: check the certificates of both sides"
     } else {
         "check the address, and that nats-server runs there with JetStream"
     };
@@ -196,9 +201,16 @@ mod tests {
         assert_eq!(access.user, Some(("me".to_owned(), "p@ss".to_owned())));
         assert_eq!(format!("{access:?}"), "nats://127.0.0.1:4222");
         assert!(Access::new("127.0.0.1:4222").is_ok());
-        for url in ["http://a", "nats://a@b", "nats://", "nats://a:x"] {
+        for url in [
+            "http://a",
+            "nats://a@b",
+            "nats://",
+            "nats://a:x",
+            "me:hidden@a",
+        ] {
             let error = Access::new(url).expect_err(url).to_string();
             assert!(error.contains("is no address of NATS"), "{error}");
+            assert!(!error.contains("hidden"), "{error}");
         }
     }
 

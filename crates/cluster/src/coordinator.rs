@@ -1,15 +1,16 @@
 //! The coordinator's side: which runners take part, and what they are told.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use engine::Control;
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use scenario::{Network, Scenario};
 
 use crate::background::Background;
-use crate::clock::ClockEstimate;
+use crate::clock::{ClockEstimate, Exchange};
 use crate::connection::Access;
 use crate::crew::RemoteCrew;
 use crate::error::ClusterError;
@@ -23,6 +24,9 @@ const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Interval between questions to all runners.
 const HELLO_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Answers of runners that are kept.
+const ANSWERS_MAX: usize = 4 * RUNNERS_MAX;
 
 /// Number of exchanges of timestamps before a run.
 const EXCHANGES: usize = 32;
@@ -120,9 +124,11 @@ impl Coordinator {
         check: &mut dyn FnMut() -> Result<(), ClusterError>,
     ) -> Result<Vec<RunnerFacts>, ClusterError> {
         let until = Instant::now() + within;
+        let round = Round::begin(&self.shared, &self.version);
         loop {
-            let found = self.ask_all();
-            let (usable, others) = self.sort_out(found, wanted)?;
+            round.ask(&self.shared);
+            std::thread::sleep(HELLO_INTERVAL);
+            let (usable, others) = self.sort_out(round.answers(), wanted)?;
             if usable.len() >= wanted.count() {
                 self.members = members(usable, wanted);
                 return Ok(self.facts());
@@ -130,50 +136,19 @@ impl Coordinator {
             check()?;
             if Instant::now() >= until {
                 let names: Vec<&str> = usable.iter().map(|one| one.name.as_str()).collect();
-                let list = |words: &str, items: String| match items.is_empty() {
+                let list = |words: &str, items: String, end: &str| match items.is_empty() {
                     true => items,
-                    false => format!("{words}{items}"),
+                    false => format!("{words}{items}{end}"),
                 };
                 return Err(ClusterError::TooFew {
                     wanted: wanted.count(),
                     found: usable.len(),
                     within,
-                    names: list(" (", names.join(", ")) + if names.is_empty() { "" } else { ")" },
-                    others: list("; not usable: ", others.join(", ")),
+                    names: list(" (", names.join(", "), ")"),
+                    others: list("; not usable: ", others.join(", "), ""),
                 });
             }
         }
-    }
-
-    /// Asks all runners, and returns those that answer within [`HELLO_INTERVAL`].
-    fn ask_all(&self) -> Vec<HelloAnswer> {
-        let client = self.shared.client.clone();
-        let hello = encode(&Hello {
-            version: self.version.clone(),
-        });
-        let asked = self.shared.background.wait(OPEN_TIMEOUT, async move {
-            let mut found = Vec::new();
-            let inbox = client.new_inbox();
-            let Ok(mut answers) = client.subscribe(inbox.clone()).await else {
-                return found;
-            };
-            if client
-                .publish_with_reply(HELLO, inbox, hello)
-                .await
-                .is_err()
-            {
-                return found;
-            }
-            let until = tokio::time::Instant::now() + HELLO_INTERVAL;
-            while let Ok(Some(message)) = tokio::time::timeout_at(until, answers.next()).await {
-                found.extend(decode::<HelloAnswer>(&message.payload));
-                if found.len() >= 4 * RUNNERS_MAX {
-                    break;
-                }
-            }
-            found
-        });
-        asked.unwrap_or_default()
     }
 
     /// Returns the runners that can be used, and why others cannot.
@@ -223,7 +198,8 @@ impl Coordinator {
     }
 
     /// Prepares all runners for a run: exchanges timestamps, sends files and parts. `changing` is
-    /// the population whose clients change in a continuing run.
+    /// the population whose clients change in a continuing run. A stop of `control` ends all waits,
+    /// also those of the crew.
     ///
     /// # Errors
     /// A runner refuses its part, or the scenario works on one machine only.
@@ -231,11 +207,17 @@ impl Coordinator {
         &mut self,
         scenario: &Scenario,
         changing: Option<&str>,
+        control: &Control,
     ) -> Result<RemoteCrew, ClusterError> {
         fits(scenario)?;
         let background = &self.shared.background;
         let run = self.new_run_name();
-        self.members = exchange_with_all(&self.shared, std::mem::take(&mut self.members))?;
+        let stop = || control.is_stopped();
+        let exchanged = exchange_with_all(&self.shared, &self.members, &stop)?;
+        for (member, exchanges) in self.members.iter_mut().zip(exchanged) {
+            member.clock = ClockEstimate::default();
+            exchanges.into_iter().for_each(|one| member.clock.add(one));
+        }
         let digests = files::store(scenario, &self.shared.storage, background)?;
         let weights: Vec<u32> = self.members.iter().map(|member| member.weight).collect();
         let mut orders = Vec::new();
@@ -259,8 +241,11 @@ impl Coordinator {
             orders.push((member.clone(), order));
         }
         // From here on the crew tells them to leave if anything fails.
-        let crew = RemoteCrew::new(self.shared.clone(), run, &self.members, scenario);
-        let answers = ask(&self.shared, orders, PREPARE_TIMEOUT);
+        let crew = RemoteCrew::new(self.shared.clone(), run, &self.members, scenario, control);
+        let answers = ask(&self.shared, orders, PREPARE_TIMEOUT, &stop);
+        if stop() {
+            return Err(ClusterError::Stopped);
+        }
         for (member, answer) in self.members.iter().zip(answers) {
             if let Err(why) = answer {
                 return Err(ClusterError::Runner {
@@ -276,6 +261,66 @@ impl Coordinator {
     fn new_run_name(&self) -> String {
         let inbox = self.shared.client.new_inbox();
         inbox.rsplit('.').next().unwrap_or_default().to_owned()
+    }
+}
+
+/// Questions to all runners, and the answers so far.
+struct Round {
+    inbox: String,
+    hello: bytes::Bytes,
+    answers: Arc<Mutex<BTreeMap<(String, String), HelloAnswer>>>,
+}
+
+impl Round {
+    fn begin(shared: &Shared, version: &str) -> Round {
+        let answers: Arc<Mutex<BTreeMap<_, _>>> = Arc::default();
+        let inbox = shared.client.new_inbox();
+        let (client, subject) = (shared.client.clone(), inbox.clone());
+        let noted = Arc::downgrade(&answers);
+        shared.background.spawn(async move {
+            let Ok(mut messages) = client.subscribe(subject).await else {
+                return;
+            };
+            while noted.strong_count() > 0 {
+                let next = tokio::time::timeout(HELLO_INTERVAL, messages.next()).await;
+                let (Ok(Some(message)), Some(answers)) = (next, noted.upgrade()) else {
+                    continue;
+                };
+                let Some(answer) = decode::<HelloAnswer>(&message.payload) else {
+                    continue;
+                };
+                let mut answers = answers.lock().unwrap_or_else(PoisonError::into_inner);
+                if answers.len() < ANSWERS_MAX {
+                    let key = (answer.name.clone(), answer.incarnation.clone());
+                    answers.insert(key, answer);
+                }
+            }
+        });
+        let hello = encode(&Hello {
+            version: version.to_owned(),
+        });
+        Round {
+            inbox,
+            hello,
+            answers,
+        }
+    }
+
+    fn ask(&self, shared: &Shared) {
+        let (client, inbox, hello) = (
+            shared.client.clone(),
+            self.inbox.clone(),
+            self.hello.clone(),
+        );
+        shared.background.spawn(async move {
+            // Asked again.
+            let _ = client.publish_with_reply(HELLO, inbox, hello).await;
+        });
+    }
+
+    fn answers(&self) -> Vec<HelloAnswer> {
+        let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        answers.values().cloned().collect()
     }
 }
 
@@ -324,23 +369,33 @@ fn members(usable: Vec<HelloAnswer>, wanted: &Wanted) -> Vec<Member> {
 }
 
 /// Exchanges timestamps with all runners.
-fn exchange_with_all(shared: &Shared, members: Vec<Member>) -> Result<Vec<Member>, ClusterError> {
+fn exchange_with_all(
+    shared: &Shared,
+    members: &[Member],
+    stop: &dyn Fn() -> bool,
+) -> Result<Vec<Vec<Exchange>>, ClusterError> {
     let client = shared.client.clone();
-    let names: Vec<String> = members.iter().map(|member| member.name.clone()).collect();
     let limit = EXCHANGE_TIMEOUT * u32::try_from(EXCHANGES).unwrap_or(u32::MAX);
-    let exchanged = shared.background.wait(limit, async move {
-        let each = members.into_iter().map(|member| {
+    let asked = members.to_vec();
+    let exchanged = shared.background.wait_unless(stop, limit, async move {
+        let each = asked.into_iter().map(|member| {
             let client = client.clone();
-            async move { exchange_with(&client, member, EXCHANGES).await }
+            async move { exchange_with(&client, &member, EXCHANGES).await }
         });
         join_all(each).await
     });
-    let exchanged = exchanged.unwrap_or_default();
-    if exchanged.is_empty() {
-        return Err(ClusterError::Runner {
-            name: names.join(", "),
-            why: no_answer(limit),
-        });
+    if stop() {
+        return Err(ClusterError::Stopped);
     }
-    exchanged.into_iter().collect()
+    let nobody = |_| members.iter().map(|_| Err(no_answer(limit))).collect();
+    let exchanged: Vec<Result<_, String>> = exchanged.unwrap_or_else(nobody);
+    let named = members.iter().zip(exchanged);
+    named
+        .map(|(member, exchanges)| {
+            exchanges.map_err(|why| ClusterError::Runner {
+                name: member.name.clone(),
+                why,
+            })
+        })
+        .collect()
 }

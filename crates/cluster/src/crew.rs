@@ -1,13 +1,13 @@
 //! The runners of a run on other machines, as the coordinator of the engine has them.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use async_nats::Client;
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
-use engine::{Crew, Dealing, EngineError, RunnerCommand, RunnerInfo, RunnerReport, Trace};
+use engine::{Control, Crew, Dealing, EngineError, RunnerCommand, RunnerInfo, RunnerReport, Trace};
 use futures_util::StreamExt;
 use measure::tester::{RunnerSummary, SOFTNET_DROPS};
 use measure::{Catalogue, Time};
@@ -15,8 +15,9 @@ use net::Clock;
 use net::clock::monotonic_nanos;
 use runfile::EventRow;
 use scenario::Scenario;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use crate::clock::Offset;
+use crate::clock::{ClockEstimate, Offset};
 use crate::inbox::{self, FromLog};
 use crate::member::{Member, Shared, ask, ask_one, exchange_with};
 use crate::orders::{Answer, Beat, Order, WireCommand, decode, encode};
@@ -25,8 +26,8 @@ use crate::storage::{all_beat_subjects, all_report_subjects, lead_subject};
 /// Time limit for starting the workers of all runners.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Time limit for agreeing on the start.
-const AGREE_TIMEOUT: Duration = Duration::from_millis(1_500);
+/// Time limit for agreeing on the start. What is left until the start is enough to call it off.
+const AGREE_TIMEOUT: Duration = Duration::from_millis(1_000);
 
 /// Shortest time between the agreement on the start and the start.
 const AHEAD_MIN: Duration = Duration::from_secs(2);
@@ -38,11 +39,22 @@ const AHEAD_ROUND_TRIPS: u32 = 20;
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(2);
 const COMMAND_ATTEMPTS: u32 = 3;
 
+/// Time that a command takes on a runner, and number of round trips that are allowed for it.
+const COMMAND_LEAD: Duration = Duration::from_millis(100);
+const COMMAND_ROUND_TRIPS: u32 = 5;
+
 /// Time without a sign of life after which a runner is lost. It is never taken back.
 const LOST_AFTER: Duration = Duration::from_secs(10);
 
-/// Time without a connection to NATS after which all runners are lost.
-const DISCONNECTED_MAX: Duration = Duration::from_secs(60);
+/// Time without a connection to NATS after which all runners are lost: they have stopped their
+/// clients by then.
+const DISCONNECTED_MAX: Duration = Duration::from_secs(15);
+
+/// Time after which reports of a runner that the log does not have are lost.
+const LAG_MAX: Duration = Duration::from_secs(20);
+
+/// Interval in which the wait for the start looks for a stop.
+const STOP_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Interval between signs of life of the coordinator.
 const LEAD_INTERVAL: Duration = Duration::from_secs(1);
@@ -64,15 +76,15 @@ pub struct RemoteCrew {
     members: Vec<Member>,
     /// Maximum number of clients of each.
     clients: Vec<u64>,
-    /// Runners on a machine of which another one reports the figures.
-    counted_twice: BTreeSet<usize>,
     states: Arc<Mutex<States>>,
     from_log: Receiver<FromLog>,
     /// Runners that did not carry out a command, and why.
     failed: Receiver<(usize, String)>,
-    failing: Sender<(usize, String)>,
+    /// Commands to each runner, in their order.
+    commands: Vec<UnboundedSender<Bytes>>,
     reports: VecDeque<(u32, RunnerReport)>,
     clock: Option<Clock>,
+    control: Control,
 }
 
 /// What is known of the runners at the moment.
@@ -87,8 +99,84 @@ struct MemberState {
     clients: u64,
     late: Option<u64>,
     has_ended: bool,
+    /// Why it is lost: given up, or stopped by itself.
     lost: Option<String>,
+    /// True if it was given up. It is never taken back.
+    is_given_up: bool,
     member: Member,
+    beat: Beat,
+    /// When the runner had made more than before.
+    made_more: Instant,
+    /// Number of windows and last reports that came.
+    came: u64,
+    /// Number that the runner had made, and since when it has not come.
+    missing: Option<(u64, Instant)>,
+}
+
+impl MemberState {
+    fn new(member: &Member) -> MemberState {
+        let now = Instant::now();
+        MemberState {
+            seen: now,
+            clients: 0,
+            late: None,
+            has_ended: false,
+            lost: None,
+            is_given_up: false,
+            member: member.clone(),
+            beat: Beat::default(),
+            made_more: now,
+            came: 0,
+            missing: None,
+        }
+    }
+
+    fn is_present(&self) -> bool {
+        !self.has_ended && !self.is_given_up
+    }
+
+    /// Takes a sign of life.
+    fn hear(&mut self, beat: Beat, now: Instant) {
+        self.seen = now;
+        self.clients = beat.clients;
+        self.late = beat.late.or(self.late);
+        if beat.made > self.beat.made {
+            self.made_more = now;
+        }
+        self.beat = beat;
+    }
+
+    /// Returns why the runner is to be given up, if it is.
+    fn fault(&mut self, has_begun: bool, now: Instant) -> Option<String> {
+        let silent = now.duration_since(self.seen);
+        if silent >= LOST_AFTER {
+            return Some(format!("no sign of life for {} s", silent.as_secs()));
+        }
+        if !has_begun {
+            return None;
+        }
+        let stuck = Duration::from_millis(self.beat.stuck);
+        if stuck >= LOST_AFTER {
+            return Some(format!("it has hung for {} s", stuck.as_secs()));
+        }
+        let idle = now.duration_since(self.made_more);
+        if !self.beat.has_ended && idle >= LOST_AFTER {
+            return Some(format!("it has reported nothing for {} s", idle.as_secs()));
+        }
+        match &mut self.missing {
+            Some((made, _)) if self.came >= *made => self.missing = None,
+            Some((_, since)) if now.duration_since(*since) >= LAG_MAX => {
+                let late = now.duration_since(*since).as_secs();
+                return Some(format!(
+                    "its reports have not come through NATS for {late} s"
+                ));
+            }
+            Some(_) => {}
+            None if self.came < self.beat.made => self.missing = Some((self.beat.made, now)),
+            None => {}
+        }
+        None
+    }
 }
 
 fn lock(states: &Mutex<States>) -> MutexGuard<'_, States> {
@@ -102,18 +190,10 @@ impl RemoteCrew {
         run: String,
         members: &[Member],
         scenario: &Scenario,
+        control: &Control,
     ) -> RemoteCrew {
-        let now = Instant::now();
-        let state = |member: &Member| MemberState {
-            seen: now,
-            clients: 0,
-            late: None,
-            has_ended: false,
-            lost: None,
-            member: member.clone(),
-        };
         let states = Arc::new(Mutex::new(States {
-            each: members.iter().map(state).collect(),
+            each: members.iter().map(MemberState::new).collect(),
             disconnected_since: None,
         }));
         let (sender, from_log) = bounded(REPORTS_MAX);
@@ -123,26 +203,32 @@ impl RemoteCrew {
             .collect();
         let background = &shared.background;
         let log = shared.storage.log.clone();
+        let over = Arc::downgrade(&states);
         background.spawn(inbox::read(
             log,
             run.clone(),
             members.len(),
             populations,
             sender,
+            move || over.strong_count() == 0,
         ));
         let weak = Arc::downgrade(&states);
         background.spawn(hear_beats(shared.client.clone(), run.clone(), weak));
         let weak = Arc::downgrade(&states);
         background.spawn(give_signs(shared.client.clone(), run.clone(), weak));
         let (failing, failed) = unbounded();
+        let commands = members.iter().enumerate().map(|(runner, member)| {
+            let (sender, orders) = unbounded_channel();
+            let client = shared.client.clone();
+            let sending = send_commands(client, member.clone(), runner, orders, failing.clone());
+            background.spawn(sending);
+            sender
+        });
+        let commands = commands.collect();
         let weights: Vec<u32> = members.iter().map(|member| member.weight).collect();
         let dealing = Dealing::new(scenario, &weights);
         let clients = |runner| dealing.clients(scenario, runner).iter().sum();
-        let mut machines = BTreeSet::new();
         RemoteCrew {
-            counted_twice: (0..members.len())
-                .filter(|runner| !machines.insert(members[*runner].machine.boot.clone()))
-                .collect(),
             clients: (0..members.len()).map(clients).collect(),
             shared,
             run,
@@ -150,20 +236,59 @@ impl RemoteCrew {
             states,
             from_log,
             failed,
-            failing,
+            commands,
             reports: VecDeque::new(),
             clock: None,
+            control: control.clone(),
         }
     }
 
     /// Sends an order to all runners that take part still.
-    fn ask_all(&self, order: impl Fn(usize, &Member) -> Order, within: Duration) -> Vec<Asked> {
+    fn ask_all(
+        &self,
+        order: impl Fn(usize, &Member) -> Order,
+        within: Duration,
+        stoppable: bool,
+    ) -> Vec<Asked> {
         let members = self.members.iter().enumerate();
         let orders = members.map(|(runner, member)| {
             let order: Bytes = encode(&order(runner, member));
             (member.clone(), order)
         });
-        ask(&self.shared, orders.collect(), within)
+        let stop = || stoppable && self.control.is_stopped();
+        ask(&self.shared, orders.collect(), within, &stop)
+    }
+
+    /// Tells all runners to leave the run.
+    fn leave(&self, within: Duration) {
+        let run = &self.run;
+        let order = |_, _: &Member| Order::Leave { run: run.clone() };
+        // Those that do not answer stop by themselves.
+        self.ask_all(order, within, false);
+    }
+
+    /// Calls the start off.
+    fn call_off(&self, why: EngineError) -> EngineError {
+        self.leave(COMMAND_TIMEOUT);
+        why
+    }
+
+    fn sleep_until(&self, start: i64) -> Result<(), EngineError> {
+        let late = "the runners took too long to agree on the start".to_owned();
+        let mut left = start.saturating_sub(monotonic_nanos());
+        if left < 0 {
+            return Err(EngineError::NotBegun(late));
+        }
+        while let Ok(nanos) = u64::try_from(left)
+            && nanos > 0
+        {
+            if self.control.is_stopped() {
+                return Err(EngineError::Stopped);
+            }
+            std::thread::sleep(Duration::from_nanos(nanos).min(STOP_INTERVAL));
+            left = start.saturating_sub(monotonic_nanos());
+        }
+        Ok(())
     }
 
     /// Name of the first runner that refused or did not answer, and why.
@@ -190,19 +315,27 @@ impl RemoteCrew {
         {
             let mut states = lock(&self.states);
             let state = &mut states.each[runner];
-            // A lost runner is never taken back.
-            if state.lost.is_some() || state.has_ended {
+            if !state.is_present() {
                 return;
             }
-            state.has_ended = matches!(report, RunnerReport::Ended);
+            match &report {
+                RunnerReport::Ended => state.has_ended = true,
+                RunnerReport::Lost(why) => state.lost = Some(why.clone()),
+                _ => {}
+            }
+            state.came += u64::from(matches!(
+                report,
+                RunnerReport::Window(_) | RunnerReport::Ended
+            ));
         }
+        let repeats_machine = self.machine_is_counted(runner);
         let name = &self.members[runner].name;
         let report = match report {
             RunnerReport::Window(mut window) => {
-                if self.counted_twice.contains(&runner) {
-                    for (_, figures) in &mut window.testers {
+                if repeats_machine {
+                    for part in &mut window.testers {
                         // Another runner reports those of the machine.
-                        figures.process.counters[usize::from(SOFTNET_DROPS.0)] = 0;
+                        part.figures.process.counters[usize::from(SOFTNET_DROPS.0)] = 0;
                     }
                 }
                 RunnerReport::Window(window)
@@ -218,6 +351,14 @@ impl RemoteCrew {
         self.report(runner, report);
     }
 
+    /// Returns `true` if another runner reports the figures of the machine.
+    fn machine_is_counted(&self, runner: usize) -> bool {
+        let states = lock(&self.states);
+        let boot = |runner: usize| &states.each[runner].member.machine.boot;
+        let before = (0..runner).filter(|other| states.each[*other].is_present());
+        before.into_iter().any(|other| boot(other) == boot(runner))
+    }
+
     fn report(&mut self, runner: usize, report: RunnerReport) {
         let runner = u32::try_from(runner).unwrap_or(u32::MAX);
         self.reports.push_back((runner, report));
@@ -230,7 +371,7 @@ impl RemoteCrew {
             let count = self.members.len();
             let mut states = lock(&self.states);
             let state = &mut states.each[runner];
-            if state.lost.is_some() || state.has_ended {
+            if !state.is_present() {
                 return;
             }
             let text = format!(
@@ -241,9 +382,18 @@ impl RemoteCrew {
                 self.clients.iter().sum::<u64>()
             );
             state.lost = Some(text.clone());
+            state.is_given_up = true;
             text
         };
         self.report(runner, RunnerReport::Lost(text));
+        // If it plays on, it must not.
+        let (client, member) = (self.shared.client.clone(), self.members[runner].clone());
+        let order = encode(&Order::Leave {
+            run: self.run.clone(),
+        });
+        self.shared.background.spawn(async move {
+            let _ = ask_one(&client, &member, order, COMMAND_TIMEOUT).await;
+        });
         self.report(runner, RunnerReport::Ended);
     }
 
@@ -262,14 +412,15 @@ impl RemoteCrew {
             } else {
                 if states.disconnected_since.take().is_some() {
                     // They could not be heard.
-                    states.each.iter_mut().for_each(|state| state.seen = now);
-                }
-                for (runner, state) in states.each.iter().enumerate() {
-                    let silent = now.duration_since(state.seen);
-                    if silent >= LOST_AFTER {
-                        let why = format!("no sign of life for {} s", silent.as_secs());
-                        lost.push((runner, why));
+                    for state in &mut states.each {
+                        (state.seen, state.made_more, state.missing) = (now, now, None);
                     }
+                }
+                let has_begun = self.clock.is_some();
+                let present = states.each.iter_mut().enumerate();
+                for (runner, state) in present.filter(|(_, state)| state.is_present()) {
+                    let why = state.fault(has_begun, now);
+                    lost.extend(why.map(|why| (runner, why)));
                 }
             }
         }
@@ -289,7 +440,10 @@ impl Crew for RemoteCrew {
     fn start(&mut self) -> Result<Vec<RunnerInfo>, EngineError> {
         let run = &self.run;
         let order = |_, _: &Member| Order::Start { run: run.clone() };
-        let answers = self.ask_all(order, START_TIMEOUT);
+        let answers = self.ask_all(order, START_TIMEOUT, true);
+        if self.control.is_stopped() {
+            return Err(EngineError::Stopped);
+        }
         if let Some(why) = self.first_refusal(&answers) {
             return Err(EngineError::Runners(why));
         }
@@ -330,53 +484,44 @@ impl Crew for RemoteCrew {
             at: starts[runner],
             wall_clock: Duration::from_nanos(since_1970),
         };
-        let answers = self.ask_all(order, AGREE_TIMEOUT);
+        let answers = self.ask_all(order, AGREE_TIMEOUT, true);
         if let Some(why) = self.first_refusal(&answers) {
-            return Err(EngineError::NotBegun(why));
+            return Err(self.call_off(EngineError::NotBegun(why)));
         }
-        let left = start.saturating_sub(monotonic_nanos());
-        match u64::try_from(left) {
-            Ok(left) => std::thread::sleep(Duration::from_nanos(left)),
-            Err(_) => {
-                let why = "the runners took too long to agree on the start".to_owned();
-                return Err(EngineError::NotBegun(why));
-            }
+        match self.sleep_until(start) {
+            Ok(()) => Ok(clock),
+            Err(why) => Err(self.call_off(why)),
         }
-        Ok(clock)
     }
 
     fn begin(&mut self, clock: &Clock) {
         self.clock = Some(clock.same_start());
+        let now = Instant::now();
+        lock(&self.states)
+            .each
+            .iter_mut()
+            .for_each(|state| state.made_more = now);
         let weak = Arc::downgrade(&self.states);
         let client = self.shared.client.clone();
         self.shared.background.spawn(keep_clocks(client, weak));
     }
 
+    fn lead(&self) -> Duration {
+        let clocks = self.members.iter().map(|member| &member.clock);
+        let round_trip = clocks.map(ClockEstimate::longest_round_trip).max();
+        COMMAND_LEAD + round_trip.unwrap_or_default() * COMMAND_ROUND_TRIPS
+    }
+
     fn send(&mut self, command: &RunnerCommand) {
-        for (runner, member) in self.members.iter().enumerate() {
-            let state = &lock(&self.states).each[runner];
-            if state.has_ended || state.lost.is_some() {
-                continue;
+        let order = encode(&Order::Command {
+            run: self.run.clone(),
+            command: WireCommand::from(command),
+        });
+        for (runner, commands) in self.commands.iter().enumerate() {
+            if lock(&self.states).each[runner].is_present() {
+                // The task ends with this crew.
+                let _ = commands.send(order.clone());
             }
-            let order = encode(&Order::Command {
-                run: self.run.clone(),
-                command: WireCommand::from(command),
-            });
-            let (client, member) = (self.shared.client.clone(), member.clone());
-            let failing = self.failing.clone();
-            self.shared.background.spawn(async move {
-                let mut answer = Ok(Answer::Done);
-                for _ in 0..COMMAND_ATTEMPTS {
-                    answer = ask_one(&client, &member, order.clone(), COMMAND_TIMEOUT).await;
-                    if answer.is_ok() {
-                        return;
-                    }
-                    tokio::time::sleep(LEAD_INTERVAL).await;
-                }
-                if let Err(why) = answer {
-                    let _ = failing.send((runner, why));
-                }
-            });
         }
     }
 
@@ -425,10 +570,12 @@ impl Crew for RemoteCrew {
 
 impl Drop for RemoteCrew {
     fn drop(&mut self) {
-        let run = &self.run;
-        let order = |_, _: &Member| Order::Leave { run: run.clone() };
-        // Those that do not answer stop by themselves.
-        self.ask_all(order, LEAVE_TIMEOUT);
+        self.leave(LEAVE_TIMEOUT);
+        // Ends the readers before what they read is removed.
+        self.states = Arc::new(Mutex::new(States {
+            each: Vec::new(),
+            disconnected_since: None,
+        }));
         let (log, run) = (self.shared.storage.log.clone(), self.run.clone());
         let tidied = self.shared.background.wait(LEAVE_TIMEOUT, async move {
             let subjects = all_report_subjects(&run);
@@ -441,14 +588,39 @@ impl Drop for RemoteCrew {
     }
 }
 
+/// Sends the commands to one runner, one after another, each until it is carried out.
+async fn send_commands(
+    client: Client,
+    member: Member,
+    runner: usize,
+    mut orders: UnboundedReceiver<Bytes>,
+    failing: Sender<(usize, String)>,
+) {
+    while let Some(order) = orders.recv().await {
+        let mut answer = Ok(Answer::Done);
+        for _ in 0..COMMAND_ATTEMPTS {
+            answer = ask_one(&client, &member, order.clone(), COMMAND_TIMEOUT).await;
+            if answer.is_ok() {
+                break;
+            }
+            tokio::time::sleep(LEAD_INTERVAL).await;
+        }
+        if let Err(why) = answer {
+            let _ = failing.send((runner, why));
+            return;
+        }
+    }
+}
+
 /// Notes signs of life of the runners until the crew is gone.
 async fn hear_beats(client: Client, run: String, states: Weak<Mutex<States>>) {
     let Ok(mut beats) = client.subscribe(all_beat_subjects(&run)).await else {
         return;
     };
-    while let Some(message) = beats.next().await {
-        let Some(states) = states.upgrade() else {
-            return;
+    while states.strong_count() > 0 {
+        let next = tokio::time::timeout(LEAD_INTERVAL, beats.next()).await;
+        let (Ok(Some(message)), Some(states)) = (next, states.upgrade()) else {
+            continue;
         };
         let runner = message.subject.rsplit('.').next();
         let runner = runner.and_then(|number| number.parse::<usize>().ok());
@@ -457,9 +629,7 @@ async fn hear_beats(client: Client, run: String, states: Weak<Mutex<States>>) {
         };
         let mut states = lock(&states);
         if let Some(state) = runner.and_then(|runner| states.each.get_mut(runner)) {
-            state.seen = Instant::now();
-            state.clients = beat.clients;
-            state.late = beat.late.or(state.late);
+            state.hear(beat, Instant::now());
         }
     }
 }
@@ -483,19 +653,21 @@ async fn keep_clocks(client: Client, states: Weak<Mutex<States>>) {
             };
             let states = lock(&states);
             let present = states.each.iter().enumerate();
-            let present = present.filter(|(_, state)| state.lost.is_none() && !state.has_ended);
+            let present = present.filter(|(_, state)| state.is_present());
             present
                 .map(|(runner, state)| (runner, state.member.clone()))
                 .collect()
         };
         for (runner, member) in members {
-            let Ok(member) = exchange_with(&client, member, EXCHANGES).await else {
-                continue;
-            };
+            // If it does not answer, its signs of life say why.
+            let exchanges = exchange_with(&client, &member, EXCHANGES).await;
             let Some(states) = states.upgrade() else {
                 return;
             };
-            lock(&states).each[runner].member = member;
+            let clock = &mut lock(&states).each[runner].member.clock;
+            for exchange in exchanges.unwrap_or_default() {
+                clock.add(exchange);
+            }
         }
     }
 }

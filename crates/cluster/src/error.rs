@@ -13,7 +13,7 @@ pub enum ClusterError {
     /// A connection off this machine would not be protected.
     #[error(
         "{url} is not on this machine, and the connection would be {lacks}: use `tls://` and \
-         `--creds` (`streamgauge cluster keys` makes both), or add `--insecure`"
+         `--creds`, or add `--insecure`"
     )]
     Insecure { url: String, lacks: &'static str },
     /// A file with credentials cannot be used.

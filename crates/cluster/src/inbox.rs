@@ -18,6 +18,9 @@ use crate::storage::all_report_subjects;
 /// Time after which NATS forgets a reader that does not come back.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(24 * 3600);
 
+/// Interval between checks whether the run is over.
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
+
 /// Pause before the log is opened again after a failure.
 const RETRY_PAUSE: Duration = Duration::from_millis(300);
 
@@ -47,12 +50,13 @@ pub(crate) async fn read(
     runners: usize,
     populations: Vec<(String, Catalogue)>,
     reports: Sender<FromLog>,
+    is_over: impl Fn() -> bool,
 ) {
     let mut readers: Vec<RunnerReader> = (0..runners)
         .map(|_| RunnerReader::new(&populations))
         .collect();
     let reports = Arc::new(reports);
-    loop {
+    while !is_over() {
         // The reader is durable, because others end silently after some seconds of silence.
         let config = pull::Config {
             durable_name: Some(reader_name(&run)),
@@ -68,7 +72,13 @@ pub(crate) async fn read(
             Err(_) => None,
         };
         if let Some(mut messages) = messages {
-            while let Some(Ok(message)) = messages.next().await {
+            loop {
+                let message = match tokio::time::timeout(CHECK_INTERVAL, messages.next()).await {
+                    Ok(Some(Ok(message))) => message,
+                    Ok(_) => break,
+                    Err(_) if is_over() => return,
+                    Err(_) => continue,
+                };
                 let runner = message.subject.rsplit('.').next();
                 let runner = runner.and_then(|number| number.parse::<usize>().ok());
                 let Some((number, reader)) =

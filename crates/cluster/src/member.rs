@@ -8,9 +8,8 @@ use futures_util::future::join_all;
 use net::clock::monotonic_nanos;
 
 use crate::background::Background;
-use crate::clock::ClockEstimate;
+use crate::clock::{ClockEstimate, Exchange};
 use crate::connection::ConnectionState;
-use crate::error::ClusterError;
 use crate::orders::{Answer, MachineFacts, Order, decode, encode, exchange};
 use crate::storage::{Storage, order_subject};
 
@@ -35,23 +34,24 @@ pub(crate) struct Member {
     pub(crate) clock: ClockEstimate,
 }
 
-/// Sends each runner its order, all at once. Returns the answers, or why there is none.
+/// Sends each runner its order, all at once. Returns the answers, or why there is none. `stop` ends
+/// the wait.
 pub(crate) fn ask(
     shared: &Shared,
     orders: Vec<(Member, bytes::Bytes)>,
     within: Duration,
+    stop: &dyn Fn() -> bool,
 ) -> Vec<Result<Answer, String>> {
     let client = shared.client.clone();
     let count = orders.len();
-    let asked = shared
-        .background
-        .wait(within + EXCHANGE_TIMEOUT, async move {
-            let asked = orders.into_iter().map(|(member, order)| {
-                let client = client.clone();
-                async move { ask_one(&client, &member, order, within).await }
-            });
-            join_all(asked).await
+    let limit = within + EXCHANGE_TIMEOUT;
+    let asked = shared.background.wait_unless(stop, limit, async move {
+        let asked = orders.into_iter().map(|(member, order)| {
+            let client = client.clone();
+            async move { ask_one(&client, &member, order, within).await }
         });
+        join_all(asked).await
+    });
     let nobody = || (0..count).map(|_| Err(no_answer(within))).collect();
     asked.unwrap_or_else(|_| nobody())
 }
@@ -82,24 +82,30 @@ pub(crate) async fn ask_one(
     }
 }
 
-/// Exchanges timestamps with one runner, one after another.
+/// Exchanges timestamps with one runner, one after another. Returns why the last one failed if all
+/// of them did.
 pub(crate) async fn exchange_with(
     client: &Client,
-    mut member: Member,
+    member: &Member,
     count: usize,
-) -> Result<Member, ClusterError> {
+) -> Result<Vec<Exchange>, String> {
+    let mut exchanges = Vec::new();
+    let mut failed = String::new();
     for _ in 0..count {
         let order = encode(&Order::Clock);
         let sent = monotonic_nanos();
-        let answer = ask_one(client, &member, order, EXCHANGE_TIMEOUT).await;
+        let answer = ask_one(client, member, order, EXCHANGE_TIMEOUT).await;
         let returned = monotonic_nanos();
-        let answer = answer.map_err(|why| ClusterError::Runner {
-            name: member.name.clone(),
-            why,
-        })?;
-        if let Some(exchange) = exchange(sent, returned, &answer) {
-            member.clock.add(exchange);
+        match answer {
+            Ok(answer) => exchanges.extend(exchange(sent, returned, &answer)),
+            Err(why) => failed = why,
+        }
+        if exchanges.is_empty() && !failed.is_empty() {
+            break;
         }
     }
-    Ok(member)
+    match exchanges.is_empty() {
+        true => Err(failed),
+        false => Ok(exchanges),
+    }
 }

@@ -4,11 +4,11 @@
 //! again soon. A second process with the same name, such as another pod of the same index, cannot
 //! take part.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use async_nats::jetstream::kv::Store;
+use async_nats::jetstream::kv::{Entry, Operation, Store};
 
 use crate::error::ClusterError;
 
@@ -16,7 +16,10 @@ use crate::error::ClusterError;
 pub(crate) const EXPIRES: Duration = Duration::from_secs(15);
 
 /// Interval of renewals.
-const RENEWED_EVERY: Duration = Duration::from_secs(4);
+const RENEWED_EVERY: Duration = Duration::from_secs(2);
+
+/// Interval between attempts to claim a name that another process had.
+const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Longest name.
 const NAME_MAX: usize = 64;
@@ -36,69 +39,115 @@ pub(crate) fn taken(name: &str) -> ClusterError {
 }
 
 /// A name that this process has.
-#[derive(Debug)]
 pub(crate) struct Claim {
+    names: Store,
+    name: String,
     /// True if another process has the name now.
     lost: Arc<AtomicBool>,
 }
 
+/// Owner of a name.
+enum Owner {
+    /// This process.
+    Us,
+    /// Another process, whose claim has this revision.
+    Other(u64),
+    /// NATS did not say.
+    Unknown,
+}
+
 impl Claim {
-    /// Claims a name.
+    /// Claims a name. If another process has claimed it and does not renew the claim, waits until
+    /// it expires.
     pub(crate) async fn take(
         names: &Store,
         name: &str,
         incarnation: &str,
     ) -> Result<Claim, ClusterError> {
-        if !is_ours(names, name, incarnation).await {
-            return Err(taken(name));
+        let mut first_seen = None;
+        loop {
+            match claim(names, name, incarnation).await {
+                Owner::Us => break,
+                Owner::Other(revision) if *first_seen.get_or_insert(revision) != revision => {
+                    return Err(taken(name));
+                }
+                Owner::Other(_) | Owner::Unknown => {}
+            }
+            tokio::time::sleep(RETRY_INTERVAL).await;
         }
         let lost = Arc::new(AtomicBool::new(false));
-        let (names, noted) = (names.clone(), lost.clone());
-        let (name, incarnation) = (name.to_owned(), incarnation.to_owned());
-        tokio::spawn(async move {
-            loop {
-                tokio::time::sleep(RENEWED_EVERY).await;
-                if Arc::strong_count(&noted) == 1 {
-                    // The claim was dropped: the name is free at once.
-                    let _ = names.delete(&name).await;
-                    return;
-                }
-                let owner = names.entry(&name).await;
-                let other = matches!(&owner, Ok(Some(entry)) if entry.value != incarnation);
-                match owner {
-                    Ok(Some(_)) if other => return noted.store(true, Ordering::Relaxed),
-                    Ok(Some(entry)) => {
-                        let value = incarnation.clone().into();
-                        let _ = names.update(&name, value, entry.revision).await;
-                    }
-                    // It has expired while NATS was out of reach.
-                    Ok(None) if !is_ours(&names, &name, &incarnation).await => {
-                        return noted.store(true, Ordering::Relaxed);
-                    }
-                    // Tried again.
-                    Ok(None) | Err(_) => {}
-                }
-            }
-        });
-        Ok(Claim { lost })
+        let renewing = renew(
+            names.clone(),
+            name.to_owned(),
+            incarnation.to_owned(),
+            Arc::downgrade(&lost),
+        );
+        tokio::spawn(renewing);
+        Ok(Claim {
+            names: names.clone(),
+            name: name.to_owned(),
+            lost,
+        })
     }
 
     /// Returns `true` if another process has the name now.
     pub(crate) fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Relaxed)
     }
+
+    /// Frees the name at once.
+    pub(crate) async fn release(self) {
+        if !self.is_lost() {
+            // It would expire.
+            let _ = self.names.purge(&self.name).await;
+        }
+    }
 }
 
-/// Claims the name if it is free. Returns `true` if this process has it.
-async fn is_ours(names: &Store, name: &str, incarnation: &str) -> bool {
-    if names
-        .create(name, incarnation.to_owned().into())
-        .await
-        .is_ok()
-    {
-        return true;
+/// Renews a claim until it is dropped or lost.
+async fn renew(names: Store, name: String, incarnation: String, lost: Weak<AtomicBool>) {
+    loop {
+        tokio::time::sleep(RENEWED_EVERY).await;
+        let Some(lost) = lost.upgrade() else {
+            return;
+        };
+        let owner = names.entry(&name).await;
+        match owner {
+            Ok(Some(entry)) if is_live(&entry) && entry.value != incarnation => {
+                return lost.store(true, Ordering::Relaxed);
+            }
+            Ok(Some(entry)) if is_live(&entry) => {
+                let value = incarnation.clone().into();
+                let _ = names.update(&name, value, entry.revision).await;
+            }
+            // It has expired while NATS was out of reach.
+            Ok(_) => {
+                if let Owner::Other(_) = claim(&names, &name, &incarnation).await {
+                    return lost.store(true, Ordering::Relaxed);
+                }
+            }
+            // Tried again.
+            Err(_) => {}
+        }
     }
-    matches!(names.entry(name).await, Ok(Some(entry)) if entry.value == incarnation)
+}
+
+/// Returns `true` unless the entry marks that the name was freed.
+fn is_live(entry: &Entry) -> bool {
+    entry.operation == Operation::Put
+}
+
+/// Claims the name if it is free.
+async fn claim(names: &Store, name: &str, incarnation: &str) -> Owner {
+    let created = names.create(name, incarnation.to_owned().into()).await;
+    if created.is_ok() {
+        return Owner::Us;
+    }
+    match names.entry(name).await {
+        Ok(Some(entry)) if is_live(&entry) && entry.value == incarnation => Owner::Us,
+        Ok(Some(entry)) if is_live(&entry) => Owner::Other(entry.revision),
+        _ => Owner::Unknown,
+    }
 }
 
 #[cfg(test)]

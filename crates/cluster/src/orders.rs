@@ -227,12 +227,17 @@ impl From<WireCommand> for RunnerCommand {
 }
 
 /// Sign of life of a runner, four times a second.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Beat {
     /// Number of clients at present.
     pub(crate) clients: u64,
     /// Time from the agreed start to the actual one, in nanoseconds. `None` before it.
     pub(crate) late: Option<u64>,
+    /// Number of windows and last reports that it has made so far.
+    pub(crate) made: u64,
+    pub(crate) has_ended: bool,
+    /// Time since the thread that carries out orders has turned, in milliseconds.
+    pub(crate) stuck: u64,
 }
 
 /// Message of a client to clients of other runners.
@@ -240,6 +245,8 @@ pub(crate) struct Beat {
 pub(crate) struct TopicMessage {
     /// Number of the sender's runner.
     pub(crate) runner: usize,
+    /// Number of the message among those of its runner.
+    pub(crate) number: u64,
     pub(crate) topic: String,
     pub(crate) message: String,
 }

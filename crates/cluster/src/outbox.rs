@@ -1,5 +1,6 @@
 //! Reports of a runner on their way into the log: in order, each until the log has it.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -30,8 +31,8 @@ const BATCH_REPORTS: usize = 500;
 /// Time after which reports leave without waiting for more.
 const BATCH_WITHIN: Duration = Duration::from_millis(250);
 
-/// Pieces that may wait for the log. At one or two a second this is more than a minute.
-const WAITING_MAX: usize = 256;
+/// Time for which the log is tried after the runner has left the run.
+const GIVEN_UP_AFTER: Duration = Duration::from_secs(60);
 
 /// The reports of one runner on their way.
 pub(crate) struct Outbox {
@@ -39,8 +40,11 @@ pub(crate) struct Outbox {
     batch: Vec<RunnerReport>,
     begun: Instant,
     pieces: UnboundedSender<Vec<u8>>,
-    /// Pieces that the log does not have yet.
-    waiting: Arc<AtomicUsize>,
+    /// When each piece began to wait that the log may not have yet.
+    waiting: VecDeque<Instant>,
+    /// Number of pieces that were sent, and that the log has.
+    sent: usize,
+    acknowledged: Arc<AtomicUsize>,
 }
 
 impl Outbox {
@@ -53,14 +57,16 @@ impl Outbox {
         encoder: Encoder,
     ) -> Outbox {
         let (pieces, inbox) = unbounded_channel();
-        let waiting = Arc::new(AtomicUsize::new(0));
-        background.spawn(publish(context, subject, id, inbox, waiting.clone()));
+        let acknowledged = Arc::new(AtomicUsize::new(0));
+        background.spawn(publish(context, subject, id, inbox, acknowledged.clone()));
         Outbox {
             encoder,
             batch: Vec::new(),
             begun: Instant::now(),
             pieces,
-            waiting,
+            waiting: VecDeque::new(),
+            sent: 0,
+            acknowledged,
         }
     }
 
@@ -85,7 +91,8 @@ impl Outbox {
 
     fn flush(&mut self) {
         for piece in self.encoder.encode(&self.batch) {
-            self.waiting.fetch_add(1, Ordering::Relaxed);
+            self.waiting.push_back(Instant::now());
+            self.sent += 1;
             // The task ends only with the sender.
             let _ = self.pieces.send(piece);
         }
@@ -94,12 +101,17 @@ impl Outbox {
 
     /// Returns `true` if the log has all reports.
     pub(crate) fn is_empty(&self) -> bool {
-        self.batch.is_empty() && self.waiting.load(Ordering::Relaxed) == 0
+        self.batch.is_empty() && self.sent == self.acknowledged.load(Ordering::Relaxed)
     }
 
-    /// Returns `true` if so many reports wait that the clients have to end.
-    pub(crate) fn is_full(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) >= WAITING_MAX
+    /// Time for which the oldest piece has waited for the log.
+    pub(crate) fn oldest_wait(&mut self) -> Duration {
+        let waits = self.sent - self.acknowledged.load(Ordering::Relaxed);
+        let has = self.waiting.len().saturating_sub(waits);
+        self.waiting.drain(..has);
+        self.waiting
+            .front()
+            .map_or(Duration::ZERO, Instant::elapsed)
     }
 }
 
@@ -108,7 +120,7 @@ async fn publish(
     subject: String,
     id: String,
     mut pieces: UnboundedReceiver<Vec<u8>>,
-    waiting: Arc<AtomicUsize>,
+    acknowledged: Arc<AtomicUsize>,
 ) {
     let mut number: u64 = 0;
     while let Some(piece) = pieces.recv().await {
@@ -116,6 +128,7 @@ async fn publish(
         let mut headers = HeaderMap::new();
         headers.insert(MESSAGE_ID, format!("{id}/{number}"));
         headers.insert(SEQUENCE, number.to_string());
+        let mut left_at = None;
         loop {
             let sent = async {
                 let published =
@@ -127,8 +140,14 @@ async fn publish(
                 break;
             }
             tokio::time::sleep(RETRY_PAUSE).await;
+            if pieces.is_closed() {
+                let left_at = left_at.get_or_insert_with(Instant::now);
+                if left_at.elapsed() >= GIVEN_UP_AFTER {
+                    return;
+                }
+            }
         }
         number += 1;
-        waiting.fetch_sub(1, Ordering::Relaxed);
+        acknowledged.fetch_add(1, Ordering::Relaxed);
     }
 }

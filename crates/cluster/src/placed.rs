@@ -6,9 +6,12 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
 use crate::error::ClusterError;
 use crate::nats_server::NatsServer;
@@ -26,6 +29,12 @@ const END_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum part of a log that is read for a message.
 const LOG_MAX: u64 = 64 << 10;
 
+/// Maximum length of a log.
+const LOG_BYTES_MAX: u64 = 64 << 20;
+
+/// Interval between checks while ssh(1) connects.
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
+
 /// Message of ssh(1) with the port that the other machine listens on.
 const ALLOCATED: &str = "Allocated port ";
 
@@ -36,6 +45,8 @@ pub(crate) struct PlacedRunner {
     child: Child,
     /// Held open as long as the runner is to live.
     input: Option<ChildStdin>,
+    /// Port of its machine that leads to NATS.
+    port: Receiver<u16>,
     log: PathBuf,
 }
 
@@ -57,7 +68,6 @@ impl PlacedRunner {
             Site::Ssh(destination) => over_ssh(destination, nats.port()),
         };
         let weight = place.weight.to_string();
-        let records = folder.display().to_string();
         let mut arguments = vec![
             "runner",
             "--at",
@@ -68,9 +78,8 @@ impl PlacedRunner {
             &weight,
         ];
         arguments.extend(["--allow-target", "any"]);
-        if place.site == Site::Local {
-            arguments.extend(["--records", &records]);
-        }
+        // A signal of the terminal is for the coordinator, which ends its runners in order.
+        command.process_group(0);
         command.args(&arguments).stdin(Stdio::piped());
         let copy = output
             .try_clone()
@@ -81,27 +90,54 @@ impl PlacedRunner {
             Site::Ssh(_) => command.stderr(Stdio::piped()),
         };
         let mut child = command.spawn().map_err(|error| failed(error.to_string()))?;
-        let port = match (&place.site, child.stderr.take()) {
-            (Site::Ssh(_), Some(messages)) => {
-                let port = forwarded_port(messages, &log);
-                port.ok_or_else(|| failed(last_line(&log)))?
+        let (found, port) = bounded(1);
+        match child.stderr.take() {
+            Some(messages) => follow(messages, &log, found),
+            None => drop(found.send(nats.port())),
+        }
+        Ok(PlacedRunner {
+            name: place.name.clone(),
+            input: child.stdin.take(),
+            child,
+            port,
+            log,
+        })
+    }
+
+    /// Tells the runner where NATS is, as soon as that is known.
+    pub(crate) fn connect(
+        &mut self,
+        nats: &NatsServer,
+        within: Duration,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<(), ClusterError> {
+        let until = Instant::now() + within;
+        let port = loop {
+            match self.port.recv_timeout(CHECK_INTERVAL) {
+                Ok(port) => break port,
+                Err(RecvTimeoutError::Timeout) if stop() => return Err(ClusterError::Stopped),
+                Err(RecvTimeoutError::Timeout) if Instant::now() < until => self.check()?,
+                Err(_) => {
+                    return Err(ClusterError::Launch {
+                        what: format!("runner `{}`", self.name),
+                        why: format!("ssh did not connect: {}", last_line(&self.log)),
+                    });
+                }
             }
-            _ => nats.port(),
         };
-        let mut input = child.stdin.take();
-        if let Some(input) = &mut input {
+        if let Some(input) = &mut self.input {
             let line = format!("{}\n", nats.url_at(port));
             // A runner that has ended is noticed by `check`.
             let _ = input
                 .write_all(line.as_bytes())
                 .and_then(|()| input.flush());
         }
-        Ok(PlacedRunner {
-            name: place.name.clone(),
-            child,
-            input,
-            log,
-        })
+        Ok(())
+    }
+
+    /// Lets the runner end.
+    pub(crate) fn end(&mut self) {
+        self.input = None;
     }
 
     /// Checks that the process runs.
@@ -118,7 +154,7 @@ impl PlacedRunner {
 
 impl Drop for PlacedRunner {
     fn drop(&mut self) {
-        self.input = None;
+        self.end();
         let until = Instant::now() + END_TIMEOUT;
         while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(10));
@@ -132,6 +168,8 @@ impl Drop for PlacedRunner {
 fn over_ssh(destination: &str, port: u16) -> Command {
     let mut command = Command::new("ssh");
     command.args(["-o", "BatchMode=yes", "-o", "ExitOnForwardFailure=yes"]);
+    // The port is named at this level, whatever the user's configuration says.
+    command.args(["-o", "LogLevel=INFO", "-o", "ConnectTimeout=10"]);
     command.args(["-o", "ServerAliveInterval=5"]);
     command
         .arg("-R")
@@ -140,25 +178,29 @@ fn over_ssh(destination: &str, port: u16) -> Command {
     command
 }
 
-/// Reads the messages of ssh(1) until it has named the forwarded port. They go on into the log.
-fn forwarded_port(messages: ChildStderr, log: &Path) -> Option<u16> {
-    let mut output = File::options().append(true).open(log).ok()?;
-    let mut lines = BufReader::new(messages);
-    let mut line = String::new();
-    let port = loop {
-        line.clear();
-        if lines.read_line(&mut line).ok()? == 0 {
-            return None;
-        }
-        let _ = output.write_all(line.as_bytes());
-        if let Some((_, rest)) = line.split_once(ALLOCATED) {
-            break rest.split(' ').next()?.parse().ok()?;
-        }
-    };
+/// Passes the messages of ssh(1) on into the log, and the forwarded port to `found`.
+fn follow(messages: ChildStderr, log: &Path, found: Sender<u16>) {
+    let log = log.to_owned();
     std::thread::spawn(move || {
-        let _ = std::io::copy(&mut lines, &mut output);
+        let mut output = File::options().append(true).open(log).ok();
+        let mut found = Some(found);
+        let mut lines = BufReader::new(messages.take(LOG_BYTES_MAX));
+        let mut line = String::new();
+        while matches!(lines.read_line(&mut line), Ok(1..)) {
+            if let Some(output) = &mut output {
+                let _ = output.write_all(line.as_bytes());
+            }
+            let port = line
+                .split_once(ALLOCATED)
+                .and_then(|(_, rest)| rest.split(' ').next());
+            if let Some(port) = port.and_then(|port| port.parse().ok())
+                && let Some(found) = found.take()
+            {
+                let _ = found.send(port);
+            }
+            line.clear();
+        }
     });
-    Some(port)
 }
 
 /// Last line of a log that is not empty.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use engine::{MergedWindow, RunnerFigures, RunnerReport};
+use engine::{MergedWindow, RunnerFigures, RunnerReport, TesterPart};
 use measure::{Catalogue, HistogramId, Time, Window, tester};
 use runfile::{ClientOutcome, ClientRow, EventRow, blob};
 use serde::{Deserialize, Serialize};
@@ -149,7 +149,7 @@ impl Decoder {
 
     fn window(&mut self, window: WireWindow) -> Result<MergedWindow<RunnerFigures>, Malformed> {
         let sound = window.index == self.next_window
-            && (0.0..=60.0).contains(&window.seconds)
+            && sound_seconds(window.seconds).is_ok()
             && window.populations.len() == self.catalogues.len();
         if !sound {
             return Err(Malformed);
@@ -160,7 +160,13 @@ impl Decoder {
         let workers = window.workers.into_iter();
         let figures = RunnerFigures {
             workers: workers
-                .map(|(worker, figures)| Ok((worker, figures.window(own)?)))
+                .map(|(member, seconds, figures)| {
+                    Ok(TesterPart {
+                        member,
+                        seconds: sound_seconds(seconds)?,
+                        figures: figures.window(own)?,
+                    })
+                })
                 .collect::<Result<_, Malformed>>()?,
             process: window.process.window(own)?,
         };
@@ -171,7 +177,11 @@ impl Decoder {
             populations: populations
                 .map(|(figures, catalogue)| figures.window(*catalogue))
                 .collect::<Result<_, _>>()?,
-            testers: vec![(0, figures)],
+            testers: vec![TesterPart {
+                member: 0,
+                seconds: window.seconds,
+                figures,
+            }],
         })
     }
 
@@ -200,6 +210,14 @@ impl Decoder {
     }
 }
 
+/// Returns the length of a window if it is possible.
+fn sound_seconds(seconds: f64) -> Result<f64, Malformed> {
+    match (0.0..=60.0).contains(&seconds) {
+        true => Ok(seconds),
+        false => Err(Malformed),
+    }
+}
+
 #[derive(Serialize, Deserialize)]
 enum WireReport {
     Window(WireWindow),
@@ -221,7 +239,8 @@ struct WireWindow {
     begins: u64,
     seconds: f64,
     populations: Vec<WireFigures>,
-    workers: Vec<(u32, WireFigures)>,
+    /// Number of each worker, length of its window, and its figures.
+    workers: Vec<(u32, f64, WireFigures)>,
     process: WireFigures,
 }
 
@@ -261,7 +280,7 @@ enum WireOutcome {
 
 impl WireWindow {
     fn of(window: &MergedWindow<RunnerFigures>) -> Option<WireWindow> {
-        let (_, figures) = window.testers.first()?;
+        let figures = &window.testers.first()?.figures;
         let workers = figures.workers.iter();
         Some(WireWindow {
             index: window.index,
@@ -269,7 +288,7 @@ impl WireWindow {
             seconds: window.seconds,
             populations: window.populations.iter().map(WireFigures::of).collect(),
             workers: workers
-                .map(|(worker, own)| (*worker, WireFigures::of(own)))
+                .map(|own| (own.member, own.seconds, WireFigures::of(&own.figures)))
                 .collect(),
             process: WireFigures::of(&figures.process),
         })
@@ -340,6 +359,14 @@ mod tests {
         window
     }
 
+    fn part<T>(member: u32, seconds: f64, figures: T) -> TesterPart<T> {
+        TesterPart {
+            member,
+            seconds,
+            figures,
+        }
+    }
+
     fn populations() -> Vec<(String, Catalogue)> {
         let all = PROTOCOLS.iter();
         all.map(|one| (one.name.to_owned(), one.catalogue))
@@ -349,7 +376,10 @@ mod tests {
     fn reports(values: &[u64]) -> Vec<RunnerReport> {
         let own = tester::TESTER_CATALOGUE;
         let figures = RunnerFigures {
-            workers: vec![(0, window(own, values)), (1, window(own, &[]))],
+            workers: vec![
+                part(0, 0.75, window(own, values)),
+                part(1, 0.5, window(own, &[])),
+            ],
             process: window(own, values),
         };
         let time = |nanos| Some(Time::from_nanos(nanos));
@@ -362,7 +392,7 @@ mod tests {
                     .iter()
                     .map(|(_, catalogue)| window(*catalogue, values))
                     .collect(),
-                testers: vec![(0, figures)],
+                testers: vec![part(0, 0.75, figures)],
             })),
             RunnerReport::Client(Box::new(ClientRow {
                 id: 7,

@@ -5,9 +5,11 @@
 
 mod link;
 mod part;
+mod signs;
+mod topics;
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use net::clock::monotonic_nanos;
 
@@ -32,6 +34,12 @@ pub(crate) const COORDINATOR_LOST: Duration = Duration::from_secs(10);
 /// Time before the start at which the thread waits for nothing else.
 const READY_BEFORE: Duration = Duration::from_millis(30);
 
+/// Time that the clients and reports of a runner have to end if it is ended during a run.
+const FINISH_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Time limit for freeing the name.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// Settings of a runner.
 #[derive(Clone, Debug)]
 pub struct RunnerOptions {
@@ -44,8 +52,8 @@ pub struct RunnerOptions {
     pub version: String,
     /// Targets that its clients may send to.
     pub targets: Targets,
-    /// Folder for its own run files.
-    pub folder: PathBuf,
+    /// Folder for its own run files. `None`: it keeps none.
+    pub folder: Option<PathBuf>,
     /// True: it ends after its first run.
     pub once: bool,
 }
@@ -74,9 +82,12 @@ pub fn serve(
         has_played: false,
     };
     let ended = host.work(stop, tell);
-    if let Some(part) = host.part.take() {
-        part.leave();
-    }
+    host.finish_part(tell);
+    let Host {
+        background, link, ..
+    } = host;
+    // The name expires otherwise.
+    let _ = background.wait(RELEASE_TIMEOUT, link.claim.release());
     ended
 }
 
@@ -100,6 +111,9 @@ impl Host<'_> {
                 return Err(names::taken(&self.options.name));
             }
             self.play_on(tell);
+            if let Some(part) = &self.part {
+                part.turn();
+            }
             let runs = self.part.as_ref().is_some_and(ActivePart::is_running);
             let within = match runs {
                 // Reports were waited for.
@@ -115,6 +129,23 @@ impl Host<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Ends a part because this runner ends: stops its clients in order, and lets the reports leave.
+    fn finish_part(&mut self, tell: &mut dyn FnMut(&str)) {
+        let Some(mut part) = self.part.take() else {
+            return;
+        };
+        part.stop("the runner was ended");
+        let until = Instant::now() + FINISH_TIMEOUT;
+        while !part.is_done() && Instant::now() < until {
+            part.turn();
+            part.pass_on(RUNNING_INTERVAL);
+            if !part.is_running() {
+                std::thread::sleep(RUNNING_INTERVAL);
+            }
+        }
+        tell(&part.leave());
     }
 
     /// Time until the start of a part that has agreed on it.

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use engine::Control;
 use scenario::Scenario;
 use tempfile::TempDir;
 
 use crate::connection::Access;
-use crate::coordinator::{Coordinator, RunnerFacts};
+use crate::coordinator::{Coordinator, RunnerFacts, Wanted};
 use crate::crew::RemoteCrew;
 use crate::error::ClusterError;
 use crate::nats_server::NatsServer;
@@ -34,6 +35,8 @@ pub struct Cluster {
     coordinator: Coordinator,
     facts: Vec<RunnerFacts>,
     runners: Vec<PlacedRunner>,
+    /// Time for which runners are waited for.
+    within: Duration,
     _nats: Option<NatsServer>,
     _folder: Option<TempDir>,
 }
@@ -63,6 +66,9 @@ impl Cluster {
             for place in places {
                 runners.push(PlacedRunner::start(place, nats, own.path())?);
             }
+            for runner in &mut runners {
+                runner.connect(nats, options.within, options.stop)?;
+            }
             folder = Some(own);
         }
         let mut check = || {
@@ -76,6 +82,7 @@ impl Cluster {
             coordinator,
             facts,
             runners,
+            within: options.within,
             _nats: nats,
             _folder: folder,
         })
@@ -94,8 +101,26 @@ impl Cluster {
         &mut self,
         scenario: &Scenario,
         changing: Option<&str>,
+        control: &Control,
     ) -> Result<RemoteCrew, ClusterError> {
-        self.runners.iter_mut().try_for_each(PlacedRunner::check)?;
-        self.coordinator.prepare(scenario, changing)
+        // A runner may have been started anew since the last run.
+        let names = self.facts.iter().map(|runner| runner.name.clone());
+        let wanted = Wanted::Named(names.collect());
+        let runners = &mut self.runners;
+        let mut check = || {
+            if control.is_stopped() {
+                return Err(ClusterError::Stopped);
+            }
+            runners.iter_mut().try_for_each(PlacedRunner::check)
+        };
+        self.coordinator.gather(&wanted, self.within, &mut check)?;
+        self.coordinator.prepare(scenario, changing, control)
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        // All at once: each may take some seconds.
+        self.runners.iter_mut().for_each(PlacedRunner::end);
     }
 }

@@ -50,9 +50,14 @@ impl Targets {
                     .all(|address| self.permits_address(*address)))
     }
 
+    /// Returns `true` if clients may send anywhere.
+    pub(crate) fn are_any(&self) -> bool {
+        self.0.contains(&Target::Any)
+    }
+
     /// Returns the filter of the engine, which permits the same.
     pub(crate) fn filter(&self) -> TargetFilter {
-        match self.0.contains(&Target::Any) {
+        match self.are_any() {
             true => TargetFilter::default(),
             false => TargetFilter::new(self.clone()),
         }

@@ -204,8 +204,8 @@ impl Coordinator<'_> {
     fn handle_report(&mut self, runner: u32, report: RunnerReport) {
         match report {
             RunnerReport::Window(mut window) => {
-                for (number, _) in &mut window.testers {
-                    *number = runner;
+                for part in &mut window.testers {
+                    part.member = runner;
                 }
                 self.runners.keep(runner, &window);
                 self.assembly.add(runner, *window);
@@ -277,7 +277,7 @@ impl Coordinator<'_> {
             return;
         }
         // A time in the future, so that all workers receive the command before it takes effect.
-        let at = self.clock.now() + NOTICE;
+        let at = self.clock.now() + NOTICE + self.crew.lead();
         if !wanted {
             self.resume_plan(at);
             self.crew.send(&RunnerCommand::Resume { at });
@@ -417,19 +417,21 @@ impl Coordinator<'_> {
     fn add_testers(&mut self, window: &MergedWindow<RunnerFigures>) -> Window {
         // Figures of each worker are those of the whole run.
         let counts = window.index >= self.warm_up_windows && self.levels.is_none();
-        for (runner, figures) in &window.testers {
-            for (worker, own) in &figures.workers {
-                if let Some(totals) = self.workers.get_mut(&(*runner, *worker))
+        for part in &window.testers {
+            for own in &part.figures.workers {
+                if let Some(totals) = self.workers.get_mut(&(part.member, own.member))
                     && counts
                 {
-                    totals.add_until(own, window.begins, window.seconds, self.stopped_at);
+                    totals.add_until(&own.figures, window.begins, own.seconds, self.stopped_at);
                 }
             }
         }
-        merge_testers(window.testers.iter().flat_map(|(_, figures)| {
-            let workers = figures.workers.iter().map(|(_, own)| own);
-            workers.chain([&figures.process])
-        }))
+        merge_testers(
+            window
+                .testers
+                .iter()
+                .flat_map(|part| part.figures.windows()),
+        )
     }
 
     /// Returns a time of the run as a time of the current level.

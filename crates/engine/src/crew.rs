@@ -30,7 +30,12 @@ pub trait Crew {
     /// Starts the clients of a runner in this process. Others have agreed on their start.
     fn begin(&mut self, clock: &Clock);
 
-    /// Sends a command to all runners.
+    /// Time that a command takes to all runners, in addition to that within a process.
+    fn lead(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    /// Sends a command to all runners, after those that were sent before.
     fn send(&mut self, command: &RunnerCommand);
 
     /// Waits for the next report of any runner, at most for `within`. Returns it with the number of

@@ -216,11 +216,16 @@ impl RunningLevels<'_> {
     }
 
     /// Makes the run file and the judges of a level.
-    pub(crate) fn begin(&mut self, level: &Level, clock: &Clock) -> Result<NewLevel, EngineError> {
+    pub(crate) fn begin(
+        &mut self,
+        level: &Level,
+        clock: &Clock,
+        lead: Duration,
+    ) -> Result<NewLevel, EngineError> {
         let scenario = &level.scenario;
         let load = &scenario.populations[self.population].load;
         // The clients change after the begin of the level, which is in the past.
-        let begin = clock.now() + NOTICE;
+        let begin = clock.now() + NOTICE + lead;
         let gap = Duration::from_secs_f64(begin.since(self.begins).as_secs_f64().ceil());
         let warm_up = scenario.warm_up + gap;
         let held = scenario.duration.unwrap_or_default();

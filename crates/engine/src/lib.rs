@@ -67,6 +67,6 @@ pub use serve::{ServeOptions, ServeProgress, serve};
 pub use subjects::catalogue_of;
 pub use target_filter::{TargetFilter, TargetPolicy};
 pub use trace::Trace;
-pub use window_merger::{MergedWindow, WindowMerger};
+pub use window_merger::{MergedWindow, TesterPart, WindowMerger};
 pub use worker::client_identity;
 pub use worker_count::{files_needed, workers};

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::EngineError;
 use crate::messages::WorkerReport;
-use crate::window_merger::MergedWindow;
+use crate::window_merger::{MergedWindow, TesterPart};
 use crate::worker::WINDOW;
 
 /// Silence after which the peer counts as lost. Both sides send a message every second.
@@ -548,7 +548,11 @@ impl ReceiverReader {
             begins: Time::from_start(WINDOW * u32::try_from(seen.index).unwrap_or(u32::MAX)),
             seconds: seen.seconds,
             populations,
-            testers: vec![(*worker, tester.ok_or_else(wrong)?)],
+            testers: vec![TesterPart {
+                member: *worker,
+                seconds: seen.seconds,
+                figures: tester.ok_or_else(wrong)?,
+            }],
         };
         let report = WorkerReport::Window {
             worker: *worker,

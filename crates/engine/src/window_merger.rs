@@ -27,14 +27,24 @@ pub struct MergedWindow<T> {
     pub seconds: f64,
     /// Figures of the clients, by population.
     pub populations: Vec<Window>,
-    /// Figures of each member itself, with its number.
-    pub testers: Vec<(u32, T)>,
+    /// Figures of each member itself.
+    pub testers: Vec<TesterPart<T>>,
+}
+
+/// Figures of a member itself in one window.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TesterPart<T> {
+    /// Number of the member.
+    pub member: u32,
+    /// Length of its window, which may be shorter than that of others.
+    pub seconds: f64,
+    pub figures: T,
 }
 
 impl MergedWindow<Window> {
     /// Figures of the tester, merged over workers.
     pub(crate) fn tester(&self) -> Window {
-        merge_testers(self.testers.iter().map(|(_, window)| window))
+        merge_testers(self.testers.iter().map(|part| &part.figures))
     }
 }
 
@@ -128,7 +138,11 @@ mod tests {
             begins: Time::from_nanos(index),
             seconds,
             populations: Vec::new(),
-            testers: vec![(0, recorder.take_window())],
+            testers: vec![TesterPart {
+                member: 0,
+                seconds,
+                figures: recorder.take_window(),
+            }],
         }
     }
 

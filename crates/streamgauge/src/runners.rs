@@ -91,7 +91,7 @@ impl Runners {
         let Some(cluster) = &self.0 else {
             return engine::run(scenario, options, control, progress);
         };
-        let crew = cluster.borrow_mut().prepare(scenario, None);
+        let crew = cluster.borrow_mut().prepare(scenario, None, control);
         let mut crew = crew.map_err(refused)?;
         engine::run_on(&mut crew, scenario, options, control, progress)
     }
@@ -108,9 +108,8 @@ impl Runners {
         let Some(cluster) = &self.0 else {
             return engine::run_levels(scenario, levels, options, control, progress);
         };
-        let crew = cluster
-            .borrow_mut()
-            .prepare(scenario, Some(&levels.population));
+        let population = Some(levels.population.as_str());
+        let crew = cluster.borrow_mut().prepare(scenario, population, control);
         let mut crew = crew.map_err(refused)?;
         engine::run_levels_on(&mut crew, scenario, levels, options, control, progress)
     }

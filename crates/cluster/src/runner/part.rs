@@ -1,41 +1,38 @@
 //! The part of a run that a runner plays, from its preparation to its end.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use async_nats::Client;
-use bytes::Bytes;
-use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use engine::{
     Dealing, EngineError, Options, Runner, RunnerCommand, RunnerOrder, RunnerPlan, RunnerRecord,
     RunnerReport,
 };
-use futures_util::StreamExt;
 use measure::Time;
 use net::Clock;
 use net::clock::monotonic_nanos;
 use protocol::metrics::ACTIVE;
 use protocol::url::UrlParts;
+use runfile::EventRow;
 use scenario::Scenario;
 use tokio::io::AsyncReadExt;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::link::Link;
+use super::signs::{Signs, give_signs, see_coordinator};
+use super::topics::Topics;
 use super::{COORDINATOR_LOST, READY_BEFORE, RunnerOptions};
 use crate::background::Background;
-use crate::orders::{Beat, Part, ReadyInfo, TopicMessage, decode, encode};
+use crate::coordinator::RUNNERS_MAX;
+use crate::orders::{Part, ReadyInfo, TopicMessage};
 use crate::outbox::Outbox;
 use crate::reports::Encoder;
 use crate::storage::{
     FILE_MAX, Storage, beat_subject, lead_subject, report_subject, topic_subject,
 };
 use crate::targets::Targets;
-
-/// Interval between signs of life.
-pub(crate) const BEAT_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Time limit for getting a file.
 const FILE_TIMEOUT: Duration = Duration::from_secs(120);
@@ -47,8 +44,8 @@ const LATE_BEGIN: Duration = Duration::from_millis(250);
 /// reports the log does not take.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 
-/// Topic messages of other runners that may wait.
-const TOPICS_MAX: usize = 1 << 14;
+/// Highest weight of a runner.
+const WEIGHT_MAX: u32 = 1_000;
 
 /// A part of a run.
 pub(super) struct ActivePart {
@@ -60,12 +57,13 @@ pub(super) struct ActivePart {
     plan: Option<RunnerPlan>,
     runner: Option<Runner>,
     record: Option<RunnerRecord>,
+    /// True if the runner keeps a run file of its own.
+    keeps_record: bool,
     /// Files of the coordinator. They are removed with the part.
     _files: tempfile::TempDir,
     outbox: Outbox,
     signs: Arc<Signs>,
-    topics: Receiver<(String, String)>,
-    topic_outbox: UnboundedSender<Bytes>,
+    topics: Topics,
     /// Agreed start, and the start of the run since 1970.
     begins: Option<(i64, Duration)>,
     clock: Option<Clock>,
@@ -73,21 +71,6 @@ pub(super) struct ActivePart {
     /// True after the clients were told to stop because the coordinator or the log is lost.
     has_stopped: bool,
     ended_at: Option<Instant>,
-}
-
-/// Signs of life, in both directions.
-struct Signs {
-    coordinator_seen: Mutex<Instant>,
-    clients: AtomicU64,
-    /// Lateness of the start, in nanoseconds; negative before it.
-    late: AtomicI64,
-}
-
-impl Signs {
-    fn silence(&self) -> Duration {
-        let seen = self.coordinator_seen.lock();
-        seen.unwrap_or_else(PoisonError::into_inner).elapsed()
-    }
 }
 
 impl ActivePart {
@@ -109,8 +92,10 @@ impl ActivePart {
             .scenario
             .decode()
             .map_err(|error| format!("it cannot read the scenario: {error}"))?;
-        if wanted.runner >= wanted.weights.len() {
-            return Err("its number is out of range".to_owned());
+        let weights = &wanted.weights;
+        let sound = weights.len() <= RUNNERS_MAX && weights.iter().all(|one| *one <= WEIGHT_MAX);
+        if wanted.runner >= weights.len() || !sound {
+            return Err("its number or the weights are out of range".to_owned());
         }
         check_targets(&scenario, &own.targets)?;
         let files = tempfile::tempdir().map_err(|error| format!("no temporary folder: {error}"))?;
@@ -139,18 +124,15 @@ impl ActivePart {
             format!("{run}/{}/{}", wanted.runner, link.incarnation),
             Encoder::new(names.collect()),
         );
-        let signs = Arc::new(Signs {
-            coordinator_seen: Mutex::new(Instant::now()),
-            clients: AtomicU64::new(0),
-            late: AtomicI64::new(-1),
-        });
+        let signs = Arc::new(Signs::new());
         let number = wanted.runner;
-        let (client, subject) = (link.client.clone(), topic_subject(&run));
-        let (sender, topics) = bounded(TOPICS_MAX);
-        background.spawn(receive_topics(client, subject, number, sender));
-        let (topic_outbox, outgoing) = unbounded_channel();
-        let (client, subject) = (link.client.clone(), topic_subject(&run));
-        background.spawn(send_topics(client, subject, outgoing));
+        let topics = Topics::start(
+            background,
+            &link.client,
+            topic_subject(&run),
+            number,
+            Arc::downgrade(&signs),
+        );
         background.spawn(give_signs(
             link.client.clone(),
             beat_subject(&run, number),
@@ -170,11 +152,11 @@ impl ActivePart {
             plan: Some(plan),
             runner: None,
             record: None,
+            keeps_record: own.folder.is_some(),
             _files: files,
             outbox,
             signs,
             topics,
-            topic_outbox,
             begins: None,
             clock: None,
             has_ended: false,
@@ -200,12 +182,11 @@ impl ActivePart {
         let plan = self.plan.take().ok_or("it has started already")?;
         let runner = Runner::start(plan, &self.scenario, &self.options);
         let runner = runner.map_err(|error| error.to_string())?;
-        let record = RunnerRecord::create(
-            &self.options.run_file,
-            &self.scenario,
-            &self.options.version,
-        );
-        self.record = Some(record.map_err(|error| error.to_string())?);
+        if self.keeps_record {
+            let path = &self.options.run_file;
+            let record = RunnerRecord::create(path, &self.scenario, &self.options.version);
+            self.record = Some(record.map_err(|error| error.to_string())?);
+        }
         let info = runner.info().into();
         self.runner = Some(runner);
         Ok(info)
@@ -261,7 +242,7 @@ impl ActivePart {
                 late as f64 / 1e6
             );
             self.clock = Some(clock);
-            self.outbox.add(RunnerReport::Fault(text));
+            self.outbox.add(RunnerReport::Lost(text));
             self.finish();
             return false;
         }
@@ -288,11 +269,10 @@ impl ActivePart {
             return;
         }
         let until = Instant::now() + within;
-        for (topic, message) in self.topics.try_iter() {
+        self.topics.repeat(Instant::now());
+        while let Some(TopicMessage { topic, message, .. }) = self.topics.take() {
             let (topic, message) = (topic.into(), message.into());
-            if let Some(runner) = &self.runner {
-                runner.send(&RunnerCommand::TopicMessage { topic, message });
-            }
+            self.command(&RunnerCommand::TopicMessage { topic, message });
         }
         loop {
             let left = until.saturating_duration_since(Instant::now());
@@ -314,13 +294,7 @@ impl ActivePart {
         }
         match report {
             RunnerReport::TopicMessage { topic, message } => {
-                let message = encode(&TopicMessage {
-                    runner: self.number,
-                    topic: topic.to_string(),
-                    message: message.to_string(),
-                });
-                // The task ends with this part.
-                let _ = self.topic_outbox.send(message);
+                self.topics.send(&topic, &message, Instant::now());
             }
             RunnerReport::Ended => self.finish(),
             report => {
@@ -329,21 +303,40 @@ impl ActivePart {
                     let active = active.filter_map(|own| *own.gauges.get(usize::from(ACTIVE.0))?);
                     let active: f64 = active.sum();
                     self.signs.clients.store(active as u64, Ordering::Relaxed);
+                    self.signs.made.fetch_add(1, Ordering::Relaxed);
                 }
                 self.outbox.add(report);
             }
         }
     }
 
+    /// Notes that the thread that carries out orders is alive.
+    pub(super) fn turn(&self) {
+        self.signs
+            .turned
+            .store(monotonic_nanos(), Ordering::Relaxed);
+    }
+
     /// The last report.
     fn finish(&mut self) {
         self.has_ended = true;
         self.ended_at = Some(Instant::now());
-        self.outbox.add(RunnerReport::Ended);
-        if let Some(record) = self.record.take() {
-            // What the file lacks is in the log; the coordinator has its own.
-            let _ = record.finish();
+        if let Some(Err(error)) = self.record.take().map(RunnerRecord::finish) {
+            // The coordinator has its own.
+            self.outbox.add(RunnerReport::Event(EventRow {
+                time: self.now(),
+                kind: "record_incomplete".to_owned(),
+                subject: None,
+                text: format!("its own run file is incomplete: {error}"),
+            }));
         }
+        self.outbox.add(RunnerReport::Ended);
+        self.signs.made.fetch_add(1, Ordering::Relaxed);
+        self.signs.has_ended.store(true, Ordering::Relaxed);
+    }
+
+    fn now(&self) -> Time {
+        self.clock.as_ref().map_or(Time::ZERO, Clock::now)
     }
 
     /// Stops the clients if the coordinator is lost, or if the log takes no reports.
@@ -351,23 +344,34 @@ impl ActivePart {
         if self.has_stopped || self.has_ended {
             return;
         }
-        let silence = self.signs.silence();
+        let (silence, wait) = (self.signs.silence(), self.outbox.oldest_wait());
         let why = if silence >= COORDINATOR_LOST {
             format!(
                 "nothing was heard of the coordinator for {} s",
                 silence.as_secs()
             )
-        } else if self.outbox.is_full() {
-            "NATS has not taken its reports for too long".to_owned()
+        } else if wait >= COORDINATOR_LOST {
+            format!("NATS has not taken its reports for {} s", wait.as_secs())
         } else {
             return;
         };
-        self.has_stopped = true;
-        let now = self.clock.as_ref().map_or(Time::ZERO, Clock::now);
-        let text = format!("the runner stopped its clients by itself: {why}");
+        self.stop(&why);
+    }
+
+    /// Stops the clients, whatever the coordinator wants.
+    pub(super) fn stop(&mut self, why: &str) {
+        if std::mem::replace(&mut self.has_stopped, true) || !self.is_running() {
+            return;
+        }
+        let text = format!("it stopped its clients by itself: {why}");
         self.handle(RunnerReport::Lost(text));
-        let until = now + self.scenario.stop_timeout;
+        let until = self.now() + self.scenario.stop_timeout;
         self.command(&RunnerCommand::Stop { until });
+    }
+
+    /// Returns `true` if nothing is left to play or to send.
+    pub(super) fn is_done(&self) -> bool {
+        !self.is_running() && self.outbox.is_empty()
     }
 
     /// Returns `true` if nobody will end this part.
@@ -386,109 +390,53 @@ impl ActivePart {
         self.command(&RunnerCommand::Kill);
         drop(self.runner.take());
         if let Some(record) = self.record.take() {
+            // The coordinator has its own.
             let _ = record.finish();
         }
+        let run = &self.run;
+        let file = match self.keeps_record {
+            true => format!(
+                "; its own figures are in {}",
+                self.options.run_file.display()
+            ),
+            false => String::new(),
+        };
         match (self.has_begun(), self.has_ended) {
             (false, _) => {
-                let _ = std::fs::remove_file(&self.options.run_file);
-                format!("run {} did not begin here", self.run)
+                if self.keeps_record {
+                    let _ = std::fs::remove_file(&self.options.run_file);
+                }
+                format!("run {run} did not begin here")
             }
-            (true, true) => format!(
-                "run {} has ended; its own figures are in {}",
-                self.run,
-                self.options.run_file.display()
-            ),
-            (true, false) => format!(
-                "run {} was cut off; its own figures are in {}",
-                self.run,
-                self.options.run_file.display()
-            ),
+            (true, true) => format!("run {run} has ended{file}"),
+            (true, false) => format!("run {run} was cut off{file}"),
         }
-    }
-}
-
-/// Gives signs of life until the part is over.
-async fn give_signs(client: Client, subject: String, signs: Weak<Signs>) {
-    while let Some(signs) = signs.upgrade() {
-        let late = signs.late.load(Ordering::Relaxed);
-        let beat = Beat {
-            clients: signs.clients.load(Ordering::Relaxed),
-            late: u64::try_from(late).ok(),
-        };
-        drop(signs);
-        let _ = client.publish(subject.clone(), encode(&beat)).await;
-        tokio::time::sleep(BEAT_INTERVAL).await;
-    }
-}
-
-/// Notes signs of life of the coordinator until the part is over.
-async fn see_coordinator(client: Client, subject: String, signs: Weak<Signs>) {
-    let Ok(mut messages) = client.subscribe(subject).await else {
-        return;
-    };
-    loop {
-        let message = tokio::time::timeout(COORDINATOR_LOST, messages.next()).await;
-        let Some(signs) = signs.upgrade() else {
-            return;
-        };
-        match message {
-            Ok(Some(_)) => {
-                let seen = signs.coordinator_seen.lock();
-                *seen.unwrap_or_else(PoisonError::into_inner) = Instant::now();
-            }
-            Ok(None) => return,
-            // Silence is judged by the runner.
-            Err(_) => {}
-        }
-    }
-}
-
-async fn receive_topics(
-    client: Client,
-    subject: String,
-    number: usize,
-    sender: Sender<(String, String)>,
-) {
-    let Ok(mut messages) = client.subscribe(subject).await else {
-        return;
-    };
-    while let Some(message) = messages.next().await {
-        let Some(message) = decode::<TopicMessage>(&message.payload) else {
-            continue;
-        };
-        if message.runner == number {
-            continue;
-        }
-        let sent = sender.try_send((message.topic, message.message));
-        if let Err(TrySendError::Disconnected(_)) = sent {
-            return;
-        }
-    }
-}
-
-async fn send_topics(client: Client, subject: String, mut outgoing: UnboundedReceiver<Bytes>) {
-    while let Some(message) = outgoing.recv().await {
-        let _ = client.publish(subject.clone(), message).await;
     }
 }
 
 /// Checks that the clients send only where the owner of this machine permits it.
 fn check_targets(scenario: &Scenario, targets: &Targets) -> Result<(), String> {
+    if targets.are_any() {
+        return Ok(());
+    }
+    let mut hosts = BTreeMap::new();
     for population in &scenario.populations {
         for url in &population.urls {
-            let Ok(parts) = UrlParts::parse(url) else {
-                continue;
-            };
-            let found = (parts.host.as_str(), 0).to_socket_addrs();
-            let addresses: Vec<IpAddr> = found
-                .map(|all| all.map(|address| address.ip()).collect())
-                .unwrap_or_default();
-            if !targets.allow(&parts.host, &addresses) {
-                return Err(format!(
-                    "its owner permits no clients that send to {} ({}): it needs `--allow-target {}`",
-                    parts.host, population.name, parts.host
-                ));
-            }
+            let parts = UrlParts::parse(url);
+            let parts =
+                parts.map_err(|_| format!("it cannot read a URL of {}", population.name))?;
+            hosts.entry(parts.host).or_insert(&population.name);
+        }
+    }
+    for (host, population) in hosts {
+        let found = (host.as_str(), 0).to_socket_addrs();
+        let found = found.map(|all| all.map(|address| address.ip()).collect());
+        let addresses: Vec<IpAddr> = found.unwrap_or_default();
+        if !targets.allow(&host, &addresses) {
+            return Err(format!(
+                "its owner permits no clients that send to {host} ({population}): it needs \
+                 `--allow-target {host}`"
+            ));
         }
     }
     Ok(())
@@ -545,5 +493,6 @@ async fn fetch(storage: &Storage, digest: &str) -> Result<Vec<u8>, String> {
 
 /// Path of the runner's own run file.
 fn run_file(own: &RunnerOptions, run: &str) -> PathBuf {
-    own.folder.join(format!("{run}-{}.sgrun", own.name))
+    let folder = own.folder.as_deref().unwrap_or(Path::new(""));
+    folder.join(format!("{run}-{}.sgrun", own.name))
 }

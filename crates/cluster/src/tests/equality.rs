@@ -8,7 +8,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use engine::{Dealing, MergedWindow, RunnerFigures, RunnerReport, WindowMerger, client_identity};
+use engine::{
+    Dealing, MergedWindow, RunnerFigures, RunnerReport, TesterPart, WindowMerger, client_identity,
+};
 use measure::{Catalogue, Time, Window, tester};
 use protocol::reference::Flags;
 use protocol::registry::{Clients, PROTOCOLS, PopulationPlan, Protocol, RunContext};
@@ -215,7 +217,11 @@ impl Subject {
                     begins: Time::from_start(Duration::from_secs(index)),
                     seconds: 1.0,
                     populations: vec![window],
-                    testers: vec![(0, figures)],
+                    testers: vec![TesterPart {
+                        member: 0,
+                        seconds: 1.0,
+                        figures,
+                    }],
                 }));
                 for piece in encoder.encode(&[report]) {
                     for report in decoder.add(&piece).expect("as written") {

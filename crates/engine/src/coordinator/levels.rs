@@ -53,7 +53,7 @@ impl<'a> Coordinator<'a> {
         let Some(levels) = &mut self.levels else {
             return Ok(());
         };
-        let new = levels.begin(level, &self.clock)?;
+        let new = levels.begin(level, &self.clock, self.crew.lead())?;
         self.run_file = new.run_file;
         self.path = new.path;
         self.health = new.health;

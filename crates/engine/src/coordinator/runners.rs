@@ -82,25 +82,21 @@ impl Coordinator<'_> {
         let begins = self.level_time(window.begins);
         for (runner, populations) in parts {
             let mut testers = window.testers.iter();
-            let own = testers.find(|(number, _)| *number == runner);
-            let (Some(judge), Some((_, figures))) =
-                (self.runners.each.get_mut(runner as usize), own)
-            else {
+            let own = testers.find(|part| part.member == runner);
+            let judge = self.runners.each.get_mut(runner as usize);
+            let (Some(judge), Some(own)) = (judge, own) else {
                 continue;
             };
-            let workers = figures.workers.iter().map(|(_, own)| own);
-            let tester = merge_testers(workers.chain([&figures.process]));
+            let tester = merge_testers(own.figures.windows());
             if index >= self.warm_up_windows {
                 let until = self.stopped_at;
-                judge
-                    .totals
-                    .add_until(&tester, begins, window.seconds, until);
+                judge.totals.add_until(&tester, begins, own.seconds, until);
             }
             let names = self.scenario.populations.iter();
             let names = names.map(|population| population.name.clone());
             let mut subjects: BTreeMap<String, Window> = names.zip(populations).collect();
             subjects.insert("tester".to_owned(), tester);
-            judge.health.window(index, window.seconds, &subjects);
+            judge.health.window(index, own.seconds, &subjects);
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use measure::{Time, Window};
 use runfile::{ClientRow, EventRow};
 
-use crate::window_merger::MergedWindow;
+use crate::window_merger::{MergedWindow, TesterPart};
 
 /// Command of the coordinator to every runner of a run. Times are those of the run.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,10 +53,18 @@ pub enum RunnerReport {
 /// Figures of a runner itself in one window.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunnerFigures {
-    /// Figures of each worker, with its number.
-    pub workers: Vec<(u32, Window)>,
+    /// Figures of each worker.
+    pub workers: Vec<TesterPart<Window>>,
     /// Figures of its process and machine.
     pub process: Window,
+}
+
+impl RunnerFigures {
+    /// Figures of its workers and of its process.
+    pub(crate) fn windows(&self) -> impl Iterator<Item = &Window> {
+        let workers = self.workers.iter().map(|part| &part.figures);
+        workers.chain([&self.process])
+    }
 }
 
 /// Facts about a runner that is ready.

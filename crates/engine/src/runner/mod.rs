@@ -22,7 +22,7 @@ use crate::options::Options;
 use crate::process::Process;
 use crate::receive_path::ReceivePath;
 use crate::trace::{Trace, Traces};
-use crate::window_merger::{MergedWindow, WindowMerger};
+use crate::window_merger::{MergedWindow, TesterPart, WindowMerger};
 use crate::worker_pool::WorkerPool;
 
 pub use messages::{RunnerCommand, RunnerFigures, RunnerInfo, RunnerReport};
@@ -254,7 +254,11 @@ impl Runner {
                 begins,
                 seconds,
                 populations,
-                testers: vec![(0, figures)],
+                testers: vec![TesterPart {
+                    member: 0,
+                    seconds,
+                    figures,
+                }],
             };
             self.reports
                 .push_back(RunnerReport::Window(Box::new(window)));

@@ -46,10 +46,10 @@ impl RunnerRecord {
             RunnerReport::Window(window) => {
                 let populations = self.names.iter().cloned().zip(window.populations.clone());
                 let mut subjects: BTreeMap<_, _> = populations.collect();
-                let testers = window.testers.iter().flat_map(|(_, figures)| {
-                    let workers = figures.workers.iter().map(|(_, own)| own);
-                    workers.chain([&figures.process])
-                });
+                let testers = window
+                    .testers
+                    .iter()
+                    .flat_map(|part| part.figures.windows());
                 subjects.insert("tester".to_owned(), merge_testers(testers));
                 self.file.window(WindowRow {
                     index: window.index,

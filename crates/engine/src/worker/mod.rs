@@ -54,7 +54,7 @@ use protocol::session::{Context, Flows, Input, MediaEvent, Output, Sinks};
 
 use crate::messages::{Command, WorkerReport};
 use crate::target_filter::TargetFilter;
-use crate::window_merger::MergedWindow;
+use crate::window_merger::{MergedWindow, TesterPart};
 pub(crate) use config::{Accept, Config, ListenerPlan, RingPlan};
 use connections::Connections;
 use datagrams::Datagrams;
@@ -520,12 +520,17 @@ impl Worker {
             tester.merge(&paced, tester::TESTER_CATALOGUE);
         }
         let worker = self.links.index;
+        let seconds = end.since(begins).as_secs_f64();
         let window = MergedWindow {
             index: self.windows.index(),
             begins,
-            seconds: end.since(begins).as_secs_f64(),
+            seconds,
             populations,
-            testers: vec![(worker, tester)],
+            testers: vec![TesterPart {
+                member: worker,
+                seconds,
+                figures: tester,
+            }],
         };
         self.links.report(WorkerReport::Window { worker, window });
         self.report_running_clients();

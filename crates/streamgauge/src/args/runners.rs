@@ -89,7 +89,7 @@ pub(crate) struct Runner {
     /// any (may be repeated) [default: this machine only]
     #[arg(long = "allow-target", value_name = "TARGET")]
     pub(crate) allow_targets: Vec<Target>,
-    /// Folder for its own run files [default: this folder]
+    /// Folder for its own run files [default: this folder; with --at -, it keeps none]
     #[arg(long, value_name = "FOLDER")]
     pub(crate) records: Option<PathBuf>,
     /// End after the first run

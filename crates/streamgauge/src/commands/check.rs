@@ -59,6 +59,8 @@ pub(crate) fn check(arguments: &args::Check, console: Console) -> Result<Exit, F
         sut::Browser::program().map_err(Failure::bad)?;
     }
     match &plan {
+        // Each runner checks what its own machine permits.
+        _ if arguments.runners.is_some() => {}
         Plan::Run(scenario) => descriptor_limit::check(scenario)?,
         Plan::Series(series) => series::check(series)?,
         Plan::Capacity(_) => descriptor_limit::check(&first)?,

@@ -107,12 +107,12 @@ fn start_failure(error: &EngineError, message: String, stopped: bool) -> Failure
             exit: Exit::Stopped,
             message: Message::Plain(message),
         },
-        EngineError::NotBegun(_) => Failure {
-            exit: Exit::Invalid,
-            message: Message::Plain(message),
-        },
         _ if stopped => Failure {
             exit: Exit::Stopped,
+            message: Message::Plain(message),
+        },
+        EngineError::NotBegun(_) => Failure {
+            exit: Exit::Invalid,
             message: Message::Plain(message),
         },
         _ => Failure::bad(message),

@@ -41,10 +41,10 @@ pub(crate) fn runner(arguments: &args::Runner, console: Console) -> Result<Exit,
         },
         version: env!("CARGO_PKG_VERSION").to_owned(),
         targets: Targets::new(arguments.allow_targets.clone()),
-        folder: arguments
-            .records
-            .clone()
-            .unwrap_or_else(|| PathBuf::from(".")),
+        folder: match (&arguments.records, arguments.at.as_str()) {
+            (None, "-") => None,
+            (folder, _) => Some(folder.clone().unwrap_or_else(|| PathBuf::from("."))),
+        },
         once: arguments.once,
     };
     descriptor_limit::raise();

@@ -158,6 +158,145 @@ fn stream_of_one_runner_is_awaited_by_players_of_another() {
     assert!(number(&played["frames_delivered"]) > 0, "{played}");
 }
 
+/// Process IDs of the descendants of a process whose program or first argument is `word`.
+fn descendants(of: u32, word: &str) -> Vec<u32> {
+    let field = |pid: u32, name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).ok();
+    let parent = |pid: u32| -> Option<u32> {
+        let stat = field(pid, "stat")?;
+        stat.rsplit(')')
+            .next()?
+            .split_whitespace()
+            .nth(1)?
+            .parse()
+            .ok()
+    };
+    let belongs = |pid: u32| {
+        let mut above = Some(pid);
+        while let Some(pid) = above.filter(|pid| *pid > 1) {
+            if pid == of {
+                return true;
+            }
+            above = parent(pid);
+        }
+        false
+    };
+    let all = fs::read_dir("/proc").expect("Linux has it");
+    let all = all.filter_map(|entry| entry.ok()?.file_name().into_string().ok()?.parse().ok());
+    let is_named = |pid: u32| {
+        let words = field(pid, "cmdline").unwrap_or_default();
+        words.split('\0').take(2).any(|one| one == word)
+    };
+    all.filter(|&pid| is_named(pid) && belongs(pid)).collect()
+}
+
+#[test]
+fn nats_that_is_killed_costs_no_figure() {
+    if !have("nats-server") {
+        return;
+    }
+    let folder = folder();
+    let server = Server::start(folder.path(), &["--length", "8s", "--fault", "loss=2%"]);
+    scenario(folder.path(), &server.url(), 6, "");
+    let mut command = streamgauge(["run", "many.yaml", "--runners", "local:2"]);
+    command.args(["--json", "many.json", "-o", "many.run"]);
+    let coordinator = Process::start(command, folder.path());
+    wait_for("all clients are there", PATIENCE, || {
+        (established(server.port) >= 6).then_some(())
+    });
+    let nats = descendants(coordinator.id(), "nats-server");
+    assert_eq!(nats.len(), 1);
+    let killed = std::process::Command::new("kill")
+        .args(["-9", &nats[0].to_string()])
+        .status();
+    assert!(killed.expect("there is a kill").success());
+    coordinator.finish(PATIENCE);
+    let (_, sent) = server.stop();
+    let report = Report::read(&folder.path().join("many.json"));
+    report.tester_was_fit();
+    assert_eq!(report.counts(), sent);
+    assert_eq!(report.clients("completed"), 6);
+}
+
+#[test]
+fn interrupted_run_ends_its_clients_in_order() {
+    if !have("nats-server") {
+        return;
+    }
+    let folder = folder();
+    let server = Server::start(folder.path(), &["--length", "600s"]);
+    scenario(folder.path(), &server.url(), 6, "duration: 300s\n");
+    let mut command = streamgauge(["run", "many.yaml", "--runners", "local:2"]);
+    command.args(["--json", "many.json", "-o", "many.run"]);
+    let coordinator = Process::start(command, folder.path());
+    wait_for("all clients are there", PATIENCE, || {
+        (established(server.port) >= 6).then_some(())
+    });
+    let runners = descendants(coordinator.id(), "runner");
+    assert_eq!(runners.len(), 2);
+    // As a terminal does it: but runners leave the signal to their coordinator.
+    let group = |pid: u32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let rest = stat
+            .rsplit(')')
+            .next()
+            .map(str::to_owned)
+            .unwrap_or_default();
+        rest.split_whitespace().nth(2).map(str::to_owned)
+    };
+    let own = group(coordinator.id());
+    assert!(
+        runners.iter().any(|pid| group(*pid) != own),
+        "they have groups of their own"
+    );
+    coordinator.signal("INT");
+    coordinator.finish(PATIENCE).expect(105);
+    let report = Report::read(&folder.path().join("many.json"));
+    assert_eq!(
+        (report.clients("stopped"), report.clients("failed")),
+        (6, 0)
+    );
+    assert_eq!(established(server.port), 0);
+    wait_for("the runners have ended", PATIENCE, || {
+        let mut runners = runners.iter();
+        runners
+            .all(|pid| !Path::new(&format!("/proc/{pid}")).exists())
+            .then_some(())
+    });
+}
+
+#[test]
+fn runner_that_is_ended_makes_the_run_invalid() {
+    if !have("nats-server") {
+        return;
+    }
+    let folder = folder();
+    let (_nats, at) = nats(folder.path());
+    let server = Server::start(folder.path(), &["--length", "600s"]);
+    let one = runner(folder.path(), &at, "one");
+    scenario(folder.path(), &server.url(), 3, "duration: 300s\n");
+    let mut command = streamgauge(["run", "many.yaml", "--runners", "1", "--at", &at]);
+    command.args(["--json", "many.json", "-o", "many.run"]);
+    let coordinator = Process::start(command, folder.path());
+    wait_for("all clients are there", PATIENCE, || {
+        (established(server.port) >= 3).then_some(())
+    });
+    one.signal("INT");
+    coordinator.finish(PATIENCE).expect(110);
+    one.finish(PATIENCE).expect(0);
+    let report = Report::read(&folder.path().join("many.json"));
+    let reasons = report.0["verdict"]["reasons"].to_string();
+    assert!(
+        reasons.contains("runner one: it stopped its clients by itself"),
+        "{reasons}"
+    );
+    assert_eq!(
+        (report.clients("stopped"), report.clients("failed")),
+        (3, 0)
+    );
+    // The name is free at once.
+    let _again = runner(folder.path(), &at, "one");
+}
+
 #[test]
 fn killed_runner_makes_the_run_invalid() {
     if !have("nats-server") {

@@ -302,7 +302,8 @@ impl CapacityRun<'_> {
         let scenario = scenario.map_err(Failure::diagnostic)?;
         let file = self.log.begin(search, &plan)?;
         // A load beyond the limits of this process says nothing about the server.
-        let (outcome, reason, is_too_large) = match descriptor_limit::check(&scenario) {
+        let (outcome, reason, is_too_large) = match self.runner.runners.check_descriptors(&scenario)
+        {
             Ok(()) => {
                 let (outcome, reason) = self.runner.run(&scenario, &file);
                 (outcome, reason, false)

@@ -11,7 +11,6 @@ use scenario::Scenario;
 
 use super::runner::{Runner, outcome_of};
 use super::trial_log::{Halt, TrialLog, TrialPlan, verdict_of};
-use crate::descriptor_limit;
 use crate::exit::Failure;
 
 /// A run allows for this multiple of its first load, or for less if this machine cannot do it.
@@ -28,7 +27,7 @@ pub(super) fn run(
     search: &mut capacity::Search,
     first: TrialPlan,
 ) -> Result<Option<Halt>, Failure> {
-    let (room, scenario) = match roomy_scenario(log, &first)? {
+    let (room, scenario) = match roomy_scenario(runner, log, &first)? {
         Ok(found) => found,
         Err(limit) => {
             // A load beyond the limits of this process says nothing about the server.
@@ -73,6 +72,7 @@ pub(super) fn run(
 /// Returns the largest number of clients that a run allows for, and its scenario; or the limit of
 /// this machine if it cannot do even the first load.
 fn roomy_scenario(
+    runner: &Runner<'_>,
     log: &TrialLog<'_>,
     first: &TrialPlan,
 ) -> Result<Result<(u64, Scenario), Failure>, Failure> {
@@ -82,13 +82,16 @@ fn roomy_scenario(
     for room in ROOM {
         let clients = first.load.saturating_mul(room).min(settings.max);
         if let Ok(scenario) = scenario(clients)
-            && descriptor_limit::check(&scenario).is_ok()
+            && runner.runners.check_descriptors(&scenario).is_ok()
         {
             return Ok(Ok((clients, scenario)));
         }
     }
     let scenario = scenario(first.load).map_err(Failure::diagnostic)?;
-    Ok(descriptor_limit::check(&scenario).map(|()| (first.load, scenario)))
+    Ok(runner
+        .runners
+        .check_descriptors(&scenario)
+        .map(|()| (first.load, scenario)))
 }
 
 /// Adds a trial to the log and returns its level.

@@ -112,8 +112,8 @@ impl<'a> Runner<'a> {
         match finished {
             Ok(finished) => (outcome_of(&finished), finished.run_file_error),
             Err(EngineError::Stopped) => (EntryOutcome::Stopped, None),
-            Err(error @ EngineError::NotBegun(_)) => (EntryOutcome::Invalid, masked(error)),
             Err(error) if self.watch.was_signalled() => (EntryOutcome::Stopped, masked(error)),
+            Err(error @ EngineError::NotBegun(_)) => (EntryOutcome::Invalid, masked(error)),
             Err(error) => (EntryOutcome::NotBegun, masked(error)),
         }
     }
@@ -163,6 +163,7 @@ impl<'a> Runner<'a> {
             Ok(finished) => Ok(finished),
             Err(EngineError::Stopped) => Err((EntryOutcome::Stopped, None)),
             Err(error) if self.watch.was_signalled() => Err((EntryOutcome::Stopped, masked(error))),
+            Err(error @ EngineError::NotBegun(_)) => Err((EntryOutcome::Invalid, masked(error))),
             Err(error) => Err((EntryOutcome::NotBegun, masked(error))),
         }
     }

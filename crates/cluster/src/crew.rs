@@ -60,8 +60,8 @@ const STOP_INTERVAL: Duration = Duration::from_millis(50);
 const LEAD_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Interval between exchanges of timestamps during a run, and their number.
-const EXCHANGE_INTERVAL: Duration = Duration::from_secs(5);
-const EXCHANGES: usize = 8;
+const EXCHANGE_INTERVAL: Duration = Duration::from_secs(10);
+const EXCHANGES: usize = 4;
 
 /// Reports that may wait for the coordinator.
 const REPORTS_MAX: usize = 1 << 13;

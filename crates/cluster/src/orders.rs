@@ -226,7 +226,7 @@ impl From<WireCommand> for RunnerCommand {
     }
 }
 
-/// Sign of life of a runner, four times a second.
+/// Sign of life of a runner, once a second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Beat {
     /// Number of clients at present.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use engine::{MergedWindow, RunnerFigures, RunnerReport, TesterPart};
+use libdeflater::{CompressionLvl, Compressor, Decompressor};
 use measure::{Catalogue, HistogramId, Time, Window, tester};
 use runfile::{ClientOutcome, ClientRow, EventRow, blob};
 use serde::{Deserialize, Serialize};
@@ -12,6 +13,12 @@ const PIECE_MAX: usize = 512 << 10;
 
 /// Maximum length of a batch.
 pub(crate) const BATCH_MAX: usize = 64 << 20;
+
+/// Level of compression: more takes more time and gains little.
+const LEVEL: i32 = 3;
+
+/// Bytes of the length of a batch.
+const LENGTH_BYTES: usize = 4;
 
 /// Flag of a piece that another one continues.
 const CONTINUES: u8 = 1;
@@ -37,7 +44,7 @@ impl Encoder {
         let wire = reports.iter().filter_map(|report| self.report(report));
         let wire: Vec<WireReport> = wire.collect();
         // Encoding into memory does not fail.
-        let bytes = postcard::to_stdvec(&wire).unwrap_or_default();
+        let bytes = compress(&postcard::to_stdvec(&wire).unwrap_or_default());
         let count = bytes.len().div_ceil(PIECE_MAX);
         let pieces = bytes.chunks(PIECE_MAX).enumerate();
         let flag = |number| u8::from(number + 1 < count) * CONTINUES;
@@ -89,6 +96,33 @@ impl Encoder {
     }
 }
 
+/// Compresses a batch: its length in four bytes, then deflate (RFC 1951). Rows of clients repeat
+/// each other.
+fn compress(bytes: &[u8]) -> Vec<u8> {
+    let mut compressor = Compressor::new(CompressionLvl::new(LEVEL).unwrap_or_default());
+    let mut compressed = vec![0; LENGTH_BYTES + compressor.deflate_compress_bound(bytes.len())];
+    let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+    compressed[..LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
+    // The bound is enough.
+    let used = compressor.deflate_compress(bytes, &mut compressed[LENGTH_BYTES..]);
+    compressed.truncate(LENGTH_BYTES + used.unwrap_or(0));
+    compressed
+}
+
+fn decompress(compressed: &[u8]) -> Result<Vec<u8>, Malformed> {
+    let (length, compressed) = compressed.split_first_chunk().ok_or(Malformed)?;
+    let length = usize::try_from(u32::from_le_bytes(*length)).map_err(|_| Malformed)?;
+    if length > BATCH_MAX {
+        return Err(Malformed);
+    }
+    let mut bytes = vec![0; length];
+    let used = Decompressor::new().deflate_decompress(compressed, &mut bytes);
+    match used {
+        Ok(used) if used == length => Ok(bytes),
+        _ => Err(Malformed),
+    }
+}
+
 /// Joins the pieces of one runner, and decodes its batches.
 #[derive(Debug)]
 pub(crate) struct Decoder {
@@ -122,6 +156,7 @@ impl Decoder {
             return Ok(Vec::new());
         }
         let whole = std::mem::take(&mut self.pieces);
+        let whole = decompress(&whole)?;
         let wire: Vec<WireReport> = postcard::from_bytes(&whole).map_err(|_| Malformed)?;
         wire.into_iter().map(|report| self.report(report)).collect()
     }
@@ -453,18 +488,37 @@ mod tests {
     }
 
     #[test]
+    fn rows_that_repeat_each_other_take_little() {
+        let rows: Vec<RunnerReport> = (0..100).map(|_| reports(&[]).remove(1)).collect();
+        let names = populations().into_iter().map(|(name, _)| name).collect();
+        let pieces = Encoder::new(names).encode(&rows);
+        assert!(pieces[0].len() < 1_000, "{}", pieces[0].len());
+    }
+
+    #[test]
     fn long_batches_have_several_pieces_and_windows_come_in_order() {
         let names: Vec<String> = populations().into_iter().map(|(name, _)| name).collect();
         let encoder = Encoder::new(names);
-        let text = "x".repeat(3 * PIECE_MAX);
+        // Letters that cannot be compressed by much.
+        let letter = |number: u64| {
+            let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31);
+            char::from(b'!' + (mixed.wrapping_mul(mixed | 1) >> 57) as u8 % 90)
+        };
+        let text: String = (0..4 * PIECE_MAX as u64).map(letter).collect();
         let long = vec![RunnerReport::Fault(text)];
         let pieces = encoder.encode(&long);
-        assert_eq!(pieces.len(), 4);
+        assert!(pieces.len() >= 3, "{}", pieces.len());
+        let (last, others) = pieces.split_last().expect("there are some");
         let mut decoder = Decoder::new(&populations());
-        for piece in &pieces[..3] {
+        for piece in others {
             assert_eq!(decoder.add(piece), Ok(Vec::new()));
         }
-        assert_eq!(decoder.add(&pieces[3]), Ok(long));
+        assert_eq!(decoder.add(last), Ok(long));
+        // A length that nobody sends, and one that is wrong.
+        for length in [u32::MAX, 5] {
+            let piece = [&[0][..], &length.to_le_bytes(), b"abc"].concat();
+            assert_eq!(Decoder::new(&populations()).add(&piece), Err(Malformed));
+        }
         let first = encoder.encode(&reports(&[])).remove(0);
         assert!(decoder.add(&first).is_ok());
         assert_eq!(decoder.add(&first), Err(Malformed), "the same window again");

@@ -44,6 +44,9 @@ const LATE_BEGIN: Duration = Duration::from_millis(250);
 /// reports the log does not take.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 
+/// Rows of running clients that are sent in each second. All of them are in the own run file.
+const LIVING_ROWS_MAX: u32 = 16;
+
 /// Highest weight of a runner.
 const WEIGHT_MAX: u32 = 1_000;
 
@@ -68,6 +71,8 @@ pub(super) struct ActivePart {
     begins: Option<(i64, Duration)>,
     clock: Option<Clock>,
     has_ended: bool,
+    /// Number of rows of running clients since the last window.
+    living_rows: u32,
     /// True after the clients were told to stop because the coordinator or the log is lost.
     has_stopped: bool,
     ended_at: Option<Instant>,
@@ -160,6 +165,7 @@ impl ActivePart {
             begins: None,
             clock: None,
             has_ended: false,
+            living_rows: 0,
             has_stopped: false,
             ended_at: None,
         })
@@ -297,6 +303,13 @@ impl ActivePart {
                 self.topics.send(&topic, &message, Instant::now());
             }
             RunnerReport::Ended => self.finish(),
+            RunnerReport::Client(row) if row.ended.is_none() => {
+                // Their final state follows.
+                self.living_rows += 1;
+                if self.living_rows <= LIVING_ROWS_MAX {
+                    self.outbox.add(RunnerReport::Client(row));
+                }
+            }
             report => {
                 if let RunnerReport::Window(window) = &report {
                     let active = window.populations.iter();
@@ -304,6 +317,7 @@ impl ActivePart {
                     let active: f64 = active.sum();
                     self.signs.clients.store(active as u64, Ordering::Relaxed);
                     self.signs.made.fetch_add(1, Ordering::Relaxed);
+                    self.living_rows = 0;
                 }
                 self.outbox.add(report);
             }

@@ -12,7 +12,7 @@ use super::COORDINATOR_LOST;
 use crate::orders::{Beat, encode};
 
 /// Interval between signs of life.
-const BEAT_INTERVAL: Duration = Duration::from_millis(250);
+const BEAT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Signs of life, in both directions.
 pub(super) struct Signs {

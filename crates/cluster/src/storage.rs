@@ -24,6 +24,10 @@ const KEPT: Duration = Duration::from_secs(24 * 3600);
 /// Time in which a repeated message is recognised.
 const DUPLICATES: Duration = Duration::from_secs(600);
 
+/// Attempts to open everything, and the pause between them.
+const OPEN_ATTEMPTS: u32 = 4;
+const OPEN_PAUSE: Duration = Duration::from_millis(300);
+
 /// Maximum size of a file that is kept.
 pub(crate) const FILE_MAX: u64 = protocol::media::source::FILE_MAX;
 
@@ -75,8 +79,20 @@ pub(crate) struct Storage {
 }
 
 impl Storage {
-    /// Opens what the server keeps, and creates it if it is not there.
+    /// Opens what the server keeps, and creates it if it is not there. Several processes may do so
+    /// at once, of which one may find what is only half created.
     pub(crate) async fn open(client: &Client, url: &str) -> Result<Storage, ClusterError> {
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            match Storage::try_open(client, url).await {
+                Err(_) if attempts < OPEN_ATTEMPTS => tokio::time::sleep(OPEN_PAUSE).await,
+                result => return result,
+            }
+        }
+    }
+
+    async fn try_open(client: &Client, url: &str) -> Result<Storage, ClusterError> {
         let failed = |what: &'static str| {
             let url = url.to_owned();
             move |why: String| ClusterError::Nats { url, what, why }

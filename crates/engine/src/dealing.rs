@@ -9,6 +9,7 @@ use load::{Slots, divide, period};
 use net::PortClaim;
 use net::descriptors::open_files_limit;
 use net::ports::DEFAULT_RANGE;
+use protocol::descriptor::ASSUMED_STREAMS;
 use scenario::{Description, Pick, Population, Scenario};
 
 use crate::worker_count::files_needed_for;
@@ -94,10 +95,11 @@ impl Dealing {
             ));
         }
         let ports = PortClaim::ports_max(&DEFAULT_RANGE);
-        (description.udp_ports > ports).then(|| {
+        // Media may have fewer streams than is assumed.
+        let needed = description.udp_ports / ASSUMED_STREAMS as u64;
+        (needed > ports).then(|| {
             format!(
-                "its clients need {} UDP ports, and one address has {ports}: use more runners",
-                description.udp_ports
+                "its clients need at least {needed} UDP ports, and one address has {ports}: use more runners"
             )
         })
     }
@@ -169,6 +171,28 @@ mod tests {
             "{lines:?}"
         );
         assert_eq!(Dealing::whole(&scenario).clients(&scenario, 0), [10]);
+    }
+
+    #[test]
+    fn too_few_ports_are_a_shortage() {
+        let with = |clients: u32| {
+            scenario(&format!(
+                "clients: {{viewers: {{urls: ['rtsp://127.0.0.1/a'], load: {{clients: {clients}}}}}}}\n\
+                 workers: 16\n"
+            ))
+        };
+        let shortage = |clients, runners| {
+            let scenario = with(clients);
+            Dealing::new(&scenario, &vec![1; runners]).shortage(&scenario, 0)
+        };
+        // One video stream takes two ports.
+        assert_eq!(shortage(400, 1), None);
+        let text = shortage(40_000, 1).expect("a pair each");
+        assert!(
+            text.contains("UDP ports") || text.contains("file descriptors"),
+            "{text}"
+        );
+        assert_eq!(shortage(40_000, 100), None);
     }
 
     #[test]

@@ -87,7 +87,7 @@ pub struct RemoteCrew {
     control: Control,
 }
 
-/// What is known of the runners at the moment.
+/// Current state of the runners.
 struct States {
     each: Vec<MemberState>,
     disconnected_since: Option<Instant>,
@@ -105,7 +105,7 @@ struct MemberState {
     is_given_up: bool,
     member: Member,
     beat: Beat,
-    /// When the runner had made more than before.
+    /// Time at which the runner last reported that it had made more.
     made_more: Instant,
     /// Number of windows and last reports that came.
     came: u64,
@@ -411,7 +411,7 @@ impl RemoteCrew {
                 }
             } else {
                 if states.disconnected_since.take().is_some() {
-                    // They could not be heard.
+                    // Their signs of life could not arrive.
                     for state in &mut states.each {
                         (state.seen, state.made_more, state.missing) = (now, now, None);
                     }
@@ -583,7 +583,7 @@ impl Drop for RemoteCrew {
             let deleted = log.delete_consumer(&inbox::reader_name(&run)).await;
             purged.is_ok() && deleted.is_ok()
         });
-        // What is left expires after a day.
+        // Reports that are left expire after a day.
         let _ = tidied;
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 /// Reason why runners cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
-    /// The address of NATS is no such address.
+    /// Invalid address of NATS.
     #[error(
         "`{url}` is no address of NATS: write `nats://HOST:PORT`, or `tls://HOST:PORT` for TLS"
     )]
@@ -19,7 +19,7 @@ pub enum ClusterError {
     /// A file with credentials cannot be used.
     #[error("cannot use the credentials in {path}: {why}")]
     Credentials { path: String, why: String },
-    /// There is no usable server.
+    /// No connection to the server.
     #[error("no connection to NATS at {url}: {why}\n  {help}")]
     Connect {
         url: String,

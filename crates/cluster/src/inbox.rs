@@ -18,7 +18,7 @@ use crate::storage::all_report_subjects;
 /// Time after which NATS forgets a reader that does not come back.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(24 * 3600);
 
-/// Interval between checks whether the run is over.
+/// Interval between checks whether the run has ended.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Pause before the log is opened again after a failure.

@@ -16,7 +16,7 @@ use crate::storage::{Storage, order_subject};
 /// Time limit for an exchange.
 pub(crate) const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What the coordinator and the crew of a run use.
+/// Connection that the coordinator shares with the crews of its runs.
 pub(crate) struct Shared {
     pub(crate) background: Background,
     pub(crate) client: Client,

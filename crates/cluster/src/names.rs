@@ -98,7 +98,7 @@ impl Claim {
     /// Frees the name at once.
     pub(crate) async fn release(self) {
         if !self.is_lost() {
-            // It would expire.
+            // If this fails, the claim expires.
             let _ = self.names.purge(&self.name).await;
         }
     }
@@ -120,7 +120,7 @@ async fn renew(names: Store, name: String, incarnation: String, lost: Weak<Atomi
                 let value = incarnation.clone().into();
                 let _ = names.update(&name, value, entry.revision).await;
             }
-            // It has expired while NATS was out of reach.
+            // The claim has expired while NATS was unreachable.
             Ok(_) => {
                 if let Owner::Other(_) = claim(&names, &name, &incarnation).await {
                     return lost.store(true, Ordering::Relaxed);

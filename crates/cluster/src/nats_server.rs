@@ -39,7 +39,7 @@ pub(crate) struct NatsServer {
     port: u16,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
-    /// Its configuration and data.
+    /// Folder with the configuration and the data of the server.
     _folder: TempDir,
 }
 
@@ -96,7 +96,7 @@ impl NatsServer {
                     restarts += 1;
                     match begin() {
                         Ok(again) => server = again,
-                        // Its users notice that it is away.
+                        // The connections of its users report the failure.
                         Err(_) => return,
                     }
                 }

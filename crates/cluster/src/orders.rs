@@ -20,7 +20,7 @@ pub(crate) struct Hello {
     pub(crate) version: String,
 }
 
-/// What a runner says of itself.
+/// Answer of a runner to [`Hello`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct HelloAnswer {
     pub(crate) name: String,
@@ -36,7 +36,7 @@ pub(crate) struct HelloAnswer {
 /// Facts about the machine of a runner.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MachineFacts {
-    /// Its host name.
+    /// Host name.
     pub host: String,
     /// Identity of its running kernel (/proc/sys/kernel/random/boot_id).
     pub boot: String,
@@ -90,14 +90,14 @@ pub(crate) struct Part {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Answer {
     Done,
-    /// It is ready, and waits.
+    /// The workers are ready, and wait.
     Ready(ReadyInfo),
-    /// Its part of an exchange.
+    /// Timestamps of the runner in an exchange.
     Clock {
         reached: i64,
         answered: i64,
     },
-    /// It does not do what it was told to.
+    /// The runner does not carry out the order.
     Refused {
         why: String,
     },

@@ -40,7 +40,7 @@ pub(crate) struct Outbox {
     batch: Vec<RunnerReport>,
     begun: Instant,
     pieces: UnboundedSender<Vec<u8>>,
-    /// When each piece began to wait that the log may not have yet.
+    /// Time at which each piece was queued, for the pieces that the log may not have yet.
     waiting: VecDeque<Instant>,
     /// Number of pieces that were sent, and that the log has.
     sent: usize,
@@ -135,7 +135,7 @@ async fn publish(
                     context.publish_with_headers(subject.clone(), headers.clone(), bytes.clone());
                 published.await.ok()?.await.ok()
             };
-            // Only an acknowledgement counts: what is sent while NATS is away may be lost.
+            // Only an acknowledgement counts: messages sent during an outage may be lost.
             if let Ok(Some(_)) = tokio::time::timeout(ACKNOWLEDGED_WITHIN, sent).await {
                 break;
             }

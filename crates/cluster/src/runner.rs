@@ -173,7 +173,7 @@ impl Host<'_> {
         let Some(part) = self.part.as_mut().filter(|_| mine && name.is_some()) else {
             return match order {
                 Order::Prepare(part) => self.prepare(*part, tell),
-                // The run is over here already.
+                // This runner has left the run already.
                 Order::Leave { .. } => Answer::Done,
                 _ => refused("it does not take part in this run".to_owned()),
             };

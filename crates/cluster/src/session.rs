@@ -1,4 +1,4 @@
-//! Everything that a coordinator needs for its runs: NATS, runners, and itself.
+//! A coordinator together with the NATS server and the runners that it starts.
 
 use std::time::Duration;
 
@@ -103,7 +103,7 @@ impl Cluster {
         changing: Option<&str>,
         control: &Control,
     ) -> Result<RemoteCrew, ClusterError> {
-        // A runner may have been started anew since the last run.
+        // A runner may have restarted since the last run.
         let names = self.facts.iter().map(|runner| runner.name.clone());
         let wanted = Wanted::Named(names.collect());
         let runners = &mut self.runners;

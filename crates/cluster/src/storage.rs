@@ -1,4 +1,4 @@
-//! What NATS keeps: the log of reports, the names of runners, and files.
+//! Data that NATS keeps: the log of reports, the names of runners, and files.
 
 use std::time::Duration;
 
@@ -69,7 +69,7 @@ pub(crate) fn order_subject(name: &str, incarnation: &str) -> String {
 /// Subject of the question to all runners.
 pub(crate) const HELLO: &str = "sg.hello";
 
-/// What NATS keeps.
+/// Data that NATS keeps.
 #[derive(Clone)]
 pub(crate) struct Storage {
     pub(crate) context: Context,

@@ -45,8 +45,7 @@ pub trait Crew {
     /// Traces of the run, once all runners have ended.
     fn take_traces(&mut self) -> Vec<Trace>;
 
-    /// What is known of each runner, without its resource use. Empty if the only one is in this
-    /// process.
+    /// Summary of each runner, without its resource use. Empty if the only one is in this process.
     fn summaries(&self) -> Vec<RunnerSummary> {
         Vec::new()
     }

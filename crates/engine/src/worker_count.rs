@@ -54,7 +54,7 @@ pub fn files_needed(scenario: &Scenario) -> u64 {
     files_needed_for(scenario, &scenario.describe())
 }
 
-/// The same for a runner that plays a part of the clients.
+/// [`files_needed`] for a runner that plays a part of the clients.
 pub(crate) fn files_needed_for(scenario: &Scenario, description: &Description) -> u64 {
     let workers = workers_for(scenario, description);
     let clients = description.file_descriptors;

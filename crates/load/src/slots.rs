@@ -17,7 +17,7 @@ impl Slots {
         Slots::every(0, 1)
     }
 
-    /// Every slot `k` with `k % step == first`; none if `first` is not below `step`.
+    /// Every slot `k` with `k % step == first`. Empty if `first` is not below `step`.
     pub fn every(first: u64, step: u64) -> Slots {
         Slots {
             modulus: step.max(1),
@@ -47,7 +47,7 @@ impl Slots {
         }
     }
 
-    /// The same slots up to `count`, repeated after it if the division would not repeat earlier.
+    /// These slots up to `count`, and repeated after it, unless the division repeats earlier.
     pub(crate) fn repeated_after(&self, count: u64) -> Slots {
         if self.modulus <= count {
             return self.clone();

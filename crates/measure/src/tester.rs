@@ -152,16 +152,16 @@ pub struct RunnerSummary {
     pub cores: u32,
     /// Maximum number of its clients at a time, over all populations.
     pub clients_max: u64,
-    /// Its monotonic clock minus that of the coordinator, in seconds. `None` if it is unknown.
+    /// Monotonic clock of the runner minus that of the coordinator, in seconds. `None` if unknown.
     pub clock_offset: Option<f64>,
     /// The offset is at most this far away from the true one, in seconds.
     pub clock_uncertainty: Option<f64>,
     /// Time from the agreed start of the run to the start of its clients, in seconds.
     pub began_late: Option<f64>,
-    /// Why it was lost during the run. `None` if it was not.
+    /// Reason for its loss during the run. `None` if it was not lost.
     pub lost: Option<String>,
     /// Resource use of its workers together.
     pub figures: WorkerFigures,
-    /// Why its measurements are invalid. Empty if it was fit.
+    /// Reasons why the measurements of the runner are invalid.
     pub unfit: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! Who plays the clients of a run: this process, or runners.
+//! Clients of a run are played by this process or by runners.
 
 use std::cell::RefCell;
 

@@ -331,7 +331,7 @@ fn only_the_crate_for_several_machines_has_an_async_runtime() {
     for other in other_runtimes {
         assert!(!found.contains(other), "an async runtime came in: {other}");
     }
-    // What plays and measures never sees it.
+    // The media path has none.
     let found = dependencies("engine", None);
     for other in ["tokio", "async-nats"] {
         assert!(!found.contains(other), "an async runtime came in: {other}");

@@ -193,15 +193,18 @@ impl Launched {
             drop(state);
             return Ok(launched);
         }
+        let how = match state.closed {
+            true => "ended before it reported a start",
+            false => "did not report a start in time",
+        };
         let (failed, output) = (state.failed.clone(), state.log.tail());
         drop(state);
         launched.finish(SUPERVISOR_TIMEOUT);
         Err(match failed {
             Some(reason) => SutError::Spawn { program, reason },
-            None => SutError::Supervisor(format!(
-                "{} did not report a start {output}",
-                context.supervisor.display()
-            )),
+            None => {
+                SutError::Supervisor(format!("{} {how} {output}", context.supervisor.display()))
+            }
         })
     }
 

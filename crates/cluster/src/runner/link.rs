@@ -1,4 +1,4 @@
-//! What connects a runner to coordinators.
+//! Connection of a runner to coordinators.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub(super) struct Link {
     answer: Arc<Mutex<HelloAnswer>>,
 }
 
-/// Where the answer to an order goes.
+/// Destination of the answer to an order.
 pub(super) struct Reply {
     client: Client,
     subject: Subject,

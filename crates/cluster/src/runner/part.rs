@@ -242,7 +242,7 @@ impl ActivePart {
         let late = monotonic_nanos().saturating_sub(at).max(0);
         let clock = Clock::starting_at(at);
         if late > i64::try_from(LATE_BEGIN.as_nanos()).unwrap_or(i64::MAX) {
-            // Its clients would be those of another time than everybody else's.
+            // The clients would not match the times of those of other runners.
             let text = format!(
                 "it could not begin in time: it was {:.0} ms late",
                 late as f64 / 1e6

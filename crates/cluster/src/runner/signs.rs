@@ -55,7 +55,7 @@ impl Signs {
     }
 }
 
-/// Gives signs of life until the part is over.
+/// Sends signs of life until the part ends.
 pub(super) async fn give_signs(client: Client, subject: String, signs: Weak<Signs>) {
     while let Some(beat) = signs.upgrade().map(|signs| signs.beat()) {
         let _ = client.publish(subject.clone(), encode(&beat)).await;
@@ -63,7 +63,7 @@ pub(super) async fn give_signs(client: Client, subject: String, signs: Weak<Sign
     }
 }
 
-/// Notes signs of life of the coordinator until the part is over.
+/// Notes signs of life of the coordinator until the part ends.
 pub(super) async fn see_coordinator(client: Client, subject: String, signs: Weak<Signs>) {
     let Ok(mut messages) = client.subscribe(subject).await else {
         return;

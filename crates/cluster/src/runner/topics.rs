@@ -1,8 +1,8 @@
 //! Topic messages between clients of different runners.
 //!
-//! They travel outside the log, so that they arrive at once, and may be lost on the way: each is
-//! therefore repeated several times, unless a newer one of its topic has replaced it. Receivers know
-//! repeated ones by their number.
+//! Topic messages are sent outside the log, so that they arrive at once. They may be lost, so each
+//! is repeated several times, unless a newer one of its topic has replaced it. Receivers recognise
+//! repeated messages by their number.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -19,7 +19,7 @@ use super::signs::Signs;
 use crate::background::Background;
 use crate::orders::{TopicMessage, decode, encode};
 
-/// Times from a message to its repetitions. Runners stop their clients if NATS is away for longer.
+/// Times from a message to its repetitions. Runners stop their clients after a longer outage.
 const REPEATED_AFTER: [Duration; 4] = [
     Duration::from_secs(1),
     Duration::from_secs(3),
@@ -33,7 +33,7 @@ const WAITING_MAX: usize = 1 << 14;
 /// Topics of a run.
 const TOPICS_MAX: usize = 100_000;
 
-/// Interval between checks whether the part is over.
+/// Interval between checks whether the part has ended.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Topic messages of one part of a run.

@@ -48,7 +48,7 @@ fn subjects() -> Vec<Subject> {
                 8_000,
             ),
             (None, "proof") => ("proof://127.0.0.1:{port}", "", 8_000),
-            // Its server relays multicast groups, which the virtual network does not have.
+            // The reference server relays multicast groups, which the virtual network lacks.
             (None, "http-ts") => ("http://127.0.0.1:{port}/a.ts", "", 8_000),
             (None, _) => return None,
         };

@@ -11,7 +11,7 @@ use super::Coordinator;
 use crate::runner::RunnerFigures;
 use crate::window_merger::{MergedWindow, merge_testers};
 
-/// The runners of a run; none if the only one is in this process.
+/// The runners of a run; empty if the only one is in this process.
 #[derive(Default)]
 pub(crate) struct RunnerJudges {
     each: Vec<RunnerJudge>,
@@ -74,7 +74,7 @@ impl RunnerJudges {
 }
 
 impl Coordinator<'_> {
-    /// Judges each runner's part of a complete window. `index` is that of the current level.
+    /// Judges each runner's part of a complete window. `index` counts from the start of the level.
     pub(super) fn judge_runners(&mut self, window: &MergedWindow<RunnerFigures>, index: u64) {
         let Some(parts) = self.runners.parts.remove(&window.index) else {
             return;

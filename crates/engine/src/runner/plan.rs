@@ -19,7 +19,7 @@ use crate::worker::{ClientPlan, MakeClient, RunnerPlace, WorkerPopulation};
 use crate::worker_count::workers_for;
 use crate::worker_pool::WorkerPlan;
 
-/// What a runner is to play.
+/// Part of a run that a runner is to play.
 pub struct RunnerOrder<'a> {
     pub scenario: &'a Scenario,
     pub dealing: &'a Dealing,

@@ -1,4 +1,4 @@
-//! The run file of a runner: what it measured, whatever becomes of its coordinator.
+//! The run file of a runner: its own measurements, even if its coordinator is lost.
 
 use std::collections::BTreeMap;
 use std::path::Path;

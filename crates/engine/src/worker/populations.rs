@@ -72,7 +72,7 @@ pub(crate) type MakeClient =
     Arc<dyn Fn(&str, ClientIdentity) -> Result<Box<dyn Session>, String> + Send + Sync>;
 
 /// Identity of the client in a slot of the population with this index. It does not depend on who
-/// plays the client. `seed` is that of the run.
+/// plays the client. `seed` is the seed of the run.
 pub fn client_identity(seed: u64, population: usize, slot: u64, generation: u32) -> ClientIdentity {
     let population = population as u64;
     let own = [seed, population, slot, u64::from(generation)];

@@ -117,7 +117,7 @@ fn several_runners_count_what_the_server_sent() {
     for runner in &runners {
         let uncertainty = runner["clock_uncertainty"].as_f64().expect("it is known");
         let offset = runner["clock_offset"].as_f64().expect("it is known");
-        // It is the same clock.
+        // All processes of a machine have the same clock.
         assert!(offset.abs() <= uncertainty + 1e-6, "{runner}");
         assert!(runner["began_late"].as_f64().is_some(), "{runner}");
         assert_eq!(runner["lost"], Value::Null, "{runner}");
@@ -350,7 +350,7 @@ fn runner_stops_its_clients_if_the_coordinator_is_killed() {
     wait_for("the clients have left", PATIENCE, || {
         (established(server.port) == 0).then_some(())
     });
-    // Its own run file is whole.
+    // The run file of the runner is complete.
     wait_for("the runner has left the run", PATIENCE, || {
         one.stderr_text().contains("has ended").then_some(())
     });

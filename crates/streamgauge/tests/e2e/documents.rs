@@ -171,6 +171,9 @@ fn plan(shown: &DocumentedCommand) -> Plan {
         // tests/e2e/compare.rs makes the runs that are compared.
         "compare" => return Plan::Read,
         "run" if has("--baseline") => return Plan::Read,
+        // tests/e2e/cluster.rs has runners and a NATS server.
+        "run" if has("--at") => return Plan::Read,
+        "runner" => return Plan::Read,
         "run" if words[1].starts_with("examples/") => {
             let mut check = vec!["check".to_owned(), words[1].clone(), "--offline".to_owned()];
             for (at, _) in words

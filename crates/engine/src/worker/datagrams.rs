@@ -115,6 +115,8 @@ struct EndpointState {
     max_sessions: usize,
     peers: HashMap<PeerId, SessionKey>,
     closed: bool,
+    /// True once a session was refused because there were too many.
+    is_full: bool,
 }
 
 /// Result of one receive call on a socket.
@@ -236,6 +238,7 @@ impl Datagrams {
             max_sessions: plan.max_sessions.min(PEERS_MAX),
             peers: HashMap::new(),
             closed: false,
+            is_full: false,
         });
         Ok(())
     }
@@ -544,6 +547,12 @@ impl Datagrams {
         let room = !state.closed && state.peers.len() < state.max_sessions;
         answer.clear();
         let route = state.endpoint.route(now, datagram, room, answer);
+        let is_new = matches!(route, Route::Accept(..) | Route::Answer);
+        if is_new && !room && !state.closed && !std::mem::replace(&mut state.is_full, true) {
+            let open = state.peers.len();
+            let text = format!("refusing sessions: {open} are open, the maximum");
+            runtime.note("sessions_refused", None, text);
+        }
         let foreign = match route {
             Route::Session(peer) => match state.peers.get(&peer) {
                 Some(&key) => return Routed::To(key),

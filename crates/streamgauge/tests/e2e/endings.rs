@@ -343,5 +343,12 @@ fn servers_refuse_sessions_above_their_limit() {
         let report = Report::read(&folder.path().join("out.json"));
         let ended = (report.clients("failed"), report.clients("stopped"));
         assert_eq!(ended, (1, 2), "{protocol}");
+        server.signal("TERM");
+        let ended = server.finish(Duration::from_secs(60));
+        let said = ended.stdout + &ended.stderr;
+        assert!(
+            said.contains("the maximum (--max-sessions)"),
+            "{protocol}: {said}"
+        );
     }
 }

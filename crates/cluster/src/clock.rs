@@ -93,6 +93,11 @@ impl ClockEstimate {
         }
     }
 
+    /// Time of the last exchange by the coordinator's clock; `None` without any.
+    pub fn last(&self) -> Option<i64> {
+        self.kept.last().map(|exchange| exchange.returned)
+    }
+
     /// Longest round trip of the exchanges that are kept.
     pub fn longest_round_trip(&self) -> Duration {
         let trips = self.kept.iter().map(Exchange::round_trip);

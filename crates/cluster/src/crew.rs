@@ -59,8 +59,14 @@ const STOP_INTERVAL: Duration = Duration::from_millis(50);
 /// Interval between signs of life of the coordinator.
 const LEAD_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Interval between exchanges of timestamps during a run, and their number.
+/// Interval between exchanges of timestamps during a run, and their number. The first ones follow
+/// sooner, because they bound the drift.
 const EXCHANGE_INTERVAL: Duration = Duration::from_secs(10);
+const FIRST_INTERVALS: [Duration; 3] = [
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(5),
+];
 const EXCHANGES: usize = 4;
 
 /// Reports that may wait for the coordinator.
@@ -546,12 +552,12 @@ impl Crew for RemoteCrew {
     }
 
     fn summaries(&self) -> Vec<RunnerSummary> {
-        let now = monotonic_nanos();
         let states = lock(&self.states);
         let each = states.each.iter().zip(&self.clients);
         each.map(|(state, clients)| {
             let member = &state.member;
-            let offset = RemoteCrew::offset(member, now);
+            let last = member.clock.last();
+            let offset = last.and_then(|last| RemoteCrew::offset(member, last));
             RunnerSummary {
                 name: member.name.clone(),
                 host: member.machine.host.clone(),
@@ -645,8 +651,9 @@ async fn give_signs(client: Client, run: String, states: Weak<Mutex<States>>) {
 
 /// Goes on exchanging timestamps until the crew is gone.
 async fn keep_clocks(client: Client, states: Weak<Mutex<States>>) {
+    let mut first = FIRST_INTERVALS.into_iter();
     loop {
-        tokio::time::sleep(EXCHANGE_INTERVAL).await;
+        tokio::time::sleep(first.next().unwrap_or(EXCHANGE_INTERVAL)).await;
         let members: Vec<(usize, Member)> = {
             let Some(states) = states.upgrade() else {
                 return;

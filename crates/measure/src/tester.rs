@@ -154,7 +154,8 @@ pub struct RunnerSummary {
     pub clients_max: u64,
     /// Monotonic clock of the runner minus that of the coordinator, in seconds. `None` if unknown.
     pub clock_offset: Option<f64>,
-    /// The offset is at most this far away from the true one, in seconds.
+    /// Maximum difference of the offset from the true one, in seconds, at the last exchange of
+    /// timestamps.
     pub clock_uncertainty: Option<f64>,
     /// Time from the agreed start of the run to the start of its clients, in seconds.
     pub began_late: Option<f64>,

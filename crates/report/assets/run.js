@@ -185,7 +185,20 @@ class RunPage {
     return el("div", { class: "group" }, el("h3", {}, "tester", word),
       el("div", { class: "cards" }, cards.map((one) => this.card("tester", one))),
       tester.hint ? el("p", { class: "note" }, tester.hint) : null,
+      this.runners(),
       tester.fit ? closed("All health bounds", bounds) : bounds());
+  }
+
+  // The runners of a run over several machines.
+  runners() {
+    const { runners } = this.run.tester;
+    if (!runners || !runners.length) return null;
+    const rows = runners.map((one) => [
+      one.name, one.host, one.clients, one.cpu, one.peak, one.late, one.began, one.clock,
+      one.faults.length ? `! ${one.faults.join("; ")}` : "✓ fit",
+    ]);
+    return table("Runners", ["runner", "machine", "clients", "CPU", "peak", "late by p99",
+      "began late by", "clock known to", ""], rows);
   }
 
   course() {

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use measure::tester::RunnerSummary;
 use measure::threshold::Comparison;
-use measure::{Catalogue, SummaryRow, Threshold};
+use measure::{Catalogue, SummaryRow, Threshold, Unit};
 use runfile::Reader;
 use serde_json::{Value, json};
 
@@ -365,14 +366,14 @@ fn link(link: &model::Link) -> Value {
     let why = why.collect::<Vec<_>>().join(", ");
     let time = |label: &str, name: &str, rest: String| {
         let found = distribution_of(metrics, name)?;
-        let first = figure(measure::Unit::Seconds, found.p99);
+        let first = figure(Unit::Seconds, found.p99);
         Some(json!({"label": label, "metric": name, "first": first, "of": "p99", "rest": rest}))
     };
     let planned = distribution_of(metrics, "planned_delay").map_or_else(String::new, |found| {
-        format!("planned {}", figure(measure::Unit::Seconds, found.p99))
+        format!("planned {}", figure(Unit::Seconds, found.p99))
     });
     let most = distribution_of(metrics, "lateness").map_or_else(String::new, |found| {
-        format!("max {}", figure(measure::Unit::Seconds, found.max))
+        format!("max {}", figure(Unit::Seconds, found.max))
     });
     let queue = metrics.level("queue_bytes").filter(|queue| queue.max > 0.0);
     let cards = [
@@ -384,7 +385,7 @@ fn link(link: &model::Link) -> Value {
             json!({"label": "lost on the link", "metric": "loss", "first": loss, "rest": why})
         }),
         queue.map(|queue| {
-            let first = figure(measure::Unit::Bytes, queue.max);
+            let first = figure(Unit::Bytes, queue.max);
             json!({"label": "queue", "metric": "queue_bytes", "first": first, "of": "peak", "rest": ""})
         }),
         time("delay", "delay", planned),
@@ -438,7 +439,7 @@ fn server(server: &Metrics, report: &Report) -> Value {
         })));
     }
     if let Some(seconds) = report.cpu_per_message {
-        let first = figure(measure::Unit::Seconds, seconds);
+        let first = figure(Unit::Seconds, seconds);
         cards.push(Some(
             json!({"label": "per message", "first": first, "rest": "of a core"}),
         ));
@@ -487,10 +488,28 @@ fn tester(report: &Report) -> Value {
     json!({
         "word": word,
         "fit": fit,
-        "lost_here": figure_or_dash(measure::Unit::Count, lost),
+        "lost_here": figure_or_dash(Unit::Count, lost),
         "path": report.tester.receive_path,
         "hint": report.tester.receive_hint,
         "health": findings.collect::<Vec<_>>(),
+        "runners": report.runners.iter().map(runner).collect::<Vec<_>>(),
+    })
+}
+
+/// Returns the row of a runner of a run over several machines.
+fn runner(runner: &RunnerSummary) -> Value {
+    let figures = &runner.figures;
+    let lost = runner.lost.iter().chain(&runner.unfit);
+    json!({
+        "name": runner.name,
+        "host": runner.host,
+        "clients": count(runner.clients_max as f64),
+        "cpu": figure_or_dash(Unit::Cores, figures.cpu_mean),
+        "peak": figure_or_dash(Unit::Cores, figures.cpu_max),
+        "late": figure_or_dash(Unit::Seconds, figures.lag_p99),
+        "began": figure_or_dash(Unit::Seconds, runner.began_late),
+        "clock": figure_or_dash(Unit::Seconds, runner.clock_uncertainty),
+        "faults": lost.collect::<Vec<_>>(),
     })
 }
 
@@ -591,7 +610,7 @@ fn about(reader: &Reader, report: &Report) -> Value {
             format!(
                 "{}, {} of memory, {}",
                 plural(f64::from(machine.cores), "core", "cores"),
-                figure(measure::Unit::Bytes, machine.memory as f64),
+                figure(Unit::Bytes, machine.memory as f64),
                 machine.kernel
             ),
         ),

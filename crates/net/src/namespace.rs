@@ -10,8 +10,7 @@ mod netlink;
 use std::fs::File;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
@@ -66,12 +65,12 @@ impl Namespace {
         File::open("/proc/thread-self/ns/net").map(Namespace)
     }
 
-    /// Inode of the namespace: that of `/proc/PID/ns/net` of each process in it (namespaces(7)).
+    /// Returns another descriptor of the namespace, which keeps it alive.
     ///
     /// # Errors
-    /// The error of the operating system.
-    pub fn inode(&self) -> io::Result<u64> {
-        Ok(self.0.metadata()?.ino())
+    /// This process has no free descriptor.
+    pub fn descriptor(&self) -> io::Result<OwnedFd> {
+        self.0.as_fd().try_clone_to_owned()
     }
 
     /// Moves the calling thread into the namespace. Threads and processes that it starts later are

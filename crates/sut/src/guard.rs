@@ -7,11 +7,14 @@
 //! The programs stay in their terminal's process group, so they are not started by the supervisor
 //! ([`crate::supervise_main`]). A parent-death signal (`PR_SET_PDEATHSIG` in prctl(2)) would be
 //! sent at the end of the thread that starts the program.
+//!
+//! The guard holds the namespace open. Otherwise the kernel would remove it with its last process
+//! and could give its inode to a new namespace, whose processes the guard would then kill.
 
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File, Metadata};
 use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -42,19 +45,19 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Guards a network namespace, given by its inode. This process must not be in it.
+    /// Guards an open network namespace. This process must not be in it.
     ///
     /// # Errors
     /// The guard cannot be started.
-    pub fn over(network: u64) -> io::Result<Guard> {
+    pub fn over(network: OwnedFd) -> io::Result<Guard> {
         let (socket, theirs) = UnixStream::pair()?;
         let child = Command::new("/proc/self/exe")
             .arg0("streamgauge")
             .args([SUBCOMMAND, ARGUMENT])
-            .arg(network.to_string())
             .env_clear()
             .stdin(OwnedFd::from(theirs))
-            .stdout(Stdio::null())
+            // Not for output: the guard inherits the namespace as this descriptor.
+            .stdout(network)
             .stderr(Stdio::null())
             // Ctrl-C is for the program.
             .process_group(0)
@@ -74,8 +77,8 @@ impl Drop for Guard {
 
 /// Runs as a guard. Returns the exit status of this process.
 pub(crate) fn main(mut arguments: impl Iterator<Item = OsString>) -> i32 {
-    let network = arguments.next().and_then(|own| own.to_str()?.parse().ok());
-    let Some(network) = network else {
+    let network = io::stdout().as_fd().try_clone_to_owned().map(File::from);
+    let (Ok(Ok(network)), None) = (network.map(|file| file.metadata()), arguments.next()) else {
         return 104;
     };
     let mut word = [0];
@@ -83,14 +86,14 @@ pub(crate) fn main(mut arguments: impl Iterator<Item = OsString>) -> i32 {
         return 0;
     }
     let until = Instant::now() + KILL_TIMEOUT;
-    while kill_all(network) && Instant::now() < until {
+    while kill_all(&network) && Instant::now() < until {
         std::thread::sleep(SEARCH_INTERVAL);
     }
     0
 }
 
 /// Kills the processes of a network namespace. Returns `true` if there were any.
-fn kill_all(network: u64) -> bool {
+fn kill_all(network: &Metadata) -> bool {
     let Ok(processes) = fs::read_dir("/proc") else {
         return false;
     };
@@ -102,7 +105,7 @@ fn kill_all(network: u64) -> bool {
         };
         let is_inside = || {
             let of = fs::metadata(format!("/proc/{id}/ns/net"));
-            of.is_ok_and(|of| of.ino() == network)
+            of.is_ok_and(|of| (of.dev(), of.ino()) == (network.dev(), network.ino()))
         };
         // The second check is for an ID that was reused before the pidfd was opened.
         if is_inside()

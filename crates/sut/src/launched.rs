@@ -193,18 +193,25 @@ impl Launched {
             drop(state);
             return Ok(launched);
         }
-        let how = match state.closed {
-            true => "ended before it reported a start",
-            false => "did not report a start in time",
-        };
-        let (failed, output) = (state.failed.clone(), state.log.tail());
+        let in_time = state.closed;
         drop(state);
         launched.finish(SUPERVISOR_TIMEOUT);
-        Err(match failed {
-            Some(reason) => SutError::Spawn { program, reason },
-            None => {
-                SutError::Supervisor(format!("{} {how} {output}", context.supervisor.display()))
+        launched.wait_for_output();
+        // The status of a supervisor that was killed above is no news.
+        let how = match launched.supervisor.try_wait() {
+            Ok(Some(status)) if in_time => {
+                format!("ended with {status} before it reported a start")
             }
+            _ => "did not report a start in time".to_owned(),
+        };
+        let state = launched.state();
+        Err(match state.failed.clone() {
+            Some(reason) => SutError::Spawn { program, reason },
+            None => SutError::Supervisor(format!(
+                "{} {how} {}",
+                context.supervisor.display(),
+                state.log.tail()
+            )),
         })
     }
 

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::OwnedFd;
 use std::process::{Child, Command};
 
 use net::namespace::InterfaceConfig;
@@ -73,12 +74,12 @@ impl LinkedNamespace {
         self.emulator.is_realtime()
     }
 
-    /// Inode of the network namespace behind the link.
+    /// Returns a descriptor of the network namespace behind the link, which keeps it alive.
     ///
     /// # Errors
-    /// The error of the operating system.
-    pub fn network(&self) -> io::Result<u64> {
-        self.inside.inode()
+    /// This process has no free descriptor.
+    pub fn network(&self) -> io::Result<OwnedFd> {
+        self.inside.descriptor()
     }
 
     /// Starts a program behind the link.

@@ -330,6 +330,16 @@ fn program_ends_if_the_link_is_killed() {
         stat.contains(") S") || stat.contains(") R") || stat.contains(") D")
     };
     assert!(runs(), "it is the program's number");
+    // The kernel gives the inode of a removed namespace to the next one. Whoever kills the processes
+    // of a namespace must hold it open.
+    let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", link.id()));
+    let network = fs::read_link(format!("/proc/{program}/ns/net")).expect("it runs");
+    let holds = |child: &str| {
+        let held = fs::read_link(format!("/proc/{child}/fd/1"));
+        held.is_ok_and(|held| held == network)
+    };
+    let children = children.expect("Linux lists children");
+    assert!(children.split_whitespace().any(holds), "{children}");
     link.signal("KILL");
     wait_for("the program ends too", PATIENCE, || (!runs()).then_some(()));
 }

@@ -21,7 +21,7 @@ use crate::clock::{ClockEstimate, Offset};
 use crate::inbox::{self, FromLog};
 use crate::member::{Member, Shared, ask, ask_one, exchange_with};
 use crate::orders::{Answer, Beat, Order, WireCommand, decode, encode};
-use crate::storage::{all_beat_subjects, all_report_subjects, lead_subject};
+use crate::storage::{all_beat_subjects, all_report_subjects, lead_subject, runner_of};
 
 /// Time limit for starting the workers of all runners.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
@@ -213,7 +213,7 @@ impl RemoteCrew {
         background.spawn(inbox::read(
             log,
             run.clone(),
-            members.len(),
+            members.iter().map(|member| member.name.clone()).collect(),
             populations,
             sender,
             move || over.strong_count() == 0,
@@ -628,13 +628,16 @@ async fn hear_beats(client: Client, run: String, states: Weak<Mutex<States>>) {
         let (Ok(Some(message)), Some(states)) = (next, states.upgrade()) else {
             continue;
         };
-        let runner = message.subject.rsplit('.').next();
-        let runner = runner.and_then(|number| number.parse::<usize>().ok());
         let Some(beat) = decode::<Beat>(&message.payload) else {
             continue;
         };
         let mut states = lock(&states);
-        if let Some(state) = runner.and_then(|runner| states.each.get_mut(runner)) {
+        let name = runner_of(&message.subject);
+        let state = states
+            .each
+            .iter_mut()
+            .find(|state| state.member.name == name);
+        if let Some(state) = state {
             state.hear(beat, Instant::now());
         }
     }

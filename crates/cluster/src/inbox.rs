@@ -1,6 +1,6 @@
 //! The log of a run, as its coordinator reads it: the reports of each runner in order, each once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use measure::Catalogue;
 
 use crate::outbox::SEQUENCE;
 use crate::reports::Decoder;
-use crate::storage::all_report_subjects;
+use crate::storage::{all_report_subjects, runner_of};
 
 /// Time after which NATS forgets a reader that does not come back.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(24 * 3600);
@@ -43,17 +43,19 @@ pub(crate) fn reader_name(run: &str) -> String {
     format!("coordinator_{run}")
 }
 
-/// Reads the reports of a run into `reports` until the receiver is gone.
+/// Reads the reports of the named runners of a run into `reports` until the receiver is gone.
 pub(crate) async fn read(
     log: Stream,
     run: String,
-    runners: usize,
+    runners: Vec<String>,
     populations: Vec<(String, Catalogue)>,
     reports: Sender<FromLog>,
     is_over: impl Fn() -> bool,
 ) {
-    let mut readers: Vec<RunnerReader> = (0..runners)
-        .map(|_| RunnerReader::new(&populations))
+    let mut readers: HashMap<String, (usize, RunnerReader)> = runners
+        .into_iter()
+        .enumerate()
+        .map(|(number, name)| (name, (number, RunnerReader::new(&populations))))
         .collect();
     let reports = Arc::new(reports);
     while !is_over() {
@@ -79,11 +81,7 @@ pub(crate) async fn read(
                     Err(_) if is_over() => return,
                     Err(_) => continue,
                 };
-                let runner = message.subject.rsplit('.').next();
-                let runner = runner.and_then(|number| number.parse::<usize>().ok());
-                let Some((number, reader)) =
-                    runner.and_then(|number| Some((number, readers.get_mut(number)?)))
-                else {
+                let Some((number, reader)) = readers.get_mut(runner_of(&message.subject)) else {
                     let _ = message.ack().await;
                     continue;
                 };
@@ -92,8 +90,8 @@ pub(crate) async fn read(
                 let sequence = sequence.and_then(|text| text.as_str().parse().ok());
                 for report in reader.add(sequence, &message.payload) {
                     let report = match report {
-                        Ok(report) => FromLog::Report(number, report),
-                        Err(Broken) => FromLog::Malformed(number),
+                        Ok(report) => FromLog::Report(*number, report),
+                        Err(Broken) => FromLog::Malformed(*number),
                     };
                     if !pass_on(&reports, report).await {
                         return;

@@ -31,8 +31,9 @@ const OPEN_PAUSE: Duration = Duration::from_millis(300);
 /// Maximum size of a file that is kept.
 pub(crate) const FILE_MAX: u64 = protocol::media::source::FILE_MAX;
 
-/// Subject of the reports of a runner, numbered `runner`, in a run.
-pub(crate) fn report_subject(run: &str, runner: usize) -> String {
+/// Subject of the reports of a runner in a run. The name in the subject lets a server permit each
+/// runner its own reports alone.
+pub(crate) fn report_subject(run: &str, runner: &str) -> String {
     format!("sg.r.{run}.{runner}")
 }
 
@@ -42,7 +43,7 @@ pub(crate) fn all_report_subjects(run: &str) -> String {
 }
 
 /// Subject of the signs of life of a runner.
-pub(crate) fn beat_subject(run: &str, runner: usize) -> String {
+pub(crate) fn beat_subject(run: &str, runner: &str) -> String {
     format!("sg.beat.{run}.{runner}")
 }
 
@@ -56,9 +57,19 @@ pub(crate) fn lead_subject(run: &str) -> String {
     format!("sg.lead.{run}")
 }
 
-/// Subject of the topic messages of a run.
-pub(crate) fn topic_subject(run: &str) -> String {
-    format!("sg.t.{run}")
+/// Subject of the topic messages of a runner in a run.
+pub(crate) fn topic_subject(run: &str, runner: &str) -> String {
+    format!("sg.t.{run}.{runner}")
+}
+
+/// Subject of the topic messages of all runners of a run.
+pub(crate) fn all_topic_subjects(run: &str) -> String {
+    format!("sg.t.{run}.*")
+}
+
+/// Name of the runner in the subject of its message.
+pub(crate) fn runner_of(subject: &str) -> &str {
+    subject.rsplit('.').next().unwrap_or_default()
 }
 
 /// Subject of the orders to a runner.

@@ -30,7 +30,8 @@ use crate::orders::{Part, ReadyInfo, TopicMessage};
 use crate::outbox::Outbox;
 use crate::reports::Encoder;
 use crate::storage::{
-    FILE_MAX, Storage, beat_subject, lead_subject, report_subject, topic_subject,
+    FILE_MAX, Storage, all_topic_subjects, beat_subject, lead_subject, report_subject,
+    topic_subject,
 };
 use crate::targets::Targets;
 
@@ -125,7 +126,7 @@ impl ActivePart {
         let outbox = Outbox::start(
             background,
             link.storage.context.clone(),
-            report_subject(&run, wanted.runner),
+            report_subject(&run, &own.name),
             format!("{run}/{}/{}", wanted.runner, link.incarnation),
             Encoder::new(names.collect()),
         );
@@ -134,13 +135,13 @@ impl ActivePart {
         let topics = Topics::start(
             background,
             &link.client,
-            topic_subject(&run),
+            (topic_subject(&run, &own.name), all_topic_subjects(&run)),
             number,
             Arc::downgrade(&signs),
         );
         background.spawn(give_signs(
             link.client.clone(),
-            beat_subject(&run, number),
+            beat_subject(&run, &own.name),
             Arc::downgrade(&signs),
         ));
         background.spawn(see_coordinator(

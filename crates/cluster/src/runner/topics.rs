@@ -53,18 +53,18 @@ pub(super) struct Topics {
 }
 
 impl Topics {
-    /// Begins to send and to listen.
+    /// Begins to send to the first of two subjects, and to listen to the second.
     pub(super) fn start(
         background: &Background,
         client: &Client,
-        subject: String,
+        (own, all): (String, String),
         runner: usize,
         signs: Weak<Signs>,
     ) -> Topics {
         let (sender, inbox) = bounded(WAITING_MAX);
-        background.spawn(receive(client.clone(), subject.clone(), sender, signs));
+        background.spawn(receive(client.clone(), all, sender, signs));
         let (outbox, outgoing) = unbounded_channel();
-        background.spawn(send(client.clone(), subject, outgoing));
+        background.spawn(send(client.clone(), own, outgoing));
         Topics {
             runner,
             number: 0,

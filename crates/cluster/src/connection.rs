@@ -45,11 +45,18 @@ pub(crate) struct ConnectionState {
     connected: AtomicBool,
     /// Messages that a subscription dropped because they were not taken in time.
     pub(crate) dropped: AtomicU64,
+    /// True after the server has denied a subject to this client.
+    denied: AtomicBool,
 }
 
 impl ConnectionState {
     pub(crate) fn is_connected(&self) -> bool {
         self.connected.load(Ordering::Relaxed)
+    }
+
+    /// Returns `true` if the server has denied a subject to this client.
+    pub(crate) fn is_denied(&self) -> bool {
+        self.denied.load(Ordering::Relaxed)
     }
 
     fn note(&self, event: &Event) {
@@ -58,6 +65,11 @@ impl ConnectionState {
             Event::Disconnected | Event::Closed => self.connected.store(false, Ordering::Relaxed),
             Event::SlowConsumer(_) => {
                 self.dropped.fetch_add(1, Ordering::Relaxed);
+            }
+            Event::ServerError(error) => {
+                let error = error.to_string().to_lowercase();
+                let denied = error.contains("permissions violation");
+                self.denied.fetch_or(denied, Ordering::Relaxed);
             }
             _ => {}
         }

@@ -15,6 +15,7 @@ use crate::connection::Access;
 use crate::crew::RemoteCrew;
 use crate::error::ClusterError;
 use crate::files;
+use crate::keys::COORDINATOR;
 use crate::member::{EXCHANGE_TIMEOUT, Member, Shared, ask, exchange_with, no_answer};
 use crate::orders::{Hello, HelloAnswer, MESSAGE_MAX, MachineFacts, Order, Part, decode, encode};
 use crate::storage::{HELLO, Storage};
@@ -88,7 +89,7 @@ impl Coordinator {
             Background::start().map_err(ClusterError::system("cannot start a thread"))?;
         let own = access.clone();
         let opened = background.wait(OPEN_TIMEOUT, async move {
-            let (client, state) = own.connect("coordinator").await?;
+            let (client, state) = own.connect(COORDINATOR).await?;
             let storage = Storage::open(&client, &own.url).await?;
             Ok((client, state, storage))
         });

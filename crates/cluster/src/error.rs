@@ -19,6 +19,30 @@ pub enum ClusterError {
     /// A file with credentials cannot be used.
     #[error("cannot use the credentials in {path}: {why}")]
     Credentials { path: String, why: String },
+    /// No name of a runner.
+    #[error(
+        "`{name}` cannot be the name of a runner: write 1 to 64 letters, digits, - and _, and not \
+         `coordinator`"
+    )]
+    Name { name: String },
+    /// The server does not permit a runner its name.
+    #[error(
+        "the server does not permit this runner the name `{name}`: each runner needs credentials \
+         of its own (`streamgauge cluster keys --runner {name}`)"
+    )]
+    NameDenied { name: String },
+    /// No host name and no address.
+    #[error("`{host}` is neither a host name nor an address: write it without scheme and port")]
+    Host { host: String },
+    /// The first keys of a folder need a host.
+    #[error(
+        "name the host of the NATS server as coordinator and runners reach it: `--host NAME`, or \
+         an address"
+    )]
+    NoHost,
+    /// A file of keys cannot be written or read.
+    #[error("{path}: {why}")]
+    Keys { path: String, why: String },
     /// No connection to the server.
     #[error("no connection to NATS at {url}: {why}\n  {help}")]
     Connect {

@@ -11,6 +11,7 @@ use std::time::Duration;
 use async_nats::jetstream::kv::{Entry, Operation, Store};
 
 use crate::error::ClusterError;
+use crate::keys::COORDINATOR;
 
 /// Time after which a claim expires.
 pub(crate) const EXPIRES: Duration = Duration::from_secs(15);
@@ -24,10 +25,11 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 /// Longest name.
 const NAME_MAX: usize = 64;
 
-/// Returns whether a text can be the name of a runner: a word that NATS takes as part of a subject.
+/// Returns whether a text can be the name of a runner: a word that NATS takes as part of a subject,
+/// and not `coordinator`.
 pub fn is_name(text: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
-    (1..=NAME_MAX).contains(&text.len()) && text.chars().all(allowed)
+    (1..=NAME_MAX).contains(&text.len()) && text.chars().all(allowed) && text != COORDINATOR
 }
 
 /// Error of a runner whose name another one has.
@@ -157,7 +159,16 @@ mod tests {
     #[test]
     fn names_are_words() {
         assert!(is_name("load-1_a") && is_name("7"));
-        for text in ["", "a b", "a.b", "a>", "*", "ä", &"x".repeat(65)] {
+        for text in [
+            "",
+            "coordinator",
+            "a b",
+            "a.b",
+            "a>",
+            "*",
+            "ä",
+            &"x".repeat(65),
+        ] {
             assert!(!is_name(text), "{text}");
         }
     }

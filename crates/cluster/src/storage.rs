@@ -10,13 +10,13 @@ use crate::error::ClusterError;
 use crate::names;
 
 /// Stream with the reports of all runs.
-const LOG: &str = "SG_REPORTS";
+pub(crate) const LOG: &str = "SG_REPORTS";
 
 /// Bucket with the names of runners.
-const NAMES: &str = "sg_names";
+pub(crate) const NAMES: &str = "sg_names";
 
 /// Bucket with the files that clients read.
-const FILES: &str = "sg_files";
+pub(crate) const FILES: &str = "sg_files";
 
 /// Time for which reports and files are kept.
 const KEPT: Duration = Duration::from_secs(24 * 3600);

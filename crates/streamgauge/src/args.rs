@@ -20,7 +20,7 @@ pub(crate) use capacity::{Capacity, ResumeOptions};
 pub(crate) use compare::Compare;
 pub(crate) use link::Link;
 pub(crate) use load::{Demo, Load, ReceiveOptions, TraceOptions, Transport};
-pub(crate) use runners::{Runner, RunnerPlacement};
+pub(crate) use runners::{Cluster, ClusterKeys, Runner, RunnerPlacement};
 pub(crate) use send::{Receive, Send};
 pub(crate) use serve::Serve;
 
@@ -129,6 +129,9 @@ pub(crate) enum Command {
     Receive(Receive),
     /// Play parts of the runs of a coordinator, together with other runners (`run --runners`)
     Runner(Box<Runner>),
+    /// Prepare runs over several machines
+    #[command(subcommand)]
+    Cluster(Cluster),
     /// Run any program behind an emulated link: delay, loss, rate, queue
     Link(Box<Link>),
     /// Report a run again from its run file, or a series from its folder

@@ -68,6 +68,7 @@ fn main() -> ExitCode {
         Command::Send(arguments) => commands::send::send(arguments, console),
         Command::Receive(arguments) => commands::receive::receive(arguments, console),
         Command::Runner(arguments) => commands::runner::runner(arguments, console),
+        Command::Cluster(arguments) => commands::cluster::cluster(arguments, console),
         Command::Link(arguments) => commands::link::link(arguments, console),
         Command::Report(arguments) => commands::report::report(arguments, console),
         Command::Compare(arguments) => commands::compare::compare(arguments, console),

@@ -1,15 +1,18 @@
 //! Connection of a runner to coordinators.
 
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_nats::{Client, Subject};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use futures_util::StreamExt;
+use futures_util::future::{Either, select};
 use net::clock::monotonic_nanos;
 
 use super::RunnerOptions;
 use crate::background::Background;
+use crate::connection::ConnectionState;
 use crate::error::ClusterError;
 use crate::machine;
 use crate::names::Claim;
@@ -18,6 +21,9 @@ use crate::storage::{HELLO, Storage, order_subject};
 
 /// Time limit for opening everything.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Interval between checks whether the server denies a subject.
+const DENIAL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Orders that may wait.
 const ORDERS_MAX: usize = 1024;
@@ -81,12 +87,10 @@ impl Link {
 
 async fn open(options: &RunnerOptions) -> Result<Link, ClusterError> {
     let url = &options.access.url;
-    let (client, _) = options.access.connect(&options.name).await?;
-    let storage = Storage::open(&client, url).await?;
+    let (client, state) = options.access.connect(&options.name).await?;
     // An inbox is unique.
     let inbox = client.new_inbox();
     let incarnation = inbox.rsplit('.').next().unwrap_or_default().to_owned();
-    let claim = Claim::take(&storage.names, &options.name, &incarnation).await?;
     let failed = |what: &'static str, why: String| ClusterError::Nats {
         url: url.clone(),
         what,
@@ -105,6 +109,7 @@ async fn open(options: &RunnerOptions) -> Result<Link, ClusterError> {
     let orders = orders
         .await
         .map_err(|error| failed("orders", error.to_string()))?;
+    let (storage, claim) = enter(options, &client, &state, &incarnation).await?;
     tokio::spawn(take_orders(client.clone(), orders, sender));
     let hellos = client.subscribe(HELLO).await;
     let hellos = hellos.map_err(|error| failed("questions", error.to_string()))?;
@@ -117,6 +122,34 @@ async fn open(options: &RunnerOptions) -> Result<Link, ClusterError> {
         orders: taken,
         answer,
     })
+}
+
+/// Opens what NATS keeps, and claims the name.
+async fn enter(
+    options: &RunnerOptions,
+    client: &Client,
+    state: &ConnectionState,
+    incarnation: &str,
+) -> Result<(Storage, Claim), ClusterError> {
+    let opening = async {
+        let storage = Storage::open(client, &options.access.url).await?;
+        let claim = Claim::take(&storage.names, &options.name, incarnation).await?;
+        Ok((storage, claim))
+    };
+    // A runner without its subjects gets no answers to its questions.
+    match select(pin!(opening), pin!(denial(state))).await {
+        Either::Left((opened, _)) => opened,
+        Either::Right(_) => Err(ClusterError::NameDenied {
+            name: options.name.clone(),
+        }),
+    }
+}
+
+/// Waits until the server denies a subject.
+async fn denial(state: &ConnectionState) {
+    while !state.is_denied() {
+        tokio::time::sleep(DENIAL_INTERVAL).await;
+    }
 }
 
 async fn answer_hellos(

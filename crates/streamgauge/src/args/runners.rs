@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use cluster::{Access, ClusterError, Placement, Target};
 use measure::units::TimeSpan;
 
@@ -64,6 +64,35 @@ impl AccessOptions {
             ..access
         }))
     }
+}
+
+/// Commands that prepare runs over several machines.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Cluster {
+    /// Write certificates for a NATS server, a coordinator and runners, and the configuration of the
+    /// server, which permits each of them only what it needs
+    Keys(ClusterKeys),
+}
+
+/// Options of `cluster keys`.
+#[derive(Debug, Args)]
+pub(crate) struct ClusterKeys {
+    /// Folder of the keys. Keys that it has are kept, so runners can be added later
+    #[arg(long, value_name = "FOLDER", default_value = "cluster-keys")]
+    pub(crate) folder: PathBuf,
+    /// Host name or address by which the NATS server is reached (may be repeated) [default: the
+    /// server's certificate is kept]
+    #[arg(long = "host", value_name = "HOST")]
+    pub(crate) hosts: Vec<String>,
+    /// Port of the NATS server
+    #[arg(long, value_name = "PORT", default_value_t = 4222)]
+    pub(crate) port: u16,
+    /// Name of a runner: letters, digits, - and _ (may be repeated)
+    #[arg(long = "runner", value_name = "NAME")]
+    pub(crate) runners: Vec<String>,
+    /// Time for which the new certificates are valid
+    #[arg(long, value_name = "TIME", default_value = "8760h")]
+    pub(crate) valid: TimeSpan,
 }
 
 /// Options of a runner.

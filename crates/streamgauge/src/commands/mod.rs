@@ -3,6 +3,7 @@
 pub(crate) mod calibrate;
 pub(crate) mod capacity;
 pub(crate) mod check;
+pub(crate) mod cluster;
 pub(crate) mod compare;
 pub(crate) mod demo;
 pub(crate) mod link;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cluster::{Access, RunnerOptions, Targets, is_name};
+use cluster::{Access, ClusterError, RunnerOptions, Targets, is_name};
 use engine::Control;
 
 use crate::args;
@@ -27,9 +27,7 @@ pub(crate) fn runner(arguments: &args::Runner, console: Console) -> Result<Exit,
     let access = Access::new(&url).map_err(Failure::bad)?;
     let name = arguments.name.clone().unwrap_or_else(own_name);
     if !is_name(&name) {
-        return Err(Failure::bad(format_args!(
-            "--name {name}: a name has 1 to 64 letters, digits, - and _"
-        )));
+        return Err(Failure::bad(ClusterError::Name { name }));
     }
     let options = RunnerOptions {
         name,

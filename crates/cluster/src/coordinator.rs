@@ -15,8 +15,8 @@ use crate::connection::Access;
 use crate::crew::RemoteCrew;
 use crate::error::ClusterError;
 use crate::files;
-use crate::keys::COORDINATOR;
 use crate::member::{EXCHANGE_TIMEOUT, Member, Shared, ask, exchange_with, no_answer};
+use crate::names::COORDINATOR;
 use crate::orders::{Hello, HelloAnswer, MESSAGE_MAX, MachineFacts, Order, Part, decode, encode};
 use crate::storage::{HELLO, Storage};
 
@@ -43,6 +43,8 @@ pub struct Coordinator {
     pub(crate) shared: Arc<Shared>,
     version: String,
     members: Vec<Member>,
+    /// Runner that observes the server.
+    observer: Option<Member>,
 }
 
 /// A runner that is ready for runs.
@@ -111,16 +113,19 @@ impl Coordinator {
             shared: Arc::new(shared),
             version: version.to_owned(),
             members: Vec::new(),
+            observer: None,
         })
     }
 
-    /// Waits until the runners are there, at most for `within`, or until `check` fails.
+    /// Waits until the runners are there, and the one that observes the server, if any; at most for
+    /// `within`, or until `check` fails.
     ///
     /// # Errors
     /// Too few came, two have the same name, or the check failed.
     pub fn gather(
         &mut self,
         wanted: &Wanted,
+        observer: Option<&str>,
         within: Duration,
         check: &mut dyn FnMut() -> Result<(), ClusterError>,
     ) -> Result<Vec<RunnerFacts>, ClusterError> {
@@ -129,13 +134,25 @@ impl Coordinator {
         loop {
             round.ask(&self.shared);
             std::thread::sleep(HELLO_INTERVAL);
-            let (usable, others) = self.sort_out(round.answers(), wanted)?;
-            if usable.len() >= wanted.count() {
+            let (observers, players) = round
+                .answers()
+                .into_iter()
+                .partition(|one: &HelloAnswer| one.observes.is_some());
+            let (usable, others) = self.sort_out(players, wanted)?;
+            let found = self.find_observer(observers, observer)?;
+            if usable.len() >= wanted.count() && found.is_some() == observer.is_some() {
+                self.observer = found;
                 self.members = members(usable, wanted);
                 return Ok(self.facts());
             }
             check()?;
             if Instant::now() >= until {
+                if let (Some(runner), None) = (observer, found)
+                    && usable.len() >= wanted.count()
+                {
+                    let runner = runner.to_owned();
+                    return Err(ClusterError::NoObserver { runner, within });
+                }
                 let names: Vec<&str> = usable.iter().map(|one| one.name.as_str()).collect();
                 let list = |words: &str, items: String, end: &str| match items.is_empty() {
                     true => items,
@@ -185,6 +202,17 @@ impl Coordinator {
             }
         }
         Ok((usable.into_values().collect(), others))
+    }
+
+    /// Returns the runner that observes the server, if it can be used.
+    fn find_observer(
+        &self,
+        observers: Vec<HelloAnswer>,
+        name: Option<&str>,
+    ) -> Result<Option<Member>, ClusterError> {
+        let wanted = Wanted::Named(name.map(str::to_owned).into_iter().collect());
+        let (usable, _) = self.sort_out(observers, &wanted)?;
+        Ok(members(usable, &wanted).pop())
     }
 
     fn facts(&self) -> Vec<RunnerFacts> {
@@ -242,7 +270,12 @@ impl Coordinator {
             orders.push((member.clone(), order));
         }
         // From here on the crew tells them to leave if anything fails.
-        let crew = RemoteCrew::new(self.shared.clone(), run, &self.members, scenario, control);
+        let crew = RemoteCrew::new(
+            (self.shared.clone(), run),
+            (&self.members, self.observer.clone()),
+            scenario,
+            control,
+        );
         let answers = ask(&self.shared, orders, PREPARE_TIMEOUT, &stop);
         if stop() {
             return Err(ClusterError::Stopped);

@@ -14,14 +14,18 @@ use measure::{Catalogue, Time};
 use net::Clock;
 use net::clock::monotonic_nanos;
 use runfile::EventRow;
-use scenario::Scenario;
+use scenario::{Scenario, Server};
+use sut::{CpuSource, Sut};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::clock::{ClockEstimate, Offset};
 use crate::inbox::{self, FromLog};
 use crate::member::{Member, Shared, ask, ask_one, exchange_with};
+use crate::observed::{ObservedServer, listen};
 use crate::orders::{Answer, Beat, Order, WireCommand, decode, encode};
-use crate::storage::{all_beat_subjects, all_report_subjects, lead_subject, runner_of};
+use crate::storage::{
+    all_beat_subjects, all_report_subjects, lead_subject, runner_of, server_subject,
+};
 
 /// Time limit for starting the workers of all runners.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
@@ -80,6 +84,8 @@ pub struct RemoteCrew {
     shared: Arc<Shared>,
     run: String,
     members: Vec<Member>,
+    /// Runner that observes the server.
+    observer: Option<Member>,
     /// Maximum number of clients of each.
     clients: Vec<u64>,
     states: Arc<Mutex<States>>,
@@ -192,9 +198,8 @@ fn lock(states: &Mutex<States>) -> MutexGuard<'_, States> {
 impl RemoteCrew {
     /// Begins to listen to the runners of a run.
     pub(crate) fn new(
-        shared: Arc<Shared>,
-        run: String,
-        members: &[Member],
+        (shared, run): (Arc<Shared>, String),
+        (members, observer): (&[Member], Option<Member>),
         scenario: &Scenario,
         control: &Control,
     ) -> RemoteCrew {
@@ -239,6 +244,7 @@ impl RemoteCrew {
             shared,
             run,
             members: members.to_vec(),
+            observer,
             states,
             from_log,
             failed,
@@ -269,6 +275,13 @@ impl RemoteCrew {
     fn leave(&self, within: Duration) {
         let run = &self.run;
         let order = |_, _: &Member| Order::Leave { run: run.clone() };
+        if let Some(observer) = &self.observer {
+            let (client, observer) = (self.shared.client.clone(), observer.clone());
+            let order = encode(&order(0, &observer));
+            self.shared.background.spawn(async move {
+                let _ = ask_one(&client, &observer, order, COMMAND_TIMEOUT).await;
+            });
+        }
         // Those that do not answer stop by themselves.
         self.ask_all(order, within, false);
     }
@@ -443,6 +456,37 @@ impl RemoteCrew {
 type Asked = Result<Answer, String>;
 
 impl Crew for RemoteCrew {
+    fn observe_server(&mut self, server: &Server) -> Result<Option<Sut>, EngineError> {
+        let Some(member) = &self.observer else {
+            return Ok(None);
+        };
+        let observed = ObservedServer::new();
+        let subject = server_subject(&self.run, &member.name);
+        let listening = listen(self.shared.client.clone(), subject, observed.newest());
+        self.shared.background.spawn(listening);
+        let order = encode(&Order::Observe {
+            run: self.run.clone(),
+            patterns: server.log.patterns.clone(),
+            ignore: server.log.ignore.clone(),
+        });
+        let stop = || self.control.is_stopped();
+        let orders = vec![(member.clone(), order)];
+        let answers = ask(&self.shared, orders, COMMAND_TIMEOUT, &stop);
+        if let Some(Err(why)) = answers.into_iter().next() {
+            let why = format!("runner `{}`: {why}", member.name);
+            return Err(EngineError::Runners(why));
+        }
+        let description = format!("observed by runner {}", member.name);
+        let source = CpuSource::Observer {
+            runner: member.name.clone(),
+        };
+        Ok(Some(Sut::observe_through(
+            Box::new(observed),
+            description,
+            source,
+        )?))
+    }
+
     fn start(&mut self) -> Result<Vec<RunnerInfo>, EngineError> {
         let run = &self.run;
         let order = |_, _: &Member| Order::Start { run: run.clone() };

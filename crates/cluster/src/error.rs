@@ -94,6 +94,19 @@ pub enum ClusterError {
     /// A file that clients read cannot be sent to the runners.
     #[error("cannot send {path} to the runners: {why}")]
     File { path: String, why: String },
+    /// The server cannot be observed.
+    #[error(transparent)]
+    Server(#[from] sut::SutError),
+    /// The observed server is gone.
+    #[error("the observed server has ended: {server}")]
+    ServerEnded { server: String },
+    /// No runner observes the server.
+    #[error(
+        "no runner called `{runner}` observes a server after {} s: start `streamgauge runner \
+         --observe PID --name {runner}` on the server's machine, at the same NATS server",
+        .within.as_secs()
+    )]
+    NoObserver { runner: String, within: Duration },
     /// The scenario needs something that only one machine has.
     #[error("{what} works only without `--runners`: {why}")]
     OneMachine {

@@ -20,11 +20,8 @@ use rcgen::{
 use time::OffsetDateTime;
 
 use crate::error::ClusterError;
-use crate::names::is_name;
+use crate::names::{COORDINATOR, is_name};
 use crate::storage::{FILES, LOG, NAMES};
-
-/// Name of the coordinator as a client of NATS.
-pub(crate) const COORDINATOR: &str = "coordinator";
 
 /// Part of the e-mail address by which a certificate names its owner. It is no domain of the
 /// Internet (RFC 2606, section 2).
@@ -329,6 +326,8 @@ fn runner(name: &str) -> String {
         own("sg.r.*.NAME"),
         own("sg.beat.*.NAME"),
         own("sg.t.*.NAME"),
+        // Figures of the server that it observes.
+        own("sg.o.*.NAME"),
         // Its name.
         own(&format!("$KV.{NAMES}.NAME")),
         // It may look at what NATS keeps, and create it; a change would need another right.

@@ -11,7 +11,6 @@ use std::time::Duration;
 use async_nats::jetstream::kv::{Entry, Operation, Store};
 
 use crate::error::ClusterError;
-use crate::keys::COORDINATOR;
 
 /// Time after which a claim expires.
 pub(crate) const EXPIRES: Duration = Duration::from_secs(15);
@@ -21,6 +20,9 @@ const RENEWED_EVERY: Duration = Duration::from_secs(2);
 
 /// Interval between attempts to claim a name that another process had.
 const RETRY_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Name of the coordinator as a client of NATS.
+pub(crate) const COORDINATOR: &str = "coordinator";
 
 /// Longest name.
 const NAME_MAX: usize = 64;

@@ -31,6 +31,8 @@ pub(crate) struct HelloAnswer {
     pub(crate) machine: MachineFacts,
     /// Run that it takes part in.
     pub(crate) run: Option<String>,
+    /// Server that it observes instead of playing clients.
+    pub(crate) observes: Option<String>,
 }
 
 /// Facts about the machine of a runner.
@@ -65,6 +67,13 @@ pub(crate) enum Order {
     },
     /// Command for the clients.
     Command { run: String, command: WireCommand },
+    /// Observe the server from now on, and report it.
+    Observe {
+        run: String,
+        /// Regular expressions of complaints in its log, and of other lines. Empty: the usual ones.
+        patterns: Vec<String>,
+        ignore: Vec<String>,
+    },
     /// Leave the run: end its clients at once and forget it.
     Leave { run: String },
 }

@@ -4,6 +4,7 @@
 //! background thread answers questions, exchanges timestamps and brings reports into the log.
 
 mod link;
+mod observer;
 mod part;
 mod signs;
 mod topics;
@@ -20,6 +21,7 @@ use crate::names;
 use crate::orders::{Answer, Order, Part};
 use crate::targets::Targets;
 use link::Link;
+pub use observer::{ObserverOptions, observe};
 use part::ActivePart;
 
 /// Interval between checks for orders while nothing runs.
@@ -69,7 +71,7 @@ pub fn serve(
     tell: &mut dyn FnMut(&str),
 ) -> Result<(), ClusterError> {
     let background = Background::start().map_err(ClusterError::system("cannot start a thread"))?;
-    let link = Link::open(&background, options)?;
+    let link = Link::open(&background, options, None)?;
     tell(&format!(
         "runner {} waits for runs at {}; its clients may send to {}",
         options.name, options.access.url, options.targets
@@ -164,7 +166,7 @@ impl Host<'_> {
             | Order::Begin { run, .. }
             | Order::Command { run, .. }
             | Order::Leave { run } => Some(run.clone()),
-            Order::Prepare(_) | Order::Clock => None,
+            Order::Prepare(_) | Order::Clock | Order::Observe { .. } => None,
         };
         let mine = self
             .part
@@ -175,6 +177,9 @@ impl Host<'_> {
                 Order::Prepare(part) => self.prepare(*part, tell),
                 // This runner has left the run already.
                 Order::Leave { .. } => Answer::Done,
+                Order::Observe { .. } => {
+                    refused("it observes no server: start it with `--observe`".to_owned())
+                }
                 _ => refused("it does not take part in this run".to_owned()),
             };
         };
@@ -195,7 +200,7 @@ impl Host<'_> {
                 self.end(tell);
                 Answer::Done
             }
-            Order::Prepare(_) | Order::Clock => Answer::Done,
+            Order::Prepare(_) | Order::Clock | Order::Observe { .. } => Answer::Done,
         }
     }
 

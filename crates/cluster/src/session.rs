@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use engine::Control;
-use scenario::Scenario;
+use scenario::{Scenario, ServerStart};
 use tempfile::TempDir;
 
 use crate::connection::Access;
@@ -77,7 +77,7 @@ impl Cluster {
             }
             runners.iter_mut().try_for_each(PlacedRunner::check)
         };
-        let facts = coordinator.gather(&placement.wanted(), options.within, &mut check)?;
+        let facts = coordinator.gather(&placement.wanted(), None, options.within, &mut check)?;
         Ok(Cluster {
             coordinator,
             facts,
@@ -113,7 +113,12 @@ impl Cluster {
             }
             runners.iter_mut().try_for_each(PlacedRunner::check)
         };
-        self.coordinator.gather(&wanted, self.within, &mut check)?;
+        let observer = match scenario.server.as_ref().map(|server| &server.start) {
+            Some(ServerStart::Observer { runner }) => Some(runner.as_str()),
+            _ => None,
+        };
+        self.coordinator
+            .gather(&wanted, observer, self.within, &mut check)?;
         self.coordinator.prepare(scenario, changing, control)
     }
 }

@@ -52,6 +52,11 @@ pub(crate) fn all_beat_subjects(run: &str) -> String {
     format!("sg.beat.{run}.*")
 }
 
+/// Subject of the reports about the server of a run, by the runner that observes it.
+pub(crate) fn server_subject(run: &str, runner: &str) -> String {
+    format!("sg.o.{run}.{runner}")
+}
+
 /// Subject of the signs of life of the coordinator of a run.
 pub(crate) fn lead_subject(run: &str) -> String {
     format!("sg.lead.{run}")

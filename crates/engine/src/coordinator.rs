@@ -610,6 +610,9 @@ impl Coordinator<'_> {
                     format!("the times of its processes, in clock ticks, because {reason}")
                 }
                 CpuSource::Exporter => "exporters on its machine".to_owned(),
+                CpuSource::Observer { runner } => {
+                    format!("the times of its processes, in clock ticks, by runner {runner}")
+                }
             };
             let text = format!("processor time of the server is taken from {source}");
             self.event(now, "cpu_source", Some("server".to_owned()), text);

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use measure::tester::RunnerSummary;
 use net::Clock;
-use scenario::Scenario;
+use scenario::{Scenario, Server};
+use sut::Sut;
 
 use crate::error::EngineError;
 use crate::machine::since_1970;
@@ -14,6 +15,14 @@ use crate::trace::Trace;
 
 /// The runners of a run: one in this process, or several on other machines.
 pub trait Crew {
+    /// Begins to observe the server, if a runner on its machine does that.
+    ///
+    /// # Errors
+    /// That runner cannot observe it.
+    fn observe_server(&mut self, _server: &Server) -> Result<Option<Sut>, EngineError> {
+        Ok(None)
+    }
+
     /// Starts the workers of all runners. They are ready on return, and play nothing yet. Returns
     /// facts about each runner.
     ///

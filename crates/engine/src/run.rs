@@ -160,7 +160,14 @@ fn run_prepared<'a>(
     }
     let sources = Sources::start(scenario, networks.map(Networks::sources))?;
     let apart = networks.and_then(Networks::server_apart);
-    let mut sut = start_server(scenario, apart, control, progress)?;
+    let observed = match &scenario.server {
+        Some(server) => crew.observe_server(server)?,
+        None => None,
+    };
+    let mut sut = match observed {
+        Some(sut) => Some(sut),
+        None => start_server(scenario, apart, control, progress)?,
+    };
     if let Some(sut) = &mut sut {
         sut.watch_groups(server_release::groups(scenario));
     }

@@ -349,10 +349,10 @@ fn check_network(
         _ => "a link needs networks that are".to_owned(),
     };
     let why = match server.map(|server| &server.start) {
-        Some(ServerStart::Launch { .. } | ServerStart::Command(_)) => None,
-        Some(ServerStart::Observe { .. } | ServerStart::Exporters { .. }) => {
+        Some(start) if start.is_observed() => {
             Some("the server is only observed, so it is not in it".to_owned())
         }
+        Some(_) => None,
         None => Some("the run starts no server in it".to_owned()),
     };
     let receives_outside = |own: &&Population| {

@@ -128,6 +128,9 @@ impl Scenario {
                     format!("server: runs {}", mask_command(words).join(" "))
                 }
                 ServerStart::Observe { pid } => format!("server: observes process {pid}"),
+                ServerStart::Observer { runner } => {
+                    format!("server: on another machine, observed by runner {runner}")
+                }
                 ServerStart::Exporters { node, process, .. } => {
                     let urls: Vec<&str> = [node, process]
                         .into_iter()

@@ -384,6 +384,23 @@ pub enum ServerStart {
         /// Process group of the server in process-exporter. Default: the only one.
         group: Option<String>,
     },
+    /// A server on another machine, observed by a runner there.
+    Observer {
+        /// Name of the runner.
+        runner: String,
+    },
+}
+
+impl ServerStart {
+    /// Returns `true` if the run only observes the server.
+    pub fn is_observed(&self) -> bool {
+        match self {
+            ServerStart::Launch { .. } | ServerStart::Command(_) => false,
+            ServerStart::Observe { .. }
+            | ServerStart::Exporters { .. }
+            | ServerStart::Observer { .. } => true,
+        }
+    }
 }
 
 /// Readiness condition of a server.

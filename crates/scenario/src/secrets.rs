@@ -94,7 +94,9 @@ impl Secrets {
                     self.add_of_text(url);
                 }
             }
-            ServerStart::Launch { .. } | ServerStart::Observe { .. } => {}
+            ServerStart::Launch { .. }
+            | ServerStart::Observe { .. }
+            | ServerStart::Observer { .. } => {}
         }
     }
 }

@@ -82,7 +82,8 @@ struct Scalar;
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline, transform = one_line, extend("anyOf" = [
-    { "required": ["pid"] }, { "required": ["node"] }, { "required": ["process"] }
+    { "required": ["pid"] }, { "required": ["node"] }, { "required": ["process"] },
+    { "required": ["runner"] }
 ]))]
 struct ObserveKeys {
     /// Process ID on this machine.
@@ -95,6 +96,9 @@ struct ObserveKeys {
     process: Key<String>,
     /// Process group of the server in process-exporter. Default: the only one.
     group: Key<String>,
+    /// With `--runners`: name of a runner that observes the server on its machine (`streamgauge
+    /// runner --observe`).
+    runner: Key<String>,
 }
 
 /// Test media: clip1.mp4 and so on, generated with ffmpeg if missing.
@@ -159,7 +163,8 @@ struct Command(Vec<Key<String>>);
 const FORM: &str = "write `server: {launch: vlc}`, `{command: [\"./server\", \"--port\", \"8554\"], ready: {port: 8554}}` or `{observe: {pid: 123}}`";
 
 const OBSERVE_FORM: &str = "write `observe: {pid: 123}`, or of another machine `observe: {node: \
-     \"http://10.0.0.5:9100/metrics\", process: \"http://10.0.0.5:9256/metrics\", group: vlc}`";
+     \"http://10.0.0.5:9100/metrics\", process: \"http://10.0.0.5:9256/metrics\", group: vlc}` or \
+     `{runner: NAME}`";
 
 const READY_FORM: &str = "write `ready: {port: 8554}`, `{udp: 9000}`, `{line: \"text it prints\"}` or `{pattern: \"regular \
      expression\"}`";
@@ -269,7 +274,9 @@ pub(crate) fn read(
     let (kind, without): (&str, &[&str]) = match server.start {
         ServerStart::Launch { .. } => ("launch", &["environment", "directory", "ready"]),
         ServerStart::Command(_) => ("command", &["port", "interface", "groups"]),
-        ServerStart::Observe { .. } | ServerStart::Exporters { .. } => (
+        ServerStart::Observe { .. }
+        | ServerStart::Exporters { .. }
+        | ServerStart::Observer { .. } => (
             "observe",
             &[
                 "port",
@@ -295,9 +302,11 @@ pub(crate) fn read(
             );
         }
     }
-    if matches!(server.start, ServerStart::Exporters { .. })
-        && let Some(entry) = node.entry("linger")
-    {
+    let is_here = !matches!(
+        server.start,
+        ServerStart::Exporters { .. } | ServerStart::Observer { .. }
+    );
+    if !is_here && let Some(entry) = node.entry("linger") {
         let text = "`linger` needs a server on this machine";
         problems.push(
             Problem::new(&entry.key_origin, text).help(
@@ -305,11 +314,19 @@ pub(crate) fn read(
             ),
         );
     }
-    let only_observed = matches!(
-        server.start,
-        ServerStart::Observe { .. } | ServerStart::Exporters { .. }
-    );
-    if only_observed
+    let has_observer = matches!(server.start, ServerStart::Observer { .. });
+    if has_observer
+        && server.log.file.is_some()
+        && let Some(entry) = node.entry("log")
+    {
+        let text = "the runner on the server's machine says which log is read";
+        problems.push(
+            Problem::new(&entry.node.origin, text)
+                .help("remove `file`, and start that runner with `--log FILE`"),
+        );
+    }
+    if server.start.is_observed()
+        && !has_observer
         && !(server.log.patterns.is_empty() && server.log.ignore.is_empty())
         && server.log.file.is_none()
         && let Some(entry) = node.entry("log")
@@ -422,11 +439,14 @@ fn observe(server: &Node, problems: &mut Vec<Problem>) -> Option<ServerStart> {
         return None;
     }
     let (node_url, process, group) = (keys.node.0, keys.process.0, keys.group.0);
-    let wrong = match (&keys.pid.0, node_url.is_some() || process.is_some()) {
-        (Some(_), true) => Some(
+    let has_exporter = node_url.is_some() || process.is_some();
+    let wrong = match (&keys.pid.0, has_exporter, &keys.runner.0) {
+        (None, false, Some(_)) if group.is_none() => None,
+        (_, _, Some(_)) => Some("`runner` observes by itself: it takes none of the other keys"),
+        (Some(_), true, None) => Some(
             "`pid` is for a server on this machine, `node` and `process` are for one on another",
         ),
-        (None, false) => Some("`server.observe` has no `pid`, `node` or `process`"),
+        (None, false, None) => Some("`server.observe` has no `pid`, `node`, `process` or `runner`"),
         _ if group.is_some() && process.is_none() => {
             Some("`group` needs the URL of process-exporter in `process`")
         }
@@ -436,11 +456,12 @@ fn observe(server: &Node, problems: &mut Vec<Problem>) -> Option<ServerStart> {
         problems.push(Problem::new(&node.origin, wrong).help(OBSERVE_FORM));
         return None;
     }
-    match keys.pid.0 {
-        Some(pid) => Some(ServerStart::Observe {
+    match (keys.pid.0, keys.runner.0) {
+        (Some(pid), _) => Some(ServerStart::Observe {
             pid: u32::try_from(pid.0).ok()?,
         }),
-        None => Some(ServerStart::Exporters {
+        (None, Some(runner)) => Some(ServerStart::Observer { runner }),
+        (None, None) => Some(ServerStart::Exporters {
             node: node_url,
             process,
             group,

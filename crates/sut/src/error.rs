@@ -149,6 +149,15 @@ pub enum SutError {
         path: PathBuf,
         source: io::Error,
     },
+    /// The runner that is to observe the server takes no part in this run.
+    #[error(
+        "`server.observe.runner: {runner}`: only a run with runners has it: add `--runners` and \
+         `--at`, and start `streamgauge runner --observe PID --name {runner}` on the server's machine"
+    )]
+    NoObserver {
+        /// Name of the runner.
+        runner: String,
+    },
     /// The user cancelled the start.
     #[error("stopped by the user while the server was being started")]
     Cancelled,

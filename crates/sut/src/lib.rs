@@ -49,7 +49,7 @@ pub use exporters::read_any as read_any_samples;
 pub use guard::Guard;
 pub use launched::StopReport;
 pub use message::{Exit, SUBCOMMAND};
-pub use observe::{CpuSource, Observation};
+pub use observe::{CpuSource, Observation, RemoteServer};
 pub use ports::PortOwner;
 pub use program::check;
 pub use protocol::descriptor::Transport;
@@ -198,7 +198,7 @@ enum Process {
         started: u64,
     },
     /// A server on another machine.
-    Remote(Box<ExporterPoller>),
+    Remote(Box<dyn RemoteServer>),
 }
 
 impl Sut {
@@ -246,6 +246,11 @@ impl Sut {
                 return Ok(Sut {
                     log,
                     ..Sut::observe_remote(exporters)?
+                });
+            }
+            Origin::Observer { runner } => {
+                return Err(SutError::NoObserver {
+                    runner: runner.clone(),
                 });
             }
             Origin::Command(command) => {
@@ -409,13 +414,26 @@ impl Sut {
     /// If an exporter does not answer, or does not know the server's processes.
     pub fn observe_remote(exporters: &Exporters) -> Result<Sut, SutError> {
         let poller = ExporterPoller::start(exporters)?;
+        let description = poller.description().to_owned();
+        Sut::observe_through(Box::new(poller), description, CpuSource::Exporter)
+    }
+
+    /// Observes a server on another machine through a program there.
+    ///
+    /// # Errors
+    /// None at present: the default patterns of complaints are valid.
+    pub fn observe_through(
+        server: Box<dyn RemoteServer>,
+        description: String,
+        cpu_source: CpuSource,
+    ) -> Result<Sut, SutError> {
         Ok(Sut {
-            description: poller.description().to_owned(),
-            process: Process::Remote(Box::new(poller)),
+            description,
+            process: Process::Remote(server),
             observer: Observer::new(Meter::Times),
             urls: Vec::new(),
             stop_within: Duration::ZERO,
-            cpu_source: CpuSource::Exporter,
+            cpu_source,
             log: WatchedLog::new(&LogSpec::default(), Path::new(""))?,
             counters: None,
         })
@@ -496,11 +514,11 @@ impl Sut {
     /// Observes the server. Counts are those since the last observation.
     pub fn observe(&mut self) -> Observation {
         let observation = match &mut self.process {
-            Process::Remote(poller) => poller.observe(),
+            Process::Remote(server) => server.observe(),
             process => self.observer.observe(&tree(process)),
         };
         Observation {
-            log_complaints: self.read_log(),
+            log_complaints: observation.log_complaints + self.read_log(),
             ..observation
         }
     }
@@ -541,8 +559,12 @@ impl Sut {
     pub fn take_log_lines(&mut self) -> Vec<LogLine> {
         let log = &mut self.log;
         let mut lines = log.complaints.take_unreported(&log.patterns);
-        if let Process::Launched(launched) = &self.process {
-            lines.extend(launched.state().complaints.take_unreported(&log.patterns));
+        match &mut self.process {
+            Process::Launched(launched) => {
+                lines.extend(launched.state().complaints.take_unreported(&log.patterns));
+            }
+            Process::Remote(server) => lines.extend(server.take_log_lines()),
+            Process::Observed { .. } => {}
         }
         lines
     }
@@ -563,9 +585,15 @@ impl Sut {
                 }
             }
         }
+        let mut has_more = false;
+        if let Process::Remote(server) = &self.process {
+            let (there, more) = server.log_counts();
+            counts.extend(there);
+            has_more = more;
+        }
         counts.sort_by_key(|count| std::cmp::Reverse(count.lines));
         let skipped_bytes = log.file.as_ref().map_or(0, |file| file.skipped_bytes);
-        (counts, log.skipped + skipped_bytes > 0)
+        (counts, has_more || log.skipped + skipped_bytes > 0)
     }
 
     /// Returns the owner of a port. The owner of another machine's port is unknown.
@@ -584,7 +612,7 @@ impl Sut {
                 let alive = proc::is_running(*pid, *started);
                 (!alive).then(|| "exit status known only to its parent".to_owned())
             }
-            Process::Remote(_) => None,
+            Process::Remote(server) => server.has_exited(),
         }
     }
 

@@ -17,6 +17,7 @@ use protocol::descriptor::Transport;
 use crate::HeldResources;
 use crate::allowance;
 use crate::cgroup::{self, CgroupVersion};
+use crate::complaints::{LogCount, LogLine};
 use crate::groups;
 use crate::ports;
 use crate::proc;
@@ -47,6 +48,11 @@ pub enum CpuSource {
     },
     /// An exporter on the server's machine.
     Exporter,
+    /// A runner on the server's machine, which reads the times of the processes.
+    Observer {
+        /// Name of the runner.
+        runner: String,
+    },
 }
 
 /// Result of one observation. `None`: not measured this time, or not readable.
@@ -129,6 +135,27 @@ impl Observation {
         recorder.add(server::UDP_RECEIVE_ERRORS, self.udp_receive_errors);
         recorder.add(server::LOG_COMPLAINTS, self.log_complaints);
         recorder.add(server::SCRAPES_FAILED, self.scrapes_failed);
+    }
+}
+
+/// A server on another machine, and who observes it there.
+pub trait RemoteServer: std::fmt::Debug + Send {
+    /// Returns what is known since the last call.
+    fn observe(&mut self) -> Observation;
+
+    /// Returns the complaints in the log since the last call.
+    fn take_log_lines(&mut self) -> Vec<LogLine> {
+        Vec::new()
+    }
+
+    /// Returns the complaints in the log by pattern, and whether some of it exceeded the limits.
+    fn log_counts(&self) -> (Vec<LogCount>, bool) {
+        (Vec::new(), false)
+    }
+
+    /// Returns how the server ended; `None` while it runs, or if that is not known.
+    fn has_exited(&self) -> Option<String> {
+        None
     }
 }
 

@@ -45,7 +45,9 @@ pub fn check(server: &Server) -> Result<(), SutError> {
                 None => Err(missing(word, directory)),
             }
         }
-        ServerStart::Observe { .. } | ServerStart::Exporters { .. } => Ok(()),
+        ServerStart::Observe { .. }
+        | ServerStart::Exporters { .. }
+        | ServerStart::Observer { .. } => Ok(()),
     }
 }
 

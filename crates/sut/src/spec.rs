@@ -90,6 +90,9 @@ impl From<&scenario::Server> for ServerSpec {
                     Origin::Command(words.iter().map(Into::into).collect())
                 }
                 scenario::ServerStart::Observe { pid } => Origin::Observe { pid: *pid },
+                scenario::ServerStart::Observer { runner } => Origin::Observer {
+                    runner: runner.clone(),
+                },
                 scenario::ServerStart::Exporters {
                     node,
                     process,
@@ -163,6 +166,12 @@ pub enum Origin {
     },
     /// Running on another machine and observed through exporters there.
     Exporters(Exporters),
+    /// Running on another machine and observed by a runner there. Only its coordinator can use it
+    /// ([`crate::Sut::observe_through`]).
+    Observer {
+        /// Name of the runner.
+        runner: String,
+    },
 }
 
 /// A command to start, and its readiness condition.

@@ -56,14 +56,16 @@ impl Reply {
 }
 
 impl Link {
-    /// Connects, claims the name, and begins to answer.
+    /// Connects, claims the name, and begins to answer. `observes` describes the server of a runner
+    /// that observes one.
     pub(super) fn open(
         background: &Background,
         options: &RunnerOptions,
+        observes: Option<String>,
     ) -> Result<Link, ClusterError> {
         let options = options.clone();
         let url = options.access.url.clone();
-        let opened = background.wait(OPEN_TIMEOUT, async move { open(&options).await });
+        let opened = background.wait(OPEN_TIMEOUT, async move { open(&options, observes).await });
         opened.unwrap_or_else(|_| {
             Err(ClusterError::Connect {
                 url,
@@ -85,7 +87,7 @@ impl Link {
     }
 }
 
-async fn open(options: &RunnerOptions) -> Result<Link, ClusterError> {
+async fn open(options: &RunnerOptions, observes: Option<String>) -> Result<Link, ClusterError> {
     let url = &options.access.url;
     let (client, state) = options.access.connect(&options.name).await?;
     // An inbox is unique.
@@ -103,6 +105,7 @@ async fn open(options: &RunnerOptions) -> Result<Link, ClusterError> {
         weight: options.weight,
         machine: machine::facts(),
         run: None,
+        observes,
     }));
     let (sender, taken) = bounded(ORDERS_MAX);
     let orders = client.subscribe(order_subject(&options.name, &incarnation));

@@ -118,6 +118,17 @@ pub(crate) struct Runner {
     /// any (may be repeated) [default: this machine only]
     #[arg(long = "allow-target", value_name = "TARGET")]
     pub(crate) allow_targets: Vec<Target>,
+    /// Observe the server on this machine instead of playing clients: a process ID, or a unit of
+    /// systemd. The scenario names this runner: server: {observe: {runner: NAME}}
+    #[arg(
+        long,
+        value_name = "PID|UNIT",
+        conflicts_with_all = ["allow_targets", "records"]
+    )]
+    pub(crate) observe: Option<String>,
+    /// With --observe: log file of the server
+    #[arg(long, value_name = "FILE", requires = "observe")]
+    pub(crate) log: Option<PathBuf>,
     /// Folder for its own run files [default: this folder; with --at -, it keeps none]
     #[arg(long, value_name = "FOLDER")]
     pub(crate) records: Option<PathBuf>,

@@ -2,10 +2,11 @@
 
 use std::io::{BufRead, Read};
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cluster::{Access, ClusterError, RunnerOptions, Targets, is_name};
+use cluster::{Access, ClusterError, ObserverOptions, RunnerOptions, Targets, is_name};
 use engine::Control;
 
 use crate::args;
@@ -50,9 +51,43 @@ pub(crate) fn runner(arguments: &args::Runner, console: Console) -> Result<Exit,
     let _watch = Watch::start(control.clone())
         .map_err(|error| Failure::bad(format_args!("cannot listen for Ctrl-C: {error}")))?;
     let stop = || control.is_stopped() || input_ended.load(Ordering::Relaxed);
-    let served = cluster::serve(&options, &stop, &mut |text| console.say(text));
+    let mut tell = |text: &str| console.say(text);
+    let served = match &arguments.observe {
+        None => cluster::serve(&options, &stop, &mut tell),
+        Some(server) => {
+            let server = ObserverOptions {
+                pid: process_of(server)?,
+                log: arguments.log.clone(),
+            };
+            cluster::observe(&options, &server, &stop, &mut tell)
+        }
+    };
     served.map_err(Failure::bad)?;
     Ok(Exit::Pass)
+}
+
+/// Process of a server that is named by its process ID or its unit of systemd.
+fn process_of(server: &str) -> Result<u32, Failure> {
+    if let Ok(pid) = server.parse() {
+        return Ok(pid);
+    }
+    let bad = |why: &str| Failure::bad(format_args!("--observe {server}: {why}"));
+    let asked = Command::new("systemctl")
+        .args(["show", "--property=MainPID", "--value", "--", server])
+        .stdin(Stdio::null())
+        .output();
+    let asked = asked.map_err(|error| {
+        bad(&format!(
+            "it is no process ID, and systemctl cannot be run: {error}"
+        ))
+    })?;
+    let answer = String::from_utf8_lossy(&asked.stdout);
+    match answer.trim().parse() {
+        Ok(0) | Err(_) => Err(bad(
+            "it is no process ID, and systemd has no such unit with a running process",
+        )),
+        Ok(pid) => Ok(pid),
+    }
 }
 
 /// Reads the address from the first line of standard input, and notes when the input ends.

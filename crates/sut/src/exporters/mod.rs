@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Sender, bounded};
 
 use crate::error::SutError;
-use crate::observe::Observation;
+use crate::observe::{Observation, RemoteServer};
 use text::samples;
 
 #[cfg(any(test, fuzzing))]
@@ -148,9 +148,11 @@ impl ExporterPoller {
     pub(crate) fn description(&self) -> &str {
         &self.description
     }
+}
 
+impl RemoteServer for ExporterPoller {
     /// Returns the values of the newest answer, if it was not used before.
-    pub(crate) fn observe(&mut self) -> Observation {
+    fn observe(&mut self) -> Observation {
         let (newest, failed) = {
             let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             (state.newest.clone(), state.failed)

@@ -57,8 +57,9 @@ pub(crate) struct Coordinator<'a> {
     pub(crate) workers: BTreeMap<(u32, u32), Totals>,
     /// Runners on other machines.
     pub(crate) runners: RunnerJudges,
-    /// True if a runner was lost. A measuring stick that changed is broken, so the run ends.
-    pub(crate) has_lost_runner: bool,
+    /// Number of runners that were lost. A measuring stick that changed is broken, so the first one
+    /// ends the run.
+    pub(crate) lost_runners: u32,
     /// Names of the tester's counters that are unavailable.
     pub(crate) unknown: Vec<String>,
     pub(crate) overflow: i64,
@@ -231,8 +232,16 @@ impl Coordinator<'_> {
                     None,
                     reason.clone(),
                 );
-                self.invalid_reasons.push(reason);
-                self.has_lost_runner = true;
+                self.lost_runners += 1;
+                let present = self.assembly.sent_by(runner);
+                // A level is as long as its clients run.
+                if self.lost_runners > self.scenario.tester.may_lose || self.levels.is_some() {
+                    self.invalid_reasons.push(reason);
+                } else {
+                    // Later seconds lack its clients.
+                    let present = Time::from_start(Duration::from_secs(present));
+                    self.stopped_at = self.stopped_at.min(present);
+                }
             }
             RunnerReport::Ended => self.assembly.member_ended(runner),
         }
@@ -318,7 +327,7 @@ impl Coordinator<'_> {
         let levels_over = self.levels.as_ref().is_some_and(RunningLevels::is_over);
         let over = now >= self.planned_end() || levels_over;
         let user = self.control.is_stopped();
-        let cut_short = self.run_file.error().is_some() || self.aborted || self.has_lost_runner;
+        let cut_short = self.run_file.error().is_some() || self.aborted || self.lost_runners > 0;
         if self.stop_deadline.is_some() || !(over || user || cut_short) {
             return;
         }

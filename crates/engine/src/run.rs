@@ -264,7 +264,7 @@ fn run_prepared<'a>(
             .map(|worker| (worker, Totals::new(tester::TESTER_CATALOGUE)))
             .collect(),
         runners: RunnerJudges::new(scenario, &crew.summaries(), header.warm_up_windows()),
-        has_lost_runner: false,
+        lost_runners: 0,
         unknown: unknown(&runners),
         crew,
         overflow: 0,

@@ -93,6 +93,12 @@ impl<T> WindowMerger<T> {
         }
     }
 
+    /// Number of windows that a member has sent; 0 once it has ended.
+    pub fn sent_by(&self, member: u32) -> u64 {
+        let sent = self.sent.get(member as usize).copied().flatten();
+        sent.unwrap_or(0)
+    }
+
     /// Marks a member as ended: it sends no more windows.
     pub fn member_ended(&mut self, member: u32) {
         if let Some(sent) = self.sent.get_mut(member as usize) {

@@ -5,6 +5,7 @@ use crate::model::{Outcome, Population, Report};
 
 /// Returns the cause of a verdict, or `None` for a pass.
 ///
+/// - A run that lost runners as its scenario permits: which, and what was judged.
 /// - A run that the user stopped: the time, and whether its thresholds held until then.
 /// - An invalid run: the first reason why the measurement cannot be trusted.
 /// - A failed run: the end of the server; or what happened to the failed clients, if a threshold on
@@ -12,13 +13,27 @@ use crate::model::{Outcome, Population, Report};
 pub fn cause(report: &Report) -> Option<String> {
     let verdict = &report.verdict;
     match verdict.result {
-        Outcome::Pass => None,
+        Outcome::Pass => degraded(report),
         Outcome::Stopped => Some(stopped(report)),
         Outcome::Invalid => verdict.reasons.first().cloned(),
         Outcome::Fail => servers_end(report)
             .or_else(|| failed_clients(report).map(|(_, text)| text))
             .or_else(|| verdict.reasons.first().cloned()),
     }
+}
+
+/// Returns which runners a run lost, as its scenario permits, and what was judged.
+fn degraded(report: &Report) -> Option<String> {
+    let mut lost = report.runners.iter().filter_map(|one| one.lost.as_deref());
+    let first = lost.next()?;
+    let others = match lost.count() {
+        0 => String::new(),
+        count => format!(" (and {count} more)"),
+    };
+    Some(format!(
+        "degraded: {first}{others}; only the {} in which all runners were present are judged",
+        short_duration(report.run.duration)
+    ))
 }
 
 /// Returns the reasons that the cause does not state.

@@ -109,6 +109,8 @@ pub struct Tester {
     pub ring: u64,
     /// Scheduling priority of the workers. Default: [`Priority::Normal`].
     pub priority: Priority,
+    /// Number of runners that may be lost without making the run invalid. Default: 0.
+    pub may_lose: u32,
     /// Bounds beyond which the measurement is invalid.
     pub health: HealthBounds,
 }
@@ -120,6 +122,7 @@ impl Default for Tester {
             receive_buffer: DEFAULT_RECEIVE_BUFFER,
             ring: DEFAULT_RING,
             priority: Priority::default(),
+            may_lose: 0,
             health: HealthBounds::default(),
         }
     }

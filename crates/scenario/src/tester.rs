@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use crate::collector::TypeSyntax;
 use crate::model::{Priority, Receive, Tester};
-use crate::section::{Key, ValueRange, Within, one_line};
+use crate::section::{BoundedInteger, Key, ValueRange, Within, one_line};
 
 /// The tester: how it receives, and its health bounds.
 #[derive(Default, Deserialize, JsonSchema)]
@@ -29,6 +29,9 @@ pub(crate) struct TesterKeys {
     /// Scheduling priority of the workers: `raised` (nice value -10; needs CAP_SYS_NICE) keeps a
     /// tester healthy on the machine of a server that takes all cores. Default `normal`.
     priority: Key<Priority>,
+    /// With `--runners`: number of runners that may be lost. The run then ends when one is lost, and
+    /// is judged by the seconds in which all were present. Default 0: the run is invalid.
+    may_lose: Key<BoundedInteger<0, 255>>,
     health: Key<HealthKeys>,
 }
 
@@ -121,6 +124,9 @@ impl From<TesterKeys> for Tester {
                 .map_or(usual.receive_buffer, |size| size.0.0),
             ring: keys.ring.0.map_or(usual.ring, |size| size.0.0),
             priority: keys.priority.or(usual.priority),
+            may_lose: keys.may_lose.0.map_or(usual.may_lose, |count| {
+                u32::try_from(count.0).unwrap_or(u32::MAX)
+            }),
             health: keys.health.or(HealthKeys::default()).into(),
         }
     }

@@ -299,37 +299,81 @@ fn runner_that_is_ended_makes_the_run_invalid() {
     let _again = runner(folder.path(), &at, "one");
 }
 
-#[test]
-fn killed_runner_makes_the_run_invalid() {
+/// Kills one of two runners during a run. Returns the report.
+fn run_that_loses_a_runner(more: &str, code: i32) -> Option<Report> {
     if !have("nats-server") {
-        return;
+        return None;
     }
     let folder = folder();
     let (_nats, at) = nats(folder.path());
     let server = Server::start(folder.path(), &["--length", "600s"]);
     let _one = runner(folder.path(), &at, "one");
     let two = runner(folder.path(), &at, "two");
-    scenario(folder.path(), &server.url(), 6, "duration: 300s\n");
+    let more = format!("duration: 300s\n{more}");
+    scenario(folder.path(), &server.url(), 6, &more);
     let mut command = streamgauge(["run", "many.yaml", "--runners", "2", "--at", &at]);
     command.args(["--json", "many.json", "-o", "many.run"]);
     let coordinator = Process::start(command, folder.path());
-    wait_for("all clients are there", PATIENCE, || {
-        (established(server.port) >= 6).then_some(())
+    wait_for("whole seconds with all clients are there", PATIENCE, || {
+        let there = established(server.port) >= 6 && seconds_so_far(folder.path()) >= 4;
+        there.then_some(())
     });
     two.signal("KILL");
     let killed = Instant::now();
-    let ended = coordinator.finish(PATIENCE).expect(110);
+    let ended = coordinator.finish(PATIENCE).expect(code);
     assert!(
         killed.elapsed() < Duration::from_secs(30),
         "{}",
         ended.stderr
     );
     let report = Report::read(&folder.path().join("many.json"));
-    let text = report.0.to_string();
-    assert!(text.contains("runner two of 2 was lost"), "{text}");
     let runners = summaries(&report);
     assert_eq!(runners[0]["lost"], Value::Null);
     assert_ne!(runners[1]["lost"], Value::Null);
+    assert!(
+        ended.stdout.contains("runner two of 2 was lost"),
+        "{}",
+        ended.stdout
+    );
+    Some(report)
+}
+
+/// Number of seconds in the run file `many.run` of a run that goes on.
+fn seconds_so_far(folder: &Path) -> usize {
+    let shown = run(folder, ["report", "many.run", "--json", "-"]);
+    let report: Value = serde_json::from_str(&shown.stdout).unwrap_or_default();
+    report["windows"].as_array().map_or(0, Vec::len)
+}
+
+#[test]
+fn killed_runner_makes_the_run_invalid() {
+    run_that_loses_a_runner("", 110);
+}
+
+#[test]
+fn run_that_may_lose_a_runner_is_judged_by_the_seconds_with_all() {
+    let Some(report) = run_that_loses_a_runner("tester: {may_lose: 1}\n", 0) else {
+        return;
+    };
+    assert_eq!(report.0["verdict"]["result"], "pass");
+    let judged = report.0["run"]["duration"].as_f64().expect("a number");
+    // The loss is noticed after ten seconds, in which the clients of one runner were missing.
+    assert!((4.0..300.0).contains(&judged), "{judged}");
+    let windows = report.0["windows"].as_array().expect("they are listed");
+    let playing = |window: &Value| {
+        let begins = window["start"].as_f64().expect("a number");
+        let active = window["populations"]["viewers"]["metrics"]["active"].as_f64();
+        (begins, active)
+    };
+    for (begins, active) in windows.iter().map(playing) {
+        if (2.0..judged).contains(&begins) {
+            assert_eq!(
+                active,
+                Some(6.0),
+                "at {begins} s of {judged} s: {windows:?}"
+            );
+        }
+    }
 }
 
 #[test]

@@ -20,9 +20,11 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::clock::{ClockEstimate, Offset};
 use crate::inbox::{self, FromLog};
+use crate::machine;
 use crate::member::{Member, Shared, ask, ask_one, exchange_with};
 use crate::observed::{ObservedServer, listen};
-use crate::orders::{Answer, Beat, Order, WireCommand, decode, encode};
+use crate::orders::{Answer, Beat, Order, ReadyInfo, WireCommand, decode, encode};
+use crate::run_state::{RUN_STATE, RunState, scenario_digest};
 use crate::storage::{
     all_beat_subjects, all_report_subjects, lead_subject, runner_of, server_subject,
 };
@@ -97,6 +99,11 @@ pub struct RemoteCrew {
     reports: VecDeque<(u32, RunnerReport)>,
     clock: Option<Clock>,
     control: Control,
+    /// SHA-256 of the scenario, and its seed.
+    scenario: (String, u64),
+    /// Facts about the runners, and the agreed start; empty before.
+    ready: Vec<ReadyInfo>,
+    start: Option<i64>,
 }
 
 /// Current state of the runners.
@@ -252,7 +259,16 @@ impl RemoteCrew {
             reports: VecDeque::new(),
             clock: None,
             control: control.clone(),
+            scenario: (scenario_digest(scenario), scenario.seed),
+            ready: Vec::new(),
+            start: None,
         }
+    }
+
+    /// Continues a run that has begun.
+    pub(crate) fn with_state(mut self, state: RunState) -> RemoteCrew {
+        (self.ready, self.start) = (state.ready, Some(state.start));
+        self
     }
 
     /// Sends an order to all runners that take part still.
@@ -488,6 +504,9 @@ impl Crew for RemoteCrew {
     }
 
     fn start(&mut self) -> Result<Vec<RunnerInfo>, EngineError> {
+        if self.start.is_some() {
+            return Ok(self.ready.iter().cloned().map(Into::into).collect());
+        }
         let run = &self.run;
         let order = |_, _: &Member| Order::Start { run: run.clone() };
         let answers = self.ask_all(order, START_TIMEOUT, true);
@@ -498,12 +517,12 @@ impl Crew for RemoteCrew {
             return Err(EngineError::Runners(why));
         }
         let ready = answers.into_iter().filter_map(|answer| match answer {
-            Ok(Answer::Ready(info)) => Some(info.into()),
+            Ok(Answer::Ready(info)) => Some(info),
             _ => None,
         });
-        let ready: Vec<RunnerInfo> = ready.collect();
-        match ready.len() == self.members.len() {
-            true => Ok(ready),
+        self.ready = ready.collect();
+        match self.ready.len() == self.members.len() {
+            true => Ok(self.ready.iter().cloned().map(Into::into).collect()),
             false => Err(EngineError::Runners(
                 "a runner gave another answer than that it is ready".to_owned(),
             )),
@@ -511,6 +530,9 @@ impl Crew for RemoteCrew {
     }
 
     fn agree(&mut self) -> Result<Clock, EngineError> {
+        if let Some(start) = self.start {
+            return Ok(Clock::starting_at(start));
+        }
         let clocks = self.members.iter().map(|member| &member.clock);
         let round_trip = clocks.map(|clock| clock.longest_round_trip()).max();
         let ahead = AHEAD_MIN.max(round_trip.unwrap_or_default() * AHEAD_ROUND_TRIPS);
@@ -538,6 +560,7 @@ impl Crew for RemoteCrew {
         if let Some(why) = self.first_refusal(&answers) {
             return Err(self.call_off(EngineError::NotBegun(why)));
         }
+        self.start = Some(start);
         match self.sleep_until(start) {
             Ok(()) => Ok(clock),
             Err(why) => Err(self.call_off(why)),
@@ -554,6 +577,21 @@ impl Crew for RemoteCrew {
         let weak = Arc::downgrade(&self.states);
         let client = self.shared.client.clone();
         self.shared.background.spawn(keep_clocks(client, weak));
+    }
+
+    fn facts(&self) -> Vec<(&'static str, serde_json::Value)> {
+        let state = RunState {
+            seed: self.scenario.1,
+            run: self.run.clone(),
+            scenario: self.scenario.0.clone(),
+            members: self.members.iter().map(Into::into).collect(),
+            observer: self.observer.as_ref().map(Into::into),
+            ready: self.ready.clone(),
+            start: self.start.unwrap_or(0),
+            boot: machine::facts().boot,
+        };
+        let state = serde_json::to_value(state).unwrap_or_default();
+        vec![(RUN_STATE, state)]
     }
 
     fn lead(&self) -> Duration {

@@ -113,6 +113,9 @@ pub enum ClusterError {
         what: &'static str,
         why: &'static str,
     },
+    /// A run cannot go on.
+    #[error("the run cannot go on: {why}")]
+    Resume { why: String },
     /// The scenario is too large to be sent.
     #[error("the scenario is too large for runners: {bytes} bytes, at most {max} are possible")]
     TooLarge { bytes: usize, max: usize },

@@ -113,7 +113,7 @@ pub(crate) enum Answer {
 }
 
 /// [`RunnerInfo`] in transfer.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ReadyInfo {
     workers: u32,
     receive_path: Option<String>,

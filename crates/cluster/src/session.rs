@@ -13,6 +13,7 @@ use crate::error::ClusterError;
 use crate::nats_server::NatsServer;
 use crate::placed::PlacedRunner;
 use crate::placement::Placement;
+use crate::run_state::RunState;
 
 /// Where the runners of a coordinator are, and how they are reached.
 pub struct ClusterOptions<'a> {
@@ -86,6 +87,34 @@ impl Cluster {
             _nats: nats,
             _folder: folder,
         })
+    }
+
+    /// Connects to the NATS server of runs that have begun.
+    ///
+    /// # Errors
+    /// No connection.
+    pub fn connect(at: &Access, version: &str) -> Result<Cluster, ClusterError> {
+        Ok(Cluster {
+            coordinator: Coordinator::connect(at, version)?,
+            facts: Vec::new(),
+            runners: Vec::new(),
+            within: Duration::ZERO,
+            _nats: None,
+            _folder: None,
+        })
+    }
+
+    /// Goes on with a run whose coordinator has ended.
+    ///
+    /// # Errors
+    /// That coordinator lives, or the run cannot go on here.
+    pub fn resume(
+        &mut self,
+        state: RunState,
+        scenario: &Scenario,
+        control: &Control,
+    ) -> Result<RemoteCrew, ClusterError> {
+        self.coordinator.resume(state, scenario, control)
     }
 
     /// The runners, in their order.

@@ -42,6 +42,10 @@ const COUNTERS_WITHIN: Duration = Duration::from_secs(2);
 /// Lead time of a hold or resume command, so that all workers apply it at the same time.
 const NOTICE: Duration = Duration::from_millis(50);
 
+/// Age of a window that has just been completed, at most: a second, and the time that its parts
+/// take.
+const OF_NOW: Duration = Duration::from_secs(3);
+
 /// Collects the reports of runners during a run and judges its windows.
 pub(crate) struct Coordinator<'a> {
     pub(crate) scenario: &'a Scenario,
@@ -74,6 +78,8 @@ pub(crate) struct Coordinator<'a> {
     pub(crate) holding: Option<PeakHoldings>,
     /// Number of windows so far.
     pub(crate) windows: u64,
+    /// Figures of the server from before this coordinator.
+    pub(crate) earlier: Option<&'a BTreeMap<u64, Window>>,
     pub(crate) server_is_gone: bool,
     pub(crate) run_file: Recording,
     /// Secrets that are masked in all texts written to the run file.
@@ -371,7 +377,7 @@ impl Coordinator<'_> {
         let of_run = index;
         let index = index.saturating_sub(first_window);
         let begins = self.level_time(begins);
-        let server = self.sample_server(begins);
+        let server = self.sample_server(begins, index);
         if let (Some(holding), Some(server)) = (&mut self.holding, &server) {
             holding.add_window(server);
         }
@@ -475,8 +481,17 @@ impl Coordinator<'_> {
         }
     }
 
-    fn sample_server(&mut self, at: Time) -> Option<Window> {
+    fn sample_server(&mut self, at: Time, index: u64) -> Option<Window> {
         let sut = self.sut.as_mut()?;
+        if let Some(earlier) = self.earlier {
+            let is_past = self.clock.now().since(at) > OF_NOW;
+            match earlier.get(&index) {
+                Some(window) => return Some(window.clone()),
+                // No coordinator was there to observe the server.
+                None if is_past => return Some(Window::empty(server::SERVER_CATALOGUE)),
+                None => {}
+            }
+        }
         sut.sample(&mut self.server);
         let lines = sut.take_log_lines();
         let ended = sut.has_exited();

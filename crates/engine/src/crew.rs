@@ -36,6 +36,12 @@ pub trait Crew {
     /// A runner does not take part.
     fn agree(&mut self) -> Result<Clock, EngineError>;
 
+    /// Facts for the run file, once the start is agreed: those that another coordinator would need
+    /// to go on with the run.
+    fn facts(&self) -> Vec<(&'static str, serde_json::Value)> {
+        Vec::new()
+    }
+
     /// Starts the clients of a runner in this process. Others have agreed on their start.
     fn begin(&mut self, clock: &Clock);
 

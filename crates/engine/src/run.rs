@@ -217,6 +217,7 @@ fn run_prepared<'a>(
         let command = scenario.secrets().mask(&options.command);
         facts.push(("command", command.into()));
     }
+    facts.extend(crew.facts());
     let counts = sut.as_ref().is_some_and(Sut::has_counters);
     facts.push(("server_counts", counts.into()));
     let path = |runner: &RunnerInfo| runner.receive_path.clone();
@@ -277,6 +278,7 @@ fn run_prepared<'a>(
         sut,
         holding,
         windows: 0,
+        earlier: options.earlier.as_ref(),
         server_is_gone: false,
         run_file,
         secrets: scenario.secrets(),

@@ -19,6 +19,7 @@ mod run_location;
 mod runners;
 mod scrape;
 mod signals;
+mod unfinished_run;
 mod view_server;
 mod wrap;
 

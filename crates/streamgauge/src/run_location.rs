@@ -96,6 +96,16 @@ impl RunLocation {
         Ok(place)
     }
 
+    /// Returns the location of a run that goes on: its run file is replaced.
+    pub(crate) fn of_unfinished(path: &Path) -> RunLocation {
+        RunLocation {
+            path: path.to_owned(),
+            overwrite: true,
+            temporary: None,
+            continued: true,
+        }
+    }
+
     /// Returns the location of a series to which runs are added.
     pub(crate) fn of_existing(folder: &Path) -> Result<RunLocation, Failure> {
         probe(folder).map_err(|error| unusable(folder, &error))?;

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use cluster::{Cluster, ClusterError, ClusterOptions, Placement};
+use cluster::{Cluster, ClusterError, ClusterOptions, Placement, RunState};
 use engine::{Control, EngineError, Finished, Levels, Options, Progress};
 use scenario::Scenario;
 
@@ -12,7 +12,11 @@ use crate::descriptor_limit;
 use crate::exit::{Exit, Failure, Message};
 
 /// The runners of a run or a series.
-pub(crate) struct Runners(Option<RefCell<Cluster>>);
+pub(crate) struct Runners {
+    cluster: Option<RefCell<Cluster>>,
+    /// Run that goes on.
+    resumed: RefCell<Option<RunState>>,
+}
 
 impl Runners {
     /// Starts the runners that the user asks for, and waits for those that wait elsewhere. `control`
@@ -24,7 +28,7 @@ impl Runners {
     ) -> Result<Runners, Failure> {
         let access = placement.access.access().map_err(Failure::bad)?;
         let wanted = match (&placement.runners, &access) {
-            (None, None) => return Ok(Runners(None)),
+            (None, None) => return Ok(Runners::none()),
             (None, Some(_)) => {
                 return Err(Failure::bad(
                     "--at: say how many runners that wait there are to play: `--runners 4`",
@@ -69,12 +73,36 @@ impl Runners {
                 runner.name, machine.host, machine.cores, machine.kernel
             ));
         }
-        Ok(Runners(Some(RefCell::new(cluster))))
+        Ok(Runners::of(cluster, None))
+    }
+
+    /// Reaches the runners of a run that goes on.
+    pub(crate) fn resume(placement: &RunnerPlacement, state: RunState) -> Result<Runners, Failure> {
+        let access = placement.access.access().map_err(Failure::bad)?;
+        let access = access.ok_or_else(|| {
+            Failure::bad("--resume: name the NATS server of the run (`--at`): runners that a command starts end with it")
+        })?;
+        let cluster = Cluster::connect(&access, env!("CARGO_PKG_VERSION"));
+        Ok(Runners::of(cluster.map_err(Failure::bad)?, Some(state)))
+    }
+
+    fn none() -> Runners {
+        Runners {
+            cluster: None,
+            resumed: RefCell::new(None),
+        }
+    }
+
+    fn of(cluster: Cluster, resumed: Option<RunState>) -> Runners {
+        Runners {
+            cluster: Some(RefCell::new(cluster)),
+            resumed: RefCell::new(resumed),
+        }
     }
 
     /// Checks that this process can open the files of a scenario's clients, if it plays them.
     pub(crate) fn check_descriptors(&self, scenario: &Scenario) -> Result<(), Failure> {
-        match &self.0 {
+        match &self.cluster {
             None => descriptor_limit::check(scenario),
             Some(_) => Ok(()),
         }
@@ -88,10 +116,14 @@ impl Runners {
         control: &Control,
         progress: &mut dyn FnMut(&Progress),
     ) -> Result<Finished, EngineError> {
-        let Some(cluster) = &self.0 else {
+        let Some(cluster) = &self.cluster else {
             return engine::run(scenario, options, control, progress);
         };
-        let crew = cluster.borrow_mut().prepare(scenario, None, control);
+        let mut cluster = cluster.borrow_mut();
+        let crew = match self.resumed.take() {
+            Some(state) => cluster.resume(state, scenario, control),
+            None => cluster.prepare(scenario, None, control),
+        };
         let mut crew = crew.map_err(refused)?;
         engine::run_on(&mut crew, scenario, options, control, progress)
     }
@@ -105,7 +137,7 @@ impl Runners {
         control: &Control,
         progress: &mut dyn FnMut(&Progress),
     ) -> Result<Option<Finished>, EngineError> {
-        let Some(cluster) = &self.0 else {
+        let Some(cluster) = &self.cluster else {
             return engine::run_levels(scenario, levels, options, control, progress);
         };
         let population = Some(levels.population.as_str());

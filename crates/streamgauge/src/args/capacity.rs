@@ -87,12 +87,13 @@ pub(crate) struct Capacity {
     pub(crate) results: Results,
 }
 
-/// Continuation of an interrupted search.
+/// Continuation of an interrupted search or run.
 #[derive(Debug, Args)]
 pub(crate) struct ResumeOptions {
     /// Go on with the interrupted search for a capacity in this folder, after the trials that it
-    /// has completed
-    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["out", "no_run_file"],
+    /// has completed; or with the run of this run file, whose runners wait at --at and play on for
+    /// 10 s after the end of their coordinator
+    #[arg(long, value_name = "FOLDER|RUN", conflicts_with_all = ["out", "no_run_file"],
           help_heading = help::OUTPUT, hide_short_help = true)]
     pub(crate) resume: Option<PathBuf>,
 }

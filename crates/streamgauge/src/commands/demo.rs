@@ -56,6 +56,7 @@ pub(crate) fn demo(arguments: &args::Demo, console: Console) -> Result<Exit, Fai
         results: &arguments.results,
         tracing: &arguments.tracing,
         runners: &arguments.runners,
+        unfinished: None,
     };
     play(play_it, console)
 }

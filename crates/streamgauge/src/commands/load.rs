@@ -15,6 +15,7 @@ pub(crate) fn load(arguments: &args::Load, console: Console) -> Result<Exit, Fai
         results: &arguments.results,
         tracing: &arguments.tracing,
         runners: &arguments.runners,
+        unfinished: None,
     };
     play(play_it, console)
 }

@@ -19,6 +19,7 @@ use crate::repeat_command;
 use crate::run_location::{ResultKind, RunLocation};
 use crate::runners::Runners;
 use crate::signals::Watch;
+use crate::unfinished_run::UnfinishedRun;
 
 /// A scenario to run, and where its results go.
 pub(crate) struct Play<'a> {
@@ -28,6 +29,8 @@ pub(crate) struct Play<'a> {
     pub(crate) tracing: &'a TraceOptions,
     /// Runners that play the clients.
     pub(crate) runners: &'a RunnerPlacement,
+    /// Run that goes on, if any.
+    pub(crate) unfinished: Option<UnfinishedRun>,
 }
 
 /// Runs the scenario to its end, or until the user stops it.
@@ -35,10 +38,21 @@ pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
     let control = Control::new();
     let watch = Watch::start(control.clone())
         .map_err(|error| Failure::bad(format_args!("cannot listen for Ctrl-C: {error}")))?;
-    let runners = Runners::open(play.runners, &control, console)?;
-    runners.check_descriptors(play.scenario)?;
-    let name = &play.scenario.name;
-    let location = RunLocation::choose(ResultKind::Run, name, play.results, play.tracing, console)?;
+    let (runners, location, earlier) = match play.unfinished {
+        None => {
+            let runners = Runners::open(play.runners, &control, console)?;
+            runners.check_descriptors(play.scenario)?;
+            let name = &play.scenario.name;
+            let (results, tracing) = (play.results, play.tracing);
+            let location = RunLocation::choose(ResultKind::Run, name, results, tracing, console)?;
+            (runners, location, None)
+        }
+        Some(run) => {
+            let location = RunLocation::of_unfinished(&run.path);
+            let runners = Runners::resume(play.runners, run.state)?;
+            (runners, location, Some(run.server))
+        }
+    };
     let baseline = play.results.baseline.as_deref();
     let baseline = Baseline::check(baseline, &location.path, false)?;
     let outputs = claim_outputs(play.results)?;
@@ -51,6 +65,7 @@ pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
         trace: play.tracing.trace.clone(),
         describe: !play.results.no_describe,
         command: repeat_command::command(play.scenario.seed),
+        earlier,
         ..engine::Options::default()
     };
     let mut display = Display::new(console, play.scenario.duration, &control);
@@ -59,7 +74,9 @@ pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
     });
     display.finish();
     live_outputs.finish();
-    restore_single_file(&location.path, console);
+    if finished.is_ok() || !location.is_continued() {
+        restore_single_file(&location.path, console);
+    }
     let masked = |error: &EngineError| play.scenario.secrets().mask(&error.to_string());
     let finished =
         finished.map_err(|error| start_failure(&error, masked(&error), watch.was_signalled()))?;

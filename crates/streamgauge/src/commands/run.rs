@@ -11,6 +11,7 @@ use crate::commands::play::{Play, play};
 use crate::commands::series;
 use crate::console::Console;
 use crate::exit::{Exit, Failure};
+use crate::unfinished_run::UnfinishedRun;
 use crate::view_server::TOKEN_VARIABLE;
 
 /// Name of a scenario from standard input in messages.
@@ -20,7 +21,18 @@ const STANDARD_INPUT: &str = "standard input";
 const SCENARIO_MAX: u64 = 1 << 20;
 
 pub(crate) fn run(arguments: &args::Run, console: Console) -> Result<Exit, Failure> {
-    let plan = load(
+    let resume = arguments.resuming.resume.as_deref();
+    let unfinished = match resume {
+        Some(path) if path.is_file() => Some(UnfinishedRun::open(path)?),
+        _ => None,
+    };
+    let mut overrides = overrides();
+    if let Some(run) = &unfinished {
+        // Without a seed of its own, each run of a scenario has another one.
+        overrides.default_seed = run.state.seed;
+    }
+    let plan = load_with(
+        overrides,
         &arguments.scenario,
         &arguments.set,
         arguments.seed,
@@ -28,11 +40,16 @@ pub(crate) fn run(arguments: &args::Run, console: Console) -> Result<Exit, Failu
     )?;
     let (results, tracing) = (&arguments.results, &arguments.tracing);
     let runners = &arguments.runners;
-    let resume = arguments.resuming.resume.as_deref();
-    if let (Some(folder), Plan::Run(_) | Plan::Series(_)) = (resume, &plan) {
+    let may_go_on = match &plan {
+        Plan::Run(_) => unfinished.is_some(),
+        Plan::Series(_) => false,
+        Plan::Capacity(_) => unfinished.is_none(),
+    };
+    if let (Some(path), false) = (resume, may_go_on) {
         return Err(Failure::bad(format_args!(
-            "--resume {}: only a search for a capacity can go on; the scenario has no `capacity`",
-            folder.display()
+            "--resume {}: a search for a capacity can go on with its folder, and a run over runners \
+             that wait (`--at`) with its run file; this is neither",
+            path.display()
         )));
     }
     match &plan {
@@ -42,6 +59,7 @@ pub(crate) fn run(arguments: &args::Run, console: Console) -> Result<Exit, Failu
                 results,
                 tracing,
                 runners,
+                unfinished,
             };
             play(play_it, console)
         }
@@ -75,7 +93,16 @@ pub(crate) fn load(
     seed: Option<u64>,
     options: Vec<OptionSetting>,
 ) -> Result<Plan, Failure> {
-    let mut overrides = overrides();
+    load_with(overrides(), path, set, seed, options)
+}
+
+fn load_with(
+    mut overrides: Overrides,
+    path: &Path,
+    set: &[String],
+    seed: Option<u64>,
+    options: Vec<OptionSetting>,
+) -> Result<Plan, Failure> {
     overrides.set = set.to_vec();
     overrides.options = options;
     let seed = seed.map(|seed| OptionSetting::new("--seed", "seed", &seed.to_string()));

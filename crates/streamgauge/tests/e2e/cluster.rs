@@ -482,6 +482,60 @@ fn unusable_runners_are_one_clear_error() {
     assert_eq!(counts, Counts::default(), "nothing was started");
 }
 
+#[test]
+fn run_goes_on_after_its_coordinator_was_killed() {
+    if !have("nats-server") {
+        return;
+    }
+    let folder = folder();
+    let (_nats, at) = nats(folder.path());
+    let longer = FAULTY.map(|word| if word == "3s" { "20s" } else { word });
+    let server = Server::start(folder.path(), &longer);
+    let _runners = ["one", "two"].map(|name| runner(folder.path(), &at, name));
+    scenario(folder.path(), &server.url(), 6, "");
+    let words = ["run", "many.yaml", "--runners", "2", "--at", &at];
+    let mut command = streamgauge(words);
+    command.args(["-o", "many.run"]);
+    let coordinator = Process::start(command, folder.path());
+    wait_for("whole seconds with all clients are there", PATIENCE, || {
+        let there = established(server.port) >= 6 && seconds_so_far(folder.path()) >= 3;
+        there.then_some(())
+    });
+    let mut command = streamgauge(words);
+    command.args(["--resume", "many.run", "--json", "many.json"]);
+    let early = Process::start(command, folder.path());
+    let told = early.finish(PATIENCE).expect(104).stderr;
+    assert!(told.contains("its coordinator is alive"), "{told}");
+    coordinator.signal("KILL");
+    coordinator.finish(PATIENCE);
+    let mut command = streamgauge(words);
+    command.args(["--resume", "many.run", "--json", "many.json"]);
+    let ran = Process::start(command, folder.path()).finish(PATIENCE);
+    // Loss is above the implied threshold.
+    assert!(matches!(ran.status.code(), Some(0 | 99)), "{}", ran.stderr);
+    let (_, sent) = server.stop();
+    let report = Report::read(&folder.path().join("many.json"));
+    report.tester_was_fit();
+    assert_eq!(
+        (report.clients("started"), report.clients("completed")),
+        (6, 6)
+    );
+    assert!(sent.lost > 0 && sent.duplicated > 0, "{sent:?}");
+    assert_eq!(report.counts(), sent);
+    let starts = report.0["windows"].as_array().expect("they are listed");
+    let starts: Vec<f64> = starts
+        .iter()
+        .filter_map(|one| one["start"].as_f64())
+        .collect();
+    let seconds: Vec<f64> = (0..starts.len()).map(|second| second as f64).collect();
+    assert_eq!(starts, seconds, "no second is missing or twice");
+    let mut command = streamgauge(words);
+    command.args(["--resume", "many.run"]);
+    let again = Process::start(command, folder.path());
+    let told = again.finish(PATIENCE).expect(104).stderr;
+    assert!(told.contains("the run has ended"), "{told}");
+}
+
 /// Speaks to NATS over TLS with the certificate that it is given, or none, and prints the answers.
 const STRANGER: &str = "
 import socket, ssl, sys

@@ -1,0 +1,68 @@
+//! What is kept of a run, so that another coordinator can go on with it.
+
+use scenario::Scenario;
+use serde::{Deserialize, Serialize};
+
+use crate::clock::ClockEstimate;
+use crate::files::digest;
+use crate::member::Member;
+use crate::orders::{MachineFacts, ReadyInfo};
+
+/// Key of a [`RunState`] in a run file.
+pub const RUN_STATE: &str = "run_state";
+
+/// What a coordinator must know to go on with a run. It contains no secret.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunState {
+    /// Seed of the scenario.
+    pub seed: u64,
+    pub(crate) run: String,
+    /// SHA-256 of the scenario.
+    pub(crate) scenario: String,
+    pub(crate) members: Vec<SavedMember>,
+    pub(crate) observer: Option<SavedMember>,
+    pub(crate) ready: Vec<ReadyInfo>,
+    /// Start of the run by the monotonic clock, and the machine that has this clock.
+    pub(crate) start: i64,
+    pub(crate) boot: String,
+}
+
+/// A runner of the run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SavedMember {
+    name: String,
+    incarnation: String,
+    weight: u32,
+    machine: MachineFacts,
+}
+
+impl From<&Member> for SavedMember {
+    fn from(member: &Member) -> SavedMember {
+        SavedMember {
+            name: member.name.clone(),
+            incarnation: member.incarnation.clone(),
+            weight: member.weight,
+            machine: member.machine.clone(),
+        }
+    }
+}
+
+impl From<&SavedMember> for Member {
+    fn from(saved: &SavedMember) -> Member {
+        Member {
+            name: saved.name.clone(),
+            incarnation: saved.incarnation.clone(),
+            weight: saved.weight,
+            machine: saved.machine.clone(),
+            clock: ClockEstimate::default(),
+        }
+    }
+}
+
+/// Identifies a scenario with all its settings.
+pub(crate) fn scenario_digest(scenario: &Scenario) -> String {
+    let portable = serde_json::to_vec(&scenario.portable()).unwrap_or_default();
+    let thresholds = scenario.thresholds.iter();
+    let thresholds: Vec<String> = thresholds.map(|one| format!("{one:?}")).collect();
+    digest(&[portable, thresholds.join("\n").into_bytes()].concat())
+}

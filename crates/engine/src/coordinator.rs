@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use load::{Holds, HoldsSpec};
 use measure::health::LATE_START;
-use measure::tester::WorkerFigures;
+use measure::tester::{RunnerState, WorkerFigures};
 use measure::threshold::Judge;
 use measure::totals::{Statistic, measured_seconds};
 use measure::{Health, Recorder, Time, Totals, Verdict, VerdictInput, Window, server, tester};
@@ -181,6 +181,7 @@ impl Coordinator<'_> {
                         healthy: true,
                         ..TesterProgress::default()
                     },
+                    runners: Vec::new(),
                     failures: Vec::new(),
                     is_held: false,
                     held: self.holds.held_by(now),
@@ -238,6 +239,7 @@ impl Coordinator<'_> {
                     None,
                     reason.clone(),
                 );
+                self.runners.lose(runner);
                 self.lost_runners += 1;
                 let present = self.assembly.sent_by(runner);
                 // A level is as long as its clients run.
@@ -417,6 +419,7 @@ impl Coordinator<'_> {
         }
         self.abort_on_threshold(begins + Duration::from_secs_f64(seconds));
         let progress = self.progress(begins, seconds, &subjects);
+        self.record_runner_states(&progress.runners);
         self.run_file.window(WindowRow {
             index,
             start: begins,
@@ -599,6 +602,7 @@ impl Coordinator<'_> {
                 overflow: self.overflow,
                 healthy: self.health.last_window().is_empty() && self.runners.are_fit(),
             },
+            runners: self.runners.states(),
             failures,
             is_held: self.holds.is_held(),
             held: self
@@ -746,6 +750,14 @@ impl Coordinator<'_> {
         let mut log = serde_json::to_value(log).unwrap_or_default();
         self.secrets.mask_json(&mut log);
         self.run_file.meta("server_log", log);
+    }
+
+    /// Stores the state of each runner for readers of the current run, before the window.
+    fn record_runner_states(&self, states: &[RunnerState]) {
+        if !states.is_empty() {
+            let states = serde_json::to_value(states).unwrap_or_default();
+            self.run_file.meta(RunnerState::META_KEY, states);
+        }
     }
 
     /// Stores the health findings and the metrics of each worker.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use measure::tester::RunnerState;
 use measure::threshold::ThresholdResult;
 use measure::totals::Statistic;
 use measure::{Totals, Verdict};
@@ -21,6 +22,8 @@ pub struct Progress {
     /// window was cut short.
     pub server_cpu: Option<f64>,
     pub tester: TesterProgress,
+    /// Each runner of a run over several machines. Empty if there is only one.
+    pub runners: Vec<RunnerState>,
     /// Clients that failed in the last window, by population and reason.
     pub failures: Vec<Failures>,
     /// True if the user holds the load plan.

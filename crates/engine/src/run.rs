@@ -405,6 +405,7 @@ fn before_it_begins(phase: Phase) -> Progress {
             healthy: true,
             ..TesterProgress::default()
         },
+        runners: Vec::new(),
         failures: Vec::new(),
         is_held: false,
         held: Duration::ZERO,

@@ -166,3 +166,28 @@ pub struct RunnerSummary {
     /// Reasons why the measurements of the runner are invalid.
     pub unfit: Vec<String>,
 }
+
+/// State of a runner in the last window of a run over several machines. Figures are `None` if the
+/// runner sent no part of that window.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RunnerState {
+    /// Name by which it takes part.
+    pub name: String,
+    /// Running clients, over all populations.
+    pub active: Option<u64>,
+    /// Clients that play, publish or send, over all populations.
+    pub playing: Option<u64>,
+    /// Processor time of its workers, in cores. `None` if the window was cut short.
+    pub cpu: Option<f64>,
+    /// Maximum of its event loops' lag, in seconds.
+    pub lag_max: Option<f64>,
+    /// True if it crossed no health bound.
+    pub healthy: bool,
+    /// True if it was lost: the run ends as invalid.
+    pub lost: bool,
+}
+
+impl RunnerState {
+    /// Key of the states of all runners among the facts of a run file.
+    pub const META_KEY: &str = "runner_states";
+}

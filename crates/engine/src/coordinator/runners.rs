@@ -3,11 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use measure::tester::{RunnerSummary, TESTER_CATALOGUE, WorkerFigures};
+use measure::metric::GaugeId;
+use measure::tester::{CPU, LAG, RunnerState, RunnerSummary, TESTER_CATALOGUE, WorkerFigures};
 use measure::{Catalogue, Health, Totals, Window};
+use protocol::metrics::{ACTIVE, PLAYING};
 use scenario::Scenario;
 
 use super::Coordinator;
+use crate::progress::is_whole;
 use crate::runner::RunnerFigures;
 use crate::window_merger::{MergedWindow, merge_testers};
 
@@ -21,9 +24,9 @@ pub(crate) struct RunnerJudges {
 
 /// One runner.
 struct RunnerJudge {
-    name: String,
     health: Health,
     totals: Totals,
+    state: RunnerState,
 }
 
 impl RunnerJudges {
@@ -39,9 +42,13 @@ impl RunnerJudges {
             .collect();
         subjects.push(("tester", TESTER_CATALOGUE));
         let judge = |runner: &RunnerSummary| RunnerJudge {
-            name: runner.name.clone(),
             health: Health::new(scenario.tester.health.clone(), &subjects, warm_up_windows),
             totals: Totals::new(TESTER_CATALOGUE),
+            state: RunnerState {
+                name: runner.name.clone(),
+                healthy: true,
+                ..RunnerState::default()
+            },
         };
         RunnerJudges {
             each: runners.iter().map(judge).collect(),
@@ -57,6 +64,22 @@ impl RunnerJudges {
         }
     }
 
+    /// Marks a runner as lost.
+    pub(super) fn lose(&mut self, runner: u32) {
+        if let Some(judge) = self.each.get_mut(runner as usize) {
+            judge.state.lost = true;
+        }
+    }
+
+    /// Returns the state of each runner in the last window. Empty if there is only one: its figures
+    /// are those of the tester.
+    pub(super) fn states(&self) -> Vec<RunnerState> {
+        match self.each.len() {
+            0 | 1 => Vec::new(),
+            _ => self.each.iter().map(|judge| judge.state.clone()).collect(),
+        }
+    }
+
     /// Returns `true` if every runner was fit in the last window.
     pub(super) fn are_fit(&self) -> bool {
         let mut each = self.each.iter();
@@ -67,10 +90,39 @@ impl RunnerJudges {
     pub(super) fn reasons(&self) -> Vec<String> {
         let each = self.each.iter().flat_map(|judge| {
             let reasons = judge.health.reasons().into_iter();
-            reasons.map(|reason| format!("runner {}: {reason}", judge.name))
+            reasons.map(|reason| format!("runner {}: {reason}", judge.state.name))
         });
         each.collect()
     }
+}
+
+impl RunnerJudge {
+    /// Notes that the runner sent no part of a window: it has ended, or is lost.
+    fn note_absence(&mut self) {
+        self.state = RunnerState {
+            name: std::mem::take(&mut self.state.name),
+            healthy: true,
+            lost: self.state.lost,
+            ..RunnerState::default()
+        };
+    }
+
+    /// Notes the figures of its part of a window.
+    fn note(&mut self, populations: &[Window], tester: &Window, seconds: f64) {
+        let sum = |gauge: GaugeId| {
+            let values = populations.iter().filter_map(|one| gauge_of(one, gauge));
+            values.sum::<f64>() as u64
+        };
+        let lag = tester.histograms.get(&LAG);
+        self.state.active = Some(sum(ACTIVE));
+        self.state.playing = Some(sum(PLAYING));
+        self.state.cpu = gauge_of(tester, CPU).filter(|_| is_whole(seconds));
+        self.state.lag_max = lag.map(|lag| lag.max as f64 / 1e9);
+    }
+}
+
+fn gauge_of(window: &Window, gauge: GaugeId) -> Option<f64> {
+    window.gauges.get(usize::from(gauge.0)).copied().flatten()
 }
 
 impl Coordinator<'_> {
@@ -79,6 +131,9 @@ impl Coordinator<'_> {
         let Some(parts) = self.runners.parts.remove(&window.index) else {
             return;
         };
+        for judge in &mut self.runners.each {
+            judge.note_absence();
+        }
         let begins = self.level_time(window.begins);
         for (runner, populations) in parts {
             let mut testers = window.testers.iter();
@@ -92,11 +147,13 @@ impl Coordinator<'_> {
                 let until = self.stopped_at;
                 judge.totals.add_until(&tester, begins, own.seconds, until);
             }
+            judge.note(&populations, &tester, own.seconds);
             let names = self.scenario.populations.iter();
             let names = names.map(|population| population.name.clone());
             let mut subjects: BTreeMap<String, Window> = names.zip(populations).collect();
             subjects.insert("tester".to_owned(), tester);
             judge.health.window(index, own.seconds, &subjects);
+            judge.state.healthy = judge.health.last_window().is_empty();
         }
     }
 
@@ -111,5 +168,78 @@ impl Coordinator<'_> {
                 ..summary
             });
         each.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use measure::Recorder;
+    use protocol::registry::PROTOCOLS;
+
+    use super::*;
+
+    fn judges(runners: usize) -> RunnerJudges {
+        let text = "clients: {viewers: {urls: ['rtsp://127.0.0.1/a'], load: {clients: 4}}}\nduration: 9s\n";
+        let scenario = Scenario::parse("test", text, &scenario::Overrides::default());
+        let scenario = scenario.expect("it is valid");
+        let summary = |number| RunnerSummary {
+            name: format!("load{number}"),
+            ..RunnerSummary::default()
+        };
+        let runners: Vec<RunnerSummary> = (0..runners).map(summary).collect();
+        RunnerJudges::new(&scenario, &runners, 0)
+    }
+
+    fn population(active: f64, playing: f64) -> Window {
+        let mut recorder = Recorder::new(PROTOCOLS[0].catalogue);
+        recorder.set(ACTIVE, active);
+        recorder.set(PLAYING, playing);
+        recorder.take_window()
+    }
+
+    #[test]
+    fn state_has_only_what_was_measured() {
+        let mut judges = judges(2);
+        let mut tester = Recorder::new(TESTER_CATALOGUE);
+        tester.set(CPU, 0.5);
+        tester.record(LAG, 1_000_000);
+        tester.record(LAG, 3_000_000);
+        let tester = tester.take_window();
+        let populations = [population(4.0, 3.0), population(2.0, 2.0)];
+        judges.each[0].note(&populations, &tester, 1.0);
+        let seen = RunnerState {
+            name: "load0".to_owned(),
+            active: Some(6),
+            playing: Some(5),
+            cpu: Some(0.5),
+            lag_max: Some(0.003),
+            healthy: true,
+            lost: false,
+        };
+        let nothing = RunnerState {
+            name: "load1".to_owned(),
+            healthy: true,
+            ..RunnerState::default()
+        };
+        assert_eq!(judges.states(), [seen.clone(), nothing]);
+        // A part of a second has no processor time.
+        judges.each[0].note(&populations, &tester, 0.2);
+        assert_eq!(judges.states()[0], RunnerState { cpu: None, ..seen });
+        judges.lose(0);
+        judges.each[0].note_absence();
+        let lost = RunnerState {
+            name: "load0".to_owned(),
+            healthy: true,
+            lost: true,
+            ..RunnerState::default()
+        };
+        assert_eq!(judges.states()[0], lost);
+    }
+
+    #[test]
+    fn only_runner_has_no_state_of_its_own() {
+        assert_eq!(judges(0).states(), []);
+        assert_eq!(judges(1).states(), []);
+        assert_eq!(judges(3).states().len(), 3);
     }
 }

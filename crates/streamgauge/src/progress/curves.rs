@@ -223,6 +223,7 @@ mod tests {
             populations: vec![("viewers".to_owned(), viewers)],
             server_cpu: None,
             tester: TesterProgress::default(),
+            runners: Vec::new(),
             failures: Vec::new(),
             is_held: false,
             held: Duration::ZERO,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use engine::{ClientRole, Phase, PopulationProgress, Progress, Rates};
 use measure::Unit;
+use measure::tester::RunnerState;
 use report::human::{count, duration, figure, figure_or_dash, plural};
 use report::shorten;
 
@@ -32,6 +33,9 @@ const CHART_ROWS: usize = 9;
 
 /// Maximum number of lines about failed clients.
 const FAILURES_MAX: usize = 4;
+
+/// Maximum number of lines about runners.
+const RUNNERS_MAX: usize = 8;
 
 /// Figures of the previous windows.
 #[derive(Debug, Default)]
@@ -145,8 +149,8 @@ pub(super) struct View<'a> {
 }
 
 impl View<'_> {
-    /// Returns the lines: time; charts if there is room; each population; server and tester;
-    /// failures; and, below charts, the keys. No line is wider than the terminal, and there are no
+    /// Returns the lines: time; charts if there is room; each population; server and tester; each
+    /// runner if there are several and there is room; failures; and, below charts, the keys. No line is wider than the terminal, and there are no
     /// more lines than it has rows.
     pub(super) fn lines(&self, size: Size) -> Vec<ScreenLine> {
         let mut lines = vec![self.time(size.columns)];
@@ -163,6 +167,9 @@ impl View<'_> {
             };
             // Two lines: the time, and server and tester.
             let others = 2 + charts.len() + below.len();
+            let left = size.rows.saturating_sub(others + 2 * populations.len());
+            let runners = runner_lines(self.progress, left.min(RUNNERS_MAX));
+            let others = others + runners.len();
             let rows = size.rows.saturating_sub(others);
             lines.extend(charts);
             let in_two = 2 * populations.len() <= rows;
@@ -183,6 +190,7 @@ impl View<'_> {
                 more => lines.push(ScreenLine::plain(&format!("... and {more} more"))),
             }
             lines.push(server_and_tester(self.progress, size.columns));
+            lines.extend(runners);
             lines.extend(below);
         }
         lines.truncate(size.rows);
@@ -489,6 +497,74 @@ fn server_and_tester(progress: &Progress, columns: usize) -> ScreenLine {
     let fits = layouts.iter().position(|line| line.width() <= columns);
     let mut layouts = layouts.into_iter();
     layouts.nth(fits.unwrap_or(shortest)).unwrap_or_default()
+}
+
+/// Returns the state of each runner in at most this many lines. If there are more, those with a
+/// fault come first. One line alone would only say how many there are.
+fn runner_lines(progress: &Progress, lines: usize) -> Vec<ScreenLine> {
+    let runners = &progress.runners;
+    let mut roles = progress.populations.iter().map(|(_, one)| one.role);
+    let role = roles.next().unwrap_or_default();
+    let role = match roles.all(|other| other == role) {
+        true => role_word(role),
+        false => "playing or sending",
+    };
+    let shown = match runners.len() {
+        all if all <= lines => all,
+        _ if lines < 2 => return Vec::new(),
+        _ => lines - 1,
+    };
+    let mut order: Vec<&RunnerState> = runners.iter().collect();
+    if shown < order.len() {
+        // Stable, so that the others keep their order.
+        order.sort_by_key(|runner| !runner.lost && runner.healthy);
+    }
+    let rest = order.split_off(shown);
+    let mut texts: Vec<ScreenLine> = order
+        .into_iter()
+        .map(|runner| runner_line(runner, role))
+        .collect();
+    if !rest.is_empty() {
+        texts.push(ScreenLine::plain(&format!("  and {} more", rest.len())));
+    }
+    texts
+}
+
+fn runner_line(runner: &RunnerState, role: &str) -> ScreenLine {
+    let mut line = ScreenLine::plain("  ")
+        .with(Tone::Strong, &runner.name)
+        .with(Tone::Plain, ": ");
+    // The fault comes first, because a narrow terminal cuts the end.
+    let fault = match (runner.lost, runner.healthy) {
+        (true, _) => Some((Tone::Bad, "LOST")),
+        (false, false) => Some((Tone::Doubtful, "OVERLOADED")),
+        (false, true) => None,
+    };
+    let clients = runner.playing.zip(runner.active);
+    let clients = clients.map(|(playing, active)| match playing == active {
+        true => format!("{} {role}", count(playing as f64)),
+        false => format!(
+            "{} of {} {role}",
+            count(playing as f64),
+            count(active as f64)
+        ),
+    });
+    let cpu = runner.cpu;
+    let cpu = cpu.map(|cpu| format!("CPU {}", figure(Unit::Cores, cpu)));
+    let late = runner.lag_max;
+    let late = late.map(|lag| format!("late by at most {}", figure(Unit::Seconds, lag)));
+    let known: Vec<String> = [clients, cpu, late].into_iter().flatten().collect();
+    let text = match (fault, known.is_empty()) {
+        (None, true) => "ended".to_owned(),
+        _ => known.join(", "),
+    };
+    if let Some((tone, word)) = fault {
+        line = line.with(tone, word);
+        if !text.is_empty() {
+            line = line.with(Tone::Plain, ", ");
+        }
+    }
+    line.with(Tone::Plain, &text)
 }
 
 /// Returns a progress bar of this many columns.

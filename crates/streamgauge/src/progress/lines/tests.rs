@@ -45,6 +45,7 @@ fn progress() -> Progress {
             overflow: 3,
             healthy: false,
         },
+        runners: Vec::new(),
         failures: Vec::new(),
         is_held: false,
         held: Duration::ZERO,
@@ -348,4 +349,64 @@ fn held_run_is_marked_and_ends_later() {
     assert!(narrow.ends_with(" held (h to resume)"), "{narrow}");
     let endless = shown(&progress, &History::default(), None, (80, 24)).remove(0);
     assert_eq!(endless, "1 min 15 s, endless, held (h to resume)");
+}
+
+fn runner(number: u64) -> RunnerState {
+    RunnerState {
+        name: format!("load{number}"),
+        active: Some(300),
+        playing: Some(300 - number),
+        cpu: Some(0.04),
+        lag_max: Some(0.0021),
+        healthy: true,
+        lost: false,
+    }
+}
+
+#[test]
+fn runners_are_below_the_tester() {
+    let history = history(&[40.0]);
+    let mut seen = progress();
+    seen.runners = (0..4).map(runner).collect();
+    seen.runners[1].healthy = false;
+    seen.runners[2] = RunnerState {
+        name: "load2".to_owned(),
+        healthy: true,
+        ..RunnerState::default()
+    };
+    seen.runners[3] = RunnerState {
+        name: "load3".to_owned(),
+        lost: true,
+        ..seen.runners[2].clone()
+    };
+    assert_eq!(
+        shown(&seen, &history, Some(120), (80, 24))[4..],
+        [
+            "  load0: 300 playing, CPU 4 %, late by at most 2.1 ms",
+            "  load1: OVERLOADED, 299 of 300 playing, CPU 4 %, late by at most 2.1 ms",
+            "  load2: ended",
+            "  load3: LOST",
+        ]
+    );
+    assert_eq!(
+        shown(&seen, &history, Some(120), (30, 24))[5],
+        "  load1: OVERLOADED, 299 of 3…"
+    );
+}
+
+#[test]
+fn of_many_runners_those_with_a_fault_are_shown() {
+    let history = history(&[40.0]);
+    let mut seen = progress();
+    seen.runners = (0..256).map(runner).collect();
+    seen.runners[200].healthy = false;
+    let lines = shown(&seen, &history, Some(120), (80, 24));
+    assert_eq!(lines.len(), 4 + RUNNERS_MAX);
+    assert!(lines[4].starts_with("  load200: OVERLOADED"), "{lines:?}");
+    assert!(lines[5].starts_with("  load0: "), "{lines:?}");
+    assert_eq!(lines[11], "  and 249 more");
+    let few = shown(&seen, &history, Some(120), (80, 6));
+    assert_eq!((few.len(), few[5].as_str()), (6, "  and 255 more"));
+    // Populations and the state of the tester have precedence.
+    assert_eq!(shown(&seen, &history, Some(120), (80, 5)).len(), 4);
 }

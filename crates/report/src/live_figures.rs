@@ -8,12 +8,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use measure::metric::{Metric, MetricSource, Statistic, Unit};
+use measure::tester::RunnerState;
 use measure::totals::WINDOW_SECONDS_MIN;
 use measure::{Catalogue, Totals};
 use runfile::{Reader, Subject};
 
 use crate::ReportError;
-use crate::source::{SERVER, TESTER, is_link};
+use crate::source::{SERVER, TESTER, is_link, read_meta};
 
 /// Prefix of all names.
 pub(crate) const PREFIX: &str = "streamgauge";
@@ -77,6 +78,15 @@ impl ExportName {
         }
     }
 
+    fn of_runner(metric: &RunnerMetric) -> ExportName {
+        ExportName {
+            of: vec!["runner".to_owned()],
+            base: metric.name.to_owned(),
+            unit: metric.unit,
+            kind: MetricType::Gauge,
+        }
+    }
+
     /// Returns the name in Prometheus: with the base unit as a suffix, and `_total` after a
     /// counter.
     pub(crate) fn prometheus(&self) -> String {
@@ -133,6 +143,50 @@ fn plain(name: &str) -> String {
     name.chars().map(plain).collect()
 }
 
+/// Gauge of a runner of a run over several machines. Its names differ from those of the tester, so
+/// that a sum over a name does not count anything twice.
+struct RunnerMetric {
+    name: &'static str,
+    unit: Unit,
+    doc: &'static str,
+    /// Value in its base unit, if known.
+    value: fn(&RunnerState) -> Option<f64>,
+}
+
+const RUNNER_METRICS: [RunnerMetric; 5] = [
+    RunnerMetric {
+        name: "active",
+        unit: Unit::Count,
+        doc: "Clients of a runner that have started and not ended, over all populations.",
+        value: |runner| Some(runner.active? as f64),
+    },
+    RunnerMetric {
+        name: "playing",
+        unit: Unit::Count,
+        doc: "Clients of a runner that play, publish or send, over all populations.",
+        value: |runner| Some(runner.playing? as f64),
+    },
+    RunnerMetric {
+        name: "cpu",
+        unit: Unit::Cores,
+        doc: "Processor time of the workers of a runner in the last window, in seconds per second.",
+        value: |runner| runner.cpu,
+    },
+    RunnerMetric {
+        name: "lag_max",
+        unit: Unit::Seconds,
+        doc: "Longest delay between the planned and the actual wake-up of an event loop of a \
+              runner in the last window.",
+        value: |runner| runner.lag_max,
+    },
+    RunnerMetric {
+        name: "lost",
+        unit: Unit::Count,
+        doc: "1 if a runner was lost during the run, otherwise 0.",
+        value: |runner| Some(f64::from(u8::from(runner.lost))),
+    },
+];
+
 /// Figures of one subject.
 #[derive(Debug)]
 struct SubjectFigures {
@@ -164,6 +218,8 @@ pub struct LiveFigures {
     /// True if the last window had levels of its own.
     had_levels: bool,
     subjects: Vec<SubjectFigures>,
+    /// Newest state of each runner of a run over several machines; otherwise empty.
+    runners: Vec<RunnerState>,
 }
 
 /// All metrics with one name.
@@ -181,10 +237,10 @@ pub(crate) struct Series<'a> {
     pub(crate) labels: Vec<(&'static str, &'a str)>,
     /// Index of the subject.
     pub(crate) subject: usize,
-    /// Metric of the series. `None` for the failed clients by reason.
+    /// Metric of the series. `None` for the failed clients by reason, and for runners.
     pub(crate) metric: Option<&'static Metric>,
-    /// Value of a counter.
-    pub(crate) count: f64,
+    /// Value of a counter, or newest value of a gauge of a runner.
+    pub(crate) value: f64,
 }
 
 impl LiveFigures {
@@ -207,6 +263,7 @@ impl LiveFigures {
             last_window: None,
             had_levels: false,
             subjects: subjects.collect(),
+            runners: Vec::new(),
         }
     }
 
@@ -246,6 +303,7 @@ impl LiveFigures {
             }
             each(self);
         }
+        self.runners = read_meta(reader, RunnerState::META_KEY)?;
         Ok(())
     }
 
@@ -255,7 +313,28 @@ impl LiveFigures {
         for (index, figures) in self.subjects.iter().enumerate() {
             figures.add_to(&mut families, index);
         }
+        self.add_runners_to(&mut families);
         families
+    }
+
+    fn add_runners_to<'a>(&'a self, families: &mut BTreeMap<String, Family<'a>>) {
+        for metric in RUNNER_METRICS.iter().filter(|_| !self.runners.is_empty()) {
+            let series = self.runners.iter().filter_map(|runner| {
+                Some(Series {
+                    labels: vec![("runner", runner.name.as_str())],
+                    subject: usize::MAX,
+                    metric: None,
+                    value: (metric.value)(runner)?,
+                })
+            });
+            let name = ExportName::of_runner(metric);
+            let family = Family {
+                doc: metric.doc,
+                series: series.collect(),
+                name: name.clone(),
+            };
+            families.insert(name.prometheus(), family);
+        }
     }
 
     /// Returns a level, share or rate of the last window in its base unit, or `None` if it has
@@ -342,7 +421,7 @@ impl SubjectFigures {
                 labels: labels.clone(),
                 subject: index,
                 metric: Some(metric),
-                count: self.shown.get(metric.name).copied().unwrap_or(0.0),
+                value: self.shown.get(metric.name).copied().unwrap_or(0.0),
             });
         }
         for (reason, count) in self.totals.failures() {
@@ -357,7 +436,7 @@ impl SubjectFigures {
                 labels: labels.iter().copied().chain([reason]).collect(),
                 subject: index,
                 metric: None,
-                count: *count as f64,
+                value: *count as f64,
             });
         }
     }

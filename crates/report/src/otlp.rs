@@ -176,7 +176,9 @@ impl Push {
                 Data::Sum(Sum::monotonic(points))
             }
             MetricType::Gauge => Data::Gauge(Gauge {
-                data_points: series.flat_map(|series| self.levels(series)).collect(),
+                data_points: series
+                    .flat_map(|series| self.levels(series, times))
+                    .collect(),
             }),
             MetricType::Histogram => Data::ExponentialHistogram(ExponentialHistogram {
                 data_points: series
@@ -194,8 +196,18 @@ impl Push {
         metric.has_points().then_some(metric)
     }
 
-    fn levels<'a>(&'a self, series: &'a Series<'_>) -> impl Iterator<Item = NumberPoint> + 'a {
-        self.waiting.iter().filter_map(|levels| {
+    /// Returns the waiting levels of a series. The state of a runner is only known now.
+    fn levels<'a>(
+        &'a self,
+        series: &'a Series<'_>,
+        times: Times,
+    ) -> impl Iterator<Item = NumberPoint> + 'a {
+        let newest = series.metric.is_none().then(|| NumberPoint {
+            start_time_unix_nano: 0,
+            value: Some(NumberValue::Double(series.value)),
+            ..times.point(attributes(series))
+        });
+        let waiting = self.waiting.iter().filter_map(|levels| {
             let key = (series.subject, series.metric?.name);
             let value = *levels.values.get(&key)?;
             Some(NumberPoint {
@@ -204,7 +216,8 @@ impl Push {
                 time_unix_nano: levels.at,
                 value: Some(NumberValue::Double(value)),
             })
-        })
+        });
+        newest.into_iter().chain(waiting)
     }
 }
 
@@ -234,8 +247,8 @@ fn count(series: &Series<'_>, times: Times) -> NumberPoint {
         .metric
         .is_some_and(|metric| matches!(metric.source, MetricSource::Scaled(..)));
     let value = match is_scaled {
-        true => NumberValue::Double(series.count),
-        false => NumberValue::Int(whole(series.count)),
+        true => NumberValue::Double(series.value),
+        false => NumberValue::Int(whole(series.value)),
     };
     NumberPoint {
         value: Some(value),

@@ -3,7 +3,8 @@
 //!
 //! Names are those of the metrics, with the prefix `streamgauge_` and the base unit as a suffix:
 //! `streamgauge_loss_ratio{population="viewers"}`. Figures of the server, the tester and a link
-//! have the further prefix `server_`, `tester_` and `link_`. Rates are in bytes per second.
+//! have the further prefix `server_`, `tester_` and `link_`; those of each runner of a run over
+//! several machines have `runner_`. Rates are in bytes per second.
 //! Counters and distributions cover the whole run so far, including the warm-up. Levels, shares and
 //! rates cover its last window of at least half a second.
 
@@ -83,7 +84,7 @@ fn series_of(
     let labels = labels.map(|(key, value)| format!("{key}=\"{}\"", escaped(value)));
     let label = labels.collect::<Vec<_>>().join(",");
     match (kind, series.metric) {
-        (MetricType::Counter, _) => sample(lines, name, &label, series.count),
+        (MetricType::Counter, _) => sample(lines, name, &label, series.value),
         (MetricType::Gauge, Some(metric)) => {
             if let Some(value) = figures.level(series.subject, metric) {
                 sample(lines, name, &label, value);
@@ -94,8 +95,9 @@ fn series_of(
                 histogram(lines, name, &label, values, metric.unit);
             }
         }
-        // A series without a metric is a counter.
-        (MetricType::Gauge | MetricType::Histogram, None) => {}
+        (MetricType::Gauge, None) => sample(lines, name, &label, series.value),
+        // A series without a metric is a counter or a gauge.
+        (MetricType::Histogram, None) => {}
     }
 }
 

@@ -379,7 +379,7 @@ pub fn windows(reader: &Reader) -> impl Iterator<Item = Result<ReportWindow, Rep
 
 /// Returns a fact that was noted about the run. Returns the default if it is missing, or if this
 /// program cannot read it.
-fn read_meta<T>(reader: &Reader, key: &str) -> Result<T, ReportError>
+pub(crate) fn read_meta<T>(reader: &Reader, key: &str) -> Result<T, ReportError>
 where
     T: serde::de::DeserializeOwned + Default,
 {

@@ -236,6 +236,66 @@ fn unsent_levels_are_kept_up_to_a_limit() {
     assert_eq!(points(&update(&mut push)), 1);
 }
 
+#[test]
+fn runners_have_names_and_labels_of_their_own() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("x.run");
+    let file = made(&path, &SUBJECTS);
+    let states = [
+        tester::RunnerState {
+            name: "one".to_owned(),
+            active: Some(4),
+            playing: Some(3),
+            cpu: Some(0.25),
+            lag_max: Some(0.002),
+            healthy: true,
+            lost: false,
+        },
+        tester::RunnerState {
+            name: "two".to_owned(),
+            lost: true,
+            ..tester::RunnerState::default()
+        },
+    ];
+    let states = serde_json::to_value(states).expect("it is JSON");
+    file.meta(tester::RunnerState::META_KEY, states);
+    window(&file, 0, 1.0);
+    file.flush().expect("it is written");
+    let reader = Reader::open(&path, catalogue_of).expect("it is a run file");
+    let (mut running, mut push) = (LiveFigures::new(&reader), Push::default());
+    running
+        .update(&reader, |running| push.window(running))
+        .expect("it can be read");
+    let shown = crate::prometheus::write(&running);
+    let samples = shown.lines().filter(|line| line.contains("{runner="));
+    // Figures of a lost runner are unknown.
+    assert_eq!(
+        samples.collect::<Vec<_>>(),
+        [
+            "streamgauge_runner_active{runner=\"one\"} 4",
+            "streamgauge_runner_cpu_cores{runner=\"one\"} 0.25",
+            "streamgauge_runner_lag_max_seconds{runner=\"one\"} 0.002",
+            "streamgauge_runner_lost{runner=\"one\"} 0",
+            "streamgauge_runner_lost{runner=\"two\"} 1",
+            "streamgauge_runner_playing{runner=\"one\"} 3",
+        ]
+    );
+    let metrics = metrics(&push.message(&running));
+    let lag = found(&metrics, "streamgauge.runner.lag_max");
+    assert_eq!(lag.unit, "s");
+    let Some(Data::Gauge(lag)) = &lag.data else {
+        panic!("{lag:?}");
+    };
+    let point = &lag.data_points[0];
+    assert_eq!(point.value, Some(NumberValue::Double(0.002)));
+    assert_eq!(point.attributes, [KeyValue::text("runner", "one")]);
+    assert_eq!(point.time_unix_nano, (BEGAN + 1) * 1_000_000_000);
+    for (prometheus, family) in &running.families() {
+        let (name, kind) = (&family.name, family.name.kind);
+        assert_eq!(translated(&name.otlp(), ucum(name.unit), kind), *prometheus);
+    }
+}
+
 /// Converts a name by the rules for OTLP in Prometheus
 /// (opentelemetry.io/docs/specs/otel/compatibility/prometheus_and_openmetrics, "OTLP Metric points
 /// to Prometheus").

@@ -191,7 +191,8 @@ class RunPage {
 
   // The runners of a run over several machines.
   runners() {
-    const { runners } = this.run.tester;
+    const { runners, runners_now } = this.run.tester;
+    if (runners_now && runners_now.length) return this.runnersNow(runners_now);
     if (!runners || !runners.length) return null;
     const rows = runners.map((one) => [
       one.name, one.host, one.clients, one.cpu, one.peak, one.late, one.began, one.clock,
@@ -199,6 +200,23 @@ class RunPage {
     ]);
     return table("Runners", ["runner", "machine", "clients", "CPU", "peak", "late by p99",
       "began late by", "clock known to", ""], rows);
+  }
+
+  // The same in the last second of a run in progress. If there are many, those with a fault come
+  // first.
+  runnersNow(runners) {
+    const state = (one) => one.lost ? "! lost" : !one.healthy ? "! overloaded"
+      : one.ended ? "ended" : "✓ fit";
+    const faulty = (one) => one.lost || !one.healthy;
+    const most = 16;
+    const order = runners.length <= most ? runners
+      : [...runners.filter(faulty), ...runners.filter((one) => !faulty(one))];
+    const rows = order.slice(0, most).map((one) =>
+      [one.name, one.playing, one.active, one.cpu, one.late, state(one)]);
+    const more = runners.length - rows.length;
+    return el("div", {}, table("Runners in the last second",
+      ["runner", "playing", "clients", "CPU", "late by at most", ""], rows),
+    more ? el("p", { class: "note" }, `and ${count(more)} more`) : null);
   }
 
   course() {

@@ -7,8 +7,9 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
+use measure::tester::RunnerState;
 use measure::totals::measured_seconds;
-use measure::{Catalogue, Health, HealthBounds, Judge, Threshold, Verdict as Measured};
+use measure::{Catalogue, Health, HealthBounds, Judge, Threshold, Unit, Verdict as Measured};
 use runfile::Reader;
 use serde_json::{Value, json};
 
@@ -16,9 +17,9 @@ use super::run::run;
 use super::time_series::{Resolution, TimeSeries};
 use super::{clients, overview, page};
 use crate::ReportError;
-use crate::human::{count, duration, plural};
+use crate::human::{count, duration, figure_or_dash, plural};
 use crate::model::Report;
-use crate::source::{Sums, cut_off};
+use crate::source::{Sums, cut_off, read_meta};
 
 /// Resolution of the charts of a run in progress.
 const RESOLUTION: Resolution = Resolution {
@@ -150,8 +151,24 @@ impl Live {
         });
         run["course"] = self.time_series.value(reader);
         run["clients"] = clients::clients(reader, false)?;
+        let runners: Vec<RunnerState> = read_meta(reader, RunnerState::META_KEY)?;
+        run["tester"]["runners_now"] = runners.iter().map(runner).collect();
         Ok(run)
     }
+}
+
+/// Returns the row of a runner in the last window.
+fn runner(runner: &RunnerState) -> Value {
+    json!({
+        "name": runner.name,
+        "playing": figure_or_dash(Unit::Count, runner.playing.map(|clients| clients as f64)),
+        "active": figure_or_dash(Unit::Count, runner.active.map(|clients| clients as f64)),
+        "cpu": figure_or_dash(Unit::Cores, runner.cpu),
+        "late": figure_or_dash(Unit::Seconds, runner.lag_max),
+        "ended": runner.playing.is_none(),
+        "healthy": runner.healthy,
+        "lost": runner.lost,
+    })
 }
 
 /// Describes the progress and the state of a run.

@@ -13,7 +13,7 @@ use crate::support::{
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Sends a request and returns the connection.
-fn ask(port: u16, method: &str, target: &str, host: &str) -> Option<TcpStream> {
+pub(crate) fn ask(port: u16, method: &str, target: &str, host: &str) -> Option<TcpStream> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
     stream.set_read_timeout(Some(PATIENCE)).ok()?;
     let request = format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
@@ -34,7 +34,7 @@ fn answer_to(mut stream: TcpStream) -> Option<String> {
 }
 
 /// Iterates over the runs that a browser receives, until the connection ends.
-fn received_runs(stream: TcpStream) -> impl Iterator<Item = Value> {
+pub(crate) fn received_runs(stream: TcpStream) -> impl Iterator<Item = Value> {
     let lines = BufReader::new(stream).lines().map_while(Result::ok);
     let mut is_run = false;
     lines.filter_map(move |line| {

@@ -223,8 +223,11 @@ def run(quick, hurries):
         else:
             lane = protocol if folder.name == "protocol" else others
             lane.append(Program(name, [*NICE, executable], folder))
-    scripts = ["test_truth.py", "test_bench.py"]
-    python = [Program(name, [sys.executable, f"tests/{name}"]) for name in scripts]
+    scripts = ["test_truth.py", "test_bench.py", "test_kubernetes.py"]
+    python = [
+        Program(name, ["env", f"STREAMGAUGE={command}", sys.executable, f"tests/{name}"])
+        for name in scripts
+    ]
     # Programs of one lane run one after the other; lanes run in parallel.
     lanes = [others + python, protocol]
     # One after the other, after all lanes.

@@ -57,7 +57,7 @@ const LOST_AFTER: Duration = Duration::from_secs(10);
 const DISCONNECTED_MAX: Duration = Duration::from_secs(15);
 
 /// Time after which reports of a runner that the log does not have are lost.
-const LAG_MAX: Duration = Duration::from_secs(20);
+const LAG_MAX: Duration = Duration::from_secs(12);
 
 /// Interval in which the wait for the start looks for a stop.
 const STOP_INTERVAL: Duration = Duration::from_millis(50);

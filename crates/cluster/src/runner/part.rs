@@ -41,6 +41,9 @@ const FILE_TIMEOUT: Duration = Duration::from_secs(120);
 /// Maximum time after the agreed start at which a runner still begins.
 const LATE_BEGIN: Duration = Duration::from_millis(250);
 
+/// Time before the start from which the thread does not sleep: a wake-up takes about as long.
+const AWAKE_BEFORE: Duration = Duration::from_micros(500);
+
 /// Silence of a coordinator after which a runner forgets a run that has not begun, or one whose
 /// reports the log does not take.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
@@ -238,7 +241,10 @@ impl ActivePart {
             return false;
         }
         if let Ok(left) = u64::try_from(left) {
-            std::thread::sleep(Duration::from_nanos(left));
+            std::thread::sleep(Duration::from_nanos(left).saturating_sub(AWAKE_BEFORE));
+            while monotonic_nanos() < at {
+                std::hint::spin_loop();
+            }
         }
         let late = monotonic_nanos().saturating_sub(at).max(0);
         let clock = Clock::starting_at(at);

@@ -69,6 +69,57 @@ pub struct Offset {
     pub uncertainty: u64,
 }
 
+impl Offset {
+    /// Maximum difference between the true offset at this moment and `nanos`.
+    fn error_of(self, nanos: i64) -> u64 {
+        let distance = self.nanos.abs_diff(nanos);
+        distance.saturating_add(self.uncertainty)
+    }
+}
+
+/// Offset by which a runner began, and how wrong it was during the run. Clocks drift, but the time
+/// of a run is not corrected: it would be uneven.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AgreedOffset {
+    /// Start of the run by the coordinator's clock, in nanoseconds.
+    start: i64,
+    nanos: i64,
+    /// Largest error up to the exchanges that are kept; `None` if it is unknown.
+    past: Option<u64>,
+}
+
+impl AgreedOffset {
+    /// The offset that was expected for the start of a run.
+    pub(crate) fn new(start: i64, expected: Offset) -> AgreedOffset {
+        AgreedOffset {
+            start,
+            nanos: expected.nanos,
+            past: Some(expected.uncertainty),
+        }
+    }
+
+    /// Adds what the last exchanges say. To be called after each of them, because an estimate keeps
+    /// only the last two minutes.
+    pub(crate) fn update(&mut self, estimate: &ClockEstimate) {
+        let error_at = |at| Some(estimate.at(at)?.error_of(self.nanos));
+        let Some((first, last)) = estimate.first().zip(estimate.last()) else {
+            return;
+        };
+        self.past = match first <= self.start {
+            // The start lies between exchanges, so its error gets better known.
+            true => error_at(self.start),
+            false => self.past.zip(error_at(last)).map(|(a, b)| a.max(b)),
+        };
+    }
+
+    /// Maximum error from the start to the last exchange, in nanoseconds. Clocks drift evenly
+    /// between exchanges, so it is largest at one of them. `None` if it is unknown.
+    pub(crate) fn error(&self, estimate: &ClockEstimate) -> Option<u64> {
+        let last = estimate.at(estimate.last()?)?;
+        Some(self.past?.max(last.error_of(self.nanos)))
+    }
+}
+
 /// The exchanges with one runner, of which the tightest are kept.
 #[derive(Clone, Debug, Default)]
 pub struct ClockEstimate {
@@ -96,6 +147,11 @@ impl ClockEstimate {
     /// Time of the last exchange by the coordinator's clock; `None` without any.
     pub fn last(&self) -> Option<i64> {
         self.kept.last().map(|exchange| exchange.returned)
+    }
+
+    /// Time of the first exchange that is kept, by the coordinator's clock.
+    fn first(&self) -> Option<i64> {
+        self.kept.first().map(|exchange| exchange.sent)
     }
 
     /// Longest round trip of the exchanges that are kept.
@@ -228,6 +284,34 @@ mod tests {
                 let found = estimate.at(at).expect("the line itself is consistent");
                 let off = (found.nanos - truth).unsigned_abs();
                 prop_assert!(off <= found.uncertainty + 10, "{off} {found:?}");
+            }
+        }
+
+        #[test]
+        fn agreed_offset_is_never_further_off_than_its_error(
+            offset in -1_000_000_000_000i64..1_000_000_000_000,
+            ppm in -400i64..400,
+            ways in prop::collection::vec((1_000i64..3_000_000, 1_000i64..3_000_000), 20..60),
+            step in 1_000_000_000i64..10_000_000_000,
+        ) {
+            let mut estimate = ClockEstimate::default();
+            for (number, (there, back)) in (0i64..).zip(&ways[..8]) {
+                estimate.add(exchange(number * 10_000_000, offset, ppm, *there, *back));
+            }
+            let start = 2_000_000_000;
+            let expected = estimate.at(start).expect("the line itself is consistent");
+            let mut agreed = AgreedOffset::new(start, expected);
+            let mut worst = 0;
+            for (number, (there, back)) in (1i64..).zip(&ways[8..]) {
+                let sent = start + number * step;
+                estimate.add(exchange(sent, offset, ppm, *there, *back));
+                agreed.update(&estimate);
+                for at in [start, sent + there + back + 5_000] {
+                    let truth = offset + at * ppm / 1_000_000;
+                    worst = worst.max((expected.nanos - truth).unsigned_abs());
+                }
+                let error = agreed.error(&estimate).expect("the line itself is consistent");
+                prop_assert!(worst <= error + 20, "{worst} {error}");
             }
         }
     }

@@ -18,7 +18,7 @@ use scenario::{Scenario, Server};
 use sut::{CpuSource, Sut};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use crate::clock::{ClockEstimate, Offset};
+use crate::clock::{AgreedOffset, ClockEstimate, Offset};
 use crate::inbox::{self, FromLog};
 use crate::machine;
 use crate::member::{Member, Shared, ask, ask_one, exchange_with};
@@ -117,6 +117,8 @@ struct MemberState {
     seen: Instant,
     clients: u64,
     late: Option<u64>,
+    /// Offset of its clock by which it began.
+    agreed: Option<AgreedOffset>,
     has_ended: bool,
     /// Why it is lost: given up, or stopped by itself.
     lost: Option<String>,
@@ -139,6 +141,7 @@ impl MemberState {
             seen: now,
             clients: 0,
             late: None,
+            agreed: None,
             has_ended: false,
             lost: None,
             is_given_up: false,
@@ -539,7 +542,7 @@ impl Crew for RemoteCrew {
         let ahead = i64::try_from(ahead.as_nanos()).unwrap_or(i64::MAX);
         let start = monotonic_nanos().saturating_add(ahead);
         let mut starts = Vec::new();
-        for member in &self.members {
+        for (runner, member) in self.members.iter().enumerate() {
             let offset = RemoteCrew::offset(member, start).ok_or_else(|| {
                 EngineError::NotBegun(format!(
                     "runner `{}`: its clock and the one here do not run evenly",
@@ -547,6 +550,7 @@ impl Crew for RemoteCrew {
                 ))
             })?;
             starts.push(start.saturating_add(offset.nanos));
+            lock(&self.states).each[runner].agreed = Some(AgreedOffset::new(start, offset));
         }
         let clock = Clock::starting_at(start);
         let since_1970 = u64::try_from(clock.started_at()).unwrap_or(0);
@@ -640,6 +644,8 @@ impl Crew for RemoteCrew {
             let member = &state.member;
             let last = member.clock.last();
             let offset = last.and_then(|last| RemoteCrew::offset(member, last));
+            let agreed = state.agreed;
+            let error = agreed.and_then(|agreed| agreed.error(&member.clock));
             RunnerSummary {
                 name: member.name.clone(),
                 host: member.machine.host.clone(),
@@ -647,6 +653,7 @@ impl Crew for RemoteCrew {
                 clients_max: *clients,
                 clock_offset: offset.map(|offset| offset.nanos as f64 / 1e9),
                 clock_uncertainty: offset.map(|offset| offset.uncertainty as f64 / 1e9),
+                clock_error: error.map(|nanos| nanos as f64 / 1e9),
                 began_late: state.late.map(|nanos| nanos as f64 / 1e9),
                 lost: state.lost.clone(),
                 ..RunnerSummary::default()
@@ -756,9 +763,12 @@ async fn keep_clocks(client: Client, states: Weak<Mutex<States>>) {
             let Some(states) = states.upgrade() else {
                 return;
             };
-            let clock = &mut lock(&states).each[runner].member.clock;
+            let state = &mut lock(&states).each[runner];
             for exchange in exchanges.unwrap_or_default() {
-                clock.add(exchange);
+                state.member.clock.add(exchange);
+            }
+            if let Some(agreed) = &mut state.agreed {
+                agreed.update(&state.member.clock);
             }
         }
     }

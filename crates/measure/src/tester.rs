@@ -157,6 +157,11 @@ pub struct RunnerSummary {
     /// Maximum difference of the offset from the true one, in seconds, at the last exchange of
     /// timestamps.
     pub clock_uncertainty: Option<f64>,
+    /// Maximum difference between the time of the run on this runner and on the coordinator, in
+    /// seconds: the uncertainty, and how far the offset has moved since the start. `None` if
+    /// unknown.
+    #[serde(default)]
+    pub clock_error: Option<f64>,
     /// Time from the agreed start of the run to the start of its clients, in seconds.
     pub began_late: Option<f64>,
     /// Reason for its loss during the run. `None` if it was not lost.

@@ -13,7 +13,8 @@ use measure::health::LATE_START;
 use measure::tester::{RunnerState, WorkerFigures};
 use measure::threshold::Judge;
 use measure::totals::{Statistic, measured_seconds};
-use measure::{Health, Recorder, Time, Totals, Verdict, VerdictInput, Window, server, tester};
+use measure::{ClockError, Health, Recorder, Time, Totals, Verdict, VerdictInput, Window};
+use measure::{server, tester};
 use net::Clock;
 use runfile::{EventRow, WindowRow};
 use scenario::{Scenario, Secrets};
@@ -34,7 +35,7 @@ use crate::runner::{POLL_INTERVAL, RunnerCommand, RunnerFigures, RunnerReport};
 use crate::server_release::{self, PeakHoldings, ReleaseObserver};
 use crate::sources::Sources;
 use crate::window_merger::{MergedWindow, WindowMerger, merge_testers};
-use runners::RunnerJudges;
+use runners::{RUNNERS_EVERY, RunnerJudges};
 
 /// Timeout for reading the server's own counters at the end of a run.
 const COUNTERS_WITHIN: Duration = Duration::from_secs(2);
@@ -426,6 +427,9 @@ impl Coordinator<'_> {
             seconds,
             subjects,
         });
+        if index.is_multiple_of(RUNNERS_EVERY) {
+            self.record_runners();
+        }
         self.go_on_to_next_level(begins + Duration::from_secs_f64(seconds), &progress);
         progress
     }
@@ -470,7 +474,8 @@ impl Coordinator<'_> {
             if !due {
                 continue;
             }
-            if let Some(violated) = self.judge.violated(number, &self.totals) {
+            let clocks = || ClockError::of(&self.crew.summaries());
+            if let Some(violated) = self.judge.violated(number, &self.totals, clocks) {
                 let why = format!(
                     "ended early, after {:.0} s, because a threshold with `abort: true` was violated: {}",
                     now.as_secs_f64(),
@@ -671,7 +676,8 @@ impl Coordinator<'_> {
     /// Judges the run or the level and closes its run file. Clients that were due by `due_by` must
     /// have started.
     fn conclude(&mut self, due_by: Option<Time>) -> Finished {
-        let mut thresholds = self.judge.finish(&self.totals);
+        let clocks = ClockError::of(&self.crew.summaries());
+        let mut thresholds = self.judge.finish(&self.totals, clocks);
         if self.levels.is_some() {
             self.drop_starts_without_data(&mut thresholds);
         }
@@ -695,7 +701,7 @@ impl Coordinator<'_> {
             .any(|&(_, failed)| failed > 0)
             && thresholds
                 .iter()
-                .any(|found| !found.passed && !found.no_data);
+                .any(|found| found.has_failed() && !found.no_data);
         // A user who stops a run knows that it is incomplete. A level ends together with the server.
         let is_cut_short = self.levels.is_some() && self.server_is_gone;
         if !self.stopped_by_user && !is_cut_short {
@@ -772,11 +778,7 @@ impl Coordinator<'_> {
     fn record_health(&self) {
         let findings = serde_json::to_value(self.health.findings()).unwrap_or_default();
         self.run_file.meta("health", findings);
-        let runners = self.runner_summaries();
-        if !runners.is_empty() {
-            let runners = serde_json::to_value(runners).unwrap_or_default();
-            self.run_file.meta("runners", runners);
-        }
+        self.record_runners();
         self.run_file.meta("unknown", self.unknown.clone().into());
     }
 }

@@ -9,6 +9,7 @@
 
 #![deny(missing_docs)]
 
+pub mod clock_error;
 pub mod comparison;
 pub mod health;
 pub mod histogram;
@@ -29,6 +30,7 @@ pub mod units;
 pub mod usl;
 pub mod verdict;
 
+pub use clock_error::ClockError;
 pub use health::{Finding, Health, HealthBounds};
 pub use histogram::{Histogram, Sparse};
 pub use link::LINK_CATALOGUE;

@@ -118,6 +118,9 @@ pub struct Metric {
     /// Origin of the definition, such as an RFC and its section; empty if it is specific to
     /// streamgauge.
     pub reference: &'static str,
+    /// True for a delay from one client to another, which compares the clocks of both. If they are
+    /// on different runners, it is as wrong as their clocks: see [`crate::ClockError`].
+    pub between_clients: bool,
 }
 
 /// Metrics that belong together. Declared by [`crate::metrics!`].
@@ -451,7 +454,8 @@ impl Catalogue {
 
 /// Declares a [`Group`] and a constant for each of its counters, gauges and distributions.
 ///
-/// The doc comment of a metric is its definition, which `streamgauge metrics` prints. Five optional
+/// The doc comment of a metric is its definition, which `streamgauge metrics` prints. A distribution
+/// that ends with `BetweenClients` is a delay from one client to another. Five optional
 /// sections may follow: `table { ... }` with [`TableColumn`]s for tables of runs, `summary { ... }`
 /// with slices of [`SummaryRow`]s for the run summary, `disqualifiers { ... }` with
 /// [`Disqualifier`]s that exclude a run from the best, `content { ... }` with a [`ContentCheck`],
@@ -489,7 +493,7 @@ macro_rules! metrics {
         $vis:vis $GROUP:ident after $before:path;
         counters { $( $(#[doc = $cdoc:literal])+ $C:ident = $cname:literal, $cunit:ident, $cref:literal; )* }
         gauges { $( $(#[doc = $gdoc:literal])+ $G:ident = $gname:literal, $gunit:ident, $gref:literal, $gjoin:ident; )* }
-        distributions { $( $(#[doc = $hdoc:literal])+ $H:ident = $hname:literal, $hunit:ident, $href:literal; )* }
+        distributions { $( $(#[doc = $hdoc:literal])+ $H:ident = $hname:literal, $hunit:ident, $href:literal $(, $hclocks:ident)?; )* }
         derived { $( $(#[doc = $ddoc:literal])+ $dname:literal, $dunit:ident, $dref:literal, $dkind:ident($($darg:expr),+); )* }
         $( table { $( $column:expr; )* } )?
         $( summary { $( $rows:expr; )* } )?
@@ -507,21 +511,25 @@ macro_rules! metrics {
                     name: $cname, unit: $crate::metric::Unit::$cunit,
                     source: $crate::metric::MetricSource::Counter($C),
                     doc: $crate::metric::trim_doc(concat!($($cdoc, "\n"),+)), reference: $cref,
+                    between_clients: false,
                 }, )*
                 $( $crate::metric::Metric {
                     name: $gname, unit: $crate::metric::Unit::$gunit,
                     source: $crate::metric::MetricSource::Gauge($G, $crate::metric::GaugeMerge::$gjoin),
                     doc: $crate::metric::trim_doc(concat!($($gdoc, "\n"),+)), reference: $gref,
+                    between_clients: false,
                 }, )*
                 $( $crate::metric::Metric {
                     name: $hname, unit: $crate::metric::Unit::$hunit,
                     source: $crate::metric::MetricSource::Distribution($H),
                     doc: $crate::metric::trim_doc(concat!($($hdoc, "\n"),+)), reference: $href,
+                    between_clients: $crate::metrics!(@between $($hclocks)?),
                 }, )*
                 $( $crate::metric::Metric {
                     name: $dname, unit: $crate::metric::Unit::$dunit,
                     source: $crate::metric::MetricSource::$dkind($($darg),+),
                     doc: $crate::metric::trim_doc(concat!($($ddoc, "\n"),+)), reference: $dref,
+                    between_clients: false,
                 }, )*
             ],
             counters_end: $before.counters_end + $crate::metrics!(@count $($C)*),
@@ -534,6 +542,8 @@ macro_rules! metrics {
             starts: &[ $( $( $start, )* )? ],
         };
     };
+    (@between) => { false };
+    (@between BetweenClients) => { true };
     (@count) => { 0u16 };
     (@count $first:ident $($rest:ident)*) => { 1u16 + $crate::metrics!(@count $($rest)*) };
     (@number $vis:vis $Id:ident, $before:path, $end:ident; ) => {};

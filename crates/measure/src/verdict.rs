@@ -67,7 +67,7 @@ pub struct VerdictInput {
 }
 
 impl Verdict {
-    /// Decides the verdict. A threshold in doubt makes the run invalid.
+    /// Decides the verdict. A threshold in doubt, or undecided, makes the run invalid.
     pub fn decide(thresholds: &[ThresholdResult], input: VerdictInput) -> Verdict {
         let mut reasons = input.invalid;
         for threshold in thresholds.iter().filter(|threshold| threshold.in_doubt) {
@@ -78,9 +78,11 @@ impl Verdict {
                 threshold.text
             ));
         }
+        let undecided = thresholds.iter().filter(|threshold| threshold.undecided);
+        reasons.extend(undecided.map(ThresholdResult::explain));
         let is_invalid = !reasons.is_empty();
         reasons.extend(input.failed);
-        let failed = thresholds.iter().filter(|threshold| !threshold.passed);
+        let failed = thresholds.iter().filter(|threshold| threshold.has_failed());
         reasons.extend(failed.map(ThresholdResult::explain));
         Verdict {
             result: match (is_invalid, reasons.is_empty()) {
@@ -119,6 +121,23 @@ impl ThresholdResult {
             None => "it was".to_owned(),
         };
         match (self.value, self.window) {
+            (Some(value), _) if self.undecided => {
+                // The part after the semicolon says what to do.
+                text += &match self.clock_error {
+                    Some(error) => format!(
+                        " cannot be decided: {statistic} ~{}, and clocks of two runners may differ by \
+                         {}; a delay between them must be at least three times as long, and must differ \
+                         from the limit by more",
+                        figure_four_digits(value, self.unit),
+                        figure_four_digits(error, self.unit),
+                    ),
+                    None => format!(
+                        " cannot be decided: {statistic} ~{}, and the clock of a runner is not known; \
+                         look for a clock that was set during the run",
+                        figure_four_digits(value, self.unit),
+                    ),
+                };
+            }
             (None, _) => text += ": there was no data, so it failed",
             (Some(value), None) => {
                 text += &format!(": {statistic} {}", figure_four_digits(value, self.unit));
@@ -201,6 +220,8 @@ mod tests {
             no_data: false,
             implied: false,
             in_doubt,
+            undecided: false,
+            clock_error: None,
         }
     }
 

@@ -85,8 +85,10 @@ class RunPage {
     const statistic = [one.statistic, one.worst_window === null ? null : `window ${one.worst_window}`];
     const what = statistic.filter(Boolean).join(", ");
     const shown = one.value === null ? "no data" : one.shown;
-    return el("div", { class: `threshold ${one.passed ? "held" : "broken"}` },
-      el("span", { class: "mark" }, one.passed ? "✓ held" : "✗ failed"),
+    const [result, mark] = one.passed ? ["held", "✓ held"]
+      : one.undecided ? ["undecided", "~ undecided"] : ["broken", "✗ failed"];
+    return el("div", { class: `threshold ${result}` },
+      el("span", { class: "mark" }, mark),
       el("span", { class: "demand" }, term(one.text, lines)),
       this.bar(one),
       el("span", { class: "value" }, el("strong", {}, shown), what ? ` (${what})` : ""),
@@ -137,6 +139,7 @@ class RunPage {
         el("div", { class: "cards" }, population.figures.map((one) => this.card(kind, one))),
         population.failures.length ? this.failures(population) : null);
     });
+    if (run.delay_note) groups.push(el("p", { class: "note" }, run.delay_note));
     for (const link of run.links) {
       groups.push(el("div", { class: "group" },
         el("h3", {}, link.name, el("small", {}, ` ${link.asked}`)),

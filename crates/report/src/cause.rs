@@ -77,7 +77,7 @@ fn stopped(report: &Report) -> String {
     let after = short_duration(report.run.duration);
     let known = || {
         let thresholds = report.thresholds.iter();
-        thresholds.filter(|threshold| threshold.value.is_some())
+        thresholds.filter(|threshold| threshold.value.is_some() && !threshold.undecided)
     };
     let all = known().count();
     let missed: Vec<&str> = known()

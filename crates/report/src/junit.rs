@@ -181,6 +181,19 @@ fn without_run_file(row: &Row, name: &str) -> TestSuite {
 fn of_threshold(threshold: &Threshold, suite: &str) -> TestCase {
     let status = match threshold.passed {
         true => TestCaseStatus::success(),
+        false if threshold.undecided => {
+            let limit = figure(threshold.unit, threshold.limit);
+            let error = threshold.clock_error;
+            let error = error.map_or_else(
+                || "unknown".to_owned(),
+                |error| figure(threshold.unit, error),
+            );
+            let text = format!(
+                "undecided: measured {}; the limit is {limit}, the clock error {error}",
+                threshold.value_text()
+            );
+            not_passed(NonSuccessKind::Error, &text)
+        }
         false => {
             let value = threshold.value;
             let value = value.map(|value| figure(threshold.unit, value));

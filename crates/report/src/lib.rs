@@ -6,6 +6,7 @@
 mod cause;
 pub mod csv;
 mod csv_cell;
+mod delay_error;
 pub mod html;
 pub mod sanitize;
 pub use measure::human;

@@ -5,7 +5,7 @@ use std::io::Write;
 
 use crate::ReportError;
 use crate::cause::{cause, other_reasons};
-use crate::human::{count, figure, figure_or_dash, short_duration};
+use crate::human::{count, figure, short_duration};
 use crate::link;
 use crate::metrics::MetricFigures;
 use crate::model::{Population, Report, Threshold};
@@ -68,6 +68,9 @@ pub fn write(report: &Report, out: &mut dyn Write) -> Result<(), ReportError> {
     for limit in &report.server_limits {
         writeln!(out, "\n{}", safe(&limit.text))?;
     }
+    if let Some(text) = report.delay_note() {
+        writeln!(out, "\n{}", safe(&text))?;
+    }
     if let Some(text) = run.held_in_words() {
         writeln!(out, "\n{}", safe(&text))?;
     }
@@ -107,8 +110,12 @@ fn write_thresholds(report: &Report, out: &mut dyn Write) -> Result<(), ReportEr
     }
     writeln!(out, "\n| | threshold | measured |\n|---|---|--:|")?;
     for threshold in shown {
-        let mark = if threshold.passed { "ok" } else { "**FAILED**" };
-        let mut measured = figure_or_dash(threshold.unit, threshold.value);
+        let mark = match threshold.passed {
+            true => "ok",
+            false if threshold.undecided => "undecided",
+            false => "**FAILED**",
+        };
+        let mut measured = safe(&threshold.value_text());
         if let Some(statistic) = &threshold.statistic {
             measured += &format!(" ({})", safe(statistic));
         }
@@ -147,7 +154,8 @@ fn write_population(
                 };
                 let rest = [("p95", found.p95), ("p99", found.p99), ("max", found.max)];
                 let all = [(name, value)].into_iter().chain(rest);
-                let all = all.map(|(name, value)| format!("{name} {}", figure(named.unit, value)));
+                let all =
+                    all.map(|(name, value)| format!("{name} {}", found.text(named.unit, value)));
                 all.collect::<Vec<_>>().join(", ")
             }
         };

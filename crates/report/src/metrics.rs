@@ -1,9 +1,12 @@
 //! Figures of metrics in a report.
 
 use measure::totals::Statistic;
-use measure::{Metric, Totals, Unit};
+use measure::{Catalogue, ClockError, Metric, Totals, Unit};
 use schemars::JsonSchema;
 use serde::ser::{Serialize, SerializeMap, Serializer};
+
+use crate::delay_error::{DelayError, UncertainStatistics, marked};
+use crate::human::figure;
 
 /// All metrics of one subject, in the order of its catalogue.
 #[derive(Clone, Debug, Default)]
@@ -55,9 +58,53 @@ pub struct Distribution {
     pub p99: f64,
     /// Largest value, exact.
     pub max: f64,
+    /// Error of a delay between clients in a run over several runners; absent for any other
+    /// distribution.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clock_error: Option<DelayError>,
+}
+
+impl Distribution {
+    /// Notes the error of a delay between clients.
+    pub(crate) fn with_error(self, clocks: ClockError) -> Distribution {
+        let error = (!clocks.is_none()).then(|| DelayError {
+            seconds: clocks.seconds(),
+            uncertain: UncertainStatistics {
+                mean: clocks.hides(self.mean),
+                p50: clocks.hides(self.p50),
+                p95: clocks.hides(self.p95),
+                p99: clocks.hides(self.p99),
+                max: clocks.hides(self.max),
+            },
+        });
+        Distribution {
+            clock_error: error,
+            ..self
+        }
+    }
+
+    /// Formats one of its statistics, with a mark if it says too little.
+    pub(crate) fn text(&self, unit: Unit, value: f64) -> String {
+        let is_uncertain = self.clock_error.is_some_and(|error| error.hides(value));
+        marked(is_uncertain, figure(unit, value))
+    }
 }
 
 impl Metrics {
+    /// Notes the error of all delays between clients.
+    pub(crate) fn with_delay_error(mut self, catalogue: Catalogue, clocks: ClockError) -> Metrics {
+        for metric in catalogue.metrics().filter(|metric| metric.between_clients) {
+            let mut all = self.0.iter_mut();
+            let named = all.find(|named| named.name == metric.name);
+            if let Some(MetricFigures::Distribution(Some(found))) =
+                named.map(|named| &mut named.figures)
+            {
+                *found = found.with_error(clocks);
+            }
+        }
+        self
+    }
+
     /// Computes every metric of the catalogue from the totals of a run or a window.
     pub fn of(totals: &Totals) -> Metrics {
         let metrics = totals.catalogue().metrics();
@@ -124,6 +171,7 @@ impl NamedFigures {
                         p95: figure(Statistic::Quantile(0.95))?,
                         p99: figure(Statistic::Quantile(0.99))?,
                         max: figure(Statistic::Max)?,
+                        clock_error: None,
                     })
                 }))
             }
@@ -183,5 +231,45 @@ fn number<S: Serializer>(value: Option<f64>, serializer: S) -> Result<S::Ok, S::
             serializer.serialize_i64(value as i64)
         }
         Some(value) => serializer.serialize_f64(value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use measure::tester::RunnerSummary;
+
+    use super::*;
+
+    #[test]
+    fn statistics_below_three_errors_are_marked() {
+        let delay = Distribution {
+            count: 9,
+            mean: 0.004,
+            p50: 0.002,
+            p95: 0.02,
+            p99: 0.03,
+            max: 0.04,
+            clock_error: None,
+        };
+        let runner = |clock_error| RunnerSummary {
+            clock_error,
+            ..RunnerSummary::default()
+        };
+        let plain = delay.with_error(ClockError::NONE);
+        assert_eq!(plain.clock_error, None);
+        assert_eq!(plain.text(Unit::Seconds, plain.p50), "2 ms");
+        let one = delay.with_error(ClockError::of(&[runner(Some(0.001))]));
+        let error = one.clock_error.expect("there is one");
+        assert_eq!(error.seconds, Some(0.001));
+        let only_p50 = UncertainStatistics {
+            p50: true,
+            ..UncertainStatistics::default()
+        };
+        assert_eq!(error.uncertain, only_p50);
+        assert_eq!(one.text(Unit::Seconds, one.p50), "~2 ms");
+        assert_eq!(one.text(Unit::Seconds, one.mean), "4 ms");
+        let unknown = delay.with_error(ClockError::of(&[runner(None)]));
+        assert_eq!(unknown.clock_error.and_then(|error| error.seconds), None);
+        assert_eq!(unknown.text(Unit::Seconds, unknown.max), "~40 ms");
     }
 }

@@ -8,13 +8,15 @@ use std::path::PathBuf;
 use measure::media::Media;
 use measure::server::{GivenBack, ServerLog};
 use measure::tester::{RunnerSummary, WorkerFigures};
-use measure::{Catalogue, Finding, Unit};
+use measure::{Catalogue, ClockError, Finding, Unit};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::ser::Serializer;
 
+use crate::delay_error::{DelayError, MARK, marked};
+use crate::human::figure;
 use crate::limits::Limit;
 use crate::loss::WhereLost;
-use crate::metrics::Metrics;
+use crate::metrics::{MetricFigures, Metrics};
 
 /// Version of the JSON report. It increases when a key is removed or changes its meaning, but not
 /// when a key is added.
@@ -70,6 +72,29 @@ pub struct Report {
     /// Path of the run file.
     #[serde(skip)]
     pub path: PathBuf,
+}
+
+impl Report {
+    /// Explains the mark of delays that say too little. Returns `None` if nothing is marked.
+    pub(crate) fn delay_note(&self) -> Option<String> {
+        let populations = self.populations.iter();
+        let mut all = populations.flat_map(|population| &population.metrics.0);
+        let is_marked = all.any(|named| match named.figures {
+            MetricFigures::Distribution(Some(found)) => {
+                found.clock_error.is_some_and(DelayError::is_marked)
+            }
+            _ => false,
+        });
+        let is_undecided = self.thresholds.iter().any(|one| one.undecided);
+        (is_marked || is_undecided).then(|| match ClockError::of(&self.runners).seconds() {
+            Some(error) => format!(
+                "{MARK} too short, or too close to its limit, for the clock error between two runners \
+                 ({}): can neither pass nor fail",
+                figure(Unit::Seconds, error)
+            ),
+            None => format!("{MARK} unknown clock of a runner: can neither pass nor fail"),
+        })
+    }
 }
 
 /// Identity and duration of a run.
@@ -189,9 +214,28 @@ pub struct Threshold {
     pub implied: bool,
     /// True if the result could be different without the packets that the tester itself lost.
     pub in_doubt: bool,
+    /// True if the threshold is undecided: it neither held nor failed, because the value is a delay
+    /// between clients on different runners, and too close to 0 or to the limit for the error of
+    /// their clocks.
+    pub undecided: bool,
+    /// Maximum error of such a delay in seconds; null if it is unknown, and for any other value.
+    pub clock_error: Option<f64>,
     /// Unit of value and limit.
     #[serde(skip)]
     pub unit: Unit,
+}
+
+impl Threshold {
+    /// True if the threshold was decided and did not hold.
+    pub(crate) fn has_failed(&self) -> bool {
+        !self.passed && !self.undecided
+    }
+
+    /// Formats the measured value: with a mark if the threshold is undecided, or `-` without data.
+    pub(crate) fn value_text(&self) -> String {
+        let value = self.value.map(|value| figure(self.unit, value));
+        value.map_or_else(|| "-".to_owned(), |text| marked(self.undecided, text))
+    }
 }
 
 /// Figures of one population.

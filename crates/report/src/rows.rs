@@ -4,7 +4,7 @@
 use measure::summary::{FigureFormat, Part, RowCondition, RowContent, Token, tokens};
 use measure::{SummaryRow, Unit};
 
-use crate::human::{count, figure, figure_or_dash, plural};
+use crate::human::{count, figure_or_dash, plural};
 use crate::metrics::{Distribution, MetricFigures, Metrics, NamedFigures};
 use crate::model::Population;
 
@@ -114,16 +114,19 @@ fn fill_figures(text: &str, about: &str, metrics: &Metrics) -> String {
         let unit = metrics.find(name).map_or(Unit::Count, |named| named.unit);
         match how {
             FigureFormat::Plain if unit == Unit::Count => count(value(name)),
-            FigureFormat::Plain => figure_or_dash(unit, metrics.value(name)),
+            FigureFormat::Plain => match data(metrics, name) {
+                Some(all) => all.text(unit, all.mean),
+                None => figure_or_dash(unit, metrics.value(name)),
+            },
             FigureFormat::Whole => count(value(name).round()),
             FigureFormat::Counted(one, many) => plural(value(name), one, many),
             FigureFormat::Less(other) => count((value(name) - value(other)).max(0.0)),
             FigureFormat::Of(other) => format!("{:.0} %", 100.0 * value(name) / value(other)),
             FigureFormat::Median => {
-                data(metrics, name).map_or_else(String::new, |all| figure(unit, all.p50))
+                data(metrics, name).map_or_else(String::new, |all| all.text(unit, all.p50))
             }
             FigureFormat::Max => {
-                data(metrics, name).map_or_else(String::new, |all| figure(unit, all.max))
+                data(metrics, name).map_or_else(String::new, |all| all.text(unit, all.max))
             }
         }
     };

@@ -7,10 +7,11 @@ use std::time::Duration;
 use load::{Holds, HoldsSpec};
 use measure::link::{DOWNLINK, UPLINK};
 use measure::server::ServerLog;
+use measure::tester::RunnerSummary;
 use measure::totals::measured_seconds;
 use measure::{
-    Catalogue, Finding, Meaning, ThresholdResult, Time, Totals, Verdict as MeasuredVerdict,
-    VerdictResult,
+    Catalogue, ClockError, Finding, Meaning, ThresholdResult, Time, Totals,
+    Verdict as MeasuredVerdict, VerdictResult,
 };
 use runfile::{ClientOutcome, Reader, Subject};
 
@@ -167,9 +168,9 @@ impl Sums {
     }
 
     /// Returns every metric of a subject. Metrics that the file lacks have no figures.
-    fn metrics(&self, subject: &Subject) -> Metrics {
+    fn metrics(&self, subject: &Subject, clocks: ClockError) -> Metrics {
         let mut metrics = match self.totals.get(&subject.name) {
-            Some(totals) => Metrics::of(totals),
+            Some(totals) => Metrics::of(totals).with_delay_error(subject.catalogue, clocks),
             None => Metrics::default(),
         };
         metrics.clear_unknown(|name| subject.absent.contains(&name));
@@ -198,13 +199,15 @@ impl Report {
         health: Vec<Finding>,
     ) -> Result<Report, ReportError> {
         let header = reader.header();
+        let runners: Vec<RunnerSummary> = read_meta(reader, "runners")?;
+        let clocks = ClockError::of(&runners);
         let finished = reader.is_finished()?;
         let examples = failure_examples(reader, sums)?;
         let population = |subject: &Subject| Population {
             name: subject.name.clone(),
             clients: clients(&subject.name, sums, &examples),
             where_lost: None,
-            metrics: sums.metrics(subject),
+            metrics: sums.metrics(subject, clocks),
             catalogue: subject.catalogue,
         };
         let mut populations: Vec<Population> = reader
@@ -215,7 +218,7 @@ impl Report {
             .collect();
         let of_name = |name| reader.subjects().iter().find(move |s| s.kind == name);
         let mut tester = of_name(TESTER)
-            .map(|subject| sums.metrics(subject))
+            .map(|subject| sums.metrics(subject, clocks))
             .unwrap_or_default();
         let unknown: Vec<String> = read_meta(reader, "unknown")?;
         tester.clear_unknown(|name| unknown.iter().any(|unknown| unknown == name));
@@ -225,7 +228,7 @@ impl Report {
             .map(|subject| Link {
                 name: subject.name.clone(),
                 link: asked.get(&subject.name).cloned().unwrap_or_default(),
-                metrics: sums.metrics(subject),
+                metrics: sums.metrics(subject, clocks),
             })
             .collect();
         let dropped = |name: &str| {
@@ -247,7 +250,7 @@ impl Report {
         let last = Time::from_start(last.unwrap_or_default());
         let counts: bool = read_meta(reader, "server_counts")?;
         let server = of_name(SERVER).map(|subject| {
-            let mut metrics = sums.metrics(subject);
+            let mut metrics = sums.metrics(subject, clocks);
             // A server that was not queried has no counts of its own.
             metrics.clear_unknown(|name| !counts && is_own_count(name));
             metrics
@@ -291,11 +294,17 @@ impl Report {
                 where_lost,
                 metrics: tester,
             },
-            runners: read_meta(reader, "runners")?,
+            runners,
             events: events(reader)?,
             path: reader.path().to_owned(),
         })
     }
+}
+
+/// Returns the error of delays between clients of the run, as far as it is known yet.
+pub(crate) fn clock_error(reader: &Reader) -> Result<ClockError, ReportError> {
+    let runners: Vec<RunnerSummary> = read_meta(reader, "runners")?;
+    Ok(ClockError::of(&runners))
 }
 
 fn text(reader: &Reader, key: &str) -> Result<Option<String>, ReportError> {
@@ -351,11 +360,17 @@ fn varied(reader: &Reader) -> Vec<Setting> {
 pub fn windows(reader: &Reader) -> impl Iterator<Item = Result<ReportWindow, ReportError>> {
     let of_no_length = |row: &Result<runfile::WindowRow, _>| matches!(row, Ok(row) if row.seconds == 0.0 && row.subjects.len() < reader.subjects().len());
     let windows = reader.windows().filter(move |row| !of_no_length(row));
-    windows.map(|row| {
+    let clocks = clock_error(reader).unwrap_or_default();
+    windows.map(move |row| {
         let mut row = row?;
         let mut take = |subject: &Subject| {
             let window = row.subjects.remove(&subject.name)?;
-            Some(SubjectWindow::of(subject.catalogue, window, row.seconds))
+            Some(SubjectWindow::of(
+                subject.catalogue,
+                window,
+                row.seconds,
+                clocks,
+            ))
         };
         let mut line = ReportWindow {
             start: round_figure(row.start.as_secs_f64()),
@@ -517,6 +532,8 @@ impl From<ThresholdResult> for Threshold {
             worst_window: result.window,
             implied: result.implied,
             in_doubt: result.in_doubt,
+            undecided: result.undecided,
+            clock_error: result.clock_error.map(round_figure),
             unit: result.unit,
         }
     }

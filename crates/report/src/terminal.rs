@@ -68,6 +68,7 @@ pub fn summary(report: &Report, layout: Layout) -> String {
     for population in &report.populations {
         screen.population(population, report);
     }
+    screen.delay_error(report);
     screen.links(report);
     screen.ports_used_up(&report.events);
     if let Some(server) = &report.server {
@@ -215,6 +216,14 @@ impl Screen {
             self.row("failed", &text);
         }
         self.more(clients.failures.len(), shown, "failure reasons");
+    }
+
+    /// Explains the mark of delays that are too close to the error of the clocks.
+    fn delay_error(&mut self, report: &Report) {
+        if let Some(note) = report.delay_note() {
+            self.blank();
+            self.wrapped("", &note);
+        }
     }
 
     /// Writes four figures in columns: the mean or the median, then the tail.
@@ -452,7 +461,7 @@ fn distribution_columns(unit: Unit, found: Distribution) -> [(&'static str, Stri
         ("p99", found.p99),
         ("max", found.max),
     ]
-    .map(|(name, value)| (name, figure(unit, value)))
+    .map(|(name, value)| (name, found.text(unit, value)))
 }
 
 /// Converts a text to one line, with single blanks for all blanks and line ends, and sanitizes it:

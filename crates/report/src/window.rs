@@ -2,7 +2,7 @@
 
 use measure::metric::MetricSource;
 use measure::totals::Statistic;
-use measure::{Catalogue, Sparse, Totals, Window};
+use measure::{Catalogue, ClockError, Sparse, Totals, Window};
 use serde::ser::{Serialize, SerializeMap, SerializeStruct, Serializer};
 
 use crate::metrics::{Distribution, MetricFigures, round_figure};
@@ -45,7 +45,13 @@ impl SubjectWindow {
     /// Computes every metric of the catalogue.
     ///
     /// Quantiles are read from the existing buckets, without building a full histogram.
-    pub fn of(catalogue: Catalogue, mut window: Window, seconds: f64) -> SubjectWindow {
+    /// `clocks` is the error of delays between clients.
+    pub fn of(
+        catalogue: Catalogue,
+        mut window: Window,
+        seconds: f64,
+        clocks: ClockError,
+    ) -> SubjectWindow {
         let distributions = std::mem::take(&mut window.histograms);
         let totals = Totals::of_window(catalogue, &window, seconds);
         let metrics = catalogue.metrics().map(|metric| {
@@ -53,7 +59,12 @@ impl SubjectWindow {
                 MetricSource::Distribution(id) => {
                     let found = distributions.get(&id);
                     MetricFigures::Distribution(
-                        found.and_then(|sparse| distribution(sparse, metric.unit.scale())),
+                        found
+                            .and_then(|sparse| distribution(sparse, metric.unit.scale()))
+                            .map(|found| match metric.between_clients {
+                                true => found.with_error(clocks),
+                                false => found,
+                            }),
                     )
                 }
                 _ => {
@@ -78,6 +89,7 @@ fn distribution(sparse: &Sparse, scale: f64) -> Option<Distribution> {
         p95: quantile(0.95)?,
         p99: quantile(0.99)?,
         max: round_figure(sparse.max as f64 * scale),
+        clock_error: None,
     })
 }
 
@@ -184,7 +196,7 @@ mod tests {
         recorder.add(SENT, 4);
         recorder.add(CAME, 3);
         recorder.fail("timed_out");
-        let window = SubjectWindow::of(CATALOGUE, recorder.take_window(), 1.0);
+        let window = SubjectWindow::of(CATALOGUE, recorder.take_window(), 1.0, ClockError::NONE);
         let row = ReportWindow {
             start: 2.0,
             seconds: 1.0,

@@ -143,7 +143,7 @@ fn write(path: &Path, made: &Made) {
         reasons: Vec::new(),
         stopped_by_user: false,
     };
-    let results = judge.finish(&totals);
+    let results = judge.finish(&totals, measure::ClockError::NONE);
     run.verdict(&verdict, &results);
     run.finish().expect("the disk has space");
 }

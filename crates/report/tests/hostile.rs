@@ -99,6 +99,8 @@ fn make(path: &Path) {
         no_data: false,
         implied: false,
         in_doubt: false,
+        undecided: false,
+        clock_error: None,
     }];
     let verdict = Verdict::decide(
         &thresholds,

@@ -130,6 +130,8 @@ fn make(path: &Path, name: &str, viewers: &str, threshold: &str, windows: u64) {
         no_data: false,
         implied: false,
         in_doubt: false,
+        undecided: false,
+        clock_error: None,
     }];
     let verdict = Verdict::decide(&thresholds, VerdictInput::default());
     file.verdict(&verdict, &thresholds);

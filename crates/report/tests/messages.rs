@@ -104,6 +104,8 @@ fn write(folder: &Path, at: usize, varied: &[(&str, String)], sent: u64, made: M
         no_data: false,
         implied: false,
         in_doubt: false,
+        undecided: false,
+        clock_error: None,
     });
     run.verdict(&verdict, threshold.as_slice());
     run.finish().expect("it can be written");

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use measure::tester::RunnerSummary;
 use measure::{
-    Catalogue, Recorder, SERVER_CATALOGUE, TESTER_CATALOGUE, ThresholdResult, Time, Unit, Verdict,
-    VerdictInput, server, tester,
+    Catalogue, ClockError, Judge, Recorder, SERVER_CATALOGUE, TESTER_CATALOGUE, Threshold,
+    ThresholdResult, Time, Totals, Unit, Verdict, VerdictInput, server, tester,
 };
 use protocol::browser::BROWSER_CATALOGUE;
 use protocol::media::rtp::metrics as rtp;
@@ -106,6 +107,8 @@ fn threshold(text: &str, value: Option<f64>, passed: bool) -> ThresholdResult {
         no_data: value.is_none(),
         implied: text.contains("failed"),
         in_doubt: false,
+        undecided: false,
+        clock_error: None,
     }
 }
 
@@ -319,6 +322,130 @@ fn json_report_matches_the_schema() {
             .map(|error| format!("{}: {error}", error.instance_path()))
             .collect();
         assert!(problems.is_empty(), "{problems:#?}");
+    }
+}
+
+/// Makes a run whose clients are on two runners with these clock errors, in seconds. The delay of
+/// most frames is 4 ms, and that of the last 50 ms.
+fn make_on_runners(errors: [Option<f64>; 2]) -> Made {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let path = folder.path().join("evening.run");
+    let file = RunFile::create(&path, &header(Duration::ZERO)).expect("a run file can be made");
+    let runners = errors.map(|clock_error| RunnerSummary {
+        name: "one".to_owned(),
+        clock_error,
+        ..RunnerSummary::default()
+    });
+    file.meta(
+        "runners",
+        serde_json::to_value(&runners).expect("it is data"),
+    );
+    let mut window = viewers(1);
+    for delay in [4_000_000; 97].into_iter().chain([50_000_000; 3]) {
+        window.record(rtp::FRAME_DELAY, delay);
+    }
+    let window = window.take_window();
+    let (_, mut tester) = own(0);
+    let subjects = BTreeMap::from([
+        ("viewers".to_owned(), window),
+        ("tester".to_owned(), tester.take_window()),
+    ]);
+    let catalogue = catalogue_of("rtsp").expect("it is a protocol");
+    let known = [("viewers", catalogue)];
+    let text = [
+        "viewers.frame_delay.p50 < 1s",
+        "viewers.frame_delay.max < 1s",
+    ];
+    let thresholds = text.map(|text| Threshold::parse(text).expect(text));
+    let mut judge = Judge::new(thresholds.into(), &known, 0).expect("they fit");
+    judge.window(0, 1.0, &subjects);
+    let mut totals = Totals::new(catalogue);
+    totals.add(&subjects["viewers"], 1.0);
+    let totals = BTreeMap::from([("viewers".to_owned(), totals)]);
+    let thresholds = judge.finish(&totals, ClockError::of(&runners));
+    file.window(WindowRow {
+        index: 0,
+        start: Time::ZERO,
+        seconds: 1.0,
+        subjects,
+    });
+    file.verdict(
+        &Verdict::decide(&thresholds, VerdictInput::default()),
+        &thresholds,
+    );
+    file.finish().expect("the run file can be finished");
+    Made {
+        _folder: folder,
+        path,
+    }
+}
+
+#[test]
+fn delays_below_three_clock_errors_are_marked_everywhere() {
+    let validator = jsonschema::validator_for(&schema()).expect("it is a good schema");
+    // The error between the two is the sum.
+    for (errors, marks) in [
+        ([Some(0.0005), Some(0.0005)], [false, false]),
+        ([Some(0.001), Some(0.0005)], [true, false]),
+        ([Some(0.01), Some(0.01)], [true, true]),
+        ([Some(0.0005), None], [true, true]),
+    ] {
+        let made = make_on_runners(errors);
+        let json = json_of(&made.path);
+        let problems: Vec<String> = validator
+            .iter_errors(&json)
+            .map(|e| e.to_string())
+            .collect();
+        assert!(problems.is_empty(), "{problems:#?}");
+        let sum = errors[0].zip(errors[1]).map(|(a, b)| a + b);
+        for figures in [&json["populations"], &json["windows"][0]["populations"]] {
+            let delay = &figures["viewers"]["metrics"]["frame_delay"];
+            assert_eq!(delay["clock_error"]["seconds"].as_f64(), sum);
+            let uncertain = &delay["clock_error"]["uncertain"];
+            let found = ["p50", "max"].map(|name| uncertain[name] == true);
+            assert_eq!(found, marks, "{errors:?}");
+            assert!(
+                figures["viewers"]["metrics"]["startup_delay"]
+                    .get("clock_error")
+                    .is_none()
+            );
+        }
+        let undecided = [0, 1].map(|at| json["thresholds"][at]["undecided"] == true);
+        let passed = [0, 1].map(|at| json["thresholds"][at]["passed"] == true);
+        assert_eq!(undecided, marks, "{errors:?}");
+        assert_eq!(passed, marks.map(|mark| !mark), "{errors:?}");
+        let report = report_of(&made.path);
+        let reader = report::open(&made.path, catalogue_of).expect("it is a run file");
+        let (mut markdown, mut page) = (Vec::new(), Vec::new());
+        report::markdown::write(&report, &mut markdown).expect("memory takes it");
+        report::html::write(&report, &reader, &mut page).expect("memory takes it");
+        let mut junit = Vec::new();
+        report::junit::write(&report, &mut junit).expect("memory takes it");
+        let [markdown, page, junit] =
+            [markdown, page, junit].map(|bytes| String::from_utf8(bytes).expect("it is text"));
+        let terminal = summary(&report, Layout::default());
+        let markdown = markdown.replace('\\', "");
+        for (text, what) in [
+            (&terminal, "terminal"),
+            (&markdown, "markdown"),
+            (&page, "page"),
+        ] {
+            for (mark, marked) in marks.into_iter().zip(["~4 ms", "~50 ms"]) {
+                assert_eq!(text.contains(marked), mark, "{what} {errors:?}\n{text}");
+            }
+            let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            let is_noted = text.contains("can neither pass nor fail");
+            assert_eq!(is_noted, marks[0], "{what} {errors:?}\n{text}");
+        }
+        assert_eq!(
+            junit.contains("undecided: measured ~4 ms"),
+            marks[0],
+            "{junit}"
+        );
+        assert!(
+            terminal.lines().all(|line| line.chars().count() <= 80),
+            "{terminal}"
+        );
     }
 }
 

@@ -14,6 +14,10 @@ use crate::progress::is_whole;
 use crate::runner::RunnerFigures;
 use crate::window_merger::{MergedWindow, merge_testers};
 
+/// Interval, in windows, at which the summaries of the runners are stored during a run, for the
+/// live page and for a run that is cut off.
+pub(super) const RUNNERS_EVERY: u64 = 10;
+
 /// The runners of a run; empty if the only one is in this process.
 #[derive(Default)]
 pub(crate) struct RunnerJudges {
@@ -157,8 +161,17 @@ impl Coordinator<'_> {
         }
     }
 
+    /// Stores the summaries of the runners of a run over several machines.
+    pub(super) fn record_runners(&self) {
+        let runners = self.runner_summaries();
+        if !runners.is_empty() {
+            let runners = serde_json::to_value(runners).unwrap_or_default();
+            self.run_file.meta("runners", runners);
+        }
+    }
+
     /// Summaries of all runners.
-    pub(super) fn runner_summaries(&self) -> Vec<RunnerSummary> {
+    fn runner_summaries(&self) -> Vec<RunnerSummary> {
         let known = self.crew.summaries().into_iter();
         let each = known
             .zip(&self.runners.each)

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{Comparison, Resolved, Threshold, ThresholdError, ThresholdFigure};
+use crate::clock_error::ClockError;
 use crate::metric::Statistic;
 use crate::metric::{Catalogue, MetricSource, Unit};
 use crate::recorder::Window;
@@ -28,7 +29,7 @@ pub struct ThresholdResult {
     pub unit: Unit,
     /// Limit that the value was compared with, in `unit`.
     pub limit: f64,
-    /// True if the threshold held. Without data it did not.
+    /// True if the threshold held. It did not without data, and if it is undecided.
     pub passed: bool,
     /// Number of the worst window, for thresholds that read the worst window.
     pub window: Option<u64>,
@@ -40,6 +41,22 @@ pub struct ThresholdResult {
     /// True if it reads lost packets, and the result could differ without the packets that were
     /// lost in the tester itself or in this machine's kernel.
     pub in_doubt: bool,
+    /// True if the value is a delay between clients on different runners, and the error of their
+    /// clocks leaves the result open: see [`ClockError::decides`]. The threshold neither held nor
+    /// failed.
+    #[serde(default)]
+    pub undecided: bool,
+    /// Maximum error of the value in seconds, if it is a delay between clients on different
+    /// runners. `None` if the error is unknown, and for any other value.
+    #[serde(default)]
+    pub clock_error: Option<f64>,
+}
+
+impl ThresholdResult {
+    /// True if the threshold was decided and did not hold.
+    pub fn has_failed(&self) -> bool {
+        !self.passed && !self.undecided
+    }
 }
 
 /// Evaluates thresholds. Its size does not depend on the number of windows.
@@ -147,16 +164,21 @@ impl Judge {
     }
 
     /// Returns the result of the `number`-th threshold, in the order in which they were given, if
-    /// it is violated so far. Without data it is not violated yet.
+    /// it is violated so far. Without data it is not violated yet, nor if it is undecided.
+    /// `clocks` returns the error of delays between clients.
     pub fn violated(
         &self,
         number: usize,
         totals: &BTreeMap<String, Totals>,
+        clocks: impl FnOnce() -> ClockError,
     ) -> Option<ThresholdResult> {
         let watched = self.watched.get(number)?;
         let ours = lost_on_this_machine(totals, watched.threshold.subject());
-        let result = watched.result(totals, ours);
-        (!result.passed && !result.no_data).then_some(result)
+        let mut result = watched.result(totals, ours, ClockError::NONE);
+        if result.has_failed() && watched.resolved.is_between_clients() {
+            result = watched.result(totals, ours, clocks());
+        }
+        (result.has_failed() && !result.no_data).then_some(result)
     }
 
     /// Adds a window that lasted `seconds`, with the figures of each subject.
@@ -210,13 +232,18 @@ impl Judge {
     /// ones. The implied threshold on content is omitted if the correct content is unknown.
     ///
     /// `totals` are the figures of the run without its warm-up. The subject `tester`, if present,
-    /// states how many packets the tester itself and this machine's kernel dropped.
-    pub fn finish(&self, totals: &BTreeMap<String, Totals>) -> Vec<ThresholdResult> {
+    /// states how many packets the tester itself and this machine's kernel dropped. `clocks` is the
+    /// error of delays between clients.
+    pub fn finish(
+        &self,
+        totals: &BTreeMap<String, Totals>,
+        clocks: ClockError,
+    ) -> Vec<ThresholdResult> {
         self.watched
             .iter()
             .filter_map(|watched| {
                 let ours = lost_on_this_machine(totals, watched.threshold.subject());
-                let result = watched.result(totals, ours);
+                let result = watched.result(totals, ours, clocks);
                 let on_content = watched.threshold.metric() == super::WRONG;
                 (!(result.implied && on_content && result.no_data)).then_some(result)
             })
@@ -253,7 +280,12 @@ impl JudgedThreshold {
         }
     }
 
-    fn result(&self, totals: &BTreeMap<String, Totals>, ours: f64) -> ThresholdResult {
+    fn result(
+        &self,
+        totals: &BTreeMap<String, Totals>,
+        ours: f64,
+        clocks: ClockError,
+    ) -> ThresholdResult {
         let (comparison, limit) = (self.threshold.comparison, self.resolved.limit);
         let totals = totals.get(self.threshold.subject());
         let (value, window, losses) = if self.threshold.worst {
@@ -273,6 +305,11 @@ impl JudgedThreshold {
             let losses = totals.and_then(|totals| self.resolved.losses(totals));
             (value, None, losses)
         };
+        let clocks = match self.resolved.is_between_clients() {
+            true => clocks,
+            false => ClockError::NONE,
+        };
+        let undecided = value.is_some_and(|value| !clocks.decides(value, limit));
         ThresholdResult {
             text: self.threshold.text.clone(),
             subject: self.threshold.subject.text.clone(),
@@ -280,11 +317,13 @@ impl JudgedThreshold {
             statistic: self.threshold.statistic_name(&self.resolved.reads),
             unit: self.resolved.unit,
             limit,
-            passed: value.is_some_and(|value| comparison.holds(value, limit)),
+            passed: !undecided && value.is_some_and(|value| comparison.holds(value, limit)),
             window,
             no_data: value.is_none(),
             implied: self.implied,
             in_doubt: losses.is_some_and(|losses| could_differ(comparison, limit, losses, ours)),
+            undecided,
+            clock_error: clocks.seconds().filter(|_| !clocks.is_none()),
         }
     }
 }
@@ -306,6 +345,16 @@ fn could_differ(comparison: Comparison, limit: f64, losses: Losses, ours: f64) -
 }
 
 impl Resolved {
+    /// True if the figure is a delay that compares the clocks of two clients.
+    fn is_between_clients(&self) -> bool {
+        match &self.reads {
+            ThresholdFigure::Metric(metric, statistic) => {
+                metric.between_clients && *statistic != Statistic::Count
+            }
+            ThresholdFigure::Failures(_) => false,
+        }
+    }
+
     /// Returns the lost packets behind the figure, or `None` if it does not read lost packets.
     fn losses(&self, totals: &Totals) -> Option<Losses> {
         let ThresholdFigure::Metric(metric, Statistic::Value) = self.reads else {

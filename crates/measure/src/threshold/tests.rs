@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::clock_error::ClockError;
 use crate::metric::Group;
 use crate::recorder::{Recorder, Window};
 use crate::server::{self, SERVER_CATALOGUE};
@@ -26,6 +27,8 @@ crate::metrics! {
     distributions {
         /// A delay.
         STARTUP_DELAY = "startup_delay", Seconds, "";
+        /// A delay from another client.
+        FRAME_DELAY = "frame_delay", Seconds, "", BetweenClients;
         /// A length.
         LOSS_BURST_LENGTH = "loss_burst_length", Count, "";
     }
@@ -200,7 +203,7 @@ fn judge(
                 .add(figures, 1.0);
         }
     }
-    judge.finish(&totals)
+    judge.finish(&totals, ClockError::NONE)
 }
 
 #[test]
@@ -260,7 +263,10 @@ fn zero_threshold_is_implied_unless_one_is_written() {
         judge.window(0, 1.0, &packets(7, 7));
         let mut totals = Totals::new(VIEWERS);
         totals.add(&packets(7, 7)["viewers"], 1.0);
-        judge.finish(&BTreeMap::from([("viewers".to_owned(), totals)]))
+        judge.finish(
+            &BTreeMap::from([("viewers".to_owned(), totals)]),
+            ClockError::NONE,
+        )
     };
     let found = results(&[]);
     let last = found.last().expect("two");
@@ -286,10 +292,10 @@ fn short_last_window_is_not_the_worst() {
     let mut judge = Judge::new(thresholds, &SUBJECTS, 0).expect("it fits");
     judge.window(0, 1.0, &packets(100, 99));
     judge.window(1, 0.1, &packets(2, 1));
-    let results = judge.finish(&BTreeMap::new());
+    let results = judge.finish(&BTreeMap::new(), ClockError::NONE);
     assert_eq!((results[0].value, results[0].window), (Some(0.01), Some(0)));
     judge.window(1, 0.9, &packets(2, 1));
-    let results = judge.finish(&BTreeMap::new());
+    let results = judge.finish(&BTreeMap::new(), ClockError::NONE);
     assert_eq!((results[0].value, results[0].window), (Some(0.5), Some(1)));
 }
 
@@ -411,7 +417,10 @@ fn warm_up_counts_towards_clients_only() {
     let mut judge_of_worst = Judge::new(vec![threshold], &SUBJECTS, 2).expect("it fits");
     judge_of_worst.window(0, 1.0, &windows[0]);
     judge_of_worst.window(1, 0.1, &windows[3]);
-    assert_eq!(judge_of_worst.finish(&BTreeMap::new())[0].value, Some(1.0));
+    assert_eq!(
+        judge_of_worst.finish(&BTreeMap::new(), ClockError::NONE)[0].value,
+        Some(1.0)
+    );
     // The implied threshold.
     let unwritten = &judge(&[], 2, &windows)[0];
     assert_eq!((unwritten.value, unwritten.passed), (Some(5.0), false));
@@ -451,6 +460,84 @@ fn packets_lost_by_the_tester_put_thresholds_in_doubt() {
     assert!(!doubt("viewers.loss.worst < 0.005%", 1));
     assert!(!doubt("viewers.loss.worst < 2%", 5));
     assert!(!doubt("viewers.bitrate > 1Mbps", 5));
+}
+
+/// Judges the delays in milliseconds, one a window, with clocks of two runners that are wrong by 5
+/// ms each.
+fn judge_delays(text: &str, delays: &[u64]) -> ThresholdResult {
+    let runner = |name: &str| tester::RunnerSummary {
+        name: name.to_owned(),
+        clock_error: Some(0.005),
+        ..Default::default()
+    };
+    let clocks = ClockError::of(&[runner("one"), runner("two")]);
+    let threshold = Threshold::parse(text).expect(text);
+    let mut judge = Judge::new(vec![threshold], &SUBJECTS, 0).expect("it fits");
+    let mut totals = BTreeMap::from([("viewers".to_owned(), Totals::new(VIEWERS))]);
+    for (index, delay) in (0..).zip(delays) {
+        let mut viewers = Recorder::new(VIEWERS);
+        viewers.record(FRAME_DELAY, delay * 1_000_000);
+        viewers.record(STARTUP_DELAY, delay * 1_000_000);
+        let window = viewers.take_window();
+        totals.get_mut("viewers").expect("added").add(&window, 1.0);
+        judge.window(
+            index,
+            1.0,
+            &BTreeMap::from([("viewers".to_owned(), window)]),
+        );
+    }
+    let violated = judge.violated(0, &totals, || clocks);
+    let result = judge.finish(&totals, clocks).remove(0);
+    assert_eq!(violated.is_some(), result.has_failed() && !result.no_data);
+    result
+}
+
+#[test]
+fn delay_within_clock_error_neither_passes_nor_fails() {
+    let word = |text: &str, delays: &[u64]| {
+        let result = judge_delays(text, delays);
+        match (result.passed, result.undecided) {
+            (true, false) => "held",
+            (false, true) => "undecided",
+            (false, false) => "failed",
+            (true, true) => panic!("{result:?}"),
+        }
+    };
+    // The error of two clocks is 10 ms.
+    for (text, delays, expected) in [
+        ("viewers.frame_delay.max < 60ms", &[40][..], "held"),
+        ("viewers.frame_delay.max < 51ms", &[40], "held"),
+        ("viewers.frame_delay.max < 45ms", &[40], "undecided"),
+        ("viewers.frame_delay.max < 31ms", &[40], "undecided"),
+        ("viewers.frame_delay.max < 29ms", &[40], "failed"),
+        ("viewers.frame_delay.max > 29ms", &[40], "held"),
+        ("viewers.frame_delay.max == 40ms", &[40], "undecided"),
+        // Below three errors nothing is said, however far the limit is.
+        ("viewers.frame_delay.max < 2s", &[29], "undecided"),
+        ("viewers.frame_delay.max < 2s", &[31], "held"),
+        ("viewers.frame_delay.min > 1ms", &[29, 90], "undecided"),
+        ("viewers.frame_delay.max.worst < 60ms", &[29, 40], "held"),
+        (
+            "viewers.frame_delay.max.worst < 60ms",
+            &[29, 55],
+            "undecided",
+        ),
+        ("viewers.frame_delay.count >= 2", &[1, 2], "held"),
+        ("viewers.startup_delay.max < 2s", &[29], "held"),
+        ("viewers.frame_delay.max < 2s", &[], "failed"),
+    ] {
+        assert_eq!(word(text, delays), expected, "{text} {delays:?}");
+    }
+    let result = judge_delays("viewers.frame_delay.max < 45ms", &[40]);
+    assert_eq!(result.clock_error, Some(0.01));
+    assert_eq!(judge_delays("viewers.failed == 0", &[40]).clock_error, None);
+    let why = result.explain();
+    assert!(
+        why.contains("the max was ~40 ms") && why.contains("by 10 ms"),
+        "{why}"
+    );
+    let verdict = crate::Verdict::decide(&[result], crate::VerdictInput::default());
+    assert_eq!((verdict.exit_code(), &verdict.reasons), (110, &vec![why]));
 }
 
 #[test]
@@ -496,7 +583,10 @@ fn on_content(written: &str, counts: [u64; 4]) -> Option<bool> {
     let totals = Totals::of_window(CHECKED_VIEWERS, &recorder.take_window(), 1.0);
     let written = Threshold::parse(written).expect("it is one");
     let judge = Judge::new(vec![written], &subjects, 0).expect("it fits");
-    let results = judge.finish(&BTreeMap::from([("viewers".to_owned(), totals)]));
+    let results = judge.finish(
+        &BTreeMap::from([("viewers".to_owned(), totals)]),
+        ClockError::NONE,
+    );
     let mut results = results.iter();
     let found = results.find(|result| result.text == "viewers.wrong <= 0.1%")?;
     assert!(found.implied);

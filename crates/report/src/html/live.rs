@@ -19,7 +19,7 @@ use super::{clients, overview, page};
 use crate::ReportError;
 use crate::human::{count, duration, figure_or_dash, plural};
 use crate::model::Report;
-use crate::source::{Sums, cut_off, read_meta};
+use crate::source::{Sums, clock_error, cut_off, read_meta};
 
 /// Resolution of the charts of a run in progress.
 const RESOLUTION: Resolution = Resolution {
@@ -77,7 +77,7 @@ impl Live {
             .expect("implied thresholds are of the subjects themselves");
         let health = Health::new(bounds, &subjects, warm_up);
         let sums = Sums::new(reader);
-        let demanded = judge.finish(sums.totals());
+        let demanded = judge.finish(sums.totals(), clock_error(reader)?);
         let nothing = Report::of(reader, &sums, cut_off(), demanded, health.findings())?;
         Ok(Live {
             time_series: TimeSeries::new(reader, &nothing, RESOLUTION),
@@ -137,7 +137,7 @@ impl Live {
 
     fn so_far(&self, reader: &Reader) -> Result<Value, ReportError> {
         // A threshold without data is not violated yet.
-        let mut judged = self.judge.finish(self.sums.totals());
+        let mut judged = self.judge.finish(self.sums.totals(), clock_error(reader)?);
         judged.retain(|threshold| !threshold.no_data);
         let findings = self.health.findings();
         let verdict = Measured::decide(&judged, measure::VerdictInput::default()).into();
@@ -178,8 +178,12 @@ fn sentence(report: &Report) -> String {
         Some(planned) => format!("{time} of {}", duration(planned)),
         None => time,
     };
-    let broken = report.thresholds.iter().filter(|one| !one.passed).count();
-    let held = report.thresholds.len() - broken;
+    let broken = report
+        .thresholds
+        .iter()
+        .filter(|one| one.has_failed())
+        .count();
+    let held = report.thresholds.iter().filter(|one| one.passed).count();
     let thresholds = match (held, broken) {
         (0, 0) => "nothing has been measured yet".to_owned(),
         (all, 0) => plural(all as f64, "threshold holds", "thresholds hold"),

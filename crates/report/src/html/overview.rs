@@ -43,6 +43,7 @@ pub(super) fn head(
         "populations": report.populations.iter()
             .map(|population| self::population(population, report))
             .collect::<Vec<_>>(),
+        "delay_note": report.delay_note(),
         "links": report.links.iter().map(link).collect::<Vec<_>>(),
         "server": report.server.as_ref().map(|server| self::server(server, report)),
         "limits": report.server_limits.iter().map(|limit| &limit.text).collect::<Vec<_>>(),
@@ -148,7 +149,7 @@ fn decisive_threshold(report: &Report) -> Option<usize> {
         return None;
     }
     report.thresholds.iter().position(|threshold| {
-        !threshold.passed && cause_text.starts_with(&format!("`{}`", threshold.threshold))
+        threshold.has_failed() && cause_text.starts_with(&format!("`{}`", threshold.threshold))
     })
 }
 
@@ -250,13 +251,14 @@ fn thresholds(reader: &Reader, report: &Report, time_series: &TimeSeries) -> Vec
                 "passed": threshold.passed,
                 "implied": threshold.implied,
                 "in_doubt": threshold.in_doubt,
+                "undecided": threshold.undecided,
                 "value": threshold.value,
                 "limit": threshold.limit,
-                "shown": figure_or_dash(threshold.unit, threshold.value),
+                "shown": threshold.value_text(),
                 "bound": figure(threshold.unit, threshold.limit),
                 "statistic": threshold.statistic,
                 "worst_window": threshold.worst_window,
-                "since": failure_times(time_series, of, report.run.warm_up).filter(|_| !threshold.passed),
+                "since": failure_times(time_series, of, report.run.warm_up).filter(|_| threshold.has_failed()),
             })
         })
         .collect();
@@ -304,7 +306,7 @@ fn card(label: &str, metric: Option<&str>, shown: RenderedRow<'_>) -> Value {
             let MetricFigures::Distribution(Some(found)) = named.figures else {
                 return json!({"label": label, "metric": named.name, "first": "no data", "rest": ""});
             };
-            let shown = |value| figure(named.unit, value);
+            let shown = |value| found.text(named.unit, value);
             let (name, value) = match first {
                 "mean" => ("mean", found.mean),
                 _ => ("p50", found.p50),
@@ -538,7 +540,7 @@ fn metrics(report: &Report) -> Vec<Value> {
                     shown(level.min),
                     shown(level.max)
                 ),
-                MetricFigures::Distribution(Some(found)) => distribution(found, shown),
+                MetricFigures::Distribution(Some(found)) => distribution(named.unit, found),
             };
             Some(json!([named.name, text]))
         });
@@ -549,7 +551,8 @@ fn metrics(report: &Report) -> Vec<Value> {
         .collect()
 }
 
-fn distribution(found: Distribution, shown: impl Fn(f64) -> String) -> String {
+fn distribution(unit: Unit, found: Distribution) -> String {
+    let shown = |value| found.text(unit, value);
     format!(
         "mean {}, p50 {}, p95 {}, p99 {}, max {} ({} values)",
         shown(found.mean),

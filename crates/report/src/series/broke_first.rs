@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use measure::totals::measured_seconds;
-use measure::{Catalogue, Judge, Threshold, Totals};
+use measure::{Catalogue, ClockError, Judge, Threshold, Totals};
 use runfile::Reader;
 
 use crate::ReportError;
@@ -11,7 +11,11 @@ use crate::ReportError;
 /// Returns which of these thresholds was the first to be violated, judged second by second over the
 /// time so far. Only thresholds on numbers of clients have data in the warm-up. Of several in the same second, it is the first of the list. `None` for an empty
 /// list.
-pub(super) fn of(reader: &Reader, broke: &[String]) -> Result<Option<String>, ReportError> {
+pub(super) fn of(
+    reader: &Reader,
+    broke: &[String],
+    clocks: ClockError,
+) -> Result<Option<String>, ReportError> {
     if broke.len() < 2 {
         return Ok(broke.first().cloned());
     }
@@ -43,7 +47,7 @@ pub(super) fn of(reader: &Reader, broke: &[String]) -> Result<Option<String>, Re
         let mut first = None;
         for (text, judge) in &mut judges {
             judge.window(row.index, measured, &row.subjects);
-            if first.is_none() && judge.violated(0, &totals).is_some() {
+            if first.is_none() && judge.violated(0, &totals, || clocks).is_some() {
                 first = Some((*text).clone());
             }
         }

@@ -74,6 +74,9 @@ pub struct Figures {
     /// Columns of the clients' protocols, in their order.
     #[serde(skip)]
     pub(super) shown: Vec<ShownColumn>,
+    /// Columns with a delay between clients that is below three clock errors.
+    #[serde(skip)]
+    pub(super) uncertain: Vec<&'static str>,
     /// Reason in these figures why the run is not eligible as the best, if any.
     #[serde(skip)]
     pub(super) contest: Option<String>,
@@ -125,13 +128,14 @@ impl Figures {
         self.own(column).or_else(further).flatten()
     }
 
-    /// Returns `true` if a value of this column may come from times of reading, because too many
-    /// packets have no time of arrival.
+    /// Returns `true` if the value of this column is unreliable: it may come from times of reading,
+    /// because too many packets have no time of arrival, or it is too short for the clock error.
     pub(crate) fn is_doubtful(&self, column: &TableColumn) -> bool {
         let enough = match column.statistic {
             Statistic::Quantile(share) => 1.0 - share,
             _ => 0.01,
         };
-        column.from_arrival_times && self.timed_by_reading.is_some_and(|share| share > enough)
+        let by_reading = self.timed_by_reading.is_some_and(|share| share > enough);
+        (column.from_arrival_times && by_reading) || self.uncertain.contains(&column.name)
     }
 }

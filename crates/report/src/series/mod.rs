@@ -31,8 +31,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use measure::Catalogue;
 use measure::comparison::MIN_EFFECT;
+use measure::{Catalogue, ClockError};
 use runfile::Reader;
 use runfile::series::{EntryOutcome, Index, IndexError};
 use schemars::JsonSchema;
@@ -447,7 +447,7 @@ pub(crate) fn row_of(reader: &Reader, report: &Report) -> Result<Row, ReportErro
     let broke: Vec<String> = report
         .thresholds
         .iter()
-        .filter(|threshold| !threshold.passed && threshold.value.is_some())
+        .filter(|threshold| threshold.has_failed() && threshold.value.is_some())
         .map(|threshold| threshold.threshold.clone())
         .collect();
     Ok(Row {
@@ -461,7 +461,7 @@ pub(crate) fn row_of(reader: &Reader, report: &Report) -> Result<Row, ReportErro
         },
         reasons: all_reasons(report),
         figures: Some(sums::figures(reader, report)?),
-        broke_first: broke_first::of(reader, &broke)?,
+        broke_first: broke_first::of(reader, &broke, ClockError::of(&report.runners))?,
         broke,
         limits: report.server_limits.clone(),
         measured: comparison::of_thresholds(report),

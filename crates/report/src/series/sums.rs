@@ -4,7 +4,7 @@ use measure::link::DOWNLINK;
 use measure::metric::MetricSource;
 use measure::threshold::WRONG;
 use measure::totals::{Statistic, WINDOW_SECONDS_MIN, measured_seconds};
-use measure::{Disqualifier, Meaning, TableColumn, Totals, Unit, Window};
+use measure::{ClockError, Disqualifier, Meaning, TableColumn, Totals, Unit, Window};
 use runfile::{Reader, Subject};
 
 use super::delay;
@@ -181,6 +181,7 @@ pub(super) fn figures(reader: &Reader, report: &Report) -> Result<Figures, Repor
     let mut sums = Sums::of(reader)?;
     let allowed = Allowed::of(report);
     let clients = eligibility::clients(reader, &allowed)?;
+    let clocks = ClockError::of(&report.runners);
     let of_server = |figure: fn(&Metrics) -> Option<f64>| {
         let figure = report.server.as_ref().and_then(figure);
         figure.map(round_figure)
@@ -243,8 +244,15 @@ pub(super) fn figures(reader: &Reader, report: &Report) -> Result<Figures, Repor
                 (None, _) => Unit::Count,
             };
             figures.shown.push(ShownColumn { column, unit });
-            if metric.is_some() && figures.own(column).is_none() {
-                figures.columns.insert(column.name, sums.column(column));
+            if let Some(metric) = metric
+                && figures.own(column).is_none()
+            {
+                let value = sums.column(column);
+                let hidden = value.is_some_and(|value| clocks.hides(value));
+                if metric.between_clients && hidden {
+                    figures.uncertain.push(column.name);
+                }
+                figures.columns.insert(column.name, value);
             }
         }
     }

@@ -103,8 +103,8 @@ pub fn table(series: &Series, layout: Layout) -> String {
     }
     let doubtful = |column: &Column| column.cells.iter().any(|cell| cell.text.starts_with('~'));
     if figures.iter().any(doubtful) {
-        let what =
-            "~ unreliable: too many packets were timed when they were read, not when they arrived";
+        let what = "~ unreliable: too many packets were timed when they were read, not when they \
+                    arrived; or a delay between machines is too short for the error of their clocks";
         legend.push(what.to_owned());
     }
     if !left_out.is_empty() {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::{Layout, Screen, one_line, truncate, wrap};
 use crate::cause::{cause, other_reasons};
-use crate::human::{duration, figure, plural, short_duration};
+use crate::human::{duration, plural, short_duration};
 use crate::model::{Outcome, Report, Threshold};
 use crate::sanitize;
 use crate::shorten::shorten;
@@ -101,7 +101,7 @@ impl Screen {
     }
 
     /// Writes a wrapped text, with a mark before its first line.
-    fn wrapped(&mut self, mark: &str, text: &str) {
+    pub(super) fn wrapped(&mut self, mark: &str, text: &str) {
         let room = self.layout.width.saturating_sub(2 + mark.len()).max(20);
         for (index, part) in wrap(&one_line(text), room).iter().enumerate() {
             let mark = match index {
@@ -140,6 +140,7 @@ impl Screen {
         for threshold in all.iter().take(shown) {
             let mark = match threshold.passed {
                 true => self.layout.paint.good("ok    "),
+                false if threshold.undecided => self.layout.paint.doubtful("~     "),
                 false => self.layout.paint.bad("FAILED"),
             };
             let written = truncate(&one_line(&threshold.threshold), column);
@@ -157,16 +158,19 @@ impl Screen {
 
 /// Describes the compared value, such as `42 % (mean)` or `8.2 % (window 3)`.
 fn measured(threshold: &Threshold) -> String {
-    let Some(value) = threshold.value else {
+    if threshold.value.is_none() {
         return "no data".to_owned();
-    };
-    let mut text = figure(threshold.unit, value);
+    }
+    let mut text = threshold.value_text();
     let mut what = Vec::new();
     if let Some(statistic) = &threshold.statistic {
         what.push(one_line(statistic));
     }
     if let Some(window) = threshold.worst_window {
         what.push(format!("window {window}"));
+    }
+    if threshold.undecided {
+        what.push("undecided".to_owned());
     }
     if !what.is_empty() {
         let _ = write!(text, " ({})", what.join(", "));

@@ -53,10 +53,11 @@ measure::metrics! {
         /// Duration of each stall that playback would have had with the configured playout buffer.
         STALL_TIME = "stall_time", Seconds, "";
         /// End-to-end delay of a frame: from the due send time at a streamgauge publisher, which is
-        /// in the frame's time code, to the arrival of the last byte. If the publisher runs on
-        /// another machine, the two clocks (`CLOCK_REALTIME`) must agree: the delay is wrong by
-        /// their difference.
-        FRAME_DELAY = "frame_delay", Seconds, "H.264, D.1.6";
+        /// in the frame's time code, to the arrival of the last byte. Between clients of one run on
+        /// two runners, the delay is wrong by at most the `clock_error` in the report. If the
+        /// publisher is no client of the run, the two clocks (`CLOCK_REALTIME`) must agree:
+        /// the delay is wrong by their difference.
+        FRAME_DELAY = "frame_delay", Seconds, "H.264, D.1.6", BetweenClients;
     }
     derived {
         /// Share of the published frames that did not arrive.

@@ -138,10 +138,11 @@ measure::metrics! {
         /// with audio; any audio track of the programme counts.
         AUDIO_GAP = "audio_gap", Seconds, "ISO/IEC 13818-1, 2.4.3.6";
         /// Transit time of an undamaged first copy of a datagram of streamgauge's own source: from
-        /// the due send time, which is in its stamp, to the arrival of its last packet. If the
-        /// source runs on another machine, the two clocks (`CLOCK_REALTIME`) must agree: the delay
-        /// is wrong by their difference.
-        DATAGRAM_DELAY = "datagram_delay", Seconds, "";
+        /// the due send time, which is in its stamp, to the arrival of its last packet. Between
+        /// clients of one run on two runners, the delay is wrong by at most the `clock_error` in the
+        /// report. If the source is no client of the run, the two clocks (`CLOCK_REALTIME`) must
+        /// agree: the delay is wrong by their difference.
+        DATAGRAM_DELAY = "datagram_delay", Seconds, "", BetweenClients;
         /// Distance of each reordered datagram from the highest number at its arrival.
         REORDER_DISTANCE = "reorder_distance", Count, "RFC 4737, 4.2.1";
     }

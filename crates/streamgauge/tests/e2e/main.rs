@@ -11,6 +11,7 @@ mod cluster;
 mod cluster_keys;
 mod cluster_losses;
 mod cluster_observer;
+mod cluster_clocks;
 mod compare;
 mod dashboard;
 mod demo;

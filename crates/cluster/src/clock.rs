@@ -79,7 +79,7 @@ impl Offset {
 
 /// Offset by which a runner began, and how wrong it was during the run. Clocks drift, but the time
 /// of a run is not corrected: it would be uneven.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct AgreedOffset {
     /// Start of the run by the coordinator's clock, in nanoseconds.
     start: i64,
@@ -108,6 +108,7 @@ impl AgreedOffset {
         self.past = match first <= self.start {
             // The start lies between exchanges, so its error gets better known.
             true => error_at(self.start),
+            // Two minutes have passed, or another coordinator goes on with the run.
             false => self.past.zip(error_at(last)).map(|(a, b)| a.max(b)),
         };
     }

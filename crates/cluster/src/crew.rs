@@ -271,6 +271,9 @@ impl RemoteCrew {
     /// Continues a run that has begun.
     pub(crate) fn with_state(mut self, state: RunState) -> RemoteCrew {
         (self.ready, self.start) = (state.ready, Some(state.start));
+        for (member, agreed) in lock(&self.states).each.iter_mut().zip(state.agreed) {
+            member.agreed = agreed;
+        }
         self
     }
 
@@ -593,6 +596,11 @@ impl Crew for RemoteCrew {
             ready: self.ready.clone(),
             start: self.start.unwrap_or(0),
             boot: machine::facts().boot,
+            agreed: lock(&self.states)
+                .each
+                .iter()
+                .map(|one| one.agreed)
+                .collect(),
         };
         let state = serde_json::to_value(state).unwrap_or_default();
         vec![(RUN_STATE, state)]

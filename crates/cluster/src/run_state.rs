@@ -3,7 +3,7 @@
 use scenario::Scenario;
 use serde::{Deserialize, Serialize};
 
-use crate::clock::ClockEstimate;
+use crate::clock::{AgreedOffset, ClockEstimate};
 use crate::files::digest;
 use crate::member::Member;
 use crate::orders::{MachineFacts, ReadyInfo};
@@ -25,6 +25,8 @@ pub struct RunState {
     /// Start of the run by the monotonic clock, and the machine that has this clock.
     pub(crate) start: i64,
     pub(crate) boot: String,
+    /// Offset of each runner's clock by which it began.
+    pub(crate) agreed: Vec<Option<AgreedOffset>>,
 }
 
 /// A runner of the run.

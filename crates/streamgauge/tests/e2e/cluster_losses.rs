@@ -225,6 +225,14 @@ fn run_goes_on_after_its_coordinator_was_killed() {
     );
     assert!(sent.lost > 0 && sent.duplicated > 0, "{sent:?}");
     assert_eq!(report.counts(), sent);
+    for runner in report.0["runners"].as_array().expect("they are listed") {
+        let is_unknown = |key: &str| runner[key].is_null();
+        assert_eq!(
+            is_unknown("clock_error"),
+            is_unknown("clock_offset"),
+            "{runner}"
+        );
+    }
     let starts = report.0["windows"].as_array().expect("they are listed");
     let starts: Vec<f64> = starts
         .iter()

@@ -221,7 +221,7 @@ mod tests {
             "me:hidden@a",
         ] {
             let error = Access::new(url).expect_err(url).to_string();
-            assert!(error.contains("is no address of NATS"), "{error}");
+            assert!(error.contains("is not a NATS address"), "{error}");
             assert!(!error.contains("hidden"), "{error}");
         }
     }

@@ -15,10 +15,11 @@ use crate::connection::Access;
 use crate::crew::RemoteCrew;
 use crate::error::ClusterError;
 use crate::files;
+use crate::inbox::LogReader;
 use crate::member::{EXCHANGE_TIMEOUT, Member, Shared, ask, exchange_with, no_answer};
 use crate::names::COORDINATOR;
 use crate::orders::{Hello, HelloAnswer, MESSAGE_MAX, MachineFacts, Order, Part, decode, encode};
-use crate::storage::{HELLO, Storage};
+use crate::storage::{HELLO, Storage, hello_subject, is_sent_by_a_client};
 
 /// Time limit for opening everything.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
@@ -139,7 +140,7 @@ impl Coordinator {
                 .into_iter()
                 .partition(|one: &HelloAnswer| one.observes.is_some());
             let (usable, others) = self.sort_out(players, wanted)?;
-            let found = self.find_observer(observers, observer)?;
+            let (found, unfit) = self.find_observer(observers, observer)?;
             if usable.len() >= wanted.count() && found.is_some() == observer.is_some() {
                 self.observer = found;
                 self.members = members(usable, wanted);
@@ -151,7 +152,15 @@ impl Coordinator {
                     && usable.len() >= wanted.count()
                 {
                     let runner = runner.to_owned();
-                    return Err(ClusterError::NoObserver { runner, within });
+                    let why = unfit.join(", ");
+                    return Err(ClusterError::NoObserver {
+                        runner,
+                        within,
+                        why: match why.is_empty() {
+                            true => why,
+                            false => format!(" ({why})"),
+                        },
+                    });
                 }
                 let names: Vec<&str> = usable.iter().map(|one| one.name.as_str()).collect();
                 let list = |words: &str, items: String, end: &str| match items.is_empty() {
@@ -204,15 +213,15 @@ impl Coordinator {
         Ok((usable.into_values().collect(), others))
     }
 
-    /// Returns the runner that observes the server, if it can be used.
+    /// Returns the runner that observes the server, if it can be used, and otherwise why not.
     fn find_observer(
         &self,
         observers: Vec<HelloAnswer>,
         name: Option<&str>,
-    ) -> Result<Option<Member>, ClusterError> {
+    ) -> Result<(Option<Member>, Vec<String>), ClusterError> {
         let wanted = Wanted::Named(name.map(str::to_owned).into_iter().collect());
-        let (usable, _) = self.sort_out(observers, &wanted)?;
-        Ok(members(usable, &wanted).pop())
+        let (usable, unfit) = self.sort_out(observers, &wanted)?;
+        Ok((members(usable, &wanted).pop(), unfit))
     }
 
     fn facts(&self) -> Vec<RunnerFacts> {
@@ -270,8 +279,9 @@ impl Coordinator {
             orders.push((member.clone(), order));
         }
         // From here on the crew tells them to leave if anything fails.
+        let reader = self.reader_of(run, 0);
         let crew = RemoteCrew::new(
-            (self.shared.clone(), run),
+            (self.shared.clone(), reader),
             (&self.members, self.observer.clone()),
             scenario,
             control,
@@ -296,11 +306,25 @@ impl Coordinator {
         let inbox = self.shared.client.new_inbox();
         inbox.rsplit('.').next().unwrap_or_default().to_owned()
     }
+
+    /// Returns where this coordinator reads the log of a run.
+    pub(crate) fn reader_of(&self, run: String, caught_up_at: u64) -> LogReader {
+        LogReader {
+            name: format!("coordinator_{run}_{}", self.new_run_name()),
+            run,
+            version: self.version.clone(),
+            caught_up_at,
+        }
+    }
+
+    /// Version of the program.
+    pub(crate) fn version(&self) -> &str {
+        &self.version
+    }
 }
 
 /// Questions to all runners, and the answers so far.
 struct Round {
-    inbox: String,
     hello: bytes::Bytes,
     answers: Arc<Mutex<BTreeMap<(String, String), HelloAnswer>>>,
 }
@@ -309,8 +333,9 @@ impl Round {
     fn begin(shared: &Shared, version: &str) -> Round {
         let answers: Arc<Mutex<BTreeMap<_, _>>> = Arc::default();
         let inbox = shared.client.new_inbox();
-        let (client, subject) = (shared.client.clone(), inbox.clone());
-        let noted = Arc::downgrade(&answers);
+        let id = inbox.rsplit('.').next().unwrap_or_default().to_owned();
+        let (client, subject) = (shared.client.clone(), hello_subject("*", &id));
+        let (noted, asked) = (Arc::downgrade(&answers), id.clone());
         shared.background.spawn(async move {
             let Ok(mut messages) = client.subscribe(subject).await else {
                 return;
@@ -320,9 +345,15 @@ impl Round {
                 let (Ok(Some(message)), Some(answers)) = (next, noted.upgrade()) else {
                     continue;
                 };
-                let Some(answer) = decode::<HelloAnswer>(&message.payload) else {
+                let answer = decode::<HelloAnswer>(&message.payload)
+                    .filter(|_| is_sent_by_a_client(message.headers.as_ref()));
+                let Some(answer) = answer else {
                     continue;
                 };
+                // Nobody answers for another.
+                if hello_subject(&answer.name, &asked) != message.subject.as_str() {
+                    continue;
+                }
                 let mut answers = answers.lock().unwrap_or_else(PoisonError::into_inner);
                 if answers.len() < ANSWERS_MAX {
                     let key = (answer.name.clone(), answer.incarnation.clone());
@@ -332,23 +363,16 @@ impl Round {
         });
         let hello = encode(&Hello {
             version: version.to_owned(),
+            id,
         });
-        Round {
-            inbox,
-            hello,
-            answers,
-        }
+        Round { hello, answers }
     }
 
     fn ask(&self, shared: &Shared) {
-        let (client, inbox, hello) = (
-            shared.client.clone(),
-            self.inbox.clone(),
-            self.hello.clone(),
-        );
+        let (client, hello) = (shared.client.clone(), self.hello.clone());
         shared.background.spawn(async move {
             // Asked again.
-            let _ = client.publish_with_reply(HELLO, inbox, hello).await;
+            let _ = client.publish(HELLO, hello).await;
         });
     }
 

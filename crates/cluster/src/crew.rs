@@ -1,7 +1,9 @@
 //! The runners of a run on other machines, as the coordinator of the engine has them.
 
+mod states;
+
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use async_nats::Client;
@@ -19,15 +21,17 @@ use sut::{CpuSource, Sut};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::clock::{AgreedOffset, ClockEstimate, Offset};
-use crate::inbox::{self, FromLog};
+use crate::inbox::{self, FromLog, LogReader};
 use crate::machine;
 use crate::member::{Member, Shared, ask, ask_one, exchange_with};
 use crate::observed::{ObservedServer, listen};
 use crate::orders::{Answer, Beat, Order, ReadyInfo, WireCommand, decode, encode};
 use crate::run_state::{RUN_STATE, RunState, scenario_digest};
 use crate::storage::{
-    all_beat_subjects, all_report_subjects, lead_subject, runner_of, server_subject,
+    all_beat_subjects, all_report_subjects, is_sent_by_a_client, lead_subject, runner_of,
+    server_subject,
 };
+use states::{MemberState, States, lock};
 
 /// Time limit for starting the workers of all runners.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
@@ -49,15 +53,9 @@ const COMMAND_ATTEMPTS: u32 = 3;
 const COMMAND_LEAD: Duration = Duration::from_millis(100);
 const COMMAND_ROUND_TRIPS: u32 = 5;
 
-/// Time without a sign of life after which a runner is lost. It is never taken back.
-const LOST_AFTER: Duration = Duration::from_secs(10);
-
 /// Time without a connection to NATS after which all runners are lost: they have stopped their
 /// clients by then.
 const DISCONNECTED_MAX: Duration = Duration::from_secs(15);
-
-/// Time after which reports of a runner that the log does not have are lost.
-const LAG_MAX: Duration = Duration::from_secs(12);
 
 /// Interval in which the wait for the start looks for a stop.
 const STOP_INTERVAL: Duration = Duration::from_millis(50);
@@ -99,6 +97,14 @@ pub struct RemoteCrew {
     reports: VecDeque<(u32, RunnerReport)>,
     clock: Option<Clock>,
     control: Control,
+    /// Name of this coordinator as a reader of the log.
+    reader: String,
+    /// Version of the program.
+    version: String,
+    /// True until all reports have come that the log had when a run was resumed.
+    is_behind: bool,
+    /// False until a resumed run has a new run file: until then nothing of it is ended or removed.
+    is_ours: bool,
     /// SHA-256 of the scenario, and its seed.
     scenario: (String, u64),
     /// Facts about the runners, and the agreed start; empty before.
@@ -106,109 +112,10 @@ pub struct RemoteCrew {
     start: Option<i64>,
 }
 
-/// Current state of the runners.
-struct States {
-    each: Vec<MemberState>,
-    disconnected_since: Option<Instant>,
-}
-
-struct MemberState {
-    /// Last sign of life.
-    seen: Instant,
-    clients: u64,
-    late: Option<u64>,
-    /// Offset of its clock by which it began.
-    agreed: Option<AgreedOffset>,
-    has_ended: bool,
-    /// Why it is lost: given up, or stopped by itself.
-    lost: Option<String>,
-    /// True if it was given up. It is never taken back.
-    is_given_up: bool,
-    member: Member,
-    beat: Beat,
-    /// Time at which the runner last reported that it had made more.
-    made_more: Instant,
-    /// Number of windows and last reports that came.
-    came: u64,
-    /// Number that the runner had made, and since when it has not come.
-    missing: Option<(u64, Instant)>,
-}
-
-impl MemberState {
-    fn new(member: &Member) -> MemberState {
-        let now = Instant::now();
-        MemberState {
-            seen: now,
-            clients: 0,
-            late: None,
-            agreed: None,
-            has_ended: false,
-            lost: None,
-            is_given_up: false,
-            member: member.clone(),
-            beat: Beat::default(),
-            made_more: now,
-            came: 0,
-            missing: None,
-        }
-    }
-
-    fn is_present(&self) -> bool {
-        !self.has_ended && !self.is_given_up
-    }
-
-    /// Takes a sign of life.
-    fn hear(&mut self, beat: Beat, now: Instant) {
-        self.seen = now;
-        self.clients = beat.clients;
-        self.late = beat.late.or(self.late);
-        if beat.made > self.beat.made {
-            self.made_more = now;
-        }
-        self.beat = beat;
-    }
-
-    /// Returns why the runner is to be given up, if it is.
-    fn fault(&mut self, has_begun: bool, now: Instant) -> Option<String> {
-        let silent = now.duration_since(self.seen);
-        if silent >= LOST_AFTER {
-            return Some(format!("no sign of life for {} s", silent.as_secs()));
-        }
-        if !has_begun {
-            return None;
-        }
-        let stuck = Duration::from_millis(self.beat.stuck);
-        if stuck >= LOST_AFTER {
-            return Some(format!("it has hung for {} s", stuck.as_secs()));
-        }
-        let idle = now.duration_since(self.made_more);
-        if !self.beat.has_ended && idle >= LOST_AFTER {
-            return Some(format!("it has reported nothing for {} s", idle.as_secs()));
-        }
-        match &mut self.missing {
-            Some((made, _)) if self.came >= *made => self.missing = None,
-            Some((_, since)) if now.duration_since(*since) >= LAG_MAX => {
-                let late = now.duration_since(*since).as_secs();
-                return Some(format!(
-                    "its reports have not come through NATS for {late} s"
-                ));
-            }
-            Some(_) => {}
-            None if self.came < self.beat.made => self.missing = Some((self.beat.made, now)),
-            None => {}
-        }
-        None
-    }
-}
-
-fn lock(states: &Mutex<States>) -> MutexGuard<'_, States> {
-    states.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl RemoteCrew {
     /// Begins to listen to the runners of a run.
     pub(crate) fn new(
-        (shared, run): (Arc<Shared>, String),
+        (shared, reader): (Arc<Shared>, LogReader),
         (members, observer): (&[Member], Option<Member>),
         scenario: &Scenario,
         control: &Control,
@@ -225,9 +132,10 @@ impl RemoteCrew {
         let background = &shared.background;
         let log = shared.storage.log.clone();
         let over = Arc::downgrade(&states);
+        let run = reader.run.clone();
         background.spawn(inbox::read(
             log,
-            run.clone(),
+            reader.clone(),
             members.iter().map(|member| member.name.clone()).collect(),
             populations,
             sender,
@@ -262,6 +170,11 @@ impl RemoteCrew {
             reports: VecDeque::new(),
             clock: None,
             control: control.clone(),
+            is_behind: reader.caught_up_at > 0,
+            // A new run is this coordinator's from the beginning.
+            is_ours: reader.caught_up_at == 0,
+            reader: reader.name,
+            version: reader.version,
             scenario: (scenario_digest(scenario), scenario.seed),
             ready: Vec::new(),
             start: None,
@@ -350,7 +263,11 @@ impl RemoteCrew {
         let (runner, report) = match from {
             FromLog::Report(runner, report) => (runner, report),
             FromLog::Malformed(runner) => {
-                return self.lose(runner, "its reports make no sense");
+                return self.lose(runner, "it sent malformed reports");
+            }
+            FromLog::CaughtUp => {
+                self.is_behind = false;
+                return self.begin_to_wait();
             }
         };
         {
@@ -361,7 +278,9 @@ impl RemoteCrew {
             }
             match &report {
                 RunnerReport::Ended => state.has_ended = true,
-                RunnerReport::Lost(why) => state.lost = Some(why.clone()),
+                RunnerReport::Lost(why) => {
+                    state.lost = Some(format!("runner {}: {why}", state.member.name));
+                }
                 _ => {}
             }
             state.came += u64::from(matches!(
@@ -438,8 +357,19 @@ impl RemoteCrew {
         self.report(runner, RunnerReport::Ended);
     }
 
+    /// Judges the silence of runners from now on.
+    fn begin_to_wait(&self) {
+        let now = Instant::now();
+        for state in &mut lock(&self.states).each {
+            (state.seen, state.made_more, state.missing) = (now, now, None);
+        }
+    }
+
     /// Finds runners that give no sign of life.
     fn find_lost(&mut self) {
+        if self.is_behind {
+            return;
+        }
         let mut lost = Vec::new();
         {
             let now = Instant::now();
@@ -511,6 +441,7 @@ impl Crew for RemoteCrew {
 
     fn start(&mut self) -> Result<Vec<RunnerInfo>, EngineError> {
         if self.start.is_some() {
+            self.is_ours = true;
             return Ok(self.ready.iter().cloned().map(Into::into).collect());
         }
         let run = &self.run;
@@ -589,6 +520,7 @@ impl Crew for RemoteCrew {
     fn facts(&self) -> Vec<(&'static str, serde_json::Value)> {
         let state = RunState {
             seed: self.scenario.1,
+            version: self.version.clone(),
             run: self.run.clone(),
             scenario: self.scenario.0.clone(),
             members: self.members.iter().map(Into::into).collect(),
@@ -673,18 +605,24 @@ impl Crew for RemoteCrew {
 
 impl Drop for RemoteCrew {
     fn drop(&mut self) {
-        self.leave(LEAVE_TIMEOUT);
+        if self.is_ours {
+            self.leave(LEAVE_TIMEOUT);
+        }
+        // What was not read may be needed again.
+        let is_read = self.is_ours && !self.is_behind;
         // Ends the readers before what they read is removed.
         self.states = Arc::new(Mutex::new(States {
             each: Vec::new(),
             disconnected_since: None,
         }));
         let (log, run) = (self.shared.storage.log.clone(), self.run.clone());
+        let reader = self.reader.clone();
         let tidied = self.shared.background.wait(LEAVE_TIMEOUT, async move {
             let subjects = all_report_subjects(&run);
-            let purged = log.purge().filter(subjects).await;
-            let deleted = log.delete_consumer(&inbox::reader_name(&run)).await;
-            purged.is_ok() && deleted.is_ok()
+            if is_read {
+                let _ = log.purge().filter(subjects).await;
+            }
+            let _ = log.delete_consumer(&reader).await;
         });
         // Reports that are left expire after a day.
         let _ = tidied;
@@ -725,7 +663,9 @@ async fn hear_beats(client: Client, run: String, states: Weak<Mutex<States>>) {
         let (Ok(Some(message)), Some(states)) = (next, states.upgrade()) else {
             continue;
         };
-        let Some(beat) = decode::<Beat>(&message.payload) else {
+        let beat = decode::<Beat>(&message.payload)
+            .filter(|_| is_sent_by_a_client(message.headers.as_ref()));
+        let Some(beat) = beat else {
             continue;
         };
         let mut states = lock(&states);

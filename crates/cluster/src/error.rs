@@ -7,7 +7,7 @@ use std::time::Duration;
 pub enum ClusterError {
     /// Invalid address of NATS.
     #[error(
-        "`{url}` is no address of NATS: write `nats://HOST:PORT`, or `tls://HOST:PORT` for TLS"
+        "`{url}` is not a NATS address: write `nats://HOST:PORT`, or `tls://HOST:PORT` for TLS"
     )]
     Url { url: String },
     /// A connection off this machine would not be protected.
@@ -36,8 +36,8 @@ pub enum ClusterError {
     Host { host: String },
     /// The first keys of a folder need a host.
     #[error(
-        "name the host of the NATS server as coordinator and runners reach it: `--host NAME`, or \
-         an address"
+        "specify the host name that coordinator and runners use for the NATS server: `--host NAME`, \
+         or an address"
     )]
     NoHost,
     /// A file of keys cannot be written or read.
@@ -102,11 +102,16 @@ pub enum ClusterError {
     ServerEnded { server: String },
     /// No runner observes the server.
     #[error(
-        "no runner called `{runner}` observes a server after {} s: start `streamgauge runner \
+        "no runner called `{runner}` observes a server after {} s{why}: start `streamgauge runner \
          --observe PID --name {runner}` on the server's machine, at the same NATS server",
         .within.as_secs()
     )]
-    NoObserver { runner: String, within: Duration },
+    NoObserver {
+        runner: String,
+        within: Duration,
+        /// Why one with this name cannot be used.
+        why: String,
+    },
     /// The scenario needs something that only one machine has.
     #[error("{what} works only without `--runners`: {why}")]
     OneMachine {

@@ -13,7 +13,7 @@ use measure::Catalogue;
 
 use crate::outbox::SEQUENCE;
 use crate::reports::Decoder;
-use crate::storage::{all_report_subjects, runner_of};
+use crate::storage::{all_report_subjects, is_sent_by_a_client, runner_of};
 
 /// Time after which NATS forgets a reader that does not come back.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(24 * 3600);
@@ -27,8 +27,9 @@ const RETRY_PAUSE: Duration = Duration::from_millis(300);
 /// Pause if the coordinator has not taken the reports that came.
 const FULL_PAUSE: Duration = Duration::from_millis(2);
 
-/// Messages of one runner that may be ahead of a missing one.
+/// Messages of one runner that may be ahead of a missing one, and their length in bytes.
 const AHEAD_MAX: usize = 512;
+const AHEAD_BYTES_MAX: usize = 16 << 20;
 
 /// Something that came from the log.
 #[derive(Debug)]
@@ -36,17 +37,26 @@ pub(crate) enum FromLog {
     Report(usize, RunnerReport),
     /// A runner sent what does not follow the format.
     Malformed(usize),
+    /// All that the log had when the reader began has come.
+    CaughtUp,
 }
 
-/// Name of the coordinator of a run as a reader of the log.
-pub(crate) fn reader_name(run: &str) -> String {
-    format!("coordinator_{run}")
+/// Where a coordinator reads the log.
+#[derive(Clone, Debug)]
+pub(crate) struct LogReader {
+    pub(crate) run: String,
+    /// Name of this coordinator as a reader. Another one of the same run reads by itself.
+    pub(crate) name: String,
+    /// Version of the program.
+    pub(crate) version: String,
+    /// Last message of the run when the reader began; 0 for a new run.
+    pub(crate) caught_up_at: u64,
 }
 
 /// Reads the reports of the named runners of a run into `reports` until the receiver is gone.
 pub(crate) async fn read(
     log: Stream,
-    run: String,
+    own: LogReader,
     runners: Vec<String>,
     populations: Vec<(String, Catalogue)>,
     reports: Sender<FromLog>,
@@ -58,17 +68,18 @@ pub(crate) async fn read(
         .map(|(number, name)| (name, (number, RunnerReader::new(&populations))))
         .collect();
     let reports = Arc::new(reports);
+    let mut is_behind = own.caught_up_at > 0;
     while !is_over() {
         // The reader is durable, because others end silently after some seconds of silence.
         let config = pull::Config {
-            durable_name: Some(reader_name(&run)),
+            durable_name: Some(own.name.clone()),
             deliver_policy: DeliverPolicy::All,
             ack_policy: AckPolicy::Explicit,
-            filter_subject: all_report_subjects(&run),
+            filter_subject: all_report_subjects(&own.run),
             inactive_threshold: FORGOTTEN_AFTER,
             ..pull::Config::default()
         };
-        let consumer = log.get_or_create_consumer(&reader_name(&run), config).await;
+        let consumer = log.get_or_create_consumer(&own.name, config).await;
         let messages = match consumer {
             Ok(consumer) => consumer.messages().await.ok(),
             Err(_) => None,
@@ -81,7 +92,9 @@ pub(crate) async fn read(
                     Err(_) if is_over() => return,
                     Err(_) => continue,
                 };
-                let Some((number, reader)) = readers.get_mut(runner_of(&message.subject)) else {
+                let is_own = is_sent_by_a_client(message.headers.as_ref());
+                let reader = readers.get_mut(runner_of(&message.subject));
+                let Some((number, reader)) = reader.filter(|_| is_own) else {
                     let _ = message.ack().await;
                     continue;
                 };
@@ -97,7 +110,14 @@ pub(crate) async fn read(
                         return;
                     }
                 }
+                let at = message.info().map_or(0, |info| info.stream_sequence);
                 let _ = message.ack().await;
+                if is_behind && at >= own.caught_up_at {
+                    is_behind = false;
+                    if !pass_on(&reports, FromLog::CaughtUp).await {
+                        return;
+                    }
+                }
             }
         }
         tokio::time::sleep(RETRY_PAUSE).await;
@@ -161,7 +181,8 @@ impl RunnerReader {
                 Err(_) => self.is_broken = true,
             }
         }
-        self.is_broken |= self.ahead.len() > AHEAD_MAX;
+        let bytes: usize = self.ahead.values().map(Vec::len).sum();
+        self.is_broken |= self.ahead.len() > AHEAD_MAX || bytes > AHEAD_BYTES_MAX;
         if self.is_broken {
             self.ahead.clear();
             found.push(Err(Broken));

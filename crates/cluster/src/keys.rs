@@ -34,6 +34,12 @@ const SERVER_KEY: &str = "server-key.pem";
 const CONFIGURATION: &str = "nats.conf";
 const RUNNERS: &str = "runners";
 
+/// Beginning of the line of the configuration with the port.
+const LISTEN: &str = "listen: \"0.0.0.0:";
+
+/// Usual port of nats-server.
+const DEFAULT_PORT: u16 = 4222;
+
 /// Time before now from which certificates are valid: clocks differ.
 const VALID_BEFORE: Duration = Duration::from_secs(24 * 3600);
 
@@ -47,12 +53,14 @@ pub struct KeyOptions {
     pub folder: PathBuf,
     /// Host names and addresses of the NATS server. Empty: the server's certificate is kept.
     pub hosts: Vec<String>,
-    /// Port of the NATS server.
-    pub port: u16,
+    /// Port of the NATS server. Default: that of the configuration in the folder, or 4222.
+    pub port: Option<u16>,
     /// Names of runners.
     pub runners: Vec<String>,
     /// Time for which the certificates of server, coordinator and runners are valid.
     pub valid: Duration,
+    /// True: the certificates of the coordinator and of all runners are written again.
+    pub renew: bool,
 }
 
 /// Files that were written.
@@ -89,18 +97,21 @@ pub fn write_keys(options: &KeyOptions) -> Result<WrittenKeys, ClusterError> {
         }
     }
     let coordinator = format!("{COORDINATOR}.pem");
-    if !folder.has(&coordinator) {
+    if options.renew || !folder.has(&coordinator) {
         let credentials = authority.credentials(COORDINATOR, options.valid)?;
         folder.write(&coordinator, &credentials, 0o600)?;
     }
-    let mut names: BTreeSet<String> = folder.runners()?.into_iter().collect();
-    for name in &options.runners {
-        if names.insert(name.clone()) {
+    let kept: BTreeSet<String> = folder.runners()?.into_iter().collect();
+    let mut names = kept.clone();
+    names.extend(options.runners.iter().cloned());
+    for name in &names {
+        if options.renew || !kept.contains(name) {
             let credentials = authority.credentials(name, options.valid)?;
             folder.write(&runner_file(name), &credentials, 0o600)?;
         }
     }
-    let configuration = configuration(options.port, &names);
+    let port = options.port.or_else(|| folder.port());
+    let configuration = configuration(port.unwrap_or(DEFAULT_PORT), &names);
     folder.write(CONFIGURATION, &configuration, 0o600)?;
     Ok(WrittenKeys {
         configuration: folder.path(CONFIGURATION),
@@ -162,6 +173,13 @@ impl Folder<'_> {
             fs::rename(&part, &path)
         };
         written().map_err(|error| failed(&path, &error))
+    }
+
+    /// Port in the configuration that was written before.
+    fn port(&self) -> Option<u16> {
+        let text = fs::read_to_string(self.path(CONFIGURATION)).ok()?;
+        let line = text.lines().find_map(|line| line.strip_prefix(LISTEN))?;
+        line.trim_end_matches('"').parse().ok()
     }
 
     /// Names of the runners that have credentials.
@@ -295,13 +313,12 @@ fn configuration(port: u16, runners: &BTreeSet<String>) -> String {
         COORDINATOR,
         &["sg.>", "$JS.>", "$KV.>", "$O.>"],
         &["sg.>", "_INBOX_coordinator.>"],
-        "",
     )];
     users.extend(runners.iter().map(|name| runner(name)));
     format!(
         "# Written by `streamgauge cluster keys`. Start nats-server in this folder:\n\
          #   nats-server -c {CONFIGURATION}\n\
-         listen: \"0.0.0.0:{port}\"\n\
+         {LISTEN}{port}\"\n\
          max_payload: 1048576\n\
          jetstream {{ store_dir: \"data\" }}\n\
          tls {{\n  \
@@ -326,11 +343,16 @@ fn runner(name: &str) -> String {
         own("sg.r.*.NAME"),
         own("sg.beat.*.NAME"),
         own("sg.t.*.NAME"),
+        // Its answers.
+        own("sg.a.NAME.*"),
+        own("sg.h.NAME.*"),
         // Figures of the server that it observes.
         own("sg.o.*.NAME"),
         // Its name.
         own(&format!("$KV.{NAMES}.NAME")),
-        // It may look at what NATS keeps, and create it; a change would need another right.
+        // It may look at what NATS keeps, and create it; a change would need another right, and a
+        // stream of another kind is refused. No right to publish comes with a message that it
+        // receives (`allow_responses`): it could send itself one that names any subject.
         format!("$JS.API.STREAM.INFO.{LOG}"),
         format!("$JS.API.STREAM.CREATE.{LOG}"),
         format!("$JS.API.STREAM.INFO.KV_{NAMES}"),
@@ -358,12 +380,10 @@ fn runner(name: &str) -> String {
         name,
         &publish.each_ref().map(String::as_str),
         &subscribe.each_ref().map(String::as_str),
-        // Answers to the coordinator, within the time that an order may take.
-        "        allow_responses: { max: 4, expires: \"5m\" }\n",
     )
 }
 
-fn user(name: &str, publish: &[&str], subscribe: &[&str], more: &str) -> String {
+fn user(name: &str, publish: &[&str], subscribe: &[&str]) -> String {
     let list = |subjects: &[&str]| -> String {
         let lines = subjects.iter();
         lines
@@ -373,7 +393,7 @@ fn user(name: &str, publish: &[&str], subscribe: &[&str], more: &str) -> String 
     format!(
         "    {{\n      user: \"{}\"\n      permissions: {{\n        \
          publish: {{ allow: [\n{}        ] }}\n        \
-         subscribe: {{ allow: [\n{}        ] }}\n{more}      }}\n    }}\n",
+         subscribe: {{ allow: [\n{}        ] }}\n      }}\n    }}\n",
         address(name),
         list(publish),
         list(subscribe)
@@ -390,7 +410,8 @@ mod tests {
         KeyOptions {
             folder: folder.join("keys"),
             hosts: vec!["nats.example".to_owned(), "192.0.2.1".to_owned()],
-            port: 4222,
+            port: Some(5222),
+            renew: false,
             runners: vec!["load1".to_owned()],
             valid: Duration::from_secs(3600),
         }
@@ -406,6 +427,7 @@ mod tests {
         let server = read(&first.folder.join(SERVER));
         let more = KeyOptions {
             hosts: Vec::new(),
+            port: None,
             runners: vec!["load2".to_owned()],
             ..first.clone()
         };
@@ -419,6 +441,7 @@ mod tests {
         for name in ["load1", "load2", "coordinator"] {
             assert!(configuration.contains(&format!("\"{name}@{DOMAIN}\"")));
         }
+        assert!(configuration.contains("0.0.0.0:5222\""), "{configuration}");
         for entry in [
             AUTHORITY_KEY,
             SERVER_KEY,
@@ -428,6 +451,14 @@ mod tests {
             let of = fs::metadata(first.folder.join(entry)).expect("it was written");
             assert_eq!(of.permissions().mode() & 0o777, 0o600, "{entry}");
         }
+        crate::credentials::client_config(&written.coordinator).expect("credentials");
+        let renewed = KeyOptions {
+            renew: true,
+            ..more.clone()
+        };
+        let written = write_keys(&renewed).expect("they can be renewed");
+        assert_ne!(read(&written.coordinator), coordinator);
+        assert_ne!(read(&written.runners[0].1), load1);
         crate::credentials::client_config(&written.coordinator).expect("credentials");
     }
 

@@ -11,7 +11,7 @@ use crate::background::Background;
 use crate::clock::{ClockEstimate, Exchange};
 use crate::connection::ConnectionState;
 use crate::orders::{Answer, MachineFacts, Order, decode, encode, exchange};
-use crate::storage::{Storage, order_subject};
+use crate::storage::{Storage, answer_subject, order_subject};
 
 /// Time limit for an exchange.
 pub(crate) const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -67,7 +67,12 @@ pub(crate) async fn ask_one(
     order: bytes::Bytes,
     within: Duration,
 ) -> Result<Answer, String> {
-    let request = Request::new().payload(order).timeout(Some(within));
+    let inbox = client.new_inbox();
+    let id = inbox.rsplit('.').next().unwrap_or_default();
+    // A server permits a runner to answer under its own name alone.
+    let inbox = answer_subject(&member.name, id);
+    let request = Request::new().payload(order).inbox(inbox);
+    let request = request.timeout(Some(within));
     let subject = order_subject(&member.name, &member.incarnation);
     let answered = client.send_request(subject, request).await;
     let message = answered.map_err(|error| match error.kind() {

@@ -27,11 +27,15 @@ pub(crate) const COORDINATOR: &str = "coordinator";
 /// Longest name.
 const NAME_MAX: usize = 64;
 
-/// Returns whether a text can be the name of a runner: a word that NATS takes as part of a subject,
-/// and not `coordinator`.
+/// Returns whether a text can be the name of a runner: a [word](is_word), and not `coordinator`.
 pub fn is_name(text: &str) -> bool {
+    is_word(text) && text != COORDINATOR
+}
+
+/// Returns whether NATS takes a text as one word of a subject.
+pub(crate) fn is_word(text: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
-    (1..=NAME_MAX).contains(&text.len()) && text.chars().all(allowed) && text != COORDINATOR
+    (1..=NAME_MAX).contains(&text.len()) && text.chars().all(allowed)
 }
 
 /// Error of a runner whose name another one has.
@@ -103,7 +107,7 @@ impl Claim {
     pub(crate) async fn release(self) {
         if !self.is_lost() {
             // If this fails, the claim expires.
-            let _ = self.names.purge(&self.name).await;
+            let _ = self.names.delete(&self.name).await;
         }
     }
 }

@@ -3,6 +3,7 @@
 //! Each message has all counts since the beginning, and all lines of the log that are shown, so a
 //! lost message loses nothing. Messages are sent outside the log of reports: only the newest counts.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use sut::{LogCount, LogLine, Observation, RemoteServer};
 
 use crate::orders::decode;
+use crate::storage::is_sent_by_a_client;
 
 /// Interval between messages.
 pub(crate) const OBSERVE_INTERVAL: Duration = Duration::from_secs(1);
@@ -114,8 +116,11 @@ pub(crate) struct ObservedServer {
     newest: Arc<Newest>,
     /// Number and counts of the report that was used last, and its lines.
     number: u64,
-    totals: Totals,
+    /// `None` until a report has come since the beginning.
+    totals: Option<Totals>,
     lines: usize,
+    /// Numbers of lines by pattern at the beginning.
+    counts: HashMap<String, u64>,
 }
 
 impl ObservedServer {
@@ -123,8 +128,9 @@ impl ObservedServer {
         ObservedServer {
             newest: Arc::default(),
             number: 0,
-            totals: Totals::default(),
+            totals: None,
             lines: 0,
+            counts: HashMap::new(),
         }
     }
 
@@ -137,6 +143,17 @@ impl ObservedServer {
         self.newest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Takes what a report has as the state at the beginning.
+    fn begin_with(&mut self, report: &ServerReport) {
+        self.number = report.number;
+        self.totals = Some(report.totals);
+        self.lines = report.lines.len();
+        let counts = report.counts.iter().take(LINES_MAX);
+        self.counts = counts
+            .map(|(pattern, lines, _)| (pattern.clone(), *lines))
+            .collect();
+    }
+
     fn observe_at(&mut self, now: Instant) -> Observation {
         let newest = self.lock().clone();
         let fresh = newest.filter(|(came, _)| now.duration_since(*came) < STALE_AFTER);
@@ -146,8 +163,11 @@ impl ObservedServer {
                 ..Observation::default()
             };
         };
+        if self.totals.is_none() {
+            self.begin_with(&report);
+        }
         let (figures, totals) = (report.figures, report.totals);
-        let before = std::mem::replace(&mut self.totals, totals);
+        let before = self.totals.replace(totals).unwrap_or(totals);
         let has_news = std::mem::replace(&mut self.number, report.number) != report.number;
         Observation {
             // Processor time of a second counts once.
@@ -169,11 +189,23 @@ impl ObservedServer {
 }
 
 impl RemoteServer for ObservedServer {
+    fn begin(&mut self) {
+        let newest = self.lock().as_ref().map(|(_, report)| report.clone());
+        match newest {
+            Some(report) => self.begin_with(&report),
+            // The first report is the beginning.
+            None => self.totals = None,
+        }
+    }
+
     fn observe(&mut self) -> Observation {
         self.observe_at(Instant::now())
     }
 
     fn take_log_lines(&mut self) -> Vec<LogLine> {
+        if self.totals.is_none() {
+            return Vec::new();
+        }
         let lines = self.lock().as_ref().map(|(_, report)| report.lines.clone());
         let lines = lines.unwrap_or_default();
         let new = lines.iter().skip(self.lines).take(LINES_MAX);
@@ -194,9 +226,10 @@ impl RemoteServer for ObservedServer {
         let counts = report.counts.iter().take(LINES_MAX);
         let counts = counts.map(|(pattern, lines, first)| LogCount {
             pattern: pattern.clone(),
-            lines: *lines,
+            lines: lines.saturating_sub(self.counts.get(pattern).copied().unwrap_or(0)),
             first: first.clone(),
         });
+        let counts = counts.filter(|count| count.lines > 0);
         (counts.collect(), report.has_more)
     }
 
@@ -215,7 +248,8 @@ pub(crate) async fn listen(client: Client, subject: String, newest: Weak<Newest>
         let (Ok(Some(message)), Some(newest)) = (next, newest.upgrade()) else {
             continue;
         };
-        if let Some(report) = decode::<ServerReport>(&message.payload) {
+        let is_own = is_sent_by_a_client(message.headers.as_ref());
+        if let Some(report) = decode::<ServerReport>(&message.payload).filter(|_| is_own) {
             let mut newest = newest.lock().unwrap_or_else(PoisonError::into_inner);
             // Reports are numbered: an older one may come later.
             if newest
@@ -258,6 +292,10 @@ mod tests {
         let (mut server, mut report) = (ObservedServer::new(), ServerReport::default());
         let now = Instant::now();
         assert_eq!(server.observe_at(now).scrapes_failed, 1, "nothing came");
+        // From before the run.
+        report.add(&seen(0.4, 7, 7), vec![line("early")]);
+        came(&server, now, &report);
+        server.begin();
         report.add(&seen(0.5, 3, 1), vec![line("a")]);
         came(&server, now, &report);
         assert_eq!(server.observe_at(now), seen(0.5, 3, 1));

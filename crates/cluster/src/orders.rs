@@ -18,6 +18,8 @@ pub(crate) const MESSAGE_MAX: usize = 900 << 10;
 pub(crate) struct Hello {
     /// Version of the coordinator's program.
     pub(crate) version: String,
+    /// Identity of the question: a word of the subject of the answers.
+    pub(crate) id: String,
 }
 
 /// Answer of a runner to [`Hello`].

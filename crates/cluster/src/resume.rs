@@ -14,10 +14,10 @@ use scenario::{Scenario, ServerStart};
 use crate::coordinator::{Coordinator, RUNNERS_MAX};
 use crate::crew::RemoteCrew;
 use crate::error::ClusterError;
-use crate::inbox::reader_name;
 use crate::machine;
 use crate::member::{Member, exchange_with};
-use crate::run_state::{RunState, scenario_digest};
+use crate::names::is_word;
+use crate::run_state::{RunState, SavedMember, scenario_digest};
 use crate::storage::{lead_subject, report_subject};
 
 /// Time in which a living coordinator gives a sign.
@@ -58,7 +58,14 @@ impl Coordinator {
         }
         let known = state.members.len();
         if known == 0 || known > RUNNERS_MAX || state.ready.len() != known {
-            return refused("its run file makes no sense");
+            return refused("its run file is corrupt");
+        }
+        let all = state.members.iter().chain(&state.observer);
+        if !is_word(&state.run) || !all.into_iter().all(SavedMember::is_sound) {
+            return refused("its run file is corrupt");
+        }
+        if state.version != self.version() {
+            return refused("another version of streamgauge has begun it");
         }
         let members: Vec<Member> = state.members.iter().map(Member::from).collect();
         let observer = state.observer.as_ref().map(Member::from);
@@ -67,8 +74,9 @@ impl Coordinator {
         if self.has_coordinator(&state.run) {
             return refused("its coordinator is alive");
         }
-        let members = self.take_over(&state.run, members)?;
-        let shared = (self.shared.clone(), state.run.clone());
+        let (members, last) = self.take_over(&state.run, members)?;
+        let reader = self.reader_of(state.run.clone(), last);
+        let shared = (self.shared.clone(), reader);
         let crew = RemoteCrew::new(shared, (&members, observer), scenario, control);
         Ok(crew.with_state(state))
     }
@@ -78,27 +86,32 @@ impl Coordinator {
         let (client, subject) = (self.shared.client.clone(), lead_subject(run));
         let heard = self.shared.background.wait(ASK_TIMEOUT, async move {
             let Ok(mut signs) = client.subscribe(subject).await else {
-                return false;
+                return true;
             };
             let sign = tokio::time::timeout(LEAD_WITHIN, signs.next()).await;
             matches!(sign, Ok(Some(_)))
         });
-        heard.unwrap_or(false)
+        // Unless it is known to be dead, it lives.
+        heard.unwrap_or(true)
     }
 
-    /// Checks that the log has the reports of the run, and begins to read them from the first one
-    /// on. Returns the runners with what is known about their clocks.
-    fn take_over(&self, run: &str, members: Vec<Member>) -> Result<Vec<Member>, ClusterError> {
+    /// Checks that the log has the reports of the run. Returns the runners with what is known about
+    /// their clocks, and the number of the last report.
+    fn take_over(
+        &self,
+        run: &str,
+        members: Vec<Member>,
+    ) -> Result<(Vec<Member>, u64), ClusterError> {
         let (client, log) = (self.shared.client.clone(), self.shared.storage.log.clone());
         let run = run.to_owned();
         let taken = self.shared.background.wait(ASK_TIMEOUT, async move {
-            let mut is_there = false;
+            let mut last = 0;
             for member in &members {
                 let subject = report_subject(&run, &member.name);
-                is_there |= log.get_last_raw_message_by_subject(&subject).await.is_ok();
+                if let Ok(found) = log.get_last_raw_message_by_subject(&subject).await {
+                    last = found.sequence.max(last);
+                }
             }
-            // What it had read is read again.
-            let _ = log.delete_consumer(&reader_name(&run)).await;
             let each = members.into_iter().map(|mut member| {
                 let client = client.clone();
                 async move {
@@ -109,13 +122,13 @@ impl Coordinator {
                     member
                 }
             });
-            (is_there, join_all(each).await)
+            (last, join_all(each).await)
         });
         match taken {
-            Ok((true, members)) => Ok(members),
-            Ok((false, _)) => Err(ClusterError::Resume {
-                why: "NATS has no reports of it any more".to_owned(),
+            Ok((0, _)) => Err(ClusterError::Resume {
+                why: "NATS no longer has the reports of this run".to_owned(),
             }),
+            Ok((last, members)) => Ok((members, last)),
             Err(_) => Err(ClusterError::Resume {
                 why: format!("NATS did not answer within {} s", ASK_TIMEOUT.as_secs()),
             }),

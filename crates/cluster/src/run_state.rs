@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::clock::{AgreedOffset, ClockEstimate};
 use crate::files::digest;
 use crate::member::Member;
+use crate::names::{is_name, is_word};
 use crate::orders::{MachineFacts, ReadyInfo};
 
 /// Key of a [`RunState`] in a run file.
@@ -16,6 +17,8 @@ pub const RUN_STATE: &str = "run_state";
 pub struct RunState {
     /// Seed of the scenario.
     pub seed: u64,
+    /// Version of the program.
+    pub(crate) version: String,
     pub(crate) run: String,
     /// SHA-256 of the scenario.
     pub(crate) scenario: String,
@@ -36,6 +39,13 @@ pub(crate) struct SavedMember {
     incarnation: String,
     weight: u32,
     machine: MachineFacts,
+}
+
+impl SavedMember {
+    /// Returns `true` if such a runner can exist: a run file comes from anywhere.
+    pub(crate) fn is_sound(&self) -> bool {
+        is_name(&self.name) && is_word(&self.incarnation) && (1..=1_000).contains(&self.weight)
+    }
 }
 
 impl From<&Member> for SavedMember {
@@ -66,5 +76,7 @@ pub(crate) fn scenario_digest(scenario: &Scenario) -> String {
     let portable = serde_json::to_vec(&scenario.portable()).unwrap_or_default();
     let thresholds = scenario.thresholds.iter();
     let thresholds: Vec<String> = thresholds.map(|one| format!("{one:?}")).collect();
-    digest(&[portable, thresholds.join("\n").into_bytes()].concat())
+    let others = format!("{:?}{:?}", scenario.server, scenario.sources);
+    let text = [thresholds.join("\n"), others].join("\n");
+    digest(&[portable, text.into_bytes()].concat())
 }

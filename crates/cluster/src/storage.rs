@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use async_nats::Client;
 use async_nats::jetstream::stream::{Config, DiscardPolicy, StorageType};
 use async_nats::jetstream::{self, Context, kv, object_store};
+use async_nats::{Client, HeaderMap};
 
 use crate::error::ClusterError;
 use crate::names;
@@ -82,6 +82,33 @@ pub(crate) fn order_subject(name: &str, incarnation: &str) -> String {
     format!("sg.do.{name}.{incarnation}")
 }
 
+/// Subject of the answer of a runner to one order.
+pub(crate) fn answer_subject(name: &str, id: &str) -> String {
+    format!("sg.a.{name}.{id}")
+}
+
+/// Subject of the answer of a runner to a question to all, and that of all answers.
+pub(crate) fn hello_subject(name: &str, question: &str) -> String {
+    format!("sg.h.{name}.{question}")
+}
+
+/// Returns `true` if a runner may send to a subject: it answers nothing else.
+pub(crate) fn is_answer_of(name: &str, subject: &str) -> bool {
+    let rest = subject
+        .strip_prefix("sg.a.")
+        .and_then(|rest| rest.strip_prefix(name));
+    rest.is_some_and(|rest| rest.starts_with('.'))
+}
+
+/// Header of messages that NATS has taken from a stream (ADR-31 of NATS, direct get).
+const OF_STREAM: &str = "Nats-Stream";
+
+/// Returns `true` if a client has sent this message itself. NATS sends what it keeps to any subject
+/// that a client asks for, also to those that the client may not use.
+pub(crate) fn is_sent_by_a_client(headers: Option<&HeaderMap>) -> bool {
+    headers.is_none_or(|headers| headers.get(OF_STREAM).is_none())
+}
+
 /// Subject of the question to all runners.
 pub(crate) const HELLO: &str = "sg.hello";
 
@@ -132,6 +159,24 @@ impl Storage {
             .await
             .map_err(failed("the names of runners"))?;
         let files = files(&context).await.map_err(failed("the files"))?;
+        for (name, subjects) in [
+            (LOG.to_owned(), vec!["sg.r.>".to_owned()]),
+            (format!("KV_{NAMES}"), vec![format!("$KV.{NAMES}.>")]),
+            (
+                format!("OBJ_{FILES}"),
+                vec![format!("$O.{FILES}.C.>"), format!("$O.{FILES}.M.>")],
+            ),
+        ] {
+            let found = context.get_stream(&name).await;
+            let found = found.map_err(|error| failed("what it keeps")(error.to_string()))?;
+            let found = &found.cached_info().config;
+            if !is_plain(found, &subjects) {
+                let why = format!(
+                    "its stream {name} was not created by streamgauge, or was changed: delete it"
+                );
+                return Err(failed("what it keeps")(why));
+            }
+        }
         Ok(Storage {
             context,
             log,
@@ -139,6 +184,15 @@ impl Storage {
             files,
         })
     }
+}
+
+/// Returns `true` if a stream takes only these subjects, and passes nothing on. Any client that may
+/// create a stream could create another one.
+fn is_plain(found: &Config, subjects: &[String]) -> bool {
+    let mut taken = found.subjects.clone();
+    taken.sort();
+    let alone = found.mirror.is_none() && found.sources.as_ref().is_none_or(Vec::is_empty);
+    taken == subjects && alone && found.republish.is_none() && !found.no_ack
 }
 
 /// The usual reason of a failure is that JetStream is off.
@@ -160,7 +214,7 @@ async fn names(context: &Context) -> Result<kv::Store, String> {
         max_age: names::EXPIRES,
         discard: DiscardPolicy::New,
         deny_delete: true,
-        allow_rollup: true,
+        deny_purge: true,
         allow_direct: true,
         storage: StorageType::File,
         ..Config::default()
@@ -182,4 +236,47 @@ async fn files(context: &Context) -> Result<object_store::ObjectStore, String> {
     };
     let created = context.create_object_store(config).await;
     created.map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runner_answers_under_its_own_name_alone() {
+        let inbox = answer_subject("one", "x");
+        assert!(is_answer_of("one", &inbox));
+        for other in ["sg.a.one2.x", "sg.do.one.x", "sg.a.one", "sg.r.x.one", ""] {
+            assert!(!is_answer_of("one", other), "{other}");
+        }
+    }
+
+    #[test]
+    fn messages_that_nats_has_kept_are_not_those_of_a_client() {
+        assert!(is_sent_by_a_client(None));
+        let mut headers = HeaderMap::new();
+        headers.insert("Sg-Sequence", "1");
+        assert!(is_sent_by_a_client(Some(&headers)));
+        headers.insert(OF_STREAM, "KV_sg_names");
+        assert!(!is_sent_by_a_client(Some(&headers)));
+    }
+
+    #[test]
+    fn streams_that_pass_messages_on_are_refused() {
+        let subjects = vec!["sg.r.>".to_owned()];
+        let plain = Config {
+            subjects: subjects.clone(),
+            ..Config::default()
+        };
+        assert!(is_plain(&plain, &subjects));
+        let more = Config {
+            subjects: vec!["sg.do.>".to_owned(), "sg.r.>".to_owned()],
+            ..Config::default()
+        };
+        let silent = Config {
+            no_ack: true,
+            ..plain.clone()
+        };
+        assert!(!is_plain(&more, &subjects) && !is_plain(&silent, &subjects));
+    }
 }

@@ -4,7 +4,7 @@
 mod levels;
 pub(crate) mod runners;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -62,9 +62,11 @@ pub(crate) struct Coordinator<'a> {
     pub(crate) workers: BTreeMap<(u32, u32), Totals>,
     /// Runners on other machines.
     pub(crate) runners: RunnerJudges,
-    /// Number of runners that were lost. A measuring stick that changed is broken, so the first one
-    /// ends the run.
-    pub(crate) lost_runners: u32,
+    /// Runners that were lost. A measuring stick that changed is broken, so the first one ends the
+    /// run.
+    pub(crate) lost_runners: BTreeSet<u32>,
+    /// Time from which nothing counts, because a runner was lost that may be.
+    pub(crate) counts_until: Time,
     /// Names of the tester's counters that are unavailable.
     pub(crate) unknown: Vec<String>,
     pub(crate) overflow: i64,
@@ -125,8 +127,10 @@ impl Coordinator<'_> {
                 self.handle_report(runner, report);
             }
             while let Some(window) = self.assembly.take() {
-                let seen = self.add_window(window);
-                progress(&seen);
+                if self.counts(&window) {
+                    let seen = self.add_window(window);
+                    progress(&seen);
+                }
             }
             self.apply_hold_request();
             self.stop_when_due();
@@ -136,7 +140,9 @@ impl Coordinator<'_> {
             }
         }
         while let Some(window) = self.assembly.take() {
-            self.add_window(window);
+            if self.counts(&window) {
+                self.add_window(window);
+            }
         }
         self.linger(progress);
         let fault = self.level_fault.take();
@@ -233,25 +239,7 @@ impl Coordinator<'_> {
             // The runners exchange these themselves.
             RunnerReport::TopicMessage { .. } => {}
             RunnerReport::Fault(reason) => self.invalid_reasons.push(reason),
-            RunnerReport::Lost(reason) => {
-                self.event(
-                    self.level_time(self.clock.now()),
-                    "runner_lost",
-                    None,
-                    reason.clone(),
-                );
-                self.runners.lose(runner);
-                self.lost_runners += 1;
-                let present = self.assembly.sent_by(runner);
-                // A level is as long as its clients run.
-                if self.lost_runners > self.scenario.tester.may_lose || self.levels.is_some() {
-                    self.invalid_reasons.push(reason);
-                } else {
-                    // Later seconds lack its clients.
-                    let present = Time::from_start(Duration::from_secs(present));
-                    self.stopped_at = self.stopped_at.min(present);
-                }
-            }
+            RunnerReport::Lost(reason) => self.lose_runner(runner, reason),
             RunnerReport::Ended => self.assembly.member_ended(runner),
         }
     }
@@ -336,7 +324,8 @@ impl Coordinator<'_> {
         let levels_over = self.levels.as_ref().is_some_and(RunningLevels::is_over);
         let over = now >= self.planned_end() || levels_over;
         let user = self.control.is_stopped();
-        let cut_short = self.run_file.error().is_some() || self.aborted || self.lost_runners > 0;
+        let cut_short =
+            self.run_file.error().is_some() || self.aborted || !self.lost_runners.is_empty();
         if self.stop_deadline.is_some() || !(over || user || cut_short) {
             return;
         }

@@ -265,7 +265,8 @@ fn run_prepared<'a>(
             .map(|worker| (worker, Totals::new(tester::TESTER_CATALOGUE)))
             .collect(),
         runners: RunnerJudges::new(scenario, &crew.summaries(), header.warm_up_windows()),
-        lost_runners: 0,
+        lost_runners: BTreeSet::new(),
+        counts_until: Time::NEVER,
         unknown: unknown(&runners),
         crew,
         overflow: 0,

@@ -17,9 +17,12 @@ impl ClockError {
     pub const NONE: ClockError = ClockError(0.0);
 
     /// Error of a run with these runners: the sum of the two largest errors. The coordinator, whose
-    /// clock the others are compared with, counts as one without an error. No runners means that
-    /// one process plays all clients.
+    /// clock the others are compared with, counts as one without an error. A single runner, or
+    /// none, plays all clients by one clock.
     pub fn of(runners: &[RunnerSummary]) -> ClockError {
+        if runners.len() < 2 {
+            return ClockError::NONE;
+        }
         let errors = runners.iter().map(|runner| match runner.clock_error {
             Some(error) if error >= 0.0 => error,
             _ => f64::INFINITY,
@@ -79,13 +82,14 @@ mod tests {
     fn error_is_that_of_the_two_worst_clocks() {
         let error = |errors: &[Option<f64>]| ClockError::of(&runners(errors)).seconds();
         assert_eq!(error(&[]), Some(0.0));
-        assert_eq!(error(&[Some(0.25)]), Some(0.25));
+        assert_eq!(error(&[Some(0.25)]), Some(0.0), "one clock");
+        assert_eq!(error(&[Some(0.25), Some(0.0)]), Some(0.25));
         assert_eq!(error(&[Some(0.25), Some(1.0), Some(0.5)]), Some(1.5));
         assert_eq!(error(&[Some(1.0), Some(1.0), Some(0.5)]), Some(2.0));
         assert_eq!(error(&[Some(0.25), None]), None);
-        assert_eq!(error(&[Some(-1.0)]), None);
+        assert_eq!(error(&[Some(-1.0), Some(0.0)]), None);
         assert!(ClockError::of(&[]).is_none());
-        assert!(!ClockError::of(&runners(&[None])).is_none());
+        assert!(!ClockError::of(&runners(&[None, None])).is_none());
     }
 
     #[test]
@@ -93,14 +97,14 @@ mod tests {
         let error = ClockError::of(&runners(&[Some(0.25), Some(0.25)]));
         assert!(error.hides(1.4) && !error.hides(1.5));
         assert!(!ClockError::NONE.hides(0.0));
-        assert!(ClockError::of(&runners(&[None])).hides(1e9));
+        assert!(ClockError::of(&runners(&[None, None])).hides(1e9));
     }
 
     #[test]
     fn thresholds_on_one_clock_are_always_decided() {
         assert!(ClockError::NONE.decides(0.0, 0.0));
         assert!(ClockError::NONE.decides(0.5, 0.5));
-        assert!(!ClockError::of(&runners(&[None])).decides(0.5, 1e9));
+        assert!(!ClockError::of(&runners(&[None, None])).decides(0.5, 1e9));
     }
 
     proptest! {

@@ -133,7 +133,7 @@ impl ThresholdResult {
                     ),
                     None => format!(
                         " cannot be decided: {statistic} ~{}, and the clock of a runner is not known; \
-                         look for a clock that was set during the run",
+                         a machine was paused, its clock drifts, or its runner did not answer any more",
                         figure_four_digits(value, self.unit),
                     ),
                 };

@@ -18,7 +18,11 @@ pub fn cause(report: &Report) -> Option<String> {
         Outcome::Invalid => verdict.reasons.first().cloned(),
         Outcome::Fail => servers_end(report)
             .or_else(|| failed_clients(report).map(|(_, text)| text))
-            .or_else(|| verdict.reasons.first().cloned()),
+            .or_else(|| verdict.reasons.first().cloned())
+            .map(|cause| match degraded(report) {
+                None => cause,
+                Some(degraded) => format!("{cause}; {degraded}"),
+            }),
     }
 }
 

@@ -11,7 +11,7 @@ pub(crate) const MARK: &str = "~";
 pub struct DelayError {
     /// Maximum error of each statistic, in seconds; null if it is unknown.
     pub seconds: Option<f64>,
-    /// Statistics below three errors: they say too little, and are marked with `~`.
+    /// Statistics below three clock errors: too small to be meaningful, and marked with `~`.
     pub uncertain: UncertainStatistics,
 }
 

@@ -258,7 +258,7 @@ mod tests {
         let plain = delay.with_error(ClockError::NONE);
         assert_eq!(plain.clock_error, None);
         assert_eq!(plain.text(Unit::Seconds, plain.p50), "2 ms");
-        let one = delay.with_error(ClockError::of(&[runner(Some(0.001))]));
+        let one = delay.with_error(ClockError::of(&[runner(Some(0.001)), runner(Some(0.0))]));
         let error = one.clock_error.expect("there is one");
         assert_eq!(error.seconds, Some(0.001));
         let only_p50 = UncertainStatistics {
@@ -268,7 +268,7 @@ mod tests {
         assert_eq!(error.uncertain, only_p50);
         assert_eq!(one.text(Unit::Seconds, one.p50), "~2 ms");
         assert_eq!(one.text(Unit::Seconds, one.mean), "4 ms");
-        let unknown = delay.with_error(ClockError::of(&[runner(None)]));
+        let unknown = delay.with_error(ClockError::of(&[runner(None), runner(None)]));
         assert_eq!(unknown.clock_error.and_then(|error| error.seconds), None);
         assert_eq!(unknown.text(Unit::Seconds, unknown.max), "~40 ms");
     }

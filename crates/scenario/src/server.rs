@@ -442,7 +442,7 @@ fn observe(server: &Node, problems: &mut Vec<Problem>) -> Option<ServerStart> {
     let has_exporter = node_url.is_some() || process.is_some();
     let wrong = match (&keys.pid.0, has_exporter, &keys.runner.0) {
         (None, false, Some(_)) if group.is_none() => None,
-        (_, _, Some(_)) => Some("`runner` observes by itself: it takes none of the other keys"),
+        (_, _, Some(_)) => Some("`runner` cannot be combined with other keys"),
         (Some(_), true, None) => Some(
             "`pid` is for a server on this machine, `node` and `process` are for one on another",
         ),

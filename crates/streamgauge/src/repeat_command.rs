@@ -2,7 +2,7 @@
 //! run, without the options that say where results go.
 
 /// Options that say where results go and take a value.
-const OUTPUT_OPTIONS: [&str; 9] = [
+const OUTPUT_OPTIONS: [&str; 10] = [
     "--out",
     "--json",
     "--html",
@@ -11,6 +11,7 @@ const OUTPUT_OPTIONS: [&str; 9] = [
     "--csv",
     "--metrics",
     "--otlp",
+    "--resume",
     "-o",
 ];
 /// Options about results without a separate value: flags, and those whose value follows `=`.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use cluster::{RUN_STATE, RunState};
 use measure::Window;
+use runfile::RunFile;
 
 use crate::exit::Failure;
 
@@ -26,9 +27,16 @@ impl UnfinishedRun {
         if reader.is_finished().map_err(|error| bad(&error))? {
             return Err(bad(&"the run has ended, and its run file is complete"));
         }
+        // A coordinator that lives has locked it.
+        RunFile::check(path, true).map_err(|error| bad(&error))?;
         let read = |key: &str| reader.meta(key).map_err(|error| bad(&error));
         if read("held")?.is_some() {
             return Err(bad(&"a user has held its plan, which is not repeated"));
+        }
+        if read("stopped_at")?.is_some() {
+            return Err(bad(
+                &"the run was ending already: `streamgauge report` shows what it has",
+            ));
         }
         let state = read(RUN_STATE)?.and_then(|state| serde_json::from_value(state).ok());
         let state = state.ok_or_else(|| {

@@ -549,8 +549,10 @@ impl Sut {
             // The file could be opened before. A new error is seen when it is read.
             let _ = file.begin();
         }
-        if let Process::Launched(launched) = &self.process {
-            launched.state().complaints = Complaints::default();
+        match &mut self.process {
+            Process::Launched(launched) => launched.state().complaints = Complaints::default(),
+            Process::Remote(server) => server.begin(),
+            Process::Observed { .. } => {}
         }
     }
 

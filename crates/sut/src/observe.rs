@@ -143,6 +143,9 @@ pub trait RemoteServer: std::fmt::Debug + Send {
     /// Returns what is known since the last call.
     fn observe(&mut self) -> Observation;
 
+    /// Begins to count: what came before is dropped.
+    fn begin(&mut self) {}
+
     /// Returns the complaints in the log since the last call.
     fn take_log_lines(&mut self) -> Vec<LogLine> {
         Vec::new()

@@ -15,9 +15,11 @@ use crate::background::Background;
 use crate::connection::ConnectionState;
 use crate::error::ClusterError;
 use crate::machine;
-use crate::names::Claim;
+use crate::names::{Claim, is_name};
 use crate::orders::{Answer, Hello, HelloAnswer, Order, decode, encode};
-use crate::storage::{HELLO, Storage, order_subject};
+use crate::storage::{
+    HELLO, Storage, hello_subject, is_answer_of, is_sent_by_a_client, order_subject,
+};
 
 /// Time limit for opening everything.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
@@ -113,7 +115,8 @@ async fn open(options: &RunnerOptions, observes: Option<String>) -> Result<Link,
         .await
         .map_err(|error| failed("orders", error.to_string()))?;
     let (storage, claim) = enter(options, &client, &state, &incarnation).await?;
-    tokio::spawn(take_orders(client.clone(), orders, sender));
+    let name = options.name.clone();
+    tokio::spawn(take_orders(client.clone(), name, orders, sender));
     let hellos = client.subscribe(HELLO).await;
     let hellos = hellos.map_err(|error| failed("questions", error.to_string()))?;
     tokio::spawn(answer_hellos(client.clone(), hellos, answer.clone()));
@@ -161,26 +164,33 @@ async fn answer_hellos(
     answer: Arc<Mutex<HelloAnswer>>,
 ) {
     while let Some(message) = hellos.next().await {
-        let (Some(reply), Some(_)) = (message.reply, decode::<Hello>(&message.payload)) else {
+        let hello = decode::<Hello>(&message.payload);
+        // A word of a subject.
+        let Some(Hello { id, .. }) = hello.filter(|hello| is_name(&hello.id)) else {
             continue;
         };
-        let bytes = {
+        let (subject, bytes) = {
             let answer = answer.lock().unwrap_or_else(PoisonError::into_inner);
-            encode(&*answer)
+            (hello_subject(&answer.name, &id), encode(&*answer))
         };
-        let _ = client.publish(reply, bytes).await;
+        let _ = client.publish(subject, bytes).await;
     }
 }
 
 /// Answers exchanges of timestamps at once, and passes other orders on.
 async fn take_orders(
     client: Client,
+    name: String,
     mut orders: async_nats::Subscriber,
     sender: Sender<(Order, Reply)>,
 ) {
     while let Some(message) = orders.next().await {
         let reached = monotonic_nanos();
-        let Some(reply) = message.reply else {
+        let is_own = is_sent_by_a_client(message.headers.as_ref());
+        let reply = message
+            .reply
+            .filter(|reply| is_own && is_answer_of(&name, reply));
+        let Some(reply) = reply else {
             continue;
         };
         let refused = |why: &str| Answer::Refused {

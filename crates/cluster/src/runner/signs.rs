@@ -10,6 +10,7 @@ use net::clock::monotonic_nanos;
 
 use super::COORDINATOR_LOST;
 use crate::orders::{Beat, encode};
+use crate::storage::is_sent_by_a_client;
 
 /// Interval between signs of life.
 const BEAT_INTERVAL: Duration = Duration::from_secs(1);
@@ -74,6 +75,7 @@ pub(super) async fn see_coordinator(client: Client, subject: String, signs: Weak
             return;
         };
         match message {
+            Ok(Some(message)) if !is_sent_by_a_client(message.headers.as_ref()) => {}
             Ok(Some(_)) => {
                 let seen = signs.coordinator_seen.lock();
                 *seen.unwrap_or_else(PoisonError::into_inner) = Instant::now();

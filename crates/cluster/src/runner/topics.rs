@@ -18,6 +18,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use super::signs::Signs;
 use crate::background::Background;
 use crate::orders::{TopicMessage, decode, encode};
+use crate::storage::is_sent_by_a_client;
 
 /// Times from a message to its repetitions. Runners stop their clients after a longer outage.
 const REPEATED_AFTER: [Duration; 4] = [
@@ -160,7 +161,9 @@ async fn receive(
             Ok(None) => return,
             Err(_) => continue,
         };
-        let Some(message) = decode::<TopicMessage>(&message.payload) else {
+        let is_own = is_sent_by_a_client(message.headers.as_ref());
+        let message = decode::<TopicMessage>(&message.payload).filter(|_| is_own);
+        let Some(message) = message else {
             continue;
         };
         // If there is no room, the message is repeated.

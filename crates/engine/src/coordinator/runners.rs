@@ -2,10 +2,11 @@
 //! together would hide one that was overloaded.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use measure::metric::GaugeId;
 use measure::tester::{CPU, LAG, RunnerState, RunnerSummary, TESTER_CATALOGUE, WorkerFigures};
-use measure::{Catalogue, Health, Totals, Window};
+use measure::{Catalogue, Health, Time, Totals, Window};
 use protocol::metrics::{ACTIVE, PLAYING};
 use scenario::Scenario;
 
@@ -130,6 +131,32 @@ fn gauge_of(window: &Window, gauge: GaugeId) -> Option<f64> {
 }
 
 impl Coordinator<'_> {
+    /// Notes that a runner is lost. The run is invalid, or its later seconds do not count.
+    pub(super) fn lose_runner(&mut self, runner: u32, reason: String) {
+        let now = self.level_time(self.clock.now());
+        self.event(now, "runner_lost", None, reason.clone());
+        self.runners.lose(runner);
+        if !self.lost_runners.insert(runner) {
+            return;
+        }
+        let present = self.assembly.sent_by(runner);
+        let count = u32::try_from(self.lost_runners.len()).unwrap_or(u32::MAX);
+        // A level is as long as its clients run.
+        if count > self.scenario.tester.may_lose || self.levels.is_some() {
+            self.invalid_reasons.push(reason);
+            return;
+        }
+        // Later seconds lack its clients.
+        let present = Time::from_start(Duration::from_secs(present));
+        self.counts_until = self.counts_until.min(present);
+        self.stopped_at = self.stopped_at.min(present);
+    }
+
+    /// Returns `true` if all runners were present in a window.
+    pub(super) fn counts(&self, window: &MergedWindow<RunnerFigures>) -> bool {
+        self.levels.is_some() || window.begins < self.counts_until
+    }
+
     /// Judges each runner's part of a complete window. `index` counts from the start of the level.
     pub(super) fn judge_runners(&mut self, window: &MergedWindow<RunnerFigures>, index: u64) {
         let Some(parts) = self.runners.parts.remove(&window.index) else {

@@ -84,15 +84,18 @@ pub(crate) struct ClusterKeys {
     /// server's certificate is kept]
     #[arg(long = "host", value_name = "HOST")]
     pub(crate) hosts: Vec<String>,
-    /// Port of the NATS server
-    #[arg(long, value_name = "PORT", default_value_t = 4222)]
-    pub(crate) port: u16,
+    /// Port of the NATS server [default: that of the folder's configuration, or 4222]
+    #[arg(long, value_name = "PORT")]
+    pub(crate) port: Option<u16>,
     /// Name of a runner: letters, digits, - and _ (may be repeated)
     #[arg(long = "runner", value_name = "NAME")]
     pub(crate) runners: Vec<String>,
     /// Time for which the new certificates are valid
     #[arg(long, value_name = "TIME", default_value = "8760h")]
     pub(crate) valid: TimeSpan,
+    /// Write the certificates of the coordinator and of all runners again, before they expire
+    #[arg(long)]
+    pub(crate) renew: bool,
 }
 
 /// Options of a runner.

@@ -22,6 +22,7 @@ fn keys(arguments: &ClusterKeys, console: Console) -> Result<Exit, Failure> {
         port: arguments.port,
         runners: arguments.runners.clone(),
         valid: arguments.valid.0,
+        renew: arguments.renew,
     });
     let written = written.map_err(Failure::bad)?;
     let show = |path: &Path| path.display().to_string();

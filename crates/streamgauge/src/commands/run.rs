@@ -23,6 +23,12 @@ const SCENARIO_MAX: u64 = 1 << 20;
 pub(crate) fn run(arguments: &args::Run, console: Console) -> Result<Exit, Failure> {
     let resume = arguments.resuming.resume.as_deref();
     let unfinished = match resume {
+        Some(path) if !path.exists() => {
+            return Err(Failure::bad(format_args!(
+                "--resume {}: there is no such file or folder",
+                path.display()
+            )));
+        }
         Some(path) if path.is_file() => Some(UnfinishedRun::open(path)?),
         _ => None,
     };

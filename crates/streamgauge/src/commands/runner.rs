@@ -78,14 +78,12 @@ fn process_of(server: &str) -> Result<u32, Failure> {
         .output();
     let asked = asked.map_err(|error| {
         bad(&format!(
-            "it is no process ID, and systemctl cannot be run: {error}"
+            "not a process ID, and systemctl cannot be run: {error}"
         ))
     })?;
     let answer = String::from_utf8_lossy(&asked.stdout);
     match answer.trim().parse() {
-        Ok(0) | Err(_) => Err(bad(
-            "it is no process ID, and systemd has no such unit with a running process",
-        )),
+        Ok(0) | Err(_) => Err(bad("not a process ID, and not a running systemd unit")),
         Ok(pid) => Ok(pid),
     }
 }

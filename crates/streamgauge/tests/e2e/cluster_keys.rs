@@ -19,9 +19,11 @@ if own:
     context.load_cert_chain(own)
 try:
     nats = context.wrap_socket(plain, server_hostname='localhost')
+    awaited = lines.pop(0)[5:].encode() if lines[0].startswith('WAIT ') else b'PONG'
+    nats.settimeout(20)
     nats.sendall(''.join(line + '\\r\\n' for line in ['CONNECT {\"verbose\":false}', *lines, 'PING']).encode())
     answer = b''
-    while b'PONG' not in answer:
+    while awaited not in answer:
         part = nats.recv(65536)
         if not part:
             break
@@ -144,6 +146,26 @@ fn keys_permit_each_only_its_own_and_strangers_nothing() {
         &["SUB sg.do.two.* 1", "PUB sg.r.x.two 2\r\n{}"],
     );
     assert!(told.contains("PONG") && !told.contains("-ERR"), "{told}");
+    // Nor does a message to itself, which names a subject for the answer, permit that subject.
+    let lines = [
+        "SUB sg.t.*.* 1",
+        "PUB sg.t.x.two sg.do.one.y 2\r\n{}",
+        "PUB sg.do.one.y 2\r\n{}",
+    ];
+    let told = speak(Some("two"), &lines);
+    assert!(told.contains("Permissions Violation"), "{told}");
+    // No claim of a name can remove those of others.
+    let lines = [
+        "WAIT deny_purge",
+        "SUB _INBOX_two.x 1",
+        "PUB $JS.API.STREAM.INFO.KV_sg_names _INBOX_two.x 0\r\n",
+    ];
+    let told = speak(Some("two"), &lines);
+    let kept = told.contains("\"deny_purge\":true");
+    assert!(
+        kept && !told.contains("\"allow_rollup_hdrs\":true"),
+        "{told}"
+    );
     drop(runners);
 }
 

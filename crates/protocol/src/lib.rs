@@ -32,6 +32,7 @@ pub mod registry;
 pub mod remote_receiver;
 pub mod rtmp;
 pub mod rtsp;
+pub mod scheme_help;
 pub mod seeds;
 pub mod server_counters;
 pub mod session;

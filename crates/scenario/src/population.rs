@@ -7,6 +7,7 @@ use load::{Load, LoadSpec, Shape, Stage, StartKind};
 use measure::Time;
 use measure::units::{Frequency, TimeSpan};
 use protocol::registry::{self, ClientConfig, PROTOCOLS, Protocol};
+use protocol::scheme_help;
 use protocol::url::UrlParts;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
@@ -16,6 +17,7 @@ use crate::collector::{TypeSyntax, join_path};
 use crate::error::Problem;
 use crate::fields::{unknown_key, unknown_keys, wrong_type};
 use crate::link_keys::{self, LinkKeys};
+use crate::masking::mask_text;
 use crate::model::{Leave, Pick, Population};
 use crate::node::{Entry, Node, Value, display_text};
 use crate::node_deserializer::NodeReader;
@@ -323,14 +325,6 @@ fn protocol(
     problems: &mut Vec<Problem>,
 ) -> Option<&'static Protocol> {
     let names = || PROTOCOLS.iter().map(|protocol| protocol.name);
-    let schemes = || {
-        let schemes: Vec<String> = PROTOCOLS
-            .iter()
-            .flat_map(|protocol| protocol.schemes)
-            .map(|scheme| format!("{scheme}://"))
-            .collect();
-        format!("a URL begins with {}", schemes.join(", "))
-    };
     let mut named = None;
     if let Some(node) = node.get("protocol") {
         let Value::Scalar { text, .. } = &node.value else {
@@ -365,7 +359,7 @@ fn protocol(
                     &node.origin,
                     format!("`{}` has an unsupported URL scheme", display_text(url)),
                 )
-                .help(schemes()),
+                .help(scheme_help::help(url, &|url| mask_text(&display_text(url)))),
             ),
             (Some(found), Some(chosen)) if found.name != chosen.name => Some(
                 Problem::new(

@@ -418,6 +418,19 @@ impl ClientConfig {
         Ok(())
     }
 
+    /// Checks the keys for WHIP, or, if `is_whip` is false, for WHEP: a client publishes with the
+    /// one, and plays with the other. Returns the invalid key and the reason.
+    pub(super) fn check_direction(&self, is_whip: bool) -> Result<(), (&'static str, String)> {
+        let text = match (is_whip, self.publish.is_some()) {
+            (true, false) => {
+                "clients publish to `whip+http://`: add `publish: {}`, or play from `whep+http://`"
+            }
+            (false, true) => "clients play from `whep+http://`: publish to `whip+http://`",
+            (true, true) | (false, false) => return Ok(()),
+        };
+        Err(("publish", text.to_owned()))
+    }
+
     /// Checks the keys for LiveKit rooms. Returns the invalid key and the reason.
     pub(super) fn check_for_livekit(&self) -> Result<(), (&'static str, String)> {
         let has_key = self.api_key.is_some() && self.api_secret.is_some();

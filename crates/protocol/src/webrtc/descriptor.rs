@@ -114,8 +114,10 @@ impl PopulationKeys for ClientConfig {
                 self.check_for_livekit()
             }
             Ok(Resource::Room(_)) | Err(_) => Ok(()),
-            Ok(Resource::Whep | Resource::Whip | Resource::Mountpoint(_)) => {
-                self.check_without_janus_room(false)
+            Ok(Resource::Mountpoint(_)) => self.check_without_janus_room(false),
+            Ok(resource @ (Resource::Whep | Resource::Whip)) => {
+                self.check_without_janus_room(false)?;
+                self.check_direction(resource == Resource::Whip)
             }
         }
     }
@@ -389,26 +391,25 @@ mod tests {
             config.check_url(url).err().map(|(key, _)| key)
         };
         let (mount, room) = ("janus+ws://h/streaming/5", "janus+ws://h/videoroom/5");
-        for (text, key, of_mount, of_room, of_whip) in [
-            (r#"{}"#, None, true, true, true),
-            (r#"{"feed":{}}"#, Some("feed"), true, false, false),
-            (r#"{"publish":{}}"#, Some("publish"), false, true, true),
-            (
-                r#"{"participate":{}}"#,
-                Some("participate"),
-                false,
-                true,
-                true,
-            ),
+        for (text, key, of_mount, of_room) in [
+            (r#"{}"#, None, true, true),
+            (r#"{"feed":{}}"#, Some("feed"), true, false),
+            (r#"{"publish":{}}"#, Some("publish"), false, true),
+            (r#"{"participate":{}}"#, Some("participate"), false, true),
         ] {
-            for (url, is_accepted) in [
-                (mount, of_mount),
-                (room, of_room),
-                ("whip+http://h/a", of_whip),
-            ] {
+            for (url, is_accepted) in [(mount, of_mount), (room, of_room)] {
                 let expected = key.filter(|_| !is_accepted);
                 assert_eq!(refused(text, url), expected, "{text} {url}");
             }
+        }
+        let (whip, whep) = ("whip+http://h/a", "whep+http://h/a");
+        for (text, of_whip, of_whep) in [
+            (r#"{}"#, Some("publish"), None),
+            (r#"{"publish":{}}"#, None, Some("publish")),
+            (r#"{"feed":{}}"#, Some("feed"), Some("feed")),
+        ] {
+            assert_eq!(refused(text, whip), of_whip, "{text}");
+            assert_eq!(refused(text, whep), of_whep, "{text}");
         }
     }
 

@@ -205,7 +205,15 @@ pub(crate) struct Load {
     #[arg(required = true, value_name = "URL")]
     pub(crate) urls: Vec<String>,
     /// Number of clients [default: 1]
-    #[arg(short, long, value_name = "NUMBER", help_heading = help::LOAD)]
+    #[arg(
+        short,
+        long,
+        // Names of the same option in other load testers.
+        aliases = ["users", "vus", "connections", "players", "viewers"],
+        allow_negative_numbers = true,
+        value_name = "NUMBER",
+        help_heading = help::LOAD
+    )]
     pub(crate) clients: Option<String>,
     /// Start them evenly over this time
     ///

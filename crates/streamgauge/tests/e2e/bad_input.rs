@@ -150,6 +150,16 @@ fn unknown_arguments_and_missing_files_are_errors() {
     run(folder.path(), ["load", "ftp://127.0.0.1/a"])
         .expect(104)
         .names("ftp");
+    // Other load testers call it so.
+    run(
+        folder.path(),
+        ["load", "rtsp://127.0.0.1/a", "--users", "-5"],
+    )
+    .expect(104)
+    .names("must be a whole number");
+    run(folder.path(), ["load", "whip+http://127.0.0.1/a"])
+        .expect(104)
+        .names("publish");
     run(folder.path(), ["report", "missing.run"])
         .expect(104)
         .names("missing.run");

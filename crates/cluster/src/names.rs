@@ -27,7 +27,8 @@ pub(crate) const COORDINATOR: &str = "coordinator";
 /// Longest name.
 const NAME_MAX: usize = 64;
 
-/// Returns whether a text can be the name of a runner: a [word](is_word), and not `coordinator`.
+/// Returns whether a text can be the name of a runner: one word of a subject of NATS, and not
+/// `coordinator`.
 pub fn is_name(text: &str) -> bool {
     is_word(text) && text != COORDINATOR
 }

@@ -350,7 +350,7 @@ impl Round {
                 let Some(answer) = answer else {
                     continue;
                 };
-                // Nobody answers for another.
+                // The server permits each runner to answer under its own name alone.
                 if hello_subject(&answer.name, &asked) != message.subject.as_str() {
                     continue;
                 }

@@ -608,7 +608,7 @@ impl Drop for RemoteCrew {
         if self.is_ours {
             self.leave(LEAVE_TIMEOUT);
         }
-        // What was not read may be needed again.
+        // Another attempt to resume needs reports that were not read.
         let is_read = self.is_ours && !self.is_behind;
         // Ends the readers before what they read is removed.
         self.states = Arc::new(Mutex::new(States {

@@ -109,7 +109,7 @@ pub enum ClusterError {
     NoObserver {
         runner: String,
         within: Duration,
-        /// Why one with this name cannot be used.
+        /// Reason why a runner with this name cannot be used; empty if none has come.
         why: String,
     },
     /// The scenario needs something that only one machine has.

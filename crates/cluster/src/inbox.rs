@@ -41,7 +41,7 @@ pub(crate) enum FromLog {
     CaughtUp,
 }
 
-/// Where a coordinator reads the log.
+/// Position of a coordinator in the log.
 #[derive(Clone, Debug)]
 pub(crate) struct LogReader {
     pub(crate) run: String,

@@ -3,7 +3,7 @@
 //!
 //! The server knows its clients by their certificates (`verify_and_map`), and permits each only the
 //! subjects that it needs. A runner can send its own reports and read its own orders; it can neither
-//! command other runners nor read what they report. Whoever has no certificate gets no connection.
+//! command other runners nor read what they report. A client without a certificate gets no connection.
 
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
@@ -46,7 +46,7 @@ const VALID_BEFORE: Duration = Duration::from_secs(24 * 3600);
 /// Time for which the authority is valid.
 const AUTHORITY_VALID: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-/// What keys are written for.
+/// Settings of the keys.
 #[derive(Clone, Debug)]
 pub struct KeyOptions {
     /// Folder of the keys. If it has some already, they are kept, and new runners are added.
@@ -339,20 +339,20 @@ fn configuration(port: u16, runners: &BTreeSet<String>) -> String {
 fn runner(name: &str) -> String {
     let own = |subject: &str| subject.replace("NAME", name);
     let publish = [
-        // Its reports, signs of life and topic messages.
+        // Reports, signs of life and topic messages of the runner.
         own("sg.r.*.NAME"),
         own("sg.beat.*.NAME"),
         own("sg.t.*.NAME"),
-        // Its answers.
+        // Answers of the runner to orders and questions.
         own("sg.a.NAME.*"),
         own("sg.h.NAME.*"),
         // Figures of the server that it observes.
         own("sg.o.*.NAME"),
-        // Its name.
+        // Claim of the name.
         own(&format!("$KV.{NAMES}.NAME")),
-        // It may look at what NATS keeps, and create it; a change would need another right, and a
-        // stream of another kind is refused. No right to publish comes with a message that it
-        // receives (`allow_responses`): it could send itself one that names any subject.
+        // The runner may look at the streams, and create them; a change would need another right,
+        // and both sides refuse a stream of another kind. A message that it receives gives it no
+        // right to publish (`allow_responses`): a message to itself could name any subject.
         format!("$JS.API.STREAM.INFO.{LOG}"),
         format!("$JS.API.STREAM.CREATE.{LOG}"),
         format!("$JS.API.STREAM.INFO.KV_{NAMES}"),
@@ -361,7 +361,7 @@ fn runner(name: &str) -> String {
         format!("$JS.API.DIRECT.GET.KV_{NAMES}.>"),
         format!("$JS.API.STREAM.INFO.OBJ_{FILES}"),
         format!("$JS.API.STREAM.CREATE.OBJ_{FILES}"),
-        // It may read files.
+        // Files of a run, to be read.
         format!("$JS.API.STREAM.MSG.GET.OBJ_{FILES}"),
         format!("$JS.API.DIRECT.GET.OBJ_{FILES}.>"),
         format!("$JS.API.CONSUMER.CREATE.OBJ_{FILES}"),

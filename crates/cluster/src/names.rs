@@ -27,7 +27,7 @@ pub(crate) const COORDINATOR: &str = "coordinator";
 /// Longest name.
 const NAME_MAX: usize = 64;
 
-/// Returns whether a text can be the name of a runner: one word of a subject of NATS, and not
+/// Returns whether a text can be the name of a runner: one word of a subject of NATS, except
 /// `coordinator`.
 pub fn is_name(text: &str) -> bool {
     is_word(text) && text != COORDINATOR

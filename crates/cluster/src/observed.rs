@@ -27,7 +27,7 @@ const LINES_MAX: usize = 200;
 /// Interval between checks whether the run has ended.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// What a runner reports about the server on its machine.
+/// Report of a runner about the server on its machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ServerReport {
     /// Number of the message, from 1.
@@ -134,7 +134,7 @@ impl ObservedServer {
         }
     }
 
-    /// What a listener needs to pass reports on.
+    /// Returns the place where a listener puts reports.
     pub(crate) fn newest(&self) -> Weak<Newest> {
         Arc::downgrade(&self.newest)
     }
@@ -143,7 +143,7 @@ impl ObservedServer {
         self.newest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes what a report has as the state at the beginning.
+    /// Begins to count from the state in a report.
     fn begin_with(&mut self, report: &ServerReport) {
         self.number = report.number;
         self.totals = Some(report.totals);
@@ -309,7 +309,7 @@ mod tests {
         assert_eq!(server.take_log_lines(), [line("b"), line("c")]);
         assert_eq!(server.has_exited().as_deref(), Some("exit status 1"));
         assert!(server.log_counts().1);
-        // The same again.
+        // The same report again.
         let again = server.observe_at(now);
         assert_eq!(
             (again.cpu, again.rss, again.socket_drops),

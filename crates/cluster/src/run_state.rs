@@ -1,4 +1,4 @@
-//! What is kept of a run, so that another coordinator can go on with it.
+//! State of a run in its run file, with which another coordinator can go on.
 
 use scenario::Scenario;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use crate::orders::{MachineFacts, ReadyInfo};
 /// Key of a [`RunState`] in a run file.
 pub const RUN_STATE: &str = "run_state";
 
-/// What a coordinator must know to go on with a run. It contains no secret.
+/// State that a coordinator needs to go on with a run. It contains no secret.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunState {
     /// Seed of the scenario.

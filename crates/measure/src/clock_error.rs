@@ -43,8 +43,8 @@ impl ClockError {
         self.0 == 0.0
     }
 
-    /// True if a delay of `seconds` is below three errors. Reports mark it with `~`, and no
-    /// threshold is judged by it.
+    /// True if a delay of `seconds` is below three errors. Reports mark it with `~`, and it decides
+    /// no threshold.
     pub fn hides(self, seconds: f64) -> bool {
         seconds < ERRORS_MIN * self.0
     }

@@ -1,4 +1,4 @@
-//! What a coordinator knows about each runner during a run, and when it gives one up.
+//! State of each runner during a run, and the rules by which the coordinator gives one up.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

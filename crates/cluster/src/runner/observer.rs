@@ -38,7 +38,7 @@ struct ActiveRun {
 /// ends. `tell` gets what happens, as sentences.
 ///
 /// # Errors
-/// NATS cannot be used, another runner has the name, or there is no such process.
+/// NATS cannot be used, another runner has the name, or no process has this ID.
 pub fn observe(
     options: &RunnerOptions,
     server: &ObserverOptions,

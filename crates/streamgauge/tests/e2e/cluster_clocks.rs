@@ -44,7 +44,7 @@ fn delay_between_runners_is_free_of_the_offset_of_their_clocks() {
         text.contains("waits for runs").then_some(())
     });
     let url = format!("rtsp://127.0.0.1:{}/published", server.port);
-    // Of the viewers, one or the other half is not on the runner of the publisher.
+    // Half of the viewers are not on the runner of the publisher, whichever runner that is.
     let text = format!(
         "duration: 5s\nclients:\n  publishers: {{urls: ['{url}'], publish: {{}}, load: {{clients: 1}}}}\n  \
          viewers: {{urls: ['{url}'], load: {{clients: 4}}}}\n\

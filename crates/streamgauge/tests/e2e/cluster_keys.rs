@@ -85,7 +85,7 @@ fn keys_permit_each_only_its_own_and_strangers_nothing() {
     let words = ["run", "many.yaml", "--runners", "2", "--json", "many.json"];
     let ran = Process::start(command(&words, "coordinator"), folder.path());
     let ran = ran.finish(PATIENCE);
-    // Nobody lacked a right.
+    // Coordinator and runners lacked no right.
     let log = nats.stderr_text();
     assert!(!log.contains("Violation"), "{log}");
     ran.expect(0);

@@ -330,8 +330,8 @@ fn program_ends_if_the_link_is_killed() {
         stat.contains(") S") || stat.contains(") R") || stat.contains(") D")
     };
     assert!(runs(), "it is the program's number");
-    // The kernel gives the inode of a removed namespace to the next one. Whoever kills the processes
-    // of a namespace must hold it open.
+    // The kernel gives the inode of a removed namespace to the next one. The guard, which kills
+    // the processes of a namespace, must hold it open.
     let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", link.id()));
     let network = fs::read_link(format!("/proc/{program}/ns/net")).expect("it runs");
     let holds = |child: &str| {

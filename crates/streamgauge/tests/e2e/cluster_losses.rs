@@ -139,6 +139,7 @@ fn run_that_may_lose_a_runner_is_judged_by_the_seconds_with_all() {
         (begins, active)
     };
     for (begins, active) in windows.iter().map(playing) {
+        assert!(begins < judged, "{begins} s does not count, and is kept");
         if (2.0..judged).contains(&begins) {
             assert_eq!(
                 active,

@@ -502,11 +502,16 @@ fn run_in_another_time_namespace_spares_the_server() {
     assert!(holder.group.as_ref().is_none_or(|group| group.exists()));
 }
 
-/// Returns the variables of the server, and its user and groups, as /proc shows them.
+/// Returns the variables of a server that ends as `tail`, and its user and groups, as /proc shows
+/// them.
 fn seen_by_proc(sut: &Sut) -> (Vec<String>, String) {
     let pid = sut.pid().unwrap();
     let mut environment = Vec::new();
-    // The environment is empty while the shell executes another program.
+    // A read of the environment ends early if the shell executes `tail` meanwhile.
+    until("it executes tail", || {
+        std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap() == "tail\n"
+    });
+    // It is empty until `tail` is set up.
     until("it has an environment", || {
         environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap();
         !environment.is_empty()

@@ -249,6 +249,8 @@ pub(crate) struct Beat {
     pub(crate) has_ended: bool,
     /// Time since the thread that carries out orders has turned, in milliseconds.
     pub(crate) stuck: u64,
+    /// Reason for which NATS does not take its reports, if it refuses them.
+    pub(crate) refused: Option<String>,
 }
 
 /// Message of a client to clients of other runners.

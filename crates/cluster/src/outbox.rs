@@ -1,8 +1,8 @@
 //! Reports of a runner on their way into the log: in order, each until the log has it.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_nats::HeaderMap;
@@ -34,6 +34,27 @@ const BATCH_WITHIN: Duration = Duration::from_millis(250);
 /// Time for which the log is tried after the runner has left the run.
 const GIVEN_UP_AFTER: Duration = Duration::from_secs(60);
 
+/// Maximum length of a reason, in characters.
+const REASON_MAX: usize = 200;
+
+/// Reason for which NATS did not take the last report. `None` if it took it, or did not answer.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Refusal(Arc<Mutex<Option<String>>>);
+
+impl Refusal {
+    pub(crate) fn get(&self) -> Option<String> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    fn set(&self, reason: Option<String>) {
+        let reason = reason.map(|reason| reason.chars().take(REASON_MAX).collect());
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = reason;
+    }
+}
+
 /// The reports of one runner on their way.
 pub(crate) struct Outbox {
     encoder: Encoder,
@@ -48,17 +69,25 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    /// Starts to send. `id` identifies the run, the runner and its process.
+    /// Starts to send. `id` identifies the run, the runner and its process. `refusal` has the reason
+    /// if NATS does not take a report.
     pub(crate) fn start(
         background: &Background,
         context: Context,
-        subject: String,
-        id: String,
+        (subject, id): (String, String),
         encoder: Encoder,
+        refusal: Refusal,
     ) -> Outbox {
         let (pieces, inbox) = unbounded_channel();
         let acknowledged = Arc::new(AtomicUsize::new(0));
-        background.spawn(publish(context, subject, id, inbox, acknowledged.clone()));
+        let names = (subject, id);
+        background.spawn(publish(
+            context,
+            names,
+            inbox,
+            acknowledged.clone(),
+            refusal,
+        ));
         Outbox {
             encoder,
             batch: Vec::new(),
@@ -117,10 +146,10 @@ impl Outbox {
 
 async fn publish(
     context: Context,
-    subject: String,
-    id: String,
+    (subject, id): (String, String),
     mut pieces: UnboundedReceiver<Vec<u8>>,
     acknowledged: Arc<AtomicUsize>,
+    refusal: Refusal,
 ) {
     let mut number: u64 = 0;
     while let Some(piece) = pieces.recv().await {
@@ -133,11 +162,13 @@ async fn publish(
             let sent = async {
                 let published =
                     context.publish_with_headers(subject.clone(), headers.clone(), bytes.clone());
-                published.await.ok()?.await.ok()
+                published.await?.await
             };
             // Only an acknowledgement counts: messages sent during an outage may be lost.
-            if let Ok(Some(_)) = tokio::time::timeout(ACKNOWLEDGED_WITHIN, sent).await {
-                break;
+            match tokio::time::timeout(ACKNOWLEDGED_WITHIN, sent).await {
+                Ok(Ok(_)) => break,
+                Ok(Err(error)) => refusal.set(Some(error.to_string())),
+                Err(_) => refusal.set(None),
             }
             tokio::time::sleep(RETRY_PAUSE).await;
             if pieces.is_closed() {
@@ -147,6 +178,7 @@ async fn publish(
                 }
             }
         }
+        refusal.set(None);
         number += 1;
         acknowledged.fetch_add(1, Ordering::Relaxed);
     }

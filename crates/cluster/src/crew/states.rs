@@ -96,8 +96,10 @@ impl MemberState {
             Some((made, _)) if self.came >= *made => self.missing = None,
             Some((_, since)) if now.duration_since(*since) >= LAG_MAX => {
                 let late = now.duration_since(*since).as_secs();
+                let reason = self.beat.refused.as_ref();
+                let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
                 return Some(format!(
-                    "its reports have not come through NATS for {late} s"
+                    "its reports have not come through NATS for {late} s{reason}"
                 ));
             }
             Some(_) => {}

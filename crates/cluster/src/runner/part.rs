@@ -126,14 +126,15 @@ impl ActivePart {
         });
         let plan = plan.map_err(|error: EngineError| error.to_string())?;
         let names = scenario.populations.iter().map(|one| one.name.clone());
+        let signs = Arc::new(Signs::new());
+        let id = format!("{run}/{}/{}", wanted.runner, link.incarnation);
         let outbox = Outbox::start(
             background,
             link.storage.context.clone(),
-            report_subject(&run, &own.name),
-            format!("{run}/{}/{}", wanted.runner, link.incarnation),
+            (report_subject(&run, &own.name), id),
             Encoder::new(names.collect()),
+            signs.refusal.clone(),
         );
-        let signs = Arc::new(Signs::new());
         let number = wanted.runner;
         let topics = Topics::start(
             background,
@@ -372,7 +373,12 @@ impl ActivePart {
                 silence.as_secs()
             )
         } else if wait >= COORDINATOR_LOST {
-            format!("NATS has not taken its reports for {} s", wait.as_secs())
+            let reason = self.signs.refusal.get();
+            let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
+            format!(
+                "NATS has not taken its reports for {} s{reason}",
+                wait.as_secs()
+            )
         } else {
             return;
         };

@@ -10,6 +10,7 @@ use net::clock::monotonic_nanos;
 
 use super::COORDINATOR_LOST;
 use crate::orders::{Beat, encode};
+use crate::outbox::Refusal;
 use crate::storage::is_sent_by_a_client;
 
 /// Interval between signs of life.
@@ -25,6 +26,8 @@ pub(super) struct Signs {
     pub(super) has_ended: AtomicBool,
     /// Last turn of the thread that carries out orders, by the monotonic clock.
     pub(super) turned: AtomicI64,
+    /// Why NATS does not take reports.
+    pub(super) refusal: Refusal,
 }
 
 impl Signs {
@@ -36,6 +39,7 @@ impl Signs {
             made: AtomicU64::new(0),
             has_ended: AtomicBool::new(false),
             turned: AtomicI64::new(monotonic_nanos()),
+            refusal: Refusal::default(),
         }
     }
 
@@ -52,6 +56,7 @@ impl Signs {
             made: self.made.load(Ordering::Relaxed),
             has_ended: self.has_ended.load(Ordering::Relaxed),
             stuck: u64::try_from(stuck / 1_000_000).unwrap_or(0),
+            refused: self.refusal.get(),
         }
     }
 }

@@ -31,9 +31,14 @@ pub(crate) const FAULTY: [&str; 11] = [
 
 /// Starts a NATS server on this machine. Returns it with its address.
 pub(crate) fn nats(folder: &Path) -> (Process, String) {
+    nats_with(folder, "")
+}
+
+/// Starts a NATS server with more settings of its store.
+pub(crate) fn nats_with(folder: &Path, store: &str) -> (Process, String) {
     let port = free_port();
     let text = format!(
-        "listen: \"127.0.0.1:{port}\"\njetstream {{ store_dir: \"{}/{port}\" }}\n\
+        "listen: \"127.0.0.1:{port}\"\njetstream {{ store_dir: \"{}/{port}\"\n{store} }}\n\
          authorization {{ user: \"me\", password: \"secret\" }}\n",
         folder.display()
     );

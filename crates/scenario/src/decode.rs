@@ -29,7 +29,7 @@ use crate::series_keys::{MAKE_SERIES, MAX_REPEAT};
 use crate::server::{self, ServerKeys};
 use crate::tester::{self, TesterKeys};
 use crate::tree::Tree;
-use crate::{network_keys, population, sources, waiting};
+use crate::{network_keys, population, shell_variables, sources, waiting};
 
 /// Plan of a run: the server, the clients, and the thresholds.
 #[derive(Default, Deserialize, JsonSchema)]
@@ -204,6 +204,9 @@ pub(crate) fn decode_scenario(
                 .label("nothing here")
                 .help(EXAMPLE),
         );
+        return None;
+    }
+    if shell_variables::refuse(root, problems) {
         return None;
     }
     let keys: ScenarioKeys = section::read_with_foreign_keys(root, "", FORMS, problems)?;

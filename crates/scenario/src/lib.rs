@@ -42,6 +42,7 @@ mod secrets;
 mod section;
 mod series_keys;
 mod server;
+mod shell_variables;
 mod sources;
 mod tester;
 mod tree;

@@ -126,15 +126,47 @@ const FORMS: &[TypeSyntax] = &[
 ];
 
 /// Returns the JSON Schema of the populations, with the keys of every protocol.
+///
+/// A population whose protocol is known, by its key or by the scheme of its first URL, is compared
+/// with the keys of that protocol only. So an editor names the wrong key, instead of all protocols
+/// that do not match.
 pub(crate) fn schema(generator: &mut SchemaGenerator) -> Schema {
-    let mut all: Vec<Json> = PROTOCOLS
-        .iter()
-        .map(|protocol| one_schema(protocol, generator))
-        .collect();
-    names::schema(match all.len() {
-        1 => all.remove(0),
-        _ => json!({ "anyOf": all }),
-    })
+    let mut rules = Vec::new();
+    let mut known = Vec::new();
+    let mut all = Vec::new();
+    for protocol in PROTOCOLS {
+        let name = format!("population_{}", protocol.name.replace('-', "_"));
+        let keys = json!({ "$ref": format!("#/$defs/{name}") });
+        let schema = one_schema(protocol, generator);
+        generator.definitions_mut().insert(name, schema);
+        let is_protocol = is_of_protocol(protocol);
+        rules.push(json!({ "if": is_protocol, "then": keys }));
+        known.push(is_protocol);
+        all.push(keys);
+    }
+    rules.push(json!({ "if": { "anyOf": known }, "else": { "anyOf": all } }));
+    names::schema(json!({ "allOf": rules }))
+}
+
+/// Returns the condition that a population names the protocol, or names none and its first URL has a
+/// scheme of the protocol.
+fn is_of_protocol(protocol: &Protocol) -> Json {
+    let pattern = format!("^({})://", protocol.schemes.join("|").replace('+', "\\+"));
+    let url = json!({ "type": "string", "pattern": pattern });
+    let urls = json!({ "anyOf": [
+        url,
+        { "type": "array", "minItems": 1, "prefixItems": [url] },
+    ] });
+    json!({ "anyOf": [
+        {
+            "required": ["protocol"],
+            "properties": { "protocol": { "const": protocol.name } },
+        },
+        {
+            "required": ["urls"],
+            "properties": { "urls": urls, "protocol": false },
+        },
+    ] })
 }
 
 fn one_schema(protocol: &Protocol, generator: &mut SchemaGenerator) -> Json {

@@ -298,7 +298,14 @@ pub(crate) fn read(
                     &entry.key_origin,
                     format!("`{key}` cannot be combined with `{kind}`"),
                 )
-                .help("remove it"),
+                .help(match (*key, kind) {
+                    ("port", "command") => {
+                        "write `ready: {port: NUMBER}` for the port that the server opens; its URLs \
+                         name it too"
+                    }
+                    ("port", "observe") => "remove it: the URLs of the clients name the port",
+                    _ => "remove it",
+                }),
             );
         }
     }

@@ -1,6 +1,6 @@
 //! Valid scenarios, from a file, from settings and from a one-liner.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use load::{Shape, Stage};
@@ -486,6 +486,54 @@ fn schema_accepts_every_key() {
         bad.pointer_mut(pointer).expect("it is there")[key] = serde_json::json!("1s");
         assert!(!validator.is_valid(&bad), "{pointer}/{key}");
     }
+}
+
+/// An editor shows the errors of a schema: they should name the wrong key, and nothing else.
+#[test]
+fn schema_names_the_wrong_key_of_a_population() {
+    let schema = schema();
+    let validator = jsonschema::validator_for(&schema).expect("it is a schema");
+    for protocol in protocol::registry::PROTOCOLS {
+        let url = format!("{}://h/a", protocol.schemes[0]);
+        for population in [
+            serde_json::json!({"urls": [url], "load": {"clients": 1}, "tranport": "tcp"}),
+            serde_json::json!({"urls": url, "load": {"clients": 1}, "tranport": "tcp"}),
+            serde_json::json!({
+                "protocol": protocol.name, "urls": ["{server}"], "load": {"clients": 1}, "tranport": "tcp"
+            }),
+        ] {
+            let scenario = serde_json::json!({"clients": {"viewers": population}});
+            let errors: Vec<String> = validator
+                .iter_errors(&scenario)
+                .map(|error| error.to_string())
+                .collect();
+            assert_eq!(errors.len(), 1, "{errors:?}");
+            assert!(
+                errors[0].contains("'tranport' was unexpected"),
+                "{errors:?}"
+            );
+        }
+    }
+    // Nothing tells the protocol.
+    let unknown = serde_json::json!({
+        "clients": {"viewers": {"urls": ["{server}"], "load": {"clients": 1}, "tranport": "tcp"}}
+    });
+    assert!(!validator.is_valid(&unknown));
+}
+
+/// To regenerate the file: `STREAMGAUGE_WRITE_SCHEMA=1 cargo test -p streamgauge-scenario`.
+#[test]
+fn schema_in_the_repository_is_up_to_date() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schema/scenario.schema.json");
+    let made = serde_json::to_string_pretty(&schema()).expect("it has string keys") + "\n";
+    if std::env::var_os("STREAMGAUGE_WRITE_SCHEMA").is_some() {
+        std::fs::write(&path, &made).expect("the schema can be written");
+    }
+    let kept = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        kept == made,
+        "regenerate it: STREAMGAUGE_WRITE_SCHEMA=1 cargo test -p streamgauge-scenario"
+    );
 }
 
 #[test]

@@ -170,6 +170,8 @@ pub fn describe_session(
 
 #[cfg(test)]
 mod tests {
+    use measure::SummaryRow;
+
     use super::*;
 
     #[test]
@@ -204,6 +206,25 @@ mod tests {
             for name in rows.iter().flat_map(|row| row.metrics()) {
                 let found = protocol.catalogue.find(name);
                 assert!(found.is_some(), "{name} of {}", protocol.name);
+            }
+        }
+    }
+
+    #[test]
+    fn summary_rows_are_named_after_the_metrics_that_they_show() {
+        // Lists of faults, and notes.
+        const OTHERS: [&str; 5] = ["answers", "content", "lost by", "media", "stream"];
+        for protocol in PROTOCOLS {
+            for row in protocol.catalogue.summary() {
+                let shown = SummaryRow { when: &[], ..*row }.metrics();
+                let is_first = shown.first().is_none_or(|first| *first == row.label);
+                let is_metric = protocol.catalogue.find(row.label).is_some();
+                let is_other = row.label.is_empty() || OTHERS.contains(&row.label);
+                let (label, of) = (row.label, protocol.name);
+                assert!(
+                    is_other || is_first && is_metric,
+                    "{label} of {of} shows {shown:?}"
+                );
             }
         }
     }

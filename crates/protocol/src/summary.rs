@@ -18,7 +18,7 @@ pub(crate) const MEDIA_ROWS: &[SummaryRow] = &[
         shows: RowContent::WhereLost,
     },
     SummaryRow::text(
-        "bit rate",
+        "bitrate",
         &[RowCondition::Above("bitrate")],
         &[Part::Text("{bitrate} of media, {wire_bitrate} on the wire")],
     ),
@@ -27,14 +27,9 @@ pub(crate) const MEDIA_ROWS: &[SummaryRow] = &[
 /// Startup delay. The row is replaced by a note if all clients started in the warm-up.
 pub(crate) const STARTUP_ROWS: &[SummaryRow] = &[
     SummaryRow::text(
-        "startup delay",
+        "startup_delay",
         &[RowCondition::OnlyStartedInWarmUp],
         &[Part::Text("unknown: all clients started in the warm-up")],
     ),
-    SummaryRow::distribution(
-        "startup delay",
-        &[RowCondition::StartedAfterWarmUp],
-        "startup_delay",
-        "p50",
-    ),
+    SummaryRow::distribution(&[RowCondition::StartedAfterWarmUp], "startup_delay", "p50"),
 ];

@@ -173,7 +173,7 @@ class RunPage {
     const nearest = tester.health.filter((one) => one.share !== null && one.share !== undefined)
       .reduce((a, b) => (a === null || b.share > a.share ? b : a), null);
     const cards = [
-      { label: "lost in the tester", metric: "overflow", first: tester.lost_here, rest: "packets" },
+      { label: "overflow", metric: "overflow", first: tester.lost_here, rest: "packets lost in the tester" },
       nearest ? { label: "closest to its bound", metric: nearest.metric, first: cores(nearest.share),
         rest: `${nearest.bound}: ${nearest.worst}, at most ${nearest.limit}${this.forgiven(nearest)}` } : null,
     ].filter(Boolean);
@@ -201,7 +201,7 @@ class RunPage {
       one.name, one.host, one.clients, one.cpu, one.peak, one.late, one.began, one.clock,
       one.faults.length ? `! ${one.faults.join("; ")}` : "✓ fit",
     ]);
-    return table("Runners", ["runner", "machine", "clients", "CPU", "peak", "late by p99",
+    return table("Runners", ["runner", "machine", "clients", "CPU", "peak", "lag p99",
       "began late by", "clock known to", ""], rows);
   }
 
@@ -218,7 +218,7 @@ class RunPage {
       [one.name, one.playing, one.active, one.cpu, one.late, state(one)]);
     const more = runners.length - rows.length;
     return el("div", {}, table("Runners in the last second",
-      ["runner", "playing", "clients", "CPU", "late by at most", ""], rows),
+      ["runner", "playing", "clients", "CPU", "lag, at most", ""], rows),
     more ? el("p", { class: "note" }, `and ${count(more)} more`) : null);
   }
 

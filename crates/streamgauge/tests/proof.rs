@@ -229,7 +229,7 @@ fn command_knows_the_flags_keys_and_metrics_of_a_protocol() {
     fs::write(folder.path().join("l.yaml"), launched).expect("the test's folder can be written");
     let finished = run(folder.path(), ["run", "l.yaml", "--no-run-file"]).expect(0);
     assert!(
-        finished.stdout.contains("its sockets"),
+        finished.stdout.contains("socket_drops"),
         "{}",
         finished.stdout
     );

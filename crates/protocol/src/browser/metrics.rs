@@ -104,14 +104,14 @@ measure::metrics! {
 /// Summary rows of a browser.
 const SUMMARY: &[SummaryRow] = &[
     SummaryRow::text(
-        "received",
+        "received_bitrate",
         &[],
         &[Part::Text(
             "{received_bitrate} in {packets_received} packets; {packets_lost} lost ({packet_loss})",
         )],
     ),
     SummaryRow::text(
-        "sent",
+        "published_bitrate",
         &[RowCondition::Above("packets_sent")],
         &[
             Part::Text("{published_bitrate} in {packets_sent} packets"),
@@ -119,44 +119,38 @@ const SUMMARY: &[SummaryRow] = &[
         ],
     ),
     SummaryRow::text(
-        "frames",
+        "frames_decoded",
         &[RowCondition::Above("frames_received")],
         &[Part::Text(
-            "{frames_decoded} decoded of {frames_received}; {frames_dropped} dropped; \
+            "{frames_decoded} of {frames_received}; {frames_dropped} dropped; \
              {freezes:freeze|freezes} of {freeze_duration} in all",
         )],
     ),
     SummaryRow::text(
-        "audio",
+        "concealment",
         &[RowCondition::Above("concealed_samples")],
-        &[Part::Text("{concealment} of the samples concealed")],
+        &[Part::Text(
+            "{concealment} of the audio samples were concealed",
+        )],
     ),
+    SummaryRow::distribution(&[RowCondition::HasData("jitter")], "jitter", "mean"),
     SummaryRow::distribution(
-        "jitter",
-        &[RowCondition::HasData("jitter")],
-        "jitter",
-        "mean",
-    ),
-    SummaryRow::distribution(
-        "jitter buffer",
         &[RowCondition::HasData("jitter_buffer_delay")],
         "jitter_buffer_delay",
         "mean",
     ),
     SummaryRow::distribution(
-        "round trip",
         &[RowCondition::HasData("round_trip_time")],
         "round_trip_time",
         "mean",
     ),
     SummaryRow::distribution(
-        "decoding",
         &[RowCondition::HasData("decode_time")],
         "decode_time",
         "mean",
     ),
     SummaryRow::text(
-        "processes",
+        "cpu",
         &[RowCondition::Above("cpu")],
         &[Part::Text(
             "{cpu} of a core: page {cpu_renderer}, drawing {cpu_gpu}, services {cpu_utility}, main \
@@ -164,14 +158,13 @@ const SUMMARY: &[SummaryRow] = &[
         )],
     ),
     SummaryRow::text(
-        "silent",
+        "silent_seconds",
         &[RowCondition::Above("silent_seconds")],
         &[Part::Text(
-            "no figures from the browser for {silent_seconds:second|seconds}",
+            "{silent_seconds:second|seconds} without figures from the browser",
         )],
     ),
     SummaryRow::distribution(
-        "startup",
         &[RowCondition::HasData("startup_delay")],
         "startup_delay",
         "p50",

@@ -32,13 +32,13 @@ pub(super) const NO_STAMPS: &[SummaryRow] = &[
 /// Share of packets whose arrival time is unknown. A few at the beginning of each connection are
 /// not worth a row.
 pub(super) const TIMES: &[SummaryRow] = &[SummaryRow::text(
-    "times",
+    "timed_by_reading",
     &[RowCondition::MoreThanPercentOf(
         "timed_by_reading",
         "ts_packets",
     )],
     &[Part::Text(
-        "for {timed_by_reading/ts_packets} of packets: time of reading instead of arrival",
+        "{timed_by_reading/ts_packets} of packets have the time of reading, not of arrival",
     )],
 )];
 
@@ -48,11 +48,11 @@ pub(super) const STREAM: &[SummaryRow] = &[
         "content",
         &[RowCondition::Above("ts_packets")],
         &[Part::List(&[
-            ("foreign", "{} datagrams of another group or source"),
+            ("foreign", "{:foreign datagram|foreign datagrams}"),
             ("old_channel", "{} of them of the previous channel"),
             ("damaged", "{} damaged"),
-            ("stray_packets", "{} packets outside of a datagram"),
-            ("late", "{} too old to be judged"),
+            ("stray_packets", "{:stray packet|stray packets}"),
+            ("late", "{} too late to be judged"),
         ])],
     ),
     SummaryRow::text(
@@ -60,27 +60,26 @@ pub(super) const STREAM: &[SummaryRow] = &[
         &[RowCondition::Above("ts_packets")],
         &[Part::ListOr(
             &[
-                ("sync_losses", "{} sync losses"),
-                ("continuity_errors", "{} continuity errors"),
-                ("transport_errors", "{} packets marked as damaged"),
-                ("table_errors", "{} damaged tables"),
-                ("pcr_jumps", "{} clock jumps"),
-                ("malformed", "{} malformed packets"),
+                ("sync_losses", "{:sync loss|sync losses}"),
+                ("continuity_errors", "{:continuity error|continuity errors}"),
+                ("transport_errors", "{:transport error|transport errors}"),
+                ("table_errors", "{:table error|table errors}"),
+                ("pcr_jumps", "{:PCR jump|PCR jumps}"),
+                ("malformed", "{:malformed packet|malformed packets}"),
             ],
             "in sync, without errors",
         )],
     ),
     SummaryRow::text(
-        "to picture",
+        "random_access_delay",
         &[
             RowCondition::Above("ts_packets"),
             RowCondition::NoData("random_access_delay"),
             RowCondition::StartedAfterWarmUp,
         ],
-        &[Part::Text("none: no random-access point received")],
+        &[Part::Text("no data: no random-access point received")],
     ),
     SummaryRow::distribution(
-        "to picture",
         &[
             RowCondition::Above("ts_packets"),
             RowCondition::HasData("random_access_delay"),
@@ -89,14 +88,13 @@ pub(super) const STREAM: &[SummaryRow] = &[
         "p50",
     ),
     SummaryRow::text(
-        "silent",
+        "streams_silent",
         &[RowCondition::Above("streams_silent")],
         &[Part::Text(
-            "{streams_silent:time|times} no video or audio, while the rest of the stream arrived",
+            "{streams_silent:stream|streams} without video or audio, while the rest arrived",
         )],
     ),
     SummaryRow::distribution(
-        "relay delay",
         &[
             RowCondition::Above("ts_packets"),
             RowCondition::HasData("datagram_delay"),
@@ -105,7 +103,7 @@ pub(super) const STREAM: &[SummaryRow] = &[
         "p50",
     ),
     SummaryRow::text(
-        "clocks",
+        "stamps_ahead",
         &[
             RowCondition::Above("ts_packets"),
             RowCondition::Above("stamps_ahead"),
@@ -118,7 +116,7 @@ pub(super) const STREAM: &[SummaryRow] = &[
 
 /// Streams that the server ended by their stated length.
 pub(super) const ENDS: &[SummaryRow] = &[SummaryRow::text(
-    "ends",
+    "ended_by_length",
     &[RowCondition::Above("ended_by_length")],
     &[Part::Text(
         "{ended_by_length:stream|streams} ended by the stated Content-Length",
@@ -128,7 +126,7 @@ pub(super) const ENDS: &[SummaryRow] = &[SummaryRow::text(
 /// Channel changes, if there were any.
 pub(super) const CHANNEL_CHANGES: &[SummaryRow] = &[
     SummaryRow::text(
-        "zapping",
+        "zaps",
         &[RowCondition::NotZero("zaps")],
         &[
             Part::Text("{zaps:channel change|channel changes}"),
@@ -151,10 +149,5 @@ pub(super) const CHANNEL_CHANGES: &[SummaryRow] = &[
             Part::If("zaps_unfinished", "; {} without a picture"),
         ],
     ),
-    SummaryRow::distribution(
-        "to new picture",
-        &[RowCondition::NotZero("zaps")],
-        "zap_delay",
-        "p50",
-    ),
+    SummaryRow::distribution(&[RowCondition::NotZero("zaps")], "zap_delay", "p50"),
 ];

@@ -5,22 +5,21 @@ use measure::summary::{Part, RowCondition};
 
 pub(super) const SUMMARY: &[SummaryRow] = &[
     SummaryRow::text(
-        "messages",
+        "sent_rate",
         &[],
         &[Part::Text(
-            "{sent_rate:0}/s sent, {acknowledged} of {sent} acknowledged ({acknowledged_rate:0}/s)",
+            "{sent_rate:0}/s; {acknowledged} of {sent} acknowledged ({acknowledged_rate:0}/s)",
         )],
     ),
     SummaryRow::text(
-        "back-pressure",
+        "back_pressure",
         &[RowCondition::Above("due_not_sent")],
         &[Part::Text(
-            "{due_not_sent:message|messages} were due but could not be sent, {back_pressure} of all \
-             that were due",
+            "{back_pressure}   {due_not_sent:message was|messages were} due but could not be sent",
         )],
     ),
     SummaryRow::text(
-        "lost",
+        "lost_in_flight",
         &[RowCondition::Above("lost_in_flight")],
         &[Part::Text(
             "{lost_in_flight:message|messages} in flight, when their connection ended",
@@ -38,32 +37,23 @@ pub(super) const SUMMARY: &[SummaryRow] = &[
             ("unasked", "{} unsolicited"),
         ])],
     ),
+    SummaryRow::distribution(&[RowCondition::HasData("round_trip")], "round_trip", "p50"),
     SummaryRow::distribution(
-        "round trip",
-        &[RowCondition::HasData("round_trip")],
-        "round_trip",
-        "p50",
-    ),
-    SummaryRow::distribution(
-        "  from sending",
         &[RowCondition::HasData("round_trip_from_sent")],
         "round_trip_from_sent",
         "p50",
     ),
     SummaryRow::distribution(
-        "round duration",
         &[RowCondition::HasData("round_duration")],
         "round_duration",
         "mean",
     ),
     SummaryRow::distribution(
-        "greeting",
         &[RowCondition::HasData("greeting_delay")],
         "greeting_delay",
         "p50",
     ),
     SummaryRow::distribution(
-        "connecting",
         &[RowCondition::HasData("connect_delay")],
         "connect_delay",
         "p50",

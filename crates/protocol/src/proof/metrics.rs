@@ -74,7 +74,7 @@ measure::metrics! {
 /// Requests for missing packets and their results.
 const RECOVERY: &[SummaryRow] = &[
     SummaryRow::text(
-        "recovery",
+        "recovered",
         &[RowCondition::NotZero("missed")],
         &[Part::Text(
             "{recovered} of {missed} missed packets; {retransmitted} sent again, \
@@ -82,7 +82,6 @@ const RECOVERY: &[SummaryRow] = &[
         )],
     ),
     SummaryRow::distribution(
-        "recovered in",
         &[RowCondition::HasData("recovery_delay")],
         "recovery_delay",
         "p50",

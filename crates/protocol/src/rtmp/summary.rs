@@ -6,7 +6,7 @@ use measure::summary::{Part, RowCondition};
 /// Sent media. A population that receives nothing has no further rows.
 pub(super) const PUBLISHED: &[SummaryRow] = &[
     SummaryRow::text(
-        "sent",
+        "sent_bitrate",
         &[RowCondition::Above("sent_frames")],
         &[
             Part::Text("{sent_bitrate} of media; {sent_frames} frames"),
@@ -17,13 +17,11 @@ pub(super) const PUBLISHED: &[SummaryRow] = &[
         ],
     ),
     SummaryRow::distribution(
-        "publish delay",
         &[RowCondition::Above("sent_frames")],
         "publish_delay",
         "p50",
     ),
     SummaryRow::distribution(
-        "held by TCP",
         &[RowCondition::Above("sent_frames")],
         "send_queue_delay",
         "p50",
@@ -37,24 +35,24 @@ pub(super) const PUBLISHED: &[SummaryRow] = &[
 /// Server faults that players tolerate.
 pub(super) const ODDITIES: &[SummaryRow] = &[
     SummaryRow::text(
-        "handshake",
+        "handshakes_without_echo",
         &[RowCondition::Above("handshakes_without_echo")],
         &[Part::Text(
-            "S2 did not echo C1 in {handshakes_without_echo}; players ignore that",
+            "S2 did not echo C1 in {handshakes_without_echo:handshake|handshakes}; players ignore that",
         )],
     ),
     SummaryRow::text(
-        "commands",
+        "unreadable_commands",
         &[RowCondition::Above("unreadable_commands")],
         &[Part::Text(
-            "{unreadable_commands} from the server could not be parsed",
+            "{unreadable_commands:command|commands} of the server could not be parsed",
         )],
     ),
     SummaryRow::text(
-        "other stream",
+        "other_stream_media",
         &[RowCondition::Above("other_stream_media")],
         &[Part::Text(
-            "{other_stream_media} media messages in a message stream that was not created",
+            "{other_stream_media:media message|media messages} in a message stream that was not created",
         )],
     ),
 ];
@@ -75,31 +73,26 @@ pub(super) const STREAM: &[SummaryRow] = &[
         "frames",
         &[],
         &[
-            Part::Text("{video_frames} of video, {audio_frames} of audio"),
+            Part::Text("{frames}: {video_frames} of video, {audio_frames} of audio"),
             Part::If("malformed", "; {} media messages malformed"),
             Part::If("unknown_media", "; {} of an unknown format"),
             Part::If("other_tracks", "; {} of other tracks"),
         ],
     ),
     SummaryRow::text(
-        "bit rate",
+        "bitrate",
         &[RowCondition::Above("bitrate")],
         &[Part::Text("{bitrate} of media, {wire_bitrate} on the wire")],
     ),
-    SummaryRow::distribution(
-        "jitter",
-        &[RowCondition::HasData("jitter")],
-        "jitter",
-        "mean",
-    ),
+    SummaryRow::distribution(&[RowCondition::HasData("jitter")], "jitter", "mean"),
     SummaryRow::text(
-        "times",
+        "timed_by_reading",
         &[RowCondition::MoreThanPercentOf(
             "timed_by_reading",
             "frames",
         )],
         &[Part::Text(
-            "for {timed_by_reading/frames} of frames: time of reading instead of arrival",
+            "{timed_by_reading/frames} of frames have the time of reading, not of arrival",
         )],
     ),
 ];
@@ -108,7 +101,6 @@ pub(super) const STREAM: &[SummaryRow] = &[
 /// of playback.
 pub(super) const FRAMES: &[SummaryRow] = &[
     SummaryRow::distribution(
-        "to picture",
         &[
             RowCondition::StartedAfterWarmUp,
             RowCondition::HasData("key_frame_delay"),
@@ -117,20 +109,19 @@ pub(super) const FRAMES: &[SummaryRow] = &[
         "p50",
     ),
     SummaryRow::distribution(
-        "frame delay",
         &[RowCondition::Above("frames_published")],
         "frame_delay",
         "p50",
     ),
     SummaryRow::text(
-        "frames lost",
+        "frame_loss",
         &[RowCondition::Above("frames_published")],
         &[Part::Text(
             "{frame_loss}   {frames_published-frames_delivered} of {frames_published} missing",
         )],
     ),
     SummaryRow::text(
-        "clocks",
+        "time_codes_ahead",
         &[
             RowCondition::Above("frames_published"),
             RowCondition::Above("time_codes_ahead"),
@@ -140,14 +131,14 @@ pub(super) const FRAMES: &[SummaryRow] = &[
         )],
     ),
     SummaryRow::text(
-        "playing",
+        "stalls",
         &[RowCondition::Above("frames")],
         &[
-            Part::Text("{stalls:stall|stalls}"),
+            Part::Text("{stalls}"),
             Part::IfData("longest_gap", "; longest gap {longest_gap.max}"),
             Part::IfData(
                 "playout_buffer",
-                "; clean with a buffer of {playout_buffer.max}",
+                "; no stall with a playout buffer of {playout_buffer.max}",
             ),
         ],
     ),

@@ -6,25 +6,26 @@ use measure::summary::{Part, RowCondition};
 /// Rows of a population that publishes. If it receives nothing, no further rows follow.
 pub(super) const PUBLISHED: &[SummaryRow] = &[
     SummaryRow::text(
-        "sent",
+        "sent_bitrate",
         &[RowCondition::Above("sent_packets")],
         &[Part::Text(
             "{sent_bitrate} of media; {sent_frames} frames in {sent_packets} packets",
         )],
     ),
     SummaryRow::distribution(
-        "publish delay",
         &[RowCondition::Above("sent_packets")],
         "publish_delay",
         "p50",
     ),
     SummaryRow::text(
-        "server reports",
+        "reported_lost",
         &[
             RowCondition::Above("sent_packets"),
             RowCondition::Above("receiver_reports"),
         ],
-        &[Part::Text("{reported_lost} packets lost")],
+        &[Part::Text(
+            "{reported_lost:packet|packets}, in receiver reports of the server",
+        )],
     ),
     SummaryRow::end(&[
         RowCondition::Above("sent_packets"),
@@ -48,20 +49,15 @@ pub(super) const NO_MEDIA: &[SummaryRow] = &[
 /// Jitter, and the share of packets without an exact arrival time. The few at the beginning of each
 /// connection are not worth a line.
 pub(super) const ARRIVAL_TIMES: &[SummaryRow] = &[
-    SummaryRow::distribution(
-        "jitter",
-        &[RowCondition::HasData("jitter")],
-        "jitter",
-        "mean",
-    ),
+    SummaryRow::distribution(&[RowCondition::HasData("jitter")], "jitter", "mean"),
     SummaryRow::text(
-        "times",
+        "timed_by_reading",
         &[RowCondition::MoreThanPercentOf(
             "timed_by_reading",
             "received",
         )],
         &[Part::Text(
-            "for {timed_by_reading/received} of packets: time of reading instead of arrival",
+            "{timed_by_reading/received} of packets have the time of reading, not of arrival",
         )],
     ),
 ];
@@ -70,13 +66,12 @@ pub(super) const ARRIVAL_TIMES: &[SummaryRow] = &[
 /// than any mean.
 pub(super) const FRAMES: &[SummaryRow] = &[
     SummaryRow::distribution(
-        "frame delay",
         &[RowCondition::Above("frames_published")],
         "frame_delay",
         "p50",
     ),
     SummaryRow::text(
-        "frames lost",
+        "frame_loss",
         &[RowCondition::Above("frames_published")],
         &[Part::Text(
             "{frame_loss}   {frames_published-frames_delivered} of {frames_published} missing or \
@@ -84,7 +79,7 @@ pub(super) const FRAMES: &[SummaryRow] = &[
         )],
     ),
     SummaryRow::text(
-        "clocks",
+        "time_codes_ahead",
         &[
             RowCondition::Above("frames_published"),
             RowCondition::Above("time_codes_ahead"),
@@ -94,10 +89,10 @@ pub(super) const FRAMES: &[SummaryRow] = &[
         )],
     ),
     SummaryRow::text(
-        "playing",
+        "stalls",
         &[RowCondition::Above("stalls")],
         &[
-            Part::Text("{stalls:stall|stalls}"),
+            Part::Text("{stalls}"),
             Part::IfData("longest_gap", "; longest gap {longest_gap.max}"),
         ],
     ),

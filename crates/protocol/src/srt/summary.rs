@@ -6,7 +6,7 @@ use measure::summary::{Part, RowCondition};
 /// Media sent by a population. Ends the summary of a population that receives nothing.
 pub(super) const PUBLISHED: &[SummaryRow] = &[
     SummaryRow::text(
-        "sent",
+        "sent_bitrate",
         &[RowCondition::Above("pkt_sent")],
         &[
             Part::Text("{sent_bitrate} of media, {sent_wire_bitrate} on the wire"),
@@ -14,20 +14,20 @@ pub(super) const PUBLISHED: &[SummaryRow] = &[
         ],
     ),
     SummaryRow::text(
-        "retransmitted",
+        "pkt_retrans",
         &[RowCondition::Above("pkt_sent")],
         &[
-            Part::Text("{pkt_retrans} of {pkt_sent_unique} packets"),
+            Part::Text("{pkt_retrans} of {pkt_sent_unique} packets retransmitted"),
             Part::If("pkt_snd_loss", "; {} reported missing by the server"),
             Part::If("pkt_snd_drop", "; {} dropped because they were too late"),
             Part::If("pkt_snd_unacked", "; {} not acknowledged at the end"),
         ],
     ),
     SummaryRow::text(
-        "messages",
+        "messages_acknowledged",
         &[RowCondition::Above("messages_sent")],
         &[
-            Part::Text("{messages_acknowledged} of {messages_sent} acknowledged"),
+            Part::Text("{messages_acknowledged} of {messages_sent} sent"),
             Part::If(
                 "messages_dropped",
                 "; {} dropped because they were too late",
@@ -37,7 +37,6 @@ pub(super) const PUBLISHED: &[SummaryRow] = &[
         ],
     ),
     SummaryRow::distribution(
-        "round trip",
         &[
             RowCondition::Above("pkt_sent"),
             RowCondition::HasData("rtt"),
@@ -46,7 +45,6 @@ pub(super) const PUBLISHED: &[SummaryRow] = &[
         "p50",
     ),
     SummaryRow::distribution(
-        "send queue",
         &[
             RowCondition::Above("pkt_sent"),
             RowCondition::HasData("send_queue_delay"),
@@ -55,7 +53,6 @@ pub(super) const PUBLISHED: &[SummaryRow] = &[
         "p50",
     ),
     SummaryRow::distribution(
-        "send buffer",
         &[
             RowCondition::Above("pkt_sent"),
             RowCondition::HasData("snd_buffer"),
@@ -82,10 +79,10 @@ pub(super) const NO_MEDIA: &[SummaryRow] = &[
 /// Messages received.
 pub(super) const MESSAGES: &[SummaryRow] = &[
     SummaryRow::text(
-        "messages",
+        "messages_whole",
         &[RowCondition::Above("messages_expected")],
         &[
-            Part::Text("{messages_whole} received whole, {message_bitrate}"),
+            Part::Text("{messages_whole} of {messages_expected} received whole, {message_bitrate}"),
             Part::If("messages_incomplete", "; {} incomplete"),
             Part::If(
                 "messages_early",
@@ -95,7 +92,6 @@ pub(super) const MESSAGES: &[SummaryRow] = &[
         ],
     ),
     SummaryRow::distribution(
-        "message time",
         &[RowCondition::HasData("message_time")],
         "message_time",
         "p50",
@@ -105,12 +101,12 @@ pub(super) const MESSAGES: &[SummaryRow] = &[
 /// Losses in the network, and their recovery.
 pub(super) const PACKETS: &[SummaryRow] = &[
     SummaryRow::text(
-        "in SRT",
+        "pkt_loss",
         &[],
         &[
             Part::Text(
-                "{pkt_rcv_loss} of {pkt_rcv_expected} packets missing: {pkt_rcv_recovered} \
-                 recovered, {pkt_rcv_reordered} reordered, {pkt_rcv_drop} lost ({pkt_loss})",
+                "{pkt_loss}   {pkt_rcv_drop} of {pkt_rcv_expected} packets; {pkt_rcv_loss} reported \
+                 lost, {pkt_rcv_recovered} recovered, {pkt_rcv_reordered} reordered",
             ),
             Part::If("pkt_rcv_belated", "; {} arrived too late"),
             Part::If("tail_lost", "; {} lost at the end of streams"),
@@ -118,15 +114,13 @@ pub(super) const PACKETS: &[SummaryRow] = &[
             Part::If("pkt_malformed", "; {} malformed datagrams"),
         ],
     ),
-    SummaryRow::distribution("round trip", &[RowCondition::HasData("rtt")], "rtt", "p50"),
+    SummaryRow::distribution(&[RowCondition::HasData("rtt")], "rtt", "p50"),
     SummaryRow::distribution(
-        "latency",
         &[RowCondition::HasData("agreed_latency")],
         "agreed_latency",
         "p50",
     ),
     SummaryRow::distribution(
-        "recovery margin",
         &[RowCondition::HasData("recovery_margin")],
         "recovery_margin",
         "p50",
@@ -139,9 +133,9 @@ pub(super) const STREAM: &[SummaryRow] = &[
         "content",
         &[RowCondition::Above("ts_packets")],
         &[Part::List(&[
-            ("foreign", "{} datagrams of another source"),
+            ("foreign", "{:foreign datagram|foreign datagrams}"),
             ("damaged", "{} damaged"),
-            ("stray_packets", "{} packets outside of a datagram"),
+            ("stray_packets", "{:stray packet|stray packets}"),
         ])],
     ),
     SummaryRow::text(
@@ -149,27 +143,26 @@ pub(super) const STREAM: &[SummaryRow] = &[
         &[RowCondition::Above("ts_packets")],
         &[Part::ListOr(
             &[
-                ("sync_losses", "{} sync losses"),
-                ("continuity_errors", "{} continuity errors"),
-                ("transport_errors", "{} packets marked as damaged"),
-                ("table_errors", "{} damaged tables"),
-                ("pcr_jumps", "{} clock jumps"),
-                ("malformed", "{} malformed packets"),
+                ("sync_losses", "{:sync loss|sync losses}"),
+                ("continuity_errors", "{:continuity error|continuity errors}"),
+                ("transport_errors", "{:transport error|transport errors}"),
+                ("table_errors", "{:table error|table errors}"),
+                ("pcr_jumps", "{:PCR jump|PCR jumps}"),
+                ("malformed", "{:malformed packet|malformed packets}"),
             ],
             "in sync, without errors",
         )],
     ),
     SummaryRow::text(
-        "to picture",
+        "random_access_delay",
         &[
             RowCondition::Above("ts_packets"),
             RowCondition::NoData("random_access_delay"),
             RowCondition::StartedAfterWarmUp,
         ],
-        &[Part::Text("none: no random-access point received")],
+        &[Part::Text("no data: no random-access point received")],
     ),
     SummaryRow::distribution(
-        "to picture",
         &[
             RowCondition::Above("ts_packets"),
             RowCondition::HasData("random_access_delay"),
@@ -178,14 +171,13 @@ pub(super) const STREAM: &[SummaryRow] = &[
         "p50",
     ),
     SummaryRow::text(
-        "silent",
+        "streams_silent",
         &[RowCondition::Above("streams_silent")],
         &[Part::Text(
-            "{streams_silent:time|times} no video or audio, while the rest of the stream arrived",
+            "{streams_silent:stream|streams} without video or audio, while the rest arrived",
         )],
     ),
     SummaryRow::distribution(
-        "media delay",
         &[
             RowCondition::Above("ts_packets"),
             RowCondition::HasData("datagram_delay"),
@@ -194,7 +186,7 @@ pub(super) const STREAM: &[SummaryRow] = &[
         "p50",
     ),
     SummaryRow::text(
-        "clocks",
+        "stamps_ahead",
         &[
             RowCondition::Above("ts_packets"),
             RowCondition::Above("stamps_ahead"),

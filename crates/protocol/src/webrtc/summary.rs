@@ -6,32 +6,22 @@ use measure::summary::{Part, RowCondition};
 /// Number of PeerConnections, and the delays of ICE and DTLS.
 pub(super) const PEERS: &[SummaryRow] = &[
     SummaryRow::text(
-        "connections",
+        "peers_connected",
         &[RowCondition::Above("peers")],
         &[
-            Part::Text("{peers_connected} of {peers} connected"),
+            Part::Text("{peers_connected} of {peers:peer connection|peer connections}"),
             Part::If("refusals", "; {} requests refused"),
             Part::If("unauthentic", "; {} datagrams unauthentic"),
             Part::If("replayed", "; {} replayed"),
         ],
     ),
-    SummaryRow::distribution(
-        "ICE",
-        &[RowCondition::HasData("ice_delay")],
-        "ice_delay",
-        "p50",
-    ),
-    SummaryRow::distribution(
-        "DTLS",
-        &[RowCondition::HasData("dtls_delay")],
-        "dtls_delay",
-        "p50",
-    ),
+    SummaryRow::distribution(&[RowCondition::HasData("ice_delay")], "ice_delay", "p50"),
+    SummaryRow::distribution(&[RowCondition::HasData("dtls_delay")], "dtls_delay", "p50"),
 ];
 
 /// Discarded media.
 pub(super) const UNKNOWN: &[SummaryRow] = &[SummaryRow::text(
-    "unknown",
+    "unknown_media",
     &[RowCondition::Above("unknown_media")],
     &[Part::Text(
         "{unknown_media:packet|packets} of no negotiated media, discarded",
@@ -41,26 +31,25 @@ pub(super) const UNKNOWN: &[SummaryRow] = &[SummaryRow::text(
 /// Rows of a population that publishes.
 pub(super) const PUBLISHED: &[SummaryRow] = &[
     SummaryRow::text(
-        "sent",
+        "sent_bitrate",
         &[RowCondition::Above("sent_packets")],
         &[Part::Text(
             "{sent_bitrate} of media; {sent_frames} frames in {sent_packets} packets",
         )],
     ),
     SummaryRow::distribution(
-        "publish delay",
         &[RowCondition::Above("sent_packets")],
         "publish_delay",
         "p50",
     ),
     SummaryRow::text(
-        "server reports",
+        "reported_lost",
         &[
             RowCondition::Above("sent_packets"),
             RowCondition::Above("receiver_reports"),
         ],
         &[Part::Text(
-            "{reported_lost} packets lost on the way to the server",
+            "{reported_lost:packet|packets}, in receiver reports of the server",
         )],
     ),
     SummaryRow::end(&[
@@ -84,34 +73,29 @@ pub(super) const NO_MEDIA: &[SummaryRow] = &[
 
 /// Jitter, retransmissions, speaker switches and slow links.
 pub(super) const RECEIVED: &[SummaryRow] = &[
-    SummaryRow::distribution(
-        "jitter",
-        &[RowCondition::HasData("jitter")],
-        "jitter",
-        "mean",
-    ),
+    SummaryRow::distribution(&[RowCondition::HasData("jitter")], "jitter", "mean"),
     SummaryRow::text(
-        "recovered",
+        "recovered_packets",
         &[RowCondition::Above("asked_packets")],
         &[Part::Text(
-            "{recovered_packets} packets, after {asked_packets} requests to the server",
+            "{recovered_packets} of {asked_packets} packets that were requested again",
         )],
     ),
     SummaryRow::text(
-        "RTX",
+        "rtx_packets",
         &[RowCondition::Above("rtx_packets")],
         &[Part::Text("{rtx_packets} packets of retransmission")],
     ),
     SummaryRow::text(
-        "speakers",
+        "video_switches",
         &[RowCondition::Above("video_switches")],
         &[
-            Part::Text("{video_switches:video|videos} replaced another"),
+            Part::Text("{video_switches:time|times} another video took its place"),
             Part::IfData("switch_delay", "; delay {switch_delay.p50} (p50)"),
         ],
     ),
     SummaryRow::text(
-        "server reports",
+        "slow_link_lost",
         &[RowCondition::Above("slow_link_lost")],
         &[Part::Text(
             "{slow_link_lost} packets lost: {slow_downlinks} slow links to clients, \
@@ -123,13 +107,12 @@ pub(super) const RECEIVED: &[SummaryRow] = &[
 /// Delay of frames from our own publishers, lost frames, and stalls of playback.
 pub(super) const PLAYING: &[SummaryRow] = &[
     SummaryRow::distribution(
-        "frame delay",
         &[RowCondition::Above("frames_published")],
         "frame_delay",
         "p50",
     ),
     SummaryRow::text(
-        "frames lost",
+        "frame_loss",
         &[RowCondition::Above("frames_published")],
         &[Part::Text(
             "{frame_loss}   {frames_published-frames_delivered} of {frames_published} missing or \
@@ -137,10 +120,10 @@ pub(super) const PLAYING: &[SummaryRow] = &[
         )],
     ),
     SummaryRow::text(
-        "playing",
+        "stalls",
         &[RowCondition::Above("stalls")],
         &[
-            Part::Text("{stalls:stall|stalls}"),
+            Part::Text("{stalls}"),
             Part::IfData("longest_gap", "; longest gap {longest_gap.max}"),
         ],
     ),

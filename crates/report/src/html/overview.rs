@@ -384,14 +384,14 @@ fn link(link: &model::Link) -> Value {
             json!({"label": "packets", "metric": "packets", "first": packets, "rest": rest})
         }),
         plain("loss").map(|loss| {
-            json!({"label": "lost on the link", "metric": "loss", "first": loss, "rest": why})
+            json!({"label": "loss", "metric": "loss", "first": loss, "rest": why})
         }),
         queue.map(|queue| {
             let first = figure(Unit::Bytes, queue.max);
-            json!({"label": "queue", "metric": "queue_bytes", "first": first, "of": "peak", "rest": ""})
+            json!({"label": "queue_bytes", "metric": "queue_bytes", "first": first, "of": "peak", "rest": ""})
         }),
         time("delay", "delay", planned),
-        time("late by", "lateness", most),
+        time("lateness", "lateness", most),
     ];
     let cards: Vec<Value> = cards.into_iter().flatten().collect();
     json!({"name": link.name, "asked": link.link, "figures": cards})
@@ -415,23 +415,19 @@ fn server(server: &Metrics, report: &Report) -> Value {
     };
     let of_a_core = |text: String| format!("{text} of one core");
     let mut cards = vec![
-        card("processor", "cpu", of_a_core(mean("cpu"))),
+        card("cpu", "cpu", of_a_core(mean("cpu"))),
         card(
-            "hottest thread",
+            "cpu_hottest_thread",
             "cpu_hottest_thread",
             of_a_core(mean("cpu_hottest_thread")),
         ),
-        card("memory (resident)", "rss", mean("rss")),
-        card(
-            "the whole machine",
-            "machine_cpu",
-            of_a_core(mean("machine_cpu")),
-        )
-        .filter(|_| server.level("cpu").is_none()),
+        card("rss", "rss", mean("rss")),
+        card("machine_cpu", "machine_cpu", of_a_core(mean("machine_cpu")))
+            .filter(|_| server.level("cpu").is_none()),
     ];
     if let Some(drops) = server.value("socket_drops") {
         cards.push(Some(json!({
-            "label": "its sockets", "metric": "socket_drops",
+            "label": "socket_drops", "metric": "socket_drops",
             "first": count(drops), "rest": "dropped datagrams",
         })));
     }
@@ -443,7 +439,7 @@ fn server(server: &Metrics, report: &Report) -> Value {
     if let Some(seconds) = report.cpu_per_message {
         let first = figure(Unit::Seconds, seconds);
         cards.push(Some(
-            json!({"label": "per message", "first": first, "rest": "of a core"}),
+            json!({"label": "cpu_per_message", "first": first, "rest": "of a core"}),
         ));
     }
     if let Some(given) = &report.server_gave_back {

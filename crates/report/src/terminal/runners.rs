@@ -55,7 +55,7 @@ fn in_words(runner: &RunnerSummary) -> String {
         None => "unknown".to_owned(),
     };
     format!(
-        "{clients} on {}; CPU {} (peak {}); late by p99 {}; began {} late; clock {clock}",
+        "{clients} on {}; CPU {} (peak {}); lag p99 {}; began {} late; clock {clock}",
         runner.host,
         figure_or_dash(Unit::Cores, figures.cpu_mean),
         figure_or_dash(Unit::Cores, figures.cpu_max),

@@ -36,7 +36,7 @@ impl Screen {
             sources.burst_share(),
         ) {
             let text = format!(
-                "late by p50 {}, p99 {}, max {}; {} left in bursts",
+                "lateness p50 {}, p99 {}, max {}; {} left in bursts",
                 seconds(half),
                 seconds(most),
                 seconds(last),

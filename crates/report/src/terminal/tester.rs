@@ -26,14 +26,18 @@ impl Screen {
             self.testers_cpu(tester);
         }
         if let Some(named) = tester.find("lag") {
-            self.distribution("late by", named, "p50");
+            self.distribution("lag", named, "p50");
         }
         if tester.distribution("feedback_delay").is_some()
             && let Some(named) = tester.find("feedback_delay")
         {
-            self.distribution("feedback after", named, "p50");
+            self.distribution("feedback_delay", named, "p50");
         }
-        let mut text = format!("{} packets", count(tester.value("overflow").unwrap_or(0.0)));
+        let overflow = tester.value("overflow").unwrap_or(0.0);
+        let mut text = format!(
+            "{} lost in the tester",
+            plural(overflow, "packet", "packets")
+        );
         match tester.value("softnet_drops") {
             Some(drops) if drops > 0.0 => {
                 let _ = write!(text, ", {} in this machine's kernel", count(drops));
@@ -44,7 +48,7 @@ impl Screen {
         if let Some(path) = &report.tester.receive_path {
             let _ = write!(text, "; read by {path}");
         }
-        self.row("lost here", &text);
+        self.row("overflow", &text);
         if let Some(hint) = &report.tester.receive_hint {
             self.row("", hint);
         }
@@ -83,7 +87,7 @@ impl Screen {
         let waited = tester.level("cpu_wait").map_or_else(String::new, |level| {
             format!("; waited for one {}", figure(Unit::Ratio, level.mean))
         });
-        self.row("CPU", &format!("{cpu}{hottest}, of one core{waited}"));
+        self.row("cpu", &format!("{cpu}{hottest}, of one core{waited}"));
     }
 
     /// Writes each health bound with its worst value, and each worker.
@@ -126,7 +130,7 @@ fn is_crossed(finding: &Finding) -> bool {
 
 fn in_words(worker: &WorkerFigures) -> String {
     format!(
-        "CPU {} (peak {}), waited {} (peak {}), late by p99 {}, max {}; lost {} in its ring, {} at its \
+        "CPU {} (peak {}), waited {} (peak {}), lag p99 {}, max {}; lost {} in its ring, {} at its \
          sockets",
         figure_or_dash(Unit::Cores, worker.cpu_mean),
         figure_or_dash(Unit::Cores, worker.cpu_max),

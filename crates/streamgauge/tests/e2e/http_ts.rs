@@ -150,8 +150,8 @@ fn every_datagram_of_a_faulty_relay_is_accounted_for() {
     for part in [
         "10 %",
         "800 of 8,000",
-        "80 datagrams of another group",
-        "relay delay",
+        "80 foreign datagrams",
+        "datagram_delay",
     ] {
         assert!(shown.contains(part), "no `{part}` in {shown}");
     }

@@ -290,7 +290,7 @@ fn cost_of_a_launched_server_is_reported_per_message() {
     let finished = run(folder.path(), [&"run", &file.to_str().expect("UTF-8")]).expect(0);
     let shown = finished.stdout + &finished.stderr;
     assert!(
-        shown.contains("per message") && shown.contains("of a core"),
+        shown.contains("cpu_per_message") && shown.contains("of a core"),
         "{shown}"
     );
     assert!(shown.contains("acknowledged"), "{shown}");

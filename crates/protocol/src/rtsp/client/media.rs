@@ -377,8 +377,7 @@ impl Client {
             }
             if cx.now >= until {
                 let detail = format!(
-                    "no packet of {} streams within {} after PLAY, {}",
-                    self.streams.len(),
+                    "no media packet within {} after PLAY, {}",
                     self.config.no_media,
                     self.describe_addresses()
                 );

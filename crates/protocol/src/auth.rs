@@ -230,7 +230,11 @@ impl Authenticator {
                 }
             });
         let Some((scheme, stale)) = strongest else {
-            return ChallengeOutcome::NoScheme;
+            // MediaMTX answers a wrong password without a challenge.
+            return match sent {
+                true => ChallengeOutcome::Refused,
+                false => ChallengeOutcome::NoScheme,
+            };
         };
         // A nonce other than the one just answered is a new challenge, with or without `stale`.
         let is_fresh = stale
@@ -560,6 +564,10 @@ mod tests {
         assert_eq!(
             auth.handle_challenges(&unauthorized(&[]), false, false),
             ChallengeOutcome::NoScheme
+        );
+        assert_eq!(
+            auth.handle_challenges(&unauthorized(&[]), true, false),
+            ChallengeOutcome::Refused
         );
         assert_eq!(
             auth.handle_challenges(&headers, true, false),

@@ -350,7 +350,12 @@ impl Client {
             200..=299 => {}
             301 | 302 | 303 | 307 | 308 => return self.handle_redirect(cx, head),
             status => {
-                let detail = format!("{status} {}, {}", head.reason, self.describe_addresses());
+                let detail = format!(
+                    "{status} {}, {}{}",
+                    head.reason,
+                    self.describe_addresses(),
+                    self.advice_on_status()
+                );
                 return self.fail(cx, Failure::from_status(status), detail);
             }
         }
@@ -373,6 +378,20 @@ impl Client {
             previous_channel: self.zapping.as_ref().and_then(|zapping| zapping.previous()),
             wall_clock: self.wall_clock,
         })));
+    }
+
+    /// Returns what to try if the server refuses the URL; empty if nothing is known to help.
+    fn advice_on_status(&self) -> String {
+        let path = self.current_url.target().split('?').next();
+        let last = path.and_then(|path| path.trim_end_matches('/').rsplit('/').next());
+        let Some(signalling @ ("whep" | "whip")) = last else {
+            return String::new();
+        };
+        let scheme = match self.current_url.is_secure() {
+            true => "https",
+            false => "http",
+        };
+        format!("; the path looks like WebRTC: try `{signalling}+{scheme}://`")
     }
 
     /// Handles the end of the response, as given by its framing.

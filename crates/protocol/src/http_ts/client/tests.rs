@@ -518,6 +518,24 @@ fn bodies_other_than_transport_streams_are_identified() {
 }
 
 #[test]
+fn refused_path_of_webrtc_names_the_scheme_to_try() {
+    for (url, advice) in [
+        ("http://10.0.0.1/a/whep", "try `whep+http://`"),
+        ("http://10.0.0.1/a/whip/?x=y", "try `whip+http://`"),
+        ("http://10.0.0.1/whep/a", ""),
+    ] {
+        let mut bench = Bench::new(ClientConfig::default(), url);
+        bench.start();
+        bench.accept();
+        bench.bytes(b"HTTP/1.1 405 Method Not Allowed\r\n\r\n");
+        let (reason, detail) = bench.failed();
+        assert_eq!(reason, "status_4xx");
+        assert!(detail.contains(advice), "{detail}");
+        assert_eq!(detail.contains("try"), !advice.is_empty(), "{detail}");
+    }
+}
+
+#[test]
 fn refusals_and_malformed_responses_have_their_reasons() {
     for (answer, expected) in [
         ("HTTP/1.1 503 Busy\r\n\r\n", "status_503"),

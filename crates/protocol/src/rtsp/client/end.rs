@@ -9,6 +9,7 @@ use crate::connect_failure::ConnectFailure;
 use crate::media::rtp::RtpReceiver;
 use crate::media::silence;
 use crate::rtsp::codec::Method;
+use crate::rtsp::config::Transport;
 use crate::rtsp::failure::Failure;
 use crate::session::{ChannelId, Context, Outcome, Output, StreamRow};
 
@@ -50,7 +51,7 @@ impl Client {
                 (
                     self.no_media_failure(),
                     answered,
-                    "no packet of any stream".to_owned(),
+                    "no media packet".to_owned(),
                 )
             }
             Phase::Options
@@ -77,6 +78,18 @@ impl Client {
                 format!("{what} in {waited:.3} s, until the client was stopped{useless} ({ends})"),
             )
         })
+    }
+
+    /// Returns the server's hints at the reason of a failure, or else what to try; empty if neither
+    /// is known.
+    fn hints(&self, failure: Failure) -> String {
+        let hints = self.server_hints.hints();
+        let over_udp = self.config.transport == Transport::Udp && self.link.is_none();
+        if hints.is_empty() && over_udp && failure == Failure::NoMedia {
+            let advice = "try `--transport tcp`, or `transport: tcp` in a scenario";
+            return format!("; UDP may be blocked: {advice}");
+        }
+        hints
     }
 
     /// Returns the server's failure if the media had stopped before the client was stopped: so long
@@ -149,7 +162,7 @@ impl Client {
             if self.can_tear_down() {
                 self.ask_teardown(cx);
             }
-            let detail = format!("{detail}{}", self.server_hints.hints());
+            let detail = format!("{detail}{}", self.hints(failure));
             self.ending = Some((Outcome::Failed(failure.with(detail)), cx.now));
         }
         self.finish(cx);

@@ -165,11 +165,15 @@ impl Client {
                     pending.due = at;
                     return self.send(cx, pending);
                 }
-                ChallengeOutcome::NoCredentials => ", and the URL contains no name and password",
-                ChallengeOutcome::NoScheme => {
-                    ", and the server offers no supported authentication scheme"
+                ChallengeOutcome::NoCredentials => {
+                    "; the URL has no name and password: write `rtsp://NAME:PASSWORD@…`"
                 }
-                ChallengeOutcome::Refused => ", with the name and password of the URL",
+                ChallengeOutcome::NoScheme => {
+                    "; the server offers no supported authentication scheme"
+                }
+                ChallengeOutcome::Refused => {
+                    "; the server refused the name and password of the URL"
+                }
             }
         } else {
             ""

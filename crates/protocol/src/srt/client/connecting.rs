@@ -7,7 +7,7 @@ use crate::session::{ChannelId, Context, Datagram};
 use crate::srt::codec::stream_id::StreamId;
 use crate::srt::config::Mode;
 use crate::srt::failure::Failure;
-use crate::srt::handshake::{self, Caller, HandshakeSettings, Negotiated, Rendezvous};
+use crate::srt::handshake::{Caller, HandshakeFailure, HandshakeSettings, Negotiated, Rendezvous};
 
 /// Handshake in progress. That of a rendezvous is kept after its end, because it may have to be
 /// completed once more.
@@ -46,7 +46,7 @@ impl ClientHandshake {
         }
     }
 
-    fn outcome(&mut self) -> Option<Result<Negotiated, handshake::HandshakeFailure>> {
+    fn outcome(&mut self) -> Option<Result<Negotiated, HandshakeFailure>> {
         match self {
             ClientHandshake::Caller(caller) => caller.outcome(),
             ClientHandshake::Rendezvous(rendezvous) => rendezvous.outcome(),
@@ -133,7 +133,13 @@ impl Client {
             None => {}
             Some(Ok(negotiated)) => self.connected(cx, negotiated, at),
             Some(Err(failure)) => {
-                let detail = format!("{failure} ({})", self.describe_addresses());
+                let lacks_stream_id = matches!(failure, HandshakeFailure::Rejected(_))
+                    && self.url.stream_id.is_none();
+                let advice = match lacks_stream_id {
+                    true => "; the URL has no stream id: try `?streamid=NAME`",
+                    false => "",
+                };
+                let detail = format!("{failure} ({}){advice}", self.describe_addresses());
                 self.fail(cx, Failure::from_handshake(&failure), detail);
             }
         }

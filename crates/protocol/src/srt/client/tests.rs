@@ -70,13 +70,19 @@ impl Played {
         records.collect()
     }
 
-    fn reason(&self) -> &'static str {
+    fn failure(&self) -> &crate::session::Failure {
         match self.0.outcome(CLIENT) {
-            Some(Outcome::Failed(failure) | Outcome::EndedByServer { failure, .. }) => {
-                failure.reason
-            }
+            Some(Outcome::Failed(failure) | Outcome::EndedByServer { failure, .. }) => failure,
             other => panic!("{other:?}"),
         }
+    }
+
+    fn reason(&self) -> &'static str {
+        self.failure().reason
+    }
+
+    fn detail(&self) -> &str {
+        &self.failure().detail
     }
 }
 
@@ -397,6 +403,16 @@ fn every_failure_has_its_reason() {
         };
         let played = play(settings(), config, query, server.clone());
         assert_eq!(played.reason(), reason, "{:?} {query}", server.faults);
+    }
+    for (query, is_advised) in [("", true), ("streamid=a", false)] {
+        let played = play(
+            settings(),
+            ClientConfig::default(),
+            query,
+            server(&["reject=1002"]),
+        );
+        let advised = played.detail().contains("try `?streamid=NAME`");
+        assert_eq!(advised, is_advised, "{}", played.detail());
     }
     let streams = ServerConfig {
         streams: Some(2),

@@ -390,7 +390,10 @@ impl Client {
                 if self.is_leaving() {
                     return;
                 }
-                let detail = self.describe_link(at, "the server closed the DTLS connection");
+                let mut detail = self.describe_link(at, "the server closed the DTLS connection");
+                if self.signalling.expects_media() {
+                    detail += "; MediaMTX does so if H.264 has B-frames: its log tells";
+                }
                 self.fail(cx, Failure::DtlsClosed, detail);
             }
             PeerEvent::Failed(failure) => self.peer_failed(cx, at, failure),

@@ -191,7 +191,7 @@ fn wrong_password_fails_and_is_not_shown() {
     bench.answer(&describe, 401, &challenge, "");
     let (reason, detail) = bench.failed();
     assert_eq!(reason, "status_401");
-    assert!(detail.contains("with the name and password"), "{detail}");
+    assert!(detail.contains("refused the name and password"), "{detail}");
     assert!(!detail.contains("wrong"), "{detail}");
 }
 
@@ -421,6 +421,19 @@ fn missing_media_times_out() {
     assert_eq!(reason, "no_media");
     let hint = "; datagrams came from 10.0.0.9, which is not the server's address";
     assert!(detail.ends_with(hint), "{detail}");
+}
+
+#[test]
+fn missing_media_over_udp_names_what_to_try() {
+    let mut bench = ClientBench::udp();
+    bench.play_udp(TWO, 2);
+    bench.client.keep_alive_due = None;
+    while bench.out.is_empty() {
+        bench.deadline();
+    }
+    let (reason, detail) = bench.failed();
+    assert_eq!(reason, "no_media");
+    assert!(detail.contains("try `--transport tcp`"), "{detail}");
 }
 
 #[test]

@@ -16,6 +16,10 @@ pub const EXIT_STOPPED: u8 = 105;
 /// Exit code: the measurement is invalid.
 pub const EXIT_INVALID: u8 = 110;
 
+/// Failure reason of a client whose stream was not published before its timeout. If the publisher
+/// failed, that is the cause.
+pub const NO_PUBLISHER: &str = "no_publisher";
+
 /// Result of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

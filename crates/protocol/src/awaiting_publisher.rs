@@ -4,12 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use measure::Time;
+use measure::verdict::NO_PUBLISHER;
 
 use crate::publication::is_live;
 use crate::session::{Context, Failure, Input, Outcome, Output, Session, Sinks, StreamRow};
-
-/// Failure reason of a client whose stream was not published before its timeout.
-pub const NO_PUBLISHER: &str = "no_publisher";
 
 /// Minimum wait without a stream after which a stopped client counts as failed. Otherwise a short
 /// run would pass although no client published anything.

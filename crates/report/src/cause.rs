@@ -1,7 +1,9 @@
 //! Cause of a run's verdict in one sentence: the line that is read first, and often alone.
 
+use measure::verdict::NO_PUBLISHER;
+
 use crate::human::{count, plural, short_duration};
-use crate::model::{Outcome, Population, Report};
+use crate::model::{Failure, Outcome, Population, Report};
 
 /// Returns the cause of a verdict, or `None` for a pass.
 ///
@@ -9,7 +11,8 @@ use crate::model::{Outcome, Population, Report};
 /// - A run that the user stopped: the time, and whether its thresholds held until then.
 /// - An invalid run: the first reason why the measurement cannot be trusted.
 /// - A failed run: the end of the server; or what happened to the failed clients, if a threshold on
-///   them failed; else the first threshold that did not hold.
+///   them failed, publishers before those who waited for them; else the first threshold that did not
+///   hold.
 pub fn cause(report: &Report) -> Option<String> {
     let verdict = &report.verdict;
     match verdict.result {
@@ -103,6 +106,12 @@ fn stopped(report: &Report) -> String {
     format!("stopped by the user after {after}{until_then}")
 }
 
+/// Returns the failure that most clients of a population had.
+fn most_frequent(population: &Population) -> Option<&Failure> {
+    let failures = population.clients.failures.iter();
+    failures.max_by_key(|failure| failure.count)
+}
+
 /// Describes what happened to the failed clients, if a threshold on their number did not hold.
 fn failed_clients(report: &Report) -> Option<(&str, String)> {
     let on_failed = |population: &&Population| {
@@ -114,13 +123,18 @@ fn failed_clients(report: &Report) -> Option<(&str, String)> {
                     && threshold.limit < population.clients.failed as f64
             })
     };
+    // Who waits for a stream fails because its publisher failed.
+    let is_cause = |population: &Population| {
+        let reason = most_frequent(population).map(|failure| failure.reason.as_str());
+        reason != Some(NO_PUBLISHER)
+    };
     let population = report
         .populations
         .iter()
         .filter(on_failed)
-        .max_by_key(|population| population.clients.failed)?;
+        .max_by_key(|population| (is_cause(population), population.clients.failed))?;
     let clients = &population.clients;
-    let most = clients.failures.iter().max_by_key(|found| found.count)?;
+    let most = most_frequent(population)?;
     let clients_text = match report.populations.len() {
         1 => "clients".to_owned(),
         _ => format!("clients of `{}`", population.name),

@@ -98,7 +98,14 @@ fn refused_publishing_fails_publishers_and_waiting_viewers() {
     let server = Server::start(folder.path(), &["--fault", "refuse=ANNOUNCE:405"]);
     let text = scenario(&server.url(), "tcp", "tcp");
     fs::write(folder.path().join("relay.yaml"), text).expect("the folder is ours");
-    run(folder.path(), ["run", "relay.yaml", "--json", "relay.json"]).expect(99);
+    let ran = run(folder.path(), ["run", "relay.yaml", "--json", "relay.json"]).expect(99);
+    // The cause, and not its consequence for more clients.
+    let second = ran.stdout.lines().nth(1).unwrap_or_default();
+    assert!(
+        second.contains("2 of 2 clients of `publishers` failed"),
+        "{}",
+        ran.stdout
+    );
     let report = Report::read(&folder.path().join("relay.json"));
     let failed = |population: &str, reason: &str| {
         let failures = &report.0["populations"][population]["clients"]["failures"];

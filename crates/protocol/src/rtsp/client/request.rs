@@ -166,7 +166,7 @@ impl Client {
                     return self.send(cx, pending);
                 }
                 ChallengeOutcome::NoCredentials => {
-                    "; the URL has no name and password: write `rtsp://NAME:PASSWORD@…`"
+                    "; the URL has no name and password: write `NAME:PASSWORD@` before the host"
                 }
                 ChallengeOutcome::NoScheme => {
                     "; the server offers no supported authentication scheme"

@@ -17,7 +17,7 @@ use crate::support::{Process, RUN_TIMEOUT, folder, have, streamgauge, wait_for, 
 
 /// Programs in documents other than streamgauge. They are not run: they are foreign, or do too
 /// much.
-const OTHERS: [&str; 13] = [
+const OTHERS: [&str; 14] = [
     "./test",
     "cargo",
     "cd",
@@ -28,6 +28,7 @@ const OTHERS: [&str; 13] = [
     "fuzz/run",
     "ip",
     "mdbook",
+    "setcap",
     "sysctl",
     "tshark",
     "unshare",
@@ -164,7 +165,9 @@ fn set(words: &mut [String], options: [&str; 2], value: &str) -> bool {
 }
 
 fn plan(shown: &DocumentedCommand) -> Plan {
-    let mut words = shown.words.clone();
+    // A variable of the reader's shell.
+    let words = shown.words.iter().map(|word| word.replace("$CLIENTS", "2"));
+    let mut words: Vec<String> = words.collect();
     let has = |name: &str| shown.words.iter().any(|word| word == name);
     match words[0].as_str() {
         "check" => words.push("--offline".to_owned()),
@@ -173,6 +176,10 @@ fn plan(shown: &DocumentedCommand) -> Plan {
         "run" if has("--baseline") => return Plan::Read,
         // tests/e2e/cluster.rs has runners and a NATS server.
         "run" if has("--at") => return Plan::Read,
+        // tests/e2e/cluster_ssh.rs has hosts.
+        "run" if shown.words.iter().any(|word| word.starts_with("ssh:")) => return Plan::Read,
+        // The reader's server; tests/e2e/observed_process.rs has one.
+        "load" if has("--pid") => return Plan::Read,
         "runner" => return Plan::Read,
         "run" if words[1].starts_with("examples/") => {
             let mut check = vec!["check".to_owned(), words[1].clone(), "--offline".to_owned()];
@@ -333,7 +340,14 @@ impl TestSetup {
                 format!("rtmp://127.0.0.1:7000/{path}")
             }
             "srt" => {
-                self.serve("serve srt --port 7000");
+                let passphrase = query
+                    .split('&')
+                    .find_map(|one| one.strip_prefix("passphrase="));
+                let passphrase = passphrase.map(|secret| format!(" --passphrase {secret}"));
+                self.serve(&format!(
+                    "serve srt --port 7000{}",
+                    passphrase.unwrap_or_default()
+                ));
                 // With its usual latency SRT gives up what a busy machine keeps for a second.
                 format!("srt://127.0.0.1:7000?{query}&latency=4000")
             }

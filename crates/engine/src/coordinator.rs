@@ -2,6 +2,7 @@
 //! the run.
 
 mod levels;
+pub(crate) mod live;
 pub(crate) mod runners;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +13,7 @@ use load::{Holds, HoldsSpec};
 use measure::health::LATE_START;
 use measure::tester::{RunnerState, WorkerFigures};
 use measure::threshold::Judge;
-use measure::totals::{Statistic, measured_seconds};
+use measure::totals::measured_seconds;
 use measure::{ClockError, Health, Recorder, Time, Totals, Verdict, VerdictInput, Window};
 use measure::{server, tester};
 use net::Clock;
@@ -28,13 +29,13 @@ use crate::error::EngineError;
 use crate::levels::RunningLevels;
 use crate::links::Links;
 use crate::ownership;
-use crate::progress::{self, ClientRole, Failures, Finished, Phase, PopulationProgress, Progress};
-use crate::progress::{Rates, TesterProgress};
+use crate::progress::{self, Finished, Phase, Progress};
 use crate::recording::Recording;
 use crate::runner::{POLL_INTERVAL, RunnerCommand, RunnerFigures, RunnerReport};
 use crate::server_release::{self, PeakHoldings, ReleaseObserver};
 use crate::sources::Sources;
 use crate::window_merger::{MergedWindow, WindowMerger, merge_testers};
+use live::ClientsSoFar;
 use runners::{RUNNERS_EVERY, RunnerJudges};
 
 /// Timeout for reading the server's own counters at the end of a run.
@@ -56,8 +57,8 @@ pub(crate) struct Coordinator<'a> {
     pub(crate) assembly: WindowMerger<RunnerFigures>,
     pub(crate) warm_up_windows: u64,
     pub(crate) totals: BTreeMap<String, Totals>,
-    /// Clients started and failed per population, warm-up included.
-    pub(crate) started_and_failed: Vec<(i64, i64)>,
+    /// Clients of each population, warm-up included.
+    pub(crate) clients: Vec<ClientsSoFar>,
     /// Tester metrics of each worker of each runner, without the warm-up.
     pub(crate) workers: BTreeMap<(u32, u32), Totals>,
     /// Runners on other machines.
@@ -181,17 +182,8 @@ impl Coordinator<'_> {
             if !std::mem::replace(&mut told, true) {
                 progress(&Progress {
                     elapsed: now.since_start(),
-                    phase: Phase::Lingering,
-                    populations: Vec::new(),
-                    server_cpu: None,
-                    tester: TesterProgress {
-                        healthy: true,
-                        ..TesterProgress::default()
-                    },
-                    runners: Vec::new(),
-                    failures: Vec::new(),
-                    is_held: false,
                     held: self.holds.held_by(now),
+                    ..Progress::without_clients(Phase::Lingering)
                 });
             }
             std::thread::sleep(server_release::POLL_INTERVAL.min(until.since(now)));
@@ -538,73 +530,6 @@ impl Coordinator<'_> {
         self.event(at, "server_ended", Some("server".to_owned()), text);
     }
 
-    fn progress(
-        &mut self,
-        begins: Time,
-        seconds: f64,
-        subjects: &BTreeMap<String, Window>,
-    ) -> Progress {
-        let mut populations = Vec::new();
-        let mut failures = Vec::new();
-        for (population, whole) in self
-            .scenario
-            .populations
-            .iter()
-            .zip(&mut self.started_and_failed)
-        {
-            let catalogue = population.config.protocol().catalogue;
-            let window = &subjects[&population.name];
-            let figures = Totals::of_window(catalogue, window, seconds);
-            let value = |name| figures.named(name, Statistic::Value).unwrap_or(0.0);
-            whole.0 += value("started") as i64;
-            whole.1 += value("failed") as i64;
-            let progress = PopulationProgress {
-                role: match (population.config.has_media(), population.config.publishes()) {
-                    (false, _) => ClientRole::Send,
-                    (true, true) => ClientRole::Publish,
-                    (true, false) => ClientRole::Play,
-                },
-                active: value("active") as u64,
-                playing: value("playing") as u64,
-                started: u64::try_from(whole.0).unwrap_or(0),
-                failed: u64::try_from(whole.1).unwrap_or(0),
-                rates: Rates::of(&figures, seconds),
-            };
-            populations.push((population.name.clone(), progress));
-            failures.extend(window.failures.iter().map(|(reason, &count)| Failures {
-                population: population.name.clone(),
-                reason: reason.clone(),
-                count,
-            }));
-        }
-        let tester = Totals::of_window(tester::TESTER_CATALOGUE, &subjects["tester"], seconds);
-        self.overflow += tester.named("overflow", Statistic::Value).unwrap_or(0.0) as i64;
-        let whole = progress::is_whole(seconds);
-        let server = subjects.get("server").filter(|_| whole);
-        let server_cpu = server.and_then(|window| {
-            let figures = Totals::of_window(server::SERVER_CATALOGUE, window, seconds);
-            figures.named("cpu", Statistic::Value)
-        });
-        Progress {
-            elapsed: begins.since_start() + Duration::from_secs_f64(seconds),
-            phase: self.phase.clone(),
-            populations,
-            server_cpu,
-            tester: TesterProgress {
-                cpu: tester.named("cpu", Statistic::Value).filter(|_| whole),
-                lag_p99: tester.named("lag", Statistic::Quantile(0.99)),
-                overflow: self.overflow,
-                healthy: self.health.last_window().is_empty() && self.runners.are_fit(),
-            },
-            runners: self.runners.states(),
-            failures,
-            is_held: self.holds.is_held(),
-            held: self
-                .holds
-                .held_by(begins + Duration::from_secs_f64(seconds)),
-        }
-    }
-
     fn finish(mut self) -> Finished {
         let ended = self.sut.as_mut().and_then(|sut| sut.has_exited());
         self.record_server_exit(self.level_time(self.clock.now()), ended);
@@ -684,10 +609,7 @@ impl Coordinator<'_> {
                 "the run ended early because its run file could not be written: {error}"
             ));
         }
-        let clients_failed = self
-            .started_and_failed
-            .iter()
-            .any(|&(_, failed)| failed > 0)
+        let clients_failed = self.clients.iter().any(|clients| clients.failed > 0)
             && thresholds
                 .iter()
                 .any(|found| found.has_failed() && !found.no_data);

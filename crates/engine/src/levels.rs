@@ -140,6 +140,11 @@ impl<'a> RunningLevels<'a> {
         })
     }
 
+    /// Number of clients of the current level.
+    pub(crate) fn clients(&self) -> u64 {
+        self.clients
+    }
+
     /// Notes the number of active clients at the end of a level.
     pub(crate) fn note_active(&mut self, seen: &Progress) {
         let population = seen.populations.get(self.population);

@@ -53,7 +53,8 @@ pub use measure::Pacing;
 pub use media_description::{DESCRIBE_TIMEOUT, describe};
 pub use options::Options;
 pub use progress::{
-    ClientRole, Failures, Finished, Phase, PopulationProgress, Progress, Rates, TesterProgress,
+    ClientRole, Failures, Finished, Phase, PopulationProgress, Progress, Rates, StartDelay,
+    TesterProgress,
 };
 pub use reachability::{Reachability, check_reachability};
 pub use receive::{ReceiveOptions, ReceiveProgress, draw_secret, receive};

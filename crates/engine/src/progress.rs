@@ -18,6 +18,9 @@ pub struct Progress {
     pub phase: Phase,
     /// Populations in the order of the scenario.
     pub populations: Vec<(String, PopulationProgress)>,
+    /// Thresholds of the scenario over the run so far, in their order, without implied ones. Those
+    /// on figures of the warm-up have no data before its end.
+    pub thresholds: Vec<ThresholdResult>,
     /// CPU use of the server in the last window, in cores. `None` if no server is observed or the
     /// window was cut short.
     pub server_cpu: Option<f64>,
@@ -30,6 +33,27 @@ pub struct Progress {
     pub is_held: bool,
     /// Time for which the plan has been held so far. The run ends later by this time.
     pub held: Duration,
+}
+
+impl Progress {
+    /// Progress of a phase without clients: before the run begins, or after the last has left.
+    pub(crate) fn without_clients(phase: Phase) -> Progress {
+        Progress {
+            elapsed: Duration::ZERO,
+            phase,
+            populations: Vec::new(),
+            thresholds: Vec::new(),
+            server_cpu: None,
+            tester: TesterProgress {
+                healthy: true,
+                ..TesterProgress::default()
+            },
+            runners: Vec::new(),
+            failures: Vec::new(),
+            is_held: false,
+            held: Duration::ZERO,
+        }
+    }
 }
 
 /// Number of clients of a population that failed for one reason.
@@ -60,6 +84,8 @@ pub enum Phase {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PopulationProgress {
     pub role: ClientRole,
+    /// Maximum number of clients at a time by the plan. `None` if it has none (arrivals).
+    pub planned: Option<u64>,
     /// Running clients.
     pub active: u64,
     /// Clients that have received their first media, or sent it if they publish.
@@ -68,18 +94,29 @@ pub struct PopulationProgress {
     pub started: u64,
     /// Clients failed since the start of the run.
     pub failed: u64,
+    /// How fast clients have started since the start of the run. `None` before the first has.
+    pub start_delay: Option<StartDelay>,
     /// Rates in the last window. `None` if it was cut short, as the last window of a run is: bursts
     /// or pauses within a few milliseconds say nothing about a second.
     pub rates: Option<Rates>,
 }
 
+/// Delay between the start of clients and their media or connection.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StartDelay {
+    /// Name of the metric, such as `startup_delay`.
+    pub metric: &'static str,
+    /// 95th percentile in seconds.
+    pub p95: f64,
+}
+
 /// Role of the clients of a population.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClientRole {
-    /// Receive media.
+    /// Receive media. Participants in a room may send some as well.
     #[default]
     Play,
-    /// Send media.
+    /// Send media and receive none.
     Publish,
     /// Send messages.
     Send,

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::time::Duration;
 
 use load::Holds;
 use measure::media::Media;
@@ -16,6 +15,7 @@ use sut::Sut;
 use crate::browsers::{self, Browsers};
 use crate::control::Control;
 use crate::coordinator::Coordinator;
+use crate::coordinator::live::ClientsSoFar;
 use crate::coordinator::runners::RunnerJudges;
 use crate::coverage::Coverage;
 use crate::crew::{Crew, LocalCrew};
@@ -27,7 +27,7 @@ use crate::media_description;
 use crate::network::Networks;
 use crate::options::Options;
 use crate::ownership;
-use crate::progress::{Finished, Phase, Progress, TesterProgress};
+use crate::progress::{Finished, Phase, Progress};
 use crate::recording::Recording;
 use crate::run_parts::{header, judge, subjects};
 use crate::runner::{RunnerInfo, RunnerOrder, RunnerPlan};
@@ -156,7 +156,7 @@ fn run_prepared<'a>(
     let links = links.unwrap_or_default();
     if !links.all_realtime() {
         let text = "the emulated link has no real-time priority (CAP_SYS_NICE): on a busy machine packets leave late";
-        progress(&before_it_begins(Phase::Warning(text.to_owned())));
+        progress(&Progress::without_clients(Phase::Warning(text.to_owned())));
     }
     let sources = Sources::start(scenario, networks.map(Networks::sources))?;
     let apart = networks.and_then(Networks::server_apart);
@@ -258,7 +258,7 @@ fn run_prepared<'a>(
             .iter()
             .map(|subject| (subject.name.clone(), Totals::new(subject.catalogue)))
             .collect(),
-        started_and_failed: scenario.populations.iter().map(|_| (0, 0)).collect(),
+        clients: ClientsSoFar::of_all(scenario),
         workers: (0..)
             .zip(&runners)
             .flat_map(|(number, runner)| (0..runner.workers).map(move |worker| (number, worker)))
@@ -329,7 +329,7 @@ fn start_server(
     let secrets = scenario.secrets();
     let mut tell = |step: sut::Progress| {
         let text = secrets.mask(&in_words(&step));
-        progress(&before_it_begins(Phase::Launching(text)));
+        progress(&Progress::without_clients(Phase::Launching(text)));
     };
     // The paths of the scenario are resolved already.
     let started = match apart {
@@ -382,7 +382,7 @@ fn ask_about_media(
         _ => "all URLs",
     };
     let asking = Phase::Launching(format!("requesting the media description of {what}"));
-    progress(&before_it_begins(asking));
+    progress(&Progress::without_clients(asking));
     let media = media_description::describe(
         scenario,
         media_description::describe_timeout(scenario.duration),
@@ -391,26 +391,9 @@ fn ask_about_media(
     for difference in &media.differences {
         let (population, text) = (&difference.population, &difference.text);
         let warning = Phase::Warning(format!("{population}: {text}"));
-        progress(&before_it_begins(warning));
+        progress(&Progress::without_clients(warning));
     }
     Ok(media)
-}
-
-fn before_it_begins(phase: Phase) -> Progress {
-    Progress {
-        elapsed: Duration::ZERO,
-        phase,
-        populations: Vec::new(),
-        server_cpu: None,
-        tester: TesterProgress {
-            healthy: true,
-            ..TesterProgress::default()
-        },
-        runners: Vec::new(),
-        failures: Vec::new(),
-        is_held: false,
-        held: Duration::ZERO,
-    }
 }
 
 fn in_words(step: &sut::Progress) -> String {

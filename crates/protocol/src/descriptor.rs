@@ -242,6 +242,11 @@ pub trait PopulationKeys: Debug + Send + Sync {
         self.published().is_some()
     }
 
+    /// Returns `true` if the clients receive media.
+    fn receives(&self) -> bool {
+        self.has_media() && !self.publishes()
+    }
+
     /// Returns `true` if clients of other populations may wait for what these clients send.
     fn is_awaited(&self) -> bool {
         self.publishes()

@@ -1,22 +1,30 @@
-//! Progress display of a run: on a terminal, a block that is redrawn once a second; otherwise a
-//! plain line every few seconds.
+//! Progress display of a run: on a terminal, a block that is redrawn once a second, and at once when
+//! the terminal changes its size; otherwise a plain line every few seconds.
 
 mod block;
 mod curves;
+mod history;
 pub(crate) mod keys;
 mod line;
 mod lines;
+mod populations;
+mod roles;
+mod runner_lines;
+mod screen;
+mod thresholds;
 
 use std::cell::RefCell;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use engine::{Control, Phase, Progress};
+use scenario::Scenario;
 
 use crate::console::Console;
 use block::{Block, Size};
 use keys::Keys;
 use line::ScreenLine;
-use lines::{History, View};
+use screen::Screen;
 
 /// Interval between plain lines without a terminal.
 const PLAIN_INTERVAL: Duration = Duration::from_secs(5);
@@ -30,10 +38,9 @@ pub(crate) struct Display {
 
 enum Shown {
     Nothing,
-    Block {
-        block: Block,
-        history: History,
-        /// Kept for its `Drop`.
+    Screen {
+        screen: Arc<Mutex<Screen>>,
+        /// `None` once the display ends.
         keys: Option<Keys>,
     },
     Plain {
@@ -43,16 +50,25 @@ enum Shown {
 }
 
 impl Display {
-    /// Creates the display of a run. `planned` is its planned duration, if known. The keys of the
-    /// display control the run through `control`.
-    pub(crate) fn new(console: Console, planned: Option<Duration>, control: &Control) -> Display {
+    /// Creates the display of a run of `scenario`. `planned` is its planned duration, if known. The
+    /// keys of the display control the run through `control`.
+    pub(crate) fn new(
+        console: Console,
+        scenario: &Scenario,
+        planned: Option<Duration>,
+        control: &Control,
+    ) -> Display {
         let shown = if console.quiet {
             Shown::Nothing
         } else if console.live() {
-            Shown::Block {
-                block: Block::new(console.paint_stderr()),
-                history: History::default(),
-                keys: Keys::start(control),
+            let screen = Screen::new(console.paint_stderr(), scenario, planned);
+            let screen = Arc::new(Mutex::new(screen));
+            let theirs = Arc::clone(&screen);
+            let keys = Keys::start(control, move |request| locked(&theirs).obey(request));
+            locked(&screen).obeys_keys = keys.are_obeyed();
+            Shown::Screen {
+                screen,
+                keys: Some(keys),
             }
         } else {
             Shown::Plain {
@@ -71,24 +87,7 @@ impl Display {
     pub(crate) fn update(&mut self, progress: &Progress) {
         match &mut self.shown {
             Shown::Nothing => {}
-            Shown::Block {
-                block,
-                history,
-                keys,
-            } => {
-                if let Phase::Warning(text) = &progress.phase {
-                    block.write_above(&format!("warning: {text}"));
-                    return;
-                }
-                history.add(progress);
-                let view = View {
-                    progress,
-                    history,
-                    planned: self.planned,
-                    obeys_keys: keys.is_some(),
-                };
-                block.draw(|size| view.lines(size));
-            }
+            Shown::Screen { screen, .. } => locked(screen).update(progress),
             Shown::Plain { last, phase } => {
                 let due = last.is_none_or(|last| progress.elapsed >= last + PLAIN_INTERVAL);
                 let phase_changed = phase.as_ref() != Some(&progress.phase);
@@ -109,10 +108,16 @@ impl Display {
 
 impl Drop for Display {
     fn drop(&mut self) {
-        if let Shown::Block { block, .. } = &mut self.shown {
-            block.clear();
+        if let Shown::Screen { screen, keys } = &mut self.shown {
+            // First: nothing may be drawn after the end.
+            drop(keys.take());
+            locked(screen).clear();
         }
     }
+}
+
+fn locked(screen: &Mutex<Screen>) -> MutexGuard<'_, Screen> {
+    screen.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A status line that is redrawn on a terminal. Without a terminal nothing is shown.

@@ -3,6 +3,7 @@
 use measure::{Threshold, ThresholdResult, Time};
 
 use super::Coordinator;
+use super::live::ClientsSoFar;
 use super::runners::RunnerJudges;
 use crate::coverage::Coverage;
 use crate::error::EngineError;
@@ -65,7 +66,7 @@ impl<'a> Coordinator<'a> {
         self.stopped_at = new.ends;
         self.coverage = Coverage::new(self.scenario);
         self.windows = 0;
-        self.started_and_failed.fill((0, 0));
+        self.clients = ClientsSoFar::of_all(self.scenario);
         let Change {
             population,
             begin,
@@ -85,7 +86,7 @@ impl<'a> Coordinator<'a> {
     pub(super) fn missing_clients(&self) -> Option<String> {
         let is_whole = !self.stopped_by_user && !self.server_is_gone;
         let levels = self.levels.as_ref().filter(|_| is_whole)?;
-        let (started, _) = self.started_and_failed[levels.population()];
+        let started = self.clients[levels.population()].started;
         levels.missing_clients(u64::try_from(started).unwrap_or(0))
     }
 

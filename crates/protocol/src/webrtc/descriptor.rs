@@ -212,6 +212,12 @@ impl PopulationKeys for ClientConfig {
         self.publish.as_ref().or(self.feed.as_ref())
     }
 
+    /// Participants in a room receive the others, unless they subscribe to nobody.
+    fn receives(&self) -> bool {
+        let only_sends = self.participate.is_some() && self.subscribe == Subscribe::Nobody;
+        !self.publishes() && !only_sends
+    }
+
     fn is_awaited(&self) -> bool {
         self.source().is_some()
     }

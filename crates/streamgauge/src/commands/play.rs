@@ -68,7 +68,7 @@ pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
         earlier,
         ..engine::Options::default()
     };
-    let mut display = Display::new(console, play.scenario.duration, &control);
+    let mut display = Display::new(console, play.scenario, play.scenario.duration, &control);
     let finished = runners.run(play.scenario, &options, &control, &mut |progress| {
         display.update(progress);
     });

@@ -31,8 +31,8 @@ pub(super) struct Block {
     paint: Paint,
     /// Lines on the screen.
     shown: Vec<ScreenLine>,
-    /// Columns of the terminal when the lines were drawn.
-    columns: usize,
+    /// Columns and rows of the terminal when the lines were drawn.
+    terminal: (usize, usize),
 }
 
 impl Block {
@@ -40,7 +40,7 @@ impl Block {
         Block {
             paint,
             shown: Vec::new(),
-            columns: 0,
+            terminal: (0, 0),
         }
     }
 
@@ -54,7 +54,7 @@ impl Block {
             rows: terminal.1.saturating_sub(1).max(1),
         };
         let lines = lines(size);
-        if lines != self.shown || terminal.0 != self.columns {
+        if lines != self.shown || terminal != self.terminal {
             let text = self.frame(lines, terminal);
             put(&text);
         }
@@ -89,13 +89,14 @@ impl Block {
         text.push_str("\u{1b}[J");
         text.push_str(END);
         self.shown = lines;
-        self.columns = terminal.0;
+        self.terminal = terminal;
         text
     }
 }
 
 /// Returns the sequence that moves the cursor from below these lines to the first of them. A
-/// terminal that has become narrower has wrapped the lines.
+/// terminal that has become narrower has wrapped the lines, as most do. Others, such as xterm, cut
+/// them off: there the block then moves up, over earlier output.
 fn cursor_up(lines: &[ScreenLine], (columns, rows): (usize, usize)) -> String {
     let taken = lines.iter().map(|line| line.width().div_ceil(columns));
     let taken: usize = taken.map(|rows| rows.max(1)).sum();

@@ -12,6 +12,7 @@ use ratatui::widgets::{Axis, Chart, Dataset, GraphType, Widget};
 use report::human::{count, duration, figure};
 
 use super::line::{ScreenLine, Tone};
+use super::roles::rate_role;
 
 /// Maximum number of windows in a curve.
 const POINTS_MAX: usize = 240;
@@ -64,7 +65,7 @@ impl Curves {
             let Some(rates) = &population.rates else {
                 continue;
             };
-            let rate = match population.role {
+            let rate = match rate_role(population.role, rates) {
                 ClientRole::Play => rates.bitrate,
                 ClientRole::Publish => rates.sent_bitrate,
                 ClientRole::Send => rates.sent,
@@ -221,6 +222,7 @@ mod tests {
             elapsed: Duration::from_secs(second),
             phase: Phase::Running,
             populations: vec![("viewers".to_owned(), viewers)],
+            thresholds: Vec::new(),
             server_cpu: None,
             tester: TesterProgress::default(),
             runners: Vec::new(),

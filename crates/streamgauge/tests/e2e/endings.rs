@@ -44,7 +44,8 @@ fn ctrl_c_tears_every_session_down_and_reports() {
     // A client without a session has nothing to tear down.
     wait_for("all clients play", PATIENCE, || {
         let text = load.stderr_text();
-        text.contains(&format!("{CLIENTS} playing")).then_some(())
+        text.contains(&format!("{CLIENTS} of {CLIENTS} playing"))
+            .then_some(())
     });
     wait_for("a window is written", PATIENCE, || {
         (windows(folder.path()) >= 1).then_some(())
@@ -110,7 +111,7 @@ fn second_ctrl_c_ends_the_run_at_once() {
             load.stderr_text().contains(what).then_some(())
         });
     };
-    says(&format!("{CLIENTS} sending"));
+    says(&format!("{CLIENTS} of {CLIENTS} connected"));
     load.signal("INT");
     says("stopping");
     load.signal("INT");

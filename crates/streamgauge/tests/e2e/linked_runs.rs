@@ -234,7 +234,10 @@ duration: 16s",
     let command = streamgauge_with_bound(("LINK_LATENESS_P99", "1ms"), arguments);
     let playing = Process::start(command, folder.path());
     wait_for("the clients play", PATIENCE, || {
-        playing.stderr_text().contains("4 playing").then_some(())
+        playing
+            .stderr_text()
+            .contains("4 of 4 playing")
+            .then_some(())
     });
     // In three windows the process is stopped for a moment in which packets should have left.
     for _ in 0..3 {
@@ -383,7 +386,10 @@ duration: 60s",
         folder.path(),
     );
     wait_for("the clients play", PATIENCE, || {
-        playing.stderr_text().contains("2 playing").then_some(())
+        playing
+            .stderr_text()
+            .contains("2 of 2 playing")
+            .then_some(())
     });
     let server = descendants(playing.id()).into_iter().find(|id| {
         let command = fs::read_to_string(format!("/proc/{id}/cmdline")).unwrap_or_default();

@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::support::{Process, RUN_TIMEOUT, Report, Server, folder, have, number, run, wait_for};
+use crate::support::{
+    Process, RUN_TIMEOUT, Report, Server, folder, free_port, have, listens, number, run,
+    streamgauge, wait_for,
+};
 
 /// A terminal that keeps its contents, as far as the command uses its features.
 struct Screen {
@@ -96,11 +99,11 @@ fn in_terminal(folder: &Path, arguments: &str) -> Process {
 }
 
 /// Starts the command in a terminal of this many columns and rows. Text written to `keys` is its
-/// input. `modes.txt` has the modes in which it leaves the terminal.
+/// input. `tty.txt` has the path of the terminal, `modes.txt` the modes in which it is left.
 fn in_terminal_of((columns, rows): (u32, u32), folder: &Path, arguments: &str) -> Process {
     let program = env!("CARGO_BIN_EXE_streamgauge");
     let line = format!(
-        "stty cols {columns} rows {rows}; \
+        "tty > tty.txt; stty cols {columns} rows {rows}; \
          sh -c 'echo $$ > pid; exec \"$@\"' sh '{program}' {arguments} --out x.run > summary.txt; \
          code=$?; stty -a > modes.txt; exit $code"
     );
@@ -139,14 +142,26 @@ fn terminal_shows_one_block_and_removes_it_at_the_end() {
     let folder = folder();
     let server = Server::start(folder.path(), &["--bitrate", "100kbps"]);
     let url = server.url();
-    let load = in_terminal(folder.path(), &format!("load {url} -c 5 -d 7500ms"));
+    let threshold = "--threshold 'viewers.received > 0'";
+    let load = in_terminal(
+        folder.path(),
+        &format!("load {url} -c 5 -d 7500ms {threshold}"),
+    );
     load.finish(RUN_TIMEOUT).expect(0);
 
     let screen = Screen::of(&sent(folder.path()), 40);
     let drawn: Vec<String> = screen.seen.iter().map(|lines| lines.join("\n")).collect();
     let running: Vec<&String> = drawn.iter().filter(|text| text.contains(" left")).collect();
     assert!(running.len() >= 2, "{drawn:?}");
-    let parts = ["━", "viewers: 5 playing", "loss 0 %", "kbit/s"];
+    let parts = [
+        "━",
+        "viewers: 5 of 5 playing, 0 failed",
+        &url,
+        "loss 0 %",
+        "kbit/s",
+        "✓",
+        "viewers.received > 0",
+    ];
     // On a busy machine clients may begin late, and a second may have no media.
     let is_full = |text: &&String| parts.iter().all(|part| text.contains(part));
     assert!(running.iter().any(is_full), "{drawn:?}");
@@ -315,5 +330,71 @@ fn no_live_writes_plain_lines_to_a_terminal() {
         .expect(0);
     let output = sent(folder.path());
     assert!(!output.contains('\u{1b}'), "{output:?}");
-    assert!(output.contains("running; viewers: 2 active"), "{output}");
+    assert!(output.contains("running; viewers: "), "{output}");
+    assert!(output.contains(" of 2 playing, 0 failed"), "{output}");
+    assert!(output.contains("startup delay p95 "), "{output}");
+}
+
+/// While the server starts, nothing but a key or a new size draws the view again.
+#[test]
+fn keys_are_shown_on_request_and_a_new_size_redraws() {
+    if !have("script") {
+        return;
+    }
+    let folder = folder();
+    let scenario = format!(
+        "server: {{command: [sleep, '600'], ready: {{port: {}}}, ready_timeout: 599s}}\n\
+         clients: {{viewers: {{urls: ['rtsp://127.0.0.1:1/a'], load: {{clients: 1}}}}}}\n",
+        free_port()
+    );
+    std::fs::write(folder.path().join("s.yaml"), scenario).expect("the folder is the test's own");
+    let load = in_terminal_of((90, 30), folder.path(), "run s.yaml");
+    let patience = Duration::from_secs(60);
+    let drawn = |text: &str| {
+        let sent = sent(folder.path());
+        sent.contains(text).then_some(sent)
+    };
+    let before = wait_for("the launch", patience, || drawn("waiting up to 599 s"));
+    assert!(!before.contains("hide the keys"), "{before:?}");
+    std::fs::write(folder.path().join("keys"), "?").expect("it is read");
+    let before = wait_for("the keys", patience, || drawn("hide the keys"));
+    let terminal = std::fs::read_to_string(folder.path().join("tty.txt")).expect("it was written");
+    let resized = Command::new("stty")
+        .args(["-F", terminal.trim(), "cols", "30"])
+        .status();
+    assert!(resized.expect("there is an stty").success());
+    let after = wait_for("a drawing of 30 columns", patience, || {
+        let sent = sent(folder.path());
+        let after = sent.strip_prefix(before.as_str())?.to_owned();
+        after.contains("hide the keys").then_some(after)
+    });
+    // The terminal has wrapped the first line and those of two keys.
+    let up = after.find("\u{1b}[8A").expect("to the first of eight rows");
+    let redrawn = Screen::of(&after[up + 4..], 30);
+    assert!(redrawn.lines[0].starts_with("waiting up to"), "{after:?}");
+    assert_eq!(redrawn.lines.len(), 6, "{:?}", redrawn.lines);
+    std::fs::write(folder.path().join("keys"), "q").expect("it is read");
+    load.finish(RUN_TIMEOUT).expect(105);
+}
+
+#[test]
+fn publisher_in_a_room_shows_what_it_sends() {
+    let folder = folder();
+    let port = free_port();
+    let server = streamgauge(["serve", "webrtc", "--port", &port.to_string()]);
+    let _server = Process::start(server, folder.path());
+    wait_for("the server", Duration::from_secs(60), || {
+        listens(port).then_some(())
+    });
+    let scenario = format!(
+        "duration: 8s\nclients:\n  cameras:\n    urls: ['janus+ws://127.0.0.1:{port}/videoroom/1']\n    \
+         participate: {{}}\n    subscribe: nobody\n    load: {{clients: 2, start: at_once}}\n"
+    );
+    std::fs::write(folder.path().join("s.yaml"), scenario).expect("the folder is the test's own");
+    let finished = run(folder.path(), ["run", "s.yaml", "--no-live"]).expect(0);
+    let output = finished.stderr;
+    assert!(output.contains("cameras: "), "{output}");
+    assert!(output.contains(" of 2 publishing, 0 failed"), "{output}");
+    assert!(output.contains("bit/s sent"), "{output}");
+    assert!(!output.contains("loss"), "{output}");
 }

@@ -168,7 +168,10 @@ fn refusal_and_death_of_livekit_have_failure_reasons() {
     let command = streamgauge(["run", "room.yaml", "--json", "room.json"]);
     let running = Process::start(command, folder.path());
     wait_for("everybody plays", Duration::from_secs(60), || {
-        running.stderr_text().contains("4 playing").then_some(())
+        running
+            .stderr_text()
+            .contains("4 of 4 playing")
+            .then_some(())
     });
     drop(server);
     let ended = running.finish(Duration::from_secs(60));

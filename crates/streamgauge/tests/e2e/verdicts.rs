@@ -134,7 +134,7 @@ fn stopped_run_reports_which_thresholds_held() {
         let load = Process::start(streamgauge(arguments), folder.path());
         // A client that waits for its media when it is stopped has failed.
         wait_for("a client plays", Duration::from_secs(60), || {
-            load.stderr_text().contains("1 playing").then_some(())
+            load.stderr_text().contains("1 of 1 playing").then_some(())
         });
         load.signal(signal);
         let ended = load.finish(RUN_TIMEOUT).expect(105);

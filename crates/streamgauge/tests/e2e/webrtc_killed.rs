@@ -50,7 +50,10 @@ fn within(namespace: &str) -> Vec<u32> {
 fn killed_in_the_midst(mut playing: Process) {
     wait_for("all play", PATIENCE, || {
         assert!(playing.runs(), "{}", playing.stderr_text());
-        playing.stderr_text().contains("3 playing").then_some(())
+        playing
+            .stderr_text()
+            .contains("3 of 3 playing")
+            .then_some(())
     });
     playing.signal("KILL");
     playing.finish(PATIENCE);

@@ -102,7 +102,7 @@ impl<'a> Runner<'a> {
         if let Some(live_outputs) = &self.live_outputs {
             live_outputs.show(&options.run_file, scenario);
         }
-        let mut display = Display::new(self.console, scenario.duration, &self.control);
+        let mut display = Display::new(self.console, scenario, scenario.duration, &self.control);
         let runners = &self.runners;
         let finished = runners.run(scenario, &options, &self.control, &mut |progress| {
             display.update(progress);
@@ -151,7 +151,7 @@ impl<'a> Runner<'a> {
             first: levels.first,
             next: &mut next,
         };
-        let mut display = Display::new(self.console, None, &self.control);
+        let mut display = Display::new(self.console, scenario, None, &self.control);
         let control = &self.control;
         let runners = &self.runners;
         let finished = runners.run_levels(scenario, shown, &options, control, &mut |progress| {

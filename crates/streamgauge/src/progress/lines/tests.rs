@@ -1,4 +1,6 @@
-use engine::{Failures, TesterProgress};
+use engine::{ClientRole, Failures, PopulationProgress, Rates, StartDelay, TesterProgress};
+use measure::tester::RunnerState;
+use measure::{ThresholdResult, Unit};
 use report::paint::Paint;
 
 use super::*;
@@ -6,10 +8,15 @@ use super::*;
 fn viewers() -> PopulationProgress {
     PopulationProgress {
         role: ClientRole::Play,
+        planned: Some(1500),
         active: 1200,
         playing: 1190,
         started: 1210,
         failed: 10,
+        start_delay: Some(StartDelay {
+            metric: "startup_delay",
+            p95: 0.12,
+        }),
         rates: Some(Rates {
             bitrate: 120e6,
             expected: 10_000,
@@ -22,6 +29,7 @@ fn viewers() -> PopulationProgress {
 fn senders() -> PopulationProgress {
     PopulationProgress {
         role: ClientRole::Send,
+        planned: Some(1000),
         active: 1000,
         playing: 1000,
         rates: Some(Rates {
@@ -38,6 +46,7 @@ fn progress() -> Progress {
         elapsed: Duration::from_secs(75),
         phase: Phase::Running,
         populations: vec![("viewers".to_owned(), viewers())],
+        thresholds: Vec::new(),
         server_cpu: Some(0.5),
         tester: TesterProgress {
             cpu: Some(0.25),
@@ -90,14 +99,20 @@ fn shown(
     progress: &Progress,
     history: &History,
     planned: Option<u64>,
-    (columns, rows): (usize, usize),
+    size: (usize, usize),
 ) -> Vec<String> {
     let view = View {
-        obeys_keys: true,
         progress,
         history,
         planned: planned.map(Duration::from_secs),
+        urls: &BTreeMap::new(),
+        obeys_keys: false,
+        shows_keys: false,
     };
+    drawn(&view, size)
+}
+
+fn drawn(view: &View<'_>, (columns, rows): (usize, usize)) -> Vec<String> {
     let lines = view.lines(Size { columns, rows });
     assert!(lines.len() <= rows, "{lines:?}");
     for line in &lines {
@@ -114,7 +129,7 @@ fn block_fits_80_columns() {
         shown(&progress(), &history, Some(120), (80, 24)),
         [
             "━━━━━━━━━━━━━━━━━━━━━━━━━─────────────── 1 min 15 s of 2 min, 45 s left",
-            "viewers: 1,190 of 1,200 playing, 10 failed",
+            "viewers: 1,190 of 1,500 playing, 10 failed, startup delay p95 120 ms",
             "      120 Mbit/s                   ▁▃▅▆█  loss 0.1 %                       ▁▁▁▅▅",
             "server CPU 50 %, tester CPU 25 %, 3 packets lost here: OVERLOADED",
         ]
@@ -205,7 +220,7 @@ fn window_cut_short_shows_no_rates() {
     assert_eq!(
         line,
         "1 min 15 s of 1 min 15 s, stopping (Ctrl-C to stop at once); \
-         viewers: 1,200 active, 1,190 playing, 10 failed; \
+         viewers: 1,190 of 1,500 playing, 10 failed, startup delay p95 120 ms, 10 starting; \
          tester late by 1.2 ms, 3 packets lost here: OVERLOADED"
     );
     let mut unchanged = History::default();
@@ -219,7 +234,7 @@ fn messages_are_counted_in_messages() {
     progress.populations = vec![("chat".to_owned(), senders())];
     let history = history(&[40.0, 60.0]);
     let lines = |columns| shown(&progress, &history, None, (columns, 24));
-    assert_eq!(lines(120)[1], "chat: 1,000 sending");
+    assert_eq!(lines(120)[1], "chat: 1,000 of 1,000 connected, 0 failed");
     assert_eq!(
         lines(80)[2],
         "  12,345 messages/s                   ██  9,999 answered/s                   ██"
@@ -238,7 +253,7 @@ fn many_populations_are_bounded_by_the_height() {
     assert_eq!(ten.len(), 10);
     assert_eq!(
         ten[1],
-        "viewers0: 1,190 of 1,200 playing, 10 failed, 120 Mbit/s, loss 0.1 %"
+        "viewers0: 1,190 of 1,500 playing, 10 failed, 120 Mbit/s, loss 0.1 %"
     );
     let six = shown(&progress, &history, Some(120), (80, 6));
     assert_eq!(six.len(), 6);
@@ -258,8 +273,8 @@ fn plain_line_shows_populations_server_and_tester() {
     assert_eq!(
         plain(&progress(), planned),
         "1 min 15 s of 2 min, running; \
-         viewers: 1,200 active, 1,190 playing, 120 Mbit/s, loss 0.1 %, 10 failed; \
-         server CPU 50 %, tester CPU 25 %, late by 1.2 ms, 3 packets lost here: OVERLOADED"
+         viewers: 1,190 of 1,500 playing, 10 failed, 120 Mbit/s, loss 0.1 %, \
+         startup delay p95 120 ms, 10 starting; server CPU 50 %, tester CPU 25 %, late by 1.2 ms, 3 packets lost here: OVERLOADED"
     );
     let publishers = PopulationProgress {
         role: ClientRole::Publish,
@@ -273,22 +288,12 @@ fn plain_line_shows_populations_server_and_tester() {
     };
     assert_eq!(
         plain_population("cameras", &publishers),
-        "cameras: 3 active, 2 publishing, 4 Mbit/s sent"
+        "cameras: 2 of 3 publishing, 0 failed, 4 Mbit/s sent, 1 starting"
     );
     assert_eq!(
         plain_population("chat", &senders()),
-        "chat: 1,000 active, 1,000 sending, 12,345 messages/s, 9,999 answered/s"
+        "chat: 1,000 of 1,000 connected, 0 failed, 12,345 messages/s, 9,999 answered/s"
     );
-}
-
-#[test]
-fn sparkline_shows_the_newest_and_hides_no_loss() {
-    let values: VecDeque<f64> = [0.0, 0.0001, 0.5, 1.0].into_iter().collect();
-    assert_eq!(spark(&values, 0.0, 4), "▁▂▅█");
-    assert_eq!(spark(&values, 0.0, 2), "▅█");
-    assert_eq!(spark(&values, 0.0, 6), "  ▁▂▅█");
-    assert_eq!(spark(&values, 2.0, 4), "▁▂▃▅");
-    assert_eq!(spark(&VecDeque::new(), 0.0, 3), "   ");
 }
 
 #[test]
@@ -313,7 +318,7 @@ fn charts_are_above_and_failures_below_populations() {
         lines.iter().any(|line| line.contains("viewers: 1,190")),
         "{text}"
     );
-    let below = &lines[lines.len() - FAILURES_MAX - 1..];
+    let below = &lines[lines.len() - FAILURES_MAX..];
     assert_eq!(
         below,
         [
@@ -321,16 +326,15 @@ fn charts_are_above_and_failures_below_populations() {
             "6 × refused_2 of viewers, 1 min 13 s to 1 min 15 s",
             "4 × refused_3 of viewers, 1 min 14 s to 1 min 15 s",
             "2 × refused_4 of viewers, 1 min 15 s",
-            "q: stop and report, h: hold the ramp",
         ]
     );
-    for size in [(71, 24), (80, 18), (40, 20)] {
+    for size in [(71, 24), (80, 17), (40, 20)] {
         let text = shown(&progress(), &history, Some(120), size).join("\n");
         assert!(!text.contains("132 Mbit/s"), "{text}");
         assert!(text.contains("refused_4"), "{text}");
     }
     // More important lines take precedence.
-    let text = shown(&progress(), &history, Some(120), (80, 4)).join("\n");
+    let text = shown(&progress(), &history, Some(120), (80, 3)).join("\n");
     assert!(!text.contains("refused_"), "{text}");
 }
 
@@ -409,4 +413,118 @@ fn of_many_runners_those_with_a_fault_are_shown() {
     assert_eq!((few.len(), few[5].as_str()), (6, "  and 255 more"));
     // Populations and the state of the tester have precedence.
     assert_eq!(shown(&seen, &history, Some(120), (80, 5)).len(), 4);
+}
+
+#[test]
+fn url_and_thresholds_are_shown_with_the_population() {
+    let history = history(&[40.0]);
+    let mut seen = progress();
+    let threshold = |text: &str, value, passed| ThresholdResult {
+        text: text.to_owned(),
+        subject: "viewers".to_owned(),
+        value: Some(value),
+        statistic: None,
+        unit: Unit::Seconds,
+        limit: 2.0,
+        passed,
+        window: None,
+        no_data: false,
+        implied: false,
+        in_doubt: false,
+        undecided: false,
+        clock_error: None,
+    };
+    seen.thresholds = vec![
+        threshold("viewers.startup_delay.p95 < 2s", 0.12, true),
+        threshold("viewers.longest_gap.p95 < 2s", 3.1, false),
+    ];
+    let url = "rtsp://127.0.0.1:8554/a/path/that/is/rather/long";
+    let urls = BTreeMap::from([("viewers".to_owned(), url.to_owned())]);
+    let view = View {
+        progress: &seen,
+        history: &history,
+        planned: Some(Duration::from_secs(120)),
+        urls: &urls,
+        obeys_keys: true,
+        shows_keys: false,
+    };
+    let lines = drawn(&view, (80, 24));
+    assert_eq!(lines[2], format!("  {url}"));
+    assert_eq!(
+        lines[4..],
+        [
+            "✓ 120 ms  viewers.startup_delay.p95 < 2s",
+            "✗  3.1 s  viewers.longest_gap.p95 < 2s",
+            "server CPU 50 %, tester CPU 25 %, 3 packets lost here: OVERLOADED",
+            "q: stop and report, h: hold the ramp, ?: all keys",
+        ]
+    );
+    let narrow = drawn(&view, (40, 24));
+    assert_eq!(narrow[2], "  rtsp://127.0.0.1:8554…t/is/rather/long");
+    assert_eq!(narrow[4], "✓ 120 ms  viewers.startup_delay.p95 < 2s");
+    assert_eq!(narrow[7], "q: stop, h: hold, ?: all keys");
+    // Without a row of its own, the URL is at the end of the line of its population.
+    let low = drawn(&view, (200, 6));
+    assert!(low[1].ends_with(&format!(", {url}")), "{low:?}");
+}
+
+#[test]
+fn all_keys_are_shown_on_request() {
+    let history = history(&[40.0]);
+    let launching = Progress {
+        phase: Phase::Launching("starting vlc".to_owned()),
+        populations: Vec::new(),
+        ..progress()
+    };
+    for seen in [progress(), launching] {
+        let view = View {
+            progress: &seen,
+            history: &history,
+            planned: None,
+            urls: &BTreeMap::new(),
+            obeys_keys: true,
+            shows_keys: true,
+        };
+        for columns in [40, 120] {
+            let lines = drawn(&view, (columns, 24));
+            assert_eq!(
+                lines[lines.len() - 4..],
+                [
+                    "q       stop and report, like Ctrl-C",
+                    "Ctrl-C  stop; again: stop at once",
+                    "h       hold the ramp",
+                    "?       hide the keys",
+                ]
+            );
+        }
+    }
+}
+
+#[test]
+fn participant_of_a_room_shows_what_it_sends() {
+    let rates = |bitrate, sent_bitrate| Rates {
+        bitrate,
+        sent_bitrate,
+        ..Rates::default()
+    };
+    let line = |role, rates| {
+        let mut seen = progress();
+        let population = &mut seen.populations[0].1;
+        (population.role, population.rates) = (role, Some(rates));
+        let mut history = History::default();
+        history.add(&seen);
+        let mut line = shown(&seen, &history, None, (80, 24)).remove(2);
+        line.truncate(line.trim_end().len());
+        line
+    };
+    let play = line(ClientRole::Play, rates(12e6, 3e6));
+    assert!(play.starts_with("  12 Mbit/s, 3 Mbit/s sent "), "{play}");
+    // No packets were expected, so there is no loss.
+    assert!(!play.contains("loss"), "{play}");
+    // The first participant of a room, and one with `subscribe: nobody`.
+    for role in [ClientRole::Play, ClientRole::Publish] {
+        let alone = line(role, rates(0.0, 3e6));
+        assert!(alone.starts_with("   3 Mbit/s sent "), "{alone}");
+        assert!(alone.ends_with('█') && !alone.contains("loss"), "{alone}");
+    }
 }

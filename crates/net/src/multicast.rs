@@ -59,12 +59,20 @@ fn index_of_name(name: &str) -> Option<u32> {
 
 /// Returns the name of the first interface with a matching address.
 fn name_where(is_wanted: impl Fn(IpAddr) -> bool) -> io::Result<Option<String>> {
+    let mut all = interface_addresses()?.into_iter();
+    let found = all.find(|(_, address)| is_wanted(*address));
+    Ok(found.map(|(name, _)| name))
+}
+
+/// Returns the names of this machine's interfaces with their IP addresses, in the order of the
+/// operating system. An interface with several addresses occurs several times.
+pub fn interface_addresses() -> io::Result<Vec<(String, IpAddr)>> {
     let mut first: *mut libc::ifaddrs = std::ptr::null_mut();
     // SAFETY: `first` is valid for the write of a pointer.
     if unsafe { libc::getifaddrs(&raw mut first) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    let (mut found, mut next) = (None, first);
+    let (mut found, mut next) = (Vec::new(), first);
     while !next.is_null() {
         // SAFETY: the list that getifaddrs returned is intact until it is freed, and each entry is
         // valid.
@@ -90,11 +98,10 @@ fn name_where(is_wanted: impl Fn(IpAddr) -> bool) -> io::Result<Option<String>> 
             }
             _ => continue,
         };
-        if is_wanted(address) && !entry.ifa_name.is_null() {
+        if !entry.ifa_name.is_null() {
             // SAFETY: a name in the list ends with a zero byte and lives until the list is freed.
             let name = unsafe { std::ffi::CStr::from_ptr(entry.ifa_name) };
-            found = Some(name.to_string_lossy().into_owned());
-            break;
+            found.push((name.to_string_lossy().into_owned(), address));
         }
     }
     // SAFETY: the list came from getifaddrs, is freed once, and is no longer referenced.
@@ -316,6 +323,9 @@ mod tests {
             with("192.0.2.1").expect_err("for documents").kind(),
             io::ErrorKind::NotFound
         );
+        let all = interface_addresses().expect("they can be listed");
+        let loopback = ("lo".to_owned(), IpAddr::V4(Ipv4Addr::LOCALHOST));
+        assert!(all.contains(&loopback), "{all:?}");
         let none = Interface::Named("none-such\0".to_owned()).index();
         assert_eq!(none.expect_err("no name").kind(), io::ErrorKind::NotFound);
     }

@@ -21,7 +21,7 @@ use scenario::Scenario;
 use crate::current_run_file::CurrentRunFile;
 use crate::exit::Failure;
 use crate::http::{Head, write_until};
-use crate::view_server::{HEADERS, NICE, ServiceName, ViewServer, refuse, respond};
+use crate::view_server::{HEADERS, NICE, ServiceName, Token, ViewServer, refuse, respond};
 
 /// Default address.
 pub(crate) const DEFAULT_ADDRESS: &str = "127.0.0.1:9106";
@@ -92,11 +92,11 @@ struct OpenRun {
 
 impl Dashboard {
     /// Starts listening. There is no run yet.
-    pub(crate) fn start(address: SocketAddr) -> Result<Dashboard, Failure> {
+    pub(crate) fn start(address: SocketAddr, token: &Token) -> Result<Dashboard, Failure> {
         let shared = Arc::<Shared>::default();
         let theirs = shared.clone();
         let answer = move |stream: TcpStream, head: &Head| answer(stream, head, &theirs);
-        let server = ViewServer::start(address, SERVICE, answer)?;
+        let server = ViewServer::start(address, SERVICE, token, answer)?;
         let theirs = shared.clone();
         let sender = thread::Builder::new().name(SERVICE.thread.to_owned());
         let sender = sender

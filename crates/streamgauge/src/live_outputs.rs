@@ -10,6 +10,7 @@ use crate::dashboard::Dashboard;
 use crate::exit::Failure;
 use crate::otlp::OtlpExporter;
 use crate::scrape::PrometheusServer;
+use crate::view_server::Token;
 
 /// The requested live views and exports.
 pub(crate) struct LiveOutputs {
@@ -22,11 +23,16 @@ pub(crate) struct LiveOutputs {
 impl LiveOutputs {
     /// Starts them and prints their URLs. There is no run yet.
     pub(crate) fn start(results: &Results, console: Console) -> Result<LiveOutputs, Failure> {
-        let prometheus = results.metrics.map(PrometheusServer::start).transpose()?;
+        let token = Token::default();
+        let metrics = results.metrics;
+        let prometheus = metrics.map(|address| PrometheusServer::start(address, &token));
+        let prometheus = prometheus.transpose()?;
         if let Some(prometheus) = &prometheus {
             console.say(&format!("metrics for Prometheus at {}", prometheus.url()));
         }
-        let dashboard = results.dashboard.map(Dashboard::start).transpose()?;
+        let dashboard = results.dashboard;
+        let dashboard = dashboard.map(|address| Dashboard::start(address, &token));
+        let dashboard = dashboard.transpose()?;
         if let Some(dashboard) = &dashboard {
             console.say(&format!("dashboard at {}", dashboard.url()));
         }

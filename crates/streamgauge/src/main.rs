@@ -13,6 +13,7 @@ mod live_outputs;
 mod otlp;
 mod output;
 mod overwrite;
+mod own_address;
 mod progress;
 mod repeat_command;
 mod run_location;

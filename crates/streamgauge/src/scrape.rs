@@ -14,7 +14,7 @@ use report::{Reader, ReportError};
 use crate::current_run_file::CurrentRunFile;
 use crate::exit::Failure;
 use crate::http::Head;
-use crate::view_server::{ServiceName, ViewServer, refuse, respond};
+use crate::view_server::{ServiceName, Token, ViewServer, refuse, respond};
 
 const SERVICE: ServiceName = ServiceName {
     what: "metrics",
@@ -37,7 +37,7 @@ struct Open {
 
 impl PrometheusServer {
     /// Starts listening. There is no run yet.
-    pub(crate) fn start(address: SocketAddr) -> Result<PrometheusServer, Failure> {
+    pub(crate) fn start(address: SocketAddr, token: &Token) -> Result<PrometheusServer, Failure> {
         let run_file = Arc::<Mutex<Option<CurrentRunFile>>>::default();
         let theirs = run_file.clone();
         let mut open = None;
@@ -45,7 +45,7 @@ impl PrometheusServer {
             let followed = locked(&theirs).clone();
             answer(stream, head, followed, &mut open)
         };
-        let server = ViewServer::start(address, SERVICE, answer)?;
+        let server = ViewServer::start(address, SERVICE, token, answer)?;
         Ok(PrometheusServer { run_file, server })
     }
 

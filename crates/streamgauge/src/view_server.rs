@@ -4,6 +4,7 @@
 //! so a silent connection delays nobody. One more thread answers authorised requests, one after the
 //! other. All threads have a lower priority than the measurement.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -17,6 +18,7 @@ use report::io_reason;
 
 use crate::exit::Failure;
 use crate::http::{self, Head};
+use crate::own_address;
 
 /// Environment variable with the token that other machines must send.
 pub(crate) const TOKEN_VARIABLE: &str = "STREAMGAUGE_TOKEN";
@@ -66,6 +68,22 @@ pub(crate) struct ViewServer {
     thread: Option<JoinHandle<()>>,
 }
 
+/// Token that other machines must send: the user's or a generated one. It is the same for all
+/// services of the process.
+#[derive(Default)]
+pub(crate) struct Token(OnceCell<String>);
+
+impl Token {
+    /// Returns the generated token, which is generated when it is needed first.
+    fn generated(&self) -> io::Result<String> {
+        if let Some(token) = self.0.get() {
+            return Ok(token.clone());
+        }
+        let token = random_token()?;
+        Ok(self.0.get_or_init(|| token).clone())
+    }
+}
+
 /// Access control.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Access {
@@ -96,9 +114,10 @@ impl ViewServer {
     pub(crate) fn start(
         address: SocketAddr,
         service: ServiceName,
+        token: &Token,
         answer: impl FnMut(TcpStream, &Head) -> io::Result<()> + Send + 'static,
     ) -> Result<ViewServer, Failure> {
-        let access = Access::of(address)?;
+        let access = Access::of(address, token)?;
         let failed = |error: io::Error| {
             Failure::bad(format_args!(
                 "cannot serve {} at {address}: {}; name another address with `{}`",
@@ -122,9 +141,10 @@ impl ViewServer {
         })
     }
 
-    /// Returns the URL of this path, for people. A generated token is shown, the user's is not.
+    /// Returns the URL of this path, for people: if the server listens on all addresses, with one that
+    /// other machines can open. A generated token is shown, the user's is not.
     pub(crate) fn url(&self, path: &str) -> String {
-        let url = format!("http://{}{path}", self.address);
+        let url = format!("http://{}{path}", own_address::for_others(self.address));
         match &self.access {
             Access::Here => url,
             Access::Token {
@@ -151,14 +171,14 @@ impl Drop for ViewServer {
 impl Access {
     /// Returns the access to an address. An address that other machines reach needs a token: the
     /// user's or a generated one.
-    fn of(address: SocketAddr) -> Result<Access, Failure> {
+    fn of(address: SocketAddr, token: &Token) -> Result<Access, Failure> {
         if address.ip().is_loopback() {
             return Ok(Access::Here);
         }
         match std::env::var_os(TOKEN_VARIABLE) {
             Some(token) => Access::with(token.to_str().unwrap_or_default()),
             None => {
-                let drawn = random_token().map_err(|error| {
+                let drawn = token.generated().map_err(|error| {
                     Failure::bad(format_args!(
                         "cannot generate a token: {}",
                         io_reason(&error)
@@ -423,9 +443,14 @@ mod tests {
         for wrong in ["", "short", "with a blank in it", "abcdefghijklmn&op"] {
             assert!(Access::with(wrong).is_err(), "{wrong}");
         }
-        let tokens = [(); 2].map(|()| random_token().expect("there is a source of chance"));
-        assert_eq!(tokens[0].len(), 32);
-        assert_ne!(tokens[0], tokens[1]);
+        let tokens = [Token::default(), Token::default()];
+        let drawn = tokens.each_ref().map(|token| {
+            let drawn = token.generated().expect("there is a source of chance");
+            assert_eq!(token.generated().expect("it is known"), drawn);
+            drawn
+        });
+        assert_eq!(drawn[0].len(), 32);
+        assert_ne!(drawn[0], drawn[1]);
     }
 
     #[test]
@@ -436,7 +461,8 @@ mod tests {
             thread: "metrics",
         };
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let server = ViewServer::start(any, service, |mut stream, head| {
+        let token = Token::default();
+        let server = ViewServer::start(any, service, &token, |mut stream, head| {
             respond(&mut stream, "200 OK", "text/plain", head.path.as_bytes())
         });
         let Ok(server) = server else {

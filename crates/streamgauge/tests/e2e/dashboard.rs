@@ -1,7 +1,7 @@
 //! Dashboard of a run: updates for browsers, and access control.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -104,12 +104,13 @@ fn only_authorised_requests_are_answered() {
     let dashboard = format!("--dashboard=0.0.0.0:{elsewhere}");
     let arguments = ["demo", "-c", "1", "-d", "60s", &dashboard];
     let demo = Process::start(streamgauge(arguments), folder.path());
-    let token = wait_for("the address", PATIENCE, || {
-        let output = demo.stderr_text();
-        let (_, rest) = output.split_once("/?token=")?;
-        Some(rest.split_whitespace().next()?.to_owned())
+    let (address, token) = wait_for("the address", PATIENCE, || {
+        printed_address(&demo.stderr_text(), "dashboard at http://")
     });
     assert_eq!(token.len(), 32);
+    // Another machine cannot open 0.0.0.0.
+    assert!(!address.ip().is_unspecified(), "{address}");
+    assert_eq!(address.port(), elsewhere);
     let refused = wait_for("an answer", PATIENCE, || get(elsewhere, "/", "127.0.0.1"));
     assert!(refused.starts_with("HTTP/1.1 401 "), "{refused}");
     let target = format!("/?token={token}");
@@ -119,6 +120,63 @@ fn only_authorised_requests_are_answered() {
     assert!(page.starts_with("HTTP/1.1 200 "), "{page}");
     demo.signal("INT");
     demo.finish(RUN_TIMEOUT).expect(105);
+}
+
+/// Returns the address and the token of a URL that the command printed after this text.
+fn printed_address(output: &str, after: &str) -> Option<(SocketAddr, String)> {
+    let (_, url) = output.split_once(after)?;
+    let (address, rest) = url.split_once('/')?;
+    let (_, token) = rest.split_once("?token=")?;
+    let token = token.split_once('\n')?.0.to_owned();
+    Some((address.parse().expect("an address and a port"), token))
+}
+
+#[test]
+fn metrics_and_dashboard_have_one_token_and_a_usable_address() {
+    let folder = folder();
+    for any in ["0.0.0.0", "[::]"] {
+        // Not every machine has IPv6.
+        if std::net::TcpListener::bind(format!("{any}:0")).is_err() {
+            continue;
+        }
+        let (metrics, dashboard) = (free_port(), free_port());
+        let metrics = format!("{any}:{metrics}");
+        let dashboard = format!("--dashboard={any}:{dashboard}");
+        let arguments = [
+            "demo",
+            "-c",
+            "1",
+            "-d",
+            "60s",
+            "--metrics",
+            &metrics,
+            &dashboard,
+        ];
+        let demo = Process::start(streamgauge(arguments), folder.path());
+        let text = || demo.stderr_text();
+        let (page, token) = wait_for("the dashboard", PATIENCE, || {
+            printed_address(&text(), "dashboard at http://")
+        });
+        let (figures, other) = wait_for("the metrics", PATIENCE, || {
+            printed_address(&text(), "metrics for Prometheus at http://")
+        });
+        assert_eq!(token, other);
+        for (address, target) in [(page, "/"), (figures, "/metrics")] {
+            assert!(!address.ip().is_unspecified(), "{}", text());
+            let answer = wait_for("an answer", PATIENCE, || {
+                let mut stream = TcpStream::connect(address).ok()?;
+                stream.set_read_timeout(Some(PATIENCE)).ok()?;
+                let request = format!("GET {target}?token={token} HTTP/1.1\r\nHost: x\r\n\r\n");
+                stream.write_all(request.as_bytes()).ok()?;
+                let answer = answer_to(stream)?;
+                // Metrics are unavailable before the run begins.
+                (!answer.starts_with("HTTP/1.1 503 ")).then_some(answer)
+            });
+            assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        }
+        demo.signal("INT");
+        demo.finish(RUN_TIMEOUT).expect(105);
+    }
 }
 
 #[test]

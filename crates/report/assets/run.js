@@ -152,6 +152,7 @@ class RunPage {
           el("ul", {}, run.limits.map((text) => el("li", {}, text)))) : null));
     }
     groups.push(this.tester());
+    if (run.warming_up) groups.unshift(el("p", { class: "note" }, `The first figures follow after the warm-up of ${run.warming_up}.`));
     return this.section("Figures", ...groups);
   }
 

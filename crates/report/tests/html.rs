@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use measure::{
-    Catalogue, Finding, Recorder, SERVER_CATALOGUE, TESTER_CATALOGUE, ThresholdResult, Time, Unit,
-    Verdict, VerdictInput, server, tester,
+    Catalogue, Finding, HealthBounds, Recorder, SERVER_CATALOGUE, TESTER_CATALOGUE,
+    ThresholdResult, Time, Unit, Verdict, VerdictInput, server, tester,
 };
 use protocol::media::rtp::metrics as rtp;
 use protocol::metrics as clients;
@@ -230,6 +230,37 @@ fn page_states_failure_its_extent_and_its_start() {
         .filter_map(|event| event["kind"].as_str())
         .collect();
     assert_eq!(kinds, ["first failure", "server log"]);
+}
+
+#[test]
+fn page_of_a_run_in_progress_has_figures_after_the_warm_up() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let path = folder.path().join("x.run");
+    let file = RunFile::create(&path, &header("evening", "viewers")).expect("a run file");
+    file.flush().expect("there is room");
+    let reader = report::open(&path, catalogue_of).expect("it is a run file");
+    let mut live = html::Live::new(&reader, &[], HealthBounds::default()).expect("it can be read");
+    assert!(!live.update(&reader).expect("it can be read"));
+    assert!(!live.has_windows());
+    let mut shown_after = |windows: std::ops::Range<u64>| {
+        for index in windows {
+            window(&file, "viewers", index);
+        }
+        file.flush().expect("there is room");
+        assert!(live.update(&reader).expect("it can be read"));
+        live.value(&reader).expect("it can be read")
+    };
+    let figures = |run: &Value| run["populations"][0]["figures"].as_array().map(Vec::len);
+    // The warm-up takes two seconds.
+    let run = shown_after(0..1);
+    assert_eq!(run["warming_up"], "2 s");
+    let sentence = "1 s: warm-up until 2 s, the tester is fit.";
+    assert_eq!(run["verdict"]["sentence"], sentence);
+    assert_eq!(figures(&run), Some(0));
+    assert_eq!(figures(&shown_after(1..2)), Some(0));
+    let run = shown_after(2..3);
+    assert_eq!(run["warming_up"], Value::Null);
+    assert!(figures(&run) > Some(0), "{run}");
 }
 
 #[test]

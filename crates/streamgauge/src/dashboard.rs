@@ -261,6 +261,10 @@ fn next_update(shared: &Shared, open: &mut Option<OpenRun>) -> Result<Option<Eve
     };
     let changed = open.live.update(&open.reader)?;
     let ends = open.reader.is_finished()? && !open.end_sent;
+    // Before the first second, every figure would be 0 or unknown.
+    if !open.live.has_windows() && !open.reader.is_finished()? {
+        return Ok(None);
+    }
     let is_new = |viewer: &Viewer| !viewer.initialized;
     let somebody_new = shared.state().viewers.iter().any(is_new);
     if !changed && !ends && !somebody_new {

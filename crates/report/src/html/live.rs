@@ -115,6 +115,11 @@ impl Live {
         Ok(self.last_window != before)
     }
 
+    /// Returns `true` if a window has been read.
+    pub fn has_windows(&self) -> bool {
+        self.last_window.is_some()
+    }
+
     /// Returns the data of the run for the page. After the end of the run, this is the data of
     /// every later report.
     ///
@@ -143,9 +148,13 @@ impl Live {
         let verdict = Measured::decide(&judged, measure::VerdictInput::default()).into();
         let report = Report::of(reader, &self.sums, verdict, judged, findings)?;
         let mut run = overview::head(reader, &report, &self.time_series)?;
+        let warm_up = self.warm_up_left(reader);
+        if warm_up.is_some() {
+            remove_figures(&mut run);
+        }
         run["verdict"] = json!({
             "result": "running",
-            "sentence": sentence(&report),
+            "sentence": sentence(&report, warm_up.as_deref()),
             "more": report.verdict.reasons,
             "meaning": "Thresholds cover the run so far. The verdict follows at the end.",
         });
@@ -153,7 +162,17 @@ impl Live {
         run["clients"] = clients::clients(reader, false)?;
         let runners: Vec<RunnerState> = read_meta(reader, RunnerState::META_KEY)?;
         run["tester"]["runners_now"] = runners.iter().map(runner).collect();
+        run["warming_up"] = json!(warm_up);
         Ok(run)
+    }
+
+    /// Returns the end of the warm-up as text, if no window after it has been read.
+    fn warm_up_left(&self, reader: &Reader) -> Option<String> {
+        let header = reader.header();
+        let windows = header.warm_up_windows();
+        let is_over = self.last_window.is_some_and(|last| last >= windows);
+        let ends = windows as f64 * header.window.as_secs_f64();
+        (windows > 0 && !is_over).then(|| duration(ends))
     }
 }
 
@@ -171,8 +190,21 @@ fn runner(runner: &RunnerState) -> Value {
     })
 }
 
-/// Describes the progress and the state of a run.
-fn sentence(report: &Report) -> String {
+/// Removes the figures of all subjects but the tester: during the warm-up they would show that
+/// nothing was received.
+fn remove_figures(run: &mut Value) {
+    for list in ["populations", "links"] {
+        for subject in run[list].as_array_mut().into_iter().flatten() {
+            subject["figures"] = json!([]);
+        }
+    }
+    if run["server"].is_object() {
+        run["server"]["figures"] = json!([]);
+    }
+}
+
+/// Describes the progress and the state of a run, whose warm-up ends at this time.
+fn sentence(report: &Report, warm_up: Option<&str>) -> String {
     let time = duration(report.run.duration);
     let time = match report.run.planned {
         Some(planned) => format!("{time} of {}", duration(planned)),
@@ -185,7 +217,10 @@ fn sentence(report: &Report) -> String {
         .count();
     let held = report.thresholds.iter().filter(|one| one.passed).count();
     let thresholds = match (held, broken) {
-        (0, 0) => "nothing has been measured yet".to_owned(),
+        (0, 0) => match warm_up {
+            Some(ends) => format!("warm-up until {ends}"),
+            None => "nothing has been measured yet".to_owned(),
+        },
         (all, 0) => plural(all as f64, "threshold holds", "thresholds hold"),
         (_, broken) => format!(
             "{} of {} thresholds violated so far",

@@ -46,6 +46,11 @@ pub(crate) fn received_runs(stream: TcpStream) -> impl Iterator<Item = Value> {
     })
 }
 
+/// Number of seconds in the charts of a run.
+fn seconds(run: &Value) -> usize {
+    run["course"]["times"].as_array().map_or(0, Vec::len)
+}
+
 #[test]
 fn browser_receives_the_run_until_its_verdict() {
     let folder = folder();
@@ -64,7 +69,8 @@ fn browser_receives_the_run_until_its_verdict() {
     });
     let first = &runs[0];
     assert_eq!(first["verdict"]["result"], "running", "{first}");
-    let seconds = |run: &Value| run["course"]["times"].as_array().map_or(0, Vec::len);
+    // The first update has a whole second.
+    assert!(seconds(first) >= 1, "{first}");
     let grows = runs
         .windows(2)
         .any(|two| seconds(&two[0]) < seconds(&two[1]));
@@ -177,6 +183,30 @@ fn metrics_and_dashboard_have_one_token_and_a_usable_address() {
         demo.signal("INT");
         demo.finish(RUN_TIMEOUT).expect(105);
     }
+}
+
+/// The first update could be that of the older run.
+#[test]
+fn replaced_run_is_never_shown() {
+    let folder = folder();
+    let port = free_port();
+    let dashboard = format!("--dashboard={port}");
+    let arguments = |seed| ["demo", "-c", "2", "-d", "5s", "-o", "x.run", "--seed", seed];
+    run(folder.path(), arguments("7")).expect(0);
+    let mut command = streamgauge(arguments("8"));
+    command.args(["--force", &dashboard]);
+    let demo = Process::start(command, folder.path());
+    let host = format!("127.0.0.1:{port}");
+    let runs = wait_for("the run", PATIENCE, || {
+        let events = ask(port, "GET", "/events", &host)?;
+        let runs: Vec<Value> = received_runs(events).collect();
+        (!runs.is_empty()).then_some(runs)
+    });
+    for run in &runs {
+        let command = run["command"].as_str().unwrap_or_default();
+        assert!(command.contains("--seed 8"), "{run}");
+    }
+    demo.finish(RUN_TIMEOUT).expect(0);
 }
 
 #[test]

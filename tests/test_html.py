@@ -628,7 +628,7 @@ class Page(unittest.TestCase):
     def test_a_run_under_way_is_shown_live(self):
         port = free_port()
         demo = [PROGRAM, "demo", "-c", "5", "-d", "20m", "-q", "--no-run-file"]
-        demo.append(f"--dashboard={port}")
+        demo += [f"--dashboard={port}", "--dashboard-linger"]
         environment = {**os.environ, **RELAXED}
         run = subprocess.Popen(
             demo, cwd=self.folder, env=environment, stdout=subprocess.DEVNULL
@@ -674,6 +674,11 @@ class Page(unittest.TestCase):
             run.send_signal(signal.SIGINT)
             self.browser.wait("!document.querySelector('header.running')")
             self.assertIn("STOPPED", self.run_in("document.querySelector('header').innerText"))
+            # The page says when it goes away: here nobody can press a key.
+            self.browser.wait("notice.textContent.includes('until streamgauge is stopped')")
+            self.assertFalse(self.run_in("notice.hidden"))
+            run.send_signal(signal.SIGINT)
+            self.browser.wait("notice.textContent.includes('cannot be loaded again')")
             own = f"http://127.0.0.1:{port}/"
             complaints = self.browser.complaints()
             strange = [one for one in complaints if not str(one).startswith(own)]

@@ -26,18 +26,37 @@ function show() {
   empty(root);
   const source = data.series ? "run files" : "the run file";
   root.append(...parts, el("footer", {}, `Made by streamgauge ${data.streamgauge} from ${source} alone.`));
-  if (data.live) {
-    root.append(el("p", { class: "stale-note", role: "status" },
-      "No data for a while: the run has ended or cannot be reached."));
-  }
   document.body.append(tip);
+}
+
+// Line about a run in progress: it cannot be reached, or has ended. It is not part of the page that
+// is drawn again.
+const notice = el("p", { class: "notice", role: "status", hidden: true });
+
+function say(text) {
+  notice.hidden = !text;
+  notice.textContent = text || "";
+}
+
+// Says that the run has ended, and when this page goes away.
+function ending(end) {
+  const report = end.kept ? ` Its report remains: streamgauge report ${end.kept} --html FILE` : "";
+  if (!end.stays) return `The run has ended. This page cannot be loaded again.${report}`;
+  const times = [
+    end.until ? `until ${new Date(1000 * end.until).toLocaleTimeString()}` : null,
+    end.until_key ? "until a key is pressed in the terminal of streamgauge" : null,
+  ].filter(Boolean);
+  const when = times.length ? times.join(", or ") : "until streamgauge is stopped";
+  return `The run has ended. This page stays ${when}.${report}`;
 }
 
 // Run in progress: the server of this page sends new data once a second.
 function listen() {
   const note = (text) => el("p", { class: "note" }, text);
   let last = null;
-  root.append(note("Waiting for the run to begin."));
+  let end = null;
+  root.append(note("Waiting for the first second of the run."));
+  document.body.append(notice);
   const source = new EventSource(`events${location.search}`);
   source.addEventListener("definitions", (event) => {
     data.definitions = JSON.parse(event.data);
@@ -45,7 +64,7 @@ function listen() {
   });
   source.addEventListener("run", (event) => {
     const run = JSON.parse(event.data);
-    document.body.classList.remove("stale");
+    say(null);
     data.runs = [run];
     if (last === null || !shown.refresh(run)) {
       const range = last === null || shown.charts.isWhole() ? null : shown.charts.range;
@@ -59,10 +78,19 @@ function listen() {
     last = run;
     document.title = `${(VERDICTS[run.verdict.result] || VERDICTS.stopped)[1]}: ${run.name}`;
   });
+  source.addEventListener("end", (event) => {
+    end = JSON.parse(event.data);
+    if (!shown) empty(root).append(note("Nothing was measured."));
+    say(ending(end));
+    if (!end.stays) source.close();
+  });
   source.addEventListener("error", () => {
-    // The server stops when the run has ended.
-    if (last && last.verdict.result !== "running") source.close();
-    else document.body.classList.add("stale");
+    if (end) {
+      source.close();
+      say(ending({ ...end, stays: false }));
+    } else {
+      say("No data for a while: streamgauge cannot be reached.");
+    }
   });
 }
 

@@ -15,6 +15,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use measure::units::TimeSpan;
 
 pub(crate) use capacity::{Capacity, ResumeOptions};
 pub(crate) use compare::Compare;
@@ -232,6 +233,17 @@ pub(crate) struct Results {
         hide_short_help = true
     )]
     pub(crate) dashboard: Option<SocketAddr>,
+    /// Keep the page of --dashboard after the end of the run until a key is pressed or the process
+    /// is stopped, or at most for this time
+    #[arg(
+        long,
+        value_name = "TIME",
+        num_args = 0..=1,
+        require_equals = true,
+        requires = "dashboard",
+        hide_short_help = true
+    )]
+    pub(crate) dashboard_linger: Option<Option<TimeSpan>>,
     /// Start without asking the server for a description of the media of each URL (bit rate, length
     /// and codecs)
     #[arg(long, hide_short_help = true)]

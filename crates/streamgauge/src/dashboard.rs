@@ -7,16 +7,17 @@
 
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use measure::HealthBounds;
 use report::html::{Live, write_live};
 use report::{Reader, ReportError, io_reason};
 use scenario::Scenario;
+use serde_json::json;
 
 use crate::current_run_file::CurrentRunFile;
 use crate::exit::Failure;
@@ -25,7 +26,8 @@ use crate::view_server::{HEADERS, NICE, ServiceName, Token, ViewServer, refuse, 
 
 /// Default address.
 pub(crate) const DEFAULT_ADDRESS: &str = "127.0.0.1:9106";
-/// Interval between updates to browsers.
+/// Interval between updates to browsers. After the end of the run, that between checks of which of
+/// them are still there.
 const UPDATE_INTERVAL: Duration = Duration::from_secs(1);
 /// Minimum pause between updates, as a multiple of the time that reading the last one took.
 const PAUSE_FACTOR: u32 = 20;
@@ -60,6 +62,28 @@ struct State {
     viewers: Vec<Viewer>,
     /// Number of further browsers, to which an update is being sent.
     receiving_update: usize,
+    /// Set at the end of the last run.
+    end: Option<End>,
+    /// True once the run file is not read any more.
+    released: bool,
+}
+
+/// End of the last run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct End {
+    /// Run file or folder of the series, if it is kept.
+    pub(crate) kept: Option<PathBuf>,
+    /// `None` if the page goes away at once.
+    pub(crate) stay: Option<Stay>,
+}
+
+/// Time for which the page stays after the end of the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stay {
+    /// True if a key ends it.
+    pub(crate) until_key: bool,
+    /// Time at which it ends at the latest.
+    pub(crate) until: Option<SystemTime>,
 }
 
 impl State {
@@ -130,6 +154,19 @@ impl Dashboard {
         });
         self.shared.changed.notify_all();
     }
+
+    /// Shows the end of the last run, and does not read its run file any more. Returns once all
+    /// browsers know.
+    pub(crate) fn end(&self, end: End) {
+        let mut state = self.shared.state();
+        state.end = Some(end);
+        self.shared.changed.notify_all();
+        let is_running = || self.sender.as_ref().is_some_and(|one| !one.is_finished());
+        while !state.released && is_running() {
+            let waited = self.shared.changed.wait_timeout(state, UPDATE_INTERVAL);
+            (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
 }
 
 impl Drop for Dashboard {
@@ -185,19 +222,28 @@ fn answer(mut stream: TcpStream, head: &Head, shared: &Shared) -> io::Result<()>
     }
 }
 
-/// Sends updates to all browsers until the dashboard ends. The last update is sent then.
+/// Sends updates to all browsers until the dashboard ends. The last update is sent then, or at the
+/// end of the run.
 fn send_updates(shared: &Shared) {
     let _ = rustix::process::nice(NICE);
     let mut open = None;
     loop {
-        let is_last = shared.is_over();
+        let end = shared.state().end.clone();
+        let is_last = end.is_some() || shared.is_over();
+        // Those that come later see it too.
+        let forced = end.as_ref().is_some_and(|end| end.stay.is_some());
         let begun = Instant::now();
         // A run file that cannot be read now may be readable a second later.
-        let events = next_update(shared, &mut open).unwrap_or_default();
+        let events = next_update(shared, &mut open, forced).unwrap_or_default();
         // The time for sending does not count: it depends on the browsers.
         let spent = begun.elapsed();
-        if let Some(events) = events {
-            send(shared, &events);
+        if let Some(events) = &events {
+            send(shared, events);
+        }
+        if let Some(end) = end {
+            drop(open.take());
+            linger(shared, events, &end);
+            return;
         }
         if is_last {
             return;
@@ -206,13 +252,48 @@ fn send_updates(shared: &Shared) {
     }
 }
 
-/// Waits for `pause`, or until a browser connects if that takes longer.
+/// Tells all browsers about the end of the run, and those that come later about the run as well,
+/// until the dashboard ends.
+fn linger(shared: &Shared, last: Option<Events>, end: &End) {
+    let mut events = last.unwrap_or_default();
+    // The others have received the run already.
+    events.definitions += &std::mem::take(&mut events.run);
+    let end = event("end", &end_value(end));
+    events.run.clone_from(&end);
+    send(shared, &events);
+    events.definitions += &end;
+    // A comment, which fails if the browser has left.
+    events.run = ":\n\n".to_owned();
+    shared.state().released = true;
+    shared.changed.notify_all();
+    while !shared.is_over() {
+        wait_for_update(shared, UPDATE_INTERVAL);
+        send(shared, &events);
+    }
+}
+
+/// Returns the end of the run for the page.
+fn end_value(end: &End) -> serde_json::Value {
+    let until = end.stay.and_then(|stay| stay.until);
+    let until = until.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    let value = json!({
+        "kept": end.kept.as_ref().map(|path| path.to_string_lossy()),
+        "stays": end.stay.is_some(),
+        "until_key": end.stay.is_some_and(|stay| stay.until_key),
+        "until": until.map(|since| since.as_secs_f64()),
+    });
+    report::html::sanitized(value)
+}
+
+/// Waits for `pause`, or until a browser connects if that takes longer. Ends at once with the run or
+/// the dashboard.
 fn wait_for_update(shared: &Shared, pause: Duration) {
     let until = Instant::now() + pause;
     let mut state = shared.state();
     loop {
         let left = until.saturating_duration_since(Instant::now());
-        if shared.is_over() || left.is_zero() && !state.viewers.is_empty() {
+        let ends = state.end.is_some() && !state.released;
+        if shared.is_over() || ends || left.is_zero() && !state.viewers.is_empty() {
             return;
         }
         let left = if left.is_zero() {
@@ -226,18 +307,24 @@ fn wait_for_update(shared: &Shared, pause: Duration) {
 }
 
 /// An update for browsers.
+#[derive(Default)]
 struct Events {
-    /// Sent first to browsers that do not have the definitions of metrics yet.
+    /// Sent first to browsers that have received nothing yet: the definitions of metrics.
     definitions: String,
     run: String,
 }
 
-fn next_update(shared: &Shared, open: &mut Option<OpenRun>) -> Result<Option<Events>, ReportError> {
+/// Returns the update that browsers need, if any. With `forced`, it is made in any case.
+fn next_update(
+    shared: &Shared,
+    open: &mut Option<OpenRun>,
+    forced: bool,
+) -> Result<Option<Events>, ReportError> {
     let (run, viewers) = {
         let state = shared.state();
         (state.run.clone(), state.viewers.len())
     };
-    let Some(run) = run.filter(|_| viewers > 0) else {
+    let Some(run) = run.filter(|_| viewers > 0 || forced) else {
         return Ok(None);
     };
     if open.as_ref().is_none_or(|open| open.run != run) {
@@ -267,7 +354,7 @@ fn next_update(shared: &Shared, open: &mut Option<OpenRun>) -> Result<Option<Eve
     }
     let is_new = |viewer: &Viewer| !viewer.initialized;
     let somebody_new = shared.state().viewers.iter().any(is_new);
-    if !changed && !ends && !somebody_new {
+    if !changed && !ends && !somebody_new && !forced {
         return Ok(None);
     }
     open.end_sent |= ends;

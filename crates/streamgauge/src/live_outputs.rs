@@ -1,15 +1,18 @@
 //! Live views and exports of a run: `--metrics`, `--dashboard` and `--otlp`.
 
 use std::path::Path;
+use std::time::{Duration, Instant, SystemTime};
 
 use scenario::Scenario;
 
 use crate::args::Results;
 use crate::console::Console;
-use crate::dashboard::Dashboard;
+use crate::dashboard::{Dashboard, End, Stay};
 use crate::exit::Failure;
 use crate::otlp::OtlpExporter;
+use crate::progress::keys::{self, KeyWait};
 use crate::scrape::PrometheusServer;
+use crate::signals::Watch;
 use crate::view_server::Token;
 
 /// The requested live views and exports.
@@ -17,7 +20,18 @@ pub(crate) struct LiveOutputs {
     prometheus: Option<PrometheusServer>,
     dashboard: Option<Dashboard>,
     otlp: Option<OtlpExporter>,
+    /// Whether the dashboard stays after the end of the last run, and for how long at most.
+    linger: Linger,
     console: Console,
+}
+
+/// Value of `--dashboard-linger`.
+#[derive(Clone, Copy, Debug)]
+enum Linger {
+    No,
+    UntilKey,
+    /// At most for this time.
+    For(Duration),
 }
 
 impl LiveOutputs {
@@ -48,6 +62,11 @@ impl LiveOutputs {
             prometheus,
             dashboard,
             otlp,
+            linger: match results.dashboard_linger {
+                None => Linger::No,
+                Some(None) => Linger::UntilKey,
+                Some(Some(time)) => Linger::For(time.0),
+            },
             console,
         })
     }
@@ -65,11 +84,69 @@ impl LiveOutputs {
         }
     }
 
-    /// Shows the end of the last run, and ends the live views and exports.
-    pub(crate) fn finish(self) {
-        drop((self.dashboard, self.prometheus));
+    /// Shows the end of the last run, which `kept` has, and ends the live views and exports. They
+    /// do not read its run file any more. If the user wants it and the run has ended in order
+    /// (`has_ended`), the dashboard stays until the next signal.
+    pub(crate) fn finish(
+        self,
+        kept: Option<&Path>,
+        has_ended: bool,
+        watch: &Watch,
+    ) -> Option<LingeringDashboard> {
+        // Before anybody is told that the run has ended.
+        let signals = watch.signals();
+        let may_stay = has_ended && !watch.ends_process();
+        drop(self.prometheus);
+        let (stays, time) = match self.linger {
+            Linger::No => (false, None),
+            Linger::UntilKey => (true, None),
+            Linger::For(time) => (true, Some(time)),
+        };
+        let stay = Stay {
+            until_key: keys::can_be_read(),
+            until: time.and_then(|time| SystemTime::now().checked_add(time)),
+        };
+        let end = End {
+            kept: kept.map(Path::to_owned),
+            stay: (stays && may_stay).then_some(stay),
+        };
+        let lingering = self.dashboard.and_then(|dashboard| {
+            let lingers = end.stay.is_some();
+            dashboard.end(end);
+            lingers.then(|| LingeringDashboard {
+                until: time.and_then(|time| Instant::now().checked_add(time)),
+                signals,
+                dashboard,
+            })
+        });
         if let Some(text) = self.otlp.and_then(OtlpExporter::finish) {
             self.console.say(&format!("warning: {text}"));
         }
+        lingering
+    }
+}
+
+/// A dashboard after the end of the last run.
+pub(crate) struct LingeringDashboard {
+    dashboard: Dashboard,
+    until: Option<Instant>,
+    /// Number of signals before the end.
+    signals: u32,
+}
+
+impl LingeringDashboard {
+    /// Waits for a key, a signal or the end of the time, and closes the dashboard.
+    pub(crate) fn wait(self, watch: &Watch, console: Console) {
+        let keys = KeyWait::start();
+        let ends = match keys.reads_keys() {
+            true => "press a key to end it",
+            false => "Ctrl-C or SIGTERM ends it",
+        };
+        let url = self.dashboard.url();
+        console.say(&format!("the dashboard stays at {url}; {ends}"));
+        keys.wait(|| {
+            let is_late = self.until.is_some_and(|until| Instant::now() >= until);
+            is_late || watch.signals() > self.signals || watch.ends_process()
+        });
     }
 }

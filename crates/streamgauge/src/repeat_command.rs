@@ -15,7 +15,12 @@ const OUTPUT_OPTIONS: [&str; 10] = [
     "-o",
 ];
 /// Options about results without a separate value: flags, and those whose value follows `=`.
-const OUTPUT_FLAGS: [&str; 3] = ["--force", "--no-run-file", "--dashboard"];
+const OUTPUT_FLAGS: [&str; 4] = [
+    "--force",
+    "--no-run-file",
+    "--dashboard",
+    "--dashboard-linger",
+];
 
 /// Returns the command line of this process with `seed`, quoted for a shell.
 pub(crate) fn command(seed: u64) -> String {

@@ -1,7 +1,7 @@
 //! Ctrl-C: the first stops gracefully, the second at once.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::JoinHandle;
 
 use engine::Control;
@@ -16,6 +16,8 @@ pub(crate) struct Watch {
     handle: Handle,
     thread: Option<JoinHandle<()>>,
     arrived: Arc<AtomicU32>,
+    /// True if a signal asked the process to end, instead of only its run.
+    ends_process: Arc<AtomicBool>,
 }
 
 impl Watch {
@@ -28,10 +30,15 @@ impl Watch {
         let handle = signals.handle();
         let arrived = Arc::new(AtomicU32::new(0));
         let counter = Arc::clone(&arrived);
+        let ends_process = Arc::new(AtomicBool::new(false));
+        let ends = Arc::clone(&ends_process);
         let thread = std::thread::Builder::new()
             .name("signals".to_owned())
             .spawn(move || {
-                for _ in signals.forever() {
+                for signal in signals.forever() {
+                    if signal != SIGINT {
+                        ends.store(true, Ordering::Relaxed);
+                    }
                     match counter.fetch_add(1, Ordering::Relaxed) {
                         0 => control.stop(),
                         1 => control.kill(),
@@ -46,12 +53,24 @@ impl Watch {
             handle,
             thread: Some(thread),
             arrived,
+            ends_process,
         })
     }
 
     /// Returns `true` if a signal has arrived.
     pub(crate) fn was_signalled(&self) -> bool {
-        self.arrived.load(Ordering::Relaxed) > 0
+        self.signals() > 0
+    }
+
+    /// Returns the number of signals that have arrived.
+    pub(crate) fn signals(&self) -> u32 {
+        self.arrived.load(Ordering::Relaxed)
+    }
+
+    /// Returns `true` if the process was asked to end (SIGTERM, SIGHUP). Ctrl-C ends a run, and the
+    /// user is still there.
+    pub(crate) fn ends_process(&self) -> bool {
+        self.ends_process.load(Ordering::Relaxed)
     }
 }
 

@@ -18,6 +18,6 @@ mod series;
 mod time_series;
 
 pub use live::{Live, write_live};
-pub use page::FIRST_LINES;
+pub use page::{FIRST_LINES, sanitized};
 pub use run::write;
 pub use series::write_series;

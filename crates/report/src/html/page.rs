@@ -52,7 +52,7 @@ pub(super) fn write_live(title: &str, data: Value, out: &mut dyn Write) -> Resul
 }
 
 /// Returns the data with every text sanitized for a single line ([`crate::sanitize`]).
-pub(super) fn sanitized(mut data: Value) -> Value {
+pub fn sanitized(mut data: Value) -> Value {
     sanitize(&mut data);
     data
 }

@@ -73,7 +73,8 @@ pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
         display.update(progress);
     });
     display.finish();
-    live_outputs.finish();
+    let kept = (finished.is_ok() && location.is_kept()).then_some(location.path.as_path());
+    let lingering = live_outputs.finish(kept, finished.is_ok(), &watch);
     if finished.is_ok() || !location.is_continued() {
         restore_single_file(&location.path, console);
     }
@@ -96,13 +97,17 @@ pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
     for trace in &finished.traces {
         console.say(&format!("trace of {trace}"));
     }
-    match finished.run_file_error {
+    let concluded = match finished.run_file_error {
         None => compare::conclude(compared, exit, outputs, console),
         Some(error) => Err(Failure {
             exit: Exit::of_run(finished.verdict.stopped_by_user, true, true),
             message: Message::Plain(error),
         }),
+    };
+    if let (Ok(_), Some(lingering)) = (&concluded, lingering) {
+        lingering.wait(&watch, console);
     }
+    concluded
 }
 
 /// Turns a run file that was read while it was written back into a single file. The run is complete

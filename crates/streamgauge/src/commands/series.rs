@@ -82,7 +82,7 @@ pub(crate) fn play(play: &Play<'_>, console: Console) -> Result<Exit, Failure> {
         console.say(&line);
     }
     let gone = run.run_all();
-    run.runner.finish(&run.index);
+    let lingering = run.runner.finish(&run.index);
     gone?;
     let stopped = run.runner.control.is_stopped();
     let folder = &run.runner.location.path;
@@ -101,7 +101,9 @@ pub(crate) fn play(play: &Play<'_>, console: Console) -> Result<Exit, Failure> {
         true => of_runs,
         false => with_variants(of_runs, &report),
     };
-    compare::conclude(compared, own, outputs, console)
+    let concluded = compare::conclude(compared, own, outputs, console);
+    run.runner.linger(lingering.filter(|_| concluded.is_ok()));
+    concluded
 }
 
 /// Returns the exit code of a comparison of variants. Their runs may fail thresholds: these name the

@@ -130,8 +130,55 @@ fn watch_size() -> Option<(SigId, UnixStream)> {
 
 /// Returns `true` if the user can press keys: standard input is a terminal and the process is in its
 /// foreground.
-fn can_be_read() -> bool {
+pub(crate) fn can_be_read() -> bool {
     isatty(io::stdin()) && is_foreground()
+}
+
+/// Waits for a key after the run.
+pub(crate) struct KeyWait {
+    reads_keys: bool,
+}
+
+impl KeyWait {
+    /// Prepares the terminal. Keys that were pressed before do not count.
+    pub(crate) fn start() -> KeyWait {
+        KeyWait {
+            reads_keys: deliver_at_once(OptionalActions::Flush),
+        }
+    }
+
+    /// Returns `true` if keys can be pressed: standard input is a terminal, and the process is in
+    /// its foreground.
+    pub(crate) fn reads_keys(&self) -> bool {
+        self.reads_keys
+    }
+
+    /// Waits until a key is pressed or `is_over`.
+    pub(crate) fn wait(self, is_over: impl Fn() -> bool) {
+        let stdin = io::stdin();
+        while !is_over() {
+            if !self.reads_keys || !is_foreground() {
+                thread::park_timeout(Duration::from_millis(200));
+                continue;
+            }
+            let mut descriptors = [PollFd::new(&stdin, PollFlags::IN)];
+            let any = poll(&mut descriptors, Some(&WAIT)).unwrap_or(0) > 0;
+            if !any || !is_foreground() {
+                continue;
+            }
+            let mut key = [0];
+            match rustix::io::read(io::stdin(), &mut key) {
+                Ok(0) | Err(rustix::io::Errno::INTR) => {}
+                Ok(_) | Err(_) => return,
+            }
+        }
+    }
+}
+
+impl Drop for KeyWait {
+    fn drop(&mut self) {
+        restore();
+    }
 }
 
 /// Restores the settings of the terminal. If another process is in the foreground now, they are not

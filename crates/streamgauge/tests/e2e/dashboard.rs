@@ -33,17 +33,25 @@ fn answer_to(mut stream: TcpStream) -> Option<String> {
     (!answer.is_empty()).then_some(answer)
 }
 
-/// Iterates over the runs that a browser receives, until the connection ends.
-pub(crate) fn received_runs(stream: TcpStream) -> impl Iterator<Item = Value> {
+/// Iterates over the events that a browser receives, until the connection ends: the name and the
+/// data of each.
+fn received_events(stream: TcpStream) -> impl Iterator<Item = (String, Value)> {
     let lines = BufReader::new(stream).lines().map_while(Result::ok);
-    let mut is_run = false;
+    let mut event = String::new();
     lines.filter_map(move |line| {
         if let Some(name) = line.strip_prefix("event: ") {
-            is_run = name == "run";
+            event = name.to_owned();
         }
-        let data = line.strip_prefix("data: ").filter(|_| is_run)?;
-        Some(serde_json::from_str(data).expect("it is JSON in one line"))
+        let data = line.strip_prefix("data: ")?;
+        let data = serde_json::from_str(data).expect("it is JSON in one line");
+        Some((event.clone(), data))
     })
+}
+
+/// Iterates over the runs that a browser receives, until the connection ends.
+pub(crate) fn received_runs(stream: TcpStream) -> impl Iterator<Item = Value> {
+    let events = received_events(stream);
+    events.filter_map(|(name, data)| (name == "run").then_some(data))
 }
 
 /// Number of seconds in the charts of a run.
@@ -207,6 +215,80 @@ fn replaced_run_is_never_shown() {
         assert!(command.contains("--seed 8"), "{run}");
     }
     demo.finish(RUN_TIMEOUT).expect(0);
+}
+
+#[test]
+fn lingering_page_shows_the_end_until_a_signal() {
+    let folder = folder();
+    let port = free_port();
+    let dashboard = format!("--dashboard={port}");
+    let arguments = [
+        "demo",
+        "-c",
+        "2",
+        "-d",
+        "4s",
+        &dashboard,
+        "--dashboard-linger",
+    ];
+    let demo = Process::start(streamgauge(arguments), folder.path());
+    wait_for("the end of the run", RUN_TIMEOUT, || {
+        let stays = format!("the dashboard stays at http://127.0.0.1:{port}/");
+        demo.stderr_text().contains(&stays).then_some(())
+    });
+    // The report is not delayed.
+    assert!(
+        demo.stdout_text().contains("PASS"),
+        "{}",
+        demo.stdout_text()
+    );
+    assert_one_plain_file(folder.path());
+    // A browser that comes after the end of the run.
+    let host = format!("127.0.0.1:{port}");
+    let events = wait_for("a browser", PATIENCE, || ask(port, "GET", "/events", &host));
+    let events: Vec<_> = received_events(events).take(3).collect();
+    let names: Vec<&str> = events.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["definitions", "run", "end"]);
+    assert_eq!(events[1].1["verdict"]["result"], "pass", "{events:?}");
+    assert!(seconds(&events[1].1) >= 3, "{events:?}");
+    let end = &events[2].1;
+    assert_eq!(end["stays"], true, "{end}");
+    // Standard input is not a terminal.
+    assert_eq!(end["until_key"], false, "{end}");
+    assert!(
+        end["kept"]
+            .as_str()
+            .is_some_and(|path| path.ends_with(".run"))
+    );
+    demo.signal("INT");
+    demo.finish(RUN_TIMEOUT).expect(0);
+    assert!(TcpStream::connect(("127.0.0.1", port)).is_err());
+}
+
+#[test]
+fn lingering_ends_after_its_time_and_with_the_process() {
+    let folder = folder();
+    let port = free_port();
+    let dashboard = format!("--dashboard={port}");
+    let linger = "--dashboard-linger=1s";
+    let arguments = ["demo", "-c", "1", "-d", "3s", &dashboard, linger];
+    run(folder.path(), arguments)
+        .expect(0)
+        .names("the dashboard stays");
+    let linger = "--dashboard-linger";
+    let arguments = ["demo", "-c", "1", "-d", "600s", &dashboard, linger];
+    let demo = Process::start(streamgauge(arguments), folder.path());
+    let host = format!("127.0.0.1:{port}");
+    let events = wait_for("a browser", PATIENCE, || ask(port, "GET", "/events", &host));
+    let mut events = received_events(events);
+    assert!(events.any(|(name, _)| name == "run"));
+    demo.signal("TERM");
+    let end = events.find(|(name, _)| name == "end").expect("it is told");
+    assert_eq!(end.1["stays"], false, "{end:?}");
+    demo.finish(RUN_TIMEOUT).expect(105);
+    run(folder.path(), ["demo", "-d", "1s", "--dashboard-linger"])
+        .expect(104)
+        .names("--dashboard");
 }
 
 #[test]

@@ -169,6 +169,11 @@ fn plan(shown: &DocumentedCommand) -> Plan {
     let words = shown.words.iter().map(|word| word.replace("$CLIENTS", "2"));
     let mut words: Vec<String> = words.collect();
     let has = |name: &str| shown.words.iter().any(|word| word == name);
+    for word in &mut words {
+        if word.starts_with("--dashboard-linger") {
+            "--dashboard-linger=1s".clone_into(word);
+        }
+    }
     match words[0].as_str() {
         "check" => words.push("--offline".to_owned()),
         // tests/e2e/compare.rs makes the runs that are compared.

@@ -378,6 +378,30 @@ fn keys_are_shown_on_request_and_a_new_size_redraws() {
 }
 
 #[test]
+fn key_ends_a_lingering_dashboard() {
+    if !have("script") {
+        return;
+    }
+    let folder = folder();
+    let server = Server::start(folder.path(), &["--bitrate", "100kbps"]);
+    let (url, port) = (server.url(), free_port());
+    let arguments = format!("load {url} -c 2 -d 4s --dashboard={port} --dashboard-linger");
+    let load = in_terminal_of((90, 30), folder.path(), &arguments);
+    wait_for("the end of the run", RUN_TIMEOUT, || {
+        sent(folder.path())
+            .contains("press a key to end it")
+            .then_some(())
+    });
+    std::fs::write(folder.path().join("keys"), "x").expect("it is read");
+    load.finish(RUN_TIMEOUT).expect(0);
+    let modes = std::fs::read_to_string(folder.path().join("modes.txt")).expect("it was asked");
+    for mode in ["icanon", "echo"] {
+        let is_set = |word: &str| word.trim_end_matches(';') == mode;
+        assert!(modes.split_whitespace().any(is_set), "{mode}: {modes}");
+    }
+}
+
+#[test]
 fn publisher_in_a_room_shows_what_it_sends() {
     let folder = folder();
     let port = free_port();

@@ -95,7 +95,7 @@ pub(crate) fn play(play: &Play<'_>, console: Console) -> Result<Exit, Failure> {
         console.say(&line);
     }
     let ended = run.search_all();
-    run.runner.finish(&run.log.index);
+    let lingering = run.runner.finish(&run.log.index);
     let exit = match ended {
         Ok(true) => Exit::Bad,
         _ => exit_of(&run.log.index, combinations.runs()),
@@ -105,7 +105,9 @@ pub(crate) fn play(play: &Play<'_>, console: Console) -> Result<Exit, Failure> {
     let (own_outputs, outputs) = compare::divide(&compared, outputs);
     report(&run.runner.location, own_outputs, console)?;
     ended?;
-    compare::conclude(compared, exit, outputs, console)
+    let concluded = compare::conclude(compared, exit, outputs, console);
+    run.runner.linger(lingering.filter(|_| concluded.is_ok()));
+    concluded
 }
 
 /// Returns the index of a new search.

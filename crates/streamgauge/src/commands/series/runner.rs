@@ -14,7 +14,7 @@ use crate::args::{Results, RunnerPlacement, TraceOptions};
 use crate::commands::play::restore_single_file;
 use crate::console::Console;
 use crate::exit::Failure;
-use crate::live_outputs::LiveOutputs;
+use crate::live_outputs::{LingeringDashboard, LiveOutputs};
 use crate::progress::{Display, Status};
 use crate::repeat_command;
 use crate::run_location::RunLocation;
@@ -77,13 +77,23 @@ impl<'a> Runner<'a> {
         })
     }
 
-    /// Ends the live views and exports, and turns the run files into single files.
-    pub(super) fn finish(&mut self, index: &Index) {
-        if let Some(live_outputs) = self.live_outputs.take() {
-            live_outputs.finish();
-        }
+    /// Ends the live views and exports, and turns the run files into single files. Returns the
+    /// dashboard if it stays.
+    pub(super) fn finish(&mut self, index: &Index) -> Option<LingeringDashboard> {
+        let kept = self.location.is_kept();
+        let kept = kept.then_some(self.location.path.as_path());
+        let live_outputs = self.live_outputs.take();
+        let lingering = live_outputs.and_then(|outputs| outputs.finish(kept, true, &self.watch));
         for run in &index.runs {
             restore_single_file(&self.location.path.join(&run.file), self.console);
+        }
+        lingering
+    }
+
+    /// Waits for the end of the dashboard.
+    pub(super) fn linger(&self, lingering: Option<LingeringDashboard>) {
+        if let Some(lingering) = lingering {
+            lingering.wait(&self.watch, self.console);
         }
     }
 

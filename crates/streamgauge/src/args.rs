@@ -193,7 +193,7 @@ pub(crate) struct Results {
     #[command(flatten)]
     pub(crate) reports: Reports,
     /// Run file to write, or a folder to create it in; a series gets a folder of its own [default:
-    /// streamgauge-NAME-TIME.run in this folder, or .series]
+    /// streamgauge-NAME-TIME.run, or .series, in the folder streamgauge-runs]
     #[arg(short, long, value_name = "RUNFILE")]
     pub(crate) out: Option<PathBuf>,
     /// Overwrite an existing run file or series, and reports
@@ -315,8 +315,9 @@ pub(crate) struct Check {
 
 #[derive(Debug, Args)]
 pub(crate) struct Report {
-    /// The run file, or the folder of a series
-    pub(crate) run: PathBuf,
+    /// The run file, or the folder of a series [default: the newest in the folder streamgauge-runs,
+    /// or in that of STREAMGAUGE_RUNS]
+    pub(crate) run: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) reports: Reports,
 }

@@ -18,6 +18,7 @@ mod progress;
 mod repeat_command;
 mod run_location;
 mod runners;
+mod runs_folder;
 mod scrape;
 mod signals;
 mod unfinished_run;

@@ -17,6 +17,7 @@ use crate::args::{Results, TraceOptions};
 use crate::console::Console;
 use crate::exit::Failure;
 use crate::output::ReportFormat;
+use crate::runs_folder::{MadeFolder, RunsFolder};
 
 /// Bytes that must be writable in the folder of a run: less than its first second takes.
 const PROBE_SIZE: usize = 64 << 10;
@@ -39,13 +40,15 @@ pub(crate) struct RunLocation {
     pub(crate) overwrite: bool,
     /// Folder of a run that is not kept. It exists until the run has been reported.
     temporary: Option<TempDir>,
+    /// Folder that was made for this run. It disappears if no run begins.
+    _made: Option<MadeFolder>,
     /// True if runs are added to an existing series.
     continued: bool,
 }
 
 impl RunLocation {
-    /// Chooses the path that the arguments name, or one in the current folder, and checks that it
-    /// can be written. If no path was named and the current folder cannot be written, the run
+    /// Chooses the path that the arguments name, or one in the folder of runs, and checks that it can
+    /// be written. If the user named neither and the current folder cannot be written, the run
     /// continues and is not kept.
     ///
     /// # Errors
@@ -61,7 +64,7 @@ impl RunLocation {
             return RunLocation::temporary(kind);
         }
         let Some(out) = &results.out else {
-            return RunLocation::in_current_folder(kind, name, tracing, console);
+            return RunLocation::in_runs_folder(kind, name, tracing, console);
         };
         if out.as_os_str() == "-" {
             return Err(Failure::bad(
@@ -87,6 +90,7 @@ impl RunLocation {
             path: out.clone(),
             overwrite: results.force || is_empty_file(out),
             temporary: None,
+            _made: None,
             continued: false,
         };
         match kind {
@@ -102,6 +106,7 @@ impl RunLocation {
             path: path.to_owned(),
             overwrite: true,
             temporary: None,
+            _made: None,
             continued: true,
         }
     }
@@ -113,6 +118,7 @@ impl RunLocation {
             path: folder.to_owned(),
             overwrite: false,
             temporary: None,
+            _made: None,
             continued: true,
         })
     }
@@ -148,49 +154,49 @@ impl RunLocation {
             },
             overwrite: false,
             temporary: Some(folder),
+            _made: None,
             continued: false,
         })
     }
 
-    fn in_current_folder(
+    fn in_runs_folder(
         kind: ResultKind,
         name: &str,
         tracing: &TraceOptions,
         console: Console,
     ) -> Result<RunLocation, Failure> {
-        let Err(error) = probe(Path::new(".")) else {
-            return Ok(RunLocation {
-                path: unused_path(Path::new(""), name, kind),
-                overwrite: false,
-                temporary: None,
-                continued: false,
-            });
+        let folder = RunsFolder::of_environment();
+        let error = match RunLocation::at(kind, name, &folder.path) {
+            Ok(location) => return Ok(location),
+            Err(error) if folder.is_users => return Err(unusable(&folder.path, &error)),
+            Err(error) => error,
         };
-        let why = io_reason(&error);
+        let (folder, why) = (folder.path.display(), io_reason(&error));
         if !tracing.trace.is_empty() {
             return Err(Failure::bad(format_args!(
-                "the current folder cannot be written, and traces are kept next to the run file: {why}; name another \
-                 place with `-o`"
+                "{folder}: this folder cannot be written, and traces are kept next to the run file: {why}; name \
+                 another place with `-o`"
             )));
         }
         console.say(&format!(
-            "warning: no run file is kept, because the current folder cannot be written: {why}; name another with `-o`"
+            "warning: no run file is kept, because the folder {folder} cannot be written: {why}; name another with `-o`"
         ));
         RunLocation::temporary(kind)
     }
 
-    /// Returns an unused path in a folder, which is created if it is missing.
+    /// Returns an unused path in a folder that the user named. It is created if it is missing.
     fn in_folder(kind: ResultKind, name: &str, folder: &Path) -> Result<RunLocation, Failure> {
-        let made = match fs::create_dir(folder) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            made => made,
-        };
-        made.map_err(|error| unusable(folder, &error))?;
-        probe(folder).map_err(|error| unusable(folder, &error))?;
+        RunLocation::at(kind, name, folder).map_err(|error| unusable(folder, &error))
+    }
+
+    fn at(kind: ResultKind, name: &str, folder: &Path) -> io::Result<RunLocation> {
+        let made = MadeFolder::make(folder)?;
+        probe(folder)?;
         Ok(RunLocation {
             path: unused_path(folder, name, kind),
             overwrite: false,
             temporary: None,
+            _made: made,
             continued: false,
         })
     }

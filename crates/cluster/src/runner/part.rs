@@ -195,6 +195,10 @@ impl ActivePart {
         let runner = runner.map_err(|error| error.to_string())?;
         if self.keeps_record {
             let path = &self.options.run_file;
+            if let Some(folder) = path.parent() {
+                // If it cannot be made, the file in it cannot either, which is reported.
+                let _ = std::fs::create_dir_all(folder);
+            }
             let record = RunnerRecord::create(path, &self.scenario, &self.options.version);
             self.record = Some(record.map_err(|error| error.to_string())?);
         }

@@ -30,6 +30,8 @@ Environment:
       STREAMGAUGE_CLIENTS__VIEWERS__TRANSPORT=tcp
   STREAMGAUGE_CATALOGUE=FOLDER   your own server files, for --launch and `servers`
                                  [default: ~/.config/streamgauge/servers]
+  STREAMGAUGE_RUNS=FOLDER        folder in which runs are kept without -o, and where `report` and
+                                 `compare` look for names alone [default: streamgauge-runs]
   STREAMGAUGE_TOKEN=SECRET       token that other machines must send for --metrics and --dashboard
                                  [default: a new one each time, which is printed]
   OTEL_EXPORTER_OTLP_HEADERS     headers of --otlp: NAME=VALUE,NAME=VALUE, percent-encoded

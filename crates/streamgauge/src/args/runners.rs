@@ -132,7 +132,8 @@ pub(crate) struct Runner {
     /// With --observe: log file of the server
     #[arg(long, value_name = "FILE", requires = "observe")]
     pub(crate) log: Option<PathBuf>,
-    /// Folder for its own run files [default: this folder; with --at -, it keeps none]
+    /// Folder for its own run files [default: streamgauge-runs, or that of STREAMGAUGE_RUNS; with
+    /// --at -, it keeps none]
     #[arg(long, value_name = "FOLDER")]
     pub(crate) records: Option<PathBuf>,
     /// End after the first run

@@ -1,7 +1,7 @@
 //! `streamgauge compare`: compares two runs or series that exist, and a run that has just ended with
 //! an earlier one.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use measure::comparison::MIN_EFFECT;
 use report::series::{CompareError, Series, WordName, side_by_side};
@@ -12,6 +12,7 @@ use crate::console::Console;
 use crate::exit::{Exit, Failure};
 use crate::output::Outputs;
 use crate::overwrite::Force;
+use crate::runs_folder::RunsFolder;
 
 /// Advice on runs that are not comparable, for the command that can follow it.
 const ANYWAY: &str = "use `--anyway` to compare them all the same";
@@ -20,31 +21,29 @@ const COMPARE_ANYWAY: &str = "use `streamgauge compare --anyway` to compare them
 pub(crate) fn compare(arguments: &args::Compare, console: Console) -> Result<Exit, Failure> {
     let outputs = Outputs::claim(&arguments.reports, Force::Unknown)?;
     let min_effect = arguments.min_effect.unwrap_or(MIN_EFFECT);
-    let found = open(&arguments.a, &arguments.b, min_effect, arguments.anyway)?;
-    check_differences(
-        &found,
-        (&arguments.a, &arguments.b),
-        arguments.anyway,
-        ANYWAY,
-    )?;
+    let runs = RunsFolder::of_environment();
+    let (a, b) = (runs.find(&arguments.a), runs.find(&arguments.b));
+    let found = open(&a, &b, min_effect, arguments.anyway)?;
+    check_differences(&found, (&a, &b), arguments.anyway, ANYWAY)?;
     write_out(&found, Path::new(""), outputs, console)?;
     Ok(exit_of(&found))
 }
 
 /// Earlier run or series that a run is compared with.
-pub(crate) struct Baseline<'a>(&'a Path);
+pub(crate) struct Baseline(PathBuf);
 
-impl<'a> Baseline<'a> {
+impl Baseline {
     /// Checks, before the run at `path` begins, that it can be compared with its baseline. `search`
     /// tells whether it is a search for a capacity.
     pub(crate) fn check(
-        baseline: Option<&'a Path>,
+        baseline: Option<&Path>,
         path: &Path,
         search: bool,
-    ) -> Result<Option<Baseline<'a>>, Failure> {
+    ) -> Result<Option<Baseline>, Failure> {
         let Some(baseline) = baseline else {
             return Ok(None);
         };
+        let baseline = RunsFolder::of_environment().find(baseline);
         let same = baseline.canonicalize().ok().zip(path.canonicalize().ok());
         if same.is_some_and(|(one, other)| one == other) {
             return Err(Failure::bad(format_args!(
@@ -52,7 +51,7 @@ impl<'a> Baseline<'a> {
                 baseline.display()
             )));
         }
-        let found = open(baseline, baseline, MIN_EFFECT, false)?;
+        let found = open(&baseline, &baseline, MIN_EFFECT, false)?;
         if found.capacity_comparisons.is_empty() == search {
             let (what, other) = match search {
                 true => ("a search for a capacity", "the baseline is none"),
@@ -75,8 +74,8 @@ impl<'a> Baseline<'a> {
         if !matches!(own, Exit::Pass | Exit::Failed | Exit::Invalid) {
             return Ok(None);
         }
-        let found = open(self.0, path, MIN_EFFECT, false)?;
-        check_differences(&found, (self.0, path), false, COMPARE_ANYWAY)?;
+        let found = open(&self.0, path, MIN_EFFECT, false)?;
+        check_differences(&found, (&self.0, path), false, COMPARE_ANYWAY)?;
         Ok(Some(found))
     }
 }

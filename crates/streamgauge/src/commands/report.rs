@@ -7,14 +7,20 @@ use crate::console::Console;
 use crate::exit::{Exit, Failure};
 use crate::output::Outputs;
 use crate::overwrite::Force;
+use crate::runs_folder::RunsFolder;
 
 /// Exits with 0 whatever the verdict: the command reports it and does not judge it.
 pub(crate) fn report(arguments: &args::Report, console: Console) -> Result<Exit, Failure> {
+    let runs = RunsFolder::of_environment();
+    let run = match &arguments.run {
+        Some(named) => runs.find(named),
+        None => runs.newest()?,
+    };
     let outputs = Outputs::claim(&arguments.reports, Force::Unknown)?;
-    if arguments.run.is_dir() {
-        series::show(&arguments.run, outputs, console)?;
+    if run.is_dir() {
+        series::show(&run, outputs, console)?;
     } else {
-        report_file(&arguments.run, outputs, console)?;
+        report_file(&run, outputs, console)?;
     }
     Ok(Exit::Pass)
 }

@@ -11,6 +11,7 @@ use crate::commands::play::{Play, play};
 use crate::commands::series;
 use crate::console::Console;
 use crate::exit::{Exit, Failure};
+use crate::runs_folder::{FOLDER_VARIABLE, RunsFolder};
 use crate::unfinished_run::UnfinishedRun;
 use crate::view_server::TOKEN_VARIABLE;
 
@@ -22,6 +23,8 @@ const SCENARIO_MAX: u64 = 1 << 20;
 
 pub(crate) fn run(arguments: &args::Run, console: Console) -> Result<Exit, Failure> {
     let resume = arguments.resuming.resume.as_deref();
+    let resume = resume.map(|path| RunsFolder::of_environment().find(path));
+    let resume = resume.as_deref();
     let unfinished = match resume {
         Some(path) if !path.exists() => {
             return Err(Failure::bad(format_args!(
@@ -164,6 +167,7 @@ pub(crate) fn overrides() -> Overrides {
         sut::catalogue::FOLDER_VARIABLE,
         HOST_VARIABLE,
         TOKEN_VARIABLE,
+        FOLDER_VARIABLE,
     ];
     overrides.with_environment(variables, &reserved)
 }

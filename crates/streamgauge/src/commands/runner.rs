@@ -1,7 +1,6 @@
 //! `streamgauge runner`: plays parts of the runs of a coordinator until it is stopped.
 
 use std::io::{BufRead, Read};
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,6 +12,7 @@ use crate::args;
 use crate::console::Console;
 use crate::descriptor_limit;
 use crate::exit::{Exit, Failure};
+use crate::runs_folder::RunsFolder;
 use crate::signals::Watch;
 
 /// Maximum length of the address on standard input.
@@ -42,7 +42,8 @@ pub(crate) fn runner(arguments: &args::Runner, console: Console) -> Result<Exit,
         targets: Targets::new(arguments.allow_targets.clone()),
         folder: match (&arguments.records, arguments.at.as_str()) {
             (None, "-") => None,
-            (folder, _) => Some(folder.clone().unwrap_or_else(|| PathBuf::from("."))),
+            (Some(folder), _) => Some(folder.clone()),
+            (None, _) => Some(RunsFolder::of_environment().path),
         },
         once: arguments.once,
     };

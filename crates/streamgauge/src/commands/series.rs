@@ -328,10 +328,14 @@ fn report(
     console: Console,
 ) -> Result<report::series::Series, Failure> {
     let mut series = open(&location.path)?;
-    if !location.is_kept() {
+    let is_without_runs = !location.is_continued() && folder::is_without_runs(&location.path);
+    if !location.is_kept() || is_without_runs {
         series.folder = PathBuf::new();
     }
     write_out(&series, &location.path, outputs, console)?;
+    if is_without_runs {
+        folder::remove_without_runs(&location.path);
+    }
     Ok(series)
 }
 

@@ -174,7 +174,8 @@ fn runner_stops_its_clients_if_the_coordinator_is_killed() {
     wait_for("the runner has left the run", PATIENCE, || {
         one.stderr_text().contains("has ended").then_some(())
     });
-    let own = fs::read_dir(folder.path()).expect("it can be read");
+    let own = folder.path().join("streamgauge-runs");
+    let own = fs::read_dir(own).expect("it can be read");
     let mut own = own.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let own = own.find(|name| name.ends_with("-one.sgrun"));
     let shown = run(folder.path(), ["report", &own.expect("it has a file")]);

@@ -123,7 +123,8 @@ fn runner_that_is_cut_off_makes_the_run_invalid() {
     wait_for("the runner has left the run", PATIENCE, || {
         two.stderr_text().contains("has ended").then_some(())
     });
-    let own = std::fs::read_dir(folder.path()).expect("it can be read");
+    let own = folder.path().join("streamgauge-runs");
+    let own = std::fs::read_dir(own).expect("it can be read");
     let mut own = own.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let own = own.find(|name| name.ends_with("-two.sgrun"));
     run(folder.path(), ["report", &own.expect("it has a file")]).expect(0);

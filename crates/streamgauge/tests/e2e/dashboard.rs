@@ -92,7 +92,7 @@ fn browser_receives_the_run_until_its_verdict() {
     );
     demo.finish(RUN_TIMEOUT).expect(0);
     assert!(TcpStream::connect(("127.0.0.1", port)).is_err());
-    assert_one_plain_file(folder.path());
+    assert_one_plain_file(&folder.path().join("streamgauge-runs"));
 }
 
 #[test]
@@ -242,7 +242,7 @@ fn lingering_page_shows_the_end_until_a_signal() {
         "{}",
         demo.stdout_text()
     );
-    assert_one_plain_file(folder.path());
+    assert_one_plain_file(&folder.path().join("streamgauge-runs"));
     // A browser that comes after the end of the run.
     let host = format!("127.0.0.1:{port}");
     let events = wait_for("a browser", PATIENCE, || ask(port, "GET", "/events", &host));

@@ -387,11 +387,11 @@ impl TestSetup {
         true
     }
 
-    /// Makes the run file or the series that a command reports.
-    fn make_report(&self, name: &str) {
-        let series = !name.ends_with(".run");
-        let mut words = vec!["run", "scenario.yaml", "-q", "-o", name];
-        if series {
+    /// Makes the run file or the series that a command reports: this, or one in the folder of runs.
+    fn make_report(&self, name: Option<&str>) {
+        let mut words = vec!["run", "scenario.yaml", "-q"];
+        words.extend(name.into_iter().flat_map(|name| ["-o", name]));
+        if name.is_some_and(|name| !name.ends_with(".run")) {
             words.extend(["--set", "vary={clients.viewers.load.clients: [1, 2]}"]);
             words.extend(["--set", "settle=0s"]);
         }
@@ -439,7 +439,10 @@ fn carry_out(shown: &DocumentedCommand) {
                     stage.serve_for(&mut words);
                     end_after_one_trial(&mut words);
                 }
-                "report" => stage.make_report(&words[1]),
+                "report" => {
+                    let named = words.get(1).filter(|word| !word.starts_with('-'));
+                    stage.make_report(named.map(String::as_str));
+                }
                 "send" => {
                     let file = words.iter().position(|word| word == "--file");
                     if file.is_some_and(|at| !stage.make_file(&words[at + 1])) {

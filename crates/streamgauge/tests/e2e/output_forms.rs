@@ -177,7 +177,8 @@ fn other_report_formats_agree_with_the_json_report() {
 
     // Reports can be made again from the run file. A file that is not such a report is not
     // replaced.
-    let file = std::fs::read_dir(folder.path()).expect("it is there");
+    let runs = folder.path().join("streamgauge-runs");
+    let file = std::fs::read_dir(runs).expect("it is there");
     let file = file.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let file = file.into_iter().find(|name| name.ends_with(".run"));
     let file = file.expect("the run is kept");

@@ -1,12 +1,16 @@
 //! Paths of run files and reports: they are checked before anything starts, and nothing is lost or
 //! left behind by accident.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::scripted::{Answer, Scripted};
 use crate::support::{Finished, Process, RUN_TIMEOUT, Report, folder, free_port, run, streamgauge};
+
+/// Folder in which runs are kept by default.
+const RUNS: &str = "streamgauge-runs";
 
 /// Runs a short run with these additional arguments.
 fn demo(folder: &Path, more: &[&str]) -> Finished {
@@ -123,6 +127,64 @@ fn run_file_in_a_folder_gets_a_name() {
 }
 
 #[test]
+fn runs_are_kept_in_one_folder_where_reports_find_them() {
+    let folder = folder();
+    let finished = demo(folder.path(), &[]).expect(0);
+    let first = ending(&folder.path().join(RUNS), "run");
+    assert_eq!(first.len(), 1, "{first:?}");
+    let first = first[0].strip_prefix(folder.path()).expect("it is in it");
+    // The report names its place.
+    let named = format!("run file  {}", first.display());
+    assert!(finished.stdout.contains(&named), "{}", finished.stdout);
+    let only = run(folder.path(), ["report"]).expect(0);
+    assert_eq!(only.stdout, finished.stdout);
+
+    let mut command = streamgauge(demo_arguments(&["--seed", "77"]));
+    command.env("STREAMGAUGE_RUNS", "elsewhere");
+    Process::start(command, folder.path())
+        .finish(RUN_TIMEOUT)
+        .expect(0);
+    assert_eq!(ending(&folder.path().join(RUNS), "run").len(), 1);
+    assert_eq!(ending(&folder.path().join("elsewhere"), "run").len(), 1);
+    let mut command = streamgauge(["report"]);
+    command.env("STREAMGAUGE_RUNS", "elsewhere");
+    let there = Process::start(command, folder.path())
+        .finish(RUN_TIMEOUT)
+        .expect(0);
+    assert!(there.stdout.contains("seed      77"), "{}", there.stdout);
+
+    // A name alone is enough.
+    let name = first.file_name().unwrap_or_default();
+    let alone = run(folder.path(), [OsStr::new("report"), name]).expect(0);
+    assert_eq!(alone.stdout, finished.stdout);
+    let both = [OsStr::new("compare"), name, name];
+    // Both are found, and one run of each cannot tell.
+    run(folder.path(), both).expect(110);
+    fs::remove_dir_all(folder.path().join(RUNS)).expect("it is the test's own");
+    run(folder.path(), ["report"])
+        .expect(104)
+        .names("streamgauge-runs: there is no run to report");
+}
+
+#[test]
+fn run_that_cannot_begin_leaves_and_replaces_nothing() {
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name);
+    let scenario = "server: {command: [sh, -c, 'exit 3'], ready: {port: 1}}\n\
+                    clients: {viewers: {urls: ['rtsp://127.0.0.1:1/a'], load: {clients: 1}}}\n";
+    fs::write(path("s.yaml"), scenario).expect("the test's folder can be written");
+    run(folder.path(), ["run", "s.yaml"]).expect(104);
+    run(folder.path(), ["run", "s.yaml", "-o", "new/"]).expect(104);
+    let varied = ["--set", "vary={clients.viewers.load.clients: [1, 2]}"];
+    let series = ["run", "s.yaml"].into_iter().chain(varied);
+    let finished = run(folder.path(), series).expect(104);
+    assert!(finished.stdout.contains("not kept"), "{}", finished.stdout);
+    for made in [RUNS, "new"] {
+        assert!(!path(made).exists(), "{made}");
+    }
+}
+
+#[test]
 fn nothing_is_sent_if_the_run_cannot_be_kept() {
     let folder = folder();
     let server = Scripted::start(|_| Answer::Good);
@@ -157,6 +219,7 @@ fn nothing_is_sent_if_the_run_cannot_be_kept() {
     }
     assert_eq!(server.seen("OPTIONS") + server.seen("DESCRIBE"), 0);
     assert_eq!(ending(folder.path(), "run").len(), 0);
+    assert!(!folder.path().join(RUNS).exists());
     let thesis = fs::read_to_string(folder.path().join("thesis.txt"));
     assert_eq!(thesis.expect("it is there"), "mine");
 }
@@ -180,6 +243,7 @@ fn no_run_file_leaves_nothing_but_the_report() {
     let report = Report::read(&folder.path().join("x.json"));
     assert_eq!(report.clients("started"), 2);
     assert_eq!(ending(folder.path(), "run").len(), 0);
+    assert!(!folder.path().join(RUNS).exists());
     assert_eq!(fs::read_dir(&scratch).expect("it is there").count(), 0);
 }
 
@@ -236,6 +300,15 @@ fn run_continues_with_a_warning_in_a_read_only_folder() {
         .expect(104)
         .names("`-o`");
     // A path that the user named is an error instead of a warning.
+    let mut command = Command::new("sh");
+    command.args(["-c", "cd read-only && exec \"$0\" demo"]);
+    command.arg(env!("CARGO_BIN_EXE_streamgauge"));
+    command.env("STREAMGAUGE_RUNS", "x");
+    Process::start(command, folder.path())
+        .finish(RUN_TIMEOUT)
+        .expect(104)
+        .names("read-only")
+        .names("`-o`");
     for out in ["x.run", ".", "x/"] {
         within(&demo_arguments(&["-o", out]))
             .expect(104)
@@ -281,7 +354,7 @@ fn a_scenario_can_come_from_standard_input() {
     with_input(folder.path(), &arguments, &text).expect(99);
     let report = Report::read(&folder.path().join("x.json"));
     assert_eq!(report.0["run"]["seed"], 5);
-    assert_eq!(ending(folder.path(), "run").len(), 1);
+    assert_eq!(ending(&folder.path().join(RUNS), "run").len(), 1);
 
     let check = ["check", "--offline", "-"];
     with_input(folder.path(), &check, &text).expect(0);

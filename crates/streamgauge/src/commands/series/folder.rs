@@ -29,6 +29,21 @@ pub(super) fn make(path: &Path) -> Result<(), Failure> {
     }
 }
 
+/// Returns `true` if the folder has nothing but the index: no run has begun.
+pub(super) fn is_without_runs(path: &Path) -> bool {
+    let entries = fs::read_dir(path).into_iter().flatten().flatten();
+    let names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
+    names == [INDEX]
+}
+
+/// Removes a folder that has nothing but the index.
+pub(super) fn remove_without_runs(path: &Path) {
+    if is_without_runs(path) {
+        // Errors are ignored: a leftover index only lists runs that could not begin.
+        let _ = fs::remove_file(path.join(INDEX)).and_then(|()| fs::remove_dir(path));
+    }
+}
+
 fn remove_old_files(folder: &Path, index: &Index) -> Result<(), Failure> {
     // A killed run leaves these files next to its run file; they belong to it.
     let files = index.runs.iter().flat_map(|run| {
@@ -90,5 +105,12 @@ mod tests {
         assert!(make(&path).is_ok(), "it is a series");
         assert!(!path.join(INDEX).exists());
         assert!(path.join("notes.txt").exists());
+        // The folder goes only if nothing else is in it.
+        index.write(&path).expect("it can be written");
+        remove_without_runs(&path);
+        assert!(path.join(INDEX).exists());
+        fs::remove_file(path.join("notes.txt")).expect("it is there");
+        remove_without_runs(&path);
+        assert!(!path.exists());
     }
 }

@@ -313,13 +313,26 @@ pub(crate) struct Check {
     pub(crate) offline: bool,
 }
 
+/// Reports of runs that have ended.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = help::OUTPUT)]
+#[command(group = clap::ArgGroup::new("replaceable")
+    .args(["json", "html", "junit", "markdown", "csv"]).multiple(true))]
+pub(crate) struct LaterReports {
+    #[command(flatten)]
+    pub(crate) reports: Reports,
+    /// Overwrite files that are not reports
+    #[arg(long, requires = "replaceable")]
+    pub(crate) force: bool,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct Report {
     /// The run file, or the folder of a series [default: the newest in the folder streamgauge-runs,
     /// or in that of STREAMGAUGE_RUNS]
     pub(crate) run: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) reports: Reports,
+    pub(crate) reports: LaterReports,
 }
 
 #[derive(Debug, Args)]

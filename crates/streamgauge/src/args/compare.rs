@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use measure::units::Ratio;
 
-use super::{Reports, help};
+use super::{LaterReports, help};
 
 #[derive(Debug, Args)]
 #[command(after_long_help = help::COMPARE_EXAMPLES)]
@@ -23,7 +23,7 @@ pub(crate) struct Compare {
     #[arg(long)]
     pub(crate) anyway: bool,
     #[command(flatten)]
-    pub(crate) reports: Reports,
+    pub(crate) reports: LaterReports,
 }
 
 fn min_effect(text: &str) -> Result<f64, String> {

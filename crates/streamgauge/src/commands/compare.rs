@@ -19,7 +19,8 @@ const ANYWAY: &str = "use `--anyway` to compare them all the same";
 const COMPARE_ANYWAY: &str = "use `streamgauge compare --anyway` to compare them all the same";
 
 pub(crate) fn compare(arguments: &args::Compare, console: Console) -> Result<Exit, Failure> {
-    let outputs = Outputs::claim(&arguments.reports, Force::Unknown)?;
+    let reports = &arguments.reports;
+    let outputs = Outputs::claim(&reports.reports, Force::of(reports.force))?;
     let min_effect = arguments.min_effect.unwrap_or(MIN_EFFECT);
     let runs = RunsFolder::of_environment();
     let (a, b) = (runs.find(&arguments.a), runs.find(&arguments.b));

@@ -16,7 +16,8 @@ pub(crate) fn report(arguments: &args::Report, console: Console) -> Result<Exit,
         Some(named) => runs.find(named),
         None => runs.newest()?,
     };
-    let outputs = Outputs::claim(&arguments.reports, Force::Unknown)?;
+    let reports = &arguments.reports;
+    let outputs = Outputs::claim(&reports.reports, Force::of(reports.force))?;
     if run.is_dir() {
         series::show(&run, outputs, console)?;
     } else {

@@ -184,8 +184,12 @@ fn other_report_formats_agree_with_the_json_report() {
     let file = file.expect("the run is kept");
     run(folder.path(), ["report", &file, "--junit", "again.xml"]).expect(0);
     assert_eq!(read("again.xml"), junit);
-    let refused = run(folder.path(), ["report", &file, "--junit", "r.json"]).expect(104);
-    refused.names("is not a report of streamgauge");
+    let onto_other = ["report", &file, "--junit", "r.json"];
+    let refused = run(folder.path(), onto_other).expect(104);
+    refused.names("r.json is not a report of streamgauge, so it is not replaced: name another file with `--junit`, or use `--force`");
+    assert_eq!(read("r.json").chars().next(), Some('{'));
+    run(folder.path(), onto_other.iter().chain(&["--force"])).expect(0);
+    assert_eq!(read("r.json"), junit);
     std::fs::write(folder.path().join("tables/clients.csv"), "mine").expect("there is room");
     let refused = run(folder.path(), ["report", &file, "--csv", "tables"]).expect(104);
     refused.names("clients.csv is not a table of streamgauge");

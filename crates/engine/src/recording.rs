@@ -43,6 +43,13 @@ impl Recording {
         self.0.as_ref().and_then(RunFile::error)
     }
 
+    /// Removes the run file of a run that could not begin.
+    pub(crate) fn discard(self) {
+        if let Some(file) = self.0 {
+            file.discard();
+        }
+    }
+
     /// Closes the run file as a complete one.
     pub(crate) fn finish(&mut self) -> Option<RunFileError> {
         self.0.take().and_then(|file| file.finish().err())

@@ -184,6 +184,8 @@ fn run_prepared<'a>(
         started_at: since_1970(&Clock::start()),
         ..header
     };
+    let runners = crew.start()?;
+    // After all that may fail, so that nothing is replaced by a run that cannot begin.
     let run_file = match &levels {
         // Each level has a run file of its own.
         Some(_) => None,
@@ -191,9 +193,14 @@ fn run_prepared<'a>(
         None => Some(RunFile::create(&options.run_file, &header)?),
     };
     let run_file = Recording(run_file);
-    let runners = crew.start()?;
     // The run begins here: everything is ready.
-    let clock = crew.agree()?;
+    let clock = match crew.agree() {
+        Ok(clock) => clock,
+        Err(error) => {
+            run_file.discard();
+            return Err(error);
+        }
+    };
     if let Some(sut) = &mut sut {
         sut.begin();
     }

@@ -422,6 +422,17 @@ fn existing_file_is_not_overwritten_unless_requested() {
 }
 
 #[test]
+fn discarded_file_leaves_nothing() {
+    let (directory, path) = temporary_path();
+    let file = RunFile::create(&path, &header()).expect("a new file");
+    file.window(lossy(0));
+    file.flush().expect("there is room");
+    file.discard();
+    let left = std::fs::read_dir(directory.path()).expect("it is there");
+    assert_eq!(left.count(), 0);
+}
+
+#[test]
 fn creation_error_names_the_path() {
     let error = RunFile::create(Path::new("/nowhere/at/all.run"), &header()).expect_err("no place");
     assert_eq!(

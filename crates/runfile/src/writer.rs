@@ -208,6 +208,16 @@ impl RunFile {
         self.error().map_or_else(|| Ok(self.path.clone()), Err)
     }
 
+    /// Closes the file and removes it, because the run could not begin.
+    pub fn discard(mut self) {
+        self.end(false);
+        // Errors are ignored: a leftover is a valid run file without windows.
+        for suffix in ["-wal", "-shm", "-journal"] {
+            let _ = std::fs::remove_file(companion(&self.path, suffix));
+        }
+        let _ = std::fs::remove_file(&self.path);
+    }
+
     fn put(&self, command: Command) {
         // The thread receives until the end of the run. It stops earlier only by a panic, which
         // `end` turns into an error.

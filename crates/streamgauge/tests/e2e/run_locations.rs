@@ -170,6 +170,17 @@ fn runs_are_kept_in_one_folder_where_reports_find_them() {
 fn run_that_cannot_begin_leaves_and_replaces_nothing() {
     let folder = folder();
     let path = |name: &str| folder.path().join(name);
+    demo(folder.path(), &["-q", "-o", "x.run"]).expect(0);
+    let old = fs::read(path("x.run")).expect("it was made");
+    // A trace cannot be written to a folder, which is known only when the run is about to begin.
+    fs::create_dir(path("x.run.viewers-0.pcapng")).expect("the test's folder can be written");
+    let arguments = ["--trace", "0", "-o", "x.run", "--force"];
+    demo(folder.path(), &arguments).expect(104).names("pcapng");
+    assert!(fs::read(path("x.run")).expect("it is there") == old);
+    fs::remove_file(path("x.run")).expect("it is there");
+    demo(folder.path(), &arguments).expect(104);
+    assert_eq!(ending(folder.path(), "run").len(), 0);
+
     let scenario = "server: {command: [sh, -c, 'exit 3'], ready: {port: 1}}\n\
                     clients: {viewers: {urls: ['rtsp://127.0.0.1:1/a'], load: {clients: 1}}}\n";
     fs::write(path("s.yaml"), scenario).expect("the test's folder can be written");

@@ -279,7 +279,7 @@ fn server_and_tester(progress: &Progress, columns: usize) -> ScreenLine {
         .map(|cpu| format!("CPU {}", figure(Unit::Cores, cpu)));
     let late = tester
         .lag_p99
-        .map(|lag| format!("late by {}", figure(Unit::Seconds, lag)));
+        .map(|lag| format!("lag p99 {}", figure(Unit::Seconds, lag)));
     let made = |known: Vec<String>, lost: Option<String>| {
         let mut line = ScreenLine::plain(&format!("{server}tester "));
         if !known.is_empty() {

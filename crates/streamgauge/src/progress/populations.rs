@@ -36,11 +36,11 @@ fn starting(population: &PopulationProgress) -> Option<String> {
     (starting > 0).then(|| format!("{} starting", count(starting as f64)))
 }
 
-/// Returns how fast clients start, such as `startup delay p95 120 ms`.
+/// Returns how fast clients start, such as `startup_delay p95 120 ms`.
 fn start_delay(population: &PopulationProgress) -> Option<String> {
     let delay = population.start_delay?;
-    let name = delay.metric.replace('_', " ");
-    Some(format!("{name} p95 {}", figure(Unit::Seconds, delay.p95)))
+    let p95 = figure(Unit::Seconds, delay.p95);
+    Some(format!("{} p95 {p95}", delay.metric))
 }
 
 fn failed(population: &PopulationProgress) -> (Tone, String) {

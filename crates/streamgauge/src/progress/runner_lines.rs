@@ -61,7 +61,7 @@ fn runner_line(runner: &RunnerState, role: &str) -> ScreenLine {
     let cpu = runner.cpu;
     let cpu = cpu.map(|cpu| format!("CPU {}", figure(Unit::Cores, cpu)));
     let late = runner.lag_max;
-    let late = late.map(|lag| format!("late by at most {}", figure(Unit::Seconds, lag)));
+    let late = late.map(|lag| format!("lag max {}", figure(Unit::Seconds, lag)));
     let known: Vec<String> = [clients, cpu, late].into_iter().flatten().collect();
     let text = match (fault, known.is_empty()) {
         (None, true) => "ended".to_owned(),

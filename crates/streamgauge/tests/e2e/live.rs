@@ -332,7 +332,7 @@ fn no_live_writes_plain_lines_to_a_terminal() {
     assert!(!output.contains('\u{1b}'), "{output:?}");
     assert!(output.contains("running; viewers: "), "{output}");
     assert!(output.contains(" of 2 playing, 0 failed"), "{output}");
-    assert!(output.contains("startup delay p95 "), "{output}");
+    assert!(output.contains("startup_delay p95 "), "{output}");
 }
 
 /// While the server starts, nothing but a key or a new size draws the view again.

@@ -129,7 +129,7 @@ fn block_fits_80_columns() {
         shown(&progress(), &history, Some(120), (80, 24)),
         [
             "━━━━━━━━━━━━━━━━━━━━━━━━━─────────────── 1 min 15 s of 2 min, 45 s left",
-            "viewers: 1,190 of 1,500 playing, 10 failed, startup delay p95 120 ms",
+            "viewers: 1,190 of 1,500 playing, 10 failed, startup_delay p95 120 ms",
             "      120 Mbit/s                   ▁▃▅▆█  loss 0.1 %                       ▁▁▁▅▅",
             "server CPU 50 %, tester CPU 25 %, 3 packets lost here: OVERLOADED",
         ]
@@ -156,7 +156,7 @@ fn block_of_120_columns_shows_all() {
     let lines = shown(&progress(), &history, Some(120), (120, 24));
     assert_eq!(
         lines[3],
-        "server CPU 50 %, tester CPU 25 %, late by 1.2 ms, 3 packets lost here: OVERLOADED"
+        "server CPU 50 %, tester CPU 25 %, lag p99 1.2 ms, 3 packets lost here: OVERLOADED"
     );
     assert_eq!(
         lines[2].chars().filter(|c| ('▁'..='█').contains(c)).count(),
@@ -220,8 +220,8 @@ fn window_cut_short_shows_no_rates() {
     assert_eq!(
         line,
         "1 min 15 s of 1 min 15 s, stopping (Ctrl-C to stop at once); \
-         viewers: 1,190 of 1,500 playing, 10 failed, startup delay p95 120 ms, 10 starting; \
-         tester late by 1.2 ms, 3 packets lost here: OVERLOADED"
+         viewers: 1,190 of 1,500 playing, 10 failed, startup_delay p95 120 ms, 10 starting; \
+         tester lag p99 1.2 ms, 3 packets lost here: OVERLOADED"
     );
     let mut unchanged = History::default();
     unchanged.add(&cut_short());
@@ -274,7 +274,7 @@ fn plain_line_shows_populations_server_and_tester() {
         plain(&progress(), planned),
         "1 min 15 s of 2 min, running; \
          viewers: 1,190 of 1,500 playing, 10 failed, 120 Mbit/s, loss 0.1 %, \
-         startup delay p95 120 ms, 10 starting; server CPU 50 %, tester CPU 25 %, late by 1.2 ms, 3 packets lost here: OVERLOADED"
+         startup_delay p95 120 ms, 10 starting; server CPU 50 %, tester CPU 25 %, lag p99 1.2 ms, 3 packets lost here: OVERLOADED"
     );
     let publishers = PopulationProgress {
         role: ClientRole::Publish,
@@ -386,8 +386,8 @@ fn runners_are_below_the_tester() {
     assert_eq!(
         shown(&seen, &history, Some(120), (80, 24))[4..],
         [
-            "  load0: 300 playing, CPU 4 %, late by at most 2.1 ms",
-            "  load1: OVERLOADED, 299 of 300 playing, CPU 4 %, late by at most 2.1 ms",
+            "  load0: 300 playing, CPU 4 %, lag max 2.1 ms",
+            "  load1: OVERLOADED, 299 of 300 playing, CPU 4 %, lag max 2.1 ms",
             "  load2: ended",
             "  load3: LOST",
         ]

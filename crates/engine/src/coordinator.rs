@@ -395,8 +395,8 @@ impl Coordinator<'_> {
             };
             if index >= self.warm_up_windows {
                 totals.add_until(window, begins, seconds, self.stopped_at);
-            } else if self.scenario.starts_in_warm_up {
-                totals.add_starts(window);
+            } else {
+                totals.add_warm_up(window, self.scenario.starts_in_warm_up);
             }
         }
         self.abort_on_threshold(begins + Duration::from_secs_f64(seconds));

@@ -36,7 +36,7 @@ pub use histogram::{Histogram, Sparse};
 pub use link::LINK_CATALOGUE;
 pub use metric::{
     BetterWhen, Catalogue, ContentCheck, CounterId, Disqualifier, GaugeId, Group, HistogramId,
-    Meaning, Metric, Statistic, TableColumn, Unit,
+    KeyFigure, Meaning, Metric, Statistic, TableColumn, Unit,
 };
 pub use recorder::{Recorder, Window};
 pub use server::SERVER_CATALOGUE;

@@ -148,6 +148,14 @@ pub struct Group {
     pub content: &'static [ContentCheck],
     /// Distributions that are measured only while a client starts.
     pub starts: &'static [HistogramId],
+    /// Counters that cover the whole run, including its warm-up.
+    pub whole_run: &'static [CounterId],
+    /// Figures that matter most, in order of importance. The key figures of all groups of a
+    /// catalogue count.
+    pub key_figures: &'static [KeyFigure],
+    /// Counters of features that not every run uses, feature by feature. If all counters of a
+    /// feature are zero, it was not used.
+    pub features: &'static [&'static [CounterId]],
 }
 
 /// Metrics that compare received media with sent media. The streams of a client in the run file
@@ -208,6 +216,37 @@ pub enum Statistic {
     Quantile(f64),
     /// Number of values in a distribution.
     Count,
+}
+
+/// A figure that matters most for a protocol. The first ones that are known head the report.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct KeyFigure {
+    /// Name in front of the figure.
+    pub label: &'static str,
+    /// Metric to show.
+    pub metric: &'static str,
+    /// Figure of the metric.
+    pub statistic: Statistic,
+}
+
+impl KeyFigure {
+    /// Creates a figure of a counter or a derived metric.
+    pub const fn value(label: &'static str, metric: &'static str) -> KeyFigure {
+        KeyFigure {
+            label,
+            metric,
+            statistic: Statistic::Value,
+        }
+    }
+
+    /// Creates the 95th percentile of a distribution.
+    pub const fn p95(label: &'static str, metric: &'static str) -> KeyFigure {
+        KeyFigure {
+            label,
+            metric,
+            statistic: Statistic::Quantile(0.95),
+        }
+    }
 }
 
 /// A column of a table that compares runs.
@@ -363,6 +402,9 @@ impl Group {
         disqualifiers: &[],
         content: &[],
         starts: &[],
+        whole_run: &[],
+        key_figures: &[],
+        features: &[],
     };
 }
 
@@ -391,6 +433,13 @@ impl Catalogue {
         self.0.iter().flat_map(|group| group.starts.iter().copied())
     }
 
+    /// Iterates over the counters that cover the whole run, including its warm-up.
+    pub fn whole_run(self) -> impl Iterator<Item = CounterId> {
+        self.0
+            .iter()
+            .flat_map(|group| group.whole_run.iter().copied())
+    }
+
     /// Returns `true` if the metric of this name is measured only while a client starts.
     pub fn is_start(self, name: &str) -> bool {
         match self.find(name).map(|metric| metric.source) {
@@ -403,6 +452,18 @@ impl Catalogue {
     pub fn summary(self) -> impl Iterator<Item = &'static SummaryRow> {
         let rows = self.0.iter().flat_map(|group| group.summary.iter());
         rows.flat_map(|rows| rows.iter())
+    }
+
+    /// Iterates over the counters of features that not every run uses, feature by feature.
+    pub fn features(self) -> impl Iterator<Item = &'static [CounterId]> {
+        self.0
+            .iter()
+            .flat_map(|group| group.features.iter().copied())
+    }
+
+    /// Iterates over the figures that matter most, in order of importance.
+    pub fn key_figures(self) -> impl Iterator<Item = &'static KeyFigure> {
+        self.0.iter().flat_map(|group| group.key_figures.iter())
     }
 
     /// Iterates over the conditions that exclude a run from the best of a column.
@@ -455,11 +516,14 @@ impl Catalogue {
 /// Declares a [`Group`] and a constant for each of its counters, gauges and distributions.
 ///
 /// The doc comment of a metric is its definition, which `streamgauge metrics` prints. A distribution
-/// that ends with `BetweenClients` is a delay from one client to another. Five optional
+/// that ends with `BetweenClients` is a delay from one client to another. Eight optional
 /// sections may follow: `table { ... }` with [`TableColumn`]s for tables of runs, `summary { ... }`
 /// with slices of [`SummaryRow`]s for the run summary, `disqualifiers { ... }` with
 /// [`Disqualifier`]s that exclude a run from the best, `content { ... }` with a [`ContentCheck`],
-/// and `starts { ... }` with the distributions that are measured only while a client starts.
+/// `starts { ... }` with the distributions that are measured only while a client starts,
+/// `whole_run { ... }` with the counters that include the warm-up, `key_figures { ... }` with the
+/// [`KeyFigure`]s that head a report, and `features { ... }` with the counters of features that not
+/// every run uses.
 ///
 /// ```
 /// measure::metrics! {
@@ -500,6 +564,9 @@ macro_rules! metrics {
         $( disqualifiers { $( $disqualifier:expr; )* } )?
         $( content { $content:expr; } )?
         $( starts { $( $start:expr; )* } )?
+        $( whole_run { $( $whole:expr; )* } )?
+        $( key_figures { $( $key:expr; )* } )?
+        $( features { $( $feature:expr; )* } )?
     ) => {
         $crate::metrics!(@number $vis CounterId, $before, counters_end; $( $(#[doc = $cdoc])+ $C )*);
         $crate::metrics!(@number $vis GaugeId, $before, gauges_end; $( $(#[doc = $gdoc])+ $G )*);
@@ -540,6 +607,9 @@ macro_rules! metrics {
             disqualifiers: &[ $( $( $disqualifier, )* )? ],
             content: &[ $( $content )? ],
             starts: &[ $( $( $start, )* )? ],
+            whole_run: &[ $( $( $whole, )* )? ],
+            key_figures: &[ $( $( $key, )* )? ],
+            features: &[ $( $( $feature, )* )? ],
         };
     };
     (@between) => { false };

@@ -213,8 +213,24 @@ impl Totals {
         }
     }
 
-    /// Adds only the distributions of the starts of clients ([`Catalogue::starts`]) of a window: it
-    /// belongs to a ramp that is otherwise excluded.
+    /// Adds what counts of a window of the warm-up: the counters of the whole run
+    /// ([`Catalogue::whole_run`]), and with `starts` also the starts of clients, if all of them
+    /// start in the warm-up.
+    pub fn add_warm_up(&mut self, window: &Window, starts: bool) {
+        for id in self.catalogue.whole_run() {
+            let index = usize::from(id.0);
+            if let (Some(ours), Some(theirs)) =
+                (self.counters.get_mut(index), window.counters.get(index))
+            {
+                *ours += theirs;
+            }
+        }
+        if starts {
+            self.add_starts(window);
+        }
+    }
+
+    /// Adds only the distributions of the starts of clients ([`Catalogue::starts`]) of a window.
     pub fn add_starts(&mut self, window: &Window) {
         for id in self.catalogue.starts() {
             if let Some(sparse) = window.histograms.get(&id) {

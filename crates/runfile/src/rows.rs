@@ -39,7 +39,7 @@ impl Header {
     }
 
     /// Adds to the totals of a subject what counts of its window: all of it, or, in the warm-up,
-    /// the starts of clients or nothing. The run was asked to stop at `stopped_at`.
+    /// what [`Totals::add_warm_up`] adds. The run was asked to stop at `stopped_at`.
     pub fn add_counted(
         &self,
         totals: &mut Totals,
@@ -49,8 +49,8 @@ impl Header {
     ) {
         if row.index >= self.warm_up_windows() {
             totals.add_until(window, row.start, row.seconds, stopped_at);
-        } else if self.starts_in_warm_up {
-            totals.add_starts(window);
+        } else {
+            totals.add_warm_up(window, self.starts_in_warm_up);
         }
     }
 }

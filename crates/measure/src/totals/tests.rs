@@ -171,3 +171,57 @@ proptest! {
         }
     }
 }
+
+crate::metrics! {
+    /// Clients that come and go.
+    GUESTS after crate::metric::Group::NONE;
+    counters {
+        /// Packets.
+        PACKETS = "packets", Count, "";
+        /// Clients that were satisfied.
+        SATISFIED = "satisfied", Count, "";
+        /// Clients that were not.
+        ANGRY = "angry", Count, "";
+    }
+    gauges {}
+    distributions {
+        /// Time of the start.
+        START = "start", Seconds, "";
+        /// Any other time.
+        OTHER = "other", Seconds, "";
+    }
+    derived {
+        /// Share of satisfied clients.
+        "satisfaction", Ratio, "", Share(SATISFIED, ANGRY);
+    }
+    starts { START; }
+    whole_run {
+        SATISFIED;
+        ANGRY;
+    }
+}
+static GUEST_GROUPS: [&crate::metric::Group; 1] = [&GUESTS];
+
+#[test]
+fn warm_up_counts_for_counters_of_the_whole_run_only() {
+    for starts in [false, true] {
+        let mut totals = Totals::new(Catalogue(&GUEST_GROUPS));
+        for second in 0..4 {
+            let mut recorder = Recorder::new(Catalogue(&GUEST_GROUPS));
+            recorder.add(PACKETS, 10);
+            recorder.add(SATISFIED, 3);
+            recorder.add(ANGRY, u64::from(second == 0) * 4);
+            recorder.record(START, 1);
+            recorder.record(OTHER, 1);
+            let window = recorder.take_window();
+            match second {
+                0 => totals.add_warm_up(&window, starts),
+                _ => totals.add(&window, 1.0),
+            }
+        }
+        assert_eq!((totals.counter(PACKETS), totals.seconds()), (30, 3.0));
+        assert_eq!(totals.named("satisfaction", Statistic::Value), Some(0.75));
+        let counts = ["start", "other"].map(|name| totals.named(name, Statistic::Count));
+        assert_eq!(counts, [Some(if starts { 4.0 } else { 3.0 }), Some(3.0)]);
+    }
+}

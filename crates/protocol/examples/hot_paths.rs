@@ -233,6 +233,7 @@ fn main() -> ExitCode {
                 group: None,
                 previous_channel: None,
                 wall_clock: Some(Duration::from_secs(1)),
+                playout_buffer: Duration::from_secs(1),
             });
             let mut recorder = Recorder::new(HTTP_TS_PROTOCOL.catalogue);
             let beginning = WARM_UP_PACKETS.next_multiple_of(PACKETS_A_DATAGRAM);

@@ -43,5 +43,6 @@ mod summary;
 pub mod testing;
 pub mod tls;
 pub mod url;
+pub mod viewer;
 pub mod webrtc;
 pub mod websocket;

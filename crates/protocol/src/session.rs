@@ -28,6 +28,8 @@ use std::time::Duration;
 
 use measure::{ArrivalRun, Recorder, Time};
 
+use crate::viewer::Service;
+
 mod datagrams;
 pub mod exchange;
 mod flows;
@@ -352,6 +354,9 @@ pub enum Output {
     },
     /// The server's description of the media. Emitted by sessions that only ask for it.
     Described(Box<measure::media::MediaDescription>),
+    /// How well the session's viewer was served. Emitted once, before [`Output::Ended`], by sessions
+    /// that receive media. The engine counts it once it knows whether the client failed.
+    Viewed(Service),
     /// Final results of the session's streams, for the client's row in the run file. Emitted before
     /// [`Output::Ended`].
     Streams(Vec<StreamRow>),

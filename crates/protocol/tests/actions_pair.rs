@@ -16,8 +16,9 @@ use protocol::rtsp::metrics::{self as rtsp, RTSP};
 use protocol::rtsp::server::{Server, ServerConfig};
 use protocol::session::{Outcome, Output};
 use protocol::testing::{Pair, PairSettings, RunEnd, SessionNumber, Side, summaries};
+use protocol::viewer::VIEWERS;
 
-const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &RTP, &RTSP]);
+const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &VIEWERS, &RTP, &RTSP]);
 const FIRST: SessionNumber = SessionNumber(0);
 const BOTH: [Transport; 2] = [Transport::Udp, Transport::Tcp];
 

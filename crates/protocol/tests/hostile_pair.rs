@@ -13,8 +13,9 @@ use protocol::rtsp::metrics::RTSP;
 use protocol::rtsp::server::{Server, ServerConfig};
 use protocol::session::{ChannelId, Context, Input, Outcome, Output, Port, Session};
 use protocol::testing::{Pair, PairSettings, RunEnd, Side};
+use protocol::viewer::VIEWERS;
 
-const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &RTP, &RTSP]);
+const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &VIEWERS, &RTP, &RTSP]);
 
 /// Answers every request with 256 KiB of repeated bytes.
 struct Flood(&'static [u8]);

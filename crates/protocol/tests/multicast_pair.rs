@@ -15,8 +15,9 @@ use protocol::rtsp::metrics::RTSP;
 use protocol::rtsp::server::{MulticastConfig, Server, ServerConfig};
 use protocol::session::{Outcome, Output};
 use protocol::testing::{Pair, PairSettings, RunEnd, SessionNumber, Side, summaries};
+use protocol::viewer::VIEWERS;
 
-const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &RTP, &RTSP]);
+const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &VIEWERS, &RTP, &RTSP]);
 const URL: &str = "rtsp://server/a";
 
 fn server(faults: &[&str]) -> Server {

@@ -20,8 +20,9 @@ use protocol::rtsp::server::{Server, ServerConfig};
 use protocol::rtsp::url::Url;
 use protocol::session::{Outcome, Output, Session};
 use protocol::testing::{Pair, PairSettings, RunEnd, SessionNumber, Side, summaries};
+use protocol::viewer::VIEWERS;
 
-const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &RTP, &RTSP]);
+const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &VIEWERS, &RTP, &RTSP]);
 const URL: &str = "rtsp://server/live";
 const WALL_CLOCK: Duration = Duration::from_secs(1_700_000_000);
 

@@ -15,10 +15,11 @@ use protocol::rtsp::metrics::{self as rtsp, RTSP};
 use protocol::rtsp::server::{AuthScheme, Server, ServerConfig, Transports};
 use protocol::session::{Outcome, Output};
 use protocol::testing::{
-    Pair, PairSettings, RunEnd, ServerReaction, SessionNumber, Side, summaries,
+    Pair, PairSettings, RunEnd, ServerReaction, SessionNumber, Side, judgements, summaries,
 };
+use protocol::viewer::{Judgement, VIEWERS};
 
-const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &RTP, &RTSP]);
+const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &VIEWERS, &RTP, &RTSP]);
 const FIRST: SessionNumber = SessionNumber(0);
 
 fn server_config() -> ServerConfig {
@@ -245,6 +246,38 @@ fn faults_of_the_network_are_found_exactly() {
         served.expected - counts.expected <= 3,
         "{counts:?} {served:?}"
     );
+}
+
+#[test]
+fn viewers_are_judged_by_the_injected_faults() {
+    let cases: [(&[&str], Judgement); 8] = [
+        (&[], Judgement::Well),
+        (&["loss=0.2%"], Judgement::Well),
+        (&["loss=3%"], Judgement::Loss),
+        (&["stall=3s+900ms"], Judgement::Well),
+        (&["stall=3s+1500ms"], Judgement::Stalled),
+        (&["slow=play:1500ms"], Judgement::Well),
+        (&["slow=play:2500ms"], Judgement::StartedLate),
+        (&["refuse=setup:461"], Judgement::Failed),
+    ];
+    for transport in [Transport::Udp, Transport::Tcp] {
+        for (faults, expected) in cases {
+            let config = client_config(transport);
+            let mut pair = pair(settings(1), &config, URL, with_faults(faults));
+            assert_eq!(pair.run(Duration::from_secs(60)), RunEnd::Ended);
+            assert_eq!(
+                judgements(&pair),
+                [Some(expected)],
+                "{transport:?} {faults:?}"
+            );
+        }
+    }
+    // With bounds of its own.
+    let mut config = client_config(Transport::Udp);
+    config.served_well.stalled = TimeSpan(Duration::from_secs(1));
+    let mut pair = pair(settings(1), &config, URL, with_faults(&["stall=3s+1500ms"]));
+    assert_eq!(pair.run(Duration::from_secs(60)), RunEnd::Ended);
+    assert_eq!(judgements(&pair), [Some(Judgement::Well)]);
 }
 
 #[test]

@@ -20,8 +20,8 @@ same names; those in Prometheus are derived from them ([reports.md](reports.md))
 
 Each name is followed by its unit and its kind:
 
-- **counter**: counted over the run without its warm-up. Thresholds on numbers of clients include
-  the warm-up.
+- **counter**: counted over the run without its warm-up. Thresholds on numbers of clients, and
+  counters of viewers (`viewers_served_well` and so on), include the warm-up.
 - **level**: taken once a second; it has a mean, a minimum and a maximum. The mean is weighted by
   time. For cores, shares and bit/s, minimum and maximum are over at least half a second: a shorter
   window, such as the last one of a run, is joined with its neighbour.

@@ -304,6 +304,7 @@ impl Populations {
             due,
             begun,
             first_media: None,
+            service: None,
             streams: Vec::new(),
             described: None,
         };
@@ -353,6 +354,10 @@ impl Populations {
                 population.recorder.fail(failure.reason);
             }
         }
+        if let Some(service) = client.service {
+            let failed = matches!(outcome, Outcome::Failed(_) | Outcome::EndedByServer { .. });
+            service.count(failed, &mut population.recorder);
+        }
         population.active.fall();
         if client.first_media.is_some() {
             population.playing.fall();
@@ -388,6 +393,7 @@ mod tests {
 
     use load::{Load, Shape};
     use protocol::registry::RTSP_PROTOCOL;
+    use protocol::viewer::{self, Delivery, ServedWell, Viewing};
 
     use super::super::ids::RunnerPlace;
     use super::*;
@@ -489,6 +495,7 @@ mod tests {
                 due: at(1.0),
                 begun: at(1.0),
                 first_media: None,
+                service: None,
                 streams: Vec::new(),
                 described: None,
             };
@@ -541,5 +548,65 @@ mod tests {
             let lost = window.counters[usize::from(clients::LOST_IN_TESTER.0)];
             assert_eq!(lost, 1);
         }
+    }
+
+    #[test]
+    fn viewers_are_counted_with_the_outcome_that_the_plan_decides() {
+        let mut populations = populations();
+        let plan = populations.each[0].plan.as_mut().expect("it has clients");
+        plan.leave = Leave::WithRun;
+        plan.run_ends = Time::from_start(Duration::from_secs(60));
+        let viewing = |first_media| Viewing {
+            due: Time::ZERO,
+            first_media,
+            ended: Time::from_start(Duration::from_secs(10)),
+            delivery: Delivery::default(),
+        };
+        let bounds = ServedWell::default();
+        let (well, late) = (
+            bounds.judge(&viewing(Some(Time::ZERO))),
+            bounds.judge(&viewing(None)),
+        );
+        let by_server = Outcome::EndedByServer {
+            at: Time::from_start(Duration::from_secs(10)),
+            in_order: true,
+            failure: Failure {
+                reason: "ended_by_server",
+                detail: String::new(),
+            },
+        };
+        for (service, outcome) in [
+            (Some(well), Outcome::Stopped),
+            (Some(well), Outcome::Completed),
+            (Some(late), Outcome::Stopped),
+            // The plan lets it stay for longer, so it has failed.
+            (Some(well), by_server),
+            // A publisher.
+            (None, Outcome::Stopped),
+        ] {
+            populations.each[0].active.rise();
+            let client = Client {
+                id: 1,
+                slot: 0,
+                generation: 0,
+                url: "one".to_owned(),
+                due: Time::ZERO,
+                begun: Time::ZERO,
+                first_media: None,
+                service,
+                streams: Vec::new(),
+                described: None,
+            };
+            populations.client_ended(0, client, outcome, Time::ZERO);
+        }
+        let window = &populations.take_windows(Time::ZERO)[0];
+        let counted = [
+            viewer::VIEWERS_SERVED_WELL,
+            viewer::VIEWERS_SERVED_BADLY,
+            viewer::VIEWERS_STARTED_LATE,
+            viewer::VIEWERS_FAILED,
+        ]
+        .map(|id| window.counters[usize::from(id.0)]);
+        assert_eq!(counted, [2, 2, 1, 1]);
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use measure::Time;
 use protocol::session::{ChannelId, FlowId, PeerId, Session, StreamRow};
+use protocol::viewer::Service;
 use slab::Slab;
 
 use super::ids::{FlowSender, SessionKey};
@@ -56,6 +57,8 @@ pub(super) struct Client {
     pub(super) due: Time,
     pub(super) begun: Time,
     pub(super) first_media: Option<Time>,
+    /// How well a viewer was served, known at its end.
+    pub(super) service: Option<Service>,
     pub(super) streams: Vec<StreamRow>,
     /// Media description given by the server, if the client is one that asks for it.
     pub(super) described: Option<Box<measure::media::MediaDescription>>,

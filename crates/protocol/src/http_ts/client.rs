@@ -93,9 +93,10 @@ pub struct Client {
     requested_at: Time,
     /// Arrival of the head of the response that carries media.
     response_at: Time,
-    /// True if media of the current channel has arrived, and if media of any channel has.
+    /// True if media of the current channel has arrived.
     has_media: bool,
-    has_had_media: bool,
+    /// Arrival of the first media of any channel.
+    first_media: Option<Time>,
     /// True after a channel change, until there is a picture.
     awaits_picture: bool,
     zapping: Option<Box<Zapping>>,
@@ -131,7 +132,7 @@ impl Client {
             requested_at: Time::ZERO,
             response_at: Time::ZERO,
             has_media: false,
-            has_had_media: false,
+            first_media: None,
             awaits_picture: false,
             zapping: None,
             next_check_at: None,
@@ -316,9 +317,10 @@ impl Client {
     fn handle_first_packet(&mut self, cx: &mut Context<'_>, at: Time) {
         self.has_media = true;
         self.next_check_at = Some(at + self.config.silence.0);
-        if std::mem::replace(&mut self.has_had_media, true) {
+        if self.first_media.is_some() {
             return;
         }
+        self.first_media = Some(at);
         for (histogram, from) in [
             (clients::STARTUP_DELAY, self.planned_start),
             (clients::STARTUP_DELAY_FROM_SENT, self.started),
@@ -377,6 +379,7 @@ impl Client {
             group: self.config.group_of(&self.current_url),
             previous_channel: self.zapping.as_ref().and_then(|zapping| zapping.previous()),
             wall_clock: self.wall_clock,
+            playout_buffer: self.config.playout_buffer.0,
         })));
     }
 
@@ -606,7 +609,7 @@ impl Client {
         if failure == Failure::MediaStopped
             && let Some(checker) = &mut self.checker
         {
-            checker.count_silence_until(cx.now);
+            checker.count_silence_until(cx.now, cx.recorder);
         }
         if self.awaits_picture {
             return self.count_failed_change(cx, failure, detail);
@@ -641,6 +644,9 @@ impl Client {
         if let Some(checker) = &mut self.checker {
             checker.finish(cx.recorder);
         }
+        let viewing = self.viewing(cx.now);
+        let service = self.config.served_well.judge(&viewing);
+        cx.out.push_back(Output::Viewed(service));
         let summaries = self.summaries();
         if !summaries.is_empty() {
             cx.out.push_back(Output::Streams(summaries));

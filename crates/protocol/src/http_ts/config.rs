@@ -12,6 +12,7 @@ use crate::duration_range::DurationRange;
 use crate::http1::{self, Url, Version};
 use crate::redirect_policy::RedirectPolicy;
 use crate::tls::TlsConfig;
+use crate::viewer::ServedWell;
 
 /// HTTP version of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -69,6 +70,11 @@ pub struct ClientConfig {
     pub no_media: TimeSpan,
     /// Time without any packet after which the client fails with `media_stopped`. Default 10s.
     pub silence: TimeSpan,
+    /// Playout buffer assumed when counting stalls. Default 1s.
+    pub playout_buffer: TimeSpan,
+    /// Bounds within which a viewer counts as served well (`viewers.served_well`):
+    /// `{start: 2s, stalled: 0s, loss: 1%}`.
+    pub served_well: ServedWell,
     /// Hosts to which the server may redirect the client: `same_host` (default: that of the URL, at
     /// any port), `any`, or `none` for no redirects at all. Any other redirect fails with
     /// `redirect_refused`.
@@ -101,6 +107,8 @@ impl Default for ClientConfig {
             request_timeout: seconds(10),
             no_media: seconds(10),
             silence: seconds(10),
+            playout_buffer: seconds(1),
+            served_well: ServedWell::default(),
             follow: RedirectPolicy::default(),
             http_version: HttpVersion::default(),
             headers: BTreeMap::new(),

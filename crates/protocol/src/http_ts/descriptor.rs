@@ -21,6 +21,7 @@ use crate::metrics::CLIENTS;
 use crate::options::ClientOptions;
 use crate::session::Session;
 use crate::tls::TlsConfig;
+use crate::viewer::VIEWERS;
 
 /// Transport streams over HTTP/1 (ISO/IEC 13818-1, RFC 9112).
 pub static PROTOCOL: Protocol = Protocol {
@@ -28,7 +29,7 @@ pub static PROTOCOL: Protocol = Protocol {
     schemes: &["http", "https"],
     default_port: Url::DEFAULT_PORT,
     transport: Transport::Tcp,
-    catalogue: Catalogue(&[&CLIENTS, &TS, &HTTP_TS]),
+    catalogue: Catalogue(&[&CLIENTS, &VIEWERS, &TS, &HTTP_TS]),
     datagrams: None,
     stream_columns: &[RTP_COLUMNS, TS_COLUMNS],
     parse_url: read_url,

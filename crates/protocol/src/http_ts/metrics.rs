@@ -1,5 +1,7 @@
 //! HTTP metrics, in addition to those of transport streams.
 
+use measure::KeyFigure;
+
 use crate::media::ts::metrics::TS;
 use crate::summary;
 
@@ -88,5 +90,27 @@ measure::metrics! {
     starts {
         RESPONSE_DELAY;
         FIRST_BYTE_DELAY;
+    }
+    key_figures {
+        KeyFigure::value("loss", "loss");
+        KeyFigure::p95("to picture", "random_access_delay");
+        KeyFigure::value("continuity errors", "continuity_errors");
+        KeyFigure::value("bit rate", "bitrate");
+    }
+    features {
+        &[
+            ZAPS,
+            ZAPS_FAILED,
+            ZAPS_FAILED_503,
+            ZAPS_FAILED_STATUS,
+            ZAPS_FAILED_CONNECT,
+            ZAPS_FAILED_SILENT,
+            ZAPS_FAILED_BROKEN,
+            ZAPS_FAILED_NOT_TS,
+            ZAPS_FAILED_WRONG_CHANNEL,
+            ZAPS_FAILED_NO_PICTURE,
+            ZAPS_FAILED_LOCAL,
+            ZAPS_UNFINISHED,
+        ];
     }
 }

@@ -1,7 +1,7 @@
 //! Metrics of messages.
 
 use measure::totals::Statistic;
-use measure::{Disqualifier, Meaning, TableColumn};
+use measure::{Disqualifier, KeyFigure, Meaning, TableColumn};
 
 use crate::metrics::CLIENTS;
 
@@ -108,6 +108,12 @@ measure::metrics! {
     }
     starts {
         GREETING_DELAY;
+    }
+    key_figures {
+        KeyFigure::value("messages/s", "acknowledged_rate");
+        KeyFigure::p95("round trip", "round_trip");
+        KeyFigure::value("back-pressure", "back_pressure");
+        KeyFigure::p95("connecting", "connect_delay");
     }
 }
 

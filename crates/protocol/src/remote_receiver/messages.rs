@@ -75,6 +75,8 @@ pub struct StreamState {
     /// Ages of the first and the last packet in nanoseconds.
     pub ages: Option<(u64, u64)>,
     pub counts: StreamCounts,
+    /// Total duration of the stalls in nanoseconds.
+    pub stalled: u64,
 }
 
 /// A message from a client to a receiver.

@@ -451,6 +451,7 @@ impl Receiver {
             stream: stream.wanted.stream,
             ages: arrivals.map(|(first, last)| (age(cx.now, first), age(cx.now, last))),
             counts: *receiver.counts(),
+            stalled: u64::try_from(receiver.stalled().as_nanos()).unwrap_or(u64::MAX),
         }
     }
 

@@ -13,6 +13,7 @@ use super::source::Tracks;
 use crate::media::source::SourceConfig;
 use crate::session::AckDelay;
 use crate::tls::TlsConfig;
+use crate::viewer::ServedWell;
 
 /// Value of a connect parameter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -99,6 +100,9 @@ pub struct ClientConfig {
     pub silence: TimeSpan,
     /// Playout buffer that determines what counts as a stall. Default 1s.
     pub playout_buffer: TimeSpan,
+    /// Bounds within which a viewer counts as served well (`viewers.served_well`):
+    /// `{start: 2s, stalled: 0s, loss: 1%}`.
+    pub served_well: ServedWell,
     /// Buffer length that the client announces to the server (`SetBufferLength`). Default 3s.
     pub buffer: TimeSpan,
     /// Handshake variant: `plain` (default), as specified, or `digest`, as Flash Player, with
@@ -139,6 +143,7 @@ impl Default for ClientConfig {
             no_media: seconds(10),
             silence: seconds(10),
             playout_buffer: seconds(1),
+            served_well: ServedWell::default(),
             buffer: seconds(3),
             handshake: HandshakeStyle::default(),
             acknowledge: None,

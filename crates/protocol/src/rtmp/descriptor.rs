@@ -22,6 +22,7 @@ use crate::metrics::CLIENTS;
 use crate::options::ClientOptions;
 use crate::session::Session;
 use crate::tls::TlsConfig;
+use crate::viewer::VIEWERS;
 
 /// RTMP 1.0.
 pub static PROTOCOL: Protocol = Protocol {
@@ -29,7 +30,7 @@ pub static PROTOCOL: Protocol = Protocol {
     schemes: &["rtmp", "rtmps"],
     default_port: url::DEFAULT_PORT,
     transport: Transport::Tcp,
-    catalogue: Catalogue(&[&CLIENTS, &FRAMES_GROUP, &RTMP]),
+    catalogue: Catalogue(&[&CLIENTS, &VIEWERS, &FRAMES_GROUP, &RTMP]),
     datagrams: None,
     stream_columns: &[COLUMNS],
     parse_url: read_url,

@@ -1,5 +1,7 @@
 //! RTMP metrics, in addition to those of frames.
 
+use measure::KeyFigure;
+
 use crate::media::frames::metrics::FRAMES_GROUP;
 
 measure::metrics! {
@@ -105,5 +107,21 @@ measure::metrics! {
         PUBLISH_DELAY;
         PLAY_TO_MEDIA;
         KEY_FRAME_DELAY;
+    }
+    key_figures {
+        KeyFigure::value("frames lost", "frame_loss");
+        KeyFigure::p95("startup delay", "startup_delay");
+        KeyFigure::p95("frame delay", "frame_delay");
+        KeyFigure::value("bit rate", "bitrate");
+        KeyFigure::value("sent", "sent_bitrate");
+        KeyFigure::p95("held by TCP", "send_queue_delay");
+    }
+    features {
+        &[
+            SENT_FRAMES,
+            SENT_BYTES,
+            SENT_WIRE_BYTES,
+            NOT_TAKEN,
+        ];
     }
 }

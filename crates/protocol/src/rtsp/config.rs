@@ -11,6 +11,7 @@ use crate::media::source::SourceConfig;
 use crate::redirect_policy::RedirectPolicy;
 use crate::remote_receiver::MediaConfig;
 use crate::tls::TlsConfig;
+use crate::viewer::ServedWell;
 
 /// Media transport.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -68,6 +69,9 @@ pub struct ClientConfig {
     pub end_silence: TimeSpan,
     /// Playout buffer assumed when counting stalls. Default 1s.
     pub playout_buffer: TimeSpan,
+    /// Bounds within which a viewer counts as served well (`viewers.served_well`):
+    /// `{start: 2s, stalled: 0s, loss: 1%}`.
+    pub served_well: ServedWell,
     /// Request used as a keep-alive: `auto` (default), `options` or `get_parameter`.
     pub keep_alive: KeepAlive,
     /// Whether to send receiver reports (RTCP), about every 5 s per stream. Default true. No
@@ -119,6 +123,7 @@ impl Default for ClientConfig {
             silence: seconds(10),
             end_silence: seconds(1),
             playout_buffer: seconds(1),
+            served_well: ServedWell::default(),
             keep_alive: KeepAlive::default(),
             receiver_reports: true,
             punch_holes: false,

@@ -22,6 +22,7 @@ use crate::options::ClientOptions;
 use crate::remote_receiver::MediaConfig;
 use crate::session::Session;
 use crate::tls::TlsConfig;
+use crate::viewer::VIEWERS;
 
 /// RTSP 1.0 with RTP (RFC 2326, RFC 3550).
 pub static PROTOCOL: Protocol = Protocol {
@@ -29,7 +30,7 @@ pub static PROTOCOL: Protocol = Protocol {
     schemes: &["rtsp", "rtsps"],
     default_port: url::DEFAULT_PORT,
     transport: descriptor::Transport::Tcp,
-    catalogue: Catalogue(&[&CLIENTS, &RTP, &RTSP]),
+    catalogue: Catalogue(&[&CLIENTS, &VIEWERS, &RTP, &RTSP]),
     datagrams: Some(rtp::READ_NEEDS),
     stream_columns: &[rtp::RTP_COLUMNS],
     parse_url: read_url,

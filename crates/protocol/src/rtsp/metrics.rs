@@ -1,5 +1,7 @@
 //! RTSP metrics other than those of the media.
 
+use measure::KeyFigure;
+
 use crate::media::rtp::metrics::RTP;
 use crate::summary;
 
@@ -152,5 +154,37 @@ measure::metrics! {
         RECORD_DELAY;
         PUBLISH_DELAY;
         PLAY_TO_MEDIA;
+    }
+    key_figures {
+        KeyFigure::value("loss", "loss");
+        KeyFigure::p95("startup delay", "startup_delay");
+        KeyFigure::value("bit rate", "bitrate");
+        KeyFigure::value("sent", "sent_bitrate");
+        KeyFigure::p95("publish delay", "publish_delay");
+    }
+    features {
+        &[
+            ACTIONS,
+            ACTIONS_REFUSED,
+            ACTIONS_REFUSED_455,
+            ACTIONS_REFUSED_457,
+            ACTIONS_REFUSED_501,
+            ACTIONS_REFUSED_551,
+            ACTIONS_LEFT_OUT,
+            RANGE_MISMATCH,
+            SCALE_MISMATCH,
+            SPEED_MISMATCH,
+            SPEED_CLOCK_MISMATCH,
+            POSITION_MISMATCH,
+            POSITION_UNTOLD,
+        ];
+        &[
+            SENT_PACKETS,
+            SENT_BYTES,
+            SENT_FRAMES,
+            NOT_TAKEN,
+            RECEIVER_REPORTS,
+            REPORTED_LOST,
+        ];
     }
 }

@@ -298,6 +298,7 @@ impl Client {
             negotiated,
             self.clock,
             (self.planned_start, self.wall_clock),
+            self.config.playout_buffer.0,
             six,
         );
         let receiver = match self.carries_messages() {

@@ -17,6 +17,7 @@ use super::crypto::{self, Passphrase};
 use super::source_media::SourceMedia;
 use crate::media::rtp::Pacing;
 use crate::media::source::SourceConfig;
+use crate::viewer::ServedWell;
 
 /// Maximum latency in milliseconds: a handshake has 16 bits for it.
 pub(super) const LATENCY_MAX_MS: u64 = 65_535;
@@ -161,6 +162,11 @@ pub struct ClientConfig {
     pub no_media: TimeSpan,
     /// Maximum time without media. The client then fails with `media_stopped`. Default 10s.
     pub silence: TimeSpan,
+    /// Playout buffer assumed when counting stalls. Default 1s.
+    pub playout_buffer: TimeSpan,
+    /// Bounds within which a viewer counts as served well (`viewers.served_well`):
+    /// `{start: 2s, stalled: 0s, loss: 1%}`.
+    pub served_well: ServedWell,
     /// Maximum time without any packet from the server, including keep-alives. The client then
     /// fails with `peer_idle`. Default 5s.
     pub peer_idle: TimeSpan,
@@ -212,6 +218,8 @@ impl Default for ClientConfig {
             connect_timeout: seconds(3),
             no_media: seconds(10),
             silence: seconds(10),
+            playout_buffer: seconds(1),
+            served_well: ServedWell::default(),
             peer_idle: seconds(5),
             messages: false,
             message_size: Size(10_000),

@@ -22,6 +22,7 @@ use crate::media::ts::metrics::TS;
 use crate::metrics::CLIENTS;
 use crate::options::{ClientOption, ClientOptions};
 use crate::session::{CaptureNeeds, Session};
+use crate::viewer::VIEWERS;
 
 /// Secure Reliable Transport (draft-sharabayko-srt-01).
 pub static PROTOCOL: Protocol = Protocol {
@@ -29,7 +30,7 @@ pub static PROTOCOL: Protocol = Protocol {
     schemes: &["srt"],
     default_port: url::DEFAULT_PORT,
     transport: Transport::Udp,
-    catalogue: Catalogue(&[&CLIENTS, &TS, &SRT]),
+    catalogue: Catalogue(&[&CLIENTS, &VIEWERS, &TS, &SRT]),
     datagrams: Some(NEEDS),
     stream_columns: &[RTP_COLUMNS, TS_COLUMNS],
     parse_url: read_url,

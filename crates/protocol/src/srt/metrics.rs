@@ -1,8 +1,8 @@
 //! Metrics of SRT in addition to those of the transport stream. Packet counters have the names of
 //! libsrt's statistics.
 
-use measure::TableColumn;
 use measure::metric::Statistic;
+use measure::{KeyFigure, TableColumn};
 
 use crate::media::ts::metrics::TS;
 use crate::summary;
@@ -159,5 +159,44 @@ measure::metrics! {
     }
     starts {
         AGREED_LATENCY;
+    }
+    key_figures {
+        KeyFigure::value("loss", "loss");
+        KeyFigure::p95("startup delay", "startup_delay");
+        KeyFigure::value("lost in SRT", "pkt_loss");
+        KeyFigure::p95("media delay", "datagram_delay");
+        KeyFigure::value("bit rate", "bitrate");
+        KeyFigure::value("sent", "sent_bitrate");
+        KeyFigure::p95("send queue", "send_queue_delay");
+    }
+    features {
+        &[
+            MESSAGES_EXPECTED,
+            MESSAGES_WHOLE,
+            MESSAGES_EARLY,
+            MESSAGES_INCOMPLETE,
+            MESSAGE_CONTRADICTIONS,
+            MESSAGE_BYTES,
+        ];
+        &[
+            MESSAGES_SENT,
+            MESSAGES_ACKNOWLEDGED,
+            MESSAGES_DROPPED,
+            MESSAGES_UNACKED,
+            MESSAGES_NOT_TAKEN,
+        ];
+        &[
+            PKT_SENT,
+            PKT_SENT_UNIQUE,
+            PKT_RETRANS,
+            PKT_SND_LOSS,
+            PKT_SND_DROP,
+            PKT_SND_UNACKED,
+            PKT_RECV_ACK,
+            PKT_RECV_NAK,
+            NOT_TAKEN,
+            SENT_BYTES,
+            SENT_WIRE_BYTES,
+        ];
     }
 }

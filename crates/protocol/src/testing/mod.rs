@@ -12,9 +12,22 @@ mod pair;
 mod stream;
 
 use crate::media::rtp::StreamSummary;
-use crate::session::StreamRow;
+use crate::session::{Outcome, Output, StreamRow};
+use crate::viewer::Judgement;
 
 pub use pair::{Pair, PairSettings, PathCounts, RunEnd, ServerReaction, SessionNumber, Side};
+
+/// Returns how well the viewers that have ended were served, in the order in which they ended.
+pub fn judgements(pair: &Pair) -> Vec<Option<Judgement>> {
+    let judgement = |(session, output): &(SessionNumber, Output)| match output {
+        Output::Viewed(service) => {
+            let failed = matches!(pair.outcome(*session), Some(Outcome::Failed(_)));
+            Some(service.judgement(failed))
+        }
+        _ => None,
+    };
+    pair.outputs().iter().filter_map(judgement).collect()
+}
 
 /// Returns the rows of streams by their common type.
 ///

@@ -14,6 +14,7 @@ use crate::browser::Golden;
 use crate::media::source::SourceConfig;
 use crate::redirect_policy::RedirectPolicy;
 use crate::tls::TlsConfig;
+use crate::viewer::ServedWell;
 
 /// Processing of received media packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -145,6 +146,9 @@ pub struct ClientConfig {
     pub silence: TimeSpan,
     /// Playout buffer assumed when counting stalls. Default 1s.
     pub playout_buffer: TimeSpan,
+    /// Bounds within which a viewer counts as served well (`viewers.served_well`):
+    /// `{start: 2s, stalled: 0s, loss: 1%}`.
+    pub served_well: ServedWell,
     /// Whether to send receiver reports (RTCP), once a second per stream. Default true.
     pub receiver_reports: bool,
     /// Whether publishing clients send sender reports (RTCP), once a second per stream. Default
@@ -267,6 +271,7 @@ impl Default for ClientConfig {
             no_media: seconds(10),
             silence: seconds(10),
             playout_buffer: seconds(1),
+            served_well: ServedWell::default(),
             receiver_reports: true,
             sender_reports: true,
             nack: true,

@@ -30,6 +30,7 @@ use crate::options::{ClientOption, ClientOptions};
 use crate::seeds::derive_seed;
 use crate::session::{CaptureNeeds, Session};
 use crate::tls::TlsConfig;
+use crate::viewer::VIEWERS;
 
 /// WebRTC with signalling by WHIP, WHEP, Janus or LiveKit.
 pub static PROTOCOL: Protocol = Protocol {
@@ -37,7 +38,7 @@ pub static PROTOCOL: Protocol = Protocol {
     schemes: SCHEMES,
     default_port: http1::Url::DEFAULT_PORT,
     transport: descriptor::Transport::Tcp,
-    catalogue: Catalogue(&[&CLIENTS, &RTP, &WEBRTC]),
+    catalogue: Catalogue(&[&CLIENTS, &VIEWERS, &RTP, &WEBRTC]),
     datagrams: Some(CaptureNeeds {
         // The length of padding is encrypted, so no packet is needed whole.
         whole_if: 0,

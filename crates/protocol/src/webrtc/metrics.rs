@@ -1,7 +1,7 @@
 //! Metrics of WebRTC that are not about its media.
 
-use measure::TableColumn;
 use measure::metric::Statistic;
+use measure::{KeyFigure, TableColumn};
 
 use crate::media::rtp::metrics::RTP;
 use crate::summary;
@@ -191,5 +191,36 @@ measure::metrics! {
         FIRST_MEDIA_DELAY;
         FIRST_KEY_FRAME_DELAY;
         PUBLISH_DELAY;
+    }
+    key_figures {
+        KeyFigure::value("loss", "loss");
+        KeyFigure::p95("startup delay", "startup_delay");
+        KeyFigure::p95("frame delay", "frame_delay");
+        KeyFigure::value("bit rate", "bitrate");
+        KeyFigure::value("sent", "sent_bitrate");
+        KeyFigure::p95("publish delay", "publish_delay");
+    }
+    features {
+        &[
+            SLOW_DOWNLINKS,
+            SLOW_UPLINKS,
+            SLOW_LINK_LOST,
+        ];
+        &[
+            SENT_PACKETS,
+            SENT_BYTES,
+            SENT_VOICE_PACKETS,
+            SENT_FRAMES,
+            NOT_TAKEN,
+            RECEIVER_REPORTS,
+            REPORTED_LOST,
+            TRANSPORT_FEEDBACK_RECEIVED,
+            REMBS_RECEIVED,
+            NACKED_PACKETS,
+            RETRANSMITTED_PACKETS,
+            NACKED_TOO_LATE,
+            KEY_FRAME_REQUESTS,
+            EARLY_KEY_FRAMES,
+        ];
     }
 }

@@ -54,6 +54,7 @@ mod secrets;
 mod secure;
 mod send;
 mod series;
+mod served_well;
 mod servers;
 mod srt;
 mod srt_dissected;

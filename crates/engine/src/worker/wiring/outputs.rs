@@ -80,6 +80,11 @@ impl Worker {
                     self.populations.plays(index);
                 }
             }
+            Output::Viewed(service) => {
+                if let Some(client) = self.slot(key).and_then(|slot| slot.client.as_mut()) {
+                    client.service = Some(service);
+                }
+            }
             Output::Streams(streams) => {
                 if let Some(client) = self.slot(key).and_then(|slot| slot.client.as_mut()) {
                     client.streams = streams;

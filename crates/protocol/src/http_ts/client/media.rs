@@ -1,9 +1,13 @@
 //! Video and audio of a stream, and its end.
 
+use measure::Time;
+
 use super::{Client, Failure};
 use crate::http_ts::metrics as m;
+use crate::media::rtp::StreamSummary;
 use crate::media::ts::metrics as ts;
 use crate::session::{Context, Note, Output};
+use crate::viewer::Viewing;
 use mediagen::ts::packet::PACKET_LEN;
 
 impl Client {
@@ -35,6 +39,25 @@ impl Client {
                 kind: "silent_stream",
                 text: format!("{silent}: {}", self.current_url),
             }));
+        }
+    }
+
+    /// State of the viewer at its end, over all channels.
+    pub(super) fn viewing(&self, now: Time) -> Viewing {
+        let zapping = self.zapping.as_ref();
+        let earlier = zapping.and_then(|zapping| zapping.earlier_summary.as_deref());
+        let mut delivery = earlier.map(StreamSummary::delivery).unwrap_or_default();
+        if let Some(checker) = &self.checker {
+            let last = StreamSummary::from_checker("", 0, checker).delivery();
+            delivery.stalled += last.stalled;
+            delivery.expected += last.expected;
+            delivery.missing += last.missing;
+        }
+        Viewing {
+            due: self.planned_start,
+            first_media: self.first_media,
+            ended: now,
+            delivery,
         }
     }
 

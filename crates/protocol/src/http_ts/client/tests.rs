@@ -11,6 +11,7 @@ use crate::redirect_policy::RedirectPolicy;
 use crate::registry::HTTP_TS_PROTOCOL;
 use crate::session::{ChannelError, Flows};
 use crate::testing::summaries;
+use crate::viewer::Judgement;
 use mediagen::ts::packet::{PACKET_LEN, SYNC};
 use mediagen::ts::stamp::Stamp;
 
@@ -243,6 +244,7 @@ fn delays_are_measured_from_the_planned_start() {
     let [
         Output::Playing { .. },
         Output::Close { .. },
+        Output::Viewed(_),
         Output::Streams(streams),
     ] = &before[..]
     else {
@@ -252,6 +254,30 @@ fn delays_are_measured_from_the_planned_start() {
     assert_eq!(streams[0].url, "http://10.0.0.1:8080/rtp/239.81.0.1:4056");
     assert_eq!(streams[0].counts.payload_bytes, 10 * 188);
     assert_eq!(streams[0].counts.wire_bytes, 19 + 10 * 188);
+}
+
+#[test]
+fn viewer_is_judged_by_start_and_continuity() {
+    let judge = |wait: u64, missing: u8, expected| {
+        let mut bench = Bench::answered("");
+        bench.after(wait);
+        let all = packets(200);
+        bench.bytes(&all[..100 * PACKET_LEN]);
+        bench.bytes(&all[(100 + usize::from(missing)) * PACKET_LEN..]);
+        bench.after(100);
+        bench.stop();
+        let (before, _) = bench.ended();
+        let service = before.iter().find_map(|output| match output {
+            Output::Viewed(service) => Some(service.judgement(false)),
+            _ => None,
+        });
+        assert_eq!(service, Some(Some(expected)), "{wait} {missing}");
+    };
+    judge(100, 0, Judgement::Well);
+    // 2 of 200 packets are 1 %.
+    judge(100, 2, Judgement::Well);
+    judge(100, 3, Judgement::Loss);
+    judge(2500, 3, Judgement::StartedLate);
 }
 
 #[test]

@@ -3,12 +3,12 @@
 use measure::TableColumn;
 use measure::totals::Statistic;
 
-use crate::metrics::CLIENTS;
+use crate::viewer::VIEWERS;
 
 measure::metrics! {
     /// Streams of frames, summed over a population. Metrics that RTP streams have as well have the
     /// same names.
-    pub FRAMES_GROUP after CLIENTS;
+    pub FRAMES_GROUP after VIEWERS;
     counters {
         /// Frames received.
         FRAMES = "frames", Count, "";
@@ -80,5 +80,12 @@ measure::metrics! {
         TableColumn::smaller("frame_delay_p99", "frame_delay", Statistic::Quantile(0.99), ["delay", "p99 ms"]);
         TableColumn::smaller("frame_loss", "frame_loss", Statistic::Value, ["frames", "lost %"]);
         TableColumn::smaller("playout_buffer", "playout_buffer", Statistic::Max, ["buffer", "ms"]);
+    }
+    features {
+        &[
+            FRAMES_PUBLISHED,
+            FRAMES_DELIVERED,
+            TIME_CODES_AHEAD,
+        ];
     }
 }

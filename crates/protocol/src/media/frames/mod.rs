@@ -8,6 +8,7 @@ use mediagen::time_code::TimeCode;
 
 use crate::media::shared::{Arrivals, Jitter, PlayoutModel, SharedMetrics, TimeCodes, figures};
 use crate::session::MediaEvent;
+use crate::viewer::Delivery;
 
 pub mod metrics;
 
@@ -162,6 +163,17 @@ impl FrameReceiver {
     /// Smallest playout delay with which every frame so far would have played in time.
     pub fn playout_buffer(&self) -> Option<Duration> {
         self.playing.required_delay()
+    }
+
+    /// What the viewer received of this stream. Losses are those of published frames with time
+    /// codes.
+    pub fn delivery(&self) -> Delivery {
+        let (expected, delivered) = self.codes.as_ref().map_or((0, 0), |codes| codes.counts());
+        Delivery {
+            stalled: self.playing.stalled(),
+            expected,
+            missing: expected.saturating_sub(delivered),
+        }
     }
 
     /// Finishes a stream in which frames were expected up to `until` and did not arrive. The

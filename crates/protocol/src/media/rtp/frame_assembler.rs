@@ -187,6 +187,11 @@ impl FrameAssembler {
         &self.playing
     }
 
+    /// Sets the total duration of the stalls that a receiver on another machine counted.
+    pub(super) fn set_remote_stalls(&mut self, stalled: Duration) {
+        self.playing.set_remote_stalls(stalled);
+    }
+
     /// Handles the first copy of a packet. `base` is the lowest extended sequence number of the
     /// stream.
     #[inline]

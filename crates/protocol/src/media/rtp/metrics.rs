@@ -4,11 +4,11 @@ use measure::totals::Statistic;
 use measure::{Meaning, TableColumn};
 
 use crate::media::ts::metrics::CONTENT;
-use crate::metrics::CLIENTS;
+use crate::viewer::VIEWERS;
 
 measure::metrics! {
     /// RTP streams, summed over a population.
-    pub RTP after CLIENTS;
+    pub RTP after VIEWERS;
     counters {
         /// Packets sent to the client according to their sequence numbers: the highest extended
         /// sequence number less the base, plus one. The base is the `seq` of RTP-Info if the server
@@ -148,4 +148,11 @@ measure::metrics! {
         TableColumn::smaller("jitter", "jitter", Statistic::Mean, ["jitter", "ms"]);
     }
     content { CONTENT; }
+    features {
+        &[
+            FRAMES_PUBLISHED,
+            FRAMES_DELIVERED,
+            TIME_CODES_AHEAD,
+        ];
+    }
 }

@@ -18,6 +18,7 @@ use mediagen::time_code::TimeCode;
 mod padding;
 mod payload_types;
 mod position_change;
+mod remote;
 mod report;
 mod stray;
 
@@ -712,20 +713,14 @@ impl RtpReceiver {
         self.playout.playing().required_delay()
     }
 
+    /// Total duration of the stalls so far.
+    pub fn stalled(&self) -> Duration {
+        self.playout.playing().stalled()
+    }
+
     /// Number of complete frames, broken frames and stalls so far.
     pub fn frames(&self) -> (u64, u64, u64) {
         self.playout.counts()
-    }
-
-    /// Represents a receiver on another machine from now on. That receiver counts the stream and
-    /// adds it to the population's figures; this one only returns the counts that it reported.
-    pub fn set_remote_counts(&mut self, arrivals: Option<(Time, Time)>, counts: StreamCounts) {
-        self.finished = true;
-        self.counts = counts;
-        if let Some((first, last)) = arrivals {
-            self.first_arrival.get_or_insert(first);
-            self.arrivals.begin(last.max(self.arrivals.last()));
-        }
     }
 
     /// Records the figures that are known only at the end of the stream (longest gap, playout

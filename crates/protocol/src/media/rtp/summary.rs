@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::{RtpReceiver, StreamCounts};
 use crate::media::sdp::MediaKind;
 use crate::media::ts::checker::{DatagramCounts, PidCounts, TsChecker, TsCounts};
+use crate::viewer::Delivery;
 use mediagen::ts::packet::PACKET_LEN;
 
 /// Columns in the row of an RTP stream, as JSON pointers: kind, URL, source, and the metrics of
@@ -79,6 +80,9 @@ pub struct StreamSummary {
     /// Smallest playout delay with which every complete frame would have played in time.
     #[serde(skip)]
     pub playout_buffer: Option<Duration>,
+    /// Total duration of the stalls.
+    #[serde(skip)]
+    pub stalled: Duration,
     /// Arrival of the first packet.
     #[serde(skip)]
     pub first_arrival: Option<Time>,
@@ -130,8 +134,26 @@ impl StreamSummary {
             jitter_mean: None,
             longest_gap: checker.longest_gap(),
             playout_buffer: None,
+            stalled: checker.stalled(),
             first_arrival: checker.first_arrival(),
             last_arrival: checker.last_arrival(),
+        }
+    }
+
+    /// What the viewer received of this stream. For a transport stream without stamps, losses are
+    /// those that its continuity counters show.
+    pub fn delivery(&self) -> Delivery {
+        let (expected, missing) = match &self.ts {
+            Some(ts) if ts.datagrams.is_none() => {
+                let missing = ts.counts.continuity_lost;
+                (ts.counts.ts_packets + missing, missing)
+            }
+            _ => (self.counts.expected, self.counts.lost()),
+        };
+        Delivery {
+            stalled: self.stalled,
+            expected,
+            missing,
         }
     }
 
@@ -159,6 +181,7 @@ impl StreamSummary {
             own.pids.clear();
         }
         self.longest_gap = self.longest_gap.max(other.longest_gap);
+        self.stalled += other.stalled;
         self.first_arrival = self.first_arrival.or(other.first_arrival);
         self.last_arrival = other.last_arrival.or(self.last_arrival);
     }
@@ -178,6 +201,7 @@ impl StreamSummary {
             jitter_mean: receiver.mean_jitter(),
             longest_gap: receiver.longest_gap(),
             playout_buffer: receiver.playout_buffer(),
+            stalled: receiver.stalled(),
             first_arrival: receiver.first_arrival(),
             last_arrival: receiver.last_arrival(),
         }

@@ -17,6 +17,8 @@ pub(crate) struct PlayoutModel {
     required_delay: f64,
     frames: u64,
     stalls: u64,
+    /// Total duration of all stalls, also of those before a restart, in nanoseconds.
+    stalled: u64,
 }
 
 /// Playout schedule.
@@ -40,6 +42,7 @@ impl PlayoutModel {
             required_delay: 0.0,
             frames: 0,
             stalls: 0,
+            stalled: 0,
         }
     }
 
@@ -52,10 +55,20 @@ impl PlayoutModel {
         self.stalls
     }
 
+    /// Total duration of the stalls so far.
+    pub(crate) fn stalled(&self) -> Duration {
+        Duration::from_nanos(self.stalled)
+    }
+
     /// Smallest playout delay with which every frame so far would have played in time; `None`
     /// before the first frame.
     pub(crate) fn required_delay(&self) -> Option<Duration> {
         (self.frames > 0).then(|| Duration::from_nanos(self.required_delay.round() as u64))
+    }
+
+    /// Sets the total duration of the stalls that a receiver on another machine counted.
+    pub(crate) fn set_remote_stalls(&mut self, stalled: Duration) {
+        self.stalled = u64::try_from(stalled.as_nanos()).unwrap_or(u64::MAX);
     }
 
     /// Restarts the schedule: the media clock jumped.
@@ -90,8 +103,7 @@ impl PlayoutModel {
         let stall = late - self.buffer - clock.stalled;
         if self.nanos_per_tick > 0.0 && is_stall(stall) {
             clock.stalled += stall;
-            self.stalls += 1;
-            record::<M>(stall, recorder);
+            self.count::<M>(stall, recorder);
         }
     }
 
@@ -106,9 +118,18 @@ impl PlayoutModel {
         let late = until.nanos_from(clock.first_arrived) as f64 - clock.position - shown;
         let stall = late - self.buffer - clock.stalled;
         if is_stall(stall) {
-            self.stalls += 1;
-            record::<M>(stall, recorder);
+            self.count::<M>(stall, recorder);
         }
+    }
+
+    /// Counts a stall of this duration.
+    #[cold]
+    fn count<M: SharedMetrics>(&mut self, nanos: f64, recorder: &mut Recorder) {
+        let nanos = nanos.round() as u64;
+        self.stalls += 1;
+        self.stalled = self.stalled.saturating_add(nanos);
+        recorder.add(M::STALLS, 1);
+        recorder.record(M::STALL_TIME, nanos);
     }
 
     /// Records the figures that are known only at the end of the stream.
@@ -123,9 +144,4 @@ impl PlayoutModel {
 /// True for a stall of at least 1 ns. Shorter ones are rounding errors of the sums.
 fn is_stall(nanos: f64) -> bool {
     nanos >= 1.0
-}
-
-fn record<M: SharedMetrics>(nanos: f64, recorder: &mut Recorder) {
-    recorder.add(M::STALLS, 1);
-    recorder.record(M::STALL_TIME, nanos.round() as u64);
 }

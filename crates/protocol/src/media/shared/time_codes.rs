@@ -21,6 +21,9 @@ pub(crate) struct TimeCodes {
     wall_clock_origin: u64,
     source: Option<u32>,
     highest: u32,
+    /// Frames published and delivered: see `frames_published` and `frames_delivered`.
+    published: u64,
+    delivered: u64,
     /// True if the frames before the next received one were not expected.
     gap_expected: bool,
     /// Timestamps and send times of the time codes whose frames are not closed yet, and the index
@@ -35,10 +38,17 @@ impl TimeCodes {
             wall_clock_origin: u64::try_from(wall_clock.as_nanos()).unwrap_or(u64::MAX),
             source: None,
             highest: 0,
+            published: 0,
+            delivered: 0,
             gap_expected: false,
             open: [None; OPEN_MAX],
             next: 0,
         }
+    }
+
+    /// Frames published and delivered so far.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        (self.published, self.delivered)
     }
 
     /// Handles the time code of the frame with this timestamp.
@@ -55,7 +65,9 @@ impl TimeCodes {
         } else if (1..=AHEAD_MAX).contains(&ahead) {
             self.highest = code.number;
             let missed = std::mem::take(&mut self.gap_expected);
-            recorder.add(M::FRAMES_PUBLISHED, if missed { 1 } else { ahead.into() });
+            let published = if missed { 1 } else { ahead.into() };
+            self.published += published;
+            recorder.add(M::FRAMES_PUBLISHED, published);
         } else if (AHEAD_MAX..u32::MAX - AHEAD_MAX).contains(&ahead) {
             self.begin_source::<M>(code.number, recorder);
         } else {
@@ -78,6 +90,7 @@ impl TimeCodes {
     fn begin_source<M: SharedMetrics>(&mut self, number: u32, recorder: &mut Recorder) {
         self.gap_expected = false;
         self.highest = number;
+        self.published += 1;
         recorder.add(M::FRAMES_PUBLISHED, 1);
     }
 
@@ -99,6 +112,7 @@ impl TimeCodes {
         let Some(sent) = self.take(timestamp) else {
             return;
         };
+        self.delivered += 1;
         recorder.add(M::FRAMES_DELIVERED, 1);
         match self
             .wall_clock_origin
@@ -118,6 +132,7 @@ impl TimeCodes {
         recorder: &mut Recorder,
     ) {
         if self.take(timestamp).is_some() {
+            self.published -= 1;
             recorder.take_back(M::FRAMES_PUBLISHED, 1);
         }
     }
@@ -136,13 +151,14 @@ mod tests {
     use crate::media::rtp::{ReceiverConfig, RtpReceiver};
     use crate::metrics::CLIENTS;
     use crate::session::Arrival;
+    use crate::viewer::VIEWERS;
     use mediagen::frame_rate::FrameRate;
     use mediagen::video::{PictureForm, VideoSettings};
 
     struct Own;
     figures!(Own);
 
-    const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &m::RTP]);
+    const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &VIEWERS, &m::RTP]);
     const WALL_CLOCK: Duration = Duration::from_secs(1_700_000_000);
 
     /// Sends `seconds` of coded video to a receiver with the given wall clock. `delay_of` returns

@@ -73,6 +73,8 @@ pub struct TsCheckerConfig {
     pub previous_channel: Option<PreviousChannel>,
     /// Wall clock at the start of the run, since 1970. Without it, datagrams have no delay.
     pub wall_clock: Option<Duration>,
+    /// Playout buffer for which stalls are counted.
+    pub playout_buffer: Duration,
 }
 
 /// The channel that a client received before the current one.
@@ -230,7 +232,7 @@ impl TsChecker {
             tables: Tables::default(),
             media_arrivals: MediaArrivals::default(),
             picture_start: None,
-            clock: ProgrammeClock::default(),
+            clock: ProgrammeClock::new(config.playout_buffer),
             datagrams: None,
             finished: false,
             #[cfg(test)]
@@ -584,10 +586,11 @@ impl TsChecker {
     }
 
     /// Counts the gap up to `until`. To be called if packets were expected and none arrived.
-    pub fn count_silence_until(&mut self, until: Time) {
+    pub fn count_silence_until(&mut self, until: Time, recorder: &mut Recorder) {
         if self.first_arrival.is_some() {
             self.arrivals.silent_until(until);
             self.media_arrivals.silent_until(until);
+            self.clock.silent_until(until, recorder);
         }
     }
 
@@ -674,6 +677,11 @@ impl TsChecker {
     /// Longest time without a packet.
     pub fn longest_gap(&self) -> Duration {
         self.arrivals.longest_gap()
+    }
+
+    /// Total duration of the stalls that playback would have had so far.
+    pub fn stalled(&self) -> Duration {
+        self.clock.stalled()
     }
 
     /// Distance between packets in bytes: 188, 192 or 204.

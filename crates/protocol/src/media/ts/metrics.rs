@@ -4,7 +4,7 @@ use measure::threshold::WRONG;
 use measure::totals::Statistic;
 use measure::{ContentCheck, Meaning, TableColumn};
 
-use crate::metrics::CLIENTS;
+use crate::viewer::VIEWERS;
 
 /// Counts of stamped datagrams are unknown if all of these are zero.
 const STAMPED_COUNTERS: &[&str] = &["expected", "foreign"];
@@ -26,7 +26,7 @@ pub(crate) const CONTENT: ContentCheck = ContentCheck {
 
 measure::metrics! {
     /// Transport streams, summed over a population.
-    pub TS after CLIENTS;
+    pub TS after VIEWERS;
     counters {
         /// Datagrams sent by streamgauge's own source, according to the numbers in their stamps:
         /// the highest number less the lowest, plus one. Zero for streams of other sources, which
@@ -98,6 +98,10 @@ measure::metrics! {
         /// time, without an announced discontinuity. Measurements that use the clock restart at a
         /// jump.
         PCR_JUMPS = "pcr_jumps", Count, "ETSI TR 101 290, 5.2.2, 2.3b";
+        /// Stalls that playback by the programme clock would have had with the configured playout
+        /// buffer, beginning at the first reference. At a discontinuity or jump of the clock,
+        /// playback continues with the next reference.
+        STALLS = "stalls", Count, "";
         /// Video or audio that the programme map names and that did not arrive, or stopped, while
         /// other packets of the stream arrived: for 2 s, and for 4 times the longest gap before.
         /// Each kind counts once per stream. Checked when a client leaves without having failed; if
@@ -129,6 +133,8 @@ measure::metrics! {
         /// arrival and by the references. Includes the network and the server's bursts (overall
         /// jitter) as well as the multiplexer's inaccuracy.
         PCR_JITTER = "pcr_jitter", Seconds, "ETSI TR 101 290, 5.3.2 and annex I";
+        /// Duration of each stall that playback would have had with the configured playout buffer.
+        STALL_TIME = "stall_time", Seconds, "";
         /// Longest time without a packet, per stream.
         LONGEST_GAP = "longest_gap", Seconds, "";
         /// Longest time from the start of one PES packet of video, which is a picture in nearly all
@@ -183,5 +189,20 @@ measure::metrics! {
         PAT_DELAY;
         PMT_DELAY;
         RANDOM_ACCESS_DELAY;
+    }
+    features {
+        &[
+            EXPECTED,
+            RECEIVED,
+            DUPLICATED,
+            REORDERED,
+            LATE,
+            FOREIGN,
+            OLD_CHANNEL,
+            DAMAGED,
+            STRAY_PACKETS,
+            RESTARTS,
+            STAMPS_AHEAD,
+        ];
     }
 }

@@ -1,6 +1,7 @@
 //! End of a client: failures, timeouts, and shutdown.
 
 use super::*;
+use crate::viewer::Viewing;
 
 /// Minimum time that a stopped client must have waited for an answer or for media to count as
 /// failed: well above the response time of a working server, and below the patience of a viewer.
@@ -339,6 +340,17 @@ impl Client {
         self.next_check_at = None;
         if let Some(playing) = &mut self.playing {
             playing.finish(None, cx.recorder);
+        }
+        if self.publishing.is_none() {
+            let playing = self.playing.as_deref();
+            let viewing = Viewing {
+                due: self.planned_start,
+                first_media: playing.and_then(Playing::first_arrival),
+                ended: cx.now,
+                delivery: playing.map(Playing::delivery).unwrap_or_default(),
+            };
+            let service = self.config.served_well.judge(&viewing);
+            cx.out.push_back(Output::Viewed(service));
         }
         let rows = self.rows();
         if !rows.is_empty() {

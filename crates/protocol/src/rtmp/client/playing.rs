@@ -13,6 +13,7 @@ use crate::rtmp::codec::chunk::MediaMessage;
 use crate::rtmp::codec::media::{Codec, MediaHeader, PacketContent, find_time_code};
 use crate::rtmp::metrics as m;
 use crate::session::{ArrivalTimes, StreamRow};
+use crate::viewer::Delivery;
 
 /// A viewer that receives video must see a picture within this time: the usual interval of key
 /// frames.
@@ -349,6 +350,13 @@ impl Playing {
                 None => stream.receiver.finish(recorder),
             }
         }
+    }
+
+    /// What the viewer received. Lost frames are known if they have time codes.
+    pub(super) fn delivery(&self) -> Delivery {
+        let mut all = self.video.receiver.delivery();
+        all.add(self.audio.receiver.delivery());
+        all
     }
 
     /// Returns one row for audio and one for video, if there were frames.

@@ -13,11 +13,12 @@ use crate::rtmp::config::HandshakeStyle;
 use crate::rtmp::metrics::RTMP;
 use crate::rtmp::server::{ServedClient, Server, ServerConfig};
 use crate::rtmp::source::Tracks;
-use crate::testing::{Pair, PairSettings, RunEnd, ServerReaction, SessionNumber, Side};
+use crate::testing::{Pair, PairSettings, RunEnd, ServerReaction, SessionNumber, Side, judgements};
+use crate::viewer::{Judgement, VIEWERS};
 
 mod odd_servers;
 
-const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &FRAMES_GROUP, &RTMP]);
+const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &VIEWERS, &FRAMES_GROUP, &RTMP]);
 const CLIENT: SessionNumber = SessionNumber(0);
 const WALL_CLOCK: Duration = Duration::from_secs(1_700_000_000);
 const URL: &str = "rtmp://10.0.0.2/live/stream1?token=x";
@@ -293,6 +294,36 @@ fn media_of_known_length_ends_with_exact_counts() {
         assert_eq!(bytes + 5 * video + 2 * audio, sent.payload_bytes);
         assert_eq!(sent.left_out > 0, lose == "lose=7%");
     }
+}
+
+#[test]
+fn viewers_are_judged_by_the_injected_faults() {
+    let cases: [(&[&str], Judgement); 6] = [
+        (&[], Judgement::Well),
+        (&["stall=1s+900ms"], Judgement::Well),
+        (&["stall=1s+1500ms"], Judgement::Stalled),
+        (&["lose=7%"], Judgement::Loss),
+        (&["answer=not-found"], Judgement::Failed),
+        (&["answer=no-media"], Judgement::Failed),
+    ];
+    for (faults, expected) in cases {
+        let mut pair = pair(faults, ClientConfig::default());
+        pair.run(Duration::from_secs(8));
+        if pair.outcome(CLIENT).is_none() {
+            pair.stop(CLIENT, Duration::from_secs(1));
+            pair.run(Duration::from_secs(1));
+        }
+        assert_eq!(judgements(&pair), [Some(expected)], "{faults:?}");
+    }
+}
+
+#[test]
+fn publisher_is_not_judged() {
+    let mut pair = publisher_and_player(&[], ClientConfig::default());
+    pair.run(Duration::from_secs(4));
+    pair.stop(CLIENT, Duration::from_secs(1));
+    assert_eq!(pair.run(Duration::from_secs(2)), RunEnd::Ended);
+    assert_eq!(judgements(&pair), [Some(Judgement::Well)]);
 }
 
 #[test]

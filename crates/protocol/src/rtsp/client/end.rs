@@ -12,6 +12,7 @@ use crate::rtsp::codec::Method;
 use crate::rtsp::config::Transport;
 use crate::rtsp::failure::Failure;
 use crate::session::{ChannelId, Context, Outcome, Output, StreamRow};
+use crate::viewer::{Delivery, Viewing};
 
 /// Timeout for the answer to TEARDOWN.
 const TEARDOWN_TIMEOUT: Duration = Duration::from_secs(2);
@@ -231,6 +232,20 @@ impl Client {
             cx.sinks.get::<RtpReceiver>(stream.sink).finish(cx.recorder);
         }
         let summaries = self.stream_summaries(cx.sinks);
+        if self.publishing.is_none() {
+            let mut delivery = Delivery::default();
+            summaries
+                .iter()
+                .for_each(|stream| delivery.add(stream.delivery()));
+            let viewing = Viewing {
+                due: self.due,
+                first_media: self.first_media,
+                ended: cx.now,
+                delivery,
+            };
+            let service = self.config.served_well.judge(&viewing);
+            cx.out.push_back(Output::Viewed(service));
+        }
         for stream in std::mem::take(&mut self.streams) {
             cx.sinks.remove::<RtpReceiver>(stream.sink);
         }

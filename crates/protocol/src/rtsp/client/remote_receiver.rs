@@ -5,6 +5,7 @@
 //! never directed to a host that has not agreed to receive it.
 
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use measure::Time;
 
@@ -69,7 +70,7 @@ impl Client {
     pub(super) fn order_receiver_ports(&mut self, cx: &mut Context<'_>, description: &Description) {
         let Some(link) = &mut self.link else { return };
         let half = self.config.end_silence.0.min(self.config.silence.0) / 2;
-        let nanos = |span: std::time::Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+        let nanos = |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
         // At most 32 streams of a description are used.
         for (stream, media) in (0u8..).zip(&description.medias) {
             let wanted = StreamRequest {
@@ -169,19 +170,19 @@ impl Client {
                 // No packet arrives before PLAY was sent.
                 let at = at.max(self.play_sent.unwrap_or(at)).min(cx.now);
                 if let Some(sink) = self.streams.get(stream).map(|stream| stream.sink) {
-                    let counts = *cx.sinks.get::<RtpReceiver>(sink).counts();
-                    cx.sinks
-                        .get::<RtpReceiver>(sink)
-                        .set_remote_counts(Some((at, at)), counts);
+                    let receiver = cx.sinks.get::<RtpReceiver>(sink);
+                    let so_far = (*receiver.counts(), receiver.stalled());
+                    receiver.set_remote_counts(Some((at, at)), so_far);
                     self.media_event(cx, stream, MediaEvent::First { at });
                 }
             }
             ReceiverEvent::InterimCounts { arrivals, state } => {
                 if let Some(stream) = self.streams.get(usize::from(state.stream)) {
                     let arrivals = arrivals.map(|(first, last)| (first, last.min(cx.now)));
+                    let stalled = Duration::from_nanos(state.stalled);
                     cx.sinks
                         .get::<RtpReceiver>(stream.sink)
-                        .set_remote_counts(arrivals, state.counts);
+                        .set_remote_counts(arrivals, (state.counts, stalled));
                 }
             }
             ReceiverEvent::Bye { stream, at } => {

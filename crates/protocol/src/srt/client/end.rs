@@ -12,6 +12,7 @@ use crate::media::ts::metrics as ts;
 use crate::session::{Context, Note, Outcome, Output, Sinks, StreamRow};
 use crate::srt::codec::packet::Control;
 use crate::srt::failure::Failure;
+use crate::viewer::Viewing;
 
 /// Minimum time that a stopped client must have waited for an answer or for media before the wait
 /// counts as a failure of the server: well above what a working server takes, and below what a
@@ -184,7 +185,7 @@ impl Client {
             && let Some(sink) = self.player
             && let Some(receiver) = cx.sinks.get::<PlayerSink>(sink).receiver()
         {
-            receiver.fell_silent(cx.now);
+            receiver.fell_silent(cx.now, cx.recorder);
         }
         self.finish(cx, Outcome::Failed(failure.with(detail)));
     }
@@ -217,6 +218,20 @@ impl Client {
             && let Some(receiver) = cx.sinks.get::<PlayerSink>(sink).receiver()
         {
             receiver.finish(cx.now, total_sent, cx.recorder);
+        }
+        if self.publishing.is_none() {
+            let delivery = self.player.and_then(|sink| {
+                let receiver = cx.sinks.get::<PlayerSink>(sink).receiver()?;
+                Some(receiver.delivery())
+            });
+            let viewing = Viewing {
+                due: self.planned_start,
+                first_media: self.media_seen.first,
+                ended: cx.now,
+                delivery: delivery.unwrap_or_default(),
+            };
+            let service = self.config.served_well.judge(&viewing);
+            cx.out.push_back(Output::Viewed(service));
         }
         let rows = self.rows(cx.sinks);
         if !rows.is_empty() {

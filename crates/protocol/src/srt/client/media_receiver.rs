@@ -21,6 +21,7 @@ use crate::srt::handshake::Negotiated;
 use crate::srt::metrics as m;
 use crate::srt::reorder_buffer::ReorderBuffer;
 use crate::srt::seq::SocketClock;
+use crate::viewer::Delivery;
 
 /// Number of bytes without three consecutive packets in sync after which the client gives up: the
 /// input is not a transport stream.
@@ -68,6 +69,7 @@ impl MediaReceiver {
         negotiated: Negotiated,
         clock: SocketClock,
         (due, wall_clock): (Time, Option<Duration>),
+        playout_buffer: Duration,
         over_ipv6: bool,
     ) -> MediaReceiver {
         let first = negotiated.peer_initial_sequence;
@@ -90,6 +92,7 @@ impl MediaReceiver {
                 group: None,
                 previous_channel: None,
                 wall_clock,
+                playout_buffer,
             })),
             message_counter: None,
             // RFC 791, 3.1, or RFC 8200, 3; RFC 768.
@@ -313,8 +316,8 @@ impl MediaReceiver {
     }
 
     /// Records that expected media did not arrive up to `until`.
-    pub(super) fn fell_silent(&mut self, until: Time) {
-        self.checker.count_silence_until(until);
+    pub(super) fn fell_silent(&mut self, until: Time, recorder: &mut Recorder) {
+        self.checker.count_silence_until(until, recorder);
     }
 
     /// Ends the stream. Missing packets that could still arrive in time count neither as lost nor
@@ -336,6 +339,23 @@ impl MediaReceiver {
             recorder.add(m::TAIL_LOST, lost);
         }
         self.checker.finish(recorder);
+    }
+
+    /// What the viewer received. Without stamps, losses are the packets that were given up.
+    pub(super) fn delivery(&self) -> Delivery {
+        let stalled = self.checker.stalled();
+        match self.checker.datagrams() {
+            Some(counts) => Delivery {
+                stalled,
+                expected: counts.expected,
+                missing: counts.expected.saturating_sub(counts.received),
+            },
+            None => Delivery {
+                stalled,
+                expected: self.counted.pkt_recv_unique + self.counted.pkt_rcv_drop,
+                missing: self.counted.pkt_rcv_drop,
+            },
+        }
     }
 
     /// Row of the stream in the report; `None` for messages.

@@ -146,9 +146,10 @@ mod tests {
     use crate::srt::handshake::{Negotiated, Security};
     use crate::srt::metrics::SRT;
     use crate::srt::seq::{SeqNumber, SocketClock};
+    use crate::viewer::VIEWERS;
 
     const OWN: u32 = 7;
-    const CATALOGUE: measure::Catalogue = measure::Catalogue(&[&CLIENTS, &TS, &SRT]);
+    const CATALOGUE: measure::Catalogue = measure::Catalogue(&[&CLIENTS, &VIEWERS, &TS, &SRT]);
 
     fn recorder() -> Recorder {
         Recorder::new(CATALOGUE)
@@ -208,7 +209,13 @@ mod tests {
             encryptor: None,
             decryptor: None,
         };
-        MediaReceiver::new(negotiated, SocketClock::new(at(0)), (at(0), None), false)
+        MediaReceiver::new(
+            negotiated,
+            SocketClock::new(at(0)),
+            (at(0), None),
+            Duration::ZERO,
+            false,
+        )
     }
 
     #[test]

@@ -20,13 +20,14 @@ use crate::session::Outcome;
 use crate::srt::config;
 use crate::srt::metrics::SRT;
 use crate::srt::server::{ServedClient, Server, ServerConfig, ServerFaults};
-use crate::testing::{Pair, PairSettings, RunEnd, SessionNumber, Side};
+use crate::testing::{Pair, PairSettings, RunEnd, SessionNumber, Side, judgements};
+use crate::viewer::{Judgement, VIEWERS};
 
 /// Packets of five seconds at 1 Mb/s, 1,316 bytes each.
 const PACKETS: u64 = 475;
 
 const CLIENT: SessionNumber = SessionNumber(0);
-const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &TS, &SRT]);
+const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &VIEWERS, &TS, &SRT]);
 
 fn settings() -> PairSettings {
     PairSettings::new(1, CATALOGUE)
@@ -194,6 +195,24 @@ fn assert_all_faults_are_counted(seed: u64) {
         played.count(m::PKT_RCV_DUPLICATE),
         played.count(m::PKT_RECV) - came
     );
+}
+
+#[test]
+fn viewers_are_judged_by_the_injected_faults() {
+    let cases: [(&[&str], Judgement); 5] = [
+        (&[], Judgement::Well),
+        (&["lose=5%"], Judgement::Well),
+        (&["lose=5%", "lose-again=100%"], Judgement::Loss),
+        (&["stall=1s+900ms"], Judgement::Well),
+        (&["stall=1s+1500ms"], Judgement::Stalled),
+    ];
+    for (faults, expected) in cases {
+        let played = play(settings(), ClientConfig::default(), "", server(faults));
+        assert_eq!(judgements(&played.0), [Some(expected)], "{faults:?}");
+    }
+    let faults = ["handshake=silent"];
+    let played = play(settings(), ClientConfig::default(), "", server(&faults));
+    assert_eq!(judgements(&played.0), [Some(Judgement::Failed)]);
 }
 
 #[test]

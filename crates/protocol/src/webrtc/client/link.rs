@@ -595,9 +595,11 @@ impl Client {
         if let Some(sink) = link.sink {
             let mut tracks = cx.sinks.remove::<Tracks>(sink);
             tracks.finish(self.loss_counted_until, cx.recorder);
-            let url = self.url.to_string();
+            let rows = tracks.rows(&self.url.to_string());
+            rows.iter()
+                .for_each(|row| self.delivery.add(row.delivery()));
             let room = ROWS_MAX.saturating_sub(self.rows.len());
-            self.rows.extend(tracks.rows(&url).into_iter().take(room));
+            self.rows.extend(rows.into_iter().take(room));
         }
         let channel = link.channel;
         match link.relay.take() {

@@ -29,6 +29,7 @@ use crate::session::{
     Outcome, Output, Port, Session, Sinks, StreamRow,
 };
 use crate::url::UrlError;
+use crate::viewer::Delivery;
 
 mod congestion;
 mod feedback;
@@ -108,7 +109,8 @@ pub struct Client {
     expects_media_at_start: bool,
     /// True once media is received or sent.
     is_playing: bool,
-    has_received_media: bool,
+    /// Arrival of the first received media.
+    first_media: Option<Time>,
     /// True once players were told that the stream is published.
     published: bool,
     /// Time of the next check for received media.
@@ -123,8 +125,9 @@ pub struct Client {
     leave_deadline: Time,
     /// Set if media stopped: packets missing up to this time count as lost.
     loss_counted_until: Option<Time>,
-    /// Rows of streams that have ended.
+    /// Rows of streams that have ended, and what they delivered.
     rows: Vec<StreamSummary>,
+    delivery: Delivery,
     /// Wall-clock time at [`Time::ZERO`], since 1970.
     wall_clock: Option<Duration>,
     /// True if decrypted frames may carry time codes.
@@ -226,7 +229,7 @@ impl Client {
             started: Time::ZERO,
             expects_media_at_start: expects,
             is_playing: false,
-            has_received_media: false,
+            first_media: None,
             published: false,
             media_check_at: None,
             media_expected_since: None,
@@ -235,6 +238,7 @@ impl Client {
             leave_deadline: Time::NEVER,
             loss_counted_until: None,
             rows: Vec::new(),
+            delivery: Delivery::default(),
             wall_clock: None,
             reads_time_codes: false,
             publisher: Publisher::default(),
@@ -496,7 +500,9 @@ impl Client {
 
     /// Records the start-up delays when the first media arrives.
     fn record_startup(&mut self, cx: &mut Context<'_>, at: Time) {
-        if !std::mem::replace(&mut self.has_received_media, true) && self.expects_media_at_start {
+        let is_first = self.first_media.is_none();
+        self.first_media.get_or_insert(at);
+        if is_first && self.expects_media_at_start {
             for (histogram, from) in [
                 (clients::STARTUP_DELAY, self.planned_start),
                 (clients::STARTUP_DELAY_FROM_SENT, self.started),

@@ -7,8 +7,11 @@ use measure::Time;
 use super::{Client, Phase};
 use crate::media::silence;
 use crate::session::{Context, Note, Outcome, Output, Sinks, StreamRow};
+use crate::viewer::Viewing;
 use crate::webrtc::failure::Failure;
+use crate::webrtc::signalling::janus::Subscribe;
 use crate::webrtc::tracks::Tracks;
+use crate::webrtc::url::Resource;
 
 /// Minimum time that a stopped client must have waited for an answer or for media before this
 /// counts as the server's failure. It is well above what a working server takes, and below what a
@@ -335,6 +338,10 @@ impl Client {
             channel: own.channel(),
         }));
         self.phase = Phase::Ended;
+        if self.is_viewer() {
+            let service = self.config.served_well.judge(&self.viewing(cx.now));
+            cx.out.push_back(Output::Viewed(service));
+        }
         let rows = std::mem::take(&mut self.rows).into_iter();
         let rows: Vec<StreamRow> = rows.map(StreamRow::new).collect();
         if !rows.is_empty() {
@@ -342,6 +349,31 @@ impl Client {
         }
         let outcome = self.outcome.take().unwrap_or(Outcome::Stopped);
         cx.out.push_back(Output::Ended(outcome));
+    }
+
+    /// True if the client is to receive media.
+    fn is_viewer(&self) -> bool {
+        match self.url.resource {
+            Resource::Whip => false,
+            Resource::Whep | Resource::Mountpoint(_) => self.config.feed.is_none(),
+            Resource::Room(_) | Resource::LiveKit(_) => self.config.subscribe != Subscribe::Nobody,
+        }
+    }
+
+    /// State of the viewer at its end. Its start cannot be late if no one published when it
+    /// entered the room.
+    fn viewing(&self, now: Time) -> Viewing {
+        let due = self.planned_start;
+        let (first_media, ended) = match self.expects_media_at_start {
+            true => (self.first_media, now),
+            false => (self.first_media.map(|_| due), due),
+        };
+        Viewing {
+            due,
+            first_media,
+            ended,
+            delivery: self.delivery,
+        }
     }
 
     pub(super) fn all_rows(&self, sinks: &mut Sinks) -> Vec<StreamRow> {

@@ -40,6 +40,7 @@ use crate::metrics::CLIENTS;
 use crate::published_streams::PublishedStreams;
 use crate::seeds::derive_seed;
 use crate::session::{ChannelId, Endpoint, Session};
+use crate::viewer::VIEWERS;
 use publication::{Publication, StreamItem, Track};
 use registry::Registry;
 use rooms::Rooms;
@@ -53,7 +54,7 @@ pub use records::{DroppedCounts, ReceivedCounts, SentCounts, SentTrackCounts, Se
 const CHANNEL: ChannelId = ChannelId(0);
 
 /// Metrics of the server's sessions.
-const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &RTP, &WEBRTC]);
+const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &VIEWERS, &RTP, &WEBRTC]);
 
 /// Settings of the reference server.
 #[derive(Clone, Debug, PartialEq)]

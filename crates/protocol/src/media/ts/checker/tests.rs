@@ -5,13 +5,14 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::metrics::CLIENTS;
+use crate::viewer::VIEWERS;
 use mediagen::ts::packet::write_pcr;
 
 mod fast_path;
 mod media_arrivals;
 mod strided;
 
-const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &m::TS]);
+const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &VIEWERS, &m::TS]);
 const WALL_CLOCK: Duration = Duration::from_secs(1_700_000_000);
 const VIDEO: u16 = 0x100;
 const MAP: u16 = 0x1000;
@@ -37,6 +38,7 @@ impl Bench {
                 due: ms(100),
                 group: Some(group()),
                 wall_clock: Some(WALL_CLOCK),
+                playout_buffer: Duration::from_secs(1),
             }),
             recorder: Recorder::new(CATALOGUE),
         }
@@ -120,6 +122,59 @@ fn datagram(source: u64, number: u64, due: Time) -> Vec<u8> {
         check: crc32fast::hash(&rest),
     };
     [&stamp.write()[..], &rest].concat()
+}
+
+/// Feeds clock references of a stream at 40 ms intervals. `arrival` returns the arrival time of
+/// each, in milliseconds from the first, and its clock in milliseconds.
+fn stalls_of(count: u64, arrival: impl Fn(u64) -> (u64, u64)) -> (u64, Duration) {
+    let mut bench = Bench::new();
+    bench.feed(&pat(), ms(1000));
+    bench.feed(&pmt(), ms(1000));
+    for number in 0..count {
+        let (at, shows) = arrival(number);
+        bench.feed(&clock(0, 0, shows * 27_000), ms(1000 + at));
+    }
+    (bench.count(m::STALLS), bench.checker.stalled())
+}
+
+#[test]
+fn stalls_are_lateness_beyond_the_buffer() {
+    let none = (0, Duration::ZERO);
+    let late = |number: u64, by: u64| number * 40 + if number < 50 { 0 } else { by };
+    assert_eq!(stalls_of(100, |n| (n * 40, n * 40)), none);
+    assert_eq!(stalls_of(100, |n| (late(n, 1000), n * 40)), none);
+    let stalled = (1, Duration::from_millis(300));
+    assert_eq!(stalls_of(100, |n| (late(n, 1300), n * 40)), stalled);
+    // Media that arrived ahead of time is played first.
+    assert_eq!(
+        stalls_of(100, |n| (late(n, 3000).max(2000) - 2000, n * 40)),
+        none
+    );
+    // An outage whose media is sent afterwards, all at once, and a second one as long.
+    let outages = |n: u64| {
+        let at = match n {
+            25..75 => 3000,
+            100..150 => 6000,
+            _ => n * 40,
+        };
+        (at, n * 40)
+    };
+    assert_eq!(stalls_of(200, outages), (1, Duration::from_secs(1)));
+    // A clock that starts again, without a gap in the arrivals.
+    assert_eq!(stalls_of(200, |n| (n * 40, n % 100 * 40)), none);
+}
+
+#[test]
+fn silence_at_the_end_is_a_stall() {
+    let mut bench = Bench::new();
+    bench.feed(&pat(), ms(1000));
+    bench.feed(&pmt(), ms(1000));
+    bench.feed(&clock(0, 0, 0), ms(1000));
+    bench
+        .checker
+        .count_silence_until(ms(4000), &mut bench.recorder);
+    // 3 s, less the buffer of 1 s and the longest interval between references.
+    assert_eq!(bench.checker.stalled(), Duration::from_millis(1900));
 }
 
 #[test]

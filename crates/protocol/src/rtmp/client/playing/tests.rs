@@ -4,8 +4,9 @@ use super::*;
 use crate::media::frames::metrics::FRAMES_GROUP;
 use crate::metrics::CLIENTS;
 use crate::rtmp::metrics::RTMP;
+use crate::viewer::VIEWERS;
 
-const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &FRAMES_GROUP, &RTMP]);
+const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &VIEWERS, &FRAMES_GROUP, &RTMP]);
 
 fn ms(millis: u64) -> Time {
     Time::from_nanos(millis * 1_000_000)

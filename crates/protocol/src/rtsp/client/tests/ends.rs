@@ -406,7 +406,10 @@ fn stop_ends_the_session_in_every_phase() {
     stop(&mut connecting);
     let (before, outcome) = connecting.ended();
     assert_eq!(outcome, Outcome::Stopped);
-    assert!(matches!(before[..], [Output::Close { .. }]));
+    assert!(matches!(
+        before[..],
+        [Output::Close { .. }, Output::Viewed(_)]
+    ));
 
     let mut describing = ClientBench::udp();
     describing.connect();

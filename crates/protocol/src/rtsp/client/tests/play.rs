@@ -110,6 +110,7 @@ fn udp_session_runs_from_start_to_teardown() {
         Output::Close { channel },
         Output::Close { .. },
         Output::Close { .. },
+        Output::Viewed(_),
         Output::Streams(streams),
     ] = &before[..]
     else {

@@ -76,6 +76,7 @@ fn play(seed: u64, loss: Loss, latency: Duration, encrypted: bool, in_order: boo
         group: None,
         previous_channel: None,
         wall_clock: Some(Duration::from_secs(1_700_000_000)),
+        playout_buffer: Duration::from_secs(1),
     });
     let mut recorder = Recorder::new(crate::registry::HTTP_TS_PROTOCOL.catalogue);
     let link = Settings {

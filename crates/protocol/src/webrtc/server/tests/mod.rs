@@ -15,7 +15,8 @@ use measure::units::BitRate;
 use super::*;
 use crate::media::rtp::metrics as rtp;
 use crate::session::{Outcome, Output};
-use crate::testing::{Pair, PairSettings, RunEnd, SessionNumber, Side};
+use crate::testing::{Pair, PairSettings, RunEnd, SessionNumber, Side, judgements};
+use crate::viewer::Judgement;
 use crate::webrtc::client::Client;
 use crate::webrtc::config::{ClientConfig, Receive};
 use crate::webrtc::metrics as m;
@@ -226,6 +227,30 @@ fn client_counts_match_the_injected_faults() {
                 assert_eq!(found, expected, "{id:?} {receive:?} {seed} {sent:?}");
             }
         }
+    }
+}
+
+#[test]
+fn viewers_are_judged_by_the_injected_faults() {
+    let cases: [(&[&str], bool, Judgement); 5] = [
+        (&[], true, Judgement::Well),
+        (&["loss=4%"], false, Judgement::Loss),
+        // Retransmissions repair the loss.
+        (&["loss=4%"], true, Judgement::Well),
+        (&["stall=1s+900ms"], true, Judgement::Well),
+        (&["stall=1s+1500ms"], true, Judgement::Stalled),
+    ];
+    for (faults, nack, expected) in cases {
+        let test = play(
+            settings(1),
+            receiving(Receive::Headers, nack),
+            server(faults),
+        );
+        assert_eq!(
+            judgements(&test.pair),
+            [Some(expected)],
+            "{faults:?} {nack}"
+        );
     }
 }
 

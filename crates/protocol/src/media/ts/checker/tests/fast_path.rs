@@ -185,6 +185,7 @@ fn bench(named: bool, changed: bool) -> Bench {
             group: Some(SocketAddr::from((BEFORE, group().port()))),
         }),
         wall_clock: Some(WALL_CLOCK),
+        playout_buffer: Duration::from_secs(1),
     });
     bench
 }

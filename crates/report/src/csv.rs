@@ -35,7 +35,8 @@ impl Table {
 /// One row for each figure of each subject (a population, a direction of a link, `server` or
 /// `tester`) in each window. `statistic` is `value`, or for a distribution `count`, `mean`, `p50`,
 /// `p95`, `p99` and `max`. Failures are metrics named `failures.REASON`. Figures without data have
-/// no row.
+/// no row. `partial` is `true` for a window that is shorter than the others, such as the last one of
+/// a run: its counts are smaller, and its rates and shares are over less time.
 pub const WINDOWS: Table = Table {
     file: "windows.csv",
     columns: &[
@@ -46,8 +47,12 @@ pub const WINDOWS: Table = Table {
         "metric",
         "statistic",
         "value",
+        "partial",
     ],
 };
+
+/// Minimum length of a whole window, as a share of the usual length.
+const WHOLE: f64 = 0.95;
 
 /// One row for each client. Times are seconds since the start of the run. A time is empty if the
 /// event did not occur.
@@ -118,6 +123,8 @@ impl<W: Write> TableWriter<W> {
         self.rows.add(run, reader)?;
         for window in source::windows(reader) {
             let window = window?;
+            let whole = WHOLE * reader.header().window.as_secs_f64();
+            let partial = (window.seconds < whole).to_string();
             let [start, seconds] = [window.start, window.seconds].map(|value| value.to_string());
             let populations = window.populations.iter();
             let populations = populations.map(|(name, found)| (name.as_str(), found));
@@ -129,7 +136,9 @@ impl<W: Write> TableWriter<W> {
             let links = links.map(|(name, found)| (name.as_str(), found));
             for (subject, found) in populations.chain(links).chain(others) {
                 for (metric, statistic, value) in figures(found) {
-                    let cells = [run, &start, &seconds, subject, &metric, statistic, &value];
+                    let cells = [
+                        run, &start, &seconds, subject, &metric, statistic, &value, &partial,
+                    ];
                     line(&mut self.windows, cells)?;
                 }
             }

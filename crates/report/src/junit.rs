@@ -1,6 +1,7 @@
 //! JUnit XML report for continuous integration: a test suite for each run, a test case for each
 //! threshold, and one for the fitness of the tester.
 //!
+//! Each suite has the start, the length and the run file of its run, and the cause of its verdict.
 //! A threshold that did not hold is a failure. A measurement that cannot be trusted is an error of
 //! the case `tester`, as is a run that the user stopped. Any other reason for a failed run, such as
 //! the end of the server, is a failure of the case `run`.
@@ -11,12 +12,13 @@ use std::time::Duration;
 use quick_junit::{NonSuccessKind, TestCase, TestCaseStatus, TestSuite};
 
 use crate::ReportError;
-use crate::cause::cause;
+use crate::cause::{all_reasons, cause};
 use crate::human::figure;
 use crate::model::{Outcome, Report, Threshold};
 use crate::sanitize;
 use crate::series::search::SearchState;
 use crate::series::{Row, RowOutcome, Series, WordName, comparison_words, search_words, words};
+use crate::terminal::one_line;
 
 /// Name of the root element. It distinguishes the file from those of other programs.
 pub const NAME: &str = "streamgauge";
@@ -124,6 +126,7 @@ fn search_suite(row: &Row, name: &str) -> TestSuite {
 
 fn write_suites(suites: Vec<TestSuite>, out: &mut dyn Write) -> Result<(), ReportError> {
     let mut all = quick_junit::Report::new(NAME);
+    all.set_time(suites.iter().filter_map(|suite| suite.time).sum());
     all.add_test_suites(suites);
     let text = all.to_string().map_err(io::Error::other)?;
     out.write_all(text.as_bytes())?;
@@ -144,6 +147,16 @@ fn suite(report: &Report, name: &str) -> TestSuite {
     let name = sanitize::single_line(name).into_owned();
     let mut suite = TestSuite::new(name.clone());
     suite.set_time(Duration::from_secs_f64(report.run.duration.max(0.0)));
+    let began = &report.run.started_at;
+    suite
+        .extra
+        .insert("timestamp".into(), began.as_str().into());
+    let file = report.path.file_name();
+    let file = file.map(|file| sanitize::single_line(&file.to_string_lossy()).into_owned());
+    let text = one_line(&all_reasons(report).join("; "));
+    if !text.is_empty() {
+        suite.add_property(("cause", text.as_str()));
+    }
     suite.add_property(("seed", report.run.seed.to_string().as_str()));
     suite.add_property(("streamgauge", report.streamgauge.as_str()));
     suite.add_property(("verdict", report.verdict.result.name()));
@@ -163,7 +176,21 @@ fn suite(report: &Report, name: &str) -> TestSuite {
             not_passed(NonSuccessKind::Error, &cause)
         }
     };
-    suite.add_test_case(case("tester", &name, status));
+    let mut tester = case("tester", &name, status);
+    // The sum over all cases is then that of the suite.
+    tester.set_time(Duration::from_secs_f64(report.run.duration.max(0.0)));
+    suite.add_test_case(tester);
+    for case in &mut suite.test_cases {
+        if let Some(file) = &file {
+            case.extra.insert("file".into(), file.as_str().into());
+        }
+        if !text.is_empty() {
+            case.status.set_description(text.as_str());
+        }
+    }
+    if let Some(file) = file {
+        suite.extra.insert("file".into(), file.into());
+    }
     suite
 }
 

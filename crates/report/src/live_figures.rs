@@ -10,7 +10,7 @@ use std::time::Duration;
 use measure::metric::{Metric, MetricSource, Statistic, Unit};
 use measure::tester::RunnerState;
 use measure::totals::WINDOW_SECONDS_MIN;
-use measure::{Catalogue, Totals};
+use measure::{Catalogue, CounterId, Totals};
 use runfile::{Reader, Subject};
 
 use crate::ReportError;
@@ -395,6 +395,26 @@ impl SubjectFigures {
         metrics.filter(|metric| !self.subject.absent.contains(&metric.name))
     }
 
+    /// Returns `true` for a counter of a feature that the run has not used so far.
+    fn is_unused(&self, metric: &Metric) -> bool {
+        let MetricSource::Counter(id) = metric.source else {
+            return false;
+        };
+        let mut features = self.subject.catalogue.features();
+        let own = features.find(|counters| counters.contains(&id));
+        // A counter that went back to zero was used.
+        let is_shown = |other: &Metric, counters: &[CounterId]| match other.source {
+            MetricSource::Counter(id) => {
+                counters.contains(&id) && self.shown.get(other.name).is_some_and(|&max| max > 0.0)
+            }
+            _ => false,
+        };
+        own.is_some_and(|counters| {
+            let mut all = self.subject.catalogue.metrics();
+            !all.any(|other| is_shown(other, counters))
+        })
+    }
+
     fn add_to<'a>(&'a self, families: &mut BTreeMap<String, Family<'a>>, index: usize) {
         let subject = &self.subject;
         let (of, labels): (&[&str], _) = match subject.kind.as_str() {
@@ -403,7 +423,7 @@ impl SubjectFigures {
             _ if is_link(subject) => (&["link"], vec![("link", subject.name.as_str())]),
             _ => (&[], vec![("population", subject.name.as_str())]),
         };
-        for metric in self.metrics() {
+        for metric in self.metrics().filter(|metric| !self.is_unused(metric)) {
             let kind = MetricType::of(metric.source);
             let mut name = ExportName::new(of, metric, kind);
             let known = families.get(&name.prometheus());

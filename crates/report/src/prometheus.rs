@@ -6,7 +6,8 @@
 //! have the further prefix `server_`, `tester_` and `link_`; those of each runner of a run over
 //! several machines have `runner_`. Rates are in bytes per second.
 //! Counters and distributions cover the whole run so far, including the warm-up. Levels, shares and
-//! rates cover its last window of at least half a second.
+//! rates cover its last window of at least half a second. Counters of a feature that the run does
+//! not use, such as publishing, are left out until one of them counts.
 
 use std::fmt::Write as _;
 

@@ -223,7 +223,10 @@ fn tables_have_rows_of_links() {
         tables.end().expect("it can be written");
     });
     let text = std::fs::read_to_string(folder.path().join("windows.csv")).expect("it is there");
-    assert!(text.contains("far,1,1,downlink,lost,value,60\n"), "{text}");
+    assert!(
+        text.contains("far,1,1,downlink,lost,value,60,false\n"),
+        "{text}"
+    );
 }
 
 #[test]

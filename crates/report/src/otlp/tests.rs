@@ -7,6 +7,7 @@ use measure::{
 use protocol::media::rtp::metrics as rtp;
 use protocol::metrics as clients;
 use protocol::registry::PROTOCOLS;
+use protocol::rtsp::metrics as rtsp;
 use runfile::{Header, Machine, Reader, RunFile, SubjectHeader, WindowRow};
 use serde_json::json;
 
@@ -206,6 +207,40 @@ fn short_window_has_no_levels() {
     let shown = crate::prometheus::write(&running);
     let level = "streamgauge_bitrate_bytes_per_second{population=\"viewers\"} 1000000\n";
     assert!(shown.contains(level), "{shown}");
+}
+
+#[test]
+fn counters_of_unused_features_are_left_out() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("x.run");
+    let file = made(&path, &SUBJECTS);
+    window(&file, 0, 1.0);
+    file.flush().expect("it is written");
+    let reader = Reader::open(&path, catalogue_of).expect("it is a run file");
+    let mut running = LiveFigures::new(&reader);
+    let mut shown = || {
+        running.update(&reader, |_| {}).expect("it can be read");
+        let has = |name: &str| running.families().contains_key(name);
+        // A fault of a feature in use is shown as 0.
+        assert!(has("streamgauge_duplicated_total") && has("streamgauge_failed_total"));
+        [
+            "streamgauge_sent_packets_total",
+            "streamgauge_not_taken_total",
+            "streamgauge_actions_total",
+        ]
+        .map(has)
+    };
+    assert_eq!(shown(), [false; 3]);
+    let mut publishing = Recorder::new(catalogue_of("rtsp").expect("it is a protocol"));
+    publishing.add(rtsp::SENT_PACKETS, 1);
+    file.window(WindowRow {
+        index: 1,
+        start: Time::from_start(Duration::from_secs(1)),
+        seconds: 1.0,
+        subjects: BTreeMap::from([("viewers".to_owned(), publishing.take_window())]),
+    });
+    file.flush().expect("it is written");
+    assert_eq!(shown(), [true, true, false]);
 }
 
 #[test]

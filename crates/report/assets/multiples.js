@@ -272,9 +272,9 @@ function markKeys(series) {
   const sample = (mark) => svg("g", { class: `run ${mark}` }, axis.numeric
     ? shape("circle", 0, 0, { class: `mark ${of}` })
     : svg("rect", { class: `bar-of ${of}`, x: -5, y: -6, width: 10, height: 12 }));
-  if (has("out") || has("doubt")) key(sample("counts"), "passed and served all clients");
-  if (has("out")) key(sample("out"), "failed or did not serve all clients");
-  if (has("doubt")) key(sample("doubt"), "cannot be trusted");
+  if (has("out") || has("doubt")) key(sample("counts"), "ranked: passed, and served every client correctly");
+  if (has("out")) key(sample("out"), "not ranked: failed, or did not serve every client correctly");
+  if (has("doubt")) key(sample("doubt"), "not ranked: cannot be trusted");
   if (series.charts.some((chart) => chart.limits.length)) {
     key(svg("line", { class: "limit", x1: -8, x2: 8, y1: 0, y2: 0 }), "threshold");
   }

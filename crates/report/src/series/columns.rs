@@ -71,8 +71,8 @@ fn in_column(unit: Unit, value: f64) -> String {
     }
 }
 
-/// Returns the verdict of a run, with the reason why it is not eligible unless the reasons state it
-/// anyway.
+/// Returns the verdict of a run. It also says if a run passed and is not ranked; a failed run has the
+/// reason why clients were not served, unless its reasons state it anyway.
 pub(crate) fn verdict(row: &Row) -> String {
     let word = match row.outcome {
         RowOutcome::Pass => "PASS",
@@ -82,10 +82,17 @@ pub(crate) fn verdict(row: &Row) -> String {
         RowOutcome::NotBegun => "NOT BEGUN",
         RowOutcome::Planned => "not run",
     };
-    match out_of_contest(row) {
-        Some(why) => format!("{word}, {why}"),
-        None => word.to_owned(),
+    match (out_of_contest(row), row.outcome) {
+        (Some(_), RowOutcome::Pass) => format!("{word}, not ranked"),
+        (Some(why), _) => format!("{word}, {why}"),
+        (None, _) => word.to_owned(),
     }
+}
+
+/// Returns why a run that passed is not ranked: `not ranked: 2 of 8 failed`.
+pub(crate) fn unranked(row: &Row) -> Option<String> {
+    let why = out_of_contest(row).filter(|_| row.outcome == RowOutcome::Pass)?;
+    Some(format!("not ranked: {why}"))
 }
 
 /// Returns the reason why a trusted run is not eligible as the best. Returns `None` for a failed

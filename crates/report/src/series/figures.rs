@@ -21,11 +21,9 @@ pub struct Figures {
     /// requested, and no more of it was lost or wrong than is allowed (0.1 %, or the limit of the
     /// scenario's own threshold on `wrong` or else `loss`, if that is higher).
     pub served: u64,
-    /// Bit rate of media, or of the messages sent, in bit/s: the median over the seconds with any.
-    /// A start or an end with few playing clients therefore does not reduce it.
+    /// Mean bit rate of media, or of the messages sent, in bit/s, without the warm-up: as in the
+    /// run's own report, and as thresholds on `bitrate` compare it. Null if there was none.
     pub bitrate: Option<f64>,
-    /// Mean bit rate over the whole run in bit/s, as in the run's own report.
-    pub bitrate_mean: Option<f64>,
     /// Acknowledged messages per second: the median over the seconds with any. Null if no messages
     /// are sent.
     pub messages: Option<f64>,
@@ -54,7 +52,7 @@ pub struct Figures {
     pub server_cpu: Option<f64>,
     /// Largest processor usage of the server in a second, in cores.
     pub server_cpu_peak: Option<f64>,
-    /// Mean processor usage of the server in cores, per Gb/s of correct media (`bitrate_mean`
+    /// Mean processor usage of the server in cores, per Gb/s of correct media (`bitrate`
     /// without duplicated, foreign and damaged media). Null if the correct share of the media is
     /// unknown.
     pub cpu_per_gbit: Option<f64>,

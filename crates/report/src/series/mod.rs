@@ -59,7 +59,7 @@ use crate::time::rfc3339;
 
 /// Version of the JSON report of a series. It increases when a key is removed or changes its
 /// meaning, but not when a key is added.
-pub const SERIES_VERSION: u32 = 1;
+pub const SERIES_VERSION: u32 = 2;
 
 /// Maximum number of run files that are read from a folder.
 const RUNS_MAX: usize = 10_000;

@@ -19,14 +19,13 @@ use crate::source::is_population;
 #[derive(Default)]
 struct Sums {
     playing: f64,
-    rates: Vec<f64>,
     message_rates: Vec<f64>,
     payload: f64,
     seconds: f64,
     totals: Vec<Totals>,
 }
 
-/// Maximum number of windows whose bit rates are kept for the median: about twelve days.
+/// Maximum number of windows whose message rates are kept for the median: about twelve days.
 const WINDOWS_MAX: usize = 1 << 20;
 
 fn populations(reader: &Reader) -> impl Iterator<Item = &Subject> {
@@ -74,9 +73,6 @@ impl Sums {
             sums.seconds += seconds;
             // The fraction of a second in which a run ends is too short for a rate.
             let whole = seconds >= WINDOW_SECONDS_MIN;
-            if payload > 0.0 && whole && sums.rates.len() < WINDOWS_MAX {
-                sums.rates.push(payload * 8.0 / seconds);
-            }
             if messages > 0.0 && whole && sums.message_rates.len() < WINDOWS_MAX {
                 sums.message_rates.push(messages / seconds);
             }
@@ -197,8 +193,8 @@ pub(super) fn figures(reader: &Reader, report: &Report) -> Result<Figures, Repor
         playing: sums.playing.max(0.0) as u64,
         asked: clients.asked,
         served: clients.served,
-        bitrate: median(&mut sums.rates).map(round_figure),
-        bitrate_mean: (sums.seconds > 0.0).then(|| round_figure(sums.payload * 8.0 / sums.seconds)),
+        bitrate: (sums.seconds > 0.0 && sums.payload > 0.0)
+            .then(|| round_figure(sums.payload * 8.0 / sums.seconds)),
         messages: median(&mut sums.message_rates).map(round_figure),
         received: sums.count("received").max(0.0) as u64,
         loss: sums.value("loss"),

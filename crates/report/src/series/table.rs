@@ -96,8 +96,8 @@ pub fn table(series: &Series, layout: Layout) -> String {
     let mut legend = Vec::new();
     if series.runs.iter().any(|row| !row.best.is_empty()) {
         legend.push(
-            "* the best of its column among the runs that passed and served every client correctly: the most clients, \
-             messages, Mb/s and packets, the smallest value otherwise"
+            "* the best of its column among the ranked runs, which passed and served every client correctly: the most \
+             clients, messages, Mb/s and packets, the smallest value otherwise"
                 .to_owned(),
         );
     }
@@ -206,10 +206,9 @@ pub fn headlines(series: &Series, layout: Layout) -> String {
         let settings = settings.collect::<Vec<_>>().join(", ");
         let _ = writeln!(text, "{}  {settings}", paint.strong(&word));
         let text_width = layout.width.saturating_sub(2).max(20);
-        let reason = row
-            .reasons
-            .first()
-            .map(|reason| wrap(&one_line(reason), text_width));
+        let reason = row.reasons.first().map(|reason| one_line(reason));
+        let reason = reason.or_else(|| columns::unranked(row));
+        let reason = reason.map(|reason| wrap(&reason, text_width));
         for line in reason.into_iter().flatten() {
             let _ = writeln!(text, "  {line}");
         }
@@ -471,43 +470,36 @@ fn write_block(text: &mut String, block: &[&Column], layout: Layout) {
     }
 }
 
-/// Writes the reasons of the first runs that did not pass, one reason each.
+/// Writes why the first runs did not pass, or are not ranked, one reason each.
 fn reasons(text: &mut String, series: &Series, layout: Layout) {
-    let not_passed: Vec<&Row> = series
-        .runs
-        .iter()
-        .filter(|row| !row.reasons.is_empty())
-        .collect();
-    let shown = if layout.verbose {
-        not_passed.len()
-    } else {
-        REASONS_SHOWN
-    };
-    for (index, not_passed) in not_passed.iter().take(shown).enumerate() {
-        if index == 0 {
-            text.push('\n');
-        }
-        let more = match not_passed.reasons.len() {
+    let reasons = series.runs.iter().filter_map(|row| {
+        let more = match row.reasons.len() {
             0 | 1 => String::new(),
             all => format!(" (and {} more)", all - 1),
         };
-        let reason = format!(
-            "{}: {}{more}",
-            not_passed.values.join(", "),
-            one_line(&not_passed.reasons[0])
-        );
-        for (part, line) in wrap(&reason, layout.width.saturating_sub(4).max(20))
-            .iter()
-            .enumerate()
-        {
+        let first = row.reasons.first().map(|reason| one_line(reason) + &more);
+        let reason = first.or_else(|| columns::unranked(row))?;
+        Some(format!("{}: {reason}", row.values.join(", ")))
+    });
+    let reasons: Vec<String> = reasons.collect();
+    let shown = match layout.verbose {
+        true => reasons.len(),
+        false => REASONS_SHOWN,
+    };
+    for (index, reason) in reasons.iter().take(shown).enumerate() {
+        if index == 0 {
+            text.push('\n');
+        }
+        let lines = wrap(reason, layout.width.saturating_sub(4).max(20));
+        for (part, line) in lines.iter().enumerate() {
             let _ = writeln!(text, "  {} {line}", if part == 0 { "-" } else { " " });
         }
     }
-    if not_passed.len() > shown {
+    if reasons.len() > shown {
         let _ = writeln!(
             text,
             "  ... and {} more: see the JSON report, or -v",
-            not_passed.len() - shown
+            reasons.len() - shown
         );
     }
 }

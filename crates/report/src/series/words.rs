@@ -1,5 +1,6 @@
 //! Conclusions from a series in sentences, for the terminal and the HTML page.
 
+use super::names::short_names;
 use super::{Capacity, Found, Interval, LeftOut, MostMessages, RowOutcome, Scaling, Series};
 use crate::human::{count, digits, figure};
 use crate::terminal::one_line;
@@ -9,11 +10,11 @@ pub(crate) fn with(others: &[(String, String)]) -> String {
     if others.is_empty() {
         return String::new();
     }
-    let others: Vec<String> = others
-        .iter()
-        .map(|(key, value)| format!("{key}: {}", one_line(value)))
-        .collect();
-    format!("with {}: ", others.join(", "))
+    let keys: Vec<String> = others.iter().map(|(key, _)| key.clone()).collect();
+    let names = short_names(&keys);
+    let others = names.iter().zip(others);
+    let others = others.map(|(name, (_, value))| format!("{name} {}", one_line(value)));
+    format!("with {}: ", others.collect::<Vec<_>>().join(", "))
 }
 
 /// Describes the number of clients with the most acknowledged messages.

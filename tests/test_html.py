@@ -307,6 +307,36 @@ class Page(unittest.TestCase):
                     mode = "dark" if dark else "light"
                     self.browser.picture(f"{PICTURES}/{name}-{mode}.png")
 
+    def test_head_has_target_time_and_key_figures(self):
+        self.open("fail")
+        facts = self.run_in("[...document.querySelectorAll('.facts span')].map(one => one.innerText)")
+        self.assertEqual(len(facts), 3)
+        self.assertRegex(facts[0], "^rtsp://127.0.0.1:[0-9]+")
+        self.assertRegex(facts[1], "^20[0-9]{2}-[0-9]{2}-[0-9]{2} [0-9:]{8} UTC$")
+        labels = self.run_in("[...document.querySelectorAll('.key-figures dt')].map(one => one.innerText)")
+        self.assertEqual(labels, ["served well", "loss", "startup delay"])
+        self.assertTrue(self.run_in(
+            "[...document.querySelectorAll('.key-figures dd')].every(one => /[0-9]/.test(one.innerText))"
+        ))
+
+    def test_important_figures_are_cards_and_others_rows(self):
+        self.open("pass")
+        cards = "document.querySelector('.group .cards')"
+        self.assertEqual(self.run_in(f"{cards}.querySelectorAll('.card').length"), 4)
+        self.assertEqual(self.run_in(f"{cards}.querySelectorAll('.large').length"), 1)
+        self.assertIn("served well", self.run_in(f"{cards}.querySelector('.large').innerText"))
+        self.assertGreater(self.run_in("document.querySelectorAll('.rows dt').length"), 0)
+
+    def test_implied_thresholds_that_held_are_folded(self):
+        self.open("pass")
+        self.assertEqual(self.run_in("document.querySelectorAll('.threshold').length"), 0)
+        self.run_in(
+            "[...document.querySelectorAll('summary')]"
+            ".find(one => / implied thresholds held$/.test(one.textContent)).click()"
+        )
+        self.browser.frame()
+        self.assertGreater(self.run_in("document.querySelectorAll('.threshold.held').length"), 2)
+
     def test_charts_have_lines(self):
         for name in ("pass", "fail", "invalid"):
             self.open(name)
@@ -405,7 +435,7 @@ class Page(unittest.TestCase):
         self.open("pass")
         self.run_in("document.querySelector('.card .term').focus()")
         self.assertFalse(self.run_in("tip.hidden"))
-        self.assertIn("loss", self.run_in("tip.innerText"))
+        self.assertIn("served_well", self.run_in("tip.innerText"))
         self.browser.press("Escape")
         self.assertTrue(self.run_in("tip.hidden"))
         self.run_in("document.activeElement.blur()")
@@ -415,7 +445,7 @@ class Page(unittest.TestCase):
         )
         self.browser.mouse("mouseMoved", *box)
         self.assertFalse(self.run_in("tip.hidden"))
-        self.assertIn("bitrate", self.run_in("tip.innerText"))
+        self.assertIn("loss", self.run_in("tip.innerText"))
 
     def test_tables_stand_behind_charts(self):
         self.open("fail")

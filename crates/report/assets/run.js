@@ -55,12 +55,24 @@ class RunPage {
       el("p", { class: "badge" }, el("span", { "aria-hidden": "true", class: "sign" }, sign), word),
       el("div", { class: "said" },
         el("h1", {}, run.name || "run"),
+        el("p", { class: "facts" }, run.facts.map((text) => el("span", {}, text))),
         el("p", { class: "sentence" }, unbroken(sentence)),
-        detail ? el("p", {}, detail) : null,
+        this.keys(),
+        detail ? el("p", {}, unbroken(detail)) : null,
         since ? el("p", {}, since) : null,
-        limited ? el("p", {}, limited) : null,
-        more.length ? el("ul", {}, more.slice(0, 8).map((text) => el("li", {}, text))) : null,
+        limited ? el("p", {}, unbroken(limited)) : null,
+        more.length ? el("ul", {}, more.slice(0, 8).map((text) => el("li", {}, unbroken(text)))) : null,
         el("p", { class: "meaning" }, meaning)));
+  }
+
+  // The figures that matter most, of each population.
+  keys() {
+    const { keys } = this.run;
+    return keys.map((one) => el("dl", { class: "key-figures" },
+      keys.length > 1 ? el("div", { class: "of" }, el("dt", {}, one.name)) : null,
+      one.figures.map((figure) => el("div", {},
+        el("dt", {}, term(figure.label, definition(this.definitions, this.kindOf(one.name), figure.metric))),
+        el("dd", {}, figure.first, figure.of ? el("small", {}, ` ${figure.of}`) : null)))));
   }
 
   thresholds() {
@@ -69,9 +81,7 @@ class RunPage {
     const written = all.filter((one) => !one.implied || !one.passed);
     const implied = all.filter((one) => one.implied && one.passed);
     const parts = written.map((one) => this.threshold(one));
-    if (!written.length) {
-      parts.push(...implied.map((one) => this.threshold(one)));
-    } else if (implied.length) {
+    if (implied.length) {
       const text = `${implied.length} implied ${implied.length === 1 ? "threshold" : "thresholds"} held`;
       parts.push(closed(text, () => implied.map((one) => this.threshold(one))));
     }
@@ -119,10 +129,23 @@ class RunPage {
   }
 
   card(kind, one) {
-    return el("div", { class: "card" },
+    return el("div", { class: one.size === "large" ? "card large" : "card" },
       el("span", { class: "label" }, term(one.label, definition(this.definitions, kind, one.metric))),
       el("span", { class: one.first.length > 16 ? "first long" : "first" }, one.first, one.of ? el("small", {}, ` ${one.of}`) : null),
       one.rest ? el("span", { class: "rest" }, one.rest) : null);
+  }
+
+  // Important figures as cards, the others as rows.
+  figuresOf(kind, figures) {
+    const rows = figures.filter((one) => one.size === "row");
+    const cards = figures.filter((one) => one.size !== "row");
+    const name = (one) => term(one.label, definition(this.definitions, kind, one.metric));
+    return [
+      cards.length ? el("div", { class: "cards" }, cards.map((one) => this.card(kind, one))) : null,
+      rows.length ? el("dl", { class: "rows" }, rows.map((one) => [
+        el("dt", {}, name(one)),
+        el("dd", {}, el("strong", {}, one.first), one.of ? ` ${one.of}` : null, one.rest ? `; ${one.rest}` : null)])) : null,
+    ];
   }
 
   kindOf(subject) {
@@ -136,7 +159,7 @@ class RunPage {
       const kind = this.kindOf(population.name);
       return el("div", { class: "group" },
         el("h3", {}, population.name, el("small", {}, ` ${population.clients}`)),
-        el("div", { class: "cards" }, population.figures.map((one) => this.card(kind, one))),
+        this.figuresOf(kind, population.figures),
         population.failures.length ? this.failures(population) : null);
     });
     if (run.delay_note) groups.push(el("p", { class: "note" }, run.delay_note));

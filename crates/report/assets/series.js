@@ -20,6 +20,7 @@ class SeriesPage {
       el("p", { class: "badge" }, series.badge),
       el("div", { class: "said" },
         el("h1", {}, series.name || "series"),
+        el("p", { class: "facts" }, series.facts.map((text) => el("span", {}, text))),
         el("p", { class: "sentence" }, unbroken(series.sentence)),
         el("ul", { class: "chips" }, chips),
         series.reasons.length ? el("ul", {}, series.reasons.map((text) => el("li", {}, text))) : null,
@@ -88,7 +89,7 @@ class SeriesPage {
           el("thead", {}, el("tr", {}, head.map((text) => el("th", { scope: "col" }, text)))),
           el("tbody", {}, rows))),
       any ? el("p", { class: "note" },
-        "* the best of its column among the runs that passed and served every client correctly.") : null);
+        "* the best of its column among the ranked runs, which passed and served every client correctly.") : null);
   }
 }
 

@@ -5,7 +5,8 @@ use std::io::Write;
 
 use crate::ReportError;
 use crate::cause::{cause, other_reasons};
-use crate::human::{count, figure, short_duration};
+use crate::head;
+use crate::human::{count, figure, plural, short_duration};
 use crate::link;
 use crate::metrics::MetricFigures;
 use crate::model::{Population, Report, Threshold};
@@ -30,14 +31,21 @@ pub fn write(report: &Report, out: &mut dyn Write) -> Result<(), ReportError> {
     let result = report.verdict.result.name().to_uppercase();
     writeln!(out, "{BEGINS}\n")?;
     writeln!(out, "### {result}: {}\n", safe(&run.name))?;
+    let target = head::target(run).map_or_else(String::new, |target| safe(&target) + ", ");
+    let (began, lasted) = (head::began(run), short_duration(run.duration));
+    writeln!(out, "{target}{began}, {lasted}")?;
     if let Some(cause) = cause(report) {
-        writeln!(out, "{}", safe(&cause))?;
+        writeln!(out, "\n{}", safe(&cause))?;
     }
     for (index, reason) in other_reasons(report).into_iter().enumerate() {
         if index == 0 {
             writeln!(out)?;
         }
         writeln!(out, "- {}", safe(reason))?;
+    }
+    let (lines, _) = head::populations(report);
+    for (name, line) in lines {
+        writeln!(out, "\n**{}**: {}", safe(name), safe(&line))?;
     }
     write_thresholds(report, out)?;
     for population in &report.populations {
@@ -76,10 +84,8 @@ pub fn write(report: &Report, out: &mut dyn Write) -> Result<(), ReportError> {
     }
     writeln!(
         out,
-        "\nstreamgauge {}, {} from {}, seed {}",
+        "\nstreamgauge {}, seed {}",
         safe(&report.streamgauge),
-        short_duration(run.duration),
-        run.started_at,
         run.seed
     )?;
     out.flush()?;
@@ -103,12 +109,12 @@ pub fn write_series(series: &Series, out: &mut dyn Write) -> Result<(), ReportEr
 }
 
 fn write_thresholds(report: &Report, out: &mut dyn Write) -> Result<(), ReportError> {
-    let is_shown = |threshold: &&Threshold| !threshold.implied || !threshold.passed;
-    let shown: Vec<&Threshold> = report.thresholds.iter().filter(is_shown).collect();
-    if shown.is_empty() {
-        return Ok(());
+    let is_folded = |threshold: &&Threshold| threshold.implied && threshold.passed;
+    let (folded, shown): (Vec<&Threshold>, Vec<&Threshold>) =
+        report.thresholds.iter().partition(is_folded);
+    if !shown.is_empty() {
+        writeln!(out, "\n| | threshold | measured |\n|---|---|--:|")?;
     }
-    writeln!(out, "\n| | threshold | measured |\n|---|---|--:|")?;
     for threshold in shown {
         let mark = match threshold.passed {
             true => "ok",
@@ -124,6 +130,15 @@ fn write_thresholds(report: &Report, out: &mut dyn Write) -> Result<(), ReportEr
             "| {mark} | {} | {measured} |",
             safe(&threshold.threshold)
         )?;
+    }
+    if !folded.is_empty() {
+        let held = plural(
+            folded.len() as f64,
+            "implied threshold held",
+            "implied thresholds held",
+        );
+        let texts = folded.iter().map(|one| safe(&one.threshold));
+        writeln!(out, "\n{held}: {}", texts.collect::<Vec<_>>().join(", "))?;
     }
     Ok(())
 }

@@ -102,6 +102,9 @@ impl Report {
 pub struct Run {
     /// Name of the scenario.
     pub name: String,
+    /// Servers that clients requested, each once: scheme, host and port of their URLs, or the whole
+    /// URL if there is only one.
+    pub targets: Vec<String>,
     /// Seed of all randomness in the run.
     pub seed: u64,
     /// Start of the run: date and time (RFC 3339), in UTC.

@@ -264,6 +264,7 @@ impl Report {
                     .as_str()
                     .unwrap_or_default()
                     .to_owned(),
+                targets: crate::head::targets(&header.scenario),
                 seed: header.seed,
                 started_at: rfc3339(header.started_at),
                 duration: round_figure(sums.duration),

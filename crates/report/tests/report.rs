@@ -533,3 +533,84 @@ fn error_for_other_files_names_the_path() {
         );
     }
 }
+
+#[test]
+fn junit_has_cause_time_and_file_of_the_run() {
+    let made = make(3, Duration::ZERO, true);
+    let mut junit = Vec::new();
+    report::junit::write(&report_of(&made.path), &mut junit).expect("memory takes it");
+    let junit = String::from_utf8(junit).expect("it is text");
+    let cause = "1 of 10 clients failed: TCP to 127.0.0.1:8554 was refused";
+    for part in [
+        "timestamp=\"2026-12-31T23:59:59Z\"",
+        "time=\"3.000\"",
+        "file=\"evening.run\"",
+        &format!("<property name=\"cause\" value=\"{cause}"),
+        // The text of each failure.
+        &format!("the limit is 0.0005\">{cause}"),
+    ] {
+        assert!(junit.contains(part), "{part} is missing in {junit}");
+    }
+    // A case that passed has no text.
+    assert!(!junit.contains("reordered &lt; 100\" classname=\"evening\" file=\"evening.run\">"));
+}
+
+#[test]
+fn markdown_of_a_pass_has_its_thresholds() {
+    let made = make(3, Duration::ZERO, true);
+    let mut report = report_of(&made.path);
+    report.thresholds.retain(|threshold| threshold.passed);
+    report.verdict.result = report::model::Outcome::Pass;
+    let write = |report: &Report| {
+        let mut markdown = Vec::new();
+        report::markdown::write(report, &mut markdown).expect("memory takes it");
+        String::from_utf8(markdown).expect("it is text")
+    };
+    let text = write(&report);
+    assert!(
+        text.contains("| ok | viewers.reordered &lt; 100 | 12 |"),
+        "{text}"
+    );
+    assert!(text.contains("2026-12-31 23:59:59 UTC, 3 s"), "{text}");
+    assert!(
+        text.contains("\n**viewers**: loss 0.1 %, startup delay 40 ms (p95), bit rate 1 Gbit/s"),
+        "{text}"
+    );
+    for threshold in &mut report.thresholds {
+        threshold.implied = true;
+    }
+    let text = write(&report);
+    assert!(
+        text.contains("1 implied threshold held: viewers.reordered &lt; 100"),
+        "{text}"
+    );
+}
+
+#[test]
+fn short_windows_are_marked_in_csv() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let path = folder.path().join("short.run");
+    let file = RunFile::create(&path, &header(Duration::ZERO)).expect("a run file can be made");
+    for (index, seconds) in [(0, 1.0), (1, 0.96), (2, 0.3)] {
+        file.window(WindowRow {
+            index,
+            start: Time::from_start(Duration::from_secs(index)),
+            seconds,
+            subjects: BTreeMap::from([("viewers".to_owned(), viewers(index).take_window())]),
+        });
+    }
+    file.finish().expect("the run file can be finished");
+    let reader = report::open(&path, catalogue_of).expect("it is a run file");
+    let open = |table: report::csv::Table| std::fs::File::create(folder.path().join(table.file));
+    let mut tables = report::csv::TableWriter::begin(open).expect("files can be made");
+    tables.add("short.run", &reader).expect("it can be read");
+    tables.end().expect("files can be written");
+    let text = std::fs::read_to_string(folder.path().join(report::csv::WINDOWS.file));
+    let text = text.expect("it was written");
+    let lines = text
+        .lines()
+        .filter(|line| line.contains(",viewers,expected,"));
+    let marks: Vec<&str> = lines.filter_map(|line| line.rsplit(',').next()).collect();
+    assert_eq!(marks, ["false", "false", "true"]);
+    assert!(text.starts_with("run,start_s,") && text.contains(",value,partial\n"));
+}

@@ -4,6 +4,7 @@
 //! each run of a series. The scripts in `assets/` draw the data and decide nothing. Figures are
 //! formatted as in the terminal.
 
+mod cards;
 mod charts;
 mod clients;
 mod comparison;
@@ -16,6 +17,7 @@ mod positions;
 mod run;
 mod series;
 mod time_series;
+mod verdict;
 
 pub use live::{Live, write_live};
 pub use page::{FIRST_LINES, sanitized};

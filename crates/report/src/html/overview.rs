@@ -4,22 +4,23 @@
 use std::collections::BTreeMap;
 
 use measure::tester::RunnerSummary;
-use measure::threshold::Comparison;
-use measure::{Catalogue, SummaryRow, Threshold, Unit};
+use measure::{Catalogue, Threshold, Unit};
 use runfile::Reader;
 use serde_json::{Value, json};
 
+use super::cards::{card, ranks, shown_metrics};
 use super::charts::limit_text;
 use super::time_series::{TimeSeries, unit};
+use super::verdict::{failure_times, verdict};
 use crate::ReportError;
-use crate::cause::{cause, other_reasons};
-use crate::human::{count, digits, duration, figure, figure_or_dash, plural, short_duration};
+use crate::head;
+use crate::human::{count, duration, figure, figure_or_dash, plural, short_duration};
 use crate::link::{LOSS_REASONS, distribution as distribution_of};
-use crate::metric_words::{capital, metric_words};
+use crate::metric_words::metric_words;
 use crate::metrics::{Distribution, MetricFigures, Metrics};
 use crate::model::{self, Outcome, Population, Report};
 use crate::own_counts::OwnCounts;
-use crate::rows::{RenderedRow, rows};
+use crate::rows::rows;
 use crate::terminal::clients_line;
 
 /// Maximum number of events on a page; the JSON report has more.
@@ -38,6 +39,9 @@ pub(super) fn head(
     Ok(json!({
         "name": run.name,
         "varied": run.varied,
+        "target": head::target(&report.run),
+        "facts": facts(report),
+        "keys": keys(report),
         "verdict": verdict(report, time_series),
         "thresholds": thresholds(reader, report, time_series),
         "populations": report.populations.iter()
@@ -60,174 +64,31 @@ pub(super) fn head(
     }))
 }
 
-/// Explains an outcome.
-fn meaning(outcome: Outcome) -> &'static str {
-    match outcome {
-        Outcome::Pass => "The measurement can be trusted, and no requirement failed.",
-        Outcome::Fail => "A threshold did not hold, and the measurement can be trusted.",
-        Outcome::Invalid => {
-            "The measurement cannot be trusted: these figures say nothing about the server."
-        }
-        Outcome::Stopped => "The user stopped the run before its planned end.",
-    }
+/// Returns what was tested, when and for how long.
+fn facts(report: &Report) -> Vec<String> {
+    let run = &report.run;
+    let target = head::target(run).into_iter();
+    let lasted = short_duration(run.duration);
+    target.chain([head::began(run), lasted]).collect()
 }
 
-fn verdict(report: &Report, time_series: &TimeSeries) -> Value {
-    let mut detail = None;
-    let (sentence, since) = match report.verdict.result {
-        Outcome::Pass => (pass_sentence(report), None),
-        Outcome::Fail => match decisive_threshold(report) {
-            Some(of) => (
-                describe_threshold(&report.thresholds[of]),
-                failure_times(time_series, of, report.run.warm_up),
-            ),
-            None => (
-                cause(report).map(|text| capital(&text)).unwrap_or_default(),
-                None,
-            ),
-        },
-        Outcome::Invalid => {
-            // The part after the first semicolon says where it happened and what to do.
-            let cause = cause(report).unwrap_or_default();
-            let (why, rest) = cause.split_once("; ").unwrap_or((&cause, ""));
-            detail = Some(capital(rest)).filter(|rest| !rest.is_empty());
-            (format!("Not to be trusted: {why}."), None)
-        }
-        Outcome::Stopped => (
-            cause(report).map(|text| capital(&text)).unwrap_or_default(),
-            None,
-        ),
-    };
-    let failed = report.verdict.result == Outcome::Fail;
-    let limited = match (failed, report.server_limits.first(), &report.server) {
-        (true, Some(limit), _) => Some(format!("What limited the server: {}.", limit.text)),
-        (true, None, Some(_)) => {
-            Some("No measurement of the server shows what limited it.".to_owned())
-        }
-        _ => None,
-    };
-    json!({
-        "result": report.verdict.result.name(),
-        "meaning": meaning(report.verdict.result),
-        "sentence": sentence,
-        "detail": detail,
-        "since": since,
-        "limited": limited,
-        "more": other_reasons(report),
-    })
-}
-
-fn pass_sentence(report: &Report) -> String {
-    let written = report.thresholds.iter().filter(|one| !one.implied).count();
-    let implied = report.thresholds.len() - written;
-    let both = match (written, implied) {
-        (0, _) => format!("every threshold held ({implied} implied)"),
-        (_, 0) => plural(written as f64, "threshold held", "thresholds held"),
-        _ => {
-            let written = plural(written as f64, "threshold", "thresholds");
-            let implied = plural(implied as f64, "implied one", "implied ones");
-            format!("{written} and {implied} held")
-        }
-    };
-    let clients: u64 = report
-        .populations
-        .iter()
-        .map(|one| one.clients.started)
-        .sum();
-    format!(
-        "{} in {}: {both}, and the tester was fit to measure.",
-        plural(clients as f64, "client", "clients"),
-        short_duration(report.run.duration)
-    )
-}
-
-/// Returns the index of the threshold that explains a failed run, if a threshold is the cause. The
-/// end of the server and failures of clients have sentences of their own.
-fn decisive_threshold(report: &Report) -> Option<usize> {
-    let cause_text = cause(report)?;
-    if report.verdict.reasons.first() != Some(&cause_text) {
-        return None;
-    }
-    report.thresholds.iter().position(|threshold| {
-        threshold.has_failed() && cause_text.starts_with(&format!("`{}`", threshold.threshold))
-    })
-}
-
-/// Describes a failed threshold, such as
-/// `Loss of viewers was 0.9 %, but less than 0.5 % is required: 1.8 times as much.`
-fn describe_threshold(threshold: &model::Threshold) -> String {
-    let Ok(parsed) = Threshold::parse(&threshold.threshold) else {
-        return format!("`{}` did not hold.", threshold.threshold);
-    };
-    let mut what = metric_words(parsed.metric());
-    if let Some(reason) = parsed.reason() {
-        what += &format!(" ({})", metric_words(reason));
-    }
-    if let Some(statistic) = &threshold.statistic {
-        what += &format!(" ({statistic})");
-    }
-    let what = capital(&what);
-    let Some(value) = threshold.value else {
-        return format!(
-            "{what} of {} has no data, so it does not hold.",
-            threshold.subject
-        );
-    };
-    let demanded = figure(threshold.unit, threshold.limit);
-    let demanded = match parsed.comparison() {
-        Comparison::Less => format!("less than {demanded} is"),
-        Comparison::AtMost => format!("at most {demanded} is"),
-        Comparison::Greater => format!("more than {demanded} is"),
-        Comparison::AtLeast => format!("at least {demanded} is"),
-        Comparison::Equal => format!("exactly {demanded} is"),
-        Comparison::NotEqual => format!("anything but {demanded} is"),
-    };
-    let times = value / threshold.limit;
-    let by = match times.is_finite() && threshold.limit > 0.0 {
-        true if times > 1.005 => format!(": {} times as much", digits(times)),
-        true if times < 0.995 => format!(": {} % of it", digits(100.0 * times)),
-        _ => String::new(),
-    };
-    format!(
-        "{what} of {} was {}, but {demanded} required{by}.",
-        threshold.subject,
-        figure(threshold.unit, value),
-    )
-}
-
-/// Describes the times at which a threshold did not hold.
-fn failure_times(time_series: &TimeSeries, threshold: usize, warm_up: f64) -> Option<String> {
-    let failure = time_series.since(threshold)?;
-    let first = failure.first?;
-    if failure.adds_up && first < 1.0 {
-        return Some("The limit was exceeded within the first second.".to_owned());
-    }
-    let first = clock(first);
-    if failure.adds_up {
-        return Some(format!(
-            "The limit was exceeded {first} after the start of the run."
-        ));
-    }
-    if failure.windows == failure.all && failure.all > 1 {
-        let without = match warm_up > 0.0 {
-            true => " after the warm-up",
-            false => "",
-        };
-        return Some(format!("This was the case in every second{without}."));
-    }
-    Some(format!(
-        "This was the case in {} of {} seconds, first {first} after the start of the run.",
-        count(failure.windows as f64),
-        count(failure.all as f64),
-    ))
-}
-
-/// Formats a time in the run.
-fn clock(at: f64) -> String {
-    match at {
-        at if at < 120.0 => format!("{} s", digits((at * 10.0).round() / 10.0)),
-        at => duration(at),
-    }
+/// Returns the key figures of each population, for the head of the page.
+fn keys(report: &Report) -> Vec<Value> {
+    let populations = report.populations.iter().filter_map(|population| {
+        let figures: Vec<Value> = head::key_figures(population)
+            .take(head::KEY_FIGURES)
+            .map(|one| {
+                json!({
+                    "label": one.label,
+                    "metric": one.metric,
+                    "first": one.text,
+                    "of": one.statistic,
+                })
+            })
+            .collect();
+        (!figures.is_empty()).then(|| json!({"name": population.name, "figures": figures}))
+    });
+    populations.take(head::POPULATIONS).collect()
 }
 
 fn thresholds(reader: &Reader, report: &Report, time_series: &TimeSeries) -> Vec<Value> {
@@ -258,7 +119,7 @@ fn thresholds(reader: &Reader, report: &Report, time_series: &TimeSeries) -> Vec
                 "bound": figure(threshold.unit, threshold.limit),
                 "statistic": threshold.statistic,
                 "worst_window": threshold.worst_window,
-                "since": failure_times(time_series, of, report.run.warm_up).filter(|_| threshold.has_failed()),
+                "since": failure_times(time_series, report, of).filter(|_| threshold.has_failed()),
             })
         })
         .collect();
@@ -273,15 +134,25 @@ fn population(population: &Population, report: &Report) -> Value {
     let clients = &population.clients;
     let stopped = report.verdict.stopped_by_user;
     let rows = rows(population, report.server.is_some());
-    let figures = rows.into_iter().map(|(row, shown)| {
+    let ranks = ranks(population, rows.iter().map(|(row, _)| *row));
+    let has_cards = ranks.iter().any(Option::is_some);
+    let figures = rows.into_iter().zip(&ranks).map(|((row, shown), rank)| {
         // The metrics that the row shows come before those that it depends on.
-        let shown_metrics = SummaryRow { when: &[], ..*row }.metrics();
-        let defined = shown_metrics
+        let defined = shown_metrics(row)
             .into_iter()
             .chain(row.metrics())
             .find(|name| population.catalogue.find(name).is_some());
-        card(row.label, defined, shown)
+        let mut card = card(row.label, defined, shown);
+        card["size"] = json!(match rank {
+            Some(0) => "large",
+            None if has_cards => "row",
+            _ => "small",
+        });
+        (rank.unwrap_or(usize::MAX), card)
     });
+    let mut figures: Vec<(usize, Value)> = figures.collect();
+    figures.sort_by_key(|(rank, _)| *rank);
+    let figures = figures.into_iter().map(|(_, card)| card);
     let mut failures: Vec<&model::Failure> = clients.failures.iter().collect();
     failures.sort_by_key(|failure| std::cmp::Reverse(failure.count));
     let failures = failures.iter().map(|failure| {
@@ -293,62 +164,6 @@ fn population(population: &Population, report: &Report) -> Value {
         "figures": figures.collect::<Vec<_>>(),
         "failures": failures.collect::<Vec<_>>(),
     })
-}
-
-/// Returns a card: an important figure with its explanation.
-fn card(label: &str, metric: Option<&str>, shown: RenderedRow<'_>) -> Value {
-    match shown {
-        RenderedRow::Text(text) => {
-            let (first, rest) = parts(&text);
-            json!({"label": label, "metric": metric, "first": first, "rest": rest})
-        }
-        RenderedRow::Distribution(named, first) => {
-            let MetricFigures::Distribution(Some(found)) = named.figures else {
-                return json!({"label": label, "metric": named.name, "first": "no data", "rest": ""});
-            };
-            let shown = |value| found.text(named.unit, value);
-            let (name, value) = match first {
-                "mean" => ("mean", found.mean),
-                _ => ("p50", found.p50),
-            };
-            let tail = [("p95", found.p95), ("p99", found.p99), ("max", found.max)];
-            let tail = tail.map(|(name, value)| format!("{name} {}", shown(value)));
-            json!({
-                "label": label,
-                "metric": named.name,
-                "first": shown(value),
-                "of": name,
-                "rest": tail.join(", "),
-            })
-        }
-    }
-}
-
-/// Splits the text of a row into its first part, which is a figure with its unit if the text begins
-/// with one, and the explanation.
-fn parts(text: &str) -> (&str, &str) {
-    if let Some((first, rest)) = text.split_once("   ") {
-        return (first.trim(), rest.trim());
-    }
-    let mut words = text.match_indices(' ');
-    if let (Some((one, _)), two) = (words.next(), words.next().map(|(at, _)| at))
-        && text.starts_with(|c: char| c.is_ascii_digit())
-    {
-        let end = two.unwrap_or(text.len());
-        let second = text[one..end].trim_end_matches([',', ';']).trim();
-        let is_unit = second == "%" || second.ends_with("bit/s") || second.ends_with("B");
-        let end = match is_unit || ["ns", "µs", "ms", "s", "min"].contains(&second) {
-            true => one + 1 + second.len(),
-            false => one,
-        };
-        let (first, rest) = text.split_at(end);
-        return (first.trim(), rest.trim_start_matches([',', ';', ' ']));
-    }
-    match text.split_once([',', ';']) {
-        // A comma between digits separates thousands.
-        Some((first, rest)) if rest.starts_with(' ') => (first, rest.trim()),
-        _ => (text, ""),
-    }
 }
 
 /// Returns the data of one direction of an emulated link.

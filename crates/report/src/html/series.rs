@@ -16,6 +16,7 @@ use super::run::{FINE, run};
 use super::time_series::{Resolution, unit};
 use super::{overview, page};
 use crate::ReportError;
+use crate::head;
 use crate::human::{count, plural};
 use crate::metric_words::capital;
 use crate::model::Report;
@@ -148,10 +149,10 @@ fn badge(series: &Series) -> String {
     if let [word] = words.collect::<Vec<_>>().as_slice() {
         return capital(word.text());
     }
-    let found = match series.searches.as_slice() {
-        [found] => search_words::capacity(found),
-        _ => None,
-    };
+    // Searches with the same answer have one.
+    let mut answers = series.searches.iter().map(search_words::capacity);
+    let first = answers.next().flatten();
+    let found = first.filter(|first| answers.all(|other| other.as_ref() == Some(first)));
     found.unwrap_or_else(|| plural_runs(series))
 }
 
@@ -163,7 +164,7 @@ fn value(series: &Series, sentence: &str, pages: &[Page], comparisons: Vec<Value
             "values": row.values,
             "outcome": row.outcome.name(),
             "verdict": columns::verdict(row),
-            "reason": failure_reason(row, page),
+            "reason": failure_reason(row, page).or_else(|| columns::unranked(row)),
             "mark": mark(row),
             "file": row.file,
             "page": page.content.is_some(),
@@ -172,6 +173,7 @@ fn value(series: &Series, sentence: &str, pages: &[Page], comparisons: Vec<Value
     json!({
         "name": series.name,
         "badge": badge(series),
+        "facts": facts(series, pages),
         "sentence": sentence,
         "outcomes": outcomes(series),
         "reasons": reasons(series, pages),
@@ -199,6 +201,28 @@ fn value(series: &Series, sentence: &str, pages: &[Page], comparisons: Vec<Value
     })
 }
 
+/// Returns what was tested, and when.
+fn facts(series: &Series, pages: &[Page]) -> Vec<String> {
+    let runs = pages.iter().filter_map(|page| page.content.as_ref());
+    let targets = runs.filter_map(|run| run["target"].as_str());
+    let mut known: Vec<&str> = Vec::new();
+    for target in targets {
+        if !known.contains(&target) {
+            known.push(target);
+        }
+    }
+    let target = match known.as_slice() {
+        [] => None,
+        [one] => Some((*one).to_owned()),
+        [first, more @ ..] => Some(format!(
+            "{first} and {}",
+            plural(more.len() as f64, "other target", "other targets")
+        )),
+    };
+    let began = series.started_at.as_deref().map(head::date);
+    target.into_iter().chain(began).collect()
+}
+
 /// Returns how a run is marked in charts: eligible as the best, not eligible, or not trusted.
 fn mark(row: &Row) -> &'static str {
     match (row.outcome.is_trusted(), &row.out_of_contest) {
@@ -219,12 +243,14 @@ fn outcomes(series: &Series) -> Vec<Value> {
         (RowOutcome::Planned, "not run"),
     ];
     let counted = all.into_iter().filter_map(|(outcome, words)| {
-        let number = series
-            .runs
-            .iter()
-            .filter(|row| row.outcome == outcome)
-            .count();
-        (number > 0).then(|| json!([outcome.name(), format!("{number} {words}")]))
+        let rows = || series.runs.iter().filter(|row| row.outcome == outcome);
+        let number = rows().count();
+        let unranked = rows().filter(|row| row.out_of_contest.is_some()).count();
+        let text = match (outcome, unranked) {
+            (RowOutcome::Pass, 1..) => format!("{number} {words}, {unranked} not ranked"),
+            _ => format!("{number} {words}"),
+        };
+        (number > 0).then(|| json!([outcome.name(), text]))
     });
     counted.collect()
 }

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::{Layout, Screen, one_line, truncate, wrap};
 use crate::cause::{cause, other_reasons};
+use crate::head;
 use crate::human::{duration, plural, short_duration};
 use crate::model::{Outcome, Report, Threshold};
 use crate::sanitize;
@@ -35,6 +36,29 @@ impl Screen {
             self.wrapped("- ", reason);
         }
         self.more(reasons.len(), shown, "reasons");
+        self.head(report);
+    }
+
+    /// Writes the target, the time, and the most important figures of each population.
+    fn head(&mut self, report: &Report) {
+        self.blank();
+        if let Some(target) = head::target(&report.run) {
+            self.row("target", &one_line(&target));
+        }
+        self.row("began", &head::began(&report.run));
+        let (lines, more) = head::populations(report);
+        for (name, line) in lines {
+            self.row(name, &line);
+        }
+        if more > 0 {
+            self.row(
+                "",
+                &format!(
+                    "and {} below",
+                    plural(more as f64, "population", "populations")
+                ),
+            );
+        }
     }
 
     /// Writes the verdict with its run on the first line, and the cause on the second.

@@ -144,7 +144,7 @@ class RunPage {
       cards.length ? el("div", { class: "cards" }, cards.map((one) => this.card(kind, one))) : null,
       rows.length ? el("dl", { class: "rows" }, rows.map((one) => [
         el("dt", {}, name(one)),
-        el("dd", {}, el("strong", {}, one.first), one.of ? ` ${one.of}` : null, one.rest ? `; ${one.rest}` : null)])) : null,
+        el("dd", {}, el("strong", {}, one.first), one.of ? ` ${one.of}` : null, one.rest ? `${one.join || "; "}${one.rest}` : null)])) : null,
     ];
   }
 

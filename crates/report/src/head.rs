@@ -123,7 +123,7 @@ pub(crate) fn targets(scenario: &Value) -> Vec<String> {
     let mut targets: Vec<String> = Vec::new();
     for url in urls {
         let server = server_of(url);
-        if !targets.iter().any(|known| *known == server) {
+        if !targets.contains(&server) {
             targets.push(server);
         }
     }

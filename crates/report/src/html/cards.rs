@@ -44,7 +44,15 @@ pub(super) fn card(label: &str, metric: Option<&str>, shown: RenderedRow<'_>) ->
     match shown {
         RenderedRow::Text(text) => {
             let (first, rest) = parts(&text);
-            json!({"label": label, "metric": metric, "first": first, "rest": rest})
+            // As the text has it, if both are in one line.
+            let between = text.len().saturating_sub(first.len() + rest.len());
+            let between = text.get(first.len()..first.len() + between);
+            let join = match between.map(str::trim_end) {
+                Some("") if !text.contains("   ") => " ".to_owned(),
+                Some("") | None => "; ".to_owned(),
+                Some(mark) => format!("{mark} "),
+            };
+            json!({"label": label, "metric": metric, "first": first, "rest": rest, "join": join})
         }
         RenderedRow::Distribution(named, first) => {
             let MetricFigures::Distribution(Some(found)) = named.figures else {
@@ -92,5 +100,35 @@ pub(super) fn parts(text: &str) -> (&str, &str) {
         // A comma between digits separates thousands.
         Some((first, rest)) if rest.starts_with(' ') => (first, rest.trim()),
         _ => (text, ""),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_a_text_join_to_the_text() {
+        for (text, first, join, rest) in [
+            (
+                "10 of 12 connected; 1 refused",
+                "10",
+                " ",
+                "of 12 connected; 1 refused",
+            ),
+            (
+                "4.4 Mbit/s of media, 5 on the wire",
+                "4.4 Mbit/s",
+                " ",
+                "of media, 5 on the wire",
+            ),
+            ("in sync, without errors", "in sync", ", ", "without errors"),
+            ("5 %   1 of 20 viewers", "5 %", "; ", "1 of 20 viewers"),
+            ("none received", "none received", " ", ""),
+        ] {
+            let card = card("label", None, RenderedRow::Text(text.to_owned()));
+            let found = ["first", "join", "rest"].map(|key| card[key].as_str().unwrap_or_default());
+            assert_eq!(found, [first, join, rest], "{text}");
+        }
     }
 }

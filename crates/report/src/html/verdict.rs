@@ -153,11 +153,7 @@ fn describe_threshold(threshold: &model::Threshold) -> String {
     let Ok(parsed) = Threshold::parse(&threshold.threshold) else {
         return format!("`{}` did not hold.", threshold.threshold);
     };
-    let mut what = match parsed.metric() {
-        // A share needs a noun.
-        SERVED_WELL => "share served well".to_owned(),
-        name => metric_words(name),
-    };
+    let mut what = metric_words(parsed.metric());
     if let Some(reason) = parsed.reason() {
         what += &format!(" ({})", metric_words(reason));
     }
@@ -180,6 +176,13 @@ fn describe_threshold(threshold: &model::Threshold) -> String {
         Comparison::Equal => format!("exactly {demanded} is"),
         Comparison::NotEqual => format!("anything but {demanded} is"),
     };
+    if parsed.metric() == SERVED_WELL {
+        return format!(
+            "{} of {} were served well, but {demanded} required.",
+            figure(threshold.unit, value),
+            threshold.subject
+        );
+    }
     let times = value / threshold.limit;
     let by = match times.is_finite() && threshold.limit > 0.0 {
         true if times > 1.005 => format!(": {} times as much", digits(times)),

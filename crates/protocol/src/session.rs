@@ -28,13 +28,12 @@ use std::time::Duration;
 
 use measure::{ArrivalRun, Recorder, Time};
 
-use crate::viewer::Service;
-
 mod datagrams;
 pub mod exchange;
 mod flows;
 mod record;
 pub mod schedule;
+mod service;
 mod sinks;
 mod streams;
 
@@ -44,6 +43,7 @@ pub use exchange::{Exchange, ExchangeEnd as ExchangeEnded};
 pub use flows::{Flow, FlowId, FlowPacket, Flows, Handover, LentFlow, PacketHeader, Tag};
 pub use record::Record;
 pub use schedule::Pace;
+pub use service::{Service, Start};
 pub use sinks::{Arrival, CaptureNeeds, MediaEvent, MediaFilter, Sink, SinkId, Sinks, SocketMedia};
 pub use streams::StreamRow;
 

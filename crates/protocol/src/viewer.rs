@@ -14,6 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::metrics::CLIENTS;
+use crate::session::{Service, Start};
 
 measure::metrics! {
     /// Viewers: clients that receive media. Each is judged once, when it ends, against the bounds
@@ -141,22 +142,6 @@ pub struct Viewing {
     pub delivery: Delivery,
 }
 
-/// How well a viewer was served, apart from a failure, which the engine knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Service {
-    start: Start,
-    stalled: bool,
-    lossy: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Start {
-    InTime,
-    Late,
-    /// The viewer ended before its media was due.
-    Unknown,
-}
-
 impl ServedWell {
     /// Judges a viewer that ends.
     pub fn judge(&self, viewing: &Viewing) -> Service {
@@ -221,9 +206,6 @@ impl Service {
         recorder.add(cause, 1);
     }
 }
-
-// Every client has one at its end.
-const _: () = assert!(size_of::<Service>() <= 4);
 
 #[cfg(test)]
 mod tests {

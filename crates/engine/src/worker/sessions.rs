@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use measure::Time;
-use protocol::session::{ChannelId, FlowId, PeerId, Session, StreamRow};
-use protocol::viewer::Service;
+use protocol::session::{ChannelId, FlowId, PeerId, Service, Session, StreamRow};
 use slab::Slab;
 
 use super::ids::{FlowSender, SessionKey};

@@ -314,7 +314,7 @@ class Page(unittest.TestCase):
         self.assertRegex(facts[0], "^rtsp://127.0.0.1:[0-9]+")
         self.assertRegex(facts[1], "^20[0-9]{2}-[0-9]{2}-[0-9]{2} [0-9:]{8} UTC$")
         labels = self.run_in("[...document.querySelectorAll('.key-figures dt')].map(one => one.innerText)")
-        self.assertEqual(labels, ["served well", "loss", "startup delay"])
+        self.assertEqual(labels, ["served_well", "loss", "startup_delay"])
         self.assertTrue(self.run_in(
             "[...document.querySelectorAll('.key-figures dd')].every(one => /[0-9]/.test(one.innerText))"
         ))
@@ -324,7 +324,7 @@ class Page(unittest.TestCase):
         cards = "document.querySelector('.group .cards')"
         self.assertEqual(self.run_in(f"{cards}.querySelectorAll('.card').length"), 4)
         self.assertEqual(self.run_in(f"{cards}.querySelectorAll('.large').length"), 1)
-        self.assertIn("served well", self.run_in(f"{cards}.querySelector('.large').innerText"))
+        self.assertIn("served_well", self.run_in(f"{cards}.querySelector('.large').innerText"))
         self.assertGreater(self.run_in("document.querySelectorAll('.rows dt').length"), 0)
 
     def test_implied_thresholds_that_held_are_folded(self):

@@ -221,8 +221,6 @@ pub enum Statistic {
 /// A figure that matters most for a protocol. The first ones that are known head the report.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KeyFigure {
-    /// Name in front of the figure.
-    pub label: &'static str,
     /// Metric to show.
     pub metric: &'static str,
     /// Figure of the metric.
@@ -231,18 +229,16 @@ pub struct KeyFigure {
 
 impl KeyFigure {
     /// Creates a figure of a counter or a derived metric.
-    pub const fn value(label: &'static str, metric: &'static str) -> KeyFigure {
+    pub const fn value(metric: &'static str) -> KeyFigure {
         KeyFigure {
-            label,
             metric,
             statistic: Statistic::Value,
         }
     }
 
     /// Creates the 95th percentile of a distribution.
-    pub const fn p95(label: &'static str, metric: &'static str) -> KeyFigure {
+    pub const fn p95(metric: &'static str) -> KeyFigure {
         KeyFigure {
-            label,
             metric,
             statistic: Statistic::Quantile(0.95),
         }

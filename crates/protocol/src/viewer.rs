@@ -67,13 +67,13 @@ measure::metrics! {
         VIEWERS_WITH_LOSS;
     }
     key_figures {
-        KeyFigure::value("served well", "served_well");
+        KeyFigure::value("served_well");
     }
 }
 
 /// The first row of a population of viewers.
 const ROWS: &[SummaryRow] = &[SummaryRow::text(
-    "served well",
+    "served_well",
     &[RowCondition::Above("viewers_judged")],
     &[
         Part::Text("{served_well}   {viewers_served_well} of {viewers_judged:viewer|viewers}"),

@@ -71,7 +71,7 @@ class RunPage {
     return keys.map((one) => el("dl", { class: "key-figures" },
       keys.length > 1 ? el("div", { class: "of" }, el("dt", {}, one.name)) : null,
       one.figures.map((figure) => el("div", {},
-        el("dt", {}, term(figure.label, definition(this.definitions, this.kindOf(one.name), figure.metric))),
+        el("dt", {}, term(figure.metric, definition(this.definitions, this.kindOf(one.name), figure.metric))),
         el("dd", {}, figure.first, figure.of ? el("small", {}, ` ${figure.of}`) : null)))));
   }
 

@@ -17,7 +17,6 @@ pub(crate) const POPULATIONS: usize = 3;
 /// A key figure with its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ShownFigure {
-    pub(crate) label: &'static str,
     pub(crate) metric: &'static str,
     pub(crate) text: String,
     /// Statistic of a distribution, such as `p95`; empty for other metrics.
@@ -57,7 +56,6 @@ fn shown(key: &KeyFigure, population: &Population) -> Option<ShownFigure> {
         _ => return None,
     };
     Some(ShownFigure {
-        label: key.label,
         metric: key.metric,
         text,
         statistic,
@@ -68,8 +66,8 @@ fn shown(key: &KeyFigure, population: &Population) -> Option<ShownFigure> {
 pub(crate) fn figures_line(population: &Population) -> Option<String> {
     let figures = key_figures(population).take(KEY_FIGURES);
     let figures = figures.map(|one| match one.statistic {
-        "" => format!("{} {}", one.label, one.text),
-        statistic => format!("{} {} ({statistic})", one.label, one.text),
+        "" => format!("{} {}", one.metric, one.text),
+        statistic => format!("{} {} ({statistic})", one.metric, one.text),
     });
     let figures: Vec<String> = figures.collect();
     (!figures.is_empty()).then(|| figures.join(", "))

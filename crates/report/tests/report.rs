@@ -573,7 +573,7 @@ fn markdown_of_a_pass_has_its_thresholds() {
     );
     assert!(text.contains("2026-12-31 23:59:59 UTC, 3 s"), "{text}");
     assert!(
-        text.contains("\n**viewers**: loss 0.1 %, startup delay 40 ms (p95), bit rate 1 Gbit/s"),
+        text.contains("\n**viewers**: loss 0.1 %, startup\\_delay 40 ms (p95), bitrate 1 Gbit/s"),
         "{text}"
     );
     for threshold in &mut report.thresholds {

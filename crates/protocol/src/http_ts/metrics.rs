@@ -92,10 +92,10 @@ measure::metrics! {
         FIRST_BYTE_DELAY;
     }
     key_figures {
-        KeyFigure::value("loss", "loss");
-        KeyFigure::p95("to picture", "random_access_delay");
-        KeyFigure::value("continuity errors", "continuity_errors");
-        KeyFigure::value("bit rate", "bitrate");
+        KeyFigure::value("loss");
+        KeyFigure::p95("random_access_delay");
+        KeyFigure::value("continuity_errors");
+        KeyFigure::value("bitrate");
     }
     features {
         &[

@@ -110,10 +110,10 @@ measure::metrics! {
         GREETING_DELAY;
     }
     key_figures {
-        KeyFigure::value("messages/s", "acknowledged_rate");
-        KeyFigure::p95("round trip", "round_trip");
-        KeyFigure::value("back-pressure", "back_pressure");
-        KeyFigure::p95("connecting", "connect_delay");
+        KeyFigure::value("acknowledged_rate");
+        KeyFigure::p95("round_trip");
+        KeyFigure::value("back_pressure");
+        KeyFigure::p95("connect_delay");
     }
 }
 

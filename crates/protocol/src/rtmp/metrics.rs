@@ -109,12 +109,12 @@ measure::metrics! {
         KEY_FRAME_DELAY;
     }
     key_figures {
-        KeyFigure::value("frames lost", "frame_loss");
-        KeyFigure::p95("startup delay", "startup_delay");
-        KeyFigure::p95("frame delay", "frame_delay");
-        KeyFigure::value("bit rate", "bitrate");
-        KeyFigure::value("sent", "sent_bitrate");
-        KeyFigure::p95("held by TCP", "send_queue_delay");
+        KeyFigure::value("frame_loss");
+        KeyFigure::p95("startup_delay");
+        KeyFigure::p95("frame_delay");
+        KeyFigure::value("bitrate");
+        KeyFigure::value("sent_bitrate");
+        KeyFigure::p95("send_queue_delay");
     }
     features {
         &[

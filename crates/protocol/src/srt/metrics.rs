@@ -161,13 +161,13 @@ measure::metrics! {
         AGREED_LATENCY;
     }
     key_figures {
-        KeyFigure::value("loss", "loss");
-        KeyFigure::p95("startup delay", "startup_delay");
-        KeyFigure::value("lost in SRT", "pkt_loss");
-        KeyFigure::p95("media delay", "datagram_delay");
-        KeyFigure::value("bit rate", "bitrate");
-        KeyFigure::value("sent", "sent_bitrate");
-        KeyFigure::p95("send queue", "send_queue_delay");
+        KeyFigure::value("loss");
+        KeyFigure::p95("startup_delay");
+        KeyFigure::value("pkt_loss");
+        KeyFigure::p95("datagram_delay");
+        KeyFigure::value("bitrate");
+        KeyFigure::value("sent_bitrate");
+        KeyFigure::p95("send_queue_delay");
     }
     features {
         &[

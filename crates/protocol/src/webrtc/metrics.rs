@@ -193,12 +193,12 @@ measure::metrics! {
         PUBLISH_DELAY;
     }
     key_figures {
-        KeyFigure::value("loss", "loss");
-        KeyFigure::p95("startup delay", "startup_delay");
-        KeyFigure::p95("frame delay", "frame_delay");
-        KeyFigure::value("bit rate", "bitrate");
-        KeyFigure::value("sent", "sent_bitrate");
-        KeyFigure::p95("publish delay", "publish_delay");
+        KeyFigure::value("loss");
+        KeyFigure::p95("startup_delay");
+        KeyFigure::p95("frame_delay");
+        KeyFigure::value("bitrate");
+        KeyFigure::value("sent_bitrate");
+        KeyFigure::p95("publish_delay");
     }
     features {
         &[

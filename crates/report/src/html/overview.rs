@@ -79,7 +79,6 @@ fn keys(report: &Report) -> Vec<Value> {
             .take(head::KEY_FIGURES)
             .map(|one| {
                 json!({
-                    "label": one.label,
                     "metric": one.metric,
                     "first": one.text,
                     "of": one.statistic,

@@ -120,7 +120,7 @@ pub(super) fn chart(series: &Series, layout: Layout) -> String {
         }
     }
     if all().any(|run| run.out.is_some() && run.value.is_some()) {
-        let note = "\u{2591} left out of the comparison: see the table";
+        let note = "\u{2591} not ranked: see the table";
         let _ = writeln!(text, "  {}", paint.faint(note));
     }
     text

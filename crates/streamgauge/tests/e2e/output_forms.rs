@@ -140,7 +140,7 @@ fn other_report_formats_agree_with_the_json_report() {
     let junit = read("j.xml");
     assert!(junit.contains("failures=\"1\" errors=\"0\""), "{junit}");
     assert!(
-        junit.contains("<testcase name=\"viewers.loss &lt; 50%\" classname=\"demo\"/>"),
+        junit.contains("<testcase name=\"viewers.loss &lt; 50%\" classname=\"demo\" file=\""),
         "{junit}"
     );
     let markdown = read("m.md");

@@ -57,11 +57,13 @@ class RunPage {
         el("h1", {}, run.name || "run"),
         el("p", { class: "facts" }, run.facts.map((text) => el("span", {}, text))),
         el("p", { class: "sentence" }, unbroken(sentence)),
-        this.keys(),
+        result === "invalid" ? null : this.keys(),
         detail ? el("p", {}, unbroken(detail)) : null,
         since ? el("p", {}, since) : null,
         limited ? el("p", {}, unbroken(limited)) : null,
         more.length ? el("ul", {}, more.slice(0, 8).map((text) => el("li", {}, unbroken(text)))) : null,
+        // Figures that say nothing are not in the way.
+        result === "invalid" ? this.keys() : null,
         el("p", { class: "meaning" }, meaning)));
   }
 

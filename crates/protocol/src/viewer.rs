@@ -22,12 +22,12 @@ measure::metrics! {
     pub VIEWERS after CLIENTS;
     counters {
         /// Viewers that were served well: they did not fail, their first media arrived in time
-        /// (`start`, default 2 s after the planned start), their stalls were not longer in total
-        /// than allowed (`stalled`, default 0 s), and not more was lost than allowed (`loss`,
-        /// default 1 %). Start and stalls are those that ITU-T P.1203 takes as input: initial
-        /// loading delay, and number and length of stalling events. Counted when a viewer ends,
-        /// over its whole time, and over the whole run including the warm-up. Viewers that end
-        /// earlier than `start` without media and without having failed are not judged.
+        /// (`start`, default 2 s after the planned start), their stalls took at most `stalled` in
+        /// total (default 0 s), and at most the share `loss` was lost (default 1 %). Start and
+        /// stalls are inputs of ITU-T P.1203: initial loading delay, and stalling events with
+        /// their durations. Counted when a viewer ends, over its whole time, and over the whole
+        /// run including the warm-up. Viewers that end earlier than `start` without media and
+        /// without having failed are not judged.
         VIEWERS_SERVED_WELL = "viewers_served_well", Count, "ITU-T P.1203";
         /// Viewers that were not served well. Each counts in exactly one of the four causes, the
         /// first that applies: `viewers_failed`, `viewers_started_late`, `viewers_stalled`,
@@ -109,7 +109,7 @@ impl Default for ServedWell {
     }
 }
 
-/// What a viewer received.
+/// Media that reached a viewer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delivery {
     /// Total duration of the stalls, in the stream for which it is longest.
@@ -138,7 +138,7 @@ pub struct Viewing {
     pub first_media: Option<Time>,
     /// End of the client.
     pub ended: Time,
-    /// What it received.
+    /// Received and lost media.
     pub delivery: Delivery,
 }
 
@@ -245,7 +245,7 @@ mod tests {
         assert_eq!(good(late), Some(Judgement::StartedLate));
         assert_eq!(judge(late, true), Some(Judgement::Failed));
         assert_eq!(judge(viewer(0, 0, 0), true), Some(Judgement::Failed));
-        // Nothing states what was sent.
+        // The number of sent packets is unknown.
         let unknown = Viewing {
             delivery: Delivery::default(),
             ..viewer(0, 0, 0)

@@ -39,7 +39,7 @@ fn shown(key: &KeyFigure, population: &Population) -> Option<ShownFigure> {
             if is_rate && *value == 0.0 {
                 return None;
             }
-            // A rate of events has the unit of a count, and no more digits than one.
+            // The unit of a rate of events is a count, which has no decimals.
             let value = match (found.unit, is_rate) {
                 (Unit::Count, true) => value.round(),
                 _ => *value,

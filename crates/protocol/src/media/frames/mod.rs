@@ -165,7 +165,7 @@ impl FrameReceiver {
         self.playing.required_delay()
     }
 
-    /// What the viewer received of this stream. Losses are those of published frames with time
+    /// Media of this stream that reached the viewer. The loss is that of published frames with time
     /// codes.
     pub fn delivery(&self) -> Delivery {
         let (expected, delivered) = self.codes.as_ref().map_or((0, 0), |codes| codes.counts());

@@ -140,8 +140,8 @@ impl StreamSummary {
         }
     }
 
-    /// What the viewer received of this stream. For a transport stream without stamps, losses are
-    /// those that its continuity counters show.
+    /// Media of this stream that reached the viewer. The continuity counters show the loss of a
+    /// transport stream without stamps.
     pub fn delivery(&self) -> Delivery {
         let (expected, missing) = match &self.ts {
             Some(ts) if ts.datagrams.is_none() => {

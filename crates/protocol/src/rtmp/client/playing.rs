@@ -352,7 +352,7 @@ impl Playing {
         }
     }
 
-    /// What the viewer received. Lost frames are known if they have time codes.
+    /// Media that reached the viewer. Lost frames are known if they have time codes.
     pub(super) fn delivery(&self) -> Delivery {
         let mut all = self.video.receiver.delivery();
         all.add(self.audio.receiver.delivery());

@@ -341,7 +341,7 @@ impl MediaReceiver {
         self.checker.finish(recorder);
     }
 
-    /// What the viewer received. Without stamps, losses are the packets that were given up.
+    /// Media that reached the viewer. Without stamps, packets that were given up are lost.
     pub(super) fn delivery(&self) -> Delivery {
         let stalled = self.checker.stalled();
         match self.checker.datagrams() {

@@ -10,6 +10,7 @@
 pub mod allocator;
 pub mod arrival_times;
 pub mod batch;
+pub mod capability;
 pub mod clock;
 pub mod connect;
 pub mod descriptors;

@@ -118,7 +118,7 @@ pub(crate) enum Answer {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ReadyInfo {
     workers: u32,
-    receive_path: Option<String>,
+    receive_path: String,
     receive_hint: Option<String>,
     unknown: Vec<String>,
     receivers: Vec<String>,

@@ -12,6 +12,7 @@ mod topics;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use measure::Build;
 use net::clock::monotonic_nanos;
 
 use crate::background::Background;
@@ -52,6 +53,8 @@ pub struct RunnerOptions {
     pub access: Access,
     /// Version of this program.
     pub version: String,
+    /// Build of this program, for its run files.
+    pub build: Build,
     /// Targets that its clients may send to.
     pub targets: Targets,
     /// Folder for its own run files. `None`: it keeps none.

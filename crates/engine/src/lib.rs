@@ -58,6 +58,7 @@ pub use progress::{
 };
 pub use reachability::{Reachability, check_reachability};
 pub use receive::{ReceiveOptions, ReceiveProgress, draw_secret, receive};
+pub use receive_path::packet_ring_available;
 pub use run::{run, run_levels, run_levels_on, run_on};
 pub use runner::{
     Runner, RunnerCommand, RunnerFigures, RunnerInfo, RunnerOrder, RunnerPlan, RunnerRecord,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use measure::Window;
+use measure::{Build, Window};
 
 use crate::target_filter::TargetFilter;
 
@@ -16,6 +16,8 @@ pub struct Options {
     pub overwrite: bool,
     /// Program version for the run file.
     pub version: String,
+    /// Program build for the run file. Default: unknown.
+    pub build: Option<Build>,
     /// Clients to trace, such as `viewers/17`, or `17` if there is only one population; at most 8.
     /// Trace files are written next to the run file. Default: none.
     pub trace: Vec<String>,

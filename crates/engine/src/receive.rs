@@ -279,7 +279,7 @@ impl Reception {
             realtime_pacer: false,
         };
         let crew = WorkerPool::start(vec![plan], STOP_WITHIN, 1).map_err(in_words)?;
-        let path = receive_path.name().unwrap_or("sockets").to_owned();
+        let path = receive_path.name().to_owned();
         let run = Reception {
             assembly: WindowMerger::new(1, catalogues),
             pool: crew,

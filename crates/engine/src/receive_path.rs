@@ -6,6 +6,7 @@ use std::net::UdpSocket;
 use std::ops::{Range, RangeInclusive};
 use std::time::Duration;
 
+use net::capability::{NetRawMissing, why_no_net_raw};
 use net::ports::DEFAULT_RANGE;
 use net::ring::{BLOCK_BYTES_MIN, Family, PacketRing, RingSettings, ShortCapture};
 use net::{PortClaim, PortRange};
@@ -37,8 +38,8 @@ pub(crate) struct ReceivePath {
 
 #[derive(Clone, Copy, Debug)]
 enum Path {
-    /// Each client's own sockets. `udp`: media over UDP is received at all.
-    Sockets { udp: bool },
+    /// Each client's own sockets and connections.
+    Sockets,
     /// One packet ring per worker, of this size in bytes.
     Ring(usize),
 }
@@ -78,7 +79,7 @@ impl ReceivePath {
         // Ports that the scenario names are assumed to belong to this run.
         let shared = claim.is_none() && named.is_none();
         let (path, hint) = match tester.receive {
-            Receive::Sockets => (Path::Sockets { udp }, None),
+            Receive::Sockets => (Path::Sockets, None),
             // A ring captures the ports of the clients. The port of a multicast group is the
             // server's choice.
             Receive::Ring if all_unseen => {
@@ -88,7 +89,7 @@ impl ReceivePath {
                         .to_owned(),
                 ));
             }
-            Receive::Auto if all_unseen || no_media => (Path::Sockets { udp }, None),
+            Receive::Auto if all_unseen || no_media => (Path::Sockets, None),
             Receive::Ring => match ring(tester) {
                 Ok(ring) if shared => (ring, Some(SHARED.to_owned())),
                 Ok(ring) => (ring, None),
@@ -97,12 +98,12 @@ impl ReceivePath {
             // A ring also receives datagrams of other programs on the same ports, and overflows
             // sooner.
             Receive::Auto if shared => (
-                Path::Sockets { udp },
+                Path::Sockets,
                 Some(format!("{SHARED}; sockets are used instead")),
             ),
             Receive::Auto => match ring(tester) {
                 Ok(ring) => (ring, None),
-                Err(why_not) => (Path::Sockets { udp }, Some(why_not.hint())),
+                Err(why_not) => (Path::Sockets, Some(why_not.hint())),
             },
         };
         Ok(ReceivePath {
@@ -143,10 +144,10 @@ impl ReceivePath {
         };
         let shared = claim.is_none() && ports.is_none();
         let path = match (tester.receive, ring(tester)) {
-            (Receive::Sockets, _) => Path::Sockets { udp: true },
-            (Receive::Auto, _) if shared => Path::Sockets { udp: true },
+            (Receive::Sockets, _) => Path::Sockets,
+            (Receive::Auto, _) if shared => Path::Sockets,
             (_, Ok(ring)) => ring,
-            (Receive::Auto, Err(_)) => Path::Sockets { udp: true },
+            (Receive::Auto, Err(_)) => Path::Sockets,
             (Receive::Ring, Err(why_not)) => {
                 return Err(EngineError::ReceivePath(why_not.to_string()));
             }
@@ -176,11 +177,11 @@ impl ReceivePath {
         self.hint.as_deref()
     }
 
-    /// Name in reports. `None` if all media arrives over TCP and no ring observes the segments.
-    pub(crate) fn name(&self) -> Option<&'static str> {
+    /// Name in reports.
+    pub(crate) fn name(&self) -> &'static str {
         match self.path {
-            Path::Sockets { udp } => udp.then_some("sockets"),
-            Path::Ring(_) => Some("ring"),
+            Path::Sockets => "sockets",
+            Path::Ring(_) => "ring",
         }
     }
 
@@ -204,7 +205,7 @@ impl ReceivePath {
                     wakes: within.is_some(),
                 })
             }
-            Path::Sockets { .. } => None,
+            Path::Sockets => None,
         }
     }
 }
@@ -288,7 +289,7 @@ fn claim(ports: u64) -> Result<Option<PortClaim>, EngineError> {
 
 /// Reason why no packet ring is available.
 enum RingError {
-    NotAllowed,
+    NotAllowed(NetRawMissing),
     Refused(io::Error),
 }
 
@@ -296,10 +297,9 @@ impl RingError {
     /// Hint for a run that continues with sockets.
     fn hint(&self) -> String {
         match self {
-            RingError::NotAllowed => format!(
-                "a packet ring would take a fraction of the processor time: `sudo setcap cap_net_raw+ep {}` \
-                 allows it",
-                program()
+            RingError::NotAllowed(missing) => format!(
+                "a packet ring would take a fraction of the processor time: {}",
+                remedy(*missing)
             ),
             RingError::Refused(error) => {
                 format!(
@@ -313,13 +313,31 @@ impl RingError {
 impl fmt::Display for RingError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            RingError::NotAllowed => write!(
-                f,
-                "this process lacks CAP_NET_RAW, which `sudo setcap cap_net_raw+ep {}` \
-                 grants",
-                program()
-            ),
+            RingError::NotAllowed(missing) => {
+                write!(f, "this process lacks CAP_NET_RAW: {}", remedy(*missing))
+            }
             RingError::Refused(error) => write!(f, "this machine provides none: {error}"),
+        }
+    }
+}
+
+/// Advice on how to get the missing capability.
+fn remedy(missing: NetRawMissing) -> String {
+    match missing {
+        NetRawMissing::Forbidden => "start this container or service with the capability NET_RAW \
+                                     (`--cap-add NET_RAW`)"
+            .to_owned(),
+        NetRawMissing::NoNewPrivileges => {
+            "this container or service may gain no capability; start \
+                                           it without `no-new-privileges` (Kubernetes: \
+                                           `allowPrivilegeEscalation: true`)"
+                .to_owned()
+        }
+        NetRawMissing::OtherNamespace => "its capability does not hold in this network; give the \
+                                          container a network of its own"
+            .to_owned(),
+        NetRawMissing::NotGranted => {
+            format!("`sudo setcap cap_net_raw+ep {}` allows it", program())
         }
     }
 }
@@ -338,8 +356,21 @@ fn ring(tester: &Tester) -> Result<Path, RingError> {
     // Any port serves to check whether a ring can be opened.
     match PacketRing::open(&settings(bytes, 0..=0, None, false)) {
         Ok(_) => Ok(Path::Ring(bytes)),
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(RingError::NotAllowed),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            Err(RingError::NotAllowed(why_no_net_raw()))
+        }
         Err(error) => Err(RingError::Refused(error)),
+    }
+}
+
+/// Checks whether a run of this process can receive by a packet ring.
+///
+/// # Errors
+/// The reason why it cannot, and what permits it.
+pub fn packet_ring_available() -> Result<(), String> {
+    match ring(&Tester::default()) {
+        Ok(_) => Ok(()),
+        Err(why_not) => Err(why_not.to_string()),
     }
 }
 
@@ -392,6 +423,24 @@ pub(crate) fn settings(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hint_names_what_permits_a_ring() {
+        for (missing, remedy) in [
+            (NetRawMissing::Forbidden, "--cap-add NET_RAW"),
+            (
+                NetRawMissing::NoNewPrivileges,
+                "without `no-new-privileges`",
+            ),
+            (NetRawMissing::OtherNamespace, "a network of its own"),
+            (NetRawMissing::NotGranted, "sudo setcap cap_net_raw+ep /"),
+        ] {
+            let error = RingError::NotAllowed(missing);
+            for text in [error.hint(), error.to_string()] {
+                assert!(text.contains(remedy), "{text}");
+            }
+        }
+    }
 
     #[test]
     fn ring_of_segments_only_has_a_shorter_timeout() {

@@ -225,10 +225,12 @@ fn run_prepared<'a>(
         facts.push(("command", command.into()));
     }
     facts.extend(crew.facts());
+    if let Some(build) = &options.build {
+        facts.push(("build", serde_json::to_value(build).unwrap_or_default()));
+    }
     let counts = sut.as_ref().is_some_and(Sut::has_counters);
     facts.push(("server_counts", counts.into()));
-    let path = |runner: &RunnerInfo| runner.receive_path.clone();
-    facts.push(("receive_path", runners.iter().find_map(path).into()));
+    facts.push(("receive_path", receive_paths(&runners).into()));
     let hint = |runner: &RunnerInfo| runner.receive_hint.clone();
     facts.push(("receive_hint", runners.iter().find_map(hint).into()));
     let asked = scenario.links().flat_map(|placed| {
@@ -309,6 +311,13 @@ fn run_prepared<'a>(
         coordinator.begin_levels(running)?;
     }
     coordinator.run(progress)
+}
+
+/// Receive paths of the runners: `ring`, `sockets`, or both.
+fn receive_paths(runners: &[RunnerInfo]) -> String {
+    let paths = runners.iter().map(|runner| runner.receive_path.as_str());
+    let paths: BTreeSet<&str> = paths.collect();
+    paths.into_iter().collect::<Vec<_>>().join(" and ")
 }
 
 /// Names of the tester's counters that are unavailable on the machine of any runner.

@@ -9,6 +9,7 @@
 
 #![deny(missing_docs)]
 
+pub mod build;
 pub mod clock_error;
 pub mod comparison;
 pub mod health;
@@ -30,6 +31,7 @@ pub mod units;
 pub mod usl;
 pub mod verdict;
 
+pub use build::Build;
 pub use clock_error::ClockError;
 pub use health::{Finding, Health, HealthBounds};
 pub use histogram::{Histogram, Sparse};

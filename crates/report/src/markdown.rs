@@ -84,10 +84,15 @@ pub fn write(report: &Report, out: &mut dyn Write) -> Result<(), ReportError> {
     }
     writeln!(
         out,
-        "\nstreamgauge {}, seed {}",
-        safe(&report.streamgauge),
-        run.seed
+        "
+streamgauge {}, seed {}{}",
+        safe(&report.version_text()),
+        run.seed,
+        received_by(report)
     )?;
+    if let Some(hint) = &report.tester.receive_hint {
+        writeln!(out, "\n{}", safe(hint))?;
+    }
     out.flush()?;
     Ok(())
 }
@@ -106,6 +111,11 @@ pub fn write_series(series: &Series, out: &mut dyn Write) -> Result<(), ReportEr
     writeln!(out, "```text\n{}\n```", table.trim_end())?;
     out.flush()?;
     Ok(())
+}
+
+fn received_by(report: &Report) -> String {
+    let path = report.tester.receive_path.as_deref();
+    path.map_or_else(String::new, |path| format!("; read by {}", safe(path)))
 }
 
 fn write_thresholds(report: &Report, out: &mut dyn Write) -> Result<(), ReportError> {

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use measure::media::Media;
 use measure::server::{GivenBack, ServerLog};
 use measure::tester::{RunnerSummary, WorkerFigures};
-use measure::{Catalogue, ClockError, Finding, Unit};
+use measure::{Build, Catalogue, ClockError, Finding, Unit};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::ser::Serializer;
 
@@ -29,6 +29,8 @@ pub struct Report {
     pub schema_version: u32,
     /// Version of streamgauge that made the run.
     pub streamgauge: String,
+    /// Source and platform of that version; null in a run file of an older streamgauge.
+    pub build: Option<Build>,
     /// Identity and duration of the run.
     pub run: Run,
     /// Verdict of the run.
@@ -75,6 +77,14 @@ pub struct Report {
 }
 
 impl Report {
+    /// Version and build of streamgauge that made the run.
+    pub(crate) fn version_text(&self) -> String {
+        match &self.build {
+            Some(build) => format!("{}, {build}", self.streamgauge),
+            None => self.streamgauge.clone(),
+        }
+    }
+
     /// Explains the mark of delays that say too little. Returns `None` if nothing is marked.
     pub(crate) fn delay_note(&self) -> Option<String> {
         let populations = self.populations.iter();
@@ -304,7 +314,8 @@ pub struct Failure {
 /// Resource usage and losses of the tester.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Tester {
-    /// Path by which packets were received, such as `ring`; null if none was needed.
+    /// Path by which media was received: `ring` (a packet ring), `sockets`, or `ring and sockets` if
+    /// runners differ; null for a run that was cut off before it began.
     pub receive_path: Option<String>,
     /// Requirement for a better receive path, if one exists that this process may not use.
     pub receive_hint: Option<String>,

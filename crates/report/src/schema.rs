@@ -180,7 +180,7 @@ fn tester_schema(tester: Catalogue) -> Value {
     properties.insert(
         "receive_path".to_owned(),
         json!({
-            "description": "Path by which packets were received; null if none was needed.",
+            "description": "Path by which media was received: `ring` (a packet ring), `sockets`, or `ring and sockets` if runners differ; null for a run that was cut off before it began.",
             "type": ["string", "null"],
         }),
     );

@@ -259,6 +259,7 @@ impl Report {
         Ok(Report {
             schema_version: SCHEMA_VERSION,
             streamgauge: header.version.clone(),
+            build: read_meta(reader, "build")?,
             run: Run {
                 name: header.scenario["name"]
                     .as_str()

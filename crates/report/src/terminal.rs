@@ -355,6 +355,17 @@ impl Screen {
         let _ = writeln!(self.text, "{}  {path}", paint.strong("run file"));
         let seed = report.run.seed;
         let _ = writeln!(self.text, "{}      {seed}", paint.strong("seed"));
+        let version = report.version_text();
+        for (index, part) in wrap(&version, self.layout.width.saturating_sub(10).max(20))
+            .iter()
+            .enumerate()
+        {
+            let label = match index {
+                0 => paint.strong("version"),
+                _ => " ".repeat("version".len()),
+            };
+            let _ = writeln!(self.text, "{label}   {part}");
+        }
     }
 
     fn everything(&mut self, report: &Report) {

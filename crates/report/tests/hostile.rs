@@ -82,6 +82,8 @@ fn make(path: &Path) {
     }
     file.meta("receive_path", HOSTILE.into());
     file.meta("receive_hint", HOSTILE.into());
+    let build = serde_json::json!({"commit": HOSTILE, "modified": false, "target": HOSTILE});
+    file.meta("build", build);
     let described =
         json!({"population": HOSTILE, "url": HOSTILE, "description": null, "failure": HOSTILE});
     let difference = json!({"population": HOSTILE, "text": HOSTILE});

@@ -122,6 +122,15 @@ fn make(windows: u64, warm_up: Duration, with_verdict: bool) -> Made {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let path = folder.path().join("evening.run");
     let file = RunFile::create(&path, &header(warm_up)).expect("a run file can be made");
+    file.meta("receive_path", "ring".into());
+    file.meta(
+        "build",
+        serde_json::json!({
+            "commit": "0123456789abcdef0123456789abcdef01234567",
+            "modified": true,
+            "target": "x86_64-unknown-linux-musl",
+        }),
+    );
     for index in 0..windows {
         let (mut server, mut tester) = own(index);
         let subjects = BTreeMap::from([

@@ -22,11 +22,14 @@ mod runs_folder;
 mod scrape;
 mod signals;
 mod unfinished_run;
+mod version;
 mod view_server;
 mod wrap;
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{ColorChoice, CommandFactory, FromArgMatches};
 
 use crate::args::{Cli, Command};
@@ -48,10 +51,15 @@ fn main() -> ExitCode {
         let code = sut::supervise_main(arguments);
         return ExitCode::from(u8::try_from(code).unwrap_or(1));
     }
+    // Before there are other threads, which inherit it.
+    net::capability::raise_net_raw();
     let mut command = Cli::command().color(colour_of_help(std::env::args_os().skip(1)));
     let matches = command.try_get_matches_from_mut(std::env::args_os());
     let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
+        Err(error) if error.kind() == ErrorKind::DisplayVersion => {
+            return print_version();
+        }
         Err(error) => {
             let error = error.format(&mut command);
             // A closed output is ignored: nobody reads it.
@@ -88,6 +96,12 @@ fn main() -> ExitCode {
             failure.exit.into()
         }
     }
+}
+
+fn print_version() -> ExitCode {
+    // A closed output is ignored: nobody reads it.
+    let _ = io::stdout().write_all(version::text().as_bytes());
+    Exit::Pass.into()
 }
 
 /// Returns whether help and errors of arguments have colours, which must be known before the

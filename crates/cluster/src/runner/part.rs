@@ -113,6 +113,7 @@ impl ActivePart {
         let options = Options {
             run_file: run_file(own, &run),
             version: own.version.clone(),
+            build: Some(own.build.clone()),
             targets: own.targets.filter(),
             ..Options::default()
         };

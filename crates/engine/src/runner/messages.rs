@@ -72,9 +72,8 @@ impl RunnerFigures {
 pub struct RunnerInfo {
     /// Number of its workers.
     pub workers: u32,
-    /// How it receives media: `ring` or `sockets`. `None` if all media arrives over TCP and no ring
-    /// observes the segments.
-    pub receive_path: Option<String>,
+    /// How it receives media: `ring` or `sockets`.
+    pub receive_path: String,
     /// Requirement of a faster receive path, if one exists and could not be chosen.
     pub receive_hint: Option<String>,
     /// Names of counters that are unavailable on its machine.

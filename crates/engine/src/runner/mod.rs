@@ -122,7 +122,7 @@ impl Runner {
     pub fn info(&self) -> RunnerInfo {
         RunnerInfo {
             workers: u32::try_from(self.pool.len()).unwrap_or(u32::MAX),
-            receive_path: self.receive_path.name().map(str::to_owned),
+            receive_path: self.receive_path.name().to_owned(),
             receive_hint: self.receive_path.hint().map(str::to_owned),
             unknown: self
                 .process

@@ -417,7 +417,7 @@ fn about(reader: &Reader, report: &Report) -> Value {
         ),
         ("lasted", lasted(run)),
         ("seed", run.seed.to_string()),
-        ("streamgauge", report.streamgauge.clone()),
+        ("streamgauge", report.version_text()),
         (
             "tester's machine",
             format!(

@@ -20,6 +20,7 @@ use crate::run_location::{ResultKind, RunLocation};
 use crate::runners::Runners;
 use crate::signals::Watch;
 use crate::unfinished_run::UnfinishedRun;
+use crate::version;
 
 /// A scenario to run, and where its results go.
 pub(crate) struct Play<'a> {
@@ -62,6 +63,7 @@ pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
         run_file: location.path.clone(),
         overwrite: location.overwrite,
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        build: Some(version::build()),
         trace: play.tracing.trace.clone(),
         describe: !play.results.no_describe,
         command: repeat_command::command(play.scenario.seed),

@@ -14,6 +14,7 @@ use crate::descriptor_limit;
 use crate::exit::{Exit, Failure};
 use crate::runs_folder::RunsFolder;
 use crate::signals::Watch;
+use crate::version;
 
 /// Maximum length of the address on standard input.
 const URL_MAX: u64 = 4096;
@@ -39,6 +40,7 @@ pub(crate) fn runner(arguments: &args::Runner, console: Console) -> Result<Exit,
             ..access
         },
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        build: version::build(),
         targets: Targets::new(arguments.allow_targets.clone()),
         folder: match (&arguments.records, arguments.at.as_str()) {
             (None, "-") => None,

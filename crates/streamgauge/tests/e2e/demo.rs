@@ -37,6 +37,54 @@ fn demo_passes_and_reports() {
 }
 
 #[test]
+fn version_and_reports_name_build_and_receive_path() {
+    let folder = folder();
+    let version = run(folder.path(), ["--version"]).expect(0).stdout;
+    let target = env!("PROGRAM_TARGET");
+    let commit = option_env!("PROGRAM_COMMIT").unwrap_or("unknown");
+    let short = commit.get(..12).unwrap_or(commit);
+    assert!(
+        version.starts_with(concat!("streamgauge ", env!("CARGO_PKG_VERSION"), "\n")),
+        "{version}"
+    );
+    assert!(version.contains(&format!("commit: {short}")), "{version}");
+    assert!(
+        version.contains(&format!("target: {target}\n")),
+        "{version}"
+    );
+    let path = match version.contains("receives by: packet ring") {
+        true => "ring",
+        false => "sockets",
+    };
+
+    let line = "demo --clients 2 --duration 4s --json a.json --html a.html --markdown a.md";
+    let shown = run(folder.path(), line.split(' ')).expect(0).stdout;
+    let report = Report::read(&folder.path().join("a.json"));
+    assert_eq!(report.0["build"]["target"], target);
+    assert_eq!(
+        report.0["build"]["commit"].as_str(),
+        option_env!("PROGRAM_COMMIT")
+    );
+    assert_eq!(report.0["tester"]["receive_path"], path);
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name));
+    let page = read("a.html").expect("it was written");
+    let markdown = read("a.md").expect("it was written").replace('\\', "");
+    let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+    for (name, text) in [
+        ("terminal", &shown),
+        ("HTML", &page),
+        ("Markdown", &markdown),
+    ] {
+        assert!(text.contains(&format!("commit {short}")), "{name}: {text}");
+        assert!(text.contains(target), "{name}: {text}");
+    }
+    assert!(shown.contains(&format!("read by {path}")), "{shown}");
+    assert!(markdown.contains(&format!("read by {path}")), "{markdown}");
+    let named = format!("[\"packets read by\",\"{path}\"]");
+    assert!(page.contains(&named), "{named}");
+}
+
+#[test]
 fn fault_is_measured_and_fails_its_threshold() {
     let folder = folder();
     let arguments = "demo --clients 20 --ramp 100ms --duration 4s --fault loss=5% --json demo.json";

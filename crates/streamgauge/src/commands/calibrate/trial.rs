@@ -19,6 +19,7 @@ use crate::args::ReceivePath;
 use crate::commands::demo::{free_port, reference_server};
 use crate::commands::run::overrides;
 use crate::exit::Failure;
+use crate::version;
 
 /// Interval between the starts of a group's clients.
 pub(super) const START_INTERVAL: Duration = Duration::from_millis(25);
@@ -191,6 +192,7 @@ pub(super) fn play(
         run_file: folder.join("calibrate.run"),
         overwrite: true,
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        build: Some(version::build()),
         trace: Vec::new(),
         describe: false,
         ..engine::Options::default()

@@ -20,6 +20,7 @@ use crate::repeat_command;
 use crate::run_location::RunLocation;
 use crate::runners::Runners;
 use crate::signals::Watch;
+use crate::version;
 
 /// Interval between checks for a stop during the pause between two runs.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(50);
@@ -104,6 +105,7 @@ impl<'a> Runner<'a> {
             run_file: self.location.path.join(file),
             overwrite: self.location.overwrite,
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            build: Some(version::build()),
             trace: self.tracing.trace.clone(),
             describe: !self.results.no_describe,
             command: self.masked(repeat_command::command(scenario.seed)),
@@ -140,6 +142,7 @@ impl<'a> Runner<'a> {
             run_file: levels.first.run_file.clone(),
             overwrite: self.location.overwrite,
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            build: Some(version::build()),
             trace: Vec::new(),
             describe: !self.results.no_describe,
             command: self.masked(repeat_command::command(scenario.seed)),

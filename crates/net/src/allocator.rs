@@ -1,21 +1,27 @@
 //! Exit of a process that runs out of memory.
 
-use std::alloc::{GlobalAlloc, Layout, System};
+use std::alloc::{GlobalAlloc, Layout};
 
-/// System allocator that ends the process with this exit code, and prints why, if no memory is
+/// The system's allocator. That of musl has one lock for all threads, so mimalloc takes its place.
+#[cfg(not(target_env = "musl"))]
+static ALLOCATOR: std::alloc::System = std::alloc::System;
+#[cfg(target_env = "musl")]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Allocator that ends the process with this exit code, and prints why, if no memory is
 /// left. The standard library would abort instead.
 ///
 /// Fallible allocations, such as [`Vec::try_reserve`], end the process too.
 #[derive(Debug)]
 pub struct ExitOnOutOfMemory(pub i32);
 
-// SAFETY: each call is passed to the system's allocator unchanged, and its result is returned
+// SAFETY: each call is passed to `ALLOCATOR` unchanged, and its result is returned
 // unless it is null.
 unsafe impl GlobalAlloc for ExitOnOutOfMemory {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller upholds the contract of `alloc`.
-        let memory = unsafe { System.alloc(layout) };
+        let memory = unsafe { ALLOCATOR.alloc(layout) };
         if memory.is_null() {
             self.exit();
         }
@@ -25,7 +31,7 @@ unsafe impl GlobalAlloc for ExitOnOutOfMemory {
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller upholds the contract of `alloc_zeroed`.
-        let memory = unsafe { System.alloc_zeroed(layout) };
+        let memory = unsafe { ALLOCATOR.alloc_zeroed(layout) };
         if memory.is_null() {
             self.exit();
         }
@@ -35,7 +41,7 @@ unsafe impl GlobalAlloc for ExitOnOutOfMemory {
     #[inline]
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: the caller upholds the contract of `realloc`.
-        let memory = unsafe { System.realloc(memory, layout, size) };
+        let memory = unsafe { ALLOCATOR.realloc(memory, layout, size) };
         if memory.is_null() {
             self.exit();
         }
@@ -45,7 +51,7 @@ unsafe impl GlobalAlloc for ExitOnOutOfMemory {
     #[inline]
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         // SAFETY: the caller upholds the contract of `dealloc`.
-        unsafe { System.dealloc(memory, layout) }
+        unsafe { ALLOCATOR.dealloc(memory, layout) }
     }
 }
 

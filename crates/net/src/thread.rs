@@ -24,9 +24,20 @@ pub fn raise_priority() -> io::Result<()> {
 /// in short bursts: such a thread gives up its processor only by waiting, and the kernel takes it
 /// away for at most 50 ms per second.
 pub fn set_realtime_priority() -> io::Result<()> {
-    let wanted = libc::sched_param { sched_priority: 1 };
-    // SAFETY: the structure is valid for the read, and 0 is the calling thread.
-    match unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const wanted) } {
+    let this_thread: libc::c_long = 0;
+    // The kernel's `sched_param` is this number.
+    let priority: libc::c_int = 1;
+    // Not `libc::sched_setscheduler`: that of musl always fails.
+    // SAFETY: the number is valid for the read.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_sched_setscheduler,
+            this_thread,
+            libc::c_long::from(libc::SCHED_FIFO),
+            &raw const priority,
+        )
+    };
+    match result {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }

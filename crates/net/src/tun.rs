@@ -67,12 +67,12 @@ impl Tun {
             let _ = std::fs::write(path, value);
         }
         let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None)?;
-        let ask = |kind, fill: &dyn Fn(&mut libc::ifreq)| {
+        let ask = |kind: libc::c_ulong, fill: &dyn Fn(&mut libc::ifreq)| {
             let mut request = request(&self.name)?;
             fill(&mut request);
             // SAFETY: the request is valid for the read and the write, and the parts of it that are
             // read are set.
-            match unsafe { libc::ioctl(socket.as_raw_fd(), kind, &raw mut request) } {
+            match unsafe { libc::ioctl(socket.as_raw_fd(), kind as _, &raw mut request) } {
                 0 => Ok(()),
                 _ => Err(io::Error::last_os_error()),
             }

@@ -146,7 +146,7 @@ impl ReceiveBatch {
                 socket.as_raw_fd(),
                 self.headers.as_mut_ptr(),
                 self.headers.len() as libc::c_uint,
-                libc::MSG_DONTWAIT | libc::MSG_TRUNC,
+                (libc::MSG_DONTWAIT | libc::MSG_TRUNC) as _,
                 std::ptr::null_mut(),
             )
         };
@@ -215,7 +215,7 @@ pub struct ReceiveSummary {
 /// Sets a header's lengths to the space available; the kernel overwrites them with the space used.
 fn reset_lengths(header: &mut libc::mmsghdr) {
     header.msg_hdr.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
-    header.msg_hdr.msg_controllen = CONTROL_BYTES;
+    header.msg_hdr.msg_controllen = CONTROL_BYTES as _;
     header.msg_hdr.msg_flags = 0;
 }
 

@@ -166,11 +166,7 @@ const SOURCE_MAX: usize = size_of::<libc::in6_pktinfo>().next_multiple_of(8);
 impl ControlMessages {
     /// Returns empty control messages; [`ControlMessages::fill`] fills them in.
     pub(super) fn empty() -> ControlMessages {
-        let header = libc::cmsghdr {
-            cmsg_len: 0,
-            cmsg_level: 0,
-            cmsg_type: 0,
-        };
+        let header = control_header(0, 0, 0);
         ControlMessages {
             segment: SegmentControl {
                 header,
@@ -192,11 +188,9 @@ impl ControlMessages {
         size: Option<u16>,
         source: Option<IpAddr>,
     ) {
-        let header = |level, kind, data| libc::cmsghdr {
+        let header = |level, kind, data| {
             // `CMSG_LEN(data)`
-            cmsg_len: size_of::<libc::cmsghdr>() + data,
-            cmsg_level: level,
-            cmsg_type: kind,
+            control_header(level, kind, size_of::<libc::cmsghdr>() + data)
         };
         let mut length = 0;
         if let Some(size) = size {
@@ -226,7 +220,7 @@ impl ControlMessages {
             // `CMSG_SPACE(bytes)`
             length += size_of::<libc::cmsghdr>() + bytes.next_multiple_of(8);
         }
-        message.msg_controllen = length;
+        message.msg_controllen = length as _;
         message.msg_control = match (size, source) {
             (None, None) => std::ptr::null_mut(),
             (None, Some(_)) => std::ptr::from_mut(&mut self.source).cast(),
@@ -234,6 +228,17 @@ impl ControlMessages {
             (Some(_), _) => std::ptr::from_mut(self).cast(),
         };
     }
+}
+
+/// Header of a control message of this length.
+fn control_header(level: libc::c_int, kind: libc::c_int, length: usize) -> libc::cmsghdr {
+    // SAFETY: an all-zero header is valid. In musl it has padding, which the kernel takes for a part
+    // of the length.
+    let mut header: libc::cmsghdr = unsafe { std::mem::zeroed() };
+    header.cmsg_len = length as _;
+    header.cmsg_level = level;
+    header.cmsg_type = kind;
+    header
 }
 
 /// Sends datagrams in batches. Each datagram has a short header of its own and a payload that may
@@ -436,7 +441,7 @@ impl<P: AsRef<[u8]>> SendBatch<P> {
             header.msg_name = name.cast_mut();
             header.msg_namelen = length;
             header.msg_iov = iovecs.as_mut_ptr();
-            header.msg_iovlen = iovecs.len();
+            header.msg_iovlen = iovecs.len() as _;
             let size = (count > 1)
                 .then(|| u16::try_from(entries[0].length).expect("less than is combined"));
             self.controls[index].fill(header, size, entries[0].to.source);
@@ -451,12 +456,14 @@ impl<P: AsRef<[u8]>> SendBatch<P> {
         // points to an address and to buffers, in entries that are neither moved nor dropped before
         // the call returns, and possibly to its own control messages, all with their lengths; the
         // kernel only reads them.
+        // Not `libc::sendmmsg`: that of musl makes a call for each message.
         let sent = unsafe {
-            libc::sendmmsg(
-                socket.as_raw_fd(),
+            libc::syscall(
+                libc::SYS_sendmmsg,
+                libc::c_long::from(socket.as_raw_fd()),
                 headers.as_mut_ptr(),
-                libc::c_uint::try_from(headers.len()).expect("at most the batch"),
-                libc::MSG_DONTWAIT,
+                headers.len(),
+                libc::c_long::from(libc::MSG_DONTWAIT),
             )
         };
         usize::try_from(sent).map_err(|_| io::Error::last_os_error())
